@@ -1,0 +1,310 @@
+"""A compiled program: arrays by name in, arrays by name out, weights on the device."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lstm_ir.backends import cpus, parameters, runtime, state_file, transfer
+from lstm_ir.backends.held_state import HeldState
+from lstm_ir.backends.targets import Target
+from lstm_ir.errors import (
+    CallError,
+    DeviceError,
+    LstmIrError,
+    PackageError,
+    TargetError,
+    ValueRangeError,
+)
+from lstm_ir.signature import Entry, Port, Signature, call_values
+
+Array = np.ndarray[Any, Any]
+Arrays = Mapping[str, Any]
+Shapes = tuple[tuple[int, ...], ...]
+Names = frozenset[str]
+_SHAPES = 16  # combinations of input shapes whose buffers an entry keeps
+_ANY: Names = frozenset()
+
+
+class Plan(NamedTuple):
+    """For one combination of input shapes: the VM function, and reusable inputs."""
+
+    vm: Any
+    slots: transfer.Slots | None
+
+
+class Function:
+    """One entry, ready to call: `f(x=a)` or `f({"input.1": a})` -> {name: ndarray}."""
+
+    def __init__(self, entry: Entry, session: Session, vm: Mapping[Names, Any]) -> None:
+        self.entry, self._session, self._vm = entry, session, vm
+        self.arguments = tuple(transfer.Kind(p.type.dtype) for p in entry.inputs)
+        self.results = tuple(transfer.Kind(p.type.dtype) for p in entry.outputs)
+        self.plans: dict[Shapes, Plan] = {}
+        self._names = tuple(p.name for p in entry.outputs)
+
+    def plan(self, shapes: Shapes, slots: transfer.Slots | None) -> Plan:
+        """How calls with these shapes run; remembered, for the last few combinations."""
+        env = self.entry.bound(shapes).env
+        empty = frozenset(n for n, size in env.items() if size == 0)
+        if len(self.plans) >= _SHAPES:
+            self.plans.clear()
+        made = self.plans[shapes] = Plan(self._vm.get(empty, self._vm[_ANY]), slots)
+        return made
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Names and types of what it takes."""
+        return self.entry.inputs
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """Names and types of what it gives."""
+        return self.entry.outputs
+
+    def __call__(self, arrays: Arrays | None = None, /, **named: Any) -> dict[str, Array]:
+        """The outputs by name, for inputs by name."""
+        if arrays is not None:
+            twice = named.keys() & arrays.keys()
+            if twice:
+                raise CallError(f"{self.entry.name}: input {min(twice)} is given twice")
+            named = {**arrays, **named}
+        values = call_values(self.entry, named)
+        try:
+            results = self._session._run(self, values)
+        except LstmIrError:
+            raise
+        except Exception as e:  # the bindings raise a builtin class per status code
+            raise runtime.failure(e, self.entry.name) from e
+        return dict(zip(self._names, results, strict=True))
+
+
+class Session:
+    """State of one client over a loaded module. Calls from several threads take turns."""
+
+    def __init__(self, loaded: _Loaded) -> None:
+        rt = runtime.native()
+        self._loaded: _Loaded | None = loaded
+        self._lock = threading.Lock()
+        try:
+            self._context = rt.VmContext(runtime.instance(), loaded.modules)
+        except Exception as e:
+            raise runtime.failure(e, f"loading {loaded.signature.name}") from e
+        self._held = HeldState(loaded.signature.state, loaded.initial, loaded.move, self._lock)
+        self.entries: Mapping[str, Function] = MappingProxyType(
+            {e.name: Function(e, self, loaded.lookup(e)) for e in loaded.signature.entries.values()}
+        )
+        main = loaded.signature.main
+        self._main = None if main is None else self.entries[main.name]
+
+    @property
+    def state(self) -> HeldState:
+        """Named state of this session, read and written by name.
+
+        Empty for a program without any.
+        """
+        return self._held
+
+    def reset(self, *names: str) -> None:
+        """Start these state variables again; all without names."""
+        self._held.reset(*names)
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Of `main`, or of the only entry."""
+        return self._entry().inputs
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """Of `main`, or of the only entry."""
+        return self._entry().outputs
+
+    def _entry(self) -> Function:
+        if self._main is None:
+            raise CallError(f"no entry is called main; call one of {', '.join(self.entries)}")
+        return self._main
+
+    def __call__(self, arrays: Arrays | None = None, /, **named: Any) -> dict[str, Array]:
+        """`main`, or the only entry, called: outputs by name."""
+        main = self._main
+        return (main if main is not None else self._entry())(arrays, **named)
+
+    def _run(self, f: Function, values: list[Array]) -> list[Array]:
+        # A VM context is not thread-safe, and the bindings let other threads run meanwhile.
+        with self._lock:
+            loaded = self._loaded
+            if loaded is None:
+                raise DeviceError("the executable is closed")
+            runtime.check_process()
+            move = loaded.move
+            entry = f.entry
+            results = move.results(len(f.results) + len(entry.writes))
+            shapes = tuple([a.shape for a in values])
+            plan = f.plans.get(shapes)
+            if plan is None:
+                plan = f.plan(shapes, move.slots(values, f.arguments))
+            vm, slots = plan
+            if entry.restarts and loaded.signature.state:
+                self._held.restart()
+                return []
+            if entry.reads or entry.writes or entry.finite:
+                return self._step(f, vm, values, entry.bound(shapes).env, results)
+            if slots is None:
+                given = values
+                self._context.invoke(vm, move.arguments(values, f.arguments), results)
+            else:
+                given = [slots.block]
+                for place, a in zip(slots.places, values, strict=True):
+                    place[...] = a
+                self._context.invoke(vm, slots.arguments, results)
+            return move.arrays(results, f.results, given)
+
+    def _step(
+        self, f: Function, vm: Any, values: list[Array], env: Mapping[str, int], results: Any
+    ) -> list[Array]:
+        """A call that reads or writes state, which changes only if the call succeeds."""
+        assert self._loaded is not None
+        move, entry = self._loaded.move, f.entry
+        arguments = move.arguments(values, f.arguments)
+        read = self._held.views(entry.reads, env)
+        for view in read:
+            arguments.push_ref(view)
+        self._context.invoke(vm, arguments, results)
+        first = len(f.results)
+        kept = [results.get_as_object(first + i, move.view) for i in range(len(entry.writes))]
+        outputs = move.arrays(results, f.results, [*values, *move.memory([*read, *kept])])
+        self._all_finite(f, outputs)
+        self._held.keep(entry.writes, kept)
+        return outputs
+
+    def _all_finite(self, f: Function, outputs: list[Array]) -> None:
+        for name, a in zip(f._names, outputs, strict=True):
+            if name in f.entry.finite and not np.isfinite(a.astype(np.float64)).all():
+                step = self._held.scalar("step")
+                at = "" if step is None else f" at step {step + 1}"
+                bad = a.ravel()[~np.isfinite(a.astype(np.float64).ravel())][0]
+                raise ValueRangeError(
+                    f"{f.entry.name}: {name} is {bad}{at}; the state is that before the call"
+                )
+
+    def save_state(self, path: str | Path) -> None:
+        """Write all state to a .safetensors file, in one step."""
+        state_file.write(path, dict(self._held))
+
+    def load_state(self, path: str | Path) -> None:
+        """All state from a file of `save_state`.
+
+        PackageError, and no change, if it does not fit.
+        """
+        self._held.update_all(state_file.read(path), str(path))
+
+    def close(self) -> None:
+        """Free the session's memory; later calls are errors. Results stay valid."""
+        with self._lock:
+            self._held.close()
+            self._loaded = None
+            self._context = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Loaded:
+    """What sessions share: device, module, weights."""
+
+    def __init__(
+        self,
+        signature: Signature,
+        blob: bytes,
+        weights: Mapping[str, Any],
+        device: str,
+        initial: Mapping[str, Array],
+    ) -> None:
+        rt = runtime.native()
+        self.signature, self.initial = signature, initial
+        self.weights = parameters.check(weights, signature.weights)
+        self.device_name = device
+        self.device = runtime.device(device)
+        self.move = transfer.mover(self.device, device, stateful=bool(signature.state))
+        instance = runtime.instance()
+        self.modules = [rt.create_hal_module(instance, self.device)]
+        if self.weights:
+            source = parameters.provider(self.weights)
+            self.modules.append(rt.create_io_parameters_module(instance, source))
+        try:
+            self.module = rt.VmModule.copy_buffer(instance, blob)
+        except (RuntimeError, ValueError) as e:
+            raise PackageError(f"{signature.name}: not a module: {runtime.short(e)}") from e
+        self.modules.append(self.module)
+
+    def lookup(self, entry: Entry) -> dict[Names, Any]:
+        """The entry's function, and its variants by the dimension names that are 0 in them.
+
+        Vulkan refuses dispatches with empty buffers, so a module may hold `main.empty.B.T` beside
+        `main`: the same graph with B = T = 0 written into it, where IREE removes what is empty.
+        """
+        found = {_ANY: self.module.lookup_function(entry.name)}
+        if found[_ANY] is None:
+            raise PackageError(f"{self.signature.name}: the module has no function @{entry.name}")
+        start = f"{entry.name}.empty."
+        for name in self.module.function_names:
+            if name.startswith(start):
+                names = frozenset(name.removeprefix(start).split("."))
+                found[names] = self.module.lookup_function(name)
+        return found
+
+
+class Executable(Session):
+    """A compiled program on a device; also the first session over it."""
+
+    def __init__(
+        self,
+        signature: Signature,
+        blob: bytes,
+        weights: Mapping[str, Any],
+        target: Target,
+        device: str | None = None,
+        report: Any = None,
+        *,
+        driver: str | None = None,
+        state: Mapping[str, Array] | None = None,
+    ) -> None:
+        """Load `blob`; `device` as in `vulkan:1`, `driver` for local-sync or local-task.
+
+        `state` holds what each state variable starts as.
+        """
+        where = device if device is not None else driver
+        if where is None:
+            if not target.drivers:
+                raise TargetError(f"target {target} cannot run here: it has no runtime driver")
+            where = target.drivers[0]
+        if where == target.info.kind == "cpu":
+            where = target.drivers[0]
+        if where.partition(":")[0] not in target.drivers:
+            raise TargetError(
+                f"device {where} does not run modules for {target}; "
+                f"expected {' or '.join(target.drivers)}"
+            )
+        if target.info.kind == "cpu":
+            why = cpus.refusal(target.info.triple, target.info.features)
+            if why is not None:
+                raise TargetError(f"a module for {target} cannot run here: {why}")
+        self.signature, self.target, self.report = signature, target, report
+        self.device = where
+        super().__init__(_Loaded(signature, blob, weights, where, {} if state is None else state))
+        assert self._loaded is not None
+        self.weights: Mapping[str, Array] = MappingProxyType(self._loaded.weights)
+
+    def session(self) -> Session:
+        """Another client of the same module and weights; sessions run beside each other."""
+        if self._loaded is None:
+            raise DeviceError("the executable is closed")
+        return Session(self._loaded)

@@ -1,0 +1,42 @@
+"""Whole-loop kernels for `scan` on CPUs; docs/kernels.md describes the method."""
+
+from __future__ import annotations
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emitter import Emitter
+from lstm_ir.backends.kernels.access import CutError, RefusedError
+from lstm_ir.backends.kernels.dispatch import Dispatch
+from lstm_ir.backends.kernels.planner import make_plan
+from lstm_ir.backends.kernels.products import lower_product
+from lstm_ir.backends.kernels.schedule import choose, hoists
+from lstm_ir.graph import Node
+
+__all__ = ["lower_loop", "lower_product"]
+
+
+def lower_loop(
+    e: Emitter,
+    n: Node,
+    consts: list[ir.Value],
+    init: list[ir.Value],
+    xs: list[ir.Value],
+    count: ir.Value | None,
+) -> list[ir.Value] | None:
+    """Scan `n` by a kernel, or None if it needs the loop; one line goes to the notes."""
+    assert e.target is not None
+    try:
+        plan = make_plan(n, hoists(n))
+        schedule = choose(plan, e.target)
+        out = Dispatch(e, plan, schedule).run(consts, init, xs, count)
+    except RefusedError as why:
+        e.notes.append(f"scan at {n.loc}: loop, because {why}")
+        return None
+    except (CutError, RecursionError):
+        e.notes.append(
+            f"scan at {n.loc}: loop, because the body is too deep or its columns do not align"
+        )
+        return None
+    if not schedule.panel:
+        e.notes.append(f"scan at {n.loc}: kernel, {schedule.note}")
+    return out

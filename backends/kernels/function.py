@@ -1,0 +1,232 @@
+"""The kernel function: all steps of all components, for one group of workgroups each.
+
+Workgroups are numbered (component, chunk of rows, member). Members of one chunk share its
+blocks of columns; see `team` for how they do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lstm_ir.backends.kernels.access import Access, Col, Row
+from lstm_ir.backends.kernels.atoms import Source
+from lstm_ir.backends.kernels.evaluate import Evaluator
+from lstm_ir.backends.kernels.memory import Memory, Place, load_scalar, load_vector, store_vector
+from lstm_ir.backends.kernels.plan import Component, Plan, Sweep
+from lstm_ir.backends.kernels.team import Team
+from lstm_ir.backends.kernels.text import Text, scalar_type
+from lstm_ir.backends.kernels.tile import Block, Tile
+from lstm_ir.graph import Value
+
+
+@dataclass
+class Layout:
+    """Everything the function binds: memories by source, weights per pass, and index arguments."""
+
+    memories: dict[Source, Memory]
+    packed: dict[tuple[Sweep, int], Memory]
+    finals: list[Memory]
+    init: list[Memory]
+    counters: Memory | None
+    count: Memory | None  # the run-time number of steps
+    length: str
+    rows: str
+    chunks: str
+    members: str
+    tiles: Mapping[Sweep, Tile]
+    relax: str  # the processor's hint for waiting threads
+    arguments: list[str] = field(default_factory=list)  # "%name: type" in order
+    bindings: list[tuple[str, Memory]] = field(default_factory=list)
+
+
+class Function:
+    """Writes the body of one kernel."""
+
+    def __init__(self, plan: Plan, layout: Layout, lanes: int) -> None:
+        self.plan, self.l = plan, layout
+        self.t = Text(lanes)
+        flags = plan.node.attrs["reverse"]
+        self.x_reverse = flags[: len(plan.scanned)]
+        self.y_reverse = flags[len(plan.scanned) :]
+
+    def text(self, name: str) -> str:
+        """func.func with its constants and memories first."""
+        t, args = self.t, self.l
+        zero = t.index(0)
+        self._everything()
+        spans = [f"      {m.subspan(b, zero)}" for b, m in args.bindings]
+        info = "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
+        return "\n".join(
+            [
+                f"    func.func @{name}({', '.join(args.arguments)})",
+                f"        attributes {{translation_info = {info}}} {{",
+                *t.head, *spans, *t.lines, "      return", "    }",
+            ]
+        )  # fmt: skip
+
+    def _everything(self) -> None:
+        t, args = self.t, self.l
+        group = t.op("stream.dispatch.workgroup.id[0] : index")
+        member = t.binary("remui", group, args.members)
+        group = t.binary("divui", group, args.members)
+        chunk = t.binary("remui", group, args.chunks)
+        which = t.binary("divui", group, args.chunks)
+        per = t.op(f"arith.ceildivui {args.rows}, {args.chunks} : index")
+        low = t.binary("minui", t.binary("muli", chunk, per), args.rows)
+        high = t.binary("minui", t.binary("addi", low, per), args.rows)
+        self.steps = self._steps()
+        for i, c in enumerate(self.plan.components):
+            mine = t.op(f"arith.cmpi eq, {which}, {t.index(i)} : index")
+            with t.block(f"scf.if {mine}"):
+                self._component(
+                    c, low, high, Team(t, args.counters, group, member, args.members, args.relax)
+                )
+
+    def _steps(self) -> str:
+        """min(max(count, 0), T)."""
+        t, args = self.t, self.l
+        if args.count is None:
+            return args.length
+        count = load_scalar(t, args.count, [])
+        n = t.op(f"arith.index_cast {count} : {args.count.element} to index")
+        return t.binary("minsi", t.binary("maxsi", n, t.index(0)), args.length)
+
+    def _component(self, c: Component, low: str, high: str, team: Team) -> None:
+        t = self.t
+        blocks = [-(-s.width // (t.lanes * self.l.tiles[s].q)) if s.width else 1 for s in c.sweeps]
+        team.begin(blocks)
+        with team.once():
+            self._copy_init(c, low, high)
+        last = t.binary("subi", self.steps, t.index(1))
+        with t.loop(t.index(0), self.steps, t.index(1)) as s:
+            back = t.binary("subi", last, s)
+            parity = t.op(f"arith.remui {s}, {t.index(2)} : index")
+            other = t.binary("subi", t.index(1), parity)
+            step = t.op(f"arith.index_cast {s} : index to i32")
+
+            def prefix(m: Source, store: bool) -> list[str]:
+                if m.kind == "carry":
+                    return [other if store else parity]
+                if m.kind == "scan":
+                    return [back if self.x_reverse[m.index] else s]
+                if m.kind == "projection":
+                    return [back if self.x_reverse[self.plan.projections[m.index].scan] else s]
+                if m.kind == "stack":
+                    return [back if self.y_reverse[m.index] else s]
+                return []
+
+            e = Evaluator(t, self.l.memories, prefix, step)
+            for i, sweep in enumerate(c.sweeps):
+                with team.blocks(i, s, parity) as block:
+                    self._block(e, sweep).rows(block, low, high)
+        with team.last(self.steps):
+            self._copy_finals(c, low, high)
+            self._zero_rest(c, low, high)
+
+    def _block(self, e: Evaluator, sweep: Sweep) -> Block:
+        tile = self.l.tiles[sweep]
+        packed = {k: self.l.packed[sweep, k] for k in range(len(sweep.loops))}
+        sums = None
+        if sweep.dots:
+            element = scalar_type(sweep.dots[0].dtype)
+            m = Memory("", element, (tile.rows[0], tile.q * len(sweep.dots), self.t.lanes))
+            sums = Memory(self.t.stack(m.kind), element, m.sizes)
+        return Block(self.t, e, sweep, tile, packed, sums)
+
+    # -- carries in and out
+
+    def _copy_init(self, c: Component, low: str, high: str) -> None:
+        for i, static in c.carries:
+            scratch = self.l.memories[Source("carry", i)]
+            self._copy(
+                self.plan.carries[i],
+                static,
+                (self.l.init[i], []),
+                (scratch, [self.t.index(0)]),
+                low,
+                high,
+            )
+
+    def _copy_finals(self, c: Component, low: str, high: str) -> None:
+        parity = self.t.op(f"arith.remui {self.steps}, {self.t.index(2)} : index")
+        for i, static in c.carries:
+            scratch = self.l.memories[Source("carry", i)]
+            self._copy(
+                self.plan.carries[i], static, (scratch, [parity]), (self.l.finals[i], []), low, high
+            )
+
+    def _copy(
+        self, v: Value, static: tuple[int, ...], source: tuple[Memory, list[str]],
+        to: tuple[Memory, list[str]], low: str, high: str,
+    ) -> None:  # fmt: skip
+        access = self._access(v, static)
+        with self._elements(v, access, low, high) as (at, mask):
+            if mask is not False:
+                x = load_vector(self.t, source[0], [*source[1], *at], mask)
+                store_vector(self.t, x, to[0], [*to[1], *at], mask)
+                return
+            x = load_scalar(self.t, source[0], [*source[1], *at])
+            self.t.line(
+                f"memref.store {x}, {to[0].name}[{', '.join([*to[1], *at])}] : {to[0].kind}"
+            )
+
+    def _access(self, v: Value, static: tuple[int, ...]) -> Access:
+        """Where rows and columns of a result stand: as its first window has them."""
+        for c in self.plan.components:
+            for s in c.sweeps:
+                for r in s.roots:
+                    if r.static == static and self._result(r.dest) is v:
+                        return tuple(Col(0) if isinstance(a, Col) else a for a in r.access)
+        raise AssertionError("a result without windows")
+
+    def _result(self, dest: Source) -> Value | None:
+        if dest.kind == "carry":
+            return self.plan.carries[dest.index]
+        return self.plan.stacked[dest.index] if dest.kind == "stack" else None
+
+    def _elements(self, v: Value, access: Access, low: str, high: str):  # type: ignore[no-untyped-def]
+        """All elements of rows low .. high: (indices, mask), mask False for single elements."""
+        from contextlib import contextmanager
+
+        from lstm_ir.backends.kernels.memory import indices
+
+        t = self.t
+
+        @contextmanager
+        def run():  # type: ignore[no-untyped-def]
+            wide = any(isinstance(a, Col) for a in access)
+            rows = any(isinstance(a, Row) for a in access)
+            with t.loop(low, high, t.index(1)) as row:
+                if not wide:
+                    yield indices(t, access, Place(row, None)), False
+                    return
+                width = int(v.shape[-1])
+                with t.loop(t.index(0), t.index(width), t.index(t.lanes)) as col:
+                    mask = None
+                    if width % t.lanes:
+                        left = t.binary("subi", t.index(width), col)
+                        mask = t.op(f"vector.create_mask {left} : {t.vector('i1')}")
+                    yield indices(t, access, Place(row if rows else None, col)), mask
+
+        return run()
+
+    def _zero_rest(self, c: Component, low: str, high: str) -> None:
+        """Stacked rows of steps that were not run."""
+        if self.l.count is None:
+            return
+        t = self.t
+        done = {
+            (r.dest.index, r.static) for s in c.sweeps for r in s.roots if r.dest.kind == "stack"
+        }
+        for k, static in sorted(done):
+            v, m = self.plan.stacked[k], self.l.memories[Source("stack", k)]
+            with t.loop(self.steps, self.l.length, t.index(1)) as s:
+                with self._elements(v, self._access(v, static), low, high) as (at, mask):
+                    literal = "0" if m.element[0] == "i" else "0.0"
+                    where = [s, *at]
+                    if mask is not False:
+                        store_vector(t, t.constant(literal, t.vector(m.element)), m, where, mask)
+                    else:
+                        zero = t.constant(literal, m.element)
+                        t.line(f"memref.store {zero}, {m.name}[{', '.join(where)}] : {m.kind}")

@@ -1,0 +1,83 @@
+"""The memories of a kernel: bindings with their shapes, and how elements are addressed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lstm_ir.backends.kernels.access import Access, Col, Row
+from lstm_ir.backends.kernels.text import Text
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A binding: `sizes` are ints or names of index values of the kernel."""
+
+    name: str
+    element: str
+    sizes: tuple[int | str, ...]
+
+    @property
+    def kind(self) -> str:
+        """The memref type."""
+        dims = "x".join(str(d) if isinstance(d, int) else "?" for d in self.sizes)
+        return f"memref<{dims}x{self.element}>" if self.sizes else f"memref<{self.element}>"
+
+    def subspan(self, binding: str, zero: str) -> str:
+        """The statement that makes it from a binding."""
+        dynamic = [d for d in self.sizes if isinstance(d, str)]
+        sizes = "{" + ", ".join(dynamic) + "}" if dynamic else ""
+        source = f"stream.binding.subspan {binding}[{zero}] : !stream.binding"
+        return f"{self.name} = {source} -> {self.kind}{sizes}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an element is wanted: the row, the block's first column, the lanes that exist."""
+
+    row: str | None
+    col: str | None
+    mask: str | None = None
+
+
+def indices(t: Text, access: Access, place: Place) -> list[str]:
+    """The index values of `access` at `place`."""
+    out = []
+    for at in access:
+        if isinstance(at, Row):
+            assert place.row is not None
+            out.append(place.row)
+        elif isinstance(at, Col):
+            assert place.col is not None
+            out.append(t.add(place.col, at.start))
+        else:
+            out.append(t.index(at))
+    return out
+
+
+def load_scalar(t: Text, m: Memory, at: Sequence[str]) -> str:
+    """One element as it is stored."""
+    return t.op(f"memref.load {m.name}[{', '.join(at)}] : {m.kind}")
+
+
+def load_vector(t: Text, m: Memory, at: Sequence[str], mask: str | None = None) -> str:
+    """A full vector; lanes outside `mask` are zero and not read."""
+    kind = t.vector(m.element)
+    where = f"{m.name}[{', '.join(at)}]"
+    if mask is None:
+        return t.op(f"vector.load {where} : {m.kind}, {kind}")
+    zero = t.constant("0" if m.element[0] == "i" else "0.0", kind)
+    return t.op(
+        f"vector.maskedload {where}, {mask}, {zero} : "
+        f"{m.kind}, {t.vector('i1')}, {kind} into {kind}"
+    )
+
+
+def store_vector(t: Text, v: str, m: Memory, at: Sequence[str], mask: str | None = None) -> None:
+    """A full vector, or the lanes of `mask`."""
+    kind = t.vector(m.element)
+    where = f"{m.name}[{', '.join(at)}]"
+    if mask is None:
+        t.line(f"vector.store {v}, {where} : {m.kind}, {kind}")
+    else:
+        t.line(f"vector.maskedstore {where}, {mask}, {v} : {m.kind}, {t.vector('i1')}, {kind}")

@@ -1,0 +1,127 @@
+"""A loop in the order of its work: components, sweeps, results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from lstm_ir.backends.kernels.access import Access
+from lstm_ir.backends.kernels.atoms import (
+    Atom,
+    Matrix,
+    Source,
+    Temp,
+    Term,
+)
+from lstm_ir.backends.kernels.hoisting import Projection
+from lstm_ir.dims import Dim
+from lstm_ir.graph import Graph, Node, Value
+
+
+@dataclass(eq=False)
+class Root:
+    """A result window: `atom` over `width` columns (0: one number per row) goes to `dest`."""
+
+    dest: Source  # carry, stack or temp
+    access: Access
+    atom: Atom
+    width: int
+
+    @property
+    def static(self) -> tuple[int, ...]:
+        """Leading indices."""
+        return static_of(self.access)
+
+
+def static_of(access: Access) -> tuple[int, ...]:
+    """The plain indices of an access."""
+    return tuple(at for at in access if isinstance(at, int))
+
+
+@dataclass(eq=False)
+class KLoop:
+    """One pass over a row: every (accumulator, matrix) takes row[k] * matrix[k]."""
+
+    row: Atom
+    length: int
+    mask: Atom | None
+    gates: list[tuple[int, Matrix]]
+
+
+@dataclass(eq=False)
+class Sweep:
+    """Results of one phase over the same columns."""
+
+    phase: int
+    width: int
+    roots: list[Root]
+    dots: list[Atom] = field(default_factory=list)
+    loops: list[KLoop] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Component:
+    """Sweeps in the order of one step; shares no carry with other components."""
+
+    sweeps: list[Sweep]
+    carries: list[tuple[int, tuple[int, ...]]]
+
+
+@dataclass(eq=False)
+class Plan:
+    """The whole loop."""
+
+    node: Node
+    body: Graph
+    rows: Dim
+    components: list[Component]
+    temps: list[Temp]
+    carries: tuple[Value, ...]
+    scanned: tuple[Value, ...]
+    stacked: tuple[Value, ...]
+    projections: list[Projection]
+
+
+def below(a: Atom) -> list[Atom]:
+    """What an atom reads."""
+    inside = list(a.args)
+    for t in a.terms:
+        inside.append(t.row)
+        if t.mask is not None:
+            inside.append(t.mask)
+    return inside
+
+
+def walk(a: Atom) -> Iterator[Atom]:
+    """The atom and everything in it, each once."""
+    seen: set[Atom] = set()
+    stack = [a]
+    while stack:
+        x = stack.pop()
+        if x not in seen:
+            seen.add(x)
+            yield x
+            stack.extend(below(x))
+
+
+def sweeps_of(roots: list[Root]) -> list[Sweep]:
+    """The results by phase and width, in order."""
+    groups: dict[tuple[int, int], list[Root]] = {}
+    for r in roots:
+        groups.setdefault((r.atom.phase, r.width), []).append(r)
+    out = []
+    for phase, width in sorted(groups):
+        members = groups[phase, width]
+        dots = list(dict.fromkeys(a for r in members for a in walk(r.atom) if a.op == "dot"))
+        out.append(Sweep(phase, width, members, dots, _loops(dots)))
+    return out
+
+
+def _loops(dots: list[Atom]) -> list[KLoop]:
+    """Passes over rows, those under a mask first: it clears sums that nothing else touched."""
+    found: dict[tuple[Atom, int, Atom | None], KLoop] = {}
+    terms: list[tuple[int, Term]] = [(i, t) for i, d in enumerate(dots) for t in d.terms]
+    for i, t in terms:
+        key = (t.row, t.length, t.mask)
+        found.setdefault(key, KLoop(t.row, t.length, t.mask, [])).gates.append((i, t.matrix))
+    return sorted(found.values(), key=lambda k: k.mask is None)

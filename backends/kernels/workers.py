@@ -1,0 +1,100 @@
+"""How many workgroups: from the workers found at run time, never from the machine that compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emitter import Emitter
+from lstm_ir.backends.kernels.plan import Plan, Sweep
+from lstm_ir.backends.kernels.schedule import Schedule
+from lstm_ir.dims import Dim
+
+SYMBOL = "lstm_ir.workers"
+# local-task answers with the workers of its executor, local-sync with 1.
+_QUERY = f"""module {{
+  util.global private @{SYMBOL} : index
+  util.initializer {{
+    %c0 = arith.constant 0 : index
+    %device = hal.devices.get %c0 : !hal.device
+    %ok, %n = hal.device.query<%device : !hal.device>
+      key("hal.dispatch" :: "concurrency") : i1, i64 = 1 : i64
+    %i = arith.index_cast %n : i64 to index
+    util.global.store %i, @{SYMBOL} : index
+    util.return
+  }}
+}}"""
+
+
+def workers(module: ir.Operation) -> ir.Value:
+    """The number of workers of the device, asked once when the module is loaded."""
+    block = module.regions[0].blocks[0]
+    names = [op.attributes["sym_name"].value for op in block if "sym_name" in op.attributes]
+    if SYMBOL not in names:
+        asked = ir.Module.parse(_QUERY)
+        at = ir.InsertionPoint(block.operations[0])
+        for op in asked.body:
+            op.operation.clone(at)
+    attrs = {"global": ir.FlatSymbolRefAttr.get(SYMBOL)}
+    return ir.Operation.create(
+        "util.global.load", results=[ir.IndexType.get()], attributes=attrs
+    ).result
+
+
+def grid(
+    e: Emitter, const: Callable[[Dim], ir.Value], plan: Plan, schedule: Schedule
+) -> tuple[ir.Value, ir.Value]:
+    """(chunks of rows, members per chunk) as index values."""
+    from lstm_ir.backends.kernels.dispatch import module_of_insertion
+
+    index = ir.IndexType.get()
+
+    def arith(op: str, a: ir.Value, b: ir.Value) -> ir.Value:
+        return e.make(f"arith.{op}", [a, b], [index]).result
+
+    one, rows = const(1), const(plan.rows)
+    found = workers(module_of_insertion())
+    each = arith("ceildivui", found, const(len(plan.components)))  # workers per component
+    tallest = max((t.rows[0] for t in schedule.tiles.values()), default=1)
+    most = arith("maxui", arith("divui", rows, const(tallest)), one)
+    chunks = arith("minui", each, most)
+    if schedule.panel:
+        chunks = arith("maxui", chunks, arith("ceildivui", rows, const(schedule.panel)))
+    if not schedule.share:
+        return chunks, one
+    left = arith("divui", each, chunks)
+    # A member needs enough work between two waits.
+    useful = arith("divui", arith("muli", rows, const(work_of_step(plan))), const(SHARE_FLOPS))
+    blocks = const(max(block_counts(plan, schedule), default=1))
+    members = arith("minui", left, arith("minui", blocks, arith("maxui", useful, one)))
+    return chunks, arith("maxui", members, one)
+
+
+SHARE_FLOPS = 100_000  # of one step, per member: below it waiting costs more than sharing saves
+
+
+def work_of_step(plan: Plan) -> int:
+    """Multiplications and additions of one row in one step, of the largest component."""
+    return max(
+        (
+            sum(2 * s.width * k.length * len(k.gates) for s in c.sweeps for k in s.loops)
+            for c in plan.components
+        ),
+        default=0,
+    )
+
+
+def block_counts(plan: Plan, schedule: Schedule) -> list[int]:
+    """Blocks per step of each component."""
+    return [sum(blocks_of(s, schedule) for s in c.sweeps) for c in plan.components]
+
+
+def blocks_of(s: Sweep, schedule: Schedule) -> int:
+    """Blocks of columns of a sweep."""
+    return -(-s.width // (schedule.lanes * schedule.tiles[s].q)) if s.width else 1
+
+
+def flags_needed(plan: Plan, schedule: Schedule) -> int:
+    """Flags of a team: the count, one per block, and those of the first and last copy."""
+    return 3 + max(block_counts(plan, schedule), default=0)

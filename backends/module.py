@@ -1,0 +1,238 @@
+"""Program -> MLIR module.
+
+`stablehlo_text` is the pure form: one function per entry, weights as trailing arguments.
+`iree_text` is what is compiled: weights are parameters, what depends on weights alone is computed
+once by an initializer, and what the signature promises about sizes is asserted at the entry.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from iree.compiler import ir
+
+from lstm_ir import dims
+from lstm_ir.backends import module_globals
+from lstm_ir.backends import rules as _rules  # noqa: F401  fills the rule table
+from lstm_ir.backends.derived import derived_values
+from lstm_ir.backends.emitter import Emitter, mlir_loc, tensor
+from lstm_ir.backends.regions import signless
+from lstm_ir.binding import bind_sizes
+from lstm_ir.dims import Dim
+from lstm_ir.errors import IRError, LoweringError
+from lstm_ir.graph import Graph, Node, Value
+from lstm_ir.program import Program, entry_signature
+from lstm_ir.signature import Requirement
+from lstm_ir.target import TargetInfo
+
+SCOPE = "model"  # of the parameters
+
+
+def stablehlo_text(program: Program, source: Program, locs: bool = False) -> str:
+    """The module in StableHLO (with tensor and scf where sizes are named).
+
+    Weights are arguments after the inputs, those of `source` in its order: passes change the order
+    of use.
+    """
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.create()
+        for name, graph in program.entries.items():
+            with ir.InsertionPoint(module.body):
+                _Function(name, graph, None).pure(source.entries[name].weights)
+        return _text(module, locs)
+
+
+def iree_text(program: Program, target: TargetInfo, notes: list[str] | None = None) -> str:
+    """The module that IREE compiles for `target`.
+
+    Adds to `notes` how each recurrence was lowered.
+    """
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            symbols = _weights(program)
+            for name in program.entries:
+                graph = program.ordered(name)
+                _Function(name, graph, target, symbols, notes).runnable()
+                if target.kind != "cpu":
+                    for suffix, bound in empty_variants(graph):
+                        _Function(f"{name}.empty.{suffix}", bound, target, symbols, []).runnable()
+        return _text(module, locs=True)
+
+
+def empty_variants(graph: Graph) -> Iterator[tuple[str, Graph]]:
+    """The graph with named sizes written as 0, by the names: GPU drivers refuse dispatches with
+    empty buffers.
+
+    Of more than two names, those variants where one or all are 0. A graph that cannot have the size
+    has no variant.
+    """
+    names = sorted(set().union(*(p.type.names for p in graph.params)))
+    some = [(n,) for n in names] + ([tuple(names)] if len(names) > 1 else [])
+    for zero in some:
+        with contextlib.suppress(IRError):
+            yield ".".join(zero), bind_sizes(graph, dict.fromkeys(zero, 0))
+
+
+def _text(module: ir.Module, locs: bool) -> str:
+    module.operation.verify()
+    return str(module.operation.get_asm(enable_debug_info=locs, pretty_debug_info=False))
+
+
+def _weights(program: Program) -> dict[str, str]:
+    symbols: dict[str, str] = {}
+    for i, (name, data) in enumerate(program.weights.items()):
+        symbols[name] = f"w{i}"
+        key = name.replace("\\", "\\\\").replace('"', '\\"')
+        module_globals.declare(symbols[name], data.type, f'"{SCOPE}"::"{key}"')
+    return symbols
+
+
+class _Function:
+    """One entry."""
+
+    def __init__(
+        self,
+        name: str,
+        graph: Graph,
+        target: TargetInfo | None,
+        symbols: dict[str, str] | None = None,
+        notes: list[str] | None = None,
+    ) -> None:
+        self.name, self.graph, self.target = name, graph, target
+        self.symbols = {} if symbols is None else symbols
+        self.e = Emitter(target, graph.is_static, notes)
+
+    def pure(self, weights: Mapping[str, Value]) -> None:
+        """`weights` are arguments after the inputs, used or not."""
+        block = self._function([*self.graph.params, *weights.values()])
+        args = list(block.arguments)
+        inputs = args[: len(self.graph.params)]
+        trailing = dict(zip(weights, args[len(inputs) :], strict=True))
+        self.e.leaf = lambda n: trailing[n.attrs["name"]]
+        with ir.InsertionPoint(block):
+            self._body(inputs, checks=False)
+
+    def runnable(self) -> None:
+        """Weights are globals; derived values too."""
+        derived = derived_values(self.graph)
+        held = self._initializer(derived)
+        block = self._function(self.graph.params)
+        self.e.leaf = lambda n: self._load_weight(self.e, n)
+        with ir.InsertionPoint(block):
+            self._body(list(block.arguments), checks=True, held=held)
+
+    def _load_weight(self, e: Emitter, n: Node) -> ir.Value:
+        return module_globals.load(e, self.symbols[n.attrs["name"]], n.types[0])
+
+    def _function(self, params: Sequence[Value]) -> ir.Block:
+        ins = [tensor(p.type) for p in params]
+        outs = [tensor(v.type) for v in self.graph.outputs]
+        kind = ir.FunctionType.get(ins, outs)
+        attrs = {"sym_name": ir.StringAttr.get(self.name), "function_type": ir.TypeAttr.get(kind)}
+        func = ir.Operation.create("func.func", attributes=attrs, regions=1)
+        locs = [mlir_loc(p.node.loc, p.node.attrs["name"]) for p in params]
+        return func.regions[0].blocks.append(*ins, arg_locs=locs)
+
+    def _body(
+        self, args: list[ir.Value], checks: bool, held: dict[Value, str] | None = None
+    ) -> None:
+        if checks or not self.graph.is_static:
+            self._sizes(args, checks)
+        known = {v: module_globals.load(self.e, s, v.type) for v, s in (held or {}).items()}
+        self.e.preset = known
+        outputs = self.e.graph(self.graph, args)
+        self.e.make("func.return", outputs, [])
+
+    def _sizes(self, args: list[ir.Value], checks: bool) -> None:
+        e = self.e
+        anchor = head(e)
+        e.begin(anchor, {})
+        pending: list[tuple[Dim, ir.Value, str]] = []
+        for p, arg in zip(self.graph.params, args, strict=True):
+            for axis, d in enumerate(p.type.shape):
+                if isinstance(d, int):
+                    continue
+                with ir.InsertionPoint(anchor):
+                    held, _ = signless(e, arg, p.type)
+                    at = e.make("tensor.dim", [held, e.size(axis)], [ir.IndexType.get()]).result
+                plain = _plain_name(d)
+                if plain is not None and plain not in e.sizes:
+                    e.sizes[plain] = at
+                else:
+                    pending.append((d, at, f"input {p.node.attrs['name']}: axis {axis} is not {d}"))
+        for d, at, _ in pending:
+            self._solve(d, at)
+        if checks:
+            for d, at, what in pending:
+                self._assert_equal(e.size(d), at, what)
+            for r in entry_signature(self.graph).requires:
+                self._assert_holds(r)
+
+    def _solve(self, d: Dim, at: ir.Value) -> None:
+        """Bind the one unknown of k*N + m."""
+        e = self.e
+        unknown = [n for n in dims.names(d) if n not in e.sizes]
+        if len(unknown) != 1 or not isinstance(d, dims.Expr):
+            return
+        terms = dict(d.terms)
+        k = terms.get((unknown[0],))
+        rest = dims.add(d, dims.mul(dims.name(unknown[0]), -k)) if k else None
+        if k is None or rest is None or unknown[0] in dims.names(rest):
+            raise LoweringError(f"the size {unknown[0]} cannot be solved from {d}")
+        index = ir.IndexType.get()
+        with ir.InsertionPoint(e._anchor):
+            left = e.make("arith.subi", [at, e.size(rest)], [index]).result
+            e.sizes[unknown[0]] = e.make("arith.divsi", [left, e.size(k)], [index]).result
+
+    def _assert_equal(self, a: ir.Value, b: ir.Value, what: str) -> None:
+        self._assert("eq", a, b, what)
+
+    def _assert_holds(self, r: Requirement) -> None:
+        self._assert("sge", self.e.size(r.dim), self.e.size(0), r.what)
+
+    def _assert(self, predicate: str, a: ir.Value, b: ir.Value, what: str) -> None:
+        code = {"eq": 0, "sge": 5}[predicate]
+        i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+        ok = self.e.make(
+            "arith.cmpi", [a, b], [i1], {"predicate": ir.IntegerAttr.get(i64, code)}
+        ).result
+        self.e.make("cf.assert", [ok], [], {"msg": ir.StringAttr.get(what)})
+
+    def _initializer(self, derived: Sequence[Value]) -> dict[Value, str]:
+        held = {v: f"{self.name}.derived{i}" for i, v in enumerate(derived)}
+        if not held:
+            return held
+        for v, symbol in held.items():
+            module_globals.declare(symbol, v.type)
+        init = ir.Operation.create(
+            "util.initializer",
+            attributes={"function_type": ir.TypeAttr.get(ir.FunctionType.get([], []))},
+            regions=1,
+        )
+        block = init.regions[0].blocks.append()
+        e = Emitter(self.target, static=True)
+        e.leaf = lambda n: self._load_weight(e, n)
+        with ir.InsertionPoint(block):
+            e.begin(head(e), {})
+            part = Graph("derived", [], list(held))
+            values = e.graph(part, [])
+            for (held_value, symbol), value in zip(held.items(), values, strict=True):
+                module_globals.store(e, symbol, value, held_value.type)
+            e.make("util.return", [], [])
+        return held
+
+
+def head(e: Emitter) -> ir.Operation:
+    """An op at the head of a function, before which sizes are computed."""
+    index = ir.IndexType.get()
+    return e.make("arith.constant", [], [index], {"value": ir.IntegerAttr.get(index, 0)})
+
+
+def _plain_name(d: Dim) -> str | None:
+    if isinstance(d, dims.Expr) and len(d.terms) == 1:
+        (mono, k), *_ = d.terms
+        if k == 1 and len(mono) == 1 and isinstance(mono[0], str):
+            return mono[0]
+    return None

@@ -1,0 +1,172 @@
+"""IREE's drivers and devices in this process, and its messages as the project's errors."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import re
+import threading
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from lstm_ir.backends import cpus
+from lstm_ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeError
+
+CPU_DRIVERS = ("local-task", "local-sync")
+MAX_THREADS = 64  # workers that one IREE executor has at most
+
+
+@dataclass(slots=True)
+class _Process:
+    """What is made once per process; a forked child may not use its parent's."""
+
+    pid: int
+    threads: int
+    instance: Any = None
+    started: bool = False  # the CPU driver has its workers
+
+
+_lock = threading.RLock()
+_process = _Process(os.getpid(), min(cpus.cores(), MAX_THREADS))
+_devices: dict[str, Any] = {}
+
+
+@cache
+def native() -> Any:
+    """IREE's native bindings. The package around them imports ml_dtypes, which few models need."""
+    try:
+        return importlib.import_module("iree._runtime_libs._runtime")
+    except ImportError:
+        pass
+    try:
+        return importlib.import_module("iree.runtime._binding")
+    except ImportError as e:
+        raise DeviceError("iree-base-runtime is not installed") from e
+
+
+def version() -> str:
+    """The release of iree-base-runtime."""
+    native()
+    return importlib.metadata.version("iree-base-runtime")
+
+
+def set_threads(n: int) -> None:
+    """Workers for CPU executables of this process; only before the first one."""
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_THREADS:
+        raise DeviceError(f"set_threads: expected 1 to {MAX_THREADS} threads, got {n!r}")
+    with _lock:
+        if _process.started and n != _process.threads:
+            raise DeviceError(
+                f"set_threads({n}): the CPU's {_process.threads} workers already run; "
+                "call it before the first CPU executable"
+            )
+        _process.threads = n
+
+
+def threads() -> int:
+    """Workers that CPU executables use, or will use."""
+    return _process.threads
+
+
+def check_process() -> None:
+    """DeviceError in a forked child: worker threads do not survive a fork."""
+    if os.getpid() != _process.pid:
+        raise DeviceError(
+            "the process was forked after lstm_ir's runtime started; "
+            "compile or load in the child, or use multiprocessing's 'spawn'"
+        )
+
+
+def instance() -> Any:
+    """The process-wide VM instance."""
+    with _lock:
+        if _process.instance is None:
+            _process.pid = os.getpid()
+            _process.instance = native().VmInstance()
+        check_process()
+        return _process.instance
+
+
+def device(word: str) -> Any:
+    """The HAL device: `local-task`, `vulkan`, `vulkan:1` (by index) or `vulkan://path`."""
+    with _lock:
+        instance()
+        found = _devices.get(word)
+        if found is not None:
+            return found
+        name = re.split(r":", word, maxsplit=1)[0]
+        driver = _driver(name)
+        try:
+            if (m := re.fullmatch(r"[a-z-]+:(\d+)", word)) is not None:
+                listed = driver.query_available_devices()
+                if int(m[1]) >= len(listed):
+                    raise TargetError(f"device {word}: this machine has {len(listed)} of them")
+                found = driver.create_device(listed[int(m[1])]["device_id"], None)
+            else:
+                found = driver.create_device_by_uri(word)
+        except (RuntimeError, ValueError) as e:
+            if isinstance(e, LstmIrError):
+                raise
+            raise TargetError(f"device {word}: {short(e)}") from e
+        _devices[word] = found
+        return found
+
+
+def _driver(name: str) -> Any:
+    rt = native()
+    known = rt.HalDriver.query()
+    if name not in known:
+        raise TargetError(f"unknown device {name!r}; the runtime has {', '.join(sorted(known))}")
+    if name == "local-task" and not _process.started:
+        # The workers belong to the cached driver, so the count is set before it is made.
+        rt.parse_flags(f"--task_topology_group_count={_process.threads}")
+        _process.started = True
+    try:
+        return rt.get_cached_hal_driver(name)
+    except (RuntimeError, ValueError) as e:
+        raise TargetError(f"no {name} device here: {short(e)}") from e
+
+
+def devices_of(name: str) -> tuple[tuple[str, ...], str]:
+    """Names of the driver's devices, and why there are none."""
+    try:
+        rt = native()
+    except DeviceError as e:
+        return (), str(e)
+    if name in CPU_DRIVERS:
+        return ("default",), ""  # asking would fix the number of workers
+    if name not in rt.HalDriver.query():
+        return (), f"this build of the runtime has no {name} driver"
+    try:
+        listed = _driver(name).query_available_devices()
+    except (TargetError, RuntimeError) as e:
+        return (), short(e)
+    if not listed:
+        return (), f"the {name} driver lists no device"
+    return tuple(str(d.get("name") or d.get("path")) for d in listed), ""
+
+
+_STATUS = re.compile(r"\b([A-Z]+(?:_[A-Z]+)*); (.*)", re.DOTALL)
+
+
+def short(error: BaseException | str) -> str:
+    """What the runtime said, without its source places and stack."""
+    text = str(error)
+    found = _STATUS.search(text)
+    if found is not None:
+        text = found[2]
+    text = re.split(r"; while (?:invoking|calling)|\n\s*\[\s*\d+\]|; \n", text, maxsplit=1)[0]
+    return text.strip().rstrip(";").strip()[:400]
+
+
+def failure(error: BaseException, what: str) -> LstmIrError:
+    """The project's error for one that the runtime raised while it ran `what`."""
+    text = str(error)
+    found = _STATUS.search(text)
+    # An assertion of the module itself has no place in the runtime's sources before it.
+    if found is not None and found[1] == "FAILED_PRECONDITION":
+        if ".c:" not in text[: found.start()]:
+            return ValueRangeError(f"{what}: {short(error)}")
+    return DeviceError(f"{what}: {short(error)}" + (f" ({found[1]})" if found is not None else ""))

@@ -1,0 +1,82 @@
+"""lstm-ir: a graph compiler for recurrent networks.
+
+import lstm_ir as li
+x = li.input("x", ("T", "B", 64))
+y, h_n, c_n = li.lstm(x, li.weight("w_ih", w_ih), li.weight("w_hh", w_hh))
+exe = li.compile(li.Graph("tagger", [x], {"y": y}))
+exe(x=a)["y"]
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from lstm_ir.errors import (
+    CallError,
+    CompileError,
+    DeviceError,
+    DimError,
+    GradientError,
+    IRError,
+    LoweringError,
+    LstmIrError,
+    PackageError,
+    ParseError,
+    PassError,
+    TargetError,
+    ValueRangeError,
+    VerifyError,
+)
+from lstm_ir.graph import Data, Graph, Node, Value
+from lstm_ir.interpret import interpret
+from lstm_ir.location import Loc
+from lstm_ir.ops import *  # noqa: F403  the builders, listed in lstm_ir.ops.__all__
+from lstm_ir.ops import __all__ as _builders
+from lstm_ir.program import Program, State
+from lstm_ir.types import DType, TensorType
+from lstm_ir.verify import verify
+
+if TYPE_CHECKING:
+    from lstm_ir.api import compile, export, load, lower, set_threads
+    from lstm_ir.gradient import grad, vjp
+    from lstm_ir.ops.by_name import op
+    from lstm_ir.optimizers import adam, adamw, momentum, sgd
+    from lstm_ir.parser import parse
+    from lstm_ir.streaming import stateful
+    from lstm_ir.training import train_step
+
+_LAZY = {  # what only some programs need: parsing, passes, the compiler, the runtime
+    "parse": "lstm_ir.parser",
+    "op": "lstm_ir.ops.by_name",
+    "grad": "lstm_ir.gradient",
+    "vjp": "lstm_ir.gradient",
+    "stateful": "lstm_ir.streaming",
+    "train_step": "lstm_ir.training",
+    "adam": "lstm_ir.optimizers",
+    "adamw": "lstm_ir.optimizers",
+    "momentum": "lstm_ir.optimizers",
+    "sgd": "lstm_ir.optimizers",
+    "compile": "lstm_ir.api",
+    "lower": "lstm_ir.api",
+    "export": "lstm_ir.api",
+    "load": "lstm_ir.api",
+    "set_threads": "lstm_ir.api",
+}
+
+__all__ = [
+    "CallError", "CompileError", "DType", "Data", "DeviceError", "DimError", "GradientError",
+    "Graph", "IRError", "Loc", "LoweringError", "LstmIrError", "Node", "PackageError",
+    "ParseError", "PassError", "Program", "State", "TargetError", "TensorType", "Value",
+    "ValueRangeError", "VerifyError", "adam", "adamw", "compile", "export", "grad", "interpret",
+    "load", "lower", "momentum", "op", "parse", "set_threads", "sgd", "stateful", "train_step",
+    "verify", "vjp", *_builders,
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'lstm_ir' has no attribute {name!r}")

@@ -1,0 +1,211 @@
+"""The driver: graph or program -> passes -> StableHLO -> IREE -> executable or package.
+
+The only library module that sees passes and backends (the command line is the other one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lstm_ir.errors import LoweringError, TargetError
+from lstm_ir.graph import Graph
+from lstm_ir.program import Program
+
+if TYPE_CHECKING:
+    from lstm_ir.backends.executable import Executable
+    from lstm_ir.backends.targets import Target
+    from lstm_ir.passes.base import Step
+
+OPTIONS = ("pipeline", "kernels", "opt_level", "data_tiling", "flags", "timeout", "cache")
+
+
+@dataclass
+class Report:
+    """What happened to a program on its way.
+
+    Passes per entry, and kernel or loop per recurrence.
+    """
+
+    target: str
+    steps: dict[str, tuple[Step, ...]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    compile_seconds: float = 0.0
+    module_bytes: int = 0
+
+    def __str__(self) -> str:
+        lines = [f"target {self.target}"]
+        for entry, steps in self.steps.items():
+            lines.append(f"entry {entry}")
+            for s in steps:
+                lines.append(
+                    f"  {s.name}: {'changed' if s.changed else 'nothing to do'} ({s.seconds * 1e3:.1f} ms)"
+                )
+                lines.extend(f"    fired {text}" for text in s.fired)
+                lines.extend(f"    left alone: {m}" for m in s.misses)
+        lines.extend(self.notes)
+        if self.module_bytes:
+            lines.append(f"compiled in {self.compile_seconds:.2f} s, {self.module_bytes} bytes")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program made ready for one target: its module's text, and what led to it."""
+
+    program: Program
+    text: str
+    report: Report
+
+
+def _options(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    given = dict({} if options is None else options)
+    unknown = sorted(set(given) - set(OPTIONS))
+    if unknown:
+        raise LoweringError(f"unknown option {unknown[0]!r}; the options are {', '.join(OPTIONS)}")
+    return given
+
+
+def optimize(
+    program: Program, target: Target | None, pipeline: str | None, report: Report
+) -> Program:
+    """Every entry through the target's pipeline (or the one given as text)."""
+    from lstm_ir.passes.base import Pipeline
+    from lstm_ir.passes.pipelines import for_target
+
+    info = None if target is None else target.info
+    chosen = for_target(info) if pipeline is None else Pipeline.parse(pipeline)
+    entries: dict[str, Graph] = {}
+    for name, graph in program.entries.items():
+        result = chosen.run(graph, info)
+        report.steps[name] = result.steps
+        entries[name] = result.graph
+    return replace(program, entries=entries)
+
+
+def prepare(
+    program: Graph | Program, target: Target, options: Mapping[str, Any] | None = None
+) -> Lowered:
+    """Everything up to the compiler."""
+    from lstm_ir.backends.module import iree_text
+
+    given = _options(options)
+    report = Report(target.info.name)
+    source = Program.of(program)
+    source.verify()
+    info = target.info
+    if not given.get("kernels", True):
+        info = replace(info, kernels=False)
+    made = optimize(source, replace(target, info=info), given.get("pipeline"), report)
+    text = iree_text(made, info, report.notes)
+    return Lowered(source, text, report)
+
+
+def compile(
+    program: Graph | Program,
+    target: str = "cpu",
+    device: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Executable:
+    """A callable for `target`: `cpu`, `cpu:x86-64-v3`, `vulkan`, `cuda:sm_89`, `hip:gfx942`,
+    `metal`, …
+
+    options: pipeline (text), kernels (False: loops only), opt_level, data_tiling, flags, timeout
+    (seconds), cache. Raises TargetError, LoweringError, PassError or CompileError.
+    """
+    from lstm_ir.backends.executable import Executable
+    from lstm_ir.backends.targets import resolve
+
+    where = resolve(target)
+    if not where.drivers:
+        raise TargetError(
+            f"target {where.info.name} can be compiled and exported here, not run: no driver for it"
+        )
+    lowered, blob = build(program, where, options)
+    weights = {n: d.array for n, d in lowered.program.weights.items()}
+    start = {n: s.initial.array for n, s in lowered.program.state.items()}
+    signature, report = lowered.program.signature(), lowered.report
+    return Executable(signature, blob, weights, where, device, report, state=start)
+
+
+def build(
+    program: Graph | Program, target: Target, options: Mapping[str, Any] | None = None
+) -> tuple[Lowered, bytes]:
+    """The lowered program and its compiled module."""
+    import time
+
+    from lstm_ir.backends.compiler import compile_mlir
+
+    given = _options(options)
+    lowered = prepare(program, target, given)
+    passed: dict[str, Any] = {k: given[k] for k in ("opt_level", "data_tiling", "flags") if k in given}
+    start = time.perf_counter()
+    blob = compile_mlir(
+        lowered.text,
+        target,
+        name=lowered.program.name,
+        timeout=given.get("timeout", 300.0),
+        options=passed,
+        use_cache=given.get("cache", True),
+    )
+    lowered.report.compile_seconds = time.perf_counter() - start
+    lowered.report.module_bytes = len(blob)
+    return lowered, blob
+
+
+def lower(program: Graph | Program, *, pipeline: str | None = None, locs: bool = False) -> str:
+    """StableHLO text; weights are arguments after the inputs, in the order of `Graph.weights`.
+
+    Static graphs give StableHLO alone; named sizes add `tensor`, `arith` and `scf`.
+    """
+    from lstm_ir.backends.module import stablehlo_text
+
+    source = Program.of(program)
+    source.verify()
+    made = optimize(source, None, pipeline, Report("stablehlo"))
+    return stablehlo_text(made, source, locs)
+
+
+def export(
+    program: Graph | Program,
+    path: str | Path,
+    targets: Sequence[str] = ("cpu",),
+    options: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a `.lirpkg` with one module per target and the weights once.
+
+    `cpu` is its architecture's baseline.
+    """
+    from lstm_ir.backends.package import write_package
+    from lstm_ir.backends.targets import baseline, resolve
+
+    if isinstance(targets, str):
+        targets = [targets]
+    if not targets:
+        raise TargetError("export needs at least one target")
+    modules = {}
+    for word in targets:
+        where = baseline(word) if word == "cpu" else resolve(word)
+        _, blob = build(program, where, options)
+        modules[word] = (where, blob)
+    source = Program.of(program)
+    weights = {n: d.array for n, d in source.weights.items()}
+    start = {n: s.initial.array for n, s in source.state.items()}
+    write_package(path, source.signature(), modules, weights, {}, state=start)
+    return Path(path)
+
+
+def load(path: str | Path, device: str | None = None) -> Executable:
+    """The package at `path`, ready to call; needs iree-base-runtime and NumPy only."""
+    from lstm_ir.backends.package import open_package
+
+    return open_package(path, device)
+
+
+def set_threads(n: int) -> None:
+    """Worker threads of the CPU; before the first executable, an error afterwards."""
+    from lstm_ir.backends.runtime import set_threads as set_
+
+    set_(n)

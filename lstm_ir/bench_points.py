@@ -1,0 +1,83 @@
+"""The named points of the benchmark.
+
+Sizes that people run, from one step of one row to long batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Point:
+    """One model and one size: T steps of B rows, input width I, hidden width H."""
+
+    cell: str  # lstm or gru
+    T: int
+    B: int
+    I: int
+    H: int
+    layers: int = 1
+    directions: int = 1
+    training: bool = False
+
+    @property
+    def name(self) -> str:
+        """For example `lstm-t100-b16-h256-l2-bi-train`."""
+        text = f"{self.cell}-t{self.T}-b{self.B}-h{self.H}"
+        text += f"-l{self.layers}" if self.layers > 1 else ""
+        text += "-bi" if self.directions > 1 else ""
+        return text + ("-train" if self.training else "")
+
+    @property
+    def gates(self) -> int:
+        """Gates of one cell."""
+        return 4 if self.cell == "lstm" else 3
+
+    @property
+    def flops(self) -> float:
+        """Multiplications and additions of the products.
+
+        Once forward, three times in a training step.
+        """
+        width, total = self.I, 0
+        for _ in range(self.layers):
+            total += self.directions * 2 * self.gates * self.H * (width + self.H)
+            width = self.directions * self.H
+        return float(total) * self.T * self.B * (3 if self.training else 1)
+
+
+def _plain(cell: str, training: bool, sizes: list[tuple[int, int, int]]) -> list[Point]:
+    return [Point(cell, t, b, h, h, training=training) for t, b, h in sizes]
+
+
+POINTS: tuple[Point, ...] = (
+    *_plain("lstm", False, [
+        (1, 1, 64), (1, 1, 128), (1, 1, 256), (1, 1, 512), (1, 1, 1024), (1, 16, 256), (1, 64, 512),
+        (20, 1, 64), (20, 1, 128), (20, 1, 256), (20, 4, 200), (20, 16, 128), (20, 32, 512), (20, 128, 256),
+        (100, 1, 64), (100, 1, 128), (100, 1, 200), (100, 1, 256), (100, 1, 512), (100, 1, 1024),
+        (100, 4, 128), (100, 4, 512), (100, 16, 128), (100, 16, 256), (100, 16, 200), (100, 32, 256),
+        (100, 64, 512), (100, 128, 128), (1000, 1, 64), (1000, 1, 128), (1000, 1, 256), (1000, 4, 200),
+        (1000, 16, 128),
+    ]),
+    *_plain("gru", False, [(20, 1, 128), (100, 1, 256), (100, 16, 200), (100, 32, 256), (1000, 1, 128)]),
+    Point("lstm", 100, 1, 128, 128, layers=2),
+    Point("lstm", 100, 16, 128, 256, layers=2),
+    Point("lstm", 100, 1, 128, 128, directions=2),
+    Point("lstm", 100, 16, 128, 256, directions=2),
+    Point("lstm", 100, 16, 64, 128, layers=2, directions=2),
+    Point("gru", 100, 16, 64, 128, layers=2, directions=2),
+    *_plain("lstm", True, [
+        (20, 1, 128), (20, 32, 256), (100, 1, 128), (100, 1, 256), (100, 16, 128), (100, 16, 256), (100, 32, 256),
+        (100, 64, 512), (100, 4, 200), (1000, 1, 128), (1000, 4, 200),
+    ]),
+    *_plain("gru", True, [(100, 1, 128), (100, 16, 256), (100, 32, 200)]),
+    Point("lstm", 100, 16, 128, 256, layers=2, training=True),
+    Point("lstm", 100, 16, 64, 128, directions=2, training=True),
+    Point("lstm", 100, 16, 64, 128, layers=2, directions=2, training=True),
+)  # fmt: skip
+
+
+def choose(words: tuple[str, ...]) -> tuple[Point, ...]:
+    """Points whose name contains one of the words; all for none."""
+    return tuple(p for p in POINTS if not words or any(w in p.name for w in words))

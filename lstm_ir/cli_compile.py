@@ -1,0 +1,58 @@
+"""`lstm-ir compile`: a graph into a package with one module per target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lstm_ir import cli_files as files
+
+
+@click.command()
+@click.argument("graph")
+@click.option("-o", "--output", help="The package; default: the graph's name with .lirpkg.")
+@click.option("-t", "--target", "targets", multiple=True, default=("cpu",), show_default=True,
+              help="A target word, repeat it for several; see `lstm-ir targets`.")  # fmt: skip
+@click.option("-w", "--weights", multiple=True, help="Arrays (.npz, .safetensors) the text names.")
+@click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
+@click.option("--no-kernels", is_flag=True, help="StableHLO loops only, no hand-made kernels.")
+@click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds per target.")
+@click.option("--explain", is_flag=True, help="Say what each pass did, and kernel or loop and why.")
+def command(
+    graph: str, output: str | None, targets: tuple[str, ...], weights: tuple[str, ...],
+    pipeline: str | None, no_kernels: bool, timeout: float, explain: bool,
+) -> None:  # fmt: skip
+    """Compile GRAPH (a .lir file) and write a package.
+
+    The target `cpu` is the baseline of this architecture, so that the package runs on other
+    machines too; `cpu:NAME` names a processor.
+    """
+    from lstm_ir.api import build
+    from lstm_ir.backends.package import write_package
+    from lstm_ir.backends.targets import baseline, resolve
+
+    if output is None:
+        if graph == "-":
+            raise click.UsageError("a graph from stdin needs -o")
+        output = str(Path(graph).with_suffix(".lirpkg"))
+    if Path(output).suffix != ".lirpkg":
+        raise click.UsageError(f"-o {output}: a package ends in .lirpkg")
+    program = files.read_program(graph, weights, whole=True)
+    options: dict[str, Any] = {"kernels": not no_kernels, "timeout": timeout}
+    if pipeline is not None:
+        options["pipeline"] = pipeline
+    modules = {}
+    for word in dict.fromkeys(targets):
+        where = baseline(word) if word == "cpu" else resolve(word)
+        if where.note:
+            click.echo(f"{word}: {where.note}", err=True)
+        with files.progress(f"compiling for {where.info.name}"):
+            lowered, blob = build(program, where, options)
+        if explain:
+            click.echo(str(lowered.report), err=True)
+        modules[word] = (where, blob)
+    arrays = {n: d.array for n, d in program.weights.items()}
+    write_package(output, program.signature(), modules, arrays)
+    click.echo(f"{output}: {', '.join(modules)}, {Path(output).stat().st_size} bytes", err=True)

@@ -1,0 +1,145 @@
+"""The op families. Importing this registers every op; builders are re-exported under one roof."""
+
+from __future__ import annotations
+
+# isort: off
+from lstm_ir.ops.leaf import constant, input, parameter, weight
+from lstm_ir.ops.size import dim, in_range, size
+from lstm_ir.ops.elementwise import (
+    abs, add, bitcast_convert, ceil, clamp, compare, convert, cos, divide, equal, erf, exp, expm1,
+    floor, greater, greater_equal, is_finite, less, less_equal, log, log1p, logical_and,
+    logical_not, logical_or, logical_xor, logistic, maximum, minimum, multiply, negate, not_equal,
+    power, remainder, round, rsqrt, select, shift_left, shift_right_arithmetic,
+    shift_right_logical, sign, sin, sqrt, subtract, tanh,
+)  # fmt: skip
+from lstm_ir.ops.broadcast import broadcast_in_dim, broadcast_to
+from lstm_ir.ops.shape import (
+    concat, expand_dims, reshape, reverse, squeeze, stack, swapaxes, transpose,
+)  # fmt: skip
+from lstm_ir.ops.window import dynamic_slice, dynamic_update_slice, pad, slice
+from lstm_ir.ops.indexing import index
+from lstm_ir.ops.linear import dot, dot_general, matmul
+from lstm_ir.ops.fill import arange, full, iota, ones, zeros, zeros_like
+from lstm_ir.ops.reduce import argmax, cumsum, max, mean, min, sum
+from lstm_ir.ops.gather import scatter_add, take
+from lstm_ir.ops.softmax import log_softmax, softmax
+from lstm_ir.ops.convolution import conv1d
+from lstm_ir.ops.dropout import dropout, random_key
+from lstm_ir.ops.layers import dense, embedding, layer_norm
+from lstm_ir.ops.losses import cross_entropy, mse
+from lstm_ir.ops.scan_builder import scan
+from lstm_ir.ops.ctc import ctc_loss
+from lstm_ir.ops.gru import gru
+from lstm_ir.ops.lstm import lstm
+from lstm_ir.ops.rnn import rnn
+from lstm_ir.ops.gru_grad import gru_grad
+from lstm_ir.ops.lstm_grad import lstm_grad
+from lstm_ir.ops.rnn_grad import rnn_grad
+from lstm_ir.ops import tf_block_lstm, tf_block_lstm_grad, tf_gru_block_cell, tf_lstm_block_cell
+from lstm_ir.ops import cudnn_params, cudnn_rnn, cudnn_rnn_backprop, threefry
+from lstm_ir.ops import mps_gru, mps_gru_gradients, mps_lstm, mps_lstm_gradients
+from lstm_ir.ops import mps_rnn, mps_rnn_gradients
+# isort: on
+
+__all__ = [
+    "abs",
+    "add",
+    "arange",
+    "argmax",
+    "bitcast_convert",
+    "broadcast_in_dim",
+    "broadcast_to",
+    "ceil",
+    "clamp",
+    "compare",
+    "concat",
+    "constant",
+    "conv1d",
+    "convert",
+    "cos",
+    "cross_entropy", "ctc_loss",
+    "cumsum",
+    "dense",
+    "dim",
+    "divide",
+    "dot",
+    "dot_general",
+    "dropout",
+    "dynamic_slice",
+    "dynamic_update_slice",
+    "embedding",
+    "equal",
+    "erf",
+    "exp",
+    "expand_dims",
+    "expm1",
+    "floor",
+    "full",
+    "greater",
+    "greater_equal",
+    "gru",
+    "gru_grad",
+    "in_range",
+    "index",
+    "input",
+    "iota",
+    "is_finite",
+    "layer_norm",
+    "less",
+    "less_equal",
+    "log",
+    "log1p",
+    "log_softmax",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "logistic",
+    "lstm",
+    "lstm_grad",
+    "matmul",
+    "max",
+    "maximum",
+    "mean",
+    "min",
+    "minimum",
+    "mse",
+    "multiply",
+    "negate",
+    "not_equal",
+    "ones",
+    "pad",
+    "parameter",
+    "power",
+    "random_key",
+    "remainder",
+    "reshape",
+    "reverse",
+    "rnn",
+    "rnn_grad",
+    "round",
+    "rsqrt",
+    "scan",
+    "scatter_add",
+    "select",
+    "shift_left",
+    "shift_right_arithmetic",
+    "shift_right_logical",
+    "sign",
+    "sin",
+    "size",
+    "slice",
+    "softmax",
+    "sqrt",
+    "squeeze",
+    "stack",
+    "subtract",
+    "sum",
+    "swapaxes",
+    "take",
+    "tanh",
+    "transpose",
+    "weight",
+    "zeros",
+    "zeros_like",
+]  # fmt: skip

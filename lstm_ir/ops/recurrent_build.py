@@ -1,0 +1,48 @@
+"""What the builders of `lstm`, `gru` and `rnn` share: literals, and the direction axis that may be
+left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lstm_ir.graph import Node, Value, make
+from lstm_ir.opdef import Op
+from lstm_ir.ops.elementwise import convert
+from lstm_ir.ops.leaf import constant
+from lstm_ir.types import DType
+
+RANKS = {
+    "w_ih": 3, "w_hh": 3, "w_hr": 3, "b": 2, "b_hn": 2, "peephole": 2, "h0": 3, "c0": 3,
+    "recurrent_mask": 3, "d_h_n": 3, "d_c_n": 3,
+}  # fmt: skip
+"""Ranks with the direction axis, of the operands that have one."""
+
+
+def layer_node(op: Op, operands: tuple[Any, ...], **attrs: Any) -> Node:
+    """The node of `op` over values, arrays and numbers."""
+    lead = next((v.dtype for v in operands if isinstance(v, Value) and v.dtype.is_float), None)
+    args = tuple(
+        _operand(spec.name, v, lead, attrs["direction"])
+        for spec, v in zip(op.operands, operands, strict=True)
+    )
+    return make(op, *args, **attrs)
+
+
+def _operand(name: str, given: Any, lead: DType | None, direction: str) -> Value | None:
+    if given is None:
+        return None
+    integer = name in ("lengths", "count")
+    if isinstance(given, Value):
+        v = given
+    elif hasattr(given, "dtype") and not integer:
+        v = constant(given)
+    else:
+        v = constant(given, DType.i32 if integer else lead)
+    if name == "lengths" and v.dtype is DType.i64:
+        v = convert(v, DType.i32)
+    rank = RANKS.get(name)
+    if rank is not None and v.rank == rank - 1 and direction != "bidirectional":
+        from lstm_ir.ops.shape import expand_dims
+
+        v = expand_dims(v, 0)
+    return v

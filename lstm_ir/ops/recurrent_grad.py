@@ -1,0 +1,86 @@
+"""What defines the gradient ops of `lstm`, `gru` and `rnn`: types, meaning, and the forward op's
+rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lstm_ir.expansion import expansion
+from lstm_ir.graph import Graph, Node, Value, make
+from lstm_ir.interpret import evaluate
+from lstm_ir.opdef import OPS, Attr, Op
+from lstm_ir.ops.leaf import parameter
+from lstm_ir.pullback import Cts, session, through
+from lstm_ir.types import DType, TensorType
+
+MASKS = ("lengths", "count")
+
+
+def grad_attrs(attrs: Mapping[str, Attr]) -> dict[str, Attr]:
+    """The forward op's attributes without `save`."""
+    return {k: v for k, v in attrs.items() if k != "save"}
+
+
+def grad_results(names: Sequence[str]) -> str:
+    """`d_NAME` for every operand that has a gradient."""
+    return " ".join(f"d_{n}" for n in names if n not in MASKS)
+
+
+def grad_types(names: Sequence[str], operands: Sequence[Any]) -> dict[str, TensorType | None]:
+    """One result per present operand, of its type."""
+    pairs = zip(names, operands, strict=False)
+    return {f"d_{n}": t for n, t in pairs if n not in MASKS}
+
+
+def by_expansion(name: str) -> Callable[..., Any]:
+    """The meaning of a gradient op: that of the primitives it expands into."""
+
+    def run(*arrays: Any, **attrs: Any) -> Any:
+        op = OPS[name]
+        types = [None if a is None else TensorType(a.shape, DType.of(a.dtype)) for a in arrays]
+        params = [
+            None if t is None else parameter(o.name, t)
+            for o, t in zip(op.operands, types, strict=True)
+        ]
+        node = make(op, *params, **attrs)
+        there = [p for p in params if p is not None]
+        graph = Graph(name, there, expansion(node, "meaning"))
+        return evaluate(graph, [a for a in arrays if a is not None], {})
+
+    return run
+
+
+def layer_vjp(node: Node, cts: Cts, grad: Op, saved: Sequence[str], names: Sequence[str]) -> Any:
+    """The gradient of a forward op by its gradient op, from what a saving twin of it kept.
+
+    With `remat` nothing is saved: the layer is differentiated as the loop that it is.
+    """
+    active = session()
+    if active.remat is not None:
+        return through(node, expansion(node, "grad"), cts, active.remat)
+    kept = node
+    if not node.attrs["save"]:
+        kept = make(node.op, *node.args, **{**node.attrs, "save": True})
+        active.twin(node, kept)
+    arrived: dict[str, Value] = {}
+    for (name, _), ct in zip(node.results, cts, strict=True):
+        if ct is not None:
+            arrived[f"d_{name}"] = ct
+    further = [o.name for o in grad.operands[len(names) :]]
+    more = [kept.result(n) if n in saved else arrived.get(n) for n in further]
+    attrs = {k: v for k, v in node.attrs.items() if k != "save"}
+    out = make(grad, *node.args, *more, **attrs)
+    return tuple(out.result(f"d_{n}") for n in names)
+
+
+def saved_value(node: Node, name: str) -> Value | None:
+    """A result of a forward node; None where it has no such result."""
+    v = node.result(name)
+    assert not isinstance(v, tuple)
+    return v
+
+
+def expanded_vjp(node: Node, cts: Cts) -> Any:
+    """The gradient of a gradient op: that of the primitives it expands into."""
+    return through(node, expansion(node, "grad"), cts, session().remat)

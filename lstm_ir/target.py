@@ -1,0 +1,28 @@
+"""What a target is, as plain data that passes may read: no compiler, no driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TargetInfo:
+    """A resolved target; equal values compile to equal modules."""
+
+    name: str  # the word the user wrote, resolved: "cpu:znver5", "vulkan", "cuda:sm_89"
+    kind: str  # cpu, vulkan, cuda, hip or metal
+    detail: str = ""  # processor, architecture level or GPU name; "" where there is none
+    triple: str = ""  # LLVM's, on the CPU
+    cpu: str = ""  # LLVM's processor name, never "host"
+    features: tuple[str, ...] = ()  # CPU features a module may use, sorted: ("avx2", "fma", …)
+    vector_bits: int = 128
+    has_f64: bool = True
+    has_f16: bool = True  # modules can load and store it
+    has_bf16: bool = True
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 512 << 10
+    kernels: bool = False  # hand-made recurrence kernels can be emitted
+    assertions_cheap: bool = True  # reading one scalar on the host does not stall a queue
+
+    def __str__(self) -> str:
+        return self.name

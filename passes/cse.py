@@ -1,0 +1,95 @@
+"""`cse`: nodes with the same op, inputs and attributes become one; bodies compare by text."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from lstm_ir.graph import Data, Graph, Node, Value, make_node, map_arg
+from lstm_ir.location import Loc
+from lstm_ir.opdef import Trait
+from lstm_ir.passes.base import Notes, Pass, register
+from lstm_ir.passes.rewrite import with_bodies
+from lstm_ir.target import TargetInfo
+
+KEPT = ("parameter", "weight")  # known by name: never one in the place of another
+
+
+@register
+@dataclass(frozen=True)
+class Cse(Pass):
+    """Common subexpressions computed once; the one that stays names the lines of the others."""
+
+    name: ClassVar[str] = "cse"
+
+    def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
+        """The graph without repeated nodes."""
+        graph = with_bodies(graph, lambda g: self.run(g, notes, target))
+        keeper = _keepers(graph)
+        merged: dict[Node, list[Node]] = {}
+        for n, first in keeper.items():
+            if n is not first:
+                merged.setdefault(first, []).append(n)
+                notes.fire(f"merge {n.op.name}", n.loc)
+        return _rebuilt(graph, keeper, merged) if merged else graph
+
+
+def _keepers(graph: Graph) -> dict[Node, Node]:
+    """For every node, the first one equal to it."""
+    keeper: dict[Node, Node] = {}
+    seen: dict[Hashable, Node] = {}
+    number: dict[Value, int] = {}
+    for n in graph.nodes:
+        first = n if n.op.name in KEPT else seen.setdefault(_key(n, number), n)
+        keeper[n] = first
+        for v, w in zip(n.values, first.values, strict=True):
+            number[v] = number.setdefault(w, len(number))
+    return keeper
+
+
+def _key(node: Node, number: dict[Value, int]) -> Hashable:
+    args: list[Hashable] = [
+        None if a is None else tuple(number[v] for v in a) if isinstance(a, tuple) else number[a]
+        for a in node.args
+    ]
+    if Trait.commutative in node.op.traits:
+        args.sort(key=str)
+    return node.op.name, tuple(args), tuple(map(attr_key, node.attrs.values()))
+
+
+def attr_key(value: Any) -> Hashable:
+    """Equal for equal attribute values only: 1, 1.0 and True differ, so do 0.0 and -0.0."""
+    if isinstance(value, tuple):
+        return tuple(map(attr_key, value))
+    if isinstance(value, Data):
+        return value.sha256
+    if isinstance(value, Graph):
+        return str(value)
+    return type(value).__name__, repr(value) if isinstance(value, float) else value
+
+
+def _rebuilt(graph: Graph, keeper: dict[Node, Node], merged: dict[Node, list[Node]]) -> Graph:
+    env: dict[Value, Value] = {}
+    for n in graph.nodes:
+        if keeper[n] is not n:
+            for v, w in zip(n.values, keeper[n].values, strict=True):
+                env[v] = env.get(w, w)
+            continue
+        args = tuple(map_arg(a, env) for a in n.args)
+        loc = _joined(n, merged.get(n, []))
+        new = n.with_args(args) if loc is n.loc else make_node(n.op, args, n.attrs, loc)
+        if new is not n:
+            env.update(zip(n.values, new.values, strict=True))
+    return graph.replace([env.get(v, v) for v in graph.outputs])
+
+
+def _joined(node: Node, others: list[Node]) -> Loc:
+    loc = node.loc
+    if Trait.leaf in node.op.traits:
+        return loc
+    for o in others:
+        if (o.loc.file, o.loc.line) != (node.loc.file, node.loc.line):
+            loc = loc.through(f"cse {Path(o.loc.file).name}:{o.loc.line}")
+    return loc

@@ -1,0 +1,183 @@
+"""Values of a loop's body computed for all steps at once, outside of it.
+
+A value that depends on scanned operands, the step number and constants only has one row per step:
+its *rows* are the same computation with a leading axis T. Row t of an operand scanned in reverse
+belongs to step n-1-t, and so does row t of what is lifted from it, with n = count or T; rows from n
+on are never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+from lstm_ir import ops
+from lstm_ir.graph import Node, Value, make, map_arg
+from lstm_ir.location import at
+from lstm_ir.opdef import Trait
+from lstm_ir.ops.broadcast import broadcast_in_dim
+from lstm_ir.passes.loops import Loop, clone, needed
+from lstm_ir.types import DType
+
+
+class Kind(Enum):
+    """What a value of the body depends on, constants apart."""
+
+    fixed = "constants only"
+    step = "the step number"
+    forward = "operands scanned forward"
+    backward = "operands scanned in reverse"
+    carried = "carries, or through an op that cannot be lifted"
+
+
+class Lift:
+    """The values of one loop's body outside of it."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        rule: str,
+        known: Mapping[Value, Value] | None = None,
+        *,
+        reverse: bool = False,
+    ) -> None:
+        """known: values of the body whose rows are there already, in the order of `reverse`."""
+        self.loop, self.rule = loop, rule
+        given = known if known is not None else {}
+        self.kind = _kinds(loop, {v: Kind.backward if reverse else Kind.forward for v in given})
+        self._fixed: dict[Value, Value] = dict(zip(loop.const_params, loop.consts, strict=True))
+        self._rows: dict[tuple[Value, bool], Value] = {}
+        for p, x, flag in zip(loop.x_params, loop.xs, loop.x_reverse, strict=True):
+            self._rows[p, flag] = x
+        self._rows |= {(v, reverse): rows for v, rows in given.items()}
+
+    def fixed(self, v: Value) -> Value:
+        """A value that depends on constants only, outside."""
+        return clone([v], self._fixed)[0]
+
+    def rows(self, v: Value, reverse: bool) -> Value:
+        """The rows [T,...] of a value [...]."""
+        known = {w for w, k in self.kind.items() if k is Kind.fixed}
+        known |= {w for w, r in self._rows if r == reverse}
+        for n in needed([v.node], known):
+            for w in n.values:
+                if w not in known:
+                    with at(n.loc.through(self.rule)):
+                        self._rows[w, reverse] = self._lifted(n, reverse)
+        if self.kind[v] is Kind.fixed:
+            return self._repeated(v)
+        return self._rows[v, reverse]
+
+    def _repeated(self, v: Value) -> Value:
+        return broadcast_in_dim(
+            self.fixed(v), (self.loop.length, *v.shape), tuple(range(1, v.rank + 1))
+        )
+
+    def _lifted(self, n: Node, reverse: bool) -> Value:
+        if n.values[0] is self.loop.step:
+            return self._steps(reverse)
+
+        def rows(v: Value) -> Value:
+            return self._repeated(v) if self.kind[v] is Kind.fixed else self._rows[v, reverse]
+
+        if Trait.elementwise in n.op.traits:
+            return make(n.op, *map(rows, n.inputs), **n.attrs).values[0]
+        if n.op.name == "dot_general":
+            return self._dot(n, rows)
+        return _MOVES[n.op.name](n, rows, self.loop)
+
+    def _steps(self, reverse: bool) -> Value:
+        rows = ops.arange(self.loop.length)
+        if not reverse:
+            return rows
+        count = self.loop.count
+        n = ops.size(self.loop.length) if count is None else ops.convert(count, DType.i32)
+        return n - 1 - rows
+
+    def _dot(self, n: Node, rows: Callable[[Value], Value]) -> Value:
+        a, b = n.inputs
+        ac, bc = n.attrs["lhs_contracting_dimensions"], n.attrs["rhs_contracting_dimensions"]
+        ab, bb = n.attrs["lhs_batching_dimensions"], n.attrs["rhs_batching_dimensions"]
+        left, right = self.kind[a] is not Kind.fixed, self.kind[b] is not Kind.fixed
+        place = len(ab)  # of T in the result, where only one side has it
+        if not left:
+            place += a.rank - len(ac) - len(ab)
+        va, vb = (rows(a) if left else self.fixed(a)), (rows(b) if right else self.fixed(b))
+        ac, ab = (_up(ac), _up(ab)) if left else (ac, ab)
+        bc, bb = (_up(bc), _up(bb)) if right else (bc, bb)
+        if left and right:
+            ab, bb, place = (0, *ab), (0, *bb), 0
+        out = ops.dot_general(va, vb, (ac, bc), (ab, bb))
+        return ops.transpose(out, (place, *(i for i in range(out.rank) if i != place)))
+
+
+def _up(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a + 1 for a in axes)
+
+
+Move = Callable[[Node, Callable[[Value], Value], Loop], Value]
+
+
+def _again(n: Node, rows: Callable[[Value], Value], **attrs: Any) -> Value:
+    args = tuple(map_arg(a, {v: rows(v) for v in n.inputs}) for a in n.args)
+    return make(n.op, *args, **attrs).values[0]
+
+
+def _broadcast(n: Node, rows: Callable[[Value], Value], loop: Loop) -> Value:
+    places = (0, *_up(n.attrs["broadcast_dimensions"]))
+    return _again(n, rows, shape=(loop.length, *n.types[0].shape), broadcast_dimensions=places)
+
+
+def _slice(n: Node, rows: Callable[[Value], Value], loop: Loop) -> Value:
+    a = n.attrs
+    lows, highs = (0, *a["start_indices"]), (loop.length, *a["limit_indices"])
+    return _again(n, rows, start_indices=lows, limit_indices=highs, strides=(1, *a["strides"]))
+
+
+def _reduce(n: Node, rows: Callable[[Value], Value], loop: Loop) -> Value:
+    return _again(n, rows, dimensions=_up(n.attrs["dimensions"]))
+
+
+_MOVES: Mapping[str, Move] = {
+    "broadcast_in_dim": _broadcast,
+    "slice": _slice,
+    "reshape": lambda n, rows, loop: _again(n, rows, shape=(loop.length, *n.types[0].shape)),
+    "transpose": lambda n, rows, loop: _again(
+        n, rows, permutation=(0, *_up(n.attrs["permutation"]))
+    ),
+    "concatenate": lambda n, rows, loop: _again(n, rows, dimension=n.attrs["dimension"] + 1),
+    "reverse": _reduce,
+    "reduce_sum": _reduce,
+    "reduce_max": _reduce,
+    "reduce_min": _reduce,
+}
+
+
+def _liftable(n: Node) -> bool:
+    return n.op.name in _MOVES or n.op.name == "dot_general" or Trait.elementwise in n.op.traits
+
+
+def _kinds(loop: Loop, given: Mapping[Value, Kind]) -> dict[Value, Kind]:
+    kind: dict[Value, Kind] = {loop.step: Kind.step}
+    kind |= dict.fromkeys(loop.const_params, Kind.fixed)
+    kind |= dict.fromkeys(loop.carry_params, Kind.carried)
+    for p, reverse in zip(loop.x_params, loop.x_reverse, strict=True):
+        kind[p] = Kind.backward if reverse else Kind.forward
+    for n in loop.body.nodes:
+        if n.op.name != "parameter":
+            found = _joined(n, {kind[v] for v in n.inputs})
+            kind.update({v: given.get(v, found) for v in n.values})
+    return kind
+
+
+def _joined(n: Node, found: set[Kind]) -> Kind:
+    found.discard(Kind.fixed)
+    if not found:
+        return Kind.fixed
+    if n.ranges or n.requires:  # demanded of the rows of steps that run, not of all rows
+        return Kind.carried
+    if Kind.carried in found or not _liftable(n) or len(n.values) != 1:
+        return Kind.carried
+    found.discard(Kind.step)
+    return Kind.step if not found else found.pop() if len(found) == 1 else Kind.carried

@@ -1,0 +1,70 @@
+"""Named pipelines, and the one that each target gets. Importing this registers every pass.
+
+The order, and why:
+
+    expand              composite and foreign ops first: later passes know core ops, primitives
+    cse                 equal loops join while both still give all results: canonicalize would leave
+                        a gradient's forward loop and the loss's own with different ones
+    canonicalize, cse   one form of each thing; equal operands are one value, compared by identity
+    fuse-cell           before layouts and directions: cells are stacked like written ops
+    time-major, cse     before stacking: two layers must agree in layout and read one value of x
+    stack-directions    before decompose, which makes one loop of both directions
+    canonicalize, cse   joins of slices that stacking left, shared weights
+    decompose           the stage border: primitives and scan from here on
+    canonicalize, cse   bodies in one form, loops that carry only what is read
+    fuse-gates          before hoisting: one wide product leaves the loop, not four narrow ones
+    hoist-invariants    joined weights leave the loop, as hoist-projection needs them
+    hoist-projection    not where the target has kernels, whose schedule places the projection
+    canonicalize        what hoisting left: unread operands, reshapes
+    fold-constants, cse literals last, when nothing makes new ones
+
+`precision` changes results by the rounding of weights, so it is in no target's pipeline: ask for
+the pipeline bf16.
+"""
+
+from __future__ import annotations
+
+from lstm_ir.passes import (
+    canonicalize,
+    cse,
+    decompose,
+    expand,
+    fold_constants,
+    fuse_cell,
+    fuse_gates,
+    hoist_invariants,
+    hoist_projection,
+    precision,
+    stack_directions,
+    time_major,
+)
+from lstm_ir.passes.base import Pipeline
+from lstm_ir.target import TargetInfo
+
+MODULES = (
+    canonicalize, cse, decompose, expand, fold_constants, fuse_cell, fuse_gates, hoist_invariants,
+    hoist_projection, precision, stack_directions, time_major,
+)  # fmt: skip
+"""Where passes register themselves."""
+
+CORE = "expand,cse,canonicalize,cse,fuse-cell,canonicalize,cse"
+SCHEDULED = (
+    "time-major,cse,stack-directions,canonicalize,cse,decompose,canonicalize,cse,fuse-gates,"
+    "hoist-invariants,hoist-projection,canonicalize,fold-constants,cse"
+)
+NAMED = {
+    "o0": "expand,decompose",
+    "core": CORE,
+    "default": f"{CORE},{SCHEDULED}",
+    "bf16": f"{CORE},{SCHEDULED},precision{{weights=bf16}},canonicalize,cse",
+    "f16": f"{CORE},{SCHEDULED},precision{{weights=f16}},canonicalize,cse",
+}
+"""Pipelines that can be written by name, alone or among passes: `core,decompose`."""
+
+
+def for_target(target: TargetInfo | None) -> Pipeline:
+    """The passes that bring a source graph to the scheduled stage for `target`.
+
+    None is plain StableHLO. One text serves all targets: passes read the target where it matters.
+    """
+    return Pipeline.parse(NAMED["default"])

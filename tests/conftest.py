@@ -1,0 +1,154 @@
+"""Options, goldens, seeds, and the closing lines that name what a run was executed on."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import device
+import numpy as np
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
+    parser.addoption(
+        "--seed", type=int, default=20261, help="what every test's seed is derived from"
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    required = ", ".join(sorted(device.REQUIRED))
+    return [
+        f"seed {config.getoption('--seed')}; LSTM_IR_REQUIRE: {required if required else 'nothing'}"
+    ]
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """One number per test and `--seed`; printed, so a failure shows it."""
+    base = int(request.config.getoption("--seed"))
+    value = (zlib.crc32(request.node.nodeid.encode()) + base) % 2**32
+    print(f"seed {value}")
+    return value
+
+
+@pytest.fixture
+def rng(seed: int) -> np.random.Generator:
+    """Random numbers of this test alone."""
+    return np.random.default_rng(seed)
+
+
+Golden = Callable[[str, str], None]
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """`golden("errors/cycle.txt", text)`: equal to the file; a missing file fails."""
+    update = bool(request.config.getoption("--update-golden"))
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        text = text if text.endswith("\n") else text + "\n"
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.is_file() or path.read_text(encoding="utf-8") != text:
+                path.write_text(text, encoding="utf-8")
+            return
+        assert path.is_file(), f"{path} is missing; write it with --update-golden\n{text}"
+        assert text == path.read_text(encoding="utf-8"), f"differs from {path}"
+
+    return check
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compiled modules go to a folder of this run: no test may pass by an older run's cache."""
+    if "LSTM_IR_CACHE" in os.environ:
+        yield
+        return
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+    os.environ["LSTM_IR_CACHE"] = str(shared / "lstm-ir-cache")
+    yield
+    del os.environ["LSTM_IR_CACHE"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    report = yield
+    if call.when == "setup":
+        item.user_properties.extend(("used", u) for u in device.used)
+    if call.when == "call":
+        item.user_properties.extend(("used", u) for u in dict.fromkeys(device.used))
+        report.user_properties = list(item.user_properties)
+        device.used.clear()
+    _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Any:
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+def _refuse_skip(report: Any) -> None:
+    """A skip whose reason names something required is a failure, whoever wrote the skip."""
+    if report.outcome != "skipped" or hasattr(report, "wasxfail"):
+        return
+    reason = _reason(report)
+    missed = [w for w in sorted(device.REQUIRED) if w in reason]
+    if missed:
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but LSTM_IR_REQUIRE names {missed[0]}: {reason}"
+
+
+def _reason(report: Any) -> str:
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return str(text).removeprefix("Skipped: ")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What was executed on what, and what was not and why."""
+    stats = terminalreporter.stats
+    ran: Counter[str] = Counter()
+    for outcome in ("passed", "failed"):
+        for report in stats.get(outcome, ()):
+            if getattr(report, "when", "") == "call":
+                uses = {v for k, v in report.user_properties if k == "used"}
+                ran.update(uses if uses else {"processor and NumPy alone"})
+    skipped = Counter(_reason(r) for r in stats.get("skipped", ()))
+    used = {name.partition(" ")[0] for name in ran}
+    terminalreporter.section("executed on")
+    for name, count in sorted(ran.items()):
+        terminalreporter.write_line(f"{count:6} tests: {name}")
+    for reason, count in sorted(skipped.items()):
+        terminalreporter.write_line(f"{count:6} not run: {reason}")
+    for word in device.WORDS:
+        found, text = device.look(word)
+        if word not in used and not any(r.startswith(word) for r in skipped):
+            why = f"here ({text}), but no test of this run asked for it" if found else text
+            terminalreporter.write_line(f"       not used: {word}: {why}")
+
+
+# Minutes of software Vulkan each; and a driver that is lost takes the rest of its process with it.
+HEAVY_VULKAN = (
+    "test_cudnn_dropout.py", "test_cudnn_golden.py", "test_tf_golden.py", "test_tf_compiled.py",
+    "test_mps_compiled.py", "test_mps_golden.py", "test_training.py", "test_streaming.py",
+    "test_scan_lowering.py", "test_lowered_ops.py", "test_lowering.py", "test_losses.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the heavy Vulkan tests `slow`: `pytest -m slow -n 1` runs them."""
+    for item in items:
+        if "vulkan" in item.nodeid.lower() and item.path.name in HEAVY_VULKAN:
+            item.add_marker(pytest.mark.slow)

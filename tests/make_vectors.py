@@ -1,0 +1,106 @@
+"""Pack the recorded results of foreign ops for the demo's table: lstm_ir/data/vectors.npz.
+
+One float32 case per op: the graph's text, its inputs, and what the origin computed. Made from
+tests/golden, which holds many more; the tests compare with all of them.
+
+Run: python tests/make_vectors.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import cudnn_cases
+import mps_cases
+import numpy as np
+import tf_cases
+
+import lstm_ir as li
+
+TARGET = Path(__file__).parents[1] / "lstm_ir" / "data" / "vectors.npz"
+Case = tuple[str, str, li.Graph, Mapping[str, Any], Mapping[str, Any]]
+MPS = "Apple's documented equations in float64; not checked on Apple hardware"
+RELU = "PyTorch's RNN (relu) in float64; not checked on Apple hardware"
+CUDNN = "PyTorch 2.13.0 in float64, recorded; never compared with real cuDNN"
+
+
+def cases() -> Iterator[Case]:
+    """Op, oracle, graph, inputs and results of every case."""
+    for t in tf_cases.recorded():
+        if all(a.dtype != np.float16 for a in t.inputs.values()):
+            yield t.op, "TensorFlow 2.21.0, recorded", t.graph(), t.inputs, t.results
+    for m in mps_cases.recorded():
+        yield m.op, MPS, m.graph(), m.inputs, m.results
+    yield single_gate()
+    for c in cudnn_cases.recorded():
+        a = c.operands(np.float32)
+        forward = c.forward(np.float32)
+        yield "tf.CudnnRNNV3", CUDNN, forward, a, c.results
+        if c.attrs["is_training"]:
+            b = c.back(a, li.interpret(forward, a))
+            yield "tf.CudnnRNNBackpropV3", CUDNN, c.backward(b), b, c.grads
+
+
+def single_gate() -> Case:
+    """mps.singleGateRNN as Apple's defaults have it, which is PyTorch's RNN with relu and one bias."""
+    import torch
+
+    rng = np.random.default_rng(20271)
+    sizes = {
+        "source": (4, 2, 3),
+        "recurrentWeight": (5, 5),
+        "inputWeight": (5, 3),
+        "bias": (5,),
+        "initState": (2, 5),
+    }
+    a = {n: rng.uniform(-1, 1, s).astype(np.float32) for n, s in sizes.items()}
+    layer = torch.nn.RNN(3, 5, nonlinearity="relu").double()
+    given = {
+        "weight_ih_l0": a["inputWeight"],
+        "weight_hh_l0": a["recurrentWeight"],
+        "bias_ih_l0": a["bias"],
+    }
+    with torch.no_grad():
+        for name, value in layer.named_parameters():
+            value.copy_(torch.tensor(given.get(name, np.zeros(5))))
+        h, _ = layer(
+            torch.tensor(a["source"]).double(), torch.tensor(a["initState"]).double()[None]
+        )
+    inputs = {n: li.input(n, s) for n, s in sizes.items()}
+    made = li.op("mps.singleGateRNN", **inputs)
+    graph = li.Graph("singleGateRNN", list(inputs.values()), {"h": made.h})
+    return "mps.singleGateRNN", RELU, graph, a, {"h": h.numpy()}
+
+
+def smallest() -> list[Case]:
+    """One case per op, the one with the fewest numbers: the demo compiles it for every target."""
+    found: dict[str, Case] = {}
+    for case in cases():
+        if case[0] not in found or _size(case) < _size(found[case[0]]):
+            found[case[0]] = case
+    return list(found.values())
+
+
+def _size(case: Case) -> int:
+    return sum(np.asarray(a).size for a in case[3].values())
+
+
+def main() -> None:
+    arrays: dict[str, Any] = {}
+    meta = []
+    for i, (op, oracle, graph, inputs, results) in enumerate(smallest()):
+        compared = {n: graph.output(n) for n in graph.output_names if n in results}
+        assert set(compared) == set(results), op
+        text = str(li.Graph(graph.name, graph.params, compared))
+        meta.append({"op": op, "oracle": oracle, "text": text})
+        arrays |= {f"{i}/in/{n}": np.asarray(inputs[n]) for n in graph.input_names}
+        arrays |= {f"{i}/out/{n}": np.asarray(a) for n, a in results.items()}
+    np.savez_compressed(TARGET, meta=np.array(json.dumps(meta)), **arrays)
+    print(f"{len(meta)} cases of {len({m['op'] for m in meta})} ops, {TARGET.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()

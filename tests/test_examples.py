@@ -1,0 +1,53 @@
+"""Every example runs as its first lines say, and its own assertions hold."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+RUNNABLE = ("tagger.py", "layer_norm_cell.py", "dynamic_shapes.py", "tf_block_lstm.py")
+
+
+def run(name: str, cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / name], capture_output=True, text=True, cwd=cwd
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_tagger_agrees_with_what_pytorch_recorded(tmp_path: Path) -> None:
+    lines = run("tagger.py", tmp_path).splitlines()
+    assert len(lines) == 7
+    assert all("largest difference to PyTorch" in line for line in lines)
+    assert sum("logits, h_n, c_n" in line for line in lines) == 1
+
+
+def test_custom_cell_agrees_with_plain_numpy(tmp_path: Path) -> None:
+    assert run("layer_norm_cell.py", tmp_path).count("largest difference to float64 NumPy") == 3
+
+
+def test_open_sizes_serve_every_call_and_refuse_wrong_ones(tmp_path: Path) -> None:
+    out = run("dynamic_shapes.py", tmp_path)
+    assert out.count("largest difference to float64 NumPy") == 6
+    assert out.count("CallError: ") == 2
+    assert out.count("ValueRangeError: ") == 1
+
+
+def test_block_lstm_follows_the_loss_curve_of_tensorflow(tmp_path: Path) -> None:
+    lines = run("tf_block_lstm.py", tmp_path).splitlines()
+    assert len(lines) == 3
+    assert all("largest difference to TensorFlow" in line for line in lines)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.name)
+def test_every_example_says_what_it_is(path: Path) -> None:
+    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert doc is not None
+    if path.name in RUNNABLE:
+        assert f"Run: python examples/{path.name}" in doc

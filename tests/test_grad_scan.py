@@ -1,0 +1,230 @@
+"""The gradient of scan, for any body, and what remat saves."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lstm_ir as li
+from lstm_ir.gradient import grad
+
+T, B, I, H = 11, 3, 5, 7
+SEED = 77
+
+
+def lstm_cell(state: Any, x: Any, w: Any, u: Any, b: Any, p: Any) -> Any:
+    """Weights in both orientations, a bias, a peephole."""
+    h, c = state
+    z = x @ w.T + h @ li.transpose(u) + b
+    i, f, g, o = (z[:, k * H : (k + 1) * H] for k in range(4))
+    c = li.logistic(f + p * c) * c + li.logistic(i) * li.tanh(g)
+    h = li.logistic(o) * li.tanh(c)
+    return (h, c), h
+
+
+def norm_cell(state: Any, x: Any, w: Any, u: Any, b: Any, p: Any) -> Any:
+    """Layer norm over what a product gave, two results per step, one carry that is only counted."""
+    h, c = state
+    z = x @ w.T + h @ u.T
+    mean = li.mean(z, -1, keepdims=True)
+    z = (z - mean) * li.rsqrt(li.mean((z - mean) * (z - mean), -1, keepdims=True) + 0.1) + b
+    h = li.tanh(z[:, :H]) * p + li.softmax(z[:, H : 2 * H]) * c
+    return (h, c + 0.5 * h), h * 2.0 + c
+
+
+def stepped_cell(state: Any, x: Any, w: Any, u: Any, b: Any, p: Any, step: Any) -> Any:
+    """Reads the number of the step, and a constant by elements."""
+    (h, c), _ = lstm_cell(state, x, w, u, b, p)
+    return (h * li.exp(-0.1 * li.convert(step, "f64")), c), h
+
+
+CELLS: dict[str, tuple[Callable[..., Any], bool]] = {
+    "lstm": (lstm_cell, False),
+    "norm": (norm_cell, False),
+    "stepped": (stepped_cell, True),
+}
+
+
+def data(length: int = T) -> dict[str, Any]:
+    rng = np.random.default_rng(SEED)
+    shapes = {"x": (length, B, I), "w": (4 * H, I), "u": (4 * H, H), "b": (4 * H,), "p": (H,)}
+    shapes |= {"h0": (B, H), "c0": (B, H), "bar": (length, B, H)}
+    values: dict[str, Any] = {k: rng.normal(size=s) * 0.5 for k, s in shapes.items()}
+    return values | {
+        "n": np.int32(min(7, length)),
+        "ends": np.array([length, 0, length // 2], np.int32),
+    }
+
+
+WRT = ["x", "w", "u", "b", "p", "h0", "c0"]
+
+
+def model(
+    cell: str, reverse: Any = False, dynamic: bool = True, length: int = T, **kw: Any
+) -> tuple[li.Graph, dict[str, Any]]:
+    """A loss over a loop; kw count or lengths True takes the input of that name."""
+    values = data(length)
+    v = {}
+    for k, a in values.items():
+        shape: list[Any] = list(a.shape)
+        if dynamic and k in ("x", "bar"):
+            shape[:2] = ["T", "B"]
+        if dynamic and k in ("h0", "c0", "ends"):
+            shape[0] = "B"
+        v[k] = li.input(k, tuple(shape), a.dtype.name)
+    f, with_step = CELLS[cell]
+    (h, c), ys = li.scan(
+        f, (v["h0"], v["c0"]), v["x"], (v["w"], v["u"], v["b"], v["p"]), reverse=reverse,
+        count=v["n"] if kw.get("count") else None, lengths=v["ends"] if kw.get("lengths") else None,
+        with_step=with_step,
+    )  # fmt: skip
+    loss = li.sum(ys * v["bar"]) + li.sum(h * h) + li.sum(li.sin(c))
+    return li.Graph("g", v.values(), {"loss": loss}), values
+
+
+def check(graph: li.Graph, back: li.Graph, values: dict[str, Any], names: list[str]) -> None:
+    """Central differences along a random direction of every name."""
+    li.verify(back)
+    got = li.interpret(back, values)
+    rng = np.random.default_rng(SEED + 1)
+    for k in names:
+        along, e = rng.normal(size=values[k].shape), 1e-5
+        ends = [
+            li.interpret(graph, {**values, k: values[k] + s * e * along})["loss"] for s in (1, -1)
+        ]
+        want = float(ends[0] - ends[1]) / (2 * e)
+        have = float((got[f"d_{k}"] * along).sum())
+        assert abs(have - want) <= 1e-7 * max(1.0, abs(want)), (k, have, want)
+
+
+@pytest.mark.parametrize("cell", list(CELLS))
+@pytest.mark.parametrize("reverse", [False, True, [True, False]], ids=str)
+@pytest.mark.parametrize("ends", ["", "count", "lengths"])
+def test_any_body(cell: str, reverse: Any, ends: str) -> None:
+    if ends == "lengths" and isinstance(reverse, list):
+        pytest.skip("lengths needs one direction")
+    for dynamic in (True, False):
+        graph, values = model(cell, reverse, dynamic, **{ends: True})
+        check(graph, grad(graph, "loss", WRT), values, WRT)
+
+
+@pytest.mark.parametrize("length", [0, 1])
+def test_short_loops(length: int) -> None:
+    graph, values = model("lstm", length=length)
+    got = li.interpret(grad(graph, "loss", WRT), values)
+    if length == 0:
+        np.testing.assert_array_equal(got["d_h0"], 2 * values["h0"])
+        assert not got["d_w"].any()
+    else:
+        check(graph, grad(graph, "loss", WRT), values, WRT)
+
+
+@pytest.mark.parametrize("segment", [1, 3, 4, 11, 20])
+@pytest.mark.parametrize("reverse", [False, True, [True, False]], ids=str)
+def test_remat_gives_the_same(segment: int, reverse: Any) -> None:
+    for cell in CELLS:
+        for dynamic in (True, False):
+            graph, values = model(cell, reverse, dynamic)
+            check(graph, grad(graph, "loss", WRT, remat=segment), values, WRT)
+
+
+def test_remat_with_count() -> None:
+    graph, values = model("stepped", count=True)
+    check(graph, grad(graph, "loss", WRT, remat=4), values, WRT)
+    graph, _ = model("lstm", True, count=True)
+    with pytest.raises(li.GradientError, match="remat does not go with count"):
+        grad(graph, "loss", WRT, remat=4)
+
+
+def saved_bytes(back: li.Graph) -> int:
+    """Bytes that the loops which go forward stack, and the loss does not need."""
+    scans = [n for n in back.nodes if n.op.name == "scan"]
+    forward = [n for n in scans if not n.attrs["body"].name.endswith("_back")]
+    stacked = [v for n in forward for v in n.values[len(n.args[1] or ()) :]]  # type: ignore[arg-type]
+    return sum(int(np.prod([int(str(d)) for d in v.shape])) * v.dtype.bytes for v in stacked)
+
+
+def test_remat_saves_memory() -> None:
+    """Segments of 32 steps of 1024: the stacks shrink more than twentyfold."""
+    graph, _ = model("lstm", dynamic=False, length=1024)
+    plain = saved_bytes(grad(graph, "loss", WRT))
+    cut = saved_bytes(grad(graph, "loss", WRT, remat=32))
+    y = 1024 * B * H * 8
+    assert (plain - y) > 20 * (cut - y) > 0
+
+
+def test_sums_over_all_steps_are_outside() -> None:
+    """The loop that goes back has the one product of the recurrence."""
+    graph, _ = model("lstm")
+    back = grad(graph, "loss", WRT)
+    loops = [n for n in back.nodes if n.op.name == "scan"]
+    assert len(loops) == 2
+    body = loops[1].attrs["body"]
+    assert [n.op.name for n in body.nodes].count("dot_general") == 1
+    assert not any(n.op.name in ("pad", "reduce_sum", "tanh", "logistic") for n in body.nodes)
+    assert len([n for n in back.nodes if n.op.name == "dot_general"]) == 3
+
+
+def test_loop_in_a_loop() -> None:
+    rng = np.random.default_rng(SEED)
+    values = {
+        "x": rng.normal(size=(4, 3, 2)),
+        "w": rng.normal(size=(2, 2)),
+        "h": rng.normal(size=2),
+    }
+    v = {k: li.input(k, a.shape, "f64") for k, a in values.items()}
+
+    def inner(h: Any, x: Any, w: Any) -> Any:
+        h = li.tanh(x + h @ w)
+        return h, h
+
+    def outer(h: Any, xs: Any, w: Any) -> Any:
+        h, ys = li.scan(inner, h, xs, (w,), reverse=True)
+        return h, li.sum(ys * ys)
+
+    h, ys = li.scan(outer, v["h"], v["x"], (v["w"],))
+    graph = li.Graph("g", v.values(), {"loss": li.sum(ys) + li.sum(h)})
+    for remat in (None, 2):
+        check(graph, grad(graph, "loss", ["x", "w", "h"], remat=remat), values, ["x", "w", "h"])
+
+
+def test_a_layer_inside_a_loop() -> None:
+    """A body may hold core ops: their saving twins are stacked with the rest."""
+    rng = np.random.default_rng(SEED)
+    shapes = {"x": (5, B, I), "w": (4 * H, I), "u": (4 * H, H), "h": (B, H), "c": (B, H)}
+    values = {k: rng.normal(size=s) for k, s in shapes.items()}
+    v = {k: li.input(k, a.shape, "f64") for k, a in values.items()}
+
+    def cell(state: Any, x: Any, w: Any, u: Any) -> Any:
+        y, h, c = li.lstm(li.expand_dims(x, 0), w, u, None, *state)
+        return (h[0], c[0]), y[0]
+
+    (h, c), ys = li.scan(cell, (v["h"], v["c"]), v["x"], (v["w"], v["u"]))
+    graph = li.Graph("g", v.values(), {"loss": li.sum(ys * ys) + li.sum(h) + li.sum(c)})
+    for remat in (None, 2):
+        check(graph, grad(graph, "loss", list(values), remat=remat), values, list(values))
+
+
+def test_integers_pass_by() -> None:
+    """Scanned indices and an integer carry have no gradient and disturb none."""
+    table = np.random.default_rng(SEED).normal(size=(6, 4))
+    tokens = np.array([[1, 5], [0, 0], [3, 1]], np.int32)
+    t, k = li.input("table", (6, 4), "f64"), li.input("tokens", ("T", 2), "i32")
+    h0 = li.zeros((2, 4), "f64")
+
+    def cell(state: Any, ids: Any, table: Any) -> Any:
+        h, n = state
+        h = li.tanh(h + li.take(table, ids, 0))
+        return (h, n + 1), h
+
+    (h, _), ys = li.scan(cell, (h0, li.constant(0)), k, (t,))
+    graph = li.Graph("g", [t, k], {"loss": li.sum(ys) + li.sum(h * h)})
+    check(graph, grad(graph, "loss", ["table"]), {"table": table, "tokens": tokens}, ["table"])
+
+
+def test_second_derivative_of_a_loop() -> None:
+    graph, values = model("lstm", dynamic=False, length=3)
+    first = grad(graph, "loss", ["x", "u"])
+    again = li.Graph("h", first.params, {"loss": li.sum(first.output("d_x") * first.output("d_x"))})
+    check(again, grad(again, "loss", ["x", "u", "b"]), values, ["x", "u", "b"])

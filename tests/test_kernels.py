@@ -1,0 +1,125 @@
+"""Kernels against the interpreter: bodies over sizes that fill vectors and that do not."""
+
+from __future__ import annotations
+
+import zlib
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from kernel_bodies import BODIES, Loop
+from kernel_random import random_body
+
+import lstm_ir as li
+from lstm_ir.program import Program
+
+SMALL = (11, 3, 5, 7)
+WIDE = (4, 9, 16, 64)
+# f32: a few hundred roundings of numbers near 1, each feeding the next step; f64: the same.
+TOLERANCE = {"f32": 2e-5, "f64": 1e-11}
+
+
+def _seed(*words: object) -> int:
+    return zlib.crc32(repr(words).encode())
+
+
+@cache
+def compiled(dtype: str, sizes: tuple[Any, ...], options: tuple[tuple[str, Any], ...] = ()) -> Any:
+    """All bodies as entries of one program: (executable, loops, graphs)."""
+    loops = {n: Loop(sizes, np.random.default_rng(_seed(n, sizes)), dtype) for n in BODIES}
+    graphs = {n: loops[n].graph(n, BODIES[n]) for n in BODIES}
+    exe = li.compile(Program("bodies", graphs), options=dict(options))
+    return exe, loops, graphs
+
+
+def compare(exe: Any, graph: li.Graph, arrays: dict[str, Any], tolerance: float) -> None:
+    want = li.interpret(graph, arrays)
+    got = exe.entries[graph.name](arrays)
+    for k, w in want.items():
+        assert got[k].dtype == w.dtype
+        np.testing.assert_allclose(
+            got[k], w, rtol=tolerance, atol=tolerance, err_msg=f"{graph.name} {k}"
+        )
+
+
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize(("dtype", "sizes"), [("f32", SMALL), ("f32", WIDE), ("f64", SMALL)])
+def test_static_sizes(name: str, dtype: str, sizes: tuple[int, ...]) -> None:
+    exe, loops, graphs = compiled(dtype, sizes)
+    compare(exe, graphs[name], loops[name].arrays(graphs[name], *sizes[:2]), TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_named_sizes(name: str) -> None:
+    exe, loops, graphs = compiled("f32", ("T", "B", 5, 23))
+    for T, B in ((11, 3), (1, 1), (0, 2), (6, 17), (3, 7)):
+        compare(exe, graphs[name], loops[name].arrays(graphs[name], T, B), TOLERANCE["f32"])
+
+
+def test_every_body_becomes_a_kernel() -> None:
+    exe, _, _ = compiled("f32", SMALL)
+    notes = [n for n in exe.report.notes if n.startswith("scan at")]
+    assert len(notes) >= len(BODIES)
+    assert [n for n in notes if ": kernel, " not in n] == []
+    assert "kernel_bodies.py:" in notes[0]
+
+
+def test_rows_that_do_not_exist_may_hold_nan() -> None:
+    exe, loops, graphs = compiled("f32", SMALL)
+    arrays = loops["masked"].arrays(graphs["masked"], *SMALL[:2])
+    clean = exe.entries["masked"](arrays)
+    for b, n in enumerate(arrays["n"]):
+        arrays["x"][n:, b] = np.nan
+    dirty = exe.entries["masked"](arrays)
+    for k in clean:
+        np.testing.assert_array_equal(clean[k], dirty[k])
+
+
+def test_off_means_the_loop() -> None:
+    loop = Loop(SMALL, np.random.default_rng(5))
+    graph = loop.graph("gated", BODIES["gated"])
+    exe = li.compile(graph, options={"kernels": False})
+    assert not any("kernel, " in n for n in exe.report.notes)
+    arrays = loop.arrays(graph, *SMALL[:2])
+    want = li.interpret(graph, arrays)
+    for k, v in exe(arrays).items():
+        np.testing.assert_allclose(v, want[k], rtol=2e-5, atol=2e-5)
+
+
+def test_what_does_not_qualify_is_named() -> None:
+    x, h0 = li.input("x", (5, 3, 4), "f32"), li.input("h0", (3, 4), "f32")
+
+    def cell(h: Any, x: Any) -> Any:
+        h = li.cumsum(h, 1) * 0.1 + x
+        return h, h
+
+    h, ys = li.scan(cell, h0, x)
+    graph = li.Graph("g", [x, h0], {"h": h, "ys": ys})
+    exe = li.compile(graph)
+    (note,) = (n for n in exe.report.notes if n.startswith("scan at"))
+    assert ": loop, because" in note
+    assert "`cumsum` at test_kernels.py:" in note
+    rng = np.random.default_rng(1)
+    arrays = {"x": rng.standard_normal((5, 3, 4)), "h0": rng.standard_normal((3, 4))}
+    arrays = {k: v.astype(np.float32) for k, v in arrays.items()}
+    want = li.interpret(graph, arrays)
+    np.testing.assert_allclose(exe(arrays)["ys"], want["ys"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", range(3))
+def test_random_bodies(batch: int) -> None:
+    """Eight random bodies per program; f64, so that only a wrong kernel differs."""
+    loops, graphs = {}, {}
+    sizes: Any = [(5, 3, 5, 7), ("T", "B", 3, 16), (4, 6, 2, 33)][batch]
+    for i in range(8):
+        seed = _seed("random", batch, i)
+        loops[f"r{i}"] = Loop(sizes, np.random.default_rng(seed), "f64")
+        graphs[f"r{i}"] = loops[f"r{i}"].graph(f"r{i}", random_body(seed))
+    exe = li.compile(Program("random", graphs))
+    print("batch", batch, exe.report.notes)
+    assert all(": kernel, " in n for n in exe.report.notes if n.startswith("scan at"))
+    calls = [(5, 3), (2, 1), (3, 13)] if batch == 1 else [((5, 3), (0, 0), (4, 6))[batch]]
+    for name, graph in graphs.items():
+        for T, B in calls:
+            compare(exe, graph, loops[name].arrays(graph, T, B), 1e-10)

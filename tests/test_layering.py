@@ -1,0 +1,118 @@
+"""Who may import whom, what an import may drag along, and what the tree may not contain."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DRIVERS = ("api.py", "cli.py", "demo.py", "picture.py", "oracle_table.py", "oracle_vectors.py", "__main__.py")
+FOREIGN = ("torch", "tensorflow", "jax", "jaxlib", "onnx", "onnxruntime", "keras", "safetensors")
+LAZY = ("networkx", "lark", "iree.compiler", "ml_dtypes", "click", "rich")
+LIMIT = 500  # lines of one file
+
+
+def files(folder: str) -> list[Path]:
+    return sorted(p for p in (ROOT / folder).rglob("*.py") if not _linked(p))
+
+
+def _linked(path: Path) -> bool:
+    return any((ROOT / "lstm_ir" / link) in path.parents for link in ("passes", "backends"))
+
+
+SOURCES = [*files("lstm_ir"), *files("passes"), *files("backends")]
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """Every imported module, and whether the import runs when the file is imported."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    inner = {
+        id(n)
+        for f in ast.walk(tree)
+        if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or _typing_only(f)
+        for n in ast.walk(f)
+    }
+    for n in ast.walk(tree):
+        if isinstance(n, ast.Import):
+            yield from ((a.name, id(n) not in inner) for a in n.names)
+        elif isinstance(n, ast.ImportFrom):
+            assert n.level == 0, f"{path}:{n.lineno}: relative import"
+            module = str(n.module)
+            yield module, id(n) not in inner
+            yield from ((f"{module}.{a.name}", id(n) not in inner) for a in n.names)
+
+
+def _typing_only(n: ast.AST) -> bool:
+    return isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"
+
+
+def within(name: str, *packages: str) -> bool:
+    return any(name == p or name.startswith(p + ".") for p in packages)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_arrows_point_to_the_graph_layer(path: Path) -> None:
+    layer = path.relative_to(ROOT).parts[0]
+    driver = layer == "lstm_ir" and (path.name in DRIVERS or path.name.startswith("cli_"))
+    forbidden = {
+        "lstm_ir": () if driver else ("lstm_ir.backends", "lstm_ir.passes"),
+        "passes": ("lstm_ir.backends", "lstm_ir.api", "lstm_ir.cli"),
+        "backends": ("lstm_ir.passes", "lstm_ir.api", "lstm_ir.cli"),
+    }[layer]
+    for name, _ in imports(path):
+        assert not within(name, *forbidden), f"{path} imports {name}"
+        assert not within(name, "passes", "backends"), f"{path} imports {name} without its package"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_frameworks_are_imported_by_importers_only(path: Path) -> None:
+    for name, at_import in imports(path):
+        if within(name, *FOREIGN):
+            assert not at_import, f"{path} imports {name} at import time"
+            assert path.name.startswith(("from_", "import_", "cli_import", "oracle", "bench_")), (
+                f"{path} imports {name}"
+            )
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_are_small(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LIMIT
+
+
+def test_no_module_hides_a_public_name() -> None:
+    names = [".".join(("lstm_ir", *p.relative_to(ROOT / "lstm_ir").with_suffix("").parts))
+             for p in files("lstm_ir") if p.name != "__main__.py"]  # fmt: skip
+    code = (
+        f"import sys, types, importlib; sys.path.insert(0, {str(ROOT)!r}); import lstm_ir as li\n"
+        f"for m in {names!r}: importlib.import_module(m)\n"
+        "print([n for n in li.__all__ if isinstance(getattr(li, n), types.ModuleType)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_drawer_for_everything() -> None:
+    names = {p.stem for p in SOURCES}
+    assert not names & {"utils", "util", "common", "helpers", "misc"}
+
+
+@pytest.mark.parametrize("folder", ["passes", "backends"])
+def test_bare_names_are_refused(folder: str) -> None:
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import {folder}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"import lstm_ir.{folder}, not {folder}" in done.stderr
+
+
+def test_importing_the_package_is_light() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lstm_ir\n"
+        f"print([m for m in {[*LAZY, *FOREIGN, 'iree.runtime']!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,228 @@
+"""Rules: complete, safe for every value, refused by name where a target lacks a type."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from device import need
+
+import lstm_ir as li
+from lstm_ir.backends.emitter import RULES
+from lstm_ir.backends.module import iree_text
+from lstm_ir.backends.targets import resolve
+from lstm_ir.opdef import OPS, Level
+from lstm_ir.program import Program
+
+DEVICES = ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)]
+
+
+def test_every_primitive_has_a_rule_and_nothing_else() -> None:
+    """A parameter is an argument of the function, not an op."""
+    primitives = {n for n, op in OPS.items() if op.level is Level.primitive}
+    assert primitives - {"parameter"} == set(RULES)
+
+
+def test_f64_on_vulkan_is_refused_by_name() -> None:
+    x = li.input("x", (3,), "f64")
+    graph = li.Graph("g", [x], {"y": li.tanh(x)})
+    with pytest.raises(li.LoweringError, match=r"tanh: has f64 elements, which target vulkan") as e:
+        iree_text(Program.of(graph), resolve("vulkan").info)
+    assert "test_lowering.py:" in str(e.value)
+
+
+def test_the_module_names_the_users_line() -> None:
+    x = li.input("x", (3,))
+    text = iree_text(Program.of(li.Graph("g", [x], {"y": li.tanh(x)})), resolve("cpu").info)
+    assert '"test_lowering.py":' in text
+
+
+def test_text_is_small_where_weights_are_big() -> None:
+    x = li.input("x", ("B", 700))
+    w = li.weight("w", np.ones((700, 700), "f4"))
+    assert len(li.lower(li.Graph("g", [x], {"y": x @ w}))) < 4000
+
+
+def case(device: str, graph: li.Graph, **inputs: object) -> None:
+    if device != "cpu":
+        need(device)
+    want = li.interpret(graph, inputs)
+    got = li.compile(graph, device)(**inputs)
+    for k, w in want.items():
+        np.testing.assert_allclose(got[k], w, rtol=1e-5, atol=1e-5, err_msg=k)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_two_writes_into_one_shape_do_not_meet(device: str) -> None:
+    """Fills of one size are merged by IREE; what is written to each must not show in the other."""
+    x, u = li.input("x", ("T", "B")), li.input("u", (2, "B"))
+    i, j = li.input("i", (), "i32"), li.input("j", (), "i32")
+    z = x * 2
+    out = {
+        "early": li.pad(x, (1, 0), (1, 0)), "late": li.pad(x, (2, 0), (0, 0)),
+        "a": li.dynamic_update_slice(z, u, [i, 0]), "b": li.dynamic_update_slice(z, u, [j, 0]),
+        "c": li.dynamic_update_slice(x, u, [i, 0]), "d": li.dynamic_update_slice(x, u, [j, 0]),
+        "xy": li.concat([x, z]), "yx": li.concat([z, x]), "z": z,
+    }  # fmt: skip
+    graph = li.Graph("writes", [x, u, i, j], out)
+    a = np.arange(33, dtype="f4").reshape(11, 3)
+    u0 = -np.ones((2, 3), "f4")
+    case(device, graph, x=a, u=u0, i=np.int32(1), j=np.int32(4))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shape", [(11, 3, 5), (64, 1, 8), ("T", 3, 5), ("T", "B", 5)])
+def test_sums_whose_operand_has_other_readers(device: str, shape: tuple[int | str, ...]) -> None:
+    """Fused with the other reader, SPIR-V code summed wrong rows."""
+    x = li.input("x", shape)
+    e = li.exp(x)
+    total = li.sum(e, 0)
+    outs = {"total": total, "e": e, "share": e / li.sum(e, 0, keepdims=True), "all": li.sum(e)}
+    sizes = [s if isinstance(s, int) else {"T": 11, "B": 3}[s] for s in shape]
+    a = np.linspace(-1, 1, int(np.prod(sizes)), dtype="f4").reshape(sizes)
+    case(device, li.Graph("sums", [x], outs), x=a)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("width", [5, 64])
+def test_half_of_every_width(device: str, kind: str, width: int) -> None:
+    if device != "cpu":
+        need(device)
+    x, w = li.input("x", (11, 3, width), kind), li.input("w", (width, width), kind)
+    outs = {"y": x @ w, "t": li.tanh(x) + x, "s": li.sum(x, 0), "f": li.convert(x, "f32")}
+    graph = li.Graph("half", [x, w], outs)
+    r = np.random.default_rng(7)
+    dtype = li.DType.of(kind).numpy
+    given = {
+        "x": r.uniform(-1, 1, (11, 3, width)).astype(dtype),
+        "w": r.uniform(-0.2, 0.2, (width, width)).astype(dtype),
+    }
+    want, got = li.interpret(graph, given), li.compile(graph, device)(given)
+    limit = {"f16": 2e-3, "bf16": 1.6e-2}[kind]
+    for k, v in want.items():
+        np.testing.assert_allclose(
+            got[k].astype("f8"), v.astype("f8"), rtol=limit, atol=limit, err_msg=k
+        )
+
+
+WILD = np.array([-(2**31), -1_000_000, -1, 0, 3, 11, 2_000_000, 2**31 - 1], "i4")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shape", [(5, 3), ("V", 3)])
+def test_wild_computed_indices_touch_nothing_else(
+    device: str, shape: tuple[int | str, ...]
+) -> None:
+    """Where the host reads scalars cheaply the call is refused; elsewhere the index is moved inside."""
+    if device != "cpu":
+        need(device)
+    x, i = li.input("x", shape), li.input("i", (8,), "i32")
+    at = li.bitcast_convert(li.bitcast_convert(i, "f32"), "i32")  # computed: not checked before
+    rows = li.take(x, at)
+    graph = li.Graph("g", [x, i], {"r": rows, "s": li.scatter_add(x, at, rows)})
+    exe = li.compile(graph, device)
+    a = np.arange(15, dtype="f4").reshape(5, 3)
+    if device == "cpu":
+        with pytest.raises(li.ValueRangeError, match=r"gather: indices .*\n.*test_lowering.py"):
+            exe(x=a, i=WILD)
+    else:
+        held = np.clip(WILD, 0, 4)
+        np.testing.assert_array_equal(exe(x=a, i=WILD)["r"], a[held])
+    fine = np.array([0, 1, 2, 3, 4, 0, 1, 2], "i4")
+    np.testing.assert_array_equal(exe(x=a, i=fine)["r"], a[fine])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shape", [(5, 3), ("T", 3)])
+def test_windows_are_moved_inside(device: str, shape: tuple[int | str, ...]) -> None:
+    if device != "cpu":
+        need(device)
+    x, u, i = li.input("x", shape), li.input("u", (2, 3)), li.input("i", (), "i32")
+    outs = {"r": li.dynamic_slice(x, [i, i], (2, 3)), "w": li.dynamic_update_slice(x, u, [i, i])}
+    graph = li.Graph("g", [x, u, i], outs)
+    exe = li.compile(graph, device)
+    a, b = np.arange(15, dtype="f4").reshape(5, 3), -np.ones((2, 3), "f4")
+    for at in WILD:
+        want = li.interpret(graph, x=a, u=b, i=at)
+        got = exe(x=a, u=b, i=at)
+        for k in want:
+            np.testing.assert_array_equal(got[k], want[k])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", ["i32", "i8", "i64"])
+def test_no_integer_traps(device: str, kind: str) -> None:
+    if device != "cpu":
+        need(device)
+    info = np.iinfo(li.DType.of(kind).numpy)
+    edge = np.array([info.min, -1, 0, 1, 7, info.max], info.dtype)
+    a, b = (m.reshape(-1).copy() for m in np.meshgrid(edge, edge))
+    x, y = li.input("x", (36,), kind), li.input("y", (36,), kind)
+    ops = (
+        li.divide,
+        li.remainder,
+        li.shift_left,
+        li.shift_right_arithmetic,
+        li.shift_right_logical,
+    )
+    graph = li.Graph("g", [x, y], {f.__name__: f(x, y) for f in ops})
+    want, got = li.interpret(graph, x=a, y=b), li.compile(graph, device)(x=a, y=b)
+    for k in want:
+        np.testing.assert_array_equal(got[k], want[k], err_msg=k)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_floats_beyond_an_integer_saturate(device: str) -> None:
+    if device != "cpu":
+        need(device)
+    a = np.array([np.nan, np.inf, -np.inf, 3e9, -3e9, 1e30, 2.0**31, -(2.0**31), 300, -1.5], "f4")
+    x = li.input("x", (10,))
+    graph = li.Graph("g", [x], {k: li.convert(x, k) for k in ("i8", "u8", "i32", "u32")})
+    want, got = li.interpret(graph, x=a), li.compile(graph, device)(x=a)
+    for k in want:
+        np.testing.assert_array_equal(got[k], want[k], err_msg=k)
+
+
+def test_f64_functions_have_eleven_digits() -> None:
+    """Against Python's math, over ranges where a short range reduction or expansion would fail."""
+    import math
+
+    a = np.concatenate([np.linspace(-9, 9, 181), [1e3, -1e5, 1e9 + 0.1, -3e15, 1e-300]])
+    x = li.input("x", a.shape, "f64")
+    names = {"sin": li.sin, "cos": li.cos, "tanh": li.tanh, "erf": li.erf}
+    outs = {k: f(x) for k, f in names.items()}
+    outs["rest"] = li.remainder(x, li.constant(np.full(a.shape, 0.7)))
+    got = li.compile(li.Graph("g", [x], outs))(x=a)
+    for k in names:
+        want = np.array([getattr(math, k)(v) for v in a])
+        np.testing.assert_allclose(got[k], want, rtol=1e-11, atol=1e-13, err_msg=k)
+    np.testing.assert_array_equal(got["rest"], np.fmod(a, 0.7))
+
+
+def test_power_at_its_edges() -> None:
+    edge = np.array([-np.inf, -2, -1, -0.5, -0.0, 0.0, 0.5, 1, 2, 3, np.inf, np.nan])
+    a, b = (m.reshape(-1).copy() for m in np.meshgrid(edge, edge))
+    x, y = li.input("x", a.shape, "f64"), li.input("y", a.shape, "f64")
+    got = li.compile(li.Graph("g", [x, y], {"p": li.power(x, y)}))(x=a, y=b)["p"]
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(got, np.power(a, b), rtol=1e-12)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("size", [7, "B"])
+def test_a_scatter_of_halves_leaves_its_operand_to_others(device: str, size: int | str) -> None:
+    """The sum is in f32: IREE added in place to the conversion that the other readers shared."""
+    if device != "cpu":
+        need(device)
+    x, u, v = (
+        li.input(n, s, "f16") for n, s in (("x", (5, size)), ("u", (6, size)), ("v", (5, 6)))
+    )
+    i = li.input("i", (6,), "i32")
+    outs = {"a": li.scatter_add(x, i, u), "b": li.scatter_add(x, i, v, 1), "s": li.sum(x, 0)}
+    r = np.random.default_rng(11)
+    given = {n: r.integers(-2, 3, s).astype("f2") for n, s in (("x", (5, 7)), ("u", (6, 7)))}
+    given |= {"v": r.integers(-2, 3, (5, 6)).astype("f2"), "i": r.integers(0, 5, 6).astype("i4")}
+    graph = li.Graph("scatters", [x, u, v, i], outs)
+    want, got = li.interpret(graph, given), li.compile(graph, device)(given)
+    for k in want:
+        np.testing.assert_array_equal(got[k], want[k], err_msg=k)

@@ -1,0 +1,108 @@
+"""What the README shows is so: its commands, example, texts, links and messages."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+
+import lstm_ir as li
+from lstm_ir import cli
+from lstm_ir.backends.targets import words
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", README, re.M | re.S)
+
+
+def test_it_begins_with_the_two_commands() -> None:
+    one, two = blocks("sh")[:2]
+    assert one == "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/lstm-ir demo\n"
+    assert (
+        two == "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest\n"
+    )
+    assert README.index(two) < README.index("lstm-ir is a graph compiler")
+    script = (ROOT / ".ci" / "run").read_text()
+    assert two in script
+    assert script.index(".[oracles]") < script.index(two)
+    assert script.endswith(two)
+
+
+def test_the_example_runs_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (code,) = blocks("python")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 15
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {})
+    first, second = capsys.readouterr().out.splitlines()
+    shape, error = first.rsplit(" ", 1)
+    assert shape == "(3, 64)"
+    assert float(error) < 2e-5
+    assert second == "(7, 1, 64)"
+
+
+def test_the_text_parses_and_means_what_it_says() -> None:
+    (text,) = blocks("lir")
+    graph = li.parse(text)
+    assert isinstance(graph, li.Graph)
+    assert str(graph) == text
+    x = np.arange(48, dtype="f4").reshape(3, 2, 8)
+    np.testing.assert_array_equal(li.interpret(graph, x=x)["y"], x * 0.5)
+
+
+def test_the_grammar_has_twelve_lines_and_every_dtype() -> None:
+    (grammar,) = [b for b in blocks("") if b.startswith("file ")]
+    assert len(grammar.splitlines()) == 12
+    assert all(f" {d.value} " in grammar.replace("\n", " ") for d in li.DType)
+
+
+def test_the_message_is_the_real_one() -> None:
+    (shown,) = [b for b in blocks("") if "contracting sizes" in b]
+    with pytest.raises(li.IRError) as e:
+        li.dot(li.input("a", (3, 5)), li.input("b", (3, 7)))
+    here = re.compile(r"\S+\.py:\d+")
+    assert here.sub("model.py:78", str(e.value)) == shown.rstrip("\n")
+
+
+def test_every_command_is_one_that_exists() -> None:
+    shown = re.findall(r"^\| `(lstm-ir .*?)` \|", README, re.M)
+    assert [s.split()[1] for s in shown] == list(cli.VERBS)
+    for line in shown:
+        verb, *args = shlex.split(line)[1:]
+        command = cli.group.get_command(click.Context(cli.group), verb)
+        assert command is not None
+        command.make_parser(click.Context(command)).parse_args(args)
+
+
+def test_every_target_word_is_known() -> None:
+    table = README[README.index("## Targets") : README.index("## Errors")]
+    cells = re.findall(r"^\| (`.*?) \|", table, re.M)
+    shown = [w for cell in cells for w in re.findall(r"`([^`]+)`", cell)]
+    assert len(shown) >= 9
+    assert not set(shown) - set(words()) - {"cuda"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_named_files_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"`((?:lstm_ir|passes|backends|tests|docs|examples)/[\w./*-]*)`", text):
+        found = list(ROOT.glob(name.rstrip("/"))) if "*" in name else [ROOT / name]
+        assert found, f"{page.name}: {name}"
+        assert all(f.exists() for f in found), f"{page.name}: {name}"

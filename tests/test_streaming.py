@@ -1,0 +1,277 @@
+"""Streaming: state that stays in the session, in chunks and interleaved, in files and in packages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from device import need
+
+import lstm_ir as li
+from lstm_ir.backends.executable import Executable, Session
+from lstm_ir.errors import CallError, DeviceError, PackageError, VerifyError
+
+I, H, B = 5, 7, 3
+KEPT = {"h0": "h_n", "c0": "c_n"}
+Array = np.ndarray[Any, Any]
+
+
+def cell(batch: int | str = "B") -> li.Graph:
+    """An LSTM over x [T, B, I] with its states as inputs and outputs."""
+    rng = np.random.default_rng(20261)
+    w = [
+        li.weight(n, rng.uniform(-0.5, 0.5, s).astype(np.float32))
+        for n, s in (("w_ih", (4 * H, I)), ("w_hh", (4 * H, H)), ("b", (4 * H,)))
+    ]
+    x = li.input("x", ("T", batch, I))
+    h0, c0 = (li.input(n, (1, batch, H)) for n in KEPT)
+    w_ih, w_hh, b = w
+    y, h_n, c_n = li.lstm(x, w_ih, w_hh, b, h0=h0, c0=c0)
+    return li.Graph("stream", [x, h0, c0], {"y": y, "h_n": h_n, "c_n": c_n})
+
+
+def program() -> li.Program:
+    """With state of named size."""
+    return li.stateful(cell(), KEPT)
+
+
+@pytest.fixture(scope="module", params=["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
+def exe(request: pytest.FixtureRequest) -> Iterator[Executable]:
+    if request.param == "vulkan":
+        need("vulkan")
+    made = li.compile(program(), request.param)
+    yield made
+    made.close()
+
+
+def whole(x: Array) -> dict[str, Array]:
+    """What the graph means from zeros."""
+    zero = np.zeros((1, x.shape[1], H), np.float32)
+    return li.interpret(cell(), {"x": x, "h0": zero, "c0": zero})
+
+
+def feed(session: Session, x: Array, cuts: tuple[int, ...]) -> Array:
+    """The outputs of `step` over the chunks of x, joined."""
+    parts = np.split(x, cuts)
+    return np.concatenate([session.entries["step"](x=p)["y"] for p in parts])
+
+
+def draw(rng: np.random.Generator, t: int = 11, b: int = B) -> Array:
+    return rng.standard_normal((t, b, I)).astype(np.float32)
+
+
+def test_chunks_equal_the_whole(exe: Executable, rng: np.random.Generator) -> None:
+    x = draw(rng)
+    want = whole(x)
+    zero = np.zeros((1, B, H), np.float32)
+    np.testing.assert_allclose(exe(x=x, h0=zero, c0=zero)["y"], want["y"], atol=1e-6)
+    for cuts in ((), (1,), (4, 5), tuple(range(1, 11))):
+        with exe.session() as s:
+            np.testing.assert_allclose(feed(s, x, cuts), want["y"], atol=1e-6)
+            np.testing.assert_allclose(s.state["h0"], want["h_n"], atol=1e-6)
+            kept = s.entries["get_state"]()
+            assert list(kept) == ["h0", "c0"]
+            np.testing.assert_array_equal(kept["c0"], s.state["c0"])
+
+
+def test_what_a_call_gives_is_no_window_on_the_state(
+    exe: Executable, rng: np.random.Generator
+) -> None:
+    with exe.session() as s:
+        s.entries["step"](x=draw(rng))
+        before = s.state["h0"]
+        for _ in range(2):
+            kept = s.entries["get_state"]()
+            kept["h0"][...] = 99.0
+            np.testing.assert_array_equal(s.state["h0"], before)
+        s.state["h0"][...] = 99.0
+        np.testing.assert_array_equal(s.state["h0"], before)
+
+
+def test_sessions_interleave(exe: Executable, rng: np.random.Generator) -> None:
+    xs = [draw(rng, b=b) for b in (1, 3, 4)]
+    sessions = [exe.session() for _ in xs]
+    got: list[list[Array]] = [[] for _ in xs]
+    for t in range(11):
+        for k in rng.permutation(len(xs)):
+            got[k].append(sessions[k].entries["step"](x=xs[k][t : t + 1])["y"])
+    for x, rows, s in zip(xs, got, sessions, strict=True):
+        np.testing.assert_allclose(np.concatenate(rows), whole(x)["y"], atol=1e-6)
+        s.close()
+
+
+def test_reset_frees_the_size(exe: Executable, rng: np.random.Generator) -> None:
+    with exe.session() as s:
+        s.entries["reset"]()  # before anything was kept: nothing to do
+        first = s.entries["step"](x=draw(rng))
+        with pytest.raises(CallError, match="state 'h0' has 3 on axis 1, this call has B = 4"):
+            s.entries["step"](x=draw(rng, b=4))
+        assert s.state["h0"].shape == (1, B, H)
+        assert s.entries["reset"]() == {}
+        x = draw(rng, b=4)
+        np.testing.assert_allclose(s.entries["step"](x=x)["y"], whole(x)["y"], atol=1e-6)
+        s.reset()
+        with pytest.raises(CallError, match="known after its first call"):
+            s.entries["get_state"]()
+        assert first["y"].shape == (11, B, H)
+
+
+def test_set_state_takes_up_where_another_stopped(
+    exe: Executable, rng: np.random.Generator
+) -> None:
+    x = draw(rng)
+    with exe.session() as a, exe.session() as b:
+        a.entries["step"](x=x[:4])
+        b.entries["set_state"](a.entries["get_state"]())
+        np.testing.assert_allclose(b.entries["step"](x=x[4:])["y"], whole(x)["y"][4:], atol=1e-6)
+        b.state["h0"] = np.ones((1, B, H), np.float32)
+        np.testing.assert_array_equal(b.state["h0"], 1)
+        with pytest.raises(CallError, match="expected f32"):
+            b.state["h0"] = np.ones((1, B, H + 1), np.float32)
+
+
+def test_a_failing_call_keeps_the_state(exe: Executable, rng: np.random.Generator) -> None:
+    with exe.session() as s:
+        s.entries["step"](x=draw(rng))
+        before = s.entries["get_state"]()
+        with pytest.raises(CallError):
+            s.entries["step"](x=draw(rng).astype(np.float64))
+        np.testing.assert_array_equal(s.state["c0"], before["c0"])
+
+
+def test_files(exe: Executable, rng: np.random.Generator, tmp_path: Path) -> None:
+    x, file = draw(rng), tmp_path / "s.safetensors"
+    with exe.session() as a, exe.session() as b:
+        with pytest.raises(CallError, match="known after its first call"):
+            a.save_state(file)
+        assert not file.exists()
+        a.entries["step"](x=x[:5])
+        a.save_state(file)
+        b.load_state(file)
+        np.testing.assert_allclose(b.entries["step"](x=x[5:])["y"], whole(x)["y"][5:], atol=1e-6)
+    assert [p.name for p in tmp_path.iterdir()] == [file.name]
+
+
+def test_the_safetensors_package_reads_and_writes_them(
+    exe: Executable, rng: np.random.Generator, tmp_path: Path
+) -> None:
+    need("safetensors")
+    from safetensors.numpy import load_file, save_file
+
+    with exe.session() as s:
+        s.entries["step"](x=draw(rng))
+        s.save_state(tmp_path / "ours.safetensors")
+        theirs = load_file(tmp_path / "ours.safetensors")
+        assert set(theirs) == set(KEPT)
+        for name, a in theirs.items():
+            np.testing.assert_array_equal(a, s.state[name])
+        save_file({n: a + 1 for n, a in theirs.items()}, tmp_path / "theirs.safetensors")
+        s.load_state(tmp_path / "theirs.safetensors")
+        np.testing.assert_array_equal(s.state["h0"], theirs["h0"] + 1)
+
+
+def _good() -> dict[str, Array]:
+    return {n: np.ones((1, B, H), np.float32) for n in KEPT}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "problem"),
+    [
+        ({"h0": _good()["h0"]}, "no state 'c0'"),
+        (_good() | {"z": np.ones(2, np.float32)}, "an unknown state 'z'"),
+        (_good() | {"c0": np.ones((1, B, H + 1), np.float32)}, "state 'c0': expected f32"),
+        (_good() | {"c0": np.ones((1, B + 1, H), np.float32)}, "two sizes for B"),
+        (_good() | {"c0": np.ones((1, B, H), np.float16)}, "c0: expected f32"),
+    ],
+    ids=["missing", "unknown", "shape", "sizes", "dtype"],
+)
+def test_a_file_that_does_not_fit_changes_nothing(
+    exe: Executable, tmp_path: Path, arrays: dict[str, Array], problem: str
+) -> None:
+    from lstm_ir.backends import state_file
+
+    state_file.write(tmp_path / "bad.safetensors", arrays)
+    with exe.session() as s:
+        for name in KEPT:
+            s.state[name] = np.full((1, B, H), 5, np.float32)
+        with pytest.raises(PackageError, match=problem):
+            s.load_state(tmp_path / "bad.safetensors")
+        for name in KEPT:
+            np.testing.assert_array_equal(s.state[name], 5)
+
+
+def test_every_cut_of_a_file_is_refused(exe: Executable, tmp_path: Path) -> None:
+    from lstm_ir.backends import state_file
+
+    state_file.write(tmp_path / "good.safetensors", _good())
+    data = (tmp_path / "good.safetensors").read_bytes()
+    with exe.session() as s:
+        for name in KEPT:
+            s.state[name] = np.full((1, B, H), 5, np.float32)
+        for n in range(0, len(data), 7):
+            (tmp_path / "cut").write_bytes(data[:n])
+            with pytest.raises(PackageError):
+                s.load_state(tmp_path / "cut")
+        with pytest.raises(PackageError):
+            s.load_state(tmp_path / "absent")
+        np.testing.assert_array_equal(s.state["h0"], 5)
+
+
+def test_a_closed_executable_is_refused(rng: np.random.Generator, tmp_path: Path) -> None:
+    made = li.compile(program())
+    made.entries["step"](x=draw(rng))
+    made.save_state(tmp_path / "s")
+    made.close()
+    for use in (
+        lambda: made.entries["step"](x=draw(rng)),
+        lambda: made.entries["reset"](),
+        lambda: made.state["h0"],
+        lambda: made.state.__setitem__("h0", np.ones((1, B, H), np.float32)),
+        lambda: made.save_state(tmp_path / "t"),
+        lambda: made.load_state(tmp_path / "s"),
+        lambda: made.session(),
+    ):
+        with pytest.raises(DeviceError, match="closed"):
+            use()
+
+
+def test_a_package_carries_what_the_state_starts_as(
+    exe: Executable, rng: np.random.Generator, tmp_path: Path
+) -> None:
+    start = rng.standard_normal((1, 1, H)).astype(np.float32)  # the same for every row
+    made = li.stateful(cell(), KEPT, {"c0": start})
+    kind = exe.target.info.kind
+    loaded = li.load(li.export(made, tmp_path / "s.lirpkg", [kind]), kind)
+    x = draw(rng)
+    given = {"h0": np.zeros((1, B, H), np.float32), "c0": np.broadcast_to(start, (1, B, H))}
+    want = li.interpret(cell(), {"x": x, **given})
+    np.testing.assert_allclose(feed(loaded, x, (4,)), want["y"], atol=1e-6)
+    loaded.entries["reset"]()
+    np.testing.assert_allclose(feed(loaded, x, (9,)), want["y"], atol=1e-6)
+    loaded.close()
+
+
+def test_text_of_a_program_with_state() -> None:
+    made = program()
+    data = {d.sha256: d.array for d in made.weights.values()}
+    assert str(li.parse(str(made), data)) == str(made)
+
+
+@pytest.mark.parametrize(
+    ("kept", "initial", "problem"),
+    [
+        ({}, None, "nothing to keep"),
+        ({"h": "h_n"}, None, "no input 'h'"),
+        ({"h0": "h"}, None, "no output 'h'"),
+        ({"h0": "h_n", "c0": "h_n"}, None, "fed to two"),
+        ({"h0": "y"}, None, "output 'y' is"),
+        (KEPT, {"x": 0.0}, "no state 'x'"),
+        (KEPT, {"h0": np.zeros((2, 1, H), np.float32)}, "does not start"),
+    ],
+)
+def test_refused(kept: dict[str, str], initial: Any, problem: str) -> None:
+    with pytest.raises(VerifyError, match=problem):
+        li.stateful(cell(), kept, initial)

@@ -1,0 +1,181 @@
+"""Target words, and what this machine is found to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import lstm_ir.backends.targets as targets
+from lstm_ir.backends import cpus, devices
+from lstm_ir.backends.compiler import compile_mlir
+from lstm_ir.errors import TargetError
+
+ADD = """module @m { func.func @main(%a: tensor<?x64xf32>) -> tensor<?x64xf32> {
+  %0 = stablehlo.add %a, %a : tensor<?x64xf32>
+  return %0 : tensor<?x64xf32> } }"""
+
+
+def test_this_machine() -> None:
+    t = targets.resolve("cpu")
+    flags = " ".join(t.flags)
+    assert "host" not in flags
+    assert "host" not in t.info.name
+    assert t.info.cpu
+    assert f"target-cpu={t.info.cpu}" in flags
+    assert t.drivers == ("local-task", "local-sync")
+    assert t.info.kernels
+    assert t.info.vector_bits in (128, 256, 512)
+    assert t.info.l1_bytes >= 8 << 10
+    assert t.info.l2_bytes > t.info.l1_bytes
+    assert cpus.missing(t.info.features) == []
+    assert cpus.architecture(t.info.triple) == cpus.machine()
+
+
+@pytest.mark.skipif(cpus.machine() != "x86_64", reason="features of x86-64")
+def test_no_feature_this_machine_lacks() -> None:
+    have = set(targets.resolve("cpu").info.features)
+    implied = set(targets.describe(cpus.host_triple(), targets.resolve("cpu").info.cpu)[0])
+    assert implied <= have  # the name alone may not bring in what a virtual machine hides
+
+
+@pytest.mark.skipif(cpus.machine() != "x86_64", reason="features of x86-64")
+def test_compiler_and_kernel_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = targets.resolve("cpu").info.features
+    monkeypatch.setattr(cpus, "_confirmed", set())
+    assert cpus.missing(features) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "triple", "cpu", "feature"),
+    [
+        ("cpu:x86-64-v3", "x86_64", "x86-64-v3", "avx2"),
+        ("cpu:x86-64-v4", "x86_64", "x86-64-v4", "avx512f"),
+        ("cpu:znver4", "x86_64", "znver4", "avx512bf16"),
+        ("cpu:aarch64", "aarch64-unknown-linux", "generic", None),
+        ("cpu:neoverse-n1", "aarch64-unknown-linux", "neoverse-n1", "dotprod"),
+        ("cpu:apple-m1", "arm64-apple-macosx", "apple-m1", "neon"),
+        ("cpu:aarch64-apple", "arm64-apple-macosx", "apple-m1", "neon"),
+        ("cpu:aarch64-android", "aarch64-linux-android", "generic", None),
+        ("cpu:x86-64-android", "x86_64-linux-android", "x86-64-v2", "sse4.2"),
+        ("cpu:riscv64", "riscv64-unknown-linux", "generic-rv64", None),
+    ],
+)
+def test_processors(word: str, triple: str, cpu: str, feature: str | None) -> None:
+    t = targets.resolve(word)
+    assert t.info.triple.startswith(triple)
+    assert t.info.cpu == cpu
+    assert feature is None or feature in t.info.features
+    assert t == targets.resolve(word)
+
+
+def test_vector_bits() -> None:
+    words = ("cpu:x86-64", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:aarch64")
+    assert [targets.resolve(w).info.vector_bits for w in words] == [128, 256, 512, 128]
+
+
+def test_what_targets_have() -> None:
+    have = {
+        w: (i.has_f64, i.has_f16, i.has_bf16, i.kernels, i.assertions_cheap)
+        for w in ("cpu", "vulkan", "vulkan:rdna3", "cuda:sm_89", "metal")
+        for i in [targets.resolve(w).info]
+    }
+    assert have == {
+        "cpu": (True, True, True, True, True),
+        "vulkan": (False, True, False, False, False),
+        "vulkan:rdna3": (False, True, False, False, False),
+        "cuda:sm_89": (True, True, True, False, False),
+        "metal": (False, True, False, False, False),
+    }
+
+
+def test_baseline() -> None:
+    assert targets.baseline("cpu", "x86_64-unknown-linux-gnu").info.cpu == "x86-64-v3"
+    assert targets.baseline("cpu", "aarch64-unknown-linux-gnu").info.cpu == "generic"
+    assert targets.baseline("vulkan") == targets.resolve("vulkan")
+
+
+def test_hopper_is_compiled_as_ada() -> None:
+    t = targets.resolve("cuda:sm_90")
+    assert t.info.detail == "sm_89"
+    assert "sm_90 is compiled as sm_89" in t.note
+    assert targets.resolve("cuda:sm_80").note == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("tpu", "unknown target 'tpu'; near names: cpu"),
+        ("qqqq", "unknown target 'qqqq'; known: cpu"),
+        ("", "unknown target ''"),
+        ("cpu:", "a name is missing after the colon"),
+        ("cpu:host", "unknown processor 'host'"),
+        ("cpu:znver9", "near names: cpu:znver5"),
+        ("cpu:--iree-x", "unknown processor"),
+        ("vulkan:hopper", "unknown vulkan device 'hopper'"),
+        ("vulkan:rdna33", "vulkan:rdna3"),
+        ("cuda:sm_88", "near names: cuda:sm_89"),
+        ("hip:gfx9999", "unknown hip device"),
+        ("vulkan:adreno", "unknown vulkan device"),  # loses bytes of booleans
+        ("metal:m1", "takes no name"),
+    ],
+)
+def test_unknown(word: str, said: str) -> None:
+    with pytest.raises(TargetError) as e:
+        targets.resolve(word)
+    assert said in str(e.value)
+
+
+def test_cuda_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "cuda_name", lambda: None)
+    with pytest.raises(TargetError, match=r"no device here; name one: cuda:sm_60, .*cuda:sm_89"):
+        targets.resolve("cuda")
+    monkeypatch.setattr(devices, "cuda_name", lambda: "sm_90")
+    assert targets.resolve("cuda").info.name == "cuda:sm_89"
+    monkeypatch.setattr(devices, "hip_name", lambda: None)
+    with pytest.raises(TargetError, match="hip:gfx942"):
+        targets.resolve("hip")
+
+
+def test_hip_name(tmp_path: Path) -> None:
+    for i, version in enumerate((0, 90402, 110000)):
+        (tmp_path / str(i)).mkdir()
+        (tmp_path / str(i) / "properties").write_text(f"a 1\ngfx_target_version {version}\n")
+    assert devices.hip_name(tmp_path) == "gfx942"
+    assert devices.hip_name(tmp_path / "none") is None
+
+
+def test_available() -> None:
+    found = {a.kind: a for a in devices.available()}
+    assert list(found) == list(targets.KINDS)
+    assert all(a.compiles for a in found.values())
+    assert found["cpu"].devices
+    for a in found.values():
+        assert bool(a.devices) != bool(a.reason)
+    assert "metal" in found["metal"].reason or found["metal"].devices
+
+
+def test_missing_is_conservative(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpus, "flags", lambda: frozenset({"avx", "avx2", "bmi1"}))
+    monkeypatch.setattr(cpus, "_confirmed", set())
+    monkeypatch.setattr(cpus, "machine", lambda: "x86_64")
+    assert cpus.missing(("avx2", "bmi", "x87")) == []
+    assert cpus.missing(("avx2", "fma", "never-heard-of")) == ["fma", "never-heard-of"]
+    monkeypatch.setattr(cpus, "flags", frozenset)
+    assert cpus.missing(("avx2",)) == ["avx2"]
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["cpu", "cpu:aarch64", "cpu:aarch64-apple", "cpu:aarch64-android", "cpu:x86-64-android",
+     "cpu:riscv64", "vulkan", "vulkan:rdna3", "cuda:sm_89", "hip:gfx942", "metal"],
+)  # fmt: skip
+def test_compiles(word: str) -> None:
+    blob = compile_mlir(ADD, targets.resolve(word), name="add")
+    assert 2000 < len(blob) < 100_000
+
+
+@pytest.mark.parametrize("kind", ["cuda", "hip", "vulkan"])
+def test_last_name_of_each_list_compiles(kind: str) -> None:
+    names = {"cuda": targets.CUDA, "hip": targets.HIP, "vulkan": targets.VULKAN}[kind]
+    assert compile_mlir(ADD, targets.resolve(f"{kind}:{names[-1]}"), name="add")

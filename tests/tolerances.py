@@ -1,0 +1,47 @@
+"""How far a compiled result may lie from the NumPy meaning.
+
+Relative to 1 or the value, with reasons.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+# (dtype, device) -> tolerance of one op over up to 64 terms
+ONE_OP: dict[tuple[str, str], float] = {
+    ("f16", "cpu"): 1e-3,  # one rounding to 11 bits (2^-11), of a value that f32 gave to 1e-6
+    ("bf16", "cpu"): 8e-3,  # one rounding to 8 bits (2^-8)
+    ("f32", "cpu"): 3e-6,  # IREE's polynomials for exp, log, tanh err by 1e-7; sums round 64 times
+    ("f64", "cpu"): 1e-12,  # log1p 1e-13; power multiplies the logarithm's error by up to 709
+    ("f16", "vulkan"): 2e-3,  # as on the CPU, a different order of sums
+    ("bf16", "vulkan"): 1.6e-2,
+    (
+        "f32",
+        "vulkan",
+    ): 1e-5,  # SPIR-V promises 3 + 2|x| ulp for exp and 2.5 for division; power has 10
+}
+# Each step of a recurrence passes its error on; tanh and logistic shrink it, so it settles.
+RECURRENCE = {("f32", "cpu"): 2e-5, ("f32", "vulkan"): 2e-5, ("f64", "cpu"): 1e-11}
+
+
+def name_of(a: Array) -> str:
+    """The project's name of an array's element type."""
+    import lstm_ir as li
+
+    return li.DType.of(a.dtype).value
+
+
+def agree(got: Array, want: Array, tolerance: dict[tuple[str, str], float], device: str) -> None:
+    """Same type, shape, non-finite values and integers; floats within the tolerance."""
+    assert got.dtype == want.dtype
+    assert got.shape == want.shape
+    if got.dtype.kind in "iub":
+        np.testing.assert_array_equal(got, want)
+        return
+    a, b = got.astype("f8"), want.astype("f8")
+    limit = tolerance[name_of(want), device]
+    np.testing.assert_allclose(a, b, rtol=limit, atol=limit)
