@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -78,6 +79,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     os.environ["LSTM_IR_CACHE"] = str(shared / "lstm-ir-cache")
     yield
     del os.environ["LSTM_IR_CACHE"]
+
+
+@pytest.fixture(autouse=True)
+def _tensorflow_stays_out() -> Iterator[None]:
+    """It would crash a later Vulkan test of this process; see tensorflow_child.py."""
+    yield
+    assert "tensorflow" not in sys.modules, "imports tensorflow; use tensorflow_child.py"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,10 @@
 """TensorFlow in a process of its own: runs raw ops and tapes over them, arrays in and out as npz.
 
     python tensorflow_child.py jobs.npz results.npz
+    python tensorflow_child.py --definitions CudnnRNNV3 ...
 
-TensorFlow and Mesa's Vulkan driver each bring an LLVM; a process that loads both may not end well.
+TensorFlow and Mesa's Vulkan driver each bring an LLVM; a process that has imported TensorFlow
+crashes in the driver's compiler. So no test may import it (conftest.py checks that).
 A job: {"op": "BlockLSTM", "attrs": {..}, "tape": {"of": ["h"], "wrt": ["w"]}?}; its operands are
 the arrays `JOB/NAME`, the cotangents of a tape `JOB/ct/NAME`, its results `JOB/NAME`.
 """
@@ -23,6 +25,11 @@ import numpy as np
 Job = tuple[str, dict[str, Any], dict[str, Any]]  # op, attributes, operands (and "ct/NAME")
 
 
+def definitions(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """By op: `inputs`, `outputs` and `attrs`, {name: its default, as a list of one or none}."""
+    return json.loads(_child("--definitions", *names))  # type: ignore[no-any-return]
+
+
 def run(jobs: Sequence[Job]) -> list[dict[str, Any]]:
     """Results of every job. With cotangents `ct/NAME`, also the tape's gradients `d_NAME`."""
     arrays = {f"{n}/{k}": v for n, (_, _, a) in enumerate(jobs) for k, v in a.items()}
@@ -30,11 +37,16 @@ def run(jobs: Sequence[Job]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         given, found = Path(folder) / "jobs.npz", Path(folder) / "results.npz"
         np.savez(given, jobs=np.frombuffer(listed.encode(), np.uint8), **arrays)
-        env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-        command = [sys.executable, __file__, str(given), str(found)]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stderr[-4000:]
+        _child(str(given), str(found))
         return _split(found, len(jobs))
+
+
+def _child(*arguments: str) -> str:
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, __file__, *arguments]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
 
 
 def _split(path: Path, count: int) -> list[dict[str, Any]]:
@@ -86,5 +98,30 @@ def _operands(path: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return pairs
 
 
+def define(*names: str) -> None:
+    """Print what TensorFlow's registry says of these ops."""
+    from tensorflow.python.framework import op_def_registry
+    from tensorflow.python.ops import gen_cudnn_rnn_ops  # noqa: F401  registers the ops
+
+    out = {}
+    for name in names:
+        op = op_def_registry.get(name)
+        attrs = {a.name: _default(a) for a in op.attr}
+        inputs, outputs = ([v.name for v in part] for part in (op.input_arg, op.output_arg))
+        out[name] = {"inputs": inputs, "outputs": outputs, "attrs": attrs}
+    print(json.dumps(out))
+
+
+def _default(attr: Any) -> list[Any]:
+    if not attr.HasField("default_value"):
+        return []
+    kind = attr.default_value.WhichOneof("value")
+    value = getattr(attr.default_value, kind)
+    return [value.decode() if kind == "s" else value]
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1] == "--definitions":
+        define(*sys.argv[2:])
+    else:
+        main(*sys.argv[1:])

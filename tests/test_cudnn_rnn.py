@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from conftest import Golden
 from device import need
+from tensorflow_child import definitions
 
 import lstm_ir as li
 from lstm_ir.opdef import OPS, REQUIRED
@@ -26,30 +27,23 @@ BOTH: dict[str, Any] = {"direction": "bidirectional"}
 
 def test_names_and_defaults_are_tensorflows() -> None:
     need("tensorflow")
-    from tensorflow.python.framework import op_def_registry
-    from tensorflow.python.ops import gen_cudnn_rnn_ops  # noqa: F401  registers the ops
-
     inferred = {"T", "num_params", "num_params_weights", "num_params_biases"}
-    for name in (cu.FORWARD, cu.BACKPROP, cu.SIZE, cu.TO, cu.FROM):
-        theirs, ours = op_def_registry.get(name.removeprefix("tf.")), OPS[name]
-        added = [o.name for o in ours.operands if o.name not in {a.name for a in theirs.input_arg}]
+    names = (cu.FORWARD, cu.BACKPROP, cu.SIZE, cu.TO, cu.FROM)
+    registry = definitions([name.removeprefix("tf.") for name in names])
+    for name in names:
+        theirs, ours = registry[name.removeprefix("tf.")], OPS[name]
+        operands = [o.name for o in ours.operands]
+        added = [o for o in operands if o not in theirs["inputs"]]
         assert added == (["dropout_keep", "step"] if name == cu.FORWARD else [])
-        assert [o.name for o in ours.operands][: len(theirs.input_arg)] == [
-            a.name for a in theirs.input_arg
-        ]
-        assert list(ours.results) == [a.name for a in theirs.output_arg]
-        for attr in theirs.attr:
-            if attr.name not in ours.attrs:
-                assert attr.name in inferred, (name, attr.name)
+        assert operands[: len(theirs["inputs"])] == theirs["inputs"]
+        assert list(ours.results) == theirs["outputs"]
+        for attr, default in theirs["attrs"].items():
+            if attr not in ours.attrs:
+                assert attr in inferred, (name, attr)
                 continue
-            default = ours.attrs[attr.name].default
-            if not attr.HasField("default_value"):
-                assert default is REQUIRED, (name, attr.name)
-                continue
-            kind = attr.default_value.WhichOneof("value")
-            value = getattr(attr.default_value, kind)
-            assert default == (value.decode() if kind == "s" else value), (name, attr.name)
-        assert set(ours.attrs) <= {a.name for a in theirs.attr}
+            expected = default[0] if default else REQUIRED
+            assert ours.attrs[attr].default == expected, (name, attr)
+        assert set(ours.attrs) <= set(theirs["attrs"])
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -1,19 +1,19 @@
 """params from and to PyTorch's state_dict and Keras' weights, on real layers of both."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import cudnn_cases as cu
+import keras_child
 import numpy as np
 import pytest
 from device import need
+from keras_child import Job, Ran
 
 import lstm_ir as li
 from lstm_ir.cudnn_weights import from_keras, from_torch, to_keras, to_torch
 
-# PyTorch's tensors, which Keras converts, have an __array__ that NumPy 2 finds old
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
 MODES = ("rnn_relu", "rnn_tanh", "gru", "lstm")
 DIRECTIONS = ("unidirectional", "bidirectional")
 
@@ -26,13 +26,27 @@ def torch() -> Any:
     return torch
 
 
-@pytest.fixture(scope="module")
-def keras() -> Any:
-    need("keras")
-    os.environ.setdefault("KERAS_BACKEND", "torch")
-    import keras  # type: ignore[import-untyped, unused-ignore]
+CASES = [(mode, direction, True) for mode in MODES for direction in DIRECTIONS]
+CASES.append(("lstm", "unidirectional", False))  # without biases
 
-    return keras
+
+@pytest.fixture(scope="module")
+def keras(request: pytest.FixtureRequest) -> dict[tuple[str, str, bool], tuple[Ran, Any, Any]]:
+    """By mode, direction and biases: what Keras' layers gave, their input, and its lengths."""
+    need("keras")
+    need("torch")
+    base = int(request.config.getoption("--seed"))
+    print(f"seed {base}")
+    r = np.random.default_rng(base)
+    T, B, I, H = cu.SIZES
+    jobs: list[Job] = []
+    lengths = np.array([T, 4, 1])
+    for n, (mode, direction, bias) in enumerate(CASES):
+        attrs = {"mode": mode, "direction": direction, "bias": bias, "units": H, "seed": base + n}
+        x = r.standard_normal((B, T, I)).astype(np.float32)
+        jobs.append((attrs, x, np.arange(T) < lengths[:, None]))
+    ran = keras_child.run(jobs)
+    return {case: (out, x, lengths) for case, out, (_, x, _) in zip(CASES, ran, jobs, strict=True)}
 
 
 def run(a: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
@@ -85,63 +99,41 @@ def test_torch_bfloat16(torch: Any) -> None:
     np.testing.assert_array_equal(params.astype(np.float32), want.numpy())
 
 
-def keras_layers(keras: Any, mode: str, direction: str, seed: int) -> list[Any]:
-    """Two layers with random biases, in float32."""
-    kinds = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
-    kind, more = kinds.get(mode, keras.layers.SimpleRNN), {}
-    if mode.startswith("rnn"):
-        more["activation"] = mode.removeprefix("rnn_")
-    out = []
-    for k in range(2):
-        noise = keras.initializers.RandomNormal(seed=seed + k)
-        layer = kind(7, return_sequences=True, return_state=True, bias_initializer=noise, **more)
-        out.append(keras.layers.Bidirectional(layer) if direction == "bidirectional" else layer)
-    return out
-
-
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("mode", MODES)
-def test_keras_layers(
-    mode: str, direction: str, keras: Any, rng: np.random.Generator, seed: int
-) -> None:
+def test_keras_layers(mode: str, direction: str, keras: Any, rng: np.random.Generator) -> None:
     """Same weights, same masks; on masked steps Keras repeats the output before, the op has 0."""
     T, _, I, H = cu.SIZES
-    lengths = np.array([T, 4, 1])
-    mask = np.arange(T) < lengths[:, None]
-    layers = keras_layers(keras, mode, direction, seed % 10**6)
+    theirs, x, lengths = keras[mode, direction, True]
     attrs: dict[str, Any] = {"rnn_mode": mode, "direction": direction, "time_major": False}
     a = cu.operands(rng, 2, kind=np.float32, lengths=lengths, **attrs)
+    a["input"] = x
     a["input_h"][:], a["input_c"][...] = 0, 0  # Keras' first states
-    y, finals = a["input"], []
-    for layer in layers:
-        y, *states = layer(y, mask=mask)
-        finals.append([keras.ops.convert_to_numpy(s) for s in states])
-    weights = [layer.get_weights() for layer in layers]
-    a["params"] = from_keras(weights, rnn_mode=mode, direction=direction)
+    a["params"] = from_keras(theirs.weights, rnn_mode=mode, direction=direction)
     out = run(a, attrs)
-    valid = mask[:, :, None]
-    want = np.where(valid, keras.ops.convert_to_numpy(y), 0)
+    valid = (np.arange(T) < lengths[:, None])[:, :, None]
+    want = np.where(valid, theirs.y, 0)
     per = 2 if mode == "lstm" else 1
-    h = np.stack([f[k] for f in finals for k in range(0, len(f), per)], axis=1)
+    h = np.stack([f[k] for f in theirs.states for k in range(0, len(f), per)], axis=1)
     tolerance = 2e-6  # both in float32
     cu.close(out, {"output": want, "output_h": h}, tolerance, (mode, direction))
     if mode == "lstm":
-        c = np.stack([f[k] for f in finals for k in range(1, len(f), 2)], axis=1)
+        c = np.stack([f[k] for f in theirs.states for k in range(1, len(f), 2)], axis=1)
         cu.close(out, {"output_c": c}, tolerance, (mode, direction))
     back = to_keras(
         a["params"], num_layers=2, num_units=H, input_size=I, rnn_mode=mode, direction=direction
     )
-    for layer, arrays, given in zip(layers, back, weights, strict=True):
+    for arrays, given in zip(back, theirs.weights, strict=True):
+        assert len(arrays) == len(given)
         for got, old in zip(arrays, given, strict=True):
             np.testing.assert_array_equal(got, old)
-        layer.set_weights(arrays)
 
 
 def test_keras_without_biases(keras: Any) -> None:
-    layer = keras.layers.LSTM(7, use_bias=False)
-    layer.build((3, 11, 5))
-    params = from_keras([layer.get_weights()])
-    assert (params[-56:] == 0).all()
+    theirs, _, _ = keras["lstm", "unidirectional", False]
+    assert [len(w) for w in theirs.weights] == [2, 2]
+    params = from_keras(theirs.weights)
+    assert (params[-2 * 2 * 4 * cu.SIZES[3] :] == 0).all()
 
 
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
