@@ -147,7 +147,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             terminalreporter.write_line(f"       not used: {word}: {why}")
 
 
-# Minutes of software Vulkan each; and a driver that is lost takes the rest of its process with it.
+# Minutes of software Vulkan together.
 HEAVY_VULKAN = (
     "test_cudnn_dropout.py", "test_cudnn_golden.py", "test_tf_golden.py", "test_tf_compiled.py",
     "test_mps_compiled.py", "test_mps_golden.py", "test_training.py", "test_streaming.py",
@@ -156,7 +156,7 @@ HEAVY_VULKAN = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the heavy Vulkan tests `slow`: `pytest -m slow -n 1` runs them."""
+    """Mark the heavy Vulkan tests `slow`: `pytest -m slow` runs them."""
     for item in items:
         if "vulkan" in item.nodeid.lower() and item.path.name in HEAVY_VULKAN:
             item.add_marker(pytest.mark.slow)
