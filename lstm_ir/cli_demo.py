@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from lstm_ir.demo_model import Progress
     from lstm_ir.oracle_table import Row
 
 
@@ -17,10 +19,11 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Keep the package (.lirpkg).")
 @click.option("--seconds", default=1.0, show_default=True, help="Time for each latency.")
 def command(output: Path | None, seconds: float) -> None:
-    """Classify handwritten digits with an LSTM on every device that is here.
+    """Train an LSTM to read handwritten digits, and run it on every device that is here.
 
-    Prints accuracy, agreement with the NumPy meaning, compile time and latency; writes a package
-    and runs it again from there; ends with a table of foreign ops against their origins.
+    Prints loss, accuracy, agreement with the NumPy meaning, compile time and latency; writes a package,
+    runs it again and streams it row by row from there; ends with a table of foreign ops against their
+    origins.
     """
     from lstm_ir import demo, oracle_table
     from lstm_ir.cli_files import progress
@@ -29,12 +32,36 @@ def command(output: Path | None, seconds: float) -> None:
         raise click.UsageError(f"-o {output}: a package ends in .lirpkg")
     with tempfile.TemporaryDirectory(prefix="lstm-ir-demo-") as folder:
         package = Path(folder) / "digits.lirpkg" if output is None else output
-        demo.run(click.echo, package, seconds)
+        with _training_bar() as show:
+            demo.run(click.echo, package, seconds, show)
     here, absent = demo.devices()
     click.echo("\nForeign ops against their origins: worst |got - want| / max(1, |want|)")
     with progress("compiling and running them on every device"):
         rows = oracle_table.rows(here, absent)
     _print(rows)
+
+
+@contextmanager
+def _training_bar() -> Iterator[Callable[[Progress], None]]:
+    """Loss and accuracy on stderr: beside a bar that goes when it is full, or as lines in a file."""
+    from rich import progress
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    columns = ("training", progress.BarColumn(), "{task.description}", progress.TimeElapsedColumn())
+    with progress.Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("compiling", total=None)
+
+        def show(p: Progress) -> None:
+            bar.update(task, completed=p.step, total=p.steps, description=str(p))
+            if p.step == p.steps:
+                bar.stop()
+            if not console.is_terminal and (p.epoch % 10 == 0 or p.step == p.steps):
+                click.echo(f"training: {p}", err=True)
+
+        yield show
 
 
 def _print(rows: Sequence[Row]) -> None:

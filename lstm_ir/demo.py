@@ -1,4 +1,4 @@
-"""The demo: an LSTM that reads handwritten digits row by row, on every device that is here."""
+"""The demo: an LSTM learns to read handwritten digits, then reads them on every device that is here."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.data import digits, digits_lstm
+from lstm_ir.data import digits
+from lstm_ir.demo_model import EPOCHS, Progress, classifier, streamer, train
 from lstm_ir.errors import LstmIrError
-from lstm_ir.location import Loc, at
 
 if TYPE_CHECKING:
     from lstm_ir.backends.executable import Executable
@@ -43,21 +43,6 @@ class Score:
             f"largest difference {self.error:.1e}; "
             f"{self.one_ms:.2f} ms for one image, {self.all_ms:.1f} ms for {self.of}"
         )
-
-
-def classifier() -> li.Graph:
-    """Logits [B, 10] and the digit [B] from images [B, 8, 8], pixels 0 to 16, read row by row."""
-    with at(Loc(__file__, classifier.__code__.co_firstlineno)):  # the user's line is this one
-        return _classifier()
-
-
-def _classifier() -> li.Graph:
-    w = {name: li.weight(name, array) for name, array in digits_lstm().items()}
-    images = li.input("images", ("B", 8, 8))
-    rows = li.transpose(images / 16.0, (1, 0, 2))  # [T=8, B, 8]
-    _, h_n, _ = li.lstm(rows, w["lstm/w_ih"], w["lstm/w_hh"], w["lstm/b"])
-    logits = h_n[0] @ li.transpose(w["head/w"], (1, 0)) + w["head/b"]
-    return li.Graph("digits", [images], {"logits": logits, "digit": li.argmax(logits, axis=1)})
 
 
 @dataclass(frozen=True)
@@ -100,6 +85,42 @@ def score(exe: Executable, held: Held, target: str, seconds: float = SECONDS) ->
     return Score(target, accuracy, error, same, count, one, whole)
 
 
+@dataclass(frozen=True)
+class Streamed:
+    """What `step` did with the held-out images, one row of all of them per call."""
+
+    accuracy: tuple[float, ...]  # after each row
+    error: float  # largest difference of a logit after the last row to the NumPy meaning
+    row_ms: float  # median of calls with one row of one image
+
+    def __str__(self) -> str:
+        after = ", ".join(f"{a:.0%}" for a in self.accuracy)
+        return (
+            f"streamed row by row: accuracy {after}, largest difference {self.error:.1e}; "
+            f"{self.row_ms:.2f} ms for one row"
+        )
+
+
+def stream(exe: Executable, held: Held, target: str, seconds: float = SECONDS) -> Streamed:
+    """Feed the images row by row to one client, and to two that take turns; LstmIrError if it is wrong."""
+    rows = np.split(held.images, held.images.shape[1], axis=1)  # 8 of [N, 1, 8]
+    half = len(held.images) // 2
+    with exe.session() as all_, exe.session() as first, exe.session() as second:
+        outs = [all_.entries["step"](rows=r) for r in rows]
+        for r in rows:
+            turns = [s.entries["step"](rows=p) for s, p in ((first, r[:half]), (second, r[half:]))]
+        logits = np.stack([outs[-1]["logits"], np.concatenate([t["logits"] for t in turns])])
+        all_.entries["reset"]()
+        row_ms = latency(lambda k: all_.entries["step"](rows=rows[k % len(rows)][:1]), seconds)
+    error = float(np.abs(logits - held.logits).max())
+    if not error < TOLERANCE:
+        raise LstmIrError(
+            f"demo on {target}: streamed row by row, the largest difference to the NumPy meaning is "
+            f"{error:.1e}; expected less than {TOLERANCE:.0e}"
+        )
+    return Streamed(tuple(float((o["digit"] == held.labels).mean()) for o in outs), error, row_ms)
+
+
 def latency(call: Callable[[int], Any], seconds: float) -> float:
     """Median milliseconds of calls with changing input, at least three."""
     times: list[float] = []
@@ -120,9 +141,28 @@ def devices() -> tuple[list[str], dict[str, str]]:
     return [a.kind for a in found if a.devices], {a.kind: a.reason for a in found if not a.devices}
 
 
-def run(say: Callable[[str], None], package: Path, seconds: float = SECONDS) -> list[Score]:
-    """The whole demo: compile, run, write the package, run it again from there."""
-    graph = classifier()
+def run(
+    say: Callable[[str], None],
+    package: Path,
+    seconds: float = SECONDS,
+    show: Callable[[Progress], None] = lambda _: None,
+    epochs: int = EPOCHS,
+) -> list[Score]:
+    """The whole demo: train, compile, run, write the package, run and stream it from there."""
+    start = time.perf_counter()
+    seen: list[Progress] = []
+
+    def passed(p: Progress) -> None:
+        seen.append(p)
+        show(p)
+
+    trained = train(passed, epochs)
+    say(
+        f"trained from scratch on the CPU: {seen[-1].steps} steps in "
+        f"{time.perf_counter() - start - trained.compile_seconds:.1f} s, after "
+        f"{trained.compile_seconds:.1f} s of compiling; loss {seen[0].loss:.3f} -> {seen[-1].loss:.3f}"
+    )
+    graph = classifier(trained.weights)
     held = Held.of(graph)
     say(f"{len(held.labels)} held-out images of handwritten digits, 8 rows of 8 pixels each")
     say(f"NumPy meaning: accuracy {held.accuracy:.1%}")
@@ -136,11 +176,12 @@ def run(say: Callable[[str], None], package: Path, seconds: float = SECONDS) -> 
         exe.close()
     for target, reason in absent.items():
         say(f"{target}: not run: {reason}")
-    li.export(graph, package, targets=here)
+    li.export(streamer(trained.weights), package, targets=here)
     say(f"package: {package.name}, {package.stat().st_size} bytes for {', '.join(here)}")
     for target in here:
         loaded = li.load(package, device=target)
         scores.append(score(loaded, held, f"package on {target}", seconds))
         say(f"package on {target}: {scores[-1]}")
+        say(f"package on {target}: {stream(loaded, held, target, seconds)}")
         loaded.close()
     return scores

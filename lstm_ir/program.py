@@ -72,6 +72,20 @@ class Program:
             n: v.node.attrs["value"] for g in self.entries.values() for n, v in g.weights.items()
         }
 
+    def only(self, *entries: str) -> Program:
+        """The program with these entries alone, and the state that they read or write."""
+        unknown = sorted(set(entries) - set(self.entries))
+        if unknown:
+            raise VerifyError(f"program {self.name!r} has no entry {unknown[0]!r}")
+        kept = {n: g for n, g in self.entries.items() if n in entries}
+        binding = {n: b for n, b in self.binding.items() if n in kept}
+        used = {
+            s for reads, writes in binding.values() for s in (*reads.values(), *writes.values())
+        }
+        state = {n: s for n, s in self.state.items() if n in used}
+        finite = {n: f for n, f in self.finite.items() if n in kept}
+        return Program(self.name, kept, state, binding, finite)
+
     def verify(self) -> None:
         """Verify every entry, and that constants lie in the ranges of what reads them."""
         for g in self.entries.values():

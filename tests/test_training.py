@@ -15,7 +15,7 @@ from device import need
 
 import lstm_ir as li
 from lstm_ir.backends.executable import Executable
-from lstm_ir.errors import GradientError, IRError, ValueRangeError
+from lstm_ir.errors import GradientError, IRError, ValueRangeError, VerifyError
 
 Array = np.ndarray[Any, Any]
 V, E, H, C, T, B = 13, 5, 7, 4, 11, 3
@@ -235,6 +235,16 @@ def test_only_what_matches_is_trained(seed: int) -> None:
             assert not np.array_equal(exe.state[n], weights()[n])
 
 
+def test_only_some_entries() -> None:
+    made = li.train_step(tagger(), "loss", li.momentum(0.1))
+    assert set(made.only("train").entries) == {"train"}
+    assert set(made.only("train", "infer").state) == set(made.state)
+    assert set(made.only("infer").state) == set(SHAPES)
+    assert (made.only("infer").finite, set(made.only("apply").finite)) == ({}, {"apply"})
+    with pytest.raises(VerifyError, match="no entry 'fit'"):
+        made.only("train", "fit")
+
+
 def test_text(seed: int) -> None:
     made = dropped()
     data = {s.initial.sha256: s.initial.array for s in made.state.values()}
@@ -270,7 +280,9 @@ def test_a_package_trains_without_the_compiler(exe: Executable, seed: int, tmp_p
     if exe.target.info.kind != "cpu":
         pytest.skip("once is enough")
     package = li.export(dropped(), tmp_path / "m.lirpkg")
-    arrays: dict[str, Any] = {f"{n}{k}": a for k, b in enumerate(batches(seed, 4)) for n, a in b.items()}
+    arrays: dict[str, Any] = {
+        f"{n}{k}": a for k, b in enumerate(batches(seed, 4)) for n, a in b.items()
+    }
     np.savez(tmp_path / "data.npz", **arrays)
     command = [
         sys.executable,
