@@ -86,7 +86,7 @@ def compile_mlir(
 
     Options: `opt_level` ("O0" to "O3"), `data_tiling` (bool), `flags` (further compiler flags).
     """
-    flags = [*BASE_FLAGS, *target.flags, *_option_flags(options, target.info.kind)]
+    flags = [*BASE_FLAGS, *target.flags, *option_flags(options, target.info.kind)]
     store = Cache() if use_cache else None
     entry = key(text, target.info.name, *flags, *versions()) + ".vmfb"
     if store is not None and (found := store.get(entry)) is not None:
@@ -97,7 +97,8 @@ def compile_mlir(
     return blob
 
 
-def _option_flags(options: Mapping[str, Any] | None, kind: str) -> list[str]:
+def option_flags(options: Mapping[str, Any] | None, kind: str) -> list[str]:
+    """Compiler flags of opt_level, data_tiling and flags; CompileError for what is none of them."""
     given = dict({} if options is None else options)
     level, tiling = given.pop("opt_level", "O3"), given.pop("data_tiling", kind == "cpu")
     extra = given.pop("flags", ())

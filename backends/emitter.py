@@ -19,7 +19,7 @@ from lstm_ir import dims
 from lstm_ir.dims import Dim
 from lstm_ir.errors import LoweringError, message
 from lstm_ir.graph import Arg, Data, Graph, Node, Value, operand_types
-from lstm_ir.location import Loc
+from lstm_ir.location import Loc, at
 from lstm_ir.target import TargetInfo
 from lstm_ir.types import DType, Shape, TensorType
 
@@ -423,7 +423,7 @@ class Emitter:
         if n.types and all(0 in t.shape for t in n.types):  # nothing to compute
             self.known.update((v, self.full(0, v.type)) for v in n.values)
             return
-        with location(n):
+        with location(n), at(n.loc):  # nodes that a rule makes have this line too
             try:
                 out = rule(self, n, *(self._operand(a) for a in n.args))
             except (ir.MLIRError, ValueError) as e:

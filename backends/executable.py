@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from lstm_ir.errors import (
     ValueRangeError,
 )
 from lstm_ir.signature import Entry, Port, Signature, call_values
+
+if TYPE_CHECKING:
+    from lstm_ir.backends.profile import Profile
 
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Any]
@@ -229,7 +232,7 @@ class _Loaded:
         initial: Mapping[str, Array],
     ) -> None:
         rt = runtime.native()
-        self.signature, self.initial = signature, initial
+        self.signature, self.initial, self.blob = signature, initial, blob
         self.weights = parameters.check(weights, signature.weights)
         self.device_name = device
         self.device = runtime.device(device)
@@ -302,6 +305,19 @@ class Executable(Session):
         super().__init__(_Loaded(signature, blob, weights, where, {} if state is None else state))
         assert self._loaded is not None
         self.weights: Mapping[str, Array] = MappingProxyType(self._loaded.weights)
+
+    def profile(self, entry: str, arrays: Arrays, flow: str | None = None) -> Profile:
+        """Where the time of a call goes; `flow` as in `profile.profile`."""
+        from lstm_ir.backends.profile import profile
+
+        called = self.signature.entries[entry]
+        values = call_values(called, arrays)
+        with self._lock:
+            if self._loaded is None:
+                raise DeviceError("the executable is closed")
+            env = called.bound(tuple(a.shape for a in values)).env
+            values += self._held.arrays(called.reads, env)
+        return profile(self, self._loaded.blob, entry, values, flow)
 
     def session(self) -> Session:
         """Another client of the same module and weights; sessions run beside each other."""

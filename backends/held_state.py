@@ -147,6 +147,10 @@ class HeldState(MutableMapping[str, Array]):
             out.append(view)
         return out
 
+    def arrays(self, names: tuple[str, ...], env: Mapping[str, int]) -> list[Array]:
+        """What a call with these sizes would read. The caller holds the lock."""
+        return [self._read(n) if n in self._views else self._start(n, env) for n in names]
+
     def keep(self, names: tuple[str, ...], views: list[Any]) -> None:
         """The new values after a call. The caller holds the lock."""
         self._views.update(zip(names, views, strict=True))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
-_OWN = tuple(
-    f"{folder.resolve()}/" for folder in (_PACKAGE, _PACKAGE / "passes", _PACKAGE / "backends")
-)
+# In a checkout two folders of the package stand beside it.
+_BESIDE = () if (_PACKAGE / "backends").is_dir() else ("passes", "backends")
+_OWN = tuple(f"{f}/" for f in (_PACKAGE, *(_PACKAGE.parent / name for name in _BESIDE)))
 _CURRENT: ContextVar[Loc | None] = ContextVar("lstm_ir_loc", default=None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emitter import Emitter
+from lstm_ir.backends.emitter import Emitter, mlir_loc
 from lstm_ir.backends.kernels.access import CutError, RefusedError
 from lstm_ir.backends.kernels.dispatch import Dispatch
 from lstm_ir.backends.kernels.planner import make_plan
@@ -28,7 +28,8 @@ def lower_loop(
     try:
         plan = make_plan(n, hoists(n))
         schedule = choose(plan, e.target)
-        out = Dispatch(e, plan, schedule).run(consts, init, xs, count)
+        with mlir_loc(n.loc, "product" if schedule.panel else n.op.name):
+            out = Dispatch(e, plan, schedule).run(consts, init, xs, count)
     except RefusedError as why:
         e.notes.append(f"scan at {n.loc}: loop, because {why}")
         return None
