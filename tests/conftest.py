@@ -22,12 +22,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seed", type=int, default=20261, help="what every test's seed is derived from"
     )
+    parser.addoption(
+        "--cpu", default="cpu", metavar="WORD", help="the target that `cpu` means: cpu:x86-64-v3, …"
+    )
+    parser.addoption("--no-kernels", action="store_true", help="every recurrence by the loop")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile for another processor, or without kernels, where the run asks for it.
+
+    Before tests are imported, which take names from these modules.
+    """
+    word, off = config.getoption("--cpu"), config.getoption("--no-kernels")
+    if word == "cpu" and not off:
+        return
+    from lstm_ir import api
+    from lstm_ir.backends import targets
+
+    resolve, options = targets.resolve, api._options
+    if word != "cpu":
+        targets.resolve = lambda w: resolve(word if w == "cpu" else w)  # type: ignore[assignment]
+    if off:
+        api._options = lambda given: {"kernels": False} | options(given)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     required = ", ".join(sorted(device.REQUIRED))
+    kernels = "off" if config.getoption("--no-kernels") else "on"
     return [
-        f"seed {config.getoption('--seed')}; LSTM_IR_REQUIRE: {required if required else 'nothing'}"
+        f"seed {config.getoption('--seed')}; LSTM_IR_REQUIRE: {required if required else 'nothing'}",
+        f"`cpu` means {config.getoption('--cpu')}; kernels {kernels}",
     ]
 
 
@@ -44,6 +68,12 @@ def seed(request: pytest.FixtureRequest) -> int:
 def rng(seed: int) -> np.random.Generator:
     """Random numbers of this test alone."""
     return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def kernels(request: pytest.FixtureRequest) -> bool:
+    """Whether recurrences may become kernels in this run."""
+    return not request.config.getoption("--no-kernels")
 
 
 Golden = Callable[[str, str], None]

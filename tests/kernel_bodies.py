@@ -260,3 +260,26 @@ def row_numbers(s: Loop) -> dict[str, li.Value]:
 
     (h, total), ys = li.scan(cell, (s.h0(), total), x)
     return {"h": h, "total": total, "ys": ys}
+
+
+@body
+def every_kind(s: Loop) -> dict[str, li.Value]:
+    """What the other bodies leave out: comparisons, integers, booleans, converts, series."""
+    x, n = s.input("x", s.T, s.B, s.H), s.input("n", s.B, dtype="i32")
+
+    def cell(h: Any, x: Any, n: Any, step: Any) -> Any:
+        number = li.convert(step, s.dtype)
+        rest = li.clamp(-3, li.minimum(n * 2 - step, li.maximum(n, -step)), 5)
+        odd = li.equal(rest - (rest + 1) * 1, -1) & li.greater_equal(n, 0)
+        even = ~li.not_equal(n, step) | (li.less(n, 2) ^ li.less_equal(step, 3))
+        rows = li.convert(rest, s.dtype) + li.convert(odd & even, s.dtype)
+        column = li.broadcast_in_dim(rows, h.shape, (0,))
+        new = li.log(li.abs(h) + 1.5) + 0.1 * column - x / (2.0 + number)
+        if s.dtype == "f32":
+            new = new + li.erf(h) * 0.2 + li.sin(x) * 0.3 + li.cos(h) * 0.1
+        flags = li.less(new, h) | li.not_equal(new, new)
+        new = li.select(flags, li.tanh(new), -new * 0.5)
+        return new, (flags, rest, li.min(new, 1))
+
+    h, (flags, rest, low) = li.scan(cell, s.h0(), x, (n,), with_step=True)
+    return {"h": h, "flags": flags, "rest": rest, "low": low}

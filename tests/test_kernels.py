@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import zlib
 from functools import cache
 from typing import Any
@@ -12,6 +13,7 @@ from kernel_bodies import BODIES, Loop
 from kernel_random import random_body
 
 import lstm_ir as li
+from lstm_ir.errors import GradientError
 from lstm_ir.program import Program
 
 SMALL = (11, 3, 5, 7)
@@ -24,12 +26,22 @@ def _seed(*words: object) -> int:
     return zlib.crc32(repr(words).encode())
 
 
+def processor(word: str) -> str:
+    """Narrower vectors than this machine's, where it is an x86-64; `cpu` elsewhere."""
+    return word if platform.machine().lower() in ("x86_64", "amd64") else "cpu"
+
+
+# Each set of bodies has another width; `pytest --cpu WORD` runs all of them at one.
+BASELINE, AVX2 = processor("cpu:x86-64"), processor("cpu:x86-64-v3")
+SETS = [("f32", SMALL, BASELINE), ("f32", WIDE, "cpu"), ("f64", SMALL, AVX2)]
+
+
 @cache
-def compiled(dtype: str, sizes: tuple[Any, ...], options: tuple[tuple[str, Any], ...] = ()) -> Any:
+def compiled(dtype: str, sizes: tuple[Any, ...], target: str = "cpu") -> Any:
     """All bodies as entries of one program: (executable, loops, graphs)."""
     loops = {n: Loop(sizes, np.random.default_rng(_seed(n, sizes)), dtype) for n in BODIES}
     graphs = {n: loops[n].graph(n, BODIES[n]) for n in BODIES}
-    exe = li.compile(Program("bodies", graphs), options=dict(options))
+    exe = li.compile(Program("bodies", graphs), target)
     return exe, loops, graphs
 
 
@@ -44,9 +56,9 @@ def compare(exe: Any, graph: li.Graph, arrays: dict[str, Any], tolerance: float)
 
 
 @pytest.mark.parametrize("name", BODIES)
-@pytest.mark.parametrize(("dtype", "sizes"), [("f32", SMALL), ("f32", WIDE), ("f64", SMALL)])
-def test_static_sizes(name: str, dtype: str, sizes: tuple[int, ...]) -> None:
-    exe, loops, graphs = compiled(dtype, sizes)
+@pytest.mark.parametrize(("dtype", "sizes", "target"), SETS)
+def test_static_sizes(name: str, dtype: str, sizes: tuple[int, ...], target: str) -> None:
+    exe, loops, graphs = compiled(dtype, sizes, target)
     compare(exe, graphs[name], loops[name].arrays(graphs[name], *sizes[:2]), TOLERANCE[dtype])
 
 
@@ -57,8 +69,10 @@ def test_named_sizes(name: str) -> None:
         compare(exe, graphs[name], loops[name].arrays(graphs[name], T, B), TOLERANCE["f32"])
 
 
-def test_every_body_becomes_a_kernel() -> None:
-    exe, _, _ = compiled("f32", SMALL)
+def test_every_body_becomes_a_kernel(kernels: bool) -> None:
+    if not kernels:
+        return
+    exe, _, _ = compiled("f32", WIDE)
     notes = [n for n in exe.report.notes if n.startswith("scan at")]
     assert len(notes) >= len(BODIES)
     assert [n for n in notes if ": kernel, " not in n] == []
@@ -66,7 +80,7 @@ def test_every_body_becomes_a_kernel() -> None:
 
 
 def test_rows_that_do_not_exist_may_hold_nan() -> None:
-    exe, loops, graphs = compiled("f32", SMALL)
+    exe, loops, graphs = compiled("f32", SMALL, BASELINE)
     arrays = loops["masked"].arrays(graphs["masked"], *SMALL[:2])
     clean = exe.entries["masked"](arrays)
     for b, n in enumerate(arrays["n"]):
@@ -87,7 +101,7 @@ def test_off_means_the_loop() -> None:
         np.testing.assert_allclose(v, want[k], rtol=2e-5, atol=2e-5)
 
 
-def test_what_does_not_qualify_is_named() -> None:
+def test_what_does_not_qualify_is_named(kernels: bool) -> None:
     x, h0 = li.input("x", (5, 3, 4), "f32"), li.input("h0", (3, 4), "f32")
 
     def cell(h: Any, x: Any) -> Any:
@@ -97,9 +111,11 @@ def test_what_does_not_qualify_is_named() -> None:
     h, ys = li.scan(cell, h0, x)
     graph = li.Graph("g", [x, h0], {"h": h, "ys": ys})
     exe = li.compile(graph)
-    (note,) = (n for n in exe.report.notes if n.startswith("scan at"))
-    assert ": loop, because" in note
-    assert "`cumsum` at test_kernels.py:" in note
+    notes = [n for n in exe.report.notes if n.startswith("scan at")]
+    if kernels:
+        (note,) = notes
+        assert ": loop, because" in note
+        assert "`cumsum` at test_kernels.py:" in note
     rng = np.random.default_rng(1)
     arrays = {"x": rng.standard_normal((5, 3, 4)), "h0": rng.standard_normal((3, 4))}
     arrays = {k: v.astype(np.float32) for k, v in arrays.items()}
@@ -108,18 +124,47 @@ def test_what_does_not_qualify_is_named() -> None:
 
 
 @pytest.mark.parametrize("batch", range(3))
-def test_random_bodies(batch: int) -> None:
+def test_random_bodies(batch: int, seed: int, kernels: bool) -> None:
     """Eight random bodies per program; f64, so that only a wrong kernel differs."""
     loops, graphs = {}, {}
     sizes: Any = [(5, 3, 5, 7), ("T", "B", 3, 16), (4, 6, 2, 33)][batch]
     for i in range(8):
-        seed = _seed("random", batch, i)
-        loops[f"r{i}"] = Loop(sizes, np.random.default_rng(seed), "f64")
-        graphs[f"r{i}"] = loops[f"r{i}"].graph(f"r{i}", random_body(seed))
-    exe = li.compile(Program("random", graphs))
+        loops[f"r{i}"] = Loop(sizes, np.random.default_rng(seed + i), "f64")
+        graphs[f"r{i}"] = loops[f"r{i}"].graph(f"r{i}", random_body(seed + i))
+    exe = li.compile(Program("random", graphs), (AVX2, "cpu", BASELINE)[batch])
     print("batch", batch, exe.report.notes)
-    assert all(": kernel, " in n for n in exe.report.notes if n.startswith("scan at"))
+    if kernels:
+        assert all(": kernel, " in n for n in exe.report.notes if n.startswith("scan at"))
     calls = [(5, 3), (2, 1), (3, 13)] if batch == 1 else [((5, 3), (0, 0), (4, 6))[batch]]
     for name, graph in graphs.items():
         for T, B in calls:
+            compare(exe, graph, loops[name].arrays(graph, T, B), 1e-10)
+
+
+OF = ["f0", "y0"]
+
+
+def matters(graph: li.Graph, name: str) -> bool:
+    """Whether the outputs OF depend on it."""
+    try:
+        li.vjp(graph, OF, [name])
+    except GradientError:
+        return False
+    return True
+
+
+def test_random_gradients(seed: int) -> None:
+    """What the gradients of random bodies become: other phases, wider results, reverse loops."""
+    loops, graphs = {}, {}
+    for i in range(3):
+        loops[f"g{i}"] = Loop(("T", "B", 3, 11), np.random.default_rng(seed + i), "f64")
+        graph = loops[f"g{i}"].graph(f"g{i}", random_body(seed + i))
+        floats = [p.node.attrs["name"] for p in graph.params if p.dtype.is_float]
+        back = li.vjp(graph, OF, [n for n in (*floats, *graph.weights) if matters(graph, n)])
+        outputs = dict(zip(back.output_names, back.outputs, strict=True))
+        graphs[f"g{i}"] = li.Graph(f"g{i}", back.params, outputs)
+    exe = li.compile(Program("gradients", graphs))
+    print(exe.report.notes)
+    for name, graph in graphs.items():
+        for T, B in ((4, 5), (1, 2)):
             compare(exe, graph, loops[name].arrays(graph, T, B), 1e-10)
