@@ -1,10 +1,8 @@
-"""The benchmark: this project beside its peers in one process, interleaved, medians and ratios.
+"""The benchmark: this project beside its peers, point by point (side_by_side.py says how).
 
-    ratio = best peer's median / ours          above 1 is faster than every peer
-
-Inputs change from call to call. Every round calls each runner once, in turn, so that a slow moment
-of the machine falls on all. A point is called slower only if the upper end of the ratio's 90 %
-bootstrap interval is below 1.
+A second executable of the same model runs among the peers: the ratio of the two is what the machine
+calls equal. A point counts as slower only if the upper end of the ratio's interval is below 1 and
+below that of the two equals.
 """
 
 from __future__ import annotations
@@ -12,154 +10,120 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from lstm_ir import bench_peers
+from lstm_ir import bench_models, bench_peers
+from lstm_ir.bench_models import Array, Call, Runner
 from lstm_ir.bench_points import Point
+from lstm_ir.side_by_side import OURS, Times, interleaved
 
-Array = np.ndarray[Any, Any]
+AGAIN = "lstm-ir again"
 
 
 @dataclass
 class Result:
-    """What one point gave: seconds per call, by runner."""
+    """What one point gave."""
 
     point: Point
-    seconds: dict[str, Array]
-    error: float  # largest difference to the first peer, relative to its largest entry
-    compile_seconds: float
+    times: Times  # ours and the peers
+    equals: Times  # ours and ours again
+    errors: dict[str, float]  # by peer: largest difference, relative to the largest entry
+    compile_seconds: float  # graph, passes, IREE, load; never from the cache
     missing: dict[str, str] = field(default_factory=dict)
 
-    def median(self, who: str) -> float:
-        """Seconds of one call."""
-        return float(np.median(self.seconds[who]))
+    @property
+    def gflops(self) -> float:
+        """GFLOP/s of the products alone."""
+        return self.point.flops / self.times.median(OURS) / 1e9
 
     @property
-    def best(self) -> str:
-        """The fastest peer."""
-        peers = [w for w in self.seconds if w != "lstm-ir"]
-        return min(peers, key=self.median)
-
-    @property
-    def ratio(self) -> float:
-        """Best peer's median by ours."""
-        return self.median(self.best) / self.median("lstm-ir")
-
-    def interval(self, draws: int = 2000) -> tuple[float, float]:
-        """The ratio's 90 % bootstrap interval."""
-        rng = np.random.default_rng(0)
-        sides = [
-            np.median(rng.choice(self.seconds[w], (draws, len(self.seconds[w]))), axis=1)
-            for w in (self.best, "lstm-ir")
-        ]
-        low, high = np.quantile(sides[0] / sides[1], (0.05, 0.95))
-        return float(low), float(high)
+    def slower(self) -> bool:
+        """Slower than the best peer, beyond the spread of the measurement."""
+        high = self.times.interval()[1]
+        return high < 1 and high < self.equals.interval()[0]
 
     def as_json(self) -> dict[str, Any]:
         """Figures for a file."""
-        low, high = self.interval()
+        times = self.times
         return {
             "point": self.point.name,
-            "median_ms": {w: self.median(w) * 1e3 for w in self.seconds},
-            "spread_ms": {
-                w: float(np.subtract(*np.quantile(s, (0.75, 0.25)))) * 1e3
-                for w, s in self.seconds.items()
-            },
-            "best": self.best,
-            "ratio": self.ratio,
-            "interval": [low, high],
-            "gflops": self.point.flops / self.median("lstm-ir") / 1e9,
-            "error": self.error,
+            "training": self.point.training,
+            "median_ms": {w: times.median(w) * 1e3 for w in times.seconds},
+            "spread_ms": {w: times.spread(w) * 1e3 for w in times.seconds},
+            "best": times.best,
+            "ratio": times.ratio,
+            "interval": list(times.interval()),
+            "again": list(self.equals.interval()),
+            "slower": self.slower,
+            "gflops": self.gflops,
+            "errors": self.errors,
             "compile_seconds": self.compile_seconds,
             "missing": self.missing,
         }
 
 
+def cores() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def measure(
-    point: Point, seconds: float = 1.0, threads: int | None = None, least: int = 9
+    point: Point, seconds: float = 1.0, threads: int | None = None, least: int = 7
 ) -> Result:
     """Measure one point for about `seconds` per runner."""
-    count = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    used = count if threads is None else threads
-    rng = np.random.default_rng(sum(map(ord, point.name)))
-    given = bench_peers.weights(point, rng)
-    inputs = [rng.standard_normal((point.T, point.B, point.I), np.float32) for _ in range(4)]
+    used = cores() if threads is None else threads
+    sets, calls = bench_models.weights(point), bench_models.calls(point)
     start = time.perf_counter()
-    runs: dict[str, Callable[[Array], Any]] = {"lstm-ir": bench_peers.ours(point, given, used)}
+    runs: dict[str, Runner] = {OURS: bench_models.ours(point, sets, used, cache=False)}
     compiled = time.perf_counter() - start
+    runs[AGAIN] = bench_models.ours(point, sets, used)
     missing: dict[str, str] = {}
     for name, make in bench_peers.PEERS.items():
         try:
-            run = make(point, given, used)
+            made = make(point, sets, used)
         except ImportError as e:
             missing[name] = str(e)
             continue
-        if run is not None:
-            runs[name] = run
-    if len(runs) == 1:
+        if made is not None:
+            runs[name] = made
+    if len(runs) == 2:
         raise ImportError("no peer is installed: torch, onnxruntime or jax")
-    error = _compare(point, runs, inputs[0])
-    return Result(point, _interleaved(runs, inputs, seconds, least), error, compiled, missing)
+    errors = _compare(runs, calls[0])
+    times = interleaved({w: r.run for w, r in runs.items()}, calls, seconds, least)
+    again = times.seconds[AGAIN]
+    others = {w: s for w, s in times.seconds.items() if w != AGAIN}
+    equals = Times({OURS: times.seconds[OURS], AGAIN: again})
+    return Result(point, Times(others), equals, errors, compiled, missing)
 
 
-def _interleaved(
-    runs: dict[str, Callable[[Array], Any]], inputs: list[Array], seconds: float, least: int
-) -> dict[str, Array]:
-    times: dict[str, list[float]] = {w: [] for w in runs}
-    for a in inputs:
-        for run in runs.values():
-            run(a)  # warm
-    stop = time.perf_counter() + seconds * len(runs)
-    turn = 0
-    names = list(runs)
-    while turn < least or (time.perf_counter() < stop and turn < 3000):
-        a = inputs[turn % len(inputs)]
-        for k in range(len(names)):
-            who = names[(k + turn) % len(names)]
-            begin = time.perf_counter()
-            runs[who](a)
-            times[who].append(time.perf_counter() - begin)
-        turn += 1
-    return {w: np.array(t) for w, t in times.items()}
+def _compare(runs: dict[str, Runner], call: Call) -> dict[str, float]:
+    """Every array that ours gives, against every peer."""
+    got = {w: r.read(r.run(call)) for w, r in runs.items() if w != AGAIN}
+    mine = got.pop(OURS)
+    return {w: max(_error(mine[k], a) for k, a in out.items()) for w, out in got.items()}
 
 
-def _compare(point: Point, runs: dict[str, Callable[[Array], Any]], a: Array) -> float:
-    """Ours against PyTorch where it is, else the first peer; only `y` of inference."""
-    if point.training:
-        return _compare_gradients(runs, a)
-    peer = next(w for w in runs if w != "lstm-ir")
-    want = np.asarray(runs[peer](a))
-    return float(np.abs(runs["lstm-ir"](a)["y"] - want).max() / np.abs(want).max())
+def _error(got: Array, want: Array) -> float:
+    largest = np.abs(want).max()
+    return float(np.abs(got - want).max() / (largest if largest > 0 else 1.0))
 
 
-def _compare_gradients(runs: dict[str, Callable[[Array], Any]], a: Array) -> float:
-    if "torch" not in runs:
-        return float("nan")
-    got = runs["lstm-ir"](a)
-    _, grads = runs["torch"](a)
-    ours = np.concatenate([got[f"d_layer0/{n}"].reshape(-1) for n in ("w_ih", "w_hh")])
-    per = len(got["d_layer0/w_ih"])
-    wants = [grads[4 * d + k].numpy().reshape(-1) for k in (0, 1) for d in range(per)]
-    want = np.concatenate(wants)
-    return float(np.abs(ours - want).max() / np.abs(want).max())
-
-
-def peak(threads: int | None = None) -> float:
+def peak() -> float:
     """GFLOP/s of a large f32 product by NumPy's BLAS, as a yardstick of the same run."""
     a = np.random.default_rng(0).standard_normal((2048, 2048), np.float32)
-    best = min(_seconds(lambda: a @ a) for _ in range(7))
+    best = min(_seconds(a) for _ in range(7))
     return 2 * 2048**3 / best / 1e9
 
 
-def _seconds(run: Callable[[], Any]) -> float:
+def _seconds(a: Array) -> float:
     start = time.perf_counter()
-    run()
+    a @ a
     return time.perf_counter() - start
 
 

@@ -1,10 +1,4 @@
-"""Who is measured: this project and its peers, each as a function from an input array to a finished
-result.
-
-All get the same weights (PyTorch's names and gate order) and the same inputs, in their default
-settings, on the same number of threads. A training step gives the loss mean(y^2) and the gradients
-of all weights.
-"""
+"""Who this project is measured beside: torch, onnxruntime and JAX, in their default settings."""
 
 from __future__ import annotations
 
@@ -13,154 +7,98 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.bench_models import NAMES, Array, Call, Runner, Weights
 from lstm_ir.bench_points import Point
 
-Array = np.ndarray[Any, Any]
-Run = Callable[[Array], Any]
-Weights = list[
-    tuple[Array, Array, Array]
-]  # per layer and direction: w_ih, w_hh, b (GRU: b_ih, b_hn zero)
 
-
-def weights(point: Point, rng: np.random.Generator) -> Weights:
-    """Uniform in +-1/sqrt(H), as PyTorch starts; one bias, the other is zero."""
-    out, width = [], point.I
-    for _ in range(point.layers):
-        for _ in range(point.directions):
-            rows = point.gates * point.H
-            shapes = ((rows, width), (rows, point.H), (rows,))
-            s = point.H**-0.5
-            out.append(tuple(rng.uniform(-s, s, shape).astype(np.float32) for shape in shapes))
-        width = point.directions * point.H
-    return out  # type: ignore[return-value]
-
-
-def ours(point: Point, given: Weights, threads: int) -> Run:
-    """lstm-ir on the CPU, sizes written into the module as users of one size do."""
-    import lstm_ir as li
-
-    graph = graph_of(point, given)
-    if point.training:
-        graph = li.grad(graph, of="loss", wrt=list(graph.weights))
-    exe = li.compile(graph, "cpu")
-    return lambda a: exe(x=a)
-
-
-def graph_of(point: Point, given: Weights) -> Any:
-    """The point's model as a graph: output y, or loss where it trains."""
-    import lstm_ir as li
-
-    x = li.input("x", (point.T, point.B, point.I))
-    y = x
-    direction = "bidirectional" if point.directions == 2 else "forward"
-    for layer in range(point.layers):
-        parts = given[layer * point.directions : (layer + 1) * point.directions]
-        w_ih, w_hh, b = (
-            li.weight(f"layer{layer}/{n}", np.stack([p[i] for p in parts]))
-            for i, n in enumerate(("w_ih", "w_hh", "b"))
-        )
-        if point.cell == "lstm":
-            y = li.lstm(y, w_ih, w_hh, b, direction=direction)[0]
-        else:
-            zero = np.zeros((point.directions, point.H), np.float32)
-            y = li.gru(y, w_ih, w_hh, b, b_hn=zero, reset_after=True, direction=direction)[0]
-    outputs = {"loss": li.mean(y * y)} if point.training else {"y": y}
-    return li.Graph("bench", [x], outputs)
-
-
-def torch(point: Point, given: Weights, threads: int) -> Run:
+def torch(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
     """torch.nn.LSTM / GRU, eager; inference mode where it does not train."""
     import torch as t
 
     t.set_num_threads(threads)
     kind = t.nn.LSTM if point.cell == "lstm" else t.nn.GRU
-    m = kind(point.I, point.H, point.layers, bidirectional=point.directions == 2)
-    with t.no_grad():
-        for i, (w_ih, w_hh, b) in enumerate(given):
-            layer, d = divmod(i, point.directions)
-            tail = f"_l{layer}" + ("_reverse" if d else "")
-            for name, value in (
-                ("weight_ih", w_ih),
-                ("weight_hh", w_hh),
-                ("bias_ih", b),
-                ("bias_hh", 0 * b),
-            ):
-                getattr(m, name + tail).copy_(t.from_numpy(value))
+    # A module per set: what a step costs must not include writing the other weights.
+    modules = [
+        kind(point.I, point.H, point.layers, bidirectional=point.directions == 2) for _ in sets
+    ]
+    for m, given in zip(modules, sets, strict=True):
+        with t.no_grad():
+            for i, (w_ih, w_hh, b) in enumerate(given):
+                layer, d = divmod(i, point.directions)
+                tail = f"_l{layer}" + ("_reverse" if d else "")
+                values = {"weight_ih": w_ih, "weight_hh": w_hh, "bias_ih": b, "bias_hh": 0 * b}
+                for name, value in values.items():
+                    getattr(m, name + tail).copy_(t.from_numpy(value))
 
-    def infer(a: Array) -> Any:
+    def infer(call: Call) -> Any:
         with t.inference_mode():
-            return m(t.from_numpy(a))[0]
+            return modules[0](t.from_numpy(call.x))[0]
 
-    def train(a: Array) -> Any:
+    def train(call: Call) -> Any:
+        m = modules[call.turn]
         m.zero_grad(set_to_none=True)
-        y = m(t.from_numpy(a))[0]
-        loss = (y * y).mean()
-        loss.backward()
-        return y.detach(), [p.grad for p in m.parameters()]
+        x = t.from_numpy(call.x).requires_grad_()
+        y = m(x)[0]
+        (y * y).mean().backward()
+        return x.grad, [p.grad for p in m.parameters()]
 
-    return train if point.training else infer
+    def read(out: Any) -> dict[str, Array]:
+        dx, grads = out
+        found = {"x": dx.numpy()}
+        for i in range(len(sets[0])):
+            found |= {f"{n}{i}": grads[4 * i + k].numpy() for k, n in enumerate(NAMES)}
+        return found
+
+    return Runner(train, read) if point.training else Runner(infer, lambda y: {"y": y.numpy()})
 
 
-def onnxruntime(point: Point, given: Weights, threads: int) -> Run | None:
-    """onnxruntime's LSTM / GRU; it has no training here."""
+def onnxruntime(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner | None:
+    """onnxruntime's LSTM / GRU; it does not train."""
     if point.training:
         return None
-    import onnx
     import onnxruntime as ort
 
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    model = _onnx_model(point, sets[0]).SerializeToString()
+    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return Runner(lambda call: session.run(None, {"x": call.x})[0], lambda y: {"y": y})
+
+
+def _onnx_model(point: Point, given: Weights) -> Any:
+    import onnx
+
+    make = onnx.helper.make_node
     nodes, tensors, value = [], [], "x"
-    order = (
-        (0, 3, 1, 2) if point.cell == "lstm" else (1, 0, 2)
-    )  # i,f,g,o -> i,o,f,c; r,z,n -> z,r,h
+    # i,f,g,o -> i,o,f,c; r,z,n -> z,r,h
+    order = (0, 3, 1, 2) if point.cell == "lstm" else (1, 0, 2)
+    extra: dict[str, Any] = {} if point.cell == "lstm" else {"linear_before_reset": 1}
+    extra |= {"hidden_size": point.H}
+    extra |= {"direction": "bidirectional" if point.directions == 2 else "forward"}
     for layer in range(point.layers):
         parts = given[layer * point.directions : (layer + 1) * point.directions]
         names = [f"{n}{layer}" for n in ("W", "R", "B")]
-        stacked = [np.stack([_reorder(p[i], order) for p in parts]) for i in range(3)]
-        stacked[2] = np.concatenate([stacked[2], 0 * stacked[2]], axis=1)
-        tensors += [onnx.numpy_helper.from_array(a, n) for a, n in zip(stacked, names, strict=True)]
-        extra = {} if point.cell == "lstm" else {"linear_before_reset": 1}
-        direction = "bidirectional" if point.directions == 2 else "forward"
-        nodes.append(
-            onnx.helper.make_node(
-                point.cell.upper(),
-                [value, *names],
-                [f"r{layer}"],
-                hidden_size=point.H,
-                direction=direction,
-                **extra,
-            )
-        )
-        nodes.append(
-            onnx.helper.make_node("Transpose", [f"r{layer}"], [f"t{layer}"], perm=[0, 2, 1, 3])
-        )
-        nodes.append(onnx.helper.make_node("Reshape", [f"t{layer}", "shape"], [f"y{layer}"]))
+        arrays = [np.stack([_reorder(p[i], order) for p in parts]) for i in range(3)]
+        arrays[2] = np.concatenate([arrays[2], 0 * arrays[2]], axis=1)
+        tensors += [onnx.numpy_helper.from_array(a, n) for a, n in zip(arrays, names, strict=True)]
+        nodes.append(make(point.cell.upper(), [value, *names], [f"r{layer}"], **extra))
+        nodes.append(make("Transpose", [f"r{layer}"], [f"t{layer}"], perm=[0, 2, 1, 3]))
         value = f"y{layer}"
-    shape = np.array([point.T, point.B, point.directions * point.H])
-    tensors.append(onnx.numpy_helper.from_array(shape, "shape"))
-    f32 = onnx.TensorProto.FLOAT
-    graph = onnx.helper.make_graph(
-        nodes,
-        "bench",
-        [onnx.helper.make_tensor_value_info("x", f32, (point.T, point.B, point.I))],
-        [onnx.helper.make_tensor_value_info(value, f32, shape.tolist())],
-        tensors,
-    )
-    model = onnx.helper.make_model(
-        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9
-    )
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = ort.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return lambda a: session.run(None, {"x": a})[0]
+        nodes.append(make("Reshape", [f"t{layer}", "shape"], [value]))
+    shape = [point.T, point.B, point.directions * point.H]
+    tensors.append(onnx.numpy_helper.from_array(np.array(shape), "shape"))
+    f32, info = onnx.TensorProto.FLOAT, onnx.helper.make_tensor_value_info
+    x, y = info("x", f32, (point.T, point.B, point.I)), info(value, f32, shape)
+    graph = onnx.helper.make_graph(nodes, "bench", [x], [y], tensors)
+    opset = [onnx.helper.make_opsetid("", 17)]
+    return onnx.helper.make_model(graph, opset_imports=opset, ir_version=9)
 
 
 def _reorder(a: Array, order: tuple[int, ...]) -> Array:
     return np.concatenate([np.split(a, len(order))[k] for k in order])
 
 
-def jax(point: Point, given: Weights, threads: int) -> Run:
+def jax(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
     """jax.jit of lax.scan with the projection outside the loop.
 
     XLA takes all the processors it may use.
@@ -180,11 +118,9 @@ def jax(point: Point, given: Weights, threads: int) -> Run:
     def gru(carry: Any, p: Any, r: Any) -> Any:
         h, c = carry
         q = h @ r.T
-        rg, z = (
-            j.nn.sigmoid(p[:, k * H : (k + 1) * H] + q[:, k * H : (k + 1) * H]) for k in (0, 1)
-        )
-        n = jnp.tanh(p[:, 2 * H :] + rg * q[:, 2 * H :])
-        h = (1 - z) * n + z * h
+        first = j.nn.sigmoid(p[:, : 2 * H] + q[:, : 2 * H])
+        n = jnp.tanh(p[:, 2 * H :] + first[:, :H] * q[:, 2 * H :])
+        h = (1 - first[:, H:]) * n + first[:, H:] * h
         return (h, c), h
 
     cell = lstm if point.cell == "lstm" else gru
@@ -202,16 +138,24 @@ def jax(point: Point, given: Weights, threads: int) -> Run:
             y = jnp.concatenate(outs, -1)
         return y
 
-    ws = j.device_put(given)
-    if point.training:
-        step = j.jit(j.value_and_grad(lambda w, x: (model(w, x) ** 2).mean()))
-        return lambda a: j.block_until_ready(step(ws, a))
-    run = j.jit(model)
-    return lambda a: j.block_until_ready(run(ws, a))
+    held = j.device_put(sets)
+    if not point.training:
+        infer = j.jit(model)
+        return Runner(
+            lambda call: j.block_until_ready(infer(held[0], call.x)),
+            lambda y: {"y": np.asarray(y)},
+        )
+    step = j.jit(j.grad(lambda w, x: (model(w, x) ** 2).mean(), argnums=(0, 1)))
+
+    def read(out: Any) -> dict[str, Array]:
+        per, dx = out
+        found = {"x": np.asarray(dx)}
+        for i, arrays in enumerate(per):
+            found |= {f"{n}{i}": np.asarray(a) for n, a in zip(NAMES, arrays, strict=True)}
+        return found
+
+    return Runner(lambda call: j.block_until_ready(step(held[call.turn], call.x)), read)
 
 
-PEERS: dict[str, Callable[[Point, Weights, int], Run | None]] = {
-    "torch": torch,
-    "onnxruntime": onnxruntime,
-    "jax": jax,
-}
+Maker = Callable[[Point, tuple[Weights, Weights], int], Runner | None]
+PEERS: dict[str, Maker] = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax}

@@ -1,10 +1,12 @@
-"""The named points of the benchmark.
+"""The named points of the benchmark, the short default list, and the whole grid.
 
 Sizes that people run, from one step of one row to long batches.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -23,8 +25,10 @@ class Point:
 
     @property
     def name(self) -> str:
-        """For example `lstm-t100-b16-h256-l2-bi-train`."""
-        text = f"{self.cell}-t{self.T}-b{self.B}-h{self.H}"
+        """For example `lstm-t100-b16-i64-h128-l2-bi-train`; i only where it is not h."""
+        text = f"{self.cell}-t{self.T}-b{self.B}"
+        text += f"-i{self.I}" if self.I != self.H else ""
+        text += f"-h{self.H}"
         text += f"-l{self.layers}" if self.layers > 1 else ""
         text += "-bi" if self.directions > 1 else ""
         return text + ("-train" if self.training else "")
@@ -77,7 +81,31 @@ POINTS: tuple[Point, ...] = (
     Point("lstm", 100, 16, 64, 128, layers=2, directions=2, training=True),
 )  # fmt: skip
 
+SHORT = frozenset({
+    "lstm-t1-b1-h64", "lstm-t1-b1-h256", "lstm-t20-b16-h128", "lstm-t100-b1-h128", "lstm-t100-b1-h512",
+    "lstm-t100-b32-h256", "lstm-t1000-b1-h128", "gru-t100-b16-h200", "lstm-t100-b16-i64-h128-l2-bi",
+    "lstm-t100-b1-h128-train", "lstm-t100-b32-h256-train", "gru-t100-b16-h256-train",
+})  # fmt: skip
 
-def choose(words: tuple[str, ...]) -> tuple[Point, ...]:
-    """Points whose name contains one of the words; all for none."""
+
+def named(words: tuple[str, ...] = ()) -> tuple[Point, ...]:
+    """The named points whose name contains one of the words; all of them for none."""
     return tuple(p for p in POINTS if not words or any(w in p.name for w in words))
+
+
+def short() -> tuple[Point, ...]:
+    """The default: a few minutes."""
+    return tuple(p for p in POINTS if p.name in SHORT)
+
+
+def grid() -> Iterator[Point]:
+    """Every combination, the cheap ones first."""
+    axes = itertools.product(
+        ("lstm", "gru"), (1, 20, 100, 1000), (1, 4, 16, 32, 64, 128),
+        (64, 128, 200, 256, 512, 1024), (1, 2), (1, 2), (False, True),
+    )  # fmt: skip
+    points = [
+        Point(cell, T, B, H, H, layers, directions, training)
+        for cell, T, B, H, layers, directions, training in axes
+    ]
+    return iter(sorted(points, key=lambda p: p.flops))

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import platform
+import time
+from collections.abc import Iterable
 from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from lstm_ir.bench import Result
+    from lstm_ir.bench_points import Point
 
 
 @click.command("bench")
 @click.argument("words", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="the named list instead of the short one")
+@click.option("--full", is_flag=True, help="the whole grid, cheap points first, within --budget")
+@click.option("--budget", default=3600.0, show_default=True, help="seconds that --full may take")
 @click.option("--seconds", default=1.0, show_default=True, help="spent on each runner of a point")
 @click.option(
     "--threads",
@@ -17,60 +28,125 @@ import click
     default=None,
     help="of this project, torch and onnxruntime; default: all usable",
 )
+@click.option("--memory", is_flag=True, help="also peak memory, each in a fresh process")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="figures as JSON")
+@click.option("--table", type=click.Path(dir_okay=False), help="figures as a Markdown table")
+@click.option("--svg", type=click.Path(dir_okay=False), help="ratios as a picture")
 @click.option("--list", "only_list", is_flag=True, help="name the points and stop")
 def command(
-    words: tuple[str, ...], seconds: float, threads: int | None, output: str | None, only_list: bool
-) -> None:
-    """Measure the points whose name contains one of WORDS (all without), interleaved with every
-    peer that is here.
+    words: tuple[str, ...], every: bool, full: bool, budget: float, seconds: float,
+    threads: int | None, memory: bool, output: str | None, table: str | None, svg: str | None,
+    only_list: bool,
+) -> None:  # fmt: skip
+    """Measure the points whose name contains one of WORDS (a short list without), interleaved with
+    every peer that is here.
 
     The ratio is the fastest peer's median by ours: above 1 is faster than every peer. Nothing else
     should run.
     """
     from rich.console import Console
 
-    from lstm_ir.bench import geometric_mean, measure, peak, save
-    from lstm_ir.bench_points import choose
+    from lstm_ir import bench_points
 
-    points = choose(words)
+    points = list(bench_points.grid() if full else bench_points.short())
+    if every or (words and not full):
+        points = list(bench_points.named(words))
     if not points:
         raise click.ClickException(
             f"no point's name contains {' or '.join(words)}; --list names them"
         )
-    console = Console(highlight=False, soft_wrap=True)
     if only_list:
-        for p in points:
-            console.print(p.name)
+        click.echo("\n".join(p.name for p in points))
         return
     if threads is not None:
         from lstm_ir.api import set_threads
 
         set_threads(threads)
-    about = {
-        "machine": platform.processor() or platform.machine(),
-        "versions": _versions(),
-        "peak_gflops": peak(threads),
-    }
-    console.print(f"{about['versions']}\nNumPy's f32 product: {about['peak_gflops']:.0f} GFLOP/s")
-    results = []
-    for p in points:
-        try:
-            r = measure(p, seconds, threads)
-        except ImportError as e:
-            raise click.ClickException(str(e)) from None
-        results.append(r)
-        low, high = r.interval()
-        others = "  ".join(f"{w} {r.median(w) * 1e3:.3f}" for w in r.seconds if w != "lstm-ir")
-        console.print(
-            f"{p.name:34} {r.median('lstm-ir') * 1e3:9.3f} ms  {others}  ratio {r.ratio:.2f} [{low:.2f}, {high:.2f}]  "
-            f"{p.flops / r.median('lstm-ir') / 1e9:.0f} GFLOP/s  error {r.error:.0e}  made in {r.compile_seconds:.1f} s"
-        )
+    from lstm_ir.bench import geometric_mean, peak, save
+
+    console = Console(highlight=False, soft_wrap=True)
+    about: dict[str, Any] = {"machine": machine(), "versions": _versions(), "peak_gflops": peak()}
+    console.print(f"{about['machine']}\n{about['versions']}")
+    console.print(f"NumPy's f32 product: {about['peak_gflops']:.0f} GFLOP/s")
+    end = time.monotonic() + (budget if full else float("inf"))
+    results: list[Result] = []
+    for point in _until(points, end):
+        results.append(_one(point, seconds, threads, memory, about["peak_gflops"], console.print))
         if output is not None:
             save(results, output, **about)
-    console.print(
-        f"geometric mean of {len(results)} ratios: {geometric_mean(r.ratio for r in results):.2f}"
+    _pictures([r.as_json() for r in results], about, table, svg)
+    left_out = points[len(results) :]
+    if left_out:
+        console.print(f"left out, out of budget: {', '.join(p.name for p in left_out)}")
+    for training in (False, True):
+        part = [r for r in results if r.point.training is training]
+        if part:
+            slower = [r.point.name for r in part if r.slower]
+            console.print(
+                f"{'training' if training else 'inference'}: geometric mean of {len(part)} ratios "
+                f"{geometric_mean(r.times.ratio for r in part):.2f}; slower: {', '.join(slower) or 'none'}"
+            )
+
+
+def _until(points: Iterable[Point], end: float) -> Iterable[Point]:
+    for p in points:
+        if time.monotonic() > end:
+            return
+        yield p
+
+
+def _one(
+    point: Point, seconds: float, threads: int | None, memory: bool, peak: float, say: Any
+) -> Result:
+    from lstm_ir.bench import measure
+
+    try:
+        r = measure(point, seconds, threads)
+    except ImportError as e:
+        raise click.ClickException(str(e)) from None
+    t = r.times
+    low, high = r.times.interval()
+    others = "  ".join(f"{w} {t.median(w) * 1e3:.3f}" for w in t.seconds if w != "lstm-ir")
+    say(
+        f"{point.name:34} {t.median('lstm-ir') * 1e3:9.3f} ms  {others}  "
+        f"ratio {t.ratio:.2f} [{low:.2f}, {high:.2f}]  {r.gflops:.0f} GFLOP/s ({r.gflops / peak:.0%})  "
+        f"error {max(r.errors.values()):.0e}  made in {r.compile_seconds:.1f} s"
     )
+    if memory:
+        from lstm_ir import bench_memory
+
+        used = {w: bench_memory.measure(point, w) >> 20 for w in t.seconds}
+        say(f"{'':34} memory " + ", ".join(f"{w} {m} MiB" for w, m in used.items()))
+    return r
+
+
+def _pictures(
+    points: list[dict[str, Any]], about: dict[str, Any], table: str | None, svg: str | None
+) -> None:
+    from lstm_ir import bench_report
+
+    if table is not None:
+        head = (
+            f"{about['machine']}; {about['versions']}; peak {about['peak_gflops']:.0f} GFLOP/s\n\n"
+        )
+        text = head + bench_report.table(points, about["peak_gflops"])
+        Path(table).write_text(text, encoding="utf-8")
+    if svg is not None:
+        title = "time of the fastest peer by ours (right of 1: faster); blue infers, brown trains"
+        Path(svg).write_text(bench_report.picture(points, title), encoding="utf-8")
+
+
+def machine() -> str:
+    """The processor's name and how many cores this process may use."""
+    from lstm_ir.bench import cores
+
+    name = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        lines = info.read_text(encoding="utf-8", errors="replace").splitlines()
+        names = [text.partition(":")[2].strip() for text in lines if text.startswith("model name")]
+        name = names[0] if names else name
+    return f"{name}, {cores()} cores, {platform.system()}"
 
 
 def _versions() -> str:
@@ -80,5 +156,5 @@ def _versions() -> str:
         try:
             found.append(f"{n} {metadata.version(n)}")
         except metadata.PackageNotFoundError:
-            found.append(f"{n} not here")
+            found.append(f"{n} not installed")
     return ", ".join(found)

@@ -1,0 +1,79 @@
+"""Seconds per call of several runners in one process, called in turn, and their ratio.
+
+    ratio = best peer's median / ours          above 1 is faster than every peer
+
+Inputs change from call to call. Every round calls each runner once, starting with another one each
+time, so that a slow moment of the machine falls on all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+OURS = "lstm-ir"
+
+
+@dataclass
+class Times:
+    """Seconds of each call, by runner; ours is called `lstm-ir`."""
+
+    seconds: Mapping[str, Array]
+
+    def median(self, who: str) -> float:
+        """Seconds of one call."""
+        return float(np.median(self.seconds[who]))
+
+    def spread(self, who: str) -> float:
+        """Seconds between the quartiles."""
+        return float(np.subtract(*np.quantile(self.seconds[who], (0.75, 0.25))))
+
+    @property
+    def best(self) -> str:
+        """The fastest peer."""
+        return min((w for w in self.seconds if w != OURS), key=self.median)
+
+    @property
+    def ratio(self) -> float:
+        """Best peer's median by ours."""
+        return self.median(self.best) / self.median(OURS)
+
+    def interval(self, draws: int = 2000) -> tuple[float, float]:
+        """The ratio's 90 % bootstrap interval."""
+        rng = np.random.default_rng(0)
+        sides = [
+            np.median(rng.choice(self.seconds[w], (draws, len(self.seconds[w]))), axis=1)
+            for w in (self.best, OURS)
+        ]
+        low, high = np.quantile(sides[0] / sides[1], (0.05, 0.95))
+        return float(low), float(high)
+
+
+def interleaved(
+    runs: Mapping[str, Callable[[Any], Any]],
+    inputs: Sequence[Any],
+    seconds: float,
+    least: int = 9,
+    most: int = 3000,
+) -> Times:
+    """Call every runner with every input once, then for about `seconds` each."""
+    times: dict[str, list[float]] = {w: [] for w in runs}
+    for a in inputs:
+        for run in runs.values():
+            run(a)
+    stop = time.perf_counter() + seconds * len(runs)
+    turn, names = 0, list(runs)
+    while turn < least or (time.perf_counter() < stop and turn < most):
+        a = inputs[turn % len(inputs)]
+        for k in range(len(names)):
+            who = names[(k + turn) % len(names)]
+            begin = time.perf_counter()
+            runs[who](a)
+            times[who].append(time.perf_counter() - begin)
+        turn += 1
+    return Times({w: np.array(t) for w, t in times.items()})

@@ -1,0 +1,108 @@
+"""The benchmark: its points, its statistics, that it compares what it times, and its reports."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from device import need
+
+from lstm_ir import bench, bench_memory, bench_models, bench_peers, bench_points, bench_report
+from lstm_ir.bench_points import Point
+from lstm_ir.cli_bench import command
+from lstm_ir.side_by_side import OURS, Times, interleaved
+
+
+def test_points_have_names_of_their_own_and_the_short_list_is_of_them() -> None:
+    names = [p.name for p in bench_points.POINTS]
+    assert len(set(names)) == len(names)
+    assert 55 <= len(names) <= 65
+    assert {p.name for p in bench_points.short()} == bench_points.SHORT
+    grid = list(bench_points.grid())
+    assert len({p.name for p in grid}) == 2 * 4 * 6 * 6 * 2 * 2 * 2
+    assert [p.flops for p in grid] == sorted(p.flops for p in grid)
+
+
+def test_flops_by_hand() -> None:
+    # T B gates 2H (I + H), one layer, both directions; training is three times that
+    assert Point("gru", 7, 3, 5, 11, directions=2).flops == 7 * 3 * 2 * 3 * 2 * 11 * (5 + 11)
+    assert Point("lstm", 7, 3, 5, 11, layers=2, training=True).flops == 3 * 7 * 3 * 4 * 22 * (
+        16 + 22
+    )
+
+
+def test_statistics() -> None:
+    t = Times({OURS: np.full(9, 2.0), "a": np.full(9, 3.0), "b": np.full(9, 5.0)})
+    assert (t.best, t.ratio, t.interval()) == ("a", 1.5, (1.5, 1.5))
+    slow = Times({OURS: np.full(9, 2.0), "a": np.full(9, 1.0)})
+    same = Times({OURS: np.full(9, 2.0), bench.AGAIN: np.full(9, 2.0)})
+    noisy = Times({OURS: np.full(9, 2.0), bench.AGAIN: np.full(9, 0.9)})
+    point = bench_points.POINTS[0]
+    assert bench.Result(point, slow, same, {}, 0.0).slower
+    assert not bench.Result(point, slow, noisy, {}, 0.0).slower
+    assert not bench.Result(point, t, same, {}, 0.0).slower
+
+
+def test_every_runner_gets_every_input_in_turn() -> None:
+    seen: dict[str, list[int]] = {"a": [], "b": []}
+    times = interleaved({w: seen[w].append for w in seen}, [1, 2], seconds=0.0, least=5)
+    assert seen["a"] == seen["b"] == [1, 2, 1, 2, 1, 2, 1]
+    assert [len(s) for s in times.seconds.values()] == [5, 5]
+
+
+SMALL = (Point("lstm", 3, 2, 5, 7, layers=2, directions=2), Point("gru", 3, 2, 5, 7))
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("peer", bench_peers.PEERS)
+def test_every_peer_runs_the_same_model(peer: str, training: bool) -> None:
+    need(peer)
+    for small in SMALL:
+        p = Point(small.cell, 3, 2, 5, 7, small.layers, small.directions, training)
+        sets = bench_models.weights(p)
+        theirs = bench_peers.PEERS[peer](p, sets, 1)
+        if theirs is None:
+            assert (peer, training) == ("onnxruntime", True)
+            continue
+        graph = bench_models.program_of(p, sets[0])
+        import lstm_ir as li
+
+        mine = bench_models.of_executable(p, sets, lambda **a: li.interpret(graph, a))  # noqa: B023
+        for call in bench_models.calls(p, 2):
+            got, want = (r.read(r.run(call)) for r in (mine, theirs))
+            assert got.keys() == want.keys()
+            for k, a in want.items():
+                np.testing.assert_allclose(got[k], a, rtol=1e-4, atol=2e-6, err_msg=k)
+
+
+def test_the_command_measures_and_reports(tmp_path: Path) -> None:
+    need("torch")
+    files: dict[str, Any] = {n: tmp_path / n for n in ("f.json", "f.md", "f.svg")}
+    done = CliRunner().invoke(
+        command,
+        ["lstm-t1-b1-h64", "--seconds", "0", "-o", str(files["f.json"]), "--table",
+         str(files["f.md"]), "--svg", str(files["f.svg"])],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "inference: geometric mean of 1 ratios" in done.output
+    assert files["f.md"].read_text().count("| lstm-t1-b1-h64 |") == 1
+    assert "<circle" in files["f.svg"].read_text()
+    assert '"errors"' in files["f.json"].read_text()
+
+
+def test_memory_is_of_a_fresh_process() -> None:
+    point = bench_points.named(("lstm-t20-b16-h128",))[0]
+    used = bench_memory.measure(point, OURS)
+    weights = 4 * 4 * 128 * (128 + 128)
+    assert weights < used < 400 * weights
+
+
+def test_a_wrong_result_shows() -> None:
+    assert bench._error(np.array([1.0, 2.0]), np.array([1.0, 4.0])) == 0.5
+    assert bench._error(np.array([1e-3]), np.zeros(1)) == 1e-3
+
+
+def test_the_picture_keeps_ratios_on_its_axis() -> None:
+    assert bench_report._x(1e-9) == bench_report.LEFT
+    assert bench_report._x(1e9) == bench_report.LEFT + bench_report.WIDTH
