@@ -86,7 +86,7 @@ def resolve(word: str) -> Target:
 
 def words() -> list[str]:
     """Every word that `resolve` takes, apart from those that need a device here."""
-    out = ["cpu", *(f"cpu:{d}" for d in (*ARCHITECTURES, *cpus.X86, *cpus.ARM))]
+    out = ["cpu", "cpu:host", *(f"cpu:{d}" for d in (*ARCHITECTURES, *cpus.X86, *cpus.ARM))]
     out += ["vulkan", *(f"vulkan:{d}" for d in VULKAN)]
     out += ["cuda", *(f"cuda:{d}" for d in (*CUDA, *CUDA_ALIAS)), "hip", *(f"hip:{d}" for d in HIP)]
     return list(dict.fromkeys([*out, "metal"]))
@@ -109,6 +109,8 @@ def _near(word: str, known: tuple[str, ...], prefix: str = "") -> str:
 
 
 def _cpu(detail: str) -> Target:
+    if detail == "host":
+        return this_machine()
     if detail in ARCHITECTURES:
         return _named(*ARCHITECTURES[detail])
     detail = {"x86_64": "x86-64", "x86-64-v1": "x86-64"}.get(detail, detail)
