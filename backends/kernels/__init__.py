@@ -29,7 +29,7 @@ def lower_loop(
         plan = make_plan(n, hoists(n))
         schedule = choose(plan, e.target)
         with mlir_loc(n.loc, "product" if schedule.panel else n.op.name):
-            out = Dispatch(e, plan, schedule).run(consts, init, xs, count)
+            out = Dispatch(e, plan, schedule=schedule).run(consts, init, xs, count)
     except RefusedError as why:
         e.notes.append(f"scan at {n.loc}: loop, because {why}")
         return None

@@ -46,7 +46,7 @@ def grid(
     e: Emitter, const: Callable[[Dim], ir.Value], plan: Plan, schedule: Schedule
 ) -> tuple[ir.Value, ir.Value]:
     """(chunks of rows, members per chunk) as index values."""
-    from lstm_ir.backends.kernels.dispatch import module_of_insertion
+    from lstm_ir.backends.kernels.call import module_of_insertion
 
     index = ir.IndexType.get()
 

@@ -1,0 +1,236 @@
+"""A kernel call in the module: its operands, sizes and results, the executable, the dispatch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emitter import Emitter, tensor
+from lstm_ir.backends.kernels.access import RefusedError
+from lstm_ir.backends.kernels.atoms import Source
+from lstm_ir.backends.kernels.memory import Memory
+from lstm_ir.backends.kernels.packing import pack, packed_type
+from lstm_ir.backends.kernels.plan import Plan, Sweep, walk
+from lstm_ir.backends.kernels.text import stored_type
+from lstm_ir.dims import Dim
+from lstm_ir.graph import Graph, Value
+from lstm_ir.types import DType, TensorType
+
+Values = list[ir.Value]
+NAME = "kernel_of_the_loop"  # of a function until its text is known
+BINDINGS = 32  # tensors of one dispatch: the most that IREE's command buffers take
+
+
+@dataclass
+class Call:
+    """What every kernel call has, whatever its processor."""
+
+    e: Emitter
+    plan: Plan
+    operands: Values = field(default_factory=list)
+    operand_types: list[TensorType] = field(default_factory=list)
+    inputs: list[tuple[str, Memory]] = field(default_factory=list)
+    results: list[TensorType] = field(default_factory=list)
+    outputs: list[tuple[str, Memory]] = field(default_factory=list)
+    sizes: dict[Dim, str] = field(default_factory=dict)
+    tied: tuple[ir.Value, list[ir.Value]] | None = None  # written in place, and its named sizes
+
+    # -- operands
+
+    def sources(self, kind: str) -> list[Source]:
+        """Memories of one kind that the loop reads."""
+        found: dict[Source, None] = {}
+        for c in self.plan.components:
+            for s in c.sweeps:
+                for r in s.roots:
+                    for a in walk(r.atom):
+                        if a.source is not None and a.source.kind == kind:
+                            found[a.source] = None
+        return list(found)
+
+    def values_read(self, kind: str) -> list[Value]:
+        """Invariant values that the loop reads, apart from matrices."""
+        return [s.value for s in self.sources(kind) if s.value is not None]
+
+    def bind_inputs(
+        self, consts: Values, xs: Values, lanes: int, q: Mapping[Sweep, int]
+    ) -> tuple[dict[Source, Memory], dict[tuple[Sweep, int], Memory]]:
+        """Everything that the loop reads but does not carry, and the packed weights by pass."""
+        plan, n = self.plan, self.plan.node
+        known = self.invariants(consts)
+        memories: dict[Source, Memory] = {}
+        for v in self.values_read("value"):
+            memories[Source("value", 0, v)] = self.input(known[v], v.type)
+        for k in range(len(plan.scanned)):
+            if any(s.index == k for s in self.sources("scan")):
+                memories[Source("scan", k)] = self.input(xs[k], n.args[2][k].type)  # type: ignore[index]
+        for k, made in enumerate(plan.projections):
+            graph = made.graph(n.args[2][made.scan].type)  # type: ignore[index]
+            (rows,) = self.e.graph(graph, [xs[made.scan], known[made.matrix.value]])
+            memories[Source("projection", k)] = self.input(rows, graph.outputs[0].type)
+        packed: dict[tuple[Sweep, int], Memory] = {}
+        for sweep in (s for c in plan.components for s in c.sweeps):
+            for k, loop in enumerate(sweep.loops):
+                matrices = [known[m.value] for _, m in loop.gates]
+                weights = pack(self.e, loop, matrices, sweep.width, lanes, q[sweep])
+                kind = packed_type(loop, sweep.width, lanes, q[sweep])
+                packed[sweep, k] = self.input(weights, kind)
+        return memories, packed
+
+    def invariants(self, consts: Values) -> dict[Value, ir.Value]:
+        """Loop-invariant values of the body, computed before the loop."""
+        matrices = [
+            m.value
+            for c in self.plan.components
+            for s in c.sweeps
+            for k in s.loops
+            for _, m in k.gates
+        ]
+        matrices += [p.matrix.value for p in self.plan.projections]
+        wanted = list(dict.fromkeys([*self.values_read("value"), *matrices]))
+        params = self.plan.body.params[1 : 1 + len(consts)]
+        part = Graph("invariant", params, wanted)
+        return dict(zip(wanted, self.e.graph(part, consts), strict=True))
+
+    def input(self, v: ir.Value, t: TensorType) -> Memory:
+        """A tensor that the kernel reads."""
+        if t.dtype is DType.i1:
+            v = self.e.hlo("convert", [v], t.with_dtype(DType.i8))
+            t = t.with_dtype(DType.i8)
+        self.operands.append(v)
+        self.operand_types.append(t)
+        return self.bound(self.inputs, t)
+
+    def output(self, t: TensorType) -> Memory:
+        """A tensor that the kernel gives."""
+        t = t.with_dtype(DType.i8) if t.dtype is DType.i1 else t
+        self.results.append(t)
+        return self.bound(self.outputs, t)
+
+    def bound(self, where: list[tuple[str, Memory]], t: TensorType) -> Memory:
+        """The memory of the next binding."""
+        name = f"{'in' if where is self.inputs else 'out'}{len(where)}"
+        sizes = tuple(d if isinstance(d, int) else self.size(d) for d in t.shape)
+        m = Memory(f"%m_{name}", stored_type(t.dtype), sizes)
+        where.append((f"%b_{name}", m))
+        return m
+
+    def size(self, d: Dim) -> str:
+        """The kernel's name for a size."""
+        return self.sizes.setdefault(d, f"%d{len(self.sizes)}")
+
+    def arguments(self, extra: Sequence[str]) -> list[str]:
+        """The kernel's parameters: tensors it reads, sizes, `extra` indices, tensors it gives."""
+        numbers = [*self.sizes.values(), *extra]
+        return [
+            *(f"{b}: !stream.binding" for b, _ in self.inputs),
+            *(f"{s}: index" for s in numbers),
+            *(f"{b}: !stream.binding" for b, _ in self.outputs),
+        ]
+
+    def given(self, out: Values) -> Values:
+        """The loop's results among those of the dispatch: final carries, then stacked rows."""
+        plan = self.plan
+        kinds = [*(p.type for p in plan.carries), *plan.node.types[len(plan.carries) :]]
+        return [self.boolean(v, t) for v, t in zip(out[: len(kinds)], kinds, strict=True)]
+
+    def boolean(self, v: ir.Value, t: TensorType) -> ir.Value:
+        """A result as its graph has it: kernels keep booleans as bytes."""
+        return self.e.hlo("convert", [v], t) if t.dtype is DType.i1 else v
+
+    # -- the module
+
+    def const(self, d: Dim) -> ir.Value:
+        """A size as an index value."""
+        if isinstance(d, int):
+            index = ir.IndexType.get()
+            return self.e.make(
+                "arith.constant", [], [index], {"value": ir.IntegerAttr.get(index, d)}
+            ).result
+        return self.e.size(d)
+
+    def muli(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """a * b."""
+        return self.e.make("arith.muli", [a, b], [ir.IndexType.get()]).result
+
+    def executable(self, function: str) -> str:
+        """The symbol of the executable that holds `function`, whose name is NAME there."""
+        # Loops of one form share a kernel; functions of one module are linked: names must differ.
+        symbol = "recurrence_" + sha256(function.encode()).hexdigest()[:12]
+        module = module_of_insertion().regions[0].blocks[0]
+        names = [op.attributes["sym_name"].value for op in module if "sym_name" in op.attributes]
+        if symbol not in names:
+            self._define(symbol, function.replace(NAME, f"{symbol}_run"))
+        return symbol
+
+    def _define(self, symbol: str, function: str) -> None:
+        text = "\n".join([
+            f"stream.executable private @{symbol} {{",
+            f"  stream.executable.export public @{symbol}_run workgroups(%n: index)",
+            "      -> (index, index, index) {",
+            "    %c1 = arith.constant 1 : index",
+            "    stream.return %n, %c1, %c1 : index, index, index",
+            "  }", "  builtin.module {", function, "  }", "}",
+        ])  # fmt: skip
+        try:
+            op = ir.Operation.parse(text, source_name=symbol)
+        except ir.MLIRError:
+            _dump(symbol, text)
+            raise
+        ir.InsertionPoint.at_block_begin(module_of_insertion().regions[0].blocks[0]).insert(op)
+
+    def call(self, symbol: str, total: ir.Value, extra: Values) -> Values:
+        """The dispatch of `total` workgroups; `extra` are index operands after the sizes."""
+        operands, kinds = list(self.operands), [tensor(t) for t in self.results]
+        argument_dims = [
+            self.const(d) for t in self.operand_types for d in t.shape if not isinstance(d, int)
+        ]
+        result_dims = [
+            self.const(d) for t in self.results for d in t.shape if not isinstance(d, int)
+        ]
+        ties = [-1] * len(kinds)
+        if self.tied is not None:
+            held, held_dims = self.tied
+            ties.append(len(operands))
+            operands.append(held)
+            kinds.append(held.type)
+            argument_dims += held_dims
+            result_dims += held_dims
+        bindings = len(operands) + len(self.results)
+        if bindings > BINDINGS:
+            raise RefusedError(
+                f"it reads and writes {bindings} tensors, a dispatch takes {BINDINGS}"
+            )
+        arguments = [*operands, *(self.const(d) for d in self.sizes), *extra]
+        segments = [1, len(arguments), len(argument_dims), len(result_dims)]
+        index = ir.IndexType.get()
+        attrs = {
+            "entry_points": ir.ArrayAttr.get([ir.Attribute.parse(f"@{symbol}::@{symbol}_run")]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
+            "tied_operands": ir.ArrayAttr.get([ir.IntegerAttr.get(index, i) for i in ties]),
+        }
+        out = self.e.make(
+            "flow.dispatch", [total, *arguments, *argument_dims, *result_dims], kinds, attrs
+        )
+        return list(out.results)
+
+
+def module_of_insertion() -> ir.Operation:
+    """The module that is being written."""
+    op = ir.InsertionPoint.current.block.owner
+    while op.operation.name != "builtin.module":
+        op = op.operation.parent
+    return op.operation
+
+
+def _dump(symbol: str, text: str) -> None:
+    """Keep the text of a kernel that MLIR refused where LSTM_IR_DUMP names a folder."""
+    folder = os.environ.get("LSTM_IR_DUMP")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / f"{symbol}.mlir").write_text(text, encoding="utf-8")
