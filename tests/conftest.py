@@ -182,6 +182,7 @@ HEAVY_VULKAN = (
     "test_cudnn_dropout.py", "test_cudnn_golden.py", "test_tf_golden.py", "test_tf_compiled.py",
     "test_mps_compiled.py", "test_mps_golden.py", "test_training.py", "test_streaming.py",
     "test_scan_lowering.py", "test_lowered_ops.py", "test_lowering.py", "test_losses.py",
+    "test_lstm_variants.py",
 )  # fmt: skip
 
 

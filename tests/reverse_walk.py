@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from lstm_ir.expansion import expansion
 from lstm_ir.graph import Value, topological
 
 
@@ -27,7 +28,12 @@ def pull_back(cotangents: Mapping[Value, Value], wrt: Sequence[Value]) -> list[V
         cts = tuple(total.get(v) for v in n.values)
         if not n.inputs or not any(v in active for v in n.inputs) or all(c is None for c in cts):
             continue
-        assert n.op.vjp is not None, f"{n.op.name} has no gradient"
+        if n.op.vjp is None:  # the same walk over what it expands into
+            results = dict(zip(expansion(n, "grad"), cts, strict=True))
+            there = {v: ct for v, ct in results.items() if ct is not None}
+            for v, g in zip(n.inputs, pull_back(there, n.inputs), strict=True):
+                arrive(v, g)
+            continue
         grads = n.op.vjp(n, cts)
         assert len(grads) == len(n.args), (
             f"{n.op.name}: {len(grads)} gradients, {len(n.args)} operands"

@@ -14,7 +14,8 @@ from samples import Array, Bad, Sample, assert_close, bad, rng, samples
 import lstm_ir as li
 from lstm_ir.opdef import OPS
 
-NO_VJP: set[str] = set()  # ops whose rule is None: a gradient through them is refused by name
+VARIANTS = {"zoneout_lstm", "recurrent_dropout_lstm", "layer_norm_lstm"}
+NO_VJP = VARIANTS  # ops whose rule is None: theirs is the gradient of their expansion
 NO_GRADIENT = {"bitcast_convert"}  # float to float, but by bits: defined to have none
 # foreign ops, `tf.LSTMBlockCell`, bring their own tests; so do random bits and what draws them
 ELSEWHERE = {"threefry": "test_cudnn_dropout.py", "dropout": "test_losses.py"}
@@ -81,7 +82,7 @@ def _wanted(s: Sample) -> bool:
 SMOOTH = [p for p in EVERY if isinstance(p.values[0], Sample) and _wanted(p.values[0])]
 # Differences of a gradient over eleven steps lose too many digits: the recurrent ops' second
 # derivatives are held to complex steps in test_grad_layers.py.
-LAYERS = {"lstm", "gru", "rnn", "lstm_grad", "gru_grad", "rnn_grad"}
+LAYERS = {"lstm", "gru", "rnn", "lstm_grad", "gru_grad", "rnn_grad", *VARIANTS}
 SMOOTH_TWICE = [
     p
     for p in SMOOTH

@@ -32,6 +32,7 @@ from lstm_ir.ops.ctc import ctc_loss
 from lstm_ir.ops.gru import gru
 from lstm_ir.ops.lstm import lstm
 from lstm_ir.ops.rnn import rnn
+from lstm_ir.ops.lstm_variants import layer_norm_lstm, recurrent_dropout_lstm, zoneout_lstm
 from lstm_ir.ops.gru_grad import gru_grad
 from lstm_ir.ops.lstm_grad import lstm_grad
 from lstm_ir.ops.rnn_grad import rnn_grad
@@ -84,7 +85,7 @@ __all__ = [
     "input",
     "iota",
     "is_finite",
-    "layer_norm",
+    "layer_norm", "layer_norm_lstm",
     "less",
     "less_equal",
     "log",
@@ -111,7 +112,7 @@ __all__ = [
     "pad",
     "parameter",
     "power",
-    "random_key",
+    "random_key", "recurrent_dropout_lstm",
     "remainder",
     "reshape",
     "reverse",
@@ -141,5 +142,5 @@ __all__ = [
     "transpose",
     "weight",
     "zeros",
-    "zeros_like",
+    "zeros_like", "zoneout_lstm",
 ]  # fmt: skip

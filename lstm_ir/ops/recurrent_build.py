@@ -13,7 +13,7 @@ from lstm_ir.types import DType
 
 RANKS = {
     "w_ih": 3, "w_hh": 3, "w_hr": 3, "b": 2, "b_hn": 2, "peephole": 2, "h0": 3, "c0": 3,
-    "recurrent_mask": 3, "d_h_n": 3, "d_c_n": 3,
+    "recurrent_mask": 3, "d_h_n": 3, "d_c_n": 3, "scale_x": 2, "scale_h": 2, "scale_c": 2, "bias_c": 2,
 }  # fmt: skip
 """Ranks with the direction axis, of the operands that have one."""
 
