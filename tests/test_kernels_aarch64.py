@@ -1,0 +1,107 @@
+"""Kernels for aarch64 (NEON, four lanes) under qemu, with the aarch64 runtime.
+
+qemu on x86 keeps x86's memory order: that the order of the team form suffices is argued in team.py,
+and test_kernel_teams reads it in the LLVM IR.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import aarch64
+import numpy as np
+import pytest
+from device import need
+from kernel_bodies import BODIES, Loop
+from kernel_random import random_body
+
+import lstm_ir as li
+from lstm_ir.api import build
+from lstm_ir.backends import parameters
+from lstm_ir.backends.kernels import workers
+from lstm_ir.backends.targets import resolve
+from lstm_ir.program import Program
+
+SIZES = (7, 3, 5, 23)
+SEED = 20263
+
+
+def qemu() -> str:
+    found = need("qemu-aarch64")
+    if not aarch64.found():
+        pytest.skip("qemu-aarch64: no aarch64 runtime; python tests/aarch64.py fetches it")
+    return found
+
+
+def _bodies() -> dict[str, Any]:
+    return dict(BODIES) | {f"r{i}": random_body(SEED + i) for i in range(2)}
+
+
+def _module(work: Path) -> tuple[dict[str, Loop], dict[str, li.Graph]]:
+    """All bodies and the gradient of an LSTM, compiled for aarch64 into `work`."""
+    bodies = _bodies()
+    loops = {n: Loop(SIZES, np.random.default_rng(i)) for i, n in enumerate(bodies)}
+    graphs = {n: loops[n].graph(n, bodies[n]) for n in bodies}
+    loops["back"] = Loop(SIZES, np.random.default_rng(50))
+    graphs["back"] = _gradient(loops["back"])
+    lowered, blob = build(Program("bodies", graphs), resolve("cpu:aarch64"))
+    notes = [n for n in lowered.report.notes if n.startswith("scan at")]
+    assert all(": kernel, " in n for n in notes)
+    (work / "m.vmfb").write_bytes(blob)
+    weights = {n: np.ascontiguousarray(d.array) for n, d in lowered.program.weights.items()}
+    parameters.index(weights).create_archive_file(str(work / "w.irpa"))
+    return loops, graphs
+
+
+def _gradient(s: Loop) -> li.Graph:
+    x, w, r = s.x, s.weight(4 * s.H, s.I), s.weight(4 * s.H, s.H)
+    ends = s.input("ends", s.B, dtype="i32")
+    graph = li.Graph("f", s.inputs, {"y": li.lstm(x, w, r, lengths=ends)[0]})
+    back = li.vjp(graph, ["y"], ["x", *graph.weights])
+    return li.Graph("back", back.params, dict(zip(back.output_names, back.outputs, strict=True)))
+
+
+def _run(work: Path, graph: li.Graph, arrays: dict[str, Any], *flags: str) -> dict[str, Any]:
+    name = graph.name
+    command = [qemu(), "-L", str(aarch64.sysroot()), str(aarch64.tool()), "--module=m.vmfb"]
+    command += ["--parameters=model=w.irpa", f"--function={name}", *flags]
+    for i, p in enumerate(graph.params):
+        np.save(work / f"{name}{i}.npy", arrays[p.node.attrs["name"]])
+        command.append(f"--input=@{name}{i}.npy")
+    command += [f"--output=@{name}out{i}.npy" for i in range(len(graph.outputs))]
+    done = subprocess.run(
+        command, cwd=work, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, f"{name}: {done.stderr[-2000:]}"
+    return {k: np.load(work / f"{name}out{i}.npy") for i, k in enumerate(graph.output_names)}
+
+
+def _compare(work: Path, loops: Any, graphs: Any, names: Any, *flags: str) -> None:
+    def one(name: str) -> None:
+        graph = graphs[name]
+        arrays = loops[name].arrays(graph, *SIZES[:2])
+        got = _run(work, graph, arrays, *flags)
+        for k, want in li.interpret(graph, arrays).items():
+            np.testing.assert_allclose(got[k], want, rtol=2e-5, atol=2e-5, err_msg=f"{name} {k}")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(one, names))
+
+
+def test_every_body(tmp_path: Path) -> None:
+    qemu()
+    loops, graphs = _module(tmp_path)
+    _compare(tmp_path, loops, graphs, graphs, "--device=local-sync")
+
+
+def test_shared_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    qemu()
+    monkeypatch.setattr(workers, "SHARE_FLOPS", 1)
+    loops, graphs = _module(tmp_path)
+    some = ("gated", "two_phases", "both_ways", "normalised", "counted", "back", "r0")
+    for n in (1, 5):
+        many = f"--task_topology_group_count={n}"
+        _compare(tmp_path, loops, graphs, some, "--device=local-task", many)
