@@ -13,6 +13,7 @@ from lstm_ir.backends.kernels.memory import (
     indices,
     load_scalar,
     load_vector,
+    store_scalar,
     store_vector,
 )
 from lstm_ir.backends.kernels.text import Text, scalar_type
@@ -37,8 +38,8 @@ class Evaluator:
     def load(self, a: Atom, place: Place, wide: bool) -> str:
         """A load, as a vector or one element."""
         assert a.source is not None
-        m = self.memories[a.source]
-        at = [*self.prefix(a.source, False), *indices(self.t, a.access, place)]
+        m, wide = self.memories[a.source], wide and self.t.lanes > 0
+        at = [*self.prefix(a.source, False), *indices(self.t, a.access, place, m)]
         v = load_vector(self.t, m, at, place.mask) if wide else load_scalar(self.t, m, at)
         if a.dtype is not DType.i1:
             return v
@@ -49,15 +50,15 @@ class Evaluator:
         self, v: str, dtype: DType, dest: Source, access: object, place: Place, wide: bool
     ) -> None:
         """A result element or vector to its memory."""
-        m = self.memories[dest]
+        m, wide = self.memories[dest], wide and self.t.lanes > 0
         if dtype is DType.i1:
             kinds = (self.t.vector("i1"), self.t.vector("i8")) if wide else ("i1", "i8")
             v = self.t.op(f"arith.extui {v} : {kinds[0]} to {kinds[1]}")
-        at = [*self.prefix(dest, True), *indices(self.t, access, place)]  # type: ignore[arg-type]
+        at = [*self.prefix(dest, True), *indices(self.t, access, place, m)]  # type: ignore[arg-type]
         if wide:
             store_vector(self.t, v, m, at, place.mask)
         else:
-            self.t.line(f"memref.store {v}, {m.name}[{', '.join(at)}] : {m.kind}")
+            store_scalar(self.t, v, m, at)
 
     def value(
         self, root: Atom, place: Place, wide: bool, sums: Sums | None, known: dict[Atom, str]
@@ -70,7 +71,7 @@ class Evaluator:
 
     def widened(self, a: Atom, v: str) -> str:
         """The value of `a` as a vector."""
-        if a.cols:
+        if a.cols or not self.t.lanes:
             return v
         kind = scalar_type(a.dtype)
         return self.t.op(f"vector.broadcast {v} : {kind} to {self.t.vector(kind)}")

@@ -14,6 +14,7 @@ from lstm_ir.backends.kernels.atoms import Source
 from lstm_ir.backends.kernels.evaluate import Evaluator
 from lstm_ir.backends.kernels.memory import Memory, Place, load_scalar, load_vector, store_vector
 from lstm_ir.backends.kernels.plan import Component, Plan, Sweep
+from lstm_ir.backends.kernels.steps import Step, number_of_steps
 from lstm_ir.backends.kernels.team import Team
 from lstm_ir.backends.kernels.text import Text, scalar_type
 from lstm_ir.backends.kernels.tile import Block, Tile
@@ -46,9 +47,6 @@ class Function:
     def __init__(self, plan: Plan, layout: Layout, lanes: int) -> None:
         self.plan, self.l = plan, layout
         self.t = Text(lanes)
-        flags = plan.node.attrs["reverse"]
-        self.x_reverse = flags[: len(plan.scanned)]
-        self.y_reverse = flags[len(plan.scanned) :]
 
     def text(self, name: str) -> str:
         """func.func with its constants and memories first."""
@@ -75,22 +73,13 @@ class Function:
         per = t.op(f"arith.ceildivui {args.rows}, {args.chunks} : index")
         low = t.binary("minui", t.binary("muli", chunk, per), args.rows)
         high = t.binary("minui", t.binary("addi", low, per), args.rows)
-        self.steps = self._steps()
+        self.steps = number_of_steps(t, args.count, args.length)
         for i, c in enumerate(self.plan.components):
             mine = t.op(f"arith.cmpi eq, {which}, {t.index(i)} : index")
             with t.block(f"scf.if {mine}"):
                 self._component(
                     c, low, high, Team(t, args.counters, group, member, args.members, args.relax)
                 )
-
-    def _steps(self) -> str:
-        """min(max(count, 0), T)."""
-        t, args = self.t, self.l
-        if args.count is None:
-            return args.length
-        count = load_scalar(t, args.count, [])
-        n = t.op(f"arith.index_cast {count} : {args.count.element} to index")
-        return t.binary("minsi", t.binary("maxsi", n, t.index(0)), args.length)
 
     def _component(self, c: Component, low: str, high: str, team: Team) -> None:
         t = self.t
@@ -100,25 +89,10 @@ class Function:
             self._copy_init(c, low, high)
         last = t.binary("subi", self.steps, t.index(1))
         with t.loop(t.index(0), self.steps, t.index(1)) as s:
-            back = t.binary("subi", last, s)
-            parity = t.op(f"arith.remui {s}, {t.index(2)} : index")
-            other = t.binary("subi", t.index(1), parity)
-            step = t.op(f"arith.index_cast {s} : index to i32")
-
-            def prefix(m: Source, store: bool) -> list[str]:
-                if m.kind == "carry":
-                    return [other if store else parity]
-                if m.kind == "scan":
-                    return [back if self.x_reverse[m.index] else s]
-                if m.kind == "projection":
-                    return [back if self.x_reverse[self.plan.projections[m.index].scan] else s]
-                if m.kind == "stack":
-                    return [back if self.y_reverse[m.index] else s]
-                return []
-
-            e = Evaluator(t, self.l.memories, prefix, step)
+            step = Step.make(t, s, last)
+            e = step.evaluator(t, self.plan, self.l.memories)
             for i, sweep in enumerate(c.sweeps):
-                with team.blocks(i, s, parity) as block:
+                with team.blocks(i, s, step.parity) as block:
                     self._block(e, sweep).rows(block, low, high)
         with team.last(self.steps):
             self._copy_finals(c, low, high)
@@ -160,7 +134,7 @@ class Function:
         self, v: Value, static: tuple[int, ...], source: tuple[Memory, list[str]],
         to: tuple[Memory, list[str]], low: str, high: str,
     ) -> None:  # fmt: skip
-        access = self._access(v, static)
+        access = self.plan.access(v, static)
         with self._elements(v, access, low, high) as (at, mask):
             if mask is not False:
                 x = load_vector(self.t, source[0], [*source[1], *at], mask)
@@ -170,20 +144,6 @@ class Function:
             self.t.line(
                 f"memref.store {x}, {to[0].name}[{', '.join([*to[1], *at])}] : {to[0].kind}"
             )
-
-    def _access(self, v: Value, static: tuple[int, ...]) -> Access:
-        """Where rows and columns of a result stand: as its first window has them."""
-        for c in self.plan.components:
-            for s in c.sweeps:
-                for r in s.roots:
-                    if r.static == static and self._result(r.dest) is v:
-                        return tuple(Col(0) if isinstance(a, Col) else a for a in r.access)
-        raise AssertionError("a result without windows")
-
-    def _result(self, dest: Source) -> Value | None:
-        if dest.kind == "carry":
-            return self.plan.carries[dest.index]
-        return self.plan.stacked[dest.index] if dest.kind == "stack" else None
 
     def _elements(self, v: Value, access: Access, low: str, high: str):  # type: ignore[no-untyped-def]
         """All elements of rows low .. high: (indices, mask), mask False for single elements."""
@@ -222,7 +182,7 @@ class Function:
         for k, static in sorted(done):
             v, m = self.plan.stacked[k], self.l.memories[Source("stack", k)]
             with t.loop(self.steps, self.l.length, t.index(1)) as s:
-                with self._elements(v, self._access(v, static), low, high) as (at, mask):
+                with self._elements(v, self.plan.access(v, static), low, high) as (at, mask):
                     literal = "0" if m.element[0] == "i" else "0.0"
                     where = [s, *at]
                     if mask is not False:

@@ -23,6 +23,14 @@ class Memory:
         dims = "x".join(str(d) if isinstance(d, int) else "?" for d in self.sizes)
         return f"memref<{dims}x{self.element}>" if self.sizes else f"memref<{self.element}>"
 
+    def at(self, t: Text, where: Sequence[str]) -> Sequence[str]:
+        """The indices of an element in the memref."""
+        return where
+
+    def row(self, place: Place) -> str | None:
+        """The row of `place` as this memory counts rows."""
+        return place.row
+
     def subspan(self, binding: str, zero: str) -> str:
         """The statement that makes it from a binding."""
         dynamic = [d for d in self.sizes if isinstance(d, str)]
@@ -38,15 +46,17 @@ class Place:
     row: str | None
     col: str | None
     mask: str | None = None
+    slot: str | None = None  # the row among those that a group of threads holds
 
 
-def indices(t: Text, access: Access, place: Place) -> list[str]:
-    """The index values of `access` at `place`."""
+def indices(t: Text, access: Access, place: Place, m: Memory | None = None) -> list[str]:
+    """The index values of `access` at `place`, in memory `m`."""
     out = []
     for at in access:
         if isinstance(at, Row):
-            assert place.row is not None
-            out.append(place.row)
+            row = place.row if m is None else m.row(place)
+            assert row is not None
+            out.append(row)
         elif isinstance(at, Col):
             assert place.col is not None
             out.append(t.add(place.col, at.start))
@@ -57,7 +67,12 @@ def indices(t: Text, access: Access, place: Place) -> list[str]:
 
 def load_scalar(t: Text, m: Memory, at: Sequence[str]) -> str:
     """One element as it is stored."""
-    return t.op(f"memref.load {m.name}[{', '.join(at)}] : {m.kind}")
+    return t.op(f"memref.load {m.name}[{', '.join(m.at(t, at))}] : {m.kind}")
+
+
+def store_scalar(t: Text, v: str, m: Memory, at: Sequence[str]) -> None:
+    """One element."""
+    t.line(f"memref.store {v}, {m.name}[{', '.join(m.at(t, at))}] : {m.kind}")
 
 
 def load_vector(t: Text, m: Memory, at: Sequence[str], mask: str | None = None) -> str:

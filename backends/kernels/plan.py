@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lstm_ir.backends.kernels.access import Access
+from lstm_ir.backends.kernels.access import Access, Col
 from lstm_ir.backends.kernels.atoms import (
     Atom,
     Matrix,
@@ -80,6 +80,20 @@ class Plan:
     scanned: tuple[Value, ...]
     stacked: tuple[Value, ...]
     projections: list[Projection]
+
+    def access(self, v: Value, static: tuple[int, ...]) -> Access:
+        """Where rows and columns of a result stand: as its first window has them."""
+        for c in self.components:
+            for s in c.sweeps:
+                for r in s.roots:
+                    if r.static == static and self._result(r.dest) is v:
+                        return tuple(Col(0) if isinstance(a, Col) else a for a in r.access)
+        raise AssertionError("a result without windows")
+
+    def _result(self, dest: Source) -> Value | None:
+        if dest.kind == "carry":
+            return self.carries[dest.index]
+        return self.stacked[dest.index] if dest.kind == "stack" else None
 
 
 def below(a: Atom) -> list[Atom]:

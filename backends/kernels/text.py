@@ -30,7 +30,7 @@ def stored_type(dtype: DType) -> str:
 
 
 class Text:
-    """One function's lines."""
+    """One function's lines. Without lanes, what would be a vector is one element."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
@@ -47,7 +47,7 @@ class Text:
 
     def vector(self, element: str) -> str:
         """The vector type of full width."""
-        return f"vector<{self.lanes}x{element}>"
+        return f"vector<{self.lanes}x{element}>" if self.lanes else element
 
     def line(self, text: str) -> None:
         """A statement."""
