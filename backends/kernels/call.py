@@ -24,6 +24,9 @@ from lstm_ir.types import DType, TensorType
 Values = list[ir.Value]
 NAME = "kernel_of_the_loop"  # of a function until its text is known
 BINDINGS = 32  # tensors of one dispatch: the most that IREE's command buffers take
+# Numbers of one dispatch. Each tensor has an offset and each size is one, as two words. IREE leaves
+# out those that are equal at all calls; a second entry that shares the kernel brings them back.
+WORDS = 64
 
 
 @dataclass
@@ -205,6 +208,12 @@ class Call:
         if bindings > BINDINGS:
             raise RefusedError(
                 f"it reads and writes {bindings} tensors, a dispatch takes {BINDINGS}"
+            )
+        words = 2 * (bindings + len(self.sizes) + len(extra))
+        if words > WORDS:
+            raise RefusedError(
+                f"the offsets of {bindings} tensors and its sizes may take {words} words, "
+                f"a dispatch takes {WORDS}"
             )
         arguments = [*operands, *(self.const(d) for d in self.sizes), *extra]
         segments = [1, len(arguments), len(argument_dims), len(result_dims)]
