@@ -20,6 +20,7 @@ class Loop:
     def __init__(self, sizes: Sizes, rng: np.random.Generator, dtype: str = "f32") -> None:
         self.T, self.B, self.I, self.H = sizes
         self.rng, self.dtype = rng, dtype
+        self.rounded: Any = None  # matrices have the values of this element type
         self.inputs: list[li.Value] = []
 
     def input(self, name: str, *shape: Any, dtype: str | None = None) -> li.Value:
@@ -36,9 +37,11 @@ class Loop:
     def weight(self, *shape: int) -> li.Value:
         bound = shape[-1] ** -0.5
         kind = np.float64 if self.dtype == "f64" else np.float32
-        return li.weight(
-            f"w{self.rng.integers(1 << 40)}", self.rng.uniform(-bound, bound, shape).astype(kind)
-        )
+        name = f"w{self.rng.integers(1 << 40)}"
+        array = self.rng.uniform(-bound, bound, shape).astype(kind)
+        if self.rounded is not None and len(shape) > 1:
+            array = array.astype(self.rounded).astype(kind)
+        return li.weight(name, array)
 
     def graph(self, name: str, body: Body) -> li.Graph:
         outputs = body(self)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import platform
+import re
 import zlib
 from functools import cache
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from kernel_bodies import BODIES, Loop
 from kernel_random import random_body
 
 import lstm_ir as li
+from lstm_ir.api import prepare
+from lstm_ir.backends.targets import resolve
 from lstm_ir.errors import GradientError
 from lstm_ir.program import Program
 
@@ -77,6 +81,31 @@ def test_every_body_becomes_a_kernel(kernels: bool) -> None:
     assert len(notes) >= len(BODIES)
     assert [n for n in notes if ": kernel, " not in n] == []
     assert "kernel_bodies.py:" in notes[0]
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_narrow_weights_are_widened_in_registers(kind: str, kernels: bool) -> None:
+    """As rounded weights in f32; the kernel reads 16 bits."""
+    names, sizes = ("gated", "two_phases", "heads", "joined_rows"), ("T", "B", 16, 40)
+    made: list[tuple[dict[str, Loop], dict[str, li.Graph]]] = []
+    for rounded in (None, ml_dtypes.bfloat16 if kind == "bf16" else np.float16):
+        loops = {n: Loop(sizes, np.random.default_rng(_seed(n))) for n in names}
+        for loop in loops.values():
+            loop.rounded = rounded
+        made.append((loops, {n: loops[n].graph(n, BODIES[n]) for n in names}))
+    (loops, graphs), (_, rounded_graphs) = made
+    program, options = Program("narrow", graphs), {"pipeline": kind}
+    exe = li.compile(program, options=options)
+    for n in names:
+        for T, B in ((5, 3), (4, 17)):
+            arrays = loops[n].arrays(graphs[n], T, B)
+            got, want = exe.entries[n](arrays), li.interpret(rounded_graphs[n], arrays)
+            for k, w in want.items():
+                np.testing.assert_allclose(got[k], w, rtol=2e-5, atol=2e-5, err_msg=f"{n} {k}")
+    if kernels:
+        text = prepare(program, resolve("cpu:x86-64-v3"), options).text
+        weights = [m for m in re.findall(r"subspan .* -> memref<(\d+x\d+x\d+x\w+)>", text)]
+        assert len([m for m in weights if m.endswith(f"x{kind}")]) >= len(names)
 
 
 def test_rows_that_do_not_exist_may_hold_nan() -> None:

@@ -9,7 +9,7 @@ from lstm_ir.backends.kernels.access import CutError, RefusedError
 from lstm_ir.backends.kernels.dispatch import Dispatch
 from lstm_ir.backends.kernels.planner import make_plan
 from lstm_ir.backends.kernels.products import lower_product
-from lstm_ir.backends.kernels.schedule import choose, hoists
+from lstm_ir.backends.kernels.schedule import choose, hoists, narrow
 from lstm_ir.graph import Node
 
 __all__ = ["lower_loop", "lower_product"]
@@ -26,7 +26,7 @@ def lower_loop(
     """Scan `n` by a kernel, or None if it needs the loop; one line goes to the notes."""
     assert e.target is not None
     try:
-        plan = make_plan(n, hoists(n))
+        plan = make_plan(n, hoists(n), narrow(e.target))
         schedule = choose(plan, e.target)
         with mlir_loc(n.loc, "product" if schedule.panel else n.op.name):
             out = Dispatch(e, plan, schedule=schedule).run(consts, init, xs, count)

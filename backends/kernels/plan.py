@@ -16,6 +16,7 @@ from lstm_ir.backends.kernels.atoms import (
 from lstm_ir.backends.kernels.hoisting import Projection
 from lstm_ir.dims import Dim
 from lstm_ir.graph import Graph, Node, Value
+from lstm_ir.types import DType
 
 
 @dataclass(eq=False)
@@ -133,9 +134,9 @@ def sweeps_of(roots: list[Root]) -> list[Sweep]:
 
 def _loops(dots: list[Atom]) -> list[KLoop]:
     """Passes over rows, those under a mask first: it clears sums that nothing else touched."""
-    found: dict[tuple[Atom, int, Atom | None], KLoop] = {}
+    found: dict[tuple[Atom, int, Atom | None, DType], KLoop] = {}
     terms: list[tuple[int, Term]] = [(i, t) for i, d in enumerate(dots) for t in d.terms]
     for i, t in terms:
-        key = (t.row, t.length, t.mask)
+        key = (t.row, t.length, t.mask, t.matrix.value.dtype)
         found.setdefault(key, KLoop(t.row, t.length, t.mask, [])).gates.append((i, t.matrix))
     return sorted(found.values(), key=lambda k: k.mask is None)

@@ -12,25 +12,30 @@ from lstm_ir.backends.kernels.plan import Component, Plan, Root, below, static_o
 from lstm_ir.backends.kernels.pull import Puller
 from lstm_ir.dims import Dim
 from lstm_ir.graph import Graph, Node, Value
+from lstm_ir.types import DType
 
 MAX_LEADING = 16  # leading indices (directions, heads) that are written out
 
 
-def make_plan(n: Node, hoist: bool) -> Plan:
+NARROW = frozenset((DType.bf16, DType.f16))
+
+
+def make_plan(n: Node, hoist: bool, narrow: frozenset[DType] = frozenset()) -> Plan:
     """The plan of a `scan`, or RefusedError with the op that stands in the way.
 
     hoist: products of scanned rows are made before the loop, for all steps at once.
+    narrow: element types of matrices that are widened in registers, not before the loop.
     """
     try:
-        return _Planner(n, -2, hoist).plan()
+        return _Planner(n, -2, hoist, narrow).plan()
     except RefusedError:
         if not any(v.rank > 2 for v in n.attrs["body"].outputs):
             raise
-        return _Planner(n, 0, hoist).plan()
+        return _Planner(n, 0, hoist, narrow).plan()
 
 
 class _Planner:
-    def __init__(self, n: Node, row_axis: int, hoist: bool) -> None:
+    def __init__(self, n: Node, row_axis: int, hoist: bool, narrow: frozenset[DType]) -> None:
         self.node, self.row_axis = n, row_axis
         body: Graph = n.attrs["body"]
         self.body = body
@@ -43,7 +48,7 @@ class _Planner:
         sources |= {p: Source("carry", i) for i, p in enumerate(self.carries)}
         sources |= {p: Source("scan", i) for i, p in enumerate(self.scanned)}
         varying = {body.params[0], *self.carries, *self.scanned}
-        self.puller = Puller(body, sources, invariant_values(body, varying), hoist)
+        self.puller = Puller(body, sources, invariant_values(body, varying), hoist, narrow)
         self.rows = self._row_size()
 
     def plan(self) -> Plan:

@@ -23,7 +23,8 @@ def rows_product(rows: Value, matrix: Value, k_axis: int) -> Value:
     one = ops.reshape(rows, (1, *rows.shape))
     step, w = parameter("step", STEP), parameter("w", matrix.type)
     x = parameter("x", rows.type)
-    body = Graph("product", [step, w, x], [ops.dot_general(x, w, ((1,), (k_axis,)))])
+    wide = w if w.dtype is x.dtype else ops.convert(w, x.dtype)
+    body = Graph("product", [step, w, x], [ops.dot_general(x, wide, ((1,), (k_axis,)))])
     node = scan_node(body, (matrix,), (), (one,), length=1, reverse=(False, False))
     out = node.values[0]
     return ops.reshape(out, out.shape[1:])

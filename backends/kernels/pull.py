@@ -31,6 +31,7 @@ class Puller:
     sources: dict[Value, Source | None]  # parameters; None is the step number
     invariant: set[Value]
     hoist: bool  # products of scanned rows are made before the loop
+    narrow: frozenset[DType]  # of matrices that are widened in registers
     projections: list[Any] = field(default_factory=list)
     temps: list[Temp] = field(default_factory=list)
     _atoms: dict[Any, Atom] = field(default_factory=dict)
@@ -159,7 +160,7 @@ class Puller:
         ):
             places[side].update(zip(axes, ats, strict=True))
         m = 1 if rhs in self.invariant else 0
-        row, matrix = n.inputs[1 - m], n.inputs[m]
+        row, matrix = n.inputs[1 - m], self._stored(n.inputs[m])
         row_at, matrix_at = places[1 - m], places[m]
         k_axis = contracting[m][0]
         length = matrix.shape[k_axis]
@@ -173,7 +174,7 @@ class Puller:
         place = tuple(row_at[i] for i in range(row.rank))
         cols = [i for i, x in matrix_at.items() if isinstance(x, Col)]
         if not cols:
-            return self._vector_product(v, row, place, matrix, matrix_at, k_axis)
+            return self._vector_product(v, row, place, n.inputs[m], matrix_at, k_axis)
         fixed = tuple(
             matrix_at[i] if i not in (k_axis, *cols) else None for i in range(matrix.rank)
         )
@@ -199,6 +200,13 @@ class Puller:
         for p in parts[1:]:
             total = self.elementwise("add", v.dtype, (total, p), None)
         return total
+
+    def _stored(self, matrix: Value) -> Value:
+        """The matrix as it is kept: a narrow one is widened in registers, not before the loop."""
+        if matrix.op != "convert" or matrix.dtype is not DType.f32:
+            return matrix
+        (kept,) = matrix.node.inputs
+        return kept if kept.dtype in self.narrow and kept in self.invariant else matrix
 
     def _projected(self, row: Atom, length: int, m: Matrix, mask: Atom | None) -> Atom:
         """A column of the product that is made before the loop; zero where `mask` is false."""

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from lstm_ir.backends.kernels.access import RefusedError
 from lstm_ir.backends.kernels.atoms import Atom
 from lstm_ir.backends.kernels.plan import Plan, Sweep, walk
+from lstm_ir.backends.kernels.planner import NARROW
 from lstm_ir.backends.kernels.text import known
 from lstm_ir.backends.kernels.tile import Tile
 from lstm_ir.graph import Node
 from lstm_ir.target import TargetInfo
+from lstm_ir.types import DType
 
 PANEL_SHARE = 8  # the part of L2 that the rows of a panel may take
 STACK = 16 << 10  # bytes of sums; a dispatch has 32 KB of stack by default
@@ -25,6 +27,12 @@ class Schedule:
     share: bool  # members of a team may share the blocks of a step
     panel: int  # rows per workgroup in a loop of one step; 0: a real loop
     note: str
+
+
+def narrow(target: TargetInfo) -> frozenset[DType]:
+    """Element types that a few instructions widen: baseline x86-64 calls a function for each f16."""
+    baseline = target.triple.startswith("x86_64") and target.vector_bits < 256
+    return NARROW - {DType.f16} if baseline else NARROW
 
 
 FOLD_ROWS = 16  # from so many rows on a longer loop over k beats reading projected rows
