@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-RUNNABLE = ("tagger.py", "layer_norm_cell.py", "dynamic_shapes.py", "tf_block_lstm.py")
+RUNNABLE = (
+    "tagger.py",
+    "layer_norm_cell.py",
+    "dynamic_shapes.py",
+    "tf_block_lstm.py",
+    "char_lm.py",
+)
 
 
 def run(name: str, cwd: Path) -> str:
@@ -43,6 +51,35 @@ def test_block_lstm_follows_the_loss_curve_of_tensorflow(tmp_path: Path) -> None
     lines = run("tf_block_lstm.py", tmp_path).splitlines()
     assert len(lines) == 3
     assert all("largest difference to TensorFlow" in line for line in lines)
+
+
+@pytest.mark.slow
+def test_the_language_model_learns_what_pytorch_learned(tmp_path: Path) -> None:
+    lines = run("char_lm.py", tmp_path).splitlines()
+    assert sum(line.startswith("step ") for line in lines) == 9
+    assert any(line.startswith("held-out sonnets: ") for line in lines)
+    written = "\n".join(
+        lines[next(k for k, t in enumerate(lines) if t.startswith("Shall I compare ")) :]
+    )
+    assert len(written) == len("Shall I compare ") + 400
+
+
+def test_the_language_models_goal_is_what_pytorch_reaches() -> None:
+    with np.load(EXAMPLES / "data" / "char_lm.npz", allow_pickle=False) as recorded:
+        losses, held_out = recorded["losses"], float(recorded["held_out"])
+    text = (EXAMPLES / "char_lm_text.py").read_text(encoding="utf-8")
+    (goal,) = re.findall(r"^GOAL = ([0-9.]+)", text, re.MULTILINE)
+    (steps,) = re.findall(r"STEPS = .*, (\d+)$", text, re.MULTILINE)
+    assert len(losses) == int(steps)
+    assert losses[0] > 4.0
+    assert 0.95 * float(goal) < held_out < float(goal)
+
+
+def test_the_sonnets_are_complete() -> None:
+    poems = (EXAMPLES / "data" / "sonnets.txt").read_text(encoding="ascii").split("\n\n")
+    assert len(poems) == 154
+    lines = {k: len(p.strip().splitlines()) for k, p in enumerate(poems, 1)}
+    assert {k: n for k, n in lines.items() if n != 14} == {99: 15, 126: 12}
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.name)
