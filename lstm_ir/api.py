@@ -96,8 +96,7 @@ def prepare(
     source = Program.of(program)
     source.verify()
     info = target.info
-    if not given.get("kernels", True):
-        info = replace(info, kernels=False)
+    info = replace(info, kernels=bool(given.get("kernels", info.kernels)))
     made = optimize(source, replace(target, info=info), given.get("pipeline"), report)
     text = iree_text(made, info, report.notes)
     return Lowered(source, text, report)
@@ -140,7 +139,9 @@ def build(
 
     given = _options(options)
     lowered = prepare(program, target, given)
-    passed: dict[str, Any] = {k: given[k] for k in ("opt_level", "data_tiling", "flags") if k in given}
+    passed: dict[str, Any] = {
+        k: given[k] for k in ("opt_level", "data_tiling", "flags") if k in given
+    }
     start = time.perf_counter()
     blob = compile_mlir(
         lowered.text,

@@ -2,8 +2,8 @@
 
     loop: x[t] W + h R + b      ->      p = x W + b      loop: p[t] + h R
 
-Left to the kernel's schedule on targets that have recurrence kernels: a kernel may prefer x[t] W in
-its own loop.
+Left to the kernel's schedule on CPUs with recurrence kernels: a kernel may prefer x[t] W in its own
+loop.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class HoistProjection(Pass):
 
     def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
         """The graph with input projections outside its loops."""
-        if target is not None and target.kernels:
+        if target is not None and target.kernels and target.kind == "cpu":
             notes.miss(
                 f"{target.name} has recurrence kernels, whose schedule places the projection"
             )

@@ -1,15 +1,18 @@
-"""Whole-loop kernels for `scan` on CPUs; docs/kernels.md describes the method."""
+"""Kernels for `scan` on CPUs and GPUs; docs/kernels.md describes the method."""
 
 from __future__ import annotations
 
 from iree.compiler import ir
 
 from lstm_ir.backends.emitter import Emitter, mlir_loc
+from lstm_ir.backends.kernels import gpu_schedule
 from lstm_ir.backends.kernels.access import CutError, RefusedError
+from lstm_ir.backends.kernels.call import Values
 from lstm_ir.backends.kernels.dispatch import Dispatch
+from lstm_ir.backends.kernels.gpu_dispatch import GpuDispatch
 from lstm_ir.backends.kernels.planner import make_plan
 from lstm_ir.backends.kernels.products import lower_product
-from lstm_ir.backends.kernels.schedule import choose, hoists, narrow
+from lstm_ir.backends.kernels.schedule import choose, hoists
 from lstm_ir.graph import Node
 
 __all__ = ["lower_loop", "lower_product"]
@@ -26,10 +29,10 @@ def lower_loop(
     """Scan `n` by a kernel, or None if it needs the loop; one line goes to the notes."""
     assert e.target is not None
     try:
-        plan = make_plan(n, hoists(n), narrow(e.target))
-        schedule = choose(plan, e.target)
-        with mlir_loc(n.loc, "product" if schedule.panel else n.op.name):
-            out = Dispatch(e, plan, schedule=schedule).run(consts, init, xs, count)
+        if e.target.kind == "cpu":
+            out, note = _on_cpu(e, n, consts, init, xs, count)
+        else:
+            out, note = _on_gpu(e, n, consts, init, xs, count)
     except RefusedError as why:
         e.notes.append(f"scan at {n.loc}: loop, because {why}")
         return None
@@ -38,6 +41,27 @@ def lower_loop(
             f"scan at {n.loc}: loop, because the body is too deep or its columns do not align"
         )
         return None
-    if not schedule.panel:
-        e.notes.append(f"scan at {n.loc}: kernel, {schedule.note}")
+    if note:
+        e.notes.append(f"scan at {n.loc}: kernel, {note}")
     return out
+
+
+def _on_cpu(
+    e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None
+) -> tuple[Values, str]:
+    assert e.target is not None
+    plan = make_plan(n, hoists(n))
+    schedule = choose(plan, e.target)
+    with mlir_loc(n.loc, "product" if schedule.panel else n.op.name):
+        out = Dispatch(e, plan, schedule=schedule).run(consts, init, xs, count)
+    return out, "" if schedule.panel else schedule.note
+
+
+def _on_gpu(
+    e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None
+) -> tuple[Values, str]:
+    assert e.target is not None
+    plan = make_plan(n, False)  # the pass hoist-projection has moved what can be moved
+    schedule = gpu_schedule.choose(plan, e.target)
+    with mlir_loc(n.loc, n.op.name):
+        return GpuDispatch(e, plan, schedule=schedule).run(consts, init, xs, count), schedule.note

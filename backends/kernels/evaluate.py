@@ -96,7 +96,7 @@ class Evaluator:
         t, (inner,) = self.t, a.args
         kind = scalar_type(a.dtype)
         wide = t.vector(kind)
-        op, start = _REDUCE[a.kind]
+        op, start = REDUCE[a.kind]
         initial = t.number(start, a.dtype, True)
         at, (acc,), out = t.carried(
             t.index(0), t.index(a.width), t.index(t.lanes), [initial], [wide]
@@ -114,7 +114,7 @@ class Evaluator:
         return t.op(f"vector.reduction <{word}>, {out}#0 : {wide} into {kind}")
 
 
-_REDUCE = {
+REDUCE = {
     "reduce_sum": ("addf", 0.0),
     "reduce_max": ("maximumf", float("-inf")),
     "reduce_min": ("minimumf", float("inf")),

@@ -38,7 +38,13 @@ def lower_product(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value
         at["lhs_contracting_dimensions"],
         at["rhs_contracting_dimensions"],
     )
-    if e.target is None or not e.target.kernels or lb or a.dtype not in (DType.f32, DType.f64):
+    if (
+        e.target is None
+        or not e.target.kernels
+        or e.target.kind != "cpu"
+        or lb
+        or a.dtype not in (DType.f32, DType.f64)
+    ):
         return None
     if b.rank != 2 or not b.is_static or len(lc) != 1 or lc[0] != a.rank - 1 or a.rank < 2:
         return None

@@ -52,7 +52,7 @@ def choose(plan: Plan, target: TargetInfo) -> Schedule:
     """The schedule of `plan` on `target`; RefusedError for element types without kernels."""
     sweeps = [s for c in plan.components for s in c.sweeps]
     atoms = [a for s in sweeps for r in s.roots for a in walk(r.atom)]
-    lanes = max(1, target.vector_bits // _widest(atoms))
+    lanes = max(1, target.vector_bits // widest_bits(atoms))
     registers = (
         32
         if target.vector_bits >= 512 or "aarch64" in target.triple or "arm64" in target.triple
@@ -76,7 +76,8 @@ def _panel(sweeps: list[Sweep], tiles: dict[Sweep, Tile], target: TargetInfo) ->
     return max(4, target.l2_bytes // PANEL_SHARE // (4 * max(1, longest)) // tallest) * tallest
 
 
-def _widest(atoms: list[Atom]) -> int:
+def widest_bits(atoms: list[Atom]) -> int:
+    """Bits of the widest element; RefusedError for what kernels do not compute."""
     bits = 32
     for a in atoms:
         value = None if a.node is None else a.node.values[0]

@@ -1,0 +1,183 @@
+"""A whole loop as one GPU kernel: a workgroup runs all steps of a tile of rows.
+
+Carries and computed rows stay in the memory of the workgroup, a carry in two copies that change
+places every step. Threads meet after every phase of a step; each owns some columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from lstm_ir.backends.kernels.access import ROW, Access, Col, Row
+from lstm_ir.backends.kernels.atoms import Source
+from lstm_ir.backends.kernels.gpu_block import GpuBlock, Rows
+from lstm_ir.backends.kernels.gpu_memory import FlatMemory, LocalMemory
+from lstm_ir.backends.kernels.gpu_schedule import GpuSchedule
+from lstm_ir.backends.kernels.memory import Memory, Place, indices, load_scalar, store_scalar
+from lstm_ir.backends.kernels.plan import Component, Plan, Sweep, walk
+from lstm_ir.backends.kernels.steps import Step, number_of_steps
+from lstm_ir.backends.kernels.text import Text, scalar_type, stored_type
+from lstm_ir.graph import Value
+from lstm_ir.types import DType
+
+ZERO = "%zero"  # an index that is 0, which the compiler must not know
+
+
+@dataclass
+class GpuLayout:
+    """What the function binds."""
+
+    memories: dict[Source, Memory]
+    packed: dict[tuple[Sweep, int], Memory]
+    finals: list[Memory]
+    init: list[Memory]
+    count: Memory | None
+    length: str
+    rows: str
+    groups: str  # workgroups per component
+    arguments: list[str] = field(default_factory=list)
+    bindings: list[tuple[str, Memory]] = field(default_factory=list)
+
+
+class GpuFunction:
+    """Writes the body of one kernel."""
+
+    def __init__(self, plan: Plan, layout: GpuLayout, schedule: GpuSchedule) -> None:
+        self.plan, self.l, self.s = plan, layout, schedule
+        self.t = Text(0)
+        self.local = local_memories(plan, schedule)
+        self.partial = partials(plan, schedule)
+        self.memories: Mapping[Source, Memory] = {**layout.memories, **self.local}
+
+    def text(self, name: str) -> str:
+        """func.func with its constants and memories first."""
+        t = self.t
+        for binding, m in self.l.bindings:
+            assert isinstance(m, FlatMemory)
+            m.open(t, binding, ZERO)
+        for shared in (*self.local.values(), *self.partial.values()):
+            shared.open(t)
+        self._everything()
+        return "\n".join([
+            f"    func.func @{name}({', '.join(self.l.arguments)})",
+            f"        attributes {{translation_info = {info(self.s.threads)}}} {{",
+            *t.head, *t.lines, "      return", "    }",
+        ])  # fmt: skip
+
+    def _everything(self) -> None:
+        t = self.t
+        self.tid = t.op("gpu.thread_id x")
+        group = t.op("stream.dispatch.workgroup.id[0] : index")
+        self.steps = number_of_steps(t, self.l.count, self.l.length)
+        tiles = t.op(f"arith.ceildivui {self.l.rows}, {t.index(self.s.rows)} : index")
+        if len(self.plan.components) == 1:
+            self._tiles(self.plan.components[0], group, tiles)
+            return
+        many = t.index(len(self.plan.components))
+        which, mine = t.binary("remui", group, many), t.binary("divui", group, many)
+        for i, c in enumerate(self.plan.components):
+            with t.block("scf.if " + t.op(f"arith.cmpi eq, {which}, {t.index(i)} : index")):
+                self._tiles(c, mine, tiles)
+
+    def _tiles(self, c: Component, first: str, tiles: str) -> None:
+        """Tiles of rows first, first + groups, ...: a device bounds the number of workgroups."""
+        t = self.t
+        with t.loop(first, tiles, self.l.groups) as tile:
+            low = t.binary("muli", tile, t.index(self.s.rows))
+            here = t.binary("minui", t.binary("subi", self.l.rows, low), t.index(self.s.rows))
+            last = t.binary("subi", self.l.rows, t.index(1))
+            safe = [t.binary("minui", t.add(low, r), last) for r in range(self.s.rows)]
+            self._tile(c, Rows(low, here, self.s.rows, safe))
+
+    def _tile(self, c: Component, rows: Rows) -> None:
+        t = self.t
+        for i, static in c.carries:
+            to = (self.local[Source("carry", i)], [t.index(0)])
+            self._copy(self.plan.carries[i], static, (self.l.init[i], []), to, rows)
+        t.line("gpu.barrier")
+        last = t.binary("subi", self.steps, t.index(1))
+        with t.loop(t.index(0), self.steps, t.index(1)) as s:
+            e = Step.make(t, s, last).evaluator(t, self.plan, self.memories)
+            for n, sweep in enumerate(c.sweeps):
+                packed = {k: self.l.packed[sweep, k] for k in range(len(sweep.loops))}
+                GpuBlock(t, e, sweep, packed, self.tid, self.s.threads, self.partial).write(rows)
+                # what a phase computes is read in later ones, and in the next step
+                if n + 1 == len(c.sweeps) or c.sweeps[n + 1].phase != sweep.phase:
+                    t.line("gpu.barrier")
+        parity = t.op(f"arith.remui {self.steps}, {t.index(2)} : index")
+        for i, static in c.carries:
+            source = (self.local[Source("carry", i)], [parity])
+            self._copy(self.plan.carries[i], static, source, (self.l.finals[i], []), rows)
+        self._zero_rest(c, rows)
+        t.line("gpu.barrier")
+
+    def _copy(
+        self, v: Value, static: tuple[int, ...], source: tuple[Memory, list[str]],
+        to: tuple[Memory, list[str]], rows: Rows,
+    ) -> None:  # fmt: skip
+        t, access = self.t, self.plan.access(v, static)
+        with self._elements(v, access, rows) as place:
+            (a, before), (b, prefix) = source, to
+            x = load_scalar(t, a, [*before, *indices(t, access, place, a)])
+            store_scalar(t, x, b, [*prefix, *indices(t, access, place, b)])
+
+    def _zero_rest(self, c: Component, rows: Rows) -> None:
+        """Stacked rows of steps that were not run."""
+        if self.l.count is None:
+            return
+        t = self.t
+        roots = [r for s in c.sweeps for r in s.roots if r.dest.kind == "stack"]
+        for k, static in sorted({(r.dest.index, r.static) for r in roots}):
+            v, m = self.plan.stacked[k], self.memories[Source("stack", k)]
+            access = self.plan.access(v, static)
+            zero = t.constant("0" if m.element[0] == "i" else "0.0", m.element)
+            with t.loop(self.steps, self.l.length, t.index(1)) as s:
+                with self._elements(v, access, rows) as place:
+                    store_scalar(t, zero, m, [s, *indices(t, access, place, m)])
+
+    @contextmanager
+    def _elements(self, v: Value, access: Access, rows: Rows) -> Iterator[Place]:
+        """Each element of these rows once, by one thread."""
+        t = self.t
+        width = int(v.shape[-1]) if any(isinstance(a, Col) for a in access) else 1  # type: ignore[arg-type]
+        high = rows.here if any(isinstance(a, Row) for a in access) else t.index(1)
+        with t.loop(t.index(0), high, t.index(1)) as slot:
+            row = t.binary("addi", rows.first, slot)
+            with t.loop(self.tid, t.index(width), t.index(self.s.threads)) as col:
+                yield Place(row, col, None, slot)
+
+
+def info(threads: int) -> str:
+    """The attribute that keeps the compiler's hands off the function's loops."""
+    pipeline = "pipeline = #iree_codegen.no_pipeline"
+    return f"#iree_codegen.translation_info<{pipeline} workgroup_size = [{threads}, 1, 1]>"
+
+
+def local_memories(plan: Plan, schedule: GpuSchedule) -> dict[Source, LocalMemory]:
+    """Two copies of every carry and every computed row, for the rows of one tile."""
+    out: dict[Source, LocalMemory] = {}
+    for c in plan.components:
+        for i, static in c.carries:
+            v = plan.carries[i]
+            access = plan.access(v, static)
+            sizes = [schedule.rows if a == ROW else d for a, d in zip(access, v.shape, strict=True)]
+            name, kind = f"%m_carry{i}", stored_type(v.dtype)
+            out[Source("carry", i)] = LocalMemory(name, kind, (2, *map(int, sizes)))  # type: ignore[arg-type]
+    for temp in plan.temps:
+        sizes = [schedule.rows, temp.width] if temp.width else [schedule.rows]
+        kind = stored_type(temp.atom.dtype)
+        out[Source("temp", temp.index)] = LocalMemory(f"%m_temp{temp.index}", kind, tuple(sizes))  # type: ignore[arg-type]
+    return out
+
+
+def partials(plan: Plan, schedule: GpuSchedule) -> dict[DType, LocalMemory]:
+    """A number per thread, for reductions."""
+    roots = [r.atom for c in plan.components for s in c.sweeps for r in s.roots]
+    kinds = {a.dtype for r in roots for a in walk(r) if a.op == "reduce"}
+    ordered = sorted(kinds, key=lambda d: d.bits)
+    return {
+        d: LocalMemory(f"%m_partial_{d.value}", scalar_type(d), (schedule.threads,))
+        for d in ordered
+    }
