@@ -12,7 +12,7 @@ from lstm_ir.backends.kernels.dispatch import Dispatch
 from lstm_ir.backends.kernels.gpu_dispatch import GpuDispatch
 from lstm_ir.backends.kernels.planner import make_plan
 from lstm_ir.backends.kernels.products import lower_product
-from lstm_ir.backends.kernels.schedule import choose, hoists
+from lstm_ir.backends.kernels.schedule import choose, hoists, narrow
 from lstm_ir.graph import Node
 
 __all__ = ["lower_loop", "lower_product"]
@@ -50,7 +50,7 @@ def _on_cpu(
     e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None
 ) -> tuple[Values, str]:
     assert e.target is not None
-    plan = make_plan(n, hoists(n))
+    plan = make_plan(n, hoists(n), narrow(e.target))
     schedule = choose(plan, e.target)
     with mlir_loc(n.loc, "product" if schedule.panel else n.op.name):
         out = Dispatch(e, plan, schedule=schedule).run(consts, init, xs, count)
