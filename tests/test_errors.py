@@ -157,6 +157,43 @@ def value_that_is_no_input() -> object:
     return li.Graph("g", [a], {"y": a + b})
 
 
+def trained() -> li.Graph:
+    v, ids, unused = x(3), x(3, dtype="i32", name="ids"), x(3, name="unused")
+    y = li.tanh(v) * li.convert(ids, "f32")
+    return li.Graph("trained", [v, ids, unused], {"y": y, "loss": li.sum(y), "top": li.argmax(y)})
+
+
+@elsewhere(li.GradientError)
+def grad_unknown_wrt() -> object:
+    return li.grad(trained(), "loss", "id")
+
+
+@in_graph(li.GradientError)
+def grad_without_influence() -> object:
+    return li.grad(trained(), "loss", "unused")
+
+
+@in_graph(li.GradientError)
+def grad_of_no_scalar() -> object:
+    return li.grad(trained(), "y", "x")
+
+
+@in_graph(li.GradientError)
+def grad_of_integers() -> object:
+    return li.grad(trained(), "top", "x")
+
+
+@in_graph(li.GradientError)
+def grad_integer_wrt() -> object:
+    return li.grad(trained(), "loss", "ids")
+
+
+@in_graph(li.GradientError)
+def grad_remat_straight_through() -> object:
+    graph = layer(cell_clip=3.0, clip_gradient="straight_through")
+    return li.vjp(graph, "y", "x", remat=4)
+
+
 @elsewhere(li.IRError)
 def two_inputs_of_one_name() -> object:
     a, b = x(3), x(3)
@@ -229,7 +266,7 @@ def test_graph(name: str, golden: Golden) -> None:
     text = message(case, error)
     lines, first = inspect.getsourcelines(case)
     inside = [*range(first, first + len(lines))]
-    inside += [n for f in (x, layer) for n in _span(f)]
+    inside += [n for f in (x, layer, trained) for n in _span(f)]
     found = AT.findall(text)
     assert found, f"no line of this file in\n{text}"
     assert all(int(n) in inside for n in found)

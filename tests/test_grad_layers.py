@@ -277,10 +277,40 @@ def test_the_forward_pass_runs_once() -> None:
     assert len(dots) == 1
 
 
-def test_an_activation_that_hides_its_slope_is_refused() -> None:
+HIDDEN = {
+    "lstm": ("elu(-0.4)", "sigmoid", "leaky_relu(-0.2)", "sigmoid", "leaky_relu(-0.1)"),
+    "gru": ("leaky_relu(-0.3)", "sigmoid", "elu(-0.7)"),
+    "rnn": ("leaky_relu(-0.1)",),
+}
+
+
+@pytest.mark.parametrize("op", list(HIDDEN))
+def test_an_activation_that_hides_its_slope(op: str) -> None:
+    """Its output does not tell its slope, so the layer is differentiated as a loop."""
+    for name in ("lengths+mask", "count+reverse"):
+        operands, attrs = cases.build(op, name if name in cases.names(op) else "lengths+mask")
+        attrs = {**attrs, "activations": HIDDEN[op]}
+        graph = cases.graph(op, operands, attrs)
+        rng = np.random.default_rng(5)
+        results = plain_layers.run(op, cases.arrays(operands), attrs)
+        bars = {k: rng.normal(size=v.shape) for k, v in results.items()}
+        back = vjp(graph, list(graph.output_names), float_names(operands))
+        given = {**cases.arrays(operands), **{f"ct_{k}": v for k, v in bars.items()}}
+        check_slopes(op, li.interpret(back, given), operands, attrs, bars)
+
+
+@pytest.mark.parametrize(("acts", "remat"), [(("sigmoid",) * 4 + ("elu(-1)",), None), ((), 4)])
+def test_a_loop_does_not_pass_a_clip_straight_through(acts: tuple[str, ...], remat: Any) -> None:
+    operands, attrs = cases.build("lstm", "straight")
+    graph = cases.graph("lstm", operands, {**attrs, "activations": acts})
+    why = "activation elu" if acts else "remat"
+    with pytest.raises(li.GradientError, match=rf"^lstm: {why}.* does not go with clip_gradient"):
+        vjp(graph, "y", "x", remat=remat)
+
+
+def test_a_gradient_op_refuses_an_activation_that_hides_its_slope() -> None:
     operands, attrs = cases.build("rnn", "plain")
-    graph = cases.graph("rnn", operands, {**attrs, "activations": ("leaky_relu(-0.1)",)})
     with pytest.raises(
         li.IRError, match=r"rnn_grad: activation leaky_relu\(-0.1\) has no gradient"
     ):
-        vjp(graph, "y", "x")
+        li.rnn_grad(**operands, **attrs, activations=HIDDEN["rnn"], d_y=np.zeros((11, 3, 7)))

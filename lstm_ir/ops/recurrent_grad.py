@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lstm_ir.errors import GradientError, message
 from lstm_ir.expansion import expansion
 from lstm_ir.graph import Graph, Node, Value, make
 from lstm_ir.interpret import evaluate
 from lstm_ir.opdef import OPS, Attr, Op
+from lstm_ir.ops.activations import parse
 from lstm_ir.ops.leaf import parameter
 from lstm_ir.pullback import Cts, session, through
 from lstm_ir.types import DType, TensorType
@@ -54,10 +56,13 @@ def by_expansion(name: str) -> Callable[..., Any]:
 def layer_vjp(node: Node, cts: Cts, grad: Op, saved: Sequence[str], names: Sequence[str]) -> Any:
     """The gradient of a forward op by its gradient op, from what a saving twin of it kept.
 
-    With `remat` nothing is saved: the layer is differentiated as the loop that it is.
+    With `remat` nothing is saved: the layer is differentiated as the loop that it is. So is one
+    with an activation whose output does not tell its slope.
     """
     active = session()
-    if active.remat is not None:
+    hidden = [t for t in node.attrs["activations"] if not parse(t).has_slope]
+    if active.remat is not None or hidden:
+        _need_the_loops_clip(node, hidden)
         return through(node, expansion(node, "grad"), cts, active.remat)
     kept = node
     if not node.attrs["save"]:
@@ -72,6 +77,16 @@ def layer_vjp(node: Node, cts: Cts, grad: Op, saved: Sequence[str], names: Seque
     attrs = {k: v for k, v in node.attrs.items() if k != "save"}
     out = make(grad, *node.args, *more, **attrs)
     return tuple(out.result(f"d_{n}") for n in names)
+
+
+def _need_the_loops_clip(node: Node, hidden: Sequence[str]) -> None:
+    """Refuse a clip that is passed straight through: in the loop it is an op, whose gradient is
+    the true one."""
+    a = node.attrs
+    if a.get("cell_clip", 0.0) > 0 and a["clip_gradient"] == "straight_through":
+        why = f"activation {hidden[0]}" if hidden else "remat"
+        problem = f'{why} does not go with clip_gradient="straight_through"'
+        raise GradientError(message(node.op.name, problem, (), node.loc))
 
 
 def saved_value(node: Node, name: str) -> Value | None:
