@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lstm_ir.backends import cpus, parameters, runtime, state_file, transfer
+from lstm_ir.backends.contexts import Contexts
 from lstm_ir.backends.held_state import HeldState
 from lstm_ir.backends.targets import Target
 from lstm_ir.errors import (
@@ -91,13 +92,8 @@ class Session:
     """State of one client over a loaded module. Calls from several threads take turns."""
 
     def __init__(self, loaded: _Loaded) -> None:
-        rt = runtime.native()
         self._loaded: _Loaded | None = loaded
         self._lock = threading.Lock()
-        try:
-            self._context = rt.VmContext(runtime.instance(), loaded.modules)
-        except Exception as e:
-            raise runtime.failure(e, f"loading {loaded.signature.name}") from e
         self._held = HeldState(loaded.signature.state, loaded.initial, loaded.move, self._lock)
         self.entries: Mapping[str, Function] = MappingProxyType(
             {e.name: Function(e, self, loaded.lookup(e)) for e in loaded.signature.entries.values()}
@@ -138,7 +134,7 @@ class Session:
         return (main if main is not None else self._entry())(arrays, **named)
 
     def _run(self, f: Function, values: list[Array]) -> list[Array]:
-        # A VM context is not thread-safe, and the bindings let other threads run meanwhile.
+        # Calls of one session take turns: each may read the state that the one before it wrote.
         with self._lock:
             loaded = self._loaded
             if loaded is None:
@@ -159,12 +155,12 @@ class Session:
                 return self._step(f, vm, values, entry.bound(shapes).env, results)
             if slots is None:
                 given = values
-                self._context.invoke(vm, move.arguments(values, f.arguments), results)
+                loaded.contexts.invoke(vm, move.arguments(values, f.arguments), results)
             else:
                 given = [slots.block]
                 for place, a in zip(slots.places, values, strict=True):
                     place[...] = a
-                self._context.invoke(vm, slots.arguments, results)
+                loaded.contexts.invoke(vm, slots.arguments, results)
             return move.arrays(results, f.results, given)
 
     def _step(
@@ -177,7 +173,7 @@ class Session:
         read = self._held.views(entry.reads, env)
         for view in read:
             arguments.push_ref(view)
-        self._context.invoke(vm, arguments, results)
+        self._loaded.contexts.invoke(vm, arguments, results)
         first = len(f.results)
         kept = [results.get_as_object(first + i, move.view) for i in range(len(entry.writes))]
         outputs = move.arrays(results, f.results, [*values, *move.memory([*read, *kept])])
@@ -211,7 +207,6 @@ class Session:
         with self._lock:
             self._held.close()
             self._loaded = None
-            self._context = None
 
     def __enter__(self) -> Session:
         return self
@@ -221,7 +216,7 @@ class Session:
 
 
 class _Loaded:
-    """What sessions share: device, module, weights."""
+    """What sessions share: device, module, weights, and what the module computed from them."""
 
     def __init__(
         self,
@@ -247,6 +242,7 @@ class _Loaded:
         except (RuntimeError, ValueError) as e:
             raise PackageError(f"{signature.name}: not a module: {runtime.short(e)}") from e
         self.modules.append(self.module)
+        self.contexts = Contexts(self.modules, signature.name)
 
     def lookup(self, entry: Entry) -> dict[Names, Any]:
         """The entry's function, and its variants by the dimension names that are 0 in them.

@@ -15,7 +15,8 @@ from device import need
 from handmade import DOUBLED, WEIGHTS, load, module, signature
 
 from lstm_ir.backends import cpus, parameters, runtime
-from lstm_ir.backends.executable import Executable
+from lstm_ir.backends.contexts import LIMIT
+from lstm_ir.backends.executable import Executable, Session
 from lstm_ir.backends.targets import resolve
 from lstm_ir.errors import CallError, DeviceError, PackageError, TargetError, ValueRangeError
 from lstm_ir.signature import Signature
@@ -219,6 +220,32 @@ def test_sessions(exe: Executable) -> None:
     with pytest.raises(DeviceError, match="closed"):
         one({"input.1": np.zeros((2, 5), np.float32)})
     assert exe({"input.1": np.zeros((2, 5), np.float32)})["y"].shape == (2, 5)
+
+
+def test_sessions_share_what_was_computed_from_weights() -> None:
+    exe = load("cpu", driver="local-sync")
+    sessions = [exe.session() for _ in range(9)]
+    assert exe._loaded is not None
+    contexts = exe._loaded.contexts
+    for s in sessions:
+        s.entries["weight"]()
+    assert contexts.made == 1
+    faults: list[str] = []
+
+    def work(s: Session, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(150):
+            a = rng.standard_normal((2000, 5), np.float32)
+            if not np.allclose(s({"input.1": a})["y"], a + W, rtol=1e-6):
+                faults.append(f"session {seed}")
+
+    threads = [threading.Thread(target=work, args=(s, i)) for i, s in enumerate(sessions)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert faults == []
+    assert 1 <= contexts.made <= LIMIT
 
 
 def test_close() -> None:
