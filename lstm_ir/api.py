@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lstm_ir.dims import Dim
 from lstm_ir.errors import LoweringError, TargetError
 from lstm_ir.graph import Graph
 from lstm_ir.program import Program
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lstm_ir.backends.targets import Target
     from lstm_ir.passes.base import Step
 
+SMALL = 5_000_000  # operations of a call that one thread ends before others have taken their part
 OPTIONS = ("pipeline", "kernels", "opt_level", "data_tiling", "flags", "timeout", "cache")
 
 
@@ -32,6 +34,7 @@ class Report:
     target: str
     steps: dict[str, tuple[Step, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    operations: dict[str, Dim] = field(default_factory=dict)
     compile_seconds: float = 0.0
     module_bytes: int = 0
 
@@ -90,6 +93,7 @@ def prepare(
 ) -> Lowered:
     """Everything up to the compiler."""
     from lstm_ir.backends.module import iree_text
+    from lstm_ir.work import operations
 
     given = _options(options)
     report = Report(target.info.name)
@@ -98,6 +102,7 @@ def prepare(
     info = target.info
     info = replace(info, kernels=bool(given.get("kernels", info.kernels)))
     made = optimize(source, replace(target, info=info), given.get("pipeline"), report)
+    report.operations = {name: operations(graph) for name, graph in made.entries.items()}
     text = iree_text(made, info, report.notes)
     return Lowered(source, text, report)
 
@@ -112,7 +117,9 @@ def compile(
     `metal`, …
 
     options: pipeline (text), kernels (False: loops only), opt_level, data_tiling, flags, timeout
-    (seconds), cache. Raises TargetError, LoweringError, PassError or CompileError.
+    (seconds), cache. device: as in `vulkan:1`; on the CPU `local-sync` (the caller's thread) or
+    `local-task` (workers), by default chosen by the size of a call.
+    Raises TargetError, LoweringError, PassError or CompileError.
     """
     from lstm_ir.backends.executable import Executable
     from lstm_ir.backends.targets import resolve
@@ -126,7 +133,25 @@ def compile(
     weights = {n: d.array for n, d in lowered.program.weights.items()}
     start = {n: s.initial.array for n, s in lowered.program.state.items()}
     signature, report = lowered.program.signature(), lowered.report
+    if device is None and where.info.kind == "cpu":
+        device, why = _cpu_driver(report.operations)
+        report.notes.append(why)
     return Executable(signature, blob, weights, where, device, report, state=start)
+
+
+def _cpu_driver(operations: Mapping[str, Dim]) -> tuple[str, str]:
+    """The caller's thread alone, or IREE's workers, and why. Handing work to them costs 20 us."""
+    from lstm_ir.backends import runtime
+
+    most = max(operations.values(), key=lambda d: d if isinstance(d, int) else SMALL + 1, default=0)
+    if runtime.threads() == 1:
+        return "local-sync", "driver local-sync: one thread"
+    if isinstance(most, int) and most < SMALL:
+        return "local-sync", f"driver local-sync: {most} operations in a call, below {SMALL}"
+    said = (
+        f"{most} operations in a call" if isinstance(most, int) else "sizes are known at the call"
+    )
+    return "local-task", f"driver local-task: {said}"
 
 
 def build(

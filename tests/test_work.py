@@ -1,0 +1,57 @@
+"""How much a graph computes, and the CPU driver that follows from it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import lstm_ir as li
+from lstm_ir import dims
+from lstm_ir.api import SMALL, _cpu_driver
+from lstm_ir.backends import runtime
+from lstm_ir.passes.base import Pipeline
+from lstm_ir.work import operations
+
+
+def lstm(T: int | str, H: int) -> li.Graph:
+    x, w = li.input("x", (T, 1, H)), li.weight("w", np.zeros((4 * H, H), np.float32))
+    return li.Graph("g", [x], {"y": li.lstm(x, w, w)[0]})
+
+
+def test_products_count_twice_and_loops_their_length() -> None:
+    a, b = li.input("a", ("B", 3)), li.weight("b", np.zeros((3, 5), np.float32))
+    graph = li.Graph("g", [a], {"y": li.tanh(a @ b)})
+    assert operations(graph) == dims.mul(dims.name("B"), 2 * 3 * 5 + 5)
+    made = Pipeline.parse("core,decompose").run(lstm("T", 8), None).graph
+    per_step = dims.evaluate(operations(made), {"T": 1})
+    assert 2 * 4 * 8 * 16 <= per_step < 2 * 4 * 8 * 16 + 40 * 8
+    assert dims.evaluate(operations(made), {"T": 7}) == 7 * per_step
+
+
+def test_small_calls_stay_in_the_callers_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime._process, "threads", 2)
+    assert _cpu_driver({"main": SMALL - 1})[0] == "local-sync"
+    assert _cpu_driver({"a": 5, "b": SMALL})[0] == "local-task"
+    assert _cpu_driver({"a": 5, "b": dims.name("T")}) == (
+        "local-task",
+        "driver local-task: sizes are known at the call",
+    )
+    monkeypatch.setattr(runtime._process, "threads", 1)
+    assert _cpu_driver({"b": dims.name("T")})[0] == "local-sync"
+
+
+def test_the_report_says_which_and_the_device_decides() -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import lstm_ir as li; from test_work import lstm\n"
+        "li.set_threads(2)\n"
+        "for d in (None, 'local-task'):\n"
+        "    e = li.compile(lstm(3, 8), device=d); print(e.device, [n for n in e.report.notes if 'driver' in n])"
+    )
+    command = [sys.executable, "-c", code, str(__file__).rpartition("/")[0]]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    first, second = done.stdout.splitlines()
+    assert first.startswith("local-sync ['driver local-sync: ")
+    assert second == "local-task []"
