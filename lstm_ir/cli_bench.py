@@ -63,11 +63,15 @@ def command(
 
         set_threads(threads)
     from lstm_ir.bench import geometric_mean, peak, save
+    from lstm_ir.bench_overhead import empty_call
 
     console = Console(highlight=False, soft_wrap=True)
     about: dict[str, Any] = {"machine": machine(), "versions": _versions(), "peak_gflops": peak()}
     console.print(f"{about['machine']}\n{about['versions']}")
     console.print(f"NumPy's f32 product: {about['peak_gflops']:.0f} GFLOP/s")
+    about["empty_call_us"] = {d: round(t * 1e6, 1) for d, t in empty_call().items()}
+    shown = ", ".join(f"{t} us by {d}" for d, t in about["empty_call_us"].items())
+    console.print(f"an empty call, NumPy to NumPy: {shown}")
     end = time.monotonic() + (budget if full else float("inf"))
     results: list[Result] = []
     for point in _until(points, end):

@@ -12,6 +12,7 @@ import lstm_ir as li
 from lstm_ir import dims
 from lstm_ir.api import SMALL, _cpu_driver
 from lstm_ir.backends import runtime
+from lstm_ir.bench_overhead import empty_call
 from lstm_ir.passes.base import Pipeline
 from lstm_ir.work import operations
 
@@ -55,3 +56,9 @@ def test_the_report_says_which_and_the_device_decides() -> None:
     first, second = done.stdout.splitlines()
     assert first.startswith("local-sync ['driver local-sync: ")
     assert second == "local-task []"
+
+
+def test_an_empty_call_is_measured_on_both_drivers() -> None:
+    found = empty_call()
+    assert set(found) == {"local-sync", "local-task"}
+    assert all(0 < t < 0.05 for t in found.values())
