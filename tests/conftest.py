@@ -39,11 +39,11 @@ def pytest_configure(config: pytest.Config) -> None:
     from lstm_ir import api
     from lstm_ir.backends import targets
 
-    resolve, options = targets.resolve, api._options
+    resolve, plain = targets.resolve, api._options
     if word != "cpu":
         targets.resolve = lambda w: resolve(word if w == "cpu" else w)  # type: ignore[assignment]
     if off:
-        api._options = lambda given: {"kernels": False} | options(given)
+        api._options = lambda options: {"kernels": False} | plain(options)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
