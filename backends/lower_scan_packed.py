@@ -48,7 +48,7 @@ class _Part:
         return dims.product(self.type.shape[1:])
 
 
-class _Flat:
+class Flat:
     """A flat tensor with a part for each type.
 
     Elements of mixed types are stored as bits of one width.
@@ -84,10 +84,12 @@ class _Flat:
         return flat
 
     def put(self, flat: ir.Value, i: int, v: ir.Value) -> ir.Value:
+        """With part i replaced."""
         p = self.parts[i]
         return self.write(flat, v, p.type, self.e.size(p.begin))
 
     def get(self, flat: ir.Value, i: int) -> ir.Value:
+        """Part i."""
         p = self.parts[i]
         return self.read(flat, p.type, self.e.size(p.begin))
 
@@ -101,6 +103,7 @@ class _Flat:
         return self.e.insert_slice(part, flat, [begin], [count])
 
     def put_row(self, flat: ir.Value, i: int, v: ir.Value, at: ir.Value) -> ir.Value:
+        """With row `at` of part i replaced."""
         p = self.parts[i]
         return self.write(flat, v, p.type.with_shape(p.type.shape[1:]), self._row_begin(p, at))
 
@@ -109,7 +112,7 @@ class _Flat:
         flat: ir.Value,
         i: int,
         at: ir.Value,
-        source: _Flat,
+        source: Flat,
         given: ir.Value,
         k: int,
         low: ir.Value,
@@ -131,12 +134,14 @@ class _Flat:
         return self.index("addi", self.e.size(p.begin), self.index("muli", at, step))
 
     def write(self, flat: ir.Value, v: ir.Value, t: TensorType, begin: ir.Value) -> ir.Value:
+        """With `v`, of type `t`, from element `begin` on."""
         bits, kind = self._to_bits(v, t)
         count = dims.product(kind.shape)
         line = reshape(self.e, bits, kind, (count,))
         return self.e.insert_slice(line, flat, [begin], [count])
 
     def read(self, flat: ir.Value, t: TensorType, begin: ir.Value) -> ir.Value:
+        """The value of type `t` from element `begin` on."""
         words = self._words(t.dtype)
         count = dims.mul(dims.product(t.shape), words)
         line_type = TensorType((count,), self.type.dtype)
@@ -174,9 +179,9 @@ class PackedLoop:
 
     def __init__(self, e: Emitter, loop: Loop) -> None:
         self.e, self.loop = e, loop
-        self.whole = _Flat(e, [*loop.carries, *loop.stacked])
+        self.whole = Flat(e, [*loop.carries, *loop.stacked])
         chunks = [t.resized(0, CHUNK) for t in loop.stacked]
-        self.chunk = _Flat(e, [*loop.carries, *chunks])
+        self.chunk = Flat(e, [*loop.carries, *chunks])
 
     def index(self, name: str, a: ir.Value, b: ir.Value) -> ir.Value:
         """arith.`name` of two indices."""
@@ -242,7 +247,7 @@ class PackedLoop:
         return self._for(e.size(0), steps, e.size(1), first, self.chunk.type, step)
 
     def _step(
-        self, into: _Flat, consts: Values, xs: Values, start: ir.Value, n: ir.Value, rows: ir.Value
+        self, into: Flat, consts: Values, xs: Values, start: ir.Value, n: ir.Value, rows: ir.Value
     ) -> Callable[[ir.Value, ir.Value], ir.Value]:
         """Step `start + j` of `n`, its carries and rows written to `into`, which has room for
         `rows` rows.

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import ClassVar
 
 from iree.compiler import ir
 
@@ -42,6 +43,7 @@ class Call:
     outputs: list[tuple[str, Memory]] = field(default_factory=list)
     sizes: dict[Dim, str] = field(default_factory=dict)
     tied: tuple[ir.Value, list[ir.Value]] | None = None  # written in place, and its named sizes
+    narrow: ClassVar[bool] = False  # indices are passed as i32
 
     # -- operands
 
@@ -132,9 +134,22 @@ class Call:
         numbers = [*self.sizes.values(), *extra]
         return [
             *(f"{b}: !stream.binding" for b, _ in self.inputs),
-            *(f"{s}: index" for s in numbers),
+            *(f"{s}_i32: i32" if self.narrow else f"{s}: index" for s in numbers),
             *(f"{b}: !stream.binding" for b, _ in self.outputs),
         ]
+
+    def check(self, bindings: int, numbers: int) -> None:
+        """RefusedError where a dispatch would take more tensors or words than IREE's do."""
+        if bindings > BINDINGS:
+            raise RefusedError(
+                f"it reads and writes {bindings} tensors, a dispatch takes {BINDINGS}"
+            )
+        words = 2 * (bindings + numbers)
+        if words > WORDS:
+            raise RefusedError(
+                f"the offsets of {bindings} tensors and its sizes may take {words} words, "
+                f"a dispatch takes {WORDS}"
+            )
 
     def given(self, out: Values) -> Values:
         """The loop's results among those of the dispatch: final carries, then stacked rows."""
@@ -204,18 +219,12 @@ class Call:
             kinds.append(held.type)
             argument_dims += held_dims
             result_dims += held_dims
-        bindings = len(operands) + len(self.results)
-        if bindings > BINDINGS:
-            raise RefusedError(
-                f"it reads and writes {bindings} tensors, a dispatch takes {BINDINGS}"
-            )
-        words = 2 * (bindings + len(self.sizes) + len(extra))
-        if words > WORDS:
-            raise RefusedError(
-                f"the offsets of {bindings} tensors and its sizes may take {words} words, "
-                f"a dispatch takes {WORDS}"
-            )
-        arguments = [*operands, *(self.const(d) for d in self.sizes), *extra]
+        numbers = [*(self.const(d) for d in self.sizes), *extra]
+        self.check(len(operands) + len(self.results), len(numbers))
+        if self.narrow:
+            i32 = ir.IntegerType.get_signless(32)
+            numbers = [self.e.make("arith.index_cast", [n], [i32]).result for n in numbers]
+        arguments = [*operands, *numbers]
         segments = [1, len(arguments), len(argument_dims), len(result_dims)]
         index = ir.IndexType.get()
         attrs = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from lstm_ir.backends.kernels.access import ROW, Access, Col, Row
 from lstm_ir.backends.kernels.atoms import Source
+from lstm_ir.backends.kernels.gpu_arena import Arena
 from lstm_ir.backends.kernels.gpu_block import GpuBlock, Rows
 from lstm_ir.backends.kernels.gpu_memory import FlatMemory, LocalMemory
 from lstm_ir.backends.kernels.gpu_schedule import GpuSchedule
@@ -36,7 +37,8 @@ class GpuLayout:
     count: Memory | None
     length: str
     rows: str
-    groups: str  # workgroups per component
+    numbers: list[str]  # indices that arrive as i32
+    arenas: list[Arena] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
     bindings: list[tuple[str, Memory]] = field(default_factory=list)
 
@@ -54,9 +56,13 @@ class GpuFunction:
     def text(self, name: str) -> str:
         """func.func with its constants and memories first."""
         t = self.t
+        for n in self.l.numbers:
+            t.line(f"{n} = arith.index_cast {n}_i32 : i32 to index")
         for binding, m in self.l.bindings:
             assert isinstance(m, FlatMemory)
             m.open(t, binding, ZERO)
+        for a in self.l.arenas:
+            a.open(t)
         for shared in (*self.local.values(), *self.partial.values()):
             shared.open(t)
         self._everything()
@@ -70,21 +76,22 @@ class GpuFunction:
         t = self.t
         self.tid = t.op("gpu.thread_id x")
         group = t.op("stream.dispatch.workgroup.id[0] : index")
+        groups = t.op("stream.dispatch.workgroup.count[0] : index")
         self.steps = number_of_steps(t, self.l.count, self.l.length)
         tiles = t.op(f"arith.ceildivui {self.l.rows}, {t.index(self.s.rows)} : index")
         if len(self.plan.components) == 1:
-            self._tiles(self.plan.components[0], group, tiles)
+            self._tiles(self.plan.components[0], group, groups, tiles)
             return
         many = t.index(len(self.plan.components))
         which, mine = t.binary("remui", group, many), t.binary("divui", group, many)
         for i, c in enumerate(self.plan.components):
             with t.block("scf.if " + t.op(f"arith.cmpi eq, {which}, {t.index(i)} : index")):
-                self._tiles(c, mine, tiles)
+                self._tiles(c, mine, t.binary("divui", groups, many), tiles)
 
-    def _tiles(self, c: Component, first: str, tiles: str) -> None:
+    def _tiles(self, c: Component, first: str, groups: str, tiles: str) -> None:
         """Tiles of rows first, first + groups, ...: a device bounds the number of workgroups."""
         t = self.t
-        with t.loop(first, tiles, self.l.groups) as tile:
+        with t.loop(first, tiles, groups) as tile:
             low = t.binary("muli", tile, t.index(self.s.rows))
             here = t.binary("minui", t.binary("subi", self.l.rows, low), t.index(self.s.rows))
             last = t.binary("subi", self.l.rows, t.index(1))

@@ -31,16 +31,56 @@ class FlatMemory(Memory):
         """One index, row-major."""
         return [_linear(t, where, self.sizes)]
 
+    def size(self, t: Text) -> str:
+        """The number of elements."""
+        total = t.index(1)
+        for d in self.sizes:
+            total = t.binary("muli", total, d if isinstance(d, str) else t.index(d))
+        return total
+
     def open(self, t: Text, binding: str, zero: str) -> None:
         """The statements that make it from a binding; `zero` is unknown to the compiler."""
-        sizes = ""
-        if "<?x" in self.kind:
-            total = t.index(1)
-            for d in self.sizes:
-                total = t.binary("muli", total, d if isinstance(d, str) else t.index(d))
-            sizes = f"{{{total}}}"
+        sizes = f"{{{self.size(t)}}}" if "<?x" in self.kind else ""
         source = f"stream.binding.subspan {binding}[{zero}] : !stream.binding"
         t.line(f"{self.name} = {source} -> {self.kind}{sizes}")
+
+
+@dataclass(frozen=True)
+class Piece(FlatMemory):
+    """A part of a flat tensor that holds several values, some as the bits of 32-bit integers."""
+
+    whole: FlatMemory
+
+    @property
+    def base(self) -> str:
+        """The index of its first element there."""
+        return f"{self.name}_base"
+
+    @property
+    def kind(self) -> str:
+        """The memref type of the flat tensor."""
+        return self.whole.kind
+
+    def at(self, t: Text, where: Sequence[str]) -> Sequence[str]:
+        """One index into the flat tensor."""
+        return [t.binary("addi", self.base, _linear(t, where, self.sizes))]
+
+    def load(self, t: Text, where: Sequence[str]) -> str:
+        """One element."""
+        stored = self.whole.element
+        v = t.op(f"memref.load {self.whole.name}[{self.at(t, where)[0]}] : {self.kind}")
+        if stored == self.element:
+            return v
+        way = "bitcast" if self.element[0] == "f" else "trunci"
+        return t.op(f"arith.{way} {v} : {stored} to {self.element}")
+
+    def store(self, t: Text, v: str, where: Sequence[str]) -> None:
+        """One element."""
+        stored = self.whole.element
+        if stored != self.element:
+            way = "bitcast" if self.element[0] == "f" else "extui"
+            v = t.op(f"arith.{way} {v} : {self.element} to {stored}")
+        t.line(f"memref.store {v}, {self.whole.name}[{self.at(t, where)[0]}] : {self.kind}")
 
 
 @dataclass(frozen=True)

@@ -25,16 +25,17 @@ class Limits:
 
     threads: int
     local_bytes: int
+    words: int  # of sizes and offsets that a dispatch takes
     spirv: bool  # SPIR-V or Metal: fewer element types and functions
 
 
 def limits(target: TargetInfo) -> Limits:
     """What every device of this target has."""
     if target.kind == "vulkan":
-        return Limits(128 if not target.detail else 256, 16 << 10, True)
+        return Limits(128 if not target.detail else 256, 16 << 10, 32, True)
     if target.kind == "metal":
-        return Limits(256, 16 << 10, True)
-    return Limits(512, 48 << 10, False)
+        return Limits(256, 16 << 10, 32, True)
+    return Limits(512, 48 << 10, 64, False)
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class GpuSchedule:
 
     threads: int
     rows: int  # of the batch, per workgroup
+    words: int
     note: str
 
 
@@ -58,7 +60,9 @@ def choose(plan: Plan, target: TargetInfo) -> GpuSchedule:
             f"a step reads {need >> 10} KiB of weights; one workgroup takes up to "
             f"{WHOLE_BYTES >> 10}"
         )
-    return GpuSchedule(threads, 1, f"all steps in one dispatch, {threads} threads per row")
+    return GpuSchedule(
+        threads, 1, have.words, f"all steps in one dispatch, {threads} threads per row"
+    )
 
 
 def sweeps_of(plan: Plan) -> list[Sweep]:

@@ -27,6 +27,14 @@ class Memory:
         """The indices of an element in the memref."""
         return where
 
+    def load(self, t: Text, where: Sequence[str]) -> str:
+        """One element."""
+        return t.op(f"memref.load {self.name}[{', '.join(self.at(t, where))}] : {self.kind}")
+
+    def store(self, t: Text, v: str, where: Sequence[str]) -> None:
+        """One element."""
+        t.line(f"memref.store {v}, {self.name}[{', '.join(self.at(t, where))}] : {self.kind}")
+
     def row(self, place: Place) -> str | None:
         """The row of `place` as this memory counts rows."""
         return place.row
@@ -67,12 +75,12 @@ def indices(t: Text, access: Access, place: Place, m: Memory | None = None) -> l
 
 def load_scalar(t: Text, m: Memory, at: Sequence[str]) -> str:
     """One element as it is stored."""
-    return t.op(f"memref.load {m.name}[{', '.join(m.at(t, at))}] : {m.kind}")
+    return m.load(t, at)
 
 
 def store_scalar(t: Text, v: str, m: Memory, at: Sequence[str]) -> None:
     """One element."""
-    t.line(f"memref.store {v}, {m.name}[{', '.join(m.at(t, at))}] : {m.kind}")
+    m.store(t, v, at)
 
 
 def load_vector(t: Text, m: Memory, at: Sequence[str], mask: str | None = None) -> str:
