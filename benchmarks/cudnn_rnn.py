@@ -1,0 +1,160 @@
+"""tf.CudnnRNNV3, two layers, two directions, rows of unequal length, beside torch.nn.LSTM and GRU.
+
+    pip install 'lstm-ir[oracles]'
+    python benchmarks/cudnn_rnn.py --seconds 2 -o cudnn.json
+
+On the CPU: PyTorch runs packed sequences, packing included; here the op is compiled with default
+options, once more without the pass `stack-directions`, which shows what running both directions of a
+layer as one recurrence gains. A training step is forward and backward of the input and all weights
+for the loss mean(output^2), with other weights in every call. Interleaved; results compared first.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+import lstm_ir as li
+from lstm_ir.cudnn_weights import from_torch
+from lstm_ir.passes.pipelines import NAMED
+from lstm_ir.side_by_side import OURS, Times, interleaved
+
+SIZES = ((100, 1, 128, 128), (100, 16, 128, 256), (50, 32, 64, 128))
+LAYERS = 2
+APART = "directions apart"
+Array = np.ndarray[Any, Any]
+
+
+def model(mode: str, sizes: tuple[int, ...], params: Array, training: bool) -> li.Graph:
+    """The op; `params` is an input where it trains, and the outputs then are gradients."""
+    T, B, I, H = sizes
+    x, lengths = li.input("input", (T, B, I)), li.input("sequence_lengths", (B,), "i32")
+    given = li.input("params", params.shape) if training else li.weight("params", params)
+    zero = li.zeros((2 * LAYERS, B, H))
+    out = li.op(
+        "tf.CudnnRNNV3", input=x, input_h=zero, input_c=zero if mode == "lstm" else li.zeros(()),
+        params=given, sequence_lengths=lengths, rnn_mode=mode, direction="bidirectional",
+        is_training=training,
+    )  # fmt: skip
+    if not training:
+        return li.Graph("infer", [x, lengths], {"output": out.output})
+    loss = li.mean(out.output * out.output)
+    return li.grad(
+        li.Graph("train", [x, lengths, given], {"loss": loss}), "loss", ["input", "params"]
+    )
+
+
+def torch_runner(mode: str, modules: list[Any], training: bool) -> Callable[[Any], Any]:
+    """Packed sequences, as PyTorch's users write them."""
+    import torch
+
+    rnn = torch.nn.utils.rnn
+
+    def infer(call: tuple[int, Array, Array]) -> Any:
+        turn, a, lengths = call
+        with torch.inference_mode():
+            packed = rnn.pack_padded_sequence(
+                torch.from_numpy(a), torch.from_numpy(lengths), enforce_sorted=False
+            )
+            y, _ = modules[turn](packed)
+            return rnn.pad_packed_sequence(y, total_length=len(a))[0]
+
+    def train(call: tuple[int, Array, Array]) -> Any:
+        turn, a, lengths = call
+        m = modules[turn]
+        m.zero_grad(set_to_none=True)
+        x = torch.from_numpy(a).requires_grad_()
+        packed = rnn.pack_padded_sequence(x, torch.from_numpy(lengths), enforce_sorted=False)
+        y = rnn.pad_packed_sequence(m(packed)[0], total_length=len(a))[0]
+        (y * y).mean().backward()
+        return x.grad, {n: p.grad for n, p in m.named_parameters()}
+
+    return train if training else infer
+
+
+def measure(mode: str, sizes: tuple[int, int, int, int], training: bool, seconds: float) -> Times:
+    """Medians of this project, of it with the directions apart, and of PyTorch."""
+    import torch
+
+    T, B, I, H = sizes
+    torch.manual_seed(sum(sizes))
+    rng = np.random.default_rng(sum(sizes))
+    kind = torch.nn.LSTM if mode == "lstm" else torch.nn.GRU
+    modules = [kind(I, H, LAYERS, bidirectional=True) for _ in range(2 if training else 1)]
+    params = [from_torch(m.state_dict(), rnn_mode=mode) for m in modules]
+    lengths = np.sort(rng.integers(T // 4, T + 1, B))[::-1].astype(np.int64).copy()
+    lengths[0] = T
+    calls = [
+        (k % len(modules), rng.standard_normal((T, B, I), np.float32), lengths) for k in range(4)
+    ]
+    graph = model(mode, sizes, params[0], training)
+    apart = NAMED["default"].replace("stack-directions,", "")
+    assert apart != NAMED["default"]
+    exes = {OURS: li.compile(graph), APART: li.compile(graph, options={"pipeline": apart})}
+
+    def run(exe: Any) -> Callable[[Any], Any]:
+        def of(call: tuple[int, Array, Array]) -> Any:
+            more = {"params": params[call[0]]} if training else {}
+            return exe(input=call[1], sequence_lengths=call[2].astype(np.int32), **more)
+
+        return of
+
+    runs = {w: run(exe) for w, exe in exes.items()}
+    runs["torch"] = torch_runner(mode, modules, training)
+    compare(mode, training, runs, calls[0])
+    return interleaved(runs, calls, seconds)
+
+
+def compare(mode: str, training: bool, runs: dict[str, Callable[[Any], Any]], call: Any) -> None:
+    """AssertionError where results differ."""
+    want = runs["torch"](call)
+    for who in (OURS, APART):
+        got = runs[who](call)
+        if not training:
+            assert np.abs(got["output"] - want.numpy()).max() < 1e-5, who
+            continue
+        dx, grads = want
+        pairs = ((got["d_input"], dx.numpy()), (got["d_params"], from_torch(grads, rnn_mode=mode)))
+        for a, b in pairs:
+            assert np.abs(a - b).max() < 2e-5 * np.abs(b).max(), who
+
+
+@click.command()
+@click.option("--seconds", default=2.0, show_default=True, help="spent on each runner of a case")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="figures as JSON")
+def main(seconds: float, output: str | None) -> None:
+    """Measure LSTM and GRU, inference and training."""
+    results = []
+    print(
+        "| model | T,B,I,H | lstm-ir ms | directions apart ms | torch ms | torch / lstm-ir | apart / stacked |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for sizes in SIZES:
+        for training in (False, True):
+            for mode in ("lstm", "gru"):
+                t = measure(mode, sizes, training, seconds)
+                ms = {w: 1e3 * t.median(w) for w in t.seconds}
+                peer = Times({w: t.seconds[w] for w in (OURS, "torch")})
+                self = Times({w: t.seconds[w] for w in (OURS, APART)})
+                texts = []
+                for pair in (peer, self):
+                    low, high = pair.interval()
+                    texts.append(f"{pair.ratio:.2f} ({low:.2f}-{high:.2f})")
+                name = f"{mode} {'training step' if training else 'inference'}"
+                shown = " | ".join(f"{ms[w]:.3g}" for w in (OURS, APART, "torch"))
+                print(
+                    f"| {name} | {','.join(map(str, sizes))} | {shown} | {' | '.join(texts)} |",
+                    flush=True,
+                )
+                results.append({"model": name, "sizes": list(sizes), "ms": ms,
+                                "torch": [peer.ratio, *peer.interval()],
+                                "apart": [self.ratio, *self.interval()]})  # fmt: skip
+    if output is not None:
+        Path(output).write_text(json.dumps(results, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
