@@ -292,14 +292,19 @@ class Emitter:
         """The same values in another float or integer dtype, no saturation."""
         if t.dtype is dtype:
             return v
-        if self.target is not None and self.target.kind in ("vulkan", "metal"):
-            return self._convert_spirv(v, t, dtype)
         wide = t.with_dtype(dtype)
-        out = self.hlo("convert", [v], wide)
-        short = t.dtype.is_float and t.dtype.bits == 16
-        if self.target is None or not short or t.is_static:
+        if self.target is not None and self.target.kind in ("vulkan", "metal"):
+            out = self._convert_spirv(v, t, dtype)
+        else:
+            out = self.hlo("convert", [v], wide)
+        if self.target is None or t.is_static:
             return out
-        # fused into a join of rows ([1,B,8] before [T,B,8]) it becomes an array on the stack
+        short = t.dtype.is_float and t.dtype.bits == 16
+        # IREE keeps an extension of elements in the dispatch that reads it, without fusing the two: on
+        # a GPU as shared memory of any size, on the CPU, in a join of rows ([1,B,8] before [T,B,8]), as
+        # an array on the stack.
+        if not (short if self.target.kind == "cpu" else t.dtype.bits < dtype.bits):
+            return out
         apart = self.make("util.optimization_barrier", [out], [out.type]).result
         return self.tie(apart, wide)
 

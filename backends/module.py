@@ -140,10 +140,16 @@ class _Function:
     ) -> None:
         if checks or not self.graph.is_static:
             self._sizes(args, checks)
+        if checks and self.target is not None:
+            args = [self._tied(p, a) for p, a in zip(self.graph.params, args, strict=True)]
         known = {v: module_globals.load(self.e, s, v.type) for v, s in (held or {}).items()}
         self.e.preset = known
         outputs = self.e.graph(self.graph, args)
         self.e.make("func.return", outputs, [])
+
+    def _tied(self, p: Value, arg: ir.Value) -> ir.Value:
+        """The input, whose named sizes are the function's: IREE takes those of two inputs for different."""
+        return self.e.tie(arg, p.type)
 
     def _sizes(self, args: list[ir.Value], checks: bool) -> None:
         e = self.e
