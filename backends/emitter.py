@@ -89,7 +89,17 @@ class Emitter:
         self._anchor: ir.Operation | None = None
         self.leaf: Callable[[Node], ir.Value] | None = None  # how a weight is read
         self.depth = 0  # of loop bodies
+        self.outside: ir.Operation | None = None  # before it stands what weights alone decide
         self.preset: Mapping[Value, ir.Value] = {}  # values that need no computing
+
+    @contextmanager
+    def before_choice(self) -> Iterator[None]:
+        """Ops made inside depend on weights alone, and are not made in a branch: once, at load."""
+        if self.outside is None:
+            yield
+            return
+        with ir.InsertionPoint(self.outside):
+            yield
 
     @property
     def asserts(self) -> bool:

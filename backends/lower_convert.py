@@ -20,6 +20,9 @@ def _convert(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     if t.dtype.is_float and not to.dtype.is_float:
         wide = in_f32(t)
         return _saturated(e, e.convert(x, t, wide.dtype), wide, to)
+    if not t.rank and to.dtype is DType.f64 and e.target is not None and not t.dtype.is_float:
+        # IREE computes a single integer, as the number of a step, on the host: its VM has no f64
+        x = e.make("util.optimization_barrier", [x], [x.type]).result
     return e.convert(x, t, to.dtype)
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def test_shared_blocks_finish_on_a_loaded_machine() -> None:
             p.wait()
 
 
-def _graph(sizes: tuple[int, int, int, int]) -> li.Graph:
+def _graph(sizes: Any) -> li.Graph:
     loop = Loop(sizes, np.random.default_rng(2))
     return loop.graph("gated", BODIES["gated"])
 
@@ -89,14 +90,31 @@ def test_the_module_does_not_grow_with_its_sizes() -> None:
     assert len(large) == len(small) > 200
 
 
-def test_weights_are_packed_at_load_not_at_every_call(tmp_path: Path) -> None:
+def _stream(graph: li.Graph) -> tuple[str, str]:
+    """What is done at load, and in a call, as IREE schedules it."""
     target = resolve("cpu")
     flags = [*compiler.BASE_FLAGS, *target.flags, "--iree-opt-level=O3", "--compile-to=stream"]
-    text = prepare(_graph((5, 32, 16, 64)), target).text
+    text = prepare(graph, target).text
     out = compiler.run(text, flags, name="packing", target="cpu", timeout=120).decode()
-    main = out[out.index("util.func public @main") :]
+    before, main, after = out.partition("util.func public @main")
+    assert main
+    return before, after
+
+
+def test_weights_are_packed_at_load_not_at_every_call() -> None:
+    before, main = _stream(_graph((5, 32, 16, 64)))
     assert main.count("stream.cmd.dispatch @") == 1
-    assert "stream.cmd.dispatch @" in out[: out.index("util.func public @main")]
+    assert "stream.cmd.dispatch @" in before
+
+
+def test_the_call_decides_where_sizes_are_named() -> None:
+    """Folded, or a product and a loop: three kernels in two branches, their weights packed before."""
+    before, main = _stream(_graph(("T", "B", 16, 64)))
+    assert main.count("stream.cmd.dispatch @recurrence_") == 3
+    assert main.count("stream.cmd.dispatch @") == 3
+    assert before.count("stream.cmd.dispatch @") >= 3
+    report = prepare(_graph(("T", "B", 16, 64)), resolve("cpu")).report
+    assert any("hoisted projection" in n and "from 16 rows on" in n for n in report.notes)
 
 
 @pytest.mark.parametrize("word", ["cpu:x86-64", "cpu:x86-64-v3", "cpu:aarch64", "cpu:riscv64"])

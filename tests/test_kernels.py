@@ -69,7 +69,7 @@ def test_static_sizes(name: str, dtype: str, sizes: tuple[int, ...], target: str
 @pytest.mark.parametrize("name", BODIES)
 def test_named_sizes(name: str) -> None:
     exe, loops, graphs = compiled("f32", ("T", "B", 5, 23))
-    for T, B in ((11, 3), (1, 1), (0, 2), (6, 17), (3, 7)):
+    for T, B in ((11, 3), (1, 1), (0, 2), (6, 17), (3, 7), (1, 20), (0, 16)):
         compare(exe, graphs[name], loops[name].arrays(graphs[name], T, B), TOLERANCE["f32"])
 
 
@@ -120,14 +120,12 @@ def test_rows_that_do_not_exist_may_hold_nan() -> None:
 
 
 def test_off_means_the_loop() -> None:
-    loop = Loop(SMALL, np.random.default_rng(5))
-    graph = loop.graph("gated", BODIES["gated"])
-    exe = li.compile(graph, options={"kernels": False})
+    loops = {n: Loop(SMALL, np.random.default_rng(5), "f64") for n in ("gated", "every_kind")}
+    graphs = {n: loops[n].graph(n, BODIES[n]) for n in loops}
+    exe = li.compile(Program("loops", graphs), options={"kernels": False})
     assert not any("kernel, " in n for n in exe.report.notes)
-    arrays = loop.arrays(graph, *SMALL[:2])
-    want = li.interpret(graph, arrays)
-    for k, v in exe(arrays).items():
-        np.testing.assert_allclose(v, want[k], rtol=2e-5, atol=2e-5)
+    for n, graph in graphs.items():
+        compare(exe, graph, loops[n].arrays(graph, *SMALL[:2]), TOLERANCE["f64"])
 
 
 def test_what_does_not_qualify_is_named(kernels: bool) -> None:

@@ -8,11 +8,10 @@ from lstm_ir.backends.emitter import Emitter, mlir_loc
 from lstm_ir.backends.kernels import gpu_schedule
 from lstm_ir.backends.kernels.access import CutError, RefusedError
 from lstm_ir.backends.kernels.call import Values
-from lstm_ir.backends.kernels.dispatch import Dispatch
 from lstm_ir.backends.kernels.gpu_dispatch import GpuDispatch
 from lstm_ir.backends.kernels.planner import make_plan
 from lstm_ir.backends.kernels.products import lower_product
-from lstm_ir.backends.kernels.schedule import choose, hoists, narrow
+from lstm_ir.backends.kernels.variants import on_cpu
 from lstm_ir.graph import Node
 
 __all__ = ["lower_loop", "lower_product"]
@@ -30,7 +29,7 @@ def lower_loop(
     assert e.target is not None
     try:
         if e.target.kind == "cpu":
-            out, note = _on_cpu(e, n, consts, init, xs, count)
+            out, note = on_cpu(e, n, consts, init, xs, count)
         else:
             out, note = _on_gpu(e, n, consts, init, xs, count)
     except RefusedError as why:
@@ -44,17 +43,6 @@ def lower_loop(
     if note:
         e.notes.append(f"scan at {n.loc}: kernel, {note}")
     return out
-
-
-def _on_cpu(
-    e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None
-) -> tuple[Values, str]:
-    assert e.target is not None
-    plan = make_plan(n, hoists(n), narrow(e.target))
-    schedule = choose(plan, e.target)
-    with mlir_loc(n.loc, "product" if schedule.panel else n.op.name):
-        out = Dispatch(e, plan, schedule=schedule).run(consts, init, xs, count)
-    return out, "" if schedule.panel else schedule.note
 
 
 def _on_gpu(

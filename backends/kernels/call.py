@@ -75,14 +75,17 @@ class Call:
             if any(s.index == k for s in self.sources("scan")):
                 memories[Source("scan", k)] = self.input(xs[k], n.args[2][k].type)  # type: ignore[index]
         for k, made in enumerate(plan.projections):
+            with self.e.before_choice():
+                (matrix,) = self.e.graph(made.weights(), [known[made.matrix.value]])
             graph = made.graph(n.args[2][made.scan].type)  # type: ignore[index]
-            (rows,) = self.e.graph(graph, [xs[made.scan], known[made.matrix.value]])
+            (rows,) = self.e.graph(graph, [xs[made.scan], matrix])
             memories[Source("projection", k)] = self.input(rows, graph.outputs[0].type)
         packed: dict[tuple[Sweep, int], Memory] = {}
         for sweep in (s for c in plan.components for s in c.sweeps):
             for k, loop in enumerate(sweep.loops):
                 matrices = [known[m.value] for _, m in loop.gates]
-                weights = pack(self.e, loop, matrices, sweep.width, lanes, q[sweep])
+                with self.e.before_choice():
+                    weights = pack(self.e, loop, matrices, sweep.width, lanes, q[sweep])
                 kind = packed_type(loop, sweep.width, lanes, q[sweep])
                 packed[sweep, k] = self.input(weights, kind)
         return memories, packed
@@ -100,7 +103,8 @@ class Call:
         wanted = list(dict.fromkeys([*self.values_read("value"), *matrices]))
         params = self.plan.body.params[1 : 1 + len(consts)]
         part = Graph("invariant", params, wanted)
-        return dict(zip(wanted, self.e.graph(part, consts), strict=True))
+        with self.e.before_choice():
+            return dict(zip(wanted, self.e.graph(part, consts), strict=True))
 
     def input(self, v: ir.Value, t: TensorType) -> Memory:
         """A tensor that the kernel reads."""

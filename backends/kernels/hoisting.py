@@ -23,14 +23,19 @@ class Projection:
     length: int
     matrix: Matrix  # from column 0
 
+    def weights(self) -> Graph:
+        """The part of the matrix that it reads, of rank 2, as a graph over the matrix."""
+        whole = parameter("matrix", self.matrix.value.type)
+        return Graph("weights", [whole], [self._weight(whole)])
+
     def graph(self, x: TensorType) -> Graph:
-        """The projection as a graph over x and the matrix."""
-        whole, weight = parameter("x", x), parameter("matrix", self.matrix.value.type)
+        """The projection as a graph over x and what `weights` gives."""
+        whole, weight = parameter("x", x), parameter("weights", self.weights().outputs[0].type)
         rows = self._rows(whole)
         flat = rows.shape[:-1]
         two = ops.reshape(rows, (dims.product(flat), self.length)) if len(flat) > 1 else rows
         at = 1 if self.matrix.k_axis > self.matrix.col_axis else 0
-        product = rows_product(two, self._weight(weight), at)
+        product = rows_product(two, weight, at)
         out = ops.reshape(product, (*flat, product.shape[1])) if len(flat) > 1 else product
         return Graph("projection", [whole, weight], [out])
 

@@ -38,14 +38,17 @@ def narrow(target: TargetInfo) -> frozenset[DType]:
 FOLD_ROWS = 16  # from so many rows on a longer loop over k beats reading projected rows
 
 
-def hoists(n: Node) -> bool:
-    """Whether products of scanned rows leave the loop: where rows are few, or not known."""
-    if n.attrs["length"] == 1:
+def hoists(n: Node) -> bool | None:
+    """Whether products of scanned rows leave the loop: where rows are few; None: the call decides."""
+    length = n.attrs["length"]
+    if length == 1:
         return False  # nothing to gain; and a hoisted product is itself such a loop
     finals = n.args[1]
     shapes = [v.shape for v in (finals if isinstance(finals, tuple) else ()) if v.rank > 1]
     rows = shapes[0][-2] if shapes else 1
-    return not isinstance(rows, int) or rows < FOLD_ROWS
+    if isinstance(rows, int) and (rows >= FOLD_ROWS or isinstance(length, int)):
+        return rows < FOLD_ROWS
+    return None
 
 
 def choose(plan: Plan, target: TargetInfo) -> Schedule:
