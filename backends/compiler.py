@@ -61,8 +61,13 @@ def _ways(flags: list[str], options: Mapping[str, Any] | None) -> list[list[str]
     ]
 
 
-def _first(text: str, ways: list[list[str]], name: str, target: str, timeout: float) -> bytes:
-    """The module by the first way that gives one; else what the first one said."""
+def _first(
+    text: str, ways: list[list[str]], name: str, target: str, timeout: float
+) -> tuple[bytes, str]:
+    """The module by the first way that gives one, and a note where that is not the first of all.
+
+    CompileError with what the first way said where none does.
+    """
     first: RefusedError | None = None
     tried: list[list[str]] = []
     for flags in ways:
@@ -70,11 +75,17 @@ def _first(text: str, ways: list[list[str]], name: str, target: str, timeout: fl
             continue
         tried.append(flags)
         try:
-            return run(text, flags, name=name, target=target, timeout=timeout)
+            blob = run(text, flags, name=name, target=target, timeout=timeout)
+            return blob, "" if first is None else _note(ways[0], flags, first)
         except RefusedError as e:
             first = e if first is None else first
     assert first is not None
     raise first
+
+
+def _note(wanted: list[str], taken: list[str], why: RefusedError) -> str:
+    changed = " ".join(f for f in taken if f not in wanted)
+    return f"compiled with {changed}, because without it: {str(why).splitlines()[0]}"
 
 
 def compile_mlir(
@@ -85,19 +96,28 @@ def compile_mlir(
     timeout: float = 300,
     options: Mapping[str, Any] | None = None,
     use_cache: bool = True,
+    notes: list[str] | None = None,
 ) -> bytes:
     """The module compiled for `target`, from the cache where it is.
 
     Options: `opt_level` ("O0" to "O3"), `data_tiling` (bool), `flags` (further compiler flags).
+    `notes` gets a line where only weaker flags than these gave a module.
     """
     flags = [*BASE_FLAGS, *target.flags, *option_flags(options, target.info.kind)]
     store = Cache() if use_cache else None
-    entry = key(text, target.info.name, *flags, *versions()) + ".vmfb"
-    if store is not None and (found := store.get(entry)) is not None:
-        return found
-    blob = _first(text, _ways(flags, options), name, target.info.name, timeout)
-    if store is not None:
-        store.put(entry, blob)
+    entry = key(text, target.info.name, *flags, *versions())
+    blob = None if store is None else store.get(f"{entry}.vmfb")
+    if blob is None:
+        blob, note = _first(text, _ways(flags, options), name, target.info.name, timeout)
+        if store is not None:
+            store.put(f"{entry}.vmfb", blob)
+            if note:
+                store.put(f"{entry}.note", note.encode())
+    else:
+        kept = None if store is None else store.get(f"{entry}.note")
+        note = "" if kept is None else kept.decode()
+    if note and notes is not None:
+        notes.append(note)
     return blob
 
 

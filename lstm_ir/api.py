@@ -175,6 +175,7 @@ def build(
         timeout=given.get("timeout", 300.0),
         options=passed,
         use_cache=given.get("cache", True),
+        notes=lowered.report.notes,
     )
     lowered.report.compile_seconds = time.perf_counter() - start
     lowered.report.module_bytes = len(blob)

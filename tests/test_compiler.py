@@ -340,3 +340,27 @@ def test_concurrent_processes(tmp_path: Path) -> None:
     assert len(outs.pop()) == 64
     (entry,) = tmp_path.iterdir()  # one entry, nothing half-written
     assert Cache(tmp_path).get(entry.name) is not None
+
+
+def test_weaker_flags_leave_a_note(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the module comes from the cache."""
+    real = compiler.run
+
+    def failing(text: str, flags: list[str], **kw: Any) -> bytes:
+        if "--iree-opt-level=O3" in flags:
+            raise compiler.RefusedError("m: it ended without a word\nmore")
+        return real(text, flags, **kw)
+
+    monkeypatch.setattr(compiler, "run", failing)
+    target = resolve("vulkan")
+    for _ in range(2):
+        notes: list[str] = []
+        assert compile_mlir(ADD, target, name="m", notes=notes)
+        (note,) = notes
+        assert note.startswith("compiled with ")
+        assert "--iree-opt-level=O1" in note
+        assert note.endswith("because without it: m: it ended without a word")
+    fine: list[str] = []
+    monkeypatch.setattr(compiler, "run", real)
+    compile_mlir(ADD + " ", target, name="m", notes=fine)
+    assert fine == []
