@@ -34,11 +34,12 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     to = n.types[0]
     total = sum_type(to)
     if e.target is not None and e.target.kernels:
-        from lstm_ir.backends.kernels import lower_product
+        from lstm_ir.backends.kernels import lower_outer_sum, lower_product
 
-        done = lower_product(e, n, lhs, rhs)
-        if done is not None:
-            return done
+        for by_kernel in (lower_product, lower_outer_sum):
+            done = by_kernel(e, n, lhs, rhs)
+            if done is not None:
+                return done
     if e.target is not None and e.target.kind in ("vulkan", "metal"):  # see half.py
         lhs, rhs = e.convert(lhs, a, total.dtype), e.convert(rhs, b, total.dtype)
         a, b = a.with_dtype(total.dtype), b.with_dtype(total.dtype)

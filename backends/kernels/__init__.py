@@ -9,12 +9,14 @@ from lstm_ir.backends.kernels import gpu_schedule
 from lstm_ir.backends.kernels.access import CutError, RefusedError
 from lstm_ir.backends.kernels.call import Values
 from lstm_ir.backends.kernels.gpu_dispatch import GpuDispatch
+from lstm_ir.backends.kernels.gpu_steps import StepDispatch
+from lstm_ir.backends.kernels.outer_sum import lower_outer_sum
 from lstm_ir.backends.kernels.planner import make_plan
 from lstm_ir.backends.kernels.products import lower_product
 from lstm_ir.backends.kernels.variants import on_cpu
 from lstm_ir.graph import Node
 
-__all__ = ["lower_loop", "lower_product"]
+__all__ = ["lower_loop", "lower_outer_sum", "lower_product"]
 
 
 def lower_loop(
@@ -51,5 +53,6 @@ def _on_gpu(
     assert e.target is not None
     plan = make_plan(n, False)  # the pass hoist-projection has moved what can be moved
     schedule = gpu_schedule.choose(plan, e.target)
+    form = GpuDispatch if schedule.whole else StepDispatch
     with mlir_loc(n.loc, n.op.name):
-        return GpuDispatch(e, plan, schedule=schedule).run(consts, init, xs, count), schedule.note
+        return form(e, plan, schedule=schedule).run(consts, init, xs, count), schedule.note

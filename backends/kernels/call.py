@@ -31,80 +31,21 @@ WORDS = 64
 
 
 @dataclass
-class Call:
-    """What every kernel call has, whatever its processor."""
+class KernelCall:
+    """What every kernel call has, whatever it computes and its processor."""
 
     e: Emitter
-    plan: Plan
-    operands: Values = field(default_factory=list)
-    operand_types: list[TensorType] = field(default_factory=list)
-    inputs: list[tuple[str, Memory]] = field(default_factory=list)
-    results: list[TensorType] = field(default_factory=list)
-    outputs: list[tuple[str, Memory]] = field(default_factory=list)
-    sizes: dict[Dim, str] = field(default_factory=dict)
-    tied: tuple[ir.Value, list[ir.Value]] | None = None  # written in place, and its named sizes
+    operands: Values = field(default_factory=list, kw_only=True)
+    operand_types: list[TensorType] = field(default_factory=list, kw_only=True)
+    inputs: list[tuple[str, Memory]] = field(default_factory=list, kw_only=True)
+    results: list[TensorType] = field(default_factory=list, kw_only=True)
+    outputs: list[tuple[str, Memory]] = field(default_factory=list, kw_only=True)
+    sizes: dict[Dim, str] = field(default_factory=dict, kw_only=True)
+    # A tensor that is written in place, and its named sizes.
+    tied: tuple[ir.Value, list[ir.Value]] | None = field(default=None, kw_only=True)
     narrow: ClassVar[bool] = False  # indices are passed as i32
 
     # -- operands
-
-    def sources(self, kind: str) -> list[Source]:
-        """Memories of one kind that the loop reads."""
-        found: dict[Source, None] = {}
-        for c in self.plan.components:
-            for s in c.sweeps:
-                for r in s.roots:
-                    for a in walk(r.atom):
-                        if a.source is not None and a.source.kind == kind:
-                            found[a.source] = None
-        return list(found)
-
-    def values_read(self, kind: str) -> list[Value]:
-        """Invariant values that the loop reads, apart from matrices."""
-        return [s.value for s in self.sources(kind) if s.value is not None]
-
-    def bind_inputs(
-        self, consts: Values, xs: Values, lanes: int, q: Mapping[Sweep, int]
-    ) -> tuple[dict[Source, Memory], dict[tuple[Sweep, int], Memory]]:
-        """Everything that the loop reads but does not carry, and the packed weights by pass."""
-        plan, n = self.plan, self.plan.node
-        known = self.invariants(consts)
-        memories: dict[Source, Memory] = {}
-        for v in self.values_read("value"):
-            memories[Source("value", 0, v)] = self.input(known[v], v.type)
-        for k in range(len(plan.scanned)):
-            if any(s.index == k for s in self.sources("scan")):
-                memories[Source("scan", k)] = self.input(xs[k], n.args[2][k].type)  # type: ignore[index]
-        for k, made in enumerate(plan.projections):
-            with self.e.before_choice():
-                (matrix,) = self.e.graph(made.weights(), [known[made.matrix.value]])
-            graph = made.graph(n.args[2][made.scan].type)  # type: ignore[index]
-            (rows,) = self.e.graph(graph, [xs[made.scan], matrix])
-            memories[Source("projection", k)] = self.input(rows, graph.outputs[0].type)
-        packed: dict[tuple[Sweep, int], Memory] = {}
-        for sweep in (s for c in plan.components for s in c.sweeps):
-            for k, loop in enumerate(sweep.loops):
-                matrices = [known[m.value] for _, m in loop.gates]
-                with self.e.before_choice():
-                    weights = pack(self.e, loop, matrices, sweep.width, lanes, q[sweep])
-                kind = packed_type(loop, sweep.width, lanes, q[sweep])
-                packed[sweep, k] = self.input(weights, kind)
-        return memories, packed
-
-    def invariants(self, consts: Values) -> dict[Value, ir.Value]:
-        """Loop-invariant values of the body, computed before the loop."""
-        matrices = [
-            m.value
-            for c in self.plan.components
-            for s in c.sweeps
-            for k in s.loops
-            for _, m in k.gates
-        ]
-        matrices += [p.matrix.value for p in self.plan.projections]
-        wanted = list(dict.fromkeys([*self.values_read("value"), *matrices]))
-        params = self.plan.body.params[1 : 1 + len(consts)]
-        part = Graph("invariant", params, wanted)
-        with self.e.before_choice():
-            return dict(zip(wanted, self.e.graph(part, consts), strict=True))
 
     def input(self, v: ir.Value, t: TensorType) -> Memory:
         """A tensor that the kernel reads."""
@@ -154,12 +95,6 @@ class Call:
                 f"the offsets of {bindings} tensors and its sizes may take {words} words, "
                 f"a dispatch takes {WORDS}"
             )
-
-    def given(self, out: Values) -> Values:
-        """The loop's results among those of the dispatch: final carries, then stacked rows."""
-        plan = self.plan
-        kinds = [*(p.type for p in plan.carries), *plan.node.types[len(plan.carries) :]]
-        return [self.boolean(v, t) for v, t in zip(out[: len(kinds)], kinds, strict=True)]
 
     def boolean(self, v: ir.Value, t: TensorType) -> ir.Value:
         """A result as its graph has it: kernels keep booleans as bytes."""
@@ -240,6 +175,78 @@ class Call:
             "flow.dispatch", [total, *arguments, *argument_dims, *result_dims], kinds, attrs
         )
         return list(out.results)
+
+
+@dataclass
+class Call(KernelCall):
+    """What every call of a loop's kernel has."""
+
+    plan: Plan
+
+    def sources(self, kind: str) -> list[Source]:
+        """Memories of one kind that the loop reads."""
+        found: dict[Source, None] = {}
+        for c in self.plan.components:
+            for s in c.sweeps:
+                for r in s.roots:
+                    for a in walk(r.atom):
+                        if a.source is not None and a.source.kind == kind:
+                            found[a.source] = None
+        return list(found)
+
+    def values_read(self, kind: str) -> list[Value]:
+        """Invariant values that the loop reads, apart from matrices."""
+        return [s.value for s in self.sources(kind) if s.value is not None]
+
+    def bind_inputs(
+        self, consts: Values, xs: Values, lanes: int, q: Mapping[Sweep, int]
+    ) -> tuple[dict[Source, Memory], dict[tuple[Sweep, int], Memory]]:
+        """Everything that the loop reads but does not carry, and the packed weights by pass."""
+        plan, n = self.plan, self.plan.node
+        known = self.invariants(consts)
+        memories: dict[Source, Memory] = {}
+        for v in self.values_read("value"):
+            memories[Source("value", 0, v)] = self.input(known[v], v.type)
+        for k in range(len(plan.scanned)):
+            if any(s.index == k for s in self.sources("scan")):
+                memories[Source("scan", k)] = self.input(xs[k], n.args[2][k].type)  # type: ignore[index]
+        for k, made in enumerate(plan.projections):
+            with self.e.before_choice():
+                (matrix,) = self.e.graph(made.weights(), [known[made.matrix.value]])
+            graph = made.graph(n.args[2][made.scan].type)  # type: ignore[index]
+            (rows,) = self.e.graph(graph, [xs[made.scan], matrix])
+            memories[Source("projection", k)] = self.input(rows, graph.outputs[0].type)
+        packed: dict[tuple[Sweep, int], Memory] = {}
+        for sweep in (s for c in plan.components for s in c.sweeps):
+            for k, loop in enumerate(sweep.loops):
+                matrices = [known[m.value] for _, m in loop.gates]
+                with self.e.before_choice():
+                    weights = pack(self.e, loop, matrices, sweep.width, lanes, q[sweep])
+                kind = packed_type(loop, sweep.width, lanes, q[sweep])
+                packed[sweep, k] = self.input(weights, kind)
+        return memories, packed
+
+    def invariants(self, consts: Values) -> dict[Value, ir.Value]:
+        """Loop-invariant values of the body, computed before the loop."""
+        matrices = [
+            m.value
+            for c in self.plan.components
+            for s in c.sweeps
+            for k in s.loops
+            for _, m in k.gates
+        ]
+        matrices += [p.matrix.value for p in self.plan.projections]
+        wanted = list(dict.fromkeys([*self.values_read("value"), *matrices]))
+        params = self.plan.body.params[1 : 1 + len(consts)]
+        part = Graph("invariant", params, wanted)
+        with self.e.before_choice():
+            return dict(zip(wanted, self.e.graph(part, consts), strict=True))
+
+    def given(self, out: Values) -> Values:
+        """The loop's results among those of the dispatch: final carries, then stacked rows."""
+        plan = self.plan
+        kinds = [*(p.type for p in plan.carries), *plan.node.types[len(plan.carries) :]]
+        return [self.boolean(v, t) for v, t in zip(out[: len(kinds)], kinds, strict=True)]
 
 
 def module_of_insertion() -> ir.Operation:

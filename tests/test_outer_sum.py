@@ -1,0 +1,91 @@
+"""Sums of outer products by a kernel, as weight gradients are, against NumPy in float64."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lstm_ir as li
+from lstm_ir.backends import kernels
+
+# rows, columns: whole tiles, ragged rows, ragged columns, fewer columns than one vector, one tile
+SHAPES = ((128, 48), (100, 77), (132, 96), (1025, 5), (67, 64))
+LENGTHS = ((0, 3), (1, 1), (7, 11), (60, 13))  # sums of 0, 1, 77 and 780 terms; blocks have 256
+
+
+def graph(rows: int, columns: int, dtype: str) -> li.Graph:
+    """[T,B,rows] and [T,B,columns] to [rows,columns]."""
+    x, y = li.input("x", ("T", "B", rows), dtype), li.input("y", ("T", "B", columns), dtype)
+    return li.Graph("sums", [x, y], {"w": li.dot_general(x, y, ((0, 1), (0, 1)))})
+
+
+@pytest.mark.parametrize("target", ["cpu", "cpu:x86-64-v3", "cpu:x86-64"])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_against_numpy(
+    target: str, dtype: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[bool] = []
+    original = kernels.lower_outer_sum
+
+    def counted(*a: Any) -> Any:
+        out = original(*a)
+        taken.append(out is not None)
+        return out
+
+    monkeypatch.setattr(kernels, "lower_outer_sum", counted)
+    if target != "cpu":
+        import platform
+
+        if platform.machine() != "x86_64":
+            pytest.skip(f"{target}: this processor is {platform.machine()}")
+    program = li.Program("sums", {f"s{m}x{n}": graph(m, n, dtype) for m, n in SHAPES})
+    exe = li.compile(program, target)
+    assert taken == [True] * len(SHAPES)
+    kind: Any = {"f32": np.float32, "f64": np.float64}[dtype]
+    for m, n in SHAPES:
+        for T, B in LENGTHS:
+            a, b = (rng.standard_normal((T, B, k)).astype(kind) for k in (m, n))
+            got = exe.entries[f"s{m}x{n}"](x=a, y=b)["w"]
+            want = np.einsum("tbm,tbn->mn", a.astype(np.float64), b.astype(np.float64))
+            most = np.einsum("tbm,tbn->mn", *(np.abs(v.astype(np.float64)) for v in (a, b)))
+            limit = 4 * np.finfo(kind).eps * most.max() if most.size and T else 0.0
+            assert got.dtype == kind
+            assert np.abs(got - want).max() <= limit, (m, n, T, B)
+
+
+def test_infinities_and_nan_stay_in_their_row_and_column(rng: np.random.Generator) -> None:
+    """Rows that a ragged tile only pads with zeros must not meet an infinity."""
+    m, n = 67, 77
+    exe = li.compile(graph(m, n, "f32"))
+    a, b = (rng.standard_normal((5, 3, k)).astype(np.float32) for k in (m, n))
+    a[2, 1, 66], b[4, 0, 76] = np.inf, np.nan
+    got = exe(x=a, y=b)["w"]
+    bad = ~np.isfinite(got)
+    assert bad[66].all()
+    assert bad[:, 76].all()
+    assert bad.sum() == m + n - 1
+
+
+@pytest.mark.parametrize("why", ["small", "other axes", "two bytes", "batched"])
+def test_another_product_is_left_to_iree(why: str) -> None:
+    """Right all the same."""
+    T, B, m, n = 5, 3, 64, 72
+    x, y = li.input("x", (T, B, m)), li.input("y", (T, B, n))
+    made = {
+        "small": lambda: li.dot_general(x, y, ((0, 1), (0, 1))),
+        "other axes": lambda: li.dot_general(li.transpose(x, (1, 0, 2)), y, ((1, 0), (0, 1))),
+        "two bytes": lambda: li.convert(
+            li.dot_general(li.convert(x, "bf16"), li.convert(y, "bf16"), ((0, 1), (0, 1))), "f32"
+        ),
+        "batched": lambda: li.sum(li.dot_general(x, y, ((0,), (0,)), ((1,), (1,))), 0),
+    }[why]()
+    g = li.Graph("other", [x, y], {"w": made})
+    r = np.random.default_rng(7)
+    a, b = (r.standard_normal((T, B, k)).astype(np.float32) for k in (m, n))
+    got = li.compile(g)(x=a, y=b)["w"]
+    if why == "two bytes":
+        a, b = (v.astype(ml_dtypes.bfloat16).astype(np.float32) for v in (a, b))
+    want = np.einsum("tbm,tbn->mn", a, b)
+    # a result in bfloat16 is rounded to 8 bits
+    np.testing.assert_allclose(got, want, rtol=2**-8 if why == "two bytes" else 0, atol=1e-5)
