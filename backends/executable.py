@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -298,6 +299,7 @@ class Executable(Session):
                 raise TargetError(f"a module for {target} cannot run here: {why}")
         self.signature, self.target, self.report = signature, target, report
         self.device = where
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         super().__init__(_Loaded(signature, blob, weights, where, {} if state is None else state))
         assert self._loaded is not None
         self.weights: Mapping[str, Array] = MappingProxyType(self._loaded.weights)
@@ -319,4 +321,12 @@ class Executable(Session):
         """Another client of the same module and weights; sessions run beside each other."""
         if self._loaded is None:
             raise DeviceError("the executable is closed")
-        return Session(self._loaded)
+        made = Session(self._loaded)
+        self._sessions.add(made)
+        return made
+
+    def close(self) -> None:
+        """Close the executable and all its sessions; later calls are errors. Results stay valid."""
+        for s in list(self._sessions):
+            s.close()
+        super().close()

@@ -224,8 +224,14 @@ def test_a_closed_executable_is_refused(rng: np.random.Generator, tmp_path: Path
     made = li.compile(program())
     made.entries["step"](x=draw(rng))
     made.save_state(tmp_path / "s")
+    other = made.session()
+    result = other.entries["step"](x=draw(rng))
+    held = result["y"].copy()
     made.close()
     for use in (
+        lambda: other.entries["step"](x=draw(rng)),
+        lambda: other.state["h0"],
+        lambda: other.load_state(tmp_path / "s"),
         lambda: made.entries["step"](x=draw(rng)),
         lambda: made.entries["reset"](),
         lambda: made.state["h0"],
@@ -236,6 +242,50 @@ def test_a_closed_executable_is_refused(rng: np.random.Generator, tmp_path: Path
     ):
         with pytest.raises(DeviceError, match="closed"):
             use()
+    np.testing.assert_array_equal(result["y"], held)  # what was given stays
+    made.close()  # again: nothing to do
+    other.close()
+
+
+def test_a_closed_session_leaves_the_others(exe: Executable, rng: np.random.Generator) -> None:
+    x = draw(rng)
+    a, b = exe.session(), exe.session()
+    for s in (a, b):
+        s.entries["step"](x=x[:5])
+    a.close()
+    with pytest.raises(DeviceError, match="closed"):
+        a.entries["step"](x=x[5:])
+    np.testing.assert_allclose(b.entries["step"](x=x[5:])["y"], whole(x)["y"][5:], atol=1e-6)
+    b.close()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (b'"F32"', b'"F99"', "h0: element type 'F99'"),
+        (b'"h0"', b'"g0"', "no state 'h0'"),
+        (b"[1,3,7]", b"[1,3,9]", "takes 108 bytes"),
+        (b"[1,3,7]", b"[1,-3,7", "a damaged header"),
+        (b'{"', b"\xff\xff", "a damaged header"),
+    ],
+    ids=["dtype", "name", "shape", "size", "header"],
+)
+def test_a_damaged_member_is_refused(
+    exe: Executable, tmp_path: Path, old: bytes, new: bytes, problem: str
+) -> None:
+    from lstm_ir.backends import state_file
+
+    state_file.write(tmp_path / "s.safetensors", _good())
+    data = (tmp_path / "s.safetensors").read_bytes()
+    assert old in data, data[:200]
+    (tmp_path / "s.safetensors").write_bytes(data.replace(old, new, 1))
+    with exe.session() as s:
+        for name in KEPT:
+            s.state[name] = np.full((1, B, H), 5, np.float32)
+        with pytest.raises(PackageError, match=problem):
+            s.load_state(tmp_path / "s.safetensors")
+        for name in KEPT:
+            np.testing.assert_array_equal(s.state[name], 5)
 
 
 def test_a_package_carries_what_the_state_starts_as(
