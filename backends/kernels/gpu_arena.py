@@ -32,6 +32,11 @@ class Arena:
         self.flat = Flat(e, types)
         self.pieces: list[Piece] = []
 
+    @property
+    def stored(self) -> str:
+        """The element type of the tensor."""
+        return stored_type(self.flat.type.dtype)
+
     def bind(self, whole: FlatMemory, size: Callable[[Dim], str]) -> list[Piece]:
         """The memories of the values, in the kernel's memory `whole`."""
         self.pieces = [

@@ -38,6 +38,7 @@ class GpuBlock:
     tid: str
     threads: int
     partial: Mapping[DType, LocalMemory]  # a number per thread, for reductions
+    alone: str = ""  # the one column of this thread, where a workgroup has some of them
 
     def write(self, rows: Rows) -> None:
         """All columns of all rows of the tile."""
@@ -45,7 +46,9 @@ class GpuBlock:
         if self.sweep.width == 0:
             self._numbers(rows)
             return
-        with t.loop(self.tid, t.index(self.sweep.width), t.index(self.threads)) as col:
+        width = t.index(self.sweep.width)
+        by = width if self.alone else t.index(self.threads)
+        with t.loop(self.alone or self.tid, width, by) as col:
             sums = self._sums(rows, col) if self.sweep.dots else {}
             for slot in range(rows.slots):
                 with self._exists(rows, slot):

@@ -10,18 +10,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from lstm_ir.backends.kernels.access import ROW, Access, Col, Row
+from lstm_ir.backends.kernels.access import Access, Col, Row
 from lstm_ir.backends.kernels.atoms import Source
 from lstm_ir.backends.kernels.gpu_arena import Arena
 from lstm_ir.backends.kernels.gpu_block import GpuBlock, Rows
-from lstm_ir.backends.kernels.gpu_memory import FlatMemory, LocalMemory
+from lstm_ir.backends.kernels.gpu_local import local_memories, partials
+from lstm_ir.backends.kernels.gpu_memory import FlatMemory
 from lstm_ir.backends.kernels.gpu_schedule import GpuSchedule
 from lstm_ir.backends.kernels.memory import Memory, Place, indices, load_scalar, store_scalar
-from lstm_ir.backends.kernels.plan import Component, Plan, Sweep, walk
+from lstm_ir.backends.kernels.plan import Component, Plan, Sweep
 from lstm_ir.backends.kernels.steps import Step, number_of_steps
-from lstm_ir.backends.kernels.text import Text, scalar_type, stored_type
+from lstm_ir.backends.kernels.text import Text
 from lstm_ir.graph import Value
-from lstm_ir.types import DType
 
 ZERO = "%zero"  # an index that is 0, which the compiler must not know
 
@@ -42,6 +42,16 @@ class GpuLayout:
     arguments: list[str] = field(default_factory=list)
     bindings: list[tuple[str, Memory]] = field(default_factory=list)
 
+    def open(self, t: Text) -> None:
+        """Numbers, bindings, and where values begin in the tensors that hold several."""
+        for n in self.numbers:
+            t.line(f"{n} = arith.index_cast {n}_i32 : i32 to index")
+        for binding, m in self.bindings:
+            assert isinstance(m, FlatMemory)
+            m.open(t, binding, ZERO)
+        for a in self.arenas:
+            a.open(t)
+
 
 class GpuFunction:
     """Writes the body of one kernel."""
@@ -49,28 +59,17 @@ class GpuFunction:
     def __init__(self, plan: Plan, layout: GpuLayout, schedule: GpuSchedule) -> None:
         self.plan, self.l, self.s = plan, layout, schedule
         self.t = Text(0)
-        self.local = local_memories(plan, schedule)
-        self.partial = partials(plan, schedule)
+        self.local = local_memories(plan, schedule.rows)
+        self.partial = partials(plan, schedule.threads)
         self.memories: Mapping[Source, Memory] = {**layout.memories, **self.local}
 
     def text(self, name: str) -> str:
         """func.func with its constants and memories first."""
-        t = self.t
-        for n in self.l.numbers:
-            t.line(f"{n} = arith.index_cast {n}_i32 : i32 to index")
-        for binding, m in self.l.bindings:
-            assert isinstance(m, FlatMemory)
-            m.open(t, binding, ZERO)
-        for a in self.l.arenas:
-            a.open(t)
+        self.l.open(self.t)
         for shared in (*self.local.values(), *self.partial.values()):
-            shared.open(t)
+            shared.open(self.t)
         self._everything()
-        return "\n".join([
-            f"    func.func @{name}({', '.join(self.l.arguments)})",
-            f"        attributes {{translation_info = {info(self.s.threads)}}} {{",
-            *t.head, *t.lines, "      return", "    }",
-        ])  # fmt: skip
+        return function(self.t, name, self.l.arguments, self.s.threads)
 
     def _everything(self) -> None:
         t = self.t
@@ -156,35 +155,12 @@ class GpuFunction:
                 yield Place(row, col, None, slot)
 
 
-def info(threads: int) -> str:
-    """The attribute that keeps the compiler's hands off the function's loops."""
+def function(t: Text, name: str, arguments: list[str], threads: int) -> str:
+    """func.func of what `t` holds; the attribute keeps the compiler's hands off its loops."""
     pipeline = "pipeline = #iree_codegen.no_pipeline"
-    return f"#iree_codegen.translation_info<{pipeline} workgroup_size = [{threads}, 1, 1]>"
-
-
-def local_memories(plan: Plan, schedule: GpuSchedule) -> dict[Source, LocalMemory]:
-    """Two copies of every carry and every computed row, for the rows of one tile."""
-    out: dict[Source, LocalMemory] = {}
-    for c in plan.components:
-        for i, static in c.carries:
-            v = plan.carries[i]
-            access = plan.access(v, static)
-            sizes = [schedule.rows if a == ROW else d for a, d in zip(access, v.shape, strict=True)]
-            name, kind = f"%m_carry{i}", stored_type(v.dtype)
-            out[Source("carry", i)] = LocalMemory(name, kind, (2, *map(int, sizes)))  # type: ignore[arg-type]
-    for temp in plan.temps:
-        sizes = [schedule.rows, temp.width] if temp.width else [schedule.rows]
-        kind = stored_type(temp.atom.dtype)
-        out[Source("temp", temp.index)] = LocalMemory(f"%m_temp{temp.index}", kind, tuple(sizes))  # type: ignore[arg-type]
-    return out
-
-
-def partials(plan: Plan, schedule: GpuSchedule) -> dict[DType, LocalMemory]:
-    """A number per thread, for reductions."""
-    roots = [r.atom for c in plan.components for s in c.sweeps for r in s.roots]
-    kinds = {a.dtype for r in roots for a in walk(r) if a.op == "reduce"}
-    ordered = sorted(kinds, key=lambda d: d.bits)
-    return {
-        d: LocalMemory(f"%m_partial_{d.value}", scalar_type(d), (schedule.threads,))
-        for d in ordered
-    }
+    info = f"#iree_codegen.translation_info<{pipeline} workgroup_size = [{threads}, 1, 1]>"
+    return "\n".join([
+        f"    func.func @{name}({', '.join(arguments)})",
+        f"        attributes {{translation_info = {info}}} {{",
+        *t.head, *t.lines, "      return", "    }",
+    ])  # fmt: skip

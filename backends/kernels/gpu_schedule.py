@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.access import RefusedError
+from lstm_ir.backends.kernels.gpu_local import local_memories, partials
 from lstm_ir.backends.kernels.plan import Component, Plan, Sweep, walk
 from lstm_ir.backends.kernels.schedule import widest_bits
 from lstm_ir.target import TargetInfo
@@ -17,6 +18,8 @@ from lstm_ir.types import DType
 
 LANES = 32  # columns that are neighbours in packed weights: what one load of a warp takes
 WHOLE_BYTES = 1 << 20
+ROWS = 4  # of the batch that share each weight that a step's workgroup loads
+STEP_THREADS = 64  # columns of a step's workgroup: few, so that a step has many workgroups
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ def limits(target: TargetInfo) -> Limits:
 class GpuSchedule:
     """What was chosen for one loop."""
 
+    whole: bool  # all steps in one dispatch
     threads: int
     rows: int  # of the batch, per workgroup
     words: int
@@ -54,15 +58,18 @@ def choose(plan: Plan, target: TargetInfo) -> GpuSchedule:
     _check(plan, have)
     widest = max((s.width for s in sweeps_of(plan)), default=0)
     threads = min(have.threads, max(64, -(-widest // 64) * 64))
-    need = weight_bytes(plan)
+    shared = [*local_memories(plan, 1).values(), *partials(plan, threads).values()]
+    need, held = weight_bytes(plan), sum(m.bytes for m in shared)
+    if need <= WHOLE_BYTES and held <= have.local_bytes:
+        note = f"all steps in one dispatch, {threads} threads per row"
+        return GpuSchedule(True, threads, 1, have.words, note)
     if need > WHOLE_BYTES:
-        raise RefusedError(
-            f"a step reads {need >> 10} KiB of weights; one workgroup takes up to "
-            f"{WHOLE_BYTES >> 10}"
-        )
-    return GpuSchedule(
-        threads, 1, have.words, f"all steps in one dispatch, {threads} threads per row"
-    )
+        why = f"{need >> 10} KiB of weights"
+    else:
+        why = f"{held} bytes of carries"
+    rows = min(ROWS, plan.rows) if isinstance(plan.rows, int) else ROWS
+    note = f"one dispatch per step and phase for {why}, tile {rows}x{STEP_THREADS}"
+    return GpuSchedule(False, STEP_THREADS, max(1, rows), have.words, note)
 
 
 def sweeps_of(plan: Plan) -> list[Sweep]:
