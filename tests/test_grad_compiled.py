@@ -34,6 +34,11 @@ REST = (  # with those above every feature, and the combinations that fail first
     "rnn bidirectional+lengths+states+mask",
     "rnn reverse+count+gate_clip+batch+hold+no_bias",
 )
+VULKAN = (
+    "lstm lengths+states+peephole3+projection+cell_clip",
+    "gru reverse+count+reset_before+mask",
+    "rnn bidirectional+lengths+states",
+)
 SIZES = ((11, 3), (1, 1), (0, 2), (34, 1))  # T, B; 34: more than a chunk of the plain loop
 LIMIT = 1e-5  # of the largest entry of each gradient, in f32
 
@@ -142,3 +147,11 @@ def test_modules_with_less_fusion_are_the_first_choice(monkeypatch: pytest.Monke
     monkeypatch.setattr(compiler, "_ways", lambda flags, options: [flags])
     graph = differentiated("rnn count+mask")
     assert li.compile(graph, "cpu", options={"cache": False})
+
+
+@pytest.mark.vulkan
+@pytest.mark.slow
+@pytest.mark.parametrize("case", VULKAN)
+def test_some_features_vulkan(case: str) -> None:
+    need("vulkan")
+    check(compiled("vulkan", False, (case,)), case, ((5, 3), (1, 1), (0, 2)))
