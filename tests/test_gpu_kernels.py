@@ -1,4 +1,4 @@
-"""GPU kernels against the interpreter, on Vulkan; CUDA, HIP and Metal compile the same text."""
+"""GPU kernels against the interpreter on Vulkan; CUDA, HIP and Metal compile the same text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,22 @@ from kernel_bodies import BODIES, Loop
 from test_kernels import TOLERANCE, compare
 
 import lstm_ir as li
+from lstm_ir.api import build
+from lstm_ir.backends.kernels import gpu_schedule
+from lstm_ir.backends.targets import resolve
 from lstm_ir.program import Program
 
 KERNELS = {"kernels": True}
 CALLS = ((11, 3), (1, 1), (0, 2), (6, 17))
+# phases, masks, numbers per row; reductions, carries that are products
+FEW = ("two_phases", "masked", "row_numbers")
+FEW_STEPS = ("ends_in_product", "normalised")
+GPUS = [pytest.param(g, marks=getattr(pytest.mark, g)) for g in ("vulkan", "cuda")]
+OTHERS = [("whole", n) for n in BODIES if n not in FEW]
+OTHERS += [("steps", n) for n in BODIES if n not in FEW_STEPS]
 # What a kernel for SPIR-V refuses, and where the refusal stands.
 REFUSED = {"every_kind": "erf in a kernel for this target (`erf` at kernel_bodies.py:"}
+WORD = {"whole": "all steps in one dispatch", "steps": "one dispatch per step and phase"}
 
 
 def choices(report: Any) -> list[str]:
@@ -26,29 +36,123 @@ def choices(report: Any) -> list[str]:
 
 
 @cache
-def compiled() -> tuple[Any, dict[str, Loop], dict[str, li.Graph]]:
-    """All bodies with named sizes as entries of one program."""
+def compiled(form: str, names: tuple[str, ...], target: str = "vulkan") -> Any:
+    """Bodies with named sizes as entries of one program: (executable, loops, graphs).
+
+    For a named device the module alone, and its report, instead of the executable.
+    """
     sizes = ("T", "B", 5, 23)
-    loops = {n: Loop(sizes, np.random.default_rng(i)) for i, n in enumerate(BODIES)}
-    graphs = {n: loops[n].graph(n, BODIES[n]) for n in BODIES}
-    return li.compile(Program("bodies", graphs), "vulkan", options=KERNELS), loops, graphs
+    loops = {n: Loop(sizes, np.random.default_rng(i)) for i, n in enumerate(names)}
+    graphs = {n: loops[n].graph(n, BODIES[n]) for n in names}
+    with pytest.MonkeyPatch.context() as patch:
+        if form == "steps":
+            patch.setattr(gpu_schedule, "WHOLE_BYTES", -1)
+        if ":" not in target and target != "metal":
+            return li.compile(Program("bodies", graphs), target, options=KERNELS), loops, graphs
+        return build(Program("bodies", graphs), resolve(target), KERNELS)
 
 
-@pytest.mark.vulkan
-@pytest.mark.parametrize("name", BODIES)
-def test_named_sizes_vulkan(name: str) -> None:
-    need("vulkan")
-    exe, loops, graphs = compiled()
-    for T, B in CALLS:
+def hold(form: str, names: tuple[str, ...], name: str, target: str) -> list[str]:
+    """Every size of CALLS, and one that takes more than an iteration of the loop of dispatches.
+
+    How the loops were lowered.
+    """
+    need(target)
+    exe, loops, graphs = compiled(form, names, target)
+    for T, B in (*CALLS, (70, 2)) if form == "steps" else CALLS:
         compare(exe, graphs[name], loops[name].arrays(graphs[name], T, B), TOLERANCE["f32"])
+    return choices(exe.report)
 
 
-@pytest.mark.vulkan
-def test_every_body_becomes_a_kernel_or_says_why_vulkan() -> None:
-    need("vulkan")
-    exe, _, _ = compiled()
-    loops = [n for n in choices(exe.report) if ": loop, " in n]
-    assert len(loops) == len(REFUSED)
-    for why in REFUSED.values():
-        assert why in loops[0]
-    assert all("one dispatch" in n for n in choices(exe.report) if n not in loops)
+@pytest.mark.parametrize("target", GPUS)
+@pytest.mark.parametrize("name", FEW)
+def test_all_steps_in_one_dispatch(name: str, target: str) -> None:
+    assert all(WORD["whole"] in n for n in hold("whole", FEW, name, target))
+
+
+@pytest.mark.parametrize("target", GPUS)
+@pytest.mark.parametrize("name", FEW_STEPS)
+def test_a_dispatch_per_phase(name: str, target: str) -> None:
+    assert all(WORD["steps"] in n for n in hold("steps", FEW_STEPS, name, target))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", GPUS)
+@pytest.mark.parametrize(("form", "name"), OTHERS)
+def test_every_other_body(form: str, name: str, target: str) -> None:
+    (*_, note) = hold(form, (name,), name, target)
+    refused = name in REFUSED and target == "vulkan"
+    assert (REFUSED[name] if refused else WORD[form]) in note
+
+
+def cell(kind: str, name: str, **features: Any) -> li.Graph:
+    """The gradient of a loss over one recurrent op, I, H = 5, 23, for all weights and x."""
+    r = np.random.default_rng(len(name))
+    gates, sizes = {"lstm": 4, "gru": 3, "rnn": 1}[kind] * 23, ("T", "B")
+    x, n = li.input("x", (*sizes, 5)), li.input("n", ("B",), "i32")
+    shapes = {"wi": (gates, 5), "wh": (gates, 23), "b": (gates,)}
+    w = {
+        k: li.weight(f"{name}/{k}", r.uniform(-0.2, 0.2, (1, *s)).astype("f4"))
+        for k, s in shapes.items()
+    }
+    y, h, *_ = getattr(li, kind)(x, *w.values(), lengths=n, **features)
+    loss = li.sum(y * y) + li.sum(h)
+    graph = li.Graph(name, [x, n], {"loss": loss})
+    return li.grad(graph, of="loss", wrt=["x", *(f"{name}/{k}" for k in shapes)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", GPUS)
+def test_gradients(target: str) -> None:
+    """Forward and backward loops of the three ops, both forms; a reversed one among them."""
+    need(target)
+    ops = {"lstm": {}, "gru": {"direction": "reverse"}, "rnn": {}}
+    graphs = {k: cell(k, k, **f) for k, f in ops.items()}
+    for form in WORD:
+        with pytest.MonkeyPatch.context() as patch:
+            if form == "steps":
+                patch.setattr(gpu_schedule, "WHOLE_BYTES", -1)
+            exe = li.compile(Program("gradients", graphs), target, options=KERNELS)
+        assert all(WORD[form] in n for n in choices(exe.report)), choices(exe.report)
+        for T, B in ((11, 3), (1, 1), (4, 6)):
+            r = np.random.default_rng(T)
+            x = r.standard_normal((T, B, 5)).astype("f4")
+            given = {"x": x, "n": r.integers(0, T + 1, B).astype("i4")}
+            for k, g in graphs.items():
+                want, got = li.interpret(g, given), exe.entries[k](given)
+                for name, v in want.items():
+                    # sums over T * B rows: relative to the largest entry
+                    limit = TOLERANCE["f32"] * max(1.0, float(np.abs(v).max()))
+                    np.testing.assert_allclose(got[name], v, rtol=0, atol=limit, err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", WORD)
+@pytest.mark.parametrize(
+    "target",
+    ["cuda:sm_89", "hip:gfx942", "hip:gfx1100", "metal", "vulkan:rdna3", "vulkan:ampere"],
+)
+def test_other_gpus_compile(form: str, target: str) -> None:
+    """Not executed: two bodies, one with two phases and one with reductions."""
+    lowered, blob = compiled(form, ("two_phases", "normalised"), target)
+    assert len(blob) > 1000
+    assert all(WORD[form] in n for n in choices(lowered.report))
+
+
+def test_cuda_compiles() -> None:
+    """One form of the same in the default run."""
+    lowered, blob = compiled("steps", ("two_phases",), "cuda:sm_89")
+    assert b".visible .entry recurrence_" in blob  # PTX
+    assert all(WORD["steps"] in n for n in choices(lowered.report))
+
+
+def test_large_weights_get_a_dispatch_per_step() -> None:
+    """H = 512: 4 MiB of weights; and what stays a loop says why."""
+    from lstm_ir.api import prepare
+
+    loop = Loop(("T", "B", 5, 512), np.random.default_rng(0))
+    program = Program("p", {"gated": loop.graph("gated", BODIES["gated"])})
+    (note,) = choices(prepare(program, resolve("cuda:sm_89"), KERNELS).report)
+    assert "one dispatch per step and phase for 4096 KiB of weights" in note
+    (off,) = [*choices(prepare(program, resolve("cuda:sm_89"), {}).report), "loop"]
+    assert off == "loop"
