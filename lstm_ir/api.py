@@ -116,7 +116,7 @@ def compile(
     """A callable for `target`: `cpu`, `cpu:x86-64-v3`, `vulkan`, `cuda:sm_89`, `hip:gfx942`,
     `metal`, …
 
-    options: pipeline (text), kernels (False: loops only), opt_level, data_tiling, flags, timeout
+    options: pipeline (text), kernels (default: on CPUs), opt_level, data_tiling, flags, timeout
     (seconds), cache. device: as in `vulkan:1`; on the CPU `local-sync` (the caller's thread) or
     `local-task` (workers), by default chosen by the size of a call.
     Raises TargetError, LoweringError, PassError or CompileError.

@@ -17,12 +17,13 @@ from lstm_ir import cli_files as files
               help="A target word, repeat it for several; see `lstm-ir targets`.")  # fmt: skip
 @click.option("-w", "--weights", multiple=True, help="Arrays (.npz, .safetensors) the text names.")
 @click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
-@click.option("--no-kernels", is_flag=True, help="StableHLO loops only, no hand-made kernels.")
+@click.option("--kernels/--no-kernels", default=None,
+              help="Recurrence kernels, or StableHLO loops only; default: kernels on CPUs.")  # fmt: skip
 @click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds per target.")
 @click.option("--explain", is_flag=True, help="Say what each pass did, and kernel or loop and why.")
 def command(
     graph: str, output: str | None, targets: tuple[str, ...], weights: tuple[str, ...],
-    pipeline: str | None, no_kernels: bool, timeout: float, explain: bool,
+    pipeline: str | None, kernels: bool | None, timeout: float, explain: bool,
 ) -> None:  # fmt: skip
     """Compile GRAPH (a .lir file) and write a package.
 
@@ -40,7 +41,9 @@ def command(
     if Path(output).suffix != ".lirpkg":
         raise click.UsageError(f"-o {output}: a package ends in .lirpkg")
     program = files.read_program(graph, weights, whole=True)
-    options: dict[str, Any] = {"kernels": not no_kernels, "timeout": timeout}
+    options: dict[str, Any] = {"timeout": timeout}
+    if kernels is not None:
+        options["kernels"] = kernels
     if pipeline is not None:
         options["pipeline"] = pipeline
     modules = {}
