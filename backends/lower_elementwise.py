@@ -27,6 +27,10 @@ def _arithmetic(e: Emitter, n: Node, *operands: ir.Value) -> ir.Value:
     if n.op.name == "sign" and not t.dtype.is_signed:
         return e.hlo("minimum", [operands[0], e.full(1, t)], t)
     inside = in_f32(t)
+    if n.op.name == "ceil" and t.dtype is DType.f64 and e.target is not None:
+        # no f64 ceil links for baseline x86-64; this one is exact, and keeps -0 and NaN
+        below = e.hlo("floor", [e.hlo("negate", operands, t)], t)
+        return e.hlo("negate", [below], t)
     out = e.hlo(n.op.name, [e.convert(v, t, inside.dtype) for v in operands], inside)
     return e.convert(out, inside, t.dtype)
 

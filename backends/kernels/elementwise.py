@@ -85,6 +85,9 @@ class Ops:
             raise RefusedError(f"arithmetic in {dtype}; convert to f32 first", _value(a))
         if a.op in _FLOAT:
             return t.op(f"{_FLOAT[a.op]} {args[0]}, {args[1]} : {kind}")
+        if a.op == "ceil" and dtype is DType.f64:  # none links for baseline x86-64
+            below = t.op(f"math.floor {t.op(f'arith.negf {args[0]} : {kind}')} : {kind}")
+            return t.op(f"arith.negf {below} : {kind}")
         if a.op in _UNARY:
             return t.op(f"{_UNARY[a.op]} {args[0]} : {kind}")
         if a.op in _F32_ONLY and dtype is DType.f32:
