@@ -208,6 +208,15 @@ class Emitter:
         sizes = [self.size(d) for d in t.shape if not isinstance(d, int)]
         return self.make("flow.tensor.splat", [scalar, *sizes], [tensor(t)]).result
 
+    def opaque(self, v: ir.Value, t: TensorType) -> ir.Value:
+        """`v`, made where it stands: a fill that a loop and what follows it read is else cloned into
+        both, and the first one is left in no submission (see `filled`)."""
+        kept = self.make("util.optimization_barrier", [v], [tensor(t)]).result
+        sizes = [self.size(d) for d in t.shape if not isinstance(d, int)]
+        if not sizes:
+            return kept
+        return self.make("flow.tensor.tie_shape", [kept, *sizes], [tensor(t)]).result
+
     @staticmethod
     def _splat(value: float, t: TensorType) -> ir.Attribute:
         if any(d == 0 for d in t.shape):

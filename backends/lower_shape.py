@@ -19,7 +19,8 @@ def _broadcast(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     given = n.inputs[0].node
     stored = any(u.op.name in _STORES for u in e.users.get(n.values[0], ()))
     if stored and given.op.name == "constant" and n.inputs[0].rank == 0:
-        return e.filled(given.attrs["value"].array.item(), n.types[0], own=True)
+        filled = e.filled(given.attrs["value"].array.item(), n.types[0], own=True)
+        return filled if e.target is None else e.opaque(filled, n.types[0])
     return e.broadcast(x, n.inputs[0].type, n.types[0], n.attrs["broadcast_dimensions"])
 
 

@@ -6,15 +6,19 @@ from dataclasses import dataclass, field
 
 from iree.compiler import ir
 
-from lstm_ir.backends.kernels.atoms import Source
-from lstm_ir.backends.kernels.call import NAME, Call, Values
-from lstm_ir.backends.kernels.function import Function, Layout
+from lstm_ir import dims
+from lstm_ir.backends.kernels.atoms import Source, Temp
+from lstm_ir.backends.kernels.call import BINDINGS, NAME, Call, Values
+from lstm_ir.backends.kernels.function import PIECE, Function, Layout
 from lstm_ir.backends.kernels.memory import Memory
 from lstm_ir.backends.kernels.schedule import Schedule
 from lstm_ir.backends.kernels.team import LINE
+from lstm_ir.backends.kernels.text import stored_type
 from lstm_ir.backends.kernels.workers import flags_needed, grid
 from lstm_ir.dims import Dim
-from lstm_ir.types import TensorType
+from lstm_ir.types import DType, TensorType
+
+SPARE = 8  # tensors and numbers that a dispatch takes besides
 
 
 @dataclass
@@ -33,13 +37,12 @@ class Dispatch(Call):
         finals = [self.output(p.type) for p in plan.carries]
         for k in range(len(plan.stacked)):
             memories[Source("stack", k)] = self.output(n.types[len(plan.carries) + k])
-        for i, p in enumerate(plan.carries):
-            memories[Source("carry", i)] = self.output(self._scratch(p.type, 2))
-        for temp in plan.temps:
-            shape: tuple[Dim, ...] = (
-                (plan.rows, self._padded(temp.width)) if temp.width else (plan.rows,)
-            )
-            memories[Source("temp", temp.index)] = self.output(TensorType(shape, temp.atom.dtype))
+        scratch = {Source("carry", i): self._twice(p.type) for i, p in enumerate(plan.carries)}
+        scratch |= {Source("temp", temp.index): self._rows(temp) for temp in plan.temps}
+        shared = len(self.inputs) + len(self.outputs) + len(scratch) > BINDINGS - SPARE
+        pieces = self._shared(list(scratch.values())) if shared else None
+        made = [self.output(t) for t in scratch.values()] if pieces is None else pieces[1]
+        memories |= zip(scratch, made, strict=True)
         chunks, members = grid(self.e, self.const, plan, self.schedule)
         groups = self.muli(chunks, self.const(len(plan.components)))
         counters = self._counters(groups) if self.schedule.share else None
@@ -48,6 +51,7 @@ class Dispatch(Call):
             self.size(n.attrs["length"]), self.size(plan.rows),
             "%chunks", "%members", self.schedule.tiles, self._relax(),
         )  # fmt: skip
+        layout.shared = pieces
         layout.bindings = [*self.inputs, *self.outputs]
         layout.arguments = self.arguments(["%chunks", "%members", "%groups"])
         function = Function(plan, layout, self.schedule.lanes).text(NAME)
@@ -67,6 +71,8 @@ class Dispatch(Call):
         zero = self.e.make(
             "arith.constant", [], [i32], {"value": ir.IntegerAttr.get(i32, 0)}
         ).result
+        # A fill of its own (see Emitter.filled): not merged with another loop's, nor cloned.
+        zero = self.e.make("util.optimization_barrier", [zero], [i32]).result
         self.tied = (self.e.make("flow.tensor.splat", [zero, groups], [kind]).result, [groups])
         m = Memory("%m_flags", "i32", ("%groups", flags, LINE))
         self.inputs.append(("%b_flags", m))
@@ -81,9 +87,26 @@ class Dispatch(Call):
     def _padded(self, width: int) -> int:
         return -(-width // self.schedule.lanes) * self.schedule.lanes
 
-    def _scratch(self, t: TensorType, copies: int) -> TensorType:
-        """Memory of a carry: `copies` of it, its rows padded to whole vectors."""
+    def _shared(self, types: list[TensorType]) -> tuple[str, list[Memory]]:
+        """One tensor for all scratch memories: a dispatch takes few."""
+        size: Dim = 0
+        for t in types:
+            piece = dims.mul(dims.product(t.shape), max(8, t.dtype.bits) // 8)
+            size = dims.add(size, dims.add(piece, PIECE - 1))
+        self.output(TensorType((size,), DType.i8))
+        made = []
+        for k, t in enumerate(types):
+            sizes = tuple(d if isinstance(d, int) else self.size(d) for d in t.shape)
+            made.append(Memory(f"%m_piece{k}", stored_type(t.dtype), sizes))
+        return self.outputs[-1][0], made
+
+    def _rows(self, temp: Temp) -> TensorType:
+        width = (self._padded(temp.width),) if temp.width else ()
+        return TensorType((self.plan.rows, *width), temp.atom.dtype)
+
+    def _twice(self, t: TensorType) -> TensorType:
+        """Memory of a carry: two of it, its rows padded to whole vectors."""
         last = t.shape[-1]
         wide = isinstance(last, int) and (t.rank > 1 or last != self.plan.rows)
         shape = (*t.shape[:-1], self._padded(int(last)) if wide else last)  # type: ignore[arg-type]
-        return t.with_shape((copies, *shape))
+        return t.with_shape((2, *shape))

@@ -20,6 +20,9 @@ from lstm_ir.backends.kernels.text import Text, scalar_type
 from lstm_ir.backends.kernels.tile import Block, Tile
 from lstm_ir.graph import Value
 
+PIECE = 64  # bytes: a cache line, and the widest vector
+ELEMENT_BYTES = {"i8": 1, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
+
 
 @dataclass
 class Layout:
@@ -39,6 +42,7 @@ class Layout:
     relax: str  # the processor's hint for waiting threads
     arguments: list[str] = field(default_factory=list)  # "%name: type" in order
     bindings: list[tuple[str, Memory]] = field(default_factory=list)
+    shared: tuple[str, list[Memory]] | None = None  # a binding of bytes and the memories in it
 
 
 class Function:
@@ -52,6 +56,8 @@ class Function:
         """func.func with its constants and memories first."""
         t, args = self.t, self.l
         zero = t.index(0)
+        if args.shared is not None:
+            self._pieces(*args.shared)
         self._everything()
         spans = [f"      {m.subspan(b, zero)}" for b, m in args.bindings]
         info = "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
@@ -62,6 +68,18 @@ class Function:
                 *t.head, *spans, *t.lines, "      return", "    }",
             ]
         )  # fmt: skip
+
+    def _pieces(self, binding: str, memories: list[Memory]) -> None:
+        """Memories side by side in one binding, each from a multiple of PIECE bytes on."""
+        t = self.t
+        at = t.index(0)
+        for m in memories:
+            t.line(m.subspan(binding, at))
+            size = t.index(ELEMENT_BYTES[m.element])
+            for d in m.sizes:
+                size = t.binary("muli", size, t.index(d) if isinstance(d, int) else d)
+            whole = t.op(f"arith.ceildivui {size}, {t.index(PIECE)} : index")
+            at = t.binary("addi", at, t.binary("muli", whole, t.index(PIECE)))
 
     def _everything(self) -> None:
         t, args = self.t, self.l
