@@ -167,9 +167,9 @@ def test_run_time_is_linear() -> None:
         given = arrays(T, 2)
         exe(given)
         runs = []
-        for _ in range(3):
-            start = time.perf_counter()
+        for _ in range(5):  # of processor time: other processes may take most of a second
+            start = time.process_time()
             exe(given)
-            runs.append(time.perf_counter() - start)
+            runs.append(time.process_time() - start)
         seconds.append(min(runs))
     assert seconds[1] < 40 * seconds[0]
