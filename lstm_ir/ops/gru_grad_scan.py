@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lstm_ir.graph import Value, make
-from lstm_ir.ops import elementwise as e
+from lstm_ir.graph import Value
 from lstm_ir.ops.broadcast import broadcast_in_dim
 from lstm_ir.ops.gru import GRU
-from lstm_ir.ops.gru_grad import ARRIVING, NAMES, SAVED
+from lstm_ir.ops.gru_grad import ARRIVING, SAVED
 from lstm_ir.ops.gru_scan import CELL, recurrent_weights
-from lstm_ir.ops.leaf import constant
-from lstm_ir.ops.recurrent_back import Back, plus
-from lstm_ir.ops.recurrent_grad import saved_value
+from lstm_ir.ops.recurrent_back import Back, before_gate, plus
+from lstm_ir.ops.recurrent_grad import with_saved
 from lstm_ir.ops.recurrent_plan import Plan, masked
 from lstm_ir.ops.recurrent_scan import Alive, Consts, Rows, State, block
 from lstm_ir.ops.reduce import sum as reduce_sum
@@ -24,7 +22,7 @@ MORE = (*SAVED, *ARRIVING)
 
 def expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
     """One gradient per present operand."""
-    operands = _with_saved(operands, a)
+    operands = with_saved(GRU, operands, a, SAVED, ("gates", "y"))
     k = Back.of(CELL, MORE, operands, a)
     p, s = k.p, _Saved(k)
     rows: dict[str, Rows | None] = {
@@ -43,18 +41,6 @@ def expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
     first = (plus(k.state("d_h_n", p.P), late),)
     final, out = k.f.loop(cell, first, list(there.values()), consts, 2 if a["reset_after"] else 1)
     return _results(k, s, out, plus(final[0], early))
-
-
-def _with_saved(operands: tuple[Value | None, ...], a: dict[str, Any]) -> tuple[Value | None, ...]:
-    """The operands with gates and y there: from another run of the layer if one is absent."""
-    n = len(NAMES)
-    more = dict(zip(MORE, operands[n:], strict=True))
-    if more["gates"] is None or more["y"] is None:
-        again = make(GRU, *operands[:n], **a, save=True)
-        for name in SAVED:
-            if more[name] is None:
-                more[name] = saved_value(again, name)
-    return *operands[:n], *more.values()
 
 
 class _Saved:
@@ -136,14 +122,14 @@ def _step(p: Plan, dh: Value, row: Consts, c: Consts, alive: Alive) -> tuple[Sta
         d_z, d_n, direct = d_h * (n - old), d_h * z, d_h * (1.0 - z)
     else:
         d_z, d_n, direct = d_h * (old - n), d_h * (1.0 - z), d_h * z
-    da_z = _before_gate(p, 1, z, plus(d_z, to[1]), row)
-    da_n = _before_gate(p, 2, n, plus(d_n, to[2]), row)
+    da_z = before_gate(p, 1, z, plus(d_z, to[1]), row["pre"])
+    da_n = before_gate(p, 2, n, plus(d_n, to[2]), row["pre"])
     last = da_n.rank - 1
     if p.a["reset_after"]:
         inner, w_hh = row["inner"], c["w_hh"]
         assert inner is not None
         assert w_hh is not None
-        da_r = _before_gate(p, 0, r, plus(da_n * inner, to[0]), row)
+        da_r = before_gate(p, 0, r, plus(da_n * inner, to[0]), row["pre"])
         du = plus(da_n * r, row["d_inner"])
         back = p.f.dot(concat([da_r, da_z, du], last), w_hh, transposed=False)
         extra = [alive.choose(du)]
@@ -152,23 +138,13 @@ def _step(p: Plan, dh: Value, row: Consts, c: Consts, alive: Alive) -> tuple[Sta
         assert w_rz is not None
         assert w_n is not None
         d_reset = p.f.dot(da_n, w_n, transposed=False)
-        da_r = _before_gate(p, 0, r, plus(d_reset * masked(old, mask), to[0]), row)
+        da_r = before_gate(p, 0, r, plus(d_reset * masked(old, mask), to[0]), row["pre"])
         back = p.f.dot(concat([da_r, da_z], last), w_rz, transposed=False) + d_reset * r
         extra = []
     new = direct + masked(back, mask)
     da = alive.choose(concat([da_r, da_z, da_n], last))
     passed = d_h if p.a["padding"] == "hold" else dh
     return (alive.choose(new, passed),), (da, *extra)
-
-
-def _before_gate(p: Plan, k: int, gate: Value, d_gate: Value, row: Consts) -> Value:
-    """The gradient of a pre-activation from that of the gate."""
-    da = d_gate * p.f.slope(p.act(k), gate)
-    pre = row["pre"]
-    if pre is None:
-        return da
-    inside = e.less_equal(e.abs(block(pre, k, p.H)), p.a["gate_clip"])
-    return e.select(inside, da, constant(0, da.dtype))
 
 
 def _results(k: Back, s: _Saved, out: list[Rows], d_h0: Value) -> dict[str, Value | None]:

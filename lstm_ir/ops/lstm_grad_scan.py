@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lstm_ir.graph import Value, make
+from lstm_ir.graph import Value
 from lstm_ir.ops import elementwise as e
 from lstm_ir.ops.broadcast import broadcast_in_dim
 from lstm_ir.ops.fill import zeros_like
 from lstm_ir.ops.leaf import constant
 from lstm_ir.ops.lstm import LSTM
-from lstm_ir.ops.lstm_grad import ARRIVING, NAMES, SAVED
+from lstm_ir.ops.lstm_grad import ARRIVING, SAVED
 from lstm_ir.ops.lstm_scan import CELL, bias, peepholes
-from lstm_ir.ops.recurrent_back import Back, plus
-from lstm_ir.ops.recurrent_grad import saved_value
+from lstm_ir.ops.recurrent_back import Back, before_gate, plus
+from lstm_ir.ops.recurrent_grad import with_saved
 from lstm_ir.ops.recurrent_plan import Plan
 from lstm_ir.ops.recurrent_scan import Alive, Consts, Rows, State, block
 from lstm_ir.ops.shape import concat
@@ -24,7 +24,7 @@ MORE = (*SAVED, *ARRIVING)
 
 def expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
     """One gradient per present operand."""
-    operands = _with_saved(operands, a)
+    operands = with_saved(LSTM, operands, a, SAVED, ("gates", "cells"))
     k = Back.of(CELL, MORE, operands, a)
     p = k.p
     s = _Saved(k)
@@ -46,18 +46,6 @@ def expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
     consts = p.inside("w_hh", "w_hr", "recurrent_mask") | peepholes(p)
     final, out = k.f.loop(cell, first, list(there.values()), consts, 2 if projected else 1)
     return _results(k, s, out, (plus(final[0], early), final[1]))
-
-
-def _with_saved(operands: tuple[Value | None, ...], a: dict[str, Any]) -> tuple[Value | None, ...]:
-    """The operands with gates and cells there: from another run of the layer if one is absent."""
-    n = len(NAMES)
-    more = dict(zip(MORE, operands[n:], strict=True))
-    if more["gates"] is None or more["cells"] is None:
-        again = make(LSTM, *operands[:n], **a, save=True)
-        for name in SAVED:
-            if more[name] is None:
-                more[name] = saved_value(again, name)
-    return *operands[:n], *more.values()
 
 
 class _Saved:
@@ -152,7 +140,7 @@ def _cell(p: Plan, d_m: Value, dc: Value, row: Consts, c: Consts) -> tuple[Value
     H = p.H
     i, f, g, o = (block(gates, n, H) for n in range(4))
     to = [None if arriving is None else block(arriving, n, H) for n in range(4)]
-    da_o = _before_gate(p, 3, o, plus(d_m * act, to[3]), row)
+    da_o = before_gate(p, 3, o, plus(d_m * act, to[3]), row["pre"])
     d_act = plus(d_m * o, row["d_activated"])
     d_c = plus(dc, row["d_cells"], d_act * p.f.slope(p.act(4), act))
     new = p.a["output_peephole"] == "new"
@@ -166,9 +154,9 @@ def _cell(p: Plan, d_m: Value, dc: Value, row: Consts, c: Consts) -> tuple[Value
         d_i = d_i - d_f
         da_f = zeros_like(d_f)
     else:
-        da_f = _before_gate(p, 1, f, d_f, row)
-    da_i = _before_gate(p, 0, i, d_i, row)
-    da_g = _before_gate(p, 2, g, d_g, row)
+        da_f = before_gate(p, 1, f, d_f, row["pre"])
+    da_i = before_gate(p, 0, i, d_i, row["pre"])
+    da_g = before_gate(p, 2, g, d_g, row["pre"])
     before = plus(
         d_c * f,
         _weighed(p, c["p_i"], da_i),
@@ -183,16 +171,6 @@ def _weighed(p: Plan, weights: Value | None, da: Value) -> Value | None:
     return None if weights is None else p.f.columns(weights, da) * da
 
 
-def _before_gate(p: Plan, k: int, gate: Value, d_gate: Value, row: Consts) -> Value:
-    """The gradient of a pre-activation from that of the gate."""
-    da = d_gate * p.f.slope(p.act(k), gate)
-    pre = row["pre"]
-    if pre is None:
-        return da
-    inside = e.less_equal(e.abs(block(pre, k, p.H)), p.a["gate_clip"])
-    return e.select(inside, da, constant(0, da.dtype))
-
-
 def _results(k: Back, s: _Saved, out: list[Rows], final: State) -> dict[str, Value | None]:
     """Gradients by result, for every operand that is there."""
     p, da = k.p, out[0]
@@ -205,7 +183,7 @@ def _results(k: Back, s: _Saved, out: list[Rows], final: State) -> dict[str, Val
         "c0": lambda: p.final(final[1]),
         "w_hr": lambda: k.products(out[1], s.m()),
         "peephole": lambda: _d_peephole(k, s, da),
-        "recurrent_mask": lambda: d_mask(k, da, s.h_prev()),
+        "recurrent_mask": lambda: k.d_mask(da, s.h_prev()),
     }
     return {f"d_{n}": None if p.v[n] is None else build() for n, build in builders.items()}
 
@@ -220,13 +198,3 @@ def _d_peephole(k: Back, s: _Saved, da: Rows) -> Value:
         seen = {0: s.c_prev[d], 1: s.c_prev[d], 2: s.c_prev[d], 3: new}
         parts.append(concat([block(rows, n, H) * seen[n] for n in gates], 2))
     return k.sums(parts)
-
-
-def d_mask(k: Back, da: Rows, h_prev: Rows) -> Value:
-    """The gradient of the recurrent mask, [D,B,P]."""
-    from lstm_ir.ops.reduce import sum as reduce_sum
-
-    w_hh = k.f.inside(k.p.v["w_hh"])
-    assert w_hh is not None
-    pairs = zip(k.through(da, w_hh), h_prev, strict=True)
-    return k.stacked([reduce_sum(a * h, 0) for a, h in pairs])

@@ -20,7 +20,7 @@ from lstm_ir.ops.fill import iota, zeros
 from lstm_ir.ops.leaf import constant
 from lstm_ir.ops.linear import dot_general
 from lstm_ir.ops.recurrent_plan import Cell, Plan
-from lstm_ir.ops.recurrent_scan import Frame, Rows
+from lstm_ir.ops.recurrent_scan import Frame, Rows, block
 from lstm_ir.ops.reduce import sum as reduce_sum
 from lstm_ir.ops.shape import concat, expand_dims, reshape
 from lstm_ir.ops.window import slice_axis
@@ -151,6 +151,13 @@ class Back:
         total = parts[0] if len(parts) == 1 else parts[0] + parts[1]
         return e.convert(rs.time_major(total, self.p.a["layout"]), self.p.kind)
 
+    def d_mask(self, da: Rows, h_prev: Rows) -> Value:
+        """The gradient of the recurrent mask, [D,B,P]."""
+        w_hh = self.f.inside(self.p.v["w_hh"])
+        assert w_hh is not None
+        pairs = zip(self.through(da, w_hh), h_prev, strict=True)
+        return self.stacked([reduce_sum(a * h, 0) for a, h in pairs])
+
     def held(self) -> tuple[Value | None, Value | None]:
         """With padding "hold", d_y of the rows after `count`, summed: (for h_n, for h0) as the loop
         has it."""
@@ -183,3 +190,13 @@ def plus(*terms: Value | None) -> Value:
     for t in there[1:]:
         total = total + t
     return total
+
+
+def before_gate(p: Plan, k: int, gate: Value, d_gate: Value, pre: Value | None) -> Value:
+    """The gradient of a pre-activation from that of gate k; `pre`, all of them, tells what
+    gate_clip held."""
+    da = d_gate * p.f.slope(p.act(k), gate)
+    if pre is None:
+        return da
+    inside = e.less_equal(e.abs(block(pre, k, p.H)), p.a["gate_clip"])
+    return e.select(inside, da, constant(0, da.dtype))

@@ -89,6 +89,25 @@ def _need_the_loops_clip(node: Node, hidden: Sequence[str]) -> None:
         raise GradientError(message(node.op.name, problem, (), node.loc))
 
 
+def with_saved(
+    op: Op,
+    operands: Sequence[Value | None],
+    a: Mapping[str, Any],
+    saved: Sequence[str],
+    needs: Sequence[str],
+    either: bool = False,
+) -> tuple[Value | None, ...]:
+    """A gradient op's operands with all of `needs` there (`either`: one of them), from another run
+    of the layer `op` where they are not."""
+    n = len(op.operands)
+    given = dict(zip(saved, operands[n:], strict=False))
+    absent = [given[k] is None for k in needs]
+    if all(absent) if either else any(absent):
+        again = make(op, *operands[:n], **a, save=True)
+        given = {k: saved_value(again, k) if v is None else v for k, v in given.items()}
+    return *operands[:n], *given.values(), *operands[n + len(saved) :]
+
+
 def saved_value(node: Node, name: str) -> Value | None:
     """A result of a forward node; None where it has no such result."""
     v = node.result(name)

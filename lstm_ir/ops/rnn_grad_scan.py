@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from lstm_ir.graph import Value, make
-from lstm_ir.ops import elementwise as e
+from lstm_ir.graph import Value
 from lstm_ir.ops.broadcast import broadcast_in_dim
-from lstm_ir.ops.leaf import constant
-from lstm_ir.ops.recurrent_back import Back, plus
-from lstm_ir.ops.recurrent_grad import saved_value
+from lstm_ir.ops.recurrent_back import Back, before_gate, plus
+from lstm_ir.ops.recurrent_grad import with_saved
 from lstm_ir.ops.recurrent_plan import Plan, masked
 from lstm_ir.ops.recurrent_scan import Alive, Consts, Rows, State, clipped
-from lstm_ir.ops.reduce import sum as reduce_sum
 from lstm_ir.ops.rnn import RNN
-from lstm_ir.ops.rnn_grad import ARRIVING, NAMES, SAVED
+from lstm_ir.ops.rnn_grad import ARRIVING, SAVED
 from lstm_ir.ops.rnn_scan import CELL
 
 MORE = (*SAVED, *ARRIVING)
@@ -22,7 +20,7 @@ MORE = (*SAVED, *ARRIVING)
 
 def expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
     """One gradient per present operand."""
-    operands = _with_saved(operands, a)
+    operands = with_saved(RNN, operands, a, SAVED, ("y", "pre"), either=True)
     k = Back.of(CELL, MORE, operands, a)
     p = k.p
     y = _y(k)
@@ -40,16 +38,6 @@ def expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
     consts = p.inside("w_hh", "recurrent_mask")
     final, out = k.f.loop(cell, first, list(there.values()), consts, 1)
     return _results(k, h_prev, out[0], plus(final[0], early))
-
-
-def _with_saved(operands: tuple[Value | None, ...], a: dict[str, Any]) -> tuple[Value | None, ...]:
-    """The operands with y or pre there: from another run of the layer if both are absent."""
-    n = len(NAMES)
-    more = dict(zip(MORE, operands[n:], strict=True))
-    if more["y"] is None and more["pre"] is None:
-        again = make(RNN, *operands[:n], **a, save=True)
-        more["y"], more["pre"] = saved_value(again, "y"), saved_value(again, "pre")
-    return *operands[:n], *more.values()
 
 
 def _y(k: Back) -> Rows:
@@ -86,11 +74,7 @@ def _step(p: Plan, dh: Value, row: Consts, c: Consts, alive: Alive) -> tuple[Sta
     y, pre, w_hh = row["y"], row["pre"], c["w_hh"]
     assert y is not None
     assert w_hh is not None
-    da = d_h * p.f.slope(p.act(0), y)
-    if pre is not None:
-        inside = e.less_equal(e.abs(pre), p.a["gate_clip"])
-        da = e.select(inside, da, constant(0, da.dtype))
-    da = plus(da, row["d_pre"])
+    da = plus(before_gate(p, 0, y, d_h, pre), row["d_pre"])
     back = masked(p.f.dot(da, w_hh, transposed=False), c["recurrent_mask"])
     passed = d_h if p.a["padding"] == "hold" else dh
     return (alive.choose(back, passed),), (alive.choose(da),)
@@ -100,18 +84,12 @@ def _results(k: Back, h_prev: Rows, da: Rows, d_h0: Value) -> dict[str, Value | 
     """Gradients by result, for every operand that is there."""
     p = k.p
 
-    def d_mask() -> Value:
-        w_hh = k.f.inside(p.v["w_hh"])
-        assert w_hh is not None
-        pairs = zip(k.through(da, w_hh), h_prev, strict=True)
-        return k.stacked([reduce_sum(a * h, 0) for a, h in pairs])
-
-    builders = {
+    builders: dict[str, Callable[[], Value]] = {
         "x": lambda: k.d_x(da),
         "w_ih": lambda: k.products(da, k.x_rows()),
         "w_hh": lambda: k.products(da, k.masked(h_prev)),
         "b": lambda: k.sums(da),
         "h0": lambda: p.final(d_h0),
-        "recurrent_mask": d_mask,
+        "recurrent_mask": lambda: k.d_mask(da, h_prev),
     }
     return {f"d_{n}": None if p.v[n] is None else build() for n, build in builders.items()}
