@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.atoms import Atom
-from lstm_ir.backends.kernels.evaluate import REDUCE, Evaluator
+from lstm_ir.backends.kernels.evaluate import REDUCE, Evaluator, Sums
 from lstm_ir.backends.kernels.gpu_memory import LocalMemory
 from lstm_ir.backends.kernels.gpu_schedule import LANES
 from lstm_ir.backends.kernels.memory import Memory, Place, load_scalar, store_scalar
@@ -53,16 +54,17 @@ class GpuBlock:
             for slot in range(rows.slots):
                 with self._exists(rows, slot):
                     place = Place(rows.safe[slot], col, None, t.index(slot))
-                    self._store(place, lambda a, slot=slot: sums[slot, a], {})
+                    here = {a: v for (r, a), v in sums.items() if r == slot}
+                    self._store(place, here.__getitem__, {})
 
-    def _exists(self, rows: Rows, slot: int):  # type: ignore[no-untyped-def]
+    def _exists(self, rows: Rows, slot: int) -> AbstractContextManager[None]:
         return self.t.block(
             "scf.if " + self.t.op(f"arith.cmpi ult, {self.t.index(slot)}, {rows.here} : index")
         )
 
-    def _store(self, place: Place, sums: object, known: dict[Atom, str]) -> None:
+    def _store(self, place: Place, sums: Sums | None, known: dict[Atom, str]) -> None:
         roots = self.sweep.roots
-        values = [self.e.value(r.atom, place, False, sums, known) for r in roots]  # type: ignore[arg-type]
+        values = [self.e.value(r.atom, place, False, sums, known) for r in roots]
         for r, v in zip(roots, values, strict=True):
             self.e.store(v, r.atom.dtype, r.dest, r.access, place, False)
 
@@ -156,8 +158,8 @@ class GpuBlock:
             low = t.op(f"arith.cmpi ult, {self.tid}, {t.index(half)} : index")
             inside = t.op(f"arith.cmpi ult, {other}, {t.index(self.threads)} : index")
             with t.block(f"scf.if {t.binary('andi', low, inside, 'i1')}"):
-                pair = [load_scalar(t, shared, [i]) for i in (self.tid, other)]
-                store_scalar(t, t.binary(op, *pair, kind), shared, [self.tid])
+                mine, theirs = (load_scalar(t, shared, [i]) for i in (self.tid, other))
+                store_scalar(t, t.binary(op, mine, theirs, kind), shared, [self.tid])
             t.line("gpu.barrier")
             half //= 2
         total = load_scalar(t, shared, [t.index(0)])

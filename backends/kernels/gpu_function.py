@@ -147,7 +147,7 @@ class GpuFunction:
     def _elements(self, v: Value, access: Access, rows: Rows) -> Iterator[Place]:
         """Each element of these rows once, by one thread."""
         t = self.t
-        width = int(v.shape[-1]) if any(isinstance(a, Col) for a in access) else 1  # type: ignore[arg-type]
+        width = int(v.shape[-1]) if any(isinstance(a, Col) for a in access) else 1
         high = rows.here if any(isinstance(a, Row) for a in access) else t.index(1)
         with t.loop(t.index(0), high, t.index(1)) as slot:
             row = t.binary("addi", rows.first, slot)

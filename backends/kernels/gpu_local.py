@@ -19,11 +19,11 @@ def local_memories(plan: Plan, rows: int) -> dict[Source, LocalMemory]:
             access = plan.access(v, static)
             sizes = [rows if a == ROW else d for a, d in zip(access, v.shape, strict=True)]
             name, kind = f"%m_carry{i}", stored_type(v.dtype)
-            out[Source("carry", i)] = LocalMemory(name, kind, (2, *map(int, sizes)))  # type: ignore[arg-type]
+            out[Source("carry", i)] = LocalMemory(name, kind, (2, *map(int, sizes)))
     for temp in plan.temps:
         sizes = [rows, temp.width] if temp.width else [rows]
         kind = stored_type(temp.atom.dtype)
-        out[Source("temp", temp.index)] = LocalMemory(f"%m_temp{temp.index}", kind, tuple(sizes))  # type: ignore[arg-type]
+        out[Source("temp", temp.index)] = LocalMemory(f"%m_temp{temp.index}", kind, tuple(sizes))
     return out
 
 

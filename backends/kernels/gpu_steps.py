@@ -8,13 +8,14 @@ one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from iree.compiler import ir
 
 from lstm_ir.backends.emitter import tensor
 from lstm_ir.backends.kernels.atoms import Source
 from lstm_ir.backends.kernels.call import NAME, Values
+from lstm_ir.backends.kernels.evaluate import Evaluator
 from lstm_ir.backends.kernels.gpu_arena import Arena
 from lstm_ir.backends.kernels.gpu_block import GpuBlock, Rows
 from lstm_ir.backends.kernels.gpu_dispatch import GROUPS, GpuDispatch
@@ -26,6 +27,7 @@ from lstm_ir.backends.kernels.memory import Memory
 from lstm_ir.backends.kernels.plan import Plan, Sweep
 from lstm_ir.backends.kernels.steps import Step, number_of_steps
 from lstm_ir.backends.kernels.text import Text
+from lstm_ir.backends.lower_scan_packed import Flat
 from lstm_ir.dims import Dim
 from lstm_ir.types import DType, TensorType
 
@@ -66,7 +68,7 @@ class StepFunction:
     def _blocks(self, s: Sweep) -> int:
         return max(1, -(-s.width // self.s.threads))
 
-    def _work(self, e, at: str, tiles: str) -> None:  # type: ignore[no-untyped-def]
+    def _work(self, e: Evaluator, at: str, tiles: str) -> None:
         t, before = self.t, 0
         for s in self.sweeps:
             n = self._blocks(s)
@@ -116,7 +118,8 @@ class StepDispatch(GpuDispatch):
         texts = [StepFunction(plan, layout, self.schedule, p).text(NAME) for p in phases(plan)]
         symbols = [self.executable(text) for text in texts]
         flat = e.filled(0, arena.flat.type, own=True)
-        for i, (v, t) in enumerate(zip(init, carried, strict=True)):
+        starts = Flat(e, carried).apart(init)
+        for i, (v, t) in enumerate(zip(starts, carried, strict=True)):
             flat = arena.flat.write(flat, v, t, e.size(arena.flat.parts[i].begin))
         done = self._loop(arena, flat, symbols)
         finals = [self._final(arena, done, i, t, count) for i, t in enumerate(carried)]
@@ -175,7 +178,15 @@ class StepDispatch(GpuDispatch):
             flat = self._for(even, steps, self.const(1), flat, arena, step)
         return flat
 
-    def _for(self, low: ir.Value, high: ir.Value, by: ir.Value, init: ir.Value, arena: Arena, step):  # type: ignore[no-untyped-def]
+    def _for(
+        self,
+        low: ir.Value,
+        high: ir.Value,
+        by: ir.Value,
+        init: ir.Value,
+        arena: Arena,
+        step: Callable[[ir.Value, ir.Value], ir.Value],
+    ) -> ir.Value:
         e, kind = self.e, tensor(arena.flat.type)
         loop = e.make("scf.for", [low, high, by, init], [kind], regions=1)
         block = loop.regions[0].blocks.append(
