@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 from iree.compiler import ir
@@ -25,15 +24,9 @@ from lstm_ir.backends.emitter import Emitter, element, tensor
 from lstm_ir.backends.loop import CHUNK, Loop
 from lstm_ir.backends.lower_shape import reshape
 from lstm_ir.dims import Dim
-from lstm_ir.graph import Graph
 from lstm_ir.types import DType, TensorType
-from lstm_ir.work import operations
 
 Values: TypeAlias = "list[ir.Value]"
-Step: TypeAlias = "Callable[[ir.Value, ir.Value], ir.Value]"
-UNROLL = 8  # steps of one iteration, at most
-UNROLLED_NODES = 256  # of one iteration, at most: compile time grows with them
-UNROLLED_WORK = 4_000_000  # operations of a step above which the loop around it does not matter
 ALIGN = 16  # elements; a part begins where vector loads may
 
 
@@ -82,18 +75,6 @@ class Flat:
     def index(self, name: str, a: ir.Value, b: ir.Value) -> ir.Value:
         """arith.`name` of two indices."""
         return self.e.make(f"arith.{name}", [a, b], [ir.IndexType.get()]).result
-
-    def apart(self, values: Sequence[ir.Value]) -> Values:
-        """What a loop starts from, made before it is written into a flat tensor.
-
-        In SPIR-V, IREE 3.13 writes a broadcast number to other elements of a flat tensor of open
-        size, where its own size is no multiple of a vector ([B,23]).
-        """
-        e = self.e
-        if e.target is None or e.target.kind not in ("vulkan", "metal"):
-            return list(values)
-        made = [e.make("util.optimization_barrier", [v], [v.type]).result for v in values]
-        return [e.tie(v, p.type) for v, p in zip(made, self.parts, strict=False)]
 
     def start(self, values: Sequence[ir.Value | None]) -> ir.Value:
         """A new flat tensor of these values; None is zeros."""
@@ -193,23 +174,11 @@ class Flat:
         return self.e.hlo("convert", [v], t)
 
 
-def _unroll(loop: Loop) -> int:
-    """Steps of one iteration: fewer for long bodies, one where the loop costs little beside it."""
-    nodes, work = loop.body.nodes, operations(loop.body)
-    if any(isinstance(n.attrs.get("body"), Graph) for n in nodes):
-        return 1
-    if isinstance(work, int) and work > UNROLLED_WORK:
-        return 1
-    most = min(UNROLL, UNROLLED_NODES // max(1, len(nodes)))
-    return 1 if most < 2 or (isinstance(loop.length, int) and loop.length < most) else most
-
-
 class PackedLoop:
     """Emits one scan."""
 
     def __init__(self, e: Emitter, loop: Loop) -> None:
         self.e, self.loop = e, loop
-        self.unroll = _unroll(loop)
         self.whole = Flat(e, [*loop.carries, *loop.stacked])
         chunks = [t.resized(0, CHUNK) for t in loop.stacked]
         self.chunk = Flat(e, [*loop.carries, *chunks])
@@ -225,7 +194,6 @@ class PackedLoop:
         n = length
         if count is not None:  # clamped, so that no value reads or writes outside
             n = self.index("minsi", self.index("maxsi", e.extract(count), e.size(0)), length)
-        init = self.whole.apart(init)
         carries = len(loop.carries)
         if not loop.stacked or loop.length == CHUNK:
             return self._plain(consts, init, xs, n)
@@ -260,8 +228,8 @@ class PackedLoop:
     def _plain(self, consts: Values, init: Values, xs: Values, n: ir.Value) -> Values:
         """One loop, where chunks save nothing: to IREE the tensors of two loops would be one."""
         first = self.whole.start([*init, *(None for _ in self.loop.stacked)])
-        make = partial(self._step, self.whole, consts, xs, self.e.size(0), n, n)
-        last = self._steps(n, first, self.whole.type, make)
+        step = self._step(self.whole, consts, xs, self.e.size(0), n, n)
+        last = self._for(self.e.size(0), n, self.e.size(1), first, self.whole.type, step)
         return [self.whole.get(last, i) for i in range(len(self.whole.parts))]
 
     def _chunk(
@@ -275,60 +243,32 @@ class PackedLoop:
     ) -> ir.Value:
         e = self.e
         first = self.chunk.start([*state, *(None for _ in self.loop.stacked)])
-        make = partial(self._step, self.chunk, consts, xs, start, n, e.size(CHUNK))
-        return self._steps(steps, first, self.chunk.type, make)
-
-    def _steps(
-        self, steps: ir.Value, first: ir.Value, t: TensorType, make: Callable[[int], Step]
-    ) -> ir.Value:
-        """So many steps: several in each iteration, and what is left one by one.
-
-        The host's work for an iteration, two allocations and a submission, costs as much as a small
-        step.
-        """
-        e, at = self.e, self.e.size(0)
-        if self.unroll > 1:
-            by = e.size(self.unroll)
-            end = self.index("muli", self.index("divui", steps, by), by)
-            first, at = self._for(at, end, by, first, t, make(self.unroll)), end
-        return self._for(at, steps, e.size(1), first, t, make(1))
+        step = self._step(self.chunk, consts, xs, start, n, e.size(CHUNK))
+        return self._for(e.size(0), steps, e.size(1), first, self.chunk.type, step)
 
     def _step(
-        self,
-        into: Flat,
-        consts: Values,
-        xs: Values,
-        start: ir.Value,
-        n: ir.Value,
-        rows: ir.Value,
-        unroll: int,
-    ) -> Step:
-        """`unroll` steps from `start + j` on, of `n`, their carries and rows written to `into`, which has
-        room for `rows` rows.
+        self, into: Flat, consts: Values, xs: Values, start: ir.Value, n: ir.Value, rows: ir.Value
+    ) -> Callable[[ir.Value, ir.Value], ir.Value]:
+        """Step `start + j` of `n`, its carries and rows written to `into`, which has room for
+        `rows` rows.
         """
         e, loop = self.e, self.loop
         carries = len(loop.carries)
 
         def step(j: ir.Value, flat: ir.Value) -> ir.Value:
+            at = self.index("addi", start, j)
+            back = self.index("subi", self.index("subi", n, e.size(1)), at)
+            read = [
+                self._row(x, t, back if rev else at)
+                for x, t, rev in zip(xs, loop.scanned, loop.x_reverse, strict=True)
+            ]
             held = [into.get(flat, i) for i in range(carries)]
-            made: list[tuple[ir.Value, list[ir.Value]]] = []
-            for u in range(unroll):
-                here = j if u == 0 else self.index("addi", j, e.size(u))
-                at = self.index("addi", start, here)
-                back = self.index("subi", self.index("subi", n, e.size(1)), at)
-                read = [
-                    self._row(x, t, back if rev else at)
-                    for x, t, rev in zip(xs, loop.scanned, loop.x_reverse, strict=True)
-                ]
-                out = e.body(loop.body, [e.scalar(at, DType.i32), *consts, *held, *read])
-                held = list(out[:carries])
-                made.append((here, list(out[carries:])))
-            new = into.start([*held, *(None for _ in loop.stacked)])
+            out = e.body(loop.body, [e.scalar(at, DType.i32), *consts, *held, *read])
+            new = into.start([*out[:carries], *(None for _ in loop.stacked)])
+            mirrored = self.index("subi", self.index("subi", rows, e.size(1)), j)
             for i, reverse in enumerate(loop.y_reverse, carries):
                 new = into.keep(new, i, flat)
-                for here, out in made:
-                    mirrored = self.index("subi", self.index("subi", rows, e.size(1)), here)
-                    new = into.put_row(new, i, out[i - carries], mirrored if reverse else here)
+                new = into.put_row(new, i, out[i], mirrored if reverse else j)
             return new
 
         return step
