@@ -50,8 +50,10 @@ def _power(e: Emitter, n: Node, a: ir.Value, b: ir.Value) -> ir.Value:
     a, b = e.convert(a, t, wide.dtype), e.convert(b, t, wide.dtype)
     out = c.op("exponential", c.mul(b, c.op("log", c.op("abs", a))))
     half = c.mul(b, 0.5)
-    whole = c.compare("EQ", c.op("floor", b), b)
-    odd = c.both(whole, c.compare("NE", c.op("floor", half), half))
+    # Not floor(b) == b: LLVM makes a call of trunc from it, which baseline x86-64 does not link.
+    whole = c.compare("EQ", c.sub(b, c.op("floor", b)), 0.0)
+    whole = c.either(whole, c.compare("EQ", c.op("abs", b), math.inf))
+    odd = c.both(whole, c.compare("GT", c.sub(half, c.op("floor", half)), 0.0))
     below = c.compare("LT", a, 0.0)
     negative = c.either(below, c.compare("LT", c.div(1.0, a), 0.0))  # -0 too
     out = c.pick(c.both(negative, odd), c.op("negate", out), out)
