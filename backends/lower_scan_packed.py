@@ -76,6 +76,18 @@ class Flat:
         """arith.`name` of two indices."""
         return self.e.make(f"arith.{name}", [a, b], [ir.IndexType.get()]).result
 
+    def apart(self, values: Sequence[ir.Value]) -> Values:
+        """What a loop starts from, made before it is written into a flat tensor.
+
+        In SPIR-V, IREE 3.13 writes some starts to other elements where they are made in the dispatch
+        that writes them: the gradient of an LSTM at h_n, named sizes, H = 23.
+        """
+        e = self.e
+        if e.target is None or e.target.kind not in ("vulkan", "metal"):
+            return list(values)
+        made = [e.make("util.optimization_barrier", [v], [v.type]).result for v in values]
+        return [e.tie(v, p.type) for v, p in zip(made, self.parts, strict=False)]
+
     def start(self, values: Sequence[ir.Value | None]) -> ir.Value:
         """A new flat tensor of these values; None is zeros."""
         flat = self.e.filled(0, self.type, own=True)
@@ -194,6 +206,7 @@ class PackedLoop:
         n = length
         if count is not None:  # clamped, so that no value reads or writes outside
             n = self.index("minsi", self.index("maxsi", e.extract(count), e.size(0)), length)
+        init = self.whole.apart(init)
         carries = len(loop.carries)
         if not loop.stacked or loop.length == CHUNK:
             return self._plain(consts, init, xs, n)
