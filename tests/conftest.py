@@ -186,8 +186,23 @@ HEAVY_VULKAN = (
 )  # fmt: skip
 
 
+# Five seconds to half a minute each, where another test of the kind stays in the default run.
+HEAVY = (
+    "test_kernels.py::test_static_sizes[f64", "test_kernels.py::test_static_sizes[f32-sizes1",
+    "test_kernels.py::test_static_sizes[f32-sizes0-cpu:x86-64", "test_random_bodies[1", "test_random_bodies[2",
+    "test_narrow_weights_are_widened_in_registers[f16", "test_named_sizes[ends_in_product",
+    "test_shared_blocks[1-", "test_shared_blocks[2-", "test_kernels_aarch64.py::",
+    "test_compiled_at_sizes_that_vectorise", "test_cudnn_golden.py::test_cpu[1", "test_cudnn_golden.py::test_cpu[2",
+    "test_cudnn_golden.py::test_cpu[3", "test_grad_compiled.py::test_every_feature[loops",
+    "test_grad_compiled.py::test_autograd_of_pytorch[loops", "test_grad_modules.py::test_a_whole_graph",
+    "test_lowered_ops.py::test_cpu[1", "test_lowered_ops.py::test_cpu[2", "test_lowered_ops.py::test_cpu[3",
+    "test_lowered_ops.py::test_cpu[4", "test_lowered_ops.py::test_cpu[5", "test_modules_alone.py::test_samples_of_every_op",
+)  # fmt: skip
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the heavy Vulkan tests `slow`: `pytest -m slow` runs them."""
+    """Mark what takes long `slow`: `pytest -m slow` runs it."""
     for item in items:
-        if "vulkan" in item.nodeid.lower() and item.path.name in HEAVY_VULKAN:
+        vulkan = "vulkan" in item.nodeid.lower() and item.path.name in HEAVY_VULKAN
+        if vulkan or any(word in item.nodeid for word in HEAVY):
             item.add_marker(pytest.mark.slow)
