@@ -196,7 +196,8 @@ HEAVY = (
     "test_cudnn_golden.py::test_cpu[3", "test_grad_compiled.py::test_every_feature[loops",
     "test_grad_compiled.py::test_autograd_of_pytorch[loops", "test_grad_modules.py::test_a_whole_graph",
     "test_lowered_ops.py::test_cpu[1", "test_lowered_ops.py::test_cpu[2", "test_lowered_ops.py::test_cpu[3",
-    "test_lowered_ops.py::test_cpu[4", "test_lowered_ops.py::test_cpu[5", "test_modules_alone.py::test_samples_of_every_op",
+    "test_lowered_ops.py::test_cpu[4", "test_lowered_ops.py::test_cpu[5",
+    "test_modules_alone.py::test_samples_of_every_op",
 )  # fmt: skip
 
 
