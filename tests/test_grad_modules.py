@@ -140,12 +140,16 @@ BOTH = [
 def test_modules_do_not_grow_with_time(kernels: bool) -> None:
     """Lengths that are numbers; a thousandfold of them changes tiles of the products after the loop,
     which is a thirtieth of the module."""
-    sizes = []
+    sizes, compiling = [], []
     for T in (10, 10_000):
         entries = {"lstm": layer(T)} | ({} if kernels else {"segments": layer(T, "gru", remat=7)})
-        exe = li.compile(li.Program("p", entries), "cpu", options={"kernels": kernels})
+        exe = li.compile(
+            li.Program("p", entries), "cpu", options={"kernels": kernels, "cache": False}
+        )
         sizes.append(exe.report.module_bytes)
+        compiling.append(exe.report.compile_seconds)
     assert abs(sizes[1] - sizes[0]) < 0.05 * sizes[0], sizes
+    assert compiling[1] < 4 * compiling[0] + 1, compiling  # of a step each, they would be a thousandfold
 
 
 def seconds(exe: Any, T: int, best: float) -> float:
