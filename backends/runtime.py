@@ -15,6 +15,7 @@ from lstm_ir.backends import cpus
 from lstm_ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeError
 
 CPU_DRIVERS = ("local-task", "local-sync")
+LOST = "DEVICE_LOST"  # what drivers say of a GPU that stopped answering
 MAX_THREADS = 64  # workers that one IREE executor has at most
 
 
@@ -161,9 +162,19 @@ def short(error: BaseException | str) -> str:
     return text.strip().rstrip(";").strip()[:400]
 
 
+def _forget_lost() -> None:
+    """GPUs are opened anew for the next executable; those that hold a lost device keep failing."""
+    with _lock:
+        for word in [w for w in _devices if not w.startswith(CPU_DRIVERS)]:
+            del _devices[word]
+
+
 def failure(error: BaseException, what: str) -> LstmIrError:
     """The project's error for one that the runtime raised while it ran `what`."""
     text = str(error)
+    if LOST in text:
+        _forget_lost()
+        return DeviceError(f"{what}: the device was lost; compile or load again ({short(error)})")
     found = _STATUS.search(text)
     # An assertion of the module itself has no place in the runtime's sources before it.
     if found is not None and found[1] == "FAILED_PRECONDITION":
