@@ -394,13 +394,11 @@ def test_loading_needs_no_compiler() -> None:
 
 
 def test_a_lost_device_is_opened_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lstm_ir.backends import runtime
-
     kept = {"local-task": object(), "vulkan": object(), "cuda:1": object()}
     monkeypatch.setattr(runtime, "_devices", kept)
     error = runtime.failure(
         RuntimeError("x.c:7: INTERNAL; VK_ERROR_DEVICE_LOST; while invoking"), "f"
     )
-    assert isinstance(error, li.DeviceError)
+    assert isinstance(error, DeviceError)
     assert str(error) == "f: the device was lost; compile or load again (VK_ERROR_DEVICE_LOST)"
     assert list(kept) == ["local-task"]
