@@ -17,6 +17,7 @@ from lstm_ir.backends import module_globals
 from lstm_ir.backends import rules as _rules  # noqa: F401  fills the rule table
 from lstm_ir.backends.derived import derived_values
 from lstm_ir.backends.emitter import Emitter, mlir_loc, tensor
+from lstm_ir.backends.parameter_key import key as parameter_key
 from lstm_ir.backends.regions import signless
 from lstm_ir.binding import bind_sizes
 from lstm_ir.dims import Dim
@@ -84,7 +85,7 @@ def _weights(program: Program) -> dict[str, str]:
     symbols: dict[str, str] = {}
     for i, (name, data) in enumerate(program.weights.items()):
         symbols[name] = f"w{i}"
-        key = name.replace("\\", "\\\\").replace('"', '\\"')
+        key = parameter_key(name)
         module_globals.declare(symbols[name], data.type, f'"{SCOPE}"::"{key}"')
     return symbols
 

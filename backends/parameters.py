@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.backends import runtime
+from lstm_ir.backends.parameter_key import key
 from lstm_ir.errors import CallError
 from lstm_ir.types import TensorType
 
@@ -56,7 +57,7 @@ def index(weights: Mapping[str, Array]) -> Any:
     """IREE's index over these arrays; it keeps them alive."""
     out = runtime.native().ParameterIndex()
     for name, a in weights.items():
-        out.add_buffer(name, bytes_of(a))
+        out.add_buffer(key(name), bytes_of(a))
     return out
 
 

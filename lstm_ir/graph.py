@@ -17,6 +17,7 @@ import numpy as np
 
 from lstm_ir.attributes import check_attrs
 from lstm_ir.errors import IRError, message
+from lstm_ir.held import converted
 from lstm_ir.location import Loc, here
 from lstm_ir.opdef import Op, Range, RuleError, TypeOrList, derive
 from lstm_ir.operators import Operators
@@ -151,8 +152,10 @@ class Data:
 
     @classmethod
     def of(cls, value: Any, dtype: DType | None = None) -> Data:
-        """A copy of `value` that nobody can write to."""
-        array = np.array(value, dtype=None if dtype is None else dtype.numpy, order="C", copy=True)
+        """A copy of `value` that nobody can write to; IRError for a number that `dtype` cannot
+        hold (a float may be rounded, not become infinite).
+        """
+        array = np.array(value, order="C", copy=True) if dtype is None else converted(value, dtype)
         if array.dtype.hasobject:
             raise IRError("an array of Python objects is not data")
         kind = TensorType(array.shape, DType.of(array.dtype))

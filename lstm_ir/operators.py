@@ -18,6 +18,7 @@ class Operators:
     """Mixed into `Value`; each method is the builder of the same name."""
 
     __slots__ = ()
+    __array_ufunc__ = None  # an array on the left leaves the operator to the value
 
     def __add__(self, other: Any) -> Value:
         return cast("Value", _ops().add(self, other))
@@ -46,6 +47,12 @@ class Operators:
     def __mod__(self, other: Any) -> Value:
         return cast("Value", _ops().remainder(self, other))
 
+    def __rmod__(self, other: Any) -> Value:
+        return cast("Value", _ops().remainder(other, self))
+
+    def __rpow__(self, other: Any) -> Value:
+        return cast("Value", _ops().power(other, self))
+
     def __pow__(self, other: Any) -> Value:
         return cast("Value", _ops().power(self, other))
 
@@ -69,6 +76,8 @@ class Operators:
 
     def __xor__(self, other: Any) -> Value:
         return cast("Value", _ops().logical_xor(self, other))
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     def __invert__(self) -> Value:
         return cast("Value", _ops().logical_not(self))

@@ -40,7 +40,8 @@ def ctc_loss(
     (each row divided by its number of labels, then averaged, as PyTorch does).
     """
     (v,) = as_values("ctc_loss", logits)
-    at, n_in, n_out = (_integers(x) for x in (labels, input_lengths, label_lengths))
+    at = labels if isinstance(labels, Value) else constant(labels)
+    n_in, n_out = (_integers(x) for x in (input_lengths, label_lengths))
     fits = (
         v.rank == 3 and at.rank == 2 and at.shape[0] == v.shape[1]
         and n_in.shape == n_out.shape == (v.shape[1],) and reduction in ("mean", "sum", "none")
@@ -62,7 +63,10 @@ def ctc_loss(
 
 
 def _integers(x: Any) -> Value:
-    return e.convert(x if isinstance(x, Value) else constant(x), DType.i32)
+    v = x if isinstance(x, Value) else constant(x)
+    if v.dtype in (DType.i64, DType.u32):  # checked before they lose bits
+        v = in_range(v, 0, 2**31 - 1)
+    return e.convert(v, DType.i32)
 
 
 def _spelled(labels: Value, lengths: Value, blank: int, classes: Any) -> tuple[Value, Value]:
@@ -70,7 +74,8 @@ def _spelled(labels: Value, lengths: Value, blank: int, classes: Any) -> tuple[V
     batch, count = labels.shape
     rows = broadcast_to(arange(count), labels.shape)
     real = e.less(rows, broadcast_to(expand_dims(lengths, 1), labels.shape))
-    labels = in_range(e.select(real, labels, constant(blank, DType.i32)), 0, classes - 1)
+    held = in_range(e.select(real, labels, constant(blank, labels.dtype)), 0, classes - 1)
+    labels = e.convert(held, DType.i32)
     other = e.not_equal(labels, concat([labels[:, :1], labels[:, :-1]], 1))
     jumps = other & e.not_equal(labels, constant(blank, DType.i32))
 

@@ -39,6 +39,8 @@ CONSTANT = define(
 
 def input(name: str, shape: tuple[DimLike, ...], dtype: DTypeLike = "f32") -> Value:
     """An input of a graph; a size is an int, a name or an expression: `("T", "2*B", 64)`."""
+    if isinstance(name, str) and not name:
+        raise IRError("an input needs a name")
     return make(PARAMETER, name=name, shape=shape, dtype=dtype).values[0]
 
 

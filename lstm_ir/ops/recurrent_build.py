@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from lstm_ir.dims import Dim
 from lstm_ir.graph import Node, Value, make
 from lstm_ir.opdef import Op
 from lstm_ir.ops.elementwise import convert
 from lstm_ir.ops.leaf import constant
+from lstm_ir.ops.size import in_range
 from lstm_ir.types import DType
 
 RANKS = {
@@ -25,7 +27,21 @@ def layer_node(op: Op, operands: tuple[Any, ...], **attrs: Any) -> Node:
         _operand(spec.name, v, lead, attrs["direction"])
         for spec, v in zip(op.operands, operands, strict=True)
     )
+    x = args[0]
+    if x is not None and x.rank == 3:
+        steps = x.shape[1 if attrs.get("layout") == "batch" else 0]
+        args = tuple(
+            _narrowed(v, steps) if spec.name == "lengths" else v
+            for spec, v in zip(op.operands, args, strict=True)
+        )
     return make(op, *args, **attrs)
+
+
+def _narrowed(lengths: Value | None, steps: Dim) -> Value | None:
+    """Lengths as i32; those of i64 are checked before they lose bits."""
+    if lengths is None or lengths.dtype is not DType.i64:
+        return lengths
+    return convert(in_range(lengths, 0, steps), DType.i32)
 
 
 def _operand(name: str, given: Any, lead: DType | None, direction: str) -> Value | None:
@@ -38,8 +54,6 @@ def _operand(name: str, given: Any, lead: DType | None, direction: str) -> Value
         v = constant(given)
     else:
         v = constant(given, DType.i32 if integer else lead)
-    if name == "lengths" and v.dtype is DType.i64:
-        v = convert(v, DType.i32)
     rank = RANKS.get(name)
     if rank is not None and v.rank == rank - 1 and direction != "bidirectional":
         from lstm_ir.ops.shape import expand_dims
