@@ -391,6 +391,10 @@ class Emitter:
                     if not isinstance(g, int)
                 ]
             )
+        if 0 in static[1]:  # the verifier refuses offset 0 of an axis with size 0
+            if operands[1:]:
+                return operands[1]
+            return self.make("tensor.empty", moving[1], [result]).result
         segments = [1] * len(operands) + [len(moving[0]), len(moving[1]), 0]
         attrs = {
             "static_offsets": array_attr(static[0]),

@@ -8,6 +8,7 @@ once by an initializer, and what the signature promises about sizes is asserted 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from iree.compiler import ir
@@ -21,12 +22,13 @@ from lstm_ir.backends.parameter_key import key as parameter_key
 from lstm_ir.backends.regions import signless
 from lstm_ir.binding import bind_sizes
 from lstm_ir.dims import Dim
-from lstm_ir.errors import IRError, LoweringError
+from lstm_ir.errors import CompileError, IRError, LoweringError, message
 from lstm_ir.graph import Graph, Node, Value
 from lstm_ir.program import Program, entry_signature
 from lstm_ir.signature import Requirement
 from lstm_ir.target import TargetInfo
 
+_PLACE = re.compile(r'loc\("([^"]+)"\("([^"]+)":(\d+):\d+\)\)')  # as `mlir_loc` makes it
 SCOPE = "model"  # of the parameters
 
 
@@ -36,7 +38,7 @@ def stablehlo_text(program: Program, source: Program, locs: bool = False) -> str
     Weights are arguments after the inputs, those of `source` in its order: passes change the order
     of use.
     """
-    with ir.Context(), ir.Location.unknown():
+    with ir.Context(), ir.Location.unknown(), _refused():
         module = ir.Module.create()
         for name, graph in program.entries.items():
             with ir.InsertionPoint(module.body):
@@ -49,7 +51,7 @@ def iree_text(program: Program, target: TargetInfo, notes: list[str] | None = No
 
     Adds to `notes` how each recurrence was lowered.
     """
-    with ir.Context(), ir.Location.unknown():
+    with ir.Context(), ir.Location.unknown(), _refused():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             symbols = _weights(program)
@@ -74,6 +76,20 @@ def empty_variants(graph: Graph) -> Iterator[tuple[str, Graph]]:
     for zero in some:
         with contextlib.suppress(IRError):
             yield ".".join(zero), bind_sizes(graph, dict.fromkeys(zero, 0))
+
+
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    """CompileError, with the node's op and line, for a module that MLIR refuses."""
+    try:
+        yield
+    except ir.MLIRError as e:
+        said = e.error_diagnostics
+        if not said:
+            raise CompileError(f"MLIR refused the module: {e}") from e
+        place = _PLACE.fullmatch(str(said[0].location))
+        op, loc = (place[1], f"{place[2]}:{place[3]}") if place else ("module", None)
+        raise CompileError(message(op, f"MLIR refused it: {said[0].message}", loc=loc)) from e
 
 
 def _text(module: ir.Module, locs: bool) -> str:
