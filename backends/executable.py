@@ -75,6 +75,9 @@ class Function:
     def __call__(self, arrays: Arrays | None = None, /, **named: Any) -> dict[str, Array]:
         """The outputs by name, for inputs by name."""
         if arrays is not None:
+            if not isinstance(arrays, Mapping):
+                got = type(arrays).__name__
+                raise CallError(f"{self.entry.name}: takes arrays by name, got {got}")
             twice = named.keys() & arrays.keys()
             if twice:
                 raise CallError(f"{self.entry.name}: input {min(twice)} is given twice")
@@ -89,15 +92,28 @@ class Function:
         return dict(zip(self._names, results, strict=True))
 
 
+class _Entries(dict[str, Function]):
+    """Entries by name; CallError for a name that is none."""
+
+    def __missing__(self, name: object) -> Function:
+        raise CallError(f"no entry is called {name!r}; there are {', '.join(self)}")
+
+
 class Session:
     """State of one client over a loaded module. Calls from several threads take turns."""
 
     def __init__(self, loaded: _Loaded) -> None:
         self._loaded: _Loaded | None = loaded
+        runtime.outlive_fork(self)
         self._lock = threading.Lock()
         self._held = HeldState(loaded.signature.state, loaded.initial, loaded.move, self._lock)
         self.entries: Mapping[str, Function] = MappingProxyType(
-            {e.name: Function(e, self, loaded.lookup(e)) for e in loaded.signature.entries.values()}
+            _Entries(
+                {
+                    e.name: Function(e, self, loaded.lookup(e))
+                    for e in loaded.signature.entries.values()
+                }
+            )
         )
         main = loaded.signature.main
         self._main = None if main is None else self.entries[main.name]
@@ -228,6 +244,7 @@ class _Loaded:
         initial: Mapping[str, Array],
     ) -> None:
         rt = runtime.native()
+        runtime.outlive_fork(self)
         self.signature, self.initial, self.blob = signature, initial, blob
         self.weights = parameters.check(weights, signature.weights)
         self.device_name = device
@@ -308,7 +325,7 @@ class Executable(Session):
         """Where the time of a call goes; `flow` as in `profile.profile`."""
         from lstm_ir.backends.profile import profile
 
-        called = self.signature.entries[entry]
+        called = self.entries[entry].entry
         values = call_values(called, arrays)
         with self._lock:
             if self._loaded is None:

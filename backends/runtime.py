@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.metadata
 import os
 import re
 import threading
+import weakref
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -32,6 +34,7 @@ class _Process:
 _lock = threading.RLock()
 _process = _Process(os.getpid(), min(cpus.cores(), MAX_THREADS))
 _devices: dict[str, Any] = {}
+_owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 @cache
@@ -76,8 +79,30 @@ def check_process() -> None:
     if os.getpid() != _process.pid:
         raise DeviceError(
             "the process was forked after lstm_ir's runtime started; "
-            "compile or load in the child, or use multiprocessing's 'spawn'"
+            "start it with multiprocessing's 'spawn', or fork before the first module is loaded"
         )
+
+
+def outlive_fork(owner: object) -> None:
+    """`owner` is never freed in a forked child: what it holds of IREE would wait for workers."""
+    _owners.add(owner)
+
+
+def _forked() -> None:
+    """In a forked child: one reference too many to all that IREE would tear down.
+
+    Its destructors wait for threads that only the parent has; no exit of the child would end.
+    """
+    global _lock
+    _lock = threading.RLock()  # another thread of the parent may have held it
+    if _process.instance is not None:
+        for kept in (_process.instance, *_devices.values(), *_owners):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+        native().disable_leak_checker()  # prints what is alive at exit
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def instance() -> Any:

@@ -374,11 +374,38 @@ def test_fork_is_an_error_not_a_hang() -> None:
         "pid = os.fork()\n"
         "if pid == 0:\n"
         "    try: exe.entries['weight']()\n"
-        "    except Exception as e: print(type(e).__name__, 'forked' in str(e), flush=True)\n"
+        "    except Exception as e: print(type(e).__name__, \"'spawn'\" in str(e), flush=True)\n"
         "    os._exit(0)\n"
         "os.waitpid(pid, 0)\n"
     )
     assert out.split() == ["DeviceError", "True"]
+
+
+def test_a_forked_child_ends() -> None:
+    """With its exit code and without messages, whatever of the parent it lets go of before."""
+    out = python(
+        "import gc, os, sys, time\nfrom handmade import load\n"
+        "exe = load('cpu', driver='local-task'); exe.entries['weight']()\n"
+        "held = load('cpu', driver='local-task').session()\n"
+        "gone = load('cpu', driver='local-task'); gone.entries['weight'](); gone.close(); del gone\n"
+        "os.dup2(1, 2)\n"
+        "def child(n):\n"
+        "    pid = os.fork()\n"
+        "    if pid: return pid\n"
+        "    if n == 4: exe.close()\n"
+        "    if n == 5: del globals()['exe']; gc.collect()\n"
+        "    sys.exit(n)\n"
+        "for n in (3, 4, 5):\n"
+        "    pid, ended = child(n), 0\n"
+        "    for _ in range(400):\n"
+        "        ended, status = os.waitpid(pid, os.WNOHANG)\n"
+        "        if ended: break\n"
+        "        time.sleep(0.05)\n"
+        "    else: os.kill(pid, 9)\n"
+        "    print(os.waitstatus_to_exitcode(status) if ended else 'hangs', flush=True)\n"
+        "print(len(exe.entries['weight']()))\n"
+    )
+    assert out.split() == ["3", "4", "5", "1"]
 
 
 def test_loading_needs_no_compiler() -> None:
