@@ -10,12 +10,9 @@ import hashlib
 import hmac
 import io
 import json
-import os
 import re
-import secrets
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +23,7 @@ from lstm_ir.backends import parameters, safetensors
 from lstm_ir.backends.manifest import Manifest, Member, PackedTarget
 from lstm_ir.backends.targets import Target
 from lstm_ir.errors import PackageError
+from lstm_ir.output_file import replacing
 from lstm_ir.signature import Signature
 
 Array = np.ndarray[Any, Any]
@@ -123,20 +121,12 @@ def _key(key: bytes | str | None) -> bytes | None:
 
 
 def _write(path: Path, members: Mapping[str, bytes]) -> None:
-    temporary = path.with_name(f".{path.name[:100]}-{secrets.token_hex(8)}")
     try:
-        with temporary.open("xb") as f:
-            with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
-                for name, data in members.items():
-                    archive.writestr(zipfile.ZipInfo(name), data)  # 1980: equal input, equal file
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(temporary, path)
+        with replacing(path) as f, zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
+            for name, data in members.items():
+                archive.writestr(zipfile.ZipInfo(name), data)  # 1980: equal input, equal file
     except OSError as e:
         raise PackageError(f"{path}: {e.strerror}") from e
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def read_package(path: str | Path, *, require_key: bytes | str | None = None) -> Package:

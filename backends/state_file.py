@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ import numpy as np
 
 from lstm_ir.backends import safetensors
 from lstm_ir.errors import PackageError
+from lstm_ir.output_file import replacing
 
 Array = np.ndarray[Any, Any]
 
@@ -20,18 +18,11 @@ Array = np.ndarray[Any, Any]
 def write(path: str | Path, arrays: Mapping[str, Array]) -> None:
     """The arrays by name; after a failure the old file, or none, is there."""
     file = Path(path)
-    temporary = file.with_name(f".{file.name[:100]}-{secrets.token_hex(8)}")
     try:
-        with temporary.open("xb") as f:
+        with replacing(file) as f:
             safetensors.write(f, arrays)
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(temporary, file)
     except OSError as e:
         raise PackageError(f"{file}: {e.strerror}") from e
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def read(path: str | Path) -> dict[str, Array]:

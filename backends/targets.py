@@ -74,6 +74,8 @@ class Target:
 
 def resolve(word: str) -> Target:
     """The target that `word` names; TargetError, with near names, for any other."""
+    if not isinstance(word, str):
+        raise TargetError(f"a target is a word like 'cpu' or 'vulkan', not {word!r}")
     kind, _, detail = word.strip().partition(":")
     if kind not in KINDS:
         raise TargetError(f"unknown target {word!r}{_near(word, tuple(words()))}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.dims import Dim
-from lstm_ir.errors import LoweringError, TargetError
+from lstm_ir.errors import CompileError, LoweringError, PackageError, TargetError
 from lstm_ir.graph import Graph
 from lstm_ir.program import Program
 
@@ -64,10 +64,20 @@ class Lowered:
 
 
 def _options(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    if options is not None and not isinstance(options, Mapping):
+        raise CompileError(f"options is {options!r}; expected a mapping from names to values")
     given = dict({} if options is None else options)
     unknown = sorted(set(given) - set(OPTIONS))
     if unknown:
         raise LoweringError(f"unknown option {unknown[0]!r}; the options are {', '.join(OPTIONS)}")
+    for name in ("kernels", "cache"):
+        if not isinstance(given.get(name, True), bool):
+            raise CompileError(f"option {name} is {given[name]!r}; expected True or False")
+    seconds = given.get("timeout", 300.0)
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise CompileError(f"option timeout is {seconds!r}; expected seconds, a number above 0")
+    if not isinstance(given.get("pipeline", ""), (str, type(None))):
+        raise CompileError(f"option pipeline is {given['pipeline']!r}; expected text")
     return given
 
 
@@ -124,12 +134,14 @@ def compile(
     from lstm_ir.backends.executable import Executable
     from lstm_ir.backends.targets import resolve
 
+    given = _options(options)
+    _device_word(device)
     where = resolve(target)
     if not where.drivers:
         raise TargetError(
             f"target {where.info.name} can be compiled and exported here, not run: no driver for it"
         )
-    lowered, blob = build(program, where, options)
+    lowered, blob = build(program, where, given)
     weights = {n: d.array for n, d in lowered.program.weights.items()}
     start = {n: s.initial.array for n, s in lowered.program.state.items()}
     signature, report = lowered.program.signature(), lowered.report
@@ -212,10 +224,11 @@ def export(
         targets = [targets]
     if not targets:
         raise TargetError("export needs at least one target")
+    given = _options(options)
+    places = {w: baseline(w) if w == "cpu" else resolve(w) for w in targets}
     modules = {}
-    for word in targets:
-        where = baseline(word) if word == "cpu" else resolve(word)
-        _, blob = build(program, where, options)
+    for word, where in places.items():
+        _, blob = build(program, where, given)
         modules[word] = (where, blob)
     source = Program.of(program)
     weights = {n: d.array for n, d in source.weights.items()}
@@ -228,7 +241,15 @@ def load(path: str | Path, device: str | None = None) -> Executable:
     """The package at `path`, ready to call; needs iree-base-runtime and NumPy only."""
     from lstm_ir.backends.package import open_package
 
+    if not isinstance(path, (str, Path)):
+        raise PackageError(f"load: takes the path of a package, got {type(path).__name__}")
+    _device_word(device)
     return open_package(path, device)
+
+
+def _device_word(device: str | None) -> None:
+    if device is not None and not isinstance(device, str):
+        raise TargetError(f"device is {device!r}; expected a word like 'vulkan:1'")
 
 
 def set_threads(n: int) -> None:

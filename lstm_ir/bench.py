@@ -19,6 +19,7 @@ import numpy as np
 from lstm_ir import bench_models, bench_peers
 from lstm_ir.bench_models import Array, Call, Runner
 from lstm_ir.bench_points import Point
+from lstm_ir.output_file import replacing
 from lstm_ir.side_by_side import OURS, Times, interleaved
 
 AGAIN = "lstm-ir again"
@@ -134,5 +135,6 @@ def geometric_mean(ratios: Iterable[float]) -> float:
 
 def save(results: list[Result], path: str, **about: Any) -> None:
     """Figures as JSON."""
-    with open(path, "w", encoding="utf-8") as f:
-        json.dump({**about, "points": [r.as_json() for r in results]}, f, indent=1)
+    text = json.dumps({**about, "points": [r.as_json() for r in results]}, indent=1)
+    with replacing(path) as f:
+        f.write(text.encode())

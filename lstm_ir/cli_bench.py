@@ -47,14 +47,13 @@ def command(
     from rich.console import Console
 
     from lstm_ir import bench_points
+    from lstm_ir.errors import LstmIrError
 
     points = list(bench_points.grid() if full else bench_points.short())
     if every or (words and not full):
         points = list(bench_points.named(words))
     if not points:
-        raise click.ClickException(
-            f"no point's name contains {' or '.join(words)}; --list names them"
-        )
+        raise LstmIrError(f"no point's name contains {' or '.join(words)}; --list names them")
     if only_list:
         click.echo("\n".join(p.name for p in points))
         return
@@ -103,11 +102,12 @@ def _one(
     point: Point, seconds: float, threads: int | None, memory: bool, peak: float, say: Any
 ) -> Result:
     from lstm_ir.bench import measure
+    from lstm_ir.errors import LstmIrError
 
     try:
         r = measure(point, seconds, threads)
     except ImportError as e:
-        raise click.ClickException(str(e)) from None
+        raise LstmIrError(str(e)) from None
     t = r.times
     low, high = r.times.interval()
     others = "  ".join(f"{w} {t.median(w) * 1e3:.3f}" for w in t.seconds if w != "lstm-ir")
@@ -128,16 +128,17 @@ def _pictures(
     points: list[dict[str, Any]], about: dict[str, Any], table: str | None, svg: str | None
 ) -> None:
     from lstm_ir import bench_report
+    from lstm_ir.cli_files import write_text
 
     if table is not None:
         head = (
             f"{about['machine']}; {about['versions']}; peak {about['peak_gflops']:.0f} GFLOP/s\n\n"
         )
         text = head + bench_report.table(points, about["peak_gflops"])
-        Path(table).write_text(text, encoding="utf-8")
+        write_text(table, text)
     if svg is not None:
         title = "time of the fastest peer by ours (right of 1: faster); blue infers, brown trains"
-        Path(svg).write_text(bench_report.picture(points, title), encoding="utf-8")
+        write_text(svg, bench_report.picture(points, title))
 
 
 def machine() -> str:

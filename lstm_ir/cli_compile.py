@@ -40,6 +40,9 @@ def command(
         output = str(Path(graph).with_suffix(".lirpkg"))
     if Path(output).suffix != ".lirpkg":
         raise click.UsageError(f"-o {output}: a package ends in .lirpkg")
+    if not (0 < timeout < float("inf")):
+        raise click.UsageError(f"--timeout {timeout:g}: a number of seconds above 0")
+    places = {w: baseline(w) if w == "cpu" else resolve(w) for w in dict.fromkeys(targets)}
     program = files.read_program(graph, weights, whole=True)
     options: dict[str, Any] = {"timeout": timeout}
     if kernels is not None:
@@ -47,8 +50,7 @@ def command(
     if pipeline is not None:
         options["pipeline"] = pipeline
     modules = {}
-    for word in dict.fromkeys(targets):
-        where = baseline(word) if word == "cpu" else resolve(word)
+    for word, where in places.items():
         if where.note:
             click.echo(f"{word}: {where.note}", err=True)
         with files.progress(f"compiling for {where.info.name}"):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from lstm_ir.errors import PackageError, ParseError
+from lstm_ir.output_file import replacing
 from lstm_ir.program import Program
 
 Array = np.ndarray[Any, Any]
@@ -126,35 +125,22 @@ def read_array(path: Path) -> Array:
         raise PackageError(f"{path}: not a usable .npy file: {e}") from None
 
 
+def check_arrays_path(path: Path) -> None:
+    """Refuse a name that does not say which kind of file it is; a device or pipe may have any."""
+    if path.suffix not in (".npz", ".npy") and (path.is_file() or not path.exists()):
+        raise click.UsageError(f"-o {path}: arrays are written to .npz or .npy")
+
+
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """One .npz, or one .npy for a single array; in one step, so nothing half-written stays."""
+    check_arrays_path(path)
     if path.suffix == ".npy" and len(arrays) != 1:
         raise click.UsageError(f"{path}: {len(arrays)} outputs need a .npz file")
-    with replacing(path) as temporary, temporary.open("wb") as f:
+    with replacing(path) as f:
         if path.suffix == ".npy":
             np.save(f, next(iter(arrays.values())), allow_pickle=False)
         else:
             np.savez(f, **{k: np.asarray(a) for k, a in arrays.items()})  # type: ignore[arg-type]
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place at the end, or disappears."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    old = os.umask(0o077)
-    os.umask(old)
-    return old
 
 
 def write_text(path: str | None, text: str) -> None:
@@ -162,8 +148,8 @@ def write_text(path: str | None, text: str) -> None:
     if path is None or path == "-":
         click.echo(text, nl=not text.endswith("\n"))
         return
-    with replacing(Path(path)) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    with replacing(path) as f:
+        f.write(text.encode())
 
 
 @contextlib.contextmanager
@@ -180,4 +166,3 @@ def progress(what: str) -> Iterator[None]:
     else:
         yield
     click.echo(f"{what}: {time.perf_counter() - start:.2f} s", err=True)
-

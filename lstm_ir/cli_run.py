@@ -39,6 +39,8 @@ def command(
         raise click.UsageError("--picture is of a profile: give --profile too")
     if profile and interpret:
         raise click.UsageError("--profile is for compiled graphs, not for --interpret")
+    if output is not None:
+        files.check_arrays_path(Path(output))
     arrays = files.read_inputs(inputs)
     if profile:
         _profile(model, device, entry, weights, arrays, explain, picture)

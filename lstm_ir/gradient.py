@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from lstm_ir.errors import GradientError, message
 from lstm_ir.graph import Graph, Value
@@ -50,7 +50,9 @@ def _differentiated(
     wrt: Names,
     remat: int | None,
 ) -> Graph:
-    if remat is not None and (isinstance(remat, bool) or remat < 1):
+    if remat is not None and (
+        isinstance(remat, bool) or not hasattr(remat, "__index__") or remat < 1
+    ):
         raise GradientError(f"grad: remat is {remat!r}; it is a number of steps, at least 1")
     sources = {n: _source(graph, n) for n in _names(wrt)}
     with opened(Session(remat)) as active:
@@ -71,13 +73,20 @@ def _differentiated(
 
 
 def _names(given: Names) -> list[str]:
+    if not isinstance(given, (str, Iterable)):
+        raise GradientError(f"grad: {given!r} is no name and no list of names")
     names = [given] if isinstance(given, str) else list(given)
+    if not all(isinstance(n, str) for n in names):
+        raise GradientError(f"grad: {names} are not all names")
     if not names or len(set(names)) != len(names):
         raise GradientError(f"grad: {names} is empty or names something twice")
     return names
 
 
 def _output(graph: Graph, name: str) -> Value:
+    if not isinstance(graph, Graph) or not isinstance(name, str):
+        got = f"{type(graph).__name__} and {name!r}"
+        raise GradientError(f"grad: takes a graph and the name of an output, got {got}")
     if name not in graph.output_names:
         raise GradientError(_unknown(graph, "output", name, graph.output_names))
     v = graph.output(name)

@@ -26,7 +26,14 @@ def interpret(
     """Outputs by name, from inputs by name. Raises CallError or ValueRangeError for bad input."""
     from lstm_ir.program import entry_signature
 
+    if not isinstance(graph, Graph):
+        raise CallError(f"interpret: takes a graph, got {type(graph).__name__}")
     entry = entry_signature(graph)
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise CallError(f"{entry.name}: takes arrays by name, got {type(inputs).__name__}")
+    twice = more.keys() & (inputs or {}).keys()
+    if twice:
+        raise CallError(f"{entry.name}: input {min(twice)} is given twice")
     arrays = check_call(entry, {**(inputs or {}), **more})
     ordered = [arrays[name] for name in graph.input_names]
     env = entry.bound(tuple(a.shape for a in ordered)).env

@@ -7,11 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from lstm_ir.errors import IRError
 from lstm_ir.graph import Value
 from lstm_ir.ops import elementwise as e
 
 Slots = Mapping[str, Value]
+
+
+def _is_number(v: object) -> bool:
+    return isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool)
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,8 @@ class Optimizer:
         if isinstance(self.lr, str):
             self._need(bool(self.lr), "lr", "an input's name is not empty")
         else:
-            self._need(math.isfinite(self.lr) and self.lr >= 0, "lr", "it is at least 0")
+            number = _is_number(self.lr) and math.isfinite(self.lr) and self.lr >= 0
+            self._need(number, "lr", "it is at least 0")
 
     def _need(self, holds: bool, field: str, rule: str) -> None:
         if not holds:
@@ -96,7 +103,9 @@ class Adam(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._need(all(0 <= b < 1 for b in self.betas), "betas", "each lies in [0, 1)")
+        pair = isinstance(self.betas, (tuple, list)) and len(self.betas) == 2
+        good = pair and all(_is_number(b) and 0 <= b < 1 for b in self.betas)
+        self._need(good, "betas", "two numbers, each in [0, 1)")
         self._need(self.epsilon >= 0, "epsilon", "it is at least 0")
 
     def update(

@@ -78,6 +78,8 @@ def parse(
     """
     import lark
 
+    if not isinstance(text, str):
+        raise ParseError(f"parse: takes text, got {type(text).__name__}")
     try:
         tree = _lark().parse(text)
     except lark.exceptions.UnexpectedInput as e:

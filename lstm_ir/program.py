@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lstm_ir import dims
-from lstm_ir.errors import ValueRangeError, VerifyError, message
+from lstm_ir.errors import IRError, ValueRangeError, VerifyError, message
 from lstm_ir.graph import Data, Graph, Node, Value, operand_types
 from lstm_ir.signature import Check, Entry, Port, Requirement, Signature, StateVar, starts
 from lstm_ir.types import TensorType
@@ -63,7 +63,11 @@ class Program:
     @classmethod
     def of(cls, graph: Graph | Program) -> Program:
         """A program with the one entry `main`; a Program as it is."""
-        return graph if isinstance(graph, Program) else cls(graph.name, {"main": graph})
+        if isinstance(graph, Program):
+            return graph
+        if not isinstance(graph, Graph):
+            raise IRError(f"takes a graph or a program, got {type(graph).__name__}")
+        return cls(graph.name, {"main": graph})
 
     @property
     def weights(self) -> dict[str, Data]:

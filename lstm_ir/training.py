@@ -47,6 +47,11 @@ def train_step(
     not finite is an error that names the step, and changes nothing.
     Raises GradientError for a name that matches nothing, and as `grad`.
     """
+    if not isinstance(optimizer, Optimizer):
+        raise GradientError(
+            f"train_step: the optimizer is {optimizer!r}; expected one made by li.adam(...), "
+            "li.adamw(...), li.momentum(...) or li.sgd(...)"
+        )
     if clip_norm is not None and not clip_norm > 0:
         raise GradientError(f"train_step: clip_norm is {clip_norm!r}; it is above 0")
     plan = _Plan(graph, loss, optimizer, tuple(_trainable(graph, trainable)), clip_norm)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lstm_ir.errors import VerifyError, message
-from lstm_ir.graph import Graph, make_node, operand_types
+from lstm_ir.graph import Graph, Value, make_node, operand_types
 from lstm_ir.opdef import Level
 
 DEPTH = 32  # bodies nested deeper are refused: generic walks over bodies recurse
@@ -16,6 +16,12 @@ def check_structure(graph: Graph) -> None:
     where = f"graph @{graph.name}"
     if not isinstance(graph.name, str) or not graph.name.isidentifier():
         raise VerifyError(f"graph: the name {graph.name!r} is not an identifier")
+    for what, values in (("input", graph.params), ("output", graph.outputs)):
+        for v in values:
+            if not isinstance(v, Value):
+                raise VerifyError(
+                    f"graph: an {what} is {type(v).__name__}, not a value of the graph\n  in {where}"
+                )
     for p in graph.params:
         if p.op != "parameter":
             raise VerifyError(
