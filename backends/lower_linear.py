@@ -11,11 +11,12 @@ from lstm_ir.backends.emitter import Emitter, array_attr, lower
 from lstm_ir.backends.lower_shape import reshape
 from lstm_ir.backends.regions import generic, signed_back, signless
 from lstm_ir.dims import Dim
-from lstm_ir.graph import Node
+from lstm_ir.graph import Node, Value
 from lstm_ir.ops.linear import free_axes
 from lstm_ir.types import DType, TensorType
 
 Ints = tuple[int, ...]
+_LEAVES = {"parameter", "weight", "constant"}
 
 
 def sum_type(t: TensorType) -> TensorType:
@@ -43,6 +44,8 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     if e.target is not None and e.target.kind in ("vulkan", "metal"):  # see half.py
         lhs, rhs = e.convert(lhs, a, total.dtype), e.convert(rhs, b, total.dtype)
         a, b = a.with_dtype(total.dtype), b.with_dtype(total.dtype)
+    if axes[0] and e.target is not None:
+        lhs, rhs = (_made(e, v, x) for v, x in zip((lhs, rhs), n.inputs, strict=True))
     if 0 in a.shape or 0 in b.shape:
         out = e.full(0, total)
     elif a.is_static and b.is_static:
@@ -50,6 +53,18 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     else:
         out = _dynamic(e, lhs, a, rhs, b, axes, total)
     return e.convert(out, total, to.dtype)
+
+
+def _made(e: Emitter, v: ir.Value, operand: Value) -> ir.Value:
+    """An operand of a batched product that is made before it, unless it is a leaf.
+
+    IREE 3.13 fuses what makes it into the packing; a select among that reads its condition, one byte
+    per element, at the wrong place in every batch but the first.
+    """
+    if operand.op in _LEAVES:
+        return v
+    sizes = [e.size(d) for d in operand.shape if not isinstance(d, int)]
+    return e.make("iree_tensor_ext.compute_barrier.start", [v, *sizes], [v.type]).result
 
 
 def _numbers(lb: Ints, rb: Ints, lc: Ints, rc: Ints) -> ir.Attribute:
