@@ -128,7 +128,7 @@ def test_autograd_of_pytorch(kernels: bool, which: tuple[str, ...]) -> None:
         close(exact, want, 1e-10, (case, "f64"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "loops"])
 @pytest.mark.parametrize("op", list(cases.GATES))
 def test_every_pair_of_features(op: str, kernels: bool) -> None:
