@@ -62,7 +62,7 @@ def weights(point: Point) -> tuple[Weights, Weights]:
 
 def stacked(point: Point, given: Weights) -> dict[str, Array]:
     """The weights as `li.lstm` takes them: directions stacked, by `layer/name`."""
-    out = {}
+    out: dict[str, Array] = {}
     for layer in range(point.layers):
         parts = given[layer * point.directions : (layer + 1) * point.directions]
         out |= {f"layer{layer}/{n}": np.stack([p[i] for p in parts]) for i, n in enumerate(NAMES)}
