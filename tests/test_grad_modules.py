@@ -112,7 +112,8 @@ def test_a_whole_graph_is_trained_as_pytorch_does(both: bool, rng: np.random.Gen
         want = {f"d_{k}": g.numpy() for k, g in zip([*names, "x"], grads, strict=True)}
         got = exe(x=given, lengths=np.array(lengths, np.int32))
         close(got, want, 1e-5, lengths)
-        assert abs(float(got["loss"]) - loss.item()) <= 1e-5 * abs(loss.item())
+        terms = (y.abs() ** 3).sum() + (h**2).sum() + torch.sin(c).abs().sum()  # they may cancel
+        assert abs(float(got["loss"]) - loss.item()) <= 1e-5 * terms.item()
 
 
 def layer(T: Any, op: str = "lstm", remat: int | None = None, H: int = 8) -> li.Graph:
@@ -138,10 +139,10 @@ BOTH = [
 
 @pytest.mark.parametrize("kernels", BOTH)
 def test_modules_do_not_grow_with_time(kernels: bool) -> None:
-    """Lengths that are numbers; a thousandfold of them changes tiles of the products after the loop,
-    which is a thirtieth of the module."""
+    """Lengths that are numbers; more of them change tiles of the products after the loop, which are a
+    thirtieth of the module. Of 10 steps IREE writes out a loop over chunks, which runs once."""
     sizes, compiling = [], []
-    for T in (10, 10_000):
+    for T in (10 if kernels else 100, 10_000):
         entries = {"lstm": layer(T)} | ({} if kernels else {"segments": layer(T, "gru", remat=7)})
         exe = li.compile(
             li.Program("p", entries), "cpu", options={"kernels": kernels, "cache": False}
