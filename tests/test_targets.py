@@ -109,7 +109,7 @@ def test_hopper_is_compiled_as_ada() -> None:
         ("qqqq", "unknown target 'qqqq'; known: cpu"),
         ("", "unknown target ''"),
         ("cpu:", "a name is missing after the colon"),
-        ("cpu:host", "unknown processor 'host'"),
+        ("cpu:hots", "unknown processor 'hots'"),
         ("cpu:znver9", "near names: cpu:znver5"),
         ("cpu:--iree-x", "unknown processor"),
         ("vulkan:hopper", "unknown vulkan device 'hopper'"),
