@@ -13,7 +13,7 @@ from lstm_ir.backends.regions import generic, signed_back, signless
 from lstm_ir.dims import Dim
 from lstm_ir.graph import Node, Value
 from lstm_ir.ops.linear import free_axes
-from lstm_ir.types import DType, TensorType
+from lstm_ir.types import DType, Shape, TensorType
 
 Ints = tuple[int, ...]
 _LEAVES = {"parameter", "weight", "constant"}
@@ -61,9 +61,12 @@ def _made(e: Emitter, v: ir.Value, operand: Value) -> ir.Value:
     IREE 3.13 fuses what makes it into the packing; a select among that reads its condition, one byte
     per element, at the wrong place in every batch but the first.
     """
-    if operand.op in _LEAVES:
-        return v
-    sizes = [e.size(d) for d in operand.shape if not isinstance(d, int)]
+    return v if operand.op in _LEAVES else _barrier(e, v, operand.shape)
+
+
+def _barrier(e: Emitter, v: ir.Value, shape: Shape) -> ir.Value:
+    """`v`, in no dispatch with what reads it."""
+    sizes = [e.size(d) for d in shape if not isinstance(d, int)]
     return e.make("iree_tensor_ext.compute_barrier.start", [v, *sizes], [v.type]).result
 
 
@@ -112,8 +115,7 @@ def _alone(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     """A matrix [1,m,n] that is made before the product: fused into the packing of a product that
     sums over a named size, or has 8*B rows, IREE 3.13 fails ("no basis element may be statically
     non-positive")."""
-    sizes = [e.size(d) for d in t.shape[1:] if not isinstance(d, int)]
-    return e.make("iree_tensor_ext.compute_barrier.start", [v, *sizes], [v.type]).result
+    return _barrier(e, v, t.shape[1:])
 
 
 def _matrix(

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir import bench_models
+from lstm_ir import bench_models, bench_peers
 from lstm_ir.backends.runtime import devices_of
 from lstm_ir.bench_models import NAMES, Call, Runner, Weights
 from lstm_ir.bench_points import Point
@@ -92,20 +92,8 @@ def torch_runner(point: Point, sets: tuple[Weights, Weights]) -> Runner:
     if not t.cuda.is_available():
         raise ImportError("torch is here, but sees no CUDA device")
     t.backends.cudnn.allow_tf32 = t.backends.cuda.matmul.allow_tf32 = False
-    kind = t.nn.LSTM if point.cell == "lstm" else t.nn.GRU
-    # A module per set: what a step costs must not include writing the other weights.
-    modules = [
-        kind(point.I, point.H, point.layers, bidirectional=point.directions == 2).cuda()
-        for _ in sets
-    ]
-    for m, given in zip(modules, sets, strict=True):
-        with t.no_grad():
-            for i, (w_ih, w_hh, b) in enumerate(given):
-                layer, d = divmod(i, point.directions)
-                tail = f"_l{layer}" + ("_reverse" if d else "")
-                values = {"weight_ih": w_ih, "weight_hh": w_hh, "bias_ih": b, "bias_hh": 0 * b}
-                for name, value in values.items():
-                    getattr(m, name + tail).copy_(t.from_numpy(value))
+    modules = [m.cuda() for m in bench_peers.torch_modules(point, sets)]
+    for m in modules:
         m.flatten_parameters()
 
     def infer(call: Call) -> Any:

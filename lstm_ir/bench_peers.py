@@ -11,13 +11,11 @@ from lstm_ir.bench_models import NAMES, Array, Call, Runner, Weights
 from lstm_ir.bench_points import Point
 
 
-def torch(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
-    """torch.nn.LSTM / GRU, eager; inference mode where it does not train."""
+def torch_modules(point: Point, sets: tuple[Weights, Weights]) -> list[Any]:
+    """A module per set of weights: what a step costs must not include writing the other weights."""
     import torch as t
 
-    t.set_num_threads(threads)
     kind = t.nn.LSTM if point.cell == "lstm" else t.nn.GRU
-    # A module per set: what a step costs must not include writing the other weights.
     modules = [
         kind(point.I, point.H, point.layers, bidirectional=point.directions == 2) for _ in sets
     ]
@@ -29,6 +27,15 @@ def torch(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
                 values = {"weight_ih": w_ih, "weight_hh": w_hh, "bias_ih": b, "bias_hh": 0 * b}
                 for name, value in values.items():
                     getattr(m, name + tail).copy_(t.from_numpy(value))
+    return modules
+
+
+def torch(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
+    """torch.nn.LSTM / GRU, eager; inference mode where it does not train."""
+    import torch as t
+
+    t.set_num_threads(threads)
+    modules = torch_modules(point, sets)
 
     def infer(call: Call) -> Any:
         with t.inference_mode():

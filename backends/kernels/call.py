@@ -44,6 +44,7 @@ class KernelCall:
     # A tensor that is written in place, and its named sizes.
     tied: tuple[ir.Value, list[ir.Value]] | None = field(default=None, kw_only=True)
     narrow: ClassVar[bool] = False  # indices are passed as i32
+    memory: ClassVar[type[Memory]] = Memory  # of a binding
 
     # -- operands
 
@@ -66,7 +67,7 @@ class KernelCall:
         """The memory of the next binding."""
         name = f"{'in' if where is self.inputs else 'out'}{len(where)}"
         sizes = tuple(d if isinstance(d, int) else self.size(d) for d in t.shape)
-        m = Memory(f"%m_{name}", stored_type(t.dtype), sizes)
+        m = self.memory(f"%m_{name}", stored_type(t.dtype), sizes)
         where.append((f"%b_{name}", m))
         return m
 

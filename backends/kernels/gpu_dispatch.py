@@ -15,7 +15,6 @@ from lstm_ir.backends.kernels.gpu_function import ZERO, GpuFunction, GpuLayout
 from lstm_ir.backends.kernels.gpu_memory import FlatMemory
 from lstm_ir.backends.kernels.gpu_schedule import LANES, GpuSchedule
 from lstm_ir.backends.kernels.memory import Memory
-from lstm_ir.backends.kernels.text import stored_type
 from lstm_ir.types import TensorType
 
 GROUPS = 65535  # workgroups that every device takes along one axis
@@ -27,14 +26,7 @@ class GpuDispatch(Call):
 
     schedule: GpuSchedule = field(kw_only=True)
     narrow: ClassVar[bool] = True
-
-    def bound(self, where: list[tuple[str, Memory]], t: TensorType) -> Memory:
-        """The memory of the next binding."""
-        name = f"{'in' if where is self.inputs else 'out'}{len(where)}"
-        sizes = tuple(d if isinstance(d, int) else self.size(d) for d in t.shape)
-        m = FlatMemory(f"%m_{name}", stored_type(t.dtype), sizes)
-        where.append((f"%b_{name}", m))
-        return m
+    memory: ClassVar[type[Memory]] = FlatMemory
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
         """The dispatch: final carries, then stacked rows."""
