@@ -7,6 +7,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for name, count in sorted(ran.items()):
         terminalreporter.write_line(f"{count:6} tests: {name}")
     if lost:
-        terminalreporter.write_line(f"{lost:6} tests run twice: their Vulkan device was lost")
+        terminalreporter.write_line(f"{lost:6} tests run again: their Vulkan device was lost")
     for reason, count in sorted(skipped.items()):
         terminalreporter.write_line(f"{count:6} not run: {reason}")
     for word in device.WORDS:
@@ -187,28 +188,48 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 LOST = "the device was lost"
+TRIES = 3
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """This thread, and the threads that it starts, on one processor core.
+
+    IREE 3.13's Vulkan queue takes the next value of its wakeup semaphore and signals it in two
+    steps without a lock, from the caller's thread and from the queue's own. Where the two overtake
+    each other the value falls, and Mesa then declares the device lost (docs/hardware.md).
+    """
+    if not hasattr(os, "sched_setaffinity") or "llvmpipe" not in device.look("vulkan")[1]:
+        yield  # another driver does not look at the order
+        return
+    cores = os.sched_getaffinity(0)
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    os.sched_setaffinity(0, {sorted(cores)[worker % len(cores)]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a Vulkan test once more where the driver lost its device, and say so at the end.
-
-    Mesa's software driver does that about once in a hundred calls on a busy machine where the host
-    reads a number between dispatches (docs/kernels.md); the next device works.
-    """
+    """Run a Vulkan test again where the driver lost its device, and say so at the end."""
     if "vulkan" not in item.nodeid.lower():
         return None
     hook = item.ihook
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    if any(r.failed and LOST in str(r.longrepr) for r in reports):
-        assert isinstance(item, pytest.Function)
-        for v in vars(item.module).values():
-            getattr(v, "cache_clear", lambda: None)()  # executables on the lost device
-        reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        for r in reports:
-            r.user_properties.append(("repeated", "its device was lost"))
+    with one_core():
+        for tries in range(TRIES):  # noqa: B007
+            reports = runtestprotocol(item, nextitem=nextitem, log=False)
+            if not any(r.failed and LOST in str(r.longrepr) for r in reports):
+                break
+            assert isinstance(item, pytest.Function)
+            item.session._setupstate.teardown_exact(None)  # fixtures of every scope, and
+            for v in vars(item.module).values():
+                getattr(v, "cache_clear", lambda: None)()  # executables on the lost device
     for r in reports:
+        if tries:
+            r.user_properties.append(("repeated", "its device was lost"))
         hook.pytest_runtest_logreport(report=r)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
@@ -234,21 +255,13 @@ HEAVY = (
     "test_grad_compiled.py::test_autograd_of_pytorch[loops", "test_grad_modules.py::test_a_whole_graph",
     "test_lowered_ops.py::test_cpu[1", "test_lowered_ops.py::test_cpu[2", "test_lowered_ops.py::test_cpu[3",
     "test_lowered_ops.py::test_cpu[4", "test_lowered_ops.py::test_cpu[5",
-    "test_modules_alone.py::test_samples_of_every_op",
+    "test_modules_alone.py::test_samples_of_every_op", "steps-counted-vulkan",
 )  # fmt: skip
-
-
-# Here Mesa's software driver loses its device in most runs on a busy machine, and with it all that
-# a module's fixtures hold: they pass one by one, by hand.
-LOSES_THE_DEVICE = ("test_training.py", "steps-counted-vulkan")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what takes long `slow`: `pytest -m slow` runs it."""
     for item in items:
-        if "vulkan" in item.nodeid and any(w in item.nodeid for w in LOSES_THE_DEVICE):
-            item.add_marker(pytest.mark.long)
-            continue
         vulkan = "vulkan" in item.nodeid.lower() and item.path.name in HEAVY_VULKAN
         if vulkan or any(word in item.nodeid for word in HEAVY):
             item.add_marker(pytest.mark.slow)

@@ -60,10 +60,22 @@ def through_slice(v: Value, access: Access) -> Access:
         start, stride = a["start_indices"][axis], a["strides"][axis]
         if v.shape[axis] == x.shape[axis] and start == 0 and stride == 1:
             out.append(at)
-        elif isinstance(at, Row) or not isinstance(start, int) or stride != 1:
+            continue
+        if isinstance(at, Row) and v.shape[axis] == 1:
+            at = 0
+        if isinstance(at, Row) or not isinstance(start, int) or stride != 1:
             raise RefusedError("a slice of rows, or with a stride", v)
-        else:
-            out.append(Col(at.start + start) if isinstance(at, Col) else at + start)
+        out.append(Col(at.start + start) if isinstance(at, Col) else at + start)
+    return _with_row(x, access, out)
+
+
+def _with_row(x: Value, access: Access, out: list[Index]) -> Access:
+    """A single row may stand on any axis of size 1: on one of `x` where moving the data lost it."""
+    if ROW in access and ROW not in out:
+        for axis in range(len(out) - 2, -1, -1):
+            if x.shape[axis] == 1 and out[axis] == 0:
+                out[axis] = ROW
+                break
     return tuple(out)
 
 
@@ -105,7 +117,7 @@ def through_reshape(v: Value, access: Access, width: int) -> Access:
         out.extend(
             _regrouped([x.shape[a] for a in old], [(v.shape[a], access[a]) for a in new], width, v)
         )
-    return tuple(out)
+    return _with_row(x, access, out)
 
 
 def _groups(
