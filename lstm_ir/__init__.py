@@ -10,6 +10,7 @@ exe(x=a)["y"]
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.errors import (
@@ -36,6 +37,11 @@ from lstm_ir.ops import __all__ as _builders
 from lstm_ir.program import Program, State
 from lstm_ir.types import DType, TensorType
 from lstm_ir.verify import verify
+
+_here = Path(__file__).parent
+if not (_here / "backends").exists() and (_here.parent / "backends").exists():
+    # A checkout: passes and backends lie beside this folder, also where only a copy is installed.
+    __path__.append(str(_here.parent))  # noqa: F405
 
 if TYPE_CHECKING:
     from lstm_ir.api import compile, export, load, lower, set_threads

@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DRIVERS = ("api.py", "cli.py", "demo.py", "picture.py", "oracle_table.py", "oracle_vectors.py", "__main__.py")
+DRIVERS = (
+    "api.py",
+    "cli.py",
+    "demo.py",
+    "picture.py",
+    "oracle_table.py",
+    "oracle_vectors.py",
+    "__main__.py",
+)
 FOREIGN = ("torch", "tensorflow", "jax", "jaxlib", "onnx", "onnxruntime", "keras", "safetensors")
 LAZY = ("networkx", "lark", "iree.compiler", "ml_dtypes", "click", "rich")
 LIMIT = 500  # lines of one file
@@ -86,7 +94,7 @@ def test_files_are_small(path: Path) -> None:
 
 def test_no_module_hides_a_public_name() -> None:
     names = [".".join(("lstm_ir", *p.relative_to(ROOT / "lstm_ir").with_suffix("").parts))
-             for p in files("lstm_ir") if p.name != "__main__.py"]  # fmt: skip
+             for p in files("lstm_ir") if p.name not in ("__main__.py", "__init__.py")]  # fmt: skip
     code = (
         f"import sys, types, importlib; sys.path.insert(0, {str(ROOT)!r}); import lstm_ir as li\n"
         f"for m in {names!r}: importlib.import_module(m)\n"
@@ -94,6 +102,21 @@ def test_no_module_hides_a_public_name() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_python_started_in_a_checkout_finds_all_layers(tmp_path: Path) -> None:
+    """Without the finder of an editable install, as beside a copy that pip installed."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f).lower()]\n"
+        "import lstm_ir as li, lstm_ir.passes, lstm_ir.backends.kernels\n"
+        "x = li.input('x', (3,)); print(str(li.lower(li.Graph('g', [x], {'y': x + x}))).split()[0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "module"
 
 
 def test_no_drawer_for_everything() -> None:

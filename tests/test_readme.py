@@ -19,8 +19,11 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def blocks(kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", README, re.M | re.S)
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+
+
+def blocks(kind: str, page: str = README) -> list[str]:
+    return [text for name, text in FENCED.findall(page) if name == kind]
 
 
 def test_it_begins_with_the_two_commands() -> None:
@@ -39,15 +42,36 @@ def test_it_begins_with_the_two_commands() -> None:
 def test_the_example_runs_as_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (code,) = blocks("python")
+    code, training = blocks("python")
     assert len([line for line in code.splitlines() if line.strip()]) <= 15
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, "README.md", "exec"), {})
+    names: dict[str, object] = {}
+    exec(compile(code, "README.md", "exec"), names)
     first, second = capsys.readouterr().out.splitlines()
     shape, error = first.rsplit(" ", 1)
     assert shape == "(3, 64)"
     assert float(error) < 2e-5
     assert second == "(7, 1, 64)"
+    exec(compile(training, "README.md", "exec"), names)
+    loss, *classes = capsys.readouterr().out.split()
+    assert float(loss) < 0.1
+    assert len(" ".join(classes).strip("[]").split()) == 3
+    assert (tmp_path / "sign.safetensors").stat().st_size > 3 * 4 * (256 * (8 + 64) + 2 * 64)
+
+
+def test_what_the_page_on_training_shows_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    train, stream = blocks("python", page)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(train, "training.md", "exec"), {})
+    loss, steps, shape = capsys.readouterr().out.split(maxsplit=2)
+    assert float(loss) < 0.5
+    assert (steps, shape) == ("200", "(16, 2)\n")
+    assert li.load("sign.lirpkg").entries.keys() == {"train", "grads", "apply", "infer"}
+    exec(compile(stream, "training.md", "exec"), {})
+    assert float(capsys.readouterr().out) < 1e-6
 
 
 def test_the_text_parses_and_means_what_it_says() -> None:
@@ -93,7 +117,7 @@ def test_every_target_word_is_known() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
     for target in re.findall(r"\]\(([^)#\s]+)", text):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
