@@ -175,9 +175,7 @@ def cache_bytes() -> tuple[int, int]:
     found = {"1": 0, "2": 0}
     for place in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:
-            level, kind, size = (
-                (place / f).read_text().strip() for f in ("level", "type", "size")
-            )
+            level, kind, size = ((place / f).read_text().strip() for f in ("level", "type", "size"))
         except OSError:
             continue
         if level in found and kind in ("Data", "Unified"):

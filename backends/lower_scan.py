@@ -8,12 +8,13 @@ loops are rolled: text and module have the same size for every T.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from iree.compiler import ir
 
 from lstm_ir.backends.emitter import Emitter, array_attr, lower, tensor
+from lstm_ir.backends.for_loop import Values, for_loop
 from lstm_ir.backends.loop import CHUNK, Loop
 from lstm_ir.backends.lower_gather import confined
 from lstm_ir.backends.lower_scan_packed import PackedLoop
@@ -21,7 +22,6 @@ from lstm_ir.graph import Node
 from lstm_ir.types import DType, TensorType
 
 I32 = TensorType((), DType.i32)
-Values = list[ir.Value]
 
 
 @lower("scan")
@@ -233,7 +233,8 @@ class _Dynamic:
             ]
             return [*state, *merged]
 
-        return self._for(e.size(0), n, k, [*init, *buffers], [*loop.carries, *loop.stacked], block)
+        kinds = [*loop.carries, *loop.stacked]
+        return for_loop(e, (e.size(0), n, k), [*init, *buffers], kinds, block)
 
     def _chunk(
         self,
@@ -269,7 +270,8 @@ class _Dynamic:
             return [*out[: len(state)], *new]
 
         kinds = [*loop.carries, *types]
-        final = self._for(e.size(0), steps, e.size(1), [*state, *empty], kinds, step)
+        bounds = e.size(0), steps, e.size(1)
+        final = for_loop(e, bounds, [*state, *empty], kinds, step)
         return final[: len(state)], final[len(state) :]
 
     def _row(self, x: ir.Value, t: TensorType, at: ir.Value) -> ir.Value:
@@ -297,26 +299,3 @@ class _Dynamic:
         kind = ir.RankedTensorType.get(shape, ir.RankedTensorType(out.type).element_type)
         used = self.e.extract_slice(chunk, t, [low, *zeros], [steps, *t.shape[1:]], kind)
         return self.e.insert_slice(used, out, [at, *zeros], [steps, *t.shape[1:]])
-
-    def _for(
-        self,
-        low: ir.Value,
-        high: ir.Value,
-        by: ir.Value,
-        init: Values,
-        types: Sequence[TensorType],
-        step: Callable[[ir.Value, Values], Sequence[ir.Value]],
-    ) -> Values:
-        """The sizes of what is carried are stated at every border.
-
-        IREE does not look through loops.
-        """
-        kinds = [v.type for v in init]
-        loop = self.e.make("scf.for", [low, high, by, *init], kinds, regions=1)
-        locs = [ir.Location.unknown()] * (1 + len(kinds))
-        block = loop.regions[0].blocks.append(ir.IndexType.get(), *kinds, arg_locs=locs)
-        with ir.InsertionPoint(block):
-            index, *state = block.arguments
-            tied = [self.e.tie(v, t) for v, t in zip(state, types, strict=True)]
-            self.e.make("scf.yield", step(index, tied), [])
-        return [self.e.tie(v, t) for v, t in zip(loop.results, types, strict=True)]

@@ -15,18 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from iree.compiler import ir
 
 from lstm_ir import dims
 from lstm_ir.backends.emitter import Emitter, element, tensor
+from lstm_ir.backends.for_loop import Values, for_one
 from lstm_ir.backends.loop import CHUNK, Loop
 from lstm_ir.backends.lower_shape import reshape
 from lstm_ir.dims import Dim
 from lstm_ir.types import DType, TensorType
 
-Values: TypeAlias = "list[ir.Value]"
 ALIGN = 16  # elements; a part begins where vector loads may
 
 
@@ -235,14 +234,15 @@ class PackedLoop:
             return flat
 
         first = self.whole.start([*init, *(None for _ in loop.stacked)])
-        last = self._for(e.size(0), n, e.size(CHUNK), first, self.whole.type, block)
+        last = for_one(e, (e.size(0), n, e.size(CHUNK)), first, self.whole.type, block)
         return [self.whole.get(last, i) for i in range(carries + len(loop.stacked))]
 
     def _plain(self, consts: Values, init: Values, xs: Values, n: ir.Value) -> Values:
         """One loop, where chunks save nothing: to IREE the tensors of two loops would be one."""
         first = self.whole.start([*init, *(None for _ in self.loop.stacked)])
         step = self._step(self.whole, consts, xs, self.e.size(0), n, n)
-        last = self._for(self.e.size(0), n, self.e.size(1), first, self.whole.type, step)
+        bounds = self.e.size(0), n, self.e.size(1)
+        last = for_one(self.e, bounds, first, self.whole.type, step)
         return [self.whole.get(last, i) for i in range(len(self.whole.parts))]
 
     def _chunk(
@@ -257,7 +257,7 @@ class PackedLoop:
         e = self.e
         first = self.chunk.start([*state, *(None for _ in self.loop.stacked)])
         step = self._step(self.chunk, consts, xs, start, n, e.size(CHUNK))
-        return self._for(e.size(0), steps, e.size(1), first, self.chunk.type, step)
+        return for_one(e, (e.size(0), steps, e.size(1)), first, self.chunk.type, step)
 
     def _step(
         self, into: Flat, consts: Values, xs: Values, start: ir.Value, n: ir.Value, rows: ir.Value
@@ -289,26 +289,3 @@ class PackedLoop:
     def _row(self, x: ir.Value, t: TensorType, at: ir.Value) -> ir.Value:
         row = tensor(t.with_shape(t.shape[1:]))
         return self.e.extract_slice(x, t, [at, *[0] * (t.rank - 1)], [1, *t.shape[1:]], row)
-
-    def _for(
-        self,
-        low: ir.Value,
-        high: ir.Value,
-        by: ir.Value,
-        init: ir.Value,
-        t: TensorType,
-        step: Callable[[ir.Value, ir.Value], ir.Value],
-    ) -> ir.Value:
-        """The size of what is carried is stated at every border.
-
-        IREE does not look through loops.
-        """
-        kind = tensor(t)
-        loop = self.e.make("scf.for", [low, high, by, init], [kind], regions=1)
-        block = loop.regions[0].blocks.append(
-            ir.IndexType.get(), kind, arg_locs=[ir.Location.unknown()] * 2
-        )
-        with ir.InsertionPoint(block):
-            at, carried = block.arguments
-            self.e.make("scf.yield", [step(at, self.e.tie(carried, t))], [])
-        return self.e.tie(loop.result, t)

@@ -55,9 +55,7 @@ def _array(f: BinaryIO, info: zipfile.ZipInfo, where: str) -> Array:
         raise PackageError(f"{where}: shape {shape}")
     # The header's claim must equal what the archive says is there, before memory is taken.
     if count * dtype.itemsize != info.file_size - f.tell():
-        raise PackageError(
-            f"{where}: shape {shape} of {dtype} does not fit {info.file_size} bytes"
-        )
+        raise PackageError(f"{where}: shape {shape} of {dtype} does not fit {info.file_size} bytes")
     out = empty((count,), dtype)
     place = out.view(np.uint8).data
     done = 0

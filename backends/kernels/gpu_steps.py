@@ -8,11 +8,11 @@ one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emitter import tensor
+from lstm_ir.backends.for_loop import for_one
 from lstm_ir.backends.kernels.atoms import Source
 from lstm_ir.backends.kernels.call import NAME, Values
 from lstm_ir.backends.kernels.evaluate import Evaluator
@@ -149,7 +149,7 @@ class StepDispatch(GpuDispatch):
         return arena
 
     def _loop(self, arena: Arena, flat: ir.Value, symbols: list[str]) -> ir.Value:
-        e, index = self.e, ir.IndexType.get()
+        e, index, kind = self.e, ir.IndexType.get(), arena.flat.type
         length: Dim = self.plan.node.attrs["length"]
         unroll = max(1, UNROLL // len(symbols))
         totals = [self._total(p) for p in phases(self.plan)]
@@ -173,29 +173,10 @@ class StepDispatch(GpuDispatch):
             return state
 
         if not isinstance(length, int) or length >= unroll:
-            flat = self._for(self.const(0), even, size, flat, arena, many)
+            flat = for_one(e, (self.const(0), even, size), flat, kind, many)
         if not isinstance(length, int) or length % unroll:
-            flat = self._for(even, steps, self.const(1), flat, arena, step)
+            flat = for_one(e, (even, steps, self.const(1)), flat, kind, step)
         return flat
-
-    def _for(
-        self,
-        low: ir.Value,
-        high: ir.Value,
-        by: ir.Value,
-        init: ir.Value,
-        arena: Arena,
-        step: Callable[[ir.Value, ir.Value], ir.Value],
-    ) -> ir.Value:
-        e, kind = self.e, tensor(arena.flat.type)
-        loop = e.make("scf.for", [low, high, by, init], [kind], regions=1)
-        block = loop.regions[0].blocks.append(
-            ir.IndexType.get(), kind, arg_locs=[ir.Location.unknown()] * 2
-        )
-        with ir.InsertionPoint(block):
-            at, carried = block.arguments
-            e.make("scf.yield", [step(at, e.tie(carried, arena.flat.type))], [])
-        return e.tie(loop.result, arena.flat.type)
 
     def _total(self, sweeps: Sequence[Sweep]) -> ir.Value:
         """Workgroups of a phase, as many as devices take."""
