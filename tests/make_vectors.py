@@ -24,6 +24,7 @@ TARGET = Path(__file__).parents[1] / "lstm_ir" / "data" / "vectors.npz"
 Case = tuple[str, str, li.Graph, Mapping[str, Any], Mapping[str, Any]]
 MPS = "Apple's documented equations in float64; not checked on Apple hardware"
 RELU = "PyTorch's RNN (relu) in float64; not checked on Apple hardware"
+PARAMETERS = "PyTorch 2.13.0's parameters, recorded; never compared with real cuDNN"
 CUDNN = "PyTorch 2.13.0 in float64, recorded; never compared with real cuDNN"
 
 
@@ -42,6 +43,47 @@ def cases() -> Iterator[Case]:
         if c.attrs["is_training"]:
             b = c.back(a, li.interpret(forward, a))
             yield "tf.CudnnRNNBackpropV3", CUDNN, c.backward(b), b, c.grads
+    yield from parameters()
+
+
+def parameters() -> Iterator[Case]:
+    """The ops of the flat vector, by the parameters of PyTorch's LSTM: two layers, two directions."""
+    import torch
+
+    attrs = {"rnn_mode": "lstm", "direction": "bidirectional"}
+    sizes = {"num_layers": 2, "num_units": 4, "input_size": 3}
+    torch.manual_seed(20272)
+    layer = torch.nn.LSTM(3, 4, 2, bidirectional=True)
+    weights: list[Any] = []
+    biases: list[Any] = []
+    for which in ("l0", "l0_reverse", "l1", "l1_reverse"):
+        for kind, out in (("weight", weights), ("bias", biases)):
+            for part in ("ih", "hh"):
+                gates = getattr(layer, f"{kind}_{part}_{which}").detach().numpy().copy()
+                out += np.split(gates, 4)  # i, f, g, o
+    flat = np.concatenate([a.reshape(-1) for a in (*weights, *biases)])
+
+    params = li.input("params", flat.shape)
+    counts = {"num_params_weights": len(weights), "num_params_biases": len(biases)}
+    made = li.op(cudnn_cases.TO, **sizes, params=params, **counts, **attrs)
+    named = {f"weight{i}": v for i, v in enumerate(made.weights)}
+    named |= {f"bias{i}": v for i, v in enumerate(made.biases)}
+    want = {k: a for k, a in zip(named, (*weights, *biases), strict=True)}
+    graph = li.Graph("to_canonical", [params], named)
+    yield cudnn_cases.TO, PARAMETERS, graph, {"params": flat}, want
+
+    given = {k: li.input(k, a.shape) for k, a in want.items()}
+    lists = {
+        "weights": [given[k] for k in given if k.startswith("weight")],
+        "biases": [given[k] for k in given if k.startswith("bias")],
+    }
+    back = li.op(cudnn_cases.FROM, **sizes, **lists, **attrs).params
+    graph = li.Graph("to_params", list(given.values()), {"params": back})
+    yield cudnn_cases.FROM, PARAMETERS, graph, want, {"params": flat}
+
+    count = li.op(cudnn_cases.SIZE, **sizes, T="f32", S="i32", **attrs).params_size
+    size = np.array([sum(p.numel() for p in layer.parameters())], np.int32)
+    yield cudnn_cases.SIZE, PARAMETERS, li.Graph("size", [], {"size": count}), {}, {"size": size}
 
 
 def single_gate() -> Case:

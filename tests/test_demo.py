@@ -10,7 +10,7 @@ import pytest
 from device import REQUIRED, has, need
 
 import lstm_ir as li
-from lstm_ir import cli, demo, oracle_table
+from lstm_ir import cli, demo, oracle_table, oracle_vectors
 from lstm_ir.backends.executable import Executable
 from lstm_ir.cli_demo import _print, _training_bar
 from lstm_ir.data import digits_lstm, digits_lstm_meta
@@ -94,6 +94,7 @@ def test_demo_keeps_a_package_only_where_told(capsys: pytest.CaptureFixture[str]
 def test_the_table_has_every_foreign_op() -> None:
     rows = oracle_table.rows([], {"cuda": "no device"})
     assert [r.op for r in rows] == sorted(n for n in OPS if "." in n)
+    assert all(oracle_vectors.vectors(r.op).cases for r in rows)
     assert all(r.cells["cuda"] == "not run: no device" for r in rows)
 
 
