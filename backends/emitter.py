@@ -212,10 +212,7 @@ class Emitter:
         """`v`, made where it stands: a fill that a loop and what follows it read is else cloned into
         both, and the first one is left in no submission (see `filled`)."""
         kept = self.make("util.optimization_barrier", [v], [tensor(t)]).result
-        sizes = [self.size(d) for d in t.shape if not isinstance(d, int)]
-        if not sizes:
-            return kept
-        return self.make("flow.tensor.tie_shape", [kept, *sizes], [tensor(t)]).result
+        return self.tie(kept, t)
 
     @staticmethod
     def _splat(value: float, t: TensorType) -> ir.Attribute:
@@ -338,16 +335,18 @@ class Emitter:
         return v if t.dtype is dtype else self.hlo("convert", [v], t.with_dtype(dtype))
 
     def tie(self, v: ir.Value, t: TensorType) -> ir.Value:
-        """The same value, whose named sizes are those of the function.
-
-        What left a loop has lost them.
-        """
+        """The same value, with the function's named sizes, which what left a loop has lost."""
         if t.is_static:
             return v
+        if self.target is None:
+            return self.extract_slice(v, t, [0] * t.rank, t.shape, tensor(t))
+        signed = {DType.u8: DType.i8, DType.u32: DType.i32}.get(t.dtype)
+        if signed is not None:  # flow has no unsigned elements
+            twin = t.with_dtype(signed)
+            tied = self.tie(self.hlo("bitcast_convert", [v], twin), twin)
+            return self.hlo("bitcast_convert", [tied], t)
         sizes = [self.size(d) for d in t.shape if not isinstance(d, int)]
-        if self.target is not None:
-            return self.make("flow.tensor.tie_shape", [v, *sizes], [tensor(t)]).result
-        return self.extract_slice(v, t, [0] * t.rank, t.shape, tensor(t))
+        return self.make("flow.tensor.tie_shape", [v, *sizes], [tensor(t)]).result
 
     def extract_slice(
         self,

@@ -90,10 +90,11 @@ def _dynamic(
     x, xt, x_last = _matrix(e, lhs, a, lb, lc)
     y, yt, y_last = _matrix(e, rhs, b, rb, rc)
     rows, columns = xt.shape[1 if x_last else 2], yt.shape[1 if y_last else 2]
-    if not lb:
+    inner = xt.shape[2 if x_last else 1]
+    if not lb and 1 not in (rows, columns, inner):  # IREE fails on a product with a size of 1
         x, y = reshape(e, x, xt, xt.shape[1:]), reshape(e, y, yt, yt.shape[1:])
         flat = total.with_shape((rows, columns))
-        summed = not isinstance(xt.shape[2 if x_last else 1], int)
+        summed = not isinstance(inner, int)
         if summed or _multiple(rows):
             x = _alone(e, x, xt)
         if summed or _multiple(columns):

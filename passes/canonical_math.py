@@ -134,6 +134,21 @@ def _select_known(n: Node) -> Value | None:
     return e.select(pred.node.inputs[0], b, a) if pred.op == "not" else None
 
 
+@rule(RULES, "select")
+def _select_within_select(n: Node) -> Value | None:
+    """The same condition again is known.
+
+    More than tidiness: IREE 3.13 finds this too, after it fused producers that have several uses,
+    and then takes another of that dispatch's results for the one that became equal.
+    """
+    pred, a, b = n.inputs
+    if a.op == "select" and a.node.inputs[0] is pred:
+        return e.select(pred, a.node.inputs[1], b)
+    if b.op == "select" and b.node.inputs[0] is pred:
+        return e.select(pred, a, b.node.inputs[2])
+    return None
+
+
 _WIDER = {
     "f16": ("f32", "f64"), "bf16": ("f32", "f64"), "f32": ("f64",), "i8": ("i32", "i64"),
     "u8": ("i32", "u32", "i64"), "i32": ("i64",), "u32": ("i64",),

@@ -240,3 +240,64 @@ def test_a_mask_before_a_batched_product(rng: np.random.Generator) -> None:
         keep = rng.integers(0, 2, (2, B)).astype(bool)
         want = np.einsum("dbk,dnk->dbn", np.where(keep[:, :, None], a, 0), w)
         np.testing.assert_allclose(exe(x=a, c=keep)["y"], want, atol=2e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_products_with_a_size_of_one(device: str, rng: np.random.Generator) -> None:
+    """IREE fails on them as StableHLO where another size is named."""
+    pairs = [
+        (("B", 3), (3, 1)), (("B", 1), (1, 4)), ((1, "B"), ("B", 4)), ((1, "B"), ("B", 1)),
+        ((1, 3), (3, "B")), (("B", 1), (1, "T")), ((4, "B"), ("B", 1)), ((2, "B", 3), (3, 1)),
+    ]  # fmt: skip
+    ins, outs = [], {}
+    for i, (a, b) in enumerate(pairs):
+        x, y = li.input(f"x{i}", a), li.input(f"y{i}", b)
+        ins += [x, y]
+        outs[f"z{i}"] = x @ y
+    exe = li.compile(li.Graph("products", ins, outs), device)
+    for sizes in ({"B": 5, "T": 7}, {"B": 1, "T": 1}, {"B": 0, "T": 2}):
+        given = {}
+        for i, pair in enumerate(pairs):
+            for n, shape in zip("xy", pair, strict=True):
+                real = [sizes.get(str(d), d) for d in shape]
+                given[f"{n}{i}"] = rng.standard_normal(real).astype(np.float32)  # type: ignore[arg-type]
+        got = exe(given)
+        for i in range(len(pairs)):
+            want = given[f"x{i}"] @ given[f"y{i}"]
+            np.testing.assert_allclose(got[f"z{i}"], want, atol=1e-5, err_msg=f"{pairs[i]} {sizes}")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_unsigned_inputs_of_named_sizes(device: str) -> None:
+    x, y = li.input("x", ("T",), "u8"), li.input("y", ("T", 2), "u32")
+    graph = li.Graph("unsigned", [x, y], {"x": li.convert(x, "f32"), "y": y + 1, "z": x})
+    a, b = np.array([0, 3, 255], "u1"), np.arange(6, dtype="u4").reshape(3, 2) + (2**32 - 3)
+    got = li.compile(graph, device)(x=a, y=b.astype("u4"))
+    for k, want in li.interpret(graph, x=a, y=b.astype("u4")).items():
+        np.testing.assert_array_equal(got[k], want)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_results_that_become_equal(device: str, rng: np.random.Generator) -> None:
+    """The same mask twice: IREE took the other result of the dispatch that makes both."""
+    x, y, w = li.input("x", (3, 2)), li.input("y", (3, 2)), li.input("w", (2, 8))
+    m = li.input("m", (3, 2), "i1")
+    c, h = li.select(m, li.tanh(x), 0.0), li.select(m, y * li.tanh(x), 0.0)
+    outs = {"z": li.select(m, h, 0.0) @ w, "n": li.select(m, 0.0, c) @ w, "r": li.concat([c, h])}
+    graph = li.Graph("equal", [x, y, w, m], outs)
+    given = {k: rng.standard_normal(s).astype("f4") for k, s in (("x", (3, 2)), ("y", (3, 2)))}
+    given |= {"w": rng.standard_normal((2, 8)).astype("f4"), "m": np.ones((3, 2), bool)}
+    case(device, graph, **given)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_one_step_of_two_layers_with_lengths(device: str, rng: np.random.Generator) -> None:
+    """The state leaves as one array beside y: the loops are gone and masks meet."""
+    x, n = li.input("x", (1, 3, 4)), li.input("n", (3,), "i32")
+    ws = [li.input(f"w{i}", (16, 4)) for i in range(4)]
+    y1, h1, c1 = li.lstm(x, ws[0], ws[1], lengths=n)
+    y2, _, _ = li.lstm(y1, ws[2], ws[3], lengths=n)
+    graph = li.Graph("step", [x, n, *ws], {"y": y2, "state": li.concat([c1, h1], 2)})
+    given = {f"w{i}": rng.uniform(-1, 1, (16, 4)).astype("f4") for i in range(4)}
+    given |= {"x": rng.standard_normal((1, 3, 4)).astype("f4"), "n": np.array([1, 0, 1], "i4")}
+    case(device, graph, **given)
