@@ -109,6 +109,7 @@ class Op:
     traits: frozenset[Trait]
     ranges: Callable[[Node], tuple[Range, ...]] | None = None
     source: str = ""
+    training: str | None = None
     _index: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
@@ -136,6 +137,7 @@ def define(
     traits: tuple[Trait, ...] = (),
     ranges: Callable[[Node], tuple[Range, ...]] | None = None,
     source: str = "",
+    training: str | None = None,
 ) -> Op:
     """Register an op.
 
@@ -146,13 +148,16 @@ def define(
             arrive as ints, a graph as a callable over arrays.
     vjp     (node, cotangents) -> one gradient per operand; None states that there is no gradient.
     expand  (*values, **attrs) -> Value or {result: Value | tuple}, built from ops of a lower level.
+    training  the attribute under which the op draws at random; False is inference. None where
+            nothing is drawn, whatever an attribute is called (mps ops: `training` asks for z).
     """
     if name in OPS:
         raise IRError(f"op {name} is defined twice")
     parsed = tuple(Operand.parse(t) for t in operands.split())
     op = Op(
         name, parsed, dict(attrs or {}), tuple(results.split()), types, numpy, vjp, expand, level,
-        frozenset(traits), ranges, source, {o.name: i for i, o in enumerate(parsed)},
+        frozenset(traits), ranges, source, training,
+        {o.name: i for i, o in enumerate(parsed)},
     )  # fmt: skip
     OPS[name] = op
     return op

@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from lstm_ir import dims
-from lstm_ir.errors import GradientError
+from lstm_ir.errors import GradientError, IRError
 from lstm_ir.gradient import grad
-from lstm_ir.graph import Data, Graph, Node, Value, make_node, transform
+from lstm_ir.graph import Data, Graph, Node, Value, make_node, map_arg
 from lstm_ir.ops import elementwise as e
 from lstm_ir.ops.dropout import DROPOUT
 from lstm_ir.ops.leaf import constant, parameter
@@ -147,7 +147,11 @@ class _Plan:
     def infer(self, graph: Graph, others: Sequence[str]) -> _Part:
         """The other outputs, nothing dropped."""
         rest = Graph(graph.name, graph.params, {n: graph.output(n) for n in others})
-        still = _still(rest)
+        try:
+            still = _still(rest)
+        except IRError as e:  # a gradient op among the outputs reads what training alone keeps
+            problem = "train_step: the entry infer, where nothing is dropped, cannot be made"
+            raise GradientError(f"{problem}: {e}") from None
         held = self._held([*self.names, STEP])
         return self._part("infer", still, _over(still, held), held, {}, [])
 
@@ -235,16 +239,23 @@ def _needed(graph: Graph) -> list[Value]:
 
 
 def _still(graph: Graph) -> Graph:
-    """The graph without dropout, every other op that has the attribute `training` told that it is over."""
+    """The graph in which nothing is drawn at random: no dropout, and every op told that training is
+    over, which may change the type of what it keeps for a gradient."""
+    env: dict[Value, Value] = {}
+    for old in graph.nodes:
+        node = old.with_args(tuple(map_arg(a, env) for a in old.args)) if env else old
+        for o, v in zip(old.values, _inferring(node), strict=True):
+            if v is not o:
+                env[o] = v
+    return graph.replace([env.get(v, v) for v in graph.outputs])
 
-    def rule(n: Node) -> Sequence[Value] | None:
-        if n.op is DROPOUT:
-            return n.inputs[:1]
-        new = {k: _still(a) for k, a in n.attrs.items() if isinstance(a, Graph)}
-        new = {k: a for k, a in new.items() if a is not n.attrs[k]}
-        off = {"training": False} if n.attrs.get("training") else {}
-        if not new and not off:
-            return None
-        return make_node(n.op, n.args, {**n.attrs, **new, **off}, n.loc).values
 
-    return transform(graph, rule)
+def _inferring(n: Node) -> Sequence[Value]:
+    """The results of a node in inference, in its bodies too."""
+    if n.op is DROPOUT:
+        return n.inputs[:1]
+    new: dict[str, object] = {k: _still(a) for k, a in n.attrs.items() if isinstance(a, Graph)}
+    new = {k: a for k, a in new.items() if a is not n.attrs[k]}
+    if n.op.training is not None and n.attrs[n.op.training]:
+        new[n.op.training] = False
+    return make_node(n.op, n.args, {**n.attrs, **new}, n.loc).values if new else n.values

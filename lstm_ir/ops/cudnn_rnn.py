@@ -155,4 +155,5 @@ CUDNN_RNN = define(
     expand=_expand,
     level=Level.composite,
     ranges=cc.lengths_range,
+    training="is_training",
 )

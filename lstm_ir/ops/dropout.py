@@ -63,6 +63,7 @@ def _vjp(node: Node, cts: Any) -> Any:
 DROPOUT = define(
     "dropout", "operand key", attrs={"rate": Attr("float"), "training": Attr("bool", True)},
     types=_types, numpy=_numpy, vjp=_vjp, expand=_expand, level=Level.composite,
+    training="training",
 )  # fmt: skip
 
 

@@ -94,13 +94,13 @@ ZONEOUT = define(
     "zoneout_lstm", f"{LAYER} key", results="y h_n c_n",
     attrs={**TRAINING, "zoneout_c": Attr("float"), "zoneout_h": Attr("float")},
     types=_zoneout_types, numpy=meaning.zoneout, vjp=None, expand=scans.zoneout,
-    level=Level.composite, ranges=_ranges,
+    level=Level.composite, ranges=_ranges, training="training",
 )  # fmt: skip
 DROPOUT = define(
     "recurrent_dropout_lstm", f"{LAYER} key", results="y h_n c_n",
     attrs={**TRAINING, "rate": Attr("float")},
     types=_dropout_types, numpy=meaning.recurrent_dropout, vjp=None, expand=scans.recurrent_dropout,
-    level=Level.composite, ranges=_ranges,
+    level=Level.composite, ranges=_ranges, training="training",
 )  # fmt: skip
 LAYER_NORM = define(
     "layer_norm_lstm", f"{LAYER} scale_x? scale_h? scale_c? bias_c?", results="y h_n c_n",
