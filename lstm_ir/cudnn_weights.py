@@ -10,7 +10,7 @@ columns for output units, the GRU's gates as z, r, h, and one bias where the vec
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +18,12 @@ import numpy as np
 from lstm_ir.errors import IRError
 from lstm_ir.ops.cudnn_contract import DIRECTIONS, check_attrs, network
 from lstm_ir.ops.cudnn_layout import Network, Region
+from lstm_ir.types import DType
 
 Array = np.ndarray[Any, Any]
 KERAS_GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": (0,)}
 """Position in Keras' blocks of every gate of the vector; it is its own inverse."""
+BIASES = ("bias_ih", "bias_hh")
 
 
 class Cell(NamedTuple):
@@ -37,17 +39,40 @@ class Cell(NamedTuple):
 def from_torch(state: Mapping[str, Any], *, rnn_mode: str = "lstm", prefix: str = "") -> Array:
     """The vector of a torch.nn.LSTM, GRU or RNN from its state_dict; names begin with `prefix`.
 
-    Absent biases (bias=False) are zeros. IRError names what is missing or left over.
+    Without any bias (bias=False) they are zeros. IRError names what is missing or left over.
     """
+    _need_names(state)
     named = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
     layers = {int(m[1]) for m in map(re.compile(r"weight_hh_l(\d+)").match, named) if m}
     if not layers or layers != set(range(len(layers))):
         raise IRError(f"from_torch: no weight_hh_l0 .. under {prefix!r}; there are {_few(state)}")
     tails = ("", "_reverse") if "weight_hh_l0_reverse" in named else ("",)
-    cells = [_torch_cell(named, f"_l{k}{tail}") for k in sorted(layers) for tail in tails]
+    ends = [f"_l{k}{tail}" for k in sorted(layers) for tail in tails]
+    _need_all_or_no_biases(named, ends, prefix)
+    cells = [_torch_cell(named, end) for end in ends]
     if named:
         raise IRError(f"from_torch: {_few(named)} is no weight of such a network")
     return packed(cells, rnn_mode, len(tails))
+
+
+def _need_names(state: Any) -> None:
+    """Refuse what is no state_dict; a module has one."""
+    if not isinstance(state, Mapping):
+        hint = "; give its state_dict()" if hasattr(state, "state_dict") else ""
+        raise IRError(f"from_torch: expected a state_dict, got {type(state).__name__}{hint}")
+    wrong = [k for k in state if not isinstance(k, str)]
+    if wrong:
+        raise IRError(f"from_torch: expected a state_dict, whose keys are names; got {wrong[0]!r}")
+
+
+def _need_all_or_no_biases(named: Mapping[str, Any], ends: list[str], prefix: str) -> None:
+    """Refuse a network that has lost some of its biases."""
+    biases = [name + end for end in ends for name in BIASES]
+    lost = [prefix + name for name in biases if name not in named]
+    if 0 < len(lost) < len(biases):
+        kept = f"{len(biases) - len(lost)} of {len(biases)} biases are there"
+        why = "a network has all, or with bias=False none"
+        raise IRError(f"from_torch: {', '.join(lost)} missing; {kept}, {why}")
 
 
 def _torch_cell(named: dict[str, Any], tail: str) -> Cell:
@@ -55,11 +80,16 @@ def _torch_cell(named: dict[str, Any], tail: str) -> Cell:
     for needed in ("weight_ih", "weight_hh"):
         if needed + tail not in named:
             raise IRError(f"from_torch: {needed + tail} is missing")
-    W, R = (_array(named.pop(name + tail)) for name in ("weight_ih", "weight_hh"))
-    P = named.pop("weight_hr" + tail, None)
-    zeros = np.zeros(len(R), R.dtype)
-    b_in, b_rec = (_array(named.pop(name + tail, zeros)) for name in ("bias_ih", "bias_hh"))
-    return Cell(W, R, None if P is None else _array(P), b_in, b_rec)
+
+    def taken(name: str, rank: int) -> Array:
+        return _array(named.pop(name + tail), f"from_torch: {name}{tail}", rank)
+
+    W, R = taken("weight_ih", 2), taken("weight_hh", 2)
+    P = taken("weight_hr", 2) if "weight_hr" + tail in named else None
+    if BIASES[0] + tail not in named:
+        zeros = np.zeros(len(R), R.dtype)
+        return Cell(W, R, P, zeros, zeros)
+    return Cell(W, R, P, *(taken(name, 1) for name in BIASES))
 
 
 def to_torch(
@@ -73,7 +103,8 @@ def to_torch(
     num_proj: int = 0,
 ) -> dict[str, Array]:
     """Arrays by PyTorch's names, in its order, for load_state_dict (linear_input)."""
-    net = _network(num_layers, num_units, input_size, rnn_mode, direction, num_proj)
+    sizes = _sizes("to_torch", num_layers, num_units, input_size, num_proj)
+    net = _network(*sizes[:3], rnn_mode, direction, sizes[3])
     out: dict[str, Array] = {}
     for p, cell in enumerate(unpacked(params, net)):
         tail = f"_l{p // net.D}{'_reverse' if p % net.D else ''}"
@@ -98,8 +129,9 @@ def from_keras(
     check_attrs(rnn_mode, "linear_input", direction, 0.0, 0)
     D = DIRECTIONS[direction]
     cells = []
-    for k, weights in enumerate(layers):
-        arrays = [_array(a) for a in weights]
+    for k, weights in enumerate(_listed(layers, "layers")):
+        given = _listed(weights, f"weights of layer {k}")
+        arrays = [_array(a, f"from_keras: layer {k}, weight {n}") for n, a in enumerate(given)]
         each = len(arrays) // D
         if len(arrays) != each * D or each not in (2, 3):
             raise IRError(f"from_keras: layer {k} has {len(arrays)} weights for {D} directions")
@@ -107,7 +139,18 @@ def from_keras(
     return packed(cells, rnn_mode, D)
 
 
+def _listed(given: Any, what: str) -> list[Any]:
+    """A sequence of arrays or of layers' arrays; a layer itself has get_weights()."""
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        hint = "; give what its get_weights() gives" if hasattr(given, "get_weights") else ""
+        raise IRError(f"from_keras: the {what} are {type(given).__name__}, no list{hint}")
+    return list(given)
+
+
 def _keras_cell(arrays: list[Array], mode: str) -> Cell:
+    if arrays[0].ndim < 2 or arrays[1].ndim < 2:
+        shapes = f"{arrays[0].shape} and {arrays[1].shape}"
+        raise IRError(f"from_keras: kernels of shapes {shapes} are no matrices")
     kernel, recurrent = (_gates(a.T, mode) for a in arrays[:2])
     zeros = np.zeros(len(kernel), kernel.dtype)
     if len(arrays) == 2:
@@ -133,8 +176,9 @@ def to_keras(
     direction: str = "unidirectional",
 ) -> list[list[Array]]:
     """Per layer what Keras' set_weights takes, with biases; bW + bR where Keras has one bias."""
-    net = _network(num_layers, num_units, input_size, rnn_mode, direction, 0)
-    out: list[list[Array]] = [[] for _ in range(num_layers)]
+    sizes = _sizes("to_keras", num_layers, num_units, input_size, 0)
+    net = _network(*sizes[:3], rnn_mode, direction, 0)
+    out: list[list[Array]] = [[] for _ in range(net.L)]
     for p, cell in enumerate(unpacked(params, net)):
         gru = rnn_mode == "gru"
         b = np.stack([cell.b_in, cell.b_rec], 1) if gru else cell.b_in + cell.b_rec
@@ -186,7 +230,7 @@ def _place(out: Array, region: Region, value: Array) -> None:
 
 def unpacked(params: Any, net: Network) -> list[Cell]:
     """The pseudo-layers of a vector, as copies."""
-    flat = _array(params)
+    flat = _array(params, "params")
     if flat.shape != (net.size,):
         raise IRError(f"params has shape {flat.shape}, these sizes have ({net.size},)")
 
@@ -206,15 +250,31 @@ def _network(L: int, H: int, I: int, mode: str, direction: str, proj: int) -> Ne
     return network(L, I, H, **attrs, num_proj=proj)
 
 
-def _array(value: Any) -> Array:
-    """A NumPy array of what NumPy, PyTorch or Keras holds."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        if str(value.dtype) == "torch.bfloat16":
-            from lstm_ir.types import DType
+def _sizes(what: str, *given: Any) -> list[int]:
+    """num_layers, num_units, input_size and num_proj as integers."""
+    names = ("num_layers", "num_units", "input_size", "num_proj")
+    for name, v in zip(names, given, strict=True):
+        if isinstance(v, (bool, np.bool_)) or not isinstance(v, (int, np.integer)):
+            raise IRError(f"{what}: {name} is {v!r}, not an integer")
+    return [int(v) for v in given]
 
-            return np.asarray(value.float().numpy().astype(DType.bf16.numpy))
-    return np.asarray(value)
+
+def _array(value: Any, what: str, rank: int | None = None) -> Array:
+    """A NumPy array of the floats that NumPy, PyTorch or Keras holds."""
+    found = np.asarray(_from_torch(value) if hasattr(value, "detach") else value)
+    kind = found.dtype
+    if kind not in [d.numpy for d in DType if d.is_float]:
+        raise IRError(f"{what} has {kind} elements, not floats")
+    if rank is not None and found.ndim != rank:
+        raise IRError(f"{what} has shape {found.shape}, expected {rank} sizes")
+    return found
+
+
+def _from_torch(value: Any) -> Any:
+    value = value.detach().cpu()
+    if str(value.dtype) == "torch.bfloat16":
+        return value.float().numpy().astype(DType.bf16.numpy)
+    return value.numpy()
 
 
 def _few(names: Mapping[str, Any]) -> str:

@@ -90,6 +90,13 @@ def test_torch_without_biases(torch: Any) -> None:
     assert (params[:-42] != 0).any()
 
 
+def test_a_module_is_not_its_state(torch: Any) -> None:
+    with pytest.raises(
+        li.IRError, match=r"expected a state_dict, got LSTM; give its state_dict\(\)"
+    ):
+        from_torch(torch.nn.LSTM(5, 7))
+
+
 def test_torch_bfloat16(torch: Any) -> None:
     module = torch.nn.LSTM(5, 7, dtype=torch.bfloat16)
     params = from_torch(module.state_dict())
@@ -157,15 +164,79 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: from_keras([[np.zeros((5, 28), np.float32), np.zeros((7, 28))]]),
         "float64, the first weight float32",
     ),
+    "torch, one bias lost": (
+        lambda: from_torch({**small(), "bias_hh_l0": np.zeros(28)}),
+        r"bias_ih_l0 missing; 1 of 2 biases are there.* bias=False none",
+    ),
+    "torch, one layer's biases lost": (
+        lambda: from_torch(two_layers(lost=1), prefix="enc."),
+        r"enc\.bias_ih_l1, enc\.bias_hh_l1 missing; 2 of 4",
+    ),
+    "torch, one direction's biases lost": (
+        lambda: from_torch(both_ways("bias_ih_l0", "bias_hh_l0")),
+        r"bias_ih_l0_reverse, bias_hh_l0_reverse missing; 2 of 4",
+    ),
+    "torch, no mapping": (lambda: from_torch(None), "expected a state_dict, got NoneType"),  # type: ignore[arg-type]
+    "torch, no names": (lambda: from_torch({1: np.zeros(3)}), "keys are names; got 1"),  # type: ignore[dict-item]
+    "torch, integers": (
+        lambda: from_torch({k: v.astype(np.int32) for k, v in small().items()}),
+        "from_torch: weight_ih_l0 has int32 elements, not floats",
+    ),
+    "torch, no matrix": (
+        lambda: from_torch({**small(), "weight_hh_l0": np.zeros(28)}),
+        r"weight_hh_l0 has shape \(28,\), expected 2 sizes",
+    ),
+    "sizes that are no integers": (
+        lambda: to_torch(np.zeros(392), num_layers=1.0, num_units=7, input_size=5),  # type: ignore[arg-type]
+        "to_torch: num_layers is 1.0, not an integer",
+    ),
+    "keras, sizes that are no integers": (
+        lambda: to_keras(np.zeros(392), num_layers=1, num_units="7", input_size=5),  # type: ignore[arg-type]
+        "to_keras: num_units is '7', not an integer",
+    ),
+    "complex": (
+        lambda: to_torch(np.zeros(392, complex), num_layers=1, num_units=7, input_size=5),
+        "params has complex128 elements, not floats",
+    ),
+    "keras, nothing": (lambda: from_keras(None), "layers are NoneType, no list"),  # type: ignore[arg-type]
+    "keras, a layer": (
+        lambda: from_keras([KerasLayer()]),
+        r"of layer 0 are KerasLayer.*get_weights",
+    ),  # type: ignore[list-item]
+    "keras, integers": (
+        lambda: from_keras([[np.zeros((5, 28), int), np.zeros((7, 28), int)]]),
+        "from_keras: layer 0, weight 0 has int64 elements, not floats",
+    ),
+    "keras, no matrix": (lambda: from_keras([[np.zeros(28), np.zeros((7, 28))]]), "no matrices"),
     "wrong length": (
         lambda: to_torch(np.zeros(5), num_layers=1, num_units=7, input_size=5),
         r"these sizes have \(392,\)",
     ),
     "wrong shape": (
-        lambda: from_torch({**small(), "bias_ih_l0": np.zeros(27)}),
+        lambda: from_torch({**small(), "bias_ih_l0": np.zeros(27), "bias_hh_l0": np.zeros(28)}),
         r"has shape \(27,\), expected \(28,\)",
     ),
 }
+
+
+class KerasLayer:
+    """What a layer looks like from outside."""
+
+    def get_weights(self) -> list[Any]:
+        return []
+
+
+def two_layers(lost: int) -> dict[str, Any]:
+    """Two layers under a prefix, the biases of layer `lost` not there."""
+    out = {f"enc.weight_ih_l{k}": np.zeros((28, 7)) for k in range(2)}
+    out |= {f"enc.weight_hh_l{k}": np.zeros((28, 7)) for k in range(2)}
+    return out | {f"enc.bias_{n}_l{1 - lost}": np.zeros(28) for n in ("ih", "hh")}
+
+
+def both_ways(*biases: str) -> dict[str, Any]:
+    """A layer of two directions with these biases alone."""
+    weights = {k + end: v for k, v in small().items() for end in ("", "_reverse")}
+    return weights | {k: np.zeros(28) for k in biases}
 
 
 def small() -> dict[str, Any]:
