@@ -102,11 +102,15 @@ class _Entries(dict[str, Function]):
 class Session:
     """State of one client over a loaded module. Calls from several threads take turns."""
 
+    _what = "session"
+
     def __init__(self, loaded: _Loaded) -> None:
         self._loaded: _Loaded | None = loaded
         runtime.outlive_fork(self)
         self._lock = threading.Lock()
-        self._held = HeldState(loaded.signature.state, loaded.initial, loaded.move, self._lock)
+        self._held = HeldState(
+            loaded.signature.state, loaded.initial, loaded.move, self._lock, self._what
+        )
         self.entries: Mapping[str, Function] = MappingProxyType(
             _Entries(
                 {
@@ -155,7 +159,7 @@ class Session:
         with self._lock:
             loaded = self._loaded
             if loaded is None:
-                raise DeviceError("the executable is closed")
+                raise DeviceError(f"the {self._what} is closed")
             runtime.check_process()
             move = loaded.move
             entry = f.entry
@@ -195,6 +199,7 @@ class Session:
         kept = [results.get_as_object(first + i, move.view) for i in range(len(entry.writes))]
         outputs = move.arrays(results, f.results, [*values, *move.memory([*read, *kept])])
         self._all_finite(f, outputs)
+        self._held.keep(entry.reads, read)
         self._held.keep(entry.writes, kept)
         return outputs
 
@@ -209,8 +214,11 @@ class Session:
                 )
 
     def save_state(self, path: str | Path) -> None:
-        """Write all state to a .safetensors file, in one step."""
-        state_file.write(path, dict(self._held))
+        """Write all state to a .safetensors file, in one step; calls wait until it is read.
+
+        CallError for state that a call could not take: two sizes for one name.
+        """
+        state_file.write(path, self._held.snapshot())
 
     def load_state(self, path: str | Path) -> None:
         """All state from a file of `save_state`.
@@ -281,6 +289,8 @@ class _Loaded:
 
 class Executable(Session):
     """A compiled program on a device; also the first session over it."""
+
+    _what = "executable"
 
     def __init__(
         self,

@@ -31,6 +31,7 @@ class HeldState(MutableMapping[str, Array]):
         initial: Mapping[str, Array],
         move: Mover,
         lock: AbstractContextManager[Any],
+        owner: str = "session",
     ) -> None:
         missing = [n for n in variables if n not in initial]
         if missing:
@@ -38,7 +39,7 @@ class HeldState(MutableMapping[str, Array]):
         self._variables, self._initial, self._move, self._lock = variables, initial, move, lock
         self._kinds = {n: Kind(v.type.dtype) for n, v in variables.items()}
         self._views: dict[str, Any] = {}
-        self._closed = False
+        self._closed, self._owner = False, owner
         # Buffers must go before their device: at exit too, where Python frees in any order.
         weakref.finalize(self, self._views.clear)
 
@@ -55,6 +56,19 @@ class HeldState(MutableMapping[str, Array]):
         held = runtime.native().VmVariantList(1)
         held.push_ref(view)
         return self._move.arrays(held, (self._kinds[name],), [])[0].copy()
+
+    def snapshot(self) -> dict[str, Array]:
+        """Every variable, all as of one moment between two calls; CallError for sizes that differ."""
+        with self._lock:
+            self._alive()
+            out = {n: self._read(n) for n in self._variables}
+        self._agree(out)
+        return out
+
+    def _agree(self, arrays: Mapping[str, Array]) -> None:
+        """Refuse arrays that have two sizes for one name."""
+        ports = [Port(n, v.type) for n, v in self._variables.items()]
+        bind_dims(ports, {n: a.shape for n, a in arrays.items()})
 
     def __setitem__(self, name: str, value: Any) -> None:
         a = self._checked(name, value)
@@ -75,7 +89,7 @@ class HeldState(MutableMapping[str, Array]):
     def _alive(self) -> None:
         runtime.check_process()
         if self._closed:
-            raise DeviceError("the executable is closed")
+            raise DeviceError(f"the {self._owner} is closed")
 
     def __delitem__(self, name: str) -> None:
         raise CallError(f"state {name!r} cannot be removed; reset() starts it again")
@@ -91,6 +105,7 @@ class HeldState(MutableMapping[str, Array]):
         for name in names:
             self._known(name)
         with self._lock:
+            self._alive()
             self.restart(*names)
 
     def restart(self, *names: str) -> None:
@@ -116,10 +131,7 @@ class HeldState(MutableMapping[str, Array]):
             raise PackageError(f"{where}: {word} state {min(which)[:80]!r}")
         try:
             checked = {n: self._checked(n, a) for n, a in arrays.items()}
-            bind_dims(
-                [Port(n, v.type) for n, v in self._variables.items()],
-                {n: a.shape for n, a in checked.items()},
-            )
+            self._agree(checked)
         except CallError as e:
             raise PackageError(f"{where}: {e}") from e
         with self._lock:
@@ -136,13 +148,15 @@ class HeldState(MutableMapping[str, Array]):
         self._views.clear()
 
     def views(self, names: tuple[str, ...], env: Mapping[str, int]) -> list[Any]:
-        """Device buffers for a call with these sizes. The caller holds the lock."""
+        """Device buffers for a call with these sizes. The caller holds the lock, and keeps them once
+        the call has succeeded: a call that fails leaves no start values, whose sizes would stay.
+        """
         out = []
         for name in names:
             view = self._views.get(name)
             if view is None:
                 a = self._start(name, env)
-                view = self._views[name] = self._move.put(a, self._kinds[name])
+                view = self._move.put(a, self._kinds[name])
             self._fits(name, tuple(view.shape), env)
             out.append(view)
         return out
@@ -152,7 +166,7 @@ class HeldState(MutableMapping[str, Array]):
         return [self._read(n) if n in self._views else self._start(n, env) for n in names]
 
     def keep(self, names: tuple[str, ...], views: list[Any]) -> None:
-        """The new values after a call. The caller holds the lock."""
+        """What a call that succeeded has read or written. The caller holds the lock."""
         self._views.update(zip(names, views, strict=True))
 
     def _known(self, name: str) -> StateVar:

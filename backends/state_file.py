@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 def write(path: str | Path, arrays: Mapping[str, Array]) -> None:
     """The arrays by name; after a failure the old file, or none, is there."""
-    file = Path(path)
+    file = _file(path)
     try:
         with replacing(file) as f:
             safetensors.write(f, arrays)
@@ -27,8 +28,14 @@ def write(path: str | Path, arrays: Mapping[str, Array]) -> None:
 
 def read(path: str | Path) -> dict[str, Array]:
     """The arrays of the file; PackageError if it is absent, damaged or cut off."""
-    file = Path(path)
+    file = _file(path)
     try:
         return safetensors.read(file)
     except OSError as e:
         raise PackageError(f"{file}: {e.strerror or e}") from e
+
+
+def _file(path: object) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise PackageError(f"a state file's path is {path!r}, which is no path")
+    return Path(path)

@@ -254,9 +254,9 @@ def test_close() -> None:
     session = exe.session()
     exe.close()
     exe.close()
-    for call in (exe.entries["weight"], session.entries["weight"]):
-        with pytest.raises(DeviceError, match="the executable is closed"):
-            call()
+    for what, of in (("executable", exe), ("session", session)):
+        with pytest.raises(DeviceError, match=f"the {what} is closed"):
+            of.entries["weight"]()
     with pytest.raises(DeviceError, match="closed"):
         exe.session()
     np.testing.assert_array_equal(kept, W)

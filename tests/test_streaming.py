@@ -11,8 +11,9 @@ import pytest
 from device import need
 
 import lstm_ir as li
+from lstm_ir.backends import state_file
 from lstm_ir.backends.executable import Executable, Session
-from lstm_ir.errors import CallError, DeviceError, PackageError, VerifyError
+from lstm_ir.errors import CallError, DeviceError, PackageError, ValueRangeError, VerifyError
 
 I, H, B = 5, 7, 3
 KEPT = {"h0": "h_n", "c0": "c_n"}
@@ -173,6 +174,70 @@ def test_the_safetensors_package_reads_and_writes_them(
         np.testing.assert_array_equal(s.state["h0"], theirs["h0"] + 1)
 
 
+class _Between:
+    """A lock after whose first release `act` runs: what another thread may do at that moment."""
+
+    def __init__(self, lock: Any, act: Any) -> None:
+        self.lock, self.acts = lock, [act]
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+        while self.acts:
+            self.acts.pop()()
+
+
+def test_a_file_holds_one_moment(
+    exe: Executable, rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = draw(rng)
+    with exe.session() as s:
+        s.entries["step"](x=x[:5])
+        before = {n: s.state[n] for n in KEPT}
+        between = _Between(s._lock, lambda: s.entries["step"](x=x[5:]))
+        monkeypatch.setattr(s.state, "_lock", between)
+        s.save_state(tmp_path / "s")
+        assert not between.acts
+        for n, a in state_file.read(tmp_path / "s").items():
+            np.testing.assert_array_equal(a, before[n], err_msg=n)
+            assert not np.array_equal(s.state[n], before[n])
+
+
+def test_state_of_two_sizes_is_not_saved(exe: Executable, tmp_path: Path) -> None:
+    with exe.session() as s:
+        s.state["h0"] = np.ones((1, B, H), np.float32)
+        s.state["c0"] = np.ones((1, B + 1, H), np.float32)
+        with pytest.raises(CallError, match="two sizes for B"):
+            s.save_state(tmp_path / "s")
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_first_call_that_fails_starts_nothing() -> None:
+    """Its sizes are not those of the session: the next call has others."""
+    ids, h = li.input("ids", ("B",), "i32"), li.input("h", ("B", 2))
+    new = h + li.embedding(np.arange(6, dtype=np.float32).reshape(3, 2), ids + 1)
+    made = li.stateful(li.Graph("sums", [ids, h], {"new": new}), {"h": "new"})
+    with li.compile(made.only("step")) as exe:
+        with pytest.raises(ValueRangeError):
+            exe(ids=np.full(5, 9, np.int32))
+        with pytest.raises(CallError, match="known after its first call"):
+            exe.state["h"]
+        exe(ids=np.zeros(2, np.int32))
+        np.testing.assert_array_equal(exe.state["h"], [[2, 3], [2, 3]])
+
+
+@pytest.mark.parametrize("path", [None, 3, b"s"])
+def test_what_is_no_path(exe: Executable, path: Any) -> None:
+    with exe.session() as s:
+        for n in KEPT:
+            s.state[n] = np.ones((1, B, H), np.float32)
+        for use in (s.load_state, s.save_state):
+            with pytest.raises(PackageError, match="no path"):
+                use(path)
+
+
 def _good() -> dict[str, Array]:
     return {n: np.ones((1, B, H), np.float32) for n in KEPT}
 
@@ -191,8 +256,6 @@ def _good() -> dict[str, Array]:
 def test_a_file_that_does_not_fit_changes_nothing(
     exe: Executable, tmp_path: Path, arrays: dict[str, Array], problem: str
 ) -> None:
-    from lstm_ir.backends import state_file
-
     state_file.write(tmp_path / "bad.safetensors", arrays)
     with exe.session() as s:
         for name in KEPT:
@@ -204,8 +267,6 @@ def test_a_file_that_does_not_fit_changes_nothing(
 
 
 def test_every_cut_of_a_file_is_refused(exe: Executable, tmp_path: Path) -> None:
-    from lstm_ir.backends import state_file
-
     state_file.write(tmp_path / "good.safetensors", _good())
     data = (tmp_path / "good.safetensors").read_bytes()
     with exe.session() as s:
@@ -238,6 +299,8 @@ def test_a_closed_executable_is_refused(rng: np.random.Generator, tmp_path: Path
         lambda: made.state.__setitem__("h0", np.ones((1, B, H), np.float32)),
         lambda: made.save_state(tmp_path / "t"),
         lambda: made.load_state(tmp_path / "s"),
+        lambda: made.state.reset(),
+        lambda: other.reset("h0"),
         lambda: made.session(),
     ):
         with pytest.raises(DeviceError, match="closed"):
@@ -253,8 +316,9 @@ def test_a_closed_session_leaves_the_others(exe: Executable, rng: np.random.Gene
     for s in (a, b):
         s.entries["step"](x=x[:5])
     a.close()
-    with pytest.raises(DeviceError, match="closed"):
-        a.entries["step"](x=x[5:])
+    for use in (lambda: a.entries["step"](x=x[5:]), lambda: a.state["h0"]):
+        with pytest.raises(DeviceError, match="the session is closed"):
+            use()
     np.testing.assert_allclose(b.entries["step"](x=x[5:])["y"], whole(x)["y"][5:], atol=1e-6)
     b.close()
 
@@ -273,8 +337,6 @@ def test_a_closed_session_leaves_the_others(exe: Executable, rng: np.random.Gene
 def test_a_damaged_member_is_refused(
     exe: Executable, tmp_path: Path, old: bytes, new: bytes, problem: str
 ) -> None:
-    from lstm_ir.backends import state_file
-
     state_file.write(tmp_path / "s.safetensors", _good())
     data = (tmp_path / "s.safetensors").read_bytes()
     assert old in data, data[:200]
