@@ -127,15 +127,17 @@ SAVED = ("y", "gates", "cells", "inner")
 
 
 def _vjp(node: Node, cts: Any) -> Any:
-    """By tf.CudnnRNNBackpropV3; what arrives at the reserve goes through the expansion."""
+    """By tf.CudnnRNNBackpropV3; through the expansion where something arrives at the reserve, and
+    with `remat`, since the reserve holds what is to be computed again."""
     from lstm_ir.expansion import expansion
-    from lstm_ir.pullback import through
+    from lstm_ir.pullback import session, through
 
     if not node.attrs["is_training"]:
         problem = "has is_training=False: no masks and no reserve for a gradient; set it to True"
         raise GradientError(message(node.op.name, problem, (), node.loc))
-    if cts[3] is not None:
-        return through(node, expansion(node, "grad"), cts)
+    remat = session().remat
+    if cts[3] is not None or remat is not None:
+        return through(node, expansion(node, "grad"), cts, remat)
     pairs = zip(node.values[:3], cts[:3], strict=True)
     arrived = [zeros_like(v) if ct is None else ct for v, ct in pairs]
     attrs = {k: v for k, v in node.attrs.items() if k != "is_training"}

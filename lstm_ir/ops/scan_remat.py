@@ -20,7 +20,7 @@ from lstm_ir.ops.leaf import constant, parameter
 from lstm_ir.ops.scan import STEP, scan_node
 from lstm_ir.ops.scan_parts import Loop, names_beside
 from lstm_ir.ops.shape import concat, reshape
-from lstm_ir.ops.size import size
+from lstm_ir.ops.size import in_range, size
 from lstm_ir.ops.window import slice_axis
 from lstm_ir.pullback import Cts, rebuilt, through
 from lstm_ir.types import DType, TensorType
@@ -48,7 +48,7 @@ def _without_count(node: Node, loop: Loop) -> Loop:
     if any((*loop.xs_reverse, *loop.ys_reverse)):
         problem = "remat does not go with count where rows are read or written in reverse"
         raise GradientError(message("scan", problem, [("count", loop.count.type)], node.loc))
-    count = e.convert(loop.count, DType.i32)
+    count = e.convert(in_range(loop.count, 0, loop.length), DType.i32)
     end = parameter(names_beside(loop.body.params)("end"), STEP)
     there = e.less(loop.step, end)
 

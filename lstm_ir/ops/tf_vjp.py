@@ -3,13 +3,15 @@
 What arrives at cs and h goes through the Grad op, which passes the clip straight through.
 TensorFlow drops what arrives at the other results; here all of it goes through the expansion then,
 whose `lstm` has `clip_gradient="straight_through"` and so the same rule. Grad ops have no rule of
-their own: they are differentiated through their expansion.
+their own: they are differentiated through their expansion. With `remat` so is a whole sequence, as
+the Grad op reads what the forward op saved of every step; a cell is no loop, and has no remat.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from lstm_ir.errors import GradientError, message
 from lstm_ir.expansion import expansion
 from lstm_ir.graph import Node, Value, make
 from lstm_ir.ops.fill import zeros_like
@@ -17,23 +19,34 @@ from lstm_ir.ops.linear import dot_general
 from lstm_ir.ops.reduce import sum as sum_
 from lstm_ir.ops.shape import concat
 from lstm_ir.ops.tf_block_lstm_grad import BLOCK_LSTM_GRAD, BLOCK_LSTM_GRAD_V2
-from lstm_ir.ops.tf_contract import Operands
+from lstm_ir.ops.tf_contract import Operands, clip_limit
 from lstm_ir.ops.tf_gru_block_cell import GRU_BLOCK_CELL_GRAD
 from lstm_ir.ops.tf_layout import got
 from lstm_ir.ops.tf_lstm_block_cell import LSTM_BLOCK_CELL_GRAD
 from lstm_ir.ops.window import slice_axis
-from lstm_ir.pullback import Cts, through
+from lstm_ir.pullback import Cts, session, through
 
 
 def block_lstm(node: Node, cts: Cts) -> Any:
     """By tf.BlockLSTMGrad for tf.BlockLSTM, by tf.BlockLSTMGradV2 for tf.BlockLSTMV2."""
-    arrived = _arrived(node, cts, ("cs", "h"))
-    if arrived is None:
-        return through_expansion(node, cts)
+    arrived, remat = _arrived(node, cts, ("cs", "h")), session().remat
+    if remat is not None:
+        _need_no_clip(node)
+    if arrived is None or remat is not None:
+        return through(node, expansion(node, "grad"), cts, remat)
     op = BLOCK_LSTM_GRAD_V2 if node.op.name == "tf.BlockLSTMV2" else BLOCK_LSTM_GRAD
     peephole = node.attrs["use_peephole"]
     out = make(op, *node.args, *node.values, *arrived, use_peephole=peephole)
     return (None, *out.values)
+
+
+def _need_no_clip(node: Node) -> None:
+    """With remat the clip is an op of the loop, whose gradient is the true one."""
+    clip = node.attrs["cell_clip"]
+    if clip_limit(clip, node.types[0].dtype) is not None:
+        problem = f"remat does not go with cell_clip = {clip}, whose gradient is straight through"
+        hint = "; cell_clip = 0 has none"
+        raise GradientError(message(node.op.name, problem + hint, (), node.loc))
 
 
 def lstm_block_cell(node: Node, cts: Cts) -> Any:
