@@ -106,9 +106,11 @@ class Network:
 
     @property
     def size(self) -> int:
-        """Length of the vector."""
-        last = self.blocks[-1].b_rec
-        return last.offset + last.size
+        """Length of the vector; of any number of layers, so without listing them."""
+        first = 0 if self.skip else self.I
+        inputs = first + (self.L - 1) * self.width
+        proj = self.L * self.Q * self.H if self.projected else 0
+        return self.D * (self.G * self.H * (inputs + self.L * (self.Q + 2)) + proj)
 
     def weights(self) -> list[Region]:
         """The canonical matrices: per p, W of every gate, R of every gate, P.

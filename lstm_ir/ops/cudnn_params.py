@@ -45,9 +45,11 @@ def _value_network(sizes: Sequence[Value], a: dict[str, Any]) -> Network:
 
 
 def _size_types(*sizes: Array, T: DType, S: DType, **a: Any) -> TensorType:
-    _network(sizes, a)
+    size = _network(sizes, a).size
     need(T.is_float, f"T is {T}, not a float")
     need(S in (DType.i32, DType.i64), f"S is {S}, not i32 or i64")
+    fits = size <= np.iinfo(S.numpy).max
+    need(fits, f"params_size is {size}, more than {S} holds{'' if S is DType.i64 else '; S=int64'}")
     return TensorType((1,), S)
 
 
