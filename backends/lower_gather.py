@@ -26,6 +26,7 @@ from lstm_ir.backends.regions import (
 )  # fmt: skip
 from lstm_ir.dims import Dim
 from lstm_ir.graph import Node, Value
+from lstm_ir.program import constant_of
 from lstm_ir.types import DType, TensorType
 
 
@@ -45,7 +46,7 @@ def confined(
     wide = t if t.dtype.bits >= 32 else t.with_dtype(DType.i32)
     v = e.convert(x, t, wide.dtype)
     least, most = (_bound(e, d, wide) for d in (low, high))
-    if e.asserts and arg.op not in ("parameter", "constant"):
+    if e.asserts and arg.op != "parameter" and constant_of(arg) is None:  # see Program.signature
         _assert_inside(e, n, operand, v, wide, least, most, f"{low}..{high}")
     c = Calc(e, wide)
     return c.op("maximum", c.op("minimum", v, most), least), wide

@@ -59,6 +59,7 @@ class Lowered:
     """A program made ready for one target: its module's text, and what led to it."""
 
     program: Program
+    made: Program  # by the passes
     text: str
     report: Report
 
@@ -114,7 +115,7 @@ def prepare(
     made = optimize(source, replace(target, info=info), given.get("pipeline"), report)
     report.operations = {name: operations(graph) for name, graph in made.entries.items()}
     text = iree_text(made, info, report.notes)
-    return Lowered(source, text, report)
+    return Lowered(source, made, text, report)
 
 
 def compile(
@@ -144,7 +145,7 @@ def compile(
     lowered, blob = build(program, where, given)
     weights = {n: d.array for n, d in lowered.program.weights.items()}
     start = {n: s.initial.array for n, s in lowered.program.state.items()}
-    signature, report = lowered.program.signature(), lowered.report
+    signature, report = lowered.program.signature(lowered.made), lowered.report
     if device is None and where.info.kind == "cpu":
         device, why = _cpu_driver(report.operations)
         report.notes.append(why)
@@ -226,14 +227,15 @@ def export(
         raise TargetError("export needs at least one target")
     given = _options(options)
     places = {w: baseline(w) if w == "cpu" else resolve(w) for w in targets}
-    modules = {}
+    modules, made = {}, []
     for word, where in places.items():
-        _, blob = build(program, where, given)
+        lowered, blob = build(program, where, given)
         modules[word] = (where, blob)
+        made.append(lowered.made)
     source = Program.of(program)
     weights = {n: d.array for n, d in source.weights.items()}
     start = {n: s.initial.array for n, s in source.state.items()}
-    write_package(path, source.signature(), modules, weights, {}, state=start)
+    write_package(path, source.signature(*made), modules, weights, {}, state=start)
     return Path(path)
 
 

@@ -49,7 +49,7 @@ def command(
         options["kernels"] = kernels
     if pipeline is not None:
         options["pipeline"] = pipeline
-    modules = {}
+    modules, made = {}, []
     for word, where in places.items():
         if where.note:
             click.echo(f"{word}: {where.note}", err=True)
@@ -58,6 +58,7 @@ def command(
         if explain:
             click.echo(str(lowered.report), err=True)
         modules[word] = (where, blob)
+        made.append(lowered.made)
     arrays = {n: d.array for n, d in program.weights.items()}
-    write_package(output, program.signature(), modules, arrays)
+    write_package(output, program.signature(*made), modules, arrays)
     click.echo(f"{output}: {', '.join(modules)}, {Path(output).stat().st_size} bytes", err=True)

@@ -96,12 +96,19 @@ class Program:
             verify(g)
         self.signature()
 
-    def signature(self) -> Signature:
-        """What callers see: bound inputs and outputs are left out."""
+    def signature(self, *made: Program) -> Signature:
+        """What callers see: bound inputs and outputs are left out.
+
+        made: what passes made of the program. Where they find that an index is an input as it is,
+        the input's values are checked too.
+        """
         entries = {}
         for name, g in self.entries.items():
             reads, writes = self.binding.get(name, ({}, {}))
             plain = entry_signature(g, name, hidden=reads, silent=writes)
+            more = [c for m in made for c in _checks(m.entries[name], reads)]
+            known = {(c.input, c.low, c.high): c for c in (*more, *plain.checks)}
+            plain = replace(plain, checks=tuple(known.values()))
             bound = (tuple(reads.values()), tuple(writes.values()))
             watched = tuple(self.finite.get(name, ()))
             entries[name] = replace(plain, reads=bound[0], writes=bound[1], finite=watched)
@@ -193,26 +200,45 @@ def entry_signature(
         for r in n.requires
     }
     requires |= {(r.dim, r.what): r for n in _deep(graph) for r in _constants(n)}
-    checks = []
-    for n in graph.nodes:
-        for r in n.ranges:
-            arg = n.arg(r.operand)
-            if isinstance(arg, Value) and arg in names and names[arg] not in away:
-                what = f"{n.op.name} at {n.loc}: {r.low} <= {names[arg]} <= {r.high}"
-                checks.append(Check(names[arg], r.low, r.high, what))
     used: set[str] = set()
     for p in inputs:
         used |= p.type.names
     return Entry(
-        name, inputs, outputs, tuple(requires.values()), tuple(checks), tuple(sorted(used))
-    )
+        name, inputs, outputs, tuple(requires.values()), tuple(_checks(graph, away)),
+        tuple(sorted(used)),
+    )  # fmt: skip
+
+
+def _checks(graph: Graph, hidden: Iterable[str]) -> Iterator[Check]:
+    """Ranges of inputs' values: an op reads the input, or a step of a scan does."""
+    away = set(hidden)
+    names = dict(zip(graph.params, graph.input_names, strict=True))
+    return _ranges(graph, {v: n for v, n in names.items() if n not in away})
+
+
+def _ranges(graph: Graph, names: Mapping[Value, str]) -> Iterator[Check]:
+    for n in graph.nodes:
+        for r in n.ranges:
+            arg = n.arg(r.operand)
+            if isinstance(arg, Value) and arg in names:
+                what = f"{n.op.name} at {n.loc}: {r.low} <= {names[arg]} <= {r.high}"
+                yield Check(names[arg], r.low, r.high, what)
+        if n.op.name == "scan":
+            consts, init, xs = (a if isinstance(a, tuple) else () for a in n.args[:3])
+            params = n.attrs["body"].params[1:]
+            read = list(zip(params, consts, strict=False))
+            if n.args[3] is None:  # rows past a count may hold anything
+                read += zip(params[len(consts) + len(init) :], xs, strict=True)
+            inner = {p: names[v] for p, v in read if v in names}
+            if inner:
+                yield from _ranges(n.attrs["body"], inner)
 
 
 def _constants(n: Node) -> Iterator[Requirement]:
     """That constant operands lie in range: refused here, or left to a call that knows the sizes."""
     for r in n.ranges:
-        arg = n.arg(r.operand)
-        data = arg.node.attrs["value"] if isinstance(arg, Value) and arg.op == "constant" else None
+        arg = constant_of(n.arg(r.operand))
+        data = None if arg is None else arg.node.attrs["value"]
         if data is None or not data.known or not data.array.size:
             continue
         low, high = int(data.array.min()), int(data.array.max())
@@ -225,6 +251,13 @@ def _constants(n: Node) -> Iterator[Requirement]:
                 raise ValueRangeError(message(n.op.name, problem, shown, n.loc))
             if inside is None:
                 yield Requirement(left, f"{n.op.name}: {problem}")
+
+
+def constant_of(v: object) -> Value | None:
+    """The constant that holds all elements of `v`, if it is one that was only moved or repeated."""
+    while isinstance(v, Value) and v.op in ("broadcast_in_dim", "reshape", "transpose", "reverse"):
+        v = v.node.inputs[0]
+    return v if isinstance(v, Value) and v.op == "constant" else None
 
 
 def _deep(graph: Graph) -> Iterator[Node]:

@@ -55,7 +55,7 @@ class FoldConstants(Pass):
             return isinstance(node.attrs["size"], int) and node.attrs["size"] < 2**31
         if not node.inputs or any(isinstance(a, Graph) for a in node.attrs.values()):
             return False
-        if not any(v.op == "constant" for v in node.inputs):  # repeats alone: canonicalize narrows
+        if all(v.op == "broadcast_in_dim" for v in node.inputs):  # canonicalize narrows
             return False
         sizes = [_elements(v) for v in (*node.inputs, *node.values)]
         if not all(s is not None and s <= self.limit for s in sizes):
@@ -64,8 +64,10 @@ class FoldConstants(Pass):
 
 
 def _base(v: Value) -> Value | None:
-    """The literal that v is, or repeats."""
+    """The literal or the count that v is, or repeats."""
     base = v.node.inputs[0] if v.op == "broadcast_in_dim" else v
+    if base.op == "iota":
+        return base
     return base if base.op == "constant" and base.node.attrs["value"].known else None
 
 
@@ -74,7 +76,7 @@ def _literal(v: Value) -> Any:
     base = _base(v)
     if base is None:
         return None
-    array = base.node.attrs["value"].array
+    array = run_node(base.node, {}, {})[0]
     return array if base is v else run_node(v.node, {base: array}, {})[0]
 
 

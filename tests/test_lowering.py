@@ -245,7 +245,7 @@ def test_a_mask_before_a_batched_product(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_products_with_a_size_of_one(device: str, rng: np.random.Generator) -> None:
     """IREE fails on them as StableHLO where another size is named."""
-    pairs = [
+    pairs: list[tuple[tuple[int | str, ...], tuple[int | str, ...]]] = [
         (("B", 3), (3, 1)), (("B", 1), (1, 4)), ((1, "B"), ("B", 4)), ((1, "B"), ("B", 1)),
         ((1, 3), (3, "B")), (("B", 1), (1, "T")), ((4, "B"), ("B", 1)), ((2, "B", 3), (3, 1)),
     ]  # fmt: skip
@@ -300,4 +300,31 @@ def test_one_step_of_two_layers_with_lengths(device: str, rng: np.random.Generat
     graph = li.Graph("step", [x, n, *ws], {"y": y2, "state": li.concat([c1, h1], 2)})
     given = {f"w{i}": rng.uniform(-1, 1, (16, 4)).astype("f4") for i in range(4)}
     given |= {"x": rng.standard_normal((1, 3, 4)).astype("f4"), "n": np.array([1, 0, 1], "i4")}
+    case(device, graph, **given)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_one_repeated_index(device: str, rng: np.random.Generator) -> None:
+    """A range that a constant of a named size lies in is known here, not summed up at a call."""
+    x, table = li.input("x", ("T", 3)), np.arange(6, dtype="f4").reshape(2, 3)
+    outs = {
+        "first": x + li.embedding(table, li.zeros(("T",), "i32")),
+        "last": x + li.embedding(table, li.ones(("T",), "i32")),
+        "loss": li.cross_entropy(x, li.zeros(("T",), "i32")),
+    }
+    case(device, li.Graph("repeated", [x], outs), x=rng.standard_normal((4, 3)).astype("f4"))
+    rows = li.embedding(table, li.full(("T",), 7, "i32"))
+    graph = li.Graph("outside", [x], {"y": x + rows})
+    with pytest.raises(li.ValueRangeError, match=r"gather: indices holds 7, outside 0\.\.1"):
+        li.compile(graph, device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("label", [1, 2])
+def test_ctc_of_one_constant_label(device: str, label: int, rng: np.random.Generator) -> None:
+    """What is counted from constants is folded here: IREE made a wrong mask of it."""
+    x, n = li.input("x", ("T", 1, 3)), li.input("n", (1,), "i32")
+    loss = li.ctc_loss(x, np.array([[label]], "i4"), n, np.array([1], "i4"))
+    graph = li.grad(li.Graph("ctc", [x, n], {"loss": loss}), "loss", ["x"])
+    given = {"x": rng.standard_normal((4, 1, 3)).astype("f4"), "n": np.array([4], "i4")}
     case(device, graph, **given)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from handmade import entry, port, signature
 
+import lstm_ir as li
 from lstm_ir import dims
 from lstm_ir.errors import CallError, PackageError, ValueRangeError
 from lstm_ir.signature import Check, Requirement, Signature, StateVar, bind_dims, check_call
@@ -198,3 +199,46 @@ def test_memory_of_shapes_is_bounded() -> None:
     for n in range(700):
         assert check_call(e, {"a": np.zeros(n, np.float32)})["a"].shape == (n,)
     assert len(e._memo) <= 256
+
+
+def _twice_transposed(v: li.Value) -> li.Value:
+    return li.transpose(li.transpose(v, (1, 0)), (1, 0))
+
+
+@pytest.mark.parametrize(
+    "moved", [lambda v: v * 1, lambda v: v + 0, lambda v: li.negate(-v), _twice_transposed],
+    ids=["times one", "plus zero", "minus minus", "transposed twice"],
+)  # fmt: skip
+def test_an_index_that_passes_find_to_be_an_input_is_checked(moved: Any) -> None:
+    ids = li.input("ids", ("T", "B"), "i32")
+    table = np.arange(10, dtype="f4").reshape(5, 2)
+    graph = li.Graph("g", [ids], {"y": li.embedding(table, moved(ids))})
+    exe = li.compile(graph)
+    assert exe(ids=np.full((3, 2), 4, "i4"))["y"][0, 0, 0] == 8
+    for wrong in (5, -1):
+        for run in (exe, lambda ids: li.interpret(graph, ids=ids)):
+            with pytest.raises(li.ValueRangeError):
+                run(ids=np.full((3, 2), wrong, "i4"))
+
+
+def test_an_index_that_a_step_reads_is_checked() -> None:
+    ids, table = li.input("ids", ("T", "B"), "i32"), np.arange(10, dtype="f4").reshape(5, 2)
+    weight = li.weight("table", table)
+
+    def step(carry: Any, row: Any) -> Any:
+        h = carry + li.take(weight, row, 0)
+        return h, h
+
+    n = li.input("n", (), "i32")
+    whole, _ = li.scan(step, li.zeros(("B", 2)), ids)
+    part, _ = li.scan(step, li.zeros(("B", 2)), ids, count=n)
+    exe = li.compile(
+        li.Program("p", {"whole": li.Graph("g", [ids], {"last": whole}),
+                         "part": li.Graph("h", [ids, n], {"last": part})})
+    )  # fmt: skip
+    a = np.full((3, 2), 4, "i4")
+    assert exe.entries["whole"](ids=a)["last"][0, 0] == 24
+    a[2] = 9
+    with pytest.raises(li.ValueRangeError, match="0 <= ids <= 4, got 9"):
+        exe.entries["whole"](ids=a)
+    assert exe.entries["part"](ids=a, n=np.int32(2))["last"][0, 0] == 16  # row 2 does not exist
