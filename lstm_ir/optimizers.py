@@ -37,6 +37,12 @@ class Optimizer:
         else:
             number = _is_number(self.lr) and math.isfinite(self.lr) and self.lr >= 0
             self._need(number, "lr", "it is at least 0")
+        self._need_amount("weight_decay")
+
+    def _need_amount(self, field: str) -> None:
+        """Refuse what is no finite number of at least 0. A field that is not there is 0."""
+        v = getattr(self, field, 0.0)
+        self._need(_is_number(v) and 0 <= v < math.inf, field, "it is at least 0")
 
     def _need(self, holds: bool, field: str, rule: str) -> None:
         if not holds:
@@ -75,7 +81,8 @@ class Momentum(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._need(0 <= self.momentum < 1, "momentum", "it lies in [0, 1)")
+        inside = _is_number(self.momentum) and 0 <= self.momentum < 1
+        self._need(inside, "momentum", "it lies in [0, 1)")
 
     def update(
         self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float
@@ -106,7 +113,7 @@ class Adam(Optimizer):
         pair = isinstance(self.betas, (tuple, list)) and len(self.betas) == 2
         good = pair and all(_is_number(b) and 0 <= b < 1 for b in self.betas)
         self._need(good, "betas", "two numbers, each in [0, 1)")
-        self._need(self.epsilon >= 0, "epsilon", "it is at least 0")
+        self._need_amount("epsilon")
 
     def update(
         self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float

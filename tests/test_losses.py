@@ -32,10 +32,14 @@ def test_cross_entropy(masked: bool, smoothing: float, rng: np.random.Generator)
     labels = rng.integers(0, C, (T, B)).astype(np.int32)
     mask = rng.random((T, B)) < 0.6
     v, at = li.input("x", ("T", "B", C)), li.input("labels", ("T", "B"), "i32")
-    m = li.input("mask", ("T", "B"), "i1")
+    m = li.input("mask", ("T", "B"), "f32" if smoothing else "i1")
     loss = li.cross_entropy(v, at, m if masked else None, label_smoothing=smoothing)
     g = li.Graph("ce", [v, at, m] if masked else [v, at], {"loss": loss})
-    given = {"x": x, "labels": labels} | ({"mask": mask} if masked else {})
+    given = {"x": x, "labels": labels}
+    if masked:  # what is left out may be anything
+        left = np.where(rng.random(x.shape) < 0.5, np.nan, np.inf).astype(np.float32)
+        given["x"] = np.where(mask[:, :, None], x, left)
+        given["mask"] = mask.astype(m.dtype.numpy)
     p = torch.tensor(x.astype(np.float64), requires_grad=True)
     target = torch.tensor(np.where(mask, labels, -100) if masked else labels).long()
     want = torch.nn.functional.cross_entropy(
@@ -102,7 +106,9 @@ def test_ctc(rng: np.random.Generator) -> None:
     frames, counts = np.array([11, 7, 4], np.int32), np.array([4, 2, 1], np.int32)
     v, at = li.input("x", ("T", "B", C)), li.input("labels", ("B", "S"), "i32")
     n, k = li.input("frames", ("B",), "i32"), li.input("counts", ("B",), "i32")
-    given = {"x": x, "labels": labels, "frames": frames, "counts": counts}
+    seen = np.arange(T)[:, None, None] < frames[:, None]
+    behind = np.where(seen, x, np.float32(np.nan))
+    given = {"x": behind, "labels": labels, "frames": frames, "counts": counts}
     for reduction in ("mean", "sum"):
         loss = li.ctc_loss(v, at, n, k, reduction=reduction)
         p = torch.tensor(x.astype(np.float64), requires_grad=True)
@@ -114,6 +120,22 @@ def test_ctc(rng: np.random.Generator) -> None:
         for got in both(li.Graph("ctc", [v, at, n, k], {"loss": loss}), given, ["x"]):
             np.testing.assert_allclose(got["loss"], want.item(), rtol=1e-5)
             np.testing.assert_allclose(got["d_x"], p.grad.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["i32", "i64", "u8"])
+def test_ctc_lengths_are_checked(dtype: str) -> None:
+    v, at = li.input("x", ("T", "B", C)), li.input("labels", ("B", 2), "i32")
+    n, k = (li.input(name, ("B",), dtype) for name in ("frames", "counts"))
+    g = li.Graph("ctc", [v, at, n, k], {"loss": li.ctc_loss(v, at, n, k)})
+    given = {"x": np.zeros((3, 1, C), np.float32), "labels": np.array([[1, 2]], np.int32)}
+    wrong = [(4, 2), (3, 3)] + [(-1, 2), (3, -1)] * (dtype != "u8")
+    with li.compile(g) as exe:
+        for run in (lambda a: li.interpret(g, a), exe):
+            for frames, counts in wrong:
+                lengths = {"frames": np.array([frames]), "counts": np.array([counts])}
+                arrays = {m: a.astype(n.dtype.numpy) for m, a in lengths.items()}
+                with pytest.raises(ValueRangeError):
+                    run(given | arrays)
 
 
 def test_ctc_that_cannot_be_spelled() -> None:
@@ -155,6 +177,15 @@ def test_dropout_passes_the_gradient_it_passed() -> None:
     np.testing.assert_array_equal(out["d_x"], li.interpret(g, given)["y"])
 
 
+def ctc(**given: Any) -> li.Value:
+    """The loss of three frames of one row, but for what is given."""
+    one = np.array([1], np.int32)
+    labels, frames, counts = (
+        given.pop(k, a) for k, a in (("labels", one[:, None]), ("frames", one), ("counts", one))
+    )
+    return li.ctc_loss(li.input("x", (3, 1, C)), labels, frames, counts, **given)
+
+
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
@@ -167,7 +198,19 @@ def test_dropout_passes_the_gradient_it_passed() -> None:
         (lambda x: li.mse(x, np.zeros((3, 2), np.float32)), "differ in type"),
         (lambda x: li.dense(x, np.zeros(3, np.float32)), "the weight is"),
         (lambda x: li.embedding(x[0], np.zeros(3, np.int32)), "two axes"),
-        (lambda x: li.ctc_loss(x, x, x, x), "ctc_loss"),
+        (lambda x: li.layer_norm(x, epsilon=-5.0), "epsilon is -5.0"),
+        (lambda x: li.layer_norm(x, epsilon=float("nan")), "epsilon is nan"),
+        (lambda x: li.layer_norm(x, epsilon="x"), "epsilon is 'x'"),  # type: ignore[arg-type]
+        (lambda x: li.ctc_loss(x, x, x, x), r"logits are floats \[T,B,C\]"),
+        (lambda x: ctc(labels=np.ones((2, 2), np.int32)), r"labels are integers \[B,S\]"),
+        (lambda x: ctc(labels=np.ones((1, 2), np.float32)), r"labels are integers \[B,S\]"),
+        (lambda x: ctc(labels=np.ones((1, 0), np.int32)), "S is at least 1"),
+        (lambda x: ctc(frames=np.array([[3]], np.int32)), r"input_lengths are integers \[B\]"),
+        (lambda x: ctc(counts=np.array([1.0], np.float32)), r"label_lengths are integers \[B\]"),
+        (lambda x: ctc(reduction="all"), "reduction is 'all'; there are mean"),
+        (lambda x: ctc(blank=C), f"blank is {C}, which is no class: there are {C}"),
+        (lambda x: ctc(blank=-1), "blank is -1, which is no class"),
+        (lambda x: ctc(blank=0.5), "blank is 0.5, not an integer"),
     ],
 )
 def test_refused(make: Any, problem: str) -> None:

@@ -335,6 +335,10 @@ def test_a_package_trains_without_the_compiler(exe: Executable, seed: int, tmp_p
         (lambda: li.momentum(0.1, 1.0), "momentum is 1.0"),
         (lambda: li.adam(0.1, (0.9, 1.0)), "betas is"),
         (lambda: li.adam(0.1, epsilon=-1.0), "epsilon is -1.0"),
+        (lambda: li.adam(0.1, epsilon="x"), "epsilon is 'x'"),  # type: ignore[arg-type]
+        (lambda: li.adamw(0.1, weight_decay=-1.0), "adamw: weight_decay is -1.0"),
+        (lambda: li.sgd(0.1, weight_decay=float("nan")), "sgd: weight_decay is nan"),
+        (lambda: li.momentum(0.1, "x"), "momentum is 'x'"),  # type: ignore[arg-type]
     ],
 )
 def test_refused(make: Any, problem: str) -> None:

@@ -34,23 +34,26 @@ def ctc_loss(
     logits: Any, labels: Any, input_lengths: Any, label_lengths: Any, *, blank: int = 0,
     reduction: str = "mean",
 ) -> Value:  # fmt: skip
-    """Of logits [T,B,C], labels [B,S] (S >= 1), and lengths i32[B] of both; gives f32[], or [B].
+    """Of logits [T,B,C], labels [B,S] (S >= 1), and lengths i32[B] of both, 0 ... T and 0 ... S; gives
+    f32[], or [B].
 
+    Logits and labels behind a row's lengths may be anything. `blank` is one of the C classes.
     What cannot be spelled costs infinity, with gradient 0. reduction: none ([B]), sum, or mean
     (each row divided by its number of labels, then averaged, as PyTorch does).
     """
     (v,) = as_values("ctc_loss", logits)
-    at = labels if isinstance(labels, Value) else constant(labels)
-    n_in, n_out = (_integers(x) for x in (input_lengths, label_lengths))
-    fits = (
-        v.rank == 3 and at.rank == 2 and at.shape[0] == v.shape[1]
-        and n_in.shape == n_out.shape == (v.shape[1],) and reduction in ("mean", "sum", "none")
-    )  # fmt: skip
-    if not fits:
+    at, n_in, n_out = (
+        x if isinstance(x, Value) else constant(x) for x in (labels, input_lengths, label_lengths)
+    )
+    problem = _wrong(v, at, n_in, n_out) or _wrong_choice(blank, v.shape[2], reduction)
+    if problem is not None:
         given = [("logits", v.type), ("labels", at.type), ("input_lengths", n_in.type),
                  ("label_lengths", n_out.type)]  # fmt: skip
-        problem = f"takes [T,B,C], [B,S], [B], [B]; a mean, a sum or none, not {reduction!r}"
         raise IRError(message("ctc_loss", problem, given, here()))
+    if n_in.dtype is not DType.i32:  # checked before they lose bits; those of i32 by the scan
+        n_in = e.convert(in_range(n_in, 0, v.shape[0]), DType.i32)
+    n_out = e.convert(in_range(n_out, 0, at.shape[1]), DType.i32)
+    v = _seen(v, n_in)
     spelled, jumps = _spelled(at, n_out, blank, v.shape[2])
     chosen = _chosen(log_softmax(v), spelled)
     alpha = _forward(chosen, jumps, n_in)
@@ -62,11 +65,39 @@ def ctc_loss(
     return mean(loss / e.convert(e.maximum(n_out, constant(1, n_out.dtype)), loss.dtype))
 
 
-def _integers(x: Any) -> Value:
-    v = x if isinstance(x, Value) else constant(x)
-    if v.dtype in (DType.i64, DType.u32):  # checked before they lose bits
-        v = in_range(v, 0, 2**31 - 1)
-    return e.convert(v, DType.i32)
+def _wrong(v: Value, labels: Value, n_in: Value, n_out: Value) -> str | None:
+    """What is wrong with the types."""
+    if v.rank != 3 or not v.dtype.is_float:
+        return "logits are floats [T,B,C]"
+    batch = (v.shape[1],)
+    if labels.rank != 2 or labels.shape[:1] != batch or not labels.dtype.is_int:
+        return "labels are integers [B,S], B that of logits [T,B,C]"
+    if labels.shape[1] == 0:
+        return "labels have room for none: S is at least 1 (a row's label_lengths may be 0)"
+    for name, n in (("input_lengths", n_in), ("label_lengths", n_out)):
+        if n.shape != batch or not n.dtype.is_int:
+            return f"{name} are integers [B], B that of logits [T,B,C]"
+    return None
+
+
+def _wrong_choice(blank: Any, classes: Any, reduction: Any) -> str | None:
+    """What is wrong with the options."""
+    if isinstance(blank, bool) or not hasattr(blank, "__index__"):
+        return f"blank is {blank!r}, not an integer"
+    if blank < 0 or dims.at_least(dims.add(classes, -1 - blank), 0) is False:
+        return f"blank is {blank}, which is no class: there are {classes}, from 0"
+    if reduction not in ("mean", "sum", "none"):
+        return f"reduction is {reduction!r}; there are mean, sum and none"
+    return None
+
+
+def _seen(v: Value, lengths: Value) -> Value:
+    """The logits with zeros behind each row's frames: what is there may be NaN, and is not passed on."""
+    frames, batch, _ = v.shape
+    place = broadcast_to(expand_dims(arange(frames), 1), (frames, batch))
+    inside = e.less(place, broadcast_to(expand_dims(lengths, 0), (frames, batch)))
+    inside = broadcast_to(expand_dims(inside, 2), v.shape)
+    return e.select(inside, v, constant(0, v.dtype))
 
 
 def _spelled(labels: Value, lengths: Value, blank: int, classes: Any) -> tuple[Value, Value]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from lstm_ir.errors import IRError, message
 from lstm_ir.graph import Value
@@ -38,6 +41,9 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, epsilon: float = 
     Source: Ba, Kiros & Hinton, "Layer normalization", 2016; var divides by N.
     """
     (v,) = as_values("layer_norm", x)
+    if not isinstance(epsilon, (int, float, np.number)) or not 0 <= epsilon < math.inf:
+        problem = f"epsilon is {epsilon!r}; it is at least 0"
+        raise IRError(message("layer_norm", problem, [("x", v.type)], here()))
     centred = v - mean(v, -1, keepdims=True)
     y = centred * e.rsqrt(mean(centred * centred, -1, keepdims=True) + epsilon)
     y = y if scale is None else e.multiply(y, scale)

@@ -24,8 +24,9 @@ def cross_entropy(
 ) -> Value:  # fmt: skip
     """-log softmax(logits) [..., C] at the integers `labels` [...], each in 0 ... C - 1.
 
-    mask [...] (i1, or weights) leaves positions out, whose labels may be anything; the mean then divides by
-    the sum of the mask, or by 1 where that is 0. label_smoothing s: (1 - s) of it, and s of the mean over all classes.
+    mask [...] (i1, or weights) leaves positions out, whose logits and labels may be anything, NaN too; the mean
+    then divides by the sum of the mask, or by 1 where that is 0. label_smoothing s: (1 - s) of it, and s of the
+    mean over all classes.
     reduction: mean, sum or none ([...]).
     """
     (v,) = as_values("cross_entropy", logits)
@@ -37,7 +38,9 @@ def cross_entropy(
         _need("cross_entropy", False, f"label_smoothing is {label_smoothing}, not in [0, 1]", v, at)
     weights = None if mask is None else _weights("cross_entropy", mask, v, at.type)
     if weights is not None:
-        at = e.select(e.not_equal(weights, 0.0), at, constant(0, at.dtype))
+        kept = e.not_equal(weights, 0.0)
+        at = e.select(kept, at, constant(0, at.dtype))
+        v = e.select(broadcast_to(expand_dims(kept, -1), v.shape), v, constant(0, v.dtype))
     chosen = _one_hot(in_range(at, 0, v.shape[-1] - 1), v)
     logp = log_softmax(v)
     loss = -sum(e.select(chosen, logp, constant(0, v.dtype)), -1)
