@@ -191,6 +191,12 @@ def need_at_least(d: Dim, low: int, problem: str) -> None:
             pending.append(Requirement(dims.add(d, -low), problem))
 
 
+def need_rows(d: Dim, symbol: str, where: str) -> None:
+    """Inside a type rule: refuse an axis without rows; `symbol` is its name in the op's definition."""
+    shown = symbol if str(d) == symbol else f"{symbol} = {d}"
+    need_at_least(d, 1, f"{where}: {shown} must be at least 1")
+
+
 def derive(
     op: Op, arg_types: tuple[Any, ...], attrs: Mapping[str, Any]
 ) -> tuple[tuple[tuple[str, TypeOrList], ...], tuple[Requirement, ...]]:

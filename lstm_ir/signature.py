@@ -72,8 +72,8 @@ class Entry:
     """One callable of a program. `dims` are the names that its inputs determine.
 
     The compiled function takes the inputs, then the state variables `reads`; it gives the outputs,
-    then the new values of the state variables `writes`. A call whose outputs `finite` are not
-    finite fails, and writes nothing.
+    then the new values of the state variables `writes`. A call whose outputs, or inputs, of
+    the names `finite` are not finite fails, and writes nothing.
     """
 
     name: str
@@ -90,6 +90,17 @@ class Entry:
     def restarts(self) -> bool:
         """It takes and gives nothing, so what it does is to start all state again."""
         return not (self.inputs or self.outputs or self.reads or self.writes)
+
+    def watched(self) -> tuple[tuple[tuple[int, str], ...], ...]:
+        """Places and names of the inputs, then of the outputs, that must be finite; a name that both
+        have is the output's.
+        """
+        named = [{p.name: i for i, p in enumerate(ports)} for ports in (self.inputs, self.outputs)]
+        ours = [[n for n in self.finite if n not in named[1]], self.finite]
+        return tuple(
+            tuple((at[n], n) for n in names if n in at)
+            for at, names in zip(named, ours, strict=True)
+        )
 
     @cached_property
     def _conform(self) -> tuple[tuple[str, Conform], ...]:
@@ -109,14 +120,21 @@ class Entry:
                 if not dims.names(r.dim) <= env.keys():
                     continue  # a size of state alone: the module asserts it
                 if dims.evaluate(r.dim, env) < 0:
-                    sizes = ", ".join(f"{n} = {env[n]}" for n in sorted(dims.names(r.dim)))
-                    raise CallError(f"{self.name}: {r.what}: {r.dim} >= 0 does not hold ({sizes})")
+                    raise CallError(f"{self.name}: {r.what}{_unmet(r.dim, env)}")
             checks = tuple((c, _value(c.low, env), _value(c.high, env)) for c in self.checks)
             found = _Bound(env, checks)
             if len(self._memo) >= _MEMO:
                 self._memo.clear()
             self._memo[shapes] = found
         return found
+
+
+def _unmet(d: Dim, env: Mapping[str, int]) -> str:
+    """The sizes of a call, and how they miss d >= 0 unless that is one size below a number."""
+    names = sorted(dims.names(d))
+    sizes = ", ".join(f"{n} = {env[n]}" for n in names)
+    alone = len(names) == 1 and isinstance(dims.add(d, dims.mul(dims.name(names[0]), -1)), int)
+    return f" ({sizes})" if alone else f": {d} >= 0 does not hold ({sizes})"
 
 
 @dataclass(frozen=True)

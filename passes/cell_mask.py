@@ -35,8 +35,10 @@ class Masked:
         if self.test is None:
             return None
         n = self.test.node
+        if n.op.name != "compare" or n.attrs["direction"] != "LT":  # one for all rows, broadcast
+            raise NoCellError("its carries are held by another mask than lengths", self.test)
         time, bound = n.inputs
-        if n.op.name != "compare" or n.attrs["direction"] != "LT" or time.op != "broadcast_in_dim":
+        if time.op != "broadcast_in_dim":
             raise NoCellError("its carries are held by another mask than lengths", self.test)
         if lift.kind[bound] is not Kind.fixed or bound.rank != 1 or bound.dtype is not DType.i32:
             raise NoCellError("its carries are held by another mask than lengths", self.test)

@@ -262,7 +262,8 @@ def test_named_sizes(op: str, rng: np.random.Generator) -> None:
 def test_an_empty_batch_of_a_cell_with_a_named_size(rng: np.random.Generator) -> None:
     a = tf.operands(rng, tf.CELL, (0, 0, 5, 7))
     g = tf.graph(tf.CELL, a, {}, tf.shapes(tf.CELL, "T", "B", 5, 7))
-    with pytest.raises(li.CallError, match="cs_prev is empty"):
+    words = r"cs_prev is empty: B must be at least 1 \(B = 0\)$"
+    with pytest.raises(li.CallError, match=words):
         li.interpret(g, a)
 
 

@@ -13,6 +13,7 @@ from lstm_ir.graph import Arg, Data, Graph, Node, Value, make_node
 from lstm_ir.location import here
 from lstm_ir.opdef import OPS, Op, Operand, RuleError
 from lstm_ir.ops.leaf import constant
+from lstm_ir.types import DType
 
 
 def op(name: str, /, **given: Any) -> Any:
@@ -68,16 +69,19 @@ def _lead(given: Mapping[str, Any], operands: set[str]) -> Any:
     """dtype for plain floats: that of the first float operand given as a value or array."""
     for k, v in given.items():
         if k in operands:
-            kind = (
-                v.dtype
-                if isinstance(v, Value)
-                else Data.of(v).type.dtype
-                if hasattr(v, "dtype")
-                else None
-            )
+            kind = _kind(v)
             if kind is not None and kind.is_float:
                 return kind
     return None
+
+
+def _kind(v: Any) -> DType | None:
+    if isinstance(v, Value):
+        return v.dtype
+    try:
+        return Data.of(v).type.dtype if hasattr(v, "dtype") else None
+    except IRError:  # `_arg` refuses it, and says which operand it is
+        return None
 
 
 def _arg(spec: Operand, value: Any, lead: Any) -> Arg:
@@ -85,13 +89,16 @@ def _arg(spec: Operand, value: Any, lead: Any) -> Arg:
         if not spec.optional:
             raise RuleError(f"operand {spec.name} is required")
         return None
-    if spec.many:
-        if not isinstance(value, (list, tuple)):
-            raise RuleError(f"operand {spec.name} is a list, got {type(value).__name__}")
-        return tuple(_one(v, lead) for v in value)
-    if spec.number is not None and type(value) is int:
-        return constant(value, spec.number)
-    return _one(value, lead)
+    if spec.many and not isinstance(value, (list, tuple)):
+        raise RuleError(f"operand {spec.name} is a list, got {type(value).__name__}")
+    try:
+        if spec.many:
+            return tuple(_one(v, lead) for v in value)
+        if spec.number is not None and type(value) is int:
+            return constant(value, spec.number)
+        return _one(value, lead)
+    except IRError as e:
+        raise RuleError(f"operand {spec.name}: {e}") from None
 
 
 def _one(value: Any, lead: Any) -> Value:

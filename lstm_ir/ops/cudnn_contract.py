@@ -13,7 +13,7 @@ from typing import Any
 from lstm_ir import dims
 from lstm_ir.dims import Dim
 from lstm_ir.graph import Node, Value
-from lstm_ir.opdef import Attr, Range, need, need_at_least, need_equal
+from lstm_ir.opdef import Attr, Range, need, need_equal, need_rows
 from lstm_ir.ops.cudnn_layout import GATES, Network
 from lstm_ir.types import DType, TensorType
 
@@ -149,7 +149,7 @@ def call(
     need(x.rank == 3, f"input is {x}, expected {'[T,B,I]' if time_major else '[B,T,I]'}")
     T, B = x.shape[:2] if time_major else x.shape[1::-1]
     for name, d in (("T", T), ("B", B)):
-        need_at_least(d, 1, f"input is {x}: {name} = {d} must be at least 1")
+        need_rows(d, name, f"input is {x}")
     net = _network(x, h, c, time_major, attrs)
     found = Call(net, T, B, x.dtype, time_major, dropout)
     states = "[L*D,B,%s]" if time_major else "[B,L*D,%s]"

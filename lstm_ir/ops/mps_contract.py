@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lstm_ir.dims import Dim
-from lstm_ir.opdef import Attr, need, need_at_least, need_equal
+from lstm_ir.opdef import Attr, need, need_equal, need_rows
 from lstm_ir.types import DType, TensorType
 
 Maybe = TensorType | None
@@ -86,7 +86,7 @@ def sizes(v: Types, a: Mapping[str, Any], gates: int) -> Sizes:
 
 def _not_empty(x: TensorType, s: Sizes) -> None:
     for axis, n in enumerate("TNI"):
-        need_at_least(x.shape[axis], 1, f"source is {x}: {n} = {x.shape[axis]} must be at least 1")
+        need_rows(x.shape[axis], n, f"source is {x}")
     need(s.H > 0, "recurrentWeight is empty: H = 0")
 
 

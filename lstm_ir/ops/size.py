@@ -52,4 +52,6 @@ def in_range(x: Value, low: DimLike, high: DimLike) -> Value:
     Unasserted, they are clamped.
     """
     lo, hi = shape_of((low, high))
+    if x.node.op is IN_RANGE and (x.node.attrs["low"], x.node.attrs["high"]) == (lo, hi):
+        return x
     return make(IN_RANGE, x, low=lo, high=hi).values[0]

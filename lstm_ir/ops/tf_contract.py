@@ -14,7 +14,7 @@ import numpy as np
 from lstm_ir import dims
 from lstm_ir.dims import Dim
 from lstm_ir.graph import Node, Value
-from lstm_ir.opdef import Range, need, need_at_least, need_equal
+from lstm_ir.opdef import Range, need, need_equal, need_rows
 from lstm_ir.types import DType, TensorType
 
 ICFO = ("i", "ci", "f", "o")
@@ -127,7 +127,7 @@ def all_exactly(
 def not_empty(s: Sizes) -> None:
     """Refuse B = 0 and C = 0, which TensorFlow's LSTMBlockCell does not take."""
     need(s.C > 0, "cs_prev is empty: C = 0")
-    need_at_least(s.B, 1, f"cs_prev is empty: B = {s.B} must be at least 1")
+    need_rows(s.B, "B", "cs_prev is empty")
 
 
 def scalar_count(t: TensorType) -> None:
