@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,6 +52,7 @@ class Function:
         self.results = tuple(transfer.Kind(p.type.dtype) for p in entry.outputs)
         self.plans: dict[Shapes, Plan] = {}
         self._names = tuple(p.name for p in entry.outputs)
+        self.watched = entry.watched()
 
     def plan(self, shapes: Shapes, slots: transfer.Slots | None) -> Plan:
         """How calls with these shapes run; remembered, for the last few combinations."""
@@ -190,6 +191,8 @@ class Session:
         """A call that reads or writes state, which changes only if the call succeeds."""
         assert self._loaded is not None
         move, entry = self._loaded.move, f.entry
+        if entry.finite:
+            self._need_finite(entry, f.watched[0], values)
         arguments = move.arguments(values, f.arguments)
         read = self._held.views(entry.reads, env)
         for view in read:
@@ -198,19 +201,23 @@ class Session:
         first = len(f.results)
         kept = [results.get_as_object(first + i, move.view) for i in range(len(entry.writes))]
         outputs = move.arrays(results, f.results, [*values, *move.memory([*read, *kept])])
-        self._all_finite(f, outputs)
+        if entry.finite:
+            self._need_finite(entry, f.watched[1], outputs)
         self._held.keep(entry.reads, read)
         self._held.keep(entry.writes, kept)
         return outputs
 
-    def _all_finite(self, f: Function, outputs: list[Array]) -> None:
-        for name, a in zip(f._names, outputs, strict=True):
-            if name in f.entry.finite and not np.isfinite(a.astype(np.float64)).all():
+    def _need_finite(
+        self, entry: Entry, watched: Sequence[tuple[int, str]], at: list[Array]
+    ) -> None:
+        for place, name in watched:
+            a = at[place]
+            if not np.isfinite(a.astype(np.float64)).all():
                 step = self._held.scalar("step")
-                at = "" if step is None else f" at step {step + 1}"
+                when = "" if step is None else f" at step {step + 1}"
                 bad = a.ravel()[~np.isfinite(a.astype(np.float64).ravel())][0]
                 raise ValueRangeError(
-                    f"{f.entry.name}: {name} is {bad}{at}; the state is that before the call"
+                    f"{entry.name}: {name} is {bad}{when}; the state is that before the call"
                 )
 
     def save_state(self, path: str | Path) -> None:

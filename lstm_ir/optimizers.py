@@ -16,7 +16,8 @@ from lstm_ir.ops import elementwise as e
 Slots = Mapping[str, Value]
 
 
-def _is_number(v: object) -> bool:
+def is_number(v: object) -> bool:
+    """An int or a float, NumPy's too; no boolean."""
     return isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool)
 
 
@@ -35,14 +36,14 @@ class Optimizer:
         if isinstance(self.lr, str):
             self._need(bool(self.lr), "lr", "an input's name is not empty")
         else:
-            number = _is_number(self.lr) and math.isfinite(self.lr) and self.lr >= 0
+            number = is_number(self.lr) and math.isfinite(self.lr) and self.lr >= 0
             self._need(number, "lr", "it is at least 0")
         self._need_amount("weight_decay")
 
     def _need_amount(self, field: str) -> None:
         """Refuse what is no finite number of at least 0. A field that is not there is 0."""
         v = getattr(self, field, 0.0)
-        self._need(_is_number(v) and 0 <= v < math.inf, field, "it is at least 0")
+        self._need(is_number(v) and 0 <= v < math.inf, field, "it is at least 0")
 
     def _need(self, holds: bool, field: str, rule: str) -> None:
         if not holds:
@@ -81,7 +82,7 @@ class Momentum(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        inside = _is_number(self.momentum) and 0 <= self.momentum < 1
+        inside = is_number(self.momentum) and 0 <= self.momentum < 1
         self._need(inside, "momentum", "it lies in [0, 1)")
 
     def update(
@@ -111,7 +112,7 @@ class Adam(Optimizer):
     def __post_init__(self) -> None:
         super().__post_init__()
         pair = isinstance(self.betas, (tuple, list)) and len(self.betas) == 2
-        good = pair and all(_is_number(b) and 0 <= b < 1 for b in self.betas)
+        good = pair and all(is_number(b) and 0 <= b < 1 for b in self.betas)
         self._need(good, "betas", "two numbers, each in [0, 1)")
         self._need_amount("epsilon")
 

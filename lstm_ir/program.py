@@ -41,8 +41,8 @@ class Program:
         binding = {"step": ({"h0": "h"}, {"h_n": "h"})}       input -> state, output -> state
 
     A weight of one name is one array in all entries. A graph alone is `Program.of(graph)`, entry
-    `main`. `finite[entry]` names outputs that must be finite: a call that gives others fails and
-    keeps the state. An entry that takes and gives nothing starts all state again.
+    `main`. `finite[entry]` names outputs, or inputs, that must be finite: a call with others
+    fails and keeps the state. An entry that takes and gives nothing starts all state again.
     """
 
     name: str
@@ -152,12 +152,18 @@ class Program:
     def _check_finite(self, entry: str, names: Iterable[str]) -> None:
         where = f"program {self.name!r}, entry {entry!r}"
         graph = self.entries.get(entry)
-        silent = self.binding.get(entry, ({}, {}))[1]
+        known: dict[str, Value] = {}
+        if graph is not None:
+            reads, writes = self.binding.get(entry, ({}, {}))
+            inputs = zip(graph.input_names, graph.params, strict=True)
+            known = {n: v for n, v in inputs if n not in reads}
+            known |= {n: graph.output(n) for n in graph.output_names if n not in writes}
         for name in names:
-            if graph is None or name not in graph.output_names or name in silent:
-                raise VerifyError(f"{where}: there is no output {name!r} that can be finite")
-            if not graph.output(name).dtype.is_float:
-                raise VerifyError(f"{where}: output {name!r} is not of floats")
+            if name not in known:
+                problem = f"there is no output or input {name!r} that can be finite"
+                raise VerifyError(f"{where}: {problem}")
+            if not known[name].dtype.is_float:
+                raise VerifyError(f"{where}: {name!r} is not of floats")
 
     def _check_binding(
         self, entry: str, reads: Mapping[str, str], writes: Mapping[str, str]

@@ -80,9 +80,10 @@ def _load_entry(data: object, state: Mapping[str, TensorType]) -> Entry:
     known = set(_unique(list(inputs), f"{name}: input", lambda p: p.name))
     given = _unique(list(outputs), f"{name}: output", lambda p: p.name)
     reads, writes = (_states(f[k], name, state) for k in ("reads", "writes"))
-    finite = tuple(_text(n, "output name") for n in _list(f["finite"], "finite"))
-    if not set(finite) <= set(given):
-        raise PackageError(f"{name}: there is no output {min(set(finite) - set(given))!r}")
+    finite = tuple(_text(n, "name") for n in _list(f["finite"], "finite"))
+    strange = set(finite) - set(given) - known
+    if strange:
+        raise PackageError(f"{name}: there is no output or input {min(strange)!r}")
     named = tuple(_text(n, "dimension name") for n in _list(f["dims"], "dims"))
     bindable = {n for p in inputs for n in p.type.names}
     entry = Entry(

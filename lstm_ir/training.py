@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from lstm_ir.ops import elementwise as e
 from lstm_ir.ops.dropout import DROPOUT
 from lstm_ir.ops.leaf import constant, parameter
 from lstm_ir.ops.reduce import sum
-from lstm_ir.optimizers import Optimizer
+from lstm_ir.optimizers import Optimizer, is_number
 from lstm_ir.program import Program, State
 from lstm_ir.pullback import rebuilt
 from lstm_ir.types import DType, TensorType
@@ -43,30 +43,32 @@ def train_step(
     gives loss and `d_NAME` and updates nothing; `apply` takes `d_NAME` and updates; `infer` gives the graph's
     other outputs, without dropout. State: the weights, `step` (steps done; an input `step: i64[]` of
     the graph is fed from it) and the optimizer's slots, `adam/m/NAME`. clip_norm: gradients are scaled so
-    that the norm of all is at most this. remat: as in `grad`. stop_on_nan: a step whose loss or norm is
-    not finite is an error that names the step, and changes nothing.
-    Raises GradientError for a name that matches nothing, and as `grad`.
+    that the norm of all is at most this. remat: as in `grad`. stop_on_nan: a step whose loss, norm or
+    learning rate (where it is an input) is not finite is an error that names the step, and changes nothing.
+    Raises GradientError for a name that matches nothing or is taken, weights of f16 or bf16, and as `grad`.
     """
     if not isinstance(optimizer, Optimizer):
         raise GradientError(
             f"train_step: the optimizer is {optimizer!r}; expected one made by li.adam(...), "
             "li.adamw(...), li.momentum(...) or li.sgd(...)"
         )
-    if clip_norm is not None and not clip_norm > 0:
+    if clip_norm is not None and not (is_number(clip_norm) and clip_norm > 0):
         raise GradientError(f"train_step: clip_norm is {clip_norm!r}; it is above 0")
     plan = _Plan(graph, loss, optimizer, tuple(_trainable(graph, trainable)), clip_norm)
+    plan.need_own_names()
     wide = grad(graph, loss, plan.names, remat=remat)
     parts = {"train": plan.train(wide), "grads": plan.grads(wide), "apply": plan.apply()}
     others = [n for n in graph.output_names if n != loss]
     if others:
         parts["infer"] = plan.infer(graph, others)
-    watched = {"train": (loss, NORM), "grads": (loss,), "apply": (NORM,)} if stop_on_nan else {}
+    lr = (optimizer.lr,) if isinstance(optimizer.lr, str) else ()
+    watched = {"train": (loss, NORM, *lr), "grads": (loss,), "apply": (NORM, *lr)}
     return Program(
         graph.name,
         {n: p.graph for n, p in parts.items()},
         plan.state,
         {n: (p.reads, p.writes) for n, p in parts.items()},
-        watched,
+        watched if stop_on_nan else {},
     )
 
 
@@ -109,6 +111,26 @@ class _Plan:
         """The state variable of a slot."""
         return f"{self.optimizer.name}/{kind}/{weight}"
 
+    def need_own_names(self) -> None:
+        """Refuse a name that stands for two things."""
+        slots = {self.slot(s, n): n for n in self.names for s in self.optimizer.slots}
+        own = {STEP: "the step counter"} | {s: f"what is kept for {n!r}" for s, n in slots.items()}
+        inputs = dict(zip(self.source.input_names, self.source.params, strict=True))
+        fed = [n for n, p in inputs.items() if _counts(p, n)]
+        _refuse(own, self.source.weights, "a weight")
+        own |= {n: "a weight that is trained" for n in self.names}
+        if STEP in inputs and not fed:
+            kind = f"input 'step' is {inputs[STEP].type}; it is fed from the step counter"
+            raise GradientError(f"train_step: {kind}: make it {_COUNT}, or give it another name")
+        _refuse(own, [n for n in inputs if n not in fed], "an input")
+        _refuse(own, [self.loss], "the loss")
+        _refuse({NORM: "the gradients' norm"}, self.source.output_names, "an output")
+        if isinstance(self.optimizer.lr, str):
+            own |= {f"d_{n}": f"the gradient of {n!r}" for n in self.names}
+            own |= {self.loss: "the loss", NORM: "the gradients' norm"}
+            own |= {n: "an input of the graph" for n in inputs}
+            _refuse(own, [self.optimizer.lr], "the learning rate")
+
     @cached_property
     def state(self) -> dict[str, State]:
         """Weights, slots and the counter."""
@@ -117,9 +139,6 @@ class _Plan:
         for n, data in weights.items():
             zero = Data.of(np.zeros(data.type.shape, data.type.dtype.numpy))
             start |= {self.slot(s, n): zero for s in self.optimizer.slots}
-        taken = {STEP, *(set(start) - set(weights))} & {*self.source.weights}
-        if taken:
-            raise GradientError(f"train_step: a weight is called {min(taken)!r}, as its own state")
         start[STEP] = Data.of(np.int64(0))
         return {n: State(n, d) for n, d in start.items()}
 
@@ -186,11 +205,6 @@ class _Plan:
         new: Mapping[str, Value], more: Sequence[Value],
     ) -> _Part:  # fmt: skip
         """The entry's graph: inputs that nothing needs are left out."""
-        clash = set(shown) & set(new)
-        if clash:
-            raise GradientError(
-                f"train_step: output {min(clash)!r} has the name of a state variable"
-            )
         own = [
             p for p, n in zip(source.params, source.input_names, strict=True) if not _counts(p, n)
         ]
@@ -198,6 +212,13 @@ class _Plan:
         params = _needed(Graph(name, [*own, *more, *held.values()], outputs))
         reads = {n: n for n, p in held.items() if p in params}
         return _Part(Graph(name, params, outputs), reads, {n: n for n in new})
+
+
+def _refuse(own: Mapping[str, str], names: Iterable[str], what: str) -> None:
+    taken = sorted(set(own) & set(names))
+    if taken:
+        problem = f"{what} is called {taken[0]!r}, as {own[taken[0]]} is"
+        raise GradientError(f"train_step: {problem}; give it another name")
 
 
 def _counts(p: Value, name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +223,23 @@ def test_not_a_number_stops_and_keeps_the_state(exe: Executable, seed: int) -> N
         assert s.state["step"] == 3
 
 
+@pytest.mark.parametrize("lr", [np.nan, np.inf])
+def test_a_learning_rate_that_is_none(exe: Executable, seed: int, lr: float) -> None:
+    wrong = {"lr": np.float32(lr)}
+    with exe.session() as s:
+        (b,) = batches(seed, 1)
+        s.entries["train"](b, **LR)
+        found = {n: a for n, a in s.entries["grads"](b).items() if n != "loss"}
+        before = {n: s.state[n] for n in s.state}
+        for name, given in (("train", b), ("apply", found)):
+            with pytest.raises(
+                ValueRangeError, match=f"{name}: lr is {lr} at step 2; the state is"
+            ):
+                s.entries[name](given, **wrong)
+        for n, a in before.items():
+            np.testing.assert_array_equal(s.state[n], a, err_msg=n)
+
+
 def test_an_update_is_not_in_place(exe: Executable, seed: int) -> None:
     """What a step read is unchanged by it, so a failing step has nothing to undo: measured on buffers."""
     (b,) = batches(seed, 1)
@@ -321,9 +338,42 @@ def test_a_package_trains_without_the_compiler(exe: Executable, seed: int, tmp_p
         assert s.state["step"] == 4
 
 
+def named(
+    weights: Sequence[str] = ("a",), inputs: Mapping[str, str] | None = None, *, loss: str = "loss",
+    other: str = "y", lr: str = "lr", dtype: str = "f32", **options: Any,
+) -> li.Program:  # fmt: skip
+    """A step of Adam on dense layers with these weights and scalar inputs."""
+    x = li.input("x", ("B", 3), dtype)
+    ports = [li.input(n, (), t) for n, t in (inputs or {}).items()]
+    y = x * 0
+    for n in weights:
+        y = y + li.dense(x, li.weight(n, np.ones((3, 3), x.dtype.numpy)))
+    for p in ports:
+        y = y * li.convert(p, dtype)
+    g = li.Graph("g", [x, *ports], {loss: li.mean(y * y), other: y})
+    return li.train_step(g, loss, li.adam(lr), **options)
+
+
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
+        (lambda: named(["a", "adam/m/a"]), "weight is called 'adam/m/a', as what is kept for 'a'"),
+        (lambda: named(["adam/v/a", "a"], trainable="a"), "as what is kept for 'a'"),
+        (lambda: named(["step"]), "a weight is called 'step', as the step counter is"),
+        (lambda: named(loss="a"), "the loss is called 'a', as a weight that is trained is"),
+        (lambda: named(loss="step"), "the loss is called 'step', as the step counter is"),
+        (lambda: named(loss="grad_norm"), "output is called 'grad_norm', as the gradients' norm"),
+        (lambda: named(other="grad_norm"), "output is called 'grad_norm', as the gradients' norm"),
+        (lambda: named(inputs={"a": "f32"}), "an input is called 'a', as a weight"),
+        (lambda: named(inputs={"adam/v/a": "f32"}), "an input is called 'adam/v/a', as what is"),
+        (lambda: named(inputs={"step": "i32"}), r"input 'step' is i32\[\]; it is fed .* i64\[\]"),
+        (lambda: named(inputs={"lr": "f32"}), "learning rate is called 'lr', as an input"),
+        (lambda: named(lr="d_a"), "learning rate is called 'd_a', as the gradient of 'a'"),
+        (lambda: named(lr="loss"), "learning rate is called 'loss', as the loss is"),
+        (lambda: named(lr="grad_norm"), "learning rate is called 'grad_norm', as the gradients'"),
+        (lambda: named(lr="step"), "learning rate is called 'step', as the step counter"),
+        (lambda: named(clip_norm="x"), "clip_norm is 'x'"),
+        (lambda: named(dtype="f16"), "'a' is f16.*; only f32 and f64 are trained"),
         (lambda: li.train_step(tagger(), "los", li.sgd(0.1)), "no output 'los'"),
         (lambda: li.train_step(tagger(), "logits", li.sgd(0.1)), "not a scalar"),
         (
