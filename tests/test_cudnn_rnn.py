@@ -183,6 +183,25 @@ def test_backprop_trusts_the_reserve_and_can_be_repeated(rng: np.random.Generato
     np.testing.assert_array_equal(b["reserve_space"], kept)
 
 
+@pytest.mark.parametrize(("kind", "each"), [("f32", "96*T*B"), ("bf16", "8*T*B")])
+def test_a_reserve_with_open_sizes(kind: str, each: str) -> None:
+    """The lengths that docs/cudnn-rnn.md gives for two layers of 8 units with dropout."""
+    state, rows = (2, "B", 8), ("T", "B", 8)
+    shapes: dict[str, tuple[Any, ...]] = {
+        "input": ("T", "B", 5),
+        "input_h": state,
+        "input_c": state,
+    }
+    shapes |= {"params": (cu.params_size(2, 1, 5, 8),), "sequence_lengths": ("B",), "output": rows}
+    shapes |= {"output_h": state, "output_c": state, "output_backprop": rows}
+    shapes |= {"output_h_backprop": state, "output_c_backprop": state, "reserve_space": (each,)}
+    ins = {n: li.input(n, s, "i32" if n == "sequence_lengths" else kind) for n, s in shapes.items()}
+    r = li.op(cu.BACKPROP, **ins, host_reserved=np.int8(0), dropout=0.5)
+    assert r.input_backprop.type == ins["input"].type
+    forward = li.op(cu.FORWARD, **{n: ins[n] for n in cu.OPERANDS}, dropout=0.5)
+    assert forward.reserve_space.type == ins["reserve_space"].type
+
+
 def test_num_proj_equal_to_the_units_is_no_projection(rng: np.random.Generator) -> None:
     a = cu.operands(rng, 2, num_proj=7)
     want = li.interpret(cu.graph(cu.FORWARD, a, {}), a)
