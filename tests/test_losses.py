@@ -149,6 +149,15 @@ def test_ctc_that_cannot_be_spelled() -> None:
     np.testing.assert_array_equal(out["d_x"], 0)
 
 
+def test_dropout_takes_a_key_as_an_array() -> None:
+    x = li.input("x", ("N",))
+    g = li.Graph("d", [x], {"y": li.dropout(x, 0.5, np.array([5, 0], np.uint32))})
+    kept = li.interpret(g, x=np.ones(64, np.float32))["y"]
+    same = li.Graph("d", [x], {"y": li.dropout(x, 0.5, li.constant(np.array([5, 0], np.uint32)))})
+    np.testing.assert_array_equal(kept, li.interpret(same, x=np.ones(64, np.float32))["y"])
+    assert 0 < (kept == 0).sum() < 64
+
+
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 def test_dropout_has_the_same_bits_everywhere(target: str, rng: np.random.Generator) -> None:
     if target != "cpu":
@@ -177,6 +186,10 @@ def test_dropout_passes_the_gradient_it_passed() -> None:
     np.testing.assert_array_equal(out["d_x"], li.interpret(g, given)["y"])
 
 
+def smoothed(x: li.Value, by: Any) -> li.Value:
+    return li.cross_entropy(x, np.zeros(3, np.int32), label_smoothing=by)
+
+
 def ctc(**given: Any) -> li.Value:
     """The loss of three frames of one row, but for what is given."""
     one = np.array([1], np.int32)
@@ -191,8 +204,18 @@ def ctc(**given: Any) -> li.Value:
     [
         (lambda x: li.dropout(x, 1.0, li.random_key(1)), "rate is 1.0"),
         (lambda x: li.dropout(x, 0.5, li.constant(np.zeros(3, np.uint32))), "expected u32"),
+        (lambda x: li.dropout(x, "x", li.random_key(1)), "rate is 'x'"),  # type: ignore[arg-type]
+        (lambda x: li.dropout(x, 0.5, "x"), "element type"),
+        (lambda x: li.dropout(x, 0.5, np.array([1, 2])), "expected u32"),
         (lambda x: li.random_key(0.5), "seed is 0.5"),  # type: ignore[arg-type]
+        (lambda x: li.random_key(2**64), "seed is 18446744073709551616, outside"),
+        (lambda x: li.random_key(-1), "seed is -1, outside"),
+        (lambda x: li.random_key(1, stream=2**64), "stream is 18446744073709551616, outside"),
+        (lambda x: li.random_key(1, stream=0.5), "stream is 0.5"),  # type: ignore[arg-type]
+        (lambda x: li.random_key(1, x), r"step is f32\[3,5\], not an integer"),
         (lambda x: li.cross_entropy(x, x), "not integers"),
+        (lambda x: smoothed(x, 1.5), "label_smoothing is 1.5"),
+        (lambda x: smoothed(x, "x"), "label_smoothing is 'x'"),
         (lambda x: li.cross_entropy(x, np.zeros((2, 3), np.int32)), "without the last"),
         (lambda x: li.cross_entropy(x, np.zeros(3, np.int32), reduction="all"), "reduction"),
         (lambda x: li.mse(x, np.zeros((3, 2), np.float32)), "differ in type"),

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.errors import IRError
+from lstm_ir.errors import IRError, message
 from lstm_ir.graph import Node, Value, make
+from lstm_ir.location import here
 from lstm_ir.opdef import Attr, Level, define, need
 from lstm_ir.ops import elementwise as e
 from lstm_ir.ops import threefry
@@ -67,19 +68,34 @@ DROPOUT = define(
 )  # fmt: skip
 
 
-def dropout(x: Any, rate: float, key: Value, *, training: bool = True) -> Value:
+def dropout(x: Any, rate: float, key: Any, *, training: bool = True) -> Value:
     """x with the share `rate` of its elements set to 0, the others divided by 1 - rate.
 
     `key` u32[2] is that of `random_key`: one per use, or two uses drop the same elements. `train_step`
     turns it off where it infers.
     """
     (v,) = as_values("dropout", x)
-    return make(DROPOUT, v, key, rate=float(rate), training=training).values[0]
+    if not isinstance(rate, (int, float, np.number)):
+        raise IRError(
+            message("dropout", f"rate is {rate!r}, not a number", [("x", v.type)], here())
+        )
+    drawn_by = key if isinstance(key, Value) else constant(key)
+    return make(DROPOUT, v, drawn_by, rate=float(rate), training=training).values[0]
 
 
-def random_key(seed: int, step: Value | None = None, *, stream: int = 0) -> Value:
-    """A key u32[2] from a seed, the number of a use (`stream`) and, if given, a counter i64[]."""
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise IRError(f"random_key: the seed is {seed!r}, not an integer")
+def random_key(seed: int, step: Any = None, *, stream: int = 0) -> Value:
+    """A key u32[2] from a seed, the number of a use (`stream`), both 0 ... 2^64 - 1, and, if given, a
+    counter i64[].
+    """
+    for name, number in (("seed", seed), ("stream", stream)):
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise IRError(f"random_key: the {name} is {number!r}, not an integer")
+        if not 0 <= number < 2**64:
+            raise IRError(f"random_key: the {name} is {number}, outside 0..2^64 - 1")
     key = constant(threefry.number_key(seed, stream))
-    return key if step is None else threefry.fold_in(key, e.convert(step, DType.i64))
+    if step is None:
+        return key
+    (count,) = as_values("random_key", step)
+    if count.rank or not count.dtype.is_int:
+        raise IRError(f"random_key: the step is {count.type}, not an integer without axes")
+    return threefry.fold_in(key, e.convert(count, DType.i64))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from lstm_ir.errors import IRError, message
 from lstm_ir.graph import Value
 from lstm_ir.location import here
@@ -34,8 +36,10 @@ def cross_entropy(
     _need("cross_entropy", at.dtype.is_int, f"labels are {at.type}, not integers", v, at)
     fits = v.rank >= 1 and at.shape == v.shape[:-1]
     _need("cross_entropy", fits, "labels have the axes of logits without the last", v, at)
-    if not 0.0 <= label_smoothing <= 1.0:
-        _need("cross_entropy", False, f"label_smoothing is {label_smoothing}, not in [0, 1]", v, at)
+    number = isinstance(label_smoothing, (int, float, np.number))
+    if not (number and 0.0 <= label_smoothing <= 1.0):
+        problem = f"label_smoothing is {label_smoothing!r}, not in [0, 1]"
+        _need("cross_entropy", False, problem, v, at)
     weights = None if mask is None else _weights("cross_entropy", mask, v, at.type)
     if weights is not None:
         kept = e.not_equal(weights, 0.0)
