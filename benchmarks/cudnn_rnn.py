@@ -5,8 +5,9 @@
 
 On the CPU: PyTorch runs packed sequences, packing included; here the op is compiled with default
 options, once more without the pass `stack-directions`, which shows what running both directions of a
-layer as one recurrence gains. A training step is forward and backward of the input and all weights
-for the loss mean(output^2), with other weights in every call. Interleaved; results compared first.
+layer as one recurrence gains: with `--no-kernels` in the loops that a GPU runs. A training step is
+forward and backward of the input and all weights for the loss mean(output^2), with other weights in
+every call. Interleaved; results compared first.
 """
 
 import json
@@ -75,7 +76,9 @@ def torch_runner(mode: str, modules: list[Any], training: bool) -> Callable[[Any
     return train if training else infer
 
 
-def measure(mode: str, sizes: tuple[int, int, int, int], training: bool, seconds: float) -> Times:
+def measure(
+    mode: str, sizes: tuple[int, int, int, int], training: bool, seconds: float, kernels: bool
+) -> Times:
     """Medians of this project, of it with the directions apart, and of PyTorch."""
     import torch
 
@@ -93,7 +96,11 @@ def measure(mode: str, sizes: tuple[int, int, int, int], training: bool, seconds
     graph = model(mode, sizes, params[0], training)
     apart = NAMED["default"].replace("stack-directions,", "")
     assert apart != NAMED["default"]
-    exes = {OURS: li.compile(graph), APART: li.compile(graph, options={"pipeline": apart})}
+    options: dict[str, Any] = {} if kernels else {"kernels": False}
+    exes = {
+        OURS: li.compile(graph, options=options),
+        APART: li.compile(graph, options=options | {"pipeline": apart}),
+    }
 
     def run(exe: Any) -> Callable[[Any], Any]:
         def of(call: tuple[int, Array, Array]) -> Any:
@@ -124,8 +131,10 @@ def compare(mode: str, training: bool, runs: dict[str, Callable[[Any], Any]], ca
 
 @click.command()
 @click.option("--seconds", default=2.0, show_default=True, help="spent on each runner of a case")
+@click.option("--kernels/--no-kernels", default=True, help="no: StableHLO loops, as GPUs run them")
+@click.option("--only", default="", help="cases whose name or sizes contain this")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="figures as JSON")
-def main(seconds: float, output: str | None) -> None:
+def main(seconds: float, kernels: bool, only: str, output: str | None) -> None:
     """Measure LSTM and GRU, inference and training."""
     results = []
     print(
@@ -135,7 +144,11 @@ def main(seconds: float, output: str | None) -> None:
     for sizes in SIZES:
         for training in (False, True):
             for mode in ("lstm", "gru"):
-                t = measure(mode, sizes, training, seconds)
+                name = f"{mode} {'training step' if training else 'inference'}"
+                shape = ",".join(map(str, sizes))
+                if only not in f"{name} {shape}":
+                    continue
+                t = measure(mode, sizes, training, seconds, kernels)
                 ms = {w: 1e3 * t.median(w) for w in t.seconds}
                 peer = Times({w: t.seconds[w] for w in (OURS, "torch")})
                 self = Times({w: t.seconds[w] for w in (OURS, APART)})
@@ -143,10 +156,9 @@ def main(seconds: float, output: str | None) -> None:
                 for pair in (peer, self):
                     low, high = pair.interval()
                     texts.append(f"{pair.ratio:.2f} ({low:.2f}-{high:.2f})")
-                name = f"{mode} {'training step' if training else 'inference'}"
                 shown = " | ".join(f"{ms[w]:.3g}" for w in (OURS, APART, "torch"))
                 print(
-                    f"| {name} | {','.join(map(str, sizes))} | {shown} | {' | '.join(texts)} |",
+                    f"| {name} | {shape} | {shown} | {' | '.join(texts)} |",
                     flush=True,
                 )
                 results.append({"model": name, "sizes": list(sizes), "ms": ms,

@@ -6,7 +6,7 @@ steps); T and B are open, each entry is called with several.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import layer_cases as cases
@@ -73,12 +73,17 @@ def compiled(target: str, kernels: bool, which: tuple[str, ...]) -> Any:
     return li.compile(li.Program("grads", entries), target, options={"kernels": kernels})
 
 
-def close(got: Arrays, want: Arrays, limit: float, where: Any) -> None:
+def close(got: Arrays, want: Arrays, limit: float, where: Any, rounded: Any = None) -> None:
+    """Where steps amplify roundings beyond `limit`, four times the error of NumPy's f32 is allowed,
+    which `rounded` gives: its tanh is right to 1 ulp, a compiled one to 3."""
     for k, w in want.items():
         assert got[k].shape == w.shape, (where, k)
         largest = float(np.abs(w).max(initial=0))
         worst = float(np.abs(got[k] - w).max(initial=0))
-        assert worst <= limit * max(largest, 1e-30), (where, k, worst, largest)
+        allowed = limit * max(largest, 1e-30)
+        if worst > allowed and rounded is not None:
+            allowed = 4 * float(np.abs(rounded()[k] - w).max())
+        assert worst <= allowed, (where, k, worst, largest)
 
 
 def wide(arrays: Arrays) -> Arrays:
@@ -94,7 +99,8 @@ def check(exe: Any, case: str, sizes: Any = SIZES) -> None:
         assert all(v.dtype == np.float32 for v in got.values())
         want = li.interpret(graph, wide(given))
         assert set(got) == set(want)
-        close(got, want, LIMIT, (case, T, B))
+        rounded = partial(li.interpret, differentiated(case), given)
+        close(got, want, LIMIT, (case, T, B), rounded)
 
 
 HALVES = [
