@@ -104,7 +104,7 @@ def to_torch(
 ) -> dict[str, Array]:
     """Arrays by PyTorch's names, in its order, for load_state_dict (linear_input)."""
     sizes = _sizes("to_torch", num_layers, num_units, input_size, num_proj)
-    net = _network(*sizes[:3], rnn_mode, direction, sizes[3])
+    net = _network(sizes, rnn_mode, direction)
     out: dict[str, Array] = {}
     for p, cell in enumerate(unpacked(params, net)):
         tail = f"_l{p // net.D}{'_reverse' if p % net.D else ''}"
@@ -177,7 +177,7 @@ def to_keras(
 ) -> list[list[Array]]:
     """Per layer what Keras' set_weights takes, with biases; bW + bR where Keras has one bias."""
     sizes = _sizes("to_keras", num_layers, num_units, input_size, 0)
-    net = _network(*sizes[:3], rnn_mode, direction, 0)
+    net = _network(sizes, rnn_mode, direction)
     out: list[list[Array]] = [[] for _ in range(net.L)]
     for p, cell in enumerate(unpacked(params, net)):
         gru = rnn_mode == "gru"
@@ -208,7 +208,7 @@ def packed(cells: Sequence[Cell], rnn_mode: str, D: int) -> Array:
         raise IRError(f"params: {len(first.R)} rows are not the {G} gates of {rnn_mode}")
     H = len(first.R) // G
     direction = "bidirectional" if D == 2 else "unidirectional"
-    net = _network(len(cells) // D, H, first.W.shape[1], rnn_mode, direction, proj)
+    net = _network([len(cells) // D, H, first.W.shape[1], proj], rnn_mode, direction)
     out = np.zeros(net.size, first.W.dtype)
     for p, (blocks, cell) in enumerate(zip(net.blocks, cells, strict=True)):
         for region, value in zip(blocks, cell, strict=True):
@@ -244,7 +244,9 @@ def unpacked(params: Any, net: Network) -> list[Cell]:
     ]
 
 
-def _network(L: int, H: int, I: int, mode: str, direction: str, proj: int) -> Network:
+def _network(sizes: Sequence[int], mode: str, direction: str) -> Network:
+    """Of num_layers, num_units, input_size and num_proj."""
+    L, H, I, proj = sizes
     attrs = {"rnn_mode": mode, "input_mode": "linear_input", "direction": direction}
     check_attrs(mode, "linear_input", direction, 0.0, proj)
     return network(L, I, H, **attrs, num_proj=proj)

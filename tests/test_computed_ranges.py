@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import cudnn_cases as cu
 import numpy as np
@@ -22,7 +23,7 @@ def graphs() -> dict[str, li.Graph]:
     rng = np.random.default_rng(4)
     n, lengths = li.input("n", (), "i64"), li.input("lengths", (B,), "i32")
     x = li.weight("x", rng.standard_normal((T, B, I)).astype(F32))
-    a = tf.operands(rng, tf.SEQ_V2, (T, B, I, H))
+    a: dict[str, Any] = tf.operands(rng, tf.SEQ_V2, (T, B, I, H))
     a |= {"seq_len_max": n + 1, "x": x, "w": li.weight("w", a["w"])}
     h = li.op(tf.SEQ_V2, **a).h
     steps = li.Graph("steps", [n], {"y": h})

@@ -200,9 +200,9 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "keras, nothing": (lambda: from_keras(None), "layers are NoneType, no list"),  # type: ignore[arg-type]
     "keras, a layer": (
-        lambda: from_keras([KerasLayer()]),
+        lambda: from_keras([KerasLayer()]),  # type: ignore[list-item]
         r"of layer 0 are KerasLayer.*get_weights",
-    ),  # type: ignore[list-item]
+    ),
     "keras, integers": (
         lambda: from_keras([[np.zeros((5, 28), int), np.zeros((7, 28), int)]]),
         "from_keras: layer 0, weight 0 has int64 elements, not floats",
