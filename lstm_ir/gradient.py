@@ -65,9 +65,11 @@ def _differentiated(
             problem = f"{n!r} does not influence {', '.join(map(repr, results))}"
             raise GradientError(message("grad", problem, [(n, v.type)], v.node.loc))
     outputs = results | {f"d_{n}": found[v] for n, v in sources.items()}
-    if len(outputs) != len(results) + len(sources):
+    taken = set(results) & {f"d_{n}" for n in sources}
+    if taken:
         raise GradientError(
-            f"grad: an output is already called {min(set(results) & set(outputs))!r}"
+            f"grad: an output is already called {min(taken)!r}; make a Graph "
+            "that gives it another name"
         )
     return active.settle(Graph(f"{graph.name}_grad", [*graph.params, *more], outputs))
 

@@ -104,6 +104,13 @@ def test_a_name_that_is_taken() -> None:
     x, ct = li.input("x", (2,), "f64"), li.input("ct_y", (2,), "f64")
     with pytest.raises(li.GradientError, match="already has an input 'ct_y'"):
         vjp(li.Graph("g", [x, ct], {"y": x * ct}), "y", "x")
+    twice = li.Graph("g", [x], {"a": li.sum(x * x), "d_x": x * x})
+    with pytest.raises(li.GradientError, match="output is already called 'd_x'; make a Graph"):
+        vjp(twice, ["a", "d_x"], "x")
+    first = grad(twice, "a", "x")
+    second = vjp(li.Graph("g1", first.params, {"slope": first.output("d_x")}), "slope", "x")
+    got = li.interpret(second, x=np.ones(2), ct_slope=np.ones(2))
+    np.testing.assert_array_equal(got["d_x"], [2, 2])
     w = li.weight("x", np.ones(2))
     with pytest.raises(li.GradientError, match="both an input and a weight"):
         grad(li.Graph("g", [x], {"loss": li.sum(x * w)}), "loss", "x")

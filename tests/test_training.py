@@ -277,6 +277,17 @@ def test_only_some_entries() -> None:
         made.only("train", "fit")
 
 
+def test_what_can_be_finite() -> None:
+    made = li.train_step(tagger(), "loss", li.momentum("lr"))
+    assert made.finite == {"train": ("loss", "grad_norm", "lr"), "grads": ("loss",),
+                           "apply": ("grad_norm", "lr")}  # fmt: skip
+    assert li.train_step(tagger(), "loss", li.momentum("lr"), stop_on_nan=False).finite == {}
+    graph = tagger()
+    for name, problem in (("rate", "no output or input 'rate'"), ("ids", "'ids' is not of floats")):
+        with pytest.raises(VerifyError, match=problem):
+            li.Program("p", {"main": graph}, finite={"main": (name,)})
+
+
 def test_text(seed: int) -> None:
     made = dropped()
     data = {s.initial.sha256: s.initial.array for s in made.state.values()}
