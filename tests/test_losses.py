@@ -186,6 +186,12 @@ def test_dropout_passes_the_gradient_it_passed() -> None:
     np.testing.assert_array_equal(out["d_x"], li.interpret(g, given)["y"])
 
 
+def variant(name: str, **given: Any) -> Any:
+    key = {} if name == "layer_norm_lstm" else {"key": np.array([1, 0], np.uint32)}
+    w = [np.ones((4, 1), np.float32)] * 2
+    return getattr(li, name)(li.input("x", (3, 2, 1)), *w, **key, **given)
+
+
 def smoothed(x: li.Value, by: Any) -> li.Value:
     return li.cross_entropy(x, np.zeros(3, np.int32), label_smoothing=by)
 
@@ -206,6 +212,9 @@ def ctc(**given: Any) -> li.Value:
         (lambda x: li.dropout(x, 0.5, li.constant(np.zeros(3, np.uint32))), "expected u32"),
         (lambda x: li.dropout(x, "x", li.random_key(1)), "rate is 'x'"),  # type: ignore[arg-type]
         (lambda x: li.dropout(x, 0.5, "x"), "element type"),
+        (lambda x: variant("zoneout_lstm", zoneout_c="x", zoneout_h=0.1), "zoneout_c is 'x'"),
+        (lambda x: variant("recurrent_dropout_lstm", rate="x"), "rate is 'x'"),
+        (lambda x: variant("layer_norm_lstm", epsilon="x"), "epsilon is 'x'"),
         (lambda x: li.dropout(x, 0.5, np.array([1, 2])), "expected u32"),
         (lambda x: li.random_key(0.5), "seed is 0.5"),  # type: ignore[arg-type]
         (lambda x: li.random_key(2**64), "seed is 18446744073709551616, outside"),

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.errors import IRError, message
+from lstm_ir.errors import IRError
 from lstm_ir.graph import Node, Value, make
-from lstm_ir.location import here
 from lstm_ir.opdef import Attr, Level, define, need
 from lstm_ir.ops import elementwise as e
 from lstm_ir.ops import threefry
@@ -75,12 +74,8 @@ def dropout(x: Any, rate: float, key: Any, *, training: bool = True) -> Value:
     turns it off where it infers.
     """
     (v,) = as_values("dropout", x)
-    if not isinstance(rate, (int, float, np.number)):
-        raise IRError(
-            message("dropout", f"rate is {rate!r}, not a number", [("x", v.type)], here())
-        )
     drawn_by = key if isinstance(key, Value) else constant(key)
-    return make(DROPOUT, v, drawn_by, rate=float(rate), training=training).values[0]
+    return make(DROPOUT, v, drawn_by, rate=rate, training=training).values[0]
 
 
 def random_key(seed: int, step: Any = None, *, stream: int = 0) -> Value:

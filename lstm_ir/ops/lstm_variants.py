@@ -122,7 +122,7 @@ def zoneout_lstm(
     """
     node = layer_node(
         ZONEOUT, (x, w_ih, w_hh, b, h0, c0, lengths, key), direction=direction, training=training,
-        zoneout_c=float(zoneout_c), zoneout_h=float(zoneout_h),
+        zoneout_c=zoneout_c, zoneout_h=zoneout_h,
     )  # fmt: skip
     return LSTMResult(*node.values)
 
@@ -138,7 +138,7 @@ def recurrent_dropout_lstm(
     """
     node = layer_node(
         DROPOUT, (x, w_ih, w_hh, b, h0, c0, lengths, key), direction=direction, training=training,
-        rate=float(rate),
+        rate=rate,
     )  # fmt: skip
     return LSTMResult(*node.values)
 
@@ -155,6 +155,6 @@ def layer_norm_lstm(
     """
     node = layer_node(
         LAYER_NORM, (x, w_ih, w_hh, b, h0, c0, lengths, scale_x, scale_h, scale_c, bias_c),
-        direction=direction, epsilon=float(epsilon),
+        direction=direction, epsilon=epsilon,
     )  # fmt: skip
     return LSTMResult(*node.values)
