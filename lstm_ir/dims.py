@@ -4,8 +4,8 @@ An expression is a sum of products of *atoms*; an atom is a name or a floor divi
 Two expressions are equal sizes exactly when their normal forms are equal. Names stand for values >=
 0.
 
-    expr = term (("+" | "-") term)*     term = factor ("*" factor)*     factor = int | name | "("
-    expr ")" ["//" int]
+    expr = ["-"] term (("+" | "-") term)*     term = factor ("*" factor | "//" int)*, from left to right
+    factor = int | name | "(" expr ")"
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class Expr:
     def __str__(self) -> str:
         parts: list[str] = []
         for mono, k in sorted(self.terms, key=lambda t: (t[0] == (), tuple(map(str, t[0])))):
-            body = "*".join(map(str, mono))
+            alone = len(mono) == 1 and abs(k) == 1  # 4*(T)//4 would be read as (4*T)//4
+            body = "*".join(
+                f"({a})" if isinstance(a, Floor) and not alone else str(a) for a in mono
+            )
             size = str(abs(k)) if not body else body if abs(k) == 1 else f"{abs(k)}*{body}"
             sign = "-" if k < 0 else "+" if parts else ""
             parts.append(sign + size)

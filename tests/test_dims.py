@@ -1,0 +1,46 @@
+"""Dimensions as text: what is written is read back as the same size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import lstm_ir as li
+from lstm_ir import dims
+from lstm_ir.dims import Dim
+
+T, B = dims.name("T"), dims.name("B")
+QUARTER, FIFTH = dims.floordiv(T, 4), dims.floordiv(dims.add(dims.mul(T, 3), B), 5)
+SIZES: dict[str, Dim] = {
+    "(T)//4": QUARTER,
+    "4*((T)//4)": dims.mul(QUARTER, 4),
+    "-(T)//4": dims.mul(QUARTER, -1),
+    "((T)//4)*B": dims.mul(QUARTER, B),
+    "-4*((T)//4)+T": dims.add(T, dims.mul(QUARTER, -4)),
+    "-2*((B+3*T)//5)*((T)//4)": dims.mul(dims.mul(QUARTER, FIFTH), -2),
+    "2*((4*((T)//4)+1)//3)": dims.mul(dims.floordiv(dims.add(dims.mul(QUARTER, 4), 1), 3), 2),
+}
+
+
+@pytest.mark.parametrize("text", SIZES)
+def test_a_size_is_read_as_it_is_written(text: str) -> None:
+    assert str(SIZES[text]) == text
+    assert dims.parse(text) == SIZES[text]
+
+
+def test_from_left_to_right() -> None:
+    """As Python reads it."""
+    for t in (3, 7, 9):
+        assert dims.evaluate(dims.parse("4*(T)//4"), {"T": t}) == 4 * (t) // 4
+        assert dims.evaluate(dims.parse("4*((T)//4)"), {"T": t}) == 4 * (t // 4)
+
+
+def test_segments_of_an_open_loop_are_read_back(rng: np.random.Generator) -> None:
+    x = li.input("x", ("T", 3))
+    _, y = li.scan(lambda h, row: ((n := li.tanh(h + row)), n), li.zeros((3,)), x)
+    back = li.grad(li.Graph("g", [x], {"loss": li.sum(y * y)}), "loss", "x", remat=4)
+    again = li.parse(str(back))
+    assert str(again) == str(back)
+    a = rng.standard_normal((11, 3)).astype(np.float32)
+    want, got = li.interpret(back, x=a), li.interpret(again, x=a)
+    np.testing.assert_array_equal(got["d_x"], want["d_x"])
