@@ -40,6 +40,7 @@ def test_segments_of_an_open_loop_are_read_back(rng: np.random.Generator) -> Non
     _, y = li.scan(lambda h, row: ((n := li.tanh(h + row)), n), li.zeros((3,)), x)
     back = li.grad(li.Graph("g", [x], {"loss": li.sum(y * y)}), "loss", "x", remat=4)
     again = li.parse(str(back))
+    assert isinstance(again, li.Graph)
     assert str(again) == str(back)
     a = rng.standard_normal((11, 3)).astype(np.float32)
     want, got = li.interpret(back, x=a), li.interpret(again, x=a)
