@@ -7,12 +7,12 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import device
 import numpy as np
+import ordered_vulkan
 import pytest
 from _pytest.runner import runtestprotocol
 
@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Before tests are imported, which take names from these modules.
     """
+    ordered_vulkan.load()
     word, off = config.getoption("--cpu"), config.getoption("--no-kernels")
     if word == "cpu" and not off:
         return
@@ -176,6 +177,12 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.section("executed on")
     for name, count in sorted(ran.items()):
         terminalreporter.write_line(f"{count:6} tests: {name}")
+    backward = sum(
+        v for o in ("passed", "failed") for r in stats.get(o, ()) for k, v in r.user_properties
+        if k == "left out"
+    )  # fmt: skip
+    if backward:
+        terminalreporter.write_line(f"{backward:6} Vulkan signals left out that went backwards")
     if lost:
         terminalreporter.write_line(f"{lost:6} tests run again: their Vulkan device was lost")
     for reason, count in sorted(skipped.items()):
@@ -191,45 +198,30 @@ LOST = "the device was lost"
 TRIES = 3
 
 
-@contextmanager
-def one_core() -> Iterator[None]:
-    """This thread, and the threads that it starts, on one processor core.
-
-    IREE 3.13's Vulkan queue takes the next value of its wakeup semaphore and signals it in two
-    steps without a lock, from the caller's thread and from the queue's own. Where the two overtake
-    each other the value falls, and Mesa then declares the device lost (docs/hardware.md).
-    """
-    if not hasattr(os, "sched_setaffinity") or "llvmpipe" not in device.look("vulkan")[1]:
-        yield  # another driver does not look at the order
-        return
-    cores = os.sched_getaffinity(0)
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    os.sched_setaffinity(0, {sorted(cores)[worker % len(cores)]})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, cores)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a Vulkan test again where the driver lost its device, and say so at the end."""
+    """Run a Vulkan test again where the driver lost its device, and say so at the end.
+
+    That happens where ordered_vulkan.c could not be built.
+    """
     if "vulkan" not in item.nodeid.lower():
         return None
     hook = item.ihook
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    with one_core():
-        for tries in range(TRIES):  # noqa: B007
-            reports = runtestprotocol(item, nextitem=nextitem, log=False)
-            if not any(r.failed and LOST in str(r.longrepr) for r in reports):
-                break
-            assert isinstance(item, pytest.Function)
-            item.session._setupstate.teardown_exact(None)  # fixtures of every scope, and
-            for v in vars(item.module).values():
-                getattr(v, "cache_clear", lambda: None)()  # executables on the lost device
+    before = ordered_vulkan.left_out()
+    for tries in range(TRIES):  # noqa: B007
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        if not any(r.failed and LOST in str(r.longrepr) for r in reports):
+            break
+        assert isinstance(item, pytest.Function)
+        item.session._setupstate.teardown_exact(None)  # fixtures of every scope, and
+        for v in vars(item.module).values():
+            getattr(v, "cache_clear", lambda: None)()  # executables on the lost device
     for r in reports:
         if tries:
             r.user_properties.append(("repeated", "its device was lost"))
+        if r.when == "call":
+            r.user_properties.append(("left out", ordered_vulkan.left_out() - before))
         hook.pytest_runtest_logreport(report=r)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True

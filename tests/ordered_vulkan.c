@@ -1,0 +1,66 @@
+// A libvulkan.so.1 in front of the real one (REAL): vkSignalSemaphore never goes backwards.
+//
+// IREE 3.13's queue takes the next value of its wakeup semaphore and signals it in two steps from
+// two threads; where they overtake each other, the smaller value comes last, which Vulkan forbids
+// and Mesa answers by declaring the device lost (docs/hardware.md). The greater value has woken
+// whoever waits, so the smaller one is left out. Only that is changed.
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef void (*Function)(void);
+typedef Function (*Lookup)(void *, const char *);
+typedef struct {
+  int32_t type;
+  const void *next;
+  uint64_t semaphore;
+  uint64_t value;
+} SignalInfo;
+
+unsigned long left_out;  // signals that would have gone backwards
+
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
+static Lookup of_instance, of_device;
+static int32_t (*real_signal)(void *, const SignalInfo *);
+static int32_t (*real_value)(void *, uint64_t, uint64_t *);
+
+static int32_t signal_in_order(void *device, const SignalInfo *info) {
+  uint64_t value = 0;
+  pthread_mutex_lock(&order);
+  int32_t result = real_value(device, info->semaphore, &value);
+  if (result == 0 && info->value <= value) {
+    ++left_out;
+  } else if (result == 0) {
+    result = real_signal(device, info);
+  }
+  pthread_mutex_unlock(&order);
+  return result;
+}
+
+static Function ours(Lookup lookup, void *owner, const char *name, Function found) {
+  if (found == NULL || strcmp(name, "vkSignalSemaphore") != 0) return found;
+  real_signal = (int32_t(*)(void *, const SignalInfo *))found;
+  real_value = (int32_t(*)(void *, uint64_t, uint64_t *))lookup(owner, "vkGetSemaphoreCounterValue");
+  return real_value == NULL ? found : (Function)signal_in_order;
+}
+
+static Function device_function(void *device, const char *name) {
+  return ours(of_device, device, name, of_device(device, name));
+}
+
+Function vkGetInstanceProcAddr(void *instance, const char *name) {
+  if (of_instance == NULL) {
+    void *real = dlopen(REAL, RTLD_NOW | RTLD_LOCAL);
+    if (real == NULL) return NULL;
+    of_instance = (Lookup)dlsym(real, "vkGetInstanceProcAddr");
+    if (of_instance == NULL) return NULL;
+  }
+  Function found = of_instance(instance, name);
+  if (found != NULL && strcmp(name, "vkGetDeviceProcAddr") == 0) {
+    of_device = (Lookup)found;
+    return (Function)device_function;
+  }
+  return ours(of_instance, instance, name, found);
+}
