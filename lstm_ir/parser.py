@@ -338,7 +338,13 @@ class _Reader:
         if getattr(value, "data", None) == "list":
             return [self.numbers(v, kind) for v in value.children]
         one = "bool" if kind.dtype is DType.i1 else "float" if kind.dtype.is_float else "int"
-        return self.attr(value, one)
+        number = self.attr(value, one)
+        if one == "float" and "inf" not in str(value).lower():
+            with np.errstate(over="ignore"):
+                beyond = np.isinf(np.asarray(number).astype(kind.dtype.numpy))
+            if beyond:
+                raise self.fail(f"{str(value)[:40]} is beyond {kind.dtype.value}", value)
+        return number
 
     def by_hash(self, digest: str, kind: TensorType, name: str | None, at: Any) -> Data:
         for key in (digest, name):

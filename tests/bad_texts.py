@@ -26,6 +26,10 @@ TEXTS = {
     "text_nested_dimension": f"graph @g(%x: f32[{'(' * 3000}T{')' * 3000}]) {{\n  return %x\n}}\n",
     "text_literal_of_wrong_size":
         "graph @g() {\n  %0 = constant() {value=[1.0, 2.0]} : f32[3]\n  return %0\n}\n",
+    "text_literal_beyond_its_type":
+        "graph @g() {\n  %0 = constant() {value=[1.0, 70000.0]} : f16[2]\n  return %0\n}\n",
+    "text_integer_beyond_its_type":
+        "graph @g() {\n  %0 = constant() {value=300} : i8[]\n  return %0\n}\n",
     "text_wrong_number_of_operands":
         "graph @g(%x: f32[3]) {\n  %0 = add(%x) : f32[3]\n  return %0\n}\n",
 }  # fmt: skip
