@@ -147,7 +147,7 @@ def _driver(name: str) -> Any:
         raise TargetError(f"unknown device {name!r}; the runtime has {', '.join(sorted(known))}")
     if name == "local-task" and not _process.started:
         # The workers belong to the cached driver, so the count is set before it is made.
-        rt.parse_flags(f"--task_topology_group_count={_process.threads}")
+        rt.parse_flags(*_topology(_process.threads))
         _process.started = True
     try:
         return rt.get_cached_hal_driver(name)
@@ -185,6 +185,19 @@ def short(error: BaseException | str) -> str:
         text = found[2]
     text = re.split(r"; while (?:invoking|calling)|\n\s*\[\s*\d+\]|; \n", text, maxsplit=1)[0]
     return text.strip().rstrip(";").strip()[:400]
+
+
+def _topology(workers: int) -> tuple[str, ...]:
+    """Flags for this many workers; one on each processor where they are all that the process has.
+
+    Linux wakes a worker where it ran last or where its waker runs. Two on one processor took half as
+    long again until the scheduler moved one, with every call after a rest (docs/performance.md).
+    """
+    if hasattr(os, "sched_getaffinity"):
+        mine = sorted(os.sched_getaffinity(0))
+        if len(mine) == workers > 1:
+            return ("--task_topology_cpu_ids=" + ",".join(map(str, mine)),)
+    return (f"--task_topology_group_count={workers}",)
 
 
 def _forget_lost() -> None:

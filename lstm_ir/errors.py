@@ -78,10 +78,10 @@ def message(
 ) -> str:
     """The four lines that describe a fault in a graph.
 
-        dot: lhs columns (5) differ from rhs rows (3)
-          operands: lhs: f32[3x5], rhs: f32[3x7]
-          at model.py:78
-          in graph @cell, after pass fuse-gates
+    dot: lhs columns (5) differ from rhs rows (3)
+      operands: lhs: f32[3x5], rhs: f32[3x7]
+      at model.py:78
+      in graph @cell, after pass fuse-gates
     """
     lines = [f"{op}: {problem}"]
     shown = ", ".join(f"{n}: {'None' if t is None else t}" for n, t in operands)

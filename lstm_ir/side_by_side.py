@@ -2,8 +2,10 @@
 
     ratio = best peer's median / ours          above 1 is faster than every peer
 
-Inputs change from call to call. Every round calls each runner once, starting with another one each
-time, so that a slow moment of the machine falls on all.
+Inputs change from call to call. Every round gives each runner a turn, starting with another one each
+time, so that a slow moment of the machine falls on all. A turn is a rest, a call that is not counted
+and calls that are: the workers of OpenMP and of onnxruntime go on spinning for milliseconds after a
+call, and would take a core from whoever is next.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 OURS = "lstm-ir"
+REST, TURN = 0.02, 0.02  # seconds
+CALLS = 10  # of a turn, at most
 
 
 @dataclass
@@ -61,19 +65,29 @@ def interleaved(
     least: int = 9,
     most: int = 3000,
 ) -> Times:
-    """Call every runner with every input once, then for about `seconds` each."""
+    """Call every runner with every input once, then for about `seconds` each, `least` turns or
+    `most` calls."""
     times: dict[str, list[float]] = {w: [] for w in runs}
     for a in inputs:
         for run in runs.values():
             run(a)
     stop = time.perf_counter() + seconds * len(runs)
     turn, names = 0, list(runs)
-    while turn < least or (time.perf_counter() < stop and turn < most):
-        a = inputs[turn % len(inputs)]
+    while turn < least or (time.perf_counter() < stop and len(times[names[0]]) < most):
         for k in range(len(names)):
             who = names[(k + turn) % len(names)]
-            begin = time.perf_counter()
-            runs[who](a)
-            times[who].append(time.perf_counter() - begin)
+            times[who] += _turn(runs[who], inputs, turn)
         turn += 1
     return Times({w: np.array(t) for w, t in times.items()})
+
+
+def _turn(run: Callable[[Any], Any], inputs: Sequence[Any], turn: int) -> list[float]:
+    time.sleep(REST)
+    run(inputs[turn % len(inputs)])
+    times: list[float] = []
+    while not times or (sum(times) < TURN and len(times) < CALLS):
+        a = inputs[(turn + 1 + len(times)) % len(inputs)]
+        begin = time.perf_counter()
+        run(a)
+        times.append(time.perf_counter() - begin)
+    return times

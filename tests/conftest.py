@@ -248,6 +248,14 @@ HEAVY = (
     "test_lowered_ops.py::test_cpu[1", "test_lowered_ops.py::test_cpu[2", "test_lowered_ops.py::test_cpu[3",
     "test_lowered_ops.py::test_cpu[4", "test_lowered_ops.py::test_cpu[5",
     "test_modules_alone.py::test_samples_of_every_op", "steps-counted-vulkan",
+    "test_mps_compiled.py::test_flags_on_the_processor", "test_mps_compiled.py::test_named_sizes_on_the_processor",
+    "test_the_loss_follows_pytorch[cpu-adamw", "test_lstm_variants.py::test_gradients_equal_autograd",
+    "test_named_sizes[two_phases", "test_narrow_weights_are_widened_in_registers[bf16",
+    "test_tf_compiled.py::test_cpu[f32-64", "test_tf_compiled.py::test_cpu[bf16-8",
+    "test_tf_compiled.py::test_cpu[f16-8",
+    "test_tf_compiled.py::test_cpu[f64-7", "test_shared_blocks_finish_on_a_loaded_machine",
+    "test_kernel_scratch.py::test_the_backward_of_two_directions", "test_random_gradients",
+    "test_every_set_of_operands[mps.LSTM",
 )  # fmt: skip
 
 

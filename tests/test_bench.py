@@ -1,5 +1,6 @@
 """The benchmark: its points, its statistics, that it compares what it times, and its reports."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from device import need
 from lstm_ir import bench, bench_memory, bench_models, bench_peers, bench_points, bench_report
 from lstm_ir.bench_points import Point
 from lstm_ir.cli_bench import command
-from lstm_ir.side_by_side import OURS, Times, interleaved
+from lstm_ir.side_by_side import CALLS, OURS, TURN, Times, interleaved
 
 
 def test_points_have_names_of_their_own_and_the_short_list_is_of_them() -> None:
@@ -47,8 +48,16 @@ def test_statistics() -> None:
 def test_every_runner_gets_every_input_in_turn() -> None:
     seen: dict[str, list[int]] = {"a": [], "b": []}
     times = interleaved({w: seen[w].append for w in seen}, [1, 2], seconds=0.0, least=5)
-    assert seen["a"] == seen["b"] == [1, 2, 1, 2, 1, 2, 1]
-    assert [len(s) for s in times.seconds.values()] == [5, 5]
+    # Each once, then five turns: a call that is not counted and CALLS short ones, inputs in turn.
+    turns = [(t + k) % 2 + 1 for t in range(5) for k in range(1 + CALLS)]
+    assert seen["a"] == seen["b"] == [1, 2, *turns]
+    assert [len(s) for s in times.seconds.values()] == [5 * CALLS, 5 * CALLS]
+
+
+def test_a_long_call_is_a_turn_of_its_own() -> None:
+    times = interleaved({OURS: lambda _: time.sleep(1.1 * TURN)}, [1], seconds=0.0, least=3)
+    assert len(times.seconds[OURS]) == 3
+    assert times.seconds[OURS].min() >= TURN
 
 
 SMALL = (Point("lstm", 3, 2, 5, 7, layers=2, directions=2), Point("gru", 3, 2, 5, 7))
