@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 import lstm_ir.backends.targets as targets
-from lstm_ir.backends import cpus, devices
+from lstm_ir.backends import cpus, devices, runtime
 from lstm_ir.backends.compiler import compile_mlir
 from lstm_ir.errors import TargetError
 
@@ -179,3 +180,15 @@ def test_compiles(word: str) -> None:
 def test_last_name_of_each_list_compiles(kind: str) -> None:
     names = {"cuda": targets.CUDA, "hip": targets.HIP, "vulkan": targets.VULKAN}[kind]
     assert compile_mlir(ADD, targets.resolve(f"{kind}:{names[-1]}"), name="add")
+
+
+def test_workers_keep_to_processors_only_where_they_have_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 0, 5}, raising=False)
+    assert runtime._topology(3) == ("--task_topology_cpu_ids=0,2,5",)
+    assert runtime._topology(2) == ("--task_topology_group_count=2",)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {4}, raising=False)
+    assert runtime._topology(1) == ("--task_topology_group_count=1",)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)  # macOS
+    assert runtime._topology(3) == ("--task_topology_group_count=3",)
