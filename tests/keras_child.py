@@ -79,7 +79,7 @@ def _layers(keras: Any, attrs: dict[str, Any]) -> list[Any]:
 
 def main(given: str, found: str) -> None:
     """Run the jobs of one file."""
-    import keras  # type: ignore[import-untyped, unused-ignore]
+    import keras
 
     numpy = keras.ops.convert_to_numpy
     out: dict[str, Any] = {}
