@@ -72,6 +72,9 @@ def array_attr(values: Sequence[int]) -> ir.Attribute:
     return ir.DenseI64ArrayAttr.get([int(v) for v in values])
 
 
+SIGNED = {DType.u8: DType.i8, DType.u32: DType.i32}  # the signed type of an unsigned one's width
+
+
 class Emitter:
     """Builds one function's worth of ops at the current insertion point."""
 
@@ -340,9 +343,8 @@ class Emitter:
             return v
         if self.target is None:
             return self.extract_slice(v, t, [0] * t.rank, t.shape, tensor(t))
-        signed = {DType.u8: DType.i8, DType.u32: DType.i32}.get(t.dtype)
-        if signed is not None:  # flow has no unsigned elements
-            twin = t.with_dtype(signed)
+        if t.dtype in SIGNED:  # flow has no unsigned elements
+            twin = t.with_dtype(SIGNED[t.dtype])
             tied = self.tie(self.hlo("bitcast_convert", [v], twin), twin)
             return self.hlo("bitcast_convert", [tied], t)
         sizes = [self.size(d) for d in t.shape if not isinstance(d, int)]

@@ -46,10 +46,17 @@ def confined(
     wide = t if t.dtype.bits >= 32 else t.with_dtype(DType.i32)
     v = e.convert(x, t, wide.dtype)
     least, most = (_bound(e, d, wide) for d in (low, high))
-    if e.asserts and arg.op != "parameter" and constant_of(arg) is None:  # see Program.signature
+    known = arg.op == "parameter" or constant_of(arg) is not None  # see Program.signature
+    if e.asserts and not known and not _held(arg, low, high):
         _assert_inside(e, n, operand, v, wide, least, most, f"{low}..{high}")
     c = Calc(e, wide)
     return c.op("maximum", c.op("minimum", v, most), least), wide
+
+
+def _held(v: Value, low: Dim, high: Dim) -> bool:
+    """Whether `v` was asserted to lie in the same range where it was made."""
+    a = v.node.attrs
+    return v.op == "in_range" and (a["low"], a["high"]) == (low, high)
 
 
 def _bound(e: Emitter, d: Dim, t: TensorType) -> ir.Value:

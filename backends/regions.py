@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emitter import Emitter, array_attr, element, tensor
-from lstm_ir.types import DType, TensorType
+from lstm_ir.backends.emitter import SIGNED, Emitter, array_attr, element, tensor
+from lstm_ir.types import TensorType
 
 Values = list[ir.Value]
 
@@ -67,7 +67,7 @@ def signless(e: Emitter, v: ir.Value, t: TensorType) -> tuple[ir.Value, TensorTy
 
     `tensor` and `linalg` ops know no sign.
     """
-    twin = {DType.u8: DType.i8, DType.u32: DType.i32}.get(t.dtype)
+    twin = SIGNED.get(t.dtype)
     if twin is None:
         return v, t
     as_signed = t.with_dtype(twin)
