@@ -12,17 +12,18 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from lstm_ir.backends import runtime
+from lstm_ir.backends import runtime, waiting
 
 LIMIT = 4  # each further one computes and keeps the packed weights again
 _POLL = 0.05  # seconds; a context may return between the look for one and the wait
 
 
 class Contexts:
-    """At least one context over `modules`; `name` is for errors."""
+    """At least one context over `modules`; `name` is for errors, `workers`: others do the work."""
 
-    def __init__(self, modules: Sequence[Any], name: str) -> None:
+    def __init__(self, modules: Sequence[Any], name: str, *, workers: bool = False) -> None:
         self._modules, self._name = list(modules), name
+        self._call = waiting.patiently if workers else waiting.plainly
         self._free = [self._make()]
         self._made = 1
         self._waiting = 0
@@ -40,7 +41,7 @@ class Contexts:
         except IndexError:
             context = self._another()
         try:
-            context.invoke(function, arguments, results)
+            self._call(context.invoke, function, arguments, results)
         finally:
             self._free.append(context)
             if self._waiting:

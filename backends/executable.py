@@ -275,7 +275,8 @@ class _Loaded:
         except (RuntimeError, ValueError) as e:
             raise PackageError(f"{signature.name}: not a module: {runtime.short(e)}") from e
         self.modules.append(self.module)
-        self.contexts = Contexts(self.modules, signature.name)
+        workers = device == "local-task"
+        self.contexts = Contexts(self.modules, signature.name, workers=workers)
 
     def lookup(self, entry: Entry) -> dict[Names, Any]:
         """The entry's function, and its variants by the dimension names that are 0 in them.
