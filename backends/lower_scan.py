@@ -18,6 +18,7 @@ from lstm_ir.backends.for_loop import Values, for_loop
 from lstm_ir.backends.loop import CHUNK, Loop
 from lstm_ir.backends.lower_gather import confined
 from lstm_ir.backends.lower_scan_packed import PackedLoop
+from lstm_ir.backends.lower_shape import fill, number_of
 from lstm_ir.graph import Node
 from lstm_ir.types import DType, TensorType
 
@@ -33,17 +34,33 @@ def _scan(
         return [*init, *(e.full(0, t) for t in loop.stacked)]
     if count is not None and e.asserts:
         count, _ = confined(e, n, "count", count, 0, loop.length)
-    if e.target is not None and e.target.kernels:
+    by_kernel = e.target is not None and e.target.kernels
+    fills_itself = e.target is not None and e.target.kernels and e.target.kind == "cpu"
+    if not fills_itself:
+        init = _filled(e, n, init)
+    if by_kernel:
         from lstm_ir.backends.kernels import lower_loop
 
         done = lower_loop(e, n, consts, init, xs, count)
         if done is not None:
             return done
+    if fills_itself:
+        init = _filled(e, n, init)
     if e.target is not None:
         return PackedLoop(e, loop).run(consts, init, xs, count)
     if e.static:
         return _Static(e, loop).run(consts, init, xs, count)
     return _Dynamic(e, loop).run(consts, init, xs, count)
+
+
+def _filled(e: Emitter, n: Node, init: Values) -> Values:
+    """What a loop starts from, numbers as buffers."""
+    given = n.arg("init")
+    numbers = [number_of(v) for v in given] if isinstance(given, tuple) else []
+    return [
+        v if number is None else fill(e, number, p.type)
+        for v, number, p in zip(init, numbers, given, strict=True)  # type: ignore[arg-type]
+    ]
 
 
 class _Static:

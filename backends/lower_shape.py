@@ -8,20 +8,40 @@ from lstm_ir import dims
 from lstm_ir.backends.emitter import Emitter, array_attr, lower, tensor
 from lstm_ir.backends.regions import signed_back, signless
 from lstm_ir.dims import Dim
-from lstm_ir.graph import Node
+from lstm_ir.graph import Node, Value
 from lstm_ir.types import DType, Shape, TensorType
 
-_STORES = {"scan", "concatenate", "dynamic_update_slice", "scatter_add"}  # keep operands in memory
+_STORES = {"concatenate", "dynamic_update_slice", "scatter_add"}  # keep operands in memory
 
 
 @lower("broadcast_in_dim")
 def _broadcast(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
-    given = n.inputs[0].node
-    stored = any(u.op.name in _STORES for u in e.users.get(n.values[0], ()))
-    if stored and given.op.name == "constant" and n.inputs[0].rank == 0:
-        filled = e.filled(given.attrs["value"].array.item(), n.types[0], own=True)
-        return filled if e.target is None else e.opaque(filled, n.types[0])
+    number = number_of(n.values[0])
+    if number is not None and any(_stores(u, n.values[0]) for u in e.users.get(n.values[0], ())):
+        return fill(e, number, n.types[0])
     return e.broadcast(x, n.inputs[0].type, n.types[0], n.attrs["broadcast_dimensions"])
+
+
+def _stores(user: Node, v: Value) -> bool:
+    if user.op.name != "scan":
+        return user.op.name in _STORES
+    consts, _, xs = user.args[:3]  # it fills what it starts from itself
+    return any(v in a for a in (consts, xs) if isinstance(a, tuple))
+
+
+def number_of(v: Value) -> float | None:
+    """The number that all elements of `v` are, where the graph says so."""
+    n = v.node
+    if n.op.name != "broadcast_in_dim" or n.inputs[0].rank or n.inputs[0].op != "constant":
+        return None
+    number: float = n.inputs[0].node.attrs["value"].array.item()
+    return number
+
+
+def fill(e: Emitter, number: float, t: TensorType) -> ir.Value:
+    """A buffer of one number, for what keeps its operands in memory."""
+    filled = e.filled(number, t, own=True)
+    return filled if e.target is None else e.opaque(filled, t)
 
 
 @lower("reshape")

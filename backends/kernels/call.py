@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -256,6 +257,22 @@ def module_of_insertion() -> ir.Operation:
     while op.operation.name != "builtin.module":
         op = op.operation.parent
     return op.operation
+
+
+@contextmanager
+def at_entry(e: Emitter) -> Iterator[None]:
+    """Ops made inside stand first in the function, unless this is the body of a loop.
+
+    IREE submits what stands before a barrier and what stands after it one after the other.
+    """
+    if e.depth:
+        yield
+        return
+    block = ir.InsertionPoint.current.block
+    while block.owner.operation.name != "func.func":
+        block = block.owner.operation.block
+    with ir.InsertionPoint.at_block_begin(block):
+        yield
 
 
 def _dump(symbol: str, text: str) -> None:

@@ -8,13 +8,14 @@ from iree.compiler import ir
 
 from lstm_ir import dims
 from lstm_ir.backends.kernels.atoms import Source, Temp
-from lstm_ir.backends.kernels.call import BINDINGS, NAME, Call, Values
+from lstm_ir.backends.kernels.call import BINDINGS, NAME, Call, Values, at_entry
 from lstm_ir.backends.kernels.function import PIECE, Function, Layout
 from lstm_ir.backends.kernels.memory import Memory
 from lstm_ir.backends.kernels.schedule import Schedule
 from lstm_ir.backends.kernels.team import LINE
 from lstm_ir.backends.kernels.text import stored_type
 from lstm_ir.backends.kernels.workers import flags_needed, grid
+from lstm_ir.backends.lower_shape import number_of
 from lstm_ir.dims import Dim
 from lstm_ir.types import DType, TensorType
 
@@ -32,7 +33,7 @@ class Dispatch(Call):
         plan, n = self.plan, self.plan.node
         lanes, tiles = self.schedule.lanes, self.schedule.tiles
         memories, packed = self.bind_inputs(consts, xs, lanes, {s: t.q for s, t in tiles.items()})
-        starts = [self.input(v, p.type) for v, p in zip(init, plan.carries, strict=True)]
+        starts = self._starts(init)
         counted = None if count is None else self.input(count, n.args[3].type)  # type: ignore[union-attr]
         finals = [self.output(p.type) for p in plan.carries]
         for k in range(len(plan.stacked)):
@@ -61,6 +62,15 @@ class Dispatch(Call):
 
     # -- memory
 
+    def _starts(self, init: Values) -> list[Memory | float]:
+        """First carries; a number instead of a memory that would hold nothing else."""
+        given = self.plan.node.arg("init")
+        numbers = [number_of(v) for v in given] if isinstance(given, tuple) else []
+        return [
+            self.input(v, p.type) if number is None else number
+            for v, number, p in zip(init, numbers, self.plan.carries, strict=True)
+        ]
+
     def _counters(self, groups: ir.Value) -> Memory:
         """Zeroed flags of every team; written in place."""
         flags = flags_needed(self.plan, self.schedule)
@@ -68,11 +78,11 @@ class Dispatch(Call):
             [ir.ShapedType.get_dynamic_size(), flags, LINE], ir.IntegerType.get_signless(32)
         )
         i32 = ir.IntegerType.get_signless(32)
-        zero = self.e.make(
-            "arith.constant", [], [i32], {"value": ir.IntegerAttr.get(i32, 0)}
-        ).result
         # A fill of its own (see Emitter.filled): not merged with another loop's, nor cloned.
-        zero = self.e.make("util.optimization_barrier", [zero], [i32]).result
+        with at_entry(self.e):
+            attrs = {"value": ir.IntegerAttr.get(i32, 0)}
+            zero = self.e.make("arith.constant", [], [i32], attrs).result
+            zero = self.e.make("util.optimization_barrier", [zero], [i32]).result
         self.tied = (self.e.make("flow.tensor.splat", [zero, groups], [kind]).result, [groups])
         m = Memory("%m_flags", "i32", ("%groups", flags, LINE))
         self.inputs.append(("%b_flags", m))

@@ -12,13 +12,21 @@ from dataclasses import dataclass, field
 from lstm_ir.backends.kernels.access import Access, Col, Row
 from lstm_ir.backends.kernels.atoms import Source
 from lstm_ir.backends.kernels.evaluate import Evaluator
-from lstm_ir.backends.kernels.memory import Memory, Place, load_scalar, load_vector, store_vector
+from lstm_ir.backends.kernels.memory import (
+    Memory,
+    Place,
+    load_scalar,
+    load_vector,
+    store_scalar,
+    store_vector,
+)
 from lstm_ir.backends.kernels.plan import Component, Plan, Sweep
 from lstm_ir.backends.kernels.steps import Step, number_of_steps
 from lstm_ir.backends.kernels.team import Team
 from lstm_ir.backends.kernels.text import Text, scalar_type
 from lstm_ir.backends.kernels.tile import Block, Tile
 from lstm_ir.graph import Value
+from lstm_ir.types import DType
 
 PIECE = 64  # bytes: a cache line, and the widest vector
 ELEMENT_BYTES = {"i8": 1, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
@@ -31,7 +39,7 @@ class Layout:
     memories: dict[Source, Memory]
     packed: dict[tuple[Sweep, int], Memory]
     finals: list[Memory]
-    init: list[Memory]
+    init: list[Memory | float]  # numbers: all elements
     counters: Memory | None
     count: Memory | None  # the run-time number of steps
     length: str
@@ -130,15 +138,12 @@ class Function:
 
     def _copy_init(self, c: Component, low: str, high: str) -> None:
         for i, static in c.carries:
-            scratch = self.l.memories[Source("carry", i)]
-            self._copy(
-                self.plan.carries[i],
-                static,
-                (self.l.init[i], []),
-                (scratch, [self.t.index(0)]),
-                low,
-                high,
-            )
+            v, first = self.plan.carries[i], self.l.init[i]
+            to = (self.l.memories[Source("carry", i)], [self.t.index(0)])
+            if isinstance(first, Memory):
+                self._copy(v, static, (first, []), to, low, high)
+            else:
+                self._fill(v, static, first, to, low, high)
 
     def _copy_finals(self, c: Component, low: str, high: str) -> None:
         parity = self.t.op(f"arith.remui {self.steps}, {self.t.index(2)} : index")
@@ -159,9 +164,21 @@ class Function:
                 store_vector(self.t, x, to[0], [*to[1], *at], mask)
                 return
             x = load_scalar(self.t, source[0], [*source[1], *at])
-            self.t.line(
-                f"memref.store {x}, {to[0].name}[{', '.join([*to[1], *at])}] : {to[0].kind}"
-            )
+            store_scalar(self.t, x, to[0], [*to[1], *at])
+
+    def _fill(
+        self, v: Value, static: tuple[int, ...], number: float, to: tuple[Memory, list[str]],
+        low: str, high: str,
+    ) -> None:  # fmt: skip
+        t, m = self.t, to[0]
+        stored = DType.i8 if v.dtype is DType.i1 else v.dtype
+        with self._elements(v, self.plan.access(v, static), low, high) as (at, mask):
+            x = t.number(number, stored, mask is not False)
+            where = [*to[1], *at]
+            if mask is not False:
+                store_vector(t, x, m, where, mask)
+            else:
+                store_scalar(t, x, m, where)
 
     def _elements(self, v: Value, access: Access, low: str, high: str):  # type: ignore[no-untyped-def]
         """All elements of rows low .. high: (indices, mask), mask False for single elements."""
@@ -206,5 +223,4 @@ class Function:
                     if mask is not False:
                         store_vector(t, t.constant(literal, t.vector(m.element)), m, where, mask)
                     else:
-                        zero = t.constant(literal, m.element)
-                        t.line(f"memref.store {zero}, {m.name}[{', '.join(where)}] : {m.kind}")
+                        store_scalar(t, t.constant(literal, m.element), m, where)

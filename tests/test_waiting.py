@@ -1,0 +1,78 @@
+"""The policy of a thread that waits for workers, and after."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+import pytest
+
+import lstm_ir as li
+from lstm_ir.backends import waiting
+
+needs_policies = pytest.mark.skipif(
+    waiting.patiently is waiting.plainly, reason="this system has no SCHED_BATCH"
+)
+
+
+@needs_policies
+def test_a_caller_is_patient_for_the_call_alone() -> None:
+    seen: list[int] = []
+    waiting.patiently(lambda *a: seen.append(os.sched_getscheduler(0)), 1, 2)
+    assert (seen, os.sched_getscheduler(0)) == ([os.SCHED_BATCH], os.SCHED_OTHER)
+
+
+@needs_policies
+def test_a_failing_call_leaves_the_policy_as_it_was() -> None:
+    def fails() -> None:
+        raise RuntimeError("failed")
+
+    with pytest.raises(RuntimeError, match="failed"):
+        waiting.patiently(fails)
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+@needs_policies
+def test_a_policy_that_somebody_chose_stays() -> None:
+    seen: list[int] = []
+
+    def other() -> None:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        waiting.patiently(lambda: seen.append(os.sched_getscheduler(0)))
+        seen.append(os.sched_getscheduler(0))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert seen == [os.SCHED_IDLE, os.SCHED_IDLE]
+
+
+@needs_policies
+def test_where_policies_are_forbidden_the_call_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuses)
+    seen: list[tuple[int, ...]] = []
+    waiting.patiently(lambda *a: seen.append(a), 3)
+    assert seen == [(3,)]
+
+
+@needs_policies
+@pytest.mark.parametrize(("device", "policy"), [("local-task", "batch"), ("local-sync", "other")])
+def test_only_calls_of_workers_wait(
+    device: str, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_: list[int] = []
+    original = os.sched_setscheduler
+
+    def spy(pid: int, chosen: int, param: os.sched_param) -> None:
+        set_.append(chosen)
+        original(pid, chosen, param)
+
+    monkeypatch.setattr(os, "sched_setscheduler", spy)
+    x = li.input("x", (3,))
+    exe = li.compile(li.Graph("double", [x], {"y": x + x}), device=device)
+    assert np.array_equal(exe(x=np.ones(3, np.float32))["y"], np.full(3, 2, np.float32))
+    assert set_ == ([os.SCHED_BATCH, os.SCHED_OTHER] if policy == "batch" else [])
