@@ -19,6 +19,7 @@ from lstm_ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeErro
 CPU_DRIVERS = ("local-task", "local-sync")
 LOST = "DEVICE_LOST"  # what drivers say of a GPU that stopped answering
 MAX_THREADS = 64  # workers that one IREE executor has at most
+SPIN = 5  # us that a worker looks for work before it sleeps: between two dispatches of a call
 
 
 @dataclass(slots=True)
@@ -147,7 +148,7 @@ def _driver(name: str) -> Any:
         raise TargetError(f"unknown device {name!r}; the runtime has {', '.join(sorted(known))}")
     if name == "local-task" and not _process.started:
         # The workers belong to the cached driver, so the count is set before it is made.
-        rt.parse_flags(*_topology(_process.threads))
+        rt.parse_flags(*_topology(_process.threads), f"--task_worker_spin_us={SPIN}")
         _process.started = True
     try:
         return rt.get_cached_hal_driver(name)

@@ -46,6 +46,15 @@ class Evaluator:
         kind = self.t.vector("i8") if wide else "i8"
         return self.t.op(f"arith.cmpi ne, {v}, {self.t.number(0, DType.i8, wide)} : {kind}")
 
+    def fetch(self, a: Atom, place: Place) -> None:
+        """Bring what a load will read into the cache."""
+        assert a.source is not None
+        m = self.memories[a.source]
+        at = [*self.prefix(a.source, False), *indices(self.t, a.access, place, m)]
+        self.t.line(
+            f"memref.prefetch {m.name}[{', '.join(at)}], read, locality<3>, data : {m.kind}"
+        )
+
     def store(
         self, v: str, dtype: DType, dest: Source, access: object, place: Place, wide: bool
     ) -> None:

@@ -105,8 +105,16 @@ def _tile(s: Sweep, plan: Plan, lanes: int, registers: int) -> Tile:
     blocks = -(-s.width // lanes)
     while q * gates < 4 and 2 * q <= blocks and gates * 2 * q <= room:
         q *= 2
-    most = max(1, min(room // (gates * q), 8, STACK // (gates * q * lanes * 8)))
+    most = max(1, min(_tallest(registers, gates * q), STACK // (gates * q * lanes * 8)))
     return Tile(q, _rows(plan.rows, most))
+
+
+def _tallest(registers: int, vectors: int) -> int:
+    """Rows whose sums stay in registers beside the weights of one k and an element of a row.
+
+    One row more, and LLVM moves nearly every sum in every iteration.
+    """
+    return min((registers - 1 - vectors) // vectors, 8)
 
 
 def _rows(rows: object, most: int) -> tuple[int, ...]:

@@ -1,10 +1,12 @@
 """How workgroups share one sequence: claimed blocks, a count of them, waits between sweeps.
 
 A member claims a block of the current step by raising the block's flag from below step+1 to step+1
-(`atomicrmw max`): one member wins. When nothing is left to claim it adds the number of blocks that
-it finished to `done` and waits until `done` has reached what all sweeps up to here amount to. It
-never waits for a member that has not started: whoever runs can claim every block, so one worker
-finishes alone, and a member that starts late finds everything claimed and catches up.
+(`atomicrmw max`): one member wins. It begins with the blocks that it prefers, adds the number that
+it finished to `done` and looks POLLS times whether `done` has reached what all sweeps up to here
+amount to. If not, it claims what others left, and only then waits. It never waits for a member that
+has not started: whoever runs can claim every block, so one worker finishes alone, and a member that
+starts late finds everything claimed and catches up. Members that keep step touch no flags but their
+own, so these stay in their own cache.
 
 Memory order: a member stores its results, then adds to `done` (`memref.atomic_rmw` is acq_rel); the
 others read `done` by an atomic read-modify-write (acq_rel too) before they load results. The adds
@@ -21,6 +23,8 @@ from lstm_ir.backends.kernels.memory import Memory
 from lstm_ir.backends.kernels.text import Text
 
 LINE = 16  # i32 per cache line: every flag has its own
+POLLS = 64  # looks at the count before a member tries to take blocks that others prefer
+FOREVER = 1 << 62
 
 
 class Team:
@@ -86,15 +90,21 @@ class Team:
             return
         before = t.binary("muli", step, t.index(self.total))
         target = t.add(before, 1 + self.first[sweep] + n)
-        # A member that starts late finds sweeps finished: it has nothing to claim there.
-        end = t.op(f"arith.select {self._reached(target)}, {t.index(0)}, {t.index(n)} : index")
         low = t.binary("divui", t.binary("muli", self.member, t.index(n)), self.members)
         next_ = t.add(self.member, 1)
         high = t.binary("divui", t.binary("muli", next_, t.index(n)), self.members)
         start = t.op(
             f"arith.select {is_odd}, {t.add(t.binary('addi', high, t.index(n)), -1)}, {low} : index"
         )
-        at, (mine,), out = t.carried(t.index(0), end, t.index(1), [t.index(0)], ["index"])
+        own = t.binary("subi", high, low)
+        # A member that starts late finds sweeps finished: it has nothing to claim there.
+        over = self._reached(target)
+        turn, (done,), _ = t.carried(t.index(0), t.index(2), t.index(1), [over], ["i1"])
+        others = t.op(f"arith.cmpi ne, {turn}, {t.index(0)} : index")
+        first = t.op(f"arith.select {others}, {own}, {t.index(0)} : index")
+        last = t.op(f"arith.select {others}, {t.index(n)}, {own} : index")
+        end = t.op(f"arith.select {done}, {first}, {last} : index")
+        at, (mine,), out = t.carried(first, end, t.index(1), [t.index(0)], ["index"])
         up, down = t.binary("addi", start, at), t.binary("subi", start, at)
         there = t.op(f"arith.select {is_odd}, {down}, {up} : index")
         block = t.binary("remui", there, t.index(n))
@@ -104,7 +114,10 @@ class Team:
         one = t.op(f"arith.select {ok}, {t.index(1)}, {t.index(0)} : index")
         t.close([t.binary("addi", mine, one)], ["index"])
         self._finish(f"{out}#0")
-        self._wait(target)
+        self._wait(
+            target, t.op(f"arith.select {others}, {t.index(FOREVER)}, {t.index(POLLS)} : index")
+        )
+        t.close([self._reached(target)], ["i1"])
 
     def _turned(self, i: str, is_odd: str, last: str) -> str:
         back = self.t.binary("subi", last, i)
@@ -149,20 +162,23 @@ class Team:
     def _finish(self, n: str) -> None:
         t, c = self.t, self.counters
         assert c is not None
-        with t.block(f"scf.if {self.many}"):
+        some = t.op(f"arith.cmpi ne, {n}, {t.index(0)} : index")
+        with t.block(f"scf.if {t.op(f'arith.andi {self.many}, {some} : i1')}"):
             as_i32 = t.op(f"arith.index_cast {n} : index to i32")
             at = f"{c.name}[{self.group}, {t.index(0)}, {t.index(0)}]"
             t.op(f"memref.atomic_rmw addi {as_i32}, {at} : (i32, {c.kind}) -> i32")
 
-    def _wait(self, count: str) -> None:
-        """Spin until so many blocks are finished, with pauses that grow."""
+    def _wait(self, count: str, polls: str | None = None) -> None:
+        """Spin until so many blocks are finished, with pauses that grow; or for so many looks."""
         t = self.t
+        polls = t.index(FOREVER) if polls is None else polls
         with t.block(f"scf.if {self.many}"):
             spins, at = t.fresh(), t.fresh()
             with t.block(f"{spins} = scf.while ({at} = {t.index(0)}) : (index) -> index", "} do {"):
                 zero = t.constant("0", "i32")
                 more = t.op(f"arith.cmpi slt, {self._left(count)}, {zero} : i32")
-                t.line(f"scf.condition({more}) {at} : index")
+                again = t.op(f"arith.cmpi ult, {at}, {polls} : index")
+                t.line(f"scf.condition({t.op(f'arith.andi {more}, {again} : i1')}) {at} : index")
             turn = t.fresh()
             t.line(f"^bb0({turn}: index):")
             if self.relax:

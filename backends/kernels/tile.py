@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from lstm_ir.backends.kernels.atoms import Atom
 from lstm_ir.backends.kernels.evaluate import Evaluator, row_element
 from lstm_ir.backends.kernels.memory import Memory, Place, load_vector
-from lstm_ir.backends.kernels.plan import KLoop, Root, Sweep
+from lstm_ir.backends.kernels.plan import KLoop, Root, Sweep, walk
 from lstm_ir.backends.kernels.text import Text, scalar_type
 from lstm_ir.types import DType
+
+FETCHED = ("scan", "projection")  # new rows in every step: they are in no cache of this core
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,30 @@ class Block:
         with t.loop(low, high, most) as first:
             left = t.binary("subi", high, first)
             here = t.binary("minsi", left, most)
+            self._fetch(block, first, here)
             self._tiles(block, first, here)
             with t.loop(t.index(0), here, t.index(1)) as r:
                 self._epilogue(block, t.binary("addi", first, r), r)
+
+    def _fetch(self, block: str, first: str, here: str) -> None:
+        """Ask for what the epilogue will read, while sums are made."""
+        t = self.t
+        loads = [
+            a
+            for a in dict.fromkeys(a for r in self.sweep.roots for a in walk(r.atom))
+            if a.op == "load" and a.cols and a.source is not None and a.source.kind in FETCHED
+        ]
+        if not loads or self.tile.rows == (1,):  # one row: its loads are few
+            return
+        first_col = t.binary("muli", block, t.index(t.lanes * self.tile.q))
+        ends = (0, t.lanes - 1) if self.sweep.width % t.lanes else (0,)  # a vector over two lines
+        with t.loop(t.index(0), here, t.index(1)) as r:
+            row = t.binary("addi", first, r)
+            for v in range(self.tile.q):
+                for lane in ends:
+                    place = Place(row, t.add(first_col, v * t.lanes + lane))
+                    for a in loads:
+                        self.e.fetch(a, place)
 
     def _tiles(self, block: str, first: str, here: str) -> None:
         """Sums of `here` rows by the largest tiles that fit."""

@@ -65,13 +65,17 @@ def grid(
         return chunks, one
     left = arith("divui", each, chunks)
     # A member needs enough work between two waits.
-    useful = arith("divui", arith("muli", rows, const(work_of_step(plan))), const(SHARE_FLOPS))
+    work = arith("muli", rows, const(work_of_step(plan)))
+    pair = arith("minui", const(2), arith("divui", work, const(PAIR_FLOPS)))
+    useful = arith("maxui", pair, arith("divui", work, const(SHARE_FLOPS)))
     blocks = const(max(block_counts(plan, schedule), default=1))
-    members = arith("minui", left, arith("minui", blocks, arith("maxui", useful, one)))
+    members = arith("minui", left, arith("minui", blocks, useful))
     return chunks, arith("maxui", members, one)
 
 
-SHARE_FLOPS = 100_000  # of one step, per member: below it waiting costs more than sharing saves
+# Of one step, per member: below it waiting costs more than sharing saves. Two members were measured,
+# more are expected to wait longer for each other.
+PAIR_FLOPS, SHARE_FLOPS = 16_000, 100_000
 
 
 def work_of_step(plan: Plan) -> int:
