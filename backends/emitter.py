@@ -86,7 +86,7 @@ class Emitter:
             [] if notes is None else notes
         )  # how recurrences were lowered, for --explain
         self.known: dict[Value, ir.Value] = {}
-        self.users: Mapping[Value, tuple[Node, ...]] = {}  # of the graph that is being emitted
+        self.within: Graph | None = None  # the graph that is being emitted
         self.sizes: dict[str, ir.Value] = {}  # dimension name -> index
         self._exprs: dict[Dim, ir.Value] = {}
         self._anchor: ir.Operation | None = None
@@ -414,15 +414,15 @@ class Emitter:
 
     def graph(self, graph: Graph, args: Sequence[ir.Value]) -> list[ir.Value]:
         """Emit every node of `graph` here; gives its outputs."""
-        outer = self.known, self.users
+        outer = self.known, self.within
         self.known = dict(zip(graph.params, args, strict=True)) | dict(self.preset)
-        self.users = graph.users
+        self.within = graph
         try:
             for n in self._needed(graph):
                 self.node(n)
             return [self.known[v] for v in graph.outputs]
         finally:
-            self.known, self.users = outer
+            self.known, self.within = outer
 
     def body(self, graph: Graph, args: Sequence[ir.Value]) -> list[ir.Value]:
         """The body of a loop."""

@@ -17,7 +17,8 @@ _STORES = {"concatenate", "dynamic_update_slice", "scatter_add"}  # keep operand
 @lower("broadcast_in_dim")
 def _broadcast(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     number = number_of(n.values[0])
-    if number is not None and any(_stores(u, n.values[0]) for u in e.users.get(n.values[0], ())):
+    users = () if e.within is None else e.within.users.get(n.values[0], ())
+    if number is not None and any(_stores(u, n.values[0]) for u in users):
         return fill(e, number, n.types[0])
     return e.broadcast(x, n.inputs[0].type, n.types[0], n.attrs["broadcast_dimensions"])
 

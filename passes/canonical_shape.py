@@ -126,7 +126,7 @@ def _slice_of_broadcast(n: Node) -> Value | None:
 
 @rule(RULES, "slice")
 def _slice_of_concatenate(n: Node) -> Value | None:
-    """Only the parts that a slice reads are joined."""
+    """Only what a slice reads of the parts is joined."""
     x = n.inputs[0]
     if x.op != "concatenate":
         return None
@@ -148,7 +148,8 @@ def _slice_of_concatenate(n: Node) -> Value | None:
                 )
             )
         at = end
-    if not read or len(read) == len(x.node.inputs):
+    whole = len(read) == len(x.node.inputs) and dims.add(hi, dims.mul(lo, -1)) == x.shape[axis]
+    if not read or whole:
         return None
     lows, highs = list(n.attrs["start_indices"]), list(n.attrs["limit_indices"])
     lows[axis], highs[axis] = 0, dims.add(hi, dims.mul(lo, -1))

@@ -44,6 +44,9 @@ class KernelCall:
     sizes: dict[Dim, str] = field(default_factory=dict, kw_only=True)
     # A tensor that is written in place, and its named sizes.
     tied: tuple[ir.Value, list[ir.Value]] | None = field(default=None, kw_only=True)
+    over: dict[int, int] = field(
+        default_factory=dict, kw_only=True
+    )  # result -> operand it replaces
     narrow: ClassVar[bool] = False  # indices are passed as i32
     memory: ClassVar[type[Memory]] = Memory  # of a binding
 
@@ -63,6 +66,12 @@ class KernelCall:
         t = t.with_dtype(DType.i8) if t.dtype is DType.i1 else t
         self.results.append(t)
         return self.bound(self.outputs, t)
+
+    def replaced(self, m: Memory, t: TensorType) -> Memory:
+        """A result in the memory of an operand that nothing reads any more."""
+        self.over[len(self.results)] = next(i for i, (_, x) in enumerate(self.inputs) if x is m)
+        self.results.append(t)
+        return m
 
     def bound(self, where: list[tuple[str, Memory]], t: TensorType) -> Memory:
         """The memory of the next binding."""
@@ -152,7 +161,7 @@ class KernelCall:
         result_dims = [
             self.const(d) for t in self.results for d in t.shape if not isinstance(d, int)
         ]
-        ties = [-1] * len(kinds)
+        ties = [self.over.get(i, -1) for i in range(len(kinds))]
         if self.tied is not None:
             held, held_dims = self.tied
             ties.append(len(operands))
@@ -161,7 +170,7 @@ class KernelCall:
             argument_dims += held_dims
             result_dims += held_dims
         numbers = [*(self.const(d) for d in self.sizes), *extra]
-        self.check(len(operands) + len(self.results), len(numbers))
+        self.check(len(operands) + len(self.results) - len(self.over), len(numbers))
         if self.narrow:
             i32 = ir.IntegerType.get_signless(32)
             numbers = [self.e.make("arith.index_cast", [n], [i32]).result for n in numbers]

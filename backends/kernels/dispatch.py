@@ -10,6 +10,7 @@ from lstm_ir import dims
 from lstm_ir.backends.kernels.atoms import Source, Temp
 from lstm_ir.backends.kernels.call import BINDINGS, NAME, Call, Values, at_entry
 from lstm_ir.backends.kernels.function import PIECE, Function, Layout
+from lstm_ir.backends.kernels.in_place import overwritten
 from lstm_ir.backends.kernels.memory import Memory
 from lstm_ir.backends.kernels.schedule import Schedule
 from lstm_ir.backends.kernels.team import LINE
@@ -36,8 +37,10 @@ class Dispatch(Call):
         starts = self._starts(init)
         counted = None if count is None else self.input(count, n.args[3].type)  # type: ignore[union-attr]
         finals = [self.output(p.type) for p in plan.carries]
+        over = self._over()
         for k in range(len(plan.stacked)):
-            memories[Source("stack", k)] = self.output(n.types[len(plan.carries) + k])
+            t, old = n.types[len(plan.carries) + k], memories.get(Source("scan", over.get(k, -1)))
+            memories[Source("stack", k)] = self.output(t) if old is None else self.replaced(old, t)
         scratch = {Source("carry", i): self._twice(p.type) for i, p in enumerate(plan.carries)}
         scratch |= {Source("temp", temp.index): self._rows(temp) for temp in plan.temps}
         shared = len(self.inputs) + len(self.outputs) + len(scratch) > BINDINGS - SPARE
@@ -70,6 +73,21 @@ class Dispatch(Call):
             self.input(v, p.type) if number is None else number
             for v, number, p in zip(init, numbers, self.plan.carries, strict=True)
         ]
+
+    def _over(self) -> dict[int, int]:
+        """Stacked results that take the memory of scanned rows, which another loop made for this one."""
+        n, e = self.plan.node, self.e
+        xs = n.args[2]
+        if e.depth or e.outside is not None or e.within is None or not isinstance(xs, tuple):
+            return {}
+        others = [v for a in (n.args[0], n.args[1]) if isinstance(a, tuple) for v in a]
+        free = {
+            j
+            for j, v in enumerate(xs)
+            if v.op == "scan" and e.within.users[v] == (n,) and xs.count(v) == 1
+            and v not in others and v not in e.within.outputs
+        }  # fmt: skip
+        return {k: j for k, j in overwritten(self.plan).items() if j in free}
 
     def _counters(self, groups: ir.Value) -> Memory:
         """Zeroed flags of every team; written in place."""

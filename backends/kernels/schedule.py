@@ -35,7 +35,7 @@ def narrow(target: TargetInfo) -> frozenset[DType]:
     return NARROW - {DType.f16} if baseline else NARROW
 
 
-FOLD_ROWS = 16  # from so many rows on a longer loop over k beats reading projected rows
+FOLD_ROWS = 3  # from so many rows on a longer loop over k beats reading projected rows
 
 
 def hoists(n: Node) -> bool | None:
