@@ -17,6 +17,7 @@ from test_kernels import BASELINE
 import lstm_ir as li
 from lstm_ir.api import build, prepare
 from lstm_ir.backends import compiler
+from lstm_ir.backends.kernels.schedule import FOLD_ROWS
 from lstm_ir.backends.targets import resolve
 from lstm_ir.program import Program
 
@@ -118,6 +119,18 @@ def test_a_recurrence_is_one_submission() -> None:
     assert main.count("stream.cmd.execute") == main.count("stream.timepoint.await") == 1
 
 
+def test_a_training_step_copies_no_sequence() -> None:
+    """Gates are written over, rows of the step before are read where they are."""
+    x = li.input("x", (20, 12, 64))
+    w = np.random.default_rng(3).standard_normal
+    weights = [li.weight(f"w{i}", w((256, 64)).astype(np.float32)) for i in range(2)]
+    y = li.lstm(x, weights[0], weights[1])[0]
+    g = li.grad(li.Graph("l", [x], {"loss": li.sum(y * y)}), "loss", ["x", "w0", "w1"])
+    _, main = _stream(g)
+    assert main.count("stream.cmd.dispatch @recurrence_") == 5  # there, back, d_x, d_w0, d_w1
+    assert main.count("stream.cmd.copy") == 0
+
+
 def test_the_call_decides_where_sizes_are_named() -> None:
     """Folded, or a product and a loop: three kernels in two branches, their weights packed before."""
     before, main = _stream(_graph(("T", "B", 16, 64)))
@@ -125,7 +138,7 @@ def test_the_call_decides_where_sizes_are_named() -> None:
     assert main.count("stream.cmd.dispatch @") == 3
     assert before.count("stream.cmd.dispatch @") >= 3
     report = prepare(_graph(("T", "B", 16, 64)), resolve("cpu")).report
-    assert any("hoisted projection" in n and "from 16 rows on" in n for n in report.notes)
+    assert any("hoisted projection" in n and f"from {FOLD_ROWS} rows on" in n for n in report.notes)
 
 
 @pytest.mark.parametrize("word", ["cpu:x86-64", "cpu:x86-64-v3", "cpu:aarch64", "cpu:riscv64"])

@@ -220,7 +220,7 @@ class Call(KernelCall):
             memories[Source("value", 0, v)] = self.input(known[v], v.type)
         for k in range(len(plan.scanned)):
             if any(s.index == k for s in self.sources("scan")):
-                memories[Source("scan", k)] = self.input(xs[k], n.args[2][k].type)  # type: ignore[index]
+                memories[Source("scan", k)] = self.scanned(n.args[2][k], xs[k])  # type: ignore[index]
         for k, made in enumerate(plan.projections):
             with self.e.before_choice():
                 (matrix,) = self.e.graph(made.weights(), [known[made.matrix.value]])
@@ -236,6 +236,10 @@ class Call(KernelCall):
                 kind = packed_type(loop, sweep.width, lanes, q[sweep])
                 packed[sweep, k] = self.input(weights, kind)
         return memories, packed
+
+    def scanned(self, v: Value, given: ir.Value) -> Memory:
+        """What the loop reads row by row."""
+        return self.input(given, v.type)
 
     def invariants(self, consts: Values) -> dict[Value, ir.Value]:
         """Loop-invariant values of the body, computed before the loop."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from iree.compiler import ir
@@ -11,13 +12,15 @@ from lstm_ir.backends.kernels.atoms import Source, Temp
 from lstm_ir.backends.kernels.call import BINDINGS, NAME, Call, Values, at_entry
 from lstm_ir.backends.kernels.function import PIECE, Function, Layout
 from lstm_ir.backends.kernels.in_place import overwritten
-from lstm_ir.backends.kernels.memory import Memory
+from lstm_ir.backends.kernels.memory import Memory, Shifted
 from lstm_ir.backends.kernels.schedule import Schedule
+from lstm_ir.backends.kernels.shifted import shifted
 from lstm_ir.backends.kernels.team import LINE
 from lstm_ir.backends.kernels.text import stored_type
 from lstm_ir.backends.kernels.workers import flags_needed, grid
 from lstm_ir.backends.lower_shape import number_of
 from lstm_ir.dims import Dim
+from lstm_ir.graph import Value
 from lstm_ir.types import DType, TensorType
 
 SPARE = 8  # tensors and numbers that a dispatch takes besides
@@ -73,6 +76,19 @@ class Dispatch(Call):
             self.input(v, p.type) if number is None else number
             for v, number, p in zip(init, numbers, self.plan.carries, strict=True)
         ]
+
+    def scanned(self, v: Value, given: ir.Value) -> Memory:
+        """What the loop reads row by row; rows of another tensor are read there, one off."""
+        shift, known = shifted(v), self.e.known
+        if shift is None or not v.dtype.is_float or not {shift.rows, shift.edge} <= known.keys():
+            return self.input(given, v.type)
+        edge = shift.number
+        if edge is not None and not math.isfinite(edge):
+            return self.input(given, v.type)
+        first = self.input(known[shift.edge], shift.edge.type) if edge is None else edge
+        m = self.input(known[shift.rows], shift.rows.type)
+        length = self.size(self.plan.node.attrs["length"])
+        return Shifted(m.name, m.element, m.sizes, first, shift.later, length)
 
     def _over(self) -> dict[int, int]:
         """Stacked results that take the memory of scanned rows, which another loop made for this one."""

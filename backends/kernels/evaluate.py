@@ -10,6 +10,7 @@ from lstm_ir.backends.kernels.elementwise import Ops
 from lstm_ir.backends.kernels.memory import (
     Memory,
     Place,
+    Shifted,
     indices,
     load_scalar,
     load_vector,
@@ -51,6 +52,8 @@ class Evaluator:
         assert a.source is not None
         m = self.memories[a.source]
         at = [*self.prefix(a.source, False), *indices(self.t, a.access, place, m)]
+        if isinstance(m, Shifted):
+            at, _ = m.moved(self.t, at)
         self.t.line(
             f"memref.prefetch {m.name}[{', '.join(at)}], read, locality<3>, data : {m.kind}"
         )

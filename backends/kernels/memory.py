@@ -48,6 +48,36 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Shifted(Memory):
+    """Rows read one off: row t is t-1 in memory, or t+1; at the end it is `edge`."""
+
+    edge: Memory | float
+    later: bool
+    length: str  # rows, an index value
+
+    def moved(self, t: Text, where: Sequence[str]) -> tuple[list[str], str]:
+        """The indices in memory, and whether the row is the edge."""
+        row, rest = where[0], where[1:]
+        end = t.index(0) if self.later else t.binary("subi", self.length, t.index(1))
+        is_edge = t.op(f"arith.cmpi eq, {row}, {end} : index")
+        step = t.binary("subi" if self.later else "addi", row, t.index(1))
+        return [t.op(f"arith.select {is_edge}, {end}, {step} : index"), *rest], is_edge
+
+    def ends(
+        self, t: Text, v: str, is_edge: str, where: Sequence[str], mask: str | None, lanes: bool
+    ) -> str:
+        """`v`, or what the edge holds."""
+        kind = t.vector(self.element) if lanes else self.element
+        if not isinstance(self.edge, Memory):
+            first = t.constant(repr(float(self.edge)), kind)
+        elif lanes:
+            first = load_vector(t, self.edge, [t.index(0), *where[1:]], mask)
+        else:
+            first = self.edge.load(t, [t.index(0), *where[1:]])
+        return t.op(f"arith.select {is_edge}, {first}, {v} : {kind}")
+
+
+@dataclass(frozen=True)
 class Place:
     """Where an element is wanted: the row, the block's first column, the lanes that exist."""
 
@@ -75,6 +105,9 @@ def indices(t: Text, access: Access, place: Place, m: Memory | None = None) -> l
 
 def load_scalar(t: Text, m: Memory, at: Sequence[str]) -> str:
     """One element as it is stored."""
+    if isinstance(m, Shifted):
+        there, is_edge = m.moved(t, at)
+        return m.ends(t, m.load(t, there), is_edge, at, None, False)
     return m.load(t, at)
 
 
@@ -85,6 +118,13 @@ def store_scalar(t: Text, v: str, m: Memory, at: Sequence[str]) -> None:
 
 def load_vector(t: Text, m: Memory, at: Sequence[str], mask: str | None = None) -> str:
     """A full vector; lanes outside `mask` are zero and not read."""
+    if isinstance(m, Shifted):
+        there, is_edge = m.moved(t, at)
+        return m.ends(t, _vector(t, m, there, mask), is_edge, at, mask, True)
+    return _vector(t, m, at, mask)
+
+
+def _vector(t: Text, m: Memory, at: Sequence[str], mask: str | None) -> str:
     kind = t.vector(m.element)
     where = f"{m.name}[{', '.join(at)}]"
     if mask is None:

@@ -15,6 +15,7 @@ from lstm_ir import dims
 from lstm_ir.backends.emitter import Emitter
 from lstm_ir.backends.kernels.call import NAME, KernelCall, module_of_insertion
 from lstm_ir.backends.kernels.memory import Memory, load_vector, store_vector
+from lstm_ir.backends.kernels.shifted import without_edge
 from lstm_ir.backends.kernels.text import Text, stored_type
 from lstm_ir.backends.kernels.workers import workers
 from lstm_ir.dims import Dim
@@ -48,9 +49,15 @@ def lower_outer_sum(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Val
         return None
     from lstm_ir.backends.lower_shape import reshape
 
-    call = OuterSum(e, terms, rows, columns, a.dtype)
-    flat = [reshape(e, v, t, (terms, t.shape[-1])) for v, t in ((lhs, a), (rhs, b))]
-    return call.run(*flat)
+    found = without_edge(n.inputs[1])
+    if found is not None and found[0].rows in e.known:
+        shift, skip = found
+        call = OuterSum(e, terms, rows, columns, a.dtype, skip, shift.later)
+        pairs = ((lhs, a), (e.known[shift.rows], shift.rows.type))
+    else:
+        call = OuterSum(e, terms, rows, columns, a.dtype)
+        pairs = ((lhs, a), (rhs, b))
+    return call.run(*(reshape(e, v, t, (terms, t.shape[-1])) for v, t in pairs))
 
 
 @dataclass
@@ -61,6 +68,8 @@ class OuterSum(KernelCall):
     rows: int
     columns: int
     dtype: DType
+    skip: Dim = 0  # terms that one operand is off: those at the edge are zero
+    later: bool = False  # term k takes row k - skip of the second operand; else the first is off
 
     def run(self, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         """The dispatch."""
@@ -69,6 +78,8 @@ class OuterSum(KernelCall):
         b = self.input(rhs, TensorType((self.terms, self.columns), self.dtype))
         out = self.output(TensorType((self.rows, self.columns), self.dtype))
         text = _Text(self.e.target, self.dtype, a, b, out, self.size(self.terms))
+        if self.skip != 0:
+            text.skip, text.later = self.size(self.skip), self.later
         tiles = self.const(-(-self.rows // text.height))
         groups = self._least(tiles, self.muli(workers(module_of_insertion()), self.const(SHARES)))
         bindings = [*self.inputs, *self.outputs]
@@ -92,6 +103,7 @@ class _Text:
         self.a, self.b, self.out, self.terms = a, b, out, terms
         self.rows, self.columns = int(out.sizes[0]), int(out.sizes[1])
         self.element = stored_type(dtype)
+        self.skip, self.later = "", False
 
     def function(self, bindings: list[tuple[str, Memory]], arguments: list[str]) -> str:
         """func.func, its constants and memories first."""
@@ -117,12 +129,19 @@ class _Text:
         packed = Memory(
             t.stack(f"memref<{SUM}x{height}x{self.element}>"), self.element, (SUM, height)
         )
-        with t.loop(t.index(0), self.terms, t.index(SUM)) as start:
-            left = t.binary("subi", self.terms, start)
+        terms = t.binary("subi", self.terms, self.skip) if self.skip else self.terms
+        with t.loop(t.index(0), terms, t.index(SUM)) as start:
+            left = t.binary("subi", terms, start)
             count = t.binary("minui", left, t.index(SUM))
             with t.loop(low, high, t.index(height)) as row:
                 self._pack(packed, start, count, row)
                 self._tiles(packed, start, count, row)
+
+    def _off(self, start: str, second: bool) -> str:
+        """The row of an operand where a block of terms starts."""
+        return (
+            self.t.binary("addi", start, self.skip) if self.skip and second != self.later else start
+        )
 
     def _clear(self, low: str, high: str) -> None:
         t = self.t
@@ -146,6 +165,7 @@ class _Text:
             left = t.binary("subi", t.index(self.rows), row)
             mask = t.op(f"vector.create_mask {left} : {bits}")
             zero = t.constant("0.0", kind)
+        start = self._off(start, False)
         with t.loop(t.index(0), count, t.index(1)) as k:
             where = f"{self.a.name}[{t.binary('addi', start, k)}, {row}]"
             if ragged:
@@ -184,6 +204,7 @@ class _Text:
         guards = self._guards(rows, masks)
         first = [load_vector(t, self.out, [rows[i], places[j]], guards[i, j]) for i, j in cells]
         kinds = [kind] * len(cells)
+        start = self._off(start, True)
         k, sums, out = t.carried(t.index(0), count, t.index(1), first, kinds)
         at = t.binary("addi", start, k)
         right = [load_vector(t, self.b, [at, p], m) for p, m in zip(places, masks, strict=True)]
