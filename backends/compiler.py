@@ -37,6 +37,7 @@ BASE_FLAGS = (
 # on the stack of one dispatch ("exceeded stack allocation limit", 2^58 bytes), or ends in invalid
 # code. Modules that compile either way are the same.
 LESS_FUSION = "--iree-dispatch-creation-enable-aggressive-fusion=false"
+UNCHECKED = "--verify=false"
 _AT = re.compile(r"^(?:\s*)([^\s:<>][^:<>\n]*):(\d+):(\d+): (error|note): (.*)$", re.MULTILINE)
 
 
@@ -97,18 +98,27 @@ def compile_mlir(
     options: Mapping[str, Any] | None = None,
     use_cache: bool = True,
     notes: list[str] | None = None,
+    verify: bool = True,
 ) -> bytes:
     """The module compiled for `target`, from the cache where it is.
 
     Options: `opt_level` ("O0" to "O3"), `data_tiling` (bool), `flags` (further compiler flags).
-    `notes` gets a line where only weaker flags than these gave a module.
+    `notes` gets a line where only weaker flags than these gave a module. `verify`: the compiler
+    checks its module between its own passes, which takes it a third of its time.
     """
     flags = [*BASE_FLAGS, *target.flags, *option_flags(options, target.info.kind)]
     store = Cache() if use_cache else None
     entry = key(text, target.info.name, *flags, *versions())
     blob = None if store is None else store.get(f"{entry}.vmfb")
     if blob is None:
-        blob, note = _first(text, _ways(flags, options), name, target.info.name, timeout)
+        blob, note = None, ""
+        if not verify:
+            with suppress(RefusedError):  # then the checks tell why
+                blob = run(
+                    text, [*flags, UNCHECKED], name=name, target=target.info.name, timeout=timeout
+                )
+        if blob is None:
+            blob, note = _first(text, _ways(flags, options), name, target.info.name, timeout)
         if store is not None:
             store.put(f"{entry}.vmfb", blob)
             if note:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+import lstm_ir as li
+from lstm_ir.api import build
 from lstm_ir.backends import cache as caching
 from lstm_ir.backends import compiler
 from lstm_ir.backends.cache import Cache, folder, key
@@ -364,3 +366,40 @@ def test_weaker_flags_leave_a_note(store: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(compiler, "run", real)
     compile_mlir(ADD + " ", target, name="m", notes=fine)
     assert fine == []
+
+
+def test_the_compilers_own_checks_come_back_where_it_fails(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes that are numbers go without them; a module that fails is compiled with them again."""
+    real, tried = compiler.run, []
+
+    def seen(text: str, flags: list[str], **kw: Any) -> bytes:
+        tried.append(compiler.UNCHECKED in flags)
+        return real(text, flags, **kw)
+
+    monkeypatch.setattr(compiler, "run", seen)
+    assert compile_mlir(ADD, resolve("cpu"), name="m", verify=False)
+    assert tried == [True]
+    with pytest.raises(CompileError, match="nobody"):
+        compile_mlir(REFUSED, resolve("cpu"), name="m", verify=False)
+    assert tried[1:3] == [True, False]
+    assert not any(tried[3:])
+
+
+@pytest.mark.parametrize(("target", "size", "checks"), [
+    ("cpu", 3, False), ("cpu", "B", True), ("vulkan", 3, True),
+])  # fmt: skip
+def test_named_sizes_and_gpus_keep_the_compilers_checks(
+    store: Path, monkeypatch: pytest.MonkeyPatch, target: str, size: int | str, checks: bool
+) -> None:
+    real, tried = compiler.run, []
+
+    def seen(text: str, flags: list[str], **kw: Any) -> bytes:
+        tried.append(compiler.UNCHECKED not in flags)
+        return real(text, flags, **kw)
+
+    monkeypatch.setattr(compiler, "run", seen)
+    x = li.input("x", (size, 2))
+    build(li.Graph("g", [x], {"y": x + 1.0}), resolve(target))
+    assert tried == [checks]
