@@ -12,6 +12,7 @@ from lstm_ir.types import DType
 
 Array = np.ndarray[Any, Any]
 SHARED = 32 << 10  # bytes from which lending an input's memory beats copying it
+KEPT = 1 << 20  # bytes of inputs for which an entry keeps memory between calls
 
 _ELEMENT = {
     "f16": "FLOAT_16", "bf16": "BFLOAT_16", "f32": "FLOAT_32", "f64": "FLOAT_64",
@@ -39,6 +40,7 @@ class Slots(NamedTuple):
     arguments: Any
     places: list[Array]
     block: Array  # all of their memory
+    large: list[int]  # inputs that are better lent, where they can be
 
 
 def mover(device: Any, word: str, *, stateful: bool) -> Mover:
@@ -65,6 +67,10 @@ class Mover:
     def slots(self, values: list[Array], kinds: tuple[Kind, ...]) -> Slots | None:
         """Reusable inputs for calls with these shapes, where that is faster; else None."""
         return None
+
+    def lendable(self, a: Array) -> bool:
+        """Whether a call may read the memory of `a` itself."""
+        return False
 
     def arguments(self, values: list[Array], kinds: tuple[Kind, ...]) -> Any:
         """The argument list of a call."""
@@ -98,8 +104,8 @@ class HostMover(Mover):
         self._lent = self._memory | int(rt.MemoryType.HOST_VISIBLE)
 
     def slots(self, values: list[Array], kinds: tuple[Kind, ...]) -> Slots | None:
-        """One block for all inputs, where they are small: writing there beats allocating."""
-        if not self._lends or sum(a.nbytes for a in values) >= SHARED:
+        """One block for all inputs, where it is small: writing there beats allocating."""
+        if not self._lends or sum(a.nbytes for a in values) >= KEPT:
             return None
         starts = [0]
         for a in values:
@@ -111,14 +117,18 @@ class HostMover(Mover):
             buffer = self.allocator.import_host_allocation(memory, self._lent, self._usage)
             arguments.push_ref(self._view(buffer, a.shape, kind.hal))
             places.append(memory[: a.nbytes].view(kind.dtype).reshape(a.shape))
-        return Slots(arguments, places, block)
+        large = [i for i, a in enumerate(values) if a.nbytes >= SHARED]
+        return Slots(arguments, places, block, large)
+
+    def lendable(self, a: Array) -> bool:
+        """Whether compiled code may read this memory; it would fault where it is not aligned."""
+        aligned = a.__array_interface__["data"][0] % ALIGNMENT == 0
+        return aligned and bool(a.flags.writeable)
 
     def put(self, a: Array, kind: Kind) -> Any:
         """A view of `a` itself where it is large and aligned, else of a copy."""
-        if not self._lends or a.nbytes < SHARED or not a.flags.writeable:
+        if not self._lends or a.nbytes < SHARED or not self.lendable(a):
             return super().put(a, kind)
-        if a.__array_interface__["data"][0] % ALIGNMENT:
-            return super().put(a, kind)  # compiled code would fault
         buffer = self.allocator.import_host_allocation(a.view(kind.raw), self._lent, self._usage)
         return self._view(buffer, a.shape, kind.hal)
 

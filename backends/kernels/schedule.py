@@ -112,9 +112,11 @@ def _tile(s: Sweep, plan: Plan, lanes: int, registers: int) -> Tile:
 def _tallest(registers: int, vectors: int) -> int:
     """Rows whose sums stay in registers beside the weights of one k and an element of a row.
 
-    One row more, and LLVM moves nearly every sum in every iteration.
+    One row more, and LLVM moves nearly every sum in every iteration. A power of two: workers take
+    halves of a batch, and a rest of two rows reads its weights as often as eight.
     """
-    return min((registers - 1 - vectors) // vectors, 8)
+    most = min(max(1, (registers - 1 - vectors) // vectors), 8)
+    return 1 << (most.bit_length() - 1)
 
 
 def _rows(rows: object, most: int) -> tuple[int, ...]:
