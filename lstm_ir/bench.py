@@ -35,6 +35,7 @@ class Result:
     errors: dict[str, float]  # by peer: largest difference, relative to the largest entry
     compile_seconds: float  # graph, passes, IREE, load; never from the cache
     missing: dict[str, str] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)  # peak bytes by runner, where measured
 
     @property
     def gflops(self) -> float:
@@ -64,6 +65,7 @@ class Result:
             "errors": self.errors,
             "compile_seconds": self.compile_seconds,
             "missing": self.missing,
+            "memory_mib": {w: used / (1 << 20) for w, used in self.memory.items()},
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -14,9 +14,11 @@ TONES = {False: "#4878a8", True: "#b0603c"}  # inference, training
 
 def table(points: Sequence[dict[str, Any]], peak: float) -> str:
     """One row per point; `points` as `Result.as_json` gives them."""
+    measured = any(p["memory_mib"] for p in points)
     lines = [
-        "| point | lstm-ir ms | torch ms | onnxruntime ms | JAX ms | ratio (90 % interval) | GFLOP/s | of peak |",
-        "|---|---|---|---|---|---|---|---|",
+        "| point | lstm-ir ms | torch ms | onnxruntime ms | JAX ms | ratio (90 % interval) | GFLOP/s | of peak |"
+        + (" MiB: lstm-ir / torch |" if measured else ""),
+        "|---|---|---|---|---|---|---|---|" + ("---|" if measured else ""),
     ]
     for p in points:
         ms = p["median_ms"]
@@ -26,8 +28,13 @@ def table(points: Sequence[dict[str, Any]], peak: float) -> str:
         lines.append(
             f"| {p['point']} | {ms['lstm-ir']:.3g} | {' | '.join(cells)} | {ratio} "
             f"| {p['gflops']:.0f} | {p['gflops'] / peak:.0%} |"
+            + (f" {_memory(p['memory_mib'])} |" if measured else "")
         )
     return "\n".join(lines) + "\n"
+
+
+def _memory(used: Mapping[str, float]) -> str:
+    return " / ".join(f"{used[w]:.0f}" if w in used else "-" for w in ("lstm-ir", "torch"))
 
 
 def picture(points: Sequence[dict[str, Any]], title: str) -> str:

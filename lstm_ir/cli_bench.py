@@ -119,8 +119,9 @@ def _one(
     if memory:
         from lstm_ir import bench_memory
 
-        used = {w: bench_memory.measure(point, w) >> 20 for w in t.seconds}
-        say(f"{'':34} memory " + ", ".join(f"{w} {m} MiB" for w, m in used.items()))
+        r.memory = {w: bench_memory.measure(point, w) for w in t.seconds}
+        shown = ", ".join(f"{w} {m >> 20} MiB" for w, m in r.memory.items())
+        say(f"{'':34} memory {shown}")
     return r
 
 

@@ -95,9 +95,21 @@ def test_the_command_measures_and_reports(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert "inference: geometric mean of 1 ratios" in done.output
+    assert "MiB" not in files["f.md"].read_text()
     assert files["f.md"].read_text().count("| lstm-t1-b1-h64 |") == 1
     assert "<circle" in files["f.svg"].read_text()
     assert '"errors"' in files["f.json"].read_text()
+
+
+def test_memory_is_in_the_table_where_it_was_measured() -> None:
+    p = {"point": "a", "training": True, "median_ms": {"lstm-ir": 1.0, "torch": 2.0}, "ratio": 2.0,
+         "interval": [1.9, 2.1], "slower": False, "gflops": 10.0}  # fmt: skip
+    used = {"lstm-ir": 29.4, "torch": 62.0, "jax": 162.0}
+    head, _, row = bench_report.table([{**p, "memory_mib": used}], 100.0).splitlines()
+    assert head.endswith("| of peak | MiB: lstm-ir / torch |")
+    assert row.endswith("| 10% | 29 / 62 |")
+    both = bench_report.table([{**p, "memory_mib": used}, {**p, "memory_mib": {}}], 100.0)
+    assert both.splitlines()[3].endswith("| 10% | - / - |")
 
 
 def test_memory_is_of_a_fresh_process() -> None:
