@@ -18,7 +18,7 @@ from lstm_ir.backends.for_loop import Values, for_loop
 from lstm_ir.backends.loop import CHUNK, Loop
 from lstm_ir.backends.lower_gather import confined
 from lstm_ir.backends.lower_scan_packed import PackedLoop
-from lstm_ir.backends.lower_shape import fill, number_of
+from lstm_ir.backends.lower_shape import fill, fills_itself, number_of
 from lstm_ir.graph import Node
 from lstm_ir.types import DType, TensorType
 
@@ -34,18 +34,14 @@ def _scan(
         return [*init, *(e.full(0, t) for t in loop.stacked)]
     if count is not None and e.asserts:
         count, _ = confined(e, n, "count", count, 0, loop.length)
-    by_kernel = e.target is not None and e.target.kernels
-    fills_itself = e.target is not None and e.target.kernels and e.target.kind == "cpu"
-    if not fills_itself:
-        init = _filled(e, n, init)
-    if by_kernel:
+    if e.target is not None and e.target.kernels:
         from lstm_ir.backends.kernels import lower_loop
 
         done = lower_loop(e, n, consts, init, xs, count)
         if done is not None:
             return done
-    if fills_itself:
-        init = _filled(e, n, init)
+    if fills_itself(e):
+        init = _filled(e, n, init)  # no kernel after all
     if e.target is not None:
         return PackedLoop(e, loop).run(consts, init, xs, count)
     if e.static:
@@ -54,13 +50,19 @@ def _scan(
 
 
 def _filled(e: Emitter, n: Node, init: Values) -> Values:
-    """What a loop starts from, numbers as buffers."""
-    given = n.arg("init")
-    numbers = [number_of(v) for v in given] if isinstance(given, tuple) else []
-    return [
-        v if number is None else fill(e, number, p.type)
-        for v, number, p in zip(init, numbers, given, strict=True)  # type: ignore[arg-type]
-    ]
+    """What a loop starts from, numbers as buffers, made where the numbers stand.
+
+    IREE 3.13 ends in values that do not dominate their uses where a buffer is made further down.
+    """
+    given, out = n.arg("init"), []
+    for v, value in zip(init, given if isinstance(given, tuple) else (), strict=True):
+        number = number_of(value)
+        if number is None:
+            out.append(v)
+            continue
+        with ir.InsertionPoint(v.owner):
+            out.append(fill(e, number, value.type))
+    return out
 
 
 class _Static:

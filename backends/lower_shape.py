@@ -18,16 +18,22 @@ _STORES = {"concatenate", "dynamic_update_slice", "scatter_add"}  # keep operand
 def _broadcast(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     number = number_of(n.values[0])
     users = () if e.within is None else e.within.users.get(n.values[0], ())
-    if number is not None and any(_stores(u, n.values[0]) for u in users):
+    if number is not None and any(_stores(e, u, n.values[0]) for u in users):
         return fill(e, number, n.types[0])
     return e.broadcast(x, n.inputs[0].type, n.types[0], n.attrs["broadcast_dimensions"])
 
 
-def _stores(user: Node, v: Value) -> bool:
+def _stores(e: Emitter, user: Node, v: Value) -> bool:
     if user.op.name != "scan":
         return user.op.name in _STORES
-    consts, _, xs = user.args[:3]  # it fills what it starts from itself
-    return any(v in a for a in (consts, xs) if isinstance(a, tuple))
+    consts, init, xs = user.args[:3]
+    kept = (consts, xs) if fills_itself(e) else (consts, init, xs)
+    return any(v in a for a in kept if isinstance(a, tuple))
+
+
+def fills_itself(e: Emitter) -> bool:
+    """Whether a loop writes the numbers that it starts from: a CPU's kernel does."""
+    return e.target is not None and e.target.kernels and e.target.kind == "cpu"
 
 
 def number_of(v: Value) -> float | None:
