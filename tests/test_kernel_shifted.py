@@ -48,6 +48,16 @@ def test_a_loop_reads_a_row_off(
             np.testing.assert_allclose(got[name], v, rtol=2e-5, atol=2e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("edge", [1e-7, -2.5e30, float("inf")])
+def test_any_number_is_an_edge(rng: np.random.Generator, edge: float) -> None:
+    x = li.input("x", (3, 2, 5))
+    moved = li.concat([li.full((1, 2, 5), edge, "f32"), x], 0)[:-1]
+    _, y = li.scan(lambda c, row: (c + 1.0, row * 0.5), li.zeros((2, 5), "f32"), moved)
+    g = li.Graph("edges", [x], {"y": y})
+    a = rng.standard_normal((3, 2, 5)).astype(np.float32)
+    np.testing.assert_allclose(li.compile(g)(x=a)["y"], li.interpret(g, {"x": a})["y"], rtol=1e-6)
+
+
 def test_what_is_a_shift() -> None:
     x, first = li.input("x", (4, 3, 5)), li.zeros((1, 3, 5), "f32")
     other = li.input("other", (1, 3, 5))

@@ -69,7 +69,7 @@ class Shifted(Memory):
         """`v`, or what the edge holds."""
         kind = t.vector(self.element) if lanes else self.element
         if not isinstance(self.edge, Memory):
-            first = t.constant(repr(float(self.edge)), kind)
+            first = t.constant(f"{self.edge:.17e}", kind)
         elif lanes:
             first = load_vector(t, self.edge, [t.index(0), *where[1:]], mask)
         else:
