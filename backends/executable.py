@@ -175,9 +175,8 @@ class Session:
                 return []
             if entry.reads or entry.writes or entry.finite:
                 return self._step(f, vm, values, entry.bound(shapes).env, results)
-            if slots is not None and slots.large:
-                if all(move.lendable(values[i]) for i in slots.large):
-                    slots = None
+            if slots and slots.large and all(move.lendable(values[i]) for i in slots.large):
+                slots = None
             if slots is None:
                 given = values
                 loaded.contexts.invoke(vm, move.arguments(values, f.arguments), results)

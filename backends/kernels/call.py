@@ -44,9 +44,8 @@ class KernelCall:
     sizes: dict[Dim, str] = field(default_factory=dict, kw_only=True)
     # A tensor that is written in place, and its named sizes.
     tied: tuple[ir.Value, list[ir.Value]] | None = field(default=None, kw_only=True)
-    over: dict[int, int] = field(
-        default_factory=dict, kw_only=True
-    )  # result -> operand it replaces
+    # Result -> the operand whose memory it takes.
+    over: dict[int, int] = field(default_factory=dict, kw_only=True)
     narrow: ClassVar[bool] = False  # indices are passed as i32
     memory: ClassVar[type[Memory]] = Memory  # of a binding
 

@@ -77,9 +77,9 @@ class OuterSum(KernelCall):
         a = self.input(lhs, TensorType((self.terms, self.rows), self.dtype))
         b = self.input(rhs, TensorType((self.terms, self.columns), self.dtype))
         out = self.output(TensorType((self.rows, self.columns), self.dtype))
-        text = _Text(self.e.target, self.dtype, a, b, out, self.size(self.terms))
-        if self.skip != 0:
-            text.skip, text.later = self.size(self.skip), self.later
+        skip = "" if self.skip == 0 else self.size(self.skip)
+        terms = self.size(self.terms)
+        text = _Text(self.e.target, self.dtype, a, b, out, terms, skip, self.later)
         tiles = self.const(-(-self.rows // text.height))
         groups = self._least(tiles, self.muli(workers(module_of_insertion()), self.const(SHARES)))
         bindings = [*self.inputs, *self.outputs]
@@ -94,8 +94,9 @@ class _Text:
     """The kernel's function: tiles of `height` rows and up to `width` vectors of columns."""
 
     def __init__(
-        self, target: TargetInfo, dtype: DType, a: Memory, b: Memory, out: Memory, terms: str
-    ) -> None:
+        self, target: TargetInfo, dtype: DType, a: Memory, b: Memory, out: Memory, terms: str,
+        skip: str, later: bool,
+    ) -> None:  # fmt: skip
         lanes = max(1, target.vector_bits // dtype.bits)
         many = target.vector_bits >= 512 or target.triple.startswith(("aarch64", "arm64"))
         self.height, self.width = (8, 3) if many else (4, 3)
@@ -103,7 +104,7 @@ class _Text:
         self.a, self.b, self.out, self.terms = a, b, out, terms
         self.rows, self.columns = int(out.sizes[0]), int(out.sizes[1])
         self.element = stored_type(dtype)
-        self.skip, self.later = "", False
+        self.skip, self.later = skip, later
 
     def function(self, bindings: list[tuple[str, Memory]], arguments: list[str]) -> str:
         """func.func, its constants and memories first."""
@@ -139,9 +140,8 @@ class _Text:
 
     def _off(self, start: str, second: bool) -> str:
         """The row of an operand where a block of terms starts."""
-        return (
-            self.t.binary("addi", start, self.skip) if self.skip and second != self.later else start
-        )
+        off = self.skip and second != self.later
+        return self.t.binary("addi", start, self.skip) if off else start
 
     def _clear(self, low: str, high: str) -> None:
         t = self.t

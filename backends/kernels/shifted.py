@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lstm_ir import dims
-from lstm_ir.backends.lower_shape import number_of
 from lstm_ir.graph import Node, Value
+from lstm_ir.program import constant_of
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,11 @@ class Shift:
     @property
     def number(self) -> float | None:
         """The number that all of `edge` is."""
-        v = self.edge
-        while v.op == "reshape":
-            v = v.node.inputs[0]
-        return number_of(v)
+        found = constant_of(self.edge)
+        if found is None or found.rank:
+            return None
+        number: float = found.node.attrs["value"].array.item()
+        return number
 
 
 def shifted(v: Value) -> Shift | None:

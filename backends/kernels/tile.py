@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.atoms import Atom
-from lstm_ir.backends.kernels.evaluate import Evaluator, row_element
+from lstm_ir.backends.kernels.evaluate import Evaluator, order, row_element
 from lstm_ir.backends.kernels.memory import Memory, Place, load_vector
-from lstm_ir.backends.kernels.plan import KLoop, Root, Sweep, walk
+from lstm_ir.backends.kernels.plan import KLoop, Root, Sweep
 from lstm_ir.backends.kernels.text import Text, scalar_type
 from lstm_ir.types import DType
 
@@ -60,7 +60,7 @@ class Block:
         t = self.t
         loads = [
             a
-            for a in dict.fromkeys(a for r in self.sweep.roots for a in walk(r.atom))
+            for a in dict.fromkeys(a for r in self.sweep.roots for a in order(r.atom))
             if a.op == "load" and a.cols and a.source is not None and a.source.kind in FETCHED
         ]
         if not loads or self.tile.rows == (1,):  # one row: its loads are few
