@@ -76,9 +76,13 @@ def test_atomics_are_acquire_and_release_in_llvm(tmp_path: Path) -> None:
     text = prepare(_graph((5, 1, 5, 256)), target).text
     compiler.run(text, flags, name="order", target="cpu:aarch64", timeout=120)
     (codegen,) = tmp_path.glob("*linked*.optimized.ll")
-    atomics = re.findall(r"atomicrmw \w+ .*", codegen.read_text())
+    code = codegen.read_text()
+    atomics = re.findall(r"atomicrmw \w+ .*", code)
     assert len(atomics) >= 4
     assert [a for a in atomics if "acq_rel" not in a and "seq_cst" not in a] == []
+    looks = re.findall(r"load atomic .*", code)
+    assert len(looks) >= 2  # before the first step, and after each sweep
+    assert [a for a in looks if " acquire, align 4" not in a] == []
 
 
 def test_the_module_does_not_grow_with_its_sizes() -> None:

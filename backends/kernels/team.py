@@ -1,17 +1,19 @@
-"""How workgroups share one sequence: claimed blocks, a count of them, waits between sweeps.
+"""How workgroups share one sequence: claimed shares of blocks, a count of blocks, waits between sweeps.
 
-A member claims a block of the current step by raising the block's flag from below step+1 to step+1
-(`atomicrmw max`): one member wins. It begins with the blocks that it prefers, adds the number that
-it finished to `done` and looks POLLS times whether `done` has reached what all sweeps up to here
-amount to. If not, it claims what others left, and only then waits. It never waits for a member that
-has not started: whoever runs can claim every block, so one worker finishes alone, and a member that
-starts late finds everything claimed and catches up. Members that keep step touch no flags but their
-own, so these stay in their own cache.
+Each member has a share of a sweep's blocks, the same in every step. A member claims a share of the
+current step by raising the share's flag from below step+1 to step+1 (`atomicrmw max`): one member
+wins. It begins with its own share, adds the number of blocks that it finished to `done` and looks
+POLLS times whether `done` has reached what all sweeps up to here amount to. If not, it claims
+the shares that others left, and only then waits. It never waits for a member that has not started:
+whoever runs can claim every share, so one worker finishes alone, and a member that starts late finds
+everything claimed and catches up. Members that keep step touch no flags but their own, so these stay
+in their own cache. A flag for each block instead would let a member take the rest of a share whose
+owner was stopped amid it; but the sweep waits for the owner's block anyway, and a locked instruction
+for every block holds up the loads of the next one.
 
 Memory order: a member stores its results, then adds to `done` (`memref.atomic_rmw` is acq_rel); the
-others read `done` by an atomic read-modify-write (acq_rel too) before they load results. The adds
-to `done` form one release sequence, so whoever reads the final count sees every store that came
-before any of the adds.
+others load `done` with acquire before they load results. The adds to `done` form one release
+sequence, so whoever reads the final count sees every store that came before any of the adds.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from lstm_ir.backends.kernels.memory import Memory
 from lstm_ir.backends.kernels.text import Text
 
 LINE = 16  # i32 per cache line: every flag has its own
-POLLS = 64  # looks at the count before a member tries to take blocks that others prefer
+POLLS = 128  # looks at the count before a member tries to take shares of others
 FOREVER = 1 << 62
 
 
@@ -55,6 +57,7 @@ class Team:
         self.total = sum(blocks)
         if self.counters is not None:
             self.many = self.t.op(f"arith.cmpi ugt, {self.members}, {self.t.index(1)} : index")
+            self.done = self._place_of_count(self.counters)
 
     @contextmanager
     def once(self) -> Iterator[None]:
@@ -90,34 +93,27 @@ class Team:
             return
         before = t.binary("muli", step, t.index(self.total))
         target = t.add(before, 1 + self.first[sweep] + n)
-        low = t.binary("divui", t.binary("muli", self.member, t.index(n)), self.members)
-        next_ = t.add(self.member, 1)
-        high = t.binary("divui", t.binary("muli", next_, t.index(n)), self.members)
-        start = t.op(
-            f"arith.select {is_odd}, {t.add(t.binary('addi', high, t.index(n)), -1)}, {low} : index"
+        turn, (done,), _ = t.carried(
+            t.index(0), t.index(2), t.index(1), [t.constant("false", "i1")], ["i1"]
         )
-        own = t.binary("subi", high, low)
-        # A member that starts late finds sweeps finished: it has nothing to claim there.
-        over = self._reached(target)
-        turn, (done,), _ = t.carried(t.index(0), t.index(2), t.index(1), [over], ["i1"])
         others = t.op(f"arith.cmpi ne, {turn}, {t.index(0)} : index")
-        first = t.op(f"arith.select {others}, {own}, {t.index(0)} : index")
-        last = t.op(f"arith.select {others}, {t.index(n)}, {own} : index")
-        end = t.op(f"arith.select {done}, {first}, {last} : index")
-        at, (mine,), out = t.carried(first, end, t.index(1), [t.index(0)], ["index"])
-        up, down = t.binary("addi", start, at), t.binary("subi", start, at)
-        there = t.op(f"arith.select {is_odd}, {down}, {up} : index")
-        block = t.binary("remui", there, t.index(n))
-        ok = self._claim(t.add(block, 1 + self.first[sweep]), step)
-        with t.block(f"scf.if {ok}"):
-            yield block
-        one = t.op(f"arith.select {ok}, {t.index(1)}, {t.index(0)} : index")
-        t.close([t.binary("addi", mine, one)], ["index"])
-        self._finish(f"{out}#0")
-        self._wait(
-            target, t.op(f"arith.select {others}, {t.index(FOREVER)}, {t.index(POLLS)} : index")
+        last = t.op(f"arith.select {others}, {self.members}, {t.index(1)} : index")
+        end = t.op(f"arith.select {done}, {turn}, {last} : index")
+        at, (mine,), out = t.carried(turn, end, t.index(1), [t.index(0)], ["index"])
+        owner = t.binary("remui", t.binary("addi", self.member, at), self.members)
+        low, high = (
+            t.binary("divui", t.binary("muli", o, t.index(n)), self.members)
+            for o in (owner, t.add(owner, 1))
         )
-        t.close([self._reached(target)], ["i1"])
+        ok = self._claim_share(low, high, 1 + self.first[sweep], step)
+        stop = t.op(f"arith.select {ok}, {high}, {low} : index")
+        top = t.add(t.binary("addi", low, high), -1)
+        with t.loop(low, stop, t.index(1)) as i:
+            yield self._turned(i, is_odd, top)
+        t.close([t.binary("addi", mine, t.binary("subi", stop, low))], ["index"])
+        self._finish(f"{out}#0")
+        polls = t.op(f"arith.select {others}, {t.index(FOREVER)}, {t.index(POLLS)} : index")
+        t.close([self._wait(target, polls)], ["i1"])
 
     def _turned(self, i: str, is_odd: str, last: str) -> str:
         back = self.t.binary("subi", last, i)
@@ -137,27 +133,34 @@ class Team:
         t.line("}")
         return out
 
-    def _reached(self, count: str) -> str:
-        """Whether so many blocks are finished; never, for a member that is alone."""
-        t, c = self.t, self.counters
-        assert c is not None
+    def _claim_share(self, low: str, high: str, first: int, step: str) -> str:
+        """Whether this member is the first at blocks low .. high of a step; not, if there are none."""
+        t = self.t
         out = t.fresh()
-        with t.block(f"{out} = scf.if {self.many} -> (i1)", "} else {"):
-            left, zero = self._left(count), t.constant("0", "i32")
-            t.line(f"scf.yield {t.op(f'arith.cmpi sge, {left}, {zero} : i32')} : i1")
+        some = t.op(f"arith.cmpi ult, {low}, {high} : index")
+        with t.block(f"{out} = scf.if {some} -> (i1)", "} else {"):
+            t.line(f"scf.yield {self._claim(t.add(low, first), step)} : i1")
         t.line(f"  scf.yield {t.constant('false', 'i1')} : i1")
         t.line("}")
         return out
 
-    def _left(self, count: str) -> str:
-        """Finished blocks less `count`; the difference keeps its order past 2^31."""
-        t, c = self.t, self.counters
-        assert c is not None
-        at = f"{c.name}[{self.group}, {t.index(0)}, {t.index(0)}]"
-        seen = t.op(
-            f"memref.atomic_rmw addi {t.constant('0', 'i32')}, {at} : (i32, {c.kind}) -> i32"
-        )
-        return t.binary("subi", seen, t.op(f"arith.index_cast {count} : index to i32"), "i32")
+    def _place_of_count(self, c: Memory) -> str:
+        """The address of the team's count, for loads that memref has no operation for."""
+        t = self.t
+        flags, line = c.sizes[1:]
+        base = t.op(f"memref.extract_aligned_pointer_as_index {c.name} : {c.kind} -> index")
+        bytes_ = t.index(int(flags) * int(line) * 4)
+        at = t.binary("addi", base, t.binary("muli", self.group, bytes_))
+        word = t.op(f"arith.index_cast {at} : index to i64")
+        return t.op(f"llvm.inttoptr {word} : i64 to !llvm.ptr")
+
+    def _less(self, count: str) -> str:
+        """Whether fewer blocks are finished; the difference keeps its order past 2^31."""
+        t = self.t
+        acquire = "<{alignment = 4 : i64, ordering = 4 : i64}>"
+        seen = t.op(f'"llvm.load"({self.done}) {acquire} : (!llvm.ptr) -> i32')
+        left = t.binary("subi", seen, t.op(f"arith.index_cast {count} : index to i32"), "i32")
+        return t.op(f"arith.cmpi slt, {left}, {t.constant('0', 'i32')} : i32")
 
     def _finish(self, n: str) -> None:
         t, c = self.t, self.counters
@@ -168,22 +171,31 @@ class Team:
             at = f"{c.name}[{self.group}, {t.index(0)}, {t.index(0)}]"
             t.op(f"memref.atomic_rmw addi {as_i32}, {at} : (i32, {c.kind}) -> i32")
 
-    def _wait(self, count: str, polls: str | None = None) -> None:
-        """Spin until so many blocks are finished, with pauses that grow; or for so many looks."""
+    def _wait(self, count: str, polls: str | None = None) -> str:
+        """Spin until so many blocks are finished, with pauses that grow; or for so many looks.
+
+        Gives whether they are; a member that is alone does not look.
+        """
         t = self.t
         polls = t.index(FOREVER) if polls is None else polls
-        with t.block(f"scf.if {self.many}"):
-            spins, at = t.fresh(), t.fresh()
-            with t.block(f"{spins} = scf.while ({at} = {t.index(0)}) : (index) -> index", "} do {"):
-                zero = t.constant("0", "i32")
-                more = t.op(f"arith.cmpi slt, {self._left(count)}, {zero} : i32")
+        out, spins, at = t.fresh(), t.fresh(), t.fresh()
+        with t.block(f"{out} = scf.if {self.many} -> (i1)", "} else {"):
+            start = f"{spins}:2 = scf.while ({at} = {t.index(0)}) : (index) -> (index, i1)"
+            with t.block(start, "} do {"):
+                less = self._less(count)
                 again = t.op(f"arith.cmpi ult, {at}, {polls} : index")
-                t.line(f"scf.condition({t.op(f'arith.andi {more}, {again} : i1')}) {at} : index")
-            turn = t.fresh()
-            t.line(f"^bb0({turn}: index):")
+                more = t.op(f"arith.andi {less}, {again} : i1")
+                t.line(f"scf.condition({more}) {at}, {less} : index, i1")
+            turn, last = t.fresh(), t.fresh()
+            t.line(f"^bb0({turn}: index, {last}: i1):")
             if self.relax:
                 n = t.binary("minui", t.add(t.binary("divui", turn, t.index(64)), 1), t.index(64))
                 with t.loop(t.index(0), n, t.index(1)):
                     t.line(f'llvm.inline_asm has_side_effects "{self.relax}", "" : () -> ()')
             t.line(f"  scf.yield {t.add(turn, 1)} : index")
             t.line("}")
+            reached = t.binary("xori", f"{spins}#1", t.constant("true", "i1"), "i1")
+            t.line(f"scf.yield {reached} : i1")
+        t.line(f"  scf.yield {t.constant('true', 'i1')} : i1")
+        t.line("}")
+        return out

@@ -63,7 +63,7 @@ class Block:
             for a in dict.fromkeys(a for r in self.sweep.roots for a in order(r.atom))
             if a.op == "load" and a.cols and a.source is not None and a.source.kind in FETCHED
         ]
-        if not loads or self.tile.rows == (1,):  # one row: its loads are few
+        if not loads:
             return
         first_col = t.binary("muli", block, t.index(t.lanes * self.tile.q))
         ends = (0, t.lanes - 1) if self.sweep.width % t.lanes else (0,)  # a vector over two lines
