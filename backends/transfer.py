@@ -11,7 +11,7 @@ from lstm_ir.backends.parameters import ALIGNMENT, empty
 from lstm_ir.types import DType
 
 Array = np.ndarray[Any, Any]
-SHARED = 32 << 10  # bytes from which lending an input's memory beats copying it
+SHARED = 128 << 10  # bytes from which lending an input's memory beats copying it
 KEPT = 1 << 20  # bytes of inputs for which an entry keeps memory between calls
 
 _ELEMENT = {

@@ -109,6 +109,8 @@ def name(text: str) -> Expr:
 
 def add(a: Dim, b: Dim) -> Dim:
     """a + b."""
+    if type(a) is int and type(b) is int and abs(n := a + b) < LIMIT:
+        return n
     out = _terms(a)
     for m, k in _terms(b).items():
         out[m] = out.get(m, 0) + k
@@ -117,6 +119,8 @@ def add(a: Dim, b: Dim) -> Dim:
 
 def mul(a: Dim, b: Dim) -> Dim:
     """a * b."""
+    if type(a) is int and type(b) is int and abs(n := a * b) < LIMIT:
+        return n
     out: dict[Monomial, int] = {}
     for ma, ka in _terms(a).items():
         for mb, kb in _terms(b).items():

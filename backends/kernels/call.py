@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from iree.compiler import ir
+from iree.compiler.passmanager import PassManager
 
 from lstm_ir.backends.emitter import Emitter, tensor
 from lstm_ir.backends.kernels.access import RefusedError
@@ -149,6 +150,8 @@ class KernelCall:
         except ir.MLIRError:
             _dump(symbol, text)
             raise
+        # Places in this text tell nobody anything, and are half of what a module's text would be.
+        PassManager.parse("any(strip-debuginfo)").run(op.operation)
         ir.InsertionPoint.at_block_begin(module_of_insertion().regions[0].blocks[0]).insert(op)
 
     def call(self, symbol: str, total: ir.Value, extra: Values) -> Values:

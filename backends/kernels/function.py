@@ -15,13 +15,15 @@ from lstm_ir.backends.kernels.evaluate import Evaluator
 from lstm_ir.backends.kernels.memory import (
     Memory,
     Place,
+    Shifted,
     load_scalar,
     load_vector,
     store_scalar,
     store_vector,
 )
-from lstm_ir.backends.kernels.plan import Component, Plan, Sweep
-from lstm_ir.backends.kernels.steps import Step, number_of_steps
+from lstm_ir.backends.kernels.outline import PREFIX, outlined
+from lstm_ir.backends.kernels.plan import Component, Plan, Sweep, walk
+from lstm_ir.backends.kernels.steps import Step, backward, number_of_steps
 from lstm_ir.backends.kernels.team import Team
 from lstm_ir.backends.kernels.text import Text, scalar_type
 from lstm_ir.backends.kernels.tile import Block, Tile
@@ -66,11 +68,12 @@ class Function:
         zero = t.index(0)
         if args.shared is not None:
             self._pieces(*args.shared)
-        self._everything()
+        parts = self._everything(f"{name}_component")
         spans = [f"      {m.subspan(b, zero)}" for b, m in args.bindings]
         info = "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
         return "\n".join(
             [
+                *parts,
                 f"    func.func @{name}({', '.join(args.arguments)})",
                 f"        attributes {{translation_info = {info}}} {{",
                 *t.head, *spans, *t.lines, "      return", "    }",
@@ -89,7 +92,8 @@ class Function:
             whole = t.op(f"arith.ceildivui {size}, {t.index(PIECE)} : index")
             at = t.binary("addi", at, t.binary("muli", whole, t.index(PIECE)))
 
-    def _everything(self) -> None:
+    def _everything(self, name: str) -> list[str]:
+        """The main function's lines; gives the functions that it calls."""
         t, args = self.t, self.l
         group = t.op("stream.dispatch.workgroup.id[0] : index")
         member = t.binary("remui", group, args.members)
@@ -100,29 +104,61 @@ class Function:
         low = t.binary("minui", t.binary("muli", chunk, per), args.rows)
         high = t.binary("minui", t.binary("addi", low, per), args.rows)
         self.steps = number_of_steps(t, args.count, args.length)
-        for i, c in enumerate(self.plan.components):
-            mine = t.op(f"arith.cmpi eq, {which}, {t.index(i)} : index")
-            with t.block(f"scf.if {mine}"):
-                self._component(
-                    c, low, high, Team(t, args.counters, group, member, args.members, args.relax)
-                )
+        team = group, member
+        if len(self.plan.components) == 1:
+            self._component(self.plan.components[0], low, high, *team)
+            return []
+        parts = []
+        for c in self.plan.components:
+            self.t = Text(t.lanes, PREFIX)
+            self._component(c, low, high, *team)
+            parts.append(self.t)
+        self.t = t
+        functions, calls = outlined(parts, name, self._kinds())
+        for i, call in enumerate(calls):
+            with t.block(f"scf.if {t.op(f'arith.cmpi eq, {which}, {t.index(i)} : index')}"):
+                call.write(t)
+        return functions
 
-    def _component(self, c: Component, low: str, high: str, team: Team) -> None:
-        t = self.t
-        blocks = [-(-s.width // (t.lanes * self.l.tiles[s].q)) if s.width else 1 for s in c.sweeps]
+    def _kinds(self) -> dict[str, str]:
+        """Types of the memories by name."""
+        a = self.l
+        firsts = [m for m in a.init if isinstance(m, Memory)]
+        edges = [m.edge for m in a.memories.values() if isinstance(m, Shifted)]
+        found = [*a.memories.values(), *a.packed.values(), *a.finals, *firsts, a.counters, *edges]
+        return {m.name: m.kind for m in found if isinstance(m, Memory)}
+
+    def _component(self, c: Component, low: str, high: str, group: str, member: str) -> None:
+        t, args = self.t, self.l
+        team = Team(t, args.counters, group, member, args.members, args.relax)
+        blocks = [-(-s.width // (t.lanes * args.tiles[s].q)) if s.width else 1 for s in c.sweeps]
         team.begin(blocks)
         with team.once():
             self._copy_init(c, low, high)
         last = t.binary("subi", self.steps, t.index(1))
         with t.loop(t.index(0), self.steps, t.index(1)) as s:
             step = Step.make(t, s, last)
-            e = step.evaluator(t, self.plan, self.l.memories)
+            e = step.evaluator(t, self.plan, args.memories, self._rows(c, step))
             for i, sweep in enumerate(c.sweeps):
                 with team.blocks(i, s, step.parity) as block:
                     self._block(e, sweep).rows(block, low, high)
         with team.last(self.steps):
             self._copy_finals(c, low, high)
             self._zero_rest(c, low, high)
+
+    def _rows(self, c: Component, step: Step) -> dict[Source, str]:
+        """Row numbers by a constant that says which way, where components go both ways."""
+        if len(self.plan.components) == 1 or len(set(self.plan.node.attrs["reverse"])) < 2:
+            return {}
+        roots = [r for s in c.sweeps for r in s.roots]
+        found = [m for r in roots for m in (*(a.source for a in walk(r.atom)), r.dest)]
+        out = {}
+        for m in dict.fromkeys(m for m in found if m is not None):
+            turned = backward(self.plan, m)
+            if turned is not None:
+                flag = self.t.constant("true" if turned else "false", "i1")
+                out[m] = self.t.op(f"arith.select {flag}, {step.back}, {step.at} : index")
+        return out
 
     def _block(self, e: Evaluator, sweep: Sweep) -> Block:
         tile = self.l.tiles[sweep]

@@ -117,7 +117,7 @@ class LocalMemory(Memory):
 
     def open(self, t: Text) -> None:
         """The statement that makes it."""
-        t.head.append(f"      {self.name} = memref.alloc() : {self.kind}")
+        t.buffers.append(f"      {self.name} = memref.alloc() : {self.kind}")
 
 
 def _linear(t: Text, where: Sequence[str], sizes: Sequence[int | str]) -> str:

@@ -58,9 +58,12 @@ class Shifted(Memory):
     def moved(self, t: Text, where: Sequence[str]) -> tuple[list[str], str]:
         """The indices in memory, and whether the row is the edge."""
         row, rest = where[0], where[1:]
-        end = t.index(0) if self.later else t.binary("subi", self.length, t.index(1))
+        # Constants, not operations, tell the two ways apart: see `outline`.
+        later = t.constant("true" if self.later else "false", "i1")
+        last = t.binary("subi", self.length, t.index(1))
+        end = t.op(f"arith.select {later}, {t.index(0)}, {last} : index")
         is_edge = t.op(f"arith.cmpi eq, {row}, {end} : index")
-        step = t.binary("subi" if self.later else "addi", row, t.index(1))
+        step = t.binary("addi", row, t.index(-1 if self.later else 1))
         return [t.op(f"arith.select {is_edge}, {end}, {step} : index"), *rest], is_edge
 
     def ends(

@@ -107,9 +107,9 @@ def below(a: Atom) -> list[Atom]:
     return inside
 
 
-def walk(a: Atom) -> Iterator[Atom]:
-    """The atom and everything in it, each once."""
-    seen: set[Atom] = set()
+def walk(a: Atom, seen: set[Atom] | None = None) -> Iterator[Atom]:
+    """The atom and everything in it, each once; but not what was `seen` before."""
+    seen = set() if seen is None else seen
     stack = [a]
     while stack:
         x = stack.pop()

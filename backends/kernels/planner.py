@@ -147,9 +147,10 @@ class _Planner:
 
     def _add_temps(self, roots: list[Root]) -> None:
         have = {r.dest.index for r in roots if r.dest.kind == "temp"}
+        seen: set[Atom] = set()
         i = 0
         while i < len(roots):
-            for a in walk(roots[i].atom):
+            for a in walk(roots[i].atom, seen):
                 if a.source is not None and a.source.kind == "temp" and a.source.index not in have:
                     have.add(a.source.index)
                     temp = self.puller.temps[a.source.index]

@@ -11,6 +11,8 @@ from lstm_ir.backends.kernels.memory import Memory, load_scalar
 from lstm_ir.backends.kernels.plan import Plan
 from lstm_ir.backends.kernels.text import Text
 
+NO_ROWS: Mapping[Source, str] = {}
+
 
 def number_of_steps(t: Text, count: Memory | None, length: str) -> str:
     """min(max(count, 0), T), or T without a run-time count."""
@@ -18,6 +20,16 @@ def number_of_steps(t: Text, count: Memory | None, length: str) -> str:
         return length
     n = t.op(f"arith.index_cast {load_scalar(t, count, [])} : {count.element} to index")
     return t.binary("minsi", t.binary("maxsi", n, t.index(0)), length)
+
+
+def backward(plan: Plan, m: Source) -> bool | None:
+    """Whether the last row of `m` comes first; None for what has no row for each step."""
+    flags: tuple[bool, ...] = plan.node.attrs["reverse"]
+    if m.kind == "scan":
+        return flags[m.index]
+    if m.kind == "projection":
+        return flags[plan.projections[m.index].scan]
+    return flags[len(plan.scanned) + m.index] if m.kind == "stack" else None
 
 
 @dataclass(frozen=True)
@@ -36,21 +48,22 @@ class Step:
         parity = t.op(f"arith.remui {at}, {t.index(2)} : index")
         return cls(at, back, parity, t.binary("subi", t.index(1), parity))
 
-    def evaluator(self, t: Text, plan: Plan, memories: Mapping[Source, Memory]) -> Evaluator:
-        """Atoms and stores of this step."""
-        flags = plan.node.attrs["reverse"]
-        scanned = len(plan.scanned)
+    def evaluator(
+        self,
+        t: Text,
+        plan: Plan,
+        memories: Mapping[Source, Memory],
+        rows: Mapping[Source, str] = NO_ROWS,
+    ) -> Evaluator:
+        """Atoms and stores of this step; `rows`: row numbers that are known already."""
 
         def prefix(m: Source, store: bool) -> list[str]:
+            if m in rows:
+                return [rows[m]]
             if m.kind == "carry":
                 return [self.other if store else self.parity]
-            if m.kind == "scan":
-                return [self.back if flags[m.index] else self.at]
-            if m.kind == "projection":
-                return [self.back if flags[plan.projections[m.index].scan] else self.at]
-            if m.kind == "stack":
-                return [self.back if flags[scanned + m.index] else self.at]
-            return []
+            turned = backward(plan, m)
+            return [] if turned is None else [self.back if turned else self.at]
 
         number = t.op(f"arith.index_cast {self.at} : index to i32")
         return Evaluator(t, memories, prefix, number)

@@ -32,18 +32,24 @@ def stored_type(dtype: DType) -> str:
 class Text:
     """One function's lines. Without lanes, what would be a vector is one element."""
 
-    def __init__(self, lanes: int) -> None:
-        self.lanes = lanes
-        self.head: list[str] = []
+    def __init__(self, lanes: int, prefix: str = "%v") -> None:
+        self.lanes, self._prefix = lanes, prefix
+        self.buffers: list[str] = []  # declarations of buffers
         self.lines: list[str] = []
         self._depth = 3
         self._n = 0
-        self._constants: dict[tuple[str, str], str] = {}
+        self.constants: dict[tuple[str, str], str] = {}  # names by literal and type
+
+    @property
+    def head(self) -> list[str]:
+        """What stands before the lines."""
+        return [*(f"      {v} = arith.constant {_typed(*k)}" for k, v in self.constants.items()),
+                *self.buffers]  # fmt: skip
 
     def fresh(self) -> str:
         """A new name."""
         self._n += 1
-        return f"%v{self._n}"
+        return f"{self._prefix}{self._n}"
 
     def vector(self, element: str) -> str:
         """The vector type of full width."""
@@ -65,13 +71,10 @@ class Text:
 
     def constant(self, literal: str, kind: str) -> str:
         """A constant at the head."""
-        found = self._constants.get((literal, kind))
-        if found is None:
-            found = self._constants[literal, kind] = f"%c{len(self._constants)}"
-            dense = f"dense<{literal}>" if kind.startswith("vector") else literal
-            typed = dense if kind == "i1" else f"{dense} : {kind}"
-            self.head.append(f"      {found} = arith.constant {typed}")
-        return found
+        key = literal, kind
+        if key not in self.constants:
+            self.constants[key] = f"%c{len(self.constants)}"
+        return self.constants[key]
 
     def number(self, value: float, dtype: DType, wide: bool) -> str:
         """A constant scalar or vector of numbers."""
@@ -82,7 +85,7 @@ class Text:
         """A buffer on the stack, made once at the head."""
         name = self.fresh()
         attrs = "alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>"
-        self.head.append(f'      {name} = "memref.alloca"() <{{{attrs}}}> : () -> {kind}')
+        self.buffers.append(f'      {name} = "memref.alloca"() <{{{attrs}}}> : () -> {kind}')
         return name
 
     def binary(self, op: str, a: str, b: str, kind: str = "index") -> str:
@@ -129,6 +132,12 @@ class Text:
         self.line(f"scf.yield {', '.join(values)} : {', '.join(kinds)}")
         self._depth -= 1
         self.line("}")
+
+
+def _typed(literal: str, kind: str) -> str:
+    if kind == "i1":
+        return literal
+    return f"dense<{literal}> : {kind}" if kind.startswith("vector") else f"{literal} : {kind}"
 
 
 def literal(value: float, dtype: DType) -> str:
