@@ -17,7 +17,7 @@ from lstm_ir.backends.emitter import Emitter, tensor
 from lstm_ir.backends.kernels.access import RefusedError
 from lstm_ir.backends.kernels.atoms import Source
 from lstm_ir.backends.kernels.memory import Memory
-from lstm_ir.backends.kernels.packing import pack, packed_type
+from lstm_ir.backends.kernels.packing import Form, Packed, grouped, pack, packed_type
 from lstm_ir.backends.kernels.plan import Plan, Sweep, walk
 from lstm_ir.backends.kernels.text import stored_type
 from lstm_ir.dims import Dim
@@ -213,7 +213,7 @@ class Call(KernelCall):
 
     def bind_inputs(
         self, consts: Values, xs: Values, lanes: int, q: Mapping[Sweep, int]
-    ) -> tuple[dict[Source, Memory], dict[tuple[Sweep, int], Memory]]:
+    ) -> tuple[dict[Source, Memory], dict[tuple[Sweep, int], Packed]]:
         """Everything that the loop reads but does not carry, and the packed weights by pass."""
         plan, n = self.plan, self.plan.node
         known = self.invariants(consts)
@@ -229,14 +229,19 @@ class Call(KernelCall):
             graph = made.graph(n.args[2][made.scan].type)  # type: ignore[index]
             (rows,) = self.e.graph(graph, [xs[made.scan], matrix])
             memories[Source("projection", k)] = self.input(rows, graph.outputs[0].type)
-        packed: dict[tuple[Sweep, int], Memory] = {}
+        packed: dict[tuple[Sweep, int], Packed] = {}
         for sweep in (s for c in plan.components for s in c.sweeps):
-            for k, loop in enumerate(sweep.loops):
-                matrices = [known[m.value] for _, m in loop.gates]
+            form = Form(sweep.width, lanes, q[sweep])
+            # Two variants of a loop pack apart, so that weights that both read are kept once.
+            for group in grouped(sweep.loops, together=self.e.outside is None):
+                loops = [sweep.loops[k] for k in group]
                 with self.e.before_choice():
-                    weights = pack(self.e, loop, matrices, sweep.width, lanes, q[sweep])
-                kind = packed_type(loop, sweep.width, lanes, q[sweep])
-                packed[sweep, k] = self.input(weights, kind)
+                    weights = pack(self.e, loops, known, form)
+                m = self.input(weights, packed_type(loops, form))
+                first = 0
+                for k in group:
+                    packed[sweep, k] = Packed(m, first)
+                    first += sweep.loops[k].length
         return memories, packed
 
     def scanned(self, v: Value, given: ir.Value) -> Memory:

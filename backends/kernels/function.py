@@ -22,6 +22,7 @@ from lstm_ir.backends.kernels.memory import (
     store_vector,
 )
 from lstm_ir.backends.kernels.outline import PREFIX, outlined
+from lstm_ir.backends.kernels.packing import Packed
 from lstm_ir.backends.kernels.plan import Component, Plan, Sweep, walk
 from lstm_ir.backends.kernels.steps import Step, backward, number_of_steps
 from lstm_ir.backends.kernels.team import Team
@@ -39,7 +40,7 @@ class Layout:
     """Everything the function binds: memories by source, weights per pass, and index arguments."""
 
     memories: dict[Source, Memory]
-    packed: dict[tuple[Sweep, int], Memory]
+    packed: dict[tuple[Sweep, int], Packed]
     finals: list[Memory]
     init: list[Memory | float]  # numbers: all elements
     counters: Memory | None
@@ -125,7 +126,14 @@ class Function:
         a = self.l
         firsts = [m for m in a.init if isinstance(m, Memory)]
         edges = [m.edge for m in a.memories.values() if isinstance(m, Shifted)]
-        found = [*a.memories.values(), *a.packed.values(), *a.finals, *firsts, a.counters, *edges]
+        found = [
+            *a.memories.values(),
+            *(p.memory for p in a.packed.values()),
+            *a.finals,
+            *firsts,
+            a.counters,
+            *edges,
+        ]
         return {m.name: m.kind for m in found if isinstance(m, Memory)}
 
     def _component(self, c: Component, low: str, high: str, group: str, member: str) -> None:

@@ -10,7 +10,8 @@ from lstm_ir.backends.kernels.atoms import Atom
 from lstm_ir.backends.kernels.evaluate import REDUCE, Evaluator, Sums
 from lstm_ir.backends.kernels.gpu_memory import LocalMemory
 from lstm_ir.backends.kernels.gpu_schedule import LANES
-from lstm_ir.backends.kernels.memory import Memory, Place, load_scalar, store_scalar
+from lstm_ir.backends.kernels.memory import Place, load_scalar, store_scalar
+from lstm_ir.backends.kernels.packing import Packed
 from lstm_ir.backends.kernels.plan import KLoop, Sweep, walk
 from lstm_ir.backends.kernels.text import Text, scalar_type
 from lstm_ir.types import DType
@@ -35,7 +36,7 @@ class GpuBlock:
     t: Text
     e: Evaluator
     sweep: Sweep
-    packed: Mapping[int, Memory]  # by number of the pass
+    packed: Mapping[int, Packed]  # by number of the pass
     tid: str
     threads: int
     partial: Mapping[DType, LocalMemory]  # a number per thread, for reductions
@@ -81,7 +82,7 @@ class GpuBlock:
         return {(r, d): acc[r, g] for g, d in enumerate(self.sweep.dots) for r in range(rows.slots)}
 
     def _pass(
-        self, packed: Memory, loop: KLoop, rows: Rows, block: str, lane: str,
+        self, packed: Packed, loop: KLoop, rows: Rows, block: str, lane: str,
         acc: dict[tuple[int, int], str],
     ) -> None:  # fmt: skip
         t = self.t
@@ -100,10 +101,11 @@ class GpuBlock:
         current = dict(zip(keys, inside, strict=True))
         for u in range(unroll):
             k = t.add(at, u)
+            row_of_k = t.add(at, packed.first + u)
             weights = [
                 self._wider(
-                    load_scalar(t, packed, [block, k, t.add(lane, i * LANES)]),
-                    packed.element, kind,
+                    load_scalar(t, packed.memory, [block, row_of_k, t.add(lane, i * LANES)]),
+                    packed.memory.element, kind,
                 )
                 for i in range(len(loop.gates))
             ]  # fmt: skip

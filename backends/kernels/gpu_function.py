@@ -18,6 +18,7 @@ from lstm_ir.backends.kernels.gpu_local import local_memories, partials
 from lstm_ir.backends.kernels.gpu_memory import FlatMemory
 from lstm_ir.backends.kernels.gpu_schedule import GpuSchedule
 from lstm_ir.backends.kernels.memory import Memory, Place, indices, load_scalar, store_scalar
+from lstm_ir.backends.kernels.packing import Packed
 from lstm_ir.backends.kernels.plan import Component, Plan, Sweep
 from lstm_ir.backends.kernels.steps import Step, number_of_steps
 from lstm_ir.backends.kernels.text import Text
@@ -31,7 +32,7 @@ class GpuLayout:
     """What the function binds."""
 
     memories: dict[Source, Memory]
-    packed: dict[tuple[Sweep, int], Memory]
+    packed: dict[tuple[Sweep, int], Packed]
     finals: list[Memory]
     init: list[Memory]
     count: Memory | None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lstm_ir.backends.kernels.atoms import Atom
 from lstm_ir.backends.kernels.evaluate import Evaluator, order, row_element
 from lstm_ir.backends.kernels.memory import Memory, Place, load_vector
+from lstm_ir.backends.kernels.packing import Packed
 from lstm_ir.backends.kernels.plan import KLoop, Root, Sweep
 from lstm_ir.backends.kernels.text import Text, scalar_type
 from lstm_ir.types import DType
@@ -31,7 +32,7 @@ class Block:
     e: Evaluator
     sweep: Sweep
     tile: Tile
-    packed: Mapping[int, Memory]  # by number of the pass
+    packed: Mapping[int, Packed]  # by number of the pass
     sums: Memory | None
 
     @property
@@ -136,8 +137,11 @@ class Block:
         packed = self.packed[number]
         for u in range(unroll):
             k = t.add(at, u)
+            there = block, t.add(at, packed.first + u)
             weights = {
-                (v, g): self._weight(packed, block, k, (v * len(loop.gates) + i) * t.lanes, dtype)
+                (v, g): self._weight(
+                    packed.memory, there, (v * len(loop.gates) + i) * t.lanes, dtype
+                )
                 for v in range(q)
                 for i, (g, _) in enumerate(loop.gates)
             }
@@ -163,9 +167,9 @@ class Block:
         for k in keys:
             acc[k] = self.t.op(f"arith.select {there}, {acc[k]}, {zero} : {kind}")
 
-    def _weight(self, m: Memory, block: str, k: str, lane: int, dtype: DType) -> str:
+    def _weight(self, m: Memory, there: tuple[str, str], lane: int, dtype: DType) -> str:
         t = self.t
-        v = load_vector(t, m, [block, k, t.index(lane)])
+        v = load_vector(t, m, [*there, t.index(lane)])
         if m.element == scalar_type(dtype):
             return v
         return t.op(f"arith.extf {v} : {t.vector(m.element)} to {t.vector(scalar_type(dtype))}")

@@ -1,0 +1,74 @@
+"""Weights of one sweep are one tensor: a dispatch takes few, and each is packed by a dispatch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_kernel_teams import _stream
+
+import lstm_ir as li
+from lstm_ir.api import prepare
+from lstm_ir.backends.kernels.packing import grouped
+from lstm_ir.backends.kernels.planner import make_plan
+from lstm_ir.backends.targets import resolve
+from lstm_ir.interpret import interpret
+
+SIZES = 6, 3, 5, 20
+
+
+def _cotangents_of_all(cell: Any, gates: int) -> li.Graph:
+    """The gradient at all results of a bidirectional layer, what it saves among them."""
+    T, B, I, H = SIZES
+    shapes = {"x": (T, B, I), "w_ih": (2, gates * H, I), "w_hh": (2, gates * H, H), "h0": (2, B, H)}
+    values = {n: li.input(n, s) for n, s in shapes.items()}
+    lengths = li.input("n", (B,), "i32")
+    state = {"h0": values["h0"]}
+    if gates == 4:
+        state["c0"] = values["c0"] = li.input("c0", (2, B, H))
+    x, w_ih, w_hh = (values[n] for n in ("x", "w_ih", "w_hh"))
+    out = cell(x, w_ih, w_hh, **state, lengths=lengths, direction="bidirectional", save=True)
+    outputs = {f"o{i}": v for i, v in enumerate(out)}
+    g = li.Graph("all", [*values.values(), lengths], outputs)
+    return li.vjp(g, list(outputs), list(values))
+
+
+@pytest.mark.parametrize(("cell", "gates"), [(li.lstm, 4), (li.gru, 3)])
+def test_the_gradient_at_all_results_is_a_kernel(cell: Any, gates: int) -> None:
+    """With the weights of each gate in a tensor of their own it took too many of them."""
+    graph = _cotangents_of_all(cell, gates)
+    rng = np.random.default_rng(20261)
+    types = dict(zip(graph.input_names, (v.type for v in graph.params), strict=True))
+    given = {
+        n: (0.3 * rng.standard_normal(t.shape)).astype(np.float32) for n, t in types.items()
+    } | {"n": np.array([0, SIZES[0], 4], np.int32)}
+    want = interpret(graph, given)
+    with li.compile(graph) as exe:
+        assert [n for n in exe.report.notes if ": loop" in n] == []
+        for name, got in exe(given).items():
+            np.testing.assert_allclose(got, want[name], rtol=2e-5, atol=2e-5, err_msg=name)
+
+
+def test_passes_over_as_many_gates_lie_in_one_tensor() -> None:
+    """The products with x and h of an LSTM, and those of a GRU whose n has two sums."""
+    for cell, gates in ((li.lstm, 4), (li.gru, 3)):
+        x = li.input("x", (5, 8, 7))
+        w = [li.input(f"w{i}", s) for i, s in enumerate(((gates * 20, 7), (gates * 20, 20)))]
+        whole = li.Graph("one", [x, *w], {"y": cell(x, *w)[0]})
+        (graph,) = prepare(whole, resolve("cpu")).made.entries.values()
+        (scan,) = [n for n in graph.nodes if n.op.name == "scan"]
+        (sweep,) = [s for c in make_plan(scan, False).components for s in c.sweeps]
+        assert grouped(sweep.loops, together=True) == [[0, 1]]
+        assert grouped(sweep.loops, together=False) == [[0], [1]]
+
+
+def test_rows_of_one_matrix_are_packed_by_one_dispatch() -> None:
+    """The backward pass multiplies by each gate's rows of one matrix, one after the other."""
+    x = li.input("x", (20, 12, 64))
+    w = np.random.default_rng(3).standard_normal
+    weights = [li.weight(f"w{i}", w((256, 64)).astype(np.float32)) for i in range(2)]
+    y = li.lstm(x, weights[0], weights[1])[0]
+    g = li.grad(li.Graph("l", [x], {"loss": li.sum(y * y)}), "loss", ["x"])
+    before, _ = _stream(g)
+    assert before.count("stream.cmd.dispatch @") == 3  # there: w0 beside w1; back; d_x
