@@ -26,6 +26,8 @@ from lstm_ir.errors import (
 from lstm_ir.signature import Entry, Port, Signature, call_values
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from lstm_ir.backends.profile import Profile
 
 Array = np.ndarray[Any, Any]
@@ -242,7 +244,7 @@ class Session:
             self._held.close()
             self._loaded = None
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

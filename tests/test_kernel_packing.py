@@ -39,10 +39,11 @@ def test_the_gradient_at_all_results_is_a_kernel(cell: Any, gates: int) -> None:
     """With the weights of each gate in a tensor of their own it took too many of them."""
     graph = _cotangents_of_all(cell, gates)
     rng = np.random.default_rng(20261)
-    types = dict(zip(graph.input_names, (v.type for v in graph.params), strict=True))
-    given = {
-        n: (0.3 * rng.standard_normal(t.shape)).astype(np.float32) for n, t in types.items()
-    } | {"n": np.array([0, SIZES[0], 4], np.int32)}
+    given: dict[str, Any] = {}
+    for name, v in zip(graph.input_names, graph.params, strict=True):
+        shape = [int(str(d)) for d in v.type.shape]
+        given[name] = (0.3 * rng.standard_normal(shape)).astype(np.float32)
+    given["n"] = np.array([0, SIZES[0], 4], np.int32)
     want = interpret(graph, given)
     with li.compile(graph) as exe:
         assert [n for n in exe.report.notes if ": loop" in n] == []
