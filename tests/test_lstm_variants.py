@@ -120,7 +120,7 @@ def wide(op: str, open_sizes: bool = True) -> li.Graph:
 def exe() -> Iterator[Executable]:
     """Forward and gradient of all three, T and B open."""
     with li.compile(li.Program("variants", {op: wide(op) for op in cases.RATES})) as made:
-        yield made  # type: ignore[misc]
+        yield made
 
 
 @pytest.mark.parametrize("op", cases.RATES)
