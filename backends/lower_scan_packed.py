@@ -15,6 +15,8 @@ with T^2; with chunks of K rows they fall to T^2/K + T*K.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
 
 from iree.compiler import ir
 
@@ -22,7 +24,30 @@ from lstm_ir.backends.emitter import Emitter, tensor
 from lstm_ir.backends.flat import Flat
 from lstm_ir.backends.for_loop import Values, for_one
 from lstm_ir.backends.loop import CHUNK, Loop
+from lstm_ir.graph import Graph
 from lstm_ir.types import DType, TensorType
+from lstm_ir.work import operations
+
+Step: TypeAlias = "Callable[[ir.Value, ir.Value], ir.Value]"
+STEPS = 8  # of one iteration, at most
+STEPS_NAMED = 4  # where sizes are named: 8 were 6 % faster, and took a tenth longer to compile
+NODES = 256  # of one iteration, at most: compile time grows with them
+WORK = 4_000_000  # operations of a step above which the loop around it does not matter
+
+
+def steps_at_once(loop: Loop, static: bool) -> int:
+    """Steps of one iteration.
+
+    Fewer for long bodies; one for loops in a body, and where the host's work for an iteration is
+    little beside the step's own.
+    """
+    nodes, work = loop.body.nodes, operations(loop.body)
+    if any(isinstance(n.attrs.get("body"), Graph) for n in nodes):
+        return 1
+    if isinstance(work, int) and work > WORK:
+        return 1
+    most = min(STEPS if static else STEPS_NAMED, NODES // max(1, len(nodes)))
+    return 1 if most < 2 or (isinstance(loop.length, int) and loop.length < most) else most
 
 
 class PackedLoop:
@@ -30,6 +55,7 @@ class PackedLoop:
 
     def __init__(self, e: Emitter, loop: Loop) -> None:
         self.e, self.loop = e, loop
+        self.at_once = steps_at_once(loop, e.static)
         self.whole = Flat(e, [*loop.carries, *loop.stacked])
         chunks = [t.resized(0, CHUNK) for t in loop.stacked]
         self.chunk = Flat(e, [*loop.carries, *chunks])
@@ -79,9 +105,8 @@ class PackedLoop:
     def _plain(self, consts: Values, init: Values, xs: Values, n: ir.Value) -> Values:
         """One loop, where chunks save nothing: to IREE the tensors of two loops would be one."""
         first = self.whole.begin([*init, *(None for _ in self.loop.stacked)])
-        step = self._step(self.whole, consts, xs, self.e.size(0), n, n)
-        bounds = self.e.size(0), n, self.e.size(1)
-        last = for_one(self.e, bounds, first, self.whole.type, step)
+        make = partial(self._step, self.whole, consts, xs, self.e.size(0), n, n)
+        last = self._steps(n, first, self.whole.type, make)
         return [self.whole.get(last, i) for i in range(len(self.whole.parts))]
 
     def _chunk(
@@ -95,32 +120,60 @@ class PackedLoop:
     ) -> ir.Value:
         e = self.e
         first = self.chunk.begin([*state, *(None for _ in self.loop.stacked)])
-        step = self._step(self.chunk, consts, xs, start, n, e.size(CHUNK))
-        return for_one(e, (e.size(0), steps, e.size(1)), first, self.chunk.type, step)
+        make = partial(self._step, self.chunk, consts, xs, start, n, e.size(CHUNK))
+        return self._steps(steps, first, self.chunk.type, make)
+
+    def _steps(
+        self, steps: ir.Value, first: ir.Value, t: TensorType, make: Callable[[int], Step]
+    ) -> ir.Value:
+        """So many steps: several in an iteration, and what is left one by one.
+
+        The host's work for an iteration, two allocations and a submission, takes as long as a small
+        step. Steps of one iteration hand their carries over as plain tensors, and write no flat one.
+        """
+        e, at = self.e, self.e.size(0)
+        if self.at_once > 1:
+            by = e.size(self.at_once)
+            end = self.index("muli", self.index("divui", steps, by), by)
+            first, at = for_one(e, (at, end, by), first, t, make(self.at_once)), end
+        return for_one(e, (at, steps, e.size(1)), first, t, make(1))
 
     def _step(
-        self, into: Flat, consts: Values, xs: Values, start: ir.Value, n: ir.Value, rows: ir.Value
-    ) -> Callable[[ir.Value, ir.Value], ir.Value]:
-        """Step `start + j` of `n`, its carries and rows written to `into`, which has room for
-        `rows` rows.
+        self,
+        into: Flat,
+        consts: Values,
+        xs: Values,
+        start: ir.Value,
+        n: ir.Value,
+        rows: ir.Value,
+        at_once: int,
+    ) -> Step:
+        """Steps `start + j` and on, `at_once` of `n`; the carries and rows they give are written to
+        `into`, which has room for `rows` rows.
         """
         e, loop = self.e, self.loop
         carries = len(loop.carries)
 
         def step(j: ir.Value, flat: ir.Value) -> ir.Value:
-            at = self.index("addi", start, j)
-            back = self.index("subi", self.index("subi", n, e.size(1)), at)
-            read = [
-                self._row(x, t, back if rev else at)
-                for x, t, rev in zip(xs, loop.scanned, loop.x_reverse, strict=True)
-            ]
             held = [into.get(flat, i) for i in range(carries)]
-            out = e.body(loop.body, [e.scalar(at, DType.i32), *consts, *held, *read])
-            new = into.start([*out[:carries], *(None for _ in loop.stacked)])
-            mirrored = self.index("subi", self.index("subi", rows, e.size(1)), j)
+            made: list[tuple[ir.Value, list[ir.Value]]] = []
+            for u in range(at_once):
+                here = j if u == 0 else self.index("addi", j, e.size(u))
+                at = self.index("addi", start, here)
+                back = self.index("subi", self.index("subi", n, e.size(1)), at)
+                read = [
+                    self._row(x, t, back if rev else at)
+                    for x, t, rev in zip(xs, loop.scanned, loop.x_reverse, strict=True)
+                ]
+                out = e.body(loop.body, [e.scalar(at, DType.i32), *consts, *held, *read])
+                held = list(out[:carries])
+                made.append((here, list(out[carries:])))
+            new = into.start([*held, *(None for _ in loop.stacked)])
             for i, reverse in enumerate(loop.y_reverse, carries):
                 new = into.keep(new, i, flat)
-                new = into.put_row(new, i, out[i], mirrored if reverse else j)
+                for here, out in made:
+                    mirrored = self.index("subi", self.index("subi", rows, e.size(1)), here)
+                    new = into.put_row(new, i, out[i - carries], mirrored if reverse else here)
             return new
 
         return step
