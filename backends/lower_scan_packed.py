@@ -30,23 +30,24 @@ from lstm_ir.work import operations
 
 Step: TypeAlias = "Callable[[ir.Value, ir.Value], ir.Value]"
 STEPS = 8  # of one iteration, at most
-STEPS_NAMED = 4  # where sizes are named: 8 were 6 % faster, and took a tenth longer to compile
 NODES = 256  # of one iteration, at most: compile time grows with them
 WORK = 4_000_000  # operations of a step above which the loop around it does not matter
 
 
-def steps_at_once(loop: Loop, static: bool) -> int:
+def steps_at_once(loop: Loop) -> int:
     """Steps of one iteration.
 
     Fewer for long bodies; one for loops in a body, and where the host's work for an iteration is
-    little beside the step's own.
+    little beside the step's own. One where what a step computes has a named size: a product of few
+    rows, which IREE's data tiling fills up to 16, then took up to twice as long in most processes
+    (a forward LSTM, one row), and gradients twice as long to compile.
     """
     nodes, work = loop.body.nodes, operations(loop.body)
     if any(isinstance(n.attrs.get("body"), Graph) for n in nodes):
         return 1
-    if isinstance(work, int) and work > WORK:
+    if not isinstance(work, int) or work > WORK:
         return 1
-    most = min(STEPS if static else STEPS_NAMED, NODES // max(1, len(nodes)))
+    most = min(STEPS, NODES // max(1, len(nodes)))
     return 1 if most < 2 or (isinstance(loop.length, int) and loop.length < most) else most
 
 
@@ -55,7 +56,7 @@ class PackedLoop:
 
     def __init__(self, e: Emitter, loop: Loop) -> None:
         self.e, self.loop = e, loop
-        self.at_once = steps_at_once(loop, e.static)
+        self.at_once = steps_at_once(loop)
         self.whole = Flat(e, [*loop.carries, *loop.stacked])
         chunks = [t.resized(0, CHUNK) for t in loop.stacked]
         self.chunk = Flat(e, [*loop.carries, *chunks])

@@ -1,7 +1,6 @@
 """The loop without kernels takes several steps in an iteration.
 
-Lengths around the steps of an iteration (8, or 4 where sizes are named) and around a chunk of 32
-rows, held to the interpreter.
+Lengths around the steps of an iteration, 8, and around a chunk of 32 rows, held to the interpreter.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from device import need
 
 import lstm_ir as li
 from lstm_ir.backends.loop import Loop
-from lstm_ir.backends.lower_scan_packed import STEPS, STEPS_NAMED, steps_at_once
+from lstm_ir.backends.lower_scan_packed import STEPS, steps_at_once
 
 LOOPS = {"kernels": False}
 LENGTHS = (0, 1, 7, 8, 9, 33, 100)
@@ -65,15 +64,16 @@ def held(exe: Any, g: li.Graph, T: int, device: str) -> None:
 
 
 @cache
-def named(device: str, gradients: bool) -> tuple[dict[str, li.Graph], Any]:
-    graphs = {f: graph(f, "T", "B", gradients) for f in FORMS}
+def named(device: str, gradients: bool, rows: Size) -> tuple[dict[str, li.Graph], Any]:
+    graphs = {f: graph(f, "T", rows, gradients) for f in FORMS}
     return graphs, li.compile(li.Program("p", graphs), device, options=LOOPS)
 
 
 @pytest.mark.parametrize("gradients", [False, True], ids=["forward", "gradients"])
+@pytest.mark.parametrize("rows", [B, "B"])
 @pytest.mark.parametrize("T", LENGTHS)
-def test_named_sizes(T: int, gradients: bool) -> None:
-    graphs, exe = named("cpu", gradients)
+def test_named_sizes(T: int, rows: Size, gradients: bool) -> None:
+    graphs, exe = named("cpu", gradients, rows)
     for form, g in graphs.items():
         held(exe.entries[form], g, T, "cpu")
 
@@ -91,12 +91,12 @@ def test_sizes_that_are_numbers(gradients: bool) -> None:
 @pytest.mark.parametrize("gradients", [False, True], ids=["forward", "gradients"])
 def test_named_sizes_vulkan(gradients: bool) -> None:
     need("vulkan")
-    graphs, exe = named("vulkan", gradients)
+    graphs, exe = named("vulkan", gradients, B)
     for (form, g), T in product(graphs.items(), (1, 9, 33)):
         held(exe.entries[form], g, T, "vulkan")
 
 
-def _loop(T: Size, width: int, body: Callable[[li.Value], li.Value]) -> Loop:
+def _loop(T: Size, width: Size, body: Callable[[li.Value], li.Value]) -> Loop:
     x = li.input("x", (T, width))
     c, _ = li.scan(lambda c, row: (body(c) + row, None), li.zeros((width,)), x)
     return Loop(c.node)
@@ -113,9 +113,10 @@ def test_steps_of_an_iteration() -> None:
             c = c * 0.5 + 1
         return c
 
-    assert steps_at_once(_loop(100, H, li.tanh), static=True) == STEPS
-    assert steps_at_once(_loop("T", H, li.tanh), static=False) == STEPS_NAMED
-    assert steps_at_once(_loop(STEPS - 1, H, li.tanh), static=True) == 1
-    assert steps_at_once(_loop(100, 5_000_000, li.tanh), static=True) == 1
-    assert steps_at_once(_loop(100, H, nested), static=True) == 1
-    assert 1 <= steps_at_once(_loop(100, H, long), static=True) < STEPS
+    assert steps_at_once(_loop(100, H, li.tanh)) == STEPS
+    assert steps_at_once(_loop("T", H, li.tanh)) == STEPS
+    assert steps_at_once(_loop("T", "B", li.tanh)) == 1
+    assert steps_at_once(_loop(STEPS - 1, H, li.tanh)) == 1
+    assert steps_at_once(_loop(100, 5_000_000, li.tanh)) == 1
+    assert steps_at_once(_loop(100, H, nested)) == 1
+    assert 1 <= steps_at_once(_loop(100, H, long)) < STEPS
