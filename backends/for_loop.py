@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emitter import Emitter
+from lstm_ir.backends.emitter import Emitter, tensor
 from lstm_ir.types import TensorType
 
 Values: TypeAlias = "list[ir.Value]"
@@ -44,3 +44,24 @@ def for_one(
 ) -> ir.Value:
     """As `for_loop`, carrying one tensor."""
     return for_loop(e, bounds, [init], [t], lambda at, carried: [step(at, carried[0])])[0]
+
+
+def first_carried(e: Emitter, t: TensorType, make: Callable[[], ir.Value]) -> ir.Value:
+    """What `make` gives, in memory of its own, for a loop to carry first.
+
+    IREE packs what one submission makes into one buffer, and a loop carries buffer and offset. What
+    an iteration gives has the offset 0. Where sizes are named, the first offset is a util.align of
+    which IREE 3.13 may infer no range (AlignOp::inferResultRanges), and it then takes the range of
+    the loop's offset for that of the 0 alone: the first iteration reads another tensor. A branch
+    that is never left out is a submission apart, for which the host does not wait.
+    """
+    if e.static or e.target is None:
+        return make()
+    one = ir.IntegerType.get_signless(1)
+    taken = e.make("arith.constant", [], [one], {"value": ir.IntegerAttr.get(one, 1)}).result
+    taken = e.make("util.optimization_barrier", [taken], [one]).result
+    branch = e.make("scf.if", [taken], [tensor(t)], regions=2)
+    for region, given in zip(branch.regions, (make, None), strict=True):
+        with ir.InsertionPoint(region.blocks.append()):
+            e.make("scf.yield", [given() if given else e.filled(0, t, own=True)], [])
+    return e.tie(branch.result, t)

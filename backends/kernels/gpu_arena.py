@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lstm_ir.backends.emitter import Emitter
+from lstm_ir.backends.flat import ALIGN, Flat
 from lstm_ir.backends.kernels.access import RefusedError
 from lstm_ir.backends.kernels.gpu_memory import FlatMemory, Piece
 from lstm_ir.backends.kernels.text import Text, stored_type
-from lstm_ir.backends.lower_scan_packed import ALIGN, Flat
 from lstm_ir.dims import Dim
 from lstm_ir.types import TensorType
 

@@ -70,7 +70,7 @@ class GpuDispatch(Call):
         if arena is None:
             pairs = zip(init, self.plan.carries, strict=True)
             return [self.input(v, p.type) for v, p in pairs]
-        whole = self.input(arena.flat.start(arena.flat.apart(init)), arena.flat.type)
+        whole = self.input(arena.flat.start(init), arena.flat.type)
         assert isinstance(whole, FlatMemory)
         return list(arena.bind(whole, self.size))
 

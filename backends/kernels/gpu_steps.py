@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from iree.compiler import ir
 
-from lstm_ir.backends.for_loop import for_one
+from lstm_ir.backends.for_loop import first_carried, for_one
 from lstm_ir.backends.kernels.atoms import Source
 from lstm_ir.backends.kernels.call import NAME, Values
 from lstm_ir.backends.kernels.evaluate import Evaluator
@@ -27,7 +27,6 @@ from lstm_ir.backends.kernels.memory import Memory
 from lstm_ir.backends.kernels.plan import Plan, Sweep
 from lstm_ir.backends.kernels.steps import Step, number_of_steps
 from lstm_ir.backends.kernels.text import Text
-from lstm_ir.backends.lower_scan_packed import Flat
 from lstm_ir.dims import Dim
 from lstm_ir.types import DType, TensorType
 
@@ -117,11 +116,14 @@ class StepDispatch(GpuDispatch):
         self.check(len(self.operands) + 1, len(layout.numbers))
         texts = [StepFunction(plan, layout, self.schedule, p).text(NAME) for p in phases(plan)]
         symbols = [self.executable(text) for text in texts]
-        flat = e.filled(0, arena.flat.type, own=True)
-        starts = Flat(e, carried).apart(init)
-        for i, (v, t) in enumerate(zip(starts, carried, strict=True)):
-            flat = arena.flat.write(flat, v, t, e.size(arena.flat.parts[i].begin))
-        done = self._loop(arena, flat, symbols)
+
+        def start() -> ir.Value:
+            flat = e.filled(0, arena.flat.type, own=True)
+            for i, (v, t) in enumerate(zip(init, carried, strict=True)):
+                flat = arena.flat.write(flat, v, t, e.size(arena.flat.parts[i].begin))
+            return flat
+
+        done = self._loop(arena, first_carried(e, arena.flat.type, start), symbols)
         finals = [self._final(arena, done, i, t, count) for i, t in enumerate(carried)]
         first = len(arena.types) - len(stacked)
         return [*finals, *(arena.flat.get(done, first + k) for k in range(len(stacked)))]

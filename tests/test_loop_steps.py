@@ -1,0 +1,122 @@
+"""The loop without kernels takes several steps in an iteration.
+
+Lengths around the steps of an iteration, 8, and around a chunk of 32 rows, held to the interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import tolerances
+from device import need
+
+import lstm_ir as li
+from lstm_ir.backends.loop import Loop
+from lstm_ir.backends.lower_scan_packed import STEPS, steps_at_once
+
+LOOPS = {"kernels": False}
+LENGTHS = (0, 1, 7, 8, 9, 33, 100)
+B, H = 2, 3
+FORMS = {f"{c}_{r}": (c, r) for c, r in product(("all", "count"), ("fore", "back", "mixed"))}
+DIRECTIONS: dict[str, Any] = {"fore": False, "back": True, "mixed": (True, False)}
+Size = int | str
+
+
+def graph(form: str, T: Size, rows: Size, gradients: bool) -> li.Graph:
+    """A recurrence with two carries and rows, and what its gradients are."""
+    counted, way = FORMS[form]
+    x, s, w = li.input("x", (T, rows, H)), li.input("s", (rows, H)), li.input("w", (H, H))
+    n = li.input("n", (), "i32")
+
+    def step(c: Any, row: li.Value) -> Any:
+        a = li.tanh(c[0] @ w + row)
+        return (a, c[1] * 0.5 + a), a * c[1]
+
+    (a, b), ys = li.scan(
+        step, (s, s * 0.5), x, reverse=DIRECTIONS[way], count=n if counted == "count" else None
+    )
+    ins = [x, s, w, *([n] if counted == "count" else [])]
+    if not gradients:
+        return li.Graph(form, ins, {"a": a, "b": b, "ys": ys})
+    loss = li.sum(a * b) + li.sum(ys * ys)
+    return li.grad(li.Graph(form, ins, {"loss": loss}), "loss", ["x", "s", "w"])
+
+
+def held(exe: Any, g: li.Graph, T: int, device: str) -> None:
+    rng = np.random.default_rng(T)
+    x, s = rng.uniform(-1, 1, (T, B, H)), rng.uniform(-1, 1, (B, H))
+    w = rng.uniform(-0.6, 0.6, (H, H))
+    given = {"x": x.astype("f4"), "s": s.astype("f4"), "w": w.astype("f4")}
+    for count in sorted({0, T // 2, T}) if "n" in g.input_names else [None]:
+        if count is not None:
+            given["n"] = np.asarray(count, "i4")
+        got, want = exe(given), li.interpret(g, given)
+        for k, v in want.items():
+            try:
+                tolerances.agree(got[k], v, tolerances.RECURRENCE, device)
+            except AssertionError as e:
+                raise AssertionError(f"{g.name}, {k}, T = {T}, count {count}: {e}") from e
+
+
+@cache
+def named(device: str, gradients: bool, rows: Size) -> tuple[dict[str, li.Graph], Any]:
+    graphs = {f: graph(f, "T", rows, gradients) for f in FORMS}
+    return graphs, li.compile(li.Program("p", graphs), device, options=LOOPS)
+
+
+@pytest.mark.parametrize("gradients", [False, True], ids=["forward", "gradients"])
+@pytest.mark.parametrize("rows", [B, "B"])
+@pytest.mark.parametrize("T", LENGTHS)
+def test_named_sizes(T: int, rows: Size, gradients: bool) -> None:
+    graphs, exe = named("cpu", gradients, rows)
+    for form, g in graphs.items():
+        held(exe.entries[form], g, T, "cpu")
+
+
+@pytest.mark.parametrize("gradients", [False, True], ids=["forward", "gradients"])
+def test_sizes_that_are_numbers(gradients: bool) -> None:
+    forms = ("all_mixed", "count_back")
+    graphs = {f"{f}_{T}": graph(f, T, B, gradients) for f in forms for T in LENGTHS}
+    exe = li.compile(li.Program("p", graphs), options=LOOPS)
+    for entry, g in graphs.items():
+        held(exe.entries[entry], g, int(entry.rsplit("_", 1)[1]), "cpu")
+
+
+@pytest.mark.vulkan
+@pytest.mark.parametrize("gradients", [False, True], ids=["forward", "gradients"])
+def test_named_sizes_vulkan(gradients: bool) -> None:
+    need("vulkan")
+    graphs, exe = named("vulkan", gradients, B)
+    for (form, g), T in product(graphs.items(), (1, 9, 33)):
+        held(exe.entries[form], g, T, "vulkan")
+
+
+def _loop(T: Size, width: Size, body: Callable[[li.Value], li.Value]) -> Loop:
+    x = li.input("x", (T, width))
+    c, _ = li.scan(lambda c, row: (body(c) + row, None), li.zeros((width,)), x)
+    return Loop(c.node)
+
+
+def test_steps_of_an_iteration() -> None:
+    def nested(c: li.Value) -> li.Value:
+        d, _ = li.scan(lambda d, _: (d * 0.5, None), c, None, length=3)
+        assert isinstance(d, li.Value)
+        return d
+
+    def long(c: li.Value) -> li.Value:
+        for _ in range(60):
+            c = c * 0.5 + 1
+        return c
+
+    assert steps_at_once(_loop(100, H, li.tanh)) == STEPS
+    assert steps_at_once(_loop("T", H, li.tanh)) == STEPS
+    assert steps_at_once(_loop("T", "B", li.tanh)) == 1
+    assert steps_at_once(_loop(STEPS - 1, H, li.tanh)) == 1
+    assert steps_at_once(_loop(100, 5_000_000, li.tanh)) == 1
+    assert steps_at_once(_loop(100, H, nested)) == 1
+    assert 1 <= steps_at_once(_loop(100, H, long)) < STEPS
