@@ -23,7 +23,7 @@ from lstm_ir.errors import (
     TargetError,
     ValueRangeError,
 )
-from lstm_ir.signature import Entry, Port, Signature, call_values
+from lstm_ir.signature import Bound, Entry, Port, Signature, call_values, confirm, native
 
 if TYPE_CHECKING:
     from typing import Self
@@ -39,30 +39,36 @@ _ANY: Names = frozenset()
 
 
 class Plan(NamedTuple):
-    """For one combination of input shapes: the VM function, and reusable inputs."""
+    """For one combination of input shapes: the VM function, reusable inputs, and its sizes."""
 
     vm: Any
     slots: transfer.Slots | None
+    bound: Bound
 
 
 class Function:
     """One entry, ready to call: `f(x=a)` or `f({"input.1": a})` -> {name: ndarray}."""
 
-    def __init__(self, entry: Entry, session: Session, vm: Mapping[Names, Any]) -> None:
+    def __init__(
+        self, entry: Entry, session: Session, vm: Mapping[Names, Any], stateful: bool
+    ) -> None:
         self.entry, self._session, self._vm = entry, session, vm
         self.arguments = tuple(transfer.Kind(p.type.dtype) for p in entry.inputs)
         self.results = tuple(transfer.Kind(p.type.dtype) for p in entry.outputs)
         self.plans: dict[Shapes, Plan] = {}
         self._names = tuple(p.name for p in entry.outputs)
+        self.given = len(self.results) + len(entry.writes)  # by the VM function
+        self.restarts = entry.restarts and stateful
+        self.steps = bool(entry.reads or entry.writes or entry.finite)
         self.watched = entry.watched()
 
     def plan(self, shapes: Shapes, slots: transfer.Slots | None) -> Plan:
         """How calls with these shapes run; remembered, for the last few combinations."""
-        env = self.entry.bound(shapes).env
-        empty = frozenset(n for n, size in env.items() if size == 0)
+        bound = self.entry.bound(shapes)
+        empty = frozenset(n for n, size in bound.env.items() if size == 0)
         if len(self.plans) >= _SHAPES:
             self.plans.clear()
-        made = self.plans[shapes] = Plan(self._vm.get(empty, self._vm[_ANY]), slots)
+        made = self.plans[shapes] = Plan(self._vm.get(empty, self._vm[_ANY]), slots, bound)
         return made
 
     @property
@@ -85,9 +91,14 @@ class Function:
             if twice:
                 raise CallError(f"{self.entry.name}: input {min(twice)} is given twice")
             named = {**arrays, **named}
-        values = call_values(self.entry, named)
+        values = native(self.entry, named)
+        shapes = tuple([a.shape for a in values])
+        plan = self.plans.get(shapes)
+        bound = self.entry.bound(shapes) if plan is None else plan.bound
+        if bound.checks:
+            confirm(self.entry, bound, values)
         try:
-            results = self._session._run(self, values)
+            results = self._session._run(self, values, shapes)
         except LstmIrError:
             raise
         except Exception as e:  # the bindings raise a builtin class per status code
@@ -117,7 +128,7 @@ class Session:
         self.entries: Mapping[str, Function] = MappingProxyType(
             _Entries(
                 {
-                    e.name: Function(e, self, loaded.lookup(e))
+                    e.name: Function(e, self, loaded.lookup(e), bool(loaded.signature.state))
                     for e in loaded.signature.entries.values()
                 }
             )
@@ -157,7 +168,7 @@ class Session:
         main = self._main
         return (main if main is not None else self._entry())(arrays, **named)
 
-    def _run(self, f: Function, values: list[Array]) -> list[Array]:
+    def _run(self, f: Function, values: list[Array], shapes: Shapes) -> list[Array]:
         # Calls of one session take turns: each may read the state that the one before it wrote.
         with self._lock:
             loaded = self._loaded
@@ -165,18 +176,16 @@ class Session:
                 raise DeviceError(f"the {self._what} is closed")
             runtime.check_process()
             move = loaded.move
-            entry = f.entry
-            results = move.results(len(f.results) + len(entry.writes))
-            shapes = tuple([a.shape for a in values])
+            results = move.results(f.given)
             plan = f.plans.get(shapes)
             if plan is None:
                 plan = f.plan(shapes, move.slots(values, f.arguments))
-            vm, slots = plan
-            if entry.restarts and loaded.signature.state:
+            vm, slots, bound = plan
+            if f.restarts:
                 self._held.restart()
                 return []
-            if entry.reads or entry.writes or entry.finite:
-                return self._step(f, vm, values, entry.bound(shapes).env, results)
+            if f.steps:
+                return self._step(f, vm, values, bound.env, results)
             if slots and slots.large and all(move.lendable(values[i]) for i in slots.large):
                 slots = None
             if slots is None:

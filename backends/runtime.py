@@ -26,14 +26,14 @@ SPIN = 5  # us that a worker looks for work before it sleeps: between two dispat
 class _Process:
     """What is made once per process; a forked child may not use its parent's."""
 
-    pid: int
     threads: int
     instance: Any = None
+    forked: bool = False  # since the instance was made
     started: bool = False  # the CPU driver has its workers
 
 
 _lock = threading.RLock()
-_process = _Process(os.getpid(), min(cpus.cores(), MAX_THREADS))
+_process = _Process(min(cpus.cores(), MAX_THREADS))
 _devices: dict[str, Any] = {}
 _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -77,7 +77,7 @@ def threads() -> int:
 
 def check_process() -> None:
     """DeviceError in a forked child: worker threads do not survive a fork."""
-    if os.getpid() != _process.pid:
+    if _process.forked:
         raise DeviceError(
             "the process was forked after lstm_ir's runtime started; "
             "start it with multiprocessing's 'spawn', or fork before the first module is loaded"
@@ -97,6 +97,7 @@ def _forked() -> None:
     global _lock
     _lock = threading.RLock()  # another thread of the parent may have held it
     if _process.instance is not None:
+        _process.forked = True
         for kept in (_process.instance, *_devices.values(), *_owners):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
         native().disable_leak_checker()  # prints what is alive at exit
@@ -110,7 +111,6 @@ def instance() -> Any:
     """The process-wide VM instance."""
     with _lock:
         if _process.instance is None:
-            _process.pid = os.getpid()
             _process.instance = native().VmInstance()
         check_process()
         return _process.instance

@@ -62,7 +62,9 @@ def starts(initial: TensorType, whole: TensorType) -> bool:
     return fits and initial.dtype is whole.dtype
 
 
-class _Bound(NamedTuple):
+class Bound(NamedTuple):
+    """What the shapes of a call determine: sizes by name, and the bounds of its integer inputs."""
+
     env: dict[str, int]
     checks: tuple[tuple[Check, int | None, int | None], ...]
 
@@ -107,10 +109,10 @@ class Entry:
         return tuple((p.name, Conform(p.name, p.type.dtype)) for p in self.inputs)
 
     @cached_property
-    def _memo(self) -> dict[tuple[tuple[int, ...], ...], _Bound]:
+    def _memo(self) -> dict[tuple[tuple[int, ...], ...], Bound]:
         return {}
 
-    def bound(self, shapes: tuple[tuple[int, ...], ...]) -> _Bound:
+    def bound(self, shapes: tuple[tuple[int, ...], ...]) -> Bound:
         """Names and value bounds for these input shapes, in input order; CallError if none fit."""
         found = self._memo.get(shapes)
         if found is None:
@@ -122,7 +124,7 @@ class Entry:
                 if dims.evaluate(r.dim, env) < 0:
                     raise CallError(f"{self.name}: {r.what}{_unmet(r.dim, env)}")
             checks = tuple((c, _value(c.low, env), _value(c.high, env)) for c in self.checks)
-            found = _Bound(env, checks)
+            found = Bound(env, checks)
             if len(self._memo) >= _MEMO:
                 self._memo.clear()
             self._memo[shapes] = found
@@ -264,11 +266,18 @@ def check_call(entry: Entry, arrays: Mapping[str, Any]) -> dict[str, np.ndarray[
 
 def call_values(entry: Entry, arrays: Mapping[str, Any]) -> list[np.ndarray[Any, Any]]:
     """As `check_call`, without names: one array for each input, in order."""
+    values = native(entry, arrays)
+    confirm(entry, entry.bound(tuple([a.shape for a in values])), values)
+    return values
+
+
+def native(entry: Entry, arrays: Mapping[str, Any]) -> list[np.ndarray[Any, Any]]:
+    """The inputs in order, as native contiguous arrays; CallError for names and element types."""
     conform = entry._conform
     if len(arrays) != len(conform):
         raise CallError(_names(entry, arrays))
     try:
-        values = [
+        return [
             a if type(a := arrays[n]) is np.ndarray and a.dtype is c.dtype and a.flags.c_contiguous
             else take(c, a)
             for n, c in conform
@@ -277,11 +286,13 @@ def call_values(entry: Entry, arrays: Mapping[str, Any]) -> list[np.ndarray[Any,
         if e.args and e.args[0] in (n for n, _ in conform):
             raise CallError(_names(entry, arrays)) from None
         raise
-    _, checks = entry.bound(tuple([a.shape for a in values]))
-    for check, low, high in checks:
+
+
+def confirm(entry: Entry, bound: Bound, values: list[np.ndarray[Any, Any]]) -> None:
+    """ValueRangeError for an integer input outside its bounds."""
+    for check, low, high in bound.checks:
         at = next(i for i, p in enumerate(entry.inputs) if p.name == check.input)
         _check_values(check, low, high, values[at])
-    return values
 
 
 def _names(entry: Entry, arrays: Mapping[str, Any]) -> str:
