@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from lstm_ir.backends import runtime, waiting
+from lstm_ir.backends import home, runtime, waiting
 
 LIMIT = 4  # each further one computes and keeps the packed weights again
 _POLL = 0.05  # seconds; a context may return between the look for one and the wait
@@ -23,6 +23,7 @@ class Contexts:
 
     def __init__(self, modules: Sequence[Any], name: str, *, workers: bool = False) -> None:
         self._modules, self._name = list(modules), name
+        self._workers = workers
         self._call = waiting.patiently if workers else waiting.plainly
         self._free = [self._make()]
         self._made = 1
@@ -40,6 +41,8 @@ class Contexts:
             context = self._free.pop()  # atomic
         except IndexError:
             context = self._another()
+        if self._workers and self._made == 1:  # callers that overlap do not crowd on one processor
+            home.come()
         try:
             self._call(context.invoke, function, arguments, results)
         finally:

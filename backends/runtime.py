@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from lstm_ir.backends import cpus
+from lstm_ir.backends import cpus, home
 from lstm_ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeError
 
 CPU_DRIVERS = ("local-task", "local-sync")
@@ -197,6 +197,7 @@ def _topology(workers: int) -> tuple[str, ...]:
     if hasattr(os, "sched_getaffinity"):
         mine = sorted(os.sched_getaffinity(0))
         if len(mine) == workers > 1:
+            home.settle(mine[0])
             return ("--task_topology_cpu_ids=" + ",".join(map(str, mine)),)
     return (f"--task_topology_group_count={workers}",)
 

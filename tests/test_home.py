@@ -1,0 +1,117 @@
+"""Callers wait on the first worker's processor, and keep the processors that they may use."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from lstm_ir.backends import home
+from lstm_ir.backends.contexts import Contexts
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2 or home._cpu is None,
+    reason="needs Linux, two processors and sched_getcpu",
+)
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker is kept anywhere, and nobody was moved."""
+    monkeypatch.setattr(home, "_home", home._Home())
+
+
+def _in_thread(run: Callable[[], None]) -> None:
+    """Runs it in a thread of its own, whose processors end with it."""
+    failed: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            run()
+        except BaseException as e:
+            failed.append(e)
+
+    t = threading.Thread(target=guarded)
+    t.start()
+    t.join()
+    if failed:
+        raise failed[0]
+
+
+def _cpu() -> int:
+    assert home._cpu is not None
+    return home._cpu()
+
+
+def test_a_caller_moves_and_keeps_its_processors() -> None:
+    def run() -> None:
+        mine = os.sched_getaffinity(0)
+        for cpu in sorted(mine) * 3:
+            home.settle(cpu)
+            home._home.moved = 0.0
+            home.come()
+            assert os.sched_getaffinity(0) == mine
+            seen.append(_cpu() == cpu)
+
+    seen: list[bool] = []
+    _in_thread(run)
+    assert sum(seen) > len(seen) // 2, seen  # the scheduler may move it on
+
+
+def test_a_processor_that_a_caller_may_not_use_is_left_alone() -> None:
+    def run() -> None:
+        first, second, *_ = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {second})
+        home.settle(first)
+        home.come()
+        assert os.sched_getaffinity(0) == {second}
+        assert _cpu() == second
+
+    _in_thread(run)
+
+
+def test_a_caller_is_moved_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps a caller away would otherwise cost every call a move."""
+    moves: list[object] = []
+    monkeypatch.setattr(home, "_cpu", lambda: -1)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: moves.append(cpus))
+    home.come()
+    assert moves == []  # nobody lives anywhere
+    home.settle(min(os.sched_getaffinity(0)))
+    home.come()
+    assert len(moves) == 2  # there, and all processors again
+    home.come()
+    assert len(moves) == 2
+    home._home.moved -= 2 * home.PAUSE
+    home.come()
+    assert len(moves) == 4
+
+
+@dataclass
+class _Context:
+    during: Callable[[], None]
+
+    def invoke(self, *_: object) -> None:
+        self.during()
+
+
+def test_callers_that_overlap_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    came: list[int] = []
+    monkeypatch.setattr(home, "come", lambda: came.append(1))
+    monkeypatch.setattr(Contexts, "_make", lambda _: _Context(lambda: None))
+    contexts = Contexts([], "c", workers=True)
+    contexts.invoke(None, None, None)
+    assert len(came) == 1
+    inner = _Context(lambda: contexts.invoke(None, None, None))
+    contexts._free[:] = [inner]
+    contexts.invoke(None, None, None)  # a call within a call: two contexts from here on
+    assert contexts.made == 2
+    assert len(came) == 2
+    contexts.invoke(None, None, None)
+    assert len(came) == 2
+    alone = Contexts([], "c", workers=False)
+    alone.invoke(None, None, None)
+    assert len(came) == 2
