@@ -271,12 +271,19 @@ class Emitter:
         kind = ir.RankedTensorType.get([len(shape)], ir.IndexType.get())
         return self.make("tensor.from_elements", [self.size(d) for d in shape], [kind]).result
 
-    def scalar(self, index: ir.Value, dtype: DType) -> ir.Value:
-        """An index as a tensor of rank 0."""
+    def scalar(self, index: ir.Value, dtype: DType, own: bool = False) -> ir.Value:
+        """An index as a tensor of rank 0.
+
+        IREE computes on the host what reads such tensors, and waits for what else it reads ("shape
+        computations"). With `own` it is a buffer, for what is computed from data.
+        """
         width = ir.IntegerType.get_signless(dtype.bits)
         cast = self.make("arith.index_cast", [index], [width]).result
         kind = ir.RankedTensorType.get([], width)
-        return self.make("tensor.from_elements", [cast], [kind]).result
+        if not own or self.target is None:
+            return self.make("tensor.from_elements", [cast], [kind]).result
+        made = self.make("flow.tensor.splat", [cast], [kind]).result
+        return self.opaque(made, TensorType((), dtype))
 
     def extract(self, v: ir.Value) -> ir.Value:
         """The index held by an integer tensor of rank 0; the host waits for it."""

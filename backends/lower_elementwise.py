@@ -67,7 +67,9 @@ def _weight(e: Emitter, n: Node) -> ir.Value:
 @lower("dim")
 def _dim(e: Emitter, n: Node) -> ir.Value:
     d = n.attrs["size"]
-    return e.constant(d, DType.i32) if isinstance(d, int) else e.scalar(e.size(d), DType.i32)
+    if isinstance(d, int):
+        return e.constant(d, DType.i32)
+    return e.scalar(e.size(d), DType.i32, own=True)
 
 
 @lower("compare")

@@ -64,7 +64,7 @@ def _bound(e: Emitter, d: Dim, t: TensorType) -> ir.Value:
         info = np.iinfo(t.dtype.numpy)
         return e.full(min(max(d, int(info.min)), int(info.max)), t)
     signed = t.with_dtype(DType.i32 if t.dtype is DType.u32 else t.dtype)
-    one = e.scalar(e.size(d), signed.dtype)
+    one = e.scalar(e.size(d), signed.dtype, own=True)
     return signed_back(e, e.broadcast(one, TensorType((), signed.dtype), signed, ()), t)
 
 

@@ -7,6 +7,7 @@ from iree.compiler import ir
 from lstm_ir import dims
 from lstm_ir.backends.arithmetic import compare
 from lstm_ir.backends.emitter import Emitter, array_attr, lower, tensor
+from lstm_ir.backends.for_loop import first_carried
 from lstm_ir.backends.lower_linear import sum_type
 from lstm_ir.backends.lower_shape import iota
 from lstm_ir.backends.regions import (
@@ -127,11 +128,19 @@ def _moved_dynamic(
 
 
 def _doubling(e: Emitter, x: ir.Value, t: TensorType, axis: int, back: bool) -> ir.Value:
-    """scf.while over the distance, since log2 of a named size is not known."""
+    """scf.while over the distance, since log2 of a named size is not known.
+
+    The first addition is made before the loop, in memory of its own (`first_carried`).
+    """
     index, i1 = ir.IndexType.get(), ir.IntegerType.get_signless(1)
     size = e.size(t.shape[axis])
     kinds = [index, tensor(t)]
-    loop = e.make("scf.while", [e.size(1), x], kinds, regions=2)
+
+    def added(v: ir.Value, by: ir.Value) -> ir.Value:
+        return e.hlo("add", [v, moved(e, v, t, axis, by, back)], t)
+
+    first = first_carried(e, t, lambda: added(x, e.size(1)))
+    loop = e.make("scf.while", [e.size(2), first], kinds, regions=2)
     locs = [ir.Location.current] * 2
     before, after = (r.blocks.append(*kinds, arg_locs=locs) for r in loop.regions)
     with ir.InsertionPoint(before):
@@ -140,6 +149,5 @@ def _doubling(e: Emitter, x: ir.Value, t: TensorType, axis: int, back: bool) -> 
         e.make("scf.condition", [go, *before.arguments], [])
     with ir.InsertionPoint(after):
         by, v = after.arguments[0], e.tie(after.arguments[1], t)
-        summed = e.hlo("add", [v, moved(e, v, t, axis, by, back)], t)
-        e.make("scf.yield", [e.make("arith.addi", [by, by], [index]).result, summed], [])
+        e.make("scf.yield", [e.make("arith.addi", [by, by], [index]).result, added(v, by)], [])
     return e.tie(loop.results[1], t)

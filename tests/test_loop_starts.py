@@ -34,8 +34,16 @@ def _count_and_hold() -> li.Graph:
     return li.vjp(g, ["y", "h_n"], ["x", "w_hh"])
 
 
+def _running_sums() -> li.Graph:
+    """A running sum's start is what the submission makes that also makes other tensors."""
+    x = li.input("x", ("T", "B", H))
+    u, v = li.exp(x), li.tanh(x)
+    first = li.cumsum(v, 0, exclusive=True)
+    return li.Graph("g", [x], {"y": li.sum(first * u, (2,)), "p": li.sum(v * u, (0,))})
+
+
 @pytest.mark.parametrize("device", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
-@pytest.mark.parametrize("make", [_count_and_hold, _read_again])
+@pytest.mark.parametrize("make", [_count_and_hold, _read_again, _running_sums])
 def test_a_loop_starts_from_memory_of_its_own(make: Callable[[], li.Graph], device: str) -> None:
     if device != "cpu":
         need(device)
@@ -51,3 +59,22 @@ def test_a_loop_starts_from_memory_of_its_own(make: Callable[[], li.Graph], devi
         got = exe(given)
         for k, v in li.interpret(g, given).items():
             tolerances.agree(got[k], v, tolerances.RECURRENCE, device)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["f32", "i32", "bf16"])
+def test_running_sums_beside_what_they_sum(dtype: str, reverse: bool) -> None:
+    """The compiler refused some of these ("circular dependency"), and others were wrong."""
+    x = li.input("x", ("T", "B", H), "i32")
+    u, v = li.convert(x * 2, dtype), li.convert(x + 1, dtype)
+    outs = {"u": u, "v": v, "product": li.sum(u * v, (0,))}
+    for name, exclusive in (("incl", False), ("excl", True)):
+        outs[name] = li.cumsum(v, 0, reverse, exclusive)
+        outs[name + "_read"] = outs[name] * u
+    g = li.Graph("g", [x], {k: li.convert(w, "f32") for k, w in outs.items()})
+    exe = li.compile(g, options=LOOPS)
+    for T in (0, 1, 2, 11, 32):
+        given = {"x": np.random.default_rng(T).integers(-1, 2, (T, B, H)).astype("i4")}
+        got = exe(given)
+        for k, want in li.interpret(g, given).items():  # small whole numbers: exact in any type
+            np.testing.assert_array_equal(got[k], want, k)
