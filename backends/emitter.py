@@ -16,10 +16,11 @@ import numpy as np
 from iree.compiler import ir
 
 from lstm_ir import dims
+from lstm_ir.backends.places import location
 from lstm_ir.dims import Dim
 from lstm_ir.errors import LoweringError, message
 from lstm_ir.graph import Arg, Data, Graph, Node, Value, operand_types
-from lstm_ir.location import Loc, at
+from lstm_ir.location import at
 from lstm_ir.target import TargetInfo
 from lstm_ir.types import DType, Shape, TensorType
 
@@ -488,20 +489,3 @@ class Emitter:
         return LoweringError(
             message(n.op.name, why, operand_types(n.op, n.args), n.loc, f"target {word}")
         )
-
-
-@contextmanager
-def location(n: Node) -> Iterator[None]:
-    """MLIR ops made inside carry the node's line."""
-    with mlir_loc(n.loc, n.op.name):
-        yield
-
-
-def mlir_loc(loc: Loc, op: str) -> ir.Location:
-    """loc("op"("model.py":78:0)).
-
-    The file's name alone, so that texts and cache keys are the same everywhere.
-    """
-    from pathlib import Path
-
-    return ir.Location.name(op, ir.Location.file(Path(loc.file).name, loc.line, 0))

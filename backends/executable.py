@@ -18,7 +18,6 @@ from lstm_ir.backends.targets import Target
 from lstm_ir.errors import (
     CallError,
     DeviceError,
-    LstmIrError,
     PackageError,
     TargetError,
     ValueRangeError,
@@ -99,9 +98,9 @@ class Function:
             confirm(self.entry, bound, values)
         try:
             results = self._session._run(self, values, shapes)
-        except LstmIrError:
-            raise
-        except Exception as e:  # the bindings raise a builtin class per status code
+        except runtime.RAISED as e:
+            if type(e) not in runtime.RAISED:
+                raise  # ours, or a signal handler's
             raise runtime.failure(e, self.entry.name) from e
         return dict(zip(self._names, results, strict=True))
 

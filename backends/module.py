@@ -17,8 +17,9 @@ from lstm_ir import dims
 from lstm_ir.backends import module_globals
 from lstm_ir.backends import rules as _rules  # noqa: F401  fills the rule table
 from lstm_ir.backends.derived import derived_values
-from lstm_ir.backends.emitter import Emitter, mlir_loc, tensor
+from lstm_ir.backends.emitter import Emitter, tensor
 from lstm_ir.backends.parameter_key import key as parameter_key
+from lstm_ir.backends.places import mlir_loc
 from lstm_ir.backends.regions import signless
 from lstm_ir.binding import bind_sizes
 from lstm_ir.dims import Dim
@@ -38,7 +39,7 @@ def stablehlo_text(program: Program, source: Program, locs: bool = False) -> str
     Weights are arguments after the inputs, those of `source` in its order: passes change the order
     of use.
     """
-    with ir.Context(), ir.Location.unknown(), _refused():
+    with _context(), ir.Location.unknown(), _refused():
         module = ir.Module.create()
         for name, graph in program.entries.items():
             with ir.InsertionPoint(module.body):
@@ -46,12 +47,19 @@ def stablehlo_text(program: Program, source: Program, locs: bool = False) -> str
         return _text(module, locs)
 
 
+def _context() -> ir.Context:
+    """A context without threads: a forked child would wait for those of its parent."""
+    made = ir.Context()
+    made.enable_multithreading(False)
+    return made
+
+
 def iree_text(program: Program, target: TargetInfo, notes: list[str] | None = None) -> str:
     """The module that IREE compiles for `target`.
 
     Adds to `notes` how each recurrence was lowered.
     """
-    with ir.Context(), ir.Location.unknown(), _refused():
+    with _context(), ir.Location.unknown(), _refused():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             symbols = _weights(program)

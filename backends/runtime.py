@@ -19,6 +19,8 @@ from lstm_ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeErro
 CPU_DRIVERS = ("local-task", "local-sync")
 LOST = "DEVICE_LOST"  # what drivers say of a GPU that stopped answering
 MAX_THREADS = 64  # workers that one IREE executor has at most
+# What the bindings raise, by status code; never a class derived from these.
+RAISED = (RuntimeError, ValueError, IndexError, NotImplementedError)
 SPIN = 5  # us that a worker looks for work before it sleeps: between two dispatches of a call
 
 

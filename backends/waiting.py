@@ -9,26 +9,49 @@ SCHED_BATCH pushes nobody aside when it wakes; the policy is the caller's for as
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 Invoke = Callable[..., Any]
 
 
+class _Thread(threading.local):
+    """What this module knows of a thread."""
+
+    ours = False  # SCHED_BATCH is this module's, or about to be
+
+
+_thread = _Thread()
+
+
 def patiently(invoke: Invoke, /, *arguments: Any) -> None:
     """`invoke(*arguments)` by a caller that lets workers finish."""
-    if os.sched_getscheduler(0) != os.SCHED_OTHER:
+    policy = os.sched_getscheduler(0)
+    # A signal handler may raise between any two lines here: then a call before this left its policy.
+    if policy != os.SCHED_OTHER and not (_thread.ours and policy == os.SCHED_BATCH):
+        _thread.ours = False
         invoke(*arguments)  # chosen by whoever runs this thread
         return
     try:
-        os.sched_setscheduler(0, os.SCHED_BATCH, _NORMAL)
-    except OSError:  # forbidden here
-        invoke(*arguments)
-        return
-    try:
+        _thread.ours = True
+        with suppress(OSError):  # forbidden here
+            os.sched_setscheduler(0, os.SCHED_BATCH, _NORMAL)
         invoke(*arguments)
     finally:
+        try:
+            _restore()
+        finally:
+            if _thread.ours:
+                _restore()
+
+
+def _restore() -> None:
+    """The policy as it was; one that somebody chose meanwhile stays."""
+    if os.sched_getscheduler(0) == os.SCHED_BATCH:
         os.sched_setscheduler(0, os.SCHED_OTHER, _NORMAL)
+    _thread.ours = False
 
 
 def plainly(invoke: Invoke, /, *arguments: Any) -> None:

@@ -263,7 +263,7 @@ def _device_word(device: str | None) -> None:
 
 
 def set_threads(n: int) -> None:
-    """Worker threads of the CPU; before the first executable, an error afterwards."""
+    """Worker threads of the CPU; an error once an executable by local-task has started others."""
     from lstm_ir.backends.runtime import set_threads as set_
 
     set_(n)

@@ -19,6 +19,7 @@ import numpy as np
 from lstm_ir import bench_models, bench_peers
 from lstm_ir.bench_models import Array, Call, Runner
 from lstm_ir.bench_points import Point
+from lstm_ir.errors import LstmIrError
 from lstm_ir.output_file import replacing
 from lstm_ir.side_by_side import OURS, Times, interleaved
 
@@ -69,6 +70,10 @@ class Result:
         }
 
 
+class NoPeerError(LstmIrError):
+    """Nothing that is installed runs the point."""
+
+
 def cores() -> int:
     """Processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -96,7 +101,7 @@ def measure(
         if made is not None:
             runs[name] = made
     if len(runs) == 2:
-        raise ImportError("no peer is installed: torch, onnxruntime or jax")
+        raise NoPeerError(f"{point.name}: no peer for it is installed ({', '.join(missing)})")
     errors = _compare(runs, calls[0])
     times = interleaved({w: r.run for w, r in runs.items()}, calls, seconds, least)
     again = times.seconds[AGAIN]

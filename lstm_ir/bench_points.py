@@ -89,8 +89,13 @@ SHORT = frozenset({
 
 
 def named(words: tuple[str, ...] = ()) -> tuple[Point, ...]:
-    """The named points whose name contains one of the words; all of them for none."""
-    return tuple(p for p in POINTS if not words or any(w in p.name for w in words))
+    """The named points whose name is, or else contains, one of the words; all of them for none."""
+    names = {p.name for p in POINTS}
+    return tuple(
+        p
+        for p in POINTS
+        if not words or any(w == p.name or (w not in names and w in p.name) for w in words)
+    )
 
 
 def short() -> tuple[Point, ...]:

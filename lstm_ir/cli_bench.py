@@ -38,8 +38,8 @@ def command(
     threads: int | None, memory: bool, output: str | None, table: str | None, svg: str | None,
     only_list: bool,
 ) -> None:  # fmt: skip
-    """Measure the points whose name contains one of WORDS (a short list without), interleaved with
-    every peer that is here.
+    """Measure the points whose name is, or else contains, one of WORDS (a short list without),
+    interleaved with every peer that is here.
 
     The ratio is the fastest peer's median by ours: above 1 is faster than every peer. Nothing else
     should run.
@@ -61,7 +61,7 @@ def command(
         from lstm_ir.api import set_threads
 
         set_threads(threads)
-    from lstm_ir.bench import geometric_mean, peak, save
+    from lstm_ir.bench import NoPeerError, geometric_mean, peak, save
     from lstm_ir.bench_overhead import empty_call
 
     console = Console(highlight=False, soft_wrap=True)
@@ -73,12 +73,21 @@ def command(
     console.print(f"an empty call, NumPy to NumPy: {shown}")
     end = time.monotonic() + (budget if full else float("inf"))
     results: list[Result] = []
+    seen = 0
     for point in _until(points, end):
-        results.append(_one(point, seconds, threads, memory, about["peak_gflops"], console.print))
+        seen += 1
+        try:
+            found = _one(point, seconds, threads, memory, about["peak_gflops"], console.print)
+        except NoPeerError as e:
+            console.print(f"left out, {e}")
+            continue
+        results.append(found)
         if output is not None:
             save(results, output, **about)
+    if not results:
+        raise LstmIrError("nothing was measured: no peer for these points is installed")
     _pictures([r.as_json() for r in results], about, table, svg)
-    left_out = points[len(results) :]
+    left_out = points[seen:]
     if left_out:
         console.print(f"left out, out of budget: {', '.join(p.name for p in left_out)}")
     for training in (False, True):
@@ -102,12 +111,8 @@ def _one(
     point: Point, seconds: float, threads: int | None, memory: bool, peak: float, say: Any
 ) -> Result:
     from lstm_ir.bench import measure
-    from lstm_ir.errors import LstmIrError
 
-    try:
-        r = measure(point, seconds, threads)
-    except ImportError as e:
-        raise LstmIrError(str(e)) from None
+    r = measure(point, seconds, threads)
     t = r.times
     low, high = r.times.interval()
     others = "  ".join(f"{w} {t.median(w) * 1e3:.3f}" for w in t.seconds if w != "lstm-ir")

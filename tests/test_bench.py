@@ -127,3 +127,19 @@ def test_a_wrong_result_shows() -> None:
 def test_the_picture_keeps_ratios_on_its_axis() -> None:
     assert bench_report._x(1e-9) == bench_report.LEFT
     assert bench_report._x(1e9) == bench_report.LEFT + bench_report.WIDTH
+
+
+def test_a_point_is_chosen_by_its_whole_name() -> None:
+    chosen = [p.name for p in bench_points.named(("lstm-t20-b1-h128",))]
+    assert chosen == ["lstm-t20-b1-h128"]
+    assert len(bench_points.named(("lstm-t20-b1-h12",))) > 1
+
+
+def test_points_without_a_peer_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(*_: object) -> Any:
+        raise ImportError("not here")
+
+    monkeypatch.setattr(bench_peers, "PEERS", {"torch": absent, "jax": absent})
+    ran = CliRunner().invoke(command, ["lstm-t1-b1-h64"])
+    assert "left out, lstm-t1-b1-h64: no peer for it is installed (torch, jax)" in ran.output
+    assert "nothing was measured" in str(ran.exception)

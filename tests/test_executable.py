@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -406,6 +407,53 @@ def test_a_forked_child_ends() -> None:
         "print(len(exe.entries['weight']()))\n"
     )
     assert out.split() == ["3", "4", "5", "1"]
+
+
+def test_what_a_signal_handler_raises_in_a_call_arrives_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class TooSlowError(Exception):
+        pass
+
+    def raises(error: Exception) -> Any:
+        def call(*_: object) -> None:
+            raise error
+
+        return call
+
+    with load("cpu", driver="local-sync") as exe:
+        loaded = exe._loaded
+        assert loaded is not None
+        for error in (TooSlowError("9 s"), TimeoutError("9 s")):
+            monkeypatch.setattr(loaded.contexts, "invoke", raises(error))
+            with pytest.raises(type(error)) as caught:
+                exe.entries["weight"]()
+            assert caught.value is error
+        monkeypatch.setattr(
+            loaded.contexts, "invoke", raises(RuntimeError("a.c:1: INTERNAL; broken"))
+        )
+        with pytest.raises(DeviceError, match="broken"):
+            exe.entries["weight"]()
+
+
+def test_a_child_forked_after_compiling_ends_and_compiles(tmp_path: Path) -> None:
+    """Servers prepare, then fork: what the compiler's bindings hold has no threads to wait for."""
+    out = python(
+        "import os, sys, signal\nimport numpy as np\nimport lstm_ir as li\n"
+        f"os.chdir({str(tmp_path)!r})\n"
+        "x = li.input('x', (2, 4, 8))\n"
+        "w = [li.weight(n, np.ones((64, k), np.float32)) for n, k in (('a', 8), ('b', 16))]\n"
+        "g = li.Graph('g', [x], {'y': li.lstm(x, *w)[0]})\n"
+        "li.export(g, 'parent.lirpkg', targets=['cpu'])\n"
+        "for compiles in (False, True):\n"
+        "    pid = os.fork()\n"
+        "    if pid == 0:\n"
+        "        signal.alarm(60)\n"
+        "        if compiles: li.export(g, 'child.lirpkg', targets=['cpu'], options={'cache': False})\n"
+        "        sys.exit(3)\n"
+        "    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)\n"
+    )
+    assert out.split() == ["3", "3"]
 
 
 def test_loading_needs_no_compiler() -> None:

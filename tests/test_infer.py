@@ -105,3 +105,28 @@ def test_every_random_op_says_what_turns_it_off() -> None:
     }
     flags = {n for n, o in OPS.items() if {"training", "is_training"} & set(o.attrs)}
     assert {n for n in flags if not n.startswith("mps.")} == set(named)
+
+
+def test_a_cell_in_a_cell_reads_the_rows_of_both() -> None:
+    """Both bodies call theirs x0."""
+    x, w, c = li.input("x", (5, 3)), li.input("w", (4, 3)), li.input("c", (3,))
+
+    def outer(carry: Any, row: Any) -> Any:
+        end, ys = li.scan(lambda a, k: (0.5 * a + k, a + row), carry, w)
+        return end, li.sum(ys, (0,))
+
+    end, ys = li.scan(outer, c, x)
+    graph = li.Graph("nested", [x, w, c], {"end": end, "ys": ys})
+    rng = np.random.default_rng(20263)
+    shapes = {"x": (5, 3), "w": (4, 3), "c": (3,)}
+    given = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    state, want = given["c"], []
+    for row in given["x"]:
+        total = np.zeros(3, np.float32)
+        for k in given["w"]:
+            total += state + row
+            state = 0.5 * state + k
+        want.append(total)
+    got = li.interpret(graph, given)
+    np.testing.assert_allclose(got["ys"], want, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(got["end"], state, rtol=1e-5, atol=1e-5)

@@ -49,6 +49,47 @@ def test_a_policy_that_somebody_chose_stays() -> None:
 
 
 @needs_policies
+def test_a_policy_that_somebody_chooses_meanwhile_stays() -> None:
+    seen: list[int] = []
+
+    def chosen() -> None:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+    def other() -> None:
+        waiting.patiently(chosen)
+        seen.append(os.sched_getscheduler(0))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert seen == [os.SCHED_IDLE]
+
+
+@needs_policies
+@pytest.mark.parametrize("often", [1, 2])
+def test_an_exception_of_a_signal_handler_leaves_no_policy(
+    often: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once: the policy is restored all the same. Twice: by the next call."""
+    original, raised = os.sched_getscheduler, 0
+
+    def interrupted(pid: int) -> int:
+        nonlocal raised
+        if original(0) == os.SCHED_BATCH and raised < often:
+            raised += 1
+            raise KeyboardInterrupt
+        return original(pid)
+
+    monkeypatch.setattr(os, "sched_getscheduler", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        waiting.patiently(lambda: None)
+    assert raised == often
+    assert original(0) == (os.SCHED_OTHER if often == 1 else os.SCHED_BATCH)
+    waiting.patiently(lambda: None)
+    assert original(0) == os.SCHED_OTHER
+
+
+@needs_policies
 def test_where_policies_are_forbidden_the_call_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object) -> None:
         raise PermissionError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emitter import Emitter, mlir_loc
+from lstm_ir.backends.emitter import Emitter
 from lstm_ir.backends.kernels import gpu_schedule
 from lstm_ir.backends.kernels.access import CutError, RefusedError
 from lstm_ir.backends.kernels.call import Values
@@ -14,6 +14,7 @@ from lstm_ir.backends.kernels.outer_sum import lower_outer_sum
 from lstm_ir.backends.kernels.planner import make_plan
 from lstm_ir.backends.kernels.products import lower_product
 from lstm_ir.backends.kernels.variants import on_cpu
+from lstm_ir.backends.places import mlir_loc
 from lstm_ir.graph import Node
 
 __all__ = ["lower_loop", "lower_outer_sum", "lower_product"]

@@ -11,13 +11,14 @@ from contextlib import suppress
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emitter import Emitter, mlir_loc, tensor
+from lstm_ir.backends.emitter import Emitter, tensor
 from lstm_ir.backends.kernels.access import RefusedError
 from lstm_ir.backends.kernels.call import Values
 from lstm_ir.backends.kernels.dispatch import Dispatch
 from lstm_ir.backends.kernels.plan import Plan
 from lstm_ir.backends.kernels.planner import make_plan
 from lstm_ir.backends.kernels.schedule import FOLD_ROWS, Schedule, choose, hoists, narrow
+from lstm_ir.backends.places import mlir_loc
 from lstm_ir.graph import Node
 
 _UGE, _ULE = 9, 7  # arith.cmpi

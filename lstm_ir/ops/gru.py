@@ -160,7 +160,7 @@ class GRUResult(NamedTuple):
 
 
 class SavedGRU(NamedTuple):
-    """GRUResult, gates [T,B,D*3H] and, with reset_after, inner [T,B,D*H]."""
+    """GRUResult, gates [T,B,D*3H], and inner [T,B,D*H] with reset_after, else None."""
 
     y: Value
     h_n: Value

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lstm_ir.errors import IRError, message
-from lstm_ir.graph import Graph, Value, substitute, topological
+from lstm_ir.graph import Graph, Value, topological
 from lstm_ir.location import here
 from lstm_ir.ops.leaf import constant, parameter
 from lstm_ir.ops.scan import STEP, scan_node
 from lstm_ir.ops.size import in_range
+from lstm_ir.pullback import rebuilt
 from lstm_ir.types import DimLike, DType, TensorType, shape_of
 
 Tree = Any  # a value, None, or tuples, lists and dicts of trees
@@ -166,13 +167,8 @@ def _captured(outputs: list[Value], own: set[Value]) -> list[Value]:
 def _closed(
     name: str, params: list[Value], outputs: list[Value], lifted: dict[Value, Value]
 ) -> Graph:
-    text = name if name.isidentifier() else "cell"
-    if not lifted:
-        return Graph(text, params, outputs)
-    outer = list(lifted)
-    open_graph = Graph(text, [*params, *(v for v in outer if v.op == "parameter")], outputs)
-    closed = substitute(open_graph, lifted)
-    return Graph(text, params, closed.outputs)
+    # Values, not a graph: what is read from a body outside may be called as this one's own rows are.
+    return Graph(name if name.isidentifier() else "cell", params, rebuilt(outputs, lifted))
 
 
 class _Masked:
