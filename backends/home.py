@@ -29,9 +29,12 @@ _home = _Home()
 
 
 def _reader() -> Callable[[], int] | None:
-    """The C library's sched_getcpu; it reads memory of the process, and asks no kernel."""
+    """The C library's sched_getcpu; it reads memory of the process, and asks no kernel.
+
+    Called with Python's lock held: another thread that takes it would keep it for 5 ms.
+    """
     try:
-        found = ctypes.CDLL(None).sched_getcpu
+        found = ctypes.PyDLL(None).sched_getcpu
     except (AttributeError, OSError, TypeError):
         return None
     read: Callable[[], int] = found
