@@ -5,6 +5,7 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.backends import kernels
+from lstm_ir.backends.kernels.call import BINDINGS
 
 SIZES = ((5, 3), (1, 1), (2, 0), (0, 2), (9, 18))
 
@@ -13,7 +14,7 @@ def test_scratch_memories_share_a_tensor(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever a dispatch may take few; against the loop, for several sizes of one module."""
-    monkeypatch.setattr(kernels.dispatch, "SPARE", kernels.dispatch.BINDINGS)
+    monkeypatch.setattr(kernels.dispatch, "SPARE", BINDINGS)
     shared = []
     original = kernels.dispatch.Dispatch._shared
 
