@@ -97,7 +97,7 @@ class Function:
         if bound.checks:
             confirm(self.entry, bound, values)
         try:
-            results = self._session._run(self, values, shapes)
+            results = self._session._run(self, values, shapes, plan)
         except runtime.RAISED as e:
             if type(e) not in runtime.RAISED:
                 raise  # ours, or a signal handler's
@@ -167,7 +167,9 @@ class Session:
         main = self._main
         return (main if main is not None else self._entry())(arrays, **named)
 
-    def _run(self, f: Function, values: list[Array], shapes: Shapes) -> list[Array]:
+    def _run(
+        self, f: Function, values: list[Array], shapes: Shapes, plan: Plan | None
+    ) -> list[Array]:
         # Calls of one session take turns: each may read the state that the one before it wrote.
         with self._lock:
             loaded = self._loaded
@@ -176,7 +178,6 @@ class Session:
             runtime.check_process()
             move = loaded.move
             results = move.results(f.given)
-            plan = f.plans.get(shapes)
             if plan is None:
                 plan = f.plan(shapes, move.slots(values, f.arguments))
             vm, slots, bound = plan
