@@ -35,11 +35,6 @@ class Block:
     packed: Mapping[int, Packed]  # by number of the pass
     sums: Memory | None
 
-    @property
-    def blocks(self) -> int:
-        """Number of blocks of columns."""
-        return -(-self.sweep.width // (self.t.lanes * self.tile.q))
-
     def rows(self, block: str, low: str, high: str) -> None:
         """All rows low .. high of one block."""
         t = self.t
