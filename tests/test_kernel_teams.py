@@ -85,9 +85,11 @@ def test_atomics_are_acquire_and_release_in_llvm(tmp_path: Path) -> None:
     assert [a for a in looks if " acquire, align 4" not in a] == []
 
 
-def test_the_module_does_not_grow_with_its_sizes() -> None:
-    sizes = [(10, 1, 16, 64), (10000, 1, 16, 1024)]
+@pytest.mark.parametrize("widths", [(64, 512), (2048, 4096)], ids=["near", "asked for ahead"])
+def test_the_module_does_not_grow_with_its_sizes(widths: tuple[int, int]) -> None:
+    sizes = [(12, 12, 16, widths[0]), (12000, 12, 16, widths[1])]
     texts = [prepare(_graph(s), resolve("cpu:x86-64-v3")).text for s in sizes]
+    assert ("locality<2>" in texts[0]) == (widths[0] == 2048)
     small, large = (
         [x for x in t.splitlines() if "arith.constant" not in x and not x.startswith("#loc")]
         for t in texts
@@ -95,9 +97,9 @@ def test_the_module_does_not_grow_with_its_sizes() -> None:
     assert len(large) == len(small) > 200
 
 
-def _stream(graph: li.Graph) -> tuple[str, str]:
+def _stream(graph: li.Graph, word: str = "cpu") -> tuple[str, str]:
     """What is done at load, and in a call, as IREE schedules it."""
-    target = resolve("cpu")
+    target = resolve(word)
     flags = [*compiler.BASE_FLAGS, *target.flags, "--iree-opt-level=O3", "--compile-to=stream"]
     text = prepare(graph, target).text
     out = compiler.run(text, flags, name="packing", target="cpu", timeout=120).decode()

@@ -13,6 +13,7 @@ from lstm_ir.backends.kernels.access import Access, Col, Row
 from lstm_ir.backends.kernels.atoms import Source
 from lstm_ir.backends.kernels.evaluate import Evaluator
 from lstm_ir.backends.kernels.memory import (
+    ELEMENT_BYTES,
     Memory,
     Place,
     Shifted,
@@ -25,14 +26,14 @@ from lstm_ir.backends.kernels.outline import PREFIX, outlined
 from lstm_ir.backends.kernels.packing import Packed
 from lstm_ir.backends.kernels.plan import Component, Plan, Sweep, walk
 from lstm_ir.backends.kernels.steps import Step, backward, number_of_steps
+from lstm_ir.backends.kernels.sums import Sums, Tile
 from lstm_ir.backends.kernels.team import Team
 from lstm_ir.backends.kernels.text import Text, scalar_type
-from lstm_ir.backends.kernels.tile import Block, Tile
+from lstm_ir.backends.kernels.tile import Block
 from lstm_ir.graph import Value
 from lstm_ir.types import DType
 
 PIECE = 64  # bytes: a cache line, and the widest vector
-ELEMENT_BYTES = {"i8": 1, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
 
 
 @dataclass
@@ -148,8 +149,8 @@ class Function:
             step = Step.make(t, s, last)
             e = step.evaluator(t, self.plan, args.memories, self._rows(c, step))
             for i, sweep in enumerate(c.sweeps):
-                with team.blocks(i, s, step.parity) as block:
-                    self._block(e, sweep).rows(block, low, high)
+                with team.blocks(i, s, step.parity) as (block, following):
+                    self._block(e, sweep).rows(block, following, low, high)
         with team.last(self.steps):
             self._copy_finals(c, low, high)
             self._zero_rest(c, low, high)
@@ -170,13 +171,14 @@ class Function:
 
     def _block(self, e: Evaluator, sweep: Sweep) -> Block:
         tile = self.l.tiles[sweep]
-        packed = {k: self.l.packed[sweep, k] for k in range(len(sweep.loops))}
         sums = None
         if sweep.dots:
             element = scalar_type(sweep.dots[0].dtype)
-            m = Memory("", element, (tile.rows[0], tile.q * len(sweep.dots), self.t.lanes))
-            sums = Memory(self.t.stack(m.kind), element, m.sizes)
-        return Block(self.t, e, sweep, tile, packed, sums)
+            m = Memory("", element, (tile.group, tile.q * len(sweep.dots), self.t.lanes))
+            packed = {k: self.l.packed[sweep, k] for k in range(len(sweep.loops))}
+            buffer = Memory(self.t.stack(m.kind), element, m.sizes)
+            sums = Sums(self.t, e, sweep, tile, packed, buffer)
+        return Block(self.t, e, sweep, tile, sums)
 
     # -- carries in and out
 

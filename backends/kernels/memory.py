@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from lstm_ir.backends.kernels.access import Access, Col, Row
 from lstm_ir.backends.kernels.text import Text
 
+ELEMENT_BYTES = {"i8": 1, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
+
 
 @dataclass(frozen=True)
 class Memory:

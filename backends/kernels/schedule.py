@@ -8,14 +8,42 @@ from lstm_ir.backends.kernels.access import RefusedError
 from lstm_ir.backends.kernels.atoms import Atom
 from lstm_ir.backends.kernels.plan import Plan, Sweep, walk
 from lstm_ir.backends.kernels.planner import NARROW
+from lstm_ir.backends.kernels.sums import Shape, Tile
 from lstm_ir.backends.kernels.text import known
-from lstm_ir.backends.kernels.tile import Tile
+from lstm_ir.dims import Dim
 from lstm_ir.graph import Node
 from lstm_ir.target import TargetInfo
 from lstm_ir.types import DType
 
 PANEL_SHARE = 8  # the part of L2 that the rows of a panel may take
-STACK = 16 << 10  # bytes of sums; a dispatch has 32 KB of stack by default
+STACK = 8 << 10  # bytes of sums; a dispatch has 32 KB of stack by default
+FAR = 4  # weights of a step that are more than so many times L2 are asked for ahead
+TURNS = 4  # tiles that share the asking
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is known of targets with so many vector registers, each figure measured."""
+
+    registers: int
+    heights: tuple[int, ...]  # of register tiles
+    unroll: int  # products per iteration, about
+    tiles_of_chunk: int  # rows are shared out in chunks of at least so many tiles
+    ahead: bool  # asking for weights ahead gains where they are in L3
+
+
+# Workers take halves of a batch, and a rest of two rows reads its weights as often as eight: with
+# many registers heights are powers of two. With few, a member that has all rows and half of the
+# columns reads half the weights; and where two processors are threads of one core, what counts is
+# how few instructions go with a product.
+MANY = Machine(32, (8, 4, 2, 1), 16, 1, False)
+FEW = Machine(16, (6, 4, 2, 1), 48, 2, True)
+
+
+def machine(target: TargetInfo) -> Machine:
+    """By the vector registers of the instruction set."""
+    arm = target.triple.startswith(("aarch64", "arm64"))
+    return MANY if arm or target.vector_bits >= 512 else FEW
 
 
 @dataclass(frozen=True)
@@ -56,13 +84,8 @@ def choose(plan: Plan, target: TargetInfo) -> Schedule:
     sweeps = [s for c in plan.components for s in c.sweeps]
     atoms = [a for s in sweeps for r in s.roots for a in walk(r.atom)]
     lanes = max(1, target.vector_bits // widest_bits(atoms))
-    registers = (
-        32
-        if target.vector_bits >= 512 or "aarch64" in target.triple or "arm64" in target.triple
-        else 16
-    )
-    tiles = {s: _tile(s, plan, lanes, registers) for s in sweeps}
-    shown = " ".join(f"{t.rows[0]}x{t.q}x{len(s.dots)}x{lanes}" for s, t in tiles.items() if s.dots)
+    tiles = {s: _tile(s, plan, lanes, target) for s in sweeps}
+    shown = " ".join(f"{t.tallest}x{t.q}x{len(s.dots)}x{lanes}" for s, t in tiles.items() if s.dots)
     panel = 0
     if plan.node.attrs["length"] == 1 and not plan.carries:
         panel = _panel(sweeps, tiles, target)
@@ -74,7 +97,7 @@ def choose(plan: Plan, target: TargetInfo) -> Schedule:
 
 def _panel(sweeps: list[Sweep], tiles: dict[Sweep, Tile], target: TargetInfo) -> int:
     """Rows that stay in half of L2 while the blocks of columns pass."""
-    tallest = max((t.rows[0] for t in tiles.values()), default=1)
+    tallest = max((t.tallest for t in tiles.values()), default=1)
     longest = max((sum(k.length for k in s.loops) for s in sweeps), default=1)
     return max(4, target.l2_bytes // PANEL_SHARE // (4 * max(1, longest)) // tallest) * tallest
 
@@ -94,33 +117,54 @@ def widest_bits(atoms: list[Atom]) -> int:
     return bits
 
 
-def _tile(s: Sweep, plan: Plan, lanes: int, registers: int) -> Tile:
+def _tile(s: Sweep, plan: Plan, lanes: int, target: TargetInfo) -> Tile:
     if not s.dots:
-        return Tile(1, (1,))
+        return Tile(1)
     if len({d.dtype for d in s.dots}) > 1:
         raise RefusedError("products of two element types in one sweep")
-    gates = len(s.dots)
-    room = registers - 4  # accumulators; the rest hold weights
-    q = 1
+    m, gates, q = machine(target), len(s.dots), 1
     blocks = -(-s.width // lanes)
-    while q * gates < 4 and 2 * q <= blocks and gates * 2 * q <= room:
+    while q * gates < 4 and 2 * q <= blocks:
         q *= 2
-    most = max(1, min(_tallest(registers, gates * q), STACK // (gates * q * lanes * 8)))
-    return Tile(q, _rows(plan.rows, most))
+    held = gates * q * lanes * s.dots[0].dtype.bits // 8  # bytes of a row's sums
+    shapes = _shapes(m, plan.rows, gates * q, max(1, STACK // held))
+    tallest = shapes[0].rows
+    ahead = m.ahead and plan.rows != tallest and _bytes_of_step(plan) > FAR * target.l2_bytes
+    group = tallest * max(1, min(TURNS, STACK // held // tallest)) if ahead else tallest
+    return Tile(q, shapes, group, m.tiles_of_chunk * tallest, ahead, m.unroll)
 
 
-def _tallest(registers: int, vectors: int) -> int:
-    """Rows whose sums stay in registers beside the weights of one k and an element of a row.
+def _bytes_of_step(plan: Plan) -> int:
+    """Weights of the largest component."""
+    return max(
+        sum(
+            k.length * s.width * matrix.value.dtype.bits // 8
+            for s in c.sweeps
+            for k in s.loops
+            for _, matrix in k.gates
+        )
+        for c in plan.components
+    )
 
-    One row more, and LLVM moves nearly every sum in every iteration. A power of two: workers take
-    halves of a batch, and a rest of two rows reads its weights as often as eight.
-    """
-    most = min(max(1, (registers - 1 - vectors) // vectors), 8)
-    return 1 << (most.bit_length() - 1)
 
-
-def _rows(rows: object, most: int) -> tuple[int, ...]:
-    """Heights of row tiles: even parts of a known number of rows, then 4, 2, 1 for the rest."""
+def _shapes(m: Machine, rows: Dim, vectors: int, most: int) -> tuple[Shape, ...]:
+    """Tiles by height: the tallest has the most products per load, the others take the rest."""
+    heights = [n for n in m.heights if n <= most]
+    best = max(heights, key=lambda n: _products_per_load(n, vectors, m.registers))
     if isinstance(rows, int) and rows > 0:
-        most = -(-rows // -(-rows // most))
-    return (most, *(n for n in (4, 2, 1) if n < most))
+        best = -(-rows // -(-rows // best))  # even parts
+    rest = [n for n in (4, 2, 1) if n < best]
+    return tuple(Shape(n, _together(n, vectors, m.registers)) for n in (best, *rest))
+
+
+def _together(rows: int, vectors: int, registers: int) -> int:
+    """Vectors whose sums over some rows stay in registers, beside their weights of one k and an
+    element of a row: one more, and LLVM moves nearly every sum in every iteration."""
+    most = max(1, (registers - 1) // (rows + 1))
+    return -(-vectors // -(-vectors // most))
+
+
+def _products_per_load(rows: int, vectors: int, registers: int) -> float:
+    """Of a tile."""
+    parts = -(-vectors // _together(rows, vectors, registers))
+    return rows * vectors / (rows * parts + vectors)

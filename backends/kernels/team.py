@@ -83,13 +83,14 @@ class Team:
             yield
 
     @contextmanager
-    def blocks(self, sweep: int, step: str, odd: str) -> Iterator[str]:
-        """The blocks of a sweep, forward on even steps and backward on odd ones."""
+    def blocks(self, sweep: int, step: str, odd: str) -> Iterator[tuple[str, str]]:
+        """The blocks of a sweep, forward on even steps and backward on odd ones, each with the one
+        that follows, which need not exist."""
         t, n = self.t, self.counts[sweep]
         is_odd = t.op(f"arith.cmpi ne, {odd}, {t.index(0)} : index")
         if self.counters is None:
             with t.loop(t.index(0), t.index(n), t.index(1)) as i:
-                yield self._turned(i, is_odd, t.index(n - 1))
+                yield self._two(i, is_odd, t.index(n - 1))
             return
         before = t.binary("muli", step, t.index(self.total))
         target = t.add(before, 1 + self.first[sweep] + n)
@@ -109,11 +110,14 @@ class Team:
         stop = t.op(f"arith.select {ok}, {high}, {low} : index")
         top = t.add(t.binary("addi", low, high), -1)
         with t.loop(low, stop, t.index(1)) as i:
-            yield self._turned(i, is_odd, top)
+            yield self._two(i, is_odd, top)
         t.close([t.binary("addi", mine, t.binary("subi", stop, low))], ["index"])
         self._finish(f"{out}#0")
         polls = t.op(f"arith.select {others}, {t.index(FOREVER)}, {t.index(POLLS)} : index")
         t.close([self._wait(target, polls)], ["i1"])
+
+    def _two(self, i: str, is_odd: str, last: str) -> tuple[str, str]:
+        return self._turned(i, is_odd, last), self._turned(self.t.add(i, 1), is_odd, last)
 
     def _turned(self, i: str, is_odd: str, last: str) -> str:
         back = self.t.binary("subi", last, i)

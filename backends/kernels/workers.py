@@ -56,8 +56,8 @@ def grid(
     one, rows = const(1), const(plan.rows)
     found = workers(module_of_insertion())
     each = arith("ceildivui", found, const(len(plan.components)))  # workers per component
-    tallest = max((t.rows[0] for t in schedule.tiles.values()), default=1)
-    most = arith("maxui", arith("divui", rows, const(tallest)), one)
+    least = max((t.chunk for t in schedule.tiles.values()), default=1)
+    most = arith("maxui", arith("divui", rows, const(least)), one)
     chunks = arith("minui", each, most)
     if schedule.panel:
         chunks = arith("maxui", chunks, arith("ceildivui", rows, const(schedule.panel)))
