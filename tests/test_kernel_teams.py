@@ -85,11 +85,11 @@ def test_atomics_are_acquire_and_release_in_llvm(tmp_path: Path) -> None:
     assert [a for a in looks if " acquire, align 4" not in a] == []
 
 
-@pytest.mark.parametrize("widths", [(64, 512), (2048, 4096)], ids=["near", "asked for ahead"])
+@pytest.mark.parametrize("widths", [(64, 256), (1024, 4096)], ids=["near", "asked for ahead"])
 def test_the_module_does_not_grow_with_its_sizes(widths: tuple[int, int]) -> None:
     sizes = [(12, 12, 16, widths[0]), (12000, 12, 16, widths[1])]
     texts = [prepare(_graph(s), resolve("cpu:x86-64-v3")).text for s in sizes]
-    assert ("locality<2>" in texts[0]) == (widths[0] == 2048)
+    assert ("locality<2>" in texts[0]) == (widths[0] == 1024)
     small, large = (
         [x for x in t.splitlines() if "arith.constant" not in x and not x.startswith("#loc")]
         for t in texts
