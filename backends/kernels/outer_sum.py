@@ -1,8 +1,10 @@
 """A sum of outer products by a CPU kernel: [K, M] and [K, N] give [M, N], as weight gradients are.
 
-IREE's own product transposes and packs both sides, which for so long a sum costs as much as the
-sum. Here tiles of the result stay in registers over a block of the sum: the rows of the second
-operand are read where they are, a few columns of the first are packed, a block at a time.
+IREE's own product transposes and packs both sides in memory, which for so long a sum costs as much
+as the sum. Here a workgroup has some rows of the result and goes through the sum block by block. It
+packs its columns of the first operand, which then stay in L2, and after that one panel of columns
+of the second after the other, each of which stays in L1 while tiles of the result in registers pass
+over it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from lstm_ir import dims
 from lstm_ir.backends.emitter import Emitter
 from lstm_ir.backends.kernels.call import NAME, KernelCall, module_of_insertion
 from lstm_ir.backends.kernels.memory import Memory, load_vector, store_vector
+from lstm_ir.backends.kernels.schedule import MANY, machine
 from lstm_ir.backends.kernels.shifted import without_edge
 from lstm_ir.backends.kernels.text import Text, stored_type
 from lstm_ir.backends.kernels.workers import workers
@@ -23,7 +26,9 @@ from lstm_ir.graph import Node
 from lstm_ir.target import TargetInfo
 from lstm_ir.types import DType, TensorType
 
-SUM = 256  # terms of one block: its rows of the second operand stay in L2
+SUM = 256  # terms of one block, at most
+PANEL = 24 << 10  # bytes of a panel, on the stack; a dispatch has 32 KB of it by default
+UNROLL = 4  # terms of an iteration; packed operands end with zeros
 WORTH = 1 << 21  # multiplications from which a kernel is worth its compile time
 SHARES = 4  # workgroups per worker
 
@@ -77,11 +82,15 @@ class OuterSum(KernelCall):
         a = self.input(lhs, TensorType((self.terms, self.rows), self.dtype))
         b = self.input(rhs, TensorType((self.terms, self.columns), self.dtype))
         out = self.output(TensorType((self.rows, self.columns), self.dtype))
+        height, sums = form(self.e.target, self.dtype)
+        tiles = -(-self.rows // height)
+        packed = self.output(TensorType((tiles, sums, height), self.dtype))
         skip = "" if self.skip == 0 else self.size(self.skip)
         terms = self.size(self.terms)
-        text = _Text(self.e.target, self.dtype, a, b, out, terms, skip, self.later)
-        tiles = self.const(-(-self.rows // text.height))
-        groups = self._least(tiles, self.muli(workers(module_of_insertion()), self.const(SHARES)))
+        text = _Text(self.e.target, self.dtype, a, b, out, packed, terms, skip, self.later)
+        groups = self._least(
+            self.const(tiles), self.muli(workers(module_of_insertion()), self.const(SHARES))
+        )
         bindings = [*self.inputs, *self.outputs]
         symbol = self.executable(text.function(bindings, self.arguments(["%groups"])))
         return self.call(symbol, groups, [groups])[0]
@@ -90,18 +99,26 @@ class OuterSum(KernelCall):
         return self.e.make("arith.minui", [a, b], [ir.IndexType.get()]).result
 
 
+WIDTH = 3  # vectors of columns of a tile
+
+
+def form(target: TargetInfo, dtype: DType) -> tuple[int, int]:
+    """Rows of a tile, terms of a block."""
+    lanes = max(1, target.vector_bits // dtype.bits)
+    most = PANEL // (WIDTH * lanes * dtype.bits // 8)
+    return 8 if machine(target) is MANY else 4, min(SUM, most // UNROLL * UNROLL)
+
+
 class _Text:
-    """The kernel's function: tiles of `height` rows and up to `width` vectors of columns."""
+    """The kernel's function: tiles of `height` rows and up to WIDTH vectors of columns."""
 
     def __init__(
-        self, target: TargetInfo, dtype: DType, a: Memory, b: Memory, out: Memory, terms: str,
-        skip: str, later: bool,
+        self, target: TargetInfo, dtype: DType, a: Memory, b: Memory, out: Memory, packed: Memory,
+        terms: str, skip: str, later: bool,
     ) -> None:  # fmt: skip
-        lanes = max(1, target.vector_bits // dtype.bits)
-        many = target.vector_bits >= 512 or target.triple.startswith(("aarch64", "arm64"))
-        self.height, self.width = (8, 3) if many else (4, 3)
-        self.t = Text(lanes)
-        self.a, self.b, self.out, self.terms = a, b, out, terms
+        self.t = Text(max(1, target.vector_bits // dtype.bits))
+        self.height, self.sums = form(target, dtype)
+        self.a, self.b, self.out, self.packed, self.terms = a, b, out, packed, terms
         self.rows, self.columns = int(out.sizes[0]), int(out.sizes[1])
         self.element = stored_type(dtype)
         self.skip, self.later = skip, later
@@ -127,16 +144,18 @@ class _Text:
         low = t.binary("minui", t.binary("muli", group, each), t.index(self.rows))
         high = t.binary("minui", t.binary("addi", low, each), t.index(self.rows))
         self._clear(low, high)
-        packed = Memory(
-            t.stack(f"memref<{SUM}x{height}x{self.element}>"), self.element, (SUM, height)
-        )
         terms = t.binary("subi", self.terms, self.skip) if self.skip else self.terms
-        with t.loop(t.index(0), terms, t.index(SUM)) as start:
+        sizes = self.sums, WIDTH * t.lanes
+        panel = Memory(
+            t.stack(f"memref<{sizes[0]}x{sizes[1]}x{self.element}>"), self.element, sizes
+        )
+        with t.loop(t.index(0), terms, t.index(self.sums)) as start:
             left = t.binary("subi", terms, start)
-            count = t.binary("minui", left, t.index(SUM))
-            with t.loop(low, high, t.index(height)) as row:
-                self._pack(packed, start, count, row)
-                self._tiles(packed, start, count, row)
+            count = t.binary("minui", left, t.index(self.sums))
+            whole = t.op(f"arith.ceildivui {count}, {t.index(UNROLL)} : index")
+            whole = t.binary("muli", whole, t.index(UNROLL))
+            self._pack_rows(start, count, whole, low, high)
+            self._panels(panel, start, count, whole, low, high)
 
     def _off(self, start: str, second: bool) -> str:
         """The row of an operand where a block of terms starts."""
@@ -156,67 +175,104 @@ class _Text:
         left = t.binary("subi", t.index(self.columns), column)
         return t.op(f"vector.create_mask {left} : {t.vector('i1')}")
 
-    def _pack(self, packed: Memory, start: str, count: str, row: str) -> None:
-        """A block of the first operand's columns row .. row+height, side by side; none is zero."""
-        t = self.t
-        kind, bits = f"vector<{self.height}x{self.element}>", f"vector<{self.height}xi1>"
-        ragged = self.rows % self.height != 0
-        if ragged:
-            left = t.binary("subi", t.index(self.rows), row)
-            mask = t.op(f"vector.create_mask {left} : {bits}")
-            zero = t.constant("0.0", kind)
-        start = self._off(start, False)
-        with t.loop(t.index(0), count, t.index(1)) as k:
-            where = f"{self.a.name}[{t.binary('addi', start, k)}, {row}]"
-            if ragged:
-                v = t.op(
-                    f"vector.maskedload {where}, {mask}, {zero} : "
-                    f"{self.a.kind}, {bits}, {kind} into {kind}"
-                )
-            else:
-                v = t.op(f"vector.load {where} : {self.a.kind}, {kind}")
-            t.line(f"vector.store {v}, {packed.name}[{k}, {t.index(0)}] : {packed.kind}, {kind}")
+    def _pack_rows(self, start: str, count: str, whole: str, low: str, high: str) -> None:
+        """A block of the first operand's columns low .. high, tile by tile; none is zero.
 
-    def _tiles(self, packed: Memory, start: str, count: str, row: str) -> None:
+        A few terms of all tiles, then the next ones: lines that hold several tiles stay in L1.
+        """
+        t, height = self.t, self.height
+        kind, bits = f"vector<{height}x{self.element}>", f"vector<{height}xi1>"
+        zero = t.constant("0.0", kind)
+        start = self._off(start, False)
+        few = t.index(2 * UNROLL)
+        with t.loop(t.index(0), whole, few) as first:
+            end = t.binary("minui", t.binary("addi", first, few), count)
+            with t.loop(low, high, t.index(height)) as row:
+                mask = None
+                if self.rows % height:
+                    left = t.binary("subi", t.index(self.rows), row)
+                    mask = t.op(f"vector.create_mask {left} : {bits}")
+                tile = t.binary("divui", row, t.index(height))
+                with t.loop(first, end, t.index(1)) as k:
+                    where = f"{self.a.name}[{t.binary('addi', start, k)}, {row}]"
+                    v = (
+                        t.op(f"vector.load {where} : {self.a.kind}, {kind}")
+                        if mask is None
+                        else t.op(
+                            f"vector.maskedload {where}, {mask}, {zero} : "
+                            f"{self.a.kind}, {bits}, {kind} into {kind}"
+                        )
+                    )
+                    self._keep(v, kind, tile, k)
+        with t.loop(low, high, t.index(height)) as row:
+            tile = t.binary("divui", row, t.index(height))
+            with t.loop(count, whole, t.index(1)) as k:
+                self._keep(zero, kind, tile, k)
+
+    def _keep(self, v: str, kind: str, tile: str, k: str) -> None:
+        p = self.packed
+        there = f"{p.name}[{tile}, {k}, {self.t.index(0)}]"
+        self.t.line(f"vector.store {v}, {there} : {p.kind}, {kind}")
+
+    def _panels(
+        self, panel: Memory, start: str, count: str, whole: str, low: str, high: str
+    ) -> None:
+        t, wide = self.t, WIDTH * self.t.lanes
+        start = self._off(start, True)
+        even = self.columns // wide * wide
+        parts = [(t.index(0), even, WIDTH, False)] if even else []
+        if even < self.columns:
+            vectors = -(-(self.columns - even) // t.lanes)
+            parts.append((t.index(even), self.columns, vectors, self.columns % t.lanes != 0))
+        for first, end, vectors, ragged in parts:
+            with t.loop(first, t.index(end), t.index(wide)) as column:
+                places = [t.add(column, j * t.lanes) for j in range(vectors)]
+                masks: list[str | None] = [None] * vectors
+                if ragged:
+                    masks[-1] = self._mask(places[-1])
+                self._pack_panel(panel, start, count, whole, places, masks)
+                with t.loop(low, high, t.index(self.height)) as row:
+                    self._tile(panel, whole, row, places, masks)
+
+    def _pack_panel(
+        self, panel: Memory, start: str, count: str, whole: str, places: list[str],
+        masks: list[str | None],
+    ) -> None:  # fmt: skip
+        """A block of some columns of the second operand; none is zero."""
         t = self.t
-        wide = self.width * t.lanes
-        whole = self.columns // wide * wide
-        if whole:
-            with t.loop(t.index(0), t.index(whole), t.index(wide)) as column:
-                self._tile(packed, start, count, row, column, self.width, False)
-        if whole < self.columns:
-            vectors = -(-(self.columns - whole) // t.lanes)
-            ragged = self.columns % t.lanes != 0
-            self._tile(packed, start, count, row, t.index(whole), vectors, ragged)
+        zero = t.constant("0.0", t.vector(self.element))
+        with t.loop(t.index(0), count, t.index(1)) as k:
+            at = t.binary("addi", start, k)
+            for j, (place, mask) in enumerate(zip(places, masks, strict=True)):
+                v = load_vector(t, self.b, [at, place], mask)
+                store_vector(t, v, panel, [k, t.index(j * t.lanes)])
+        with t.loop(count, whole, t.index(1)) as k:
+            for j in range(len(places)):
+                store_vector(t, zero, panel, [k, t.index(j * t.lanes)])
 
     def _tile(
-        self, packed: Memory, start: str, count: str, row: str, column: str, vectors: int,
-        ragged: bool,
-    ) -> None:  # fmt: skip
-        """One tile of the result, over one block of the sum; ragged: its last vector is cut."""
+        self, panel: Memory, whole: str, row: str, places: list[str], masks: list[str | None]
+    ) -> None:
+        """One tile of the result, over one block of the sum."""
         t, kind = self.t, self.t.vector(self.element)
-        places = [t.add(column, j * t.lanes) for j in range(vectors)]
-        masks: list[str | None] = [None] * vectors
-        if ragged:
-            masks[-1] = self._mask(places[-1])
         rows = [t.add(row, i) for i in range(self.height)]
-        cells = [(i, j) for i in range(self.height) for j in range(vectors)]
+        cells = [(i, j) for i in range(self.height) for j in range(len(places))]
         guards = self._guards(rows, masks)
         first = [load_vector(t, self.out, [rows[i], places[j]], guards[i, j]) for i, j in cells]
         kinds = [kind] * len(cells)
-        start = self._off(start, True)
-        k, sums, out = t.carried(t.index(0), count, t.index(1), first, kinds)
-        at = t.binary("addi", start, k)
-        right = [load_vector(t, self.b, [at, p], m) for p, m in zip(places, masks, strict=True)]
-        added = []
-        for i in range(self.height):
-            one = packed.load(t, [k, t.index(i)])
-            left = t.op(f"vector.broadcast {one} : {self.element} to {kind}")
-            for j in range(vectors):
-                total = sums[i * vectors + j]
-                added.append(t.op(f"vector.fma {left}, {right[j]}, {total} : {kind}"))
-        t.close(added, kinds)
-        for (i, j), n in zip(cells, range(len(cells)), strict=True):
+        tile = t.binary("divui", row, t.index(self.height))
+        at, sums, out = t.carried(t.index(0), whole, t.index(UNROLL), first, kinds)
+        current = dict(zip(cells, sums, strict=True))
+        for u in range(UNROLL):
+            k = t.add(at, u)
+            right = [load_vector(t, panel, [k, t.index(j * t.lanes)]) for j in range(len(places))]
+            for i in range(self.height):
+                one = self.packed.load(t, [tile, k, t.index(i)])
+                left = t.op(f"vector.broadcast {one} : {self.element} to {kind}")
+                for j, v in enumerate(right):
+                    current[i, j] = t.op(f"vector.fma {left}, {v}, {current[i, j]} : {kind}")
+        t.close([current[c] for c in cells], kinds)
+        for n, (i, j) in enumerate(cells):
             store_vector(t, f"{out}#{n}", self.out, [rows[i], places[j]], guards[i, j])
 
     def _guards(
