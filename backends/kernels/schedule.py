@@ -19,6 +19,7 @@ PANEL_SHARE = 8  # the part of L2 that the rows of a panel may take
 STACK = 8 << 10  # bytes of sums; a dispatch has 32 KB of stack by default
 FAR = 4  # weights of a step that are more than so many times L2 are asked for ahead
 TURNS = 4  # tiles that share the asking
+MANY_ROWS = 512  # above it what is left over goes row by row
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Machine:
 
     registers: int
     heights: tuple[int, ...]  # of register tiles
-    unroll: int  # products per iteration, about
+    products: int  # of an iteration of the tallest tile, about
     tiles_of_chunk: int  # rows are shared out in chunks of at least so many tiles
     ahead: bool  # asking for weights ahead gains where they are in L3
 
@@ -127,11 +128,11 @@ def _tile(s: Sweep, plan: Plan, lanes: int, target: TargetInfo) -> Tile:
     while q * gates < 4 and 2 * q <= blocks:
         q *= 2
     held = gates * q * lanes * s.dots[0].dtype.bits // 8  # bytes of a row's sums
-    shapes = _shapes(m, plan.rows, gates * q, max(1, STACK // held))
+    shapes = _shapes(m, plan, gates * q, max(1, STACK // held))
     tallest = shapes[0].rows
     ahead = m.ahead and plan.rows != tallest and _bytes_of_step(plan) > FAR * target.l2_bytes
     group = tallest * max(1, min(TURNS, STACK // held // tallest)) if ahead else tallest
-    return Tile(q, shapes, group, m.tiles_of_chunk * tallest, ahead, m.unroll)
+    return Tile(q, shapes, group, m.tiles_of_chunk * tallest, ahead)
 
 
 def _bytes_of_step(plan: Plan) -> int:
@@ -147,14 +148,36 @@ def _bytes_of_step(plan: Plan) -> int:
     )
 
 
-def _shapes(m: Machine, rows: Dim, vectors: int, most: int) -> tuple[Shape, ...]:
+def _shapes(m: Machine, plan: Plan, vectors: int, most: int) -> tuple[Shape, ...]:
     """Tiles by height: the tallest has the most products per load, the others take the rest."""
+    rows = plan.rows
     heights = [n for n in m.heights if n <= most]
     best = max(heights, key=lambda n: _products_per_load(n, vectors, m.registers))
     if isinstance(rows, int) and rows > 0:
         best = -(-rows // -(-rows // best))  # even parts
+    rest = _rest(rows, best, m.tiles_of_chunk * best)
+    return (
+        Shape(best, _together(best, vectors, m.registers), m.products),
+        *(Shape(n, _together(n, vectors, m.registers)) for n in rest),
+    )
+
+
+def _rest(rows: Dim, best: int, chunk: int) -> list[int]:
+    """Heights below the best that chunks of rows need, however many workers share them."""
     rest = [n for n in (4, 2, 1) if n < best]
-    return tuple(Shape(n, _together(n, vectors, m.registers)) for n in (best, *rest))
+    if not isinstance(rows, int):
+        return rest
+    if rows > MANY_ROWS:
+        return rest[-1:]  # a few rows of a panel or of a long batch
+    used = set()
+    for chunks in range(1, max(1, rows // chunk) + 1):
+        each = -(-rows // chunks)
+        for here in (each, rows % each):
+            left = here % best
+            for n in rest:
+                used.add(n if left >= n else 0)
+                left %= n
+    return [n for n in rest if n in used]
 
 
 def _together(rows: int, vectors: int, registers: int) -> int:
