@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lstm_ir.backends.targets import Target
     from lstm_ir.passes.base import Step
 
-SMALL = 24_000_000  # operations of a call that one thread ends before others have taken their part
+SMALL = 18_000_000  # operations of a call that one thread ends before others have taken their part
 OPTIONS = ("pipeline", "kernels", "opt_level", "data_tiling", "flags", "timeout", "cache")
 
 
