@@ -26,10 +26,8 @@ def main(threads: int, device: str, target: str, rounds: int, seed: int) -> None
         loops[n] = Loop(sizes, np.random.default_rng(i), "f64" if n[0] == "r" else "f32")
         graphs[n] = loops[n].graph(n, BODIES[n] if n in BODIES else random_body(seed + i))
     # One row of known sizes: its products are made by the loop's kernel.
-    ones = {
-        f"{n}_of_one": Loop((37, 1, 5, 72), np.random.default_rng(9))
-        for n in ("gated", "both_ways")
-    }
+    names = enumerate(("gated", "both_ways"))
+    ones = {f"{n}_of_one": Loop((37, 1, 5, 72), np.random.default_rng(90 + i)) for i, n in names}
     graphs |= {n: loop.graph(n, BODIES[n.removesuffix("_of_one")]) for n, loop in ones.items()}
     exe = li.compile(Program("bodies", graphs), target, device=device)
     print(exe.report.notes)

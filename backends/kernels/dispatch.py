@@ -115,7 +115,7 @@ class Dispatch(Call):
         q = {s: t.q for s, t in schedule.tiles.items()}
         memories, packed = inner.bind_inputs([matrix], [rows], schedule.lanes, q)
         t = graph.outputs[0].type
-        read = Memory(f"%m_made{len(self.prologues)}", stored_type(t.dtype), t.shape)  # type: ignore[arg-type]
+        read = Memory(f"%m_made{len(self.prologues)}", stored_type(t.dtype), t.shape)
         self.prologues.append(Prologue(owner, plan, schedule.tiles, memories, packed, read))
         return read
 

@@ -65,12 +65,12 @@ def owner_of(plan: Plan, projection: int) -> Component | None:
 def fits(plan: Plan, product: Node, target: TargetInfo) -> bool:
     """Whether the kernel of `plan` makes this product: one team has all rows, and L2 holds them."""
     (rows,) = product.args[2]  # type: ignore[misc]
-    if plan.rows != 1 or _tensors(plan) > TENSORS or not rows.type.is_static:  # type: ignore[union-attr]
+    if plan.rows != 1 or _tensors(plan) > TENSORS or not rows.type.is_static:
         return False
     size = 1
-    for d in rows.shape:  # type: ignore[union-attr]
+    for d in rows.shape:
         size *= int(d)
-    return 0 < size * rows.dtype.bits // 8 <= target.l2_bytes // SHARE  # type: ignore[union-attr]
+    return 0 < size * rows.dtype.bits // 8 <= target.l2_bytes // SHARE
 
 
 def _tensors(plan: Plan) -> int:
