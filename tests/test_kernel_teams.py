@@ -114,14 +114,15 @@ def test_weights_are_packed_at_load_not_at_every_call() -> None:
     assert "stream.cmd.dispatch @" in before
 
 
-def test_a_recurrence_is_one_submission() -> None:
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_recurrence_is_one_submission(rows: int) -> None:
     """A wait or a barrier between its dispatches would put workers to sleep (tens of us each)."""
     w = np.random.default_rng(3).standard_normal
-    x = li.input("x", (20, 2, 16))
+    x = li.input("x", (20, rows, 16))
     weights = [w(s).astype(np.float32) for s in ((256, 16), (256, 64))]
     y, _, _ = li.lstm(x, *(li.weight(f"w{i}", a) for i, a in enumerate(weights)))
     _, main = _stream(li.Graph("zeros", [x], {"y": y}))
-    assert main.count("stream.cmd.dispatch @recurrence_") == 2  # projection and loop
+    assert main.count("stream.cmd.dispatch @recurrence_") == rows  # loop; before it a projection
     assert main.count("stream.cmd.execute") == main.count("stream.timepoint.await") == 1
 
 

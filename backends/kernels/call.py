@@ -227,8 +227,7 @@ class Call(KernelCall):
             with self.e.before_choice():
                 (matrix,) = self.e.graph(made.weights(), [known[made.matrix.value]])
             graph = made.graph(n.args[2][made.scan].type)  # type: ignore[index]
-            (rows,) = self.e.graph(graph, [xs[made.scan], matrix])
-            memories[Source("projection", k)] = self.input(rows, graph.outputs[0].type)
+            memories[Source("projection", k)] = self.projected(k, graph, xs[made.scan], matrix)
         packed: dict[tuple[Sweep, int], Packed] = {}
         for sweep in (s for c in plan.components for s in c.sweeps):
             form = Form(sweep.width, lanes, q[sweep])
@@ -247,6 +246,11 @@ class Call(KernelCall):
     def scanned(self, v: Value, given: ir.Value) -> Memory:
         """What the loop reads row by row."""
         return self.input(given, v.type)
+
+    def projected(self, k: int, graph: Graph, x: ir.Value, matrix: ir.Value) -> Memory:
+        """Projection `k` of the plan: a product of all rows of x, which the loop reads row by row."""
+        (rows,) = self.e.graph(graph, [x, matrix])
+        return self.input(rows, graph.outputs[0].type)
 
     def invariants(self, consts: Values) -> dict[Value, ir.Value]:
         """Loop-invariant values of the body, computed before the loop."""

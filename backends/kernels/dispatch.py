@@ -13,14 +13,16 @@ from lstm_ir.backends.kernels.call import BINDINGS, NAME, Call, Values, at_entry
 from lstm_ir.backends.kernels.function import PIECE, Function, Layout
 from lstm_ir.backends.kernels.in_place import overwritten
 from lstm_ir.backends.kernels.memory import Memory, Shifted
-from lstm_ir.backends.kernels.schedule import Schedule
+from lstm_ir.backends.kernels.planner import make_plan
+from lstm_ir.backends.kernels.prologue import Prologue, fits, owner_of
+from lstm_ir.backends.kernels.schedule import Schedule, choose, narrow
 from lstm_ir.backends.kernels.shifted import shifted
 from lstm_ir.backends.kernels.team import LINE
 from lstm_ir.backends.kernels.text import stored_type
 from lstm_ir.backends.kernels.workers import flags_needed, grid
 from lstm_ir.backends.lower_shape import number_of
 from lstm_ir.dims import Dim
-from lstm_ir.graph import Value
+from lstm_ir.graph import Graph, Value
 from lstm_ir.types import DType, TensorType
 
 SPARE = 8  # tensors and numbers that a dispatch takes besides
@@ -31,6 +33,7 @@ class Dispatch(Call):
     """Builds one kernel call."""
 
     schedule: Schedule = field(kw_only=True)
+    prologues: list[Prologue] = field(default_factory=list, kw_only=True)
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
         """The dispatch: final carries, then stacked rows."""
@@ -50,6 +53,7 @@ class Dispatch(Call):
         pieces = self._shared(list(scratch.values())) if shared else None
         made = [self.output(t) for t in scratch.values()] if pieces is None else pieces[1]
         memories |= zip(scratch, made, strict=True)
+        views = [self._made_here(p) for p in self.prologues]
         chunks, members = grid(self.e, self.const, plan, self.schedule)
         groups = self.muli(chunks, self.const(len(plan.components)))
         counters = self._counters(groups) if self.schedule.share else None
@@ -59,7 +63,8 @@ class Dispatch(Call):
             "%chunks", "%members", self.schedule.tiles, self._relax(),
         )  # fmt: skip
         layout.shared = pieces
-        layout.bindings = [*self.inputs, *self.outputs]
+        layout.prologues = self.prologues
+        layout.bindings = [*self.inputs, *self.outputs, *views]
         layout.arguments = self.arguments(["%chunks", "%members", "%groups"])
         function = Function(plan, layout, self.schedule.lanes).text(NAME)
         symbol = self.executable(function)
@@ -90,6 +95,35 @@ class Dispatch(Call):
         length = self.size(self.plan.node.attrs["length"])
         return Shifted(m.name, m.element, m.sizes, first, shift.later, length)
 
+    def projected(self, k: int, graph: Graph, x: ir.Value, matrix: ir.Value) -> Memory:
+        """A product of few rows is made by this kernel: a dispatch of its own would be waited for."""
+        n = next((n for n in graph.nodes if n.op.name == "scan"), None)
+        owner = owner_of(self.plan, k)
+        assert self.e.target is not None
+        if n is None or owner is None or not fits(self.plan, n, self.e.target):
+            return super().projected(k, graph, x, matrix)
+        plan = make_plan(n, False, narrow(self.e.target))
+        schedule = choose(plan, self.e.target)
+        if schedule.lanes != self.schedule.lanes:
+            return super().projected(k, graph, x, matrix)
+        (source,) = n.args[2]  # type: ignore[misc]
+        (rows,) = self.e.graph(Graph("rows", graph.params[:1], [source]), [x])
+        inner = Dispatch(
+            self.e, plan, schedule=schedule, operands=self.operands, inputs=self.inputs,
+            operand_types=self.operand_types, sizes=self.sizes,
+        )  # fmt: skip
+        q = {s: t.q for s, t in schedule.tiles.items()}
+        memories, packed = inner.bind_inputs([matrix], [rows], schedule.lanes, q)
+        t = graph.outputs[0].type
+        read = Memory(f"%m_made{len(self.prologues)}", stored_type(t.dtype), t.shape)
+        self.prologues.append(Prologue(owner, plan, schedule.tiles, memories, packed, read))
+        return read
+
+    def _made_here(self, p: Prologue) -> tuple[str, Memory]:
+        """Memory of what a prologue makes, and as the loop reads it."""
+        p.memories[Source("stack", 0)] = self.output(p.plan.node.types[0])
+        return self.outputs[-1][0], p.read
+
     def _over(self) -> dict[int, int]:
         """Stacked results that take the memory of scanned rows, which another loop made for this one."""
         n, e = self.plan.node, self.e
@@ -107,7 +141,8 @@ class Dispatch(Call):
 
     def _counters(self, groups: ir.Value) -> Memory:
         """Zeroed flags of every team; written in place."""
-        flags = flags_needed(self.plan, self.schedule)
+        before = sum(blocks for p in self.prologues for blocks in p.blocks(self.schedule.lanes))
+        flags = flags_needed(self.plan, self.schedule, before)
         kind = ir.RankedTensorType.get(
             [ir.ShapedType.get_dynamic_size(), flags, LINE], ir.IntegerType.get_signless(32)
         )

@@ -25,6 +25,7 @@ from lstm_ir.backends.kernels.memory import (
 from lstm_ir.backends.kernels.outline import PREFIX, outlined
 from lstm_ir.backends.kernels.packing import Packed
 from lstm_ir.backends.kernels.plan import Component, Plan, Sweep, walk
+from lstm_ir.backends.kernels.prologue import Prologue
 from lstm_ir.backends.kernels.steps import Step, backward, number_of_steps
 from lstm_ir.backends.kernels.sums import Sums, Tile
 from lstm_ir.backends.kernels.team import Team
@@ -55,6 +56,7 @@ class Layout:
     arguments: list[str] = field(default_factory=list)  # "%name: type" in order
     bindings: list[tuple[str, Memory]] = field(default_factory=list)
     shared: tuple[str, list[Memory]] | None = None  # a binding of bytes and the memories in it
+    prologues: list[Prologue] = field(default_factory=list)
 
 
 class Function:
@@ -127,9 +129,11 @@ class Function:
         a = self.l
         firsts = [m for m in a.init if isinstance(m, Memory)]
         edges = [m.edge for m in a.memories.values() if isinstance(m, Shifted)]
+        packed = [*a.packed.values(), *(x for p in a.prologues for x in p.packed.values())]
         found = [
             *a.memories.values(),
-            *(p.memory for p in a.packed.values()),
+            *(m for p in a.prologues for m in p.memories.values()),
+            *(p.memory for p in packed),
             *a.finals,
             *firsts,
             a.counters,
@@ -141,16 +145,19 @@ class Function:
         t, args = self.t, self.l
         team = Team(t, args.counters, group, member, args.members, args.relax)
         blocks = [-(-s.width // (t.lanes * args.tiles[s].q)) if s.width else 1 for s in c.sweeps]
-        team.begin(blocks)
+        mine = [p for p in args.prologues if p.owner is c]
+        team.begin(blocks, [n for p in mine for n in p.blocks(t.lanes)])
         with team.once():
             self._copy_init(c, low, high)
+        self._before(team, mine)
         last = t.binary("subi", self.steps, t.index(1))
         with t.loop(t.index(0), self.steps, t.index(1)) as s:
             step = Step.make(t, s, last)
             e = step.evaluator(t, self.plan, args.memories, self._rows(c, step))
             for i, sweep in enumerate(c.sweeps):
                 with team.blocks(i, s, step.parity) as (block, following):
-                    self._block(e, sweep).rows(block, following, low, high)
+                    tile = args.tiles[sweep]
+                    self._block(e, sweep, tile, args.packed).rows(block, following, low, high)
         with team.last(self.steps):
             self._copy_finals(c, low, high)
             self._zero_rest(c, low, high)
@@ -169,13 +176,26 @@ class Function:
                 out[m] = self.t.op(f"arith.select {flag}, {step.back}, {step.at} : index")
         return out
 
-    def _block(self, e: Evaluator, sweep: Sweep) -> Block:
-        tile = self.l.tiles[sweep]
+    def _before(self, team: Team, prologues: list[Prologue]) -> None:
+        """What the loop reads and this kernel makes."""
+        t, number = self.t, 0
+        zero = t.index(0)
+        for p in prologues:
+            e = Step(zero, zero, zero, t.index(1)).evaluator(t, p.plan, p.memories)
+            for sweep in p.sweeps:
+                with team.blocks_before(number) as (block, following):
+                    made = self._block(e, sweep, p.tiles[sweep], p.packed)
+                    made.rows(block, following, zero, t.index(p.rows))
+                number += 1
+
+    def _block(
+        self, e: Evaluator, sweep: Sweep, tile: Tile, packs: Mapping[tuple[Sweep, int], Packed]
+    ) -> Block:
         sums = None
         if sweep.dots:
             element = scalar_type(sweep.dots[0].dtype)
             m = Memory("", element, (tile.group, tile.q * len(sweep.dots), self.t.lanes))
-            packed = {k: self.l.packed[sweep, k] for k in range(len(sweep.loops))}
+            packed = {k: packs[sweep, k] for k in range(len(sweep.loops))}
             buffer = Memory(self.t.stack(m.kind), element, m.sizes)
             sums = Sums(self.t, e, sweep, tile, packed, buffer)
         return Block(self.t, e, sweep, tile, sums)

@@ -50,9 +50,9 @@ class Team:
         )
         self.relax = relax  # the processor's hint for a thread that waits
 
-    def begin(self, blocks: list[int]) -> None:
-        """Start a component whose sweeps have so many blocks."""
-        self.counts = blocks
+    def begin(self, blocks: list[int], before: list[int]) -> None:
+        """Start a component whose sweeps have so many blocks, and what comes before its steps."""
+        self.counts, self.before = blocks, before
         self.first = [sum(blocks[:i]) for i in range(len(blocks))]  # flag of a sweep's first block
         self.total = sum(blocks)
         if self.counters is not None:
@@ -88,12 +88,30 @@ class Team:
         that follows, which need not exist."""
         t, n = self.t, self.counts[sweep]
         is_odd = t.op(f"arith.cmpi ne, {odd}, {t.index(0)} : index")
+        done = t.binary("muli", step, t.index(self.total))
+        target = t.add(done, 1 + sum(self.before) + self.first[sweep] + n)
+        with self._shared(n, 1 + self.first[sweep], step, target, is_odd) as pair:
+            yield pair
+
+    @contextmanager
+    def blocks_before(self, number: int) -> Iterator[tuple[str, str]]:
+        """The blocks of what comes before the first step, as `blocks`."""
+        t, n = self.t, self.before[number]
+        earlier = sum(self.before[:number])
+        target, forward = t.index(1 + earlier + n), t.constant("false", "i1")
+        with self._shared(n, 3 + self.total + earlier, t.index(0), target, forward) as pair:
+            yield pair
+
+    @contextmanager
+    def _shared(
+        self, n: int, flag: int, step: str, target: str, is_odd: str
+    ) -> Iterator[tuple[str, str]]:
+        """Blocks 0 .. n, shared out by the flags from `flag` on, until `target` are done."""
+        t = self.t
         if self.counters is None:
             with t.loop(t.index(0), t.index(n), t.index(1)) as i:
                 yield self._two(i, is_odd, t.index(n - 1))
             return
-        before = t.binary("muli", step, t.index(self.total))
-        target = t.add(before, 1 + self.first[sweep] + n)
         turn, (done,), _ = t.carried(
             t.index(0), t.index(2), t.index(1), [t.constant("false", "i1")], ["i1"]
         )
@@ -106,7 +124,7 @@ class Team:
             t.binary("divui", t.binary("muli", o, t.index(n)), self.members)
             for o in (owner, t.add(owner, 1))
         )
-        ok = self._claim_share(low, high, 1 + self.first[sweep], step)
+        ok = self._claim_share(low, high, flag, step)
         stop = t.op(f"arith.select {ok}, {high}, {low} : index")
         top = t.add(t.binary("addi", low, high), -1)
         with t.loop(low, stop, t.index(1)) as i:

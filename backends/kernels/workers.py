@@ -99,6 +99,7 @@ def blocks_of(s: Sweep, schedule: Schedule) -> int:
     return -(-s.width // (schedule.lanes * schedule.tiles[s].q)) if s.width else 1
 
 
-def flags_needed(plan: Plan, schedule: Schedule) -> int:
-    """Flags of a team: the count, one per block, and those of the first and last copy."""
-    return 3 + max(block_counts(plan, schedule), default=0)
+def flags_needed(plan: Plan, schedule: Schedule, before: int) -> int:
+    """Flags of a team: the count, one per block, those of the first and last copy, and one for each
+    block `before` the steps."""
+    return 3 + max(block_counts(plan, schedule), default=0) + before
