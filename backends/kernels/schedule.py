@@ -38,7 +38,7 @@ class Machine:
 # columns reads half the weights; and where two processors are threads of one core, what counts is
 # how few instructions go with a product.
 MANY = Machine(32, (8, 4, 2, 1), 16, 1, False)
-FEW = Machine(16, (6, 4, 2, 1), 48, 2, True)
+FEW = Machine(16, (6, 4, 3, 2, 1), 48, 2, True)
 
 
 def machine(target: TargetInfo) -> Machine:
@@ -128,7 +128,7 @@ def _tile(s: Sweep, plan: Plan, lanes: int, target: TargetInfo) -> Tile:
     while q * gates < 4 and 2 * q <= blocks:
         q *= 2
     held = gates * q * lanes * s.dots[0].dtype.bits // 8  # bytes of a row's sums
-    shapes = _shapes(m, plan, gates * q, max(1, STACK // held))
+    shapes = _shapes(m, plan, _Products(s, q), max(1, STACK // held))
     tallest = shapes[0].rows
     ahead = m.ahead and plan.rows != tallest and _bytes_of_step(plan) > FAR * target.l2_bytes
     group = tallest * max(1, min(TURNS, STACK // held // tallest)) if ahead else tallest
@@ -148,17 +148,45 @@ def _bytes_of_step(plan: Plan) -> int:
     )
 
 
-def _shapes(m: Machine, plan: Plan, vectors: int, most: int) -> tuple[Shape, ...]:
+class _Products:
+    """The sums of a block, and which of them each pass adds to."""
+
+    def __init__(self, s: Sweep, q: int) -> None:
+        self.sums = [g for _ in range(q) for g in range(len(s.dots))]
+        self.passes = [{g for g, _ in loop.gates} for loop in s.loops]
+
+    def weights(self, vectors: int) -> list[list[int]]:
+        """Weights of one k by part and pass, where so many vectors are summed at a time."""
+        parts = [self.sums[i : i + vectors] for i in range(0, len(self.sums), vectors)]
+        return [[sum(g in taken for g in part) for taken in self.passes] for part in parts]
+
+    def together(self, rows: int, registers: int) -> int:
+        """Vectors whose sums over some rows stay in registers, beside a pass's weights of one k
+        and an element of a row: one more, and LLVM moves nearly every sum in every iteration."""
+        for parts in range(1, len(self.sums)):
+            n = -(-len(self.sums) // parts)
+            if rows * n + max(w for part in self.weights(n) for w in part) < registers:
+                return n
+        return 1
+
+    def per_load(self, rows: int, registers: int) -> float:
+        """Products for each load."""
+        parts = self.weights(self.together(rows, registers))
+        loads = [w + rows for part in parts for w in part if w]
+        return sum(rows * w for part in parts for w in part) / sum(loads)
+
+
+def _shapes(m: Machine, plan: Plan, p: _Products, most: int) -> tuple[Shape, ...]:
     """Tiles by height: the tallest has the most products per load, the others take the rest."""
     rows = plan.rows
     heights = [n for n in m.heights if n <= most]
-    best = max(heights, key=lambda n: _products_per_load(n, vectors, m.registers))
+    best = max(heights, key=lambda n: p.per_load(n, m.registers))
     if isinstance(rows, int) and rows > 0:
         best = -(-rows // -(-rows // best))  # even parts
     rest = _rest(rows, best, m.tiles_of_chunk * best)
     return (
-        Shape(best, _together(best, vectors, m.registers), m.products),
-        *(Shape(n, _together(n, vectors, m.registers)) for n in rest),
+        Shape(best, p.together(best, m.registers), m.products),
+        *(Shape(n, p.together(n, m.registers)) for n in rest),
     )
 
 
@@ -178,16 +206,3 @@ def _rest(rows: Dim, best: int, chunk: int) -> list[int]:
                 used.add(n if left >= n else 0)
                 left %= n
     return [n for n in rest if n in used]
-
-
-def _together(rows: int, vectors: int, registers: int) -> int:
-    """Vectors whose sums over some rows stay in registers, beside their weights of one k and an
-    element of a row: one more, and LLVM moves nearly every sum in every iteration."""
-    most = max(1, (registers - 1) // (rows + 1))
-    return -(-vectors // -(-vectors // most))
-
-
-def _products_per_load(rows: int, vectors: int, registers: int) -> float:
-    """Of a tile."""
-    parts = -(-vectors // _together(rows, vectors, registers))
-    return rows * vectors / (rows * parts + vectors)
