@@ -259,9 +259,17 @@ HEAVY = (
 )  # fmt: skip
 
 
+# Of these every second one is left to `pytest -m long`: .ci/run has to end on slow machines too.
+MANY = ("test_gpu_kernels.py::test_every_other_body", "test_kernels.py::test_static_sizes")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what takes long `slow`: `pytest -m slow` runs it."""
     for item in items:
         vulkan = "vulkan" in item.nodeid.lower() and item.path.name in HEAVY_VULKAN
         if vulkan or any(word in item.nodeid for word in HEAVY):
             item.add_marker(pytest.mark.slow)
+    slow = [item for item in items if item.get_closest_marker("slow") is not None]
+    for word in MANY:
+        for item in [item for item in slow if word in item.nodeid][1::2]:
+            item.add_marker(pytest.mark.long)
