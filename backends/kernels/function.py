@@ -144,7 +144,7 @@ class Function:
     def _component(self, c: Component, low: str, high: str, group: str, member: str) -> None:
         t, args = self.t, self.l
         team = Team(t, args.counters, group, member, args.members, args.relax)
-        blocks = [-(-s.width // (t.lanes * args.tiles[s].q)) if s.width else 1 for s in c.sweeps]
+        blocks = [args.tiles[s].blocks(s.width, t.lanes) for s in c.sweeps]
         mine = [p for p in args.prologues if p.owner is c]
         team.begin(blocks, [n for p in mine for n in p.blocks(t.lanes)])
         with team.once():

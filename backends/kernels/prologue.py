@@ -48,7 +48,7 @@ class Prologue:
 
     def blocks(self, lanes: int) -> list[int]:
         """Blocks of columns of each sweep."""
-        return [-(-s.width // (lanes * self.tiles[s].q)) for s in self.sweeps]
+        return [self.tiles[s].blocks(s.width, lanes) for s in self.sweeps]
 
 
 def owner_of(plan: Plan, projection: int) -> Component | None:

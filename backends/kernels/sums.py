@@ -55,6 +55,10 @@ class Tile:
         """Rows of the tallest tile."""
         return self.shapes[0].rows
 
+    def blocks(self, width: int, lanes: int) -> int:
+        """Blocks of a sweep's columns; numbers, of width 0, are one."""
+        return -(-width // (lanes * self.q)) if width else 1
+
 
 class Ahead(NamedTuple):
     """The block that comes next, and which of so many loops over k asks for its piece of it."""
@@ -109,8 +113,10 @@ class Sums:
         every = [(v, g) for v in range(self.tile.q) for g in range(len(self.sweep.dots))]
         count = -(-len(every) // n)
         turns = count * -(-self.tile.group // shape.rows)
-        turn = t.binary("divui", slot, t.index(shape.rows)) if self.tile.ahead else t.index(0)
-        turn = t.binary("muli", turn, t.index(count))
+        turn = ""
+        if self.tile.ahead:
+            turn = t.binary("divui", slot, t.index(shape.rows))
+            turn = t.binary("muli", turn, t.index(count))
 
         def part(number: str, vectors: list[Vector], first: str) -> None:
             ahead = None

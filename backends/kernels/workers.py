@@ -96,7 +96,7 @@ def block_counts(plan: Plan, schedule: Schedule) -> list[int]:
 
 def blocks_of(s: Sweep, schedule: Schedule) -> int:
     """Blocks of columns of a sweep."""
-    return -(-s.width // (schedule.lanes * schedule.tiles[s].q)) if s.width else 1
+    return schedule.tiles[s].blocks(s.width, schedule.lanes)
 
 
 def flags_needed(plan: Plan, schedule: Schedule, before: int) -> int:
