@@ -9,19 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lstm_ir.backends.kernels.access import Access, Col, Row
 from lstm_ir.backends.kernels.atoms import Source
+from lstm_ir.backends.kernels.carries import Carries
 from lstm_ir.backends.kernels.evaluate import Evaluator
-from lstm_ir.backends.kernels.memory import (
-    ELEMENT_BYTES,
-    Memory,
-    Place,
-    Shifted,
-    load_scalar,
-    load_vector,
-    store_scalar,
-    store_vector,
-)
+from lstm_ir.backends.kernels.memory import ELEMENT_BYTES, Memory, Shifted
 from lstm_ir.backends.kernels.outline import PREFIX, outlined
 from lstm_ir.backends.kernels.packing import Packed
 from lstm_ir.backends.kernels.plan import Component, Plan, Sweep, walk
@@ -31,8 +22,6 @@ from lstm_ir.backends.kernels.sums import Sums, Tile
 from lstm_ir.backends.kernels.team import Team
 from lstm_ir.backends.kernels.text import Text, scalar_type
 from lstm_ir.backends.kernels.tile import Block
-from lstm_ir.graph import Value
-from lstm_ir.types import DType
 
 PIECE = 64  # bytes: a cache line, and the widest vector
 
@@ -147,8 +136,9 @@ class Function:
         blocks = [args.tiles[s].blocks(s.width, t.lanes) for s in c.sweeps]
         mine = [p for p in args.prologues if p.owner is c]
         team.begin(blocks, [n for p in mine for n in p.blocks(t.lanes)])
+        carries = Carries(t, self.plan, args.memories, c, low, high)
         with team.once():
-            self._copy_init(c, low, high)
+            carries.begin(args.init)
         self._before(team, mine)
         last = t.binary("subi", self.steps, t.index(1))
         with t.loop(t.index(0), self.steps, t.index(1)) as s:
@@ -159,8 +149,9 @@ class Function:
                     tile = args.tiles[sweep]
                     self._block(e, sweep, tile, args.packed).rows(block, following, low, high)
         with team.last(self.steps):
-            self._copy_finals(c, low, high)
-            self._zero_rest(c, low, high)
+            carries.end(args.finals, self.steps)
+            if args.count is not None:
+                carries.zero_rest(self.steps, args.length)
 
     def _rows(self, c: Component, step: Step) -> dict[Source, str]:
         """Row numbers by a constant that says which way, where components go both ways."""
@@ -199,94 +190,3 @@ class Function:
             buffer = Memory(self.t.stack(m.kind), element, m.sizes)
             sums = Sums(self.t, e, sweep, tile, packed, buffer)
         return Block(self.t, e, sweep, tile, sums)
-
-    # -- carries in and out
-
-    def _copy_init(self, c: Component, low: str, high: str) -> None:
-        for i, static in c.carries:
-            v, first = self.plan.carries[i], self.l.init[i]
-            to = (self.l.memories[Source("carry", i)], [self.t.index(0)])
-            if isinstance(first, Memory):
-                self._copy(v, static, (first, []), to, low, high)
-            else:
-                self._fill(v, static, first, to, low, high)
-
-    def _copy_finals(self, c: Component, low: str, high: str) -> None:
-        parity = self.t.op(f"arith.remui {self.steps}, {self.t.index(2)} : index")
-        for i, static in c.carries:
-            scratch = self.l.memories[Source("carry", i)]
-            self._copy(
-                self.plan.carries[i], static, (scratch, [parity]), (self.l.finals[i], []), low, high
-            )
-
-    def _copy(
-        self, v: Value, static: tuple[int, ...], source: tuple[Memory, list[str]],
-        to: tuple[Memory, list[str]], low: str, high: str,
-    ) -> None:  # fmt: skip
-        access = self.plan.access(v, static)
-        with self._elements(v, access, low, high) as (at, mask):
-            if mask is not False:
-                x = load_vector(self.t, source[0], [*source[1], *at], mask)
-                store_vector(self.t, x, to[0], [*to[1], *at], mask)
-                return
-            x = load_scalar(self.t, source[0], [*source[1], *at])
-            store_scalar(self.t, x, to[0], [*to[1], *at])
-
-    def _fill(
-        self, v: Value, static: tuple[int, ...], number: float, to: tuple[Memory, list[str]],
-        low: str, high: str,
-    ) -> None:  # fmt: skip
-        t, m = self.t, to[0]
-        stored = DType.i8 if v.dtype is DType.i1 else v.dtype
-        with self._elements(v, self.plan.access(v, static), low, high) as (at, mask):
-            x = t.number(number, stored, mask is not False)
-            where = [*to[1], *at]
-            if mask is not False:
-                store_vector(t, x, m, where, mask)
-            else:
-                store_scalar(t, x, m, where)
-
-    def _elements(self, v: Value, access: Access, low: str, high: str):  # type: ignore[no-untyped-def]
-        """All elements of rows low .. high: (indices, mask), mask False for single elements."""
-        from contextlib import contextmanager
-
-        from lstm_ir.backends.kernels.memory import indices
-
-        t = self.t
-
-        @contextmanager
-        def run():  # type: ignore[no-untyped-def]
-            wide = any(isinstance(a, Col) for a in access)
-            rows = any(isinstance(a, Row) for a in access)
-            with t.loop(low, high, t.index(1)) as row:
-                if not wide:
-                    yield indices(t, access, Place(row, None)), False
-                    return
-                width = int(v.shape[-1])
-                with t.loop(t.index(0), t.index(width), t.index(t.lanes)) as col:
-                    mask = None
-                    if width % t.lanes:
-                        left = t.binary("subi", t.index(width), col)
-                        mask = t.op(f"vector.create_mask {left} : {t.vector('i1')}")
-                    yield indices(t, access, Place(row if rows else None, col)), mask
-
-        return run()
-
-    def _zero_rest(self, c: Component, low: str, high: str) -> None:
-        """Stacked rows of steps that were not run."""
-        if self.l.count is None:
-            return
-        t = self.t
-        done = {
-            (r.dest.index, r.static) for s in c.sweeps for r in s.roots if r.dest.kind == "stack"
-        }
-        for k, static in sorted(done):
-            v, m = self.plan.stacked[k], self.l.memories[Source("stack", k)]
-            with t.loop(self.steps, self.l.length, t.index(1)) as s:
-                with self._elements(v, self.plan.access(v, static), low, high) as (at, mask):
-                    literal = "0" if m.element[0] == "i" else "0.0"
-                    where = [s, *at]
-                    if mask is not False:
-                        store_vector(t, t.constant(literal, t.vector(m.element)), m, where, mask)
-                    else:
-                        store_scalar(t, t.constant(literal, m.element), m, where)
