@@ -17,7 +17,7 @@ from lstm_ir import dims
 from lstm_ir.backends.emitter import Emitter
 from lstm_ir.backends.kernels.call import NAME, KernelCall, module_of_insertion
 from lstm_ir.backends.kernels.memory import Memory, load_vector, store_vector
-from lstm_ir.backends.kernels.schedule import MANY, machine
+from lstm_ir.backends.kernels.schedule import machine
 from lstm_ir.backends.kernels.shifted import without_edge
 from lstm_ir.backends.kernels.text import Text, stored_type
 from lstm_ir.backends.kernels.workers import workers
@@ -106,7 +106,7 @@ def form(target: TargetInfo, dtype: DType) -> tuple[int, int]:
     """Rows of a tile, terms of a block."""
     lanes = max(1, target.vector_bits // dtype.bits)
     most = PANEL // (WIDTH * lanes * dtype.bits // 8)
-    return 8 if machine(target) is MANY else 4, min(SUM, most // UNROLL * UNROLL)
+    return machine(target).outer, min(SUM, most // UNROLL * UNROLL)
 
 
 class _Text:

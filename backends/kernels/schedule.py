@@ -31,14 +31,15 @@ class Machine:
     products: int  # of an iteration of the tallest tile, about
     tiles_of_chunk: int  # rows are shared out in chunks of at least so many tiles
     ahead: bool  # asking for weights ahead gains where they are in L3
+    outer: int  # rows of a tile of a sum of outer products
 
 
 # Workers take halves of a batch, and a rest of two rows reads its weights as often as eight: with
 # many registers heights are powers of two. With few, a member that has all rows and half of the
 # columns reads half the weights; and where two processors are threads of one core, what counts is
 # how few instructions go with a product.
-MANY = Machine(32, (8, 4, 2, 1), 16, 1, False)
-FEW = Machine(16, (6, 4, 3, 2, 1), 48, 2, True)
+MANY = Machine(32, (8, 4, 2, 1), 16, 1, False, 8)
+FEW = Machine(16, (6, 4, 3, 2, 1), 48, 2, True, 4)
 
 
 def machine(target: TargetInfo) -> Machine:
