@@ -1,5 +1,7 @@
 """Puts tests/ordered_vulkan.c between IREE's Vulkan driver and Mesa's, where a C compiler is here.
 
+It keeps signals in order and lets waiting threads sleep (docs/hardware.md).
+
 It must be loaded before the first Vulkan device is opened: IREE asks for libvulkan.so.1, and gets
 the library of that name that the process already has.
 """
