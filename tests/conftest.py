@@ -14,6 +14,7 @@ import device
 import numpy as np
 import ordered_vulkan
 import pytest
+import selection
 from _pytest.runner import runtestprotocol
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -28,6 +29,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cpu", default="cpu", metavar="WORD", help="the target that `cpu` means: cpu:x86-64-v3, …"
     )
     parser.addoption("--no-kernels", action="store_true", help="every recurrence by the loop")
+    parser.addoption(
+        "--within", type=float, metavar="MINUTES",
+        help="cases of all tests in turns, and skip what has not begun after so long",
+    )  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -227,49 +232,15 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
-# Minutes of software Vulkan together.
-HEAVY_VULKAN = (
-    "test_cudnn_dropout.py", "test_cudnn_golden.py", "test_tf_golden.py", "test_tf_compiled.py",
-    "test_mps_compiled.py", "test_mps_golden.py", "test_training.py", "test_streaming.py",
-    "test_scan_lowering.py", "test_lowered_ops.py", "test_lowering.py", "test_losses.py",
-    "test_lstm_variants.py",
-)  # fmt: skip
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what takes long, before -m looks at marks."""
+    selection.mark(items)
+    if config.getoption("--within") is not None:
+        selection.in_turns(items)
 
 
-# Five seconds to half a minute each, where another test of the kind stays in the default run.
-HEAVY = (
-    "test_kernels.py::test_static_sizes[f64", "test_kernels.py::test_static_sizes[f32-sizes1",
-    "test_kernels.py::test_static_sizes[f32-sizes0-cpu:x86-64", "test_random_bodies[1", "test_random_bodies[2",
-    "test_narrow_weights_are_widened_in_registers[f16", "test_named_sizes[ends_in_product",
-    "test_shared_blocks[1-", "test_shared_blocks[2-", "test_kernels_aarch64.py::",
-    "test_compiled_at_sizes_that_vectorise", "test_cudnn_golden.py::test_cpu[1", "test_cudnn_golden.py::test_cpu[2",
-    "test_cudnn_golden.py::test_cpu[3", "test_grad_compiled.py::test_every_feature[loops",
-    "test_grad_compiled.py::test_autograd_of_pytorch[loops", "test_grad_modules.py::test_a_whole_graph",
-    "test_lowered_ops.py::test_cpu[1", "test_lowered_ops.py::test_cpu[2", "test_lowered_ops.py::test_cpu[3",
-    "test_lowered_ops.py::test_cpu[4", "test_lowered_ops.py::test_cpu[5",
-    "test_modules_alone.py::test_samples_of_every_op", "steps-counted-vulkan",
-    "test_mps_compiled.py::test_flags_on_the_processor", "test_mps_compiled.py::test_named_sizes_on_the_processor",
-    "test_the_loss_follows_pytorch[cpu-adamw", "test_lstm_variants.py::test_gradients_equal_autograd",
-    "test_named_sizes[two_phases", "test_narrow_weights_are_widened_in_registers[bf16",
-    "test_tf_compiled.py::test_cpu[f32-64", "test_tf_compiled.py::test_cpu[bf16-8",
-    "test_tf_compiled.py::test_cpu[f16-8",
-    "test_tf_compiled.py::test_cpu[f64-7", "test_shared_blocks_finish_on_a_loaded_machine",
-    "test_kernel_scratch.py::test_the_backward_of_two_directions", "test_random_gradients",
-    "test_every_set_of_operands[mps.LSTM",
-)  # fmt: skip
-
-
-# Of these every second one is left to `pytest -m long`: .ci/run has to end on slow machines too.
-MANY = ("test_gpu_kernels.py::test_every_other_body", "test_kernels.py::test_static_sizes")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what takes long `slow`: `pytest -m slow` runs it."""
-    for item in items:
-        vulkan = "vulkan" in item.nodeid.lower() and item.path.name in HEAVY_VULKAN
-        if vulkan or any(word in item.nodeid for word in HEAVY):
-            item.add_marker(pytest.mark.slow)
-    slow = [item for item in items if item.get_closest_marker("slow") is not None]
-    for word in MANY:
-        for item in [item for item in slow if word in item.nodeid][1::2]:
-            item.add_marker(pytest.mark.long)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Where this run is short, leave out what does not fit."""
+    minutes = item.config.getoption("--within")
+    if minutes is not None:
+        selection.leave_out(minutes)
