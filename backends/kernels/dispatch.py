@@ -141,7 +141,7 @@ class Dispatch(Call):
 
     def _counters(self, groups: ir.Value) -> Memory:
         """Zeroed flags of every team; written in place."""
-        before = sum(blocks for p in self.prologues for blocks in p.blocks(self.schedule.lanes))
+        before = [w for p in self.prologues for w in p.work(self.schedule.lanes)]
         flags = flags_needed(self.plan, self.schedule, before)
         kind = ir.RankedTensorType.get(
             [ir.ShapedType.get_dynamic_size(), flags, LINE], ir.IntegerType.get_signless(32)

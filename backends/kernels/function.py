@@ -19,9 +19,9 @@ from lstm_ir.backends.kernels.plan import Component, Plan, Sweep, walk
 from lstm_ir.backends.kernels.prologue import Prologue
 from lstm_ir.backends.kernels.steps import Step, backward, number_of_steps
 from lstm_ir.backends.kernels.sums import Sums, Tile
-from lstm_ir.backends.kernels.team import Team
+from lstm_ir.backends.kernels.team import Rows, Team
 from lstm_ir.backends.kernels.text import Text, scalar_type
-from lstm_ir.backends.kernels.tile import Block
+from lstm_ir.backends.kernels.tile import Block, work_of
 
 PIECE = 64  # bytes: a cache line, and the widest vector
 
@@ -133,9 +133,9 @@ class Function:
     def _component(self, c: Component, low: str, high: str, group: str, member: str) -> None:
         t, args = self.t, self.l
         team = Team(t, args.counters, group, member, args.members, args.relax)
-        blocks = [args.tiles[s].blocks(s.width, t.lanes) for s in c.sweeps]
+        work = [work_of(s, args.tiles[s], t.lanes) for s in c.sweeps]
         mine = [p for p in args.prologues if p.owner is c]
-        team.begin(blocks, [n for p in mine for n in p.blocks(t.lanes)])
+        team.begin(work, [w for p in mine for w in p.work(t.lanes)])
         carries = Carries(t, self.plan, args.memories, c, low, high)
         with team.once():
             carries.begin(args.init)
@@ -145,9 +145,8 @@ class Function:
             step = Step.make(t, s, last)
             e = step.evaluator(t, self.plan, args.memories, self._rows(c, step))
             for i, sweep in enumerate(c.sweeps):
-                with team.blocks(i, s, step.parity) as (block, following):
-                    tile = args.tiles[sweep]
-                    self._block(e, sweep, tile, args.packed).rows(block, following, low, high)
+                with team.blocks(i, s, step.parity, Rows(low, high)) as turn:
+                    self._block(e, sweep, args.tiles[sweep], args.packed).write(turn)
         with team.last(self.steps):
             carries.end(args.finals, self.steps)
             if args.count is not None:
@@ -174,9 +173,8 @@ class Function:
         for p in prologues:
             e = Step(zero, zero, zero, t.index(1)).evaluator(t, p.plan, p.memories)
             for sweep in p.sweeps:
-                with team.blocks_before(number) as (block, following):
-                    made = self._block(e, sweep, p.tiles[sweep], p.packed)
-                    made.rows(block, following, zero, t.index(p.rows))
+                with team.blocks_before(number, Rows(zero, t.index(p.rows))) as turn:
+                    self._block(e, sweep, p.tiles[sweep], p.packed).write(turn)
                 number += 1
 
     def _block(

@@ -16,6 +16,8 @@ from lstm_ir.backends.kernels.memory import Memory
 from lstm_ir.backends.kernels.packing import Packed
 from lstm_ir.backends.kernels.plan import Component, Plan, Sweep, walk
 from lstm_ir.backends.kernels.sums import Tile
+from lstm_ir.backends.kernels.team import Work
+from lstm_ir.backends.kernels.tile import work_of
 from lstm_ir.graph import Node
 from lstm_ir.target import TargetInfo
 
@@ -46,9 +48,9 @@ class Prologue:
         assert isinstance(rows, int)
         return rows
 
-    def blocks(self, lanes: int) -> list[int]:
-        """Blocks of columns of each sweep."""
-        return [self.tiles[s].blocks(s.width, lanes) for s in self.sweeps]
+    def work(self, lanes: int) -> list[Work]:
+        """What the team shares out, sweep by sweep."""
+        return [work_of(s, self.tiles[s], lanes) for s in self.sweeps]
 
 
 def owner_of(plan: Plan, projection: int) -> Component | None:

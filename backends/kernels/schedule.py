@@ -19,6 +19,7 @@ PANEL_SHARE = 8  # the part of L2 that the rows of a panel may take
 STACK = 8 << 10  # bytes of sums; a dispatch has 32 KB of stack by default
 FAR = 4  # weights of a step that are more than so many times L2 are asked for ahead
 TURNS = 4  # tiles that share the asking
+UNEVEN = 32  # fewer blocks than this may leave a member with notably more than another
 MANY_ROWS = 512  # above it what is left over goes row by row
 
 
@@ -121,7 +122,7 @@ def widest_bits(atoms: list[Atom]) -> int:
 
 def _tile(s: Sweep, plan: Plan, lanes: int, target: TargetInfo) -> Tile:
     if not s.dots:
-        return Tile(1)
+        return Tile(1, parts=_parts(plan.rows, max(1, -(-s.width // lanes))))
     if len({d.dtype for d in s.dots}) > 1:
         raise RefusedError("products of two element types in one sweep")
     m, gates, q = machine(target), len(s.dots), 1
@@ -129,11 +130,17 @@ def _tile(s: Sweep, plan: Plan, lanes: int, target: TargetInfo) -> Tile:
     while q * gates < 4 and 2 * q <= blocks:
         q *= 2
     held = gates * q * lanes * s.dots[0].dtype.bits // 8  # bytes of a row's sums
-    shapes = _shapes(m, plan, _Products(s, q), max(1, STACK // held))
+    parts = _parts(plan.rows, -(-s.width // (lanes * q)))
+    shapes = _shapes(m, plan, _Products(s, q), max(1, STACK // held), parts)
     tallest = shapes[0].rows
     ahead = m.ahead and plan.rows != tallest and _bytes_of_step(plan) > FAR * target.l2_bytes
     group = tallest * max(1, min(TURNS, STACK // held // tallest)) if ahead else tallest
-    return Tile(q, shapes, group, m.tiles_of_chunk * tallest, ahead)
+    return Tile(q, shapes, group, m.tiles_of_chunk * tallest, ahead, parts)
+
+
+def _parts(rows: Dim, blocks: int) -> int:
+    """Of the rows of a block: two, where two members would have an odd one."""
+    return 2 if isinstance(rows, int) and rows > 1 and blocks % 2 and blocks < UNEVEN else 1
 
 
 def _bytes_of_step(plan: Plan) -> int:
@@ -177,21 +184,21 @@ class _Products:
         return sum(rows * w for part in parts for w in part) / sum(loads)
 
 
-def _shapes(m: Machine, plan: Plan, p: _Products, most: int) -> tuple[Shape, ...]:
+def _shapes(m: Machine, plan: Plan, p: _Products, most: int, parts: int) -> tuple[Shape, ...]:
     """Tiles by height: the tallest has the most products per load, the others take the rest."""
     rows = plan.rows
     heights = [n for n in m.heights if n <= most]
     best = max(heights, key=lambda n: p.per_load(n, m.registers))
     if isinstance(rows, int) and rows > 0:
         best = -(-rows // -(-rows // best))  # even parts
-    rest = _rest(rows, best, m.tiles_of_chunk * best)
+    rest = _rest(rows, best, m.tiles_of_chunk * best, parts)
     return (
         Shape(best, p.together(best, m.registers), m.products),
         *(Shape(n, p.together(n, m.registers)) for n in rest),
     )
 
 
-def _rest(rows: Dim, best: int, chunk: int) -> list[int]:
+def _rest(rows: Dim, best: int, chunk: int, parts: int) -> list[int]:
     """Heights below the best that chunks of rows need, however many workers share them."""
     rest = [n for n in (4, 2, 1) if n < best]
     if not isinstance(rows, int):
@@ -201,9 +208,14 @@ def _rest(rows: Dim, best: int, chunk: int) -> list[int]:
     used = set()
     for chunks in range(1, max(1, rows // chunk) + 1):
         each = -(-rows // chunks)
-        for here in (each, rows % each):
+        for here in _cut((each, rows % each), parts):
             left = here % best
             for n in rest:
                 used.add(n if left >= n else 0)
                 left %= n
     return [n for n in rest if n in used]
+
+
+def _cut(rows: tuple[int, ...], parts: int) -> list[int]:
+    """Rows as they are, and in parts."""
+    return [*rows, *(n * (i + 1) // parts - n * i // parts for n in rows for i in range(parts))]

@@ -49,6 +49,7 @@ class Tile:
     group: int = 1  # rows whose sums the buffer holds
     chunk: int = 1  # rows that a team has at least, where there are several
     ahead: bool = False  # whether the next block's weights are asked for
+    parts: int = 1  # of a block's rows, for members that share its columns
 
     @property
     def tallest(self) -> int:

@@ -1,8 +1,9 @@
 """How workgroups share one sequence: claimed shares of blocks, a count of blocks, waits between sweeps.
 
-Each member has a share of a sweep's blocks, the same in every step. A member claims a share of the
+Each member has a share of a sweep's blocks, the same in every step. Where few blocks would leave one
+member with more than another, pieces are shared out: a part of the rows of a block each. A member claims a share of the
 current step by raising the share's flag from below step+1 to step+1 (`atomicrmw max`): one member
-wins. It begins with its own share, adds the number of blocks that it finished to `done` and looks
+wins. It begins with its own share, adds the number of pieces that it finished to `done` and looks
 POLLS times whether `done` has reached what all sweeps up to here amount to. If not, it claims
 the shares that others left, and only then waits. It never waits for a member that has not started:
 whoever runs can claim every share, so one worker finishes alone, and a member that starts late finds
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from lstm_ir.backends.kernels.memory import Memory
 from lstm_ir.backends.kernels.text import Text
@@ -27,6 +29,33 @@ from lstm_ir.backends.kernels.text import Text
 LINE = 16  # i32 per cache line: every flag has its own
 POLLS = 128  # looks at the count before a member tries to take shares of others
 FOREVER = 1 << 62
+
+
+class Work(NamedTuple):
+    """Blocks of columns; the rows of each are shared out in so many parts."""
+
+    blocks: int
+    parts: int
+
+    @property
+    def pieces(self) -> int:
+        """What a share has a number of."""
+        return self.blocks * self.parts
+
+
+class Rows(NamedTuple):
+    """Rows low .. high."""
+
+    low: str
+    high: str
+
+
+class Turn(NamedTuple):
+    """Rows of a block that a member computes now; the block `following` need not exist."""
+
+    block: str
+    following: str
+    rows: Rows
 
 
 class Team:
@@ -50,11 +79,12 @@ class Team:
         )
         self.relax = relax  # the processor's hint for a thread that waits
 
-    def begin(self, blocks: list[int], before: list[int]) -> None:
-        """Start a component whose sweeps have so many blocks, and what comes before its steps."""
-        self.counts, self.before = blocks, before
-        self.first = [sum(blocks[:i]) for i in range(len(blocks))]  # flag of a sweep's first block
-        self.total = sum(blocks)
+    def begin(self, sweeps: list[Work], before: list[Work]) -> None:
+        """Start a component with such sweeps, and what comes before its steps."""
+        self.sweeps, self.before = sweeps, before
+        pieces = [w.pieces for w in sweeps]
+        self.first = [sum(pieces[:i]) for i in range(len(pieces))]  # flag of a sweep's first piece
+        self.total = sum(pieces)
         if self.counters is not None:
             self.many = self.t.op(f"arith.cmpi ugt, {self.members}, {self.t.index(1)} : index")
             self.done = self._place_of_count(self.counters)
@@ -83,34 +113,35 @@ class Team:
             yield
 
     @contextmanager
-    def blocks(self, sweep: int, step: str, odd: str) -> Iterator[tuple[str, str]]:
-        """The blocks of a sweep, forward on even steps and backward on odd ones, each with the one
-        that follows, which need not exist."""
-        t, n = self.t, self.counts[sweep]
+    def blocks(self, sweep: int, step: str, odd: str, rows: Rows) -> Iterator[Turn]:
+        """The blocks of a sweep, forward on even steps and backward on odd ones."""
+        t, work = self.t, self.sweeps[sweep]
         is_odd = t.op(f"arith.cmpi ne, {odd}, {t.index(0)} : index")
+        before = 1 + sum(w.pieces for w in self.before)
         done = t.binary("muli", step, t.index(self.total))
-        target = t.add(done, 1 + sum(self.before) + self.first[sweep] + n)
-        with self._shared(n, 1 + self.first[sweep], step, target, is_odd) as pair:
-            yield pair
+        target = t.add(done, before + self.first[sweep] + work.pieces)
+        with self._shared(work, 1 + self.first[sweep], step, target, is_odd, rows) as turn:
+            yield turn
 
     @contextmanager
-    def blocks_before(self, number: int) -> Iterator[tuple[str, str]]:
-        """The blocks of what comes before the first step, as `blocks`."""
-        t, n = self.t, self.before[number]
-        earlier = sum(self.before[:number])
-        target, forward = t.index(1 + earlier + n), t.constant("false", "i1")
-        with self._shared(n, 3 + self.total + earlier, t.index(0), target, forward) as pair:
-            yield pair
+    def blocks_before(self, number: int, rows: Rows) -> Iterator[Turn]:
+        """The blocks of what comes before the first step."""
+        t, work = self.t, self.before[number]
+        earlier = sum(w.pieces for w in self.before[:number])
+        flag, target = 3 + self.total + earlier, t.index(1 + earlier + work.pieces)
+        forward = t.constant("false", "i1")
+        with self._shared(work, flag, t.index(0), target, forward, rows) as turn:
+            yield turn
 
     @contextmanager
     def _shared(
-        self, n: int, flag: int, step: str, target: str, is_odd: str
-    ) -> Iterator[tuple[str, str]]:
-        """Blocks 0 .. n, shared out by the flags from `flag` on, until `target` are done."""
+        self, work: Work, flag: int, step: str, target: str, is_odd: str, rows: Rows
+    ) -> Iterator[Turn]:
+        """All pieces, shared out by the flags from `flag` on, until `target` are done."""
         t = self.t
         if self.counters is None:
-            with t.loop(t.index(0), t.index(n), t.index(1)) as i:
-                yield self._two(i, is_odd, t.index(n - 1))
+            with t.loop(t.index(0), t.index(work.blocks), t.index(1)) as i:
+                yield Turn(*self._two(i, is_odd, t.index(work.blocks - 1)), rows)
             return
         turn, (done,), _ = t.carried(
             t.index(0), t.index(2), t.index(1), [t.constant("false", "i1")], ["i1"]
@@ -121,20 +152,46 @@ class Team:
         at, (mine,), out = t.carried(turn, end, t.index(1), [t.index(0)], ["index"])
         owner = t.binary("remui", t.binary("addi", self.member, at), self.members)
         low, high = (
-            t.binary("divui", t.binary("muli", o, t.index(n)), self.members)
+            t.binary("divui", t.binary("muli", o, t.index(work.pieces)), self.members)
             for o in (owner, t.add(owner, 1))
         )
         ok = self._claim_share(low, high, flag, step)
         stop = t.op(f"arith.select {ok}, {high}, {low} : index")
-        top = t.add(t.binary("addi", low, high), -1)
-        with t.loop(low, stop, t.index(1)) as i:
-            yield self._two(i, is_odd, top)
+        share = low, high
+        first, end = self._blocks_of(share, work.parts)
+        top = t.add(t.binary("addi", first, end), -1)
+        with t.loop(first, t.op(f"arith.select {ok}, {end}, {first} : index"), t.index(1)) as i:
+            block, following = self._two(i, is_odd, top)
+            yield Turn(block, following, self._rows_of(block, share, work.parts, rows))
         t.close([t.binary("addi", mine, t.binary("subi", stop, low))], ["index"])
         self._finish(f"{out}#0")
         polls = t.op(f"arith.select {others}, {t.index(FOREVER)}, {t.index(POLLS)} : index")
         t.close([self._wait(target, polls)], ["i1"])
 
+    def _blocks_of(self, share: tuple[str, str], parts: int) -> tuple[str, str]:
+        """The blocks first .. end of which a share has pieces."""
+        if parts == 1:
+            return share
+        t, n = self.t, self.t.index(parts)
+        return t.binary("divui", share[0], n), t.binary("ceildivui", share[1], n)
+
+    def _rows_of(self, block: str, share: tuple[str, str], parts: int, rows: Rows) -> Rows:
+        """Those rows of a block that a share has."""
+        if parts == 1:
+            return rows
+        t, n = self.t, self.t.index(parts)
+        before = t.binary("muli", block, n)
+        whole = t.binary("subi", rows.high, rows.low)
+
+        def row(piece: str) -> str:
+            """The first one of a piece, clamped into the block."""
+            inside = t.binary("minsi", t.binary("maxsi", piece, t.index(0)), n)
+            return t.binary("addi", rows.low, t.binary("divui", t.binary("muli", whole, inside), n))
+
+        return Rows(*(row(t.binary("subi", piece, before)) for piece in share))
+
     def _two(self, i: str, is_odd: str, last: str) -> tuple[str, str]:
+        """A block, and the one after it."""
         return self._turned(i, is_odd, last), self._turned(self.t.add(i, 1), is_odd, last)
 
     def _turned(self, i: str, is_odd: str, last: str) -> str:

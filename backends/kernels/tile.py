@@ -9,9 +9,15 @@ from lstm_ir.backends.kernels.evaluate import Evaluator, order
 from lstm_ir.backends.kernels.memory import Place, load_vector
 from lstm_ir.backends.kernels.plan import Root, Sweep
 from lstm_ir.backends.kernels.sums import Sums, Tile
+from lstm_ir.backends.kernels.team import Turn, Work
 from lstm_ir.backends.kernels.text import Text
 
 FETCHED = ("scan", "projection")  # new rows in every step: they are in no cache of this core
+
+
+def work_of(sweep: Sweep, tile: Tile, lanes: int) -> Work:
+    """What a team shares out of a sweep."""
+    return Work(tile.blocks(sweep.width, lanes), tile.parts)
 
 
 @dataclass
@@ -24,9 +30,9 @@ class Block:
     tile: Tile
     sums: Sums | None
 
-    def rows(self, block: str, following: str, low: str, high: str) -> None:
-        """All rows low .. high of one block."""
-        t = self.t
+    def write(self, turn: Turn) -> None:
+        """What a member computes of one block."""
+        t, (block, following, (low, high)) = self.t, turn
         if self.sums is None:
             with t.loop(low, high, t.index(1)) as row:
                 self._epilogue(block, row, None)

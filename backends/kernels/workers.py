@@ -7,8 +7,10 @@ from collections.abc import Callable
 from iree.compiler import ir
 
 from lstm_ir.backends.emitter import Emitter
-from lstm_ir.backends.kernels.plan import Plan, Sweep
+from lstm_ir.backends.kernels.plan import Component, Plan
 from lstm_ir.backends.kernels.schedule import Schedule
+from lstm_ir.backends.kernels.team import Work
+from lstm_ir.backends.kernels.tile import work_of
 from lstm_ir.dims import Dim
 
 SYMBOL = "lstm_ir.workers"
@@ -68,8 +70,9 @@ def grid(
     work = arith("muli", rows, const(work_of_step(plan)))
     pair = arith("minui", const(2), arith("divui", work, const(PAIR_FLOPS)))
     useful = arith("maxui", pair, arith("divui", work, const(SHARE_FLOPS)))
-    blocks = const(max(block_counts(plan, schedule), default=1))
-    members = arith("minui", left, arith("minui", blocks, useful))
+    steps = [work_of_component(c, schedule) for c in plan.components]
+    blocks = max((sum(w.blocks for w in sweeps) for sweeps in steps), default=1)
+    members = arith("minui", left, arith("minui", const(blocks), useful))
     return chunks, arith("maxui", members, one)
 
 
@@ -89,17 +92,18 @@ def work_of_step(plan: Plan) -> int:
     )
 
 
-def block_counts(plan: Plan, schedule: Schedule) -> list[int]:
-    """Blocks per step of each component."""
-    return [sum(blocks_of(s, schedule) for s in c.sweeps) for c in plan.components]
+def work_of_component(c: Component, schedule: Schedule) -> list[Work]:
+    """What a team shares out in one step, sweep by sweep."""
+    return [work_of(s, schedule.tiles[s], schedule.lanes) for s in c.sweeps]
 
 
-def blocks_of(s: Sweep, schedule: Schedule) -> int:
-    """Blocks of columns of a sweep."""
-    return schedule.tiles[s].blocks(s.width, schedule.lanes)
+def flags_needed(plan: Plan, schedule: Schedule, before: list[Work]) -> int:
+    """Flags of a team: the count, those of the first and last copy, one for each piece of a step,
+    and of what comes `before` the steps."""
+    steps = [work_of_component(c, schedule) for c in plan.components]
+    return 3 + max((pieces(w) for w in steps), default=0) + pieces(before)
 
 
-def flags_needed(plan: Plan, schedule: Schedule, before: int) -> int:
-    """Flags of a team: the count, one per block, those of the first and last copy, and one for each
-    block `before` the steps."""
-    return 3 + max(block_counts(plan, schedule), default=0) + before
+def pieces(work: list[Work]) -> int:
+    """Of all sweeps."""
+    return sum(w.pieces for w in work)
