@@ -28,17 +28,32 @@ HEAVY = (
     "test_lowered_ops.py::test_cpu[4", "test_lowered_ops.py::test_cpu[5",
     "test_modules_alone.py::test_samples_of_every_op", "steps-counted-vulkan",
     "test_mps_compiled.py::test_flags_on_the_processor", "test_mps_compiled.py::test_named_sizes_on_the_processor",
-    "test_the_loss_follows_pytorch[cpu-adamw", "test_lstm_variants.py::test_gradients_equal_autograd",
+    "test_lstm_variants.py::test_gradients_equal_autograd",
     "test_named_sizes[two_phases", "test_narrow_weights_are_widened_in_registers[bf16",
     "test_tf_compiled.py::test_cpu[f32-64", "test_tf_compiled.py::test_cpu[bf16-8",
     "test_tf_compiled.py::test_cpu[f16-8",
     "test_tf_compiled.py::test_cpu[f64-7", "test_shared_blocks_finish_on_a_loaded_machine",
     "test_kernel_scratch.py::test_the_backward_of_two_directions", "test_random_gradients",
-    "test_every_set_of_operands[mps.LSTM",
+    "test_every_set_of_operands[mps.LSTM", "test_the_loss_follows_pytorch[cpu-adam",
+    "test_grads_and_apply_make_a_step[cpu", "test_what_the_page_on_training_shows_runs",
+    "test_kernels.py::test_named_sizes[counted", "test_every_step_draws_anew[zoneout_lstm",
+    "test_block_lstm_follows_the_loss_curve", "test_parsing_names_what_is_missing",
+    "test_single_row.py::test_one_row[lstm bidirectional", "test_loop_steps.py::test_named_sizes[0-",
+    "test_loop_steps.py::test_named_sizes_vulkan[gradients", "test_the_tape_of_block_lstm_v2_is_wrong",
+    "test_lowered_ops.py::test_cpu[6", "test_lowered_ops.py::test_cpu[7",
+    "test_kernel_shifted.py::test_gradients_of_recurrent_weights[given",
+    "test_gradients_of_one_sequence_with_a_length[gru", "test_directions_share_a_function[gru",
+    "test_directions_share_a_function[rnn", "test_kernel_prologue.py::test_gradients[f64",
+    "test_scan_lowering.py::test_forms[T-cpu", "test_modules_alone.py::test_zoo[tagger",
+    "test_modules_alone.py::test_zoo[two_ways", "test_modules_alone.py::test_zoo[branches",
 )  # fmt: skip
 
 
 _started = time.monotonic()
+
+
+# Their fixtures of a whole file take long: its tests stay together.
+TOGETHER = ("test_training.py", "test_lstm_variants.py", "test_streaming.py")
 
 
 def mark(items: list[pytest.Item]) -> None:
@@ -55,7 +70,8 @@ def in_turns(items: list[pytest.Item]) -> None:
     cases: dict[object, list[pytest.Item]] = {}
     for item in items:
         marks = [item.get_closest_marker(m) is not None for m in ("slow", "long")]
-        cases.setdefault((item.nodeid.partition("[")[0], *marks), []).append(item)
+        test = item.nodeid if item.path.name in TOGETHER else item.nodeid.partition("[")[0]
+        cases.setdefault((test, *marks), []).append(item)
     day, turns = int(time.time() // 86400), {}
     for like in cases.values():
         turns.update({item: (i - day) % len(like) for i, item in enumerate(like)})
