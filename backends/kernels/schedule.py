@@ -20,6 +20,7 @@ STACK = 8 << 10  # bytes of sums; a dispatch has 32 KB of stack by default
 FAR = 4  # weights of a step that are more than so many times L2 are asked for ahead
 TURNS = 4  # tiles that share the asking
 UNEVEN = 32  # fewer blocks than this may leave a member with notably more than another
+COST = {1: 1.25, 2: 1.05, 3: 1.05, 4: 1.0}  # of a product in blocks of so many sums, about
 MANY_ROWS = 512  # above it what is left over goes row by row
 
 
@@ -125,10 +126,8 @@ def _tile(s: Sweep, plan: Plan, lanes: int, target: TargetInfo) -> Tile:
         return Tile(1, parts=_parts(plan.rows, max(1, -(-s.width // lanes))))
     if len({d.dtype for d in s.dots}) > 1:
         raise RefusedError("products of two element types in one sweep")
-    m, gates, q = machine(target), len(s.dots), 1
-    blocks = -(-s.width // lanes)
-    while q * gates < 4 and 2 * q <= blocks:
-        q *= 2
+    m, gates = machine(target), len(s.dots)
+    q = _vectors(gates, -(-s.width // lanes))
     held = gates * q * lanes * s.dots[0].dtype.bits // 8  # bytes of a row's sums
     parts = _parts(plan.rows, -(-s.width // (lanes * q)))
     shapes = _shapes(m, plan, _Products(s, q), max(1, STACK // held), parts)
@@ -136,6 +135,12 @@ def _tile(s: Sweep, plan: Plan, lanes: int, target: TargetInfo) -> Tile:
     ahead = m.ahead and plan.rows != tallest and _bytes_of_step(plan) > FAR * target.l2_bytes
     group = tallest * max(1, min(TURNS, STACK // held // tallest)) if ahead else tallest
     return Tile(q, shapes, group, m.tiles_of_chunk * tallest, ahead, parts)
+
+
+def _vectors(gates: int, width: int) -> int:
+    """Vectors of columns in a block: about four sums, few of them past the last column."""
+    fit = [q for q in (1, 2, 4) if q == 1 or (q * gates < 8 and q <= width)]
+    return min(fit, key=lambda q: -(-width // q) * q * COST[min(4, q * gates)])
 
 
 def _parts(rows: Dim, blocks: int) -> int:
