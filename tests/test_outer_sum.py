@@ -8,6 +8,7 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.backends import kernels
+from lstm_ir.backends.kernels.outer_sum import OuterSum
 
 # rows, columns: whole tiles, ragged rows, ragged columns, fewer columns than one vector, one tile
 SHAPES = ((128, 48), (100, 77), (132, 96), (1025, 5), (67, 64))
@@ -89,3 +90,33 @@ def test_another_product_is_left_to_iree(why: str) -> None:
     want = np.einsum("tbm,tbn->mn", a, b)
     # a result in bfloat16 is rounded to 8 bits
     np.testing.assert_allclose(got, want, rtol=2**-8 if why == "two bytes" else 0, atol=1e-5)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_both_weights_of_a_cell_share_a_kernel(
+    direction: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where input and state have one width: which operand is a row off is no part of the text."""
+    symbols: list[str] = []
+    original = OuterSum.executable
+
+    def seen(self: OuterSum, function: str) -> str:
+        symbols.append(original(self, function))
+        return symbols[-1]
+
+    monkeypatch.setattr(OuterSum, "executable", seen)
+    ways = 2 if direction == "bidirectional" else 1
+    x, bound = li.input("x", (60, 16, 32), "f32"), 32**-0.5
+    w_ih, w_hh = (
+        li.weight(n, rng.uniform(-bound, bound, (ways, 128, 32)).astype(np.float32))
+        for n in ("w_ih", "w_hh")
+    )
+    y, _, _ = li.lstm(x, w_ih, w_hh, direction=direction)
+    g = li.grad(li.Graph("cell", [x], {"loss": li.sum(y * y)}), "loss", ["w_ih", "w_hh"])
+    exe = li.compile(g)
+    assert len(symbols) == 2 * ways
+    assert len(set(symbols)) == 1
+    arrays = {"x": rng.standard_normal((60, 16, 32)).astype(np.float32)}
+    got, want = exe(arrays), li.interpret(g, arrays)
+    for name, v in want.items():
+        assert np.abs(got[name] - v).max() <= 2e-5 * np.abs(v).max(), name

@@ -31,6 +31,7 @@ PANEL = 24 << 10  # bytes of a panel, on the stack; a dispatch has 32 KB of it b
 UNROLL = 4  # terms of an iteration; packed operands end with zeros
 WORTH = 1 << 21  # multiplications from which a kernel is worth its compile time
 SHARES = 4  # workgroups per worker
+FIRST, SECOND = "%first", "%second"  # rows of an operand that come before the first term
 
 
 def lower_outer_sum(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value | None:
@@ -85,15 +86,16 @@ class OuterSum(KernelCall):
         height, sums = form(self.e.target, self.dtype)
         tiles = -(-self.rows // height)
         packed = self.output(TensorType((tiles, sums, height), self.dtype))
-        skip = "" if self.skip == 0 else self.size(self.skip)
-        terms = self.size(self.terms)
-        text = _Text(self.e.target, self.dtype, a, b, out, packed, terms, skip, self.later)
+        text = _Text(self.e.target, self.dtype, a, b, out, packed, self.size(self.terms))
         groups = self._least(
             self.const(tiles), self.muli(workers(module_of_insertion()), self.const(SHARES))
         )
         bindings = [*self.inputs, *self.outputs]
-        symbol = self.executable(text.function(bindings, self.arguments(["%groups"])))
-        return self.call(symbol, groups, [groups])[0]
+        # Numbers, not text: the gradients of both weights of a cell are one kernel.
+        off = (self.skip, 0) if self.later else (0, self.skip)
+        names = ["%groups", FIRST, SECOND]
+        symbol = self.executable(text.function(bindings, self.arguments(names)))
+        return self.call(symbol, groups, [groups, *map(self.const, off)])[0]
 
     def _least(self, a: ir.Value, b: ir.Value) -> ir.Value:
         return self.e.make("arith.minui", [a, b], [ir.IndexType.get()]).result
@@ -114,14 +116,13 @@ class _Text:
 
     def __init__(
         self, target: TargetInfo, dtype: DType, a: Memory, b: Memory, out: Memory, packed: Memory,
-        terms: str, skip: str, later: bool,
+        terms: str,
     ) -> None:  # fmt: skip
         self.t = Text(max(1, target.vector_bits // dtype.bits))
         self.height, self.sums = form(target, dtype)
         self.a, self.b, self.out, self.packed, self.terms = a, b, out, packed, terms
         self.rows, self.columns = int(out.sizes[0]), int(out.sizes[1])
         self.element = stored_type(dtype)
-        self.skip, self.later = skip, later
 
     def function(self, bindings: list[tuple[str, Memory]], arguments: list[str]) -> str:
         """func.func, its constants and memories first."""
@@ -144,7 +145,7 @@ class _Text:
         low = t.binary("minui", t.binary("muli", group, each), t.index(self.rows))
         high = t.binary("minui", t.binary("addi", low, each), t.index(self.rows))
         self._clear(low, high)
-        terms = t.binary("subi", self.terms, self.skip) if self.skip else self.terms
+        terms = t.binary("subi", self.terms, t.binary("addi", FIRST, SECOND))
         sizes = self.sums, WIDTH * t.lanes
         panel = Memory(
             t.stack(f"memref<{sizes[0]}x{sizes[1]}x{self.element}>"), self.element, sizes
@@ -156,11 +157,6 @@ class _Text:
             whole = t.binary("muli", whole, t.index(UNROLL))
             self._pack_rows(start, count, whole, low, high)
             self._panels(panel, start, count, whole, low, high)
-
-    def _off(self, start: str, second: bool) -> str:
-        """The row of an operand where a block of terms starts."""
-        off = self.skip and second != self.later
-        return self.t.binary("addi", start, self.skip) if off else start
 
     def _clear(self, low: str, high: str) -> None:
         t = self.t
@@ -183,7 +179,7 @@ class _Text:
         t, height = self.t, self.height
         kind, bits = f"vector<{height}x{self.element}>", f"vector<{height}xi1>"
         zero = t.constant("0.0", kind)
-        start = self._off(start, False)
+        start = t.binary("addi", start, FIRST)
         few = t.index(2 * UNROLL)
         with t.loop(t.index(0), whole, few) as first:
             end = t.binary("minui", t.binary("addi", first, few), count)
@@ -218,7 +214,7 @@ class _Text:
         self, panel: Memory, start: str, count: str, whole: str, low: str, high: str
     ) -> None:
         t, wide = self.t, WIDTH * self.t.lanes
-        start = self._off(start, True)
+        start = t.binary("addi", start, SECOND)
         even = self.columns // wide * wide
         parts = [(t.index(0), even, WIDTH, False)] if even else []
         if even < self.columns:
