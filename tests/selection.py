@@ -45,6 +45,8 @@ HEAVY = (
     "test_gradients_of_one_sequence_with_a_length[gru", "test_directions_share_a_function[gru",
     "test_directions_share_a_function[rnn", "test_kernel_prologue.py::test_gradients[f64",
     "test_scan_lowering.py::test_forms[T-cpu", "test_modules_alone.py::test_zoo[tagger",
+    "test_keras_layers[rnn_", "test_loop_steps.py::test_sizes_that_are_numbers[gradients",
+    "test_kernels.py::test_named_sizes[masked", "test_every_length_compiles_and_is_right[8",
     "test_modules_alone.py::test_zoo[two_ways", "test_modules_alone.py::test_zoo[branches",
 )  # fmt: skip
 
