@@ -7,8 +7,8 @@
 // whoever waits, so the smaller one is left out.
 //
 // IREE's two threads of a device wait for one of several semaphores as long as the device is open.
-// Mesa's software driver looks at them in turn without a pause: two processes with a device each kept
-// two processors busy, and everything beside them took three times as long.
+// Mesa's software driver looks at them in turn without a pause: a process with a device kept two
+// processors busy, and the default run of these tests took twice as long.
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -123,13 +123,13 @@ def widest_bits(atoms: list[Atom]) -> int:
 
 def _tile(s: Sweep, plan: Plan, lanes: int, target: TargetInfo) -> Tile:
     if not s.dots:
-        return Tile(1, parts=_parts(plan.rows, max(1, -(-s.width // lanes))))
+        return Tile(1, parts=_parts(plan.rows, Tile(1).blocks(s.width, lanes)))
     if len({d.dtype for d in s.dots}) > 1:
         raise RefusedError("products of two element types in one sweep")
     m, gates = machine(target), len(s.dots)
-    q = _vectors(gates, -(-s.width // lanes))
+    q = _vectors(gates, Tile(1).blocks(s.width, lanes))
     held = gates * q * lanes * s.dots[0].dtype.bits // 8  # bytes of a row's sums
-    parts = _parts(plan.rows, -(-s.width // (lanes * q)))
+    parts = _parts(plan.rows, Tile(q).blocks(s.width, lanes))
     shapes = _shapes(m, plan, _Products(s, q), max(1, STACK // held), parts)
     tallest = shapes[0].rows
     ahead = m.ahead and plan.rows != tallest and _bytes_of_step(plan) > FAR * target.l2_bytes

@@ -1,16 +1,16 @@
 """How workgroups share one sequence: claimed shares of blocks, a count of blocks, waits between sweeps.
 
-Each member has a share of a sweep's blocks, the same in every step. Where few blocks would leave one
-member with more than another, pieces are shared out: a part of the rows of a block each. A member claims a share of the
-current step by raising the share's flag from below step+1 to step+1 (`atomicrmw max`): one member
-wins. It begins with its own share, adds the number of pieces that it finished to `done` and looks
-POLLS times whether `done` has reached what all sweeps up to here amount to. If not, it claims
-the shares that others left, and only then waits. It never waits for a member that has not started:
-whoever runs can claim every share, so one worker finishes alone, and a member that starts late finds
-everything claimed and catches up. Members that keep step touch no flags but their own, so these stay
-in their own cache. A flag for each block instead would let a member take the rest of a share whose
-owner was stopped amid it; but the sweep waits for the owner's block anyway, and a locked instruction
-for every block holds up the loads of the next one.
+Each member has a share of a sweep's blocks, the same in every step. Where few blocks would leave
+one member with more than another, pieces are shared out: a part of the rows of a block each. A
+member claims a share of the current step by raising the share's flag from below step+1 to step+1
+(`atomicrmw max`): one member wins. It begins with its own share, adds the number of pieces that it
+finished to `done` and looks POLLS times whether `done` has reached what all sweeps up to here
+amount to. If not, it claims the shares that others left, and only then waits. It never waits for a
+member that has not started: whoever runs can claim every share, so one worker finishes alone, and a
+member that starts late finds everything claimed and catches up. Members that keep step touch no
+flags but their own, so these stay in their own cache. A flag for each block instead would let a
+member take the rest of a share whose owner was stopped amid it; but the sweep waits for the owner's
+block anyway, and a locked instruction for every block holds up the loads of the next one.
 
 Memory order: a member stores its results, then adds to `done` (`memref.atomic_rmw` is acq_rel); the
 others load `done` with acquire before they load results. The adds to `done` form one release
