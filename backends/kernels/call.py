@@ -18,7 +18,7 @@ from lstm_ir.backends.kernels.access import RefusedError
 from lstm_ir.backends.kernels.atoms import Source
 from lstm_ir.backends.kernels.memory import Memory
 from lstm_ir.backends.kernels.packing import Form, Packed, grouped, pack, packed_type
-from lstm_ir.backends.kernels.plan import Plan, Sweep, walk
+from lstm_ir.backends.kernels.plan import KLoop, Plan, Sweep, walk
 from lstm_ir.backends.kernels.text import stored_type
 from lstm_ir.dims import Dim
 from lstm_ir.graph import Graph, Value
@@ -235,13 +235,17 @@ class Call(KernelCall):
             for group in grouped(sweep.loops, together=self.e.outside is None):
                 loops = [sweep.loops[k] for k in group]
                 with self.e.before_choice():
-                    weights = pack(self.e, loops, known, form)
+                    weights = self.packed(loops, known, form)
                 m = self.input(weights, packed_type(loops, form))
                 first = 0
                 for k in group:
                     packed[sweep, k] = Packed(m, first)
                     first += sweep.loops[k].length
         return memories, packed
+
+    def packed(self, loops: list[KLoop], known: Mapping[Value, ir.Value], form: Form) -> ir.Value:
+        """The weights of passes that share a tensor."""
+        return pack(self.e, loops, known, form)
 
     def scanned(self, v: Value, given: ir.Value) -> Memory:
         """What the loop reads row by row."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from iree.compiler import ir
@@ -13,6 +14,9 @@ from lstm_ir.backends.kernels.call import BINDINGS, NAME, Call, Values, at_entry
 from lstm_ir.backends.kernels.function import PIECE, Function, Layout
 from lstm_ir.backends.kernels.in_place import overwritten
 from lstm_ir.backends.kernels.memory import Memory, Shifted
+from lstm_ir.backends.kernels.packing import Form
+from lstm_ir.backends.kernels.packing_kernel import pack_given
+from lstm_ir.backends.kernels.plan import KLoop
 from lstm_ir.backends.kernels.planner import make_plan
 from lstm_ir.backends.kernels.prologue import Prologue, fits, owner_of
 from lstm_ir.backends.kernels.schedule import Schedule, choose, narrow
@@ -70,6 +74,11 @@ class Dispatch(Call):
         symbol = self.executable(function)
         out = self.call(symbol, self.muli(groups, members), [chunks, members, groups])
         return self.given(out)
+
+    def packed(self, loops: list[KLoop], known: Mapping[Value, ir.Value], form: Form) -> ir.Value:
+        """By a kernel where calls bring the weights."""
+        made = pack_given(self.e, loops, known, form)
+        return super().packed(loops, known, form) if made is None else made
 
     # -- memory
 

@@ -60,7 +60,7 @@ def pack(
     e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], form: Form
 ) -> ir.Value:
     """The packed weights of some passes; `known` has the matrices of their gates."""
-    runs = _runs(loops)
+    runs = runs_of(loops)
     parts = [_columns(e, matrices, n, known, form) for matrices, n in runs]
     gates, length = len(loops[0].gates), sum(n for _, n in runs)
     t = parts[0][1].resized(2, length)
@@ -72,7 +72,7 @@ def pack(
     return e.hlo("reshape", [whole], packed_type(loops, form))
 
 
-def _runs(loops: Sequence[KLoop]) -> list[tuple[list[Matrix], int]]:
+def runs_of(loops: Sequence[KLoop]) -> list[tuple[list[Matrix], int]]:
     """Matrices and lengths; passes whose rows follow each other in the same matrices are one."""
     out: list[tuple[list[Matrix], int]] = []
     for loop in loops:
