@@ -1,11 +1,19 @@
-"""Loops with more memories than a dispatch takes tensors: their scratch memory shares one."""
+"""Scratch memory of loops: one tensor where a dispatch takes few, one that stays where it can."""
+
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.backends import kernels
-from lstm_ir.backends.kernels.call import BINDINGS
+from lstm_ir.api import prepare
+from lstm_ir.backends.kernels import scratch
+from lstm_ir.backends.kernels.call import BINDINGS, KernelCall
+from lstm_ir.backends.targets import resolve
+from lstm_ir.interpret import interpret
 
 SIZES = ((5, 3), (1, 1), (2, 0), (0, 2), (9, 18))
 
@@ -14,15 +22,15 @@ def test_scratch_memories_share_a_tensor(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever a dispatch may take few; against the loop, for several sizes of one module."""
-    monkeypatch.setattr(kernels.dispatch, "SPARE", BINDINGS)
+    monkeypatch.setattr(scratch, "SPARE", BINDINGS)
     shared = []
-    original = kernels.dispatch.Dispatch._shared
+    original = scratch._together
 
-    def seen(self: kernels.dispatch.Dispatch, types: list[li.TensorType]) -> object:
-        shared.append(types)
-        return original(self, types)
+    def seen(call: KernelCall, rows: list[scratch.Rows]) -> scratch.Scratch:
+        shared.append(rows)
+        return original(call, rows)
 
-    monkeypatch.setattr(kernels.dispatch.Dispatch, "_shared", seen)
+    monkeypatch.setattr(scratch, "_together", seen)
     I, H = 7, 19
     arrays = {"w_ih": (2, 4 * H, I), "w_hh": (2, 4 * H, H), "b": (2, 4 * H)}
     w = {n: rng.standard_normal(s).astype(np.float32) * 0.3 for n, s in arrays.items()}
@@ -40,3 +48,87 @@ def test_scratch_memories_share_a_tensor(
         for name, v in want.items():
             largest = np.abs(v).max(initial=1.0)
             assert np.abs(got[name] - v).max(initial=0.0) <= 1e-5 * largest, (name, T, B)
+
+
+def _layers(T: int, B: int, H: int, count: int = 2) -> li.Graph:
+    """Bidirectional layers of one size."""
+    rng = np.random.default_rng(7)
+    x = y = li.input("x", (T, B, 2 * H))
+    for k in range(count):
+        shapes = {"w": (2, 4 * H, 2 * H), "r": (2, 4 * H, H), "b": (2, 4 * H)}
+        w = {n: rng.uniform(-0.2, 0.2, s).astype(np.float32) for n, s in shapes.items()}
+        y = li.lstm(y, *(li.weight(f"{n}{k}", a) for n, a in w.items()), direction="bidirectional")[
+            0
+        ]
+    return li.Graph("layers", [x], {"y": y})
+
+
+def test_globals_for_scratch_differ_in_size() -> None:
+    """IREE makes one of two that are alike, and a loop's rows would be another's."""
+    text = prepare(_layers(5, 3, 20, count=3), resolve("cpu")).text
+    found = re.findall(r"util.global private mutable @lstm_ir.scratch(\d+) = .* : (\S+)", text)
+    assert sorted(n for n, _ in found) == ["0", "1", "2"]
+    assert len({kind for _, kind in found}) == 3
+    assert "flow.tensor.splat" not in text
+
+
+def test_scratch_is_not_in_the_module_nor_without_bound(rng: np.random.Generator) -> None:
+    """A module does not grow with its zeros; memory of more than the limit is a call's own."""
+    sizes = [li.compile(_layers(2, B, 20)).report.module_bytes for B in (3, 300)]
+    assert sizes[1] < sizes[0] + 20_000
+    many = scratch.LIMIT // (2 * 2 * 20 * 4) + 1
+    graph = _layers(2, many, 20, count=1)
+    assert "lstm_ir.scratch" not in prepare(graph, resolve("cpu")).text
+    a = rng.standard_normal((2, many, 40)).astype(np.float32)
+    want = interpret(graph, {"x": a})["y"]
+    np.testing.assert_allclose(li.compile(graph)(x=a)["y"], want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", ["local-task", "local-sync"])
+def test_calls_leave_no_trace(device: str, rng: np.random.Generator) -> None:
+    """Each call as the first one, bit for bit; of several threads too."""
+    graph = _layers(9, 5, 24)
+    inputs = [rng.standard_normal((9, 5, 48)).astype(np.float32) for _ in range(3)]
+    first = [li.compile(graph, device=device)(x=a)["y"] for a in inputs]
+    want = [interpret(graph, {"x": a})["y"] for a in inputs]
+    for a, b in zip(first, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    with li.compile(graph, device=device) as exe, ThreadPoolExecutor(3) as pool:
+        for _ in range(50):
+            for a, b in zip(inputs, first, strict=True):
+                assert (exe(x=a)["y"] == b).all()
+        numbers = [k % 3 for k in range(60)]
+        got = pool.map(lambda k: exe(x=inputs[k])["y"], numbers)
+        assert all((a == first[k]).all() for a, k in zip(got, numbers, strict=True))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_teams_of_any_size_leave_their_flags_as_they_were(threads: int) -> None:
+    """A hundred calls of one module; a flag that stayed would end a wait too early, or never."""
+    code = f"""
+import numpy as np, lstm_ir as li
+li.set_threads({threads})
+rng = np.random.default_rng(3)
+w = [rng.uniform(-0.1, 0.1, (512, 128)).astype(np.float32) for _ in range(2)]
+x = li.input("x", (12, 2, 128))
+y = li.lstm(x, *(li.weight(f"w{{i}}", a) for i, a in enumerate(w)))[0]
+exe = li.compile(li.Graph("g", [x], {{"y": y}}), "cpu", device="local-task")
+inputs = [rng.standard_normal((12, 2, 128)).astype(np.float32) for _ in range(2)]
+want = [exe(x=a)["y"] for a in inputs]
+for k in range(100):
+    assert (exe(x=inputs[k % 2])["y"] == want[k % 2]).all(), k
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_last_values_that_nothing_reads(rng: np.random.Generator) -> None:
+    """They are not written; the others are."""
+    x = li.input("x", (4, 3, 40))
+    arrays = [rng.uniform(-0.2, 0.2, (80, n)).astype(np.float32) for n in (40, 20)]
+    y, h, c = li.lstm(x, *(li.weight(f"w{i}", a) for i, a in enumerate(arrays)))
+    a = rng.standard_normal((4, 3, 40)).astype(np.float32)
+    for outputs in ({"y": y}, {"h": h}, {"c": c}, {"y": y, "c": c}, {"h": h, "c": c, "y": y}):
+        g = li.Graph("some", [x], outputs)
+        want = interpret(g, {"x": a})
+        for name, got in li.compile(g)(x=a).items():
+            np.testing.assert_allclose(got, want[name], rtol=1e-5, atol=1e-5, err_msg=name)

@@ -89,7 +89,7 @@ def test_a_graph_with_its_lines_and_a_picture(
     assert min(times) > 0
     assert "no line known" not in by_line
     drawn = [e.text for e in ET.parse(picture).iter(f"{SVG}text")]
-    for name in re.findall(r"\b(\w+_dispatch_\w+|recurrence_\w+)", parts):
+    for name in re.findall(r"\b(\w+_dispatch_\w+|(?:recurrence|packing)_\w+)", parts):
         assert name in drawn
 
 

@@ -49,6 +49,7 @@ class KernelCall:
     over: dict[int, int] = field(default_factory=dict, kw_only=True)
     narrow: ClassVar[bool] = False  # indices are passed as i32
     memory: ClassVar[type[Memory]] = Memory  # of a binding
+    word: ClassVar[str] = "recurrence"  # that names of such kernels begin with
 
     # -- operands
 
@@ -129,7 +130,7 @@ class KernelCall:
     def executable(self, function: str) -> str:
         """The symbol of the executable that holds `function`, whose name is NAME there."""
         # Loops of one form share a kernel; functions of one module are linked: names must differ.
-        symbol = "recurrence_" + sha256(function.encode()).hexdigest()[:12]
+        symbol = f"{self.word}_" + sha256(function.encode()).hexdigest()[:12]
         module = module_of_insertion().regions[0].blocks[0]
         names = [op.attributes["sym_name"].value for op in module if "sym_name" in op.attributes]
         if symbol not in names:

@@ -75,12 +75,14 @@ class Carries:
             else:
                 self._fill(v, static, first, to)
 
-    def end(self, finals: list[Memory], steps: str) -> None:
-        """The last values; which half of the scratch has them, `steps` says."""
+    def end(self, finals: list[Memory | None], steps: str) -> None:
+        """The last values, where they are wanted; which half of the scratch has them, `steps` says."""
         parity = self.t.op(f"arith.remui {steps}, {self.t.index(2)} : index")
         for i, static in self.component.carries:
             scratch = There(self.memories[Source("carry", i)], (parity,))
-            self._copy(self.plan.carries[i], static, scratch, There(finals[i]))
+            to = finals[i]
+            if to is not None:
+                self._copy(self.plan.carries[i], static, scratch, There(to))
 
     def zero_rest(self, steps: str, length: str) -> None:
         """Stacked rows of the steps from `steps` to `length`."""

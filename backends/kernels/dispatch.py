@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from iree.compiler import ir
 
-from lstm_ir import dims
 from lstm_ir.backends.kernels.atoms import Source, Temp
-from lstm_ir.backends.kernels.call import BINDINGS, NAME, Call, Values, at_entry
-from lstm_ir.backends.kernels.function import PIECE, Function, Layout
+from lstm_ir.backends.kernels.call import NAME, Call, Values
+from lstm_ir.backends.kernels.function import Function, Layout
 from lstm_ir.backends.kernels.in_place import overwritten
 from lstm_ir.backends.kernels.memory import Memory, Shifted
 from lstm_ir.backends.kernels.packing import Form
@@ -20,16 +19,13 @@ from lstm_ir.backends.kernels.plan import KLoop
 from lstm_ir.backends.kernels.planner import make_plan
 from lstm_ir.backends.kernels.prologue import Prologue, fits, owner_of
 from lstm_ir.backends.kernels.schedule import Schedule, choose, narrow
+from lstm_ir.backends.kernels.scratch import Flags, Rows, Scratch, scratch
 from lstm_ir.backends.kernels.shifted import shifted
-from lstm_ir.backends.kernels.team import LINE
 from lstm_ir.backends.kernels.text import stored_type
-from lstm_ir.backends.kernels.workers import flags_needed, grid
+from lstm_ir.backends.kernels.workers import flags_needed, grid, most_teams
 from lstm_ir.backends.lower_shape import number_of
-from lstm_ir.dims import Dim
 from lstm_ir.graph import Graph, Value
-from lstm_ir.types import DType, TensorType
-
-SPARE = 8  # tensors and numbers that a dispatch takes besides
+from lstm_ir.types import TensorType
 
 
 @dataclass
@@ -46,34 +42,39 @@ class Dispatch(Call):
         memories, packed = self.bind_inputs(consts, xs, lanes, {s: t.q for s, t in tiles.items()})
         starts = self._starts(init)
         counted = None if count is None else self.input(count, n.args[3].type)  # type: ignore[union-attr]
-        finals = [self.output(p.type) for p in plan.carries]
+        finals = [
+            self.output(p.type) if self._read(i) else None for i, p in enumerate(plan.carries)
+        ]
         over = self._over()
         for k in range(len(plan.stacked)):
             t, old = n.types[len(plan.carries) + k], memories.get(Source("scan", over.get(k, -1)))
             memories[Source("stack", k)] = self.output(t) if old is None else self.replaced(old, t)
-        scratch = {Source("carry", i): self._twice(p.type) for i, p in enumerate(plan.carries)}
-        scratch |= {Source("temp", temp.index): self._rows(temp) for temp in plan.temps}
-        shared = len(self.inputs) + len(self.outputs) + len(scratch) > BINDINGS - SPARE
-        pieces = self._shared(list(scratch.values())) if shared else None
-        made = [self.output(t) for t in scratch.values()] if pieces is None else pieces[1]
-        memories |= zip(scratch, made, strict=True)
-        views = [self._made_here(p) for p in self.prologues]
         chunks, members = grid(self.e, self.const, plan, self.schedule)
         groups = self.muli(chunks, self.const(len(plan.components)))
-        counters = self._counters(groups) if self.schedule.share else None
+        made = self._scratch(memories, groups)
         layout = Layout(
-            memories, packed, finals, starts, counters, counted,
+            memories, packed, finals, starts, made.counters, counted,
             self.size(n.attrs["length"]), self.size(plan.rows),
             "%chunks", "%members", self.schedule.tiles, self._relax(),
         )  # fmt: skip
-        layout.shared = pieces
+        layout.shared, layout.stays = made.pieces, made.stays
         layout.prologues = self.prologues
-        layout.bindings = [*self.inputs, *self.outputs, *views]
+        layout.bindings = [*self.inputs, *self.outputs, *made.views]
         layout.arguments = self.arguments(["%chunks", "%members", "%groups"])
         function = Function(plan, layout, self.schedule.lanes).text(NAME)
         symbol = self.executable(function)
         out = self.call(symbol, self.muli(groups, members), [chunks, members, groups])
+        if made.stays:
+            made.store(self.e, out[-1])
+        for i, m in enumerate(finals):
+            if m is None:
+                out.insert(i, self.e.full(0, plan.carries[i].type))
         return self.given(out)
+
+    def _read(self, i: int) -> bool:
+        """Whether anything reads the last value of a carry."""
+        within, v = self.e.within, self.plan.node.values[i]
+        return within is None or v in within.users or v in within.outputs
 
     def packed(self, loops: list[KLoop], known: Mapping[Value, ir.Value], form: Form) -> ir.Value:
         """By a kernel where calls bring the weights."""
@@ -128,10 +129,22 @@ class Dispatch(Call):
         self.prologues.append(Prologue(owner, plan, schedule.tiles, memories, packed, read))
         return read
 
-    def _made_here(self, p: Prologue) -> tuple[str, Memory]:
-        """Memory of what a prologue makes, and as the loop reads it."""
-        p.memories[Source("stack", 0)] = self.output(p.plan.node.types[0])
-        return self.outputs[-1][0], p.read
+    def _scratch(self, memories: dict[Source, Memory], groups: ir.Value) -> Scratch:
+        """Memory of carries, temporary rows and what is made before the steps; flags."""
+        plan = self.plan
+        own = {Source("carry", i): self._twice(p.type) for i, p in enumerate(plan.carries)}
+        own |= {Source("temp", temp.index): self._rows(temp) for temp in plan.temps}
+        before = [Rows(p.plan.node.types[0], p.read) for p in self.prologues]
+        flags = None
+        if self.schedule.share:
+            work = [w for p in self.prologues for w in p.work(self.schedule.lanes)]
+            each = flags_needed(plan, self.schedule, work)
+            flags = Flags(each, groups, most_teams(plan, self.schedule))
+        made = scratch(self, [*(Rows(t) for t in own.values()), *before], flags)
+        memories |= zip(own, made.memories, strict=False)
+        for p, m in zip(self.prologues, made.memories[len(own) :], strict=True):
+            p.memories[Source("stack", 0)] = m
+        return made
 
     def _over(self) -> dict[int, int]:
         """Stacked results that take the memory of scanned rows, which another loop made for this one."""
@@ -148,24 +161,6 @@ class Dispatch(Call):
         }  # fmt: skip
         return {k: j for k, j in overwritten(self.plan).items() if j in free}
 
-    def _counters(self, groups: ir.Value) -> Memory:
-        """Zeroed flags of every team; written in place."""
-        before = [w for p in self.prologues for w in p.work(self.schedule.lanes)]
-        flags = flags_needed(self.plan, self.schedule, before)
-        kind = ir.RankedTensorType.get(
-            [ir.ShapedType.get_dynamic_size(), flags, LINE], ir.IntegerType.get_signless(32)
-        )
-        i32 = ir.IntegerType.get_signless(32)
-        # A fill of its own (see Emitter.filled): not merged with another loop's, nor cloned.
-        with at_entry(self.e):
-            attrs = {"value": ir.IntegerAttr.get(i32, 0)}
-            zero = self.e.make("arith.constant", [], [i32], attrs).result
-            zero = self.e.make("util.optimization_barrier", [zero], [i32]).result
-        self.tied = (self.e.make("flow.tensor.splat", [zero, groups], [kind]).result, [groups])
-        m = Memory("%m_flags", "i32", ("%groups", flags, LINE))
-        self.inputs.append(("%b_flags", m))
-        return m
-
     def _relax(self) -> str:
         triple = "" if self.e.target is None else self.e.target.triple
         if triple.startswith("x86_64"):
@@ -174,19 +169,6 @@ class Dispatch(Call):
 
     def _padded(self, width: int) -> int:
         return -(-width // self.schedule.lanes) * self.schedule.lanes
-
-    def _shared(self, types: list[TensorType]) -> tuple[str, list[Memory]]:
-        """One tensor for all scratch memories: a dispatch takes few."""
-        size: Dim = 0
-        for t in types:
-            piece = dims.mul(dims.product(t.shape), max(8, t.dtype.bits) // 8)
-            size = dims.add(size, dims.add(piece, PIECE - 1))
-        self.output(TensorType((size,), DType.i8))
-        made = []
-        for k, t in enumerate(types):
-            sizes = tuple(d if isinstance(d, int) else self.size(d) for d in t.shape)
-            made.append(Memory(f"%m_piece{k}", stored_type(t.dtype), sizes))
-        return self.outputs[-1][0], made
 
     def _rows(self, temp: Temp) -> TensorType:
         width = (self._padded(temp.width),) if temp.width else ()

@@ -17,13 +17,12 @@ from lstm_ir.backends.kernels.outline import PREFIX, outlined
 from lstm_ir.backends.kernels.packing import Packed
 from lstm_ir.backends.kernels.plan import Component, Plan, Sweep, walk
 from lstm_ir.backends.kernels.prologue import Prologue
+from lstm_ir.backends.kernels.scratch import PIECE
 from lstm_ir.backends.kernels.steps import Step, backward, number_of_steps
 from lstm_ir.backends.kernels.sums import Sums, Tile
 from lstm_ir.backends.kernels.team import Rows, Team
 from lstm_ir.backends.kernels.text import Text, scalar_type
 from lstm_ir.backends.kernels.tile import Block, work_of
-
-PIECE = 64  # bytes: a cache line, and the widest vector
 
 
 @dataclass
@@ -32,7 +31,7 @@ class Layout:
 
     memories: dict[Source, Memory]
     packed: dict[tuple[Sweep, int], Packed]
-    finals: list[Memory]
+    finals: list[Memory | None]  # None: nothing reads it
     init: list[Memory | float]  # numbers: all elements
     counters: Memory | None
     count: Memory | None  # the run-time number of steps
@@ -44,7 +43,8 @@ class Layout:
     relax: str  # the processor's hint for waiting threads
     arguments: list[str] = field(default_factory=list)  # "%name: type" in order
     bindings: list[tuple[str, Memory]] = field(default_factory=list)
-    shared: tuple[str, list[Memory]] | None = None  # a binding of bytes and the memories in it
+    shared: tuple[str, list[list[Memory]]] | None = None  # a binding of bytes, and what is in it
+    stays: bool = False  # what is in it stays till the next call
     prologues: list[Prologue] = field(default_factory=list)
 
 
@@ -73,12 +73,16 @@ class Function:
             ]
         )  # fmt: skip
 
-    def _pieces(self, binding: str, memories: list[Memory]) -> None:
-        """Memories side by side in one binding, each from a multiple of PIECE bytes on."""
+    def _pieces(self, binding: str, pieces: list[list[Memory]]) -> None:
+        """Memories side by side in one binding, each from a multiple of PIECE bytes on.
+
+        Each in one form or more.
+        """
         t = self.t
         at = t.index(0)
-        for m in memories:
-            t.line(m.subspan(binding, at))
+        for m, *others in pieces:
+            for form in (m, *others):
+                t.line(form.subspan(binding, at))
             size = t.index(ELEMENT_BYTES[m.element])
             for d in m.sizes:
                 size = t.binary("muli", size, t.index(d) if isinstance(d, int) else d)
@@ -123,7 +127,7 @@ class Function:
             *a.memories.values(),
             *(m for p in a.prologues for m in p.memories.values()),
             *(p.memory for p in packed),
-            *a.finals,
+            *(m for m in a.finals if m is not None),
             *firsts,
             a.counters,
             *edges,
@@ -151,6 +155,8 @@ class Function:
             carries.end(args.finals, self.steps)
             if args.count is not None:
                 carries.zero_rest(self.steps, args.length)
+        if args.stays:
+            team.leave()
 
     def _rows(self, c: Component, step: Step) -> dict[Source, str]:
         """Row numbers by a constant that says which way, where components go both ways."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from iree.compiler import ir
 
@@ -103,6 +103,7 @@ class Packing(KernelCall):
     pieces: list[Piece]
     form: Form
     gates: int
+    word: ClassVar[str] = "packing"
 
     def run(self, known: Mapping[Value, ir.Value], t: TensorType) -> ir.Value:
         """The dispatch."""

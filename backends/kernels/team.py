@@ -14,7 +14,9 @@ block anyway, and a locked instruction for every block holds up the loads of the
 
 Memory order: a member stores its results, then adds to `done` (`memref.atomic_rmw` is acq_rel); the
 others load `done` with acquire before they load results. The adds to `done` form one release
-sequence, so whoever reads the final count sees every store that came before any of the adds.
+sequence, so whoever reads the final count sees every store that came before any of the adds. Flags
+that stay between calls are made zero by the member that is the last to count itself out: all others
+looked at them for the last time before their own count, which is acq_rel too.
 """
 
 from __future__ import annotations
@@ -111,6 +113,21 @@ class Team:
         t = self.t
         with t.block(f"scf.if {self._claim(t.index(2 + self.total), t.index(0))}"):
             yield
+
+    def leave(self) -> None:
+        """The last member to go leaves every flag as it was found, for the next call."""
+        if self.counters is None:
+            return
+        t, c = self.t, self.counters
+        flags, zero = int(c.sizes[1]), t.index(0)
+        with t.block(f"scf.if {self.many}"):
+            at = f"{c.name}[{self.group}, {t.index(flags - 1)}, {zero}]"
+            one = t.constant("1", "i32")
+            left = t.op(f"memref.atomic_rmw addi {one}, {at} : (i32, {c.kind}) -> i32")
+            left = t.binary("addi", t.op(f"arith.index_cast {left} : i32 to index"), t.index(1))
+            with t.block(f"scf.if {t.op(f'arith.cmpi eq, {left}, {self.members} : index')}"):
+                with t.loop(zero, t.index(flags), t.index(1)) as flag:
+                    c.store(t, t.constant("0", "i32"), [self.group, flag, zero])
 
     @contextmanager
     def blocks(self, sweep: int, step: str, odd: str, rows: Rows) -> Iterator[Turn]:

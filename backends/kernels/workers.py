@@ -58,7 +58,7 @@ def grid(
     one, rows = const(1), const(plan.rows)
     found = workers(module_of_insertion())
     each = arith("ceildivui", found, const(len(plan.components)))  # workers per component
-    least = max((t.chunk for t in schedule.tiles.values()), default=1)
+    least = _least(schedule)
     most = arith("maxui", arith("divui", rows, const(least)), one)
     chunks = arith("minui", each, most)
     if schedule.panel:
@@ -74,6 +74,18 @@ def grid(
     blocks = max((sum(w.blocks for w in sweeps) for sweeps in steps), default=1)
     members = arith("minui", left, arith("minui", const(blocks), useful))
     return chunks, arith("maxui", members, one)
+
+
+def most_teams(plan: Plan, schedule: Schedule) -> int | None:
+    """Teams of all components, however many workers there are; None where the rows are open."""
+    if not isinstance(plan.rows, int) or schedule.panel:
+        return None
+    return len(plan.components) * max(1, plan.rows // _least(schedule))
+
+
+def _least(schedule: Schedule) -> int:
+    """Rows of a chunk, about."""
+    return max((t.chunk for t in schedule.tiles.values()), default=1)
 
 
 # Of one step, per member: below it waiting costs more than sharing saves. Two members were measured,
@@ -99,9 +111,9 @@ def work_of_component(c: Component, schedule: Schedule) -> list[Work]:
 
 def flags_needed(plan: Plan, schedule: Schedule, before: list[Work]) -> int:
     """Flags of a team: the count, those of the first and last copy, one for each piece of a step,
-    and of what comes `before` the steps."""
+    and of what comes `before` the steps, and how many members have left."""
     steps = [work_of_component(c, schedule) for c in plan.components]
-    return 3 + max((pieces(w) for w in steps), default=0) + pieces(before)
+    return 4 + max((pieces(w) for w in steps), default=0) + pieces(before)
 
 
 def pieces(work: list[Work]) -> int:
