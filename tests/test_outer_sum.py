@@ -8,10 +8,11 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.backends import kernels
-from lstm_ir.backends.kernels.outer_sum import OuterSum
+from lstm_ir.backends.kernels.outer_sum import NARROW, WIDE, OuterSum, wide_columns
 
-# rows, columns: whole tiles, ragged rows, ragged columns, fewer columns than one vector, one tile
-SHAPES = ((128, 48), (100, 77), (132, 96), (1025, 5), (67, 64))
+# rows, columns: whole tiles, ragged rows, ragged columns, fewer columns than one vector, one tile; one
+# vector, and seven
+SHAPES = ((128, 48), (100, 77), (132, 96), (1025, 5), (67, 64), (256, 16), (65, 112))
 LENGTHS = ((0, 3), (1, 1), (7, 11), (60, 13))  # sums of 0, 1, 77 and 780 terms; blocks have 256
 
 
@@ -96,7 +97,7 @@ def test_another_product_is_left_to_iree(why: str) -> None:
 def test_both_weights_of_a_cell_share_a_kernel(
     direction: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where input and state have one width: which operand is a row off is no part of the text."""
+    """Of other widths too: neither sizes nor which operand is a row off are part of the text."""
     symbols: list[str] = []
     original = OuterSum.executable
 
@@ -106,17 +107,31 @@ def test_both_weights_of_a_cell_share_a_kernel(
 
     monkeypatch.setattr(OuterSum, "executable", seen)
     ways = 2 if direction == "bidirectional" else 1
-    x, bound = li.input("x", (60, 16, 32), "f32"), 32**-0.5
+    x, bound = li.input("x", (60, 16, 64), "f32"), 32**-0.5
     w_ih, w_hh = (
-        li.weight(n, rng.uniform(-bound, bound, (ways, 128, 32)).astype(np.float32))
-        for n in ("w_ih", "w_hh")
+        li.weight(n, rng.uniform(-bound, bound, (ways, 128, k)).astype(np.float32))
+        for n, k in (("w_ih", 64), ("w_hh", 32))
     )
     y, _, _ = li.lstm(x, w_ih, w_hh, direction=direction)
     g = li.grad(li.Graph("cell", [x], {"loss": li.sum(y * y)}), "loss", ["w_ih", "w_hh"])
     exe = li.compile(g)
     assert len(symbols) == 2 * ways
     assert len(set(symbols)) == 1
-    arrays = {"x": rng.standard_normal((60, 16, 32)).astype(np.float32)}
+    arrays = {"x": rng.standard_normal((60, 16, 64)).astype(np.float32)}
     got, want = exe(arrays), li.interpret(g, arrays)
     for name, v in want.items():
         assert np.abs(got[name] - v).max() <= 2e-5 * np.abs(v).max(), name
+
+
+def test_narrow_tiles_take_what_wide_ones_leave() -> None:
+    for lanes in (2, 4, 8, 16):
+        for columns in range(1, 20 * lanes):
+            wide = wide_columns(columns, lanes)
+            left = -(-(columns - wide) // lanes)
+            assert wide % (WIDE * lanes) == 0
+            assert wide <= columns
+            if columns % lanes:
+                assert left > 0  # the last vector needs a mask, which wide tiles have not
+            elif columns >= NARROW * lanes:
+                assert left % NARROW == 0
+            assert left < 3 * WIDE

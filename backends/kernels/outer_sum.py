@@ -28,10 +28,16 @@ from lstm_ir.types import DType, TensorType
 
 SUM = 256  # terms of one block, at most
 PANEL = 24 << 10  # bytes of a panel, on the stack; a dispatch has 32 KB of it by default
+WIDE, NARROW = (
+    3,
+    2,
+)  # vectors of columns of a tile; a tile of one would load as often as it multiplies
 UNROLL = 4  # terms of an iteration; packed operands end with zeros
 WORTH = 1 << 21  # multiplications from which a kernel is worth its compile time
 SHARES = 4  # workgroups per worker
-FIRST, SECOND = "%first", "%second"  # rows of an operand that come before the first term
+# Numbers of the kernel: rows of an operand that come before the first term; sizes of the result; the
+# column at which narrow tiles begin.
+FIRST, SECOND, ROWS, COLUMNS, MIDDLE = "%first", "%second", "%rows", "%columns", "%middle"
 
 
 def lower_outer_sum(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value | None:
@@ -80,73 +86,94 @@ class OuterSum(KernelCall):
     def run(self, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         """The dispatch."""
         assert self.e.target is not None
-        a = self.input(lhs, TensorType((self.terms, self.rows), self.dtype))
-        b = self.input(rhs, TensorType((self.terms, self.columns), self.dtype))
-        out = self.output(TensorType((self.rows, self.columns), self.dtype))
-        height, sums = form(self.e.target, self.dtype)
+        self.input(lhs, TensorType((self.terms, self.rows), self.dtype))
+        self.input(rhs, TensorType((self.terms, self.columns), self.dtype))
+        self.output(TensorType((self.rows, self.columns), self.dtype))
+        target = self.e.target
+        height, sums = form(target, self.dtype)
         tiles = -(-self.rows // height)
-        packed = self.output(TensorType((tiles, sums, height), self.dtype))
-        text = _Text(self.e.target, self.dtype, a, b, out, packed, self.size(self.terms))
+        self.output(TensorType((tiles, sums, height), self.dtype))
         groups = self._least(
             self.const(tiles), self.muli(workers(module_of_insertion()), self.const(SHARES))
         )
-        bindings = [*self.inputs, *self.outputs]
-        # Numbers, not text: the gradients of both weights of a cell are one kernel.
+        lanes = max(1, target.vector_bits // self.dtype.bits)
+        # Numbers, not text: all weight gradients of a model are one kernel, if their columns are whole
+        # vectors.
         off = (self.skip, 0) if self.later else (0, self.skip)
-        names = ["%groups", FIRST, SECOND]
+        numbers = [*off, self.rows, self.columns, wide_columns(self.columns, lanes)]
+        text = _Text(
+            target, self.dtype, self.size(self.terms),
+            uneven=self.rows % height != 0,
+            ragged=self.columns % lanes != 0 or self.columns < NARROW * lanes,
+        )  # fmt: skip
+        bindings = [b for b, _ in (*self.inputs, *self.outputs)]
+        names = ["%groups", FIRST, SECOND, ROWS, COLUMNS, MIDDLE]
         symbol = self.executable(text.function(bindings, self.arguments(names)))
-        return self.call(symbol, groups, [groups, *map(self.const, off)])[0]
+        return self.call(symbol, groups, [groups, *map(self.const, numbers)])[0]
 
     def _least(self, a: ir.Value, b: ir.Value) -> ir.Value:
         return self.e.make("arith.minui", [a, b], [ir.IndexType.get()]).result
 
 
-WIDTH = 3  # vectors of columns of a tile
+def wide_columns(columns: int, lanes: int) -> int:
+    """Columns in wide tiles: what they leave is whole narrow ones, or ends in one."""
+    vectors = -(-columns // lanes)
+    wide = vectors // WIDE
+    if columns % lanes and vectors % WIDE == 0:
+        wide -= 1  # the last vector is in a narrow tile, which has masks
+    while wide > 0 and (vectors - wide * WIDE) % NARROW:
+        wide -= 1
+    return max(0, wide) * WIDE * lanes
 
 
 def form(target: TargetInfo, dtype: DType) -> tuple[int, int]:
     """Rows of a tile, terms of a block."""
     lanes = max(1, target.vector_bits // dtype.bits)
-    most = PANEL // (WIDTH * lanes * dtype.bits // 8)
+    most = PANEL // (WIDE * lanes * dtype.bits // 8)
     return machine(target).outer, min(SUM, most // UNROLL * UNROLL)
 
 
 class _Text:
-    """The kernel's function: tiles of `height` rows and up to WIDTH vectors of columns."""
+    """The kernel's function: tiles of `height` rows and up to WIDE vectors of columns.
+
+    uneven: the last tile has fewer rows; ragged: narrow tiles may have columns past the last one.
+    """
 
     def __init__(
-        self, target: TargetInfo, dtype: DType, a: Memory, b: Memory, out: Memory, packed: Memory,
-        terms: str,
-    ) -> None:  # fmt: skip
+        self, target: TargetInfo, dtype: DType, terms: str, *, uneven: bool, ragged: bool
+    ) -> None:
         self.t = Text(max(1, target.vector_bits // dtype.bits))
         self.height, self.sums = form(target, dtype)
-        self.a, self.b, self.out, self.packed, self.terms = a, b, out, packed, terms
-        self.rows, self.columns = int(out.sizes[0]), int(out.sizes[1])
-        self.element = stored_type(dtype)
+        self.terms, self.uneven, self.ragged = terms, uneven, ragged
+        element = self.element = stored_type(dtype)
+        self.a = Memory("%m_a", element, (terms, ROWS))
+        self.b = Memory("%m_b", element, (terms, COLUMNS))
+        self.out = Memory("%m_out", element, (ROWS, COLUMNS))
+        self.packed = Memory("%m_packed", element, ("%tiles", self.sums, self.height))
 
-    def function(self, bindings: list[tuple[str, Memory]], arguments: list[str]) -> str:
+    def function(self, bindings: list[str], arguments: list[str]) -> str:
         """func.func, its constants and memories first."""
         t = self.t
-        zero = t.index(0)
+        t.line(f"%tiles = arith.ceildivui {ROWS}, {t.index(self.height)} : index")
+        for binding, m in zip(bindings, (self.a, self.b, self.out, self.packed), strict=True):
+            t.line(m.subspan(binding, t.index(0)))
         self._all()
         info = "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
         return "\n".join([
             f"    func.func @{NAME}({', '.join(arguments)})",
             f"        attributes {{translation_info = {info}}} {{",
-            *t.head, *(f"      {m.subspan(b, zero)}" for b, m in bindings), *t.lines,
-            "      return", "    }",
+            *t.head, *t.lines, "      return", "    }",
         ])  # fmt: skip
 
     def _all(self) -> None:
         t, height = self.t, self.height
-        tiles = t.index(-(-self.rows // height))
         group = t.op("stream.dispatch.workgroup.id[0] : index")
-        each = t.binary("muli", t.op(f"arith.ceildivui {tiles}, %groups : index"), t.index(height))
-        low = t.binary("minui", t.binary("muli", group, each), t.index(self.rows))
-        high = t.binary("minui", t.binary("addi", low, each), t.index(self.rows))
+        each = t.binary("muli", t.op("arith.ceildivui %tiles, %groups : index"), t.index(height))
+        low = t.binary("minui", t.binary("muli", group, each), ROWS)
+        high = t.binary("minui", t.binary("addi", low, each), ROWS)
         self._clear(low, high)
         terms = t.binary("subi", self.terms, t.binary("addi", FIRST, SECOND))
-        sizes = self.sums, WIDTH * t.lanes
+        sizes = self.sums, WIDE * t.lanes
         panel = Memory(
             t.stack(f"memref<{sizes[0]}x{sizes[1]}x{self.element}>"), self.element, sizes
         )
@@ -162,13 +189,13 @@ class _Text:
         t = self.t
         zero = t.constant("0.0", t.vector(self.element))
         with t.loop(low, high, t.index(1)) as row:
-            with t.loop(t.index(0), t.index(self.columns), t.index(t.lanes)) as column:
-                mask = self._mask(column) if self.columns % t.lanes else None
+            with t.loop(t.index(0), COLUMNS, t.index(t.lanes)) as column:
+                mask = self._mask(column) if self.ragged else None
                 store_vector(t, zero, self.out, [row, column], mask)
 
     def _mask(self, column: str) -> str:
         t = self.t
-        left = t.binary("subi", t.index(self.columns), column)
+        left = t.binary("subi", COLUMNS, column)
         return t.op(f"vector.create_mask {left} : {t.vector('i1')}")
 
     def _pack_rows(self, start: str, count: str, whole: str, low: str, high: str) -> None:
@@ -185,8 +212,8 @@ class _Text:
             end = t.binary("minui", t.binary("addi", first, few), count)
             with t.loop(low, high, t.index(height)) as row:
                 mask = None
-                if self.rows % height:
-                    left = t.binary("subi", t.index(self.rows), row)
+                if self.uneven:
+                    left = t.binary("subi", ROWS, row)
                     mask = t.op(f"vector.create_mask {left} : {bits}")
                 tile = t.binary("divui", row, t.index(height))
                 with t.loop(first, end, t.index(1)) as k:
@@ -213,19 +240,14 @@ class _Text:
     def _panels(
         self, panel: Memory, start: str, count: str, whole: str, low: str, high: str
     ) -> None:
-        t, wide = self.t, WIDTH * self.t.lanes
+        t = self.t
         start = t.binary("addi", start, SECOND)
-        even = self.columns // wide * wide
-        parts = [(t.index(0), even, WIDTH, False)] if even else []
-        if even < self.columns:
-            vectors = -(-(self.columns - even) // t.lanes)
-            parts.append((t.index(even), self.columns, vectors, self.columns % t.lanes != 0))
-        for first, end, vectors, ragged in parts:
-            with t.loop(first, t.index(end), t.index(wide)) as column:
+        for first, end, vectors in ((t.index(0), MIDDLE, WIDE), (MIDDLE, COLUMNS, NARROW)):
+            with t.loop(first, end, t.index(vectors * t.lanes)) as column:
                 places = [t.add(column, j * t.lanes) for j in range(vectors)]
                 masks: list[str | None] = [None] * vectors
-                if ragged:
-                    masks[-1] = self._mask(places[-1])
+                if self.ragged and vectors == NARROW:
+                    masks = [self._mask(place) for place in places]
                 self._pack_panel(panel, start, count, whole, places, masks)
                 with t.loop(low, high, t.index(self.height)) as row:
                     self._tile(panel, whole, row, places, masks)
@@ -276,13 +298,13 @@ class _Text:
     ) -> dict[tuple[int, int], str | None]:
         """Which lanes of which row exist."""
         t = self.t
-        if self.rows % self.height == 0:
+        if not self.uneven:
             return {(i, j): m for i in range(len(rows)) for j, m in enumerate(masks)}
         out: dict[tuple[int, int], str | None] = {}
         bits = t.vector("i1")
         none, every = t.constant("false", bits), t.constant("true", bits)
         for i, row in enumerate(rows):
-            here = t.op(f"arith.cmpi ult, {row}, {t.index(self.rows)} : index")
+            here = t.op(f"arith.cmpi ult, {row}, {ROWS} : index")
             for j, m in enumerate(masks):
                 out[i, j] = t.op(
                     f"arith.select {here}, {every if m is None else m}, {none} : {bits}"
