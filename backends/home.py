@@ -63,5 +63,7 @@ def come() -> None:
     with suppress(OSError):  # forbidden here
         allowed = os.sched_getaffinity(0)
         if _home.cpu in allowed:
-            os.sched_setaffinity(0, (_home.cpu,))
-            os.sched_setaffinity(0, allowed)
+            try:  # a signal handler may raise behind any call
+                os.sched_setaffinity(0, (_home.cpu,))
+            finally:
+                os.sched_setaffinity(0, allowed)

@@ -150,6 +150,24 @@ def masked(s: Loop) -> dict[str, li.Value]:
 
 
 @body
+def added_twice(s: Loop) -> dict[str, li.Value]:
+    """Sums that take several products of one row, under a mask and without."""
+    w, r, n = s.weight(2 * s.H, s.I), s.weight(4 * s.H, s.H), s.input("n", s.B, dtype="i32")
+
+    def cell(h: Any, x: Any, w: Any, r: Any, n: Any, step: Any) -> Any:
+        alive = li.broadcast_in_dim(
+            li.less(li.broadcast_in_dim(step, n.shape, ()), n), x.shape, (0,)
+        )
+        a, b = rows(h, r), rows(li.select(alive, x, 0.0), w)
+        both = a[:, : 2 * s.H] + a[:, 2 * s.H :] + rows(x, w)
+        h = li.tanh(both[:, : s.H] + b[:, : s.H] + b[:, s.H :]) * li.logistic(both[:, s.H :])
+        return h, h
+
+    h, ys = li.scan(cell, s.h0(), s.x, (w, r, n), with_step=True)
+    return {"h": h, "ys": ys}
+
+
+@body
 def counted(s: Loop) -> dict[str, li.Value]:
     """A run-time number of steps, both ways."""
     w, n, x, h0 = s.weight(s.H, s.H), s.input("n", dtype="i32"), s.input("x", s.T, s.B, s.H), s.h0()

@@ -34,7 +34,7 @@ def random_body(seed: int) -> Body:
                 li.less(li.broadcast_in_dim(step, lengths.shape, ()), lengths), pool[0].shape, (0,)
             )
             for _ in range(int(rng.integers(4, 11))):
-                pool.append(_step(int(rng.integers(10)), pick, s, x, ws, wide, column, alive, rng))
+                pool.append(_step(int(rng.integers(11)), pick, s, x, ws, wide, column, alive, rng))
             new = tuple(li.tanh(pool[-1 - i % 3] + 0.5 * h) for i, h in enumerate(state))
             return new, (pool[-1], li.concat([pick(), pick()], 1))
 
@@ -70,5 +70,8 @@ def _step(
         case 8:
             v = pick()
             return v - li.sum(v, 1, keepdims=True) / float(s.H)
+        case 9:
+            row, parts = pick(), [ws[int(rng.integers(len(ws)))][: s.H] for _ in range(2)]
+            return li.tanh(rows(row, parts[0]) + rows(row, parts[1]) + pick())
         case _:
             return li.select(li.greater(pick(), 0.0), pick(), pick() * 0.1)

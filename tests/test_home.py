@@ -46,6 +46,32 @@ def _cpu() -> int:
     return home._cpu()
 
 
+def test_an_interrupted_move_leaves_all_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception of a signal handler arrives behind either call."""
+    original = os.sched_setaffinity
+
+    def run() -> None:
+        mine = os.sched_getaffinity(0)
+        for interrupted in (1, 2):
+            calls = []
+
+            def raising(who: int, cpus: set[int], at: int = interrupted) -> None:
+                original(who, cpus)
+                calls.append(cpus)  # noqa: B023
+                if len(calls) == at:  # noqa: B023
+                    raise KeyboardInterrupt
+
+            monkeypatch.setattr(os, "sched_setaffinity", raising)
+            home.settle(next(iter(mine - {_cpu()})))
+            home._home.moved = 0.0
+            with pytest.raises(KeyboardInterrupt):
+                home.come()
+            assert os.sched_getaffinity(0) == mine
+            assert len(calls) == 2
+
+    _in_thread(run)
+
+
 def test_a_caller_moves_and_keeps_its_processors() -> None:
     def run() -> None:
         mine = os.sched_getaffinity(0)

@@ -133,10 +133,19 @@ def sweeps_of(roots: list[Root]) -> list[Sweep]:
 
 
 def _loops(dots: list[Atom]) -> list[KLoop]:
-    """Passes over rows, those under a mask first: it clears sums that nothing else touched."""
-    found: dict[tuple[Atom, int, Atom | None, DType], KLoop] = {}
+    """Passes over rows, those under a mask first: it clears sums that nothing else touched.
+
+    A sum that takes two products of one row is in two passes: each adds to a sum once.
+    """
+    found: dict[tuple[Atom, int, Atom | None, DType, int], KLoop] = {}
     terms: list[tuple[int, Term]] = [(i, t) for i, d in enumerate(dots) for t in d.terms]
     for i, t in terms:
-        key = (t.row, t.length, t.mask, t.matrix.value.dtype)
-        found.setdefault(key, KLoop(t.row, t.length, t.mask, [])).gates.append((i, t.matrix))
+        again = 0
+        while True:
+            key = (t.row, t.length, t.mask, t.matrix.value.dtype, again)
+            loop = found.setdefault(key, KLoop(t.row, t.length, t.mask, []))
+            if all(sum_ != i for sum_, _ in loop.gates):
+                break
+            again += 1
+        loop.gates.append((i, t.matrix))
     return sorted(found.values(), key=lambda k: k.mask is None)
