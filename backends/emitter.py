@@ -95,6 +95,7 @@ class Emitter:
         self.depth = 0  # of loop bodies
         self.outside: ir.Operation | None = None  # before it stands what weights alone decide
         self.preset: Mapping[Value, ir.Value] = {}  # values that need no computing
+        self.kernels: dict[str, str] = {}  # functions of kernels, by symbol
 
     @contextmanager
     def before_choice(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from lstm_ir.backends import module_globals
 from lstm_ir.backends import rules as _rules  # noqa: F401  fills the rule table
 from lstm_ir.backends.derived import derived_values
 from lstm_ir.backends.emitter import Emitter, tensor
+from lstm_ir.backends.kernels import executables
 from lstm_ir.backends.parameter_key import key as parameter_key
 from lstm_ir.backends.places import mlir_loc
 from lstm_ir.backends.regions import signless
@@ -62,13 +63,15 @@ def iree_text(program: Program, target: TargetInfo, notes: list[str] | None = No
     with _context(), ir.Location.unknown(), _refused():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            symbols = _weights(program)
+            symbols, kernels = _weights(program), dict[str, str]()
             for name in program.entries:
                 graph = program.ordered(name)
-                _Function(name, graph, target, symbols, notes).runnable()
+                kernels |= _Function(name, graph, target, symbols, notes).runnable()
                 if target.kind != "cpu":
                     for suffix, bound in empty_variants(graph):
-                        _Function(f"{name}.empty.{suffix}", bound, target, symbols, []).runnable()
+                        part = _Function(f"{name}.empty.{suffix}", bound, target, symbols, [])
+                        kernels |= part.runnable()
+            executables.define(module, kernels, share=target.kind == "cpu")
         return _text(module, locs=True)
 
 
@@ -139,14 +142,15 @@ class _Function:
         with ir.InsertionPoint(block):
             self._body(inputs, checks=False)
 
-    def runnable(self) -> None:
-        """Weights are globals; derived values too."""
+    def runnable(self) -> dict[str, str]:
+        """Weights are globals; derived values too. Gives the kernels that it calls."""
         derived = derived_values(self.graph)
         held = self._initializer(derived)
         block = self._function(self.graph.params)
         self.e.leaf = lambda n: self._load_weight(self.e, n)
         with ir.InsertionPoint(block):
             self._body(list(block.arguments), checks=True, held=held)
+        return self.e.kernels
 
     def _load_weight(self, e: Emitter, n: Node) -> ir.Value:
         return module_globals.load(e, self.symbols[n.attrs["name"]], n.types[0])
@@ -245,6 +249,7 @@ class _Function:
         block = init.regions[0].blocks.append()
         e = Emitter(self.target, static=True)
         e.leaf = lambda n: self._load_weight(e, n)
+        e.kernels = self.e.kernels
         with ir.InsertionPoint(block):
             e.begin(head(e), {})
             part = Graph("derived", [], list(held))

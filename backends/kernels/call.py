@@ -1,21 +1,18 @@
-"""A kernel call in the module: its operands, sizes and results, the executable, the dispatch."""
+"""A kernel call in the module: its operands, sizes and results, the dispatch."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
-from pathlib import Path
 from typing import ClassVar
 
 from iree.compiler import ir
-from iree.compiler.passmanager import PassManager
 
 from lstm_ir.backends.emitter import Emitter, tensor
 from lstm_ir.backends.kernels.access import RefusedError
 from lstm_ir.backends.kernels.atoms import Source
+from lstm_ir.backends.kernels.executables import WORDS, symbol_of, words
 from lstm_ir.backends.kernels.memory import Memory
 from lstm_ir.backends.kernels.packing import Form, Packed, grouped, pack, packed_type
 from lstm_ir.backends.kernels.plan import KLoop, Plan, Sweep, walk
@@ -25,11 +22,7 @@ from lstm_ir.graph import Graph, Value
 from lstm_ir.types import DType, TensorType
 
 Values = list[ir.Value]
-NAME = "kernel_of_the_loop"  # of a function until its text is known
 BINDINGS = 32  # tensors of one dispatch: the most that IREE's command buffers take
-# Numbers of one dispatch. Each tensor has an offset and each size is one, as two words. IREE leaves
-# out those that are equal at all calls; a second entry that shares the kernel brings them back.
-WORDS = 64
 
 
 @dataclass
@@ -101,10 +94,10 @@ class KernelCall:
             raise RefusedError(
                 f"it reads and writes {bindings} tensors, a dispatch takes {BINDINGS}"
             )
-        words = 2 * (bindings + numbers)
-        if words > WORDS:
+        needed = words(bindings, numbers)
+        if needed > WORDS:
             raise RefusedError(
-                f"the offsets of {bindings} tensors and its sizes may take {words} words, "
+                f"the offsets of {bindings} tensors and its sizes may take {needed} words, "
                 f"a dispatch takes {WORDS}"
             )
 
@@ -128,32 +121,10 @@ class KernelCall:
         return self.e.make("arith.muli", [a, b], [ir.IndexType.get()]).result
 
     def executable(self, function: str) -> str:
-        """The symbol of the executable that holds `function`, whose name is NAME there."""
-        # Loops of one form share a kernel; functions of one module are linked: names must differ.
-        symbol = f"{self.word}_" + sha256(function.encode()).hexdigest()[:12]
-        module = module_of_insertion().regions[0].blocks[0]
-        names = [op.attributes["sym_name"].value for op in module if "sym_name" in op.attributes]
-        if symbol not in names:
-            self._define(symbol, function.replace(NAME, f"{symbol}_run"))
+        """The symbol of the executable that will hold `function`, whose name is NAME there."""
+        symbol = symbol_of(function, self.word)
+        self.e.kernels[symbol] = function
         return symbol
-
-    def _define(self, symbol: str, function: str) -> None:
-        text = "\n".join([
-            f"stream.executable private @{symbol} {{",
-            f"  stream.executable.export public @{symbol}_run workgroups(%n: index)",
-            "      -> (index, index, index) {",
-            "    %c1 = arith.constant 1 : index",
-            "    stream.return %n, %c1, %c1 : index, index, index",
-            "  }", "  builtin.module {", function, "  }", "}",
-        ])  # fmt: skip
-        try:
-            op = ir.Operation.parse(text, source_name=symbol)
-        except ir.MLIRError:
-            _dump(symbol, text)
-            raise
-        # Places in this text tell nobody anything, and are half of what a module's text would be.
-        PassManager.parse("any(strip-debuginfo)").run(op.operation)
-        ir.InsertionPoint.at_block_begin(module_of_insertion().regions[0].blocks[0]).insert(op)
 
     def call(self, symbol: str, total: ir.Value, extra: Values) -> Values:
         """The dispatch of `total` workgroups; `extra` are index operands after the sizes."""
@@ -302,11 +273,3 @@ def at_entry(e: Emitter) -> Iterator[None]:
         block = block.owner.operation.block
     with ir.InsertionPoint.at_block_begin(block):
         yield
-
-
-def _dump(symbol: str, text: str) -> None:
-    """Keep the text of a kernel that MLIR refused where LSTM_IR_DUMP names a folder."""
-    folder = os.environ.get("LSTM_IR_DUMP")
-    if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / f"{symbol}.mlir").write_text(text, encoding="utf-8")

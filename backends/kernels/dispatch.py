@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from iree.compiler import ir
 
 from lstm_ir.backends.kernels.atoms import Source, Temp
-from lstm_ir.backends.kernels.call import NAME, Call, Values
+from lstm_ir.backends.kernels.call import Call, Values
+from lstm_ir.backends.kernels.executables import NAME
 from lstm_ir.backends.kernels.function import Function, Layout
 from lstm_ir.backends.kernels.in_place import overwritten
 from lstm_ir.backends.kernels.memory import Memory, Shifted

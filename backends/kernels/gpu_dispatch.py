@@ -9,7 +9,8 @@ from iree.compiler import ir
 
 from lstm_ir.backends.kernels.access import RefusedError
 from lstm_ir.backends.kernels.atoms import Source
-from lstm_ir.backends.kernels.call import NAME, Call, Values
+from lstm_ir.backends.kernels.call import Call, Values
+from lstm_ir.backends.kernels.executables import NAME
 from lstm_ir.backends.kernels.gpu_arena import Arena
 from lstm_ir.backends.kernels.gpu_function import ZERO, GpuFunction, GpuLayout
 from lstm_ir.backends.kernels.gpu_memory import FlatMemory

@@ -14,8 +14,9 @@ from iree.compiler import ir
 
 from lstm_ir.backends.for_loop import first_carried, for_one
 from lstm_ir.backends.kernels.atoms import Source
-from lstm_ir.backends.kernels.call import NAME, Values
+from lstm_ir.backends.kernels.call import Values
 from lstm_ir.backends.kernels.evaluate import Evaluator
+from lstm_ir.backends.kernels.executables import NAME
 from lstm_ir.backends.kernels.gpu_arena import Arena
 from lstm_ir.backends.kernels.gpu_block import GpuBlock, Rows
 from lstm_ir.backends.kernels.gpu_dispatch import GROUPS, GpuDispatch

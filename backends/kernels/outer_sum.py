@@ -15,7 +15,8 @@ from iree.compiler import ir
 
 from lstm_ir import dims
 from lstm_ir.backends.emitter import Emitter
-from lstm_ir.backends.kernels.call import NAME, KernelCall, module_of_insertion
+from lstm_ir.backends.kernels.call import KernelCall, module_of_insertion
+from lstm_ir.backends.kernels.executables import NAME
 from lstm_ir.backends.kernels.memory import Memory, load_vector, store_vector
 from lstm_ir.backends.kernels.schedule import machine
 from lstm_ir.backends.kernels.shifted import without_edge

@@ -1,0 +1,152 @@
+"""Kernels of one form are one executable: layers of unequal width are compiled once."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lstm_ir as li
+from lstm_ir.api import prepare
+from lstm_ir.backends.kernels import executables
+from lstm_ir.backends.kernels.executables import NAME
+from lstm_ir.backends.kernels.form import form, length, merged
+from lstm_ir.backends.targets import resolve
+
+TEXT = f"""    func.func private @{NAME}_component_0(%a0: index, %a1: memref<{{w}}xf32>) attributes {{{{x}}}} {{{{
+      %c0 = arith.constant {{at}} : index
+      %c1 = arith.constant 0.0 : f32
+      memref.store %c1, %a1[%c0] : memref<{{w}}xf32>
+      return
+    }}}}
+    func.func @{NAME}(%b_in0: !stream.binding, %d0: index, %b_out0: !stream.binding)
+        attributes {{{{translation_info = #info}}}} {{{{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant {{divisor}} : index
+      %c2 = arith.constant {{step}} : index
+      %v1 = "memref.alloca"() : () -> memref<{{buffer}}xf32>
+      %m_in0 = stream.binding.subspan %b_in0[%c0] : !stream.binding -> memref<?x{{w}}xf32>{{{{%d0}}}}
+      %m_out0 = stream.binding.subspan %b_out0[%c0] : !stream.binding -> memref<{{w}}xf32>
+      %v2 = arith.divui %d0, %c1 : index
+      scf.for %v3 = %c0 to %v2 step %c2 {{{{
+        %v4 = memref.load %m_in0[%v3, %c0] : memref<?x{{w}}xf32>
+      }}}}
+      func.call @{NAME}_component_0(%d0, %m_out0) : (index, memref<{{w}}xf32>) -> ()
+      return
+    }}}}"""
+SAME = {"w": 8, "at": 3, "divisor": 4, "step": 2, "buffer": 16}
+
+
+def _text(**numbers: int) -> str:
+    return TEXT.format(**{**SAME, **numbers})
+
+
+def _plain(text: str) -> list[str]:
+    """Lines, with constants where they are used."""
+    lines, constants = [], dict[str, str]()
+    for line in text.split("\n"):
+        if line.startswith("    func.func"):
+            constants.clear()
+        m = re.fullmatch(r" +(%c\d+) = arith\.constant (.*)", line)
+        if m is not None:
+            constants[m[1]] = m[2]
+            continue
+        for used in re.findall(r"%c\d+", line):
+            line = re.sub(rf"{used}\b", f"<{constants[used]}>", line)
+        lines.append(line)
+    return lines
+
+
+def test_a_text_without_numbers_to_pass_stays_as_it_is() -> None:
+    text = _text()
+    again, columns = merged([form(text)])
+    assert columns == []
+    assert _plain(again) == _plain(text)
+
+
+def test_numbers_that_differ_are_arguments() -> None:
+    # One text has a constant where the other one has two: what counts is where they are used.
+    a, b = _text(w=9, at=0), _text(w=33, at=7)
+    assert form(a).lines == form(b).lines
+    assert length(a) == length(b)
+    text, columns = merged([form(a), form(b)])
+    assert columns == [(9, 33), (0, 7)]
+    lines = text.split("\n")
+    assert lines[0].startswith(
+        f"    func.func private @{NAME}_component_0"
+        "(%a0: index, %a1: memref<?xf32>, %n0: index, %n1: index)"
+    )
+    # Between what is read and what is written, as `KernelCall.arguments` has it.
+    assert "(%b_in0: !stream.binding, %d0: index, %n0: index, %n1: index, %b_out0: " in text
+    assert "      memref.store %c0, %a1[%n1] : memref<?xf32>" in lines
+    assert text.count("-> memref<?x?xf32>{%d0, %n0}") == 1
+    assert text.count("-> memref<?xf32>{%n0}") == 1
+    called = f"func.call @{NAME}_component_0(%d0, %m_out0, %n0, %n1)"
+    assert f"      {called} : (index, memref<?xf32>, index, index) -> ()" in lines
+
+
+@pytest.mark.parametrize("what", ["divisor", "step", "buffer"])
+def test_numbers_that_a_compiler_should_know_are_no_arguments(what: str) -> None:
+    assert form(_text()).lines != form(_text(**{what: 12})).lines
+
+
+def _stack(T: Any, B: Any, cell: str = "lstm", direction: str = "forward") -> li.Graph:
+    """Two layers: the second one reads more than the first."""
+    rng = np.random.default_rng(3)
+    layer, gates = {"lstm": (li.lstm, 4), "gru": (li.gru, 3)}[cell]
+    I, H, ways = 8, 40, 1 + (direction == "bidirectional")
+    x = y = li.input("x", (T, B, I))
+    for k, width in enumerate((I, ways * H)):
+        shapes = {"w": (gates * H, width), "r": (gates * H, H), "b": (gates * H,)}
+        arrays = {
+            n: rng.uniform(-0.3, 0.3, (ways, *s) if ways > 1 else s).astype(np.float32)
+            for n, s in shapes.items()
+        }
+        weights = [li.weight(f"{n}{k}", a) for n, a in arrays.items()]
+        y = layer(y, *weights, direction=direction)[0]  # type: ignore[operator]
+    return li.Graph("stack", [x], {"y": y, "loss": li.sum(y * y)})
+
+
+def _executables(g: li.Graph) -> int:
+    text = prepare(g, resolve("cpu")).text
+    return text.count("stream.executable private @recurrence_")
+
+
+def test_words_of_a_dispatch_are_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _executables(_stack(20, 16)) == 1
+    monkeypatch.setattr(executables, "WORDS", 24)
+    assert _executables(_stack(20, 16)) == 2
+
+
+@pytest.mark.parametrize(
+    ("cell", "direction", "sizes"),
+    [
+        ("lstm", "forward", (20, 16)),
+        ("lstm", "bidirectional", (20, 16)),
+        ("gru", "forward", (20, 16)),
+        pytest.param("lstm", "forward", ("T", "B"), marks=pytest.mark.slow),
+        pytest.param("gru", "bidirectional", ("T", "B"), marks=pytest.mark.slow),
+        pytest.param("lstm", "reverse", ("T", 16), marks=pytest.mark.slow),
+    ],
+)
+def test_layers_share_their_kernels(
+    cell: str, direction: str, sizes: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With gradients; against executables apart, which differ in nothing else: bit by bit."""
+    rng = np.random.default_rng(11)
+    g = _stack(*sizes, cell, direction)
+    both = li.grad(g, "loss", ["x", *g.weights])
+    shared, count = li.compile(both), _executables(both)
+    with monkeypatch.context() as patch:
+        patch.setattr(executables, "_alike", lambda kernels: ())
+        apart = li.compile(both)
+        assert _executables(both) > count
+    for T, B in ((20, 16), (1, 16), (3, 1)):
+        if sizes not in ((T, B), ("T", "B"), ("T", B)):
+            continue
+        x = rng.standard_normal((T, B, 8)).astype(np.float32)
+        got, want = shared(x=x), apart(x=x)
+        for name, v in want.items():
+            np.testing.assert_array_equal(got[name], v, err_msg=f"{name}, {T}, {B}")
