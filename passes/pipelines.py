@@ -16,6 +16,7 @@ The order, and why:
     hoist-invariants    joined weights leave the loop, as hoist-projection needs them
     hoist-projection    not where the target has kernels, whose schedule places the projection
     canonicalize        what hoisting left: unread operands, reshapes
+    join-rows           when nothing changes any more what loops save for each other
     fold-constants, cse literals last, when nothing makes new ones
 
 `precision` changes results by the rounding of weights, so it is in no target's pipeline: ask for
@@ -34,6 +35,7 @@ from lstm_ir.passes import (
     fuse_gates,
     hoist_invariants,
     hoist_projection,
+    join_rows,
     precision,
     stack_directions,
     time_major,
@@ -43,14 +45,14 @@ from lstm_ir.target import TargetInfo
 
 MODULES = (
     canonicalize, cse, decompose, expand, fold_constants, fuse_cell, fuse_gates, hoist_invariants,
-    hoist_projection, precision, stack_directions, time_major,
+    hoist_projection, join_rows, precision, stack_directions, time_major,
 )  # fmt: skip
 """Where passes register themselves."""
 
 CORE = "expand,cse,canonicalize,cse,fuse-cell,canonicalize,cse"
 SCHEDULED = (
     "time-major,cse,stack-directions,canonicalize,cse,decompose,canonicalize,cse,fuse-gates,"
-    "hoist-invariants,hoist-projection,canonicalize,fold-constants,cse"
+    "hoist-invariants,hoist-projection,canonicalize,join-rows,fold-constants,cse"
 )
 NAMED = {
     "o0": "expand,decompose",

@@ -229,6 +229,23 @@ def heads(s: Loop) -> dict[str, li.Value]:
 
 
 @body
+def over_heads(s: Loop) -> dict[str, li.Value]:
+    """Reductions over heads, of products and of carries, and over heads and columns."""
+    w, h0 = s.weight(3, s.H, s.H), s.input("h0", 3, s.B, s.H)
+
+    def cell(h: Any, x: Any, w: Any) -> Any:
+        a = li.dot_general(h, w, ((2,), (2,)), ((0,), (0,)))
+        most = li.sum(a, 0) + li.max(h, 0) - li.min(h, 0)
+        number = li.sum(h, (0, 2)) * (0.3 / s.H)
+        row = li.tanh(most * 0.3 + x + li.broadcast_to(li.expand_dims(number, 1), x.shape))
+        h = li.tanh(a) * 0.5 + li.broadcast_to(li.expand_dims(row, 0), h.shape) * 0.4
+        return h, row
+
+    h, ys = li.scan(cell, h0, s.input("x", s.T, s.B, s.H), (w,))
+    return {"h": h, "ys": ys}
+
+
+@body
 def joined_rows(s: Loop) -> dict[str, li.Value]:
     """One product over [x, h] side by side, and a projection of another width."""
     w, p = s.weight(4 * s.H, s.I + 6), s.weight(6, s.H)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from lstm_ir.dims import Dim
 from lstm_ir.graph import Value
+
+MAX_LEADING = 16  # leading indices (directions, heads) that are written out
 
 
 class RefusedError(Exception):
@@ -40,6 +43,18 @@ class Col:
 Index: TypeAlias = "int | Row | Col"
 Access: TypeAlias = "tuple[Index, ...]"
 ROW = Row()
+
+
+def leading_indices(sizes: Sequence[Dim], v: Value) -> list[tuple[int, ...]]:
+    """Every index of leading axes of these sizes; RefusedError for a named size, and for many."""
+    out: list[tuple[int, ...]] = [()]
+    for n in sizes:
+        if not isinstance(n, int) or n > MAX_LEADING:
+            raise RefusedError(f"a leading axis of size {n}", v)
+        out = [(*o, i) for o in out for i in range(n)]
+    if len(out) > MAX_LEADING:
+        raise RefusedError(f"{len(out)} leading indices", v)
+    return out
 
 
 def through_broadcast(v: Value, access: Access) -> Access:

@@ -6,16 +6,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lstm_ir.backends.kernels.access import ROW, Access, Col, CutError, RefusedError
+from lstm_ir.backends.kernels.access import (
+    ROW,
+    Access,
+    Col,
+    CutError,
+    RefusedError,
+    leading_indices,
+)
 from lstm_ir.backends.kernels.atoms import Atom, Source, invariant_values
 from lstm_ir.backends.kernels.plan import Component, Plan, Root, below, static_of, sweeps_of, walk
 from lstm_ir.backends.kernels.pull import Puller
 from lstm_ir.dims import Dim
 from lstm_ir.graph import Graph, Node, Value
 from lstm_ir.types import DType
-
-MAX_LEADING = 16  # leading indices (directions, heads) that are written out
-
 
 NARROW = frozenset((DType.bf16, DType.f16))
 
@@ -28,10 +32,13 @@ def make_plan(n: Node, hoist: bool, narrow: frozenset[DType] = frozenset()) -> P
     """
     try:
         return _Planner(n, -2, hoist, narrow).plan()
-    except RefusedError:
+    except RefusedError as first:
         if not any(v.rank > 2 for v in n.attrs["body"].outputs):
             raise
-        return _Planner(n, 0, hoist, narrow).plan()
+        try:
+            return _Planner(n, 0, hoist, narrow).plan()
+        except RefusedError:
+            raise first from None
 
 
 class _Planner:
@@ -48,8 +55,9 @@ class _Planner:
         sources |= {p: Source("carry", i) for i, p in enumerate(self.carries)}
         sources |= {p: Source("scan", i) for i, p in enumerate(self.scanned)}
         varying = {body.params[0], *self.carries, *self.scanned}
-        self.puller = Puller(body, sources, invariant_values(body, varying), hoist, narrow)
         self.rows = self._row_size()
+        invariant = invariant_values(body, varying)
+        self.puller = Puller(body, sources, invariant, self.rows, hoist, narrow)
 
     def plan(self) -> Plan:
         p = self.puller
@@ -99,7 +107,7 @@ class _Planner:
         leading = [a for a in range(v.rank - 1) if a != row]
         sizes = [v.shape[a] for a in leading]
         out: list[Root] = []
-        for static in _indices(sizes, v):
+        for static in leading_indices(sizes, v):
             access: list[Any] = [ROW] * v.rank
             for a, i in zip(leading, static, strict=True):
                 access[a] = i
@@ -236,17 +244,6 @@ class _Planner:
             written = [(r.dest.index, r.static) for r in members if r.dest.kind == "carry"]
             out.append(Component(sweeps_of(members), list(dict.fromkeys(written))))
         return out
-
-
-def _indices(sizes: list[Dim], v: Value) -> list[tuple[int, ...]]:
-    out: list[tuple[int, ...]] = [()]
-    for n in sizes:
-        if not isinstance(n, int) or n > MAX_LEADING:
-            raise RefusedError(f"a leading axis of size {n}", v)
-        out = [(*o, i) for o in out for i in range(n)]
-    if len(out) > MAX_LEADING:
-        raise RefusedError(f"{len(out)} leading indices", v)
-    return out
 
 
 def _leaves(a: Atom, uses: Counter[Atom]) -> Iterator[Atom]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lstm_ir.backends.kernels import access as ac
-from lstm_ir.backends.kernels.access import Access, Col, CutError, RefusedError
+from lstm_ir.backends.kernels.access import Access, Col, CutError, RefusedError, leading_indices
 from lstm_ir.backends.kernels.atoms import Atom, Matrix, Source, Temp, Term
+from lstm_ir.dims import Dim
 from lstm_ir.graph import Graph, Node, Value
 from lstm_ir.opdef import Trait
 from lstm_ir.ops.linear import free_axes
@@ -30,6 +31,7 @@ class Puller:
     body: Graph
     sources: dict[Value, Source | None]  # parameters; None is the step number
     invariant: set[Value]
+    rows: Dim  # of every result
     hoist: bool  # products of scanned rows are made before the loop
     narrow: frozenset[DType]  # of matrices that are widened in registers
     projections: list[Any] = field(default_factory=list)
@@ -53,6 +55,9 @@ class Puller:
         """An element of memory."""
         if any(isinstance(a, Col) for a in access[:-1]):
             raise RefusedError("columns that are not the last axis in memory", source.value)
+        if source.kind == "carry" and self.rows != 1 and ac.ROW not in access:
+            # Rows are shared out to workgroups that do not wait for each other.
+            raise RefusedError("a row reads another row's carry")
         phase = self.temps[source.index].atom.phase + 1 if source.kind == "temp" else 0
         return self._intern(
             ("load", source, access), "load", dtype, source=source, access=access, phase=phase,
@@ -133,7 +138,7 @@ class Puller:
         if v.op == "dot_general":
             return self._product(v, access, width)
         if v.op in REDUCTIONS:
-            return self._reduce(v, access)
+            return self._reduce(v, access, width)
         raise RefusedError("the kernel generator does not have this op", v)
 
     def _product(self, v: Value, access: Access, width: int) -> Atom:
@@ -245,16 +250,34 @@ class Puller:
 
         return self._reduced("reduce_sum", v, self._windows(row, at, length), element)
 
-    def _reduce(self, v: Value, access: Access) -> Atom:
+    def _reduce(self, v: Value, access: Access, width: int) -> Atom:
+        """Over the columns of a row, over leading axes whose indices are written out, or both."""
         (x,) = v.node.inputs
         dims = v.node.attrs["dimensions"]
-        left = iter(access)
-        at: list[Any] = [Col(0) if i in dims else next(left) for i in range(x.rank)]
-        length = x.shape[dims[0]] if len(dims) == 1 else None
-        if not isinstance(length, int) or any(isinstance(i, Col) for i in access):
+        leading = [i for i in dims if i != x.rank - 1]
+        columns = len(leading) < len(dims)
+        length = x.shape[-1]
+        if columns and (not isinstance(length, int) or any(isinstance(i, Col) for i in access)):
             raise RefusedError("a reduction that is not over the columns of a row", v)
-        place = tuple(at)
-        windows = self._windows(x, place, length)
+        total: Atom | None = None
+        for static in leading_indices([x.shape[i] for i in leading], v):
+            left, known = iter(access), dict(zip(leading, static, strict=True))
+            place = tuple(
+                known[i] if i in known else Col(0) if i in dims else next(left)
+                for i in range(x.rank)
+            )
+            part = self._over_columns(v, x, place) if columns else self.pull(x, place, width)
+            total = (
+                part
+                if total is None
+                else self.elementwise(REDUCTIONS[v.op], v.dtype, (total, part), None)
+            )
+        if total is None:
+            raise RefusedError("a reduction over nothing", v)
+        return total
+
+    def _over_columns(self, v: Value, x: Value, place: Access) -> Atom:
+        windows = self._windows(x, place, int(x.shape[-1]))
         return self._reduced(v.op, v, windows, lambda s, n: self.pull(x, _shifted(place, s), n))
 
     def _reduced(self, op: str, v: Value, windows: list[tuple[int, int]], element: Any) -> Atom:
