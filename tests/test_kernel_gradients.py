@@ -104,31 +104,39 @@ def test_gradients_of_a_normed_lstm_are_kernels(
         _compare(exe(**arrays), li.interpret(g, arrays), 3e-5)
 
 
-def test_rows_that_read_rows_of_others_are_no_kernel(rng: np.random.Generator) -> None:
+def _one_row(h: li.Value, x: li.Value, w: li.Value) -> Any:
+    h = li.tanh(h @ w + x + li.broadcast_to(h[2:3], h.shape))
+    return h, h
+
+
+def _numbers(carry: Any, x: li.Value, w: li.Value) -> Any:
+    h, n = carry
+    h = li.tanh(h @ w + x + li.broadcast_to(li.reshape(n[3:4], (1, 1)), h.shape))
+    return (h, li.sum(h, 1) * 0.1), h
+
+
+def _turned(h: li.Value, x: li.Value, w: li.Value) -> Any:
+    """Row r of the leading index i reads row i of r."""
+    h = li.tanh(li.dot_general(h, w, ((2,), (0,))) + x + li.transpose(h, (1, 0, 2)))
+    return h, h
+
+
+@pytest.mark.parametrize(
+    ("cell", "shapes"),
+    [(_one_row, [(32, 40)]), (_numbers, [(32, 40), (32,)]), (_turned, [(16, 16, 40)])],
+)
+def test_rows_that_read_rows_of_others_are_no_kernel(
+    rng: np.random.Generator, cell: Any, shapes: list[tuple[int, ...]]
+) -> None:
     """Rows are shared out to workers, who do not wait for each other."""
-    T, B, H = 12, 32, 40
-    w = li.weight("w", rng.uniform(-0.2, 0.2, (H, H)).astype("f"))
-
-    def one_row(h: li.Value, x: li.Value, w: li.Value) -> Any:
-        h = li.tanh(h @ w + x + li.broadcast_to(h[2:3], h.shape))
-        return h, h
-
-    def numbers(carry: Any, x: li.Value, w: li.Value) -> Any:
-        h, n = carry
-        other = li.broadcast_to(li.reshape(n[3:4], (1, 1)), h.shape)
-        h = li.tanh(h @ w + x + other)
-        return (h, li.sum(h, 1) * 0.1), h
-
-    x = li.input("x", (T, B, H))
-    a = rng.standard_normal((T, B, H)).astype("f")
-    for cell, init in (
-        (one_row, li.zeros((B, H))),
-        (numbers, (li.zeros((B, H)), li.zeros((B,)))),
-    ):
-        g = li.Graph("mixed", [x], {"y": li.scan(cell, init, x, (w,))[1]})
-        assert "another row's carry" in " ".join(_loops(g))
-        got = li.compile(g, device="local-task")(x=a)["y"]
-        np.testing.assert_allclose(got, li.interpret(g, x=a)["y"], rtol=2e-4, atol=2e-4)
+    w = li.weight("w", rng.uniform(-0.2, 0.2, (40, 40)).astype("f"))
+    x = li.input("x", (12, *shapes[0]))
+    init = tuple(li.zeros(s) for s in shapes)
+    g = li.Graph("mixed", [x], {"y": li.scan(cell, init if len(init) > 1 else init[0], x, (w,))[1]})
+    assert "another row's carry" in " ".join(_loops(g))
+    a = rng.standard_normal(x.shape).astype("f")
+    got = li.compile(g, device="local-task")(x=a)["y"]
+    np.testing.assert_allclose(got, li.interpret(g, x=a)["y"], rtol=2e-4, atol=2e-4)
 
 
 def test_a_single_row_may_read_itself(rng: np.random.Generator) -> None:

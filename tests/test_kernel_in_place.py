@@ -103,6 +103,26 @@ def test_numbers_are_those_of_the_interpreter(
             np.testing.assert_allclose(got[name], v, rtol=2e-5, atol=2e-5, err_msg=name)
 
 
+def test_a_row_that_other_rows_read_is_not_written_over(
+    rng: np.random.Generator, replaced: list[li.TensorType]
+) -> None:
+    x = li.input("x", (5, 4, H))
+    zero = li.zeros((4, H))
+    _, rows = li.scan(lambda c, r: (c * 0.25 + r, c - r), zero, x)
+
+    def step(c: li.Value, r: li.Value) -> tuple[li.Value, li.Value]:
+        c = li.sin(c * 0.5 + r)
+        return c, c + li.broadcast_to(r[0:1], r.shape)
+
+    _, out = li.scan(step, zero, rows)
+    g = li.Graph("first", [x], {"out": out})
+    exe = li.compile(g)
+    assert all(": kernel" in n for n in exe.report.notes if n.startswith("scan"))
+    a = rng.standard_normal((5, 4, H)).astype(np.float32)
+    np.testing.assert_allclose(exe(x=a)["out"], li.interpret(g, x=a)["out"], rtol=2e-5, atol=2e-5)
+    assert replaced == []
+
+
 def test_the_backward_of_an_lstm_writes_over_its_gates(replaced: list[li.TensorType]) -> None:
     x = li.input("x", (6, 3, 5))
     shapes = ((80, 5), (80, 20))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lstm_ir.backends.kernels.access import Access, Col
+from lstm_ir.backends.kernels.access import ROW, Access, Col
 from lstm_ir.backends.kernels.evaluate import order
 from lstm_ir.backends.kernels.plan import Plan, Sweep, static_of, walk
 from lstm_ir.types import DType
@@ -21,6 +21,7 @@ class _Window:
     """Columns start .. start + width of a row, read or written in one sweep."""
 
     sweep: Sweep
+    row: int  # the axis of rows
     static: tuple[int, ...]
     start: int
     width: int
@@ -28,10 +29,13 @@ class _Window:
     @classmethod
     def of(cls, sweep: Sweep, access: Access) -> _Window:
         start = next((a.start for a in access if isinstance(a, Col)), 0)
-        return cls(sweep, static_of(access), start, sweep.width)
+        row = access.index(ROW) if ROW in access else -1
+        return cls(sweep, row, static_of(access), start, sweep.width)
 
     def spares(self, other: _Window) -> bool:
         """Whether a vector written here leaves alone what later vectors read in `other`."""
+        if self.row != other.row:
+            return False  # another row's, which may be written already
         if self.static != other.static:
             return True
         if self.sweep is other.sweep and self.start == other.start:

@@ -57,7 +57,7 @@ class _Planner:
         varying = {body.params[0], *self.carries, *self.scanned}
         self.rows = self._row_size()
         invariant = invariant_values(body, varying)
-        self.puller = Puller(body, sources, invariant, self.rows, hoist, narrow)
+        self.puller = Puller(body, sources, invariant, self.rows, row_axis, hoist, narrow)
 
     def plan(self) -> Plan:
         p = self.puller

@@ -32,6 +32,7 @@ class Puller:
     sources: dict[Value, Source | None]  # parameters; None is the step number
     invariant: set[Value]
     rows: Dim  # of every result
+    row_axis: int  # of values with two axes or more
     hoist: bool  # products of scanned rows are made before the loop
     narrow: frozenset[DType]  # of matrices that are widened in registers
     projections: list[Any] = field(default_factory=list)
@@ -55,7 +56,7 @@ class Puller:
         """An element of memory."""
         if any(isinstance(a, Col) for a in access[:-1]):
             raise RefusedError("columns that are not the last axis in memory", source.value)
-        if source.kind == "carry" and self.rows != 1 and ac.ROW not in access:
+        if source.kind == "carry" and self.rows != 1 and access[self._row_axis(access)] != ac.ROW:
             # Rows are shared out to workgroups that do not wait for each other.
             raise RefusedError("a row reads another row's carry")
         phase = self.temps[source.index].atom.phase + 1 if source.kind == "temp" else 0
@@ -64,6 +65,9 @@ class Puller:
             rows=any(isinstance(a, ac.Row) for a in access),
             cols=any(isinstance(a, Col) for a in access),
         )  # fmt: skip
+
+    def _row_axis(self, access: Access) -> int:
+        return self.row_axis % len(access) if len(access) > 1 else 0
 
     def splat(self, number: float, dtype: DType) -> Atom:
         """A number."""
