@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 
 from lstm_ir.graph import Graph, Value, substitute
 from lstm_ir.location import at
+from lstm_ir.ops.broadcast import broadcast_in_dim
 from lstm_ir.passes.base import Notes
 from lstm_ir.passes.loops import Loop, rebuilt
+from lstm_ir.types import Shape
 
 
 def simplify_loops(graph: Graph, name: str, notes: Notes) -> Graph:
@@ -44,7 +46,10 @@ class _Slim:
     def __init__(self, loop: Loop, used: Callable[[Value], bool]) -> None:
         self.loop, self.reach = loop, reach(loop.body)
         self.fixed = [p is v for p, v in zip(loop.carry_params, loop.next, strict=True)]
-        self.ys = [k for k, y in enumerate(loop.ys) if used(y)]
+        given = [k for k, y in enumerate(loop.ys) if used(y)]
+        # With `count`, rows that do not exist are zero.
+        self.numbers = [k for k in given if loop.count is None and _number(loop.rows[k])]
+        self.ys = [k for k in given if k not in self.numbers]
         self.carries = self._live([k for k, v in enumerate(loop.finals) if used(v)])
         live = [*(loop.next[k] for k in self.carries), *(loop.rows[k] for k in self.ys)]
         self.read = frozenset[Value]().union(*(self.reach[v] for v in live))
@@ -74,6 +79,7 @@ class _Slim:
         if kept == (len(loop.consts), len(loop.init), len(loop.xs), len(loop.ys)):
             return None
         out = {v: i for v, i, same in zip(loop.finals, loop.init, self.fixed, strict=True) if same}
+        out |= {loop.ys[k]: repeated(loop.rows[k], loop.ys[k].shape) for k in self.numbers}
         if carries or ys:
             node = rebuilt(loop.body.name, loop, consts, carries, xs, ys, env)
             out |= {loop.finals[k]: node.values[i] for i, k in enumerate(self.carries)}
@@ -99,7 +105,11 @@ class _Slim:
         loop = self.loop
         first: dict[tuple[Value, bool], Value] = {}
         for outside, p, reverse in zip(loop.xs, loop.x_params, loop.x_reverse, strict=True):
-            if p in self.read and first.setdefault((outside, reverse), p) is not p:
+            if p not in self.read:
+                continue
+            if _number(outside):
+                env[p] = repeated(outside, p.shape)
+            elif first.setdefault((outside, reverse), p) is not p:
                 env[p] = first[outside, reverse]
         return [(v, p, r) for (v, r), p in first.items()]
 
@@ -111,6 +121,12 @@ class _Slim:
             k: order.setdefault((loop.rows[k], loop.y_reverse[k]), len(order)) for k in self.ys
         }
         return list(order), place
+
+
+def repeated(v: Value, shape: Shape) -> Value:
+    """The scalar behind a repeated one, in another shape."""
+    base = v.node.inputs[0] if v.op == "broadcast_in_dim" else v
+    return broadcast_in_dim(base, shape, ()) if shape else base
 
 
 def _number(v: Value) -> bool:
