@@ -301,6 +301,18 @@ def row_numbers(s: Loop) -> dict[str, li.Value]:
 
 
 @body
+def column_of_another(s: Loop) -> dict[str, li.Value]:
+    """A number per row that reads one column of another carry, which nothing else joins it to."""
+
+    def cell(state: Any, x: Any) -> Any:
+        h, n = state
+        return (li.tanh(h * 0.5 + x), li.tanh(n * 0.5 + h[:, s.H - 1])), n
+
+    (h, n), ys = li.scan(cell, (s.h0(), s.input("n0", s.B)), s.input("x", s.T, s.B, s.H))
+    return {"h": h, "n": n, "ys": ys}
+
+
+@body
 def every_kind(s: Loop) -> dict[str, li.Value]:
     """What the other bodies leave out: comparisons, integers, booleans, converts, series."""
     x, n = s.input("x", s.T, s.B, s.H), s.input("n", s.B, dtype="i32")

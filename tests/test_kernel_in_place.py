@@ -45,6 +45,20 @@ def _product(carry: li.Value, row: li.Value) -> tuple[li.Value, li.Value]:
     return new, li.concat([new, new], 1)
 
 
+def _residual(carry: li.Value, row: li.Value) -> tuple[li.Value, li.Value]:
+    """A product reads the whole row, and every column itself too."""
+    w = np.random.default_rng(5).standard_normal((2 * H, H)).astype(np.float32) * 0.1
+    new = carry * 0.5 + li.matmul(row, li.constant(w)) + row[:, :H]
+    return new, li.concat([new, new - row[:, H:]], 1)
+
+
+def _apart(carry: li.Value, row: li.Value) -> tuple[li.Value, li.Value]:
+    """The product is for another result, which no carry joins to the rest."""
+    w = np.random.default_rng(5).standard_normal((2 * H, H)).astype(np.float32) * 0.1
+    new = carry * 0.5 + row[:, :H]
+    return new, li.concat([new, li.matmul(row, li.constant(w)) * 0.5], 1)
+
+
 def _sums(carry: li.Value, row: li.Value) -> tuple[li.Value, li.Value]:
     new = carry * 0.5 + li.sum(row, 1, keepdims=True)
     return new, li.concat([new, new], 1)
@@ -80,7 +94,15 @@ def _plan_of_the_second(g: li.Graph) -> dict[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("step", "fits"), [(_columns, True), (_crossed, False), (_product, False), (_sums, False)]
+    ("step", "fits"),
+    [
+        (_columns, True),
+        (_crossed, False),
+        (_product, False),
+        (_residual, False),
+        (_apart, False),
+        (_sums, False),
+    ],
 )
 def test_what_may_be_written_over(step: Step, fits: bool) -> None:
     assert _plan_of_the_second(_graph(step)) == ({0: 0} if fits else {})
@@ -88,7 +110,7 @@ def test_what_may_be_written_over(step: Step, fits: bool) -> None:
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["alone", "also an output"])
-@pytest.mark.parametrize("step", [_columns, _crossed, _product])
+@pytest.mark.parametrize("step", [_columns, _crossed, _product, _residual, _apart])
 def test_numbers_are_those_of_the_interpreter(
     rng: np.random.Generator, step: Step, again: bool, replaced: list[li.TensorType]
 ) -> None:
@@ -120,6 +142,29 @@ def test_a_row_that_other_rows_read_is_not_written_over(
     assert all(": kernel" in n for n in exe.report.notes if n.startswith("scan"))
     a = rng.standard_normal((5, 4, H)).astype(np.float32)
     np.testing.assert_allclose(exe(x=a)["out"], li.interpret(g, x=a)["out"], rtol=2e-5, atol=2e-5)
+    assert replaced == []
+
+
+def test_a_product_before_the_loop_reads_rows_that_stay(
+    rng: np.random.Generator, replaced: list[li.TensorType]
+) -> None:
+    """One row: the kernel makes the product of all steps, while another component stacks rows."""
+    x, zero = li.input("x", (5, 1, H)), li.zeros((1, H))
+    u = li.weight("u", rng.uniform(-0.3, 0.3, (H, H)).astype(np.float32))
+    _, rows = li.scan(lambda c, r: (li.tanh(c * 0.5 + r), c * 0.5 + r), zero, x)
+
+    def step(c: li.Value, r: li.Value, u: li.Value) -> tuple[li.Value, tuple[li.Value, li.Value]]:
+        c = li.tanh(c * 0.5 + r)
+        return c, (c, r @ u * 0.5)
+
+    _, (y, z) = li.scan(step, zero, rows, (u,))
+    g = li.Graph("before", [x], {"y": y, "z": z})
+    exe = li.compile(g)
+    assert all(": kernel" in n for n in exe.report.notes if n.startswith("scan"))
+    a = rng.standard_normal((5, 1, H)).astype(np.float32)
+    got, want = exe(x=a), li.interpret(g, x=a)
+    for name, v in want.items():
+        np.testing.assert_allclose(got[name], v, rtol=2e-5, atol=2e-5, err_msg=name)
     assert replaced == []
 
 

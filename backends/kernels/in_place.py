@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.access import ROW, Access, Col
-from lstm_ir.backends.kernels.evaluate import order
-from lstm_ir.backends.kernels.plan import Plan, Sweep, static_of, walk
+from lstm_ir.backends.kernels.plan import Plan, Sweep, below, static_of, walk
 from lstm_ir.types import DType
+
+WHOLE = ("dot", "reduce")  # they read whole rows
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,18 @@ def _fits(plan: Plan, k: int, j: int) -> bool:
 
 def _reads(plan: Plan, j: int) -> Iterator[_Window | None]:
     """What is read of a scanned operand; None for a product or a sum that reads whole rows."""
+    if any(p.scan == j for p in plan.projections):
+        yield None  # of all steps, at any time
     for c in plan.components:
         for s in c.sweeps:
             for r in s.roots:
-                plain = set(order(r.atom))
+                # An element may be read by itself and in a product besides.
+                whole = {
+                    a for x in walk(r.atom) if x.op in WHOLE for b in below(x) for a in walk(b)
+                }
                 for a in walk(r.atom):
                     if a.source is not None and (a.source.kind, a.source.index) == ("scan", j):
-                        yield _Window.of(s, a.access) if a in plain and a.cols else None
+                        yield _Window.of(s, a.access) if a not in whole and a.cols else None
 
 
 def _writes(plan: Plan, k: int) -> Iterator[_Window]:

@@ -15,7 +15,7 @@ from lstm_ir.backends.kernels.access import (
     leading_indices,
 )
 from lstm_ir.backends.kernels.atoms import Atom, Source, invariant_values
-from lstm_ir.backends.kernels.plan import Component, Plan, Root, below, static_of, sweeps_of, walk
+from lstm_ir.backends.kernels.plan import Component, Plan, Root, below, sweeps_of, walk
 from lstm_ir.backends.kernels.pull import Puller
 from lstm_ir.dims import Dim
 from lstm_ir.graph import Graph, Node, Value
@@ -237,13 +237,30 @@ class _Planner:
         groups = _Union(roots)
         first: dict[Any, Root] = {}
         for r in roots:
-            for key in _touched(r):
+            for key in self._touched(r):
                 groups.join(r, first.setdefault(key, r))
         out: list[Component] = []
         for members in groups.sets():
             written = [(r.dest.index, r.static) for r in members if r.dest.kind == "carry"]
             out.append(Component(sweeps_of(members), list(dict.fromkeys(written))))
         return out
+
+    def _touched(self, r: Root) -> Iterator[Any]:
+        """What makes results belong to one component: carries, computed rows, products."""
+        if r.dest.kind != "stack":
+            yield (r.dest.kind, r.dest.index, r.static if r.dest.kind == "carry" else ())
+        for a in walk(r.atom):
+            if a.op == "dot":
+                yield a
+            elif a.source is not None and a.source.kind == "carry":
+                yield ("carry", a.source.index, self._leading(a.access))
+            elif a.source is not None and a.source.kind == "temp":
+                yield ("temp", a.source.index, ())
+
+    def _leading(self, access: Access) -> tuple[int, ...]:
+        """Indices before rows and columns; a column, or the only row, may be a plain index too."""
+        others = {len(access) - 1, self.row_axis % len(access) if len(access) > 1 else 0}
+        return tuple(at for i, at in enumerate(access) if i not in others and isinstance(at, int))
 
 
 def _leaves(a: Atom, uses: Counter[Atom]) -> Iterator[Atom]:
@@ -257,18 +274,6 @@ def _leaves(a: Atom, uses: Counter[Atom]) -> Iterator[Atom]:
 
 def _products(a: Atom) -> set[tuple[Atom, Value]]:
     return {(t.row, t.matrix.value) for x in walk(a) for t in x.terms} if a.has_dot else set()
-
-
-def _touched(r: Root) -> Iterator[Any]:
-    if r.dest.kind != "stack":
-        yield (r.dest.kind, r.dest.index, r.static if r.dest.kind == "carry" else ())
-    for a in walk(r.atom):
-        if a.op == "dot":
-            yield a
-        elif a.source is not None and a.source.kind == "carry":
-            yield ("carry", a.source.index, static_of(a.access))
-        elif a.source is not None and a.source.kind == "temp":
-            yield ("temp", a.source.index, ())
 
 
 class _Union:
