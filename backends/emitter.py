@@ -130,6 +130,10 @@ class Emitter:
             regions=regions,
         )
 
+    def hidden(self, v: ir.Value) -> ir.Value:
+        """The value, which IREE may not compute at compile time."""
+        return self.make("util.optimization_barrier", [v], [v.type]).result
+
     def op(
         self, name: str, operands: Sequence[ir.Value], result: TensorType, **attrs: ir.Attribute
     ) -> ir.Value:

@@ -8,6 +8,9 @@ Why each step writes a new tensor instead of updating the carried one: IREE 3.13
 and lets a dispatch of the same step read a part after its successor has overwritten it. What is
 read is never written here, and what is written is not read before the next step.
 Where the first one lies: `first_carried` of for_loop.py.
+Why its length is hidden: IREE 3.13 puts the body of a loop of one iteration in the loop's place.
+There it lets copies into a tensor and a copy out of the same part run at the same time, so that a
+worker read a carry before another had written it.
 Why nested: the carried tensor is copied on every step. With whole results inside, the copies grow
 with T^2; with chunks of K rows they fall to T^2/K + T*K.
 """
@@ -24,6 +27,7 @@ from lstm_ir.backends.emitter import Emitter, tensor
 from lstm_ir.backends.flat import Flat
 from lstm_ir.backends.for_loop import Values, for_one
 from lstm_ir.backends.loop import CHUNK, Loop
+from lstm_ir.backends.lower_shape import reshape
 from lstm_ir.graph import Graph
 from lstm_ir.types import DType, TensorType
 from lstm_ir.work import operations
@@ -68,13 +72,14 @@ class PackedLoop:
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
         """Finals and stacked results."""
         e, loop = self.e, self.loop
-        length = e.size(loop.length)
-        n = length
+        if loop.length == 1 and count is None:
+            return self._once(consts, init, xs)
+        length = n = e.hidden(e.size(loop.length))
         if count is not None:  # clamped, so that no value reads or writes outside
             n = self.index("minsi", self.index("maxsi", e.extract(count), e.size(0)), length)
         carries = len(loop.carries)
-        if not loop.stacked or loop.length == CHUNK:
-            return self._plain(consts, init, xs, n)
+        if not loop.stacked or (isinstance(loop.length, int) and loop.length <= CHUNK):
+            return self._plain(consts, init, xs, n, count)
 
         def block(start: ir.Value, flat: ir.Value) -> ir.Value:
             steps = self.index("minsi", self.index("subi", n, start), e.size(CHUNK))
@@ -103,11 +108,28 @@ class PackedLoop:
         last = for_one(e, (e.size(0), n, e.size(CHUNK)), first, self.whole.type, block)
         return [self.whole.get(last, i) for i in range(carries + len(loop.stacked))]
 
-    def _plain(self, consts: Values, init: Values, xs: Values, n: ir.Value) -> Values:
+    def _once(self, consts: Values, init: Values, xs: Values) -> Values:
+        """A single step, without a loop."""
+        e, loop = self.e, self.loop
+        zero = e.size(0)
+        read = [self._row(x, t, zero) for x, t in zip(xs, loop.scanned, strict=True)]
+        out = e.body(loop.body, [e.scalar(zero, DType.i32), *consts, *init, *read])
+        carries = len(loop.carries)
+        rows = [
+            reshape(e, v, t.with_shape(t.shape[1:]), t.shape)
+            for v, t in zip(out[carries:], loop.stacked, strict=True)
+        ]
+        return [*out[:carries], *rows]
+
+    def _plain(
+        self, consts: Values, init: Values, xs: Values, n: ir.Value, count: ir.Value | None
+    ) -> Values:
         """One loop, where chunks save nothing: to IREE the tensors of two loops would be one."""
         first = self.whole.begin([*init, *(None for _ in self.loop.stacked)])
         make = partial(self._step, self.whole, consts, xs, self.e.size(0), n, n)
-        last = self._steps(n, first, self.whole.type, make)
+        length = self.loop.length
+        whole = count is None and isinstance(length, int) and length % self.at_once == 0
+        last = self._steps(n, first, self.whole.type, make, whole=whole)
         return [self.whole.get(last, i) for i in range(len(self.whole.parts))]
 
     def _chunk(
@@ -125,9 +147,10 @@ class PackedLoop:
         return self._steps(steps, first, self.chunk.type, make)
 
     def _steps(
-        self, steps: ir.Value, first: ir.Value, t: TensorType, make: Callable[[int], Step]
-    ) -> ir.Value:
-        """So many steps: several in an iteration, and what is left one by one.
+        self, steps: ir.Value, first: ir.Value, t: TensorType, make: Callable[[int], Step],
+        *, whole: bool = False,
+    ) -> ir.Value:  # fmt: skip
+        """So many steps: several in an iteration, and what is left one by one; `whole`: none is left.
 
         The host's work for an iteration, two allocations and a submission, takes as long as a small
         step. Steps of one iteration hand their carries over as plain tensors, and write no flat one.
@@ -137,6 +160,8 @@ class PackedLoop:
             by = e.size(self.at_once)
             end = self.index("muli", self.index("divui", steps, by), by)
             first, at = for_one(e, (at, end, by), first, t, make(self.at_once)), end
+            if whole:
+                return first
         return for_one(e, (at, steps, e.size(1)), first, t, make(1))
 
     def _step(
