@@ -43,7 +43,7 @@ def races(module: str) -> list[tuple[Bytes, Bytes]]:
     numbers = {name: int(n) for name, n in CONSTANT.findall(module)}
     found = []
     for group in _groups(module):
-        reads, writes = [], []
+        reads, writes = list[Bytes](), list[Bytes]()
         for source, at, to, there, count in COPY.findall(group):
             n = numbers.get(count)
             if n is None:
@@ -88,7 +88,7 @@ def _two_loops(T: int, last: int) -> li.Graph:
         return (new, c * 0.5 + li.sum(new, 1)), (li.select(row > 0.0, h, 0.0), li.exp(new), c)
 
     carry: Any = (h0, li.zeros((16,), "f64"))
-    outputs, loss = {}, li.constant(0.0, "f64")
+    outputs, loss = dict[str, li.Value](), li.constant(0.0, "f64")
     for part, rows in enumerate((x[:T], x[T:])):
         carry, ys = li.scan(cell, carry, rows, (w,))
         outputs |= {f"h{part}": carry[0], f"c{part}": carry[1]}
