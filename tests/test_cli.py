@@ -258,8 +258,9 @@ def test_interrupting_a_compile_leaves_nothing(folder: Path, tmp_path: Path) -> 
         str(tmp_path / "o.lirpkg"),
     ]
     env = {**os.environ, "LSTM_IR_CACHE": "off"}
+    # The shell of a run in the background has it ignored.
     child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env,
-                             start_new_session=True)  # fmt: skip
+                             start_new_session=True, preexec_fn=hear_interrupts)  # fmt: skip
     compilers: list[int] = []
     end = time.monotonic() + 120
     while not compilers and child.poll() is None and time.monotonic() < end:
@@ -267,12 +268,19 @@ def test_interrupting_a_compile_leaves_nothing(folder: Path, tmp_path: Path) -> 
         compilers = children(child.pid, "iree-compile")
     assert compilers, "the compiler was never seen"
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=60)
+    try:
+        _, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
     assert child.returncode == 130
     assert err.splitlines()[-1] == "lstm-ir: interrupted"
     assert "Traceback" not in err
     assert [p.name for p in tmp_path.iterdir()] == ["big.lir"]
     assert not [pid for pid in compilers if Path(f"/proc/{pid}").exists()]
+
+
+def hear_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def children(parent: int, name: str) -> list[int]:
