@@ -97,8 +97,8 @@ def _two_loops(T: int, last: int) -> li.Graph:
     return li.Graph("loops", [x, h0], {**outputs, "loss": loss})
 
 
-@pytest.mark.parametrize("last", [1, 2, 8, 32])
-@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("gradient", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("last", [1, pytest.param(2, marks=pytest.mark.slow), 8, 32])
 def test_loops_copy_what_is_there(last: int, gradient: bool) -> None:
     """The portable loop, of numbers of steps that IREE may write out."""
     rng = np.random.default_rng(7)

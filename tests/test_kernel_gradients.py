@@ -15,6 +15,7 @@ from lstm_ir.backends.targets import resolve
 from lstm_ir.passes.base import Pipeline
 from lstm_ir.passes.pipelines import NAMED
 
+FEW = ("masked", "normalised", "heads", "over_heads", "column_of_another")
 DOCS = Path(__file__).parents[1] / "docs" / "passes.md"
 WITHOUT = ",".join(p.name for p in Pipeline.parse(NAMED["default"]).passes if p.name != "join-rows")
 
@@ -57,7 +58,9 @@ def _compare(got: dict[str, Any], want: dict[str, Any], tolerance: float) -> Non
         assert np.abs(got[name] - w).max(initial=0.0) <= tolerance * largest, name
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize(
+    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.slow) for n in BODIES]
+)
 def test_gradients_of_bodies_are_kernels(name: str, kernels: bool, seed: int) -> None:
     loop = Loop(("T", "B", 5, 7), np.random.default_rng(seed), "f64")
     out = BODIES[name](loop)
