@@ -173,10 +173,8 @@ def test_ctrl_c_ends_the_child(tmp_path: Path) -> None:
     )
     env = {**os.environ, "TMPDIR": str(scratch), "LSTM_IR_CACHE": str(store)}
     parent = subprocess.Popen(
-        [sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        # The shell of a run in the background has it ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+        [sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     try:
         for _ in range(600):
             if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip():
