@@ -213,15 +213,14 @@ class Emitter:
         )
         scalar = self.make("arith.constant", [], [one], {"value": literal}).result
         if own:
-            scalar = self.make("util.optimization_barrier", [scalar], [one]).result
+            scalar = self.hidden(scalar)
         sizes = [self.size(d) for d in t.shape if not isinstance(d, int)]
         return self.make("flow.tensor.splat", [scalar, *sizes], [tensor(t)]).result
 
     def opaque(self, v: ir.Value, t: TensorType) -> ir.Value:
         """`v`, made where it stands: a fill that a loop and what follows it read is else cloned into
         both, and the first one is left in no submission (see `filled`)."""
-        kept = self.make("util.optimization_barrier", [v], [tensor(t)]).result
-        return self.tie(kept, t)
+        return self.tie(self.hidden(v), t)
 
     @staticmethod
     def _splat(value: float, t: TensorType) -> ir.Attribute:
@@ -337,8 +336,7 @@ class Emitter:
         # an array on the stack.
         if not (short if self.target.kind == "cpu" else t.dtype.bits < dtype.bits):
             return out
-        apart = self.make("util.optimization_barrier", [out], [out.type]).result
-        return self.tie(apart, wide)
+        return self.opaque(out, wide)
 
     def _convert_spirv(self, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
         from lstm_ir.backends import half

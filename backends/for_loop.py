@@ -59,7 +59,7 @@ def first_carried(e: Emitter, t: TensorType, make: Callable[[], ir.Value]) -> ir
         return make()
     one = ir.IntegerType.get_signless(1)
     taken = e.make("arith.constant", [], [one], {"value": ir.IntegerAttr.get(one, 1)}).result
-    taken = e.make("util.optimization_barrier", [taken], [one]).result
+    taken = e.hidden(taken)
     branch = e.make("scf.if", [taken], [tensor(t)], regions=2)
     for region, given in zip(branch.regions, (make, None), strict=True):
         with ir.InsertionPoint(region.blocks.append()):

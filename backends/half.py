@@ -22,8 +22,7 @@ def widen(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
         low = e.make("stablehlo.convert", [_view(e, v, t, _bits(t))], [tensor(bits)]).result
         high = e.hlo("shift_left", [low, e.full(16, bits)], bits)
         out = e.hlo("bitcast_convert", [high], wide)
-    apart = e.make("util.optimization_barrier", [out], [out.type]).result
-    return e.tie(apart, wide)
+    return e.opaque(out, wide)
 
 
 def narrow(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:

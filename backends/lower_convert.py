@@ -22,7 +22,7 @@ def _convert(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
         return _saturated(e, e.convert(x, t, wide.dtype), wide, to)
     if not t.rank and to.dtype is DType.f64 and e.target is not None and not t.dtype.is_float:
         # IREE computes a single integer, as the number of a step, on the host: its VM has no f64
-        x = e.make("util.optimization_barrier", [x], [x.type]).result
+        x = e.hidden(x)
     return e.convert(x, t, to.dtype)
 
 

@@ -170,8 +170,7 @@ def _own(e: Emitter, x: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
     """The conversion that only the scatter reads: IREE adds in place to one that others read too."""
     if e.target is None or t.dtype is dtype:
         return e.convert(x, t, dtype)
-    apart = e.make("util.optimization_barrier", [x], [x.type]).result
-    return e.convert(e.tie(apart, t), t, dtype)
+    return e.convert(e.opaque(x, t), t, dtype)
 
 
 def _front(e: Emitter, v: ir.Value, to: TensorType, axis: int) -> ir.Value:

@@ -79,7 +79,7 @@ class _Slim:
         if kept == (len(loop.consts), len(loop.init), len(loop.xs), len(loop.ys)):
             return None
         out = {v: i for v, i, same in zip(loop.finals, loop.init, self.fixed, strict=True) if same}
-        out |= {loop.ys[k]: repeated(loop.rows[k], loop.ys[k].shape) for k in self.numbers}
+        out |= {loop.ys[k]: _repeated(loop.rows[k], loop.ys[k].shape) for k in self.numbers}
         if carries or ys:
             node = rebuilt(loop.body.name, loop, consts, carries, xs, ys, env)
             out |= {loop.finals[k]: node.values[i] for i, k in enumerate(self.carries)}
@@ -108,7 +108,7 @@ class _Slim:
             if p not in self.read:
                 continue
             if _number(outside):
-                env[p] = repeated(outside, p.shape)
+                env[p] = _repeated(outside, p.shape)
             elif first.setdefault((outside, reverse), p) is not p:
                 env[p] = first[outside, reverse]
         return [(v, p, r) for (v, r), p in first.items()]
@@ -123,13 +123,18 @@ class _Slim:
         return list(order), place
 
 
-def repeated(v: Value, shape: Shape) -> Value:
-    """The scalar behind a repeated one, in another shape."""
-    base = v.node.inputs[0] if v.op == "broadcast_in_dim" else v
+def _base(v: Value) -> Value:
+    """What is repeated, or the value itself."""
+    return v.node.inputs[0] if v.op == "broadcast_in_dim" else v
+
+
+def _repeated(number: Value, shape: Shape) -> Value:
+    """A number (see `_number`) in another shape."""
+    base = _base(number)
     return broadcast_in_dim(base, shape, ()) if shape else base
 
 
 def _number(v: Value) -> bool:
     """A literal scalar, repeated or not: better inside than carried in."""
-    base = v.node.inputs[0] if v.op == "broadcast_in_dim" else v
+    base = _base(v)
     return base.op == "constant" and base.rank == 0

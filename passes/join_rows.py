@@ -20,6 +20,7 @@ from lstm_ir.passes.rewrite import with_bodies
 from lstm_ir.target import TargetInfo
 from lstm_ir.types import Shape
 
+Scanned = tuple[Value, Value, bool]  # outside, inside, reverse
 TOGETHER = 8  # rows of one tensor, at most: kernels write out leading indices
 
 
@@ -111,7 +112,8 @@ def _replaced(
             wide = [loop.rows[k] for k in g]
             wide = [ops.reshape(v, (1, *(_shape(loop, v.shape) or ()))) for v in wide]
             rows.append((ops.concat(wide, 0), loop.y_reverse[g[0]]))
-        made = Loop(_again(name, loop, loop.xs, loop.x_params, loop.x_reverse, loop.next, rows))
+        xs = list(zip(loop.xs, loop.x_params, loop.x_reverse, strict=True))
+        made = Loop(_again(loop, xs, loop.next, rows))
     new = dict(zip(loop.finals, made.finals, strict=True))
     new |= zip((loop.ys[k] for k in kept), made.ys, strict=False)
     wholes = made.ys[len(kept) :]
@@ -119,19 +121,19 @@ def _replaced(
     for node in readers:
         reader = Loop(node)
         with at(node.loc.through(name)):
-            again = _reading(name, loop, reader, groups, wholes)
+            again = _reading(loop, reader, groups, wholes)
         new |= zip(node.values, again.values, strict=True)
     read = set(graph.outputs) | set(graph.users)
     return {v: w for v, w in new.items() if v in read}
 
 
 def _reading(
-    name: str, loop: Loop, reader: Loop, groups: Sequence[Sequence[int]], wholes: Sequence[Value]
+    loop: Loop, reader: Loop, groups: Sequence[Sequence[int]], wholes: Sequence[Value]
 ) -> Node:
     """A loop that reads rows out of the joined tensors."""
     env = {p: p for p in reader.body.params}
     gone: set[Value] = set()
-    more: list[tuple[Value, Value, bool]] = []
+    more: list[Scanned] = []
     for g, whole in zip(groups, wholes, strict=True):
         if loop.ys[g[0]] not in reader.xs:
             continue
@@ -141,8 +143,7 @@ def _reading(
             old = reader.x_params[j]
             env[old] = ops.reshape(p[i], old.shape)
             gone.add(reader.xs[j])
-            flag = reader.x_reverse[j]
-        more.append((whole, p, flag))
+        more.append((whole, p, reader.x_reverse[reader.xs.index(loop.ys[g[0]])]))
     kept = [
         x
         for x in zip(reader.xs, reader.x_params, reader.x_reverse, strict=True)
@@ -150,20 +151,14 @@ def _reading(
     ]
     values = clone([*reader.next, *reader.rows], env)
     nexts, rows = values[: len(reader.next)], values[len(reader.next) :]
-    xs = [*kept, *more]
-    outside, inside, flags = zip(*xs, strict=True)
-    return _again(
-        name, reader, outside, inside, flags, nexts, list(zip(rows, reader.y_reverse, strict=True))
-    )
+    ys = list(zip(rows, reader.y_reverse, strict=True))
+    return _again(reader, [*kept, *more], nexts, ys)
 
 
 def _again(
-    name: str, loop: Loop, xs: Sequence[Value], params: Sequence[Value], flags: Sequence[bool],
-    nexts: Sequence[Value], rows: Sequence[tuple[Value, bool]],
-) -> Node:  # fmt: skip
+    loop: Loop, xs: Sequence[Scanned], nexts: Sequence[Value], ys: Sequence[tuple[Value, bool]]
+) -> Node:
     """The loop over other rows."""
     consts = list(zip(loop.consts, loop.const_params, strict=True))
     carries = list(zip(loop.init, loop.carry_params, nexts, strict=True))
-    return rebuilt(
-        loop.body.name, loop, consts, carries, list(zip(xs, params, flags, strict=True)), rows
-    )
+    return rebuilt(loop.body.name, loop, consts, carries, xs, ys)

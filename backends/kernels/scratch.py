@@ -116,7 +116,7 @@ def _zeros(call: KernelCall, flags: Flags) -> Memory:
         zero = call.e.make(
             "arith.constant", [], [i32], {"value": ir.IntegerAttr.get(i32, 0)}
         ).result
-        zero = call.e.make("util.optimization_barrier", [zero], [i32]).result
+        zero = call.e.hidden(zero)
     tensor = call.e.make("flow.tensor.splat", [zero, flags.teams], [kind]).result
     call.tied = (tensor, [flags.teams])
     m = Memory("%m_flags", "i32", ("%groups", flags.each, LINE))
