@@ -25,7 +25,8 @@ class Contexts:
         self._modules, self._name = list(modules), name
         self._workers = workers
         self._call = waiting.patiently if workers else waiting.plainly
-        self._free = [self._make()]
+        self.first = self._make()
+        self._free = [self.first]
         self._made = 1
         self._waiting = 0
         self._returned = threading.Condition()

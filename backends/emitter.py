@@ -96,6 +96,7 @@ class Emitter:
         self.outside: ir.Operation | None = None  # before it stands what weights alone decide
         self.preset: Mapping[Value, ir.Value] = {}  # values that need no computing
         self.kernels: dict[str, str] = {}  # functions of kernels, by symbol
+        self.workers: ir.Value | None = None  # an i32 that calls bring: the caller and its helpers
 
     @contextmanager
     def before_choice(self) -> Iterator[None]:

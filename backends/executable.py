@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lstm_ir.backends import cpus, parameters, runtime, state_file, transfer
+from lstm_ir.backends import cpus, helpers, parameters, runtime, state_file, transfer
+from lstm_ir.backends.board import ATTEND
 from lstm_ir.backends.contexts import Contexts
 from lstm_ir.backends.held_state import HeldState
 from lstm_ir.backends.targets import Target
@@ -124,6 +125,7 @@ class Session:
         self._held = HeldState(
             loaded.signature.state, loaded.initial, loaded.move, self._lock, self._what
         )
+        self._board = loaded.board()
         self.entries: Mapping[str, Function] = MappingProxyType(
             _Entries(
                 {
@@ -179,7 +181,10 @@ class Session:
             move = loaded.move
             results = move.results(f.given)
             if plan is None:
-                plan = f.plan(shapes, move.slots(values, f.arguments))
+                slots = None if f.steps else move.slots(values, f.arguments)
+                if slots is not None and self._board is not None:
+                    self._board.complete(slots.arguments)
+                plan = f.plan(shapes, slots)
             vm, slots, bound = plan
             if f.restarts:
                 self._held.restart()
@@ -189,14 +194,27 @@ class Session:
             if slots and slots.large and all(move.lendable(values[i]) for i in slots.large):
                 slots = None
             if slots is None:
-                given = values
-                loaded.contexts.invoke(vm, move.arguments(values, f.arguments), results)
+                given, arguments = values, move.arguments(values, f.arguments)
+                if self._board is not None:
+                    self._board.complete(arguments)
+                self._invoke(loaded, vm, arguments, results)
             else:
                 given = [slots.block]
                 for place, a in zip(slots.places, values, strict=True):
                     place[...] = a
-                loaded.contexts.invoke(vm, slots.arguments, results)
+                self._invoke(loaded, vm, slots.arguments, results)
             return move.arrays(results, f.results, given)
+
+    def _invoke(self, loaded: _Loaded, vm: Any, arguments: Any, results: Any) -> None:
+        there = self._board
+        if there is None:
+            loaded.contexts.invoke(vm, arguments, results)
+            return
+        try:
+            there.begin()
+            loaded.contexts.invoke(vm, arguments, results)
+        finally:
+            there.end()
 
     def _step(
         self, f: Function, vm: Any, values: list[Array], env: Mapping[str, int], results: Any
@@ -210,7 +228,9 @@ class Session:
         read = self._held.views(entry.reads, env)
         for view in read:
             arguments.push_ref(view)
-        self._loaded.contexts.invoke(vm, arguments, results)
+        if self._board is not None:
+            self._board.complete(arguments)
+        self._invoke(self._loaded, vm, arguments, results)
         first = len(f.results)
         kept = [results.get_as_object(first + i, move.view) for i in range(len(entry.writes))]
         outputs = move.arrays(results, f.results, [*values, *move.memory([*read, *kept])])
@@ -251,6 +271,8 @@ class Session:
         """Free the session's memory; later calls are errors. Results stay valid."""
         with self._lock:
             self._held.close()
+            if self._board is not None:
+                self._board.close()
             self._loaded = None
 
     def __enter__(self) -> Self:
@@ -288,8 +310,17 @@ class _Loaded:
         except (RuntimeError, ValueError) as e:
             raise PackageError(f"{signature.name}: not a module: {runtime.short(e)}") from e
         self.modules.append(self.module)
+        helped = ATTEND in self.module.function_names
+        self.attend = self.module.lookup_function(ATTEND) if helped else None
         workers = device == "local-task"
         self.contexts = Contexts(self.modules, signature.name, workers=workers)
+
+    def board(self) -> helpers.Board | None:
+        """A board for one session, where the module offers its work to helpers."""
+        if self.attend is None:
+            return None
+        assert isinstance(self.move, transfer.HostMover)
+        return helpers.Board(self.contexts.first, self.attend, self.move)
 
     def lookup(self, entry: Entry) -> dict[Names, Any]:
         """The entry's function, and its variants by the dimension names that are 0 in them.
@@ -351,6 +382,11 @@ class Executable(Session):
         super().__init__(_Loaded(signature, blob, weights, where, {} if state is None else state))
         assert self._loaded is not None
         self.weights: Mapping[str, Array] = MappingProxyType(self._loaded.weights)
+
+    @property
+    def helped(self) -> bool:
+        """Whether helper threads take part in calls."""
+        return self._board is not None
 
     def profile(self, entry: str, arrays: Arrays, flow: str | None = None) -> Profile:
         """Where the time of a call goes; `flow` as in `profile.profile`."""

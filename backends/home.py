@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -44,26 +44,52 @@ def _reader() -> Callable[[], int] | None:
 _cpu = _reader() if hasattr(os, "sched_setaffinity") else None
 
 
+def places(threads: int) -> list[int] | None:
+    """A processor for each of so many threads, where they are all that the process has."""
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    mine = sorted(os.sched_getaffinity(0))
+    return mine if len(mine) == threads > 1 else None
+
+
+def processor() -> int | None:
+    """The one that the calling thread runs on, if that can be said."""
+    return None if _cpu is None else _cpu()
+
+
 def settle(cpu: int | None) -> None:
     """Say where the first worker is kept; None: anywhere."""
     _home.cpu = cpu
 
 
 def come() -> None:
-    """Move the calling thread to the first worker's processor, if it may run there.
-
-    The processors that it may use are the same before and after.
-    """
+    """Move the calling thread to the first worker's processor, if it may run there."""
     if _home.cpu is None or _cpu is None or _cpu() == _home.cpu:
         return
     now = time.monotonic()
     if now - _home.moved < PAUSE:
         return
     _home.moved = now
+    _move((_home.cpu,))
+
+
+def step_aside(taken: Collection[int | None]) -> None:
+    """Move the calling thread off these processors, on which others wait awake for its work."""
+    now = time.monotonic()
+    if now - _home.moved < PAUSE:
+        return
+    _home.moved = now
+    if hasattr(os, "sched_getaffinity"):
+        _move(os.sched_getaffinity(0).difference(taken))
+
+
+def _move(to: Collection[int]) -> None:
+    """Run there now. The processors that the thread may use are the same before and after."""
     with suppress(OSError):  # forbidden here
         allowed = os.sched_getaffinity(0)
-        if _home.cpu in allowed:
+        there = allowed.intersection(to)
+        if there:
             try:  # a signal handler may raise behind any call
-                os.sched_setaffinity(0, (_home.cpu,))
+                os.sched_setaffinity(0, there)
             finally:
                 os.sched_setaffinity(0, allowed)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from iree.compiler import ir
 
@@ -18,7 +19,8 @@ from lstm_ir.backends import module_globals
 from lstm_ir.backends import rules as _rules  # noqa: F401  fills the rule table
 from lstm_ir.backends.derived import derived_values
 from lstm_ir.backends.emitter import Emitter, tensor
-from lstm_ir.backends.kernels import executables
+from lstm_ir.backends.kernels import executables, offer
+from lstm_ir.backends.kernels.team import pause
 from lstm_ir.backends.parameter_key import key as parameter_key
 from lstm_ir.backends.places import mlir_loc
 from lstm_ir.backends.regions import signless
@@ -71,7 +73,10 @@ def iree_text(program: Program, target: TargetInfo, notes: list[str] | None = No
                     for suffix, bound in empty_variants(graph):
                         part = _Function(f"{name}.empty.{suffix}", bound, target, symbols, [])
                         kernels |= part.runnable()
-            executables.define(module, kernels, share=target.kind == "cpu")
+            if target.helpers and not kernels:  # nothing that helpers could take part in
+                return iree_text(program, replace(target, helpers=False), notes)
+            helped = pause(target) if target.helpers else None
+            executables.define(module, kernels, share=target.kind == "cpu", helped=helped)
         return _text(module, locs=True)
 
 
@@ -131,6 +136,7 @@ class _Function:
         self.name, self.graph, self.target = name, graph, target
         self.symbols = {} if symbols is None else symbols
         self.e = Emitter(target, graph.is_static, notes)
+        self.helped = target is not None and target.helpers
 
     def pure(self, weights: Mapping[str, Value]) -> None:
         """`weights` are arguments after the inputs, used or not."""
@@ -149,19 +155,25 @@ class _Function:
         block = self._function(self.graph.params)
         self.e.leaf = lambda n: self._load_weight(self.e, n)
         with ir.InsertionPoint(block):
-            self._body(list(block.arguments), checks=True, held=held)
+            arguments = list(block.arguments)
+            if self.helped:
+                *arguments, _, self.e.workers = arguments
+            self._body(arguments, checks=True, held=held)
         return self.e.kernels
 
     def _load_weight(self, e: Emitter, n: Node) -> ir.Value:
         return module_globals.load(e, self.symbols[n.attrs["name"]], n.types[0])
 
     def _function(self, params: Sequence[Value]) -> ir.Block:
-        ins = [tensor(p.type) for p in params]
+        ins: list[ir.Type] = [tensor(p.type) for p in params]
+        if self.helped:
+            ins += [ir.Type.parse(offer.TENSOR), ir.IntegerType.get_signless(32)]
         outs = [tensor(v.type) for v in self.graph.outputs]
         kind = ir.FunctionType.get(ins, outs)
         attrs = {"sym_name": ir.StringAttr.get(self.name), "function_type": ir.TypeAttr.get(kind)}
         func = ir.Operation.create("func.func", attributes=attrs, regions=1)
         locs = [mlir_loc(p.node.loc, p.node.attrs["name"]) for p in params]
+        locs += [ir.Location.unknown()] * (len(ins) - len(params))
         return func.regions[0].blocks.append(*ins, arg_locs=locs)
 
     def _body(

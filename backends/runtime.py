@@ -196,11 +196,10 @@ def _topology(workers: int) -> tuple[str, ...]:
     Linux wakes a worker where it ran last or where its waker runs. Two on one processor took half as
     long again until the scheduler moved one, with every call after a rest (docs/performance.md).
     """
-    if hasattr(os, "sched_getaffinity"):
-        mine = sorted(os.sched_getaffinity(0))
-        if len(mine) == workers > 1:
-            home.settle(mine[0])
-            return ("--task_topology_cpu_ids=" + ",".join(map(str, mine)),)
+    mine = home.places(workers)
+    if mine is not None:
+        home.settle(mine[0])
+        return ("--task_topology_cpu_ids=" + ",".join(map(str, mine)),)
     return (f"--task_topology_group_count={workers}",)
 
 

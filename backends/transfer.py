@@ -117,8 +117,7 @@ class HostMover(Mover):
         places, arguments = [], self._list(len(values))
         for a, kind, start in zip(values, kinds, starts, strict=False):
             memory = block[start : start + max(a.nbytes, ALIGNMENT)]
-            buffer = self.allocator.import_host_allocation(memory, self._lent, self._usage)
-            arguments.push_ref(self._view(buffer, a.shape, kind.hal))
+            arguments.push_ref(self.lent(memory, kind, a.shape))
             places.append(memory[: a.nbytes].view(kind.dtype).reshape(a.shape))
         large = [i for i, a in enumerate(values) if a.nbytes >= SHARED]
         return Slots(arguments, places, block, large)
@@ -135,8 +134,12 @@ class HostMover(Mover):
         """A view of `a` itself where it is large and aligned, else of a copy."""
         if not self._lends or a.nbytes < SHARED or not self.lendable(a):
             return super().put(a, kind)
-        buffer = self.allocator.import_host_allocation(a.view(kind.raw), self._lent, self._usage)
-        return self._view(buffer, a.shape, kind.hal)
+        return self.lent(a.view(kind.raw), kind)
+
+    def lent(self, a: Array, kind: Kind, shape: tuple[int, ...] | None = None) -> Any:
+        """A view of this memory, which is aligned."""
+        buffer = self.allocator.import_host_allocation(a, self._lent, self._usage)
+        return self._view(buffer, a.shape if shape is None else shape, kind.hal)
 
     def arrays(self, results: Any, kinds: tuple[Kind, ...], given: list[Array]) -> list[Array]:
         """Views that own their buffer; an output that is an input, or another output, is copied."""

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from lstm_ir.backends.targets import Target
     from lstm_ir.passes.base import Step
 
-SMALL = 18_000_000  # operations of a call that one thread ends before others have taken their part
-OPTIONS = ("pipeline", "kernels", "opt_level", "data_tiling", "flags", "timeout", "cache")
+# Operations of a call that one thread ends before workers are awake; that are worth a helper's part;
+# from which waking does not matter.
+SMALL, LEAST, LARGE = 18_000_000, 1_000_000, 300_000_000
+OPTIONS = ("pipeline", "kernels", "helpers", "opt_level", "data_tiling", "flags", "timeout", "cache")
 
 
 @dataclass
@@ -71,7 +73,7 @@ def _options(options: Mapping[str, Any] | None) -> dict[str, Any]:
     unknown = sorted(set(given) - set(OPTIONS))
     if unknown:
         raise LoweringError(f"unknown option {unknown[0]!r}; the options are {', '.join(OPTIONS)}")
-    for name in ("kernels", "cache"):
+    for name in ("kernels", "helpers", "cache"):
         if not isinstance(given.get(name, True), bool):
             raise CompileError(f"option {name} is {given[name]!r}; expected True or False")
     seconds = given.get("timeout", 300.0)
@@ -100,9 +102,12 @@ def optimize(
 
 
 def prepare(
-    program: Graph | Program, target: Target, options: Mapping[str, Any] | None = None
+    program: Graph | Program,
+    target: Target,
+    options: Mapping[str, Any] | None = None,
+    threads: int = 1,
 ) -> Lowered:
-    """Everything up to the compiler."""
+    """Everything up to the compiler. `threads`: of the process that will call it, if that is known."""
     from lstm_ir.backends.module import iree_text
     from lstm_ir.work import operations
 
@@ -114,6 +119,8 @@ def prepare(
     info = replace(info, kernels=bool(given.get("kernels", info.kernels)))
     made = optimize(source, replace(target, info=info), given.get("pipeline"), report)
     report.operations = {name: operations(graph) for name, graph in made.entries.items()}
+    if info.kind == "cpu" and given.get("helpers", True):
+        info = replace(info, helpers=helped(report.operations, threads))
     text = iree_text(made, info, report.notes)
     return Lowered(source, made, text, report)
 
@@ -127,11 +134,14 @@ def compile(
     """A callable for `target`: `cpu`, `cpu:x86-64-v3`, `vulkan`, `cuda:sm_89`, `hip:gfx942`,
     `metal`, …
 
-    options: pipeline (text), kernels (default: on CPUs), opt_level, data_tiling, flags, timeout
-    (seconds), cache. device: as in `vulkan:1`; on the CPU `local-sync` (the caller's thread) or
-    `local-task` (workers), by default chosen by the size of a call.
+    options: pipeline (text), kernels (default: on CPUs), helpers (default: on), opt_level,
+    data_tiling, flags, timeout (seconds), cache. device: as in `vulkan:1`; on the CPU `local-sync`
+    (the caller's thread) or `local-task` (workers), by default chosen by the size of a call: in
+    between helper threads take part in what the caller's thread runs.
     Raises TargetError, LoweringError, PassError or CompileError.
     """
+    from lstm_ir.backends import runtime
+    from lstm_ir.backends.board import ATTEND
     from lstm_ir.backends.executable import Executable
     from lstm_ir.backends.targets import resolve
 
@@ -142,41 +152,60 @@ def compile(
         raise TargetError(
             f"target {where.info.name} can be compiled and exported here, not run: no driver for it"
         )
-    lowered, blob = build(program, where, given)
+    chosen = device is None and where.info.kind == "cpu"
+    lowered, blob = build(program, where, given, runtime.threads() if chosen else 1)
     weights = {n: d.array for n, d in lowered.program.weights.items()}
     start = {n: s.initial.array for n, s in lowered.program.state.items()}
     signature, report = lowered.program.signature(lowered.made), lowered.report
-    if device is None and where.info.kind == "cpu":
-        device, why = _cpu_driver(report.operations)
+    if chosen:
+        device, why = cpu_driver(report.operations, ATTEND in lowered.text)
         report.notes.append(why)
     return Executable(signature, blob, weights, where, device, report, state=start)
 
 
-def _cpu_driver(operations: Mapping[str, Dim]) -> tuple[str, str]:
-    """The caller's thread alone, or IREE's workers, and why. Handing work to them costs 20 us."""
+def _most(operations: Mapping[str, Dim]) -> Dim:
+    """Of all entries; a size that is known at the call counts as more than any number."""
+    return max(operations.values(), key=lambda d: d if isinstance(d, int) else LARGE + 1, default=0)
+
+
+def helped(operations: Mapping[str, Dim], threads: int) -> bool:
+    """Whether helpers take part in calls: those that are short, but worth sharing."""
+    from lstm_ir.backends.helpers import MOST
+
+    most = _most(operations)
+    # Beyond so many operations more workers than there are helpers end sooner.
+    limit = LARGE if threads <= 1 + MOST else SMALL
+    return threads > 1 and isinstance(most, int) and LEAST <= most < limit
+
+
+def cpu_driver(operations: Mapping[str, Dim], helpers: bool) -> tuple[str, str]:
+    """The caller's thread, or IREE's workers, and why. Waking workers takes some 50 us."""
     from lstm_ir.backends import runtime
 
-    most = max(operations.values(), key=lambda d: d if isinstance(d, int) else SMALL + 1, default=0)
+    most = _most(operations)
+    said = f"{most} operations in a call" if isinstance(most, int) else ""
     if runtime.threads() == 1:
         return "local-sync", "driver local-sync: one thread"
+    if helpers:
+        return "local-sync", f"driver local-sync with helpers: {said}"
     if isinstance(most, int) and most < SMALL:
-        return "local-sync", f"driver local-sync: {most} operations in a call, below {SMALL}"
-    said = (
-        f"{most} operations in a call" if isinstance(most, int) else "sizes are known at the call"
-    )
-    return "local-task", f"driver local-task: {said}"
+        return "local-sync", f"driver local-sync: {said}, below {SMALL}"
+    return "local-task", f"driver local-task: {said or 'sizes are known at the call'}"
 
 
 def build(
-    program: Graph | Program, target: Target, options: Mapping[str, Any] | None = None
+    program: Graph | Program,
+    target: Target,
+    options: Mapping[str, Any] | None = None,
+    threads: int = 1,
 ) -> tuple[Lowered, bytes]:
-    """The lowered program and its compiled module."""
+    """The lowered program and its compiled module; `threads` as in `prepare`."""
     import time
 
     from lstm_ir.backends.compiler import compile_mlir
 
     given = _options(options)
-    lowered = prepare(program, target, given)
+    lowered = prepare(program, target, given, threads)
     passed: dict[str, Any] = {
         k: given[k] for k in ("opt_level", "data_tiling", "flags") if k in given
     }

@@ -22,6 +22,7 @@ class TargetInfo:
     l1_bytes: int = 32 << 10
     l2_bytes: int = 512 << 10
     kernels: bool = False  # hand-made recurrence kernels can be emitted
+    helpers: bool = False  # threads of the process may take part in what the caller's thread runs
     assertions_cheap: bool = True  # reading one scalar on the host does not stall a queue
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir import dims
-from lstm_ir.api import SMALL, _cpu_driver
+from lstm_ir.api import LARGE, LEAST, SMALL, cpu_driver, helped
 from lstm_ir.backends import runtime
 from lstm_ir.bench_overhead import empty_call
 from lstm_ir.passes.base import Pipeline

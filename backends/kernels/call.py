@@ -12,7 +12,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emitter import Emitter, tensor
 from lstm_ir.backends.kernels.access import RefusedError
 from lstm_ir.backends.kernels.atoms import Source
-from lstm_ir.backends.kernels.executables import WORDS, symbol_of, words
+from lstm_ir.backends.kernels.executables import BINDINGS, WORDS, symbol_of, words
 from lstm_ir.backends.kernels.memory import Memory
 from lstm_ir.backends.kernels.packing import Form, Packed, grouped, pack, packed_type
 from lstm_ir.backends.kernels.plan import KLoop, Plan, Sweep, walk
@@ -22,7 +22,6 @@ from lstm_ir.graph import Graph, Value
 from lstm_ir.types import DType, TensorType
 
 Values = list[ir.Value]
-BINDINGS = 32  # tensors of one dispatch: the most that IREE's command buffers take
 
 
 @dataclass

@@ -22,6 +22,7 @@ from lstm_ir.backends.kernels.prologue import Prologue, fits, owner_of
 from lstm_ir.backends.kernels.schedule import Schedule, choose, narrow
 from lstm_ir.backends.kernels.scratch import Flags, Rows, Scratch, scratch
 from lstm_ir.backends.kernels.shifted import shifted
+from lstm_ir.backends.kernels.team import pause
 from lstm_ir.backends.kernels.text import stored_type
 from lstm_ir.backends.kernels.workers import flags_needed, grid, most_teams
 from lstm_ir.backends.lower_shape import number_of
@@ -56,7 +57,7 @@ class Dispatch(Call):
         layout = Layout(
             memories, packed, finals, starts, made.counters, counted,
             self.size(n.attrs["length"]), self.size(plan.rows),
-            "%chunks", "%members", self.schedule.tiles, self._relax(),
+            "%chunks", "%members", self.schedule.tiles, pause(self.e.target),
         )  # fmt: skip
         layout.shared, layout.stays = made.pieces, made.stays
         layout.prologues = self.prologues
@@ -161,12 +162,6 @@ class Dispatch(Call):
             and v not in others and v not in e.within.outputs
         }  # fmt: skip
         return {k: j for k, j in overwritten(self.plan).items() if j in free}
-
-    def _relax(self) -> str:
-        triple = "" if self.e.target is None else self.e.target.triple
-        if triple.startswith("x86_64"):
-            return "pause"
-        return "yield" if triple.startswith(("aarch64", "arm64")) else ""
 
     def _padded(self, width: int) -> int:
         return -(-width // self.schedule.lanes) * self.schedule.lanes

@@ -7,20 +7,26 @@ pass the numbers in which these differ. Layers of unequal width are compiled onc
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
 from iree.compiler import ir
 from iree.compiler.passmanager import PassManager
 
-from lstm_ir.backends.kernels import form
+from lstm_ir.backends.kernels import form, offer
+from lstm_ir.backends.kernels.dispatches import constant, dispatches, redirect
 from lstm_ir.backends.kernels.form import Form
 
 NAME = "kernel_of_the_loop"  # of a function until its text is known
 # Numbers of one dispatch. Each tensor has an offset and each size is one, as two words. IREE leaves
 # out those that are equal at all calls; a second entry that shares the kernel brings them back.
 WORDS = 64
+BINDINGS = 32  # tensors of one dispatch: the most that IREE's command buffers take
+_EXPORT = """  stream.executable.export public @{} workgroups(%n: index) -> (index, index, index) {{
+    %c1 = arith.constant 1 : index
+    stream.return %n, %c1, %c1 : index, index, index
+  }}"""
 
 
 def symbol_of(function: str, word: str) -> str:
@@ -34,8 +40,12 @@ def words(bindings: int, numbers: int) -> int:
     return 2 * (bindings + numbers)
 
 
-def define(module: ir.Module, kernels: dict[str, str], share: bool) -> None:
-    """Puts the executables of `kernels`, functions by symbol, into the module."""
+def define(module: ir.Module, kernels: dict[str, str], share: bool, helped: str | None) -> None:
+    """Puts the executables of `kernels`, functions by symbol, into the module.
+
+    `helped`: functions offer their kernels to helpers (`offer.py`); the processor's hint for a thread
+    that waits.
+    """
     kept = dict(kernels)
     calls: dict[str, tuple[str, list[int]]] = {}
     for symbols, forms in _alike(kernels) if share else ():
@@ -49,10 +59,45 @@ def define(module: ir.Module, kernels: dict[str, str], share: bool) -> None:
             calls[symbol] = one, [c[i] for c in columns]
         kept[one] = text
     if calls:
-        for op in list(module.body):
-            _redirect(op.operation, calls)
+        for op, symbol in [d for f in module.body for d in dispatches(f.operation)]:
+            if symbol in calls:
+                one, numbers = calls[symbol]
+                redirect(op, one, f"{one}_run", [constant(n, before=op) for n in numbers])
+    if helped is not None:
+        _offer(module, kept, helped)
     for symbol, text in kept.items():
-        _define(module, symbol, text.replace(NAME, f"{symbol}_run"))
+        _define(module, symbol, [f"{symbol}_run"], text.replace(NAME, f"{symbol}_run"))
+
+
+def _offer(module: ir.Module, kernels: dict[str, str], relax: str) -> None:
+    """Kernels that functions run are offered to helpers; `kernels` keeps what runs otherwise."""
+    offered, plain = dict[str, str](), set[str]()
+    for op in list(module.body):
+        function = op.operation
+        for dispatch, symbol in list(dispatches(function)):
+            text = kernels[symbol]
+            if function.name == "func.func" and _has_room(text):
+                offered[symbol] = text
+                *_, board, _ = function.regions[0].blocks[0].arguments
+                groups = dispatch.operands[0]
+                redirect(dispatch, offer.SYMBOL, f"{symbol}_run", [board, groups], alone=True)
+            else:
+                plain.add(symbol)
+    if offered:
+        text = offer.functions({s: k.replace(NAME, s) for s, k in offered.items()}, relax)
+        _define(module, offer.SYMBOL, offer.names(offered), text)
+        ir.InsertionPoint(module.body).insert(ir.Operation.parse(offer.module_function()))
+    for symbol in offered.keys() - plain:
+        del kernels[symbol]
+
+
+def _has_room(text: str) -> bool:
+    """Whether a dispatch of the kernel takes a board besides."""
+    header = text[text.rindex("func.func @") :].partition("\n")[0]
+    tensors, numbers = header.count("!stream.binding"), header.count(": index")
+    if tensors >= BINDINGS or words(tensors + 1, numbers + 1) > WORDS:
+        return False
+    return offer.fits(tensors, numbers)
 
 
 def _alike(kernels: dict[str, str]) -> Iterator[tuple[list[str], list[Form]]]:
@@ -72,54 +117,11 @@ def _alike(kernels: dict[str, str]) -> Iterator[tuple[list[str], list[Form]]]:
                 yield [s for s, _ in members], [f for _, f in members]
 
 
-def _redirect(op: ir.Operation, calls: dict[str, tuple[str, list[int]]]) -> None:
-    """Dispatches inside `op` of a kernel that is shared call the shared one, with its numbers."""
-    for region in op.regions:
-        for block in region:
-            for inner in list(block):
-                if inner.operation.name != "flow.dispatch":
-                    _redirect(inner.operation, calls)
-                    continue
-                symbol = str(inner.attributes["entry_points"][0]).partition("::")[0].strip('@"')
-                if symbol in calls:
-                    _replace(inner.operation, *calls[symbol])
-
-
-def _replace(op: ir.Operation, symbol: str, numbers: list[int]) -> None:
-    index = ir.IndexType.get()
-    with ir.InsertionPoint(op), op.location:
-        more = [
-            ir.Operation.create(
-                "arith.constant", results=[index],
-                attributes={"value": ir.IntegerAttr.get(index, n)},
-            ).result
-            for n in numbers
-        ]  # fmt: skip
-        attrs = {name: op.attributes[name] for name in op.attributes}
-        total, arguments, *dims = ir.DenseI32ArrayAttr(attrs["operandSegmentSizes"])
-        given = list(op.operands)
-        at = total + arguments
-        attrs["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(
-            [total, arguments + len(more), *dims]
-        )
-        attrs["entry_points"] = ir.ArrayAttr.get([ir.Attribute.parse(f"@{symbol}::@{symbol}_run")])
-        new = ir.Operation.create(
-            op.name, results=[r.type for r in op.results],
-            operands=[*given[:at], *more, *given[at:]], attributes=attrs,
-        )  # fmt: skip
-    for old, v in zip(op.results, new.results, strict=True):
-        old.replace_all_uses_with(v)
-    op.erase()
-
-
-def _define(module: ir.Module, symbol: str, function: str) -> None:
+def _define(module: ir.Module, symbol: str, exports: Sequence[str], functions: str) -> None:
     text = "\n".join([
         f"stream.executable private @{symbol} {{",
-        f"  stream.executable.export public @{symbol}_run workgroups(%n: index)",
-        "      -> (index, index, index) {",
-        "    %c1 = arith.constant 1 : index",
-        "    stream.return %n, %c1, %c1 : index, index, index",
-        "  }", "  builtin.module {", function, "  }", "}",
+        *(_EXPORT.format(name) for name in exports),
+        "  builtin.module {", functions, "  }", "}",
     ])  # fmt: skip
     try:
         op = ir.Operation.parse(text, source_name=symbol)

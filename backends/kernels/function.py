@@ -145,7 +145,7 @@ class Function:
             carries.begin(args.init)
         self._before(team, mine)
         last = t.binary("subi", self.steps, t.index(1))
-        with t.loop(t.index(0), self.steps, t.index(1)) as s:
+        with t.loop(t.index(0), team.steps(self.steps), t.index(1)) as s:
             step = Step.make(t, s, last)
             e = step.evaluator(t, self.plan, args.memories, self._rows(c, step))
             for i, sweep in enumerate(c.sweeps):

@@ -15,7 +15,7 @@ from iree.compiler import ir
 
 from lstm_ir import dims
 from lstm_ir.backends.emitter import Emitter
-from lstm_ir.backends.kernels.call import KernelCall, module_of_insertion
+from lstm_ir.backends.kernels.call import KernelCall
 from lstm_ir.backends.kernels.executables import NAME
 from lstm_ir.backends.kernels.memory import Memory, load_vector, store_vector
 from lstm_ir.backends.kernels.schedule import machine
@@ -95,7 +95,7 @@ class OuterSum(KernelCall):
         tiles = -(-self.rows // height)
         self.output(TensorType((tiles, sums, height), self.dtype))
         groups = self._least(
-            self.const(tiles), self.muli(workers(module_of_insertion()), self.const(SHARES))
+            self.const(tiles), self.muli(workers(self.e), self.const(SHARES))
         )
         lanes = max(1, target.vector_bits // self.dtype.bits)
         # Numbers, not text: all weight gradients of a model are one kernel, if their columns are whole

@@ -17,9 +17,10 @@ from iree.compiler import ir
 from lstm_ir import dims
 from lstm_ir.backends.emitter import Emitter
 from lstm_ir.backends.kernels.atoms import Matrix
-from lstm_ir.backends.kernels.call import KernelCall, module_of_insertion
+from lstm_ir.backends.kernels.call import KernelCall
 from lstm_ir.backends.kernels.executables import NAME
 from lstm_ir.backends.kernels.memory import Memory, load_vector, store_vector
+from lstm_ir.backends.kernels.origin import given
 from lstm_ir.backends.kernels.packing import Form, packed_type, runs_of
 from lstm_ir.backends.kernels.plan import KLoop
 from lstm_ir.backends.kernels.text import Text, stored_type
@@ -52,7 +53,7 @@ def pack_given(
         return None  # it would be packed again in every step
     pieces = [_piece(matrices, length) for matrices, length in runs_of(loops)]
     found = [p for p in pieces if p is not None]
-    if len(found) < len(pieces) or not any(_given(known[p.value]) for p in found):
+    if len(found) < len(pieces) or not any(given(known[p.value]) for p in found):
         return None
     gates = len(loops[0].gates)
     if 3 + len(found) * (3 + gates) > NUMBERS:
@@ -84,19 +85,6 @@ def _piece(matrices: list[Matrix], length: int) -> Piece | None:
     return Piece(first.value, tuple(at), along if wide else across, wide, length)
 
 
-def _given(v: ir.Value) -> bool:
-    """Whether a call brings it, or what it is made of."""
-    todo, seen = [v], set()
-    while todo:
-        owner = todo.pop().owner
-        if isinstance(owner, ir.Block):
-            return True
-        if owner not in seen:
-            seen.add(owner)
-            todo += owner.operands
-    return False
-
-
 @dataclass
 class Packing(KernelCall):
     """One such call."""
@@ -123,7 +111,7 @@ class Packing(KernelCall):
         units = -(-self.form.width // self.form.lanes) * self.gates
         groups = self.e.make(
             "arith.minui",
-            [self.const(units), self.muli(workers(module_of_insertion()), self.const(SHARES))],
+            [self.const(units), self.muli(workers(self.e), self.const(SHARES))],
             [ir.IndexType.get()],
         ).result
         text = _Text(self, [views[p.value] for p in self.pieces], t.dtype)

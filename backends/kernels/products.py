@@ -9,6 +9,7 @@ from iree.compiler import ir
 
 from lstm_ir import dims, ops
 from lstm_ir.backends.emitter import Emitter
+from lstm_ir.backends.kernels.origin import given
 from lstm_ir.graph import Graph, Node, Value
 from lstm_ir.ops.leaf import parameter
 from lstm_ir.ops.linear import free_axes
@@ -16,6 +17,8 @@ from lstm_ir.ops.scan import STEP, scan_node
 from lstm_ir.types import DType
 
 WORTH = 1 << 21  # multiplications from which a kernel is worth its compile time
+FEW = 16  # rows from which IREE's own product is slower on one thread
+SHARED = 1 << 19  # elements of a matrix from which members that read a part each are faster
 
 
 def rows_product(rows: Value, matrix: Value, k_axis: int) -> Value:
@@ -50,10 +53,13 @@ def lower_product(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value
         return None
     if ir.InsertionPoint.current.block.owner.operation.name != "func.func":
         return None  # inside a loop, weights might be packed in every step
+    if e.target.helpers and not given(lhs):
+        return None  # what offers its work runs in every call
     rows = dims.product(tuple(a.shape[i] for i in free_axes(a.rank, lb, lc)))
     work = int(b.shape[0]) * int(b.shape[1])  # type: ignore[arg-type]
-    if isinstance(rows, int) and (rows < 16 or rows * work < WORTH):
-        return None
+    if isinstance(rows, int) and (rows < FEW or rows * work < WORTH):
+        if not e.target.helpers or work < SHARED:
+            return None
     if work < 1 << 14:
         return None
     x, w = parameter("x", a), parameter("w", b)

@@ -21,6 +21,7 @@ FAR = 4  # weights of a step that are more than so many times L2 are asked for a
 TURNS = 4  # tiles that share the asking
 UNEVEN = 32  # fewer blocks than this may leave a member with notably more than another
 COST = {1: 1.25, 2: 1.05, 3: 1.05, 4: 1.0}  # of a product in blocks of so many sums, about
+COLUMNS = 32  # rows up to which members of a product share its columns
 MANY_ROWS = 512  # above it what is left over goes row by row
 
 
@@ -59,6 +60,7 @@ class Schedule:
     share: bool  # members of a team may share the blocks of a step
     panel: int  # rows per workgroup in a loop of one step; 0: a real loop
     note: str
+    columns: bool = False  # members share the columns of all rows
 
 
 def narrow(target: TargetInfo) -> frozenset[DType]:
@@ -93,10 +95,14 @@ def choose(plan: Plan, target: TargetInfo) -> Schedule:
     panel = 0
     if plan.node.attrs["length"] == 1 and not plan.carries:
         panel = _panel(sweeps, tiles, target)
+    # A matrix of which each member reads a part may stay in their caches, and few rows always do.
+    columns = panel > 0 and target.helpers and isinstance(plan.rows, int) and plan.rows <= COLUMNS
+    if columns:
+        panel = 0
     share = any(s.dots for s in sweeps) and not panel
     where = "hoisted" if plan.projections else "folded"
     note = f"{where} projection, tile {shown}" if shown else "no products"
-    return Schedule(lanes, tiles, share, panel, note)
+    return Schedule(lanes, tiles, share, panel, note, columns)
 
 
 def _panel(sweeps: list[Sweep], tiles: dict[Sweep, Tile], target: TargetInfo) -> int:

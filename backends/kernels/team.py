@@ -7,7 +7,8 @@ member claims a share of the current step by raising the share's flag from below
 finished to `done` and looks POLLS times whether `done` has reached what all sweeps up to here
 amount to. If not, it claims the shares that others left, and only then waits. It never waits for a
 member that has not started: whoever runs can claim every share, so one worker finishes alone, and a
-member that starts late finds everything claimed and catches up. Members that keep step touch no
+member that starts late finds everything claimed and catches up; while one has not come, the others
+do not look for what it might do. Members that keep step touch no
 flags but their own, so these stay in their own cache. A flag for each block instead would let a
 member take the rest of a share whose owner was stopped amid it; but the sweep waits for the owner's
 block anyway, and a locked instruction for every block holds up the loads of the next one.
@@ -27,10 +28,19 @@ from typing import NamedTuple
 
 from lstm_ir.backends.kernels.memory import Memory
 from lstm_ir.backends.kernels.text import Text
+from lstm_ir.target import TargetInfo
 
 LINE = 16  # i32 per cache line: every flag has its own
 POLLS = 128  # looks at the count before a member tries to take shares of others
 FOREVER = 1 << 62
+
+
+def pause(target: TargetInfo | None) -> str:
+    """The processor's hint for a thread that waits."""
+    triple = "" if target is None else target.triple
+    if triple.startswith("x86_64"):
+        return "pause"
+    return "yield" if triple.startswith(("aarch64", "arm64")) else ""
 
 
 class Work(NamedTuple):
@@ -89,7 +99,25 @@ class Team:
         self.total = sum(pieces)
         if self.counters is not None:
             self.many = self.t.op(f"arith.cmpi ugt, {self.members}, {self.t.index(1)} : index")
-            self.done = self._place_of_count(self.counters)
+            self.done = self._place(self.counters, 0)
+            come = int(self.counters.sizes[1]) - 2
+            self.come = self._place(self.counters, come)
+            with self.t.block(f"scf.if {self.many}"):
+                self._add(come, self.t.constant("1", "i32"))
+
+    def steps(self, steps: str) -> str:
+        """The number of steps; 0 for a member that comes when all are done."""
+        if self.counters is None:
+            return steps
+        t = self.t
+        whole = t.add(t.binary("muli", steps, t.index(self.total)), 1 + self._pieces_before)
+        late = t.binary("xori", self._less(whole), t.constant("true", "i1"), "i1")
+        late = t.binary("andi", late, self.many, "i1")
+        return t.op(f"arith.select {late}, {t.index(0)}, {steps} : index")
+
+    @property
+    def _pieces_before(self) -> int:
+        return sum(w.pieces for w in self.before)
 
     @contextmanager
     def once(self) -> Iterator[None]:
@@ -121,9 +149,7 @@ class Team:
         t, c = self.t, self.counters
         flags, zero = int(c.sizes[1]), t.index(0)
         with t.block(f"scf.if {self.many}"):
-            at = f"{c.name}[{self.group}, {t.index(flags - 1)}, {zero}]"
-            one = t.constant("1", "i32")
-            left = t.op(f"memref.atomic_rmw addi {one}, {at} : (i32, {c.kind}) -> i32")
+            left = self._add(flags - 1, t.constant("1", "i32"))
             left = t.binary("addi", t.op(f"arith.index_cast {left} : i32 to index"), t.index(1))
             with t.block(f"scf.if {t.op(f'arith.cmpi eq, {left}, {self.members} : index')}"):
                 with t.loop(zero, t.index(flags), t.index(1)) as flag:
@@ -134,7 +160,7 @@ class Team:
         """The blocks of a sweep, forward on even steps and backward on odd ones."""
         t, work = self.t, self.sweeps[sweep]
         is_odd = t.op(f"arith.cmpi ne, {odd}, {t.index(0)} : index")
-        before = 1 + sum(w.pieces for w in self.before)
+        before = 1 + self._pieces_before
         done = t.binary("muli", step, t.index(self.total))
         target = t.add(done, before + self.first[sweep] + work.pieces)
         with self._shared(work, 1 + self.first[sweep], step, target, is_odd, rows) as turn:
@@ -182,7 +208,10 @@ class Team:
             yield Turn(block, following, self._rows_of(block, share, work.parts, rows))
         t.close([t.binary("addi", mine, t.binary("subi", stop, low))], ["index"])
         self._finish(f"{out}#0")
-        polls = t.op(f"arith.select {others}, {t.index(FOREVER)}, {t.index(POLLS)} : index")
+        come = t.op(f"arith.index_cast {self._seen(self.come)} : i32 to index")
+        here = t.op(f"arith.cmpi uge, {come}, {self.members} : index")
+        polls = t.op(f"arith.select {here}, {t.index(POLLS)}, {t.index(0)} : index")
+        polls = t.op(f"arith.select {others}, {t.index(FOREVER)}, {polls} : index")
         t.close([self._wait(target, polls)], ["i1"])
 
     def _blocks_of(self, share: tuple[str, str], parts: int) -> tuple[str, str]:
@@ -240,32 +269,41 @@ class Team:
         t.line("}")
         return out
 
-    def _place_of_count(self, c: Memory) -> str:
-        """The address of the team's count, for loads that memref has no operation for."""
+    def _place(self, c: Memory, flag: int) -> str:
+        """The address of a flag, for loads that memref has no operation for."""
         t = self.t
         flags, line = c.sizes[1:]
         base = t.op(f"memref.extract_aligned_pointer_as_index {c.name} : {c.kind} -> index")
         bytes_ = t.index(int(flags) * int(line) * 4)
         at = t.binary("addi", base, t.binary("muli", self.group, bytes_))
+        at = t.add(at, flag * int(line) * 4)
         word = t.op(f"arith.index_cast {at} : index to i64")
         return t.op(f"llvm.inttoptr {word} : i64 to !llvm.ptr")
+
+    def _add(self, flag: int, n: str) -> str:
+        """Adds to a flag, and gives what it was."""
+        t, c = self.t, self.counters
+        assert c is not None
+        at = f"{c.name}[{self.group}, {t.index(flag)}, {t.index(0)}]"
+        return t.op(f"memref.atomic_rmw addi {n}, {at} : (i32, {c.kind}) -> i32")
+
+    def _seen(self, place: str) -> str:
+        """The flag there now; what was stored before it was raised is seen after this."""
+        acquire = "<{alignment = 4 : i64, ordering = 4 : i64}>"
+        return self.t.op(f'"llvm.load"({place}) {acquire} : (!llvm.ptr) -> i32')
 
     def _less(self, count: str) -> str:
         """Whether fewer blocks are finished; the difference keeps its order past 2^31."""
         t = self.t
-        acquire = "<{alignment = 4 : i64, ordering = 4 : i64}>"
-        seen = t.op(f'"llvm.load"({self.done}) {acquire} : (!llvm.ptr) -> i32')
+        seen = self._seen(self.done)
         left = t.binary("subi", seen, t.op(f"arith.index_cast {count} : index to i32"), "i32")
         return t.op(f"arith.cmpi slt, {left}, {t.constant('0', 'i32')} : i32")
 
     def _finish(self, n: str) -> None:
-        t, c = self.t, self.counters
-        assert c is not None
+        t = self.t
         some = t.op(f"arith.cmpi ne, {n}, {t.index(0)} : index")
         with t.block(f"scf.if {t.op(f'arith.andi {self.many}, {some} : i1')}"):
-            as_i32 = t.op(f"arith.index_cast {n} : index to i32")
-            at = f"{c.name}[{self.group}, {t.index(0)}, {t.index(0)}]"
-            t.op(f"memref.atomic_rmw addi {as_i32}, {at} : (i32, {c.kind}) -> i32")
+            self._add(0, t.op(f"arith.index_cast {n} : index to i32"))
 
     def _wait(self, count: str, polls: str | None = None) -> str:
         """Spin until so many blocks are finished, with pauses that grow; or for so many looks.

@@ -29,9 +29,16 @@ _QUERY = f"""module {{
 }}"""
 
 
-def workers(module: ir.Operation) -> ir.Value:
-    """The number of workers of the device, asked once when the module is loaded."""
-    block = module.regions[0].blocks[0]
+def workers(e: Emitter) -> ir.Value:
+    """How many share the work: what a call brings, or the workers of the device.
+
+    Of the device, asked once when the module is loaded.
+    """
+    if e.workers is not None:
+        return e.make("arith.index_cast", [e.workers], [ir.IndexType.get()]).result
+    from lstm_ir.backends.kernels.call import module_of_insertion
+
+    block = module_of_insertion().regions[0].blocks[0]
     names = [op.attributes["sym_name"].value for op in block if "sym_name" in op.attributes]
     if SYMBOL not in names:
         asked = ir.Module.parse(_QUERY)
@@ -48,19 +55,17 @@ def grid(
     e: Emitter, const: Callable[[Dim], ir.Value], plan: Plan, schedule: Schedule
 ) -> tuple[ir.Value, ir.Value]:
     """(chunks of rows, members per chunk) as index values."""
-    from lstm_ir.backends.kernels.call import module_of_insertion
-
     index = ir.IndexType.get()
 
     def arith(op: str, a: ir.Value, b: ir.Value) -> ir.Value:
         return e.make(f"arith.{op}", [a, b], [index]).result
 
     one, rows = const(1), const(plan.rows)
-    found = workers(module_of_insertion())
+    found = workers(e)
     each = arith("ceildivui", found, const(len(plan.components)))  # workers per component
     least = _least(schedule)
     most = arith("maxui", arith("divui", rows, const(least)), one)
-    chunks = arith("minui", each, most)
+    chunks = one if schedule.columns else arith("minui", each, most)
     if schedule.panel:
         chunks = arith("maxui", chunks, arith("ceildivui", rows, const(schedule.panel)))
     if not schedule.share:
@@ -111,9 +116,9 @@ def work_of_component(c: Component, schedule: Schedule) -> list[Work]:
 
 def flags_needed(plan: Plan, schedule: Schedule, before: list[Work]) -> int:
     """Flags of a team: the count, those of the first and last copy, one for each piece of a step,
-    and of what comes `before` the steps, and how many members have left."""
+    and of what comes `before` the steps, how many members have come, and how many have left."""
     steps = [work_of_component(c, schedule) for c in plan.components]
-    return 4 + max((pieces(w) for w in steps), default=0) + pieces(before)
+    return 5 + max((pieces(w) for w in steps), default=0) + pieces(before)
 
 
 def pieces(work: list[Work]) -> int:
