@@ -62,21 +62,24 @@ def iree_text(program: Program, target: TargetInfo, notes: list[str] | None = No
 
     Adds to `notes` how each recurrence was lowered.
     """
+    said = [] if notes is None else notes
+    before = len(said)
     with _context(), ir.Location.unknown(), _refused():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             symbols, kernels = _weights(program), dict[str, str]()
             for name in program.entries:
                 graph = program.ordered(name)
-                kernels |= _Function(name, graph, target, symbols, notes).runnable()
+                kernels |= _Function(name, graph, target, symbols, said).runnable()
                 if target.kind != "cpu":
                     for suffix, bound in empty_variants(graph):
                         part = _Function(f"{name}.empty.{suffix}", bound, target, symbols, [])
                         kernels |= part.runnable()
-            if target.helpers and not kernels:  # nothing that helpers could take part in
-                return iree_text(program, replace(target, helpers=False), notes)
             helped = pause(target) if target.helpers else None
-            executables.define(module, kernels, share=target.kind == "cpu", helped=helped)
+            offers = executables.define(module, kernels, target.kind == "cpu", helped)
+        if target.helpers and not offers:
+            del said[before:]
+            return iree_text(program, replace(target, helpers=False), said)
         return _text(module, locs=True)
 
 

@@ -30,6 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--no-kernels", action="store_true", help="every recurrence by the loop")
     parser.addoption(
+        "--helpers", action="store_true", help="helpers take part in calls of any length"
+    )
+    parser.addoption(
         "--within", type=float, metavar="MINUTES",
         help="cases of all tests in turns, and skip what has not begun after so long",
     )  # fmt: skip
@@ -42,11 +45,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     ordered_vulkan.load()
     word, off = config.getoption("--cpu"), config.getoption("--no-kernels")
-    if word == "cpu" and not off:
+    helpers = config.getoption("--helpers")
+    if word == "cpu" and not off and not helpers:
         return
     from lstm_ir import api
-    from lstm_ir.backends import targets
+    from lstm_ir.backends import runtime, targets
 
+    if helpers:
+        runtime.set_threads(max(2, runtime.threads()))
+        api.LEAST, api.LARGE = 0, 1 << 62
     resolve, plain = targets.resolve, api._options
     if word != "cpu":
         targets.resolve = lambda w: resolve(word if w == "cpu" else w)  # type: ignore[assignment]
@@ -57,9 +64,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     required = ", ".join(sorted(device.REQUIRED))
     kernels = "off" if config.getoption("--no-kernels") else "on"
+    helpers = "with helpers" if config.getoption("--helpers") else "helpers by size"
     return [
         f"seed {config.getoption('--seed')}; LSTM_IR_REQUIRE: {required if required else 'nothing'}",
-        f"`cpu` means {config.getoption('--cpu')}; kernels {kernels}",
+        f"`cpu` means {config.getoption('--cpu')}; kernels {kernels}, {helpers}",
     ]
 
 

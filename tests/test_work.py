@@ -34,14 +34,25 @@ def test_products_count_twice_and_loops_their_length() -> None:
 
 def test_small_calls_stay_in_the_callers_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime._process, "threads", 2)
-    assert _cpu_driver({"main": SMALL - 1})[0] == "local-sync"
-    assert _cpu_driver({"a": 5, "b": SMALL})[0] == "local-task"
-    assert _cpu_driver({"a": 5, "b": dims.name("T")}) == (
+    assert cpu_driver({"main": SMALL - 1}, False)[0] == "local-sync"
+    assert cpu_driver({"a": 5, "b": SMALL}, False)[0] == "local-task"
+    assert cpu_driver({"a": 5, "b": SMALL}, True)[0] == "local-sync"
+    assert cpu_driver({"a": 5, "b": dims.name("T")}, False) == (
         "local-task",
         "driver local-task: sizes are known at the call",
     )
     monkeypatch.setattr(runtime._process, "threads", 1)
-    assert _cpu_driver({"b": dims.name("T")})[0] == "local-sync"
+    assert cpu_driver({"b": dims.name("T")}, False)[0] == "local-sync"
+
+
+def test_helpers_are_for_calls_that_are_short_but_worth_sharing() -> None:
+    def ask(n: dims.Dim, threads: int = 2) -> bool:
+        return helped({"a": 5, "b": n}, threads)
+
+    assert [ask(n) for n in (LEAST - 1, LEAST, LARGE - 1, LARGE)] == [False, True, True, False]
+    assert not ask(dims.name("T"))
+    assert [ask(n, threads=64) for n in (SMALL - 1, SMALL)] == [True, False]
+    assert not ask(LEAST, threads=1)
 
 
 def test_the_report_says_which_and_the_device_decides() -> None:

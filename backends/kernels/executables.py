@@ -40,11 +40,11 @@ def words(bindings: int, numbers: int) -> int:
     return 2 * (bindings + numbers)
 
 
-def define(module: ir.Module, kernels: dict[str, str], share: bool, helped: str | None) -> None:
+def define(module: ir.Module, kernels: dict[str, str], share: bool, helped: str | None) -> bool:
     """Puts the executables of `kernels`, functions by symbol, into the module.
 
     `helped`: functions offer their kernels to helpers (`offer.py`); the processor's hint for a thread
-    that waits.
+    that waits. Gives whether there is any such kernel.
     """
     kept = dict(kernels)
     calls: dict[str, tuple[str, list[int]]] = {}
@@ -63,13 +63,13 @@ def define(module: ir.Module, kernels: dict[str, str], share: bool, helped: str 
             if symbol in calls:
                 one, numbers = calls[symbol]
                 redirect(op, one, f"{one}_run", [constant(n, before=op) for n in numbers])
-    if helped is not None:
-        _offer(module, kept, helped)
+    offers = helped is not None and _offer(module, kept, helped)
     for symbol, text in kept.items():
         _define(module, symbol, [f"{symbol}_run"], text.replace(NAME, f"{symbol}_run"))
+    return offers
 
 
-def _offer(module: ir.Module, kernels: dict[str, str], relax: str) -> None:
+def _offer(module: ir.Module, kernels: dict[str, str], relax: str) -> bool:
     """Kernels that functions run are offered to helpers; `kernels` keeps what runs otherwise."""
     offered, plain = dict[str, str](), set[str]()
     for op in list(module.body):
@@ -89,6 +89,7 @@ def _offer(module: ir.Module, kernels: dict[str, str], relax: str) -> None:
         ir.InsertionPoint(module.body).insert(ir.Operation.parse(offer.module_function()))
     for symbol in offered.keys() - plain:
         del kernels[symbol]
+    return bool(offered)
 
 
 def _has_room(text: str) -> bool:
