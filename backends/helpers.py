@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.backends import board, home, runtime, transfer
+from lstm_ir.errors import DeviceError
 from lstm_ir.types import DType
 
 PATIENCE = 400e-6  # seconds
 MOST = 3  # helpers of a process
+_END = 1.0  # seconds that the end of the process waits for one
 _TRIAL = 10_000 * board.IDLE  # what timed looks amount to
 
 Array = np.ndarray[Any, Any]
@@ -36,6 +38,7 @@ class _Pool:
     """What is known of this process."""
 
     places: list[int | None] | None = None  # where helpers are still to be started
+    closed = False  # the process ends
     looks = 0  # that a helper has patience for; 0: not yet known
 
 
@@ -51,6 +54,7 @@ class Board:
         self._context, self._attend, self._move = context, attend, move
         self.helpers: list[_Helper] = []  # that are here, or on their way
         self._wanted = wanted()
+        runtime.fix_threads()
         self._words, self._view = self._made()
         self._open = True
         runtime.outlive_fork(self)
@@ -71,7 +75,7 @@ class Board:
         """A call begins: send for helpers, if they are not here."""
         self._words[board.BUSY] = 1
         here = home.processor()
-        if any(h.cpu == here is not None for h in self.helpers):
+        if here is not None and any(h.cpu == here for h in self.helpers):
             home.step_aside({h.cpu for h in self.helpers})
         while len(self.helpers) < self._wanted and self._open:
             helper = _free(here)
@@ -124,12 +128,18 @@ class _Helper:
         self._called = threading.Lock()
         self._called.acquire()
         self._board: Board | None = None
-        threading.Thread(target=self._run, name="lstm-ir helper", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="lstm-ir helper", daemon=True)
+        self._thread.start()
 
     def go(self, to: Board) -> None:
         """Have it attend to a board."""
         self._board = to
         self._called.release()
+
+    def end(self) -> None:
+        """Have its thread end; it has nothing to do."""
+        self._called.release()
+        self._thread.join(_END)
 
     def _run(self) -> None:
         if self.cpu is not None:
@@ -137,12 +147,14 @@ class _Helper:
                 os.sched_setaffinity(0, (self.cpu,))
         while True:
             self._called.acquire()
-            self._help()
+            there, self._board = self._board, None
+            if there is None:
+                return
+            self._help(there)
+            del there  # its module may be freed
             _idle.append(self)
 
-    def _help(self) -> None:
-        there, self._board = self._board, None
-        assert there is not None
+    def _help(self, there: Board) -> None:
         try:
             there.attend()
         except Exception:  # whoever calls works alone from now on
@@ -164,6 +176,8 @@ def _free(here: int | None) -> _Helper | None:
                 continue  # another caller was first
             return helper
     with _lock:
+        if _Pool.closed:
+            return None
         if _Pool.places is None:
             _Pool.places = list(home.places(1 + wanted()) or [None] * wanted())
         for cpu in _Pool.places:
@@ -175,9 +189,16 @@ def _free(here: int | None) -> _Helper | None:
 
 @atexit.register
 def _close_all() -> None:
-    """Before IREE's modules are unloaded nobody may run their code."""
-    end = time.monotonic() + 1
+    """Before IREE's modules are unloaded nobody may run their code, or keep it."""
+    try:
+        runtime.check_process()
+    except DeviceError:
+        return  # a forked child has no helpers
+    _Pool.closed = True
+    end = time.monotonic() + _END
     for b in list(_boards):
         b.close()
     while any(b.helpers for b in list(_boards)) and time.monotonic() < end:
         time.sleep(1e-4)
+    while _idle:
+        _idle.pop().end()

@@ -32,6 +32,7 @@ class _Process:
     instance: Any = None
     forked: bool = False  # since the instance was made
     started: bool = False  # the CPU driver has its workers
+    fixed: bool = False  # an executable counts on so many threads
 
 
 _lock = threading.RLock()
@@ -64,12 +65,17 @@ def set_threads(n: int) -> None:
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_THREADS:
         raise DeviceError(f"set_threads: expected 1 to {MAX_THREADS} threads, got {n!r}")
     with _lock:
-        if _process.started and n != _process.threads:
+        if (_process.started or _process.fixed) and n != _process.threads:
             raise DeviceError(
                 f"set_threads({n}): the CPU's {_process.threads} workers already run; "
                 "call it before the first CPU executable"
             )
         _process.threads = n
+
+
+def fix_threads() -> None:
+    """From now on the number of threads stays."""
+    _process.fixed = True
 
 
 def threads() -> int:

@@ -1,0 +1,296 @@
+"""Helper threads: right numbers whoever comes, nobody stays, nothing hangs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lstm_ir as li
+from lstm_ir import api
+from lstm_ir.api import build, prepare
+from lstm_ir.backends import board, compiler, helpers, runtime
+from lstm_ir.backends.targets import resolve
+
+HERE = Path(__file__).parent
+SIZES = (20, 3, 64, 96)
+
+
+@pytest.fixture(autouse=True)
+def _two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a machine of one processor."""
+    monkeypatch.setattr(runtime._process, "threads", max(2, runtime.threads()))
+
+
+def lstm(sizes: tuple[int, int, int, int] = SIZES, seed: int = 3) -> li.Graph:
+    T, B, I, H = sizes
+    rng = np.random.default_rng(seed)
+    x = li.input("x", (T, B, I))
+    w, r = (
+        li.weight(n, rng.uniform(-0.1, 0.1, (4 * H, k)).astype(np.float32))
+        for n, k in (("w", I), ("r", H))
+    )
+    return li.Graph("g", [x], {"y": li.lstm(x, w, r)[0]})
+
+
+def child(*words: object, script: str = "helpers_child.py") -> str:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)])}
+    command = [sys.executable, str(HERE / script), *map(str, words)]
+    done = subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stderr == ""
+    return done.stdout
+
+
+def worst(out: str) -> float:
+    found = re.search(r"worst (\S+)", out)
+    assert found is not None, out
+    return float(found[1])
+
+
+def until(what: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 20
+    while not what() and time.monotonic() < end:
+        time.sleep(1e-3)
+    return what()
+
+
+@pytest.mark.parametrize(("threads", "callers"), [(2, 1), (4, 1), (3, 3), (9, 2)])
+def test_bodies_and_gradients(threads: int, callers: int, seed: int) -> None:
+    """One helper and more helpers than processors, for one caller and for several."""
+    assert worst(child(threads, callers, 4, seed % 10000)) < 1
+
+
+def test_they_finish_on_a_loaded_machine(seed: int) -> None:
+    """Every processor taken by others: whoever waits for a helper's part gets it."""
+    spin = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(spin) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        assert worst(child(4, 2, 1, seed % 10000)) < 1
+    finally:
+        for p in others:
+            p.kill()
+            p.wait()
+
+
+def test_the_same_bits_with_and_without(rng: np.random.Generator) -> None:
+    graph = lstm()
+    exe, alone = li.compile(graph), li.compile(graph, options={"helpers": False})
+    assert (exe.helped, alone.helped) == (True, False)
+    assert exe.device == "local-sync"
+    assert [n for n in exe.report.notes if n.startswith("driver local-sync with helpers: ")]
+    for _ in range(200):
+        x = rng.standard_normal(SIZES[:3]).astype(np.float32)
+        np.testing.assert_array_equal(exe(x=x)["y"], alone(x=x)["y"])
+
+
+def test_they_come_and_go(rng: np.random.Generator) -> None:
+    exe = li.compile(lstm())
+    there = exe._board
+    assert there is not None
+    x = rng.standard_normal(SIZES[:3]).astype(np.float32)
+    want = exe(x=x)["y"]
+
+    def opened() -> int:
+        """Whether a helper is there right after a call."""
+        np.testing.assert_array_equal(exe(x=x)["y"], want)
+        return len(there.helpers)
+
+    assert until(lambda: opened() > 0)
+    assert until(lambda: not there.helpers)  # home again, once nobody calls
+    assert until(lambda: opened() > 0)
+    exe.close()
+    assert until(lambda: not there.helpers)
+    with pytest.raises(li.DeviceError, match="closed"):
+        exe(x=x)
+
+
+def test_one_takes_part() -> None:
+    """Of what is offered by hand: the record, the workgroups, the way out."""
+    exe = li.compile(lstm((400, 1, 64, 128)))
+    there = exe._board
+    assert there is not None
+    x = np.ones((400, 1, 64), np.float32)
+    taken = 0
+    for _ in range(400):
+        exe(x=x)
+        groups = there._words[board.NEXT * 16]
+        assert groups >= 2  # each takes one more than there is, to see that none is left
+        taken = max(taken, int(groups))
+    # One kernel, two members: the caller and one helper ask for a third and a fourth.
+    assert taken == 4
+    assert there._words[board.INSIDE * 16] == 0
+    assert there._words[board.OPEN * 16] % 2 == 0
+
+
+def test_a_call_that_fails_ends(rng: np.random.Generator) -> None:
+    """Lengths that only the call computes, and finds too long."""
+    T, B, I, H = SIZES
+    x, ends = li.input("x", (T, B, I)), li.input("ends", (B,), "i32")
+    w, r = li.weight("w", np.ones((4 * H, I), "f4")), li.weight("r", np.ones((4 * H, H), "f4"))
+    exe = li.compile(li.Graph("g", [x, ends], {"y": li.lstm(x, w, r, lengths=ends + ends)[0]}))
+    there = exe._board
+    assert there is not None
+    good = {"x": rng.standard_normal((T, B, I)).astype(np.float32), "ends": np.full(B, 5, np.int32)}
+    exe(good)
+    with pytest.raises(li.ValueRangeError):
+        exe(good | {"ends": np.full(B, T, np.int32)})
+    assert there._words[board.BUSY] == 0
+    assert until(lambda: not there.helpers)
+    exe(good)
+
+
+def test_options_and_devices_say_who_works() -> None:
+    graph = lstm()
+    assert not li.compile(graph, device="local-sync").helped
+    assert not li.compile(graph, device="local-task").helped
+    assert not li.compile(graph, options={"kernels": False}).helped
+    assert "lstm_ir.attend" not in prepare(graph, resolve("cpu")).text  # packages
+    with pytest.raises(li.CompileError, match="option helpers is 1"):
+        li.compile(graph, options={"helpers": 1})
+
+
+def test_sessions_have_boards_of_their_own(rng: np.random.Generator) -> None:
+    exe = li.compile(lstm())
+    one, two = exe.session(), exe.session()
+    assert len({id(s._board) for s in (exe, one, two)}) == 3
+    x = rng.standard_normal(SIZES[:3]).astype(np.float32)
+    np.testing.assert_array_equal(one(x=x)["y"], two(x=x)["y"])
+    one.close()
+    np.testing.assert_array_equal(exe(x=x)["y"], two(x=x)["y"])
+
+
+def test_state_and_profile(rng: np.random.Generator) -> None:
+    """Calls that read and write state take a board too; the profiler's calls have one of their own."""
+    exe = li.compile(lstm())
+    x = rng.standard_normal(SIZES[:3]).astype(np.float32)
+    profile = exe.profile("main" if "main" in exe.entries else next(iter(exe.entries)), {"x": x})
+    assert profile.workers == 1
+    assert any("recurrence" in r.name for r in profile.rows)
+
+
+def test_threads_are_fixed_by_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    li.compile(lstm())
+    with pytest.raises(li.DeviceError, match="already run"):
+        li.set_threads(runtime.threads() + 1)
+
+
+ENDING = """
+import sys, os
+import numpy as np, lstm_ir as li
+from test_helpers import lstm, SIZES
+li.set_threads(2)
+exe = li.compile(lstm())
+x = np.ones(SIZES[:3], np.float32)
+for _ in range(50):
+    exe(x=x)
+"""
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["", "exe.close()", "del exe", "sys.exit(0)",
+     "import atexit; atexit.register(lambda: exe(x=x))",
+     "if os.fork() == 0: sys.exit(0)\nassert os.wait()[1] == 0"],
+)  # fmt: skip
+def test_a_process_ends_while_they_are_there(ending: str, tmp_path: Path) -> None:
+    """No crash, no word, no second of waiting."""
+    script = tmp_path / "ending.py"
+    script.write_text(ENDING + ending)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)])}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script)], env=env, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_order_in_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What offer.py says of memory order is in the code that LLVM gets."""
+    target = resolve("cpu:aarch64")
+    text = prepare(lstm(), target, None, 2).text
+    flags = [
+        *compiler.BASE_FLAGS,
+        *target.flags,
+        f"--iree-hal-dump-executable-intermediates-to={tmp_path}",
+    ]
+    compiler.run(text, flags, name="order", target="cpu:aarch64", timeout=120)
+    (codegen,) = tmp_path.glob("*linked*.optimized.ll")
+    code = codegen.read_text()
+    atomics = re.findall(r"atomicrmw \w+ .*", code)
+    assert len(atomics) >= 8  # open and close, in and out, the next workgroup, what the team has
+    assert [a for a in atomics if "acq_rel" not in a and "seq_cst" not in a] == []
+    looks = re.findall(r"load atomic .*", code)
+    assert len(looks) >= 5  # the offer, who is inside, leave, patience, a call
+    assert [a for a in looks if " acquire, align 4" not in a] == []
+
+
+def test_a_module_for_aarch64(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Compiles, and runs alone at a board that nobody looks at."""
+    from test_kernels_aarch64 import aarch64, qemu
+
+    emulator = qemu()
+    graph = lstm()
+    lowered, blob = build(graph, resolve("cpu:aarch64"), None, 2)
+    (tmp_path / "m.vmfb").write_bytes(blob)
+    from lstm_ir.backends import parameters
+
+    weights = {n: np.ascontiguousarray(d.array) for n, d in lowered.program.weights.items()}
+    parameters.index(weights).create_archive_file(str(tmp_path / "w.irpa"))
+    x = rng.standard_normal(SIZES[:3]).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    (entry,) = lowered.made.entries
+    command = [
+        emulator, "-L", str(aarch64.sysroot()), str(aarch64.tool()), "--module=m.vmfb",
+        "--parameters=model=w.irpa", f"--function={entry}", "--device=local-sync",
+        "--input=@x.npy", f"--input={board.BYTES}xi8=0", "--input=2", "--output=@y.npy",
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    want = li.interpret(graph, {"x": x})["y"]
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), want, rtol=2e-5, atol=2e-5)
+
+
+def test_kernels_without_room_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lstm_ir.backends.kernels import offer
+
+    assert "lstm_ir.attend" in prepare(lstm(), resolve("cpu"), None, 2).text
+    monkeypatch.setattr(offer, "fits", lambda tensors, numbers: False)
+    text = prepare(lstm(), resolve("cpu"), None, 2).text
+    assert "lstm_ir.attend" not in text
+    assert "tensor<" + str(board.BYTES) not in text
+
+
+def test_no_helper_where_there_is_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime._process, "threads", 1)
+    assert helpers.wanted() == 0
+    assert not li.compile(lstm()).helped
+
+
+def test_rows_of_a_matrix_are_shared_by_columns(rng: np.random.Generator, seed: int) -> None:
+    """A product of one row with a large matrix; kernels of one step share columns, not rows."""
+    x = li.input("x", (1, 1, 1024))
+    arrays: Any = {"x": rng.standard_normal((1, 1, 1024)).astype(np.float32)}
+    w, r = (
+        li.weight(n, rng.uniform(-0.1, 0.1, (2048, k)).astype(np.float32))
+        for n, k in (("w", 1024), ("r", 512))
+    )
+    graph = li.Graph("g", [x], {"y": li.lstm(x, w, r)[0]})
+    exe = li.compile(graph)
+    assert exe.helped
+    assert api.helped(exe.report.operations, 2)
+    want = li.interpret(graph, arrays)["y"]
+    for _ in range(50):
+        np.testing.assert_allclose(exe(arrays)["y"], want, rtol=2e-5, atol=2e-5)
