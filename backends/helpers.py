@@ -179,7 +179,8 @@ def _free(here: int | None) -> _Helper | None:
         if _Pool.closed:
             return None
         if _Pool.places is None:
-            _Pool.places = list(home.places(1 + wanted()) or [None] * wanted())
+            found = home.places(1 + wanted())
+            _Pool.places = [None] * wanted() if found is None else [*found]
         for cpu in _Pool.places:
             if cpu is None or cpu != here:
                 _Pool.places.remove(cpu)

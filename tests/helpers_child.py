@@ -32,7 +32,7 @@ def main(threads: int, callers: int, rounds: int, seed: int) -> None:
         loops[n] = Loop(SIZES[i % len(SIZES)], np.random.default_rng(seed + i), kind)
         body = BODIES[n] if n in BODIES else random_body(seed + i)
         graphs[n] = loops[n].graph(n, body)
-    graphs["back"], loops["back"] = gradient(seed)
+    graphs["back"], loops["back"] = gradient(seed + 50)
     exe = li.compile(Program("bodies", graphs), options={"cache": False})
     assert exe.helped, exe.report.notes
     cases: list[Any] = []

@@ -237,7 +237,8 @@ def test_order_in_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_module_for_aarch64(tmp_path: Path, rng: np.random.Generator) -> None:
     """Compiles, and runs alone at a board that nobody looks at."""
-    from test_kernels_aarch64 import aarch64, qemu
+    import aarch64
+    from test_kernels_aarch64 import qemu
 
     emulator = qemu()
     graph = lstm()

@@ -7,11 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from iree.compiler import ir
 
 import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.kernels import scratch
-from lstm_ir.backends.kernels.call import BINDINGS, KernelCall
+from lstm_ir.backends.kernels.call import KernelCall
+from lstm_ir.backends.kernels.executables import BINDINGS
 from lstm_ir.backends.targets import resolve
 from lstm_ir.interpret import interpret
 
@@ -70,6 +72,15 @@ def test_globals_for_scratch_differ_in_size() -> None:
     assert sorted(n for n, _ in found) == ["0", "1", "2"]
     assert len({kind for _, kind in found}) == 3
     assert "flow.tensor.splat" not in text
+
+
+def test_globals_of_any_sizes_differ_in_type() -> None:
+    """Sizes that a cache line for each global before would make equal: two kernels had one memory."""
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            made = [scratch._declare(n) for n in (640, 576, 512, 640, 704)]
+    assert len({kind for _, kind in made}) == len({symbol for symbol, _ in made}) == 5
 
 
 def test_scratch_is_not_in_the_module_nor_without_bound(rng: np.random.Generator) -> None:

@@ -15,7 +15,8 @@ from iree.compiler import ir
 
 from lstm_ir import dims
 from lstm_ir.backends.emitter import Emitter
-from lstm_ir.backends.kernels.call import BINDINGS, KernelCall, at_entry, module_of_insertion
+from lstm_ir.backends.kernels.call import KernelCall, at_entry, module_of_insertion
+from lstm_ir.backends.kernels.executables import BINDINGS
 from lstm_ir.backends.kernels.memory import ELEMENT_BYTES, Memory
 from lstm_ir.backends.kernels.team import LINE
 from lstm_ir.backends.kernels.text import stored_type
@@ -154,10 +155,14 @@ def _kept(call: KernelCall, rows: list[Rows], flags: Flags | None) -> Scratch | 
 def _declare(size: int) -> tuple[str, ir.RankedTensorType]:
     """A global of zeros, of at least so many bytes."""
     module = module_of_insertion().regions[0].blocks[0]
-    symbols = [op.attributes["sym_name"].value for op in module if "sym_name" in op.attributes]
-    number = sum(s.startswith(_NAME) for s in symbols)
+    named = [op for op in module if "sym_name" in op.attributes]
+    held = [op for op in named if op.attributes["sym_name"].value.startswith(_NAME)]
+    taken, number = {op.attributes["type"].value for op in held}, len(held)
     # IREE 3.13 may take two globals of one type for one (docs/kernels.md): no two have one size.
-    kind = ir.RankedTensorType.get([size + (1 + number) * PIECE], ir.IntegerType.get_signless(8))
+    kind = _tensor(size)
+    while kind in taken:
+        size += PIECE
+        kind = _tensor(size)
     attrs = {
         "sym_name": ir.StringAttr.get(f"{_NAME}{number}"),
         "sym_visibility": ir.StringAttr.get("private"),
@@ -168,6 +173,11 @@ def _declare(size: int) -> tuple[str, ir.RankedTensorType]:
     with ir.InsertionPoint.at_block_begin(module):
         ir.Operation.create("util.global", attributes=attrs)
     return f"{_NAME}{number}", kind
+
+
+def _tensor(size: int) -> ir.RankedTensorType:
+    """A tensor of so many bytes."""
+    return ir.RankedTensorType.get([size], ir.IntegerType.get_signless(8))
 
 
 def _bytes(m: Memory) -> int:
