@@ -65,12 +65,16 @@ def until(what: Callable[[], bool]) -> bool:
     return what()
 
 
-@pytest.mark.parametrize(("threads", "callers"), [(2, 1), (4, 1), (3, 3), (9, 2)])
+SLOW = [pytest.param(*c, marks=pytest.mark.slow) for c in ((4, 1), (9, 2))]
+
+
+@pytest.mark.parametrize(("threads", "callers"), [(2, 1), (3, 3), *SLOW])
 def test_bodies_and_gradients(threads: int, callers: int, seed: int) -> None:
     """One helper and more helpers than processors, for one caller and for several."""
     assert worst(child(threads, callers, 4, seed % 10000)) < 1
 
 
+@pytest.mark.slow
 def test_they_finish_on_a_loaded_machine(seed: int) -> None:
     """Every processor taken by others: whoever waits for a helper's part gets it."""
     spin = [sys.executable, "-c", "while True: pass"]
@@ -295,3 +299,17 @@ def test_rows_of_a_matrix_are_shared_by_columns(rng: np.random.Generator, seed: 
     want = li.interpret(graph, arrays)["y"]
     for _ in range(50):
         np.testing.assert_allclose(exe(arrays)["y"], want, rtol=2e-5, atol=2e-5)
+
+
+def test_a_call_of_many_kernels_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is between them runs on one thread: workers are as fast."""
+    from lstm_ir.backends.kernels import offer
+
+    graph = lstm()
+    train = li.vjp(graph, ["y"], ["x", *graph.weights])
+    text = prepare(train, resolve("cpu"), None, 2).text
+    offers = text.count("flow.dispatch @offered::@recurrence_")
+    assert "lstm_ir.attend" in text
+    assert offers > 1
+    monkeypatch.setattr(offer, "MANY", offers - 1)
+    assert "lstm_ir.attend" not in prepare(train, resolve("cpu"), None, 2).text
