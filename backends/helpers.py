@@ -1,9 +1,13 @@
 """Threads that help callers: they take part in what a caller's thread runs by itself.
 
-A helper waits for a lock while nobody calls. A call that finds its board without helpers sends some,
-and begins alone. A helper stays at the board for PATIENCE seconds after the last offer, awake, so the
-next call finds it there; then it goes home. There are at most MOST of them in a process: where several
+A helper waits for a lock while nobody calls. A call that finds too few helpers at its board sends for
+more, and begins without them. A helper stays at the board for PATIENCE seconds after the last offer,
+awake, so the next call finds it there; then it goes home. There are few in a process: where several
 sessions call at once, the processors have work, and those that find no helper do theirs alone.
+
+A signal handler may raise between any two lines of a call. So nothing that a call leaves half done is
+needed: only a helper's own thread says that it is free again, being sent twice is as good as once, and
+a call that never says that it ended keeps helpers for IDLE times their patience.
 """
 
 from __future__ import annotations
@@ -23,22 +27,21 @@ from lstm_ir.errors import DeviceError
 from lstm_ir.types import DType
 
 PATIENCE = 400e-6  # seconds
-MOST = 3  # helpers of a process
+MOST = 3  # helpers of a call
 _END = 1.0  # seconds that the end of the process waits for one
 _TRIAL = 10_000 * board.IDLE  # what timed looks amount to
 
 Array = np.ndarray[Any, Any]
 
 _lock = threading.Lock()
-_idle: list[_Helper] = []
+_helpers: list[_Helper] = []
 _boards: weakref.WeakSet[Board] = weakref.WeakSet()
 
 
 class _Pool:
     """What is known of this process."""
 
-    places: list[int | None] | None = None  # where helpers are still to be started
-    closed = False  # the process ends
+    closed = False  # no further helper is started
     looks = 0  # that a helper has patience for; 0: not yet known
 
 
@@ -52,13 +55,17 @@ class Board:
 
     def __init__(self, context: Any, attend: Any, move: transfer.HostMover) -> None:
         self._context, self._attend, self._move = context, attend, move
-        self.helpers: list[_Helper] = []  # that are here, or on their way
         self._wanted = wanted()
         runtime.fix_threads()
         self._words, self._view = self._made()
-        self._open = True
+        self._open, self._calls = True, 0
         runtime.outlive_fork(self)
         _boards.add(self)
+
+    @property
+    def helpers(self) -> int:
+        """Helpers that are here, or on their way."""
+        return sum(h.board is self for h in _helpers)
 
     def _made(self) -> tuple[Array, Any]:
         memory = board.board()
@@ -73,16 +80,34 @@ class Board:
 
     def begin(self) -> None:
         """A call begins: send for helpers, if they are not here."""
-        self._words[board.BUSY] = 1
-        here = home.processor()
-        if here is not None and any(h.cpu == here for h in self.helpers):
-            home.step_aside({h.cpu for h in self.helpers})
-        while len(self.helpers) < self._wanted and self._open:
-            helper = _free(here)
-            if helper is None:
-                return
-            self.helpers.append(helper)
-            helper.go(self)
+        self._calls = self._calls % 0x7FFFFFFF + 1
+        self._words[board.BUSY] = self._calls
+        here, missing = home.processor(), self._wanted
+        for h in _helpers:
+            if h.board is not self:
+                continue
+            missing -= 1
+            if not h.awake:
+                h.call()
+            elif h.cpu is not None and h.cpu == here:
+                home.step_aside([x.cpu for x in _helpers if x.board is self])
+        if missing > 0 and self._open:
+            self._send(missing, here)
+
+    def _send(self, missing: int, here: int | None) -> None:
+        """Helpers with nothing to do, and new ones, that are kept elsewhere than the caller runs.
+
+        Linux may leave a thread that it wakes on its waker's processor, for a slice of 3 ms.
+        """
+        for h in _helpers:
+            if missing > 0 and h.board is None and (h.cpu is None or h.cpu != here):
+                h.board = self
+                h.call()
+                missing -= 1
+        while missing > 0 and (started := _start(here)) is not None:
+            started.board = self
+            started.call()
+            missing -= 1
 
     def end(self) -> None:
         """The call ended, well or not."""
@@ -93,9 +118,11 @@ class Board:
         if not _Pool.looks:
             _Pool.looks = self._looks()
         self._words[board.PATIENCE] = _Pool.looks
-        self._stay(self._view)
-        while self._words[board.BUSY] and self._open:  # one began while this thread left
+        while self._open:
+            call = self._words[board.BUSY]
             self._stay(self._view)
+            if self._words[board.BUSY] in (0, call):
+                return  # else one began while this thread left
 
     def _looks(self) -> int:
         """What looks amount to in PATIENCE seconds, by looks at a board where nothing is offered."""
@@ -125,20 +152,21 @@ class _Helper:
 
     def __init__(self, cpu: int | None) -> None:
         self.cpu = cpu
+        self.board: Board | None = None  # where it is wanted; only its thread says that it is not
+        self.awake = False
         self._called = threading.Lock()
         self._called.acquire()
-        self._board: Board | None = None
         self._thread = threading.Thread(target=self._run, name="lstm-ir helper", daemon=True)
         self._thread.start()
 
-    def go(self, to: Board) -> None:
-        """Have it attend to a board."""
-        self._board = to
-        self._called.release()
+    def call(self) -> None:
+        """Have it look where it is wanted; any number of times."""
+        with suppress(RuntimeError):  # it was called, and has not looked yet
+            self._called.release()
 
     def end(self) -> None:
-        """Have its thread end; it has nothing to do."""
-        self._called.release()
+        """Have its thread end."""
+        self.call()
         self._thread.join(_END)
 
     def _run(self) -> None:
@@ -147,45 +175,40 @@ class _Helper:
                 os.sched_setaffinity(0, (self.cpu,))
         while True:
             self._called.acquire()
-            there, self._board = self._board, None
-            if there is None:
+            if self.board is not None:
+                self.awake = True
+                self._help(self.board)
+                self.awake = False
+                self.board = None
+            if _Pool.closed:
                 return
-            self._help(there)
-            del there  # its module may be freed
-            _idle.append(self)
 
     def _help(self, there: Board) -> None:
         try:
             there.attend()
         except Exception:  # whoever calls works alone from now on
             there.close()
-        finally:
-            there.helpers.remove(self)
 
 
-def _free(here: int | None) -> _Helper | None:
-    """A helper with nothing to do that is kept elsewhere than `here`, where the caller runs.
-
-    Linux may leave a thread that it wakes on its waker's processor, for a slice of 3 ms.
-    """
-    for helper in list(_idle):
-        if helper.cpu is None or helper.cpu != here:
-            try:
-                _idle.remove(helper)  # atomic
-            except ValueError:
-                continue  # another caller was first
-            return helper
+def _start(here: int | None) -> _Helper | None:
+    """A new helper that is kept elsewhere; None where there are enough, or no thread can be had."""
     with _lock:
         if _Pool.closed:
             return None
-        if _Pool.places is None:
-            found = home.places(1 + wanted())
-            _Pool.places = [None] * wanted() if found is None else [*found]
-        for cpu in _Pool.places:
-            if cpu is None or cpu != here:
-                _Pool.places.remove(cpu)
-                return _Helper(cpu)
-    return None
+        taken = [h.cpu for h in _helpers]
+        free: list[int | None] = [None] * (wanted() - len(taken))
+        found = home.places(1 + wanted())
+        if found is not None:
+            free = [cpu for cpu in found if cpu != here and cpu not in taken]
+        if not free:
+            return None
+        try:
+            made = _Helper(free[0])
+        except RuntimeError:  # the process may have no more threads, or it ends
+            _Pool.closed = True
+            return None
+        _helpers.append(made)
+        return made
 
 
 @atexit.register
@@ -199,7 +222,7 @@ def _close_all() -> None:
     end = time.monotonic() + _END
     for b in list(_boards):
         b.close()
-    while any(b.helpers for b in list(_boards)) and time.monotonic() < end:
+    while any(h.awake for h in _helpers) and time.monotonic() < end:
         time.sleep(1e-4)
-    while _idle:
-        _idle.pop().end()
+    for h in _helpers:
+        h.end()
