@@ -1,10 +1,10 @@
-"""The processor on which callers wait best: that of the first worker.
+"""On which processors threads run: callers of workers beside the first one, callers of helpers apart.
 
-A call wakes IREE's first worker, which looks at what is to be done and wakes the others. Where the
+A call by IREE's workers wakes the first, which looks at what is to be done and wakes the others. Where the
 caller runs on that worker's processor, the worker starts as the caller goes to sleep. Elsewhere its
 processor has to be woken first, and then the caller's, which sleeps by then, for the second worker:
 0.04 ms of a call on a virtual machine (docs/performance.md). Linux leaves callers where they are, so
-they are moved, once in a while.
+they are moved, once in a while. Helpers that are kept on a processor take none that a caller works on.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ import re
 from collections.abc import Mapping
 
 from lstm_ir.backends import board
+from lstm_ir.backends.kernels.team import rest
 from lstm_ir.backends.kernels.text import Text
 
 # Offers in a call, beyond which workers are as fast: what is done between them has one thread here.
@@ -141,11 +142,6 @@ def _bound(t: Text, name: str) -> str:
     )
 
 
-def _relax(t: Text, relax: str) -> None:
-    if relax:
-        t.line(f'llvm.inline_asm has_side_effects "{relax}", "" : () -> ()')
-
-
 def _written(t: Text, header: str) -> str:
     return "\n".join([f"    {header} {{", *t.head, *t.lines, "      return", "    }"])
 
@@ -228,16 +224,17 @@ class _Kernel:
         b.add(opened, 1)
         t.line(f"func.call @{self.symbol}_share({base}) : ({_BYTES}) -> ()")
         b.add(opened, 1)
-        first = b.add(inside, 0)
-        at = t.fresh()
-        spins = t.fresh()
-        with t.block(f"{spins} = scf.while ({at} = {first}) : (i32) -> i32", "} do {"):
+        first, zero = b.add(inside, 0), t.index(0)
+        at, turn, ended = t.fresh(), t.fresh(), t.fresh()
+        pair = "(i32, index) -> (i32, index)"
+        start = f"{ended}:2 = scf.while ({at} = {first}, {turn} = {zero}) : {pair}"
+        with t.block(start, "} do {"):
             busy = t.op(f"arith.cmpi ne, {at}, {t.constant('0', 'i32')} : i32")
-            t.line(f"scf.condition({busy}) {at} : i32")
-        last = t.fresh()
-        t.line(f"^bb0({last}: i32):")
-        _relax(t, self.relax)
-        t.line(f"scf.yield {b.seen(inside)} : i32")
+            t.line(f"scf.condition({busy}) {at}, {turn} : i32, index")
+        at, turn = t.fresh(), t.fresh()
+        t.line(f"^bb0({at}: i32, {turn}: index):")
+        rest(t, self.relax, turn)
+        t.line(f"scf.yield {b.seen(inside)}, {t.add(turn, 1)} : i32, index")
         t.line("}")
         given = [f"{name}: {kind}" for name, kind in self.arguments]
         at_outputs = next(
@@ -282,7 +279,7 @@ def _attend(symbols: list[str], relax: str) -> str:
                 t.line("scf.yield")
         b.add(inside, -1)
         t.line(f"scf.yield {zero}, {sure} : i32, i32")
-    _relax(t, relax)
+    rest(t, relax, t.index(0))
     busy = t.op(f"arith.cmpi ne, {b.seen(calls)}, {zero} : i32")
     idle = t.constant(str(board.IDLE), "i32")
     more = t.op(f"arith.select {busy}, {one}, {idle} : i32")

@@ -43,6 +43,14 @@ def pause(target: TargetInfo | None) -> str:
     return "yield" if triple.startswith(("aarch64", "arm64")) else ""
 
 
+def rest(t: Text, relax: str, turn: str) -> None:
+    """Pauses between two looks, more of them with every 64 turns, 64 at most."""
+    if relax:
+        n = t.binary("minui", t.add(t.binary("divui", turn, t.index(64)), 1), t.index(64))
+        with t.loop(t.index(0), n, t.index(1)):
+            t.line(f'llvm.inline_asm has_side_effects "{relax}", "" : () -> ()')
+
+
 class Work(NamedTuple):
     """Blocks of columns; the rows of each are shared out in so many parts."""
 
@@ -322,10 +330,7 @@ class Team:
                 t.line(f"scf.condition({more}) {at}, {less} : index, i1")
             turn, last = t.fresh(), t.fresh()
             t.line(f"^bb0({turn}: index, {last}: i1):")
-            if self.relax:
-                n = t.binary("minui", t.add(t.binary("divui", turn, t.index(64)), 1), t.index(64))
-                with t.loop(t.index(0), n, t.index(1)):
-                    t.line(f'llvm.inline_asm has_side_effects "{self.relax}", "" : () -> ()')
+            rest(t, self.relax, turn)
             t.line(f"  scf.yield {t.add(turn, 1)} : index")
             t.line("}")
             reached = t.binary("xori", f"{spins}#1", t.constant("true", "i1"), "i1")
