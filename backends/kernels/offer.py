@@ -252,10 +252,10 @@ def _attend(symbols: list[str], relax: str) -> str:
     opened, inside, leave = (b.word(n) for n in (board.OPEN, board.INSIDE, board.LEAVE))
     patience = b.seen(b.cell(board.PATIENCE))
     calls = b.cell(board.BUSY)
-    none, zero, one = t.constant("0", "i32"), t.constant("0", "i32"), t.constant("1", "i32")
+    zero, one = t.constant("0", "i32"), t.constant("1", "i32")
     looks, served, ended = t.fresh(), t.fresh(), t.fresh()
     pair = "(i32, i32) -> (i32, i32)"
-    start = f"{ended}:2 = scf.while ({looks} = {zero}, {served} = {none}) : {pair}"
+    start = f"{ended}:2 = scf.while ({looks} = {zero}, {served} = {zero}) : {pair}"
     with t.block(start, "} do {"):
         some = t.op(f"arith.cmpi ult, {looks}, {patience} : i32")
         stay = t.op(f"arith.cmpi eq, {b.seen(leave)}, {zero} : i32")
