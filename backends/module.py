@@ -77,7 +77,7 @@ def iree_text(program: Program, target: TargetInfo, notes: list[str] | None = No
                         kernels |= part.runnable()
             helped = pause(target) if target.helpers else None
             offers = executables.define(module, kernels, target.kind == "cpu", helped)
-        if target.helpers and not 0 < offers <= offer.MANY:
+        if target.helpers and not offers:
             del said[before:]
             return iree_text(program, replace(target, helpers=False), said)
         return _text(module, locs=True)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # Operations of a call that one thread ends before workers are awake; that are worth a helper's part;
 # from which waking does not matter.
 SMALL, LEAST, LARGE = 18_000_000, 1_000_000, 300_000_000
+# Loops and products of a call, beyond which helpers gain nothing: what is between them has one thread.
+# The gradient of a layer has five (docs/performance.md).
+MANY = 4
 OPTIONS = ("pipeline", "kernels", "helpers", "opt_level", "data_tiling", "flags", "timeout", "cache")
 
 
@@ -119,8 +122,9 @@ def prepare(
     info = replace(info, kernels=bool(given.get("kernels", info.kernels)))
     made = optimize(source, replace(target, info=info), given.get("pipeline"), report)
     report.operations = {name: operations(graph) for name, graph in made.entries.items()}
-    if info.kind == "cpu" and given.get("helpers", True):
-        info = replace(info, helpers=helped(report.operations, threads))
+    if info.kind == "cpu" and info.kernels and given.get("helpers", True):
+        few = all(_heavy(graph) <= MANY for graph in made.entries.values())
+        info = replace(info, helpers=few and helped(report.operations, threads))
     text = iree_text(made, info, report.notes)
     return Lowered(source, made, text, report)
 
@@ -166,6 +170,11 @@ def compile(
 def _most(operations: Mapping[str, Dim]) -> Dim:
     """Of all entries; a size that is known at the call counts as more than any number."""
     return max(operations.values(), key=lambda d: d if isinstance(d, int) else LARGE + 1, default=0)
+
+
+def _heavy(graph: Graph) -> int:
+    """Loops and products."""
+    return sum(n.op.name in ("scan", "dot_general") for n in graph.nodes)
 
 
 def helped(operations: Mapping[str, Dim], threads: int) -> bool:

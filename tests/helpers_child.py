@@ -13,7 +13,7 @@ from kernel_random import random_body
 import lstm_ir as li
 from lstm_ir import api
 from lstm_ir.backends import helpers
-from lstm_ir.backends.kernels import offer, workers
+from lstm_ir.backends.kernels import workers
 from lstm_ir.program import Program
 
 NAMES = ("gated", "two_phases", "ends_in_product", "both_ways", "normalised", "counted")
@@ -23,8 +23,7 @@ SIZES = ((37, 1, 5, 72), (11, 5, 7, 68), (1, 9, 3, 130), (23, 16, 5, 40))
 def main(threads: int, callers: int, rounds: int, seed: int) -> None:
     li.set_threads(threads)
     workers.SHARE_FLOPS = 1  # share whatever there is
-    api.LEAST, api.LARGE, api.SMALL = 0, 1 << 62, 1 << 62
-    offer.MANY = 1 << 30
+    api.LEAST, api.LARGE, api.SMALL, api.MANY = 0, 1 << 62, 1 << 62, 1 << 62
     loops: dict[str, Loop] = {}
     graphs: dict[str, li.Graph] = {}
     for i, n in enumerate((*NAMES, "r0", "r1", "r2")):

@@ -40,11 +40,11 @@ def words(bindings: int, numbers: int) -> int:
     return 2 * (bindings + numbers)
 
 
-def define(module: ir.Module, kernels: dict[str, str], share: bool, helped: str | None) -> int:
+def define(module: ir.Module, kernels: dict[str, str], share: bool, helped: str | None) -> bool:
     """Puts the executables of `kernels`, functions by symbol, into the module.
 
     `helped`: functions offer their kernels to helpers (`offer.py`); the processor's hint for a thread
-    that waits. Gives the number of offers in a call, at most.
+    that waits. Gives whether there is any such kernel.
     """
     kept = dict(kernels)
     calls: dict[str, tuple[str, list[int]]] = {}
@@ -63,35 +63,33 @@ def define(module: ir.Module, kernels: dict[str, str], share: bool, helped: str 
             if symbol in calls:
                 one, numbers = calls[symbol]
                 redirect(op, one, f"{one}_run", [constant(n, before=op) for n in numbers])
-    offers = 0 if helped is None else _offer(module, kept, helped)
+    offers = helped is not None and _offer(module, kept, helped)
     for symbol, text in kept.items():
         _define(module, symbol, [f"{symbol}_run"], text.replace(NAME, f"{symbol}_run"))
     return offers
 
 
-def _offer(module: ir.Module, kernels: dict[str, str], relax: str) -> int:
+def _offer(module: ir.Module, kernels: dict[str, str], relax: str) -> bool:
     """Kernels that functions run are offered to helpers; `kernels` keeps what runs otherwise."""
-    offered, plain, most = dict[str, str](), set[str](), 0
+    offered, plain = dict[str, str](), set[str]()
     for op in list(module.body):
-        function, count = op.operation, 0
+        function = op.operation
         for dispatch, symbol in list(dispatches(function)):
             text = kernels[symbol]
             if function.name == "func.func" and _has_room(text):
                 offered[symbol] = text
-                count += 1
                 *_, board, _ = function.regions[0].blocks[0].arguments
                 groups = dispatch.operands[0]
                 redirect(dispatch, offer.SYMBOL, f"{symbol}_run", [board, groups], alone=True)
             else:
                 plain.add(symbol)
-        most = max(most, count)
     if offered:
         text = offer.functions({s: k.replace(NAME, s) for s, k in offered.items()}, relax)
         _define(module, offer.SYMBOL, offer.names(offered), text)
         ir.InsertionPoint(module.body).insert(ir.Operation.parse(offer.module_function()))
     for symbol in offered.keys() - plain:
         del kernels[symbol]
-    return most
+    return bool(offered)
 
 
 def _has_room(text: str) -> bool:

@@ -30,9 +30,6 @@ from lstm_ir.backends import board
 from lstm_ir.backends.kernels.team import rest
 from lstm_ir.backends.kernels.text import Text
 
-# Offers in a call, beyond which workers are as fast: what is done between them has one thread here.
-# LSTM gradients at one row have nine; helpers gained nothing there (docs/performance.md).
-MANY = 4
 SYMBOL = "offered"  # of the executable
 ATTEND = "attend"  # of what a helper runs
 BOARD, TOTAL = "%b_board", "%offered"  # what a kernel takes besides: the board, its workgroups
