@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lstm_ir.backends import cpus, helpers, parameters, runtime, state_file, transfer
+from lstm_ir.backends import cpus, helper_threads, parameters, runtime, state_file, transfer
 from lstm_ir.backends.board import ATTEND
 from lstm_ir.backends.contexts import Contexts
 from lstm_ir.backends.held_state import HeldState
@@ -315,12 +315,12 @@ class _Loaded:
         workers = device == "local-task"
         self.contexts = Contexts(self.modules, signature.name, workers=workers)
 
-    def board(self) -> helpers.Board | None:
+    def board(self) -> helper_threads.Board | None:
         """A board for one session, where the module offers its work to helpers."""
         if self.attend is None:
             return None
         assert isinstance(self.move, transfer.HostMover)
-        return helpers.Board(self.contexts.first, self.attend, self.move)
+        return helper_threads.Board(self.contexts.first, self.attend, self.move)
 
     def lookup(self, entry: Entry) -> dict[Names, Any]:
         """The entry's function, and its variants by the dimension names that are 0 in them.

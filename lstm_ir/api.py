@@ -179,7 +179,7 @@ def _heavy(graph: Graph) -> int:
 
 def helped(operations: Mapping[str, Dim], threads: int) -> bool:
     """Whether helpers take part in calls: those that are short, but worth sharing."""
-    from lstm_ir.backends.helpers import MOST
+    from lstm_ir.backends.helper_threads import MOST
 
     most = _most(operations)
     # Beyond so many operations more workers than there are helpers end sooner.

@@ -12,7 +12,7 @@ from kernel_random import random_body
 
 import lstm_ir as li
 from lstm_ir import api
-from lstm_ir.backends import helpers
+from lstm_ir.backends import helper_threads
 from lstm_ir.backends.kernels import workers
 from lstm_ir.program import Program
 
@@ -59,7 +59,7 @@ def main(threads: int, callers: int, rounds: int, seed: int) -> None:
     call(0)
     for t in others:
         t.join()
-    most = helpers.wanted()
+    most = helper_threads.wanted()
     assert len([t for t in threading.enumerate() if t.name == "lstm-ir helper"]) <= most + 1
     print(f"helpers {most} worst {max(worst):.3e}")
 

@@ -17,7 +17,7 @@ import pytest
 import lstm_ir as li
 from lstm_ir import api
 from lstm_ir.api import build, prepare
-from lstm_ir.backends import board, compiler, helpers, runtime
+from lstm_ir.backends import board, compiler, helper_threads, runtime
 from lstm_ir.backends.targets import resolve
 
 HERE = Path(__file__).parent
@@ -154,7 +154,7 @@ def test_a_call_that_fails_ends(rng: np.random.Generator) -> None:
     exe(good)
 
 
-@pytest.mark.parametrize("where", [helpers.Board.end, helpers.Board.begin, helpers._Helper.call])
+@pytest.mark.parametrize("where", [helper_threads.Board.end, helper_threads.Board.begin, helper_threads._Helper.call])
 def test_a_signal_at_the_worst_moment(where: Any, rng: np.random.Generator) -> None:
     """An exception at any line of what a call does about helpers: none spins, none is lost."""
     exe = li.compile(lstm())
@@ -183,9 +183,9 @@ def test_a_signal_at_the_worst_moment(where: Any, rng: np.random.Generator) -> N
             pass
         finally:
             sys.settrace(before)
-        assert until(lambda: not any(h.awake for h in helpers._helpers))  # home by itself
+        assert until(lambda: not any(h.awake for h in helper_threads._helpers))  # home by itself
         np.testing.assert_array_equal(exe(x=x)["y"], want)
-    assert until(lambda: bool(exe(x=x)) and any(h.awake for h in helpers._helpers))
+    assert until(lambda: bool(exe(x=x)) and any(h.awake for h in helper_threads._helpers))
 
 
 def test_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
@@ -197,10 +197,10 @@ def test_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch, rng: np.random.Ge
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr("threading.Thread.start", refuse)
-    monkeypatch.setattr(helpers, "_helpers", [])
-    monkeypatch.setattr(helpers._Pool, "closed", False)
+    monkeypatch.setattr(helper_threads, "_helpers", [])
+    monkeypatch.setattr(helper_threads._Pool, "closed", False)
     np.testing.assert_array_equal(exe(x=x)["y"], want)
-    assert helpers._Pool.closed
+    assert helper_threads._Pool.closed
 
 
 def test_options_and_devices_say_who_works() -> None:
@@ -329,7 +329,7 @@ def test_kernels_without_room_are_not_offered(monkeypatch: pytest.MonkeyPatch) -
 
 def test_no_helper_where_there_is_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime._process, "threads", 1)
-    assert helpers.wanted() == 0
+    assert helper_threads.wanted() == 0
     assert not li.compile(lstm()).helped
 
 
