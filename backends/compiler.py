@@ -17,6 +17,7 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lstm_ir.backends import stacks
 from lstm_ir.backends.cache import Cache, key
 from lstm_ir.errors import CompileError
 
@@ -30,8 +31,7 @@ BASE_FLAGS = (
     "--iree-opt-strip-assertions=false",
     "--iree-input-demote-f64-to-f32=false",
     "--iree-vm-bytecode-module-strip-source-map=true",
-    # Small batched products of odd sizes take 40 KiB; every thread that runs dispatches has more.
-    "--iree-llvmcpu-stack-allocation-limit=131072",
+    f"--iree-llvmcpu-stack-allocation-limit={stacks.LIMIT}",
 )
 # A tensor of open size that a sum along its rows and a second op read becomes a buffer of open size
 # on the stack of one dispatch ("exceeded stack allocation limit", 2^58 bytes), or ends in invalid

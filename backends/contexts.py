@@ -12,17 +12,22 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from lstm_ir.backends import home, runtime, waiting
+from lstm_ir.backends import home, runtime, stacks, waiting
 
 LIMIT = 4  # each further one computes and keeps the packed weights again
 _POLL = 0.05  # seconds; a context may return between the look for one and the wait
 
 
 class Contexts:
-    """At least one context over `modules`; `name` is for errors, `workers`: others do the work."""
+    """At least one context over `modules`; `name` is for errors.
 
-    def __init__(self, modules: Sequence[Any], name: str, *, workers: bool = False) -> None:
-        self._modules, self._name = list(modules), name
+    `workers`: others do the work; `own`: the caller's thread runs dispatches.
+    """
+
+    def __init__(
+        self, modules: Sequence[Any], name: str, *, workers: bool = False, own: bool = False
+    ) -> None:
+        self._modules, self._name, self._own = list(modules), name, own
         self._workers = workers
         self._call = waiting.patiently if workers else waiting.plainly
         self.first = self._make()
@@ -38,6 +43,8 @@ class Contexts:
 
     def invoke(self, function: Any, arguments: Any, results: Any) -> None:
         """Call a VM function in a context that no other call uses."""
+        if self._own:
+            stacks.confirm()
         try:
             context = self._free.pop()  # atomic
         except IndexError:
@@ -68,6 +75,8 @@ class Contexts:
                 self._waiting -= 1
 
     def _make(self) -> Any:
+        if self._own:
+            stacks.confirm()
         try:
             return runtime.native().VmContext(runtime.instance(), self._modules)
         except Exception as e:  # the bindings raise a builtin class per status code

@@ -312,8 +312,12 @@ class _Loaded:
         self.modules.append(self.module)
         helped = ATTEND in self.module.function_names
         self.attend = self.module.lookup_function(ATTEND) if helped else None
-        workers = device == "local-task"
-        self.contexts = Contexts(self.modules, signature.name, workers=workers)
+        self.contexts = Contexts(
+            self.modules,
+            signature.name,
+            workers=device == "local-task",
+            own=device == "local-sync",
+        )
 
     def board(self) -> helper_threads.Board | None:
         """A board for one session, where the module offers its work to helpers."""

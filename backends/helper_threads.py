@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.backends import board, home, runtime, transfer
+from lstm_ir.backends import board, home, runtime, stacks, transfer
 from lstm_ir.errors import DeviceError
 from lstm_ir.types import DType
 
@@ -157,7 +157,8 @@ class _Helper:
         self._called = threading.Lock()
         self._called.acquire()
         self._thread = threading.Thread(target=self._run, name="lstm-ir helper", daemon=True)
-        self._thread.start()
+        with stacks.enough():
+            self._thread.start()
 
     def call(self) -> None:
         """Have it look where it is wanted; any number of times."""

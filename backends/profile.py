@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lstm_ir.backends import board, runtime
+from lstm_ir.backends import board, runtime, stacks
 from lstm_ir.backends.dispatch_places import Place, dispatch_places
 from lstm_ir.errors import DeviceError
 from lstm_ir.types import DType
@@ -133,6 +133,7 @@ def profile(
             command.append("--parameters=model=weights.irpa")
         if exe.device == "local-task":
             command.append(f"--task_topology_group_count={runtime.threads()}")
+            command.append(f"--task_worker_stack_size={stacks.WORKER}")
         types = [p.type.dtype for p in called.inputs]
         types += [exe.signature.state[n].type.dtype for n in called.reads]
         for i, (a, t) in enumerate(zip(values, types, strict=True)):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from lstm_ir.backends import cpus, home
+from lstm_ir.backends import cpus, home, stacks
 from lstm_ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeError
 
 CPU_DRIVERS = ("local-task", "local-sync")
@@ -155,8 +155,9 @@ def _driver(name: str) -> Any:
     if name not in known:
         raise TargetError(f"unknown device {name!r}; the runtime has {', '.join(sorted(known))}")
     if name == "local-task" and not _process.started:
-        # The workers belong to the cached driver, so the count is set before it is made.
-        rt.parse_flags(*_topology(_process.threads), f"--task_worker_spin_us={SPIN}")
+        # The workers belong to the cached driver, so what they are is set before it is made.
+        room = f"--task_worker_stack_size={stacks.WORKER}"
+        rt.parse_flags(*_topology(_process.threads), f"--task_worker_spin_us={SPIN}", room)
         _process.started = True
     try:
         return rt.get_cached_hal_driver(name)

@@ -1,0 +1,114 @@
+"""Threads that run dispatches have the stack that the compiler lets a dispatch take, and more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lstm_ir as li
+from lstm_ir.backends import helper_threads, stacks
+from lstm_ir.errors import DeviceError
+
+CHILD = Path(__file__).with_name("stacks_child.py")
+linux = pytest.mark.skipif(not Path("/proc/self/pagemap").exists(), reason="needs Linux's /proc")
+
+
+def _child(*words: str) -> list[tuple[int, int]]:
+    done = subprocess.run(
+        [sys.executable, str(CHILD), *words],
+        capture_output=True, text=True, check=False, timeout=300,
+        env={**os.environ, "PYTHONPATH": str(CHILD.parent)},
+    )  # fmt: skip
+    assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-2000:]}"
+    return [(size, touched) for size, touched in json.loads(done.stdout)]
+
+
+@linux
+def test_workers_have_the_stack_that_they_are_asked_to_have() -> None:
+    assert all(size >= stacks.WORKER for size, _ in _child())
+
+
+@linux
+def test_dispatches_at_the_limit_leave_most_of_a_worker_s_stack_untouched() -> None:
+    """They ended the process on stacks of 128 KiB. What they touch is more than the compiler counts."""
+    most = max(touched for _, touched in _child("calls"))
+    assert stacks.LIMIT < most < stacks.CALLER - (32 << 10), most
+    assert most < stacks.WORKER // 4, most
+
+
+def _in_thread(size: int) -> list[object]:
+    """A call of a new executable in a thread with such a stack, or what it raised."""
+    x = li.input("x", (3,))
+    exe = li.compile(li.Graph("twice", [x], {"y": x + x}), device="local-sync")
+    found: list[object] = []
+
+    def run() -> None:
+        try:
+            found.append(exe(x=np.ones(3, "f4"))["y"].tolist())
+        except DeviceError as e:
+            found.append(str(e))
+
+    old = threading.stack_size(size)
+    try:
+        t = threading.Thread(target=run)
+        t.start()
+    finally:
+        threading.stack_size(old)
+    t.join()
+    return found
+
+
+@linux
+@pytest.mark.parametrize("kib", [64, 128, 256, 512])
+def test_a_caller_with_a_small_stack_is_refused(kib: int) -> None:
+    (got,) = _in_thread(kib << 10)
+    if kib << 10 < stacks.CALLER:
+        assert "this thread's stack is" in str(got)
+        assert "threading.stack_size" in str(got)
+    else:
+        assert got == [2.0, 2.0, 2.0]
+
+
+@linux
+def test_a_call_that_was_refused_costs_nothing() -> None:
+    """The next call, of a thread with room, finds a context."""
+    x = li.input("x", (3,))
+    exe = li.compile(li.Graph("twice", [x], {"y": x + x}), device="local-sync")
+    seen: list[str] = []
+
+    def run() -> None:
+        for _ in range(9):
+            with pytest.raises(DeviceError) as refused:
+                exe(x=np.ones(3, "f4"))
+            seen.append(str(refused.value))
+
+    old = threading.stack_size(64 << 10)
+    try:
+        t = threading.Thread(target=run)
+        t.start()
+    finally:
+        threading.stack_size(old)
+    t.join()
+    assert len(seen) == 9
+    assert exe(x=np.ones(3, "f4"))["y"].tolist() == [2.0] * 3
+
+
+@linux
+def test_helpers_have_room_whatever_python_s_threads_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int | None] = []
+    monkeypatch.setattr(helper_threads._Helper, "_run", lambda _: sizes.append(stacks._size()))
+    old = threading.stack_size(64 << 10)
+    try:
+        helper_threads._Helper(None).end()
+        assert threading.stack_size() == 64 << 10
+    finally:
+        threading.stack_size(old)
+    assert sizes[0] is not None
+    assert sizes[0] >= stacks.WORKER - (64 << 10)
