@@ -2,7 +2,6 @@
 
 from lstm_ir.backends import (
     lower_convert,
-    lower_convolution,
     lower_elementwise,
     lower_erf,
     lower_gather,
@@ -17,7 +16,7 @@ from lstm_ir.backends import (
 from lstm_ir.backends.emitter import RULES
 
 __all__ = [
-    "RULES", "lower_convert", "lower_convolution", "lower_elementwise", "lower_erf",
-    "lower_gather", "lower_integer", "lower_linear", "lower_math", "lower_reduce", "lower_scan",
+    "RULES", "lower_convert", "lower_elementwise", "lower_erf", "lower_gather",
+    "lower_integer", "lower_linear", "lower_math", "lower_reduce", "lower_scan",
     "lower_shape", "lower_window",
 ]  # fmt: skip

@@ -1,7 +1,8 @@
 """`decompose`: `lstm`, `gru`, `rnn` and their gradients become one time-major `scan` each.
 
 The result has one rolled loop per layer, both directions in it, the gates of a step in one product:
-a bidirectional layer is one loop, not two, and compile time does not depend on T.
+a bidirectional layer is one loop, not two, and compile time does not depend on T. A convolution becomes
+one product: IREE 3.13 refuses some convolutions, makes others take too much stack, and is slow at the rest.
 """
 
 from __future__ import annotations

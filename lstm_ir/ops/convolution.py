@@ -14,8 +14,8 @@ import numpy as np
 from lstm_ir import dims
 from lstm_ir.dims import Dim
 from lstm_ir.graph import Value, make
-from lstm_ir.opdef import Attr, RuleError, define, need, need_at_least, need_equal
-from lstm_ir.ops import convolution_grad as g
+from lstm_ir.opdef import Attr, Level, RuleError, define, need, need_at_least, need_equal
+from lstm_ir.ops import convolution_products as g
 from lstm_ir.ops.broadcast import as_values
 from lstm_ir.ops.reduce import wide
 from lstm_ir.ops.window import pad
@@ -87,7 +87,7 @@ CONVOLUTION_1D = define(
         "stride": Attr("int", 1), "padding_low": Attr("int", 0), "padding_high": Attr("int", 0),
         "dilation": Attr("int", 1), "groups": Attr("int", 1),
     },
-    types=_types, numpy=_numpy, vjp=g.convolution_1d,
+    types=_types, numpy=_numpy, vjp=g.vjp, expand=g.expand, level=Level.core,
 )  # fmt: skip
 
 
