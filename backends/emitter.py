@@ -221,6 +221,10 @@ class Emitter:
     def opaque(self, v: ir.Value, t: TensorType) -> ir.Value:
         """`v`, made where it stands: a fill that a loop and what follows it read is else cloned into
         both, and the first one is left in no submission (see `filled`)."""
+        if t.dtype in SIGNED:  # barriers of unsigned elements are refused
+            twin = t.with_dtype(SIGNED[t.dtype])
+            held = self.opaque(self.hlo("bitcast_convert", [v], twin), twin)
+            return self.hlo("bitcast_convert", [held], t)
         return self.tie(self.hidden(v), t)
 
     @staticmethod
@@ -322,32 +326,9 @@ class Emitter:
 
     def convert(self, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
         """The same values in another float or integer dtype, no saturation."""
-        if t.dtype is dtype:
-            return v
-        wide = t.with_dtype(dtype)
-        if self.target is not None and self.target.kind in ("vulkan", "metal"):
-            out = self._convert_spirv(v, t, dtype)
-        else:
-            out = self.hlo("convert", [v], wide)
-        if self.target is None or t.is_static:
-            return out
-        short = t.dtype.is_float and t.dtype.bits == 16
-        # IREE keeps an extension of elements in the dispatch that reads it, without fusing the two: on
-        # a GPU as shared memory of any size, on the CPU, in a join of rows ([1,B,8] before [T,B,8]), as
-        # an array on the stack.
-        if not (short if self.target.kind == "cpu" else t.dtype.bits < dtype.bits):
-            return out
-        return self.opaque(out, wide)
+        from lstm_ir.backends.conversion import converted
 
-    def _convert_spirv(self, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
-        from lstm_ir.backends import half
-
-        if t.dtype in (DType.f16, DType.bf16):
-            v, t = half.widen(self, v, t), t.with_dtype(DType.f32)
-        if dtype is DType.bf16:
-            v, t = self._convert_spirv(v, t, DType.f32), t.with_dtype(DType.f32)
-            return half.narrow(self, v, t)
-        return v if t.dtype is dtype else self.hlo("convert", [v], t.with_dtype(dtype))
+        return converted(self, v, t, dtype)
 
     def tie(self, v: ir.Value, t: TensorType) -> ir.Value:
         """The same value, with the function's named sizes, which what left a loop has lost."""

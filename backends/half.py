@@ -27,17 +27,22 @@ def widen(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
 
 def narrow(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     """f32 as bf16, to nearest and even; NaN stays one."""
-    bits, flags = t.with_dtype(DType.i32), t.with_dtype(DType.i1)
-    x = e.hlo("bitcast_convert", [v], bits)
-    sixteen, one = e.full(16, bits), e.full(1, bits)
-    odd = e.hlo("and", [e.hlo("shift_right_logical", [x, sixteen], bits), one], bits)
-    up = e.hlo("add", [e.hlo("add", [x, odd], bits), e.full(0x7FFF, bits)], bits)
-    high = e.hlo("shift_right_logical", [up, sixteen], bits)
-    word = ir.Attribute.parse("#stablehlo<comparison_direction NE>")
-    nan = e.hlo("compare", [v, v], flags, comparison_direction=word)
-    high = e.hlo("select", [nan, e.full(0x7FC0, bits), high], bits)
+    bits = t.with_dtype(DType.i32)
+    high = e.hlo("shift_right_logical", [rounded(e, v, t), e.full(16, bits)], bits)
     small = e.make("stablehlo.convert", [high], [_bits(t)]).result
     return _view(e, small, t, tensor(t.with_dtype(DType.bf16)))
+
+
+def rounded(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+    """The bits of an f32, whose high half is those of the nearest bf16 (of two, the even one)."""
+    bits, flags = t.with_dtype(DType.i32), t.with_dtype(DType.i1)
+    x = e.hlo("bitcast_convert", [v], bits)
+    last = e.hlo("shift_right_logical", [x, e.full(16, bits)], bits)
+    odd = e.hlo("and", [last, e.full(1, bits)], bits)
+    up = e.hlo("add", [e.hlo("add", [x, odd], bits), e.full(0x7FFF, bits)], bits)
+    word = ir.Attribute.parse("#stablehlo<comparison_direction NE>")
+    nan = e.hlo("compare", [v, v], flags, comparison_direction=word)
+    return e.hlo("select", [nan, e.full(0x7FC00000, bits), up], bits)
 
 
 def _bits(t: TensorType) -> ir.RankedTensorType:

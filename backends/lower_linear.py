@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from lstm_ir import dims
+from lstm_ir.backends.conversion import apart, is_spirv
 from lstm_ir.backends.emitter import Emitter, array_attr, lower
 from lstm_ir.backends.lower_shape import reshape
 from lstm_ir.backends.regions import generic, signed_back, signless
 from lstm_ir.dims import Dim
 from lstm_ir.graph import Node, Value
 from lstm_ir.ops.linear import free_axes
-from lstm_ir.types import DType, Shape, TensorType
+from lstm_ir.types import DType, TensorType
 
 Ints = tuple[int, ...]
 _LEAVES = {"parameter", "weight", "constant"}
@@ -41,7 +42,8 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
             done = by_kernel(e, n, lhs, rhs)
             if done is not None:
                 return done
-    if e.target is not None and e.target.kind in ("vulkan", "metal"):  # see half.py
+    if is_spirv(e):  # see half.py
+        lhs, rhs = (apart(e, v, x) for v, x in zip((lhs, rhs), n.inputs, strict=True))
         lhs, rhs = e.convert(lhs, a, total.dtype), e.convert(rhs, b, total.dtype)
         a, b = a.with_dtype(total.dtype), b.with_dtype(total.dtype)
     if axes[0] and e.target is not None:
@@ -61,13 +63,15 @@ def _made(e: Emitter, v: ir.Value, operand: Value) -> ir.Value:
     IREE 3.13 fuses what makes it into the packing; a select among that reads its condition, one byte
     per element, at the wrong place in every batch but the first.
     """
-    return v if operand.op in _LEAVES else _barrier(e, v, operand.shape)
+    return v if operand.op in _LEAVES else _barrier(e, v, operand.type)
 
 
-def _barrier(e: Emitter, v: ir.Value, shape: Shape) -> ir.Value:
+def _barrier(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     """`v`, in no dispatch with what reads it."""
-    sizes = [e.size(d) for d in shape if not isinstance(d, int)]
-    return e.make("iree_tensor_ext.compute_barrier.start", [v, *sizes], [v.type]).result
+    held, _ = signless(e, v, t)  # a barrier of unsigned elements is refused
+    sizes = [e.size(d) for d in t.shape if not isinstance(d, int)]
+    made = e.make("iree_tensor_ext.compute_barrier.start", [held, *sizes], [held.type]).result
+    return signed_back(e, made, t)
 
 
 def _numbers(lb: Ints, rb: Ints, lc: Ints, rc: Ints) -> ir.Attribute:
@@ -116,7 +120,7 @@ def _alone(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     """A matrix [1,m,n] that is made before the product: fused into the packing of a product that
     sums over a named size, or has 8*B rows, IREE 3.13 fails ("no basis element may be statically
     non-positive")."""
-    return _barrier(e, v, t.shape[1:])
+    return _barrier(e, v, t.with_shape(t.shape[1:]))
 
 
 def _matrix(

@@ -145,9 +145,13 @@ class Ops:
             zero = t.number(0, old, wide)
             test = f"arith.cmpf une, {x}, {zero}" if old.is_float else f"arith.cmpi ne, {x}, {zero}"
             return t.op(f"{test} : {a}")
+        if new is DType.bf16 and old.bits > 8 and old is not DType.f16:
+            return self._to_bf16(self._convert(x, old, DType.f32, wide), wide)
         if old.is_float and new.is_float:
             if old.bits == new.bits:
                 raise RefusedError(f"convert from {old} to {new} in a kernel")
+            if old is DType.f64 and new is DType.f16:
+                x, old, a = self._odd(x, wide), DType.f32, self.kind(DType.f32, wide)
             return t.op(f"arith.{'extf' if new.bits > old.bits else 'truncf'} {x} : {a} to {b}")
         if old.is_float:
             raise RefusedError(f"convert from {old} to {new} in a kernel")
@@ -157,6 +161,36 @@ class Ops:
             return x
         way = "trunci" if new.bits < old.bits else "extui" if old is DType.i1 else "extsi"
         return t.op(f"arith.{way} {x} : {a} to {b}")
+
+    def _to_bf16(self, x: str, wide: bool) -> str:
+        """f32 as bf16, rounded to nearest and even before the truncation, which IREE drops where the
+        kernel widens its result again: it does arithmetic in bf16 in f32."""
+        t, kind, whole = self.t, self.kind(DType.f32, wide), self.kind(DType.i32, wide)
+        mask = self.kind(DType.i1, wide)
+
+        def number(n: int) -> str:
+            return t.number(n, DType.i32, wide)
+
+        bits = t.op(f"arith.bitcast {x} : {kind} to {whole}")
+        last = t.binary("shrui", bits, number(16), whole)
+        half = t.binary("addi", t.binary("andi", last, number(1), whole), number(0x7FFF), whole)
+        cut = t.binary("andi", t.binary("addi", bits, half, whole), number(-(1 << 16)), whole)
+        rounded = t.op(f"arith.bitcast {cut} : {whole} to {kind}")
+        nan = t.op(f"arith.cmpf uno, {x}, {x} : {kind}")
+        kept = t.op(f"arith.select {nan}, {x}, {rounded} : {mask}, {kind}")
+        return t.op(f"arith.truncf {kept} : {kind} to {self.kind(DType.bf16, wide)}")
+
+    def _odd(self, x: str, wide: bool) -> str:
+        """f64 as f32, cut off, with the last bit set where bits are lost: the next rounding is right."""
+        t, kind, whole = self.t, self.kind(DType.f64, wide), self.kind(DType.i64, wide)
+        low = t.number((1 << 29) - 1, DType.i64, wide)
+        bits = t.op(f"arith.bitcast {x} : {kind} to {whole}")
+        lost = t.binary("addi", t.binary("andi", bits, low, whole), low, whole)
+        cut = t.binary(
+            "andi", t.binary("ori", bits, lost, whole), t.number(-(1 << 29), DType.i64, wide), whole
+        )
+        odd = t.op(f"arith.bitcast {cut} : {whole} to {kind}")
+        return t.op(f"arith.truncf {odd} : {kind} to {self.kind(DType.f32, wide)}")
 
 
 def _value(a: Atom):  # type: ignore[no-untyped-def]
