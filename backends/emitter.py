@@ -16,6 +16,7 @@ import numpy as np
 from iree.compiler import ir
 
 from lstm_ir import dims
+from lstm_ir.backends.decisions import Decisions
 from lstm_ir.backends.places import location
 from lstm_ir.dims import Dim
 from lstm_ir.errors import LoweringError, message
@@ -90,9 +91,12 @@ class Emitter:
         self.within: Graph | None = None  # the graph that is being emitted
         self.sizes: dict[str, ir.Value] = {}  # dimension name -> index
         self._exprs: dict[Dim, ir.Value] = {}
-        self._anchor: ir.Operation | None = None
+        self.anchor: ir.Operation | None = None
         self.leaf: Callable[[Node], ir.Value] | None = None  # how a weight is read
         self.depth = 0  # of loop bodies
+        self.decided = Decisions()
+        self.rounds = False  # whether the products of this node round (`rounding.py`)
+        self.zeros: dict[DType, ir.Value] = {}
         self.outside: ir.Operation | None = None  # before it stands what weights alone decide
         self.preset: Mapping[Value, ir.Value] = {}  # values that need no computing
         self.kernels: dict[str, str] = {}  # functions of kernels, by symbol
@@ -145,7 +149,12 @@ class Emitter:
         self, name: str, operands: Sequence[ir.Value], result: TensorType, **attrs: ir.Attribute
     ) -> ir.Value:
         """stablehlo.`name` with one result."""
-        return self.op(f"stablehlo.{name}", operands, result, **attrs)
+        out = self.op(f"stablehlo.{name}", operands, result, **attrs)
+        if not self.rounds:
+            return out
+        from lstm_ir.backends.rounding import rounded
+
+        return rounded(self, name, out, result)
 
     # -- constants
 
@@ -248,8 +257,8 @@ class Emitter:
         """The value of a dimension as an index, computed once at the function's head."""
         found = self._exprs.get(d)
         if found is None:
-            assert self._anchor is not None
-            with ir.InsertionPoint(self._anchor):
+            assert self.anchor is not None
+            with ir.InsertionPoint(self.anchor):
                 found = self._exprs[d] = self._compute(d)
         return found
 
@@ -402,8 +411,8 @@ class Emitter:
 
     def begin(self, anchor: ir.Operation, sizes: Mapping[str, ir.Value]) -> None:
         """Start a function: sizes are computed before `anchor`."""
-        self._anchor, self.sizes = anchor, dict(sizes)
-        self._exprs = {}
+        self.anchor, self.sizes = anchor, dict(sizes)
+        self._exprs, self.zeros = {}, {}
 
     def graph(self, graph: Graph, args: Sequence[ir.Value]) -> list[ir.Value]:
         """Emit every node of `graph` here; gives its outputs."""
@@ -446,10 +455,13 @@ class Emitter:
             self.known.update((v, self.full(0, v.type)) for v in n.values)
             return
         with location(n), at(n.loc):  # nodes that a rule makes have this line too
+            self.rounds = self.target is not None and n in self.decided.products
             try:
                 out = rule(self, n, *(self._operand(a) for a in n.args))
             except (ir.MLIRError, ValueError) as e:
                 raise self.refuse(n, f"StableHLO refused it: {e}") from e
+            finally:
+                self.rounds = False
         results = [out] if isinstance(out, ir.Value) else list(out)
         self.known.update(zip(n.values, results, strict=True))
 

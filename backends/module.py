@@ -17,6 +17,7 @@ from iree.compiler import ir
 from lstm_ir import dims
 from lstm_ir.backends import module_globals
 from lstm_ir.backends import rules as _rules  # noqa: F401  fills the rule table
+from lstm_ir.backends.decisions import decisions
 from lstm_ir.backends.derived import derived_values
 from lstm_ir.backends.emitter import Emitter, tensor
 from lstm_ir.backends.kernels import executables, offer
@@ -139,6 +140,8 @@ class _Function:
         self.name, self.graph, self.target = name, graph, target
         self.symbols = {} if symbols is None else symbols
         self.e = Emitter(target, graph.is_static, notes)
+        if target is not None:
+            self.e.decided = decisions(graph)
         self.helped = target is not None and target.helpers
 
     def pure(self, weights: Mapping[str, Value]) -> None:
@@ -232,7 +235,7 @@ class _Function:
         if k is None or rest is None or unknown[0] in dims.names(rest):
             raise LoweringError(f"the size {unknown[0]} cannot be solved from {d}")
         index = ir.IndexType.get()
-        with ir.InsertionPoint(e._anchor):
+        with ir.InsertionPoint(e.anchor):
             left = e.make("arith.subi", [at, e.size(rest)], [index]).result
             e.sizes[unknown[0]] = e.make("arith.divsi", [left, e.size(k)], [index]).result
 
@@ -264,7 +267,7 @@ class _Function:
         block = init.regions[0].blocks.append()
         e = Emitter(self.target, static=True)
         e.leaf = lambda n: self._load_weight(e, n)
-        e.kernels = self.e.kernels
+        e.kernels, e.decided = self.e.kernels, self.e.decided
         with ir.InsertionPoint(block):
             e.begin(head(e), {})
             part = Graph("derived", [], list(held))

@@ -53,6 +53,7 @@ def _on_gpu(
 ) -> tuple[Values, str]:
     assert e.target is not None
     plan = make_plan(n, False)  # the pass hoist-projection has moved what can be moved
+    plan.rounds = e.decided.inside(plan.body)
     schedule = gpu_schedule.choose(plan, e.target)
     form = GpuDispatch if schedule.whole else StepDispatch
     with mlir_loc(n.loc, n.op.name):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from lstm_ir.backends.kernels.access import RefusedError
 from lstm_ir.backends.kernels.atoms import Atom
-from lstm_ir.backends.kernels.text import Text, scalar_type
+from lstm_ir.backends.kernels.text import ZERO, Text, scalar_type
 from lstm_ir.types import DType
 
 _FLOAT = {
@@ -26,15 +26,23 @@ _UNARY = {
     "exponential_minus_one": "math.expm1",
 }  # fmt: skip
 _F32_ONLY = {"erf": "math.erf", "sine": "math.sin", "cosine": "math.cos"}
+# Ops that end in a product, or may: LLVM makes an FMA of a product and a sum where nothing forbids it.
+_PRODUCTS = {
+    "multiply", "exponential", "exponential_minus_one", "log", "log_plus_one", "rsqrt", *_F32_ONLY,
+}  # fmt: skip
 _ORDERED = {"EQ": "oeq", "NE": "une", "LT": "olt", "LE": "ole", "GT": "ogt", "GE": "oge"}
 _SIGNED = {"EQ": "eq", "NE": "ne", "LT": "slt", "LE": "sle", "GT": "sgt", "GE": "sge"}
 
 
 class Ops:
-    """Writes one elementwise op; `wide` says whether operands are vectors."""
+    """Writes one elementwise op; `wide` says whether operands are vectors.
 
-    def __init__(self, text: Text) -> None:
-        self.t = text
+    rounds: products round before something is added to them, so that all copies of a value have
+    the same bits (`decisions.py`).
+    """
+
+    def __init__(self, text: Text, rounds: bool = False) -> None:
+        self.t, self.rounds = text, rounds
 
     def kind(self, dtype: DType, wide: bool) -> str:
         """The MLIR type."""
@@ -42,6 +50,20 @@ class Ops:
 
     def emit(self, a: Atom, args: Sequence[str], wide: bool) -> str:
         """The op of atom `a` on operands of equal width."""
+        v = self._emit(a, args, wide)
+        return self._rounded(v, a.dtype, wide) if self.rounds and a.op in _PRODUCTS else v
+
+    def _rounded(self, v: str, dtype: DType, wide: bool) -> str:
+        """`v`, with which nothing is contracted. On GPUs 0 is subtracted, which drivers cannot see."""
+        t, kind = self.t, self.kind(dtype, wide)
+        if not dtype.is_float:
+            return v
+        if t.lanes:
+            return t.op(f'llvm.call_intrinsic "llvm.arithmetic.fence"({v}) : ({kind}) -> {kind}')
+        zero = t.op(f"arith.index_cast {ZERO} : index to i32")
+        return t.binary("subf", v, t.op(f"arith.sitofp {zero} : i32 to {kind}"), kind)
+
+    def _emit(self, a: Atom, args: Sequence[str], wide: bool) -> str:
         dtype, kind = a.args[0].dtype, self.kind(a.args[0].dtype, wide)
         if a.op == "compare":
             assert a.node is not None

@@ -32,9 +32,10 @@ class Evaluator:
         memories: Mapping[Source, Memory],
         prefix: Callable[[Source, bool], list[str]],
         step: str,
+        rounds: bool = False,
     ) -> None:
         self.t, self.memories, self.prefix, self.step = t, memories, prefix, step
-        self.ops = Ops(t)
+        self.ops = Ops(t, rounds)
 
     def load(self, a: Atom, place: Place, wide: bool) -> str:
         """A load, as a vector or one element."""

@@ -12,10 +12,11 @@ from lstm_ir.backends.kernels.atoms import Source
 from lstm_ir.backends.kernels.call import Call, Values
 from lstm_ir.backends.kernels.executables import NAME
 from lstm_ir.backends.kernels.gpu_arena import Arena
-from lstm_ir.backends.kernels.gpu_function import ZERO, GpuFunction, GpuLayout
+from lstm_ir.backends.kernels.gpu_function import GpuFunction, GpuLayout
 from lstm_ir.backends.kernels.gpu_memory import FlatMemory
 from lstm_ir.backends.kernels.gpu_schedule import LANES, GpuSchedule
 from lstm_ir.backends.kernels.memory import Memory
+from lstm_ir.backends.kernels.text import ZERO
 from lstm_ir.types import TensorType
 
 GROUPS = 65535  # workgroups that every device takes along one axis

@@ -21,10 +21,8 @@ from lstm_ir.backends.kernels.memory import Memory, Place, indices, load_scalar,
 from lstm_ir.backends.kernels.packing import Packed
 from lstm_ir.backends.kernels.plan import Component, Plan, Sweep
 from lstm_ir.backends.kernels.steps import Step, number_of_steps
-from lstm_ir.backends.kernels.text import Text
+from lstm_ir.backends.kernels.text import ZERO, Text
 from lstm_ir.graph import Value
-
-ZERO = "%zero"  # an index that is 0, which the compiler must not know
 
 
 @dataclass

@@ -20,14 +20,14 @@ from lstm_ir.backends.kernels.executables import NAME
 from lstm_ir.backends.kernels.gpu_arena import Arena
 from lstm_ir.backends.kernels.gpu_block import GpuBlock, Rows
 from lstm_ir.backends.kernels.gpu_dispatch import GROUPS, GpuDispatch
-from lstm_ir.backends.kernels.gpu_function import ZERO, GpuLayout, function
+from lstm_ir.backends.kernels.gpu_function import GpuLayout, function
 from lstm_ir.backends.kernels.gpu_local import partials
 from lstm_ir.backends.kernels.gpu_memory import FlatMemory
 from lstm_ir.backends.kernels.gpu_schedule import LANES, GpuSchedule
 from lstm_ir.backends.kernels.memory import Memory
 from lstm_ir.backends.kernels.plan import Plan, Sweep
 from lstm_ir.backends.kernels.steps import Step, number_of_steps
-from lstm_ir.backends.kernels.text import Text
+from lstm_ir.backends.kernels.text import ZERO, Text
 from lstm_ir.dims import Dim
 from lstm_ir.types import DType, TensorType
 

@@ -81,6 +81,7 @@ class Plan:
     scanned: tuple[Value, ...]
     stacked: tuple[Value, ...]
     projections: list[Projection]
+    rounds: bool = False  # whether products round before something is added (`decisions.py`)
 
     def access(self, v: Value, static: tuple[int, ...]) -> Access:
         """Where rows and columns of a result stand: as its first window has them."""

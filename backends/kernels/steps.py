@@ -66,4 +66,4 @@ class Step:
             return [] if turned is None else [self.back if turned else self.at]
 
         number = t.op(f"arith.index_cast {self.at} : index to i32")
-        return Evaluator(t, memories, prefix, number)
+        return Evaluator(t, memories, prefix, number, plan.rounds)

@@ -13,6 +13,8 @@ _SCALAR = {
     DType.i32: "i32", DType.i64: "i64", DType.i1: "i1",
 }  # fmt: skip
 
+ZERO = "%zero"  # of GPU kernels: an index that is 0, which the compiler must not know
+
 
 def scalar_type(dtype: DType) -> str:
     """The MLIR type of one element."""

@@ -29,13 +29,12 @@ def on_cpu(
 ) -> tuple[Values, str]:
     """The loop's results, and what --explain says; RefusedError for a body without kernels."""
     assert e.target is not None
-    kept = narrow(e.target)
     wanted = hoists(n)
-    plan = make_plan(n, wanted is not False, kept)
+    plan = _plan(e, n, wanted is not False)
     schedule = choose(plan, e.target)
     if wanted is None and plan.projections and not e.depth:
         with suppress(RefusedError):  # too many tensors; the other way may have fewer
-            folded = make_plan(n, False, kept)
+            folded = _plan(e, n, False)
             other = choose(folded, e.target)
             both = _Pair(e, n, (folded, other), (plan, schedule))
             note = f"{schedule.note}; from {FOLD_ROWS} rows on, or for one step, {other.note}"
@@ -43,6 +42,13 @@ def on_cpu(
     with mlir_loc(n.loc, "product" if schedule.panel else n.op.name):
         out = Dispatch(e, plan, schedule=schedule).run(consts, init, xs, count)
     return out, "" if schedule.panel else schedule.note
+
+
+def _plan(e: Emitter, n: Node, hoist: bool) -> Plan:
+    assert e.target is not None
+    plan = make_plan(n, hoist, narrow(e.target))
+    plan.rounds = e.decided.inside(plan.body)
+    return plan
 
 
 class _Pair:
