@@ -63,10 +63,10 @@ def _made(e: Emitter, v: ir.Value, operand: Value) -> ir.Value:
     IREE 3.13 fuses what makes it into the packing; a select among that reads its condition, one byte
     per element, at the wrong place in every batch but the first.
     """
-    return v if operand.op in _LEAVES else _barrier(e, v, operand.type)
+    return v if operand.op in _LEAVES else barrier(e, v, operand.type)
 
 
-def _barrier(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+def barrier(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     """`v`, in no dispatch with what reads it."""
     held, _ = signless(e, v, t)  # a barrier of unsigned elements is refused
     sizes = [e.size(d) for d in t.shape if not isinstance(d, int)]
@@ -120,7 +120,7 @@ def _alone(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     """A matrix [1,m,n] that is made before the product: fused into the packing of a product that
     sums over a named size, or has 8*B rows, IREE 3.13 fails ("no basis element may be statically
     non-positive")."""
-    return _barrier(e, v, t.with_shape(t.shape[1:]))
+    return barrier(e, v, t.with_shape(t.shape[1:]))
 
 
 def _matrix(

@@ -7,6 +7,7 @@ from iree.compiler import ir
 from lstm_ir import dims
 from lstm_ir.backends.arithmetic import compare
 from lstm_ir.backends.emitter import Emitter, array_attr, lower, tensor
+from lstm_ir.backends.lower_linear import barrier
 from lstm_ir.backends.regions import empty, generic, picked, position, signed_back, signless
 from lstm_ir.dims import Dim
 from lstm_ir.graph import Node
@@ -41,36 +42,40 @@ def _pad(e: Emitter, n: Node, x: ir.Value, value: ir.Value) -> ir.Value:
     low, high, between = (
         n.attrs[k] for k in ("edge_padding_low", "edge_padding_high", "interior_padding")
     )
+    if 0 in t.shape:
+        return e.broadcast(value, TensorType((), t.dtype), to, ())
+    if any(between) and not (e.target is None and t.is_static):
+        # IREE 3.13 makes one pad of two with one value, without what is between the elements.
+        v, kind = signless(e, x, t)
+        fill, _ = signless(e, value, TensorType((), t.dtype))
+        v, kind = _spread(e, v, kind, fill, between)
+        t = t.with_shape(kind.shape)
+        x, between = signed_back(e, v, t), (0,) * t.rank
     if t.is_static and to.is_static:
         return e.hlo(
             "pad", [x, value], to, edge_padding_low=array_attr(low),
             edge_padding_high=array_attr(high), interior_padding=array_attr(between),
         )  # fmt: skip
-    if 0 in t.shape:
-        return e.broadcast(value, TensorType((), t.dtype), to, ())
     if t.dtype is DType.i1:  # a flat fill has no one-bit elements
         byte = t.with_dtype(DType.i8)
         fill = e.convert(value, TensorType((), t.dtype), DType.i8)
-        out = _pad_dynamic(e, n, e.convert(x, t, DType.i8), byte, fill, to.with_dtype(DType.i8))
+        x = e.convert(x, t, DType.i8)
+        out = _edges(e, x, byte, fill, to.with_dtype(DType.i8), low, high)
         zero = e.full(0, to.with_dtype(DType.i8))
         return compare(e, "NE", out, zero, to)
-    return _pad_dynamic(e, n, x, t, value, to)
+    return _edges(e, x, t, value, to, low, high)
 
 
-def _pad_dynamic(
-    e: Emitter, n: Node, x: ir.Value, t: TensorType, value: ir.Value, to: TensorType
-) -> ir.Value:
-    low, high, between = (
-        n.attrs[k] for k in ("edge_padding_low", "edge_padding_high", "interior_padding")
-    )
+def _edges(
+    e: Emitter, x: ir.Value, t: TensorType, value: ir.Value, to: TensorType,
+    low: tuple[Dim, ...], high: tuple[Dim, ...],
+) -> ir.Value:  # fmt: skip
+    """With `value` before and after the elements."""
     v, kind = signless(e, x, t)
     fill, _ = signless(e, value, TensorType((), t.dtype))
-    if any(between):
-        v, kind = _spread(e, v, kind, fill, between)
-    v, kind, low = _cut(e, v, kind, low, high)
+    v, kind, starts = _cut(e, v, kind, low, high)
     result = to.with_dtype(kind.dtype)
     if kind != result:
-        starts = [e.size(d) if isinstance(d, dims.Expr) else d for d in low]
         v = e.insert_slice(v, room(e, fill, result), starts, kind.shape)
     return signed_back(e, v, to)
 
@@ -112,6 +117,7 @@ def _spread(
     same = {"predicate": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)}
     steps = [e.size(k + 1) for k in between]
     default, zero = picked(e, fill, []), e.size(0)
+    x = _apart(e, x, t)
 
     def body(_: Values) -> ir.Value:
         at = []
@@ -126,7 +132,12 @@ def _spread(
         return e.make("arith.select", [exact, found, default], [found.type]).result
 
     places = [f"d{i}" for i in range(to.rank)]
-    return generic(e, [], empty(e, to), [places], to.rank, body), to
+    return _apart(e, generic(e, [], empty(e, to), [places], to.rank, body), to), to
+
+
+def _apart(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+    """`v`, in a dispatch of its own: a slice or a pad that is fused with `_spread` does not compile."""
+    return v if e.target is None else barrier(e, v, t.shape)
 
 
 @lower("dynamic_slice")
