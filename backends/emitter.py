@@ -97,6 +97,7 @@ class Emitter:
         self.decided = Decisions()
         self.rounds = False  # whether the products of this node round (`rounding.py`)
         self.zeros: dict[DType, ir.Value] = {}
+        self.turn: ir.Value | None = None  # the index of the innermost loop
         self.outside: ir.Operation | None = None  # before it stands what weights alone decide
         self.preset: Mapping[Value, ir.Value] = {}  # values that need no computing
         self.kernels: dict[str, str] = {}  # functions of kernels, by symbol

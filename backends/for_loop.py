@@ -31,7 +31,9 @@ def for_loop(
     with ir.InsertionPoint(block):
         index, *carried = block.arguments
         tied = [e.tie(v, t) for v, t in zip(carried, types, strict=True)]
+        outer, e.turn = e.turn, index
         e.make("scf.yield", step(index, tied), [])
+        e.turn = outer
     return [e.tie(v, t) for v, t in zip(loop.results, types, strict=True)]
 
 

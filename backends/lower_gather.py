@@ -15,6 +15,7 @@ from lstm_ir.backends.arithmetic import Calc, compare
 from lstm_ir.backends.emitter import Emitter, array_attr, lower, tensor
 from lstm_ir.backends.lower_linear import sum_type
 from lstm_ir.backends.lower_shape import reshape
+from lstm_ir.backends.own_memory import own
 from lstm_ir.backends.regions import (
     empty,
     generic,
@@ -144,7 +145,8 @@ def _scatter_add(
     rest = [i for i in range(t.rank) if i != axis]
     moved = total.with_shape([t.shape[axis], *(t.shape[i] for i in rest)])
     flat = total.resized(axis, count)
-    v = _front(e, _own(e, x, t, total.dtype), moved, axis)
+    v = _front(e, e.convert(x, t, total.dtype), moved, axis)
+    v = own(e, n, n.inputs[0], v, moved)
     u = e.convert(updates, n.inputs[2].type, total.dtype)
     u = reshape(e, u, n.inputs[2].type.with_dtype(total.dtype), flat.shape)
     u = _front(e, u, moved.resized(0, count), axis)
@@ -164,13 +166,6 @@ def _scatter_add(
         e.make("stablehlo.return", [e.hlo("add", list(block.arguments), scalar)], [])
     out = _back(e, made.result, total, axis)
     return e.convert(out, total, t.dtype)
-
-
-def _own(e: Emitter, x: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
-    """The conversion that only the scatter reads: IREE adds in place to one that others read too."""
-    if e.target is None or t.dtype is dtype:
-        return e.convert(x, t, dtype)
-    return e.convert(e.opaque(x, t), t, dtype)
 
 
 def _front(e: Emitter, v: ir.Value, to: TensorType, axis: int) -> ir.Value:

@@ -8,6 +8,7 @@ from lstm_ir import dims
 from lstm_ir.backends.arithmetic import compare
 from lstm_ir.backends.emitter import Emitter, array_attr, lower, tensor
 from lstm_ir.backends.lower_linear import barrier
+from lstm_ir.backends.own_memory import own
 from lstm_ir.backends.regions import empty, generic, picked, position, signed_back, signless
 from lstm_ir.dims import Dim
 from lstm_ir.graph import Node
@@ -137,7 +138,7 @@ def _spread(
 
 def _apart(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     """`v`, in a dispatch of its own: a slice or a pad that is fused with `_spread` does not compile."""
-    return v if e.target is None else barrier(e, v, t.shape)
+    return v if e.target is None else barrier(e, v, t)
 
 
 @lower("dynamic_slice")
@@ -154,6 +155,7 @@ def _dynamic_slice(e: Emitter, n: Node, x: ir.Value, starts: Values) -> ir.Value
 @lower("dynamic_update_slice")
 def _update(e: Emitter, n: Node, x: ir.Value, update: ir.Value, starts: Values) -> ir.Value:
     t, window = n.inputs[0].type, n.inputs[1].type
+    x = own(e, n, n.inputs[0], x, t)
     if t.is_static and window.is_static:
         return e.hlo("dynamic_update_slice", [x, update, *starts], t)
     v, _ = signless(e, x, t)
