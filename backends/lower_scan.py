@@ -35,7 +35,7 @@ def _scan(
     if count is not None and e.asserts:
         count, _ = confined(e, n, "count", count, 0, loop.length)
     if e.target is not None and e.target.kernels:
-        from lstm_ir.backends.kernels import lower_loop
+        from lstm_ir.backends.kernels.lowering import lower_loop
 
         done = lower_loop(e, n, consts, init, xs, count)
         if done is not None:

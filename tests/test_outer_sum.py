@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.backends import kernels
+from lstm_ir.backends.kernels import lowering
 from lstm_ir.backends.kernels.outer_sum import NARROW, WIDE, OuterSum, wide_columns
 
 # rows, columns: whole tiles, ragged rows, ragged columns, fewer columns than one vector, one tile; one
@@ -28,14 +28,14 @@ def test_against_numpy(
     target: str, dtype: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[bool] = []
-    original = kernels.lower_outer_sum
+    original = lowering.lower_outer_sum
 
     def counted(*a: Any) -> Any:
         out = original(*a)
         taken.append(out is not None)
         return out
 
-    monkeypatch.setattr(kernels, "lower_outer_sum", counted)
+    monkeypatch.setattr(lowering, "lower_outer_sum", counted)
     if target != "cpu":
         import platform
 

@@ -1,0 +1,60 @@
+"""What the lowering rules call: a scan, a product or a sum of outer products by a kernel."""
+
+from __future__ import annotations
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emitter import Emitter
+from lstm_ir.backends.kernels import gpu_schedule
+from lstm_ir.backends.kernels.access import CutError, RefusedError
+from lstm_ir.backends.kernels.call import Values
+from lstm_ir.backends.kernels.gpu_dispatch import GpuDispatch
+from lstm_ir.backends.kernels.gpu_steps import StepDispatch
+from lstm_ir.backends.kernels.outer_sum import lower_outer_sum
+from lstm_ir.backends.kernels.planner import make_plan
+from lstm_ir.backends.kernels.products import lower_product
+from lstm_ir.backends.kernels.variants import on_cpu
+from lstm_ir.backends.places import mlir_loc
+from lstm_ir.graph import Node
+
+__all__ = ["lower_loop", "lower_outer_sum", "lower_product"]
+
+
+def lower_loop(
+    e: Emitter,
+    n: Node,
+    consts: list[ir.Value],
+    init: list[ir.Value],
+    xs: list[ir.Value],
+    count: ir.Value | None,
+) -> list[ir.Value] | None:
+    """Scan `n` by a kernel, or None if it needs the loop; one line goes to the notes."""
+    assert e.target is not None
+    try:
+        if e.target.kind == "cpu":
+            out, note = on_cpu(e, n, consts, init, xs, count)
+        else:
+            out, note = _on_gpu(e, n, consts, init, xs, count)
+    except RefusedError as why:
+        e.notes.append(f"scan at {n.loc}: loop, because {why}")
+        return None
+    except (CutError, RecursionError):
+        e.notes.append(
+            f"scan at {n.loc}: loop, because the body is too deep or its columns do not align"
+        )
+        return None
+    if note:
+        e.notes.append(f"scan at {n.loc}: kernel, {note}")
+    return out
+
+
+def _on_gpu(
+    e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None
+) -> tuple[Values, str]:
+    assert e.target is not None
+    plan = make_plan(n, False)  # the pass hoist-projection has moved what can be moved
+    plan.rounds = e.decided.inside(plan.body)
+    schedule = gpu_schedule.choose(plan, e.target)
+    form = GpuDispatch if schedule.whole else StepDispatch
+    with mlir_loc(n.loc, n.op.name):
+        return form(e, plan, schedule=schedule).run(consts, init, xs, count), schedule.note
