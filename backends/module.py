@@ -14,24 +14,25 @@ from dataclasses import replace
 
 from iree.compiler import ir
 
-from lstm_ir import dims
-from lstm_ir.backends import module_globals
-from lstm_ir.backends import rules as _rules  # noqa: F401  fills the rule table
-from lstm_ir.backends.decisions import decisions
-from lstm_ir.backends.derived import derived_values
-from lstm_ir.backends.emitter import Emitter, tensor
-from lstm_ir.backends.kernels import executables, offer
-from lstm_ir.backends.kernels.team import pause
-from lstm_ir.backends.parameter_key import key as parameter_key
-from lstm_ir.backends.places import mlir_loc
-from lstm_ir.backends.regions import signless
-from lstm_ir.binding import bind_sizes
-from lstm_ir.dims import Dim
-from lstm_ir.errors import CompileError, IRError, LoweringError, message
-from lstm_ir.graph import Graph, Node, Value
-from lstm_ir.program import Program, entry_signature
-from lstm_ir.signature import Requirement
-from lstm_ir.target import TargetInfo
+from lstm_ir.backends.emit import module_globals
+from lstm_ir.backends.emit.decisions import decisions
+from lstm_ir.backends.emit.derived import derived_values
+from lstm_ir.backends.emit.emitter import Emitter, tensor
+from lstm_ir.backends.emit.parameter_key import key as parameter_key
+from lstm_ir.backends.emit.places import mlir_loc
+from lstm_ir.backends.emit.regions import signless
+from lstm_ir.backends.kernels.call import executables
+from lstm_ir.backends.kernels.cpu.team import pause
+from lstm_ir.backends.kernels.helpers import offer
+from lstm_ir.backends.lower import rules as _rules  # noqa: F401  fills the rule table
+from lstm_ir.ir import dims
+from lstm_ir.ir.binding import bind_sizes
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.errors import CompileError, IRError, LoweringError, message
+from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.program import Program, entry_signature
+from lstm_ir.ir.signature import Requirement
+from lstm_ir.ir.target import TargetInfo
 
 _PLACE = re.compile(r'loc\("([^"]+)"\("([^"]+)":(\d+):\d+\)\)')  # as `mlir_loc` makes it
 SCOPE = "model"  # of the parameters

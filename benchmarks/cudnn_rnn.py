@@ -20,9 +20,9 @@ import click
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.cudnn_weights import from_torch
+from lstm_ir.bench.side_by_side import OURS, Times, interleaved
+from lstm_ir.ops.cudnn.weights import from_torch
 from lstm_ir.passes.pipelines import NAMED
-from lstm_ir.side_by_side import OURS, Times, interleaved
 
 SIZES = ((100, 1, 128, 128), (100, 16, 128, 256), (50, 32, 64, 128))
 LAYERS = 2

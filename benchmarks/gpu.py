@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir import bench_models, bench_peers
-from lstm_ir.backends.runtime import devices_of
-from lstm_ir.bench_models import NAMES, Call, Runner, Weights
-from lstm_ir.bench_points import Point
-from lstm_ir.errors import LstmIrError
-from lstm_ir.side_by_side import OURS, Times, interleaved
+from lstm_ir.backends.run.runtime import devices_of
+from lstm_ir.bench import models, peers
+from lstm_ir.bench.models import NAMES, Call, Runner, Weights
+from lstm_ir.bench.points import Point
+from lstm_ir.bench.side_by_side import OURS, Times, interleaved
+from lstm_ir.ir.errors import LstmIrError
 
 ROOT = Path(__file__).resolve().parents[1]
 LOOP, TORCH = "StableHLO loop", "torch (cuDNN)"
@@ -92,7 +92,7 @@ def torch_runner(point: Point, sets: tuple[Weights, Weights]) -> Runner:
     if not t.cuda.is_available():
         raise ImportError("torch is here, but sees no CUDA device")
     t.backends.cudnn.allow_tf32 = t.backends.cuda.matmul.allow_tf32 = False
-    modules = [m.cuda() for m in bench_peers.torch_modules(point, sets)]
+    modules = [m.cuda() for m in peers.torch_modules(point, sets)]
     for m in modules:
         m.flatten_parameters()
 
@@ -120,30 +120,30 @@ def torch_runner(point: Point, sets: tuple[Weights, Weights]) -> Runner:
 
 def compiled(m: Measured, sets: tuple[Weights, Weights], kernels: bool) -> Runner:
     """This project's module of the point, with kernels or with loops alone."""
-    program = bench_models.program_of(m.point, sets[0])
+    program = models.program_of(m.point, sets[0])
     exe = li.compile(program, m.device, options={"kernels": kernels, "cache": False})
     if kernels:
         notes = (n for n in exe.report.notes if n.startswith("scan at"))
         m.chosen = [n.split(": ", 1)[1] for n in notes]
         m.compile_seconds = exe.report.compile_seconds
-    return bench_models.of_executable(m.point, sets, exe)
+    return models.of_executable(m.point, sets, exe)
 
 
 def reference(point: Point, sets: tuple[Weights, Weights], call: Call) -> dict[str, Any]:
     """What the interpreter gives, as runners name it."""
-    program = bench_models.program_of(point, sets[0])
+    program = models.program_of(point, sets[0])
 
     def interpret(**given: Any) -> dict[str, Any]:
         return li.interpret(program, given)
 
-    runner = bench_models.of_executable(point, sets, interpret)
+    runner = models.of_executable(point, sets, interpret)
     return runner.read(runner.run(call))
 
 
 def measure(device: str, point: Point, seconds: float) -> Measured:
     """One point on one device."""
     m = Measured(device, point)
-    sets, calls = bench_models.weights(point), bench_models.calls(point)
+    sets, calls = models.weights(point), models.calls(point)
     makers = {
         OURS: lambda: compiled(m, sets, True),
         LOOP: lambda: compiled(m, sets, False),

@@ -13,7 +13,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lstm_ir.errors import (
+from lstm_ir.ir.errors import (
     CallError,
     CompileError,
     DeviceError,
@@ -29,14 +29,14 @@ from lstm_ir.errors import (
     ValueRangeError,
     VerifyError,
 )
-from lstm_ir.graph import Data, Graph, Node, Value
-from lstm_ir.interpret import interpret
-from lstm_ir.location import Loc
+from lstm_ir.ir.graph import Data, Graph, Node, Value
+from lstm_ir.ir.interpret import interpret
+from lstm_ir.ir.location import Loc
+from lstm_ir.ir.program import Program, State
+from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ir.verify import verify
 from lstm_ir.ops import *  # noqa: F403  the builders, listed in lstm_ir.ops.__all__
 from lstm_ir.ops import __all__ as _builders
-from lstm_ir.program import Program, State
-from lstm_ir.types import DType, TensorType
-from lstm_ir.verify import verify
 
 _here = Path(__file__).parent
 if not (_here / "backends").exists() and (_here.parent / "backends").exists():
@@ -45,24 +45,24 @@ if not (_here / "backends").exists() and (_here.parent / "backends").exists():
 
 if TYPE_CHECKING:
     from lstm_ir.api import compile, export, load, lower, set_threads
-    from lstm_ir.gradient import grad, vjp
+    from lstm_ir.ir.parser import parse
     from lstm_ir.ops.by_name import op
-    from lstm_ir.optimizers import adam, adamw, momentum, sgd
-    from lstm_ir.parser import parse
-    from lstm_ir.streaming import stateful
-    from lstm_ir.training import train_step
+    from lstm_ir.training.gradient import grad, vjp
+    from lstm_ir.training.optimizers import adam, adamw, momentum, sgd
+    from lstm_ir.training.streaming import stateful
+    from lstm_ir.training.training import train_step
 
 _LAZY = {  # what only some programs need: parsing, passes, the compiler, the runtime
-    "parse": "lstm_ir.parser",
+    "parse": "lstm_ir.ir.parser",
     "op": "lstm_ir.ops.by_name",
-    "grad": "lstm_ir.gradient",
-    "vjp": "lstm_ir.gradient",
-    "stateful": "lstm_ir.streaming",
-    "train_step": "lstm_ir.training",
-    "adam": "lstm_ir.optimizers",
-    "adamw": "lstm_ir.optimizers",
-    "momentum": "lstm_ir.optimizers",
-    "sgd": "lstm_ir.optimizers",
+    "grad": "lstm_ir.training.gradient",
+    "vjp": "lstm_ir.training.gradient",
+    "stateful": "lstm_ir.training.streaming",
+    "train_step": "lstm_ir.training.training",
+    "adam": "lstm_ir.training.optimizers",
+    "adamw": "lstm_ir.training.optimizers",
+    "momentum": "lstm_ir.training.optimizers",
+    "sgd": "lstm_ir.training.optimizers",
     "compile": "lstm_ir.api",
     "lower": "lstm_ir.api",
     "export": "lstm_ir.api",

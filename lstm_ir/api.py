@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lstm_ir.dims import Dim
-from lstm_ir.errors import CompileError, LoweringError, PackageError, TargetError
-from lstm_ir.graph import Graph
-from lstm_ir.program import Program
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.errors import CompileError, LoweringError, PackageError, TargetError
+from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.program import Program
 
 if TYPE_CHECKING:
-    from lstm_ir.backends.executable import Executable
-    from lstm_ir.backends.targets import Target
+    from lstm_ir.backends.run.executable import Executable
+    from lstm_ir.backends.targets.targets import Target
     from lstm_ir.passes.base import Step
 
 # Operations of a call that one thread ends before workers are awake; that are worth a helper's part;
@@ -112,7 +112,7 @@ def prepare(
 ) -> Lowered:
     """Everything up to the compiler. `threads`: of the process that will call it, if that is known."""
     from lstm_ir.backends.module import iree_text
-    from lstm_ir.work import operations
+    from lstm_ir.ir.work import operations
 
     given = _options(options)
     report = Report(target.info.name)
@@ -144,10 +144,10 @@ def compile(
     between helper threads take part in what the caller's thread runs.
     Raises TargetError, LoweringError, PassError or CompileError.
     """
-    from lstm_ir.backends import runtime
-    from lstm_ir.backends.board import ATTEND
-    from lstm_ir.backends.executable import Executable
-    from lstm_ir.backends.targets import resolve
+    from lstm_ir.backends.kernels.helpers.board import ATTEND
+    from lstm_ir.backends.run import runtime
+    from lstm_ir.backends.run.executable import Executable
+    from lstm_ir.backends.targets.targets import resolve
 
     given = _options(options)
     _device_word(device)
@@ -179,7 +179,7 @@ def _heavy(graph: Graph) -> int:
 
 def helped(operations: Mapping[str, Dim], threads: int) -> bool:
     """Whether helpers take part in calls: those that are short, but worth sharing."""
-    from lstm_ir.backends.helper_threads import MOST
+    from lstm_ir.backends.run.threads.helping import MOST
 
     most = _most(operations)
     # Beyond so many operations more workers than there are helpers end sooner.
@@ -189,7 +189,7 @@ def helped(operations: Mapping[str, Dim], threads: int) -> bool:
 
 def cpu_driver(operations: Mapping[str, Dim], helpers: bool) -> tuple[str, str]:
     """The caller's thread, or IREE's workers, and why. Waking workers takes some 50 us."""
-    from lstm_ir.backends import runtime
+    from lstm_ir.backends.run import runtime
 
     most = _most(operations)
     said = f"{most} operations in a call" if isinstance(most, int) else ""
@@ -211,7 +211,7 @@ def build(
     """The lowered program and its compiled module; `threads` as in `prepare`."""
     import time
 
-    from lstm_ir.backends.compiler import compile_mlir
+    from lstm_ir.backends.compile.compiler import compile_mlir
 
     given = _options(options)
     lowered = prepare(program, target, given, threads)
@@ -264,8 +264,8 @@ def export(
 
     `cpu` is its architecture's baseline.
     """
-    from lstm_ir.backends.package import write_package
-    from lstm_ir.backends.targets import baseline, resolve
+    from lstm_ir.backends.run.package import write_package
+    from lstm_ir.backends.targets.targets import baseline, resolve
 
     if isinstance(targets, str):
         targets = [targets]
@@ -287,7 +287,7 @@ def export(
 
 def load(path: str | Path, device: str | None = None) -> Executable:
     """The package at `path`, ready to call; needs iree-base-runtime and NumPy only."""
-    from lstm_ir.backends.package import open_package
+    from lstm_ir.backends.run.package import open_package
 
     if not isinstance(path, (str, Path)):
         raise PackageError(f"load: takes the path of a package, got {type(path).__name__}")
@@ -302,6 +302,6 @@ def _device_word(device: str | None) -> None:
 
 def set_threads(n: int) -> None:
     """Worker threads of the CPU; an error once an executable by local-task has started others."""
-    from lstm_ir.backends.runtime import set_threads as set_
+    from lstm_ir.backends.run.runtime import set_threads as set_
 
     set_(n)

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
-from lstm_ir.errors import LstmIrError, PassError, message
-from lstm_ir.graph import Graph, Value
-from lstm_ir.opdef import Level
+from lstm_ir.ir.errors import LstmIrError, PassError, message
+from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.opdef import Level
+from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.verify import verify
 from lstm_ir.passes.stages import REMOVES, SOURCE
-from lstm_ir.target import TargetInfo
-from lstm_ir.verify import verify
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from lstm_ir.graph import Data, Graph, Node, Value, make_node, map_arg
-from lstm_ir.location import Loc
-from lstm_ir.opdef import Trait
+from lstm_ir.ir.graph import Data, Graph, Node, Value, make_node, map_arg
+from lstm_ir.ir.location import Loc
+from lstm_ir.ir.opdef import Trait
+from lstm_ir.ir.target import TargetInfo
 from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.rewrite import with_bodies
-from lstm_ir.target import TargetInfo
 
 KEPT = ("parameter", "weight")  # known by name: never one in the place of another
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lstm_ir.errors import PassError, message
-from lstm_ir.expansion import expansion
-from lstm_ir.graph import Graph, Node, Value, transform
-from lstm_ir.opdef import Level
+from lstm_ir.ir.errors import PassError, message
+from lstm_ir.ir.expansion import expansion
+from lstm_ir.ir.graph import Graph, Node, Value, transform
+from lstm_ir.ir.opdef import Level
+from lstm_ir.ir.target import TargetInfo
 from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.rewrite import with_bodies
-from lstm_ir.target import TargetInfo
 
 DEPTH = 16  # an op expands into ops of a lower level; a longer chain is a circle
 

@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from lstm_ir.errors import LstmIrError
-from lstm_ir.graph import Data, Graph, Node, Value
-from lstm_ir.interpret import run_node
-from lstm_ir.opdef import Level
-from lstm_ir.ops.leaf import constant
+from lstm_ir.ir.errors import LstmIrError
+from lstm_ir.ir.graph import Data, Graph, Node, Value
+from lstm_ir.ir.interpret import run_node
+from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.opdef import Level
+from lstm_ir.ir.target import TargetInfo
 from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.rewrite import Rules, rule, sweep, with_bodies
-from lstm_ir.target import TargetInfo
 
 LIMIT = 256  # elements: 1 KB of f32, from where an array counts as a weight
 GROWING = ("broadcast_in_dim", "iota", "pad")  # better as they are than written out

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lstm_ir import ops
-from lstm_ir.graph import Graph, Node, Value, substitute
-from lstm_ir.location import at
+from lstm_ir.ir.graph import Graph, Node, Value, substitute
+from lstm_ir.ir.location import at
+from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.types import Shape
 from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.loops import Loop, clone, new_param, rebuilt
 from lstm_ir.passes.rewrite import with_bodies
-from lstm_ir.target import TargetInfo
-from lstm_ir.types import Shape
 
 Scanned = tuple[Value, Value, bool]  # outside, inside, reverse
 TOGETHER = 8  # rows of one tensor, at most: kernels write out leading indices

@@ -13,12 +13,12 @@ from enum import Enum
 from typing import Any
 
 from lstm_ir import ops
-from lstm_ir.graph import Node, Value, make, map_arg
-from lstm_ir.location import at
-from lstm_ir.opdef import Trait
-from lstm_ir.ops.broadcast import broadcast_in_dim
+from lstm_ir.ir.graph import Node, Value, make, map_arg
+from lstm_ir.ir.location import at
+from lstm_ir.ir.opdef import Trait
+from lstm_ir.ir.types import DType
+from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.passes.loops import Loop, clone, needed
-from lstm_ir.types import DType
 
 
 class Kind(Enum):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from lstm_ir.dims import Dim
-from lstm_ir.graph import Graph, Node, Value, map_arg, topological
-from lstm_ir.ops.leaf import parameter
-from lstm_ir.ops.scan import STEP, scan_node
-from lstm_ir.types import TensorType
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Graph, Node, Value, map_arg, topological
+from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.types import TensorType
+from lstm_ir.ops.scan.op import STEP, scan_node
 
 
 @dataclass(frozen=True)

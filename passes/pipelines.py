@@ -25,13 +25,12 @@ the pipeline bf16.
 
 from __future__ import annotations
 
+from lstm_ir.ir.target import TargetInfo
 from lstm_ir.passes import (
-    canonicalize,
     cse,
     decompose,
     expand,
     fold_constants,
-    fuse_cell,
     fuse_gates,
     hoist_invariants,
     hoist_projection,
@@ -41,7 +40,8 @@ from lstm_ir.passes import (
     time_major,
 )
 from lstm_ir.passes.base import Pipeline
-from lstm_ir.target import TargetInfo
+from lstm_ir.passes.canonical import canonicalize
+from lstm_ir.passes.cell import fuse_cell
 
 MODULES = (
     canonicalize, cse, decompose, expand, fold_constants, fuse_cell, fuse_gates, hoist_invariants,

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lstm_ir import ops
-from lstm_ir.errors import PassError
-from lstm_ir.graph import Graph, Node, Value, make, transform
-from lstm_ir.location import at
-from lstm_ir.opdef import Trait
+from lstm_ir.ir.errors import PassError
+from lstm_ir.ir.graph import Graph, Node, Value, make, transform
+from lstm_ir.ir.location import at
+from lstm_ir.ir.opdef import Trait
+from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.types import DType
 from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.fuse_gates import known_before
 from lstm_ir.passes.hoist import in_loops, moved_out
 from lstm_ir.passes.hoist_invariants import widened
 from lstm_ir.passes.lift import Kind, Lift
 from lstm_ir.passes.loops import Loop
-from lstm_ir.target import TargetInfo
-from lstm_ir.types import DType
 
 STORED = ("bf16", "f16")
 

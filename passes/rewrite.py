@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from lstm_ir.errors import PassError, message
-from lstm_ir.graph import Graph, Node, Value, make, transform
-from lstm_ir.location import at
+from lstm_ir.ir.errors import PassError, message
+from lstm_ir.ir.graph import Graph, Node, Value, make, transform
+from lstm_ir.ir.location import at
 from lstm_ir.passes.base import Notes
 
 LocalRule: TypeAlias = "Callable[[Node], Value | Sequence[Value] | None]"

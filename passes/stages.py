@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lstm_ir.opdef import Level
+from lstm_ir.ir.opdef import Level
 
 SOURCE = frozenset(Level)
 CORE = frozenset({Level.primitive, Level.core})

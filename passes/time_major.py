@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lstm_ir import ops
-from lstm_ir.graph import Graph, Node, Value, make, transform
-from lstm_ir.location import at
-from lstm_ir.opdef import Level, Trait
-from lstm_ir.ops.broadcast import broadcast_in_dim
-from lstm_ir.ops.linear import free_axes
-from lstm_ir.passes import canonical_shape
+from lstm_ir.ir.graph import Graph, Node, Value, make, transform
+from lstm_ir.ir.location import at
+from lstm_ir.ir.opdef import Level, Trait
+from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
+from lstm_ir.ops.primitive.linear import free_axes
 from lstm_ir.passes.base import Notes, Pass, register
+from lstm_ir.passes.canonical import shape as canonical_shape
 from lstm_ir.passes.rewrite import Rules, fixed_point, rule, with_bodies
-from lstm_ir.target import TargetInfo
 
 _SAVED = ("x", "y", "gates", "cells", "activated", "inner", "pre")
 ROWS = frozenset((*_SAVED, *(f"d_{n}" for n in _SAVED)))

@@ -49,7 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if word == "cpu" and not off and not helpers:
         return
     from lstm_ir import api
-    from lstm_ir.backends import runtime, targets
+    from lstm_ir.backends.run import runtime
+    from lstm_ir.backends.targets import targets
 
     if helpers:
         runtime.set_threads(max(2, runtime.threads()))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.program import Program
+from lstm_ir.ir.program import Program
 
 Array = np.ndarray[Any, Any]
 Sizes = tuple[int, int]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.expansion import expansion
+from lstm_ir.ir.expansion import expansion
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]

@@ -67,7 +67,7 @@ def _library(name: str) -> tuple[bool, str]:
 
 
 def _device(kind: str) -> tuple[bool, str]:
-    from lstm_ir.backends.runtime import devices_of
+    from lstm_ir.backends.run.runtime import devices_of
 
     names, reason = devices_of(kind)
     return (True, names[0]) if names else (False, reason)

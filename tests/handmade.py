@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir import dims
-from lstm_ir.backends.compiler import compile_mlir
-from lstm_ir.backends.executable import Executable
-from lstm_ir.backends.targets import Target, resolve
-from lstm_ir.signature import Check, Entry, Port, Requirement, Signature
-from lstm_ir.types import TensorType, parse_type
+from lstm_ir.backends.compile.compiler import compile_mlir
+from lstm_ir.backends.run.executable import Executable
+from lstm_ir.backends.targets.targets import Target, resolve
+from lstm_ir.ir import dims
+from lstm_ir.ir.signature import Check, Entry, Port, Requirement, Signature
+from lstm_ir.ir.types import TensorType, parse_type
 
 DOUBLED = ("f32", "f64", "i8", "u8", "i32", "u32", "i64", "f16", "bf16")
 _MLIR = {"u8": "ui8", "u32": "ui32"}

@@ -12,9 +12,9 @@ from kernel_random import random_body
 
 import lstm_ir as li
 from lstm_ir import api
-from lstm_ir.backends import helper_threads
-from lstm_ir.backends.kernels import workers
-from lstm_ir.program import Program
+from lstm_ir.backends.kernels.cpu import workers
+from lstm_ir.backends.run.threads import helping
+from lstm_ir.ir.program import Program
 
 NAMES = ("gated", "two_phases", "ends_in_product", "both_ways", "normalised", "counted")
 SIZES = ((37, 1, 5, 72), (11, 5, 7, 68), (1, 9, 3, 130), (23, 16, 5, 40))
@@ -59,7 +59,7 @@ def main(threads: int, callers: int, rounds: int, seed: int) -> None:
     call(0)
     for t in others:
         t.join()
-    most = helper_threads.wanted()
+    most = helping.wanted()
     assert len([t for t in threading.enumerate() if t.name == "lstm-ir helper"]) <= most + 1
     print(f"helpers {most} worst {max(worst):.3e}")
 

@@ -10,8 +10,8 @@ from kernel_bodies import BODIES, Loop
 from kernel_random import random_body
 
 import lstm_ir as li
-from lstm_ir.backends.kernels import workers
-from lstm_ir.program import Program
+from lstm_ir.backends.kernels.cpu import workers
+from lstm_ir.ir.program import Program
 
 NAMES = ("gated", "two_phases", "ends_in_product", "both_ways", "normalised", "counted")
 KNOWN = {

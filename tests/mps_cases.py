@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.expansion import expansion
-from lstm_ir.opdef import OPS
+from lstm_ir.ir.expansion import expansion
+from lstm_ir.ir.opdef import OPS
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Any]

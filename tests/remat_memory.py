@@ -37,7 +37,7 @@ def gradient(B: int, H: int, remat: int | None) -> li.Graph:
 
 
 def main(T: int, B: int, H: int, values: list[int]) -> None:
-    from lstm_ir.backends import runtime
+    from lstm_ir.backends.run import runtime
 
     x = np.random.default_rng(1).normal(size=(T, B, H)).astype("f4")
     for remat in values:

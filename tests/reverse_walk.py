@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lstm_ir.expansion import expansion
-from lstm_ir.graph import Value, topological
+from lstm_ir.ir.expansion import expansion
+from lstm_ir.ir.graph import Value, topological
 
 
 def pull_back(cotangents: Mapping[Value, Value], wrt: Sequence[Value]) -> list[Value | None]:

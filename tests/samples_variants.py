@@ -10,7 +10,7 @@ import numpy as np
 from samples import Array, Sample, bad_of, data, of
 
 import lstm_ir as li
-from lstm_ir.ops import threefry
+from lstm_ir.ops.nn import threefry
 
 T, B, I, H = 4, 3, 5, 2
 KEY = np.array([7, 2**31 + 3], np.uint32)

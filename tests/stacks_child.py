@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.backends import runtime
+from lstm_ir.backends.run import runtime
 
 TASKS = Path("/proc/self/task")
 

@@ -9,18 +9,18 @@ import pytest
 from click.testing import CliRunner
 from device import need
 
-from lstm_ir import bench, bench_memory, bench_models, bench_peers, bench_points, bench_report
-from lstm_ir.bench_points import Point
-from lstm_ir.cli_bench import command
-from lstm_ir.side_by_side import CALLS, OURS, TURN, Times, interleaved
+from lstm_ir.bench import measure, memory, models, peers, points, report
+from lstm_ir.bench.points import Point
+from lstm_ir.bench.side_by_side import CALLS, OURS, TURN, Times, interleaved
+from lstm_ir.cli.bench import command
 
 
 def test_points_have_names_of_their_own_and_the_short_list_is_of_them() -> None:
-    names = [p.name for p in bench_points.POINTS]
+    names = [p.name for p in points.POINTS]
     assert len(set(names)) == len(names)
     assert 55 <= len(names) <= 65
-    assert {p.name for p in bench_points.short()} == bench_points.SHORT
-    grid = list(bench_points.grid())
+    assert {p.name for p in points.short()} == points.SHORT
+    grid = list(points.grid())
     assert len({p.name for p in grid}) == 2 * 4 * 6 * 6 * 2 * 2 * 2
     assert [p.flops for p in grid] == sorted(p.flops for p in grid)
 
@@ -37,12 +37,12 @@ def test_statistics() -> None:
     t = Times({OURS: np.full(9, 2.0), "a": np.full(9, 3.0), "b": np.full(9, 5.0)})
     assert (t.best, t.ratio, t.interval()) == ("a", 1.5, (1.5, 1.5))
     slow = Times({OURS: np.full(9, 2.0), "a": np.full(9, 1.0)})
-    same = Times({OURS: np.full(9, 2.0), bench.AGAIN: np.full(9, 2.0)})
-    noisy = Times({OURS: np.full(9, 2.0), bench.AGAIN: np.full(9, 0.9)})
-    point = bench_points.POINTS[0]
-    assert bench.Result(point, slow, same, {}, 0.0).slower
-    assert not bench.Result(point, slow, noisy, {}, 0.0).slower
-    assert not bench.Result(point, t, same, {}, 0.0).slower
+    same = Times({OURS: np.full(9, 2.0), measure.AGAIN: np.full(9, 2.0)})
+    noisy = Times({OURS: np.full(9, 2.0), measure.AGAIN: np.full(9, 0.9)})
+    point = points.POINTS[0]
+    assert measure.Result(point, slow, same, {}, 0.0).slower
+    assert not measure.Result(point, slow, noisy, {}, 0.0).slower
+    assert not measure.Result(point, t, same, {}, 0.0).slower
 
 
 def test_every_runner_gets_every_input_in_turn() -> None:
@@ -64,21 +64,21 @@ SMALL = (Point("lstm", 3, 2, 5, 7, layers=2, directions=2), Point("gru", 3, 2, 5
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("peer", bench_peers.PEERS)
+@pytest.mark.parametrize("peer", peers.PEERS)
 def test_every_peer_runs_the_same_model(peer: str, training: bool) -> None:
     need(peer)
     for small in SMALL:
         p = Point(small.cell, 3, 2, 5, 7, small.layers, small.directions, training)
-        sets = bench_models.weights(p)
-        theirs = bench_peers.PEERS[peer](p, sets, 1)
+        sets = models.weights(p)
+        theirs = peers.PEERS[peer](p, sets, 1)
         if theirs is None:
             assert (peer, training) == ("onnxruntime", True)
             continue
-        graph = bench_models.program_of(p, sets[0])
+        graph = models.program_of(p, sets[0])
         import lstm_ir as li
 
-        mine = bench_models.of_executable(p, sets, lambda **a: li.interpret(graph, a))  # noqa: B023
-        for call in bench_models.calls(p, 2):
+        mine = models.of_executable(p, sets, lambda **a: li.interpret(graph, a))  # noqa: B023
+        for call in models.calls(p, 2):
             got, want = (r.read(r.run(call)) for r in (mine, theirs))
             assert got.keys() == want.keys()
             for k, a in want.items():
@@ -105,41 +105,41 @@ def test_memory_is_in_the_table_where_it_was_measured() -> None:
     p = {"point": "a", "training": True, "median_ms": {"lstm-ir": 1.0, "torch": 2.0}, "ratio": 2.0,
          "interval": [1.9, 2.1], "slower": False, "gflops": 10.0}  # fmt: skip
     used = {"lstm-ir": 29.4, "torch": 62.0, "jax": 162.0}
-    head, _, row = bench_report.table([{**p, "memory_mib": used}], 100.0).splitlines()
+    head, _, row = report.table([{**p, "memory_mib": used}], 100.0).splitlines()
     assert head.endswith("| of peak | MiB: lstm-ir / torch |")
     assert row.endswith("| 10% | 29 / 62 |")
-    both = bench_report.table([{**p, "memory_mib": used}, {**p, "memory_mib": {}}], 100.0)
+    both = report.table([{**p, "memory_mib": used}, {**p, "memory_mib": {}}], 100.0)
     assert both.splitlines()[3].endswith("| 10% | - / - |")
 
 
 def test_memory_is_of_a_fresh_process() -> None:
-    point = bench_points.named(("lstm-t20-b16-h128",))[0]
-    used = bench_memory.measure(point, OURS)
+    point = points.named(("lstm-t20-b16-h128",))[0]
+    used = memory.measure(point, OURS)
     weights = 4 * 4 * 128 * (128 + 128)
     assert weights < used < 400 * weights
 
 
 def test_a_wrong_result_shows() -> None:
-    assert bench._error(np.array([1.0, 2.0]), np.array([1.0, 4.0])) == 0.5
-    assert bench._error(np.array([1e-3]), np.zeros(1)) == 1e-3
+    assert measure._error(np.array([1.0, 2.0]), np.array([1.0, 4.0])) == 0.5
+    assert measure._error(np.array([1e-3]), np.zeros(1)) == 1e-3
 
 
 def test_the_picture_keeps_ratios_on_its_axis() -> None:
-    assert bench_report._x(1e-9) == bench_report.LEFT
-    assert bench_report._x(1e9) == bench_report.LEFT + bench_report.WIDTH
+    assert report._x(1e-9) == report.LEFT
+    assert report._x(1e9) == report.LEFT + report.WIDTH
 
 
 def test_a_point_is_chosen_by_its_whole_name() -> None:
-    chosen = [p.name for p in bench_points.named(("lstm-t20-b1-h128",))]
+    chosen = [p.name for p in points.named(("lstm-t20-b1-h128",))]
     assert chosen == ["lstm-t20-b1-h128"]
-    assert len(bench_points.named(("lstm-t20-b1-h12",))) > 1
+    assert len(points.named(("lstm-t20-b1-h12",))) > 1
 
 
 def test_points_without_a_peer_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(*_: object) -> Any:
         raise ImportError("not here")
 
-    monkeypatch.setattr(bench_peers, "PEERS", {"torch": absent, "jax": absent})
+    monkeypatch.setattr(peers, "PEERS", {"torch": absent, "jax": absent})
     ran = CliRunner().invoke(command, ["lstm-t1-b1-h64"])
     assert "left out, lstm-t1-b1-h64: no peer for it is installed (torch, jax)" in ran.output
     assert "nothing was measured" in str(ran.exception)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir import cli
+from lstm_ir.cli import group
 
 Capture = pytest.CaptureFixture[str]
 T, B, I, H = 11, 3, 5, 7
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(*args: str | Path) -> int:
-    return cli.run(list(map(str, args)))
+    return group.run(list(map(str, args)))
 
 
 def process(*args: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -62,23 +62,23 @@ def close(got: Path, want: Path) -> None:
 
 def test_help_names_every_verb_and_imports_little() -> None:
     code = (
-        "import sys; from lstm_ir.cli import run; code = run(['--help'])\n"
+        "import sys; from lstm_ir.cli.group import run; code = run(['--help'])\n"
         "heavy = ['networkx', 'lark', 'rich', 'iree', 'ml_dtypes', 'lstm_ir.api']\n"
         "print([m for m in heavy if m in sys.modules]); sys.exit(code)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == "[]"
-    for verb in cli.VERBS:
+    for verb in group.VERBS:
         assert f"  {verb} " in done.stdout
 
 
-@pytest.mark.parametrize("verb", cli.VERBS)
+@pytest.mark.parametrize("verb", group.VERBS)
 def test_every_verb_explains_itself(verb: str, capsys: Capture) -> None:
     assert call(verb, "--help") == 0
     text = capsys.readouterr().out
     assert text.startswith(f"Usage: lstm-ir {verb}")
-    command = cli.group.get_command(click.Context(cli.group), verb)
+    command = group.group.get_command(click.Context(group.group), verb)
     assert command is not None
     for option in command.params:
         if isinstance(option, click.Option):

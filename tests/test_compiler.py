@@ -15,12 +15,12 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.api import build
-from lstm_ir.backends import cache as caching
-from lstm_ir.backends import compiler
-from lstm_ir.backends.cache import Cache, folder, key
-from lstm_ir.backends.compiler import compile_mlir
-from lstm_ir.backends.targets import Target, resolve
-from lstm_ir.errors import CompileError
+from lstm_ir.backends.compile import cache as caching
+from lstm_ir.backends.compile import compiler
+from lstm_ir.backends.compile.cache import Cache, folder, key
+from lstm_ir.backends.compile.compiler import compile_mlir
+from lstm_ir.backends.targets.targets import Target, resolve
+from lstm_ir.ir.errors import CompileError
 
 ADD = """module @m { func.func @main(%a: tensor<7xf32>) -> tensor<7xf32> {
   %0 = stablehlo.add %a, %a : tensor<7xf32>

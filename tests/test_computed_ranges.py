@@ -11,8 +11,8 @@ import pytest
 import tf_cases as tf
 
 import lstm_ir as li
-from lstm_ir.backends.executable import Executable
-from lstm_ir.graph import Value
+from lstm_ir.backends.run.executable import Executable
+from lstm_ir.ir.graph import Value
 
 T, B, I, H = 4, 2, 3, 2
 F32 = np.float32
@@ -71,7 +71,7 @@ def test_the_operand_of_the_op_and_the_line(exe: Executable, entry: str) -> None
 
 
 def test_one_check_of_a_value_that_is_checked() -> None:
-    from lstm_ir.ops.size import in_range
+    from lstm_ir.ops.primitive.size import in_range
 
     v = in_range(li.input("n", (), "i64"), 0, "T")
     assert in_range(v, 0, "T") is v

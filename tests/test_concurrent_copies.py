@@ -1,7 +1,7 @@
 """What IREE schedules at the same time must not touch the same bytes.
 
 IREE 3.13 lets copies into a tensor and a copy out of the same part run together where a loop of one
-iteration was put in the loop's place (`backends/lower_scan_packed.py`): a worker reads a carry before
+iteration was put in the loop's place (`backends/lower/scan_packed.py`): a worker reads a carry before
 another has written it, once in some thousand calls. So the module is read instead.
 """
 
@@ -19,8 +19,8 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.compiler import BASE_FLAGS, option_flags
-from lstm_ir.backends.targets import resolve
+from lstm_ir.backends.compile.compiler import BASE_FLAGS, option_flags
+from lstm_ir.backends.targets.targets import resolve
 
 CONSTANT = re.compile(r"(%c\d+\w*) = arith\.constant (\d+) : index")
 COPY = re.compile(r"stream\.cmd\.copy (%\w+)\[(%\w+)\], (%\w+)\[(%\w+)\], (%\w+) :")

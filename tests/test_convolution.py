@@ -8,7 +8,7 @@ from convolution_cases import Case, check, near, random_case
 from device import need
 
 import lstm_ir as li
-from lstm_ir.ops.convolution_windows import DIRECT, folded, windows
+from lstm_ir.ops.core.convolution_windows import DIRECT, folded, windows
 from lstm_ir.passes.base import Pipeline
 
 FIXED = [

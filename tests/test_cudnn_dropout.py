@@ -8,8 +8,8 @@ import pytest
 from device import need
 
 import lstm_ir as li
-from lstm_ir.expansion import expansion
-from lstm_ir.ops import threefry
+from lstm_ir.ir.expansion import expansion
+from lstm_ir.ops.nn import threefry
 
 KNOWN = [  # key, counter, words: the answers published with Random123 for 20 rounds
     ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),

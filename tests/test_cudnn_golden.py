@@ -12,7 +12,7 @@ import pytest
 from device import need
 
 import lstm_ir as li
-from lstm_ir.ops.cudnn_contract import network
+from lstm_ir.ops.cudnn.contract import network
 
 CASES = cu.recorded()
 TRAINED = [c for c in CASES if c.attrs["is_training"]]

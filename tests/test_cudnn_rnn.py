@@ -11,7 +11,7 @@ from device import need
 from tensorflow_child import definitions
 
 import lstm_ir as li
-from lstm_ir.opdef import OPS, REQUIRED
+from lstm_ir.ir.opdef import OPS, REQUIRED
 from lstm_ir.passes.base import Pipeline
 from lstm_ir.passes.pipelines import for_target
 

@@ -11,7 +11,7 @@ from device import need
 from keras_child import Job, Ran
 
 import lstm_ir as li
-from lstm_ir.cudnn_weights import from_keras, from_torch, to_keras, to_torch
+from lstm_ir.ops.cudnn.weights import from_keras, from_torch, to_keras, to_torch
 
 MODES = ("rnn_relu", "rnn_tanh", "gru", "lstm")
 DIRECTIONS = ("unidirectional", "bidirectional")

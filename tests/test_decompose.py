@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.graph import Node
+from lstm_ir.ir.graph import Node
 from lstm_ir.passes.base import Notes
 from lstm_ir.passes.decompose import Decompose, decompose
 

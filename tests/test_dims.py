@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir import dims
-from lstm_ir.dims import Dim
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
 
 T, B = dims.name("T"), dims.name("B")
 QUARTER, FIFTH = dims.floordiv(T, 4), dims.floordiv(dims.add(dims.mul(T, 3), B), 5)

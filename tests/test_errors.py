@@ -16,7 +16,7 @@ from bad_texts import TEXTS, nested_scans
 from conftest import Golden
 
 import lstm_ir as li
-from lstm_ir.backends.targets import resolve
+from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.passes.base import Pipeline
 
 Case = Callable[[], object]

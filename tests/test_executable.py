@@ -15,13 +15,15 @@ import pytest
 from device import need
 from handmade import DOUBLED, WEIGHTS, load, module, signature
 
-from lstm_ir.backends import cpus, parameters, runtime
-from lstm_ir.backends.contexts import LIMIT
-from lstm_ir.backends.executable import Executable, Session
-from lstm_ir.backends.targets import resolve
-from lstm_ir.errors import CallError, DeviceError, PackageError, TargetError, ValueRangeError
-from lstm_ir.signature import Signature
-from lstm_ir.types import DType
+from lstm_ir.backends.files import parameters
+from lstm_ir.backends.run import runtime
+from lstm_ir.backends.run.contexts import LIMIT
+from lstm_ir.backends.run.executable import Executable, Session
+from lstm_ir.backends.targets import cpus
+from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.ir.errors import CallError, DeviceError, PackageError, TargetError, ValueRangeError
+from lstm_ir.ir.signature import Signature
+from lstm_ir.ir.types import DType
 
 W = WEIGHTS["enc/w"]
 

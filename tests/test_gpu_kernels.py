@@ -13,9 +13,9 @@ from test_kernels import TOLERANCE, compare
 
 import lstm_ir as li
 from lstm_ir.api import build
-from lstm_ir.backends.kernels import gpu_schedule
-from lstm_ir.backends.targets import resolve
-from lstm_ir.program import Program
+from lstm_ir.backends.kernels.gpu import schedule
+from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.ir.program import Program
 
 KERNELS = {"kernels": True}
 CALLS = ((11, 3), (1, 1), (0, 2), (6, 17))
@@ -46,7 +46,7 @@ def compiled(form: str, names: tuple[str, ...], target: str = "vulkan") -> Any:
     graphs = {n: loops[n].graph(n, BODIES[n]) for n in names}
     with pytest.MonkeyPatch.context() as patch:
         if form == "steps":
-            patch.setattr(gpu_schedule, "WHOLE_BYTES", -1)
+            patch.setattr(schedule, "WHOLE_BYTES", -1)
         if ":" not in target and target != "metal":
             return li.compile(Program("bodies", graphs), target, options=KERNELS), loops, graphs
         return build(Program("bodies", graphs), resolve(target), KERNELS)
@@ -111,7 +111,7 @@ def test_gradients(target: str) -> None:
     for form in WORD:
         with pytest.MonkeyPatch.context() as patch:
             if form == "steps":
-                patch.setattr(gpu_schedule, "WHOLE_BYTES", -1)
+                patch.setattr(schedule, "WHOLE_BYTES", -1)
             exe = li.compile(Program("gradients", graphs), target, options=KERNELS)
         assert all(WORD[form] in n for n in choices(exe.report)), choices(exe.report)
         for T, B in ((11, 3), (1, 1), (4, 6)):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.gradient import grad, vjp
-from lstm_ir.parser import parse
+from lstm_ir.ir.parser import parse
+from lstm_ir.training.gradient import grad, vjp
 
 
 def mlp() -> tuple[li.Graph, dict[str, Any]]:

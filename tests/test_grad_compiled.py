@@ -156,7 +156,7 @@ def test_every_pair_of_features(op: str, kernels: bool) -> None:
 
 def test_modules_with_less_fusion_are_the_first_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A masked layer with a recurrent mask compiles at once, not by a way of last resort."""
-    from lstm_ir.backends import compiler
+    from lstm_ir.backends.compile import compiler
 
     monkeypatch.setattr(compiler, "_ways", lambda flags, options: [flags])
     graph = differentiated("rnn count+mask")

@@ -11,8 +11,8 @@ from device import need
 from test_recurrent import RECORDED, close, recorded, torch_graph
 
 import lstm_ir as li
-from lstm_ir.gradient import grad, vjp
 from lstm_ir.passes.decompose import decompose
+from lstm_ir.training.gradient import grad, vjp
 
 GOLDEN = Path(__file__).parent / "golden" / "torch"
 CORE = {"lstm", "gru", "rnn", "lstm_grad", "gru_grad", "rnn_grad"}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.gradient import grad
+from lstm_ir.training.gradient import grad
 
 T, B, I, H = 11, 3, 5, 7
 SEED = 77

@@ -17,8 +17,11 @@ import pytest
 import lstm_ir as li
 from lstm_ir import api
 from lstm_ir.api import build, prepare
-from lstm_ir.backends import board, compiler, helper_threads, runtime
-from lstm_ir.backends.targets import resolve
+from lstm_ir.backends.compile import compiler
+from lstm_ir.backends.kernels.helpers import board
+from lstm_ir.backends.run import runtime
+from lstm_ir.backends.run.threads import helping
+from lstm_ir.backends.targets.targets import resolve
 
 HERE = Path(__file__).parent
 SIZES = (20, 3, 64, 96)
@@ -154,7 +157,7 @@ def test_a_call_that_fails_ends(rng: np.random.Generator) -> None:
     exe(good)
 
 
-@pytest.mark.parametrize("where", [helper_threads.Board.end, helper_threads.Board.begin, helper_threads._Helper.call])
+@pytest.mark.parametrize("where", [helping.Board.end, helping.Board.begin, helping._Helper.call])
 def test_a_signal_at_the_worst_moment(where: Any, rng: np.random.Generator) -> None:
     """An exception at any line of what a call does about helpers: none spins, none is lost."""
     exe = li.compile(lstm())
@@ -183,9 +186,9 @@ def test_a_signal_at_the_worst_moment(where: Any, rng: np.random.Generator) -> N
             pass
         finally:
             sys.settrace(before)
-        assert until(lambda: not any(h.awake for h in helper_threads._helpers))  # home by itself
+        assert until(lambda: not any(h.awake for h in helping._helpers))  # home by itself
         np.testing.assert_array_equal(exe(x=x)["y"], want)
-    assert until(lambda: bool(exe(x=x)) and any(h.awake for h in helper_threads._helpers))
+    assert until(lambda: bool(exe(x=x)) and any(h.awake for h in helping._helpers))
 
 
 def test_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
@@ -197,10 +200,10 @@ def test_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch, rng: np.random.Ge
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr("threading.Thread.start", refuse)
-    monkeypatch.setattr(helper_threads, "_helpers", [])
-    monkeypatch.setattr(helper_threads._Pool, "closed", False)
+    monkeypatch.setattr(helping, "_helpers", [])
+    monkeypatch.setattr(helping._Pool, "closed", False)
     np.testing.assert_array_equal(exe(x=x)["y"], want)
-    assert helper_threads._Pool.closed
+    assert helping._Pool.closed
 
 
 def test_options_and_devices_say_who_works() -> None:
@@ -297,7 +300,7 @@ def test_a_module_for_aarch64(tmp_path: Path, rng: np.random.Generator) -> None:
     graph = lstm()
     lowered, blob = build(graph, resolve("cpu:aarch64"), None, 2)
     (tmp_path / "m.vmfb").write_bytes(blob)
-    from lstm_ir.backends import parameters
+    from lstm_ir.backends.files import parameters
 
     weights = {n: np.ascontiguousarray(d.array) for n, d in lowered.program.weights.items()}
     parameters.index(weights).create_archive_file(str(tmp_path / "w.irpa"))
@@ -318,7 +321,7 @@ def test_a_module_for_aarch64(tmp_path: Path, rng: np.random.Generator) -> None:
 
 
 def test_kernels_without_room_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lstm_ir.backends.kernels import offer
+    from lstm_ir.backends.kernels.helpers import offer
 
     assert "lstm_ir.attend" in prepare(lstm(), resolve("cpu"), None, 2).text
     monkeypatch.setattr(offer, "fits", lambda tensors, numbers: False)
@@ -329,7 +332,7 @@ def test_kernels_without_room_are_not_offered(monkeypatch: pytest.MonkeyPatch) -
 
 def test_no_helper_where_there_is_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime._process, "threads", 1)
-    assert helper_threads.wanted() == 0
+    assert helping.wanted() == 0
     assert not li.compile(lstm()).helped
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from lstm_ir.backends import home
-from lstm_ir.backends.contexts import Contexts
+from lstm_ir.backends.run.contexts import Contexts
+from lstm_ir.backends.run.threads import home
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2 or home._cpu is None,

@@ -1,7 +1,7 @@
 """What an op writes over is no other value's memory.
 
 IREE 3.13 updates in place what nothing later reads, and then puts ops that can run together before
-the ones that read it earlier (backends/own_memory.py). So every operand here is also a result.
+the ones that read it earlier (backends/lower/own_memory.py). So every operand here is also a result.
 """
 
 from __future__ import annotations

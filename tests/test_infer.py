@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.errors import GradientError
-from lstm_ir.program import Program
+from lstm_ir.ir.errors import GradientError
+from lstm_ir.ir.program import Program
 
 T, B, I, H, L = 11, 3, 5, 7, 2
 ROWS = np.full(B, T, np.int32)
@@ -94,7 +94,7 @@ def test_an_output_that_only_training_has_is_refused() -> None:
 
 def test_every_random_op_says_what_turns_it_off() -> None:
     """An op of the project's own with such an attribute, and CudnnRNNV3; a new one is named here."""
-    from lstm_ir.opdef import OPS
+    from lstm_ir.ir.opdef import OPS
 
     named = {n: o.training for n, o in OPS.items() if o.training is not None}
     assert named == {

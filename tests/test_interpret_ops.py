@@ -11,8 +11,8 @@ from reverse_walk import pull_back
 from samples import Array, data
 
 import lstm_ir as li
-from lstm_ir.graph import topological
-from lstm_ir.opdef import OPS
+from lstm_ir.ir.graph import topological
+from lstm_ir.ir.opdef import OPS
 
 X = data("x", "f32", (5, 7, 3))
 KEYS: list[Any] = [

@@ -10,10 +10,10 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.kernels import executables
-from lstm_ir.backends.kernels.executables import NAME
-from lstm_ir.backends.kernels.form import form, length, merged
-from lstm_ir.backends.targets import resolve
+from lstm_ir.backends.kernels.call import executables
+from lstm_ir.backends.kernels.call.executables import NAME
+from lstm_ir.backends.kernels.text.form import form, length, merged
+from lstm_ir.backends.targets.targets import resolve
 
 TEXT = f"""    func.func private @{NAME}_component_0(%a0: index, %a1: memref<{{w}}xf32>) attributes {{{{x}}}} {{{{
       %c0 = arith.constant {{at}} : index

@@ -11,7 +11,7 @@ from kernel_bodies import BODIES, Loop
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.targets import resolve
+from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.passes.base import Pipeline
 from lstm_ir.passes.pipelines import NAMED
 

@@ -9,11 +9,11 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.kernels import dispatch
-from lstm_ir.backends.kernels.in_place import overwritten
-from lstm_ir.backends.kernels.memory import Memory
-from lstm_ir.backends.kernels.planner import make_plan
-from lstm_ir.backends.targets import resolve
+from lstm_ir.backends.kernels.body.in_place import overwritten
+from lstm_ir.backends.kernels.body.planner import make_plan
+from lstm_ir.backends.kernels.cpu import dispatch
+from lstm_ir.backends.kernels.text.memory import Memory
+from lstm_ir.backends.targets.targets import resolve
 
 Step = Callable[[li.Value, li.Value], tuple[li.Value, li.Value]]
 H = 20

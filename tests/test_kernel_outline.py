@@ -9,10 +9,10 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.kernels.outline import PREFIX, Outside, outlined
-from lstm_ir.backends.kernels.text import Text
-from lstm_ir.backends.targets import resolve
-from lstm_ir.interpret import interpret
+from lstm_ir.backends.kernels.text.outline import PREFIX, Outside, outlined
+from lstm_ir.backends.kernels.text.text import Text
+from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.ir.interpret import interpret
 
 KINDS = {"%m_a": "memref<4xf32>", "%m_b": "memref<4xf32>", "%m_c": "memref<5xf32>"}
 

@@ -10,10 +10,10 @@ from test_kernel_teams import _stream
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.kernels.packing import grouped
-from lstm_ir.backends.kernels.planner import make_plan
-from lstm_ir.backends.targets import resolve
-from lstm_ir.interpret import interpret
+from lstm_ir.backends.kernels.body.planner import make_plan
+from lstm_ir.backends.kernels.call.packing import grouped
+from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.ir.interpret import interpret
 
 SIZES = 6, 3, 5, 20
 

@@ -9,8 +9,8 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.targets import resolve
-from lstm_ir.interpret import interpret
+from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.ir.interpret import interpret
 
 T, I, H = 9, 5, 20
 CELLS = {"lstm": (li.lstm, 4), "gru": (li.gru, 3), "rnn": (li.rnn, 1)}

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from kernel_bodies import BODIES, Loop
 
-from lstm_ir.backends.kernels.planner import make_plan
-from lstm_ir.backends.kernels.schedule import choose
-from lstm_ir.backends.kernels.sums import Tile
-from lstm_ir.backends.targets import resolve
+from lstm_ir.backends.kernels.body.planner import make_plan
+from lstm_ir.backends.kernels.cpu.schedule import choose
+from lstm_ir.backends.kernels.cpu.sums import Tile
+from lstm_ir.backends.targets.targets import resolve
 
 
 def tile(body: str, rows: Any, width: int, target: str) -> tuple[Tile, int]:

@@ -11,11 +11,11 @@ from iree.compiler import ir
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.kernels import scratch
-from lstm_ir.backends.kernels.call import KernelCall
-from lstm_ir.backends.kernels.executables import BINDINGS
-from lstm_ir.backends.targets import resolve
-from lstm_ir.interpret import interpret
+from lstm_ir.backends.kernels.call.call import KernelCall
+from lstm_ir.backends.kernels.call.executables import BINDINGS
+from lstm_ir.backends.kernels.cpu import scratch
+from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.ir.interpret import interpret
 
 SIZES = ((5, 3), (1, 1), (2, 0), (0, 2), (9, 18))
 

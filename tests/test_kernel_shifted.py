@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.backends.kernels import outer_sum
-from lstm_ir.backends.kernels.shifted import shifted, without_edge
+from lstm_ir.backends.kernels.body.shifted import shifted, without_edge
+from lstm_ir.backends.kernels.cpu import outer_sum
 
 SIZES = [(5, 3), (1, 1), (1, 4), (2, 2), (9, 18)]
 

@@ -16,10 +16,10 @@ from test_kernels import BASELINE
 
 import lstm_ir as li
 from lstm_ir.api import build, prepare
-from lstm_ir.backends import compiler
-from lstm_ir.backends.kernels.schedule import FOLD_ROWS
-from lstm_ir.backends.targets import resolve
-from lstm_ir.program import Program
+from lstm_ir.backends.compile import compiler
+from lstm_ir.backends.kernels.cpu.schedule import FOLD_ROWS
+from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.ir.program import Program
 
 HERE = Path(__file__).parent
 

@@ -16,9 +16,9 @@ from kernel_random import random_body
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.targets import resolve
-from lstm_ir.errors import GradientError
-from lstm_ir.program import Program
+from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.ir.errors import GradientError
+from lstm_ir.ir.program import Program
 
 SMALL = (11, 3, 5, 7)
 WIDE = (4, 9, 16, 64)

@@ -20,10 +20,10 @@ from kernel_random import random_body
 
 import lstm_ir as li
 from lstm_ir.api import build
-from lstm_ir.backends import parameters
-from lstm_ir.backends.kernels import workers
-from lstm_ir.backends.targets import resolve
-from lstm_ir.program import Program
+from lstm_ir.backends.files import parameters
+from lstm_ir.backends.kernels.cpu import workers
+from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.ir.program import Program
 
 SIZES = (7, 3, 5, 23)
 SEED = 20263

@@ -9,7 +9,7 @@ import pytest
 from device import need
 
 import lstm_ir as li
-from lstm_ir.errors import CallError, IRError, ValueRangeError
+from lstm_ir.ir.errors import CallError, IRError, ValueRangeError
 
 Array = np.ndarray[Any, Any]
 T, B, C, S, N = 11, 3, 5, 4, 7

@@ -8,11 +8,11 @@ import tolerances
 from device import need
 
 import lstm_ir as li
-from lstm_ir.backends.compiler import compile_mlir
-from lstm_ir.backends.executable import Executable
+from lstm_ir.backends.compile.compiler import compile_mlir
 from lstm_ir.backends.module import iree_text
-from lstm_ir.backends.targets import resolve
-from lstm_ir.opdef import OPS, Level
+from lstm_ir.backends.run.executable import Executable
+from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.ir.opdef import OPS, Level
 
 PER_OP = {"cpu": 8, "vulkan": 3}
 PRIMITIVES = [n for n, op in OPS.items() if op.level is Level.primitive]

@@ -7,11 +7,11 @@ import pytest
 from device import need
 
 import lstm_ir as li
-from lstm_ir.backends.emitter import RULES
+from lstm_ir.backends.emit.emitter import RULES
 from lstm_ir.backends.module import iree_text
-from lstm_ir.backends.targets import resolve
-from lstm_ir.opdef import OPS, Level
-from lstm_ir.program import Program
+from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.ir.opdef import OPS, Level
+from lstm_ir.ir.program import Program
 
 DEVICES = ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)]
 

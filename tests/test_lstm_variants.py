@@ -11,7 +11,7 @@ import samples_variants as cases
 from device import need
 
 import lstm_ir as li
-from lstm_ir.backends.executable import Executable
+from lstm_ir.backends.run.executable import Executable
 
 Array = np.ndarray[Any, Any]
 T, B, I, H = 11, 3, 5, 7
@@ -96,7 +96,7 @@ def torch_result(op: str, bits: Array | None) -> dict[str, Array]:
 
 def drawn(op: str) -> Array | None:
     """The bits of this step."""
-    from lstm_ir.ops import threefry
+    from lstm_ir.ops.nn import threefry
 
     shape = {"zoneout_lstm": (2, 1, T, B, H), "recurrent_dropout_lstm": (1, T, B, H)}.get(op)
     if shape is None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.opdef import OPS
+from lstm_ir.ir.opdef import OPS
 
 SMALL = (4, 2, 3, 2)
 ACTS = ("none", "relu", "tanh", "sigmoid", "hardSigmoid")

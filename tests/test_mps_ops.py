@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.opdef import OPS
+from lstm_ir.ir.opdef import OPS
 
 Meaning = Callable[[li.Graph, dict[str, Any]], dict[str, Any]]
 MEANINGS: dict[str, Meaning] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType
 
@@ -12,7 +11,7 @@ from reverse_walk import pull_back
 from samples import Array, Bad, Sample, assert_close, bad, rng, samples
 
 import lstm_ir as li
-from lstm_ir.opdef import OPS
+from lstm_ir.ir.opdef import OPS
 
 VARIANTS = {"zoneout_lstm", "recurrent_dropout_lstm", "layer_norm_lstm"}
 NO_VJP = VARIANTS  # ops whose rule is None: theirs is the gradient of their expansion
@@ -20,10 +19,6 @@ NO_GRADIENT = {"bitcast_convert"}  # float to float, but by bits: defined to hav
 # foreign ops, `tf.LSTMBlockCell`, bring their own tests; so do random bits and what draws them
 ELSEWHERE = {"threefry": "test_cudnn_dropout.py", "dropout": "test_losses.py"}
 CORE = [op for op in OPS if "." not in op and op not in ELSEWHERE]
-# the rules of the loops are modules of their own
-NO_GRADIENT |= {
-    n for n in ("scan", "lstm", "gru", "rnn") if find_spec(f"lstm_ir.ops.{n}_grad") is None
-}
 EVERY = [
     pytest.param(s, id=s.name) for s in {s.name: s for op in CORE for s in samples(op)}.values()
 ]

@@ -8,7 +8,7 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.backends.kernels import lowering
-from lstm_ir.backends.kernels.outer_sum import NARROW, WIDE, OuterSum, wide_columns
+from lstm_ir.backends.kernels.cpu.outer_sum import NARROW, WIDE, OuterSum, wide_columns
 
 # rows, columns: whole tiles, ragged rows, ragged columns, fewer columns than one vector, one tile; one
 # vector, and seven

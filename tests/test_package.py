@@ -19,11 +19,12 @@ import pytest
 from device import need
 from handmade import WEIGHTS, dtypes, module, signature
 
-from lstm_ir.backends import cpus, safetensors
-from lstm_ir.backends.package import open_package, read_package, write_package
-from lstm_ir.backends.parameters import read_weights, write_irpa
-from lstm_ir.backends.targets import resolve
-from lstm_ir.errors import PackageError, TargetError
+from lstm_ir.backends.files import safetensors
+from lstm_ir.backends.files.parameters import read_weights, write_irpa
+from lstm_ir.backends.run.package import open_package, read_package, write_package
+from lstm_ir.backends.targets import cpus
+from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.ir.errors import PackageError, TargetError
 
 W = WEIGHTS["enc/w"]
 Z = np.zeros((2, 5), np.float32)
@@ -315,7 +316,7 @@ def test_loading_runs_without_the_compiler(path: Path) -> None:
         "for m in ('networkx', 'lark', 'iree.compiler', 'ml_dtypes', 'rich', 'click'):\n"
         "    sys.modules[m] = None\n"  # importing any of them fails
         "import numpy as np\n"
-        "from lstm_ir.backends.package import open_package\n"
+        "from lstm_ir.backends.run.package import open_package\n"
         f"exe = open_package({str(path)!r})\n"
         "print(exe({'input.1': np.zeros((2, 5), np.float32)})['y'][1].tolist())\n"
     )

@@ -85,7 +85,7 @@ def test_sdist_keeps_the_folders(built: tuple[Path, Path]) -> None:
     with tarfile.open(built[1]) as sdist:
         names = {n.partition("/")[2] for n in sdist.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "passes/base.py", "backends/module.py",
-            "lstm_ir/graph.py"} <= names  # fmt: skip
+            "lstm_ir/ir/graph.py"} <= names  # fmt: skip
 
 
 @pytest.fixture(scope="module")

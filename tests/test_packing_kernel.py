@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.backends.kernels import dispatch, packing_kernel
-from lstm_ir.backends.kernels.atoms import Matrix
-from lstm_ir.interpret import interpret
+from lstm_ir.backends.kernels.body.atoms import Matrix
+from lstm_ir.backends.kernels.cpu import dispatch, packing_kernel
+from lstm_ir.ir.interpret import interpret
 
 # T, B, I, H: fewer columns than a vector, and k; whole vectors; ragged ones, of which some are empty
 SIZES = ((3, 5, 1, 2), (4, 2, 3, 20), (5, 9, 64, 32), (6, 4, 37, 50), (2, 7, 130, 72))

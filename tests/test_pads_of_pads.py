@@ -121,7 +121,7 @@ def _requires(g: li.Graph) -> list[Any]:
 
 def _fits(requirement: Any, case: Case) -> bool:
     """Whether the sizes are ones that the graph can be called with."""
-    from lstm_ir import dims
+    from lstm_ir.ir import dims
 
     known = {
         d: n for p in case[0].params

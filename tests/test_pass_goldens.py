@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import lstm_ir as li
-from lstm_ir.backends.targets import resolve
+from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.passes.base import Pipeline, registry
 
 FOLDER = Path(__file__).parent / "golden" / "passes"

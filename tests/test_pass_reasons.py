@@ -145,8 +145,8 @@ def dots_in_loops(graph: li.Graph) -> int:
 def flow(graph: li.Graph) -> str:
     """What IREE makes of a scheduled graph, for the CPU, up to its dispatches."""
     from lstm_ir.backends.module import iree_text
-    from lstm_ir.backends.targets import resolve
-    from lstm_ir.program import Program
+    from lstm_ir.backends.targets.targets import resolve
+    from lstm_ir.ir.program import Program
 
     info = replace(resolve("cpu").info, kernels=False)
     tool = Path(sys.executable).with_name("iree-compile")

@@ -12,13 +12,13 @@ import pytest
 import zoo
 
 import lstm_ir as li
-from lstm_ir.graph import Graph, Node
-from lstm_ir.opdef import Level
+from lstm_ir.ir.graph import Graph, Node
+from lstm_ir.ir.opdef import Level
+from lstm_ir.ir.target import TargetInfo
 from lstm_ir.passes import base, expand, rewrite
 from lstm_ir.passes.base import Notes, Pass, Pipeline, Step
 from lstm_ir.passes.pipelines import NAMED, for_target
 from lstm_ir.passes.stages import STAGES
-from lstm_ir.target import TargetInfo
 
 KERNELS = TargetInfo("cpu:test", "cpu", kernels=True)
 

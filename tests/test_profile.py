@@ -12,9 +12,9 @@ import pytest
 from device import need
 
 import lstm_ir as li
-from lstm_ir import cli
-from lstm_ir.backends.dispatch_places import Place, dispatch_places
-from lstm_ir.profile_picture import bars
+from lstm_ir.backends.run.dispatch_places import Place, dispatch_places
+from lstm_ir.cli import group
+from lstm_ir.view.profile_picture import bars
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def profiled(capsys: pytest.CaptureFixture[str], *args: str) -> str:
-    assert cli.run(["run", *args, "--profile"]) == 0
+    assert group.run(["run", *args, "--profile"]) == 0
     return capsys.readouterr().out
 
 
@@ -125,9 +125,9 @@ def test_an_entry_with_state(rng: np.random.Generator) -> None:
 
 
 def test_usage(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["run", str(folder / "g.lir"), "--picture", "p.svg"]) == 2
+    assert group.run(["run", str(folder / "g.lir"), "--picture", "p.svg"]) == 2
     assert "give --profile too" in capsys.readouterr().err
-    assert cli.run(["run", str(folder / "g.lir"), "--interpret", "--profile"]) == 2
+    assert group.run(["run", str(folder / "g.lir"), "--interpret", "--profile"]) == 2
 
 
 def test_bars_are_as_long_as_their_times() -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir import cli
-from lstm_ir.backends.targets import words
+from lstm_ir.backends.targets.targets import words
+from lstm_ir.cli import group
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -99,10 +99,10 @@ def test_the_message_is_the_real_one() -> None:
 
 def test_every_command_is_one_that_exists() -> None:
     shown = re.findall(r"^\| `(lstm-ir .*?)` \|", README, re.M)
-    assert [s.split()[1] for s in shown] == list(cli.VERBS)
+    assert [s.split()[1] for s in shown] == list(group.VERBS)
     for line in shown:
         verb, *args = shlex.split(line)[1:]
-        command = cli.group.get_command(click.Context(cli.group), verb)
+        command = group.group.get_command(click.Context(group.group), verb)
         assert command is not None
         command.make_parser(click.Context(command)).parse_args(args)
 

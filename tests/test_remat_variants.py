@@ -9,12 +9,12 @@ from iree.compiler import ir
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.emitter import Emitter
+from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.module import iree_text
-from lstm_ir.backends.targets import resolve
-from lstm_ir.errors import CompileError
-from lstm_ir.target import TargetInfo
-from lstm_ir.types import DType, TensorType
+from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.ir.errors import CompileError
+from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.types import DType, TensorType
 
 
 def graph() -> li.Graph:

@@ -10,10 +10,10 @@ import pytest
 from handmade import entry, port, signature
 
 import lstm_ir as li
-from lstm_ir import dims
-from lstm_ir.errors import CallError, PackageError, ValueRangeError
-from lstm_ir.signature import Check, Requirement, Signature, StateVar, bind_dims, check_call
-from lstm_ir.types import parse_type
+from lstm_ir.ir import dims
+from lstm_ir.ir.errors import CallError, PackageError, ValueRangeError
+from lstm_ir.ir.signature import Check, Requirement, Signature, StateVar, bind_dims, check_call
+from lstm_ir.ir.types import parse_type
 
 T = dims.name("T")
 RNN = entry(

@@ -11,7 +11,7 @@ import xla
 from device import need
 
 import lstm_ir as li
-from lstm_ir.opdef import OPS, Level
+from lstm_ir.ir.opdef import OPS, Level
 
 OP = re.compile(r'^\s*(?:%[\w:#, %]+ = )?"?([a-z_]+)\.[a-z_]+', re.M)
 PRIMITIVES = sorted(n for n, op in OPS.items() if op.level is Level.primitive)

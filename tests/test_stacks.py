@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.backends import helper_threads, stacks
-from lstm_ir.errors import DeviceError
+from lstm_ir.backends.run.threads import helping
+from lstm_ir.backends.targets import stacks
+from lstm_ir.ir.errors import DeviceError
 
 CHILD = Path(__file__).with_name("stacks_child.py")
 linux = pytest.mark.skipif(not Path("/proc/self/pagemap").exists(), reason="needs Linux's /proc")
@@ -103,10 +104,10 @@ def test_a_call_that_was_refused_costs_nothing() -> None:
 @linux
 def test_helpers_have_room_whatever_python_s_threads_have(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int | None] = []
-    monkeypatch.setattr(helper_threads._Helper, "_run", lambda _: sizes.append(stacks._size()))
+    monkeypatch.setattr(helping._Helper, "_run", lambda _: sizes.append(stacks._size()))
     old = threading.stack_size(64 << 10)
     try:
-        helper_threads._Helper(None).end()
+        helping._Helper(None).end()
         assert threading.stack_size() == 64 << 10
     finally:
         threading.stack_size(old)

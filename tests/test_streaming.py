@@ -11,9 +11,9 @@ import pytest
 from device import need
 
 import lstm_ir as li
-from lstm_ir.backends import state_file
-from lstm_ir.backends.executable import Executable, Session
-from lstm_ir.errors import CallError, DeviceError, PackageError, ValueRangeError, VerifyError
+from lstm_ir.backends.files import state_file
+from lstm_ir.backends.run.executable import Executable, Session
+from lstm_ir.ir.errors import CallError, DeviceError, PackageError, ValueRangeError, VerifyError
 
 I, H, B = 5, 7, 3
 KEPT = {"h0": "h_n", "c0": "c_n"}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import lstm_ir.backends.targets as targets
-from lstm_ir.backends import cpus, devices, runtime
-from lstm_ir.backends.compiler import compile_mlir
-from lstm_ir.errors import TargetError
+from lstm_ir.backends.compile.compiler import compile_mlir
+from lstm_ir.backends.run import devices, runtime
+from lstm_ir.backends.targets import cpus, targets
+from lstm_ir.ir.errors import TargetError
 
 ADD = """module @m { func.func @main(%a: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %0 = stablehlo.add %a, %a : tensor<?x64xf32>

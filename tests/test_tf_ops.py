@@ -74,7 +74,7 @@ NAMES[tf.SEQ_GRAD_V2] = NAMES[tf.SEQ_GRAD]
 
 @pytest.mark.parametrize("op", tf.OPS)
 def test_names_and_defaults(op: str) -> None:
-    from lstm_ir.opdef import OPS, REQUIRED
+    from lstm_ir.ir.opdef import OPS, REQUIRED
 
     operands, attrs, results = NAMES[op]
     found = OPS[op]

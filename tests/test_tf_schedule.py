@@ -8,10 +8,10 @@ import pytest
 import tf_cases as tf
 
 import lstm_ir as li
-from lstm_ir.graph import Node
-from lstm_ir.ops.lstm_grad import lstm_grad
+from lstm_ir.ir.graph import Node
+from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ops.core.lstm_grad import lstm_grad
 from lstm_ir.passes.pipelines import for_target
-from lstm_ir.target import TargetInfo
 
 I, C = 5, 7
 FORWARD = ("i", "cs", "f", "o", "ci", "co", "h")

@@ -14,8 +14,8 @@ import pytest
 from device import need
 
 import lstm_ir as li
-from lstm_ir.backends.executable import Executable
-from lstm_ir.errors import GradientError, IRError, ValueRangeError, VerifyError
+from lstm_ir.backends.run.executable import Executable
+from lstm_ir.ir.errors import GradientError, IRError, ValueRangeError, VerifyError
 
 Array = np.ndarray[Any, Any]
 V, E, H, C, T, B = 13, 5, 7, 4, 11, 3

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.backends import waiting
+from lstm_ir.backends.run.threads import waiting
 
 needs_policies = pytest.mark.skipif(
     waiting.patiently is waiting.plainly, reason="this system has no SCHED_BATCH"

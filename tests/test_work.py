@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir import dims
 from lstm_ir.api import LARGE, LEAST, SMALL, cpu_driver, helped
-from lstm_ir.backends import runtime
-from lstm_ir.bench_overhead import empty_call
+from lstm_ir.backends.run import runtime
+from lstm_ir.bench.overhead import empty_call
+from lstm_ir.ir import dims
+from lstm_ir.ir.work import operations
 from lstm_ir.passes.base import Pipeline
-from lstm_ir.work import operations
 
 
 def lstm(T: int | str, H: int) -> li.Graph:

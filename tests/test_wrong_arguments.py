@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.cli import run
-from lstm_ir.output_file import replacing
+from lstm_ir.cli.group import run
+from lstm_ir.ir.output_file import replacing
 
 X = li.input("x", (2,))
 A = np.zeros(2, "f4")

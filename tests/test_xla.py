@@ -11,8 +11,8 @@ import zoo
 from device import need
 
 import lstm_ir as li
-from lstm_ir.binding import bind_sizes
 from lstm_ir.data import digits, digits_lstm
+from lstm_ir.ir.binding import bind_sizes
 
 STATIC = sorted(zoo.ZOO)
 DIALECTS = {"builtin", "func", "stablehlo"}

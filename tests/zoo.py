@@ -74,7 +74,7 @@ def get(name: str) -> Animal:
 
 
 def _params(outputs: dict[str, li.Value]) -> dict[str, li.Value]:
-    from lstm_ir.graph import topological
+    from lstm_ir.ir.graph import topological
 
     nodes = topological(v.node for v in outputs.values())
     return {n.attrs["name"]: n.values[0] for n in nodes if n.op.name == "parameter"}

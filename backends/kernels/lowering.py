@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emitter import Emitter
-from lstm_ir.backends.kernels import gpu_schedule
-from lstm_ir.backends.kernels.access import CutError, RefusedError
-from lstm_ir.backends.kernels.call import Values
-from lstm_ir.backends.kernels.gpu_dispatch import GpuDispatch
-from lstm_ir.backends.kernels.gpu_steps import StepDispatch
-from lstm_ir.backends.kernels.outer_sum import lower_outer_sum
-from lstm_ir.backends.kernels.planner import make_plan
-from lstm_ir.backends.kernels.products import lower_product
-from lstm_ir.backends.kernels.variants import on_cpu
-from lstm_ir.backends.places import mlir_loc
-from lstm_ir.graph import Node
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.places import mlir_loc
+from lstm_ir.backends.kernels.body.access import CutError, RefusedError
+from lstm_ir.backends.kernels.body.planner import make_plan
+from lstm_ir.backends.kernels.body.products import lower_product
+from lstm_ir.backends.kernels.call.call import Values
+from lstm_ir.backends.kernels.cpu.outer_sum import lower_outer_sum
+from lstm_ir.backends.kernels.cpu.variants import on_cpu
+from lstm_ir.backends.kernels.gpu import schedule as gpu_schedule
+from lstm_ir.backends.kernels.gpu.dispatch import GpuDispatch
+from lstm_ir.backends.kernels.gpu.steps import StepDispatch
+from lstm_ir.ir.graph import Node
 
 __all__ = ["lower_loop", "lower_outer_sum", "lower_product"]
 

@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 # isort: off
-from lstm_ir.ops.leaf import constant, input, parameter, weight
-from lstm_ir.ops.size import dim, in_range, size
-from lstm_ir.ops.elementwise import (
+from lstm_ir.ir.leaf import constant, input, parameter, weight
+from lstm_ir.ops.primitive.size import dim, in_range, size
+from lstm_ir.ops.primitive.elementwise import (
     abs, add, bitcast_convert, ceil, clamp, compare, convert, cos, divide, equal, erf, exp, expm1,
     floor, greater, greater_equal, is_finite, less, less_equal, log, log1p, logical_and,
     logical_not, logical_or, logical_xor, logistic, maximum, minimum, multiply, negate, not_equal,
-    power, remainder, round, rsqrt, select, shift_left, shift_right_arithmetic,
-    shift_right_logical, sign, sin, sqrt, subtract, tanh,
+    power, remainder, round, rsqrt, select, shift_left, shift_right_arithmetic, shift_right_logical,
+    sign, sin, sqrt, subtract, tanh,
 )  # fmt: skip
-from lstm_ir.ops.broadcast import broadcast_in_dim, broadcast_to
-from lstm_ir.ops.shape import (
+from lstm_ir.ops.primitive.broadcast import broadcast_in_dim, broadcast_to
+from lstm_ir.ops.primitive.shape import (
     concat, expand_dims, reshape, reverse, squeeze, stack, swapaxes, transpose,
 )  # fmt: skip
-from lstm_ir.ops.window import dynamic_slice, dynamic_update_slice, pad, slice
-from lstm_ir.ops.indexing import index
-from lstm_ir.ops.linear import dot, dot_general, matmul
-from lstm_ir.ops.fill import arange, full, iota, ones, zeros, zeros_like
-from lstm_ir.ops.reduce import argmax, cumsum, max, mean, min, sum
-from lstm_ir.ops.gather import scatter_add, take
-from lstm_ir.ops.softmax import log_softmax, softmax
-from lstm_ir.ops.convolution import conv1d
-from lstm_ir.ops.dropout import dropout, random_key
-from lstm_ir.ops.layers import dense, embedding, layer_norm
-from lstm_ir.ops.losses import cross_entropy, mse
-from lstm_ir.ops.scan_builder import scan
-from lstm_ir.ops.ctc import ctc_loss
-from lstm_ir.ops.gru import gru
-from lstm_ir.ops.lstm import lstm
-from lstm_ir.ops.rnn import rnn
-from lstm_ir.ops.lstm_variants import layer_norm_lstm, recurrent_dropout_lstm, zoneout_lstm
-from lstm_ir.ops.gru_grad import gru_grad
-from lstm_ir.ops.lstm_grad import lstm_grad
-from lstm_ir.ops.rnn_grad import rnn_grad
-from lstm_ir.ops import tf_block_lstm, tf_block_lstm_grad, tf_gru_block_cell, tf_lstm_block_cell
-from lstm_ir.ops import cudnn_params, cudnn_rnn, cudnn_rnn_backprop, threefry
-from lstm_ir.ops import mps_gru, mps_gru_gradients, mps_lstm, mps_lstm_gradients
-from lstm_ir.ops import mps_rnn, mps_rnn_gradients
+from lstm_ir.ops.primitive.window import dynamic_slice, dynamic_update_slice, pad, slice
+from lstm_ir.ops.primitive.indexing import index
+from lstm_ir.ops.primitive.linear import dot, dot_general, matmul
+from lstm_ir.ops.primitive.fill import arange, full, iota, ones, zeros, zeros_like
+from lstm_ir.ops.primitive.reduce import argmax, cumsum, max, mean, min, sum
+from lstm_ir.ops.primitive.gather import scatter_add, take
+from lstm_ir.ops.nn.softmax import log_softmax, softmax
+from lstm_ir.ops.core.convolution import conv1d
+from lstm_ir.ops.nn.dropout import dropout, random_key
+from lstm_ir.ops.nn.layers import dense, embedding, layer_norm
+from lstm_ir.ops.nn.losses import cross_entropy, mse
+from lstm_ir.ops.scan.builder import scan
+from lstm_ir.ops.nn.ctc import ctc_loss
+from lstm_ir.ops.core.gru import gru
+from lstm_ir.ops.core.lstm import lstm
+from lstm_ir.ops.core.rnn import rnn
+from lstm_ir.ops.nn.lstm_variants import layer_norm_lstm, recurrent_dropout_lstm, zoneout_lstm
+from lstm_ir.ops.core.gru_grad import gru_grad
+from lstm_ir.ops.core.lstm_grad import lstm_grad
+from lstm_ir.ops.core.rnn_grad import rnn_grad
+from lstm_ir.ops.nn import threefry
+from lstm_ir.ops import cudnn, mps, tf
 # isort: on
 
 __all__ = [

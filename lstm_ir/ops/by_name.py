@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from lstm_ir.errors import AbsentResultError, IRError, message
-from lstm_ir.graph import Arg, Data, Graph, Node, Value, make_node
-from lstm_ir.location import here
-from lstm_ir.opdef import OPS, Op, Operand, RuleError
-from lstm_ir.ops.leaf import constant
-from lstm_ir.types import DType
+from lstm_ir.ir.errors import AbsentResultError, IRError, message
+from lstm_ir.ir.graph import Arg, Data, Graph, Node, Value, make_node
+from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.location import here
+from lstm_ir.ir.opdef import OPS, Op, Operand, RuleError
+from lstm_ir.ir.types import DType
 
 
 def op(name: str, /, **given: Any) -> Any:

@@ -1,0 +1,289 @@
+"""iree-compile in a child process: no crash, hang or Ctrl-C of it reaches the caller."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import metadata, util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lstm_ir.backends.compile.cache import Cache, key
+from lstm_ir.backends.targets import stacks
+from lstm_ir.ir.errors import CompileError
+
+if TYPE_CHECKING:
+    from lstm_ir.backends.targets.targets import Target
+
+_KEPT = 32 << 10  # bytes of messages kept, at either end
+# Assertions guard memory (IREE reads and writes out of bounds without them), so they stay at O3.
+BASE_FLAGS = (
+    "--iree-input-type=stablehlo",
+    "--iree-opt-strip-assertions=false",
+    "--iree-input-demote-f64-to-f32=false",
+    "--iree-vm-bytecode-module-strip-source-map=true",
+    f"--iree-llvmcpu-stack-allocation-limit={stacks.LIMIT}",
+)
+# A tensor of open size that a sum along its rows and a second op read becomes a buffer of open size
+# on the stack of one dispatch ("exceeded stack allocation limit", 2^58 bytes), or ends in invalid
+# code. Modules that compile either way are the same.
+LESS_FUSION = "--iree-dispatch-creation-enable-aggressive-fusion=false"
+UNCHECKED = "--verify=false"
+_AT = re.compile(r"^(?:\s*)([^\s:<>][^:<>\n]*):(\d+):(\d+): (error|note): (.*)$", re.MULTILINE)
+
+
+class RefusedError(CompileError):
+    """The compiler ended without a module, by itself."""
+
+
+def _ways(flags: list[str], options: Mapping[str, Any] | None) -> list[list[str]]:
+    """The flags, and weaker ones for modules that IREE 3.13 fails on, unless the caller chose.
+
+    Its fusion of products and sums over several named sizes ends in invalid code, in endless buffers,
+    or without a word.
+    """
+    if options:
+        return [flags]
+    level = flags.index("--iree-opt-level=O3")
+    return [
+        flags,
+        [f.replace("data-tiling=true", "data-tiling=false") for f in flags],
+        flags if LESS_FUSION in flags else [*flags, LESS_FUSION],
+        [*flags[:level], "--iree-opt-level=O1", "--iree-opt-data-tiling=false"],
+    ]
+
+
+def _first(
+    text: str, ways: list[list[str]], name: str, target: str, timeout: float
+) -> tuple[bytes, str]:
+    """The module by the first way that gives one, and a note where that is not the first of all.
+
+    CompileError with what the first way said where none does.
+    """
+    first: RefusedError | None = None
+    tried: list[list[str]] = []
+    for flags in ways:
+        if flags in tried:
+            continue
+        tried.append(flags)
+        try:
+            blob = run(text, flags, name=name, target=target, timeout=timeout)
+            return blob, "" if first is None else _note(ways[0], flags, first)
+        except RefusedError as e:
+            first = e if first is None else first
+    assert first is not None
+    raise first
+
+
+def _note(wanted: list[str], taken: list[str], why: RefusedError) -> str:
+    changed = " ".join(f for f in taken if f not in wanted)
+    return f"compiled with {changed}, because without it: {str(why).splitlines()[0]}"
+
+
+def compile_mlir(
+    text: str,
+    target: Target,
+    *,
+    name: str,
+    timeout: float = 300,
+    options: Mapping[str, Any] | None = None,
+    use_cache: bool = True,
+    notes: list[str] | None = None,
+    verify: bool = True,
+) -> bytes:
+    """The module compiled for `target`, from the cache where it is.
+
+    Options: `opt_level` ("O0" to "O3"), `data_tiling` (bool), `flags` (further compiler flags).
+    `notes` gets a line where only weaker flags than these gave a module. `verify`: the compiler
+    checks its module between its own passes, which takes it a third of its time.
+    """
+    flags = [*BASE_FLAGS, *target.flags, *option_flags(options, target.info.kind)]
+    store = Cache() if use_cache else None
+    entry = key(text, target.info.name, *flags, *versions())
+    blob = None if store is None else store.get(f"{entry}.vmfb")
+    if blob is None:
+        blob, note = None, ""
+        if not verify:
+            with suppress(RefusedError):  # then the checks tell why
+                blob = run(
+                    text, [*flags, UNCHECKED], name=name, target=target.info.name, timeout=timeout
+                )
+        if blob is None:
+            blob, note = _first(text, _ways(flags, options), name, target.info.name, timeout)
+        if store is not None:
+            store.put(f"{entry}.vmfb", blob)
+            if note:
+                store.put(f"{entry}.note", note.encode())
+    else:
+        kept = None if store is None else store.get(f"{entry}.note")
+        note = "" if kept is None else kept.decode()
+    if note and notes is not None:
+        notes.append(note)
+    return blob
+
+
+def option_flags(options: Mapping[str, Any] | None, kind: str) -> list[str]:
+    """Compiler flags of opt_level, data_tiling and flags; CompileError for what is none of them."""
+    given = dict({} if options is None else options)
+    level, tiling = given.pop("opt_level", "O3"), given.pop("data_tiling", kind == "cpu")
+    extra = given.pop("flags", ())
+    if given:
+        raise CompileError(
+            f"unknown option {min(given)!r}; the options are opt_level, data_tiling, flags"
+        )
+    if level not in ("O0", "O1", "O2", "O3"):
+        raise CompileError(f"option opt_level is {level!r}; expected O0, O1, O2 or O3")
+    if not isinstance(tiling, bool):
+        raise CompileError(f"option data_tiling is {tiling!r}; expected True or False")
+    if isinstance(extra, str) or not all(isinstance(f, str) for f in extra):
+        raise CompileError("option flags: expected a list of compiler flags")
+    on = "true" if tiling else "false"
+    chosen = any(f.startswith(LESS_FUSION.partition("=")[0]) for f in extra)
+    less = [LESS_FUSION] if kind == "cpu" and not chosen else []
+    return [*less, f"--iree-opt-level={level}", f"--iree-opt-data-tiling={on}", *extra]
+
+
+@cache
+def versions() -> tuple[str, str]:
+    """Versions of the compiler and of this project, for cache keys and packages."""
+    return _version("iree-base-compiler"), _version("lstm-ir")
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "uninstalled"
+
+
+@cache
+def executable() -> str:
+    """The path of iree-compile."""
+    try:
+        spec = util.find_spec("iree.compiler")
+    except ModuleNotFoundError:
+        spec = None
+    for place in (spec.submodule_search_locations if spec is not None else None) or ():
+        for folder in ("_mlir_libs", "tools"):
+            found = Path(place) / folder / "iree-compile"
+            if found.is_file():
+                return str(found)
+    raise CompileError("iree-compile is not installed: pip install iree-base-compiler")
+
+
+def run(text: str, flags: Sequence[str], *, name: str, target: str, timeout: float) -> bytes:
+    """What iree-compile writes for the module `text`."""
+    command = [executable(), "module.mlir", *flags, "-o", "module.out"]
+    folder = tempfile.mkdtemp(prefix="lstm-ir-")
+    try:
+        work = Path(folder)
+        (work / "module.mlir").write_text(text, encoding="utf-8")
+        code, messages = _child(command, folder, name, timeout)
+        if code == 0:
+            with suppress(FileNotFoundError):
+                return (work / "module.out").read_bytes()
+        raise RefusedError(_explain(code, messages, name, target) + _dump(text, name, command))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _child(command: list[str], folder: str, name: str, timeout: float) -> tuple[int, str]:
+    """Exit code and messages. The child has its own process group, and TMPDIR for its files."""
+    deadline = time.monotonic() + timeout
+    child: subprocess.Popen[bytes] | None = None
+    try:
+        child = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, "TMPDIR": folder},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        messages = _read(child, deadline)
+        if messages is None:
+            raise CompileError(f"{name}: the compiler ran past its time limit of {timeout:g} s")
+        return child.wait(), messages
+    finally:
+        if child is not None and child.poll() is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        if child is not None and child.stderr is not None:
+            child.stderr.close()
+
+
+def _read(child: subprocess.Popen[bytes], deadline: float) -> str | None:
+    """The first and last messages of the child once it ended; None past the deadline."""
+    assert child.stderr is not None
+    handle = child.stderr.fileno()
+    head, tail, lost = b"", b"", False
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return None
+        if not select.select([handle], [], [], left)[0]:
+            continue
+        data = os.read(handle, 1 << 16)
+        if not data:
+            break
+        room = _KEPT - len(head)
+        head += data[:room]
+        tail += data[room:] if room > 0 else data
+        lost = lost or len(tail) > _KEPT
+        tail = tail[-_KEPT:]
+    try:
+        child.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return None
+    gap = b"\n[...]\n" if lost else b""
+    return (head + gap + tail).decode("utf-8", "replace")
+
+
+def _explain(code: int, messages: str, name: str, target: str) -> str:
+    """The error's text: the fault, the user's lines, then what the compiler said."""
+    if code < 0 or "PLEASE submit a bug report" in messages:
+        end = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return f"{name}: the compiler crashed ({end}), target {target}\n{_shown(messages)}"
+    found = [(m[1], m[2], m[5]) for m in _AT.finditer(messages) if m[4] == "error"]
+    if not found and "error" not in messages.lower():
+        why = f"the compiler ended with exit status {code} and wrote no module"
+        return f"{name}: {why}, target {target}\n{_shown(messages)}"
+    said = found[0][2] if found else "the compiler refused the module"
+    lines = [f"{name}: {said}"]
+    users = [f"{file}:{line}" for file, line, _ in found if file != "module.mlir"]
+    lines += [f"  at {place}" for place in dict.fromkeys(users)]
+    lines.append(f"  in the module for target {target}")
+    return "\n".join(lines) + "\n" + _shown(messages)
+
+
+def _shown(messages: str) -> str:
+    """At most 40 lines of 300 characters, no stack: IREE prints whole modules."""
+    lines = [line[:300] for line in messages.partition("Stack dump:")[0].strip().splitlines()]
+    if len(lines) > 40:
+        lines = [*lines[:25], f"[{len(lines) - 40} lines]", *lines[-15:]]
+    return "\n".join(f"  | {line}" for line in lines)
+
+
+def _dump(text: str, name: str, command: list[str]) -> str:
+    """Keep a reproducer where LSTM_IR_DUMP names a folder."""
+    folder = os.environ.get("LSTM_IR_DUMP")
+    if not folder:
+        return ""
+    path = Path(folder) / (re.sub(r"[^A-Za-z0-9._-]", "_", name)[:80] + ".mlir")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"// {' '.join(command)}\n{text}", encoding="utf-8")
+    except OSError as e:
+        return f"\n  no reproducer in {folder}: {e.strerror}"
+    return f"\n  reproducer: {path}"

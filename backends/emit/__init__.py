@@ -1,0 +1,1 @@
+"""How StableHLO is written with IREE's bindings."""

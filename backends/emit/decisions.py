@@ -1,0 +1,162 @@
+"""What decides: the values from which a comparison, a rounding or a place of the largest is made.
+
+IREE computes a cheap value wherever it is read, and LLVM makes one rounding of `a * b + c` (an FMA)
+in one place and two in another, where the product has a second reader. Then `v == max(v)` is true
+nowhere, ranks are no permutation, and the gradient of `max` goes to no element. So the products that
+reach a decision round wherever they stand (`rounding.py`): every copy of a value has the same bits.
+
+A decision's operands are followed to products and sums over more than one element, which are made
+once, through loops in both directions: forward rows that a gradient's loop compares are followed
+into the loop that saved them. `sqrt`, `log` and divisors decide where an extreme was subtracted:
+`sqrt(max(v) - v)` is NaN below 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from lstm_ir.ir.graph import Graph, Node, Value
+
+_DECIDES = {
+    "compare", "sign", "floor", "ceil", "round_nearest_even", "remainder", "is_finite", "argmax",
+    "bitcast_convert",
+}  # fmt: skip
+_EDGES = {"sqrt": 0, "rsqrt": 0, "log": 0, "log_plus_one": 0, "power": 0, "divide": 1}
+_EXTREMES = {"reduce_max", "reduce_min", "maximum", "minimum", "clamp", "abs"}
+# Elements as they are: a product behind these is still a product for what adds it.
+_SAME = {
+    "broadcast_in_dim", "reshape", "transpose", "slice", "concatenate", "pad", "reverse", "gather",
+    "dynamic_slice", "dynamic_update_slice", "negate", "convert", "select", "in_range",
+    *_EXTREMES,
+}  # fmt: skip
+_ONCE = {"dot_general", "reduce_sum", "convolution_1d", "scatter_add"}
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """`nodes`: those that a decision follows from; `products`: those of them that must round."""
+
+    nodes: frozenset[Node] = frozenset()
+    products: frozenset[Node] = frozenset()
+
+    def inside(self, body: Graph) -> bool:
+        """Whether a decision follows from what this body computes."""
+        return any(n in self.nodes for n in body.nodes)
+
+
+def decisions(graph: Graph) -> Decisions:
+    """What decides in the graph and in the bodies of its loops."""
+    whole = _Whole.read(graph)
+    walk = _Walk(whole)
+    walk.follow(v for n in whole.nodes for v in _compared(n))
+    for n in whole.nodes:
+        at = _EDGES.get(n.op.name)
+        if at is not None:
+            part = _Walk(whole)
+            part.follow([n.inputs[at]])
+            if any(m.op.name in _EXTREMES for m in part.nodes()):
+                walk.follow([n.inputs[at]])
+    return Decisions(frozenset(walk.nodes()), frozenset(walk.products))
+
+
+def _compared(n: Node) -> tuple[Value, ...]:
+    """The operands that a node decides by."""
+    whole = n.op.name == "convert" and not n.types[0].dtype.is_float
+    return n.inputs if whole or n.op.name in _DECIDES else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """All nodes, those in loops too; `given`: what a body's parameters are."""
+
+    nodes: list[Node]
+    given: dict[Value, list[Value]]
+
+    @classmethod
+    def read(cls, graph: Graph) -> _Whole:
+        nodes: list[Node] = []
+        given: dict[Value, list[Value]] = {}
+        todo = [graph]
+        while todo:
+            g = todo.pop()
+            nodes += g.nodes
+            for n in g.nodes:
+                if n.op.name == "scan":
+                    todo.append(n.attrs["body"])
+                    for p, v in _enters(n):
+                        given.setdefault(p, []).append(v)
+        return cls(nodes, given)
+
+
+class _Walk:
+    """From values backward; a value is visited as such and as something that is added."""
+
+    def __init__(self, whole: _Whole) -> None:
+        self.given = whole.given
+        self.products: set[Node] = set()
+        self.seen: set[tuple[Value, bool]] = set()
+
+    def nodes(self) -> Iterator[Node]:
+        """The nodes that were followed."""
+        return (v.node for v, _ in self.seen)
+
+    def follow(self, values: Iterable[Value]) -> None:
+        """Mark the products that `values` follow from."""
+        todo = [(v, False) for v in values]
+        while todo:
+            v, added = todo.pop()
+            if not v.dtype.is_float or (v, added) in self.seen:
+                continue
+            self.seen.add((v, added))
+            n, name = v.node, v.node.op.name
+            if name == "scan":
+                body: Graph = n.attrs["body"]
+                todo.append((body.outputs[n.values.index(v)], False))
+            elif name == "parameter":
+                todo += [(x, False) for x in self.given.get(v, ())]
+            elif not n.inputs or (name in _ONCE and not _single(n)):
+                continue
+            else:
+                todo += [(x, a) for x, a in self._through(n, added)]
+
+    def _through(self, n: Node, added: bool) -> Iterator[tuple[Value, bool]]:
+        """The operands of `n`, and whether what they are is added."""
+        name = n.op.name
+        half = bool(n.types) and n.types[0].dtype.bits == 16
+        narrower = name == "convert" and half and n.inputs[0].dtype.is_float
+        if narrower or (half and name not in _SAME):
+            self.products.add(n)  # IREE may leave out the rounding to fewer bits
+        if name in ("add", "subtract", "cumsum"):
+            inner = True
+        elif name in _SAME or name == "reduce_sum":
+            inner = added
+        elif name in ("multiply", "dot_general"):
+            inner = False
+            if added:
+                self.products.add(n)
+        elif name in ("divide", "sqrt"):
+            inner = False
+        else:  # functions are formulas with sums and products inside
+            self.products.add(n)
+            inner = True
+        return ((x, inner) for x in n.inputs)
+
+
+def _single(n: Node) -> bool:
+    """A sum of one term: elementwise, for IREE."""
+    x = n.inputs[0]
+    if n.op.name == "reduce_sum":
+        return all(x.shape[d] == 1 for d in n.attrs["dimensions"])
+    if n.op.name == "dot_general":
+        return all(x.shape[d] == 1 for d in n.attrs["lhs_contracting_dimensions"])
+    return False
+
+
+def _enters(scan: Node) -> Iterator[tuple[Value, Value]]:
+    """The body's parameters, each with what it is: an operand, or what the body gave before."""
+    body: Graph = scan.attrs["body"]
+    consts, init, xs = (a if isinstance(a, tuple) else () for a in scan.args[:3])
+    yield from zip(body.params[1:], (*consts, *init, *xs), strict=True)
+    first = 1 + len(consts)
+    yield from zip(body.params[first:], body.outputs[: len(init)], strict=False)

@@ -1,0 +1,489 @@
+"""Builds a StableHLO module with IREE's MLIR bindings: types, locations, sizes, and the helpers
+that rules share.
+
+Where every size is an int only StableHLO is made. Named sizes become `?`; their run-time values
+come from the entry block's `tensor.dim`, and the ops that StableHLO cannot say for `?` (IREE.md:
+reshape, updates, batched dots) are made with `tensor`, `linalg` and `scf`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import numpy as np
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.decisions import Decisions
+from lstm_ir.backends.emit.places import location
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.errors import LoweringError, message
+from lstm_ir.ir.graph import Arg, Data, Graph, Node, Value, operand_types
+from lstm_ir.ir.location import at
+from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.types import DType, Shape, TensorType
+
+Operand: TypeAlias = "ir.Value | list[ir.Value] | None"
+Rule: TypeAlias = "Callable[..., ir.Value | Sequence[ir.Value]]"
+RULES: dict[str, Rule] = {}
+
+_ELEMENT: dict[DType, Callable[[], ir.Type]] = {
+    DType.f16: lambda: ir.F16Type.get(),
+    DType.bf16: lambda: ir.BF16Type.get(),
+    DType.f32: lambda: ir.F32Type.get(),
+    DType.f64: lambda: ir.F64Type.get(),
+    DType.i8: lambda: ir.IntegerType.get_signless(8),
+    DType.u8: lambda: ir.IntegerType.get_unsigned(8),
+    DType.i32: lambda: ir.IntegerType.get_signless(32),
+    DType.u32: lambda: ir.IntegerType.get_unsigned(32),
+    DType.i64: lambda: ir.IntegerType.get_signless(64),
+    DType.i1: lambda: ir.IntegerType.get_signless(1),
+}
+
+
+def lower(*names: str) -> Callable[[Rule], Rule]:
+    """Register the lowering of an op: `(e, node, *operands) -> value or values`."""
+
+    def put(rule: Rule) -> Rule:
+        for name in names:
+            if name in RULES:
+                raise LoweringError(f"{name} has two lowerings")
+            RULES[name] = rule
+        return rule
+
+    return put
+
+
+def element(dtype: DType) -> ir.Type:
+    """The MLIR element type."""
+    return _ELEMENT[dtype]()
+
+
+def tensor(t: TensorType) -> ir.RankedTensorType:
+    """The MLIR tensor type; named sizes are `?`."""
+    dynamic = ir.ShapedType.get_dynamic_size()
+    return ir.RankedTensorType.get(
+        [d if isinstance(d, int) else dynamic for d in t.shape], element(t.dtype)
+    )
+
+
+def array_attr(values: Sequence[int]) -> ir.Attribute:
+    """array<i64: ...>."""
+    return ir.DenseI64ArrayAttr.get([int(v) for v in values])
+
+
+SIGNED = {DType.u8: DType.i8, DType.u32: DType.i32}  # the signed type of an unsigned one's width
+
+
+class Emitter:
+    """Builds one function's worth of ops at the current insertion point."""
+
+    def __init__(
+        self, target: TargetInfo | None, static: bool, notes: list[str] | None = None
+    ) -> None:
+        self.target, self.static = target, static
+        self.notes: list[str] = (
+            [] if notes is None else notes
+        )  # how recurrences were lowered, for --explain
+        self.known: dict[Value, ir.Value] = {}
+        self.within: Graph | None = None  # the graph that is being emitted
+        self.sizes: dict[str, ir.Value] = {}  # dimension name -> index
+        self._exprs: dict[Dim, ir.Value] = {}
+        self.anchor: ir.Operation | None = None
+        self.leaf: Callable[[Node], ir.Value] | None = None  # how a weight is read
+        self.depth = 0  # of loop bodies
+        self.decided = Decisions()
+        self.rounds = False  # whether the products of this node round (`rounding.py`)
+        self.zeros: dict[DType, ir.Value] = {}
+        self.turn: ir.Value | None = None  # the index of the innermost loop
+        self.outside: ir.Operation | None = None  # before it stands what weights alone decide
+        self.preset: Mapping[Value, ir.Value] = {}  # values that need no computing
+        self.kernels: dict[str, str] = {}  # functions of kernels, by symbol
+        self.workers: ir.Value | None = None  # an i32 that calls bring: the caller and its helpers
+
+    @contextmanager
+    def before_choice(self) -> Iterator[None]:
+        """Ops made inside depend on weights alone, and are not made in a branch: once, at load."""
+        if self.outside is None:
+            yield
+            return
+        with ir.InsertionPoint(self.outside):
+            yield
+
+    @property
+    def asserts(self) -> bool:
+        """Whether a value may be read and checked here: once per call, where that is cheap."""
+        return self.target is not None and self.target.assertions_cheap and not self.depth
+
+    # -- ops
+
+    def make(
+        self,
+        name: str,
+        operands: Sequence[ir.Value],
+        results: Sequence[ir.Type],
+        attrs: Mapping[str, ir.Attribute] | None = None,
+        regions: int = 0,
+    ) -> ir.Operation:
+        """Any op by its MLIR name."""
+        return ir.Operation.create(
+            name,
+            results=list(results),
+            operands=list(operands),
+            attributes=dict(attrs or {}),
+            regions=regions,
+        )
+
+    def hidden(self, v: ir.Value) -> ir.Value:
+        """The value, which IREE may not compute at compile time."""
+        return self.make("util.optimization_barrier", [v], [v.type]).result
+
+    def op(
+        self, name: str, operands: Sequence[ir.Value], result: TensorType, **attrs: ir.Attribute
+    ) -> ir.Value:
+        """An op with one tensor result."""
+        return self.make(name, operands, [tensor(result)], attrs).result
+
+    def hlo(
+        self, name: str, operands: Sequence[ir.Value], result: TensorType, **attrs: ir.Attribute
+    ) -> ir.Value:
+        """stablehlo.`name` with one result."""
+        out = self.op(f"stablehlo.{name}", operands, result, **attrs)
+        if not self.rounds:
+            return out
+        from lstm_ir.backends.emit.rounding import rounded
+
+        return rounded(self, name, out, result)
+
+    # -- constants
+
+    def constant(self, array: np.ndarray[Any, Any] | float, dtype: DType) -> ir.Value:
+        """A literal tensor."""
+        a = np.ascontiguousarray(np.asarray(array, dtype=dtype.numpy))
+        kind = ir.RankedTensorType.get(list(np.shape(array)), element(dtype))
+        if dtype is DType.i1 and a.size > 1:
+            return self._booleans(a)
+        if dtype is DType.i1:
+            dense = self._text(kind, a)
+        elif dtype is DType.bf16:
+            dense = (
+                ir.DenseElementsAttr.get(a.view(np.uint16), type=kind)
+                if a.size
+                else self._text(kind, a)
+            )
+        elif a.size == 0:
+            dense = self._text(kind, a)
+        else:
+            dense = ir.DenseElementsAttr.get(a, type=kind)
+        return self.make("stablehlo.constant", [], [kind], {"value": dense}).result
+
+    def _booleans(self, a: np.ndarray[Any, Any]) -> ir.Value:
+        """Bytes that differ from 0: the bindings read bits as a splat, or not at all."""
+        bytes_ = TensorType(a.shape, DType.i8)
+        held = self.constant(a.astype(np.int8), DType.i8)
+        word = ir.Attribute.parse("#stablehlo<comparison_direction NE>")
+        to = bytes_.with_dtype(DType.i1)
+        return self.hlo("compare", [held, self.full(0, bytes_)], to, comparison_direction=word)
+
+    @staticmethod
+    def _text(kind: ir.Type, a: np.ndarray[Any, Any]) -> ir.Attribute:
+        """A literal of one boolean, or of nothing."""
+        inside = "" if a.size == 0 else "true" if a.reshape(-1)[0] else "false"
+        return ir.Attribute.parse(f"dense<{inside}> : {kind}")
+
+    def full(self, value: float, t: TensorType) -> ir.Value:
+        """A tensor of one number."""
+        if t.is_static:
+            kind = tensor(t)
+            return self.make(
+                "stablehlo.constant", [], [kind], {"value": self._splat(value, t)}
+            ).result
+        return self.broadcast(
+            self.constant(np.asarray(value), t.dtype), TensorType((), t.dtype), t, ()
+        )
+
+    def filled(self, value: float, t: TensorType, own: bool = False) -> ir.Value:
+        """As `full`, and a buffer in IREE, not a dispatch: what loops and writes start from.
+
+        IREE 3.13 clones a dispatch that reads nothing into the submissions that use it, and may
+        leave the original in none ("streamable op expected to be in an execution region").
+        With `own`, the buffer is never merged with another of the same size, nor made outside a loop.
+        """
+        if self.target is None or t.dtype is DType.i1 or (t.is_static and not own):
+            return self.full(value, t)
+        one = element(t.dtype)
+        signless = one if t.dtype.is_float else ir.IntegerType.get_signless(t.dtype.bits)
+        if signless != one:  # arith has no unsigned constants
+            return self.full(value, t)
+        literal = (
+            ir.FloatAttr.get(one, value)
+            if t.dtype.is_float
+            else ir.IntegerAttr.get(one, int(value))
+        )
+        scalar = self.make("arith.constant", [], [one], {"value": literal}).result
+        if own:
+            scalar = self.hidden(scalar)
+        sizes = [self.size(d) for d in t.shape if not isinstance(d, int)]
+        return self.make("flow.tensor.splat", [scalar, *sizes], [tensor(t)]).result
+
+    def opaque(self, v: ir.Value, t: TensorType) -> ir.Value:
+        """`v`, made where it stands: a fill that a loop and what follows it read is else cloned into
+        both, and the first one is left in no submission (see `filled`)."""
+        if t.dtype in SIGNED:  # barriers of unsigned elements are refused
+            twin = t.with_dtype(SIGNED[t.dtype])
+            held = self.opaque(self.hlo("bitcast_convert", [v], twin), twin)
+            return self.hlo("bitcast_convert", [held], t)
+        return self.tie(self.hidden(v), t)
+
+    @staticmethod
+    def _splat(value: float, t: TensorType) -> ir.Attribute:
+        if any(d == 0 for d in t.shape):
+            return ir.Attribute.parse(f"dense<> : {tensor(t)}")
+        one = element(t.dtype)
+        if t.dtype.is_float:
+            scalar: ir.Attribute = ir.FloatAttr.get(one, float(np.asarray(value, t.dtype.numpy)))
+        else:
+            scalar = ir.IntegerAttr.get(one, int(value))
+        return ir.DenseElementsAttr.get_splat(tensor(t), scalar)
+
+    def data(self, data: Data) -> ir.Value:
+        """A constant of the graph."""
+        return self.constant(data.array, data.type.dtype)
+
+    # -- sizes
+
+    def size(self, d: Dim) -> ir.Value:
+        """The value of a dimension as an index, computed once at the function's head."""
+        found = self._exprs.get(d)
+        if found is None:
+            assert self.anchor is not None
+            with ir.InsertionPoint(self.anchor):
+                found = self._exprs[d] = self._compute(d)
+        return found
+
+    def _compute(self, d: Dim) -> ir.Value:
+        index = ir.IndexType.get()
+        if isinstance(d, int):
+            return self.make(
+                "arith.constant", [], [index], {"value": ir.IntegerAttr.get(index, d)}
+            ).result
+        total: ir.Value | None = None
+        for mono, k in d.terms:
+            term = self.size(k)
+            for i, atom in enumerate(mono):
+                if isinstance(atom, dims.Floor):
+                    divided = [self.size(atom.numerator), self.size(atom.divisor)]
+                    factor = self.make("arith.floordivsi", divided, [index]).result
+                else:
+                    factor = self.sizes[atom]
+                bare = i == 0 and k == 1
+                term = factor if bare else self.make("arith.muli", [term, factor], [index]).result
+            total = (
+                term if total is None else self.make("arith.addi", [total, term], [index]).result
+            )
+        assert total is not None
+        return total
+
+    def shape(self, shape: Shape) -> ir.Value:
+        """The shape as tensor<rank x index>."""
+        kind = ir.RankedTensorType.get([len(shape)], ir.IndexType.get())
+        return self.make("tensor.from_elements", [self.size(d) for d in shape], [kind]).result
+
+    def scalar(self, index: ir.Value, dtype: DType, own: bool = False) -> ir.Value:
+        """An index as a tensor of rank 0.
+
+        IREE computes on the host what reads such tensors, and waits for what else it reads ("shape
+        computations"). With `own` it is a buffer, for what is computed from data.
+        """
+        width = ir.IntegerType.get_signless(dtype.bits)
+        cast = self.make("arith.index_cast", [index], [width]).result
+        kind = ir.RankedTensorType.get([], width)
+        if not own or self.target is None:
+            return self.make("tensor.from_elements", [cast], [kind]).result
+        made = self.make("flow.tensor.splat", [cast], [kind]).result
+        return self.opaque(made, TensorType((), dtype))
+
+    def extract(self, v: ir.Value) -> ir.Value:
+        """The index held by an integer tensor of rank 0; the host waits for it."""
+        one = ir.RankedTensorType(v.type).element_type
+        return self.make(
+            "arith.index_cast",
+            [self.make("tensor.extract", [v], [one]).result],
+            [ir.IndexType.get()],
+        ).result
+
+    # -- shapes of values
+
+    def broadcast(
+        self, v: ir.Value, t: TensorType, to: TensorType, places: Sequence[int]
+    ) -> ir.Value:
+        """`t` placed at axes `places` of `to`."""
+        at = array_attr(places)
+        if to.is_static and t.is_static:
+            return self.hlo("broadcast_in_dim", [v], to, broadcast_dimensions=at)
+        stretched = [a for a in range(t.rank) if t.shape[a] == 1 and to.shape[places[a]] != 1]
+        same = [a for a in range(t.rank) if a not in stretched]
+        return self.hlo(
+            "dynamic_broadcast_in_dim",
+            [v, self.shape(to.shape)],
+            to,
+            broadcast_dimensions=at,
+            known_expanding_dimensions=array_attr(stretched),
+            known_nonexpanding_dimensions=array_attr(same),
+        )
+
+    def convert(self, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
+        """The same values in another float or integer dtype, no saturation."""
+        from lstm_ir.backends.emit.conversion import converted
+
+        return converted(self, v, t, dtype)
+
+    def tie(self, v: ir.Value, t: TensorType) -> ir.Value:
+        """The same value, with the function's named sizes, which what left a loop has lost."""
+        if t.is_static:
+            return v
+        if self.target is None:
+            return self.extract_slice(v, t, [0] * t.rank, t.shape, tensor(t))
+        if t.dtype in SIGNED:  # flow has no unsigned elements
+            twin = t.with_dtype(SIGNED[t.dtype])
+            tied = self.tie(self.hlo("bitcast_convert", [v], twin), twin)
+            return self.hlo("bitcast_convert", [tied], t)
+        sizes = [self.size(d) for d in t.shape if not isinstance(d, int)]
+        return self.make("flow.tensor.tie_shape", [v, *sizes], [tensor(t)]).result
+
+    def extract_slice(
+        self,
+        v: ir.Value,
+        t: TensorType,
+        offsets: Sequence[ir.Value | int],
+        sizes: Sequence[Dim | ir.Value],
+        result: ir.RankedTensorType,
+    ) -> ir.Value:
+        """tensor.extract_slice with unit strides; drops unit axes where `result` has fewer."""
+        return self._slice_op("tensor.extract_slice", [v], offsets, sizes, result)
+
+    def insert_slice(
+        self,
+        v: ir.Value,
+        into: ir.Value,
+        offsets: Sequence[ir.Value | int],
+        sizes: Sequence[Dim | ir.Value],
+    ) -> ir.Value:
+        """tensor.insert_slice with unit strides."""
+        return self._slice_op("tensor.insert_slice", [v, into], offsets, sizes, into.type)
+
+    def _slice_op(
+        self,
+        name: str,
+        operands: list[ir.Value],
+        offsets: Sequence[Any],
+        sizes: Sequence[Any],
+        result: ir.Type,
+    ) -> ir.Value:
+        dynamic = ir.ShapedType.get_dynamic_size()
+        static: list[list[int]] = []
+        moving: list[list[ir.Value]] = []
+        for group in (offsets, sizes):
+            plain = [g if isinstance(g, int) else dynamic for g in group]
+            static.append(plain)
+            moving.append(
+                [
+                    self.size(g) if isinstance(g, dims.Expr) else g
+                    for g in group
+                    if not isinstance(g, int)
+                ]
+            )
+        if 0 in static[1]:  # the verifier refuses offset 0 of an axis with size 0
+            if operands[1:]:
+                return operands[1]
+            return self.make("tensor.empty", moving[1], [result]).result
+        segments = [1] * len(operands) + [len(moving[0]), len(moving[1]), 0]
+        attrs = {
+            "static_offsets": array_attr(static[0]),
+            "static_sizes": array_attr(static[1]),
+            "static_strides": array_attr([1] * len(sizes)),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
+        }
+        return self.make(name, [*operands, *moving[0], *moving[1]], [result], attrs).result
+
+    # -- graphs
+
+    def begin(self, anchor: ir.Operation, sizes: Mapping[str, ir.Value]) -> None:
+        """Start a function: sizes are computed before `anchor`."""
+        self.anchor, self.sizes = anchor, dict(sizes)
+        self._exprs, self.zeros = {}, {}
+
+    def graph(self, graph: Graph, args: Sequence[ir.Value]) -> list[ir.Value]:
+        """Emit every node of `graph` here; gives its outputs."""
+        outer = self.known, self.within
+        self.known = dict(zip(graph.params, args, strict=True)) | dict(self.preset)
+        self.within = graph
+        try:
+            for n in self._needed(graph):
+                self.node(n)
+            return [self.known[v] for v in graph.outputs]
+        finally:
+            self.known, self.within = outer
+
+    def body(self, graph: Graph, args: Sequence[ir.Value]) -> list[ir.Value]:
+        """The body of a loop."""
+        self.depth += 1
+        try:
+            return self.graph(graph, args)
+        finally:
+            self.depth -= 1
+
+    def _needed(self, graph: Graph) -> list[Node]:
+        """Nodes to emit: those that an output reaches without passing a preset value."""
+        wanted: set[Node] = set()
+        stack = [v for v in graph.outputs if v not in self.known]
+        while stack:
+            n = stack.pop().node
+            if n not in wanted:
+                wanted.add(n)
+                stack.extend(v for v in n.inputs if v not in self.known)
+        return [n for n in graph.nodes if n in wanted]
+
+    def node(self, n: Node) -> None:
+        """Emit one node by its op's rule."""
+        rule = RULES.get(n.op.name)
+        if rule is None:
+            raise self.refuse(n, "has no lowering to StableHLO")
+        self._need_dtypes(n)
+        if n.types and all(0 in t.shape for t in n.types):  # nothing to compute
+            self.known.update((v, self.full(0, v.type)) for v in n.values)
+            return
+        with location(n), at(n.loc):  # nodes that a rule makes have this line too
+            self.rounds = self.target is not None and n in self.decided.products
+            try:
+                out = rule(self, n, *(self._operand(a) for a in n.args))
+            except (ir.MLIRError, ValueError) as e:
+                raise self.refuse(n, f"StableHLO refused it: {e}") from e
+            finally:
+                self.rounds = False
+        results = [out] if isinstance(out, ir.Value) else list(out)
+        self.known.update(zip(n.values, results, strict=True))
+
+    def _need_dtypes(self, n: Node) -> None:
+        """Refuse element types that the target has no memory or arithmetic for."""
+        if self.target is None:
+            return
+        kinds = {t.dtype for t in n.types} | {v.dtype for v in n.inputs}
+        if DType.f64 in kinds and not self.target.has_f64:
+            raise self.refuse(
+                n, f"has f64 elements, which target {self.target.name} lacks; use f32"
+            )
+
+    def _operand(self, a: Arg) -> Operand:
+        if isinstance(a, tuple):
+            return [self.known[v] for v in a]
+        return None if a is None else self.known[a]
+
+    def refuse(self, n: Node, why: str) -> LoweringError:
+        """The error that names op, reason, operands, line and target."""
+        word = "any target" if self.target is None else self.target.name
+        return LoweringError(
+            message(n.op.name, why, operand_types(n.op, n.args), n.loc, f"target {word}")
+        )

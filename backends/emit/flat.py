@@ -1,0 +1,165 @@
+"""Several values in one flat tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.emitter import Emitter, element, tensor
+from lstm_ir.backends.emit.for_loop import first_carried
+from lstm_ir.backends.lower.shape import reshape
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.types import DType, TensorType
+
+ALIGN = 16  # elements; a part begins where vector loads may
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Where one value lies in the flat tensor."""
+
+    type: TensorType
+    begin: Dim
+    stored: DType
+
+    @property
+    def count(self) -> Dim:
+        return dims.product(self.type.shape)
+
+    @property
+    def row(self) -> Dim:
+        """Elements of one row."""
+        return dims.product(self.type.shape[1:])
+
+
+class Flat:
+    """A flat tensor with a part for each type.
+
+    Elements of mixed types are stored as bits of one width.
+    """
+
+    def __init__(self, e: Emitter, types: Sequence[TensorType]) -> None:
+        self.e = e
+        kinds = {t.dtype for t in types}
+        self.stored = kinds.pop() if len(kinds) == 1 and DType.i1 not in kinds else None
+        self.parts: list[_Part] = []
+        begin: Dim = 0
+        for t in types:
+            self.parts.append(_Part(t, begin, t.dtype))
+            words = dims.mul(dims.product(t.shape), self._words(t.dtype))
+            begin = dims.add(
+                begin, dims.mul(dims.floordiv(dims.add(words, ALIGN - 1), ALIGN), ALIGN)
+            )
+        self.type = TensorType((begin,), DType.i32 if self.stored is None else self.stored)
+
+    def _words(self, dtype: DType) -> int:
+        """Elements of the flat tensor that one element takes."""
+        return 2 if self.stored is None and dtype.bits == 64 else 1
+
+    def index(self, name: str, a: ir.Value, b: ir.Value) -> ir.Value:
+        """arith.`name` of two indices."""
+        return self.e.make(f"arith.{name}", [a, b], [ir.IndexType.get()]).result
+
+    def start(self, values: Sequence[ir.Value | None]) -> ir.Value:
+        """A new flat tensor of these values; None is zeros."""
+        flat = self.e.filled(0, self.type, own=True)
+        for i, v in enumerate(values):
+            flat = flat if v is None else self.put(flat, i, v)
+        return flat
+
+    def begin(self, values: Sequence[ir.Value | None]) -> ir.Value:
+        """`start`, as what a loop carries first."""
+        return first_carried(self.e, self.type, lambda: self.start(values))
+
+    def put(self, flat: ir.Value, i: int, v: ir.Value) -> ir.Value:
+        """With part i replaced."""
+        p = self.parts[i]
+        return self.write(flat, v, p.type, self.e.size(p.begin))
+
+    def get(self, flat: ir.Value, i: int) -> ir.Value:
+        """Part i."""
+        p = self.parts[i]
+        return self.read(flat, p.type, self.e.size(p.begin))
+
+    def keep(self, flat: ir.Value, i: int, old: ir.Value) -> ir.Value:
+        """Part i as it is in another tensor of this layout."""
+        p = self.parts[i]
+        count = dims.mul(p.count, self._words(p.type.dtype))
+        kind = tensor(TensorType((count,), self.type.dtype))
+        begin = self.e.size(p.begin)
+        part = self.e.extract_slice(old, self.type, [begin], [count], kind)
+        return self.e.insert_slice(part, flat, [begin], [count])
+
+    def put_row(self, flat: ir.Value, i: int, v: ir.Value, at: ir.Value) -> ir.Value:
+        """With row `at` of part i replaced."""
+        p = self.parts[i]
+        return self.write(flat, v, p.type.with_shape(p.type.shape[1:]), self._row_begin(p, at))
+
+    def move_rows(
+        self,
+        flat: ir.Value,
+        i: int,
+        at: ir.Value,
+        source: Flat,
+        given: ir.Value,
+        k: int,
+        low: ir.Value,
+        rows: ir.Value,
+    ) -> ir.Value:
+        """Rows `low` to `low + rows` of part k of another tensor, as rows of part i from `at` on."""
+        p, q = self.parts[i], source.parts[k]
+        length = self.index("muli", rows, self.e.size(dims.mul(p.row, self._words(p.type.dtype))))
+        dynamic = ir.RankedTensorType.get(
+            [ir.ShapedType.get_dynamic_size()], element(self.type.dtype)
+        )
+        used = self.e.extract_slice(
+            given, source.type, [source._row_begin(q, low)], [length], dynamic
+        )
+        return self.e.insert_slice(used, flat, [self._row_begin(p, at)], [length])
+
+    def _row_begin(self, p: _Part, at: ir.Value) -> ir.Value:
+        step = self.e.size(dims.mul(p.row, self._words(p.type.dtype)))
+        return self.index("addi", self.e.size(p.begin), self.index("muli", at, step))
+
+    def write(self, flat: ir.Value, v: ir.Value, t: TensorType, begin: ir.Value) -> ir.Value:
+        """With `v`, of type `t`, from element `begin` on."""
+        bits, kind = self._to_bits(v, t)
+        count = dims.product(kind.shape)
+        line = reshape(self.e, bits, kind, (count,))
+        return self.e.insert_slice(line, flat, [begin], [count])
+
+    def read(self, flat: ir.Value, t: TensorType, begin: ir.Value) -> ir.Value:
+        """The value of type `t` from element `begin` on."""
+        words = self._words(t.dtype)
+        count = dims.mul(dims.product(t.shape), words)
+        line_type = TensorType((count,), self.type.dtype)
+        line = self.e.extract_slice(flat, self.type, [begin], [count], tensor(line_type))
+        shape = (*t.shape, 2) if words == 2 else t.shape
+        return self._from_bits(reshape(self.e, line, line_type, shape), t)
+
+    def _to_bits(self, v: ir.Value, t: TensorType) -> tuple[ir.Value, TensorType]:
+        if self.stored is not None:
+            return v, t
+        i32 = t.with_dtype(DType.i32)
+        if t.dtype.bits == 64:
+            pair = TensorType((*t.shape, 2), DType.i32)
+            return self.e.hlo("bitcast_convert", [v], pair), pair
+        if t.dtype.bits == 32:
+            return (v if t.dtype is DType.i32 else self.e.hlo("bitcast_convert", [v], i32)), i32
+        if t.dtype in (DType.f16, DType.bf16):  # exact in f32
+            wide = self.e.hlo("convert", [v], t.with_dtype(DType.f32))
+            return self.e.hlo("bitcast_convert", [wide], i32), i32
+        return self.e.hlo("convert", [v], i32), i32
+
+    def _from_bits(self, v: ir.Value, t: TensorType) -> ir.Value:
+        if self.stored is not None or t.dtype is DType.i32:
+            return v
+        if t.dtype.bits >= 32:
+            return self.e.hlo("bitcast_convert", [v], t)
+        if t.dtype in (DType.f16, DType.bf16):
+            wide = self.e.hlo("bitcast_convert", [v], t.with_dtype(DType.f32))
+            return self.e.hlo("convert", [wide], t)
+        return self.e.hlo("convert", [v], t)

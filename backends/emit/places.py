@@ -1,0 +1,28 @@
+"""Places in a user's program, as MLIR keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from iree.compiler import ir
+
+from lstm_ir.ir.graph import Node
+from lstm_ir.ir.location import Loc
+
+
+@contextmanager
+def location(n: Node) -> Iterator[None]:
+    """MLIR ops made inside carry the node's line."""
+    with mlir_loc(n.loc, n.op.name):
+        yield
+
+
+def mlir_loc(loc: Loc, op: str) -> ir.Location:
+    """loc("op"("model.py":78:0)).
+
+    The file's name alone, so that texts and cache keys are the same everywhere.
+    """
+    from pathlib import Path
+
+    return ir.Location.name(op, ir.Location.file(Path(loc.file).name, loc.line, 0))

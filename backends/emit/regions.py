@@ -1,0 +1,97 @@
+"""Ops with a region: StableHLO's `reduce`, and `linalg.generic` for what StableHLO cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.emitter import SIGNED, Emitter, array_attr, element, tensor
+from lstm_ir.ir.types import TensorType
+
+Values = list[ir.Value]
+
+
+def reduce(
+    e: Emitter, op: str, x: ir.Value, t: TensorType, start: float, axes: Sequence[int]
+) -> ir.Value:
+    """stablehlo.reduce by the binary op `op` over `axes`."""
+    kept = t.with_shape(d for i, d in enumerate(t.shape) if i not in axes)
+    if 0 in t.shape:  # GPU drivers refuse to read an empty buffer
+        return e.filled(start, kept)
+    scalar = TensorType((), t.dtype)
+    init = e.constant(start, t.dtype)
+    attrs = {"dimensions": array_attr(axes)}
+    made = e.make("stablehlo.reduce", [x, init], [tensor(kept)], attrs, regions=1)
+    one = tensor(scalar)
+    block = made.regions[0].blocks.append(one, one, arg_locs=[ir.Location.current] * 2)
+    with ir.InsertionPoint(block):
+        result = e.hlo(op, list(block.arguments), scalar)
+        e.make("stablehlo.return", [result], [])
+    return made.result
+
+
+def affine(dims: int, results: Sequence[str]) -> ir.Attribute:
+    """affine_map<(d0, ...) -> (results)>."""
+    left = ", ".join(f"d{i}" for i in range(dims))
+    return ir.Attribute.parse(f"affine_map<({left}) -> ({', '.join(results)})>")
+
+
+def generic(
+    e: Emitter,
+    inputs: Sequence[ir.Value],
+    out: ir.Value,
+    maps: Sequence[Sequence[str]],
+    loops: int,
+    body: Callable[[Values], ir.Value],
+    summed: Sequence[int] = (),
+) -> ir.Value:
+    """linalg.generic over `loops` indices, those in `summed` reductions; maps: inputs, then out."""
+    words = ["reduction" if i in summed else "parallel" for i in range(loops)]
+    kinds = ", ".join(f"#linalg.iterator_type<{w}>" for w in words)
+    attrs = {
+        "indexing_maps": ir.ArrayAttr.get([affine(loops, m) for m in maps]),
+        "iterator_types": ir.Attribute.parse(f"[{kinds}]"),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), 1]),
+    }
+    made = e.make("linalg.generic", [*inputs, out], [out.type], attrs, regions=1)
+    ones = [ir.RankedTensorType(v.type).element_type for v in (*inputs, out)]
+    block = made.regions[0].blocks.append(*ones, arg_locs=[ir.Location.current] * len(ones))
+    with ir.InsertionPoint(block):
+        e.make("linalg.yield", [body(list(block.arguments))], [])
+    return made.result
+
+
+def signless(e: Emitter, v: ir.Value, t: TensorType) -> tuple[ir.Value, TensorType]:
+    """Unsigned elements as the signed type of their width.
+
+    `tensor` and `linalg` ops know no sign.
+    """
+    twin = SIGNED.get(t.dtype)
+    if twin is None:
+        return v, t
+    as_signed = t.with_dtype(twin)
+    return e.hlo("bitcast_convert", [v], as_signed), as_signed
+
+
+def signed_back(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+    """A value made over `signless` operands as type `t` again."""
+    same = ir.RankedTensorType(v.type).element_type == element(t.dtype)
+    return v if same else e.hlo("bitcast_convert", [v], t)
+
+
+def empty(e: Emitter, t: TensorType) -> ir.Value:
+    """tensor.empty."""
+    sizes = [e.size(d) for d in t.shape if not isinstance(d, int)]
+    return e.make("tensor.empty", sizes, [tensor(t)]).result
+
+
+def position(e: Emitter, loop: int) -> ir.Value:
+    """linalg.index, inside a body of `generic`."""
+    attrs = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop)}
+    return e.make("linalg.index", [], [ir.IndexType.get()], attrs).result
+
+
+def picked(e: Emitter, x: ir.Value, at: Sequence[ir.Value]) -> ir.Value:
+    """tensor.extract of one element."""
+    return e.make("tensor.extract", [x, *at], [ir.RankedTensorType(x.type).element_type]).result

@@ -1,0 +1,1 @@
+"""Packages, weights and states on disk."""

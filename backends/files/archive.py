@@ -1,0 +1,214 @@
+"""`.lirpkg`: one file with a program's modules, for one or several targets, and its weights.
+
+A zip whose members are stored, not packed: manifest.json, weights.safetensors, module-N.vmfb and,
+in a signed package, manifest.hmac. The manifest holds the SHA-256 of every other member.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import io
+import json
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.backends.files import parameters, safetensors
+from lstm_ir.backends.files.manifest import Manifest, Member, PackedTarget
+from lstm_ir.backends.targets.targets import Target
+from lstm_ir.ir.errors import PackageError
+from lstm_ir.ir.output_file import replacing
+from lstm_ir.ir.signature import Signature
+
+Array = np.ndarray[Any, Any]
+MANIFEST, WEIGHTS, SEAL = "manifest.json", "weights.safetensors", "manifest.hmac"
+STATE = "state.safetensors"  # only of a program with state
+_NAME = re.compile(
+    r"manifest\.json|manifest\.hmac|(weights|state)\.safetensors|module-[0-9]{1,3}\.vmfb"
+)
+_LIMIT = 16 << 20  # bytes of the manifest
+
+
+@dataclass(frozen=True)
+class Package:
+    """What a package holds, read and checked."""
+
+    path: Path
+    manifest: Manifest
+    blobs: dict[str, bytes]  # by member name
+    weights: dict[str, Array]
+    state: dict[str, Array]  # what each variable starts as
+    signed: bool  # with the key that was required
+
+    @property
+    def signature(self) -> Signature:
+        """The program's."""
+        return self.manifest.signature
+
+    @property
+    def targets(self) -> tuple[PackedTarget, ...]:
+        """In the order in which they were exported."""
+        return self.manifest.targets
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """What the writer put beside the program."""
+        return self.manifest.extra
+
+
+def write_package(
+    path: str | Path,
+    signature: Signature,
+    modules: Mapping[str, tuple[Target, bytes]],
+    weights: Mapping[str, Any],
+    extra: Mapping[str, Any] | None = None,
+    *,
+    sign_key: bytes | str | None = None,
+    state: Mapping[str, Array] | None = None,
+) -> None:
+    """Write the package in one step: after a failure the old file, or none, is there."""
+    from lstm_ir.backends.compile.compiler import versions
+
+    if not modules:
+        raise PackageError("a package needs at least one target")
+    key = _key(sign_key)
+    members = {WEIGHTS: _packed(parameters.check(weights, signature.weights))}
+    start = dict({} if state is None else state)
+    if set(start) != set(signature.state):
+        odd = min(set(start) ^ set(signature.state))
+        raise PackageError(f"state {odd!r} has no initial value, or is not in the signature")
+    if start:
+        members[STATE] = _packed(start)
+    targets = []
+    for i, (target, blob) in enumerate(modules.values()):
+        file = f"module-{i}.vmfb"
+        members[file] = blob
+        targets.append(PackedTarget.of(target.info, file))
+    manifest = Manifest(
+        lstm_ir=versions()[1],
+        iree=versions()[0],
+        signature=signature,
+        targets=tuple(targets),
+        members={n: Member(len(b), hashlib.sha256(b).hexdigest()) for n, b in members.items()},
+        extra=dict({} if extra is None else extra),
+    )
+    text = json.dumps(manifest.to_json(), indent=1, sort_keys=True).encode()
+    members = {MANIFEST: text, **members}
+    if key is not None:
+        members[SEAL] = hmac.new(key, text, hashlib.sha256).hexdigest().encode()
+    _write(Path(path), members)
+
+
+def _packed(arrays: Mapping[str, Array]) -> bytes:
+    out = io.BytesIO()
+    safetensors.write(out, arrays)
+    return out.getvalue()
+
+
+def _key(key: bytes | str | None) -> bytes | None:
+    if key is None:
+        return None
+    data = key.encode() if isinstance(key, str) else bytes(key)
+    if not data:
+        raise PackageError("the key of a signature is empty")
+    return data
+
+
+def _write(path: Path, members: Mapping[str, bytes]) -> None:
+    try:
+        with replacing(path) as f, zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
+            for name, data in members.items():
+                archive.writestr(zipfile.ZipInfo(name), data)  # 1980: equal input, equal file
+    except OSError as e:
+        raise PackageError(f"{path}: {e.strerror}") from e
+
+
+def read_package(path: str | Path, *, require_key: bytes | str | None = None) -> Package:
+    """Everything in the package, each member checked against the manifest before it is used."""
+    file, key = Path(path), _key(require_key)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            infos = _members(archive, file)
+            text = archive.read(MANIFEST)
+            if key is not None:
+                _unseal(archive, infos, text, key, file)
+            manifest = _manifest(text, file)
+            _same_members(infos, manifest, file)
+            data = {name: archive.read(name) for name in manifest.members}
+    except OSError as e:
+        raise PackageError(f"{file}: {e.strerror or e}") from e
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as e:
+        raise PackageError(f"{file}: a damaged package: {e}") from e
+    for name, member in manifest.members.items():
+        if not hmac.compare_digest(hashlib.sha256(data[name]).hexdigest(), member.sha256):
+            raise PackageError(f"{file}: {name} is not the file that the manifest describes")
+    weights, state = _unpacked(data, WEIGHTS, file), _unpacked(data, STATE, file)
+    return Package(file, manifest, data, weights, state, key is not None)
+
+
+def _unpacked(data: dict[str, bytes], member: str, file: Path) -> dict[str, Array]:
+    packed = data.pop(member, None)
+    if packed is None:
+        return {}
+    return safetensors.read_from(io.BytesIO(packed), len(packed), f"{file}: {member}")
+
+
+def _members(archive: zipfile.ZipFile, file: Path) -> dict[str, zipfile.ZipInfo]:
+    """The members by name; sizes are bounded by the file itself, since nothing is packed."""
+    out: dict[str, zipfile.ZipInfo] = {}
+    total = file.stat().st_size
+    for info in archive.infolist():
+        name = info.filename
+        if not _NAME.fullmatch(name):
+            raise PackageError(f"{file}: a package has no member {name[:80]!r}")
+        if name in out:
+            raise PackageError(f"{file}: two members are called {name}")
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise PackageError(f"{file}: {name} is packed; a package's members are stored")
+        total -= info.file_size
+        if total < 0 or (name in (MANIFEST, SEAL) and info.file_size > _LIMIT):
+            raise PackageError(f"{file}: {name} claims {info.file_size} bytes")
+        out[name] = info
+    if MANIFEST not in out:
+        raise PackageError(f"{file}: not a package: it has no {MANIFEST}")
+    return out
+
+
+def _unseal(
+    archive: zipfile.ZipFile, infos: Mapping[str, object], text: bytes, key: bytes, file: Path
+) -> None:
+    if SEAL not in infos:
+        raise PackageError(f"{file}: a signature is required, and the package has none")
+    wanted = hmac.new(key, text, hashlib.sha256).hexdigest().encode()
+    if not hmac.compare_digest(wanted, archive.read(SEAL)):
+        raise PackageError(f"{file}: the signature was not made with this key for this package")
+
+
+def _manifest(text: bytes, file: Path) -> Manifest:
+    try:
+        return Manifest.from_json(json.loads(text, object_pairs_hook=safetensors.once))
+    except PackageError as e:
+        raise PackageError(f"{file}: {e}") from e
+    except (ValueError, RecursionError) as e:
+        raise PackageError(f"{file}: a damaged manifest: {str(e)[:200]}") from e
+
+
+def _same_members(infos: Mapping[str, zipfile.ZipInfo], manifest: Manifest, file: Path) -> None:
+    listed, here = set(manifest.members), set(infos) - {MANIFEST, SEAL}
+    if listed != here:
+        raise PackageError(f"{file}: {min(listed ^ here)} is listed or present, not both")
+    for name, member in manifest.members.items():
+        if infos[name].file_size != member.size:
+            size = infos[name].file_size
+            raise PackageError(f"{file}: {name} has {size} bytes, not {member.size}")
+    for target in manifest.targets:
+        if target.file not in listed:
+            raise PackageError(f"{file}: target {target.info.name} has no module")
+    if WEIGHTS not in listed:
+        raise PackageError(f"{file}: no {WEIGHTS}")

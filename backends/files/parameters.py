@@ -1,0 +1,89 @@
+"""Weights for the runtime: aligned private copies, and the provider that modules load from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.backends.emit.parameter_key import key
+from lstm_ir.backends.run import runtime
+from lstm_ir.ir.errors import CallError
+from lstm_ir.ir.types import TensorType
+
+SCOPE = "model"  # #flow.parameter.named<"model"::"encoder/w_ih">
+ALIGNMENT = 64  # compiled code assumes it of every buffer
+
+Array = np.ndarray[Any, Any]
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An uninitialised array whose data is aligned for the runtime."""
+    size = dtype.itemsize
+    for n in shape:
+        size *= n
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.__array_interface__["data"][0] % ALIGNMENT
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def check(weights: Mapping[str, Any], types: Mapping[str, TensorType]) -> dict[str, Array]:
+    """Read-only aligned copies in the order of `types`; CallError for any that do not fit."""
+    missing, extra = set(types) - set(weights), set(weights) - set(types)
+    if missing or extra:
+        word, which = ("missing", missing) if missing else ("unknown", extra)
+        raise CallError(f"{word} weight {min(which)!r}")
+    out = {}
+    for name, want in types.items():
+        given = np.asarray(weights[name])
+        if given.dtype != want.dtype.numpy or given.shape != want.shape:
+            got = f"{given.dtype}[{','.join(map(str, given.shape))}]"
+            raise CallError(f"weight {name}: expected {want}, got {got}")
+        copy = empty(given.shape, given.dtype)
+        copy[...] = given
+        copy.flags.writeable = False
+        out[name] = copy
+    return out
+
+
+def bytes_of(a: Array) -> Array:
+    """The memory of a contiguous array as uint8, without a copy."""
+    return a.reshape(-1).view(np.uint8)
+
+
+def index(weights: Mapping[str, Array]) -> Any:
+    """IREE's index over these arrays; it keeps them alive."""
+    out = runtime.native().ParameterIndex()
+    for name, a in weights.items():
+        out.add_buffer(key(name), bytes_of(a))
+    return out
+
+
+def provider(weights: Mapping[str, Array]) -> Any:
+    """What a module's parameters of the scope `model` are loaded from."""
+    return index(weights).create_provider(scope=SCOPE)
+
+
+def read_weights(path: str | Path) -> dict[str, Array]:
+    """The arrays of a `.npz` or `.safetensors` file; PackageError for anything else."""
+    from lstm_ir.backends.files import npz, safetensors
+    from lstm_ir.ir.errors import PackageError
+
+    file = Path(path)
+    try:
+        if file.suffix == ".npz":
+            return npz.read(file)
+        if file.suffix == ".safetensors":
+            return safetensors.read(file)
+    except OSError as e:
+        raise PackageError(f"{file}: {e.strerror or e}") from e
+    raise PackageError(f"{file}: expected a .npz or .safetensors file")
+
+
+def write_irpa(path: str | Path, weights: Mapping[str, Array]) -> None:
+    """A parameter file for `iree-run-module --parameters=model=PATH`."""
+    index({n: np.require(a, requirements="C") for n, a in weights.items()}).create_archive_file(
+        str(path)
+    )

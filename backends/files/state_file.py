@@ -1,0 +1,41 @@
+"""State files: what a session holds, as safetensors; written in one step, read with every bound checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.backends.files import safetensors
+from lstm_ir.ir.errors import PackageError
+from lstm_ir.ir.output_file import replacing
+
+Array = np.ndarray[Any, Any]
+
+
+def write(path: str | Path, arrays: Mapping[str, Array]) -> None:
+    """The arrays by name; after a failure the old file, or none, is there."""
+    file = _file(path)
+    try:
+        with replacing(file) as f:
+            safetensors.write(f, arrays)
+    except OSError as e:
+        raise PackageError(f"{file}: {e.strerror}") from e
+
+
+def read(path: str | Path) -> dict[str, Array]:
+    """The arrays of the file; PackageError if it is absent, damaged or cut off."""
+    file = _file(path)
+    try:
+        return safetensors.read(file)
+    except OSError as e:
+        raise PackageError(f"{file}: {e.strerror or e}") from e
+
+
+def _file(path: object) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise PackageError(f"a state file's path is {path!r}, which is no path")
+    return Path(path)

@@ -1,0 +1,1 @@
+"""What a loop's body computes. It knows no processor."""

@@ -1,0 +1,202 @@
+"""Which element of a value is meant: one index per axis, followed through data movement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Value
+
+MAX_LEADING = 16  # leading indices (directions, heads) that are written out
+
+
+class RefusedError(Exception):
+    """The body cannot become a kernel; says which op and why."""
+
+    def __init__(self, why: str, value: Value | None = None) -> None:
+        place = "" if value is None else f" (`{value.op}` at {value.node.loc})"
+        super().__init__(why + place)
+
+
+class CutError(Exception):
+    """The window of columns spans two pieces: start it anew at `offset` columns from its first."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The axis of independent rows (the batch)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Col:
+    """The axis of columns; the window starts at `start`."""
+
+    start: int
+
+
+Index: TypeAlias = "int | Row | Col"
+Access: TypeAlias = "tuple[Index, ...]"
+ROW = Row()
+
+
+def leading_indices(sizes: Sequence[Dim], v: Value) -> list[tuple[int, ...]]:
+    """Every index of leading axes of these sizes; RefusedError for a named size, and for many."""
+    out: list[tuple[int, ...]] = [()]
+    for n in sizes:
+        if not isinstance(n, int) or n > MAX_LEADING:
+            raise RefusedError(f"a leading axis of size {n}", v)
+        out = [(*o, i) for o in out for i in range(n)]
+    if len(out) > MAX_LEADING:
+        raise RefusedError(f"{len(out)} leading indices", v)
+    return out
+
+
+def through_broadcast(v: Value, access: Access) -> Access:
+    """The operand's access of `broadcast_in_dim`."""
+    (x,) = v.node.inputs
+    places = v.node.attrs["broadcast_dimensions"]
+    return tuple(
+        0 if x.shape[a] == 1 and v.shape[d] != 1 else access[d] for a, d in enumerate(places)
+    )
+
+
+def through_slice(v: Value, access: Access) -> Access:
+    """The operand's access of `slice`."""
+    (x,) = v.node.inputs
+    a = v.node.attrs
+    out: list[Index] = []
+    for axis, at in enumerate(access):
+        start, stride = a["start_indices"][axis], a["strides"][axis]
+        if v.shape[axis] == x.shape[axis] and start == 0 and stride == 1:
+            out.append(at)
+            continue
+        if isinstance(at, Row) and v.shape[axis] == 1:
+            at = 0
+        if isinstance(at, Row) or not isinstance(start, int) or stride != 1:
+            raise RefusedError("a slice of rows, or with a stride", v)
+        out.append(Col(at.start + start) if isinstance(at, Col) else at + start)
+    return _with_row(x, access, out)
+
+
+def _with_row(x: Value, access: Access, out: list[Index]) -> Access:
+    """A single row may stand on any axis of size 1: on one of `x` where moving the data lost it."""
+    if ROW in access and ROW not in out:
+        for axis in range(len(out) - 2, -1, -1):
+            if x.shape[axis] == 1 and out[axis] == 0:
+                out[axis] = ROW
+                break
+    return tuple(out)
+
+
+def through_transpose(v: Value, access: Access) -> Access:
+    """The operand's access of `transpose`."""
+    p = v.node.attrs["permutation"]
+    out: list[Index] = [0] * len(p)
+    for axis, source in enumerate(p):
+        out[source] = access[axis]
+    return tuple(out)
+
+
+def through_concatenate(v: Value, access: Access, width: int) -> tuple[Value, Access]:
+    """The piece that holds the window, and its access."""
+    axis = v.node.attrs["dimension"]
+    at = access[axis]
+    if isinstance(at, Row):
+        raise RefusedError("joins rows", v)
+    start, size = (at.start, width) if isinstance(at, Col) else (at, 1)
+    low = 0
+    for piece in v.node.inputs:
+        n = piece.shape[axis]
+        if not isinstance(n, int):
+            raise RefusedError("joins pieces whose sizes are named", v)
+        if start < low + n:
+            if start + size > low + n:
+                raise CutError(low + n - start)
+            moved: Index = Col(start - low) if isinstance(at, Col) else start - low
+            return piece, (*access[:axis], moved, *access[axis + 1 :])
+        low += n
+    raise RefusedError("a window outside the value", v)
+
+
+def through_reshape(v: Value, access: Access, width: int) -> Access:
+    """The operand's access of `reshape`: axes are split, joined, or of size 1."""
+    (x,) = v.node.inputs
+    out: list[Index] = []
+    for old, new in _groups(x.shape, v.shape, v):
+        out.extend(
+            _regrouped([x.shape[a] for a in old], [(v.shape[a], access[a]) for a in new], width, v)
+        )
+    return _with_row(x, access, out)
+
+
+def _groups(
+    old: tuple[Dim, ...], new: tuple[Dim, ...], v: Value
+) -> list[tuple[list[int], list[int]]]:
+    """Smallest runs of axes with the same number of elements."""
+    out: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        if i < len(old) and j < len(new) and old[i] == new[j]:
+            out.append(([i], [j]))
+            i, j = i + 1, j + 1
+            continue
+        if i < len(old) and old[i] == 1:
+            out.append(([i], []))
+            i += 1
+            continue
+        if j < len(new) and new[j] == 1:
+            out.append(([], [j]))
+            j += 1
+            continue
+        a, b, left, right = [i], [j], _size(old, i, v), _size(new, j, v)
+        while left != right:
+            if left < right:
+                a.append(a[-1] + 1)
+                left *= _size(old, a[-1], v)
+            else:
+                b.append(b[-1] + 1)
+                right *= _size(new, b[-1], v)
+        out.append((a, b))
+        i, j = a[-1] + 1, b[-1] + 1
+    return out
+
+
+def _size(shape: tuple[Dim, ...], axis: int, v: Value) -> int:
+    size = shape[axis] if axis < len(shape) else None
+    if not isinstance(size, int):
+        raise RefusedError("a reshape that mixes rows with columns", v)
+    return size
+
+
+def _regrouped(old: list[Dim], new: list[tuple[Dim, Index]], width: int, v: Value) -> list[Index]:
+    if not old:
+        return []
+    if len(old) == 1 and len(new) == 1:
+        return [new[0][1]]
+    if not new:
+        return [0] * len(old)
+    offset, column = 0, False
+    for n, (size, at) in enumerate(new):
+        if isinstance(at, Row) or (isinstance(at, Col) and n != len(new) - 1):
+            raise RefusedError("a reshape that mixes rows with columns", v)
+        offset = offset * int(size) + (at.start if isinstance(at, Col) else at)  # type: ignore[arg-type]
+        column = column or isinstance(at, Col)
+    sizes = [int(s) for s in old]  # type: ignore[arg-type]
+    out: list[Index] = []
+    for n in reversed(sizes):
+        out.append(offset % n)
+        offset //= n
+    out.reverse()
+    if column:
+        last = out[-1]
+        assert isinstance(last, int)
+        if last + width > sizes[-1]:
+            raise CutError(sizes[-1] - last)
+        out[-1] = Col(last)
+    return out

@@ -1,0 +1,85 @@
+"""Atoms: one element of a result as a small expression of loads, products, elementwise ops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lstm_ir.backends.kernels.body.access import Access, Col
+from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Memory that a kernel reads: a carry, a scanned row, a loop-invariant value, or scratch."""
+
+    kind: str  # carry, scan, value, temp, stack; projection: rows made before the loop
+    index: int  # of the carry or operand; of the scratch row
+    value: Value | None = None  # the invariant value
+
+
+@dataclass(frozen=True, eq=False)
+class Atom:
+    """One expression; equal ones are one object. `rows`, `cols`: whether it differs along them."""
+
+    op: str  # load, splat, step, dot, reduce, or an elementwise op's name
+    dtype: DType
+    args: tuple[Atom, ...] = ()
+    rows: bool = False
+    cols: bool = False
+    phase: int = 0  # of the sweep that can compute it
+    node: Node | None = None
+    source: Source | None = None  # load
+    access: Access = ()  # load
+    number: float = 0  # splat
+    terms: tuple[Term, ...] = ()  # dot
+    width: int = 0  # reduce: number of columns
+    kind: str = ""  # reduce: reduce_sum, ...
+    has_dot: bool = False
+
+    @property
+    def column(self) -> int:
+        """A load's first column."""
+        return next((at.start for at in self.access if isinstance(at, Col)), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A product's matrix: an invariant value, its leading indices and its two axes."""
+
+    value: Value
+    fixed: tuple[int | None, ...]  # one per axis; None at the two axes of the matrix
+    k_axis: int
+    col_axis: int
+    k_start: int
+    col_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """sum over k < length of row[k] * matrix[k, column], or 0 where `mask` is false."""
+
+    row: Atom
+    length: int
+    matrix: Matrix
+    mask: Atom | None
+
+
+@dataclass(eq=False)
+class Temp:
+    """A computed row in scratch memory: `atom` over `width` columns (0: one number per row)."""
+
+    index: int
+    atom: Atom
+    width: int
+
+
+def invariant_values(body: Graph, varying: set[Value]) -> set[Value]:
+    """Values of `body` that no parameter in `varying` reaches."""
+    out: set[Value] = set()
+    for n in body.nodes:
+        if n.op.name == "parameter":
+            out.update(v for v in n.values if v not in varying)
+        elif all(v in out for v in n.inputs):
+            out.update(n.values)
+    return out

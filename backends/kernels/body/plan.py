@@ -1,0 +1,146 @@
+"""A loop in the order of its work: components, sweeps, results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from lstm_ir.backends.kernels.body.access import Access, Col
+from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, Source, Temp, Term
+from lstm_ir.backends.kernels.body.hoisting import Projection
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.types import DType
+
+
+@dataclass(eq=False)
+class Root:
+    """A result window: `atom` over `width` columns (0: one number per row) goes to `dest`."""
+
+    dest: Source  # carry, stack or temp
+    access: Access
+    atom: Atom
+    width: int
+
+    @property
+    def static(self) -> tuple[int, ...]:
+        """Leading indices."""
+        return static_of(self.access)
+
+
+def static_of(access: Access) -> tuple[int, ...]:
+    """The plain indices of an access."""
+    return tuple(at for at in access if isinstance(at, int))
+
+
+@dataclass(eq=False)
+class KLoop:
+    """One pass over a row: every (accumulator, matrix) takes row[k] * matrix[k]."""
+
+    row: Atom
+    length: int
+    mask: Atom | None
+    gates: list[tuple[int, Matrix]]
+
+
+@dataclass(eq=False)
+class Sweep:
+    """Results of one phase over the same columns."""
+
+    phase: int
+    width: int
+    roots: list[Root]
+    dots: list[Atom] = field(default_factory=list)
+    loops: list[KLoop] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Component:
+    """Sweeps in the order of one step; shares no carry with other components."""
+
+    sweeps: list[Sweep]
+    carries: list[tuple[int, tuple[int, ...]]]
+
+
+@dataclass(eq=False)
+class Plan:
+    """The whole loop."""
+
+    node: Node
+    body: Graph
+    rows: Dim
+    components: list[Component]
+    temps: list[Temp]
+    carries: tuple[Value, ...]
+    scanned: tuple[Value, ...]
+    stacked: tuple[Value, ...]
+    projections: list[Projection]
+    rounds: bool = False  # whether products round before something is added (`decisions.py`)
+
+    def access(self, v: Value, static: tuple[int, ...]) -> Access:
+        """Where rows and columns of a result stand: as its first window has them."""
+        for c in self.components:
+            for s in c.sweeps:
+                for r in s.roots:
+                    if r.static == static and self._result(r.dest) is v:
+                        return tuple(Col(0) if isinstance(a, Col) else a for a in r.access)
+        raise AssertionError("a result without windows")
+
+    def _result(self, dest: Source) -> Value | None:
+        if dest.kind == "carry":
+            return self.carries[dest.index]
+        return self.stacked[dest.index] if dest.kind == "stack" else None
+
+
+def below(a: Atom) -> list[Atom]:
+    """What an atom reads."""
+    inside = list(a.args)
+    for t in a.terms:
+        inside.append(t.row)
+        if t.mask is not None:
+            inside.append(t.mask)
+    return inside
+
+
+def walk(a: Atom, seen: set[Atom] | None = None) -> Iterator[Atom]:
+    """The atom and everything in it, each once; but not what was `seen` before."""
+    seen = set() if seen is None else seen
+    stack = [a]
+    while stack:
+        x = stack.pop()
+        if x not in seen:
+            seen.add(x)
+            yield x
+            stack.extend(below(x))
+
+
+def sweeps_of(roots: list[Root]) -> list[Sweep]:
+    """The results by phase and width, in order."""
+    groups: dict[tuple[int, int], list[Root]] = {}
+    for r in roots:
+        groups.setdefault((r.atom.phase, r.width), []).append(r)
+    out = []
+    for phase, width in sorted(groups):
+        members = groups[phase, width]
+        dots = list(dict.fromkeys(a for r in members for a in walk(r.atom) if a.op == "dot"))
+        out.append(Sweep(phase, width, members, dots, _loops(dots)))
+    return out
+
+
+def _loops(dots: list[Atom]) -> list[KLoop]:
+    """Passes over rows, those under a mask first: it clears sums that nothing else touched.
+
+    A sum that takes two products of one row is in two passes: each adds to a sum once.
+    """
+    found: dict[tuple[Atom, int, Atom | None, DType, int], KLoop] = {}
+    terms: list[tuple[int, Term]] = [(i, t) for i, d in enumerate(dots) for t in d.terms]
+    for i, t in terms:
+        again = 0
+        while True:
+            key = (t.row, t.length, t.mask, t.matrix.value.dtype, again)
+            loop = found.setdefault(key, KLoop(t.row, t.length, t.mask, []))
+            if all(sum_ != i for sum_, _ in loop.gates):
+                break
+            again += 1
+        loop.gates.append((i, t.matrix))
+    return sorted(found.values(), key=lambda k: k.mask is None)

@@ -1,0 +1,298 @@
+"""From a scan's body to its plan: windows, accumulators, scratch rows, components."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from lstm_ir.backends.kernels.body.access import (
+    ROW,
+    Access,
+    Col,
+    CutError,
+    RefusedError,
+    leading_indices,
+)
+from lstm_ir.backends.kernels.body.atoms import Atom, Source, invariant_values
+from lstm_ir.backends.kernels.body.plan import Component, Plan, Root, below, sweeps_of, walk
+from lstm_ir.backends.kernels.body.pull import Puller
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.types import DType
+
+NARROW = frozenset((DType.bf16, DType.f16))
+
+
+def make_plan(n: Node, hoist: bool, narrow: frozenset[DType] = frozenset()) -> Plan:
+    """The plan of a `scan`, or RefusedError with the op that stands in the way.
+
+    hoist: products of scanned rows are made before the loop, for all steps at once.
+    narrow: element types of matrices that are widened in registers, not before the loop.
+    """
+    try:
+        return _Planner(n, -2, hoist, narrow).plan()
+    except RefusedError as first:
+        if not any(v.rank > 2 for v in n.attrs["body"].outputs):
+            raise
+        try:
+            return _Planner(n, 0, hoist, narrow).plan()
+        except RefusedError:
+            raise first from None
+
+
+class _Planner:
+    def __init__(self, n: Node, row_axis: int, hoist: bool, narrow: frozenset[DType]) -> None:
+        self.node, self.row_axis = n, row_axis
+        body: Graph = n.attrs["body"]
+        self.body = body
+        consts, init, _ = (a if isinstance(a, tuple) else () for a in n.args[:3])
+        at = 1 + len(consts)
+        self.carries = body.params[at : at + len(init)]
+        self.scanned = body.params[at + len(init) :]
+        sources: dict[Value, Source | None] = {body.params[0]: None}
+        sources |= {p: Source("value", 0, p) for p in body.params[1:at]}
+        sources |= {p: Source("carry", i) for i, p in enumerate(self.carries)}
+        sources |= {p: Source("scan", i) for i, p in enumerate(self.scanned)}
+        varying = {body.params[0], *self.carries, *self.scanned}
+        self.rows = self._row_size()
+        invariant = invariant_values(body, varying)
+        self.puller = Puller(body, sources, invariant, self.rows, row_axis, hoist, narrow)
+
+    def plan(self) -> Plan:
+        p = self.puller
+        roots = [r for out in self._outputs() for r in self._roots(*out)]
+        roots = self._matched(roots)
+        self._add_temps(roots)
+        self._merge(roots)
+        self._spill(roots)
+        used = [p.temps[r.dest.index] for r in roots if r.dest.kind == "temp"]
+        n_carries = len(self.carries)
+        return Plan(
+            self.node, self.body, self.rows, self._components(roots), used,
+            self.carries, self.scanned,
+            self.body.outputs[n_carries:], p.projections,
+        )  # fmt: skip
+
+    # -- results
+
+    def _row_size(self) -> Dim:
+        sizes = {v.shape[self.row_axis] for v in self.body.outputs if v.rank > 1}
+        if len(sizes) > 1:
+            raise RefusedError(
+                f"results with different numbers of rows: {', '.join(map(str, sizes))}"
+            )
+        return sizes.pop() if sizes else 1
+
+    def _outputs(self) -> Iterator[tuple[Source, Value]]:
+        for i, v in enumerate(self.body.outputs):
+            k = i - len(self.carries)
+            yield (Source("carry", i) if k < 0 else Source("stack", k)), v
+
+    def _roots(self, dest: Source, v: Value) -> list[Root]:
+        if v.rank == 0:
+            raise RefusedError("a result without rows or columns", v)
+        if any(d == 0 for d in v.shape):
+            raise RefusedError("a result without elements", v)
+        if v.rank == 1 and any(o.rank > 1 for o in self.body.outputs):
+            if v.shape[0] != self.rows:
+                raise RefusedError(
+                    f"a result of {v.shape[0]} elements beside rows of {self.rows}", v
+                )
+            return [self._root(dest, v, (ROW,), 0)]
+        row = self.row_axis % v.rank if v.rank > 1 else None
+        width = v.shape[-1]
+        if not isinstance(width, int) or row == v.rank - 1:
+            raise RefusedError("a result whose columns have a named size", v)
+        leading = [a for a in range(v.rank - 1) if a != row]
+        sizes = [v.shape[a] for a in leading]
+        out: list[Root] = []
+        for static in leading_indices(sizes, v):
+            access: list[Any] = [ROW] * v.rank
+            for a, i in zip(leading, static, strict=True):
+                access[a] = i
+            out += self._windows(dest, v, access, width)
+        return out
+
+    def _windows(self, dest: Source, v: Value, access: list[Any], width: int) -> list[Root]:
+        todo, done = [(0, width)], []
+        while todo:
+            start, size = todo.pop()
+            try:
+                done.append(self._root(dest, v, (*access[:-1], Col(start)), size))
+            except CutError as cut:
+                todo += [(start + cut.offset, size - cut.offset), (start, cut.offset)]
+        return done
+
+    def _root(self, dest: Source, v: Value, access: Access, width: int) -> Root:
+        return Root(dest, access, self.puller.pull(v, access, width), width)
+
+    def _matched(self, roots: list[Root]) -> list[Root]:
+        """Wide results are cut to the width of others that read the same products."""
+        out: list[Root] = []
+        for r in roots:
+            shared = _products(r.atom)
+            others = [
+                o.width for o in roots if 0 < o.width < r.width and shared & _products(o.atom)
+            ]
+            part = max((w for w in others if r.width % w == 0 and r.width // w <= 8), default=0)
+            if not part or r.dest.kind == "temp":
+                out.append(r)
+                continue
+            v = self._value_of(r.dest)
+            first = r.access[-1]
+            assert isinstance(first, Col)
+            for start in range(0, r.width, part):
+                out.append(self._root(r.dest, v, (*r.access[:-1], Col(first.start + start)), part))
+        return out
+
+    def _value_of(self, dest: Source) -> Value:
+        first = len(self.carries) if dest.kind == "stack" else 0
+        out: Value = self.body.outputs[dest.index + first]
+        return out
+
+    # -- scratch rows
+
+    def _add_temps(self, roots: list[Root]) -> None:
+        have = {r.dest.index for r in roots if r.dest.kind == "temp"}
+        seen: set[Atom] = set()
+        i = 0
+        while i < len(roots):
+            for a in walk(roots[i].atom, seen):
+                if a.source is not None and a.source.kind == "temp" and a.source.index not in have:
+                    have.add(a.source.index)
+                    temp = self.puller.temps[a.source.index]
+                    at: Access = (ROW, Col(0)) if temp.width else (ROW,)
+                    roots.append(Root(Source("temp", temp.index), at, temp.atom, temp.width))
+            i += 1
+
+    def _merge(self, roots: list[Root]) -> None:
+        """Products that are only added up become one accumulator."""
+        uses: Counter[Atom] = Counter(r.atom for r in roots)
+        for a in {a for r in roots for a in walk(r.atom)}:
+            uses.update(below(a))
+        done: dict[Atom, Atom] = {}
+        for r in roots:
+            r.atom = self._rebuilt(r.atom, done, lambda a: self._sum(a, uses, done))
+            if r.dest.kind == "temp":
+                self.puller.temps[r.dest.index].atom = r.atom
+
+    def _sum(self, a: Atom, uses: Counter[Atom], done: dict[Atom, Atom]) -> Atom | None:
+        if a.op != "add" or not a.dtype.is_float:
+            return None
+        leaves = list(_leaves(a, uses))
+        dots = [d for d in leaves if d.op == "dot" and uses[d] == 1 and d.phase == a.phase]
+        masks = {t.mask for d in dots for t in d.terms if t.mask is not None}
+        if len(dots) < 2 or len(masks) > 1:
+            return None
+        total = self.puller.dot(tuple(t for d in dots for t in d.terms), a.dtype)
+        for other in leaves:
+            if other not in dots:
+                kept = self._rebuilt(other, done, lambda x: self._sum(x, uses, done))
+                total = self.puller.elementwise("add", a.dtype, (total, kept), None)
+        return total
+
+    def _spill(self, roots: list[Root]) -> None:
+        """What an earlier phase computed with a product is kept, not computed again."""
+        done: dict[tuple[Atom, int, int], Atom] = {}
+        i = 0
+        while i < len(roots):
+            r = roots[i]
+            phase, width = r.atom.phase, r.width
+
+            def kept(a: Atom, phase: int = phase, width: int = width) -> Atom | None:
+                if not a.has_dot or a.phase >= phase:
+                    return None
+                key = (a, phase, width)
+                if key not in done:
+                    done[key] = self.puller.temp_load(self.puller.temp(a, width if a.cols else 0))
+                return done[key]
+
+            r.atom = self._rebuilt(r.atom, {}, kept)
+            if r.dest.kind == "temp":
+                self.puller.temps[r.dest.index].atom = r.atom
+            self._add_temps(roots)
+            i += 1
+
+    def _rebuilt(
+        self, a: Atom, done: dict[Atom, Atom], rule: Callable[[Atom], Atom | None]
+    ) -> Atom:
+        if a in done:
+            return done[a]
+        new = rule(a)
+        if new is None and a.args:
+            args = tuple(self._rebuilt(x, done, rule) for x in a.args)
+            if all(x is y for x, y in zip(args, a.args, strict=True)):
+                new = a
+            elif a.op == "reduce":
+                raise RefusedError("a reduction of a sum of products")
+            else:
+                new = self.puller.elementwise(a.op, a.dtype, args, a.node)
+        done[a] = a if new is None else new
+        return done[a]
+
+    # -- order
+
+    def _components(self, roots: list[Root]) -> list[Component]:
+        groups = _Union(roots)
+        first: dict[Any, Root] = {}
+        for r in roots:
+            for key in self._touched(r):
+                groups.join(r, first.setdefault(key, r))
+        out: list[Component] = []
+        for members in groups.sets():
+            written = [(r.dest.index, r.static) for r in members if r.dest.kind == "carry"]
+            out.append(Component(sweeps_of(members), list(dict.fromkeys(written))))
+        return out
+
+    def _touched(self, r: Root) -> Iterator[Any]:
+        """What makes results belong to one component: carries, computed rows, products."""
+        if r.dest.kind != "stack":
+            yield (r.dest.kind, r.dest.index, r.static if r.dest.kind == "carry" else ())
+        for a in walk(r.atom):
+            if a.op == "dot":
+                yield a
+            elif a.source is not None and a.source.kind == "carry":
+                yield ("carry", a.source.index, self._leading(a.access))
+            elif a.source is not None and a.source.kind == "temp":
+                yield ("temp", a.source.index, ())
+
+    def _leading(self, access: Access) -> tuple[int, ...]:
+        """Indices before rows and columns; a column, or the only row, may be a plain index too."""
+        others = {len(access) - 1, self.row_axis % len(access) if len(access) > 1 else 0}
+        return tuple(at for i, at in enumerate(access) if i not in others and isinstance(at, int))
+
+
+def _leaves(a: Atom, uses: Counter[Atom]) -> Iterator[Atom]:
+    """Addends of a tree of additions whose inner sums nobody else reads."""
+    for x in a.args:
+        if x.op == "add" and uses[x] == 1:
+            yield from _leaves(x, uses)
+        else:
+            yield x
+
+
+def _products(a: Atom) -> set[tuple[Atom, Value]]:
+    return {(t.row, t.matrix.value) for x in walk(a) for t in x.terms} if a.has_dot else set()
+
+
+class _Union:
+    def __init__(self, roots: list[Root]) -> None:
+        self.roots = roots
+        self.parent: dict[Root, Root] = {r: r for r in roots}
+
+    def find(self, r: Root) -> Root:
+        while self.parent[r] is not r:
+            r = self.parent[r]
+        return r
+
+    def join(self, a: Root, b: Root) -> None:
+        a, b = self.find(a), self.find(b)
+        if a is not b:
+            self.parent[a] = b
+
+    def sets(self) -> list[list[Root]]:
+        found: dict[Root, list[Root]] = {}
+        for r in self.roots:
+            found.setdefault(self.find(r), []).append(r)
+        return list(found.values())

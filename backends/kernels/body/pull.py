@@ -1,0 +1,338 @@
+"""Follows results backward through a body, from an element that is asked for to an atom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lstm_ir.backends.kernels.body import access as ac
+from lstm_ir.backends.kernels.body.access import (
+    Access,
+    Col,
+    CutError,
+    RefusedError,
+    leading_indices,
+)
+from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, Source, Temp, Term
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.opdef import Trait
+from lstm_ir.ir.types import DType
+from lstm_ir.ops.primitive.linear import free_axes
+
+REDUCTIONS = {"reduce_sum": "add", "reduce_max": "maximum", "reduce_min": "minimum"}
+
+
+_MOVES = {
+    "broadcast_in_dim": ac.through_broadcast,
+    "slice": ac.through_slice,
+    "transpose": ac.through_transpose,
+}
+
+
+@dataclass(eq=False)
+class Puller:
+    """Follows results backward through one body."""
+
+    body: Graph
+    sources: dict[Value, Source | None]  # parameters; None is the step number
+    invariant: set[Value]
+    rows: Dim  # of every result
+    row_axis: int  # of values with two axes or more
+    hoist: bool  # products of scanned rows are made before the loop
+    narrow: frozenset[DType]  # of matrices that are widened in registers
+    projections: list[Any] = field(default_factory=list)
+    temps: list[Temp] = field(default_factory=list)
+    _atoms: dict[Any, Atom] = field(default_factory=dict)
+    _pulled: dict[Any, Atom] = field(default_factory=dict)
+    _temp_of: dict[Any, Temp] = field(default_factory=dict)
+
+    # -- making atoms
+
+    def elementwise(self, op: str, dtype: DType, args: tuple[Atom, ...], node: Node | None) -> Atom:
+        """An elementwise op over atoms."""
+        attrs = () if node is None else tuple(sorted((k, str(v)) for k, v in node.attrs.items()))
+        return self._intern(
+            (op, dtype, args, attrs), op, dtype, args=args, node=node,
+            rows=any(a.rows for a in args), cols=any(a.cols for a in args),
+            phase=max((a.phase for a in args), default=0), has_dot=any(a.has_dot for a in args),
+        )  # fmt: skip
+
+    def load(self, source: Source, access: Access, dtype: DType) -> Atom:
+        """An element of memory."""
+        if any(isinstance(a, Col) for a in access[:-1]):
+            raise RefusedError("columns that are not the last axis in memory", source.value)
+        if source.kind == "carry" and self.rows != 1 and access[self._row_axis(access)] != ac.ROW:
+            # Rows are shared out to workgroups that do not wait for each other.
+            raise RefusedError("a row reads another row's carry")
+        phase = self.temps[source.index].atom.phase + 1 if source.kind == "temp" else 0
+        return self._intern(
+            ("load", source, access), "load", dtype, source=source, access=access, phase=phase,
+            rows=any(isinstance(a, ac.Row) for a in access),
+            cols=any(isinstance(a, Col) for a in access),
+        )  # fmt: skip
+
+    def _row_axis(self, access: Access) -> int:
+        return self.row_axis % len(access) if len(access) > 1 else 0
+
+    def splat(self, number: float, dtype: DType) -> Atom:
+        """A number."""
+        return self._intern(("splat", repr(number), dtype), "splat", dtype, number=number)
+
+    def dot(self, terms: tuple[Term, ...], dtype: DType) -> Atom:
+        """A sum of products."""
+        masks = [t.mask for t in terms if t.mask is not None]
+        phase = max(0, *(t.row.phase for t in terms), *(m.phase for m in masks))
+        return self._intern(
+            ("dot", terms, dtype),
+            "dot",
+            dtype,
+            terms=terms,
+            phase=phase,
+            cols=True,
+            rows=True,
+            has_dot=True,
+        )
+
+    def temp(self, atom: Atom, width: int) -> Temp:
+        """Scratch memory for a computed row."""
+        found = self._temp_of.get((atom, width))
+        if found is None:
+            found = self._temp_of[atom, width] = Temp(len(self.temps), atom, width)
+            self.temps.append(found)
+        return found
+
+    def temp_load(self, temp: Temp) -> Atom:
+        """The element of a computed row at this place."""
+        access: Access = (ac.ROW, Col(0)) if temp.width else (ac.ROW,)
+        return self.load(Source("temp", temp.index), access, temp.atom.dtype)
+
+    def _intern(self, key: Any, op: str, dtype: DType, **rest: Any) -> Atom:
+        found = self._atoms.get(key)
+        if found is None:
+            found = self._atoms[key] = Atom(op, dtype, **rest)
+        return found
+
+    # -- pulling
+
+    def pull(self, v: Value, access: Access, width: int) -> Atom:
+        """The atom at `access` of `v`; the column window has `width` columns."""
+        key = (v, access, width)
+        found = self._pulled.get(key)
+        if found is None:
+            found = self._pulled[key] = self._pull(v, access, width)
+        return found
+
+    def _pull(self, v: Value, access: Access, width: int) -> Atom:
+        if v in self.sources:
+            source = self.sources[v]
+            if source is None:
+                return self._intern(("step",), "step", v.dtype)
+            return self.load(source, access, v.dtype)
+        if v.op == "constant" and v.node.attrs["value"].known:
+            array = v.node.attrs["value"].array
+            if array.size and (array == array.reshape(-1)[0]).all():
+                return self.splat(array.reshape(-1)[0].item(), v.dtype)
+        if v.op in _MOVES:
+            return self.pull(v.node.inputs[0], _MOVES[v.op](v, access), width)
+        if v.op == "reshape":
+            return self.pull(v.node.inputs[0], ac.through_reshape(v, access, width), width)
+        if v.op == "concatenate":
+            piece, at = ac.through_concatenate(v, access, width)
+            return self.pull(piece, at, width)
+        if v in self.invariant:
+            return self.load(Source("value", 0, v), access, v.dtype)
+        if Trait.elementwise in v.node.op.traits:
+            args = tuple(self.pull(x, access, width) for x in v.node.inputs)
+            return self.elementwise(v.op, v.dtype, args, v.node)
+        if v.op == "dot_general":
+            return self._product(v, access, width)
+        if v.op in REDUCTIONS:
+            return self._reduce(v, access, width)
+        raise RefusedError("the kernel generator does not have this op", v)
+
+    def _product(self, v: Value, access: Access, width: int) -> Atom:
+        n = v.node
+        lhs, rhs = n.inputs
+        a = n.attrs
+        batching = (a["lhs_batching_dimensions"], a["rhs_batching_dimensions"])
+        contracting = (a["lhs_contracting_dimensions"], a["rhs_contracting_dimensions"])
+        if len(contracting[0]) != 1:
+            raise RefusedError("a product over other than one axis", v)
+        if rhs not in self.invariant and lhs not in self.invariant:
+            raise RefusedError("a product of two values that both change in the loop", v)
+        free = [
+            free_axes(x.rank, b, c)
+            for x, b, c in zip((lhs, rhs), batching, contracting, strict=True)
+        ]
+        places: list[dict[int, Any]] = [{}, {}]
+        for index, left, right in zip(access, *batching, strict=False):
+            places[0][left] = places[1][right] = index
+        rest = access[len(batching[0]) :]
+        for side, axes, ats in (
+            (0, free[0], rest[: len(free[0])]),
+            (1, free[1], rest[len(free[0]) :]),
+        ):
+            places[side].update(zip(axes, ats, strict=True))
+        m = 1 if rhs in self.invariant else 0
+        row, matrix = n.inputs[1 - m], self._stored(n.inputs[m])
+        row_at, matrix_at = places[1 - m], places[m]
+        k_axis = contracting[m][0]
+        length = matrix.shape[k_axis]
+        if not isinstance(length, int) or not all(isinstance(d, int) for d in matrix.shape):
+            raise RefusedError("a matrix of a named size", v)
+        row_at[contracting[1 - m][0]] = Col(0)
+        if any(isinstance(x, ac.Row) for x in matrix_at.values()):
+            raise RefusedError("the matrix differs between rows", v)
+        if sum(isinstance(x, Col) for x in row_at.values()) != 1:
+            raise RefusedError("the columns of the result are rows of its operand", v)
+        place = tuple(row_at[i] for i in range(row.rank))
+        cols = [i for i, x in matrix_at.items() if isinstance(x, Col)]
+        if not cols:
+            return self._vector_product(v, row, place, n.inputs[m], matrix_at, k_axis)
+        fixed = tuple(
+            matrix_at[i] if i not in (k_axis, *cols) else None for i in range(matrix.rank)
+        )
+        terms: list[Term] = []
+        outside: list[Atom] = []
+        for start, size in self._windows(row, place, length):
+            pulled = self.pull(row, _shifted(place, start), size)
+            atom, mask = self._row(pulled, size)
+            if mask is not None and any(t.mask not in (None, mask) for t in terms):
+                atom, mask = self.temp_load(self.temp(pulled, size)), None
+            where = Matrix(matrix, fixed, k_axis, cols[0], start, matrix_at[cols[0]].start)
+            if (
+                self.hoist
+                and atom.source is not None
+                and atom.source.kind == "scan"
+                and atom.dtype is v.dtype
+            ):
+                outside.append(self._projected(atom, size, where, mask))
+            else:
+                terms.append(Term(atom, size, where, mask))
+        parts = [self.dot(tuple(terms), v.dtype), *outside] if terms else outside
+        total = parts[0] if parts else self.splat(0.0, v.dtype)
+        for p in parts[1:]:
+            total = self.elementwise("add", v.dtype, (total, p), None)
+        return total
+
+    def _stored(self, matrix: Value) -> Value:
+        """The matrix as it is kept: a narrow one is widened in registers, not before the loop."""
+        if matrix.op != "convert" or matrix.dtype is not DType.f32:
+            return matrix
+        (kept,) = matrix.node.inputs
+        return kept if kept.dtype in self.narrow and kept in self.invariant else matrix
+
+    def _projected(self, row: Atom, length: int, m: Matrix, mask: Atom | None) -> Atom:
+        """A column of the product that is made before the loop; zero where `mask` is false."""
+        from lstm_ir.backends.kernels.body.hoisting import Projection
+
+        assert row.source is not None
+        p = Projection(row.source.index, row.access, length, replace(m, col_start=0))
+        if p not in self.projections:
+            self.projections.append(p)
+        access: Access = (ac.ROW, Col(m.col_start)) if row.rows else (Col(m.col_start),)
+        v = self.load(Source("projection", self.projections.index(p)), access, row.dtype)
+        if mask is None:
+            return v
+        return self.elementwise("select", v.dtype, (mask, v, self.splat(0, v.dtype)), None)
+
+    def _vector_product(
+        self,
+        v: Value,
+        row: Value,
+        at: Access,
+        matrix: Value,
+        matrix_at: dict[int, Any],
+        k_axis: int,
+    ) -> Atom:
+        """A row times one column: a reduction."""
+        matrix_at[k_axis] = Col(0)
+        vector_at = tuple(matrix_at[i] for i in range(matrix.rank))
+        length = int(matrix.shape[k_axis])
+
+        def element(start: int, size: int) -> Atom:
+            pair = (
+                self.pull(row, _shifted(at, start), size),
+                self.pull(matrix, _shifted(vector_at, start), size),
+            )
+            return self.elementwise("multiply", v.dtype, pair, None)
+
+        return self._reduced("reduce_sum", v, self._windows(row, at, length), element)
+
+    def _reduce(self, v: Value, access: Access, width: int) -> Atom:
+        """Over the columns of a row, over leading axes whose indices are written out, or both."""
+        (x,) = v.node.inputs
+        dims = v.node.attrs["dimensions"]
+        leading = [i for i in dims if i != x.rank - 1]
+        columns = len(leading) < len(dims)
+        length = x.shape[-1]
+        if columns and (not isinstance(length, int) or any(isinstance(i, Col) for i in access)):
+            raise RefusedError("a reduction that is not over the columns of a row", v)
+        total: Atom | None = None
+        for static in leading_indices([x.shape[i] for i in leading], v):
+            left, known = iter(access), dict(zip(leading, static, strict=True))
+            place = tuple(
+                known[i] if i in known else Col(0) if i in dims else next(left)
+                for i in range(x.rank)
+            )
+            part = self._over_columns(v, x, place) if columns else self.pull(x, place, width)
+            total = (
+                part
+                if total is None
+                else self.elementwise(REDUCTIONS[v.op], v.dtype, (total, part), None)
+            )
+        if total is None:
+            raise RefusedError("a reduction over nothing", v)
+        return total
+
+    def _over_columns(self, v: Value, x: Value, place: Access) -> Atom:
+        windows = self._windows(x, place, int(x.shape[-1]))
+        return self._reduced(v.op, v, windows, lambda s, n: self.pull(x, _shifted(place, s), n))
+
+    def _reduced(self, op: str, v: Value, windows: list[tuple[int, int]], element: Any) -> Atom:
+        """A number per row, in scratch memory; windows are reduced apart and then together."""
+        total: Atom | None = None
+        for start, size in windows:
+            inner = element(start, size)
+            if inner.has_dot:
+                inner = self.temp_load(self.temp(inner, size))
+            part = self._intern(
+                (op, inner, size), "reduce", v.dtype, args=(inner,), rows=True, phase=inner.phase,
+                width=size, kind=op, node=v.node,
+            )  # fmt: skip
+            both = None if total is None else (total, self.temp_load(self.temp(part, 0)))
+            total = (
+                self.temp_load(self.temp(part, 0)) if both is None
+                else self.elementwise(REDUCTIONS[op], v.dtype, both, None)
+            )  # fmt: skip
+        if total is None:
+            raise RefusedError("a reduction over no columns", v)
+        return total
+
+    def _windows(self, row: Value, at: Access, length: int) -> list[tuple[int, int]]:
+        """Pieces of a row that lie in one memory each."""
+        todo, done = [(0, length)], []
+        while todo:
+            start, size = todo.pop()
+            try:
+                self.pull(row, _shifted(at, start), size)
+                if size:
+                    done.append((start, size))
+            except CutError as cut:
+                todo += [(start + cut.offset, size - cut.offset), (start, cut.offset)]
+        return done
+
+    def _row(self, atom: Atom, width: int) -> tuple[Atom, Atom | None]:
+        """A row as memory and the condition under which it counts; computed rows go to scratch."""
+        if atom.op == "load" and atom.cols:
+            return atom, None
+        if atom.op == "select" and not atom.args[0].cols and atom.args[2].op == "splat":
+            inner, mask = self._row(atom.args[1], width)
+            if atom.args[2].number == 0 and mask is None:
+                return inner, atom.args[0]
+        return self.temp_load(self.temp(atom, width)), None
+
+
+def _shifted(access: Access, by: int) -> Access:
+    return tuple(Col(at.start + by) if isinstance(at, Col) else at for at in access)

@@ -1,0 +1,274 @@
+"""A kernel call in the module: its operands, sizes and results, the dispatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.emitter import Emitter, tensor
+from lstm_ir.backends.kernels.body.access import RefusedError
+from lstm_ir.backends.kernels.body.atoms import Source
+from lstm_ir.backends.kernels.body.plan import KLoop, Plan, Sweep, walk
+from lstm_ir.backends.kernels.call.executables import BINDINGS, WORDS, symbol_of, words
+from lstm_ir.backends.kernels.call.packing import Form, Packed, grouped, pack, packed_type
+from lstm_ir.backends.kernels.text.memory import Memory
+from lstm_ir.backends.kernels.text.text import stored_type
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.types import DType, TensorType
+
+Values = list[ir.Value]
+
+
+@dataclass
+class KernelCall:
+    """What every kernel call has, whatever it computes and its processor."""
+
+    e: Emitter
+    operands: Values = field(default_factory=list, kw_only=True)
+    operand_types: list[TensorType] = field(default_factory=list, kw_only=True)
+    inputs: list[tuple[str, Memory]] = field(default_factory=list, kw_only=True)
+    results: list[TensorType] = field(default_factory=list, kw_only=True)
+    outputs: list[tuple[str, Memory]] = field(default_factory=list, kw_only=True)
+    sizes: dict[Dim, str] = field(default_factory=dict, kw_only=True)
+    # A tensor that is written in place, and its named sizes.
+    tied: tuple[ir.Value, list[ir.Value]] | None = field(default=None, kw_only=True)
+    # Result -> the operand whose memory it takes.
+    over: dict[int, int] = field(default_factory=dict, kw_only=True)
+    narrow: ClassVar[bool] = False  # indices are passed as i32
+    memory: ClassVar[type[Memory]] = Memory  # of a binding
+    word: ClassVar[str] = "recurrence"  # that names of such kernels begin with
+
+    # -- operands
+
+    def input(self, v: ir.Value, t: TensorType) -> Memory:
+        """A tensor that the kernel reads."""
+        if t.dtype is DType.i1:
+            v = self.e.hlo("convert", [v], t.with_dtype(DType.i8))
+            t = t.with_dtype(DType.i8)
+        self.operands.append(v)
+        self.operand_types.append(t)
+        return self.bound(self.inputs, t)
+
+    def output(self, t: TensorType) -> Memory:
+        """A tensor that the kernel gives."""
+        t = t.with_dtype(DType.i8) if t.dtype is DType.i1 else t
+        self.results.append(t)
+        return self.bound(self.outputs, t)
+
+    def replaced(self, m: Memory, t: TensorType) -> Memory:
+        """A result in the memory of an operand that nothing reads any more."""
+        self.over[len(self.results)] = next(i for i, (_, x) in enumerate(self.inputs) if x is m)
+        self.results.append(t)
+        return m
+
+    def bound(self, where: list[tuple[str, Memory]], t: TensorType) -> Memory:
+        """The memory of the next binding."""
+        name = f"{'in' if where is self.inputs else 'out'}{len(where)}"
+        sizes = tuple(d if isinstance(d, int) else self.size(d) for d in t.shape)
+        m = self.memory(f"%m_{name}", stored_type(t.dtype), sizes)
+        where.append((f"%b_{name}", m))
+        return m
+
+    def size(self, d: Dim) -> str:
+        """The kernel's name for a size."""
+        return self.sizes.setdefault(d, f"%d{len(self.sizes)}")
+
+    def arguments(self, extra: Sequence[str]) -> list[str]:
+        """The kernel's parameters: tensors it reads, sizes, `extra` indices, tensors it gives."""
+        numbers = [*self.sizes.values(), *extra]
+        return [
+            *(f"{b}: !stream.binding" for b, _ in self.inputs),
+            *(f"{s}_i32: i32" if self.narrow else f"{s}: index" for s in numbers),
+            *(f"{b}: !stream.binding" for b, _ in self.outputs),
+        ]
+
+    def check(self, bindings: int, numbers: int) -> None:
+        """RefusedError where a dispatch would take more tensors or words than IREE's do."""
+        if bindings > BINDINGS:
+            raise RefusedError(
+                f"it reads and writes {bindings} tensors, a dispatch takes {BINDINGS}"
+            )
+        needed = words(bindings, numbers)
+        if needed > WORDS:
+            raise RefusedError(
+                f"the offsets of {bindings} tensors and its sizes may take {needed} words, "
+                f"a dispatch takes {WORDS}"
+            )
+
+    def boolean(self, v: ir.Value, t: TensorType) -> ir.Value:
+        """A result as its graph has it: kernels keep booleans as bytes."""
+        return self.e.hlo("convert", [v], t) if t.dtype is DType.i1 else v
+
+    # -- the module
+
+    def const(self, d: Dim) -> ir.Value:
+        """A size as an index value."""
+        if isinstance(d, int):
+            index = ir.IndexType.get()
+            return self.e.make(
+                "arith.constant", [], [index], {"value": ir.IntegerAttr.get(index, d)}
+            ).result
+        return self.e.size(d)
+
+    def muli(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """a * b."""
+        return self.e.make("arith.muli", [a, b], [ir.IndexType.get()]).result
+
+    def executable(self, function: str) -> str:
+        """The symbol of the executable that will hold `function`, whose name is NAME there."""
+        symbol = symbol_of(function, self.word)
+        self.e.kernels[symbol] = function
+        return symbol
+
+    def call(self, symbol: str, total: ir.Value, extra: Values) -> Values:
+        """The dispatch of `total` workgroups; `extra` are index operands after the sizes."""
+        operands, kinds = list(self.operands), [tensor(t) for t in self.results]
+        argument_dims = [
+            self.const(d) for t in self.operand_types for d in t.shape if not isinstance(d, int)
+        ]
+        result_dims = [
+            self.const(d) for t in self.results for d in t.shape if not isinstance(d, int)
+        ]
+        ties = [self.over.get(i, -1) for i in range(len(kinds))]
+        if self.tied is not None:
+            held, held_dims = self.tied
+            ties.append(len(operands))
+            operands.append(held)
+            kinds.append(held.type)
+            argument_dims += held_dims
+            result_dims += held_dims
+        numbers = [*(self.const(d) for d in self.sizes), *extra]
+        self.check(len(operands) + len(self.results) - len(self.over), len(numbers))
+        if self.narrow:
+            i32 = ir.IntegerType.get_signless(32)
+            numbers = [self.e.make("arith.index_cast", [n], [i32]).result for n in numbers]
+        arguments = [*operands, *numbers]
+        segments = [1, len(arguments), len(argument_dims), len(result_dims)]
+        index = ir.IndexType.get()
+        attrs = {
+            "entry_points": ir.ArrayAttr.get([ir.Attribute.parse(f"@{symbol}::@{symbol}_run")]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
+            "tied_operands": ir.ArrayAttr.get([ir.IntegerAttr.get(index, i) for i in ties]),
+        }
+        out = self.e.make(
+            "flow.dispatch", [total, *arguments, *argument_dims, *result_dims], kinds, attrs
+        )
+        return list(out.results)
+
+
+@dataclass
+class Call(KernelCall):
+    """What every call of a loop's kernel has."""
+
+    plan: Plan
+
+    def sources(self, kind: str) -> list[Source]:
+        """Memories of one kind that the loop reads."""
+        found: dict[Source, None] = {}
+        for c in self.plan.components:
+            for s in c.sweeps:
+                for r in s.roots:
+                    for a in walk(r.atom):
+                        if a.source is not None and a.source.kind == kind:
+                            found[a.source] = None
+        return list(found)
+
+    def values_read(self, kind: str) -> list[Value]:
+        """Invariant values that the loop reads, apart from matrices."""
+        return [s.value for s in self.sources(kind) if s.value is not None]
+
+    def bind_inputs(
+        self, consts: Values, xs: Values, lanes: int, q: Mapping[Sweep, int]
+    ) -> tuple[dict[Source, Memory], dict[tuple[Sweep, int], Packed]]:
+        """Everything that the loop reads but does not carry, and the packed weights by pass."""
+        plan, n = self.plan, self.plan.node
+        known = self.invariants(consts)
+        memories: dict[Source, Memory] = {}
+        for v in self.values_read("value"):
+            memories[Source("value", 0, v)] = self.input(known[v], v.type)
+        for k in range(len(plan.scanned)):
+            if any(s.index == k for s in self.sources("scan")):
+                memories[Source("scan", k)] = self.scanned(n.args[2][k], xs[k])  # type: ignore[index]
+        for k, made in enumerate(plan.projections):
+            with self.e.before_choice():
+                (matrix,) = self.e.graph(made.weights(), [known[made.matrix.value]])
+            graph = made.graph(n.args[2][made.scan].type)  # type: ignore[index]
+            memories[Source("projection", k)] = self.projected(k, graph, xs[made.scan], matrix)
+        packed: dict[tuple[Sweep, int], Packed] = {}
+        for sweep in (s for c in plan.components for s in c.sweeps):
+            form = Form(sweep.width, lanes, q[sweep])
+            # Two variants of a loop pack apart, so that weights that both read are kept once.
+            for group in grouped(sweep.loops, together=self.e.outside is None):
+                loops = [sweep.loops[k] for k in group]
+                with self.e.before_choice():
+                    weights = self.packed(loops, known, form)
+                m = self.input(weights, packed_type(loops, form))
+                first = 0
+                for k in group:
+                    packed[sweep, k] = Packed(m, first)
+                    first += sweep.loops[k].length
+        return memories, packed
+
+    def packed(self, loops: list[KLoop], known: Mapping[Value, ir.Value], form: Form) -> ir.Value:
+        """The weights of passes that share a tensor."""
+        return pack(self.e, loops, known, form)
+
+    def scanned(self, v: Value, given: ir.Value) -> Memory:
+        """What the loop reads row by row."""
+        return self.input(given, v.type)
+
+    def projected(self, k: int, graph: Graph, x: ir.Value, matrix: ir.Value) -> Memory:
+        """Projection `k` of the plan: a product of all rows of x, which the loop reads row by row."""
+        (rows,) = self.e.graph(graph, [x, matrix])
+        return self.input(rows, graph.outputs[0].type)
+
+    def invariants(self, consts: Values) -> dict[Value, ir.Value]:
+        """Loop-invariant values of the body, computed before the loop."""
+        matrices = [
+            m.value
+            for c in self.plan.components
+            for s in c.sweeps
+            for k in s.loops
+            for _, m in k.gates
+        ]
+        matrices += [p.matrix.value for p in self.plan.projections]
+        wanted = list(dict.fromkeys([*self.values_read("value"), *matrices]))
+        params = self.plan.body.params[1 : 1 + len(consts)]
+        part = Graph("invariant", params, wanted)
+        with self.e.before_choice():
+            return dict(zip(wanted, self.e.graph(part, consts), strict=True))
+
+    def given(self, out: Values) -> Values:
+        """The loop's results among those of the dispatch: final carries, then stacked rows."""
+        plan = self.plan
+        kinds = [*(p.type for p in plan.carries), *plan.node.types[len(plan.carries) :]]
+        return [self.boolean(v, t) for v, t in zip(out[: len(kinds)], kinds, strict=True)]
+
+
+def module_of_insertion() -> ir.Operation:
+    """The module that is being written."""
+    op = ir.InsertionPoint.current.block.owner
+    while op.operation.name != "builtin.module":
+        op = op.operation.parent
+    return op.operation
+
+
+@contextmanager
+def at_entry(e: Emitter) -> Iterator[None]:
+    """Ops made inside stand first in the function, unless this is the body of a loop.
+
+    IREE submits what stands before a barrier and what stands after it one after the other.
+    """
+    if e.depth:
+        yield
+        return
+    block = ir.InsertionPoint.current.block
+    while block.owner.operation.name != "func.func":
+        block = block.owner.operation.block
+    with ir.InsertionPoint.at_block_begin(block):
+        yield

@@ -1,0 +1,143 @@
+"""The executables of a module's kernels, made when all its functions are written.
+
+Calls whose kernels have one text share an executable, and so do those whose texts have one form: they
+pass the numbers in which these differ. Layers of unequal width are compiled once, not each.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from iree.compiler import ir
+from iree.compiler.passmanager import PassManager
+
+from lstm_ir.backends.kernels.call.dispatches import constant, dispatches, redirect
+from lstm_ir.backends.kernels.helpers import offer
+from lstm_ir.backends.kernels.text import form
+from lstm_ir.backends.kernels.text.form import Form
+
+NAME = "kernel_of_the_loop"  # of a function until its text is known
+# Numbers of one dispatch. Each tensor has an offset and each size is one, as two words. IREE leaves
+# out those that are equal at all calls; a second entry that shares the kernel brings them back.
+WORDS = 64
+BINDINGS = 32  # tensors of one dispatch: the most that IREE's command buffers take
+_EXPORT = """  stream.executable.export public @{} workgroups(%n: index) -> (index, index, index) {{
+    %c1 = arith.constant 1 : index
+    stream.return %n, %c1, %c1 : index, index, index
+  }}"""
+
+
+def symbol_of(function: str, word: str) -> str:
+    """The name of the executable that holds `function`, whose name is NAME there."""
+    # Functions of one module are linked: names must differ.
+    return f"{word}_" + sha256(function.encode()).hexdigest()[:12]
+
+
+def words(bindings: int, numbers: int) -> int:
+    """Of a dispatch, at most."""
+    return 2 * (bindings + numbers)
+
+
+def define(module: ir.Module, kernels: dict[str, str], share: bool, helped: str | None) -> bool:
+    """Puts the executables of `kernels`, functions by symbol, into the module.
+
+    `helped`: functions offer their kernels to helpers (`helpers/offer.py`); the processor's hint for a thread
+    that waits. Gives whether there is any such kernel.
+    """
+    kept = dict(kernels)
+    calls: dict[str, tuple[str, list[int]]] = {}
+    for symbols, forms in _alike(kernels) if share else ():
+        text, columns = form.merged(forms)
+        header = text[text.rindex("func.func @") :].partition("\n")[0]
+        if words(header.count("!stream.binding"), header.count(": index")) > WORDS:
+            continue
+        one = symbol_of(text, symbols[0].partition("_")[0])
+        for i, symbol in enumerate(symbols):
+            del kept[symbol]
+            calls[symbol] = one, [c[i] for c in columns]
+        kept[one] = text
+    if calls:
+        for op, symbol in [d for f in module.body for d in dispatches(f.operation)]:
+            if symbol in calls:
+                one, numbers = calls[symbol]
+                redirect(op, one, f"{one}_run", [constant(n, before=op) for n in numbers])
+    offers = helped is not None and _offer(module, kept, helped)
+    for symbol, text in kept.items():
+        _define(module, symbol, [f"{symbol}_run"], text.replace(NAME, f"{symbol}_run"))
+    return offers
+
+
+def _offer(module: ir.Module, kernels: dict[str, str], relax: str) -> bool:
+    """Kernels that functions run are offered to helpers; `kernels` keeps what runs otherwise."""
+    offered, plain = dict[str, str](), set[str]()
+    for op in list(module.body):
+        function = op.operation
+        for dispatch, symbol in list(dispatches(function)):
+            text = kernels[symbol]
+            if function.name == "func.func" and _has_room(text):
+                offered[symbol] = text
+                *_, board, _ = function.regions[0].blocks[0].arguments
+                groups = dispatch.operands[0]
+                redirect(dispatch, offer.SYMBOL, f"{symbol}_run", [board, groups], alone=True)
+            else:
+                plain.add(symbol)
+    if offered:
+        text = offer.functions({s: k.replace(NAME, s) for s, k in offered.items()}, relax)
+        _define(module, offer.SYMBOL, offer.names(offered), text)
+        ir.InsertionPoint(module.body).insert(ir.Operation.parse(offer.module_function()))
+    for symbol in offered.keys() - plain:
+        del kernels[symbol]
+    return bool(offered)
+
+
+def _has_room(text: str) -> bool:
+    """Whether a dispatch of the kernel takes a board besides."""
+    header = text[text.rindex("func.func @") :].partition("\n")[0]
+    tensors, numbers = header.count("!stream.binding"), header.count(": index")
+    if tensors >= BINDINGS or words(tensors + 1, numbers + 1) > WORDS:
+        return False
+    return offer.fits(tensors, numbers)
+
+
+def _alike(kernels: dict[str, str]) -> Iterator[tuple[list[str], list[Form]]]:
+    """Kernels of one form, two or more."""
+    lengths: dict[int, list[str]] = {}
+    for symbol, text in kernels.items():
+        lengths.setdefault(form.length(text), []).append(symbol)
+    for symbols in lengths.values():
+        if len(symbols) == 1:
+            continue
+        found: dict[tuple[str, ...], list[tuple[str, Form]]] = {}
+        for symbol in symbols:
+            f = form.form(kernels[symbol])
+            found.setdefault(f.lines, []).append((symbol, f))
+        for members in found.values():
+            if len(members) > 1:
+                yield [s for s, _ in members], [f for _, f in members]
+
+
+def _define(module: ir.Module, symbol: str, exports: Sequence[str], functions: str) -> None:
+    text = "\n".join([
+        f"stream.executable private @{symbol} {{",
+        *(_EXPORT.format(name) for name in exports),
+        "  builtin.module {", functions, "  }", "}",
+    ])  # fmt: skip
+    try:
+        op = ir.Operation.parse(text, source_name=symbol)
+    except ir.MLIRError:
+        _dump(symbol, text)
+        raise
+    # Places in this text tell nobody anything, and are half of what a module's text would be.
+    PassManager.parse("any(strip-debuginfo)").run(op.operation)
+    ir.InsertionPoint.at_block_begin(module.body).insert(op)
+
+
+def _dump(symbol: str, text: str) -> None:
+    """Keep the text of a kernel that MLIR refused where LSTM_IR_DUMP names a folder."""
+    folder = os.environ.get("LSTM_IR_DUMP")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / f"{symbol}.mlir").write_text(text, encoding="utf-8")

@@ -1,0 +1,146 @@
+"""Weights as the kernel reads them: [block][k][vector][gate][lane], by StableHLO ops.
+
+Passes of one sweep over as many gates lie behind each other along k, in one tensor. They depend on
+weights alone, so IREE computes them once at load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.emitter import Emitter, array_attr
+from lstm_ir.backends.kernels.body.atoms import Matrix
+from lstm_ir.backends.kernels.body.plan import KLoop
+from lstm_ir.backends.kernels.text.memory import Memory
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import TensorType
+
+
+class Packed(NamedTuple):
+    """Where the weights of a pass are: its k = 0 is `first` in `memory`."""
+
+    memory: Memory
+    first: int
+
+
+class Form(NamedTuple):
+    """Columns of a sweep, and how kernels read them: vectors of `lanes`, `q` of them in a block."""
+
+    width: int
+    lanes: int
+    q: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of columns."""
+        return -(-self.width // (self.lanes * self.q))
+
+
+def grouped(loops: Sequence[KLoop], together: bool) -> list[list[int]]:
+    """Numbers of the passes that share a tensor."""
+    found: dict[object, list[int]] = {}
+    for i, loop in enumerate(loops):
+        like = (len(loop.gates), loop.gates[0][1].value.dtype) if together else i
+        found.setdefault(like, []).append(i)
+    return list(found.values())
+
+
+def packed_type(loops: Sequence[KLoop], form: Form) -> TensorType:
+    """[blocks, k, q * gates * lanes]."""
+    gates, length = len(loops[0].gates), sum(p.length for p in loops)
+    dtype = loops[0].gates[0][1].value.dtype
+    return TensorType((form.blocks, length, form.q * gates * form.lanes), dtype)
+
+
+def pack(
+    e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], form: Form
+) -> ir.Value:
+    """The packed weights of some passes; `known` has the matrices of their gates."""
+    runs = runs_of(loops)
+    parts = [_columns(e, matrices, n, known, form) for matrices, n in runs]
+    gates, length = len(loops[0].gates), sum(n for _, n in runs)
+    t = parts[0][1].resized(2, length)
+    whole = parts[0][0] if len(parts) == 1 else _concatenate(e, [v for v, _ in parts], t, 2)
+    split = t.with_shape((gates, form.blocks, form.q, form.lanes, length))
+    whole = e.hlo("reshape", [whole], split)
+    turned = t.with_shape((form.blocks, length, form.q, gates, form.lanes))
+    whole = e.hlo("transpose", [whole], turned, permutation=array_attr([1, 4, 2, 0, 3]))
+    return e.hlo("reshape", [whole], packed_type(loops, form))
+
+
+def runs_of(loops: Sequence[KLoop]) -> list[tuple[list[Matrix], int]]:
+    """Matrices and lengths; passes whose rows follow each other in the same matrices are one."""
+    out: list[tuple[list[Matrix], int]] = []
+    for loop in loops:
+        matrices = [m for _, m in loop.gates]
+        if out:
+            before, length = out[-1]
+            if matrices == [replace(m, k_start=m.k_start + length) for m in before]:
+                out[-1] = (before, length + loop.length)
+                continue
+        out.append((matrices, loop.length))
+    return out
+
+
+def _columns(
+    e: Emitter, matrices: list[Matrix], length: int, known: Mapping[Value, ir.Value], form: Form
+) -> tuple[ir.Value, TensorType]:
+    """[gates, padded columns, k]."""
+    width, padded = form.width, form.blocks * form.lanes * form.q
+    if _adjacent(matrices, width):
+        first = matrices[0]
+        return _gates(e, known[first.value], first, length, width, len(matrices), padded)
+    parts = [_gates(e, known[m.value], m, length, width, 1, padded) for m in matrices]
+    t = parts[0][1].resized(0, len(parts))
+    return _concatenate(e, [p for p, _ in parts], t, 0), t
+
+
+def _concatenate(e: Emitter, parts: list[ir.Value], t: TensorType, axis: int) -> ir.Value:
+    at = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)
+    return e.hlo("concatenate", parts, t, dimension=at)
+
+
+def _adjacent(matrices: list[Matrix], width: int) -> bool:
+    """Whether the gates are neighbours in one matrix."""
+    first = matrices[0]
+    return all(
+        m == replace(first, col_start=first.col_start + g * width) for g, m in enumerate(matrices)
+    )
+
+
+def _gates(
+    e: Emitter, v: ir.Value, m: Matrix, length: int, width: int, gates: int, padded: int
+) -> tuple[ir.Value, TensorType]:
+    """[gates, padded columns, k]."""
+    t = m.value.type
+    low = [0 if f is None else f for f in m.fixed]
+    high = [1 + f if f is not None else 0 for f in m.fixed]
+    low[m.k_axis], high[m.k_axis] = m.k_start, m.k_start + length
+    low[m.col_axis], high[m.col_axis] = m.col_start, m.col_start + gates * width
+    shape = tuple(b - a for a, b in zip(low, high, strict=True))
+    if shape != t.shape:
+        v = e.hlo(
+            "slice", [v], t.with_shape(shape), start_indices=array_attr(low),
+            limit_indices=array_attr(high), strides=array_attr([1] * t.rank),
+        )  # fmt: skip
+    if m.k_axis < m.col_axis:
+        v = e.hlo("reshape", [v], t.with_shape((length, gates * width)))
+        v = e.hlo(
+            "transpose", [v], t.with_shape((gates * width, length)), permutation=array_attr([1, 0])
+        )
+    flat = t.with_shape((gates, width, length))
+    v = e.hlo("reshape", [v], flat)
+    if padded == width:
+        return v, flat
+    zero = e.constant(0, t.dtype)
+    flat = flat.resized(1, padded)
+    none = array_attr([0, 0, 0])
+    more = array_attr([0, padded - width, 0])
+    v = e.hlo(
+        "pad", [v, zero], flat, edge_padding_low=none, edge_padding_high=more, interior_padding=none
+    )
+    return v, flat

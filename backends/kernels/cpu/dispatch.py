@@ -1,0 +1,178 @@
+"""A scan's kernel on a CPU: operands, weights, scratch memory, workgroups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from iree.compiler import ir
+
+from lstm_ir.backends.kernels.body.atoms import Source, Temp
+from lstm_ir.backends.kernels.body.in_place import overwritten
+from lstm_ir.backends.kernels.body.plan import KLoop
+from lstm_ir.backends.kernels.body.planner import make_plan
+from lstm_ir.backends.kernels.body.shifted import shifted
+from lstm_ir.backends.kernels.call.call import Call, Values
+from lstm_ir.backends.kernels.call.executables import NAME
+from lstm_ir.backends.kernels.call.packing import Form
+from lstm_ir.backends.kernels.cpu.function import Function, Layout
+from lstm_ir.backends.kernels.cpu.packing_kernel import pack_given
+from lstm_ir.backends.kernels.cpu.prologue import Prologue, fits, owner_of
+from lstm_ir.backends.kernels.cpu.schedule import Schedule, choose, narrow
+from lstm_ir.backends.kernels.cpu.scratch import Flags, Rows, Scratch, scratch
+from lstm_ir.backends.kernels.cpu.team import pause
+from lstm_ir.backends.kernels.cpu.workers import flags_needed, grid, most_teams
+from lstm_ir.backends.kernels.text.memory import Memory, Shifted
+from lstm_ir.backends.kernels.text.text import stored_type
+from lstm_ir.backends.lower.shape import number_of
+from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.types import TensorType
+
+
+@dataclass
+class Dispatch(Call):
+    """Builds one kernel call."""
+
+    schedule: Schedule = field(kw_only=True)
+    prologues: list[Prologue] = field(default_factory=list, kw_only=True)
+
+    def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
+        """The dispatch: final carries, then stacked rows."""
+        plan, n = self.plan, self.plan.node
+        lanes, tiles = self.schedule.lanes, self.schedule.tiles
+        memories, packed = self.bind_inputs(consts, xs, lanes, {s: t.q for s, t in tiles.items()})
+        starts = self._starts(init)
+        counted = None if count is None else self.input(count, n.args[3].type)  # type: ignore[union-attr]
+        finals = [
+            self.output(p.type) if self._read(i) else None for i, p in enumerate(plan.carries)
+        ]
+        over = self._over()
+        for k in range(len(plan.stacked)):
+            t, old = n.types[len(plan.carries) + k], memories.get(Source("scan", over.get(k, -1)))
+            memories[Source("stack", k)] = self.output(t) if old is None else self.replaced(old, t)
+        chunks, members = grid(self.e, self.const, plan, self.schedule)
+        groups = self.muli(chunks, self.const(len(plan.components)))
+        made = self._scratch(memories, groups)
+        layout = Layout(
+            memories, packed, finals, starts, made.counters, counted,
+            self.size(n.attrs["length"]), self.size(plan.rows),
+            "%chunks", "%members", self.schedule.tiles, pause(self.e.target),
+        )  # fmt: skip
+        layout.shared, layout.stays = made.pieces, made.stays
+        layout.prologues = self.prologues
+        layout.bindings = [*self.inputs, *self.outputs, *made.views]
+        layout.arguments = self.arguments(["%chunks", "%members", "%groups"])
+        function = Function(plan, layout, self.schedule.lanes).text(NAME)
+        symbol = self.executable(function)
+        out = self.call(symbol, self.muli(groups, members), [chunks, members, groups])
+        if made.stays:
+            made.store(self.e, out[-1])
+        for i, m in enumerate(finals):
+            if m is None:
+                out.insert(i, self.e.full(0, plan.carries[i].type))
+        return self.given(out)
+
+    def _read(self, i: int) -> bool:
+        """Whether anything reads the last value of a carry."""
+        within, v = self.e.within, self.plan.node.values[i]
+        return within is None or v in within.users or v in within.outputs
+
+    def packed(self, loops: list[KLoop], known: Mapping[Value, ir.Value], form: Form) -> ir.Value:
+        """By a kernel where calls bring the weights."""
+        made = pack_given(self.e, loops, known, form)
+        return super().packed(loops, known, form) if made is None else made
+
+    # -- memory
+
+    def _starts(self, init: Values) -> list[Memory | float]:
+        """First carries; a number instead of a memory that would hold nothing else."""
+        given = self.plan.node.arg("init")
+        numbers = [number_of(v) for v in given] if isinstance(given, tuple) else []
+        return [
+            self.input(v, p.type) if number is None else number
+            for v, number, p in zip(init, numbers, self.plan.carries, strict=True)
+        ]
+
+    def scanned(self, v: Value, given: ir.Value) -> Memory:
+        """What the loop reads row by row; rows of another tensor are read there, one off."""
+        shift, known = shifted(v), self.e.known
+        if shift is None or not v.dtype.is_float or not {shift.rows, shift.edge} <= known.keys():
+            return self.input(given, v.type)
+        edge = shift.number
+        if edge is not None and not math.isfinite(edge):
+            return self.input(given, v.type)
+        first = self.input(known[shift.edge], shift.edge.type) if edge is None else edge
+        m = self.input(known[shift.rows], shift.rows.type)
+        length = self.size(self.plan.node.attrs["length"])
+        return Shifted(m.name, m.element, m.sizes, first, shift.later, length)
+
+    def projected(self, k: int, graph: Graph, x: ir.Value, matrix: ir.Value) -> Memory:
+        """A product of few rows is made by this kernel: a dispatch of its own would be waited for."""
+        n = next((n for n in graph.nodes if n.op.name == "scan"), None)
+        owner = owner_of(self.plan, k)
+        assert self.e.target is not None
+        if n is None or owner is None or not fits(self.plan, n, self.e.target):
+            return super().projected(k, graph, x, matrix)
+        plan = make_plan(n, False, narrow(self.e.target))
+        schedule = choose(plan, self.e.target)
+        if schedule.lanes != self.schedule.lanes:
+            return super().projected(k, graph, x, matrix)
+        (source,) = n.args[2]  # type: ignore[misc]
+        (rows,) = self.e.graph(Graph("rows", graph.params[:1], [source]), [x])
+        inner = Dispatch(
+            self.e, plan, schedule=schedule, operands=self.operands, inputs=self.inputs,
+            operand_types=self.operand_types, sizes=self.sizes,
+        )  # fmt: skip
+        q = {s: t.q for s, t in schedule.tiles.items()}
+        memories, packed = inner.bind_inputs([matrix], [rows], schedule.lanes, q)
+        t = graph.outputs[0].type
+        read = Memory(f"%m_made{len(self.prologues)}", stored_type(t.dtype), t.shape)
+        self.prologues.append(Prologue(owner, plan, schedule.tiles, memories, packed, read))
+        return read
+
+    def _scratch(self, memories: dict[Source, Memory], groups: ir.Value) -> Scratch:
+        """Memory of carries, temporary rows and what is made before the steps; flags."""
+        plan = self.plan
+        own = {Source("carry", i): self._twice(p.type) for i, p in enumerate(plan.carries)}
+        own |= {Source("temp", temp.index): self._rows(temp) for temp in plan.temps}
+        before = [Rows(p.plan.node.types[0], p.read) for p in self.prologues]
+        flags = None
+        if self.schedule.share:
+            work = [w for p in self.prologues for w in p.work(self.schedule.lanes)]
+            each = flags_needed(plan, self.schedule, work)
+            flags = Flags(each, groups, most_teams(plan, self.schedule))
+        made = scratch(self, [*(Rows(t) for t in own.values()), *before], flags)
+        memories |= zip(own, made.memories, strict=False)
+        for p, m in zip(self.prologues, made.memories[len(own) :], strict=True):
+            p.memories[Source("stack", 0)] = m
+        return made
+
+    def _over(self) -> dict[int, int]:
+        """Stacked results that take the memory of scanned rows, which another loop made for this one."""
+        n, e = self.plan.node, self.e
+        xs = n.args[2]
+        if e.depth or e.outside is not None or e.within is None or not isinstance(xs, tuple):
+            return {}
+        others = [v for a in (n.args[0], n.args[1]) if isinstance(a, tuple) for v in a]
+        free = {
+            j
+            for j, v in enumerate(xs)
+            if v.op == "scan" and e.within.users[v] == (n,) and xs.count(v) == 1
+            and v not in others and v not in e.within.outputs
+        }  # fmt: skip
+        return {k: j for k, j in overwritten(self.plan).items() if j in free}
+
+    def _padded(self, width: int) -> int:
+        return -(-width // self.schedule.lanes) * self.schedule.lanes
+
+    def _rows(self, temp: Temp) -> TensorType:
+        width = (self._padded(temp.width),) if temp.width else ()
+        return TensorType((self.plan.rows, *width), temp.atom.dtype)
+
+    def _twice(self, t: TensorType) -> TensorType:
+        """Memory of a carry: two of it, its rows padded to whole vectors."""
+        last = t.shape[-1]
+        wide = isinstance(last, int) and (t.rank > 1 or last != self.plan.rows)
+        shape = (*t.shape[:-1], self._padded(int(last)) if wide else last)  # type: ignore[arg-type]
+        return t.with_shape((2, *shape))

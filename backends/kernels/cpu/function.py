@@ -1,0 +1,196 @@
+"""The kernel function: all steps of all components, for one group of workgroups each.
+
+Workgroups are numbered (component, chunk of rows, member). Members of one chunk share its
+blocks of columns; see `team` for how they do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lstm_ir.backends.kernels.body.atoms import Source
+from lstm_ir.backends.kernels.body.plan import Component, Plan, Sweep, walk
+from lstm_ir.backends.kernels.call.packing import Packed
+from lstm_ir.backends.kernels.cpu.carries import Carries
+from lstm_ir.backends.kernels.cpu.prologue import Prologue
+from lstm_ir.backends.kernels.cpu.scratch import PIECE
+from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
+from lstm_ir.backends.kernels.cpu.team import Rows, Team
+from lstm_ir.backends.kernels.cpu.tile import Block, work_of
+from lstm_ir.backends.kernels.text.evaluate import Evaluator
+from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, Memory, Shifted
+from lstm_ir.backends.kernels.text.outline import PREFIX, outlined
+from lstm_ir.backends.kernels.text.steps import Step, backward, number_of_steps
+from lstm_ir.backends.kernels.text.text import Text, scalar_type
+
+
+@dataclass
+class Layout:
+    """Everything the function binds: memories by source, weights per pass, and index arguments."""
+
+    memories: dict[Source, Memory]
+    packed: dict[tuple[Sweep, int], Packed]
+    finals: list[Memory | None]  # None: nothing reads it
+    init: list[Memory | float]  # numbers: all elements
+    counters: Memory | None
+    count: Memory | None  # the run-time number of steps
+    length: str
+    rows: str
+    chunks: str
+    members: str
+    tiles: Mapping[Sweep, Tile]
+    relax: str  # the processor's hint for waiting threads
+    arguments: list[str] = field(default_factory=list)  # "%name: type" in order
+    bindings: list[tuple[str, Memory]] = field(default_factory=list)
+    shared: tuple[str, list[list[Memory]]] | None = None  # a binding of bytes, and what is in it
+    stays: bool = False  # what is in it stays till the next call
+    prologues: list[Prologue] = field(default_factory=list)
+
+
+class Function:
+    """Writes the body of one kernel."""
+
+    def __init__(self, plan: Plan, layout: Layout, lanes: int) -> None:
+        self.plan, self.l = plan, layout
+        self.t = Text(lanes)
+
+    def text(self, name: str) -> str:
+        """func.func with its constants and memories first."""
+        t, args = self.t, self.l
+        zero = t.index(0)
+        if args.shared is not None:
+            self._pieces(*args.shared)
+        parts = self._everything(f"{name}_component")
+        spans = [f"      {m.subspan(b, zero)}" for b, m in args.bindings]
+        info = "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
+        return "\n".join(
+            [
+                *parts,
+                f"    func.func @{name}({', '.join(args.arguments)})",
+                f"        attributes {{translation_info = {info}}} {{",
+                *t.head, *spans, *t.lines, "      return", "    }",
+            ]
+        )  # fmt: skip
+
+    def _pieces(self, binding: str, pieces: list[list[Memory]]) -> None:
+        """Memories side by side in one binding, each from a multiple of PIECE bytes on.
+
+        Each in one form or more.
+        """
+        t = self.t
+        at = t.index(0)
+        for m, *others in pieces:
+            for form in (m, *others):
+                t.line(form.subspan(binding, at))
+            size = t.index(ELEMENT_BYTES[m.element])
+            for d in m.sizes:
+                size = t.binary("muli", size, t.index(d) if isinstance(d, int) else d)
+            whole = t.op(f"arith.ceildivui {size}, {t.index(PIECE)} : index")
+            at = t.binary("addi", at, t.binary("muli", whole, t.index(PIECE)))
+
+    def _everything(self, name: str) -> list[str]:
+        """The main function's lines; gives the functions that it calls."""
+        t, args = self.t, self.l
+        group = t.op("stream.dispatch.workgroup.id[0] : index")
+        member = t.binary("remui", group, args.members)
+        group = t.binary("divui", group, args.members)
+        chunk = t.binary("remui", group, args.chunks)
+        which = t.binary("divui", group, args.chunks)
+        per = t.op(f"arith.ceildivui {args.rows}, {args.chunks} : index")
+        low = t.binary("minui", t.binary("muli", chunk, per), args.rows)
+        high = t.binary("minui", t.binary("addi", low, per), args.rows)
+        self.steps = number_of_steps(t, args.count, args.length)
+        team = group, member
+        if len(self.plan.components) == 1:
+            self._component(self.plan.components[0], low, high, *team)
+            return []
+        parts = []
+        for c in self.plan.components:
+            self.t = Text(t.lanes, PREFIX)
+            self._component(c, low, high, *team)
+            parts.append(self.t)
+        self.t = t
+        functions, calls = outlined(parts, name, self._kinds())
+        for i, call in enumerate(calls):
+            with t.block(f"scf.if {t.op(f'arith.cmpi eq, {which}, {t.index(i)} : index')}"):
+                call.write(t)
+        return functions
+
+    def _kinds(self) -> dict[str, str]:
+        """Types of the memories by name."""
+        a = self.l
+        firsts = [m for m in a.init if isinstance(m, Memory)]
+        edges = [m.edge for m in a.memories.values() if isinstance(m, Shifted)]
+        packed = [*a.packed.values(), *(x for p in a.prologues for x in p.packed.values())]
+        found = [
+            *a.memories.values(),
+            *(m for p in a.prologues for m in p.memories.values()),
+            *(p.memory for p in packed),
+            *(m for m in a.finals if m is not None),
+            *firsts,
+            a.counters,
+            *edges,
+        ]
+        return {m.name: m.kind for m in found if isinstance(m, Memory)}
+
+    def _component(self, c: Component, low: str, high: str, group: str, member: str) -> None:
+        t, args = self.t, self.l
+        team = Team(t, args.counters, group, member, args.members, args.relax)
+        work = [work_of(s, args.tiles[s], t.lanes) for s in c.sweeps]
+        mine = [p for p in args.prologues if p.owner is c]
+        team.begin(work, [w for p in mine for w in p.work(t.lanes)])
+        carries = Carries(t, self.plan, args.memories, c, low, high)
+        with team.once():
+            carries.begin(args.init)
+        self._before(team, mine)
+        last = t.binary("subi", self.steps, t.index(1))
+        with t.loop(t.index(0), team.steps(self.steps), t.index(1)) as s:
+            step = Step.make(t, s, last)
+            e = step.evaluator(t, self.plan, args.memories, self._rows(c, step))
+            for i, sweep in enumerate(c.sweeps):
+                with team.blocks(i, s, step.parity, Rows(low, high)) as turn:
+                    self._block(e, sweep, args.tiles[sweep], args.packed).write(turn)
+        with team.last(self.steps):
+            carries.end(args.finals, self.steps)
+            if args.count is not None:
+                carries.zero_rest(self.steps, args.length)
+        if args.stays:
+            team.leave()
+
+    def _rows(self, c: Component, step: Step) -> dict[Source, str]:
+        """Row numbers by a constant that says which way, where components go both ways."""
+        if len(self.plan.components) == 1 or len(set(self.plan.node.attrs["reverse"])) < 2:
+            return {}
+        roots = [r for s in c.sweeps for r in s.roots]
+        found = [m for r in roots for m in (*(a.source for a in walk(r.atom)), r.dest)]
+        out = {}
+        for m in dict.fromkeys(m for m in found if m is not None):
+            turned = backward(self.plan, m)
+            if turned is not None:
+                flag = self.t.constant("true" if turned else "false", "i1")
+                out[m] = self.t.op(f"arith.select {flag}, {step.back}, {step.at} : index")
+        return out
+
+    def _before(self, team: Team, prologues: list[Prologue]) -> None:
+        """What the loop reads and this kernel makes."""
+        t, number = self.t, 0
+        zero = t.index(0)
+        for p in prologues:
+            e = Step(zero, zero, zero, t.index(1)).evaluator(t, p.plan, p.memories)
+            for sweep in p.sweeps:
+                with team.blocks_before(number, Rows(zero, t.index(p.rows))) as turn:
+                    self._block(e, sweep, p.tiles[sweep], p.packed).write(turn)
+                number += 1
+
+    def _block(
+        self, e: Evaluator, sweep: Sweep, tile: Tile, packs: Mapping[tuple[Sweep, int], Packed]
+    ) -> Block:
+        sums = None
+        if sweep.dots:
+            element = scalar_type(sweep.dots[0].dtype)
+            m = Memory("", element, (tile.group, tile.q * len(sweep.dots), self.t.lanes))
+            packed = {k: packs[sweep, k] for k in range(len(sweep.loops))}
+            buffer = Memory(self.t.stack(m.kind), element, m.sizes)
+            sums = Sums(self.t, e, sweep, tile, packed, buffer)
+        return Block(self.t, e, sweep, tile, sums)

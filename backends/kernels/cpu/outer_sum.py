@@ -1,0 +1,313 @@
+"""A sum of outer products by a CPU kernel: [K, M] and [K, N] give [M, N], as weight gradients are.
+
+IREE's own product transposes and packs both sides in memory, which for so long a sum costs as much
+as the sum. Here a workgroup has some rows of the result and goes through the sum block by block. It
+packs its columns of the first operand, which then stay in L2, and after that one panel of columns
+of the second after the other, each of which stays in L1 while tiles of the result in registers pass
+over it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.kernels.body.shifted import without_edge
+from lstm_ir.backends.kernels.call.call import KernelCall
+from lstm_ir.backends.kernels.call.executables import NAME
+from lstm_ir.backends.kernels.cpu.schedule import machine
+from lstm_ir.backends.kernels.cpu.workers import workers
+from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
+from lstm_ir.backends.kernels.text.text import Text, stored_type
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Node
+from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.types import DType, TensorType
+
+SUM = 256  # terms of one block, at most
+PANEL = 24 << 10  # bytes of a panel, on the stack; a dispatch has 32 KB of it by default
+WIDE, NARROW = (
+    3,
+    2,
+)  # vectors of columns of a tile; a tile of one would load as often as it multiplies
+UNROLL = 4  # terms of an iteration; packed operands end with zeros
+WORTH = 1 << 21  # multiplications from which a kernel is worth its compile time
+SHARES = 4  # workgroups per worker
+# Numbers of the kernel: rows of an operand that come before the first term; sizes of the result; the
+# column at which narrow tiles begin.
+FIRST, SECOND, ROWS, COLUMNS, MIDDLE = "%first", "%second", "%rows", "%columns", "%middle"
+
+
+def lower_outer_sum(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value | None:
+    """dot_general over all axes but the last of both operands; None where it is another product."""
+    a, b, at = n.inputs[0].type, n.inputs[1].type, n.attrs
+    leading = tuple(range(a.rank - 1))
+    sums = at["lhs_contracting_dimensions"], at["rhs_contracting_dimensions"]
+    if e.target is None or not e.target.kernels or e.target.kind != "cpu":
+        return None
+    if at["lhs_batching_dimensions"] or not leading or sums != (leading, leading):
+        return None
+    if b.rank != a.rank or a.dtype not in (DType.f32, DType.f64):
+        return None
+    rows, columns = a.shape[-1], b.shape[-1]
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return None
+    terms = dims.product(a.shape[:-1])
+    if rows * columns < 1 << 12 or (isinstance(terms, int) and terms * rows * columns < WORTH):
+        return None
+    if ir.InsertionPoint.current.block.owner.operation.name != "func.func":
+        return None
+    from lstm_ir.backends.lower.shape import reshape
+
+    found = without_edge(n.inputs[1])
+    if found is not None and found[0].rows in e.known:
+        shift, skip = found
+        call = OuterSum(e, terms, rows, columns, a.dtype, skip, shift.later)
+        pairs = ((lhs, a), (e.known[shift.rows], shift.rows.type))
+    else:
+        call = OuterSum(e, terms, rows, columns, a.dtype)
+        pairs = ((lhs, a), (rhs, b))
+    return call.run(*(reshape(e, v, t, (terms, t.shape[-1])) for v, t in pairs))
+
+
+@dataclass
+class OuterSum(KernelCall):
+    """One such call."""
+
+    terms: Dim
+    rows: int
+    columns: int
+    dtype: DType
+    skip: Dim = 0  # terms that one operand is off: those at the edge are zero
+    later: bool = False  # term k takes row k - skip of the second operand; else the first is off
+
+    def run(self, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
+        """The dispatch."""
+        assert self.e.target is not None
+        self.input(lhs, TensorType((self.terms, self.rows), self.dtype))
+        self.input(rhs, TensorType((self.terms, self.columns), self.dtype))
+        self.output(TensorType((self.rows, self.columns), self.dtype))
+        target = self.e.target
+        height, sums = form(target, self.dtype)
+        tiles = -(-self.rows // height)
+        self.output(TensorType((tiles, sums, height), self.dtype))
+        groups = self._least(
+            self.const(tiles), self.muli(workers(self.e), self.const(SHARES))
+        )
+        lanes = max(1, target.vector_bits // self.dtype.bits)
+        # Numbers, not text: all weight gradients of a model are one kernel, if their columns are whole
+        # vectors.
+        off = (self.skip, 0) if self.later else (0, self.skip)
+        numbers = [*off, self.rows, self.columns, wide_columns(self.columns, lanes)]
+        text = _Text(
+            target, self.dtype, self.size(self.terms),
+            uneven=self.rows % height != 0,
+            ragged=self.columns % lanes != 0 or self.columns < NARROW * lanes,
+        )  # fmt: skip
+        bindings = [b for b, _ in (*self.inputs, *self.outputs)]
+        names = ["%groups", FIRST, SECOND, ROWS, COLUMNS, MIDDLE]
+        symbol = self.executable(text.function(bindings, self.arguments(names)))
+        return self.call(symbol, groups, [groups, *map(self.const, numbers)])[0]
+
+    def _least(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        return self.e.make("arith.minui", [a, b], [ir.IndexType.get()]).result
+
+
+def wide_columns(columns: int, lanes: int) -> int:
+    """Columns in wide tiles: what they leave is whole narrow ones, or ends in one."""
+    vectors = -(-columns // lanes)
+    wide = vectors // WIDE
+    if columns % lanes and vectors % WIDE == 0:
+        wide -= 1  # the last vector is in a narrow tile, which has masks
+    while wide > 0 and (vectors - wide * WIDE) % NARROW:
+        wide -= 1
+    return max(0, wide) * WIDE * lanes
+
+
+def form(target: TargetInfo, dtype: DType) -> tuple[int, int]:
+    """Rows of a tile, terms of a block."""
+    lanes = max(1, target.vector_bits // dtype.bits)
+    most = PANEL // (WIDE * lanes * dtype.bits // 8)
+    return machine(target).outer, min(SUM, most // UNROLL * UNROLL)
+
+
+class _Text:
+    """The kernel's function: tiles of `height` rows and up to WIDE vectors of columns.
+
+    uneven: the last tile has fewer rows; ragged: narrow tiles may have columns past the last one.
+    """
+
+    def __init__(
+        self, target: TargetInfo, dtype: DType, terms: str, *, uneven: bool, ragged: bool
+    ) -> None:
+        self.t = Text(max(1, target.vector_bits // dtype.bits))
+        self.height, self.sums = form(target, dtype)
+        self.terms, self.uneven, self.ragged = terms, uneven, ragged
+        element = self.element = stored_type(dtype)
+        self.a = Memory("%m_a", element, (terms, ROWS))
+        self.b = Memory("%m_b", element, (terms, COLUMNS))
+        self.out = Memory("%m_out", element, (ROWS, COLUMNS))
+        self.packed = Memory("%m_packed", element, ("%tiles", self.sums, self.height))
+
+    def function(self, bindings: list[str], arguments: list[str]) -> str:
+        """func.func, its constants and memories first."""
+        t = self.t
+        t.line(f"%tiles = arith.ceildivui {ROWS}, {t.index(self.height)} : index")
+        for binding, m in zip(bindings, (self.a, self.b, self.out, self.packed), strict=True):
+            t.line(m.subspan(binding, t.index(0)))
+        self._all()
+        info = "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
+        return "\n".join([
+            f"    func.func @{NAME}({', '.join(arguments)})",
+            f"        attributes {{translation_info = {info}}} {{",
+            *t.head, *t.lines, "      return", "    }",
+        ])  # fmt: skip
+
+    def _all(self) -> None:
+        t, height = self.t, self.height
+        group = t.op("stream.dispatch.workgroup.id[0] : index")
+        each = t.binary("muli", t.op("arith.ceildivui %tiles, %groups : index"), t.index(height))
+        low = t.binary("minui", t.binary("muli", group, each), ROWS)
+        high = t.binary("minui", t.binary("addi", low, each), ROWS)
+        self._clear(low, high)
+        terms = t.binary("subi", self.terms, t.binary("addi", FIRST, SECOND))
+        sizes = self.sums, WIDE * t.lanes
+        panel = Memory(
+            t.stack(f"memref<{sizes[0]}x{sizes[1]}x{self.element}>"), self.element, sizes
+        )
+        with t.loop(t.index(0), terms, t.index(self.sums)) as start:
+            left = t.binary("subi", terms, start)
+            count = t.binary("minui", left, t.index(self.sums))
+            whole = t.op(f"arith.ceildivui {count}, {t.index(UNROLL)} : index")
+            whole = t.binary("muli", whole, t.index(UNROLL))
+            self._pack_rows(start, count, whole, low, high)
+            self._panels(panel, start, count, whole, low, high)
+
+    def _clear(self, low: str, high: str) -> None:
+        t = self.t
+        zero = t.constant("0.0", t.vector(self.element))
+        with t.loop(low, high, t.index(1)) as row:
+            with t.loop(t.index(0), COLUMNS, t.index(t.lanes)) as column:
+                mask = self._mask(column) if self.ragged else None
+                store_vector(t, zero, self.out, [row, column], mask)
+
+    def _mask(self, column: str) -> str:
+        t = self.t
+        left = t.binary("subi", COLUMNS, column)
+        return t.op(f"vector.create_mask {left} : {t.vector('i1')}")
+
+    def _pack_rows(self, start: str, count: str, whole: str, low: str, high: str) -> None:
+        """A block of the first operand's columns low .. high, tile by tile; none is zero.
+
+        A few terms of all tiles, then the next ones: lines that hold several tiles stay in L1.
+        """
+        t, height = self.t, self.height
+        kind, bits = f"vector<{height}x{self.element}>", f"vector<{height}xi1>"
+        zero = t.constant("0.0", kind)
+        start = t.binary("addi", start, FIRST)
+        few = t.index(2 * UNROLL)
+        with t.loop(t.index(0), whole, few) as first:
+            end = t.binary("minui", t.binary("addi", first, few), count)
+            with t.loop(low, high, t.index(height)) as row:
+                mask = None
+                if self.uneven:
+                    left = t.binary("subi", ROWS, row)
+                    mask = t.op(f"vector.create_mask {left} : {bits}")
+                tile = t.binary("divui", row, t.index(height))
+                with t.loop(first, end, t.index(1)) as k:
+                    where = f"{self.a.name}[{t.binary('addi', start, k)}, {row}]"
+                    v = (
+                        t.op(f"vector.load {where} : {self.a.kind}, {kind}")
+                        if mask is None
+                        else t.op(
+                            f"vector.maskedload {where}, {mask}, {zero} : "
+                            f"{self.a.kind}, {bits}, {kind} into {kind}"
+                        )
+                    )
+                    self._keep(v, kind, tile, k)
+        with t.loop(low, high, t.index(height)) as row:
+            tile = t.binary("divui", row, t.index(height))
+            with t.loop(count, whole, t.index(1)) as k:
+                self._keep(zero, kind, tile, k)
+
+    def _keep(self, v: str, kind: str, tile: str, k: str) -> None:
+        p = self.packed
+        there = f"{p.name}[{tile}, {k}, {self.t.index(0)}]"
+        self.t.line(f"vector.store {v}, {there} : {p.kind}, {kind}")
+
+    def _panels(
+        self, panel: Memory, start: str, count: str, whole: str, low: str, high: str
+    ) -> None:
+        t = self.t
+        start = t.binary("addi", start, SECOND)
+        for first, end, vectors in ((t.index(0), MIDDLE, WIDE), (MIDDLE, COLUMNS, NARROW)):
+            with t.loop(first, end, t.index(vectors * t.lanes)) as column:
+                places = [t.add(column, j * t.lanes) for j in range(vectors)]
+                masks: list[str | None] = [None] * vectors
+                if self.ragged and vectors == NARROW:
+                    masks = [self._mask(place) for place in places]
+                self._pack_panel(panel, start, count, whole, places, masks)
+                with t.loop(low, high, t.index(self.height)) as row:
+                    self._tile(panel, whole, row, places, masks)
+
+    def _pack_panel(
+        self, panel: Memory, start: str, count: str, whole: str, places: list[str],
+        masks: list[str | None],
+    ) -> None:  # fmt: skip
+        """A block of some columns of the second operand; none is zero."""
+        t = self.t
+        zero = t.constant("0.0", t.vector(self.element))
+        with t.loop(t.index(0), count, t.index(1)) as k:
+            at = t.binary("addi", start, k)
+            for j, (place, mask) in enumerate(zip(places, masks, strict=True)):
+                v = load_vector(t, self.b, [at, place], mask)
+                store_vector(t, v, panel, [k, t.index(j * t.lanes)])
+        with t.loop(count, whole, t.index(1)) as k:
+            for j in range(len(places)):
+                store_vector(t, zero, panel, [k, t.index(j * t.lanes)])
+
+    def _tile(
+        self, panel: Memory, whole: str, row: str, places: list[str], masks: list[str | None]
+    ) -> None:
+        """One tile of the result, over one block of the sum."""
+        t, kind = self.t, self.t.vector(self.element)
+        rows = [t.add(row, i) for i in range(self.height)]
+        cells = [(i, j) for i in range(self.height) for j in range(len(places))]
+        guards = self._guards(rows, masks)
+        first = [load_vector(t, self.out, [rows[i], places[j]], guards[i, j]) for i, j in cells]
+        kinds = [kind] * len(cells)
+        tile = t.binary("divui", row, t.index(self.height))
+        at, sums, out = t.carried(t.index(0), whole, t.index(UNROLL), first, kinds)
+        current = dict(zip(cells, sums, strict=True))
+        for u in range(UNROLL):
+            k = t.add(at, u)
+            right = [load_vector(t, panel, [k, t.index(j * t.lanes)]) for j in range(len(places))]
+            for i in range(self.height):
+                one = self.packed.load(t, [tile, k, t.index(i)])
+                left = t.op(f"vector.broadcast {one} : {self.element} to {kind}")
+                for j, v in enumerate(right):
+                    current[i, j] = t.op(f"vector.fma {left}, {v}, {current[i, j]} : {kind}")
+        t.close([current[c] for c in cells], kinds)
+        for n, (i, j) in enumerate(cells):
+            store_vector(t, f"{out}#{n}", self.out, [rows[i], places[j]], guards[i, j])
+
+    def _guards(
+        self, rows: list[str], masks: list[str | None]
+    ) -> dict[tuple[int, int], str | None]:
+        """Which lanes of which row exist."""
+        t = self.t
+        if not self.uneven:
+            return {(i, j): m for i in range(len(rows)) for j, m in enumerate(masks)}
+        out: dict[tuple[int, int], str | None] = {}
+        bits = t.vector("i1")
+        none, every = t.constant("false", bits), t.constant("true", bits)
+        for i, row in enumerate(rows):
+            here = t.op(f"arith.cmpi ult, {row}, {ROWS} : index")
+            for j, m in enumerate(masks):
+                out[i, j] = t.op(
+                    f"arith.select {here}, {every if m is None else m}, {none} : {bits}"
+                )
+        return out

@@ -1,0 +1,240 @@
+"""Packing of weights that a call is given, by a kernel: as `packing` does, in one dispatch.
+
+IREE cuts every gate out of its matrix, puts the gates behind each other and turns the result, by
+kernels that differ with every size. Here sizes and strides are numbers, and all packings of a module
+whose matrices lie alike share one kernel. Weights that are known when a module is loaded are left to
+IREE, which packs them then, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.kernels.body.atoms import Matrix
+from lstm_ir.backends.kernels.body.origin import given
+from lstm_ir.backends.kernels.body.plan import KLoop
+from lstm_ir.backends.kernels.call.call import KernelCall
+from lstm_ir.backends.kernels.call.executables import NAME
+from lstm_ir.backends.kernels.call.packing import Form, packed_type, runs_of
+from lstm_ir.backends.kernels.cpu.workers import workers
+from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
+from lstm_ir.backends.kernels.text.text import Text, stored_type
+from lstm_ir.ir import dims
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType, TensorType
+
+SHARES = 4  # workgroups per worker
+NUMBERS = 24  # of one call at most, beside the tensors
+
+
+class Piece(NamedTuple):
+    """Columns of one matrix, for each gate: the element of column c and k is at[gate] + ..."""
+
+    value: Value
+    at: tuple[int, ...]  # first element of each gate
+    stride: int  # from one k to the next where `wide`, else from one column to the next
+    wide: bool  # columns are neighbours in memory; else the k of a column are
+    length: int  # of k
+
+
+def pack_given(
+    e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], form: Form
+) -> ir.Value | None:
+    """The packed weights of some passes, as `pack` gives them; None where that does as well."""
+    t = packed_type(loops, form)
+    if e.target is None or e.target.kind != "cpu" or t.dtype not in (DType.f32, DType.f64):
+        return None
+    if ir.InsertionPoint.current.block.owner.operation.name != "func.func":
+        return None  # it would be packed again in every step
+    pieces = [_piece(matrices, length) for matrices, length in runs_of(loops)]
+    found = [p for p in pieces if p is not None]
+    if len(found) < len(pieces) or not any(given(known[p.value]) for p in found):
+        return None
+    gates = len(loops[0].gates)
+    if 3 + len(found) * (3 + gates) > NUMBERS:
+        return None
+    return Packing(e, found, form, gates).run(known, t)
+
+
+def _piece(matrices: list[Matrix], length: int) -> Piece | None:
+    """None for gates of several tensors, and for open sizes."""
+    first = matrices[0]
+    shape = first.value.shape
+    if any(m.value is not first.value for m in matrices):
+        return None
+    if not all(isinstance(d, int) for d in shape):
+        return None
+    strides = [1]
+    for d in reversed(shape[1:]):
+        strides.insert(0, strides[0] * int(d))
+    across, along = strides[first.col_axis], strides[first.k_axis]
+    if 1 not in (across, along):
+        return None
+    at = []
+    for m in matrices:
+        if (strides[m.col_axis], strides[m.k_axis]) != (across, along):
+            return None
+        fixed = sum(s * f for s, f in zip(strides, m.fixed, strict=True) if f is not None)
+        at.append(fixed + m.k_start * along + m.col_start * across)
+    wide = across == 1
+    return Piece(first.value, tuple(at), along if wide else across, wide, length)
+
+
+@dataclass
+class Packing(KernelCall):
+    """One such call."""
+
+    pieces: list[Piece]
+    form: Form
+    gates: int
+    word: ClassVar[str] = "packing"
+
+    def run(self, known: Mapping[Value, ir.Value], t: TensorType) -> ir.Value:
+        """The dispatch."""
+        numbers = {"%width": self.form.width, "%q": self.form.q}
+        views: dict[Value, Memory] = {}
+        for p in self.pieces:
+            if p.value not in views:
+                size = f"%size{len(views)}"
+                numbers[size] = int(dims.product(p.value.shape))  # type: ignore[arg-type]
+                m = self.input(known[p.value], p.value.type)
+                views[p.value] = Memory(m.name, m.element, (size,))
+        for i, p in enumerate(self.pieces):
+            numbers |= {f"%stride{i}": p.stride, f"%length{i}": p.length}
+            numbers |= {f"%at{i}_{g}": at for g, at in enumerate(p.at)}
+        self.output(t)
+        units = -(-self.form.width // self.form.lanes) * self.gates
+        groups = self.e.make(
+            "arith.minui",
+            [self.const(units), self.muli(workers(self.e), self.const(SHARES))],
+            [ir.IndexType.get()],
+        ).result
+        text = _Text(self, [views[p.value] for p in self.pieces], t.dtype)
+        symbol = self.executable(text.function(self.arguments([*numbers, "%groups"])))
+        return self.call(symbol, groups, [*map(self.const, numbers.values()), groups])[0]
+
+
+class _Text:
+    """The kernel's function: a workgroup packs some vectors of columns of some gates."""
+
+    def __init__(self, call: Packing, sources: list[Memory], dtype: DType) -> None:
+        self.t = Text(call.form.lanes)
+        self.call, self.sources, self.element = call, sources, stored_type(dtype)
+        self.out = Memory("%m_out", self.element, ("%rows", "%columns"))
+
+    def function(self, arguments: list[str]) -> str:
+        """func.func, its constants first."""
+        t, call = self.t, self.call
+        zero = t.index(0)
+        for (binding, _), m in zip(call.inputs, dict.fromkeys(self.sources), strict=True):
+            t.line(m.subspan(binding, zero))
+        self._all(call.outputs[0][0])
+        info = "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
+        return "\n".join([
+            f"    func.func @{NAME}({', '.join(arguments)})",
+            f"        attributes {{translation_info = {info}}} {{",
+            *t.head, *t.lines, "      return", "    }",
+        ])  # fmt: skip
+
+    def _all(self, binding: str) -> None:
+        t, gates = self.t, self.t.index(self.call.gates)
+        starts, length = [], t.index(0)
+        for i in range(len(self.sources)):
+            starts.append(length)
+            length = t.binary("addi", length, f"%length{i}")
+        of_vector = t.binary("muli", gates, t.index(t.lanes))
+        of_block = t.binary("muli", "%q", t.index(t.lanes))
+        blocks = t.op(f"arith.ceildivui %width, {of_block} : index")
+        t.line(f"%rows = arith.muli {blocks}, {length} : index")
+        t.line(f"%columns = arith.muli %q, {of_vector} : index")
+        t.line(self.out.subspan(binding, t.index(0)))
+        units = t.binary("muli", t.binary("muli", blocks, "%q"), gates)
+        group = t.op("stream.dispatch.workgroup.id[0] : index")
+        each = t.op(f"arith.ceildivui {units}, %groups : index")
+        low = t.binary("minui", t.binary("muli", group, each), units)
+        high = t.binary("minui", t.binary("addi", low, each), units)
+        with t.loop(low, high, t.index(1)) as unit:
+            vector, gate = t.binary("divui", unit, gates), t.binary("remui", unit, gates)
+            first = t.binary("muli", vector, t.index(t.lanes))
+            here = t.binary("minui", first, "%width")
+            count = t.binary("minui", t.binary("subi", "%width", here), t.index(t.lanes))
+            top = t.binary("muli", t.binary("divui", vector, "%q"), length)
+            left = t.binary("muli", t.binary("remui", vector, "%q"), of_vector)
+            left = t.binary("addi", left, t.binary("muli", gate, t.index(t.lanes)))
+            for i, start in enumerate(starts):
+                self._copy(i, gate, here, count, t.binary("addi", top, start), left)
+
+    def _copy(self, i: int, gate: str, first: str, count: str, top: str, left: str) -> None:
+        """Columns first .. first + count of a gate, to row `top` on; zeros behind them."""
+        t, piece, source = self.t, self.call.pieces[i], self.sources[i]
+        at = f"%at{i}_0"
+        for g in range(1, self.call.gates):
+            is_g = t.op(f"arith.cmpi eq, {gate}, {t.index(g)} : index")
+            at = t.op(f"arith.select {is_g}, %at{i}_{g}, {at} : index")
+        whole = t.op(f"arith.cmpi eq, {count}, {t.index(t.lanes)} : index")
+        stride, length = f"%stride{i}", f"%length{i}"
+        if piece.wide:
+            at = t.binary("addi", at, first)
+            for mask in (None, t.op(f"vector.create_mask {count} : {t.vector('i1')}")):
+                yes = whole if mask is None else self._not(whole)
+                with t.block(f"scf.if {yes}"), t.loop(t.index(0), length, t.index(1)) as k:
+                    where = t.binary("addi", at, t.binary("muli", k, stride))
+                    v = load_vector(t, source, [where], mask)
+                    store_vector(t, v, self.out, [t.binary("addi", top, k), left])
+            return
+        enough = t.op(f"arith.cmpi uge, {length}, {t.index(t.lanes)} : index")
+        with t.block(f"scf.if {enough}"):
+            self._squares(i, at, first, count, top, left)
+        with t.block(f"scf.if {self._not(enough)}"):
+            self._elements(i, at, first, count, top, left)
+
+    def _not(self, yes: str) -> str:
+        return self.t.binary("xori", yes, self.t.constant("true", "i1"), "i1")
+
+    def _squares(self, i: int, at: str, first: str, count: str, top: str, left: str) -> None:
+        """As many k at a time as there are columns; the last ones overlap those before."""
+        t, source, kind = self.t, self.sources[i], self.t.vector(self.element)
+        mask = t.op(f"vector.create_mask {count} : {t.vector('i1')}")
+        zero = t.constant("0.0", kind)
+        last = t.binary("subi", "%width", t.index(1))
+        rows = []
+        for lane in range(t.lanes):
+            column = t.binary("minui", t.add(first, lane), last)
+            rows.append(t.binary("addi", at, t.binary("muli", column, f"%stride{i}")))
+        end = t.binary("subi", f"%length{i}", t.index(t.lanes))
+        with t.loop(t.index(0), f"%length{i}", t.index(t.lanes)) as k:
+            k = t.binary("minui", k, end)
+            square = [load_vector(t, source, [t.binary("addi", r, k)]) for r in rows]
+            under = t.binary("addi", top, k)
+            for j, v in enumerate(self._turned(square)):
+                v = t.op(f"arith.select {mask}, {v}, {zero} : {t.vector('i1')}, {kind}")
+                store_vector(t, v, self.out, [t.add(under, j), left])
+
+    def _turned(self, rows: list[str]) -> list[str]:
+        """Columns of a square: its halves are shuffled together as often as they can be halved."""
+        t, n = self.t, len(rows)
+        kind = t.vector(self.element)
+        ways = [[lane // 2 + part + n * (lane % 2) for lane in range(n)] for part in (0, n // 2)]
+        for _ in range(n.bit_length() - 1):
+            rows = [
+                t.op(f"vector.shuffle {rows[pair]}, {rows[pair + n // 2]} {way} : {kind}, {kind}")
+                for pair in range(n // 2)
+                for way in ways
+            ]
+        return rows
+
+    def _elements(self, i: int, at: str, first: str, count: str, top: str, left: str) -> None:
+        t, source = self.t, self.sources[i]
+        zero = t.constant("0.0", t.vector(self.element))
+        at = t.binary("addi", at, t.binary("muli", first, f"%stride{i}"))
+        with t.loop(t.index(0), f"%length{i}", t.index(1)) as k:
+            store_vector(t, zero, self.out, [t.binary("addi", top, k), left])
+            with t.loop(t.index(0), count, t.index(1)) as lane:
+                where = t.binary("addi", at, t.binary("muli", lane, f"%stride{i}"))
+                v = source.load(t, [t.binary("addi", where, k)])
+                self.out.store(t, v, [t.binary("addi", top, k), t.binary("addi", left, lane)])

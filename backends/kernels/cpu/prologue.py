@@ -1,0 +1,84 @@
+"""Products of all steps' rows that the kernel of a loop makes before its first step.
+
+A loop over one row reads rows that were multiplied before it. As a dispatch of its own the product
+is followed by a barrier, at which a worker falls asleep and is woken again: 0.08 ms of a call of 0.5
+(docs/performance.md). In the loop's dispatch the members of the team, which wait for each other awake,
+share its blocks of columns as those of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lstm_ir.backends.kernels.body.atoms import Source
+from lstm_ir.backends.kernels.body.plan import Component, Plan, Sweep, walk
+from lstm_ir.backends.kernels.call.packing import Packed
+from lstm_ir.backends.kernels.cpu.sums import Tile
+from lstm_ir.backends.kernels.cpu.team import Work
+from lstm_ir.backends.kernels.cpu.tile import work_of
+from lstm_ir.backends.kernels.text.memory import Memory
+from lstm_ir.ir.graph import Node
+from lstm_ir.ir.target import TargetInfo
+
+TENSORS = 24  # about, of a dispatch that takes at most 32: a product brings two more
+SHARE = 2  # the part of L2 that the rows may take: each block of columns reads them
+
+
+@dataclass
+class Prologue:
+    """One product: a loop of one step without carries."""
+
+    owner: Component  # of the loop: its team makes the product
+    plan: Plan
+    tiles: Mapping[Sweep, Tile]
+    memories: dict[Source, Memory]
+    packed: dict[tuple[Sweep, int], Packed]
+    read: Memory  # the result as the loop reads it
+
+    @property
+    def sweeps(self) -> list[Sweep]:
+        """What it writes, in order."""
+        return [s for c in self.plan.components for s in c.sweeps]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all steps."""
+        rows = self.plan.rows
+        assert isinstance(rows, int)
+        return rows
+
+    def work(self, lanes: int) -> list[Work]:
+        """What the team shares out, sweep by sweep."""
+        return [work_of(s, self.tiles[s], lanes) for s in self.sweeps]
+
+
+def owner_of(plan: Plan, projection: int) -> Component | None:
+    """The one component that reads a projection."""
+    wanted = Source("projection", projection)
+    found = [
+        c
+        for c in plan.components
+        if any(a.source == wanted for s in c.sweeps for r in s.roots for a in walk(r.atom))
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def fits(plan: Plan, product: Node, target: TargetInfo) -> bool:
+    """Whether the kernel of `plan` makes this product: one team has all rows, and L2 holds them."""
+    (rows,) = product.args[2]  # type: ignore[misc]
+    if plan.rows != 1 or _tensors(plan) > TENSORS or not rows.type.is_static:
+        return False
+    size = 1
+    for d in rows.shape:
+        size *= int(d)
+    return 0 < size * rows.dtype.bits // 8 <= target.l2_bytes // SHARE
+
+
+def _tensors(plan: Plan) -> int:
+    """At most so many tensors, with all products made here."""
+    sweeps = [s for c in plan.components for s in c.sweeps]
+    weights = sum(len(s.loops) for s in sweeps)
+    rows = len(plan.scanned) + len(plan.stacked) + len(plan.temps)
+    values = {a.source for s in sweeps for r in s.roots for a in walk(r.atom) if a.op == "load"}
+    return rows + len(values) + weights + 3 * (len(plan.projections) + len(plan.carries))

@@ -1,0 +1,232 @@
+"""The cost model: lanes, register tiles, and how rows and blocks are shared between workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lstm_ir.backends.kernels.body.access import RefusedError
+from lstm_ir.backends.kernels.body.atoms import Atom
+from lstm_ir.backends.kernels.body.plan import Plan, Sweep, walk
+from lstm_ir.backends.kernels.body.planner import NARROW
+from lstm_ir.backends.kernels.cpu.sums import Shape, Tile
+from lstm_ir.backends.kernels.text.text import known
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Node
+from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.types import DType
+
+PANEL_SHARE = 8  # the part of L2 that the rows of a panel may take
+STACK = 8 << 10  # bytes of sums; a dispatch has 32 KB of stack by default
+FAR = 4  # weights of a step that are more than so many times L2 are asked for ahead
+TURNS = 4  # tiles that share the asking
+UNEVEN = 32  # fewer blocks than this may leave a member with notably more than another
+COST = {1: 1.25, 2: 1.05, 3: 1.05, 4: 1.0}  # of a product in blocks of so many sums, about
+COLUMNS = 32  # rows up to which members of a product share its columns
+MANY_ROWS = 512  # above it what is left over goes row by row
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is known of targets with so many vector registers, each figure measured."""
+
+    registers: int
+    heights: tuple[int, ...]  # of register tiles
+    products: int  # of an iteration of the tallest tile, about
+    tiles_of_chunk: int  # rows are shared out in chunks of at least so many tiles
+    ahead: bool  # asking for weights ahead gains where they are in L3
+    outer: int  # rows of a tile of a sum of outer products
+
+
+# Workers take halves of a batch, and a rest of two rows reads its weights as often as eight: with
+# many registers heights are powers of two. With few, a member that has all rows and half of the
+# columns reads half the weights; and where two processors are threads of one core, what counts is
+# how few instructions go with a product.
+MANY = Machine(32, (8, 4, 2, 1), 16, 1, False, 8)
+FEW = Machine(16, (6, 4, 3, 2, 1), 48, 2, True, 4)
+
+
+def machine(target: TargetInfo) -> Machine:
+    """By the vector registers of the instruction set."""
+    arm = target.triple.startswith(("aarch64", "arm64"))
+    return MANY if arm or target.vector_bits >= 512 else FEW
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What was chosen for one loop."""
+
+    lanes: int
+    tiles: dict[Sweep, Tile]
+    share: bool  # members of a team may share the blocks of a step
+    panel: int  # rows per workgroup in a loop of one step; 0: a real loop
+    note: str
+    columns: bool = False  # members share the columns of all rows
+
+
+def narrow(target: TargetInfo) -> frozenset[DType]:
+    """Element types that a few instructions widen: baseline x86-64 calls a function for each f16."""
+    baseline = target.triple.startswith("x86_64") and target.vector_bits < 256
+    return NARROW - {DType.f16} if baseline else NARROW
+
+
+FOLD_ROWS = 3  # from so many rows on a longer loop over k beats reading projected rows
+
+
+def hoists(n: Node) -> bool | None:
+    """Whether products of scanned rows leave the loop: where rows are few; None: the call decides."""
+    length = n.attrs["length"]
+    if length == 1:
+        return False  # nothing to gain; and a hoisted product is itself such a loop
+    finals = n.args[1]
+    shapes = [v.shape for v in (finals if isinstance(finals, tuple) else ()) if v.rank > 1]
+    rows = shapes[0][-2] if shapes else 1
+    if isinstance(rows, int) and (rows >= FOLD_ROWS or isinstance(length, int)):
+        return rows < FOLD_ROWS
+    return None
+
+
+def choose(plan: Plan, target: TargetInfo) -> Schedule:
+    """The schedule of `plan` on `target`; RefusedError for element types without kernels."""
+    sweeps = [s for c in plan.components for s in c.sweeps]
+    atoms = [a for s in sweeps for r in s.roots for a in walk(r.atom)]
+    lanes = max(1, target.vector_bits // widest_bits(atoms))
+    tiles = {s: _tile(s, plan, lanes, target) for s in sweeps}
+    shown = " ".join(f"{t.tallest}x{t.q}x{len(s.dots)}x{lanes}" for s, t in tiles.items() if s.dots)
+    panel = 0
+    if plan.node.attrs["length"] == 1 and not plan.carries:
+        panel = _panel(sweeps, tiles, target)
+    # A matrix of which each member reads a part may stay in their caches, and few rows always do.
+    columns = panel > 0 and target.helpers and isinstance(plan.rows, int) and plan.rows <= COLUMNS
+    if columns:
+        panel = 0
+    share = any(s.dots for s in sweeps) and not panel
+    where = "hoisted" if plan.projections else "folded"
+    note = f"{where} projection, tile {shown}" if shown else "no products"
+    return Schedule(lanes, tiles, share, panel, note, columns)
+
+
+def _panel(sweeps: list[Sweep], tiles: dict[Sweep, Tile], target: TargetInfo) -> int:
+    """Rows that stay in half of L2 while the blocks of columns pass."""
+    tallest = max((t.tallest for t in tiles.values()), default=1)
+    longest = max((sum(k.length for k in s.loops) for s in sweeps), default=1)
+    return max(4, target.l2_bytes // PANEL_SHARE // (4 * max(1, longest)) // tallest) * tallest
+
+
+def widest_bits(atoms: list[Atom]) -> int:
+    """Bits of the widest element; RefusedError for what kernels do not compute."""
+    bits = 32
+    for a in atoms:
+        value = None if a.node is None else a.node.values[0]
+        if not known(a.dtype):
+            raise RefusedError(f"elements of {a.dtype}", value)
+        if a.op == "dot" and (not a.dtype.is_float or a.dtype.bits < 32):
+            raise RefusedError(f"a product in {a.dtype}; convert to f32 first", value)
+        if a.op == "reduce" and (not a.dtype.is_float or a.dtype.bits < 32):
+            raise RefusedError(f"a reduction of {a.dtype}", value)
+        bits = max(bits, a.dtype.bits)
+    return bits
+
+
+def _tile(s: Sweep, plan: Plan, lanes: int, target: TargetInfo) -> Tile:
+    if not s.dots:
+        return Tile(1, parts=_parts(plan.rows, Tile(1).blocks(s.width, lanes)))
+    if len({d.dtype for d in s.dots}) > 1:
+        raise RefusedError("products of two element types in one sweep")
+    m, gates = machine(target), len(s.dots)
+    q = _vectors(gates, Tile(1).blocks(s.width, lanes))
+    held = gates * q * lanes * s.dots[0].dtype.bits // 8  # bytes of a row's sums
+    parts = _parts(plan.rows, Tile(q).blocks(s.width, lanes))
+    shapes = _shapes(m, plan, _Products(s, q), max(1, STACK // held), parts)
+    tallest = shapes[0].rows
+    ahead = m.ahead and plan.rows != tallest and _bytes_of_step(plan) > FAR * target.l2_bytes
+    group = tallest * max(1, min(TURNS, STACK // held // tallest)) if ahead else tallest
+    return Tile(q, shapes, group, m.tiles_of_chunk * tallest, ahead, parts)
+
+
+def _vectors(gates: int, width: int) -> int:
+    """Vectors of columns in a block: about four sums, few of them past the last column."""
+    fit = [q for q in (1, 2, 4) if q == 1 or (q * gates < 8 and q <= width)]
+    return min(fit, key=lambda q: -(-width // q) * q * COST[min(4, q * gates)])
+
+
+def _parts(rows: Dim, blocks: int) -> int:
+    """Of the rows of a block: two, where two members would have an odd one."""
+    return 2 if isinstance(rows, int) and rows > 1 and blocks % 2 and blocks < UNEVEN else 1
+
+
+def _bytes_of_step(plan: Plan) -> int:
+    """Weights of the largest component."""
+    return max(
+        sum(
+            k.length * s.width * matrix.value.dtype.bits // 8
+            for s in c.sweeps
+            for k in s.loops
+            for _, matrix in k.gates
+        )
+        for c in plan.components
+    )
+
+
+class _Products:
+    """The sums of a block, and which of them each pass adds to."""
+
+    def __init__(self, s: Sweep, q: int) -> None:
+        self.sums = [g for _ in range(q) for g in range(len(s.dots))]
+        self.passes = [{g for g, _ in loop.gates} for loop in s.loops]
+
+    def weights(self, vectors: int) -> list[list[int]]:
+        """Weights of one k by part and pass, where so many vectors are summed at a time."""
+        parts = [self.sums[i : i + vectors] for i in range(0, len(self.sums), vectors)]
+        return [[sum(g in taken for g in part) for taken in self.passes] for part in parts]
+
+    def together(self, rows: int, registers: int) -> int:
+        """Vectors whose sums over some rows stay in registers, beside a pass's weights of one k
+        and an element of a row: one more, and LLVM moves nearly every sum in every iteration."""
+        for parts in range(1, len(self.sums)):
+            n = -(-len(self.sums) // parts)
+            if rows * n + max(w for part in self.weights(n) for w in part) < registers:
+                return n
+        return 1
+
+    def per_load(self, rows: int, registers: int) -> float:
+        """Products for each load."""
+        parts = self.weights(self.together(rows, registers))
+        loads = [w + rows for part in parts for w in part if w]
+        return sum(rows * w for part in parts for w in part) / sum(loads)
+
+
+def _shapes(m: Machine, plan: Plan, p: _Products, most: int, parts: int) -> tuple[Shape, ...]:
+    """Tiles by height: the tallest has the most products per load, the others take the rest."""
+    rows = plan.rows
+    heights = [n for n in m.heights if n <= most]
+    best = max(heights, key=lambda n: p.per_load(n, m.registers))
+    if isinstance(rows, int) and rows > 0:
+        best = -(-rows // -(-rows // best))  # even parts
+    rest = _rest(rows, best, m.tiles_of_chunk * best, parts)
+    return (
+        Shape(best, p.together(best, m.registers), m.products),
+        *(Shape(n, p.together(n, m.registers)) for n in rest),
+    )
+
+
+def _rest(rows: Dim, best: int, chunk: int, parts: int) -> list[int]:
+    """Heights below the best that chunks of rows need, however many workers share them."""
+    rest = [n for n in (4, 2, 1) if n < best]
+    if not isinstance(rows, int):
+        return rest
+    if rows > MANY_ROWS:
+        return rest[-1:]  # a few rows of a panel or of a long batch
+    used = set()
+    for chunks in range(1, max(1, rows // chunk) + 1):
+        each = -(-rows // chunks)
+        for here in _cut((each, rows % each), parts):
+            left = here % best
+            for n in rest:
+                used.add(n if left >= n else 0)
+                left %= n
+    return [n for n in rest if n in used]
+
+
+def _cut(rows: tuple[int, ...], parts: int) -> list[int]:
+    """Rows as they are, and in parts."""
+    return [*rows, *(n * (i + 1) // parts - n * i // parts for n in rows for i in range(parts))]

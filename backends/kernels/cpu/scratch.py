@@ -1,0 +1,188 @@
+"""Memory that a loop's kernel uses beside its operands and results: flags of teams, rows of steps.
+
+Memory of a call's own is two submissions more, and flags that have to be zero are a third. So where
+sizes are numbers, all of it is one global of the module, which stays between calls; the member that
+leaves last makes the flags zero again. A context of the module, which has the global, serves one call
+at a time. Elsewhere scratch is results that nothing reads, and the flags a tensor of zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.kernels.call.call import KernelCall, at_entry, module_of_insertion
+from lstm_ir.backends.kernels.call.executables import BINDINGS
+from lstm_ir.backends.kernels.cpu.team import LINE
+from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, Memory
+from lstm_ir.backends.kernels.text.text import stored_type
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.types import DType, TensorType
+
+SPARE = 8  # tensors and numbers that a dispatch takes besides
+PIECE = 64  # bytes: a cache line, and the widest vector
+LIMIT = 4 << 20  # bytes that stay; more are a call's own
+_NAME = "lstm_ir.scratch"
+
+
+class Flags(NamedTuple):
+    """Of all teams of a kernel."""
+
+    each: int  # of one team
+    teams: ir.Value
+    most: int | None  # teams, whatever workers there are; None if sizes are open
+
+
+class Rows(NamedTuple):
+    """One piece of scratch, and a second form in which the kernel reads it."""
+
+    type: TensorType
+    read: Memory | None = None
+
+
+@dataclass
+class Scratch:
+    """What a kernel was given."""
+
+    memories: list[Memory]  # in the order they were asked for
+    counters: Memory | None = None
+    views: list[tuple[str, Memory]] = field(default_factory=list)  # further forms of bindings
+    pieces: tuple[str, list[list[Memory]]] | None = None  # a binding of bytes, what is in it
+    symbol: str | None = None  # the global that holds it
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is there in the next call."""
+        return self.symbol is not None
+
+    def store(self, e: Emitter, v: ir.Value) -> None:
+        """The global as the kernel left it; the same memory, so nothing is copied."""
+        assert self.symbol is not None
+        e.make("util.global.store", [v], [], {"global": ir.FlatSymbolRefAttr.get(self.symbol)})
+
+
+def scratch(call: KernelCall, rows: list[Rows], flags: Flags | None) -> Scratch:
+    """Scratch for a kernel whose operands and results are known."""
+    kept = _kept(call, rows, flags)
+    if kept is not None:
+        return kept
+    many = len(call.inputs) + len(call.outputs) + len(rows) > BINDINGS - SPARE
+    out = _together(call, rows) if many else _apart(call, rows)
+    if flags is not None:
+        out.counters = _zeros(call, flags)
+    return out
+
+
+def _apart(call: KernelCall, rows: list[Rows]) -> Scratch:
+    out = Scratch([])
+    for r in rows:
+        out.memories.append(call.output(r.type))
+        if r.read is not None:
+            out.views.append((call.outputs[-1][0], r.read))
+    return out
+
+
+def _together(call: KernelCall, rows: list[Rows]) -> Scratch:
+    """One tensor: a dispatch takes few."""
+    size: Dim = 0
+    for r in rows:
+        piece = dims.mul(dims.product(r.type.shape), max(8, r.type.dtype.bits) // 8)
+        size = dims.add(size, dims.add(piece, PIECE - 1))
+    call.output(TensorType((size,), DType.i8))
+    memories = _pieces(call, rows)
+    pieces = [
+        [m, *([] if r.read is None else [r.read])] for m, r in zip(memories, rows, strict=True)
+    ]
+    return Scratch(memories, pieces=(call.outputs[-1][0], pieces))
+
+
+def _pieces(call: KernelCall, rows: list[Rows]) -> list[Memory]:
+    out = []
+    for k, r in enumerate(rows):
+        sizes = tuple(d if isinstance(d, int) else call.size(d) for d in r.type.shape)
+        out.append(Memory(f"%m_piece{k}", stored_type(r.type.dtype), sizes))
+    return out
+
+
+def _zeros(call: KernelCall, flags: Flags) -> Memory:
+    """Flags of one call; written in place."""
+    i32 = ir.IntegerType.get_signless(32)
+    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size(), flags.each, LINE], i32)
+    # A fill of its own (see Emitter.filled): not merged with another loop's, nor cloned.
+    with at_entry(call.e):
+        zero = call.e.make(
+            "arith.constant", [], [i32], {"value": ir.IntegerAttr.get(i32, 0)}
+        ).result
+        zero = call.e.hidden(zero)
+    tensor = call.e.make("flow.tensor.splat", [zero, flags.teams], [kind]).result
+    call.tied = (tensor, [flags.teams])
+    m = Memory("%m_flags", "i32", ("%groups", flags.each, LINE))
+    call.inputs.append(("%b_flags", m))
+    return m
+
+
+def _kept(call: KernelCall, rows: list[Rows], flags: Flags | None) -> Scratch | None:
+    """A global; None in a loop or a branch, for open sizes, and for many bytes."""
+    e = call.e
+    inside = ir.InsertionPoint.current.block.owner.operation.name != "func.func"
+    known = all(r.type.is_static for r in rows) and (flags is None or flags.most is not None)
+    if e.depth or e.outside is not None or inside or not known:
+        return None
+    counters, memories = None, _pieces(call, rows)
+    pieces = [
+        [m, *([] if r.read is None else [r.read])] for m, r in zip(memories, rows, strict=True)
+    ]
+    if flags is not None:
+        counters = Memory("%m_flags", "i32", (int(flags.most or 0), flags.each, LINE))
+        pieces.insert(0, [counters])
+    size = sum(-(-_bytes(p[0]) // PIECE) * PIECE for p in pieces)
+    if not 0 < size <= LIMIT:
+        return None
+    symbol, kind = _declare(size)
+    held = e.make(
+        "util.global.load", [], [kind], {"global": ir.FlatSymbolRefAttr.get(symbol)}
+    ).result
+    call.tied = (held, [])
+    # Without its size, so that kernels of one form stay one text.
+    call.inputs.append(("%b_kept", Memory("%m_kept", "i8", ())))
+    return Scratch(memories, counters, [], ("%b_kept", pieces), symbol)
+
+
+def _declare(size: int) -> tuple[str, ir.RankedTensorType]:
+    """A global of zeros, of at least so many bytes."""
+    module = module_of_insertion().regions[0].blocks[0]
+    named = [op for op in module if "sym_name" in op.attributes]
+    held = [op for op in named if op.attributes["sym_name"].value.startswith(_NAME)]
+    taken, number = {op.attributes["type"].value for op in held}, len(held)
+    # IREE 3.13 may take two globals of one type for one (docs/kernels.md): no two have one size.
+    kind = _tensor(size)
+    while kind in taken:
+        size += PIECE
+        kind = _tensor(size)
+    attrs = {
+        "sym_name": ir.StringAttr.get(f"{_NAME}{number}"),
+        "sym_visibility": ir.StringAttr.get("private"),
+        "type": ir.TypeAttr.get(kind),
+        "is_mutable": ir.UnitAttr.get(),
+        "initial_value": ir.Attribute.parse(f"dense<0> : {kind}"),
+    }
+    with ir.InsertionPoint.at_block_begin(module):
+        ir.Operation.create("util.global", attributes=attrs)
+    return f"{_NAME}{number}", kind
+
+
+def _tensor(size: int) -> ir.RankedTensorType:
+    """A tensor of so many bytes."""
+    return ir.RankedTensorType.get([size], ir.IntegerType.get_signless(8))
+
+
+def _bytes(m: Memory) -> int:
+    """Of a memory whose sizes are numbers."""
+    total = ELEMENT_BYTES[m.element]
+    for d in m.sizes:
+        total *= int(d)
+    return total

@@ -1,0 +1,222 @@
+"""Products of one block of columns with some rows, register-blocked; their sums go to a buffer.
+
+A tile keeps the sums of some rows and vectors in registers over all k. Where registers are few, the
+vectors of a block are summed a part at a time: taller tiles read each weight less often. Where the
+weights of a step come from L3, every part asks for a piece of the next block's: else the first tile
+of a block would wait for them, and the others would leave L3 idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lstm_ir.backends.kernels.body.atoms import Atom
+from lstm_ir.backends.kernels.body.plan import Sweep
+from lstm_ir.backends.kernels.call.packing import Packed
+from lstm_ir.backends.kernels.text.evaluate import Evaluator, row_element
+from lstm_ir.backends.kernels.text.memory import (
+    ELEMENT_BYTES,
+    Memory,
+    Place,
+    load_vector,
+    store_vector,
+)
+from lstm_ir.backends.kernels.text.text import Text, scalar_type
+from lstm_ir.ir.types import DType
+
+LINE = 64  # bytes of a cache line
+Vector = tuple[int, int]  # of a block: vector of columns, gate
+Sum = tuple[int, int, int]  # of a tile: row, vector of columns, gate
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A register tile: rows, and the vectors of a block that are summed at a time."""
+
+    rows: int
+    vectors: int
+    products: int = 16  # of an iteration, about
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Blocking of a sweep: `q` vectors of columns; tiles of rows, tallest first, down to one row."""
+
+    q: int
+    shapes: tuple[Shape, ...] = (Shape(1, 1),)
+    group: int = 1  # rows whose sums the buffer holds
+    chunk: int = 1  # rows that a team has at least, where there are several
+    ahead: bool = False  # whether the next block's weights are asked for
+    parts: int = 1  # of a block's rows, for members that share its columns
+
+    @property
+    def tallest(self) -> int:
+        """Rows of the tallest tile."""
+        return self.shapes[0].rows
+
+    def blocks(self, width: int, lanes: int) -> int:
+        """Blocks of a sweep's columns; numbers, of width 0, are one."""
+        return -(-width // (lanes * self.q)) if width else 1
+
+
+class Ahead(NamedTuple):
+    """The block that comes next, and which of so many loops over k asks for its piece of it."""
+
+    block: str
+    turn: str
+    turns: int
+
+
+class Part(NamedTuple):
+    """What one loop over k sums."""
+
+    block: str
+    shape: Shape
+    rows: list[str]
+    slot: str  # of the first row, in the buffer
+    vectors: list[Vector]
+    first: str  # so many vectors further than `vectors` says
+    ahead: Ahead | None
+
+
+@dataclass
+class Sums:
+    """Writes the products of a sweep: `packed` are the weights of each pass."""
+
+    t: Text
+    e: Evaluator
+    sweep: Sweep
+    tile: Tile
+    packed: Mapping[int, Packed]  # by number of the pass
+    buffer: Memory
+
+    def write(self, block: str, following: str, first: str, here: str) -> None:
+        """Sums of `here` rows from `first`, at most a group; the block `following` comes next."""
+        t = self.t
+        at = t.index(0)
+        for shape in self.tile.shapes:
+            n = t.index(shape.rows)
+            fit = t.binary("muli", t.binary("divui", t.binary("subi", here, at), n), n)
+            end = t.binary("addi", at, fit)
+            with t.loop(at, end, n) as slot:
+                row = t.binary("addi", first, slot)
+                rows = [t.add(row, r) for r in range(shape.rows)]
+                self._tile(block, following, shape, rows, slot)
+            at = end
+
+    def _tile(
+        self, block: str, following: str, shape: Shape, rows: list[str], slot: str
+    ) -> None:  # fmt: skip
+        """Part by part, in a loop where they differ in nothing but where they start."""
+        t, n = self.t, shape.vectors
+        every = [(v, g) for v in range(self.tile.q) for g in range(len(self.sweep.dots))]
+        count = -(-len(every) // n)
+        turns = count * -(-self.tile.group // shape.rows)
+        turn = ""
+        if self.tile.ahead:
+            turn = t.binary("divui", slot, t.index(shape.rows))
+            turn = t.binary("muli", turn, t.index(count))
+
+        def part(number: str, vectors: list[Vector], first: str) -> None:
+            ahead = None
+            if self.tile.ahead:
+                ahead = Ahead(following, t.binary("addi", turn, number), turns)
+            self._part(Part(block, shape, rows, slot, vectors, first, ahead))
+
+        if count > 1 and len(every) % n == 0 and self._same_gates():
+            with t.loop(t.index(0), t.index(count), t.index(1)) as number:
+                part(number, every[:n], t.binary("muli", number, t.index(n)))
+        else:
+            for i in range(count):
+                part(t.index(i), every[i * n : (i + 1) * n], t.index(0))
+
+    def _same_gates(self) -> bool:
+        """Whether every pass adds to every sum."""
+        every = list(range(len(self.sweep.dots)))
+        return all([g for g, _ in loop.gates] == every for loop in self.sweep.loops)
+
+    def _part(self, part: Part) -> None:
+        t, width = self.t, len(self.sweep.dots)
+        sums: dict[Sum, str] = {}
+        for number in range(len(self.sweep.loops)):
+            self._pass(number, part, sums)
+        for (r, v, g), value in sums.items():
+            there = [t.add(part.slot, r), t.add(part.first, v * width + g), t.index(0)]
+            store_vector(t, value, self.buffer, there)
+
+    def _pass(self, number: int, part: Part, sums: dict[Sum, str]) -> None:
+        """Adds the products of one row of operands, for those vectors that it has."""
+        t, packed, loop = self.t, self.packed[number], self.sweep.loops[number]
+        at_gate = {g: i for i, (g, _) in enumerate(loop.gates)}
+        places = {(v, g): v * len(at_gate) + at_gate[g] for v, g in part.vectors if g in at_gate}
+        if not places:
+            return
+        dtype = self.sweep.dots[loop.gates[0][0]].dtype
+        kind = t.vector(scalar_type(dtype))
+        zero = t.number(0.0, dtype, True)
+        keys = [(r, *vector) for r in range(len(part.rows)) for vector in places]
+        wanted = max(1, part.shape.products // len(keys))
+        unroll = next((u for u in (8, 4, 2) if u <= wanted and loop.length % u == 0), 1)
+        init, kinds = [sums.get(k, zero) for k in keys], [kind] * len(keys)
+        lane = t.binary("muli", part.first, t.index(t.lanes))
+        first, inside, out = t.carried(
+            t.index(0), t.index(loop.length), t.index(unroll), init, kinds
+        )
+        if part.ahead is not None:
+            self._ask(packed, part.ahead, first, loop.length, unroll)
+        current = dict(zip(keys, inside, strict=True))
+        for u in range(unroll):
+            k, there = t.add(first, u), t.add(first, packed.first + u)
+            weights = {
+                vector: self._weight(
+                    packed.memory, [part.block, there, t.add(lane, n * t.lanes)], dtype
+                )
+                for vector, n in places.items()
+            }
+            for r, row in enumerate(part.rows):
+                x = self._wider(row_element(self.e, loop.row, row, k), loop.row.dtype, dtype)
+                xs = t.op(f"vector.broadcast {x} : {scalar_type(dtype)} to {kind}")
+                for vector, w in weights.items():
+                    old = current[r, *vector]
+                    current[r, *vector] = t.op(f"vector.fma {xs}, {w}, {old} : {kind}")
+        t.close([current[k] for k in keys], kinds)
+        sums.update({k: f"{out}#{i}" for i, k in enumerate(keys)})
+        if loop.mask is not None:
+            for r, row in enumerate(part.rows):
+                self._clear(loop.mask, row, [k for k in keys if k[0] == r], sums, zero, kind)
+
+    def _ask(self, packed: Packed, ahead: Ahead, k: str, length: int, unroll: int) -> None:
+        """Asks for this iteration's lines of the following block. Past the last block, and where
+        the loops are more than `turns`, these are of no use, or no weights."""
+        t, m = self.t, packed.memory
+        line = LINE // ELEMENT_BYTES[m.element]
+        iterations = length // unroll
+        lines = -(-length * int(m.sizes[2]) // line // (iterations * ahead.turns))
+        done = t.binary("muli", ahead.turn, t.index(iterations))
+        done = t.binary("addi", done, t.binary("divui", k, t.index(unroll)))
+        at = t.binary("muli", done, t.index(lines * line))
+        for i in range(lines):
+            where = ", ".join([ahead.block, t.index(packed.first), t.add(at, i * line)])
+            t.line(f"memref.prefetch {m.name}[{where}], read, locality<2>, data : {m.kind}")
+
+    def _clear(
+        self, mask: Atom, row: str, keys: list[Sum], sums: dict[Sum, str], zero: str, kind: str
+    ) -> None:
+        """Sums of a row that does not count become zero."""
+        there = self.e.value(mask, Place(row, None), False, None, {})
+        for k in keys:
+            sums[k] = self.t.op(f"arith.select {there}, {sums[k]}, {zero} : {kind}")
+
+    def _weight(self, m: Memory, there: list[str], dtype: DType) -> str:
+        t = self.t
+        v = load_vector(t, m, there)
+        if m.element == scalar_type(dtype):
+            return v
+        return t.op(f"arith.extf {v} : {t.vector(m.element)} to {t.vector(scalar_type(dtype))}")
+
+    def _wider(self, x: str, old: DType, new: DType) -> str:
+        if old is new:
+            return x
+        return self.t.op(f"arith.extf {x} : {scalar_type(old)} to {scalar_type(new)}")

@@ -1,0 +1,340 @@
+"""How workgroups share one sequence: claimed shares of blocks, a count of blocks, waits between sweeps.
+
+Each member has a share of a sweep's blocks, the same in every step. Where few blocks would leave
+one member with more than another, pieces are shared out: a part of the rows of a block each. A
+member claims a share of the current step by raising the share's flag from below step+1 to step+1
+(`atomicrmw max`): one member wins. It begins with its own share, adds the number of pieces that it
+finished to `done` and looks POLLS times whether `done` has reached what all sweeps up to here
+amount to. If not, it claims the shares that others left, and only then waits. It never waits for a
+member that has not started: whoever runs can claim every share, so one worker finishes alone, and a
+member that starts late finds everything claimed and catches up; while one has not come, the others
+do not look for what it might do. Members that keep step touch no
+flags but their own, so these stay in their own cache. A flag for each block instead would let a
+member take the rest of a share whose owner was stopped amid it; but the sweep waits for the owner's
+block anyway, and a locked instruction for every block holds up the loads of the next one.
+
+Memory order: a member stores its results, then adds to `done` (`memref.atomic_rmw` is acq_rel); the
+others load `done` with acquire before they load results. The adds to `done` form one release
+sequence, so whoever reads the final count sees every store that came before any of the adds. Flags
+that stay between calls are made zero by the member that is the last to count itself out: all others
+looked at them for the last time before their own count, which is acq_rel too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from lstm_ir.backends.kernels.text.memory import Memory
+from lstm_ir.backends.kernels.text.text import Text
+from lstm_ir.ir.target import TargetInfo
+
+LINE = 16  # i32 per cache line: every flag has its own
+POLLS = 128  # looks at the count before a member tries to take shares of others
+FOREVER = 1 << 62
+
+
+def pause(target: TargetInfo | None) -> str:
+    """The processor's hint for a thread that waits."""
+    triple = "" if target is None else target.triple
+    if triple.startswith("x86_64"):
+        return "pause"
+    return "yield" if triple.startswith(("aarch64", "arm64")) else ""
+
+
+def rest(t: Text, relax: str, turn: str) -> None:
+    """Pauses between two looks, more of them with every 64 turns, 64 at most."""
+    if relax:
+        n = t.binary("minui", t.add(t.binary("divui", turn, t.index(64)), 1), t.index(64))
+        with t.loop(t.index(0), n, t.index(1)):
+            t.line(f'llvm.inline_asm has_side_effects "{relax}", "" : () -> ()')
+
+
+class Work(NamedTuple):
+    """Blocks of columns; the rows of each are shared out in so many parts."""
+
+    blocks: int
+    parts: int
+
+    @property
+    def pieces(self) -> int:
+        """What a share has a number of."""
+        return self.blocks * self.parts
+
+
+class Rows(NamedTuple):
+    """Rows low .. high."""
+
+    low: str
+    high: str
+
+
+class Turn(NamedTuple):
+    """Rows of a block that a member computes now; the block `following` need not exist."""
+
+    block: str
+    following: str
+    rows: Rows
+
+
+class Team:
+    """The members of one chunk of one component."""
+
+    def __init__(
+        self,
+        t: Text,
+        counters: Memory | None,
+        group: str,
+        member: str,
+        members: str,
+        relax: str = "",
+    ) -> None:
+        self.t, self.counters, self.group, self.member, self.members = (
+            t,
+            counters,
+            group,
+            member,
+            members,
+        )
+        self.relax = relax  # the processor's hint for a thread that waits
+
+    def begin(self, sweeps: list[Work], before: list[Work]) -> None:
+        """Start a component with such sweeps, and what comes before its steps."""
+        self.sweeps, self.before = sweeps, before
+        pieces = [w.pieces for w in sweeps]
+        self.first = [sum(pieces[:i]) for i in range(len(pieces))]  # flag of a sweep's first piece
+        self.total = sum(pieces)
+        if self.counters is not None:
+            self.many = self.t.op(f"arith.cmpi ugt, {self.members}, {self.t.index(1)} : index")
+            self.done = self._place(self.counters, 0)
+            come = int(self.counters.sizes[1]) - 2
+            self.come = self._place(self.counters, come)
+            with self.t.block(f"scf.if {self.many}"):
+                self._add(come, self.t.constant("1", "i32"))
+
+    def steps(self, steps: str) -> str:
+        """The number of steps; 0 for a member that comes when all are done."""
+        if self.counters is None:
+            return steps
+        t = self.t
+        whole = t.add(t.binary("muli", steps, t.index(self.total)), 1 + self._pieces_before)
+        late = t.binary("xori", self._less(whole), t.constant("true", "i1"), "i1")
+        late = t.binary("andi", late, self.many, "i1")
+        return t.op(f"arith.select {late}, {t.index(0)}, {steps} : index")
+
+    @property
+    def _pieces_before(self) -> int:
+        return sum(w.pieces for w in self.before)
+
+    @contextmanager
+    def once(self) -> Iterator[None]:
+        """What one member does before the first step, and all wait for."""
+        if self.counters is None:
+            yield
+            return
+        t = self.t
+        flag = t.index(1 + self.total)
+        with t.block(f"scf.if {self._claim(flag, t.index(0))}"):
+            yield
+            self._finish(t.index(1))
+        self._wait(t.index(1))
+
+    @contextmanager
+    def last(self, steps: str) -> Iterator[None]:
+        """What one member does after the last step."""
+        if self.counters is None:
+            yield
+            return
+        t = self.t
+        with t.block(f"scf.if {self._claim(t.index(2 + self.total), t.index(0))}"):
+            yield
+
+    def leave(self) -> None:
+        """The last member to go leaves every flag as it was found, for the next call."""
+        if self.counters is None:
+            return
+        t, c = self.t, self.counters
+        flags, zero = int(c.sizes[1]), t.index(0)
+        with t.block(f"scf.if {self.many}"):
+            left = self._add(flags - 1, t.constant("1", "i32"))
+            left = t.binary("addi", t.op(f"arith.index_cast {left} : i32 to index"), t.index(1))
+            with t.block(f"scf.if {t.op(f'arith.cmpi eq, {left}, {self.members} : index')}"):
+                with t.loop(zero, t.index(flags), t.index(1)) as flag:
+                    c.store(t, t.constant("0", "i32"), [self.group, flag, zero])
+
+    @contextmanager
+    def blocks(self, sweep: int, step: str, odd: str, rows: Rows) -> Iterator[Turn]:
+        """The blocks of a sweep, forward on even steps and backward on odd ones."""
+        t, work = self.t, self.sweeps[sweep]
+        is_odd = t.op(f"arith.cmpi ne, {odd}, {t.index(0)} : index")
+        before = 1 + self._pieces_before
+        done = t.binary("muli", step, t.index(self.total))
+        target = t.add(done, before + self.first[sweep] + work.pieces)
+        with self._shared(work, 1 + self.first[sweep], step, target, is_odd, rows) as turn:
+            yield turn
+
+    @contextmanager
+    def blocks_before(self, number: int, rows: Rows) -> Iterator[Turn]:
+        """The blocks of what comes before the first step."""
+        t, work = self.t, self.before[number]
+        earlier = sum(w.pieces for w in self.before[:number])
+        flag, target = 3 + self.total + earlier, t.index(1 + earlier + work.pieces)
+        forward = t.constant("false", "i1")
+        with self._shared(work, flag, t.index(0), target, forward, rows) as turn:
+            yield turn
+
+    @contextmanager
+    def _shared(
+        self, work: Work, flag: int, step: str, target: str, is_odd: str, rows: Rows
+    ) -> Iterator[Turn]:
+        """All pieces, shared out by the flags from `flag` on, until `target` are done."""
+        t = self.t
+        if self.counters is None:
+            with t.loop(t.index(0), t.index(work.blocks), t.index(1)) as i:
+                yield Turn(*self._two(i, is_odd, t.index(work.blocks - 1)), rows)
+            return
+        turn, (done,), _ = t.carried(
+            t.index(0), t.index(2), t.index(1), [t.constant("false", "i1")], ["i1"]
+        )
+        others = t.op(f"arith.cmpi ne, {turn}, {t.index(0)} : index")
+        last = t.op(f"arith.select {others}, {self.members}, {t.index(1)} : index")
+        end = t.op(f"arith.select {done}, {turn}, {last} : index")
+        at, (mine,), out = t.carried(turn, end, t.index(1), [t.index(0)], ["index"])
+        owner = t.binary("remui", t.binary("addi", self.member, at), self.members)
+        low, high = (
+            t.binary("divui", t.binary("muli", o, t.index(work.pieces)), self.members)
+            for o in (owner, t.add(owner, 1))
+        )
+        ok = self._claim_share(low, high, flag, step)
+        stop = t.op(f"arith.select {ok}, {high}, {low} : index")
+        share = low, high
+        first, end = self._blocks_of(share, work.parts)
+        top = t.add(t.binary("addi", first, end), -1)
+        with t.loop(first, t.op(f"arith.select {ok}, {end}, {first} : index"), t.index(1)) as i:
+            block, following = self._two(i, is_odd, top)
+            yield Turn(block, following, self._rows_of(block, share, work.parts, rows))
+        t.close([t.binary("addi", mine, t.binary("subi", stop, low))], ["index"])
+        self._finish(f"{out}#0")
+        come = t.op(f"arith.index_cast {self._seen(self.come)} : i32 to index")
+        here = t.op(f"arith.cmpi uge, {come}, {self.members} : index")
+        polls = t.op(f"arith.select {here}, {t.index(POLLS)}, {t.index(0)} : index")
+        polls = t.op(f"arith.select {others}, {t.index(FOREVER)}, {polls} : index")
+        t.close([self._wait(target, polls)], ["i1"])
+
+    def _blocks_of(self, share: tuple[str, str], parts: int) -> tuple[str, str]:
+        """The blocks first .. end of which a share has pieces."""
+        if parts == 1:
+            return share
+        t, n = self.t, self.t.index(parts)
+        return t.binary("divui", share[0], n), t.binary("ceildivui", share[1], n)
+
+    def _rows_of(self, block: str, share: tuple[str, str], parts: int, rows: Rows) -> Rows:
+        """Those rows of a block that a share has."""
+        if parts == 1:
+            return rows
+        t, n = self.t, self.t.index(parts)
+        before = t.binary("muli", block, n)
+        whole = t.binary("subi", rows.high, rows.low)
+
+        def row(piece: str) -> str:
+            """The first one of a piece, clamped into the block."""
+            inside = t.binary("minsi", t.binary("maxsi", piece, t.index(0)), n)
+            return t.binary("addi", rows.low, t.binary("divui", t.binary("muli", whole, inside), n))
+
+        return Rows(*(row(t.binary("subi", piece, before)) for piece in share))
+
+    def _two(self, i: str, is_odd: str, last: str) -> tuple[str, str]:
+        """A block, and the one after it."""
+        return self._turned(i, is_odd, last), self._turned(self.t.add(i, 1), is_odd, last)
+
+    def _turned(self, i: str, is_odd: str, last: str) -> str:
+        back = self.t.binary("subi", last, i)
+        return self.t.op(f"arith.select {is_odd}, {back}, {i} : index")
+
+    def _claim(self, flag: str, step: str) -> str:
+        """Whether this member is the first at `flag` in this step; always, if it is alone."""
+        t, c = self.t, self.counters
+        assert c is not None
+        out = t.fresh()
+        with t.block(f"{out} = scf.if {self.many} -> (i1)", "} else {"):
+            stamp = t.op(f"arith.index_cast {t.add(step, 1)} : index to i32")
+            at = f"{c.name}[{self.group}, {flag}, {t.index(0)}]"
+            old = t.op(f"memref.atomic_rmw maxs {stamp}, {at} : (i32, {c.kind}) -> i32")
+            t.line(f"scf.yield {t.op(f'arith.cmpi slt, {old}, {stamp} : i32')} : i1")
+        t.line(f"  scf.yield {t.constant('true', 'i1')} : i1")
+        t.line("}")
+        return out
+
+    def _claim_share(self, low: str, high: str, first: int, step: str) -> str:
+        """Whether this member is the first at blocks low .. high of a step; not, if there are none."""
+        t = self.t
+        out = t.fresh()
+        some = t.op(f"arith.cmpi ult, {low}, {high} : index")
+        with t.block(f"{out} = scf.if {some} -> (i1)", "} else {"):
+            t.line(f"scf.yield {self._claim(t.add(low, first), step)} : i1")
+        t.line(f"  scf.yield {t.constant('false', 'i1')} : i1")
+        t.line("}")
+        return out
+
+    def _place(self, c: Memory, flag: int) -> str:
+        """The address of a flag, for loads that memref has no operation for."""
+        t = self.t
+        flags, line = c.sizes[1:]
+        base = t.op(f"memref.extract_aligned_pointer_as_index {c.name} : {c.kind} -> index")
+        bytes_ = t.index(int(flags) * int(line) * 4)
+        at = t.binary("addi", base, t.binary("muli", self.group, bytes_))
+        at = t.add(at, flag * int(line) * 4)
+        word = t.op(f"arith.index_cast {at} : index to i64")
+        return t.op(f"llvm.inttoptr {word} : i64 to !llvm.ptr")
+
+    def _add(self, flag: int, n: str) -> str:
+        """Adds to a flag, and gives what it was."""
+        t, c = self.t, self.counters
+        assert c is not None
+        at = f"{c.name}[{self.group}, {t.index(flag)}, {t.index(0)}]"
+        return t.op(f"memref.atomic_rmw addi {n}, {at} : (i32, {c.kind}) -> i32")
+
+    def _seen(self, place: str) -> str:
+        """The flag there now; what was stored before it was raised is seen after this."""
+        acquire = "<{alignment = 4 : i64, ordering = 4 : i64}>"
+        return self.t.op(f'"llvm.load"({place}) {acquire} : (!llvm.ptr) -> i32')
+
+    def _less(self, count: str) -> str:
+        """Whether fewer blocks are finished; the difference keeps its order past 2^31."""
+        t = self.t
+        seen = self._seen(self.done)
+        left = t.binary("subi", seen, t.op(f"arith.index_cast {count} : index to i32"), "i32")
+        return t.op(f"arith.cmpi slt, {left}, {t.constant('0', 'i32')} : i32")
+
+    def _finish(self, n: str) -> None:
+        t = self.t
+        some = t.op(f"arith.cmpi ne, {n}, {t.index(0)} : index")
+        with t.block(f"scf.if {t.op(f'arith.andi {self.many}, {some} : i1')}"):
+            self._add(0, t.op(f"arith.index_cast {n} : index to i32"))
+
+    def _wait(self, count: str, polls: str | None = None) -> str:
+        """Spin until so many blocks are finished, with pauses that grow; or for so many looks.
+
+        Gives whether they are; a member that is alone does not look.
+        """
+        t = self.t
+        polls = t.index(FOREVER) if polls is None else polls
+        out, spins, at = t.fresh(), t.fresh(), t.fresh()
+        with t.block(f"{out} = scf.if {self.many} -> (i1)", "} else {"):
+            start = f"{spins}:2 = scf.while ({at} = {t.index(0)}) : (index) -> (index, i1)"
+            with t.block(start, "} do {"):
+                less = self._less(count)
+                again = t.op(f"arith.cmpi ult, {at}, {polls} : index")
+                more = t.op(f"arith.andi {less}, {again} : i1")
+                t.line(f"scf.condition({more}) {at}, {less} : index, i1")
+            turn, last = t.fresh(), t.fresh()
+            t.line(f"^bb0({turn}: index, {last}: i1):")
+            rest(t, self.relax, turn)
+            t.line(f"  scf.yield {t.add(turn, 1)} : index")
+            t.line("}")
+            reached = t.binary("xori", f"{spins}#1", t.constant("true", "i1"), "i1")
+            t.line(f"scf.yield {reached} : i1")
+        t.line(f"  scf.yield {t.constant('true', 'i1')} : i1")
+        t.line("}")
+        return out

@@ -1,0 +1,95 @@
+"""The variants of a loop's kernel in one module, picked by the sizes of the call.
+
+A loop whose rows or steps are named may be called with few rows, where products of scanned rows are
+best made before the loop, or with many, or for one step, where they belong into it. The module holds
+both, never more: `scf.if` on two sizes, once per call.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.emitter import Emitter, tensor
+from lstm_ir.backends.emit.places import mlir_loc
+from lstm_ir.backends.kernels.body.access import RefusedError
+from lstm_ir.backends.kernels.body.plan import Plan
+from lstm_ir.backends.kernels.body.planner import make_plan
+from lstm_ir.backends.kernels.call.call import Values
+from lstm_ir.backends.kernels.cpu.dispatch import Dispatch
+from lstm_ir.backends.kernels.cpu.schedule import FOLD_ROWS, Schedule, choose, hoists, narrow
+from lstm_ir.ir.graph import Node
+
+_UGE, _ULE = 9, 7  # arith.cmpi
+
+
+def on_cpu(
+    e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None
+) -> tuple[Values, str]:
+    """The loop's results, and what --explain says; RefusedError for a body without kernels."""
+    assert e.target is not None
+    wanted = hoists(n)
+    plan = _plan(e, n, wanted is not False)
+    schedule = choose(plan, e.target)
+    if wanted is None and plan.projections and not e.depth:
+        with suppress(RefusedError):  # too many tensors; the other way may have fewer
+            folded = _plan(e, n, False)
+            other = choose(folded, e.target)
+            both = _Pair(e, n, (folded, other), (plan, schedule))
+            note = f"{schedule.note}; from {FOLD_ROWS} rows on, or for one step, {other.note}"
+            return both.run(consts, init, xs, count), note
+    with mlir_loc(n.loc, "product" if schedule.panel else n.op.name):
+        out = Dispatch(e, plan, schedule=schedule).run(consts, init, xs, count)
+    return out, "" if schedule.panel else schedule.note
+
+
+def _plan(e: Emitter, n: Node, hoist: bool) -> Plan:
+    assert e.target is not None
+    plan = make_plan(n, hoist, narrow(e.target))
+    plan.rounds = e.decided.inside(plan.body)
+    return plan
+
+
+class _Pair:
+    """Both variants, and the choice."""
+
+    def __init__(
+        self, e: Emitter, n: Node, folded: tuple[Plan, Schedule], hoisted: tuple[Plan, Schedule]
+    ) -> None:
+        self.e, self.n, self.folded, self.hoisted = e, n, folded, hoisted
+
+    def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
+        e, n = self.e, self.n
+        kinds = [tensor(t) for t in n.types]
+        with mlir_loc(n.loc, n.op.name):
+            choice = e.make("scf.if", [self._folds()], kinds, regions=2)
+            e.outside = choice
+            try:
+                for region, (plan, schedule) in zip(
+                    choice.regions, (self.folded, self.hoisted), strict=True
+                ):
+                    with ir.InsertionPoint(region.blocks.append()):
+                        out = Dispatch(e, plan, schedule=schedule).run(consts, init, xs, count)
+                        e.make("scf.yield", out, [])
+            except BaseException:
+                choice.erase()
+                raise
+            finally:
+                e.outside = None
+            return [e.tie(v, t) for v, t in zip(choice.results, n.types, strict=True)]
+
+    def _folds(self) -> ir.Value:
+        """Whether there are many rows, or a single step."""
+        i1 = ir.IntegerType.get_signless(1)
+        tests = []
+        for size, code, bound in (
+            (self.hoisted[0].rows, _UGE, FOLD_ROWS),
+            (self.n.attrs["length"], _ULE, 1),
+        ):
+            if not isinstance(size, int):
+                predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), code)
+                pair = [self.e.size(size), self.e.size(bound)]
+                tests.append(self.e.make("arith.cmpi", pair, [i1], {"predicate": predicate}).result)
+        first, *more = tests
+        return self.e.make("arith.ori", [first, *more], [i1]).result if more else first

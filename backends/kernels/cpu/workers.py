@@ -1,0 +1,126 @@
+"""How many workgroups: from the workers found at run time, never from the machine that compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.kernels.body.plan import Component, Plan
+from lstm_ir.backends.kernels.cpu.schedule import Schedule
+from lstm_ir.backends.kernels.cpu.team import Work
+from lstm_ir.backends.kernels.cpu.tile import work_of
+from lstm_ir.ir.dims import Dim
+
+SYMBOL = "lstm_ir.workers"
+# local-task answers with the workers of its executor, local-sync with 1.
+_QUERY = f"""module {{
+  util.global private @{SYMBOL} : index
+  util.initializer {{
+    %c0 = arith.constant 0 : index
+    %device = hal.devices.get %c0 : !hal.device
+    %ok, %n = hal.device.query<%device : !hal.device>
+      key("hal.dispatch" :: "concurrency") : i1, i64 = 1 : i64
+    %i = arith.index_cast %n : i64 to index
+    util.global.store %i, @{SYMBOL} : index
+    util.return
+  }}
+}}"""
+
+
+def workers(e: Emitter) -> ir.Value:
+    """How many share the work: what a call brings, or the workers of the device.
+
+    Of the device, asked once when the module is loaded.
+    """
+    if e.workers is not None:
+        return e.make("arith.index_cast", [e.workers], [ir.IndexType.get()]).result
+    from lstm_ir.backends.kernels.call.call import module_of_insertion
+
+    block = module_of_insertion().regions[0].blocks[0]
+    names = [op.attributes["sym_name"].value for op in block if "sym_name" in op.attributes]
+    if SYMBOL not in names:
+        asked = ir.Module.parse(_QUERY)
+        at = ir.InsertionPoint(block.operations[0])
+        for op in asked.body:
+            op.operation.clone(at)
+    attrs = {"global": ir.FlatSymbolRefAttr.get(SYMBOL)}
+    return ir.Operation.create(
+        "util.global.load", results=[ir.IndexType.get()], attributes=attrs
+    ).result
+
+
+def grid(
+    e: Emitter, const: Callable[[Dim], ir.Value], plan: Plan, schedule: Schedule
+) -> tuple[ir.Value, ir.Value]:
+    """(chunks of rows, members per chunk) as index values."""
+    index = ir.IndexType.get()
+
+    def arith(op: str, a: ir.Value, b: ir.Value) -> ir.Value:
+        return e.make(f"arith.{op}", [a, b], [index]).result
+
+    one, rows = const(1), const(plan.rows)
+    found = workers(e)
+    each = arith("ceildivui", found, const(len(plan.components)))  # workers per component
+    least = _least(schedule)
+    most = arith("maxui", arith("divui", rows, const(least)), one)
+    chunks = one if schedule.columns else arith("minui", each, most)
+    if schedule.panel:
+        chunks = arith("maxui", chunks, arith("ceildivui", rows, const(schedule.panel)))
+    if not schedule.share:
+        return chunks, one
+    left = arith("divui", each, chunks)
+    # A member needs enough work between two waits.
+    work = arith("muli", rows, const(work_of_step(plan)))
+    pair = arith("minui", const(2), arith("divui", work, const(PAIR_FLOPS)))
+    useful = arith("maxui", pair, arith("divui", work, const(SHARE_FLOPS)))
+    steps = [work_of_component(c, schedule) for c in plan.components]
+    blocks = max((sum(w.blocks for w in sweeps) for sweeps in steps), default=1)
+    members = arith("minui", left, arith("minui", const(blocks), useful))
+    return chunks, arith("maxui", members, one)
+
+
+def most_teams(plan: Plan, schedule: Schedule) -> int | None:
+    """Teams of all components, however many workers there are; None where the rows are open."""
+    if not isinstance(plan.rows, int) or schedule.panel:
+        return None
+    return len(plan.components) * max(1, plan.rows // _least(schedule))
+
+
+def _least(schedule: Schedule) -> int:
+    """Rows of a chunk, about."""
+    return max((t.chunk for t in schedule.tiles.values()), default=1)
+
+
+# Of one step, per member: below it waiting costs more than sharing saves. Two members were measured,
+# more are expected to wait longer for each other.
+PAIR_FLOPS, SHARE_FLOPS = 16_000, 100_000
+
+
+def work_of_step(plan: Plan) -> int:
+    """Multiplications and additions of one row in one step, of the largest component."""
+    return max(
+        (
+            sum(2 * s.width * k.length * len(k.gates) for s in c.sweeps for k in s.loops)
+            for c in plan.components
+        ),
+        default=0,
+    )
+
+
+def work_of_component(c: Component, schedule: Schedule) -> list[Work]:
+    """What a team shares out in one step, sweep by sweep."""
+    return [work_of(s, schedule.tiles[s], schedule.lanes) for s in c.sweeps]
+
+
+def flags_needed(plan: Plan, schedule: Schedule, before: list[Work]) -> int:
+    """Flags of a team: the count, those of the first and last copy, one for each piece of a step,
+    and of what comes `before` the steps, how many members have come, and how many have left."""
+    steps = [work_of_component(c, schedule) for c in plan.components]
+    return 5 + max((pieces(w) for w in steps), default=0) + pieces(before)
+
+
+def pieces(work: list[Work]) -> int:
+    """Of all sweeps."""
+    return sum(w.pieces for w in work)

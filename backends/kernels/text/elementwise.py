@@ -1,0 +1,219 @@
+"""Elementwise ops as arith and math text, on scalars or vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from lstm_ir.backends.kernels.body.access import RefusedError
+from lstm_ir.backends.kernels.body.atoms import Atom
+from lstm_ir.backends.kernels.text.text import ZERO, Text, scalar_type
+from lstm_ir.ir.types import DType
+
+_FLOAT = {
+    "add": "arith.addf", "subtract": "arith.subf", "multiply": "arith.mulf", "divide": "arith.divf",
+    "maximum": "arith.maximumf", "minimum": "arith.minimumf",
+}  # fmt: skip
+_INT = {
+    "add": "arith.addi", "subtract": "arith.subi", "multiply": "arith.muli",
+    "maximum": "arith.maxsi", "minimum": "arith.minsi", "and": "arith.andi", "or": "arith.ori",
+    "xor": "arith.xori",
+}  # fmt: skip
+_UNARY = {
+    "negate": "arith.negf", "abs": "math.absf", "floor": "math.floor", "ceil": "math.ceil",
+    "round_nearest_even": "math.roundeven", "exponential": "math.exp", "sqrt": "math.sqrt",
+    "rsqrt": "math.rsqrt", "log": "math.log", "log_plus_one": "math.log1p",
+    "exponential_minus_one": "math.expm1",
+}  # fmt: skip
+_F32_ONLY = {"erf": "math.erf", "sine": "math.sin", "cosine": "math.cos"}
+# Ops that end in a product, or may: LLVM makes an FMA of a product and a sum where nothing forbids it.
+_PRODUCTS = {
+    "multiply", "exponential", "exponential_minus_one", "log", "log_plus_one", "rsqrt", *_F32_ONLY,
+}  # fmt: skip
+_ORDERED = {"EQ": "oeq", "NE": "une", "LT": "olt", "LE": "ole", "GT": "ogt", "GE": "oge"}
+_SIGNED = {"EQ": "eq", "NE": "ne", "LT": "slt", "LE": "sle", "GT": "sgt", "GE": "sge"}
+
+
+class Ops:
+    """Writes one elementwise op; `wide` says whether operands are vectors.
+
+    rounds: products round before something is added to them, so that all copies of a value have
+    the same bits (`decisions.py`).
+    """
+
+    def __init__(self, text: Text, rounds: bool = False) -> None:
+        self.t, self.rounds = text, rounds
+
+    def kind(self, dtype: DType, wide: bool) -> str:
+        """The MLIR type."""
+        return self.t.vector(scalar_type(dtype)) if wide else scalar_type(dtype)
+
+    def emit(self, a: Atom, args: Sequence[str], wide: bool) -> str:
+        """The op of atom `a` on operands of equal width."""
+        v = self._emit(a, args, wide)
+        return self._rounded(v, a.dtype, wide) if self.rounds and a.op in _PRODUCTS else v
+
+    def _rounded(self, v: str, dtype: DType, wide: bool) -> str:
+        """`v`, with which nothing is contracted. On GPUs 0 is subtracted, which drivers cannot see."""
+        t, kind = self.t, self.kind(dtype, wide)
+        if not dtype.is_float:
+            return v
+        if t.lanes:
+            return t.op(f'llvm.call_intrinsic "llvm.arithmetic.fence"({v}) : ({kind}) -> {kind}')
+        zero = t.op(f"arith.index_cast {ZERO} : index to i32")
+        return t.binary("subf", v, t.op(f"arith.sitofp {zero} : i32 to {kind}"), kind)
+
+    def _emit(self, a: Atom, args: Sequence[str], wide: bool) -> str:
+        dtype, kind = a.args[0].dtype, self.kind(a.args[0].dtype, wide)
+        if a.op == "compare":
+            assert a.node is not None
+            way = a.node.attrs["direction"]
+            if dtype.is_float:
+                return self.t.op(f"arith.cmpf {_ORDERED[way]}, {args[0]}, {args[1]} : {kind}")
+            code = _SIGNED[way] if dtype is not DType.i1 else _SIGNED[way].replace("s", "u")
+            return self.t.op(f"arith.cmpi {code}, {args[0]}, {args[1]} : {kind}")
+        if a.op == "select":
+            chosen = self.kind(a.dtype, wide)
+            return self.t.op(
+                f"arith.select {', '.join(args)} : {self.kind(DType.i1, wide)}, {chosen}"
+            )
+        if a.op == "convert":
+            return self._convert(args[0], dtype, a.dtype, wide)
+        if a.op == "in_range":
+            return args[0]
+        return (
+            self._float(a, args, dtype, kind, wide)
+            if dtype.is_float
+            else self._int(a, args, dtype, kind, wide)
+        )
+
+    def _int(self, a: Atom, args: Sequence[str], dtype: DType, kind: str, wide: bool) -> str:
+        t = self.t
+        if a.op in _INT and (dtype is not DType.i1 or a.op in ("and", "or", "xor")):
+            return t.op(f"{_INT[a.op]} {args[0]}, {args[1]} : {kind}")
+        if a.op == "not":
+            return t.binary(
+                "xori", args[0], t.number(1 if dtype is DType.i1 else -1, dtype, wide), kind
+            )
+        if a.op == "negate":
+            return t.binary("subi", t.number(0, dtype, wide), args[0], kind)
+        if a.op == "clamp":
+            return t.binary("minsi", t.binary("maxsi", args[0], args[1], kind), args[2], kind)
+        raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a))
+
+    def _float(self, a: Atom, args: Sequence[str], dtype: DType, kind: str, wide: bool) -> str:
+        t = self.t
+        if dtype.bits < 32:
+            raise RefusedError(f"arithmetic in {dtype}; convert to f32 first", _value(a))
+        if a.op in _FLOAT:
+            return t.op(f"{_FLOAT[a.op]} {args[0]}, {args[1]} : {kind}")
+        if a.op == "ceil" and dtype is DType.f64:  # none links for baseline x86-64
+            below = t.op(f"math.floor {t.op(f'arith.negf {args[0]} : {kind}')} : {kind}")
+            return t.op(f"arith.negf {below} : {kind}")
+        if a.op in _UNARY:
+            return t.op(f"{_UNARY[a.op]} {args[0]} : {kind}")
+        if a.op in _F32_ONLY and dtype is DType.f32:
+            return t.op(f"{_F32_ONLY[a.op]} {args[0]} : {kind}")
+        if a.op == "clamp":
+            low = t.op(f"arith.maximumf {args[0]}, {args[1]} : {kind}")
+            return t.op(f"arith.minimumf {low}, {args[2]} : {kind}")
+        special: dict[str, Callable[[str, DType, str, bool], str]] = {
+            "tanh": self._tanh, "logistic": self._logistic,
+            "sign": self._sign, "is_finite": self._finite,
+        }  # fmt: skip
+        if a.op in special:
+            return special[a.op](args[0], dtype, kind, wide)
+        raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a))
+
+    def _tanh(self, x: str, dtype: DType, kind: str, wide: bool) -> str:
+        t = self.t
+        if dtype is DType.f32:
+            return t.op(f"math.tanh {x} : {kind}")
+        # No tanh links for f64: -u / (u + 2) with u = expm1(-2|x|), which does not overflow.
+        size = t.op(f"math.absf {x} : {kind}")
+        twice = t.binary("mulf", size, t.number(-2.0, dtype, wide), kind)
+        u = t.op(f"math.expm1 {twice} : {kind}")
+        below = t.binary("addf", u, t.number(2.0, dtype, wide), kind)
+        positive = t.binary("divf", t.op(f"arith.negf {u} : {kind}"), below, kind)
+        return t.op(f"math.copysign {positive}, {x} : {kind}")
+
+    def _logistic(self, x: str, dtype: DType, kind: str, wide: bool) -> str:
+        t = self.t
+        one = t.number(1.0, dtype, wide)
+        e = t.op(f"math.exp {t.op(f'arith.negf {x} : {kind}')} : {kind}")
+        return t.binary("divf", one, t.binary("addf", one, e, kind), kind)
+
+    def _sign(self, x: str, dtype: DType, kind: str, wide: bool) -> str:
+        t = self.t
+        mask = self.kind(DType.i1, wide)
+        zero, one = t.number(0.0, dtype, wide), t.number(1.0, dtype, wide)
+        unit = t.op(f"math.copysign {one}, {x} : {kind}")
+        plain = t.op(f"arith.cmpf une, {x}, {zero} : {kind}")
+        signed = t.op(f"arith.select {plain}, {unit}, {x} : {mask}, {kind}")
+        nan = t.op(f"arith.cmpf uno, {x}, {x} : {kind}")
+        return t.op(f"arith.select {nan}, {x}, {signed} : {mask}, {kind}")
+
+    def _finite(self, x: str, dtype: DType, kind: str, wide: bool) -> str:
+        t = self.t
+        size = t.op(f"math.absf {x} : {kind}")
+        return t.op(f"arith.cmpf olt, {size}, {t.number(math.inf, dtype, wide)} : {kind}")
+
+    def _convert(self, x: str, old: DType, new: DType, wide: bool) -> str:
+        t = self.t
+        a, b = self.kind(old, wide), self.kind(new, wide)
+        if old is new:
+            return x
+        if new is DType.i1:
+            zero = t.number(0, old, wide)
+            test = f"arith.cmpf une, {x}, {zero}" if old.is_float else f"arith.cmpi ne, {x}, {zero}"
+            return t.op(f"{test} : {a}")
+        if new is DType.bf16 and old.bits > 8 and old is not DType.f16:
+            return self._to_bf16(self._convert(x, old, DType.f32, wide), wide)
+        if old.is_float and new.is_float:
+            if old.bits == new.bits:
+                raise RefusedError(f"convert from {old} to {new} in a kernel")
+            if old is DType.f64 and new is DType.f16:
+                x, old, a = self._odd(x, wide), DType.f32, self.kind(DType.f32, wide)
+            return t.op(f"arith.{'extf' if new.bits > old.bits else 'truncf'} {x} : {a} to {b}")
+        if old.is_float:
+            raise RefusedError(f"convert from {old} to {new} in a kernel")
+        if new.is_float:
+            return t.op(f"arith.{'uitofp' if old is DType.i1 else 'sitofp'} {x} : {a} to {b}")
+        if new.bits == old.bits:
+            return x
+        way = "trunci" if new.bits < old.bits else "extui" if old is DType.i1 else "extsi"
+        return t.op(f"arith.{way} {x} : {a} to {b}")
+
+    def _to_bf16(self, x: str, wide: bool) -> str:
+        """f32 as bf16, rounded to nearest and even before the truncation, which IREE drops where the
+        kernel widens its result again: it does arithmetic in bf16 in f32."""
+        t, kind, whole = self.t, self.kind(DType.f32, wide), self.kind(DType.i32, wide)
+        mask = self.kind(DType.i1, wide)
+
+        def number(n: int) -> str:
+            return t.number(n, DType.i32, wide)
+
+        bits = t.op(f"arith.bitcast {x} : {kind} to {whole}")
+        last = t.binary("shrui", bits, number(16), whole)
+        half = t.binary("addi", t.binary("andi", last, number(1), whole), number(0x7FFF), whole)
+        cut = t.binary("andi", t.binary("addi", bits, half, whole), number(-(1 << 16)), whole)
+        rounded = t.op(f"arith.bitcast {cut} : {whole} to {kind}")
+        nan = t.op(f"arith.cmpf uno, {x}, {x} : {kind}")
+        kept = t.op(f"arith.select {nan}, {x}, {rounded} : {mask}, {kind}")
+        return t.op(f"arith.truncf {kept} : {kind} to {self.kind(DType.bf16, wide)}")
+
+    def _odd(self, x: str, wide: bool) -> str:
+        """f64 as f32, cut off, with the last bit set where bits are lost: the next rounding is right."""
+        t, kind, whole = self.t, self.kind(DType.f64, wide), self.kind(DType.i64, wide)
+        low = t.number((1 << 29) - 1, DType.i64, wide)
+        bits = t.op(f"arith.bitcast {x} : {kind} to {whole}")
+        lost = t.binary("addi", t.binary("andi", bits, low, whole), low, whole)
+        cut = t.binary(
+            "andi", t.binary("ori", bits, lost, whole), t.number(-(1 << 29), DType.i64, wide), whole
+        )
+        odd = t.op(f"arith.bitcast {cut} : {whole} to {kind}")
+        return t.op(f"arith.truncf {odd} : {kind} to {self.kind(DType.f32, wide)}")
+
+
+def _value(a: Atom):  # type: ignore[no-untyped-def]
+    return None if a.node is None else a.node.values[0]

@@ -1,0 +1,157 @@
+"""Atoms at a place as kernel text: loads, numbers, sums from the buffer, elementwise ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lstm_ir.backends.kernels.body.access import Col
+from lstm_ir.backends.kernels.body.atoms import Atom, Source
+from lstm_ir.backends.kernels.text.elementwise import Ops
+from lstm_ir.backends.kernels.text.memory import (
+    Memory,
+    Place,
+    Shifted,
+    indices,
+    load_scalar,
+    load_vector,
+    store_scalar,
+    store_vector,
+)
+from lstm_ir.backends.kernels.text.text import Text, scalar_type
+from lstm_ir.ir.types import DType
+
+Sums = Callable[[Atom], str]
+
+
+class Evaluator:
+    """Atoms and stores; `prefix` gives the leading indices of a memory at this step."""
+
+    def __init__(
+        self,
+        t: Text,
+        memories: Mapping[Source, Memory],
+        prefix: Callable[[Source, bool], list[str]],
+        step: str,
+        rounds: bool = False,
+    ) -> None:
+        self.t, self.memories, self.prefix, self.step = t, memories, prefix, step
+        self.ops = Ops(t, rounds)
+
+    def load(self, a: Atom, place: Place, wide: bool) -> str:
+        """A load, as a vector or one element."""
+        assert a.source is not None
+        m, wide = self.memories[a.source], wide and self.t.lanes > 0
+        at = [*self.prefix(a.source, False), *indices(self.t, a.access, place, m)]
+        v = load_vector(self.t, m, at, place.mask) if wide else load_scalar(self.t, m, at)
+        if a.dtype is not DType.i1:
+            return v
+        kind = self.t.vector("i8") if wide else "i8"
+        return self.t.op(f"arith.cmpi ne, {v}, {self.t.number(0, DType.i8, wide)} : {kind}")
+
+    def fetch(self, a: Atom, place: Place) -> None:
+        """Bring what a load will read into the cache."""
+        assert a.source is not None
+        m = self.memories[a.source]
+        at = [*self.prefix(a.source, False), *indices(self.t, a.access, place, m)]
+        if isinstance(m, Shifted):
+            at, _ = m.moved(self.t, at)
+        self.t.line(
+            f"memref.prefetch {m.name}[{', '.join(at)}], read, locality<3>, data : {m.kind}"
+        )
+
+    def store(
+        self, v: str, dtype: DType, dest: Source, access: object, place: Place, wide: bool
+    ) -> None:
+        """A result element or vector to its memory."""
+        m, wide = self.memories[dest], wide and self.t.lanes > 0
+        if dtype is DType.i1:
+            kinds = (self.t.vector("i1"), self.t.vector("i8")) if wide else ("i1", "i8")
+            v = self.t.op(f"arith.extui {v} : {kinds[0]} to {kinds[1]}")
+        at = [*self.prefix(dest, True), *indices(self.t, access, place, m)]  # type: ignore[arg-type]
+        if wide:
+            store_vector(self.t, v, m, at, place.mask)
+        else:
+            store_scalar(self.t, v, m, at)
+
+    def value(
+        self, root: Atom, place: Place, wide: bool, sums: Sums | None, known: dict[Atom, str]
+    ) -> str:
+        """The atom at `place`; `known` holds what was computed there already."""
+        for a in order(root):
+            if a not in known:
+                known[a] = self._one(a, place, sums, known)
+        return self.widened(root, known[root]) if wide else known[root]
+
+    def widened(self, a: Atom, v: str) -> str:
+        """The value of `a` as a vector."""
+        if a.cols or not self.t.lanes:
+            return v
+        kind = scalar_type(a.dtype)
+        return self.t.op(f"vector.broadcast {v} : {kind} to {self.t.vector(kind)}")
+
+    def _one(self, a: Atom, place: Place, sums: Sums | None, known: dict[Atom, str]) -> str:
+        if a.op == "load":
+            return self.load(a, place, a.cols)
+        if a.op == "splat":
+            return self.t.number(a.number, a.dtype, False)
+        if a.op == "step":
+            return self.step
+        if a.op == "dot":
+            assert sums is not None
+            return sums(a)
+        if a.op == "reduce":
+            return self._reduce(a, place)
+        args = [self.widened(x, known[x]) if a.cols else known[x] for x in a.args]
+        return self.ops.emit(a, args, a.cols)
+
+    def _reduce(self, a: Atom, place: Place) -> str:
+        """A loop over the columns with a vector of partial results, then across its lanes."""
+        t, (inner,) = self.t, a.args
+        kind = scalar_type(a.dtype)
+        wide = t.vector(kind)
+        op, start = REDUCE[a.kind]
+        initial = t.number(start, a.dtype, True)
+        at, (acc,), out = t.carried(
+            t.index(0), t.index(a.width), t.index(t.lanes), [initial], [wide]
+        )
+        mask = None
+        if a.width % t.lanes:
+            left = t.binary("subi", t.index(a.width), at)
+            mask = t.op(f"vector.create_mask {left} : {t.vector('i1')}")
+        v = self.value(inner, Place(place.row, at, mask), True, None, {})
+        new = t.binary(op, acc, v, wide)
+        if mask is not None:
+            new = t.op(f"arith.select {mask}, {new}, {acc} : {t.vector('i1')}, {wide}")
+        t.close([new], [wide])
+        word = {"addf": "add", "maximumf": "maximumf", "minimumf": "minimumf"}[op]
+        return t.op(f"vector.reduction <{word}>, {out}#0 : {wide} into {kind}")
+
+
+REDUCE = {
+    "reduce_sum": ("addf", 0.0),
+    "reduce_max": ("maximumf", float("-inf")),
+    "reduce_min": ("minimumf", float("inf")),
+}
+
+
+def order(root: Atom) -> list[Atom]:
+    """The atom's operands before it; products and reductions are leaves."""
+    out: list[Atom] = []
+    seen: set[Atom] = set()
+    stack: list[tuple[Atom, bool]] = [(root, False)]
+    while stack:
+        a, ready = stack.pop()
+        if ready:
+            out.append(a)
+        elif a not in seen:
+            seen.add(a)
+            stack.append((a, True))
+            if a.op not in ("dot", "reduce"):
+                stack.extend((x, False) for x in a.args)
+    return out
+
+
+def row_element(e: Evaluator, a: Atom, row: str, k: str) -> str:
+    """Element k of the row that the load `a` reads."""
+    assert any(isinstance(at, Col) for at in a.access)
+    return e.load(a, Place(row, k), False)

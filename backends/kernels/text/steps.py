@@ -1,0 +1,69 @@
+"""One step of a loop: its rows of scanned and stacked tensors, its copies of the carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lstm_ir.backends.kernels.body.atoms import Source
+from lstm_ir.backends.kernels.body.plan import Plan
+from lstm_ir.backends.kernels.text.evaluate import Evaluator
+from lstm_ir.backends.kernels.text.memory import Memory, load_scalar
+from lstm_ir.backends.kernels.text.text import Text
+
+NO_ROWS: Mapping[Source, str] = {}
+
+
+def number_of_steps(t: Text, count: Memory | None, length: str) -> str:
+    """min(max(count, 0), T), or T without a run-time count."""
+    if count is None:
+        return length
+    n = t.op(f"arith.index_cast {load_scalar(t, count, [])} : {count.element} to index")
+    return t.binary("minsi", t.binary("maxsi", n, t.index(0)), length)
+
+
+def backward(plan: Plan, m: Source) -> bool | None:
+    """Whether the last row of `m` comes first; None for what has no row for each step."""
+    flags: tuple[bool, ...] = plan.node.attrs["reverse"]
+    if m.kind == "scan":
+        return flags[m.index]
+    if m.kind == "projection":
+        return flags[plan.projections[m.index].scan]
+    return flags[len(plan.scanned) + m.index] if m.kind == "stack" else None
+
+
+@dataclass(frozen=True)
+class Step:
+    """Step `at` of `steps`: reads the copy `parity` of every carry and writes the other one."""
+
+    at: str
+    back: str  # steps - 1 - at
+    parity: str
+    other: str
+
+    @classmethod
+    def make(cls, t: Text, at: str, last: str) -> Step:
+        """Step `at` where the last one is `last`."""
+        back = t.binary("subi", last, at)
+        parity = t.op(f"arith.remui {at}, {t.index(2)} : index")
+        return cls(at, back, parity, t.binary("subi", t.index(1), parity))
+
+    def evaluator(
+        self,
+        t: Text,
+        plan: Plan,
+        memories: Mapping[Source, Memory],
+        rows: Mapping[Source, str] = NO_ROWS,
+    ) -> Evaluator:
+        """Atoms and stores of this step; `rows`: row numbers that are known already."""
+
+        def prefix(m: Source, store: bool) -> list[str]:
+            if m in rows:
+                return [rows[m]]
+            if m.kind == "carry":
+                return [self.other if store else self.parity]
+            turned = backward(plan, m)
+            return [] if turned is None else [self.back if turned else self.at]
+
+        number = t.op(f"arith.index_cast {self.at} : index to i32")
+        return Evaluator(t, memories, prefix, number, plan.rounds)

@@ -1,0 +1,1 @@
+"""One rule for each op: what it becomes in the module."""

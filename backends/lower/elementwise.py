@@ -1,0 +1,77 @@
+"""Lowering of leaves and of elementwise ops that StableHLO has. Two-byte floats compute in f32."""
+
+from __future__ import annotations
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.arithmetic import compare
+from lstm_ir.backends.emit.emitter import Emitter, lower
+from lstm_ir.ir.graph import Node
+from lstm_ir.ir.types import DType, TensorType
+
+_ARITHMETIC = (
+    "add", "subtract", "multiply", "maximum", "minimum", "negate", "sign", "floor", "ceil",
+    "round_nearest_even", "exponential", "exponential_minus_one", "log", "log_plus_one",
+    "logistic", "sqrt", "rsqrt",
+)  # fmt: skip
+
+
+def in_f32(t: TensorType) -> TensorType:
+    """The type that arithmetic on `t` is done in."""
+    return t.with_dtype(DType.f32) if t.dtype.is_float and t.dtype.bits == 16 else t
+
+
+@lower(*_ARITHMETIC)
+def _arithmetic(e: Emitter, n: Node, *operands: ir.Value) -> ir.Value:
+    t = n.types[0]
+    if n.op.name == "sign" and not t.dtype.is_signed:
+        return e.hlo("minimum", [operands[0], e.full(1, t)], t)
+    inside = in_f32(t)
+    if n.op.name == "ceil" and t.dtype is DType.f64 and e.target is not None:
+        # no f64 ceil links for baseline x86-64; this one is exact, and keeps -0 and NaN
+        below = e.hlo("floor", [e.hlo("negate", operands, t)], t)
+        return e.hlo("negate", [below], t)
+    out = e.hlo(n.op.name, [e.convert(v, t, inside.dtype) for v in operands], inside)
+    return e.convert(out, inside, t.dtype)
+
+
+@lower("and", "or", "xor", "not", "is_finite", "select", "bitcast_convert")
+def _bits(e: Emitter, n: Node, *operands: ir.Value) -> ir.Value:
+    return e.hlo(n.op.name, operands, n.types[0])
+
+
+@lower("abs")
+def _abs(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
+    return e.hlo("abs", [x], n.types[0]) if n.types[0].dtype.is_signed else x
+
+
+@lower("clamp")
+def _clamp(e: Emitter, n: Node, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
+    """min(max(x, low), high), which keeps NaN."""
+    t = n.types[0]
+    return e.hlo("minimum", [e.hlo("maximum", [x, low], t), high], t)
+
+
+@lower("constant")
+def _constant(e: Emitter, n: Node) -> ir.Value:
+    return e.data(n.attrs["value"])
+
+
+@lower("weight")
+def _weight(e: Emitter, n: Node) -> ir.Value:
+    if e.leaf is None:
+        raise e.refuse(n, "is read inside a body; pass it to the loop as a constant")
+    return e.leaf(n)
+
+
+@lower("dim")
+def _dim(e: Emitter, n: Node) -> ir.Value:
+    d = n.attrs["size"]
+    if isinstance(d, int):
+        return e.constant(d, DType.i32)
+    return e.scalar(e.size(d), DType.i32, own=True)
+
+
+@lower("compare")
+def _compare(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
+    return compare(e, n.attrs["direction"], lhs, rhs, n.types[0])

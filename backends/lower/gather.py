@@ -1,0 +1,179 @@
+"""Lowering of gather and scatter_add, and of values that must lie in a range.
+
+What an op requires of its values is asserted where the host reads a scalar cheaply and the values
+are computed (those of inputs are checked before the call). Everywhere they are also clamped, so
+that no value reaches outside a tensor: IREE itself would crash the process.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.arithmetic import Calc, compare
+from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower, tensor
+from lstm_ir.backends.emit.regions import (
+    empty,
+    generic,
+    picked,
+    position,
+    reduce,
+    signed_back,
+    signless,
+)  # fmt: skip
+from lstm_ir.backends.lower.linear import sum_type
+from lstm_ir.backends.lower.own_memory import own
+from lstm_ir.backends.lower.shape import reshape
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.program import constant_of
+from lstm_ir.ir.types import DType, TensorType
+
+
+@lower("in_range")
+def _in_range(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
+    held, wide = confined(e, n, "operand", x, n.attrs["low"], n.attrs["high"])
+    return e.convert(held, wide, n.types[0].dtype)
+
+
+def confined(
+    e: Emitter, n: Node, operand: str, x: ir.Value, low: Dim, high: Dim
+) -> tuple[ir.Value, TensorType]:
+    """The operand's integers moved into [low, high], at least 32 bits wide; asserted first."""
+    arg = n.arg(operand)
+    assert isinstance(arg, Value)
+    t = arg.type
+    wide = t if t.dtype.bits >= 32 else t.with_dtype(DType.i32)
+    v = e.convert(x, t, wide.dtype)
+    least, most = (_bound(e, d, wide) for d in (low, high))
+    known = arg.op == "parameter" or constant_of(arg) is not None  # see Program.signature
+    if e.asserts and not known and not _held(arg, low, high):
+        _assert_inside(e, n, operand, v, wide, least, most, f"{low}..{high}")
+    c = Calc(e, wide)
+    return c.op("maximum", c.op("minimum", v, most), least), wide
+
+
+def _held(v: Value, low: Dim, high: Dim) -> bool:
+    """Whether `v` was asserted to lie in the same range where it was made."""
+    a = v.node.attrs
+    return v.op == "in_range" and (a["low"], a["high"]) == (low, high)
+
+
+def _bound(e: Emitter, d: Dim, t: TensorType) -> ir.Value:
+    if isinstance(d, int):
+        info = np.iinfo(t.dtype.numpy)
+        return e.full(min(max(d, int(info.min)), int(info.max)), t)
+    signed = t.with_dtype(DType.i32 if t.dtype is DType.u32 else t.dtype)
+    one = e.scalar(e.size(d), signed.dtype, own=True)
+    return signed_back(e, e.broadcast(one, TensorType((), signed.dtype), signed, ()), t)
+
+
+def _assert_inside(
+    e: Emitter, n: Node, operand: str, v: ir.Value, t: TensorType, low: ir.Value, high: ir.Value,
+    shown: str,
+) -> None:  # fmt: skip
+    """One boolean over all elements, read by the host."""
+    flags = t.with_dtype(DType.i1)
+    above, below = compare(e, "GE", v, low, flags), compare(e, "LE", v, high, flags)
+    every = reduce(e, "and", e.hlo("and", [above, below], flags), flags, 1, range(t.rank))
+    what = f"{n.op.name}: {operand} has a value outside {shown}\n  at {n.loc}"
+    e.make("cf.assert", [picked(e, every, [])], [], {"msg": ir.StringAttr.get(what)})
+
+
+def _rows(e: Emitter, n: Node, indices: ir.Value) -> tuple[ir.Value, TensorType]:
+    """Indices as i32 inside the axis."""
+    operand, at = n.inputs[0].type, n.attrs["axis"]
+    last = dims.add(operand.shape[at], -1)
+    held, wide = confined(e, n, "indices", indices, 0, last)
+    return e.convert(held, wide, DType.i32), wide.with_dtype(DType.i32)
+
+
+@lower("gather")
+def _gather(e: Emitter, n: Node, x: ir.Value, indices: ir.Value) -> ir.Value:
+    t, to, axis = n.inputs[0].type, n.types[0], n.attrs["axis"]
+    rows, kind = _rows(e, n, indices)
+    if not (t.is_static and to.is_static):
+        return _gather_dynamic(e, x, t, rows, kind, axis, to)
+    count = dims.product(kind.shape)
+    flat = reshape(e, rows, kind, (count,))
+    picked_type = t.resized(axis, count)
+    offsets = [i for i in range(t.rank) if i != axis]
+    numbers = (
+        f"#stablehlo.gather<offset_dims = {offsets}, collapsed_slice_dims = [{axis}], "
+        f"start_index_map = [{axis}], index_vector_dim = 1>"
+    )
+    sizes = array_attr([1 if i == axis else int(d) for i, d in enumerate(t.shape)])  # type: ignore[arg-type]
+    v = e.hlo(
+        "gather", [x, flat], picked_type, dimension_numbers=ir.Attribute.parse(numbers),
+        slice_sizes=sizes,
+    )  # fmt: skip
+    return reshape(e, v, picked_type, to.shape)
+
+
+def _gather_dynamic(
+    e: Emitter, x: ir.Value, t: TensorType, rows: ir.Value, kind: TensorType, axis: int,
+    to: TensorType,
+) -> ir.Value:  # fmt: skip
+    """linalg.generic over the result: StableHLO's slice sizes cannot be named."""
+    v, twin = signless(e, x, t)
+    result = to.with_dtype(twin.dtype)
+    index = ir.IndexType.get()
+
+    def body(args: list[ir.Value]) -> ir.Value:
+        row = e.make("arith.index_cast", [args[0]], [index]).result
+        before = [position(e, i) for i in range(axis)]
+        after = [position(e, i) for i in range(axis + kind.rank, to.rank)]
+        return picked(e, v, [*before, row, *after])
+
+    places = [f"d{i}" for i in range(to.rank)]
+    maps = [places[axis : axis + kind.rank], places]
+    return signed_back(e, generic(e, [rows], empty(e, result), maps, to.rank, body), to)
+
+
+@lower("scatter_add")
+def _scatter_add(
+    e: Emitter, n: Node, x: ir.Value, indices: ir.Value, updates: ir.Value
+) -> ir.Value:
+    """Rows lead: IREE takes no other form. Indices were clamped, or it would write outside."""
+    t, axis = n.inputs[0].type, n.attrs["axis"]
+    if 0 in n.inputs[2].type.shape:  # the compiler divides by it
+        return x
+    rows, kind = _rows(e, n, indices)
+    count = dims.product(kind.shape)
+    total = sum_type(t)
+    rest = [i for i in range(t.rank) if i != axis]
+    moved = total.with_shape([t.shape[axis], *(t.shape[i] for i in rest)])
+    flat = total.resized(axis, count)
+    v = _front(e, e.convert(x, t, total.dtype), moved, axis)
+    v = own(e, n, n.inputs[0], v, moved)
+    u = e.convert(updates, n.inputs[2].type, total.dtype)
+    u = reshape(e, u, n.inputs[2].type.with_dtype(total.dtype), flat.shape)
+    u = _front(e, u, moved.resized(0, count), axis)
+    at = reshape(e, rows, kind, (count, 1))
+    windows = list(range(1, t.rank))
+    numbers = (
+        f"#stablehlo.scatter<update_window_dims = {windows}, inserted_window_dims = [0], "
+        "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>"
+    )
+    attrs = {"scatter_dimension_numbers": ir.Attribute.parse(numbers)}
+    made = e.make("stablehlo.scatter", [v, at, u], [tensor(moved)], attrs, regions=1)
+    scalar = TensorType((), total.dtype)
+    block = made.regions[0].blocks.append(
+        tensor(scalar), tensor(scalar), arg_locs=[ir.Location.current] * 2
+    )
+    with ir.InsertionPoint(block):
+        e.make("stablehlo.return", [e.hlo("add", list(block.arguments), scalar)], [])
+    out = _back(e, made.result, total, axis)
+    return e.convert(out, total, t.dtype)
+
+
+def _front(e: Emitter, v: ir.Value, to: TensorType, axis: int) -> ir.Value:
+    """`axis` first, the others in order; `to` is the result's type."""
+    order = [axis, *(i for i in range(to.rank) if i != axis)]
+    return v if axis == 0 else e.hlo("transpose", [v], to, permutation=array_attr(order))
+
+
+def _back(e: Emitter, v: ir.Value, to: TensorType, axis: int) -> ir.Value:
+    order = [*range(1, axis + 1), 0, *range(axis + 1, to.rank)]
+    return v if axis == 0 else e.hlo("transpose", [v], to, permutation=array_attr(order))

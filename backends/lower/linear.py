@@ -1,0 +1,163 @@
+"""Lowering of dot_general: sums of two-byte floats are in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.conversion import apart, is_spirv
+from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower
+from lstm_ir.backends.emit.regions import generic, signed_back, signless
+from lstm_ir.backends.lower.shape import reshape
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.primitive.linear import free_axes
+
+Ints = tuple[int, ...]
+_LEAVES = {"parameter", "weight", "constant"}
+
+
+def sum_type(t: TensorType) -> TensorType:
+    """The type in which sums of such elements are held."""
+    return t.with_dtype(DType.f32) if t.dtype.is_float and t.dtype.bits == 16 else t
+
+
+@lower("dot_general")
+def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
+    a, b = n.inputs[0].type, n.inputs[1].type
+    axes = [
+        n.attrs[f"{side}_{what}_dimensions"]
+        for what in ("batching", "contracting")
+        for side in ("lhs", "rhs")
+    ]
+    to = n.types[0]
+    total = sum_type(to)
+    if e.target is not None and e.target.kernels:
+        from lstm_ir.backends.kernels.lowering import lower_outer_sum, lower_product
+
+        for by_kernel in (lower_product, lower_outer_sum):
+            done = by_kernel(e, n, lhs, rhs)
+            if done is not None:
+                return done
+    if is_spirv(e):  # see emit/half.py
+        lhs, rhs = (apart(e, v, x) for v, x in zip((lhs, rhs), n.inputs, strict=True))
+        lhs, rhs = e.convert(lhs, a, total.dtype), e.convert(rhs, b, total.dtype)
+        a, b = a.with_dtype(total.dtype), b.with_dtype(total.dtype)
+    if axes[0] and e.target is not None:
+        lhs, rhs = (_made(e, v, x) for v, x in zip((lhs, rhs), n.inputs, strict=True))
+    if 0 in a.shape or 0 in b.shape:
+        out = e.full(0, total)
+    elif a.is_static and b.is_static:
+        out = e.hlo("dot_general", [lhs, rhs], total, dot_dimension_numbers=_numbers(*axes))
+    else:
+        out = _dynamic(e, lhs, a, rhs, b, axes, total)
+    return e.convert(out, total, to.dtype)
+
+
+def _made(e: Emitter, v: ir.Value, operand: Value) -> ir.Value:
+    """An operand of a batched product that is made before it, unless it is a leaf.
+
+    IREE 3.13 fuses what makes it into the packing; a select among that reads its condition, one byte
+    per element, at the wrong place in every batch but the first.
+    """
+    return v if operand.op in _LEAVES else barrier(e, v, operand.type)
+
+
+def barrier(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+    """`v`, in no dispatch with what reads it."""
+    held, _ = signless(e, v, t)  # a barrier of unsigned elements is refused
+    sizes = [e.size(d) for d in t.shape if not isinstance(d, int)]
+    made = e.make("iree_tensor_ext.compute_barrier.start", [held, *sizes], [held.type]).result
+    return signed_back(e, made, t)
+
+
+def _numbers(lb: Ints, rb: Ints, lc: Ints, rc: Ints) -> ir.Attribute:
+    parts = [
+        f"{side}_{what}_dimensions = [{', '.join(map(str, axes))}]"
+        for side, what, axes in (
+            ("lhs", "batching", lb), ("rhs", "batching", rb),
+            ("lhs", "contracting", lc), ("rhs", "contracting", rc),
+        ) if axes
+    ]  # fmt: skip
+    return ir.Attribute.parse(f"#stablehlo.dot<{', '.join(parts)}>")
+
+
+def _dynamic(
+    e: Emitter, lhs: ir.Value, a: TensorType, rhs: ir.Value, b: TensorType,
+    axes: Sequence[Ints], total: TensorType,
+) -> ir.Value:  # fmt: skip
+    """Axes collapsed to one per kind: IREE takes named sizes in products of matrices only."""
+    lb, rb, lc, rc = axes
+    x, xt, x_last = _matrix(e, lhs, a, lb, lc)
+    y, yt, y_last = _matrix(e, rhs, b, rb, rc)
+    rows, columns = xt.shape[1 if x_last else 2], yt.shape[1 if y_last else 2]
+    inner = xt.shape[2 if x_last else 1]
+    if not lb and 1 not in (rows, columns, inner):  # IREE fails on a product with a size of 1
+        x, y = reshape(e, x, xt, xt.shape[1:]), reshape(e, y, yt, yt.shape[1:])
+        flat = total.with_shape((rows, columns))
+        summed = not isinstance(inner, int)
+        if summed or _multiple(rows):
+            x = _alone(e, x, xt)
+        if summed or _multiple(columns):
+            y = _alone(e, y, yt)
+        numbers = _numbers((), (), (int(x_last),), (int(y_last),))
+        v = e.hlo("dot_general", [x, y], flat, dot_dimension_numbers=numbers)
+    else:
+        flat = total.with_shape((xt.shape[0], rows, columns))
+        v = _batched(e, x, xt, x_last, y, yt, y_last, flat)
+    return reshape(e, v, flat, total.shape)
+
+
+def _multiple(size: Dim) -> bool:
+    """Whether a size is a multiple of names: 16*B, as [B,16,I] gives with its rows side by side."""
+    return isinstance(size, dims.Expr) and any(k != 1 for _, k in size.terms)
+
+
+def _alone(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+    """A matrix [1,m,n] that is made before the product: fused into the packing of a product that
+    sums over a named size, or has 8*B rows, IREE 3.13 fails ("no basis element may be statically
+    non-positive")."""
+    return barrier(e, v, t.with_shape(t.shape[1:]))
+
+
+def _matrix(
+    e: Emitter, v: ir.Value, t: TensorType, batching: Ints, contracting: Ints
+) -> tuple[ir.Value, TensorType, bool]:
+    """As [batch, free, k], or [batch, k, free] where that needs no transposition; and which."""
+    free = free_axes(t.rank, batching, contracting)
+    natural = tuple(range(t.rank))
+    last = (*batching, *contracting, *free) != natural or not contracting
+    if last and (*batching, *free, *contracting) != natural:
+        order = (*batching, *free, *contracting)
+        t = t.with_shape(t.shape[p] for p in order)
+        v = e.hlo("transpose", [v], t, permutation=array_attr(order))
+    parts = (batching, free, contracting) if last else (batching, contracting, free)
+    sizes, start = [], 0
+    for part in parts:
+        sizes.append(dims.product(t.shape[start : start + len(part)]))
+        start += len(part)
+    return reshape(e, v, t, tuple(sizes)), t.with_shape(sizes), last
+
+
+def _batched(
+    e: Emitter, x: ir.Value, xt: TensorType, x_last: bool, y: ir.Value, yt: TensorType,
+    y_last: bool, to: TensorType,
+) -> ir.Value:  # fmt: skip
+    """linalg.generic: a batched product with named sizes is refused as StableHLO."""
+    x, y = e.convert(x, xt, to.dtype), e.convert(y, yt, to.dtype)
+    x, _ = signless(e, x, xt.with_dtype(to.dtype))
+    y, _ = signless(e, y, yt.with_dtype(to.dtype))
+    zero, _ = signless(e, e.full(0, to), to)
+    mul, add = ("arith.mulf", "arith.addf") if to.dtype.is_float else ("arith.muli", "arith.addi")
+
+    def body(args: list[ir.Value]) -> ir.Value:
+        p = e.make(mul, args[:2], [args[0].type]).result
+        return e.make(add, [args[2], p], [args[2].type]).result
+
+    left = ["d0", "d1", "d3"] if x_last else ["d0", "d3", "d1"]
+    right = ["d0", "d2", "d3"] if y_last else ["d0", "d3", "d2"]
+    maps = [left, right, ["d0", "d1", "d2"]]
+    return signed_back(e, generic(e, [x, y], zero, maps, 4, body, summed=(3,)), to)

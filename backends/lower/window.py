@@ -1,0 +1,174 @@
+"""Lowering of slice, pad, dynamic_slice and dynamic_update_slice, and of values held in a range."""
+
+from __future__ import annotations
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.arithmetic import compare
+from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower, tensor
+from lstm_ir.backends.emit.regions import empty, generic, picked, position, signed_back, signless
+from lstm_ir.backends.lower.linear import barrier
+from lstm_ir.backends.lower.own_memory import own
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Node
+from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.primitive.window import padded
+
+Values = list[ir.Value]
+
+
+@lower("slice")
+def _slice(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
+    t, to = n.inputs[0].type, n.types[0]
+    low, high, by = (n.attrs[k] for k in ("start_indices", "limit_indices", "strides"))
+    if t.is_static and to.is_static:
+        return e.hlo(
+            "slice", [x], to, start_indices=array_attr(low), limit_indices=array_attr(high),
+            strides=array_attr(by),
+        )  # fmt: skip
+    v, kind = signless(e, x, t)
+    if all(k == 1 for k in by):
+        starts = [e.size(d) if isinstance(d, dims.Expr) else d for d in low]
+        cut = e.extract_slice(v, kind, starts, to.shape, tensor(to.with_dtype(kind.dtype)))
+        return signed_back(e, cut, to)
+    bounds = [e.shape(s) for s in (low, high, by)]
+    cut = e.hlo("real_dynamic_slice", [v, *bounds], to.with_dtype(kind.dtype))
+    return signed_back(e, cut, to)
+
+
+@lower("pad")
+def _pad(e: Emitter, n: Node, x: ir.Value, value: ir.Value) -> ir.Value:
+    t, to = n.inputs[0].type, n.types[0]
+    low, high, between = (
+        n.attrs[k] for k in ("edge_padding_low", "edge_padding_high", "interior_padding")
+    )
+    if 0 in t.shape:
+        return e.broadcast(value, TensorType((), t.dtype), to, ())
+    if any(between) and not (e.target is None and t.is_static):
+        # IREE 3.13 makes one pad of two with one value, without what is between the elements.
+        v, kind = signless(e, x, t)
+        fill, _ = signless(e, value, TensorType((), t.dtype))
+        v, kind = _spread(e, v, kind, fill, between)
+        t = t.with_shape(kind.shape)
+        x, between = signed_back(e, v, t), (0,) * t.rank
+    if t.is_static and to.is_static:
+        return e.hlo(
+            "pad", [x, value], to, edge_padding_low=array_attr(low),
+            edge_padding_high=array_attr(high), interior_padding=array_attr(between),
+        )  # fmt: skip
+    if t.dtype is DType.i1:  # a flat fill has no one-bit elements
+        byte = t.with_dtype(DType.i8)
+        fill = e.convert(value, TensorType((), t.dtype), DType.i8)
+        x = e.convert(x, t, DType.i8)
+        out = _edges(e, x, byte, fill, to.with_dtype(DType.i8), low, high)
+        zero = e.full(0, to.with_dtype(DType.i8))
+        return compare(e, "NE", out, zero, to)
+    return _edges(e, x, t, value, to, low, high)
+
+
+def _edges(
+    e: Emitter, x: ir.Value, t: TensorType, value: ir.Value, to: TensorType,
+    low: tuple[Dim, ...], high: tuple[Dim, ...],
+) -> ir.Value:  # fmt: skip
+    """With `value` before and after the elements."""
+    v, kind = signless(e, x, t)
+    fill, _ = signless(e, value, TensorType((), t.dtype))
+    v, kind, starts = _cut(e, v, kind, low, high)
+    result = to.with_dtype(kind.dtype)
+    if kind != result:
+        v = e.insert_slice(v, room(e, fill, result), starts, kind.shape)
+    return signed_back(e, v, to)
+
+
+def _cut(
+    e: Emitter, v: ir.Value, t: TensorType, low: tuple[Dim, ...], high: tuple[Dim, ...]
+) -> tuple[ir.Value, TensorType, list[Dim]]:
+    """What negative paddings leave, and the low paddings without them."""
+    off = [(_below(a), _below(b)) for a, b in zip(low, high, strict=True)]
+    if any(a or b for a, b in off):
+        sizes = [dims.add(d, -a - b) for d, (a, b) in zip(t.shape, off, strict=True)]
+        t = t.with_shape(sizes)
+        v = e.extract_slice(v, t, [a for a, _ in off], sizes, tensor(t))
+    return v, t, [dims.add(d, a) for d, (a, _) in zip(low, off, strict=True)]
+
+
+def _below(d: Dim) -> int:
+    return max(-d, 0) if isinstance(d, int) else 0
+
+
+def room(e: Emitter, fill: ir.Value, t: TensorType) -> ir.Value:
+    """A tensor of one run-time number, a buffer of its own in IREE.
+
+    Written to, a broadcast would be shared: IREE merges two of one size, and one's writes show in
+    the other.
+    """
+    if e.target is None:
+        return e.broadcast(fill, TensorType((), t.dtype), t, ())
+    sizes = [e.size(d) for d in t.shape if not isinstance(d, int)]
+    return e.make("flow.tensor.splat", [picked(e, fill, []), *sizes], [tensor(t)]).result
+
+
+def _spread(
+    e: Emitter, x: ir.Value, t: TensorType, fill: ir.Value, between: tuple[int, ...]
+) -> tuple[ir.Value, TensorType]:
+    """out[i] = x[i / (between + 1)] where that is a whole number, else fill."""
+    to = t.with_shape(padded(d, 0, 0, k) for d, k in zip(t.shape, between, strict=True))
+    index, i1 = ir.IndexType.get(), ir.IntegerType.get_signless(1)
+    same = {"predicate": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)}
+    steps = [e.size(k + 1) for k in between]
+    default, zero = picked(e, fill, []), e.size(0)
+    x = _apart(e, x, t)
+
+    def body(_: Values) -> ir.Value:
+        at = []
+        exact = e.make("arith.constant", [], [i1], {"value": ir.IntegerAttr.get(i1, 1)}).result
+        for axis, by in enumerate(steps):
+            place = position(e, axis)
+            rest = e.make("arith.remsi", [place, by], [index]).result
+            whole = e.make("arith.cmpi", [rest, zero], [i1], same).result
+            exact = e.make("arith.andi", [exact, whole], [i1]).result
+            at.append(e.make("arith.divsi", [place, by], [index]).result)
+        found = picked(e, x, at)
+        return e.make("arith.select", [exact, found, default], [found.type]).result
+
+    places = [f"d{i}" for i in range(to.rank)]
+    return _apart(e, generic(e, [], empty(e, to), [places], to.rank, body), to), to
+
+
+def _apart(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+    """`v`, in a dispatch of its own: a slice or a pad that is fused with `_spread` does not compile."""
+    return v if e.target is None else barrier(e, v, t)
+
+
+@lower("dynamic_slice")
+def _dynamic_slice(e: Emitter, n: Node, x: ir.Value, starts: Values) -> ir.Value:
+    t, to = n.inputs[0].type, n.types[0]
+    if to.is_static:
+        return e.hlo("dynamic_slice", [x, *starts], to, slice_sizes=array_attr(to.shape))  # type: ignore[arg-type]
+    v, kind = signless(e, x, t)
+    at = _inside(e, starts, t, to)
+    cut = e.extract_slice(v, kind, at, to.shape, tensor(to.with_dtype(kind.dtype)))
+    return signed_back(e, cut, to)
+
+
+@lower("dynamic_update_slice")
+def _update(e: Emitter, n: Node, x: ir.Value, update: ir.Value, starts: Values) -> ir.Value:
+    t, window = n.inputs[0].type, n.inputs[1].type
+    x = own(e, n, n.inputs[0], x, t)
+    if t.is_static and window.is_static:
+        return e.hlo("dynamic_update_slice", [x, update, *starts], t)
+    v, _ = signless(e, x, t)
+    u, _ = signless(e, update, window)
+    return signed_back(e, e.insert_slice(u, v, _inside(e, starts, t, window), window.shape), t)
+
+
+def _inside(e: Emitter, starts: Values, t: TensorType, window: TensorType) -> Values:
+    """Run-time starts as indices, moved so that the window lies inside."""
+    index = ir.IndexType.get()
+    out = []
+    for start, size, width in zip(starts, t.shape, window.shape, strict=True):
+        last = e.size(dims.add(size, dims.mul(width, -1)))
+        most = e.make("arith.minsi", [e.extract(start), last], [index]).result
+        out.append(e.make("arith.maxsi", [most, e.size(0)], [index]).result)
+    return out

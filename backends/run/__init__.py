@@ -1,0 +1,1 @@
+"""A call: arrays in, a module run on a device, arrays out."""

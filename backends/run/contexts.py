@@ -1,0 +1,85 @@
+"""The VM contexts of one loaded module, lent to calls.
+
+A context holds what the module computed from its weights when it was loaded (packed, transposed,
+added), and nothing that a call changes: state belongs to sessions. So any context serves any call, and
+sessions need none of their own. A context serves one call at a time, and the bindings let other
+threads run meanwhile: calls that overlap get one each, up to LIMIT, and then wait.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from lstm_ir.backends.run import runtime
+from lstm_ir.backends.run.threads import home, waiting
+from lstm_ir.backends.targets import stacks
+
+LIMIT = 4  # each further one computes and keeps the packed weights again
+_POLL = 0.05  # seconds; a context may return between the look for one and the wait
+
+
+class Contexts:
+    """At least one context over `modules`; `name` is for errors.
+
+    `workers`: others do the work; `own`: the caller's thread runs dispatches.
+    """
+
+    def __init__(
+        self, modules: Sequence[Any], name: str, *, workers: bool = False, own: bool = False
+    ) -> None:
+        self._modules, self._name, self._own = list(modules), name, own
+        self._workers = workers
+        self._call = waiting.patiently if workers else waiting.plainly
+        self.first = self._make()
+        self._free = [self.first]
+        self._made = 1
+        self._waiting = 0
+        self._returned = threading.Condition()
+
+    @property
+    def made(self) -> int:
+        """Contexts that exist."""
+        return self._made
+
+    def invoke(self, function: Any, arguments: Any, results: Any) -> None:
+        """Call a VM function in a context that no other call uses."""
+        if self._own:
+            stacks.confirm()
+        try:
+            context = self._free.pop()  # atomic
+        except IndexError:
+            context = self._another()
+        if self._workers and self._made == 1:  # callers that overlap do not crowd on one processor
+            home.come()
+        try:
+            self._call(context.invoke, function, arguments, results)
+        finally:
+            self._free.append(context)
+            if self._waiting:
+                with self._returned:
+                    self._returned.notify()
+
+    def _another(self) -> Any:
+        with self._returned:
+            while True:
+                try:
+                    return self._free.pop()
+                except IndexError:
+                    pass
+                if self._made < LIMIT:
+                    context = self._make()
+                    self._made += 1
+                    return context
+                self._waiting += 1
+                self._returned.wait(_POLL)
+                self._waiting -= 1
+
+    def _make(self) -> Any:
+        if self._own:
+            stacks.confirm()
+        try:
+            return runtime.native().VmContext(runtime.instance(), self._modules)
+        except Exception as e:  # the bindings raise a builtin class per status code
+            raise runtime.failure(e, f"loading {self._name}") from e

@@ -1,0 +1,417 @@
+"""A compiled program: arrays by name in, arrays by name out, weights on the device."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lstm_ir.backends.files import parameters, state_file
+from lstm_ir.backends.kernels.helpers.board import ATTEND
+from lstm_ir.backends.run import runtime, transfer
+from lstm_ir.backends.run.contexts import Contexts
+from lstm_ir.backends.run.held_state import HeldState
+from lstm_ir.backends.run.threads import helping
+from lstm_ir.backends.targets import cpus
+from lstm_ir.backends.targets.targets import Target
+from lstm_ir.ir.errors import CallError, DeviceError, PackageError, TargetError, ValueRangeError
+from lstm_ir.ir.signature import Bound, Entry, Port, Signature, call_values, confirm, native
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from lstm_ir.backends.run.profile import Profile
+
+Array = np.ndarray[Any, Any]
+Arrays = Mapping[str, Any]
+Shapes = tuple[tuple[int, ...], ...]
+Names = frozenset[str]
+_SHAPES = 16  # combinations of input shapes whose buffers an entry keeps
+_ANY: Names = frozenset()
+
+
+class Plan(NamedTuple):
+    """For one combination of input shapes: the VM function, reusable inputs, and its sizes."""
+
+    vm: Any
+    slots: transfer.Slots | None
+    bound: Bound
+
+
+class Function:
+    """One entry, ready to call: `f(x=a)` or `f({"input.1": a})` -> {name: ndarray}."""
+
+    def __init__(
+        self, entry: Entry, session: Session, vm: Mapping[Names, Any], stateful: bool
+    ) -> None:
+        self.entry, self._session, self._vm = entry, session, vm
+        self.arguments = tuple(transfer.Kind(p.type.dtype) for p in entry.inputs)
+        self.results = tuple(transfer.Kind(p.type.dtype) for p in entry.outputs)
+        self.plans: dict[Shapes, Plan] = {}
+        self._names = tuple(p.name for p in entry.outputs)
+        self.given = len(self.results) + len(entry.writes)  # by the VM function
+        self.restarts = entry.restarts and stateful
+        self.steps = bool(entry.reads or entry.writes or entry.finite)
+        self.watched = entry.watched()
+
+    def plan(self, shapes: Shapes, slots: transfer.Slots | None) -> Plan:
+        """How calls with these shapes run; remembered, for the last few combinations."""
+        bound = self.entry.bound(shapes)
+        empty = frozenset(n for n, size in bound.env.items() if size == 0)
+        if len(self.plans) >= _SHAPES:
+            self.plans.clear()
+        made = self.plans[shapes] = Plan(self._vm.get(empty, self._vm[_ANY]), slots, bound)
+        return made
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Names and types of what it takes."""
+        return self.entry.inputs
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """Names and types of what it gives."""
+        return self.entry.outputs
+
+    def __call__(self, arrays: Arrays | None = None, /, **named: Any) -> dict[str, Array]:
+        """The outputs by name, for inputs by name."""
+        if arrays is not None:
+            if not isinstance(arrays, Mapping):
+                got = type(arrays).__name__
+                raise CallError(f"{self.entry.name}: takes arrays by name, got {got}")
+            twice = named.keys() & arrays.keys()
+            if twice:
+                raise CallError(f"{self.entry.name}: input {min(twice)} is given twice")
+            named = {**arrays, **named}
+        values = native(self.entry, named)
+        shapes = tuple([a.shape for a in values])
+        plan = self.plans.get(shapes)
+        bound = self.entry.bound(shapes) if plan is None else plan.bound
+        if bound.checks:
+            confirm(self.entry, bound, values)
+        try:
+            results = self._session._run(self, values, shapes, plan)
+        except runtime.RAISED as e:
+            if type(e) not in runtime.RAISED:
+                raise  # ours, or a signal handler's
+            raise runtime.failure(e, self.entry.name) from e
+        return dict(zip(self._names, results, strict=True))
+
+
+class _Entries(dict[str, Function]):
+    """Entries by name; CallError for a name that is none."""
+
+    def __missing__(self, name: object) -> Function:
+        raise CallError(f"no entry is called {name!r}; there are {', '.join(self)}")
+
+
+class Session:
+    """State of one client over a loaded module. Calls from several threads take turns."""
+
+    _what = "session"
+
+    def __init__(self, loaded: _Loaded) -> None:
+        self._loaded: _Loaded | None = loaded
+        runtime.outlive_fork(self)
+        self._lock = threading.Lock()
+        self._held = HeldState(
+            loaded.signature.state, loaded.initial, loaded.move, self._lock, self._what
+        )
+        self._board = loaded.board()
+        self.entries: Mapping[str, Function] = MappingProxyType(
+            _Entries(
+                {
+                    e.name: Function(e, self, loaded.lookup(e), bool(loaded.signature.state))
+                    for e in loaded.signature.entries.values()
+                }
+            )
+        )
+        main = loaded.signature.main
+        self._main = None if main is None else self.entries[main.name]
+
+    @property
+    def state(self) -> HeldState:
+        """Named state of this session, read and written by name.
+
+        Empty for a program without any.
+        """
+        return self._held
+
+    def reset(self, *names: str) -> None:
+        """Start these state variables again; all without names."""
+        self._held.reset(*names)
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Of `main`, or of the only entry."""
+        return self._entry().inputs
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """Of `main`, or of the only entry."""
+        return self._entry().outputs
+
+    def _entry(self) -> Function:
+        if self._main is None:
+            raise CallError(f"no entry is called main; call one of {', '.join(self.entries)}")
+        return self._main
+
+    def __call__(self, arrays: Arrays | None = None, /, **named: Any) -> dict[str, Array]:
+        """`main`, or the only entry, called: outputs by name."""
+        main = self._main
+        return (main if main is not None else self._entry())(arrays, **named)
+
+    def _run(
+        self, f: Function, values: list[Array], shapes: Shapes, plan: Plan | None
+    ) -> list[Array]:
+        # Calls of one session take turns: each may read the state that the one before it wrote.
+        with self._lock:
+            loaded = self._loaded
+            if loaded is None:
+                raise DeviceError(f"the {self._what} is closed")
+            runtime.check_process()
+            move = loaded.move
+            results = move.results(f.given)
+            if plan is None:
+                slots = None if f.steps else move.slots(values, f.arguments)
+                if slots is not None and self._board is not None:
+                    self._board.complete(slots.arguments)
+                plan = f.plan(shapes, slots)
+            vm, slots, bound = plan
+            if f.restarts:
+                self._held.restart()
+                return []
+            if f.steps:
+                return self._step(f, vm, values, bound.env, results)
+            if slots and slots.large and all(move.lendable(values[i]) for i in slots.large):
+                slots = None
+            if slots is None:
+                given, arguments = values, move.arguments(values, f.arguments)
+                if self._board is not None:
+                    self._board.complete(arguments)
+                self._invoke(loaded, vm, arguments, results)
+            else:
+                given = [slots.block]
+                for place, a in zip(slots.places, values, strict=True):
+                    place[...] = a
+                self._invoke(loaded, vm, slots.arguments, results)
+            return move.arrays(results, f.results, given)
+
+    def _invoke(self, loaded: _Loaded, vm: Any, arguments: Any, results: Any) -> None:
+        there = self._board
+        if there is None:
+            loaded.contexts.invoke(vm, arguments, results)
+            return
+        try:
+            there.begin()
+            loaded.contexts.invoke(vm, arguments, results)
+        finally:
+            there.end()
+
+    def _step(
+        self, f: Function, vm: Any, values: list[Array], env: Mapping[str, int], results: Any
+    ) -> list[Array]:
+        """A call that reads or writes state, which changes only if the call succeeds."""
+        assert self._loaded is not None
+        move, entry = self._loaded.move, f.entry
+        if entry.finite:
+            self._need_finite(entry, f.watched[0], values)
+        arguments = move.arguments(values, f.arguments)
+        read = self._held.views(entry.reads, env)
+        for view in read:
+            arguments.push_ref(view)
+        if self._board is not None:
+            self._board.complete(arguments)
+        self._invoke(self._loaded, vm, arguments, results)
+        first = len(f.results)
+        kept = [results.get_as_object(first + i, move.view) for i in range(len(entry.writes))]
+        outputs = move.arrays(results, f.results, [*values, *move.memory([*read, *kept])])
+        if entry.finite:
+            self._need_finite(entry, f.watched[1], outputs)
+        self._held.keep(entry.reads, read)
+        self._held.keep(entry.writes, kept)
+        return outputs
+
+    def _need_finite(
+        self, entry: Entry, watched: Sequence[tuple[int, str]], at: list[Array]
+    ) -> None:
+        for place, name in watched:
+            a = at[place]
+            if not np.isfinite(a.astype(np.float64)).all():
+                step = self._held.scalar("step")
+                when = "" if step is None else f" at step {step + 1}"
+                bad = a.ravel()[~np.isfinite(a.astype(np.float64).ravel())][0]
+                raise ValueRangeError(
+                    f"{entry.name}: {name} is {bad}{when}; the state is that before the call"
+                )
+
+    def save_state(self, path: str | Path) -> None:
+        """Write all state to a .safetensors file, in one step; calls wait until it is read.
+
+        CallError for state that a call could not take: two sizes for one name.
+        """
+        state_file.write(path, self._held.snapshot())
+
+    def load_state(self, path: str | Path) -> None:
+        """All state from a file of `save_state`.
+
+        PackageError, and no change, if it does not fit.
+        """
+        self._held.update_all(state_file.read(path), str(path))
+
+    def close(self) -> None:
+        """Free the session's memory; later calls are errors. Results stay valid."""
+        with self._lock:
+            self._held.close()
+            if self._board is not None:
+                self._board.close()
+            self._loaded = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Loaded:
+    """What sessions share: device, module, weights, and what the module computed from them."""
+
+    def __init__(
+        self,
+        signature: Signature,
+        blob: bytes,
+        weights: Mapping[str, Any],
+        device: str,
+        initial: Mapping[str, Array],
+    ) -> None:
+        rt = runtime.native()
+        runtime.outlive_fork(self)
+        self.signature, self.initial, self.blob = signature, initial, blob
+        self.weights = parameters.check(weights, signature.weights)
+        self.device_name = device
+        self.device = runtime.device(device)
+        self.move = transfer.mover(self.device, device, stateful=bool(signature.state))
+        instance = runtime.instance()
+        self.modules = [rt.create_hal_module(instance, self.device)]
+        if self.weights:
+            source = parameters.provider(self.weights)
+            self.modules.append(rt.create_io_parameters_module(instance, source))
+        try:
+            self.module = rt.VmModule.copy_buffer(instance, blob)
+        except (RuntimeError, ValueError) as e:
+            raise PackageError(f"{signature.name}: not a module: {runtime.short(e)}") from e
+        self.modules.append(self.module)
+        helped = ATTEND in self.module.function_names
+        self.attend = self.module.lookup_function(ATTEND) if helped else None
+        self.contexts = Contexts(
+            self.modules,
+            signature.name,
+            workers=device == "local-task",
+            own=device == "local-sync",
+        )
+
+    def board(self) -> helping.Board | None:
+        """A board for one session, where the module offers its work to helpers."""
+        if self.attend is None:
+            return None
+        assert isinstance(self.move, transfer.HostMover)
+        return helping.Board(self.contexts.first, self.attend, self.move)
+
+    def lookup(self, entry: Entry) -> dict[Names, Any]:
+        """The entry's function, and its variants by the dimension names that are 0 in them.
+
+        Vulkan refuses dispatches with empty buffers, so a module may hold `main.empty.B.T` beside
+        `main`: the same graph with B = T = 0 written into it, where IREE removes what is empty.
+        """
+        found = {_ANY: self.module.lookup_function(entry.name)}
+        if found[_ANY] is None:
+            raise PackageError(f"{self.signature.name}: the module has no function @{entry.name}")
+        start = f"{entry.name}.empty."
+        for name in self.module.function_names:
+            if name.startswith(start):
+                names = frozenset(name.removeprefix(start).split("."))
+                found[names] = self.module.lookup_function(name)
+        return found
+
+
+class Executable(Session):
+    """A compiled program on a device; also the first session over it."""
+
+    _what = "executable"
+
+    def __init__(
+        self,
+        signature: Signature,
+        blob: bytes,
+        weights: Mapping[str, Any],
+        target: Target,
+        device: str | None = None,
+        report: Any = None,
+        *,
+        driver: str | None = None,
+        state: Mapping[str, Array] | None = None,
+    ) -> None:
+        """Load `blob`; `device` as in `vulkan:1`, `driver` for local-sync or local-task.
+
+        `state` holds what each state variable starts as.
+        """
+        where = device if device is not None else driver
+        if where is None:
+            if not target.drivers:
+                raise TargetError(f"target {target} cannot run here: it has no runtime driver")
+            where = target.drivers[0]
+        if where == target.info.kind == "cpu":
+            where = target.drivers[0]
+        if where.partition(":")[0] not in target.drivers:
+            raise TargetError(
+                f"device {where} does not run modules for {target}; "
+                f"expected {' or '.join(target.drivers)}"
+            )
+        if target.info.kind == "cpu":
+            why = cpus.refusal(target.info.triple, target.info.features)
+            if why is not None:
+                raise TargetError(f"a module for {target} cannot run here: {why}")
+        self.signature, self.target, self.report = signature, target, report
+        self.device = where
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        super().__init__(_Loaded(signature, blob, weights, where, {} if state is None else state))
+        assert self._loaded is not None
+        self.weights: Mapping[str, Array] = MappingProxyType(self._loaded.weights)
+
+    @property
+    def helped(self) -> bool:
+        """Whether helper threads take part in calls."""
+        return self._board is not None
+
+    def profile(self, entry: str, arrays: Arrays, flow: str | None = None) -> Profile:
+        """Where the time of a call goes; `flow` as in `profile.profile`."""
+        from lstm_ir.backends.run.profile import profile
+
+        called = self.entries[entry].entry
+        values = call_values(called, arrays)
+        with self._lock:
+            if self._loaded is None:
+                raise DeviceError("the executable is closed")
+            env = called.bound(tuple(a.shape for a in values)).env
+            values += self._held.arrays(called.reads, env)
+        return profile(self, self._loaded.blob, entry, values, flow)
+
+    def session(self) -> Session:
+        """Another client of the same module and weights; sessions run beside each other."""
+        if self._loaded is None:
+            raise DeviceError("the executable is closed")
+        made = Session(self._loaded)
+        self._sessions.add(made)
+        return made
+
+    def close(self) -> None:
+        """Close the executable and all its sessions; later calls are errors. Results stay valid."""
+        for s in list(self._sessions):
+            s.close()
+        super().close()

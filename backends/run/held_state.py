@@ -1,0 +1,193 @@
+"""The state variables of one session: on the device, read and written by name."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.backends.run import runtime
+from lstm_ir.backends.run.transfer import Kind, Mover
+from lstm_ir.ir import dims
+from lstm_ir.ir.arrays import Conform, take
+from lstm_ir.ir.errors import CallError, DeviceError, PackageError
+from lstm_ir.ir.signature import Port, StateVar, bind_dims
+
+Array = np.ndarray[Any, Any]
+
+
+class HeldState(MutableMapping[str, Array]):
+    """Name -> array. Reading copies from the device, writing checks the type and copies to it.
+
+    A variable with named sizes starts at the first call that needs it, with the sizes of that call.
+    """
+
+    def __init__(
+        self,
+        variables: Mapping[str, StateVar],
+        initial: Mapping[str, Array],
+        move: Mover,
+        lock: AbstractContextManager[Any],
+        owner: str = "session",
+    ) -> None:
+        missing = [n for n in variables if n not in initial]
+        if missing:
+            raise CallError(f"state {missing[0]!r} has no initial value")
+        self._variables, self._initial, self._move, self._lock = variables, initial, move, lock
+        self._kinds = {n: Kind(v.type.dtype) for n, v in variables.items()}
+        self._views: dict[str, Any] = {}
+        self._closed, self._owner = False, owner
+        # Buffers must go before their device: at exit too, where Python frees in any order.
+        weakref.finalize(self, self._views.clear)
+
+    def __getitem__(self, name: str) -> Array:
+        self._known(name)
+        with self._lock:
+            self._alive()
+            return self._read(name)
+
+    def _read(self, name: str) -> Array:
+        view = self._views.get(name)
+        if view is None:
+            return self._start(name, {}).copy()
+        held = runtime.native().VmVariantList(1)
+        held.push_ref(view)
+        return self._move.arrays(held, (self._kinds[name],), [])[0].copy()
+
+    def snapshot(self) -> dict[str, Array]:
+        """Every variable, all as of one moment between two calls; CallError for sizes that differ."""
+        with self._lock:
+            self._alive()
+            out = {n: self._read(n) for n in self._variables}
+        self._agree(out)
+        return out
+
+    def _agree(self, arrays: Mapping[str, Array]) -> None:
+        """Refuse arrays that have two sizes for one name."""
+        ports = [Port(n, v.type) for n, v in self._variables.items()]
+        bind_dims(ports, {n: a.shape for n, a in arrays.items()})
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        a = self._checked(name, value)
+        with self._lock:
+            self._alive()
+            self._views[name] = self._move.put(a, self._kinds[name])
+
+    def _checked(self, name: str, value: Any) -> Array:
+        t = self._known(name).type
+        a = take(Conform(name, t.dtype), value)
+        fits = len(a.shape) == t.rank and all(
+            d == n for d, n in zip(t.shape, a.shape, strict=True) if isinstance(d, int)
+        )
+        if not fits:
+            raise CallError(f"state {name!r}: expected {t}, got shape {list(a.shape)}")
+        return np.array(a, order="C")
+
+    def _alive(self) -> None:
+        runtime.check_process()
+        if self._closed:
+            raise DeviceError(f"the {self._owner} is closed")
+
+    def __delitem__(self, name: str) -> None:
+        raise CallError(f"state {name!r} cannot be removed; reset() starts it again")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+    def reset(self, *names: str) -> None:
+        """Start these variables again; all without names."""
+        for name in names:
+            self._known(name)
+        with self._lock:
+            self._alive()
+            self.restart(*names)
+
+    def restart(self, *names: str) -> None:
+        """As `reset`. The caller holds the lock."""
+        for name in names or tuple(self._views):
+            self._views.pop(name, None)
+
+    def scalar(self, name: str) -> Any:
+        """The value of a variable without axes; None where there is none.
+
+        The caller holds the lock.
+        """
+        found = self._variables.get(name)
+        if found is None or found.type.rank:
+            return None
+        return self._read(name).item()
+
+    def update_all(self, arrays: Mapping[str, Array], where: str) -> None:
+        """Every variable from `arrays`, or none of them; PackageError names `where`."""
+        missing, extra = set(self) - set(arrays), set(arrays) - set(self)
+        if missing or extra:
+            word, which = ("no", missing) if missing else ("an unknown", extra)
+            raise PackageError(f"{where}: {word} state {min(which)[:80]!r}")
+        try:
+            checked = {n: self._checked(n, a) for n, a in arrays.items()}
+            self._agree(checked)
+        except CallError as e:
+            raise PackageError(f"{where}: {e}") from e
+        with self._lock:
+            self._alive()
+            made = {n: self._move.put(a, self._kinds[n]) for n, a in checked.items()}
+            self._views.update(made)
+
+    def close(self) -> None:
+        """Free the buffers; from then on every read and write is an error.
+
+        The caller holds the lock.
+        """
+        self._closed = True
+        self._views.clear()
+
+    def views(self, names: tuple[str, ...], env: Mapping[str, int]) -> list[Any]:
+        """Device buffers for a call with these sizes. The caller holds the lock, and keeps them once
+        the call has succeeded: a call that fails leaves no start values, whose sizes would stay.
+        """
+        out = []
+        for name in names:
+            view = self._views.get(name)
+            if view is None:
+                a = self._start(name, env)
+                view = self._move.put(a, self._kinds[name])
+            self._fits(name, tuple(view.shape), env)
+            out.append(view)
+        return out
+
+    def arrays(self, names: tuple[str, ...], env: Mapping[str, int]) -> list[Array]:
+        """What a call with these sizes would read. The caller holds the lock."""
+        return [self._read(n) if n in self._views else self._start(n, env) for n in names]
+
+    def keep(self, names: tuple[str, ...], views: list[Any]) -> None:
+        """What a call that succeeded has read or written. The caller holds the lock."""
+        self._views.update(zip(names, views, strict=True))
+
+    def _known(self, name: str) -> StateVar:
+        found = self._variables.get(name)
+        if found is None:
+            raise CallError(f"there is no state {name!r}; there is {', '.join(self) or 'none'}")
+        return found
+
+    def _start(self, name: str, env: Mapping[str, int]) -> Array:
+        t = self._variables[name].type
+        unknown = t.names - set(env)
+        if unknown:
+            raise CallError(f"state {name!r} is {t}: {min(unknown)} is known after its first call")
+        shape = tuple(dims.evaluate(d, env) for d in t.shape)
+        return np.array(np.broadcast_to(self._initial[name], shape), order="C")
+
+    def _fits(self, name: str, shape: tuple[int, ...], env: Mapping[str, int]) -> None:
+        t = self._variables[name].type
+        for axis, (d, have) in enumerate(zip(t.shape, shape, strict=True)):
+            if dims.names(d) <= set(env) and dims.evaluate(d, env) != have:
+                raise CallError(
+                    f"state {name!r} has {have} on axis {axis}, this call has {d} = "
+                    f"{dims.evaluate(d, env)}; reset() it first"
+                )

@@ -1,0 +1,141 @@
+"""Packages (`.lirpkg`): written, read, and opened with the module for the device that is here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from lstm_ir.backends.files.archive import Package, read_package, write_package
+from lstm_ir.backends.files.manifest import PackedTarget
+from lstm_ir.backends.run import devices, runtime
+from lstm_ir.backends.run.executable import Executable
+from lstm_ir.backends.targets import cpus
+from lstm_ir.backends.targets.targets import Target
+from lstm_ir.ir.errors import DeviceError, LstmIrError, PackageError, TargetError
+from lstm_ir.ir.signature import starts
+from lstm_ir.ir.types import DType, TensorType
+
+__all__ = ["Package", "open_package", "read_package", "write_package"]
+
+
+def open_package(
+    path: str | Path,
+    device: str | None = None,
+    *,
+    require_key: bytes | str | None = None,
+    driver: str | None = None,
+) -> Executable:
+    """The first target, in the order of export, that this machine can run.
+
+    `device` is a kind (`cpu`, `vulkan`, …) or a device word as for Executable. Of several CPU
+    modules the one that uses most of this processor is taken.
+    """
+    found = read_package(path, require_key=require_key)
+    _same_runtime(found)
+    _same_weights(found)
+    _same_state(found)
+    reasons: list[str] = []
+    for target in _order(found, device):
+        why = _why_not(target)
+        if why is None:
+            try:
+                return _load(found, target, device, driver)
+            except (DeviceError, TargetError) as e:
+                why = str(e)
+        reasons.append(f"{target.info.name}: {why}")
+    if not reasons:
+        have = ", ".join(t.info.name for t in found.targets)
+        raise TargetError(f"{path}: no module for device {device}; the package has {have}")
+    raise TargetError(f"{path}: no module runs here: " + "; ".join(reasons))
+
+
+def _load(
+    found: Package, target: PackedTarget, device: str | None, driver: str | None
+) -> Executable:
+    kind = target.info.kind
+    drivers = runtime.CPU_DRIVERS if kind == "cpu" else (kind,)
+    where = None if device == kind else device
+    return Executable(
+        found.signature,
+        found.blobs[target.file],
+        found.weights,
+        Target(target.info, (), drivers),
+        where,
+        found.extra.get("report"),
+        driver=driver if kind == "cpu" else None,
+        state=found.state,
+    )
+
+
+def _order(found: Package, device: str | None) -> list[PackedTarget]:
+    word = None if device is None else device.partition(":")[0]
+    kind = "cpu" if word in runtime.CPU_DRIVERS else word
+    chosen = [t for t in found.targets if kind is None or t.info.kind == kind]
+    best = iter(sorted((t for t in chosen if t.info.kind == "cpu"), key=lambda t: -len(t.features)))
+    return [next(best) if t.info.kind == "cpu" else t for t in chosen]
+
+
+def _why_not(target: PackedTarget) -> str | None:
+    if target.info.kind == "cpu":
+        return cpus.refusal(target.info.triple, target.features)
+    return _absent(target)
+
+
+def _absent(target: PackedTarget) -> str | None:
+    """Why no present GPU runs the target; None if one may."""
+    kind, detail = target.info.kind, target.info.detail
+    names, reason = runtime.devices_of(kind)
+    if not names:
+        return reason
+    if kind == "hip" and (here := devices.hip_name()) not in (None, detail):
+        return f"the device here is {here}"
+    if kind == "cuda" and (here := devices.cuda_name()) is not None:
+        if _number(here) < _number(detail):
+            return f"the device here is {here}"
+    return None
+
+
+def _number(sm: str) -> int:
+    found = re.search(r"\d+", sm)
+    return int(found[0]) if found is not None else 0
+
+
+def _same_runtime(found: Package) -> None:
+    """IREE promises nothing about modules of another release."""
+    here = runtime.version()
+    if found.manifest.iree.split(".")[:2] != here.split(".")[:2]:
+        raise PackageError(
+            f"{found.path}: made with IREE {found.manifest.iree}, the runtime here is {here}; "
+            "export it again, or install that release"
+        )
+
+
+def _same_weights(found: Package) -> None:
+    types = found.signature.weights
+    for name in {*types, *found.weights}:
+        a = found.weights.get(name)
+        try:
+            fits = a is not None and (a.shape, a.dtype) == (
+                types[name].shape,
+                types[name].dtype.numpy,
+            )
+        except (KeyError, LstmIrError):
+            fits = False
+        if not fits:
+            raise PackageError(f"{found.path}: weight {name!r} is not what the signature says")
+
+
+def _same_state(found: Package) -> None:
+    variables = found.signature.state
+    for name in {*variables, *found.state}:
+        a = found.state.get(name)
+        try:
+            fits = a is not None and starts(
+                TensorType(a.shape, DType.of(a.dtype)), variables[name].type
+            )
+        except (KeyError, LstmIrError):
+            fits = False
+        if not fits:
+            raise PackageError(
+                f"{found.path}: state {name!r} does not start what the signature says"
+            )

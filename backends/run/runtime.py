@@ -1,0 +1,232 @@
+"""IREE's drivers and devices in this process, and its messages as the project's errors."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.metadata
+import os
+import re
+import threading
+import weakref
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from lstm_ir.backends.run.threads import home
+from lstm_ir.backends.targets import cpus, stacks
+from lstm_ir.ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeError
+
+CPU_DRIVERS = ("local-task", "local-sync")
+LOST = "DEVICE_LOST"  # what drivers say of a GPU that stopped answering
+MAX_THREADS = 64  # workers that one IREE executor has at most
+# What the bindings raise, by status code; never a class derived from these.
+RAISED = (RuntimeError, ValueError, IndexError, NotImplementedError)
+SPIN = 5  # us that a worker looks for work before it sleeps: between two dispatches of a call
+
+
+@dataclass(slots=True)
+class _Process:
+    """What is made once per process; a forked child may not use its parent's."""
+
+    threads: int
+    instance: Any = None
+    forked: bool = False  # since the instance was made
+    started: bool = False  # the CPU driver has its workers
+    fixed: bool = False  # an executable counts on so many threads
+
+
+_lock = threading.RLock()
+_process = _Process(min(cpus.cores(), MAX_THREADS))
+_devices: dict[str, Any] = {}
+_owners: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+@cache
+def native() -> Any:
+    """IREE's native bindings. The package around them imports ml_dtypes, which few models need."""
+    try:
+        return importlib.import_module("iree._runtime_libs._runtime")
+    except ImportError:
+        pass
+    try:
+        return importlib.import_module("iree.runtime._binding")
+    except ImportError as e:
+        raise DeviceError("iree-base-runtime is not installed") from e
+
+
+def version() -> str:
+    """The release of iree-base-runtime."""
+    native()
+    return importlib.metadata.version("iree-base-runtime")
+
+
+def set_threads(n: int) -> None:
+    """Workers for CPU executables of this process; only before the first one."""
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_THREADS:
+        raise DeviceError(f"set_threads: expected 1 to {MAX_THREADS} threads, got {n!r}")
+    with _lock:
+        if (_process.started or _process.fixed) and n != _process.threads:
+            raise DeviceError(
+                f"set_threads({n}): the CPU's {_process.threads} workers already run; "
+                "call it before the first CPU executable"
+            )
+        _process.threads = n
+
+
+def fix_threads() -> None:
+    """From now on the number of threads stays."""
+    _process.fixed = True
+
+
+def threads() -> int:
+    """Workers that CPU executables use, or will use."""
+    return _process.threads
+
+
+def check_process() -> None:
+    """DeviceError in a forked child: worker threads do not survive a fork."""
+    if _process.forked:
+        raise DeviceError(
+            "the process was forked after lstm_ir's runtime started; "
+            "start it with multiprocessing's 'spawn', or fork before the first module is loaded"
+        )
+
+
+def outlive_fork(owner: object) -> None:
+    """`owner` is never freed in a forked child: what it holds of IREE would wait for workers."""
+    _owners.add(owner)
+
+
+def _forked() -> None:
+    """In a forked child: one reference too many to all that IREE would tear down.
+
+    Its destructors wait for threads that only the parent has; no exit of the child would end.
+    """
+    global _lock
+    _lock = threading.RLock()  # another thread of the parent may have held it
+    if _process.instance is not None:
+        _process.forked = True
+        for kept in (_process.instance, *_devices.values(), *_owners):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+        native().disable_leak_checker()  # prints what is alive at exit
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def instance() -> Any:
+    """The process-wide VM instance."""
+    with _lock:
+        if _process.instance is None:
+            _process.instance = native().VmInstance()
+        check_process()
+        return _process.instance
+
+
+def device(word: str) -> Any:
+    """The HAL device: `local-task`, `vulkan`, `vulkan:1` (by index) or `vulkan://path`."""
+    with _lock:
+        instance()
+        found = _devices.get(word)
+        if found is not None:
+            return found
+        name = re.split(r":", word, maxsplit=1)[0]
+        driver = _driver(name)
+        try:
+            if (m := re.fullmatch(r"[a-z-]+:(\d+)", word)) is not None:
+                listed = driver.query_available_devices()
+                if int(m[1]) >= len(listed):
+                    raise TargetError(f"device {word}: this machine has {len(listed)} of them")
+                found = driver.create_device(listed[int(m[1])]["device_id"], None)
+            else:
+                found = driver.create_device_by_uri(word)
+        except (RuntimeError, ValueError) as e:
+            if isinstance(e, LstmIrError):
+                raise
+            raise TargetError(f"device {word}: {short(e)}") from e
+        _devices[word] = found
+        return found
+
+
+def _driver(name: str) -> Any:
+    rt = native()
+    known = rt.HalDriver.query()
+    if name not in known:
+        raise TargetError(f"unknown device {name!r}; the runtime has {', '.join(sorted(known))}")
+    if name == "local-task" and not _process.started:
+        # The workers belong to the cached driver, so what they are is set before it is made.
+        room = f"--task_worker_stack_size={stacks.WORKER}"
+        rt.parse_flags(*_topology(_process.threads), f"--task_worker_spin_us={SPIN}", room)
+        _process.started = True
+    try:
+        return rt.get_cached_hal_driver(name)
+    except (RuntimeError, ValueError) as e:
+        raise TargetError(f"no {name} device here: {short(e)}") from e
+
+
+def devices_of(name: str) -> tuple[tuple[str, ...], str]:
+    """Names of the driver's devices, and why there are none."""
+    try:
+        rt = native()
+    except DeviceError as e:
+        return (), str(e)
+    if name in CPU_DRIVERS:
+        return ("default",), ""  # asking would fix the number of workers
+    if name not in rt.HalDriver.query():
+        return (), f"this build of the runtime has no {name} driver"
+    try:
+        listed = _driver(name).query_available_devices()
+    except (TargetError, RuntimeError) as e:
+        return (), short(e)
+    if not listed:
+        return (), f"the {name} driver lists no device"
+    return tuple(str(d.get("name") or d.get("path")) for d in listed), ""
+
+
+_STATUS = re.compile(r"\b([A-Z]+(?:_[A-Z]+)*); (.*)", re.DOTALL)
+
+
+def short(error: BaseException | str) -> str:
+    """What the runtime said, without its source places and stack."""
+    text = str(error)
+    found = _STATUS.search(text)
+    if found is not None:
+        text = found[2]
+    text = re.split(r"; while (?:invoking|calling)|\n\s*\[\s*\d+\]|; \n", text, maxsplit=1)[0]
+    return text.strip().rstrip(";").strip()[:400]
+
+
+def _topology(workers: int) -> tuple[str, ...]:
+    """Flags for this many workers; one on each processor where they are all that the process has.
+
+    Linux wakes a worker where it ran last or where its waker runs. Two on one processor took half as
+    long again until the scheduler moved one, with every call after a rest (docs/performance.md).
+    """
+    mine = home.places(workers)
+    if mine is not None:
+        home.settle(mine[0])
+        return ("--task_topology_cpu_ids=" + ",".join(map(str, mine)),)
+    return (f"--task_topology_group_count={workers}",)
+
+
+def _forget_lost() -> None:
+    """GPUs are opened anew for the next executable; those that hold a lost device keep failing."""
+    with _lock:
+        for word in [w for w in _devices if not w.startswith(CPU_DRIVERS)]:
+            del _devices[word]
+
+
+def failure(error: BaseException, what: str) -> LstmIrError:
+    """The project's error for one that the runtime raised while it ran `what`."""
+    text = str(error)
+    if LOST in text:
+        _forget_lost()
+        return DeviceError(f"{what}: the device was lost; compile or load again ({short(error)})")
+    found = _STATUS.search(text)
+    # An assertion of the module itself has no place in the runtime's sources before it.
+    if found is not None and found[1] == "FAILED_PRECONDITION":
+        if ".c:" not in text[: found.start()]:
+            return ValueRangeError(f"{what}: {short(error)}")
+    return DeviceError(f"{what}: {short(error)}" + (f" ({found[1]})" if found is not None else ""))

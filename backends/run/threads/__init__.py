@@ -1,0 +1,1 @@
+"""Which threads run a call, and how they wait."""

@@ -1,0 +1,232 @@
+"""Threads that help callers: they take part in what a caller's thread runs by itself.
+
+A helper waits for a lock while nobody calls. A call that finds too few helpers at its board sends for
+more, and begins without them. A helper stays at the board for PATIENCE seconds after the last offer,
+awake, so the next call finds it there; then it goes home. There are few in a process: where several
+sessions call at once, the processors have work, and those that find no helper do theirs alone.
+
+A signal handler may raise between any two lines of a call. So nothing that a call leaves half done is
+needed: only a helper's own thread says that it is free again, being sent twice is as good as once, and
+a call that never says that it ended keeps helpers for IDLE times their patience.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.backends.kernels.helpers import board
+from lstm_ir.backends.run import runtime, transfer
+from lstm_ir.backends.run.threads import home
+from lstm_ir.backends.targets import stacks
+from lstm_ir.ir.errors import DeviceError
+from lstm_ir.ir.types import DType
+
+PATIENCE = 400e-6  # seconds
+MOST = 3  # helpers of a call
+_END = 1.0  # seconds that the end of the process waits for one
+_TRIAL = 10_000 * board.IDLE  # what timed looks amount to
+
+Array = np.ndarray[Any, Any]
+
+_lock = threading.Lock()
+_helpers: list[_Helper] = []
+_boards: weakref.WeakSet[Board] = weakref.WeakSet()
+
+
+class _Pool:
+    """What is known of this process."""
+
+    closed = False  # no further helper is started
+    looks = 0  # that a helper has patience for; 0: not yet known
+
+
+def wanted() -> int:
+    """Helpers of one call."""
+    return max(0, min(runtime.threads() - 1, MOST))
+
+
+class Board:
+    """What one session offers, and how its calls name it. One call at a time uses it."""
+
+    def __init__(self, context: Any, attend: Any, move: transfer.HostMover) -> None:
+        self._context, self._attend, self._move = context, attend, move
+        self._wanted = wanted()
+        runtime.fix_threads()
+        self._words, self._view = self._made()
+        self._open, self._calls = True, 0
+        runtime.outlive_fork(self)
+        _boards.add(self)
+
+    @property
+    def helpers(self) -> int:
+        """Helpers that are here, or on their way."""
+        return sum(h.board is self for h in _helpers)
+
+    def _made(self) -> tuple[Array, Any]:
+        memory = board.board()
+        words = memory[: board.RECORD * board.LINE].view(np.int32)
+        return words, self._move.lent(memory, transfer.Kind(DType.i8))
+
+    def complete(self, arguments: Any) -> Any:
+        """An argument list, with what a function takes of helpers."""
+        arguments.push_ref(self._view)
+        arguments.push_int(1 + self._wanted)
+        return arguments
+
+    def begin(self) -> None:
+        """A call begins: send for helpers, if they are not here."""
+        self._calls = self._calls % 0x7FFFFFFF + 1
+        self._words[board.BUSY] = self._calls
+        here, missing = home.processor(), self._wanted
+        for h in _helpers:
+            if h.board is not self:
+                continue
+            missing -= 1
+            if not h.awake:
+                h.call()
+            elif h.cpu is not None and h.cpu == here:
+                home.step_aside([x.cpu for x in _helpers if x.board is self])
+        if missing > 0 and self._open:
+            self._send(missing, here)
+
+    def _send(self, missing: int, here: int | None) -> None:
+        """Helpers with nothing to do, and new ones, that are kept elsewhere than the caller runs.
+
+        Linux may leave a thread that it wakes on its waker's processor, for a slice of 3 ms.
+        """
+        for h in _helpers:
+            if missing > 0 and h.board is None and (h.cpu is None or h.cpu != here):
+                h.board = self
+                h.call()
+                missing -= 1
+        while missing > 0 and (started := _start(here)) is not None:
+            started.board = self
+            started.call()
+            missing -= 1
+
+    def end(self) -> None:
+        """The call ended, well or not."""
+        self._words[board.BUSY] = 0
+
+    def attend(self) -> None:
+        """Take part in what is offered, till none comes for a while. On the helper's thread."""
+        if not _Pool.looks:
+            _Pool.looks = self._looks()
+        self._words[board.PATIENCE] = _Pool.looks
+        while self._open:
+            call = self._words[board.BUSY]
+            self._stay(self._view)
+            if self._words[board.BUSY] in (0, call):
+                return  # else one began while this thread left
+
+    def _looks(self) -> int:
+        """What looks amount to in PATIENCE seconds, by looks at a board where nothing is offered."""
+        words, view = self._made()
+        words[board.PATIENCE] = _TRIAL
+        least = float("inf")
+        for _ in range(2):
+            start = time.perf_counter()
+            self._stay(view)
+            least = min(least, time.perf_counter() - start)
+        return int(min(max(_TRIAL * PATIENCE / least, _TRIAL / 10), 1 << 30))
+
+    def _stay(self, view: Any) -> None:
+        rt = runtime.native()
+        arguments, results = rt.VmVariantList(1), rt.VmVariantList(1)
+        arguments.push_ref(view)
+        self._context.invoke(self._attend, arguments, results)
+
+    def close(self) -> None:
+        """Send helpers home; none comes again."""
+        self._open = False
+        self._words[board.LEAVE * board.LINE // 4] = 1
+
+
+class _Helper:
+    """One thread, kept on the processor `cpu` if that is given."""
+
+    def __init__(self, cpu: int | None) -> None:
+        self.cpu = cpu
+        self.board: Board | None = None  # where it is wanted; only its thread says that it is not
+        self.awake = False
+        self._called = threading.Lock()
+        self._called.acquire()
+        self._thread = threading.Thread(target=self._run, name="lstm-ir helper", daemon=True)
+        with stacks.enough():
+            self._thread.start()
+
+    def call(self) -> None:
+        """Have it look where it is wanted; any number of times."""
+        with suppress(RuntimeError):  # it was called, and has not looked yet
+            self._called.release()
+
+    def end(self) -> None:
+        """Have its thread end."""
+        self.call()
+        self._thread.join(_END)
+
+    def _run(self) -> None:
+        if self.cpu is not None:
+            with suppress(OSError):  # forbidden here
+                os.sched_setaffinity(0, (self.cpu,))
+        while True:
+            self._called.acquire()
+            if self.board is not None:
+                self.awake = True
+                self._help(self.board)
+                self.awake = False
+                self.board = None
+            if _Pool.closed:
+                return
+
+    def _help(self, there: Board) -> None:
+        try:
+            there.attend()
+        except Exception:  # whoever calls works alone from now on
+            there.close()
+
+
+def _start(here: int | None) -> _Helper | None:
+    """A new helper that is kept elsewhere; None where there are enough, or no thread can be had."""
+    with _lock:
+        if _Pool.closed:
+            return None
+        taken = [h.cpu for h in _helpers]
+        free: list[int | None] = [None] * (wanted() - len(taken))
+        found = home.places(1 + wanted())
+        if found is not None:
+            free = [cpu for cpu in found if cpu != here and cpu not in taken]
+        if not free:
+            return None
+        try:
+            made = _Helper(free[0])
+        except RuntimeError:  # the process may have no more threads, or it ends
+            _Pool.closed = True
+            return None
+        _helpers.append(made)
+        return made
+
+
+@atexit.register
+def _close_all() -> None:
+    """Before IREE's modules are unloaded nobody may run their code, or keep it."""
+    try:
+        runtime.check_process()
+    except DeviceError:
+        return  # a forked child has no helpers
+    _Pool.closed = True
+    end = time.monotonic() + _END
+    for b in list(_boards):
+        b.close()
+    while any(h.awake for h in _helpers) and time.monotonic() < end:
+        time.sleep(1e-4)
+    for h in _helpers:
+        h.end()

@@ -1,0 +1,202 @@
+"""NumPy arrays into device buffers and back."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lstm_ir.backends.files.parameters import ALIGNMENT, empty
+from lstm_ir.backends.run import runtime
+from lstm_ir.ir.types import DType
+
+Array = np.ndarray[Any, Any]
+SHARED = 128 << 10  # bytes from which lending an input's memory beats copying it
+KEPT = 1 << 20  # bytes of inputs for which an entry keeps memory between calls
+
+# NumPy's own ways to an array's address run Python code of theirs: 11 us where caches are cold.
+_byte, _address = ctypes.c_char.from_buffer, ctypes.addressof
+_ELEMENT = {
+    "f16": "FLOAT_16", "bf16": "BFLOAT_16", "f32": "FLOAT_32", "f64": "FLOAT_64",
+    "i8": "SINT_8", "u8": "UINT_8", "i32": "SINT_32", "u32": "UINT_32", "i64": "SINT_64",
+    "i1": "BOOL_8",
+}  # fmt: skip
+
+
+class Kind:
+    """An element type at a module's border, for IREE and for NumPy; a boolean is a byte there."""
+
+    __slots__ = ("dtype", "hal", "raw")
+
+    def __init__(self, kind: DType) -> None:
+        rt = runtime.native()
+        self.hal = getattr(rt.HalElementType, _ELEMENT[kind.value])
+        self.dtype = kind.numpy
+        # ml_dtypes' arrays do not export their memory
+        self.raw = np.dtype(np.uint16) if kind is DType.bf16 else self.dtype
+
+
+class Slots(NamedTuple):
+    """An argument list whose buffers are written before each call."""
+
+    arguments: Any
+    places: list[Array]
+    block: Array  # all of their memory
+    large: list[int]  # inputs that are better lent, where they can be
+
+
+def mover(device: Any, word: str, *, stateful: bool) -> Mover:
+    """How arrays reach `device`, and return."""
+    return HostMover(device, stateful) if word.startswith("local-") else DeviceMover(device)
+
+
+class Mover:
+    """Copies inputs into fresh device buffers."""
+
+    def __init__(self, device: Any) -> None:
+        rt = runtime.native()
+        self.device, self.allocator = device, device.allocator
+        self._list, self._view = rt.VmVariantList, rt.HalBufferView
+        self.view = self._view  # the class of a buffer that stays on the device
+        self._copy = self.allocator.allocate_buffer_copy
+        self._memory = int(rt.MemoryType.DEVICE_LOCAL)
+        self._usage = int(rt.BufferUsage.DEFAULT)
+
+    def results(self, count: int) -> Any:
+        """An empty list for `count` results."""
+        return self._list(count)
+
+    def slots(self, values: list[Array], kinds: tuple[Kind, ...]) -> Slots | None:
+        """Reusable inputs for calls with these shapes, where that is faster; else None."""
+        return None
+
+    def lendable(self, a: Array) -> bool:
+        """Whether a call may read the memory of `a` itself."""
+        return False
+
+    def arguments(self, values: list[Array], kinds: tuple[Kind, ...]) -> Any:
+        """The argument list of a call."""
+        out = self._list(len(values))
+        for a, kind in zip(values, kinds, strict=True):
+            out.push_ref(self.put(a, kind))
+        return out
+
+    def put(self, a: Array, kind: Kind) -> Any:
+        """A buffer view with a copy of the contiguous array `a`."""
+        raw = a.view(kind.raw)
+        return self._copy(self._memory, self._usage, self.device, raw, kind.hal)
+
+    def arrays(self, results: Any, kinds: tuple[Kind, ...], given: list[Array]) -> list[Array]:
+        """The results as arrays of their own; `given` is memory that they may not share."""
+        raise NotImplementedError
+
+    def memory(self, views: list[Any]) -> list[Array]:
+        """The host memory of buffers that stay on the device; none where it is not the host's."""
+        return []
+
+
+class HostMover(Mover):
+    """The CPU: aligned inputs are lent, outputs are the runtime's own fresh buffers."""
+
+    def __init__(self, device: Any, stateful: bool) -> None:
+        rt = runtime.native()
+        super().__init__(device)
+        # A module with state may keep an input as its new state: then each call needs its own.
+        self._lends = not stateful
+        self._lent = self._memory | int(rt.MemoryType.HOST_VISIBLE)
+
+    def slots(self, values: list[Array], kinds: tuple[Kind, ...]) -> Slots | None:
+        """One block for all inputs, where it is small: writing there beats allocating."""
+        if not self._lends or sum(a.nbytes for a in values) >= KEPT:
+            return None
+        starts = [0]
+        for a in values:
+            starts.append(-(-(starts[-1] + a.nbytes) // ALIGNMENT) * ALIGNMENT)
+        block = empty((starts[-1] + ALIGNMENT,), np.dtype(np.uint8))
+        places, arguments = [], self._list(len(values))
+        for a, kind, start in zip(values, kinds, starts, strict=False):
+            memory = block[start : start + max(a.nbytes, ALIGNMENT)]
+            arguments.push_ref(self.lent(memory, kind, a.shape))
+            places.append(memory[: a.nbytes].view(kind.dtype).reshape(a.shape))
+        large = [i for i, a in enumerate(values) if a.nbytes >= SHARED]
+        return Slots(arguments, places, block, large)
+
+    def lendable(self, a: Array) -> bool:
+        """Whether compiled code may read this memory; it would fault where it is not aligned."""
+        try:
+            return _address(_byte(a)) % ALIGNMENT == 0  # type: ignore[arg-type]
+        except (TypeError, ValueError, BufferError):  # read-only, or a type without buffers
+            aligned = a.__array_interface__["data"][0] % ALIGNMENT == 0
+            return aligned and bool(a.flags.writeable)
+
+    def put(self, a: Array, kind: Kind) -> Any:
+        """A view of `a` itself where it is large and aligned, else of a copy."""
+        if not self._lends or a.nbytes < SHARED or not self.lendable(a):
+            return super().put(a, kind)
+        return self.lent(a.view(kind.raw), kind)
+
+    def lent(self, a: Array, kind: Kind, shape: tuple[int, ...] | None = None) -> Any:
+        """A view of this memory, which is aligned."""
+        buffer = self.allocator.import_host_allocation(a, self._lent, self._usage)
+        return self._view(buffer, a.shape if shape is None else shape, kind.hal)
+
+    def arrays(self, results: Any, kinds: tuple[Kind, ...], given: list[Array]) -> list[Array]:
+        """Views that own their buffer; an output that is an input, or another output, is copied."""
+        out: list[Array] = []
+        share = np.may_share_memory
+        for i, kind in enumerate(kinds):
+            view = results.get_as_object(i, self._view)
+            shape = view.shape
+            if 0 in shape:
+                out.append(np.empty(shape, kind.dtype))
+                continue
+            a: Array = np.ndarray(shape, kind.dtype, view.map())
+            for other in (*given, *out):
+                if share(a, other):
+                    a = a.copy()
+            out.append(a)
+        return out
+
+    def memory(self, views: list[Any]) -> list[Array]:
+        """Bytes that outputs may not share."""
+        return [np.frombuffer(v.map(), np.uint8) for v in views if 0 not in v.shape]
+
+
+class DeviceMover(Mover):
+    """A GPU: outputs come back through staging buffers.
+
+    IREE's own import of host memory wants page alignment on Vulkan, which NumPy does not give.
+    """
+
+    def __init__(self, device: Any) -> None:
+        rt = runtime.native()
+        super().__init__(device)
+        self._fence = rt.HalFence
+        self._staging_memory = int(rt.MemoryType.HOST_LOCAL) | int(rt.MemoryType.DEVICE_VISIBLE)
+        self._staging_usage = int(rt.BufferUsage.TRANSFER) | int(rt.BufferUsage.MAPPING_SCOPED)
+
+    def arrays(self, results: Any, kinds: tuple[Kind, ...], given: list[Array]) -> list[Array]:
+        """Copies in host memory; all transfers are queued before the first is awaited."""
+        views = [results.get_as_object(i, self._view) for i in range(len(kinds))]
+        staged = [self._stage(v) if 0 not in v.shape else None for v in views]
+        out: list[Array] = []
+        for view, kind, stage in zip(views, kinds, staged, strict=True):
+            if stage is None:
+                out.append(np.empty(view.shape, kind.dtype))
+                continue
+            host, semaphore = stage
+            semaphore.wait(1)  # a fence's own wait costs milliseconds
+            mapped: Array = np.ndarray(view.shape, kind.dtype, host.map())
+            out.append(mapped.copy())
+        return out
+
+    def _stage(self, view: Any) -> tuple[Any, Any]:
+        source = view.get_buffer()
+        host = self.allocator.allocate_buffer(
+            self._staging_memory, self._staging_usage, source.byte_length()
+        )
+        semaphore = self.device.create_semaphore(0)
+        start, end = (self._fence.create_at(semaphore, n) for n in (0, 1))
+        self.device.queue_copy(source, host, start, end)
+        return host, semaphore

@@ -1,0 +1,1 @@
+"""What can be compiled for: words, processors, flags."""

@@ -1,0 +1,274 @@
+"""Target words: `cpu`, `cpu:x86-64-v3`, `vulkan:rdna3`, `cuda:sm_89`, … -> flags and drivers."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from lstm_ir.backends.compile.cache import Cache, key
+from lstm_ir.backends.targets import cpus
+from lstm_ir.ir.errors import CompileError, TargetError
+from lstm_ir.ir.target import TargetInfo
+
+# Only names in these lists reach the compiler: others crash it, or fail after seconds.
+CUDA = ("sm_60", "sm_61", "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_120",
+        "sm_121")  # fmt: skip
+CUDA_ALIAS = {"sm_90": "sm_89", "sm_90a": "sm_89", "sm_100": "sm_89", "sm_100a": "sm_89"}
+HIP = ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1103", "gfx1150",
+       "gfx1151", "gfx1200", "gfx1201")  # fmt: skip
+VULKAN = ("cdna1", "cdna2", "cdna3", "cdna4", "rdna1", "rdna2", "rdna3", "rdna4", "gfx1030",
+          "gfx1100", "gfx1101", "gfx1102", "gfx1201", "rx7900xtx", "rx7800xt", "pascal", "volta",
+          "turing", "ampere", "ada", "sm_75", "sm_80", "sm_86", "sm_89", "sm_120", "rtx3090",
+          "rtx4090", "a100", "valhall", "valhall1", "valhall2", "valhall3", "valhall4",
+          "mali-g710", "mali-g715", "mali-g720")  # fmt: skip
+# Plain `vulkan` is IREE's default with 8- and 16-bit storage and 64-bit integers: without 8-bit
+# storage IREE packs bytes into words and loses the last ones of a tensor whose size is no multiple
+# of four, booleans inside a module included. Its adreno targets have the same fault.
+_VULKAN_PLAIN = (
+    '#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", '
+    '{iree_codegen.target_info = #iree_gpu.target<arch = "vp_android_baseline_2022", '
+    'features = "spirv:v1.3,cap:Shader", wgp = <compute = fp32|fp16|int64|int32|int16|int8, '
+    "storage = b64|b32|b16|b8, subgroup = none, subgroup_size_choices = [64], "
+    "max_workgroup_sizes = [128, 128, 64], max_thread_count_per_workgroup = 128, "
+    "max_workgroup_memory_bytes = 16384, max_workgroup_counts = [65535, 65535, 65535]>>}>]> "
+    ": !hal.device"
+)
+# detail -> (triple, processor): an architecture, or one on another system
+ARCHITECTURES = {
+    "x86-64": ("x86_64-unknown-linux-gnu", "x86-64"),
+    "x86-64-android": ("x86_64-linux-android", "x86-64-v2"),
+    "aarch64": ("aarch64-unknown-linux-gnu", "generic"),
+    "arm64": ("aarch64-unknown-linux-gnu", "generic"),
+    "aarch64-android": ("aarch64-linux-android", "generic"),
+    "aarch64-apple": ("arm64-apple-macosx", "apple-m1"),
+    "riscv64": ("riscv64-unknown-linux-gnu", "generic-rv64"),
+}
+# RISC-V's names imply no features at all: those of its Linux profile are spelled out.
+_RISCV = (
+    "--iree-llvmcpu-target-cpu-features=+m,+a,+f,+d,+c",
+    "--iree-llvmcpu-target-abi=lp64d",
+)
+KINDS = ("cpu", "vulkan", "cuda", "hip", "metal")
+_L1, _L2 = 32 << 10, 512 << 10
+_PROBE = """module @probe { func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = stablehlo.add %a, %a : tensor<4xf32>
+  return %0 : tensor<4xf32> } }"""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What passes see, what the compiler is told, and the runtime drivers, best first."""
+
+    info: TargetInfo
+    flags: tuple[str, ...]
+    drivers: tuple[str, ...]
+    note: str = ""  # what resolving changed, for the user
+
+    def __str__(self) -> str:
+        return self.info.name
+
+
+def resolve(word: str) -> Target:
+    """The target that `word` names; TargetError, with near names, for any other."""
+    if not isinstance(word, str):
+        raise TargetError(f"a target is a word like 'cpu' or 'vulkan', not {word!r}")
+    kind, _, detail = word.strip().partition(":")
+    if kind not in KINDS:
+        raise TargetError(f"unknown target {word!r}{_near(word, tuple(words()))}")
+    if word.strip().endswith(":"):
+        raise TargetError(f"target {word!r}: a name is missing after the colon")
+    if kind == "cpu":
+        return _cpu(detail) if detail else this_machine()
+    return _gpu(kind, detail)
+
+
+def words() -> list[str]:
+    """Every word that `resolve` takes, apart from those that need a device here."""
+    out = ["cpu", "cpu:host", *(f"cpu:{d}" for d in (*ARCHITECTURES, *cpus.X86, *cpus.ARM))]
+    out += ["vulkan", *(f"vulkan:{d}" for d in VULKAN)]
+    out += ["cuda", *(f"cuda:{d}" for d in (*CUDA, *CUDA_ALIAS)), "hip", *(f"hip:{d}" for d in HIP)]
+    return list(dict.fromkeys([*out, "metal"]))
+
+
+def baseline(kind: str, triple: str | None = None) -> Target:
+    """For packages: the processors of the last ten years of this architecture (or `triple`'s)."""
+    if kind != "cpu":
+        return resolve(kind)
+    here = cpus.host_triple() if triple is None else triple
+    return _named(here, "x86-64-v3" if cpus.architecture(here) == "x86_64" else "generic")
+
+
+def _near(word: str, known: tuple[str, ...], prefix: str = "") -> str:
+    found = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+    if found:
+        return f"; near names: {', '.join(prefix + f for f in found)}"
+    shown = ", ".join(prefix + k for k in known[:24])
+    return f"; known: {shown}{', …' if len(known) > 24 else ''}"
+
+
+def _cpu(detail: str) -> Target:
+    if detail == "host":
+        return this_machine()
+    if detail in ARCHITECTURES:
+        return _named(*ARCHITECTURES[detail])
+    detail = {"x86_64": "x86-64", "x86-64-v1": "x86-64"}.get(detail, detail)
+    if detail in cpus.X86:
+        here = cpus.machine() == "x86_64"
+        return _named(cpus.host_triple() if here else "x86_64-unknown-linux-gnu", detail)
+    if detail in cpus.ARM:
+        apple = "arm64-apple-macosx" if detail.startswith("apple-") else "aarch64-unknown-linux-gnu"
+        return _named(apple, detail)
+    known = (*ARCHITECTURES, *cpus.X86, *cpus.ARM)
+    raise TargetError(f"unknown processor {detail!r} for target cpu{_near(detail, known, 'cpu:')}")
+
+
+def _named(triple: str, cpu: str) -> Target:
+    features, width = describe(triple, cpu)
+    base = {"aarch64-linux-android": "aarch64-android", "x86_64-linux-android": "x86-64-android"}
+    plain = {"generic": "aarch64", "generic-rv64": "riscv64"}
+    name = base.get(triple, plain.get(cpu, cpu))
+    return _cpu_target(f"cpu:{name}", triple, cpu, features, width, ())
+
+
+@cache
+def this_machine() -> Target:
+    """The processor this runs on, with what it really has (virtual machines hide features)."""
+    triple = cpus.host_triple()
+    cpu, have, width = _host(triple)
+    cpus.confirm(have)
+    own, _ = describe(triple, cpu) if cpu else ((), 16)
+    if not cpu or not set(own) <= set(have):
+        cpu = "generic"
+        if cpus.machine() == "x86_64":
+            levels = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
+            cpu = next(c for c in levels if set(describe(triple, c)[0]) <= set(have))
+        own, _ = describe(triple, cpu)
+    extra = tuple(f for f in have if f not in own)
+    # Two machines with one processor name may differ in features: the name tells them apart.
+    tag = f"+{key(*have)[:8]}" if extra else ""
+    found = _cpu_target(f"cpu:{cpu}{tag}", triple, cpu, have, width, extra)
+    l1, l2 = cpus.cache_bytes()
+    l1, l2 = (l1 if l1 > 0 else _L1), (l2 if l2 > 0 else _L2)
+    return replace(found, info=replace(found.info, l1_bytes=l1, l2_bytes=l2))
+
+
+def _cpu_target(
+    name: str, triple: str, cpu: str, features: tuple[str, ...], width: int, extra: tuple[str, ...]
+) -> Target:
+    flags = [
+        "--iree-hal-target-device=local",
+        "--iree-hal-local-target-device-backends=llvm-cpu",
+        f"--iree-llvmcpu-target-triple={triple}",
+        f"--iree-llvmcpu-target-cpu={cpu}",
+    ]
+    if triple.startswith("riscv64"):
+        flags += _RISCV
+    elif extra:
+        flags.append("--iree-llvmcpu-target-cpu-features=" + ",".join(f"+{f}" for f in extra))
+    info = TargetInfo(
+        name=name, kind="cpu", detail=name.partition(":")[2], triple=triple, cpu=cpu,
+        features=features, vector_bits=8 * width, l1_bytes=_L1, l2_bytes=_L2, kernels=True,
+    )  # fmt: skip
+    return Target(info, tuple(flags), ("local-task", "local-sync"))
+
+
+def _host(triple: str) -> tuple[str, tuple[str, ...], int]:
+    """LLVM's name of this processor, its features, and the vector width in bytes."""
+    # The name is remembered under what the system reports, so a moved disk is asked again.
+    found = _ask(triple, "host", "|".join(sorted(cpus.flags())) + _model())
+    return found[0], found[1], found[2]
+
+
+def describe(triple: str, cpu: str) -> tuple[tuple[str, ...], int]:
+    """Features that `cpu` implies, sorted, and its vector width in bytes."""
+    _, features, width = _ask(triple, cpu, "")
+    return features, width
+
+
+def _model() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return ""
+    return "|".join(re.findall(r"^(?:model name|CPU part|model|stepping)\s*:.*$", text, re.M)[:4])
+
+
+@cache
+def _ask(triple: str, cpu: str, machine: str) -> tuple[str, tuple[str, ...], int]:
+    """What the compiler makes of a processor name: (name, features, vector bytes)."""
+    from lstm_ir.backends.compile import compiler
+
+    store = Cache()
+    entry = key("processor", triple, cpu, machine, *compiler.versions()) + ".json"
+    if (kept := store.get(entry)) is not None:
+        name, features, width = json.loads(kept)
+        return name, tuple(features), width
+    flags = [
+        "--iree-input-type=stablehlo",
+        "--iree-hal-target-device=local",
+        "--iree-hal-local-target-device-backends=llvm-cpu",
+        f"--iree-llvmcpu-target-triple={triple}",
+        f"--iree-llvmcpu-target-cpu={cpu}",
+        "--compile-to=flow",
+        *(_RISCV if triple.startswith("riscv64") else ()),
+    ]
+    text = compiler.run(_PROBE, flags, name=f"cpu:{cpu}", target="cpu", timeout=60).decode()
+    found = re.search(r'cpu = "([^"]*)", cpu_features = "([^"]*)"', text)
+    width_found = re.search(r"native_vector_size = (\d+)", text)
+    if found is None or width_found is None:
+        raise CompileError(f"cpu:{cpu}: the compiler did not say what this processor has")
+    has: dict[str, bool] = {}
+    for f in filter(None, found[2].split(",")):
+        has[f[1:]] = f[0] == "+"  # the last one holds
+    features = tuple(sorted(f for f, on in has.items() if on and f != "reserve-x18"))
+    answer = (found[1], features, int(width_found[1]))
+    store.put(entry, json.dumps(answer).encode())
+    return answer
+
+
+def _gpu(kind: str, detail: str) -> Target:
+    note = ""
+    if not detail and kind in ("cuda", "hip"):
+        detail = _present(kind)
+    if kind == "cuda" and detail in CUDA_ALIAS:
+        note = f"{detail} is compiled as {CUDA_ALIAS[detail]}, which the driver translates"
+        detail = CUDA_ALIAS[detail]
+    known = {"cuda": CUDA, "hip": HIP, "vulkan": VULKAN, "metal": ()}[kind]
+    if detail and detail not in known:
+        if not known:
+            raise TargetError(f"target {kind} takes no name after a colon, got {detail!r}")
+        raise TargetError(f"unknown {kind} device {detail!r}{_near(detail, known, kind + ':')}")
+    flag = {"cuda": "cuda", "hip": "rocm", "vulkan": "vulkan"}.get(kind, "")
+    plain = kind == "vulkan" and not detail
+    flags = [f"--iree-hal-target-device={_VULKAN_PLAIN if plain else kind}"]
+    if detail:
+        flags.append(f"--iree-{flag}-target={detail}")
+    if kind in ("vulkan", "metal"):
+        # A reduction over a leading axis, fused with another reader of its operand, is wrong in
+        # SPIR-V.
+        flags.append("--iree-dispatch-creation-enable-aggressive-fusion=false")
+        # A command buffer that is kept for later calls loses copies: a loop's results stayed zero.
+        flags.append("--iree-hal-indirect-command-buffers=false")
+    discrete = kind in ("cuda", "hip")
+    info = TargetInfo(
+        name=f"{kind}:{detail}" if detail else kind, kind=kind, detail=detail, vector_bits=128,
+        has_f64=discrete, has_f16=True, has_bf16=discrete,
+        l1_bytes=32 << 10, l2_bytes=4 << 20, kernels=False, assertions_cheap=False,
+    )  # fmt: skip
+    return Target(info, tuple(flags), (kind,), note)
+
+
+def _present(kind: str) -> str:
+    from lstm_ir.backends.run import devices
+
+    names = CUDA if kind == "cuda" else HIP
+    found = devices.cuda_name() if kind == "cuda" else devices.hip_name()
+    if found is None:
+        raise TargetError(
+            f"target {kind}: no device here; name one: {', '.join(f'{kind}:{n}' for n in names)}"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""This project beside torch, onnxruntime and JAX."""

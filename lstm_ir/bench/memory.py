@@ -1,0 +1,76 @@
+"""Peak memory of one point in a fresh process, what importing took subtracted.
+
+    python -m lstm_ir.bench.memory POINT RUNNER [PACKAGE]
+
+RUNNER is lstm-ir, torch, onnxruntime or jax. Prints bytes after three calls. This project runs from
+an exported package: what compiling takes is another process's matter there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from lstm_ir.bench.points import POINTS, Point
+from lstm_ir.bench.side_by_side import OURS
+
+MODULES = {OURS: ("lstm_ir.api", "lstm_ir.backends.run.package", "iree.runtime"),
+           "torch": ("torch",), "jax": ("jax", "jax.numpy"), "onnxruntime": ("onnxruntime", "onnx")}  # fmt: skip
+
+
+def measure(point: Point, who: str) -> int:
+    """Bytes of a fresh process that runs the point."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "lstm_ir.bench.memory", point.name, who]
+        if who == OURS:
+            import lstm_ir as li
+            from lstm_ir.bench import models
+
+            package = Path(folder) / "point.lirpkg"
+            made = models.program_of(point, models.weights(point)[0])
+            li.export(made, package, targets=["cpu:host"])
+            command.append(str(package))
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return int(done.stdout)
+
+
+def resident() -> int:
+    """Peak resident bytes of this process so far."""
+    status = Path("/proc/self/status")
+    if status.is_file():  # getrusage counts the parent's peak too where it forked
+        lines = status.read_text(encoding="ascii").splitlines()
+        return next(1024 * int(t.split()[1]) for t in lines if t.startswith("VmHWM"))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
+
+
+def main(name: str, who: str, package: str = "") -> None:
+    """Run the point here."""
+    from lstm_ir.bench import models, peers
+    from lstm_ir.bench.measure import cores
+
+    point = next(p for p in POINTS if p.name == name)
+    for module in MODULES[who]:
+        importlib.import_module(module)
+    sets, calls = models.weights(point), models.calls(point, 3)
+    before = resident()
+    if who == OURS:
+        import lstm_ir as li
+
+        runner = models.of_executable(point, sets, li.load(package))
+    else:
+        made = peers.PEERS[who](point, sets, cores())
+        assert made is not None, f"{who} does not run {name}"
+        runner = made
+    for call in calls:
+        runner.run(call)
+    print(resident() - before)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

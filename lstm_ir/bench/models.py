@@ -1,0 +1,132 @@
+"""The benchmark's models as this project runs them, and what every runner gives back.
+
+All runners get the same weights (PyTorch's names and gate order), in two sets that alternate between
+training steps, and the same inputs. Inference gives {"y"}. A training step gives the gradients of
+mean(y^2) with respect to the input and every weight: {"x", "w_ih0", "w_hh0", "b0", ...}, numbered by
+layer and direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lstm_ir.bench.points import Point
+
+Array = np.ndarray[Any, Any]
+Weights = list[tuple[Array, Array, Array]]  # per layer and direction: w_ih, w_hh, b
+NAMES = ("w_ih", "w_hh", "b")
+
+
+class Call(NamedTuple):
+    """One call's input, and which of the two sets of weights a training step uses."""
+
+    x: Array
+    turn: int
+
+
+class Runner(NamedTuple):
+    """`run` is timed; `read` turns what it gave into arrays by name."""
+
+    run: Callable[[Call], Any]
+    read: Callable[[Any], dict[str, Array]]
+
+
+def calls(point: Point, count: int = 4) -> list[Call]:
+    """Inputs, the same ones for every runner."""
+    rng = np.random.default_rng(sum(map(ord, point.name)))
+    shape = (point.T, point.B, point.I)
+    return [Call(rng.standard_normal(shape, np.float32), k % 2) for k in range(count)]
+
+
+def weights(point: Point) -> tuple[Weights, Weights]:
+    """Two sets, uniform in +-1/sqrt(H) as PyTorch starts; one bias, the other is zero."""
+    rng = np.random.default_rng(point.H)
+    s = point.H**-0.5
+    sets: list[Weights] = []
+    for _ in range(2):
+        out: Weights = []
+        width = point.I
+        for _ in range(point.layers):
+            for _ in range(point.directions):
+                rows = point.gates * point.H
+                shapes = ((rows, width), (rows, point.H), (rows,))
+                w_ih, w_hh, b = (rng.uniform(-s, s, shape).astype(np.float32) for shape in shapes)
+                out.append((w_ih, w_hh, b))
+            width = point.directions * point.H
+        sets.append(out)
+    return sets[0], sets[1]
+
+
+def stacked(point: Point, given: Weights) -> dict[str, Array]:
+    """The weights as `li.lstm` takes them: directions stacked, by `layer/name`."""
+    out: dict[str, Array] = {}
+    for layer in range(point.layers):
+        parts = given[layer * point.directions : (layer + 1) * point.directions]
+        out |= {f"layer{layer}/{n}": np.stack([p[i] for p in parts]) for i, n in enumerate(NAMES)}
+    return out
+
+
+def graph_of(point: Point, given: Weights) -> Any:
+    """The point's model: output y, or loss where it trains, whose weights are then inputs."""
+    import lstm_ir as li
+
+    x = li.input("x", (point.T, point.B, point.I))
+    y, inputs = x, [x]
+    direction = "bidirectional" if point.directions == 2 else "forward"
+    arrays = stacked(point, given)
+    for layer in range(point.layers):
+        values = []
+        for n in NAMES:
+            a = arrays[f"layer{layer}/{n}"]
+            if point.training:
+                inputs.append(li.input(f"{n}{layer}", a.shape))
+                values.append(inputs[-1])
+            else:
+                values.append(li.weight(f"layer{layer}/{n}", a))
+        if point.cell == "lstm":
+            y = li.lstm(y, *values, direction=direction)[0]
+        else:
+            zero = np.zeros((point.directions, point.H), np.float32)
+            y = li.gru(y, *values, b_hn=zero, reset_after=True, direction=direction)[0]
+    outputs = {"loss": li.mean(y * y)} if point.training else {"y": y}
+    return li.Graph("bench", inputs, outputs)
+
+
+def program_of(point: Point, given: Weights) -> Any:
+    """What is compiled: the model, or its gradients by the input and every weight."""
+    import lstm_ir as li
+
+    graph = graph_of(point, given)
+    return li.grad(graph, of="loss", wrt=list(graph.input_names)) if point.training else graph
+
+
+def ours(point: Point, sets: tuple[Weights, Weights], threads: int, cache: bool = True) -> Runner:
+    """lstm-ir on the CPU with default options; sizes written into the module."""
+    import lstm_ir as li
+
+    return of_executable(
+        point, sets, li.compile(program_of(point, sets[0]), "cpu", options={"cache": cache})
+    )
+
+
+def of_executable(point: Point, sets: tuple[Weights, Weights], exe: Any) -> Runner:
+    """A compiled or loaded module of the point."""
+    if not point.training:
+        return Runner(lambda call: exe(x=call.x), lambda out: {"y": out["y"]})
+    given = [
+        {k.replace(f"layer{n}/", "") + str(n): a for n in range(point.layers)
+         for k, a in stacked(point, s).items() if k.startswith(f"layer{n}/")}
+        for s in sets
+    ]  # fmt: skip
+
+    def read(out: dict[str, Array]) -> dict[str, Array]:
+        found = {"x": out["d_x"]}
+        for i in range(point.layers * point.directions):
+            layer, d = divmod(i, point.directions)
+            found |= {f"{n}{i}": out[f"d_{n}{layer}"][d] for n in NAMES}
+        return found
+
+    return Runner(lambda call: exe(x=call.x, **given[call.turn]), read)

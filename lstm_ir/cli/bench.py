@@ -1,0 +1,171 @@
+"""`lstm-ir bench`: this project beside torch, onnxruntime and JAX."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from lstm_ir.bench.measure import Result
+    from lstm_ir.bench.points import Point
+
+
+@click.command("bench")
+@click.argument("words", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="the named list instead of the short one")
+@click.option("--full", is_flag=True, help="the whole grid, cheap points first, within --budget")
+@click.option("--budget", default=3600.0, show_default=True, help="seconds that --full may take")
+@click.option("--seconds", default=1.0, show_default=True, help="spent on each runner of a point")
+@click.option(
+    "--threads",
+    type=int,
+    default=None,
+    help="of this project, torch and onnxruntime; default: all usable",
+)
+@click.option("--memory", is_flag=True, help="also peak memory, each in a fresh process")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="figures as JSON")
+@click.option("--table", type=click.Path(dir_okay=False), help="figures as a Markdown table")
+@click.option("--svg", type=click.Path(dir_okay=False), help="ratios as a picture")
+@click.option("--list", "only_list", is_flag=True, help="name the points and stop")
+def command(
+    words: tuple[str, ...], every: bool, full: bool, budget: float, seconds: float,
+    threads: int | None, memory: bool, output: str | None, table: str | None, svg: str | None,
+    only_list: bool,
+) -> None:  # fmt: skip
+    """Measure the points whose name is, or else contains, one of WORDS (a short list without),
+    interleaved with every peer that is here.
+
+    The ratio is the fastest peer's median by ours: above 1 is faster than every peer. Nothing else
+    should run.
+    """
+    from rich.console import Console
+
+    from lstm_ir.bench import points as bench_points
+    from lstm_ir.ir.errors import LstmIrError
+
+    points = list(bench_points.grid() if full else bench_points.short())
+    if every or (words and not full):
+        points = list(bench_points.named(words))
+    if not points:
+        raise LstmIrError(f"no point's name contains {' or '.join(words)}; --list names them")
+    if only_list:
+        click.echo("\n".join(p.name for p in points))
+        return
+    if threads is not None:
+        from lstm_ir.api import set_threads
+
+        set_threads(threads)
+    from lstm_ir.bench.measure import NoPeerError, geometric_mean, peak, save
+    from lstm_ir.bench.overhead import empty_call
+
+    console = Console(highlight=False, soft_wrap=True)
+    about: dict[str, Any] = {"machine": machine(), "versions": _versions(), "peak_gflops": peak()}
+    console.print(f"{about['machine']}\n{about['versions']}")
+    console.print(f"NumPy's f32 product: {about['peak_gflops']:.0f} GFLOP/s")
+    about["empty_call_us"] = {d: round(t * 1e6, 1) for d, t in empty_call().items()}
+    shown = ", ".join(f"{t} us by {d}" for d, t in about["empty_call_us"].items())
+    console.print(f"an empty call, NumPy to NumPy: {shown}")
+    end = time.monotonic() + (budget if full else float("inf"))
+    results: list[Result] = []
+    seen = 0
+    for point in _until(points, end):
+        seen += 1
+        try:
+            found = _one(point, seconds, threads, memory, about["peak_gflops"], console.print)
+        except NoPeerError as e:
+            console.print(f"left out, {e}")
+            continue
+        results.append(found)
+        if output is not None:
+            save(results, output, **about)
+    if not results:
+        raise LstmIrError("nothing was measured: no peer for these points is installed")
+    _pictures([r.as_json() for r in results], about, table, svg)
+    left_out = points[seen:]
+    if left_out:
+        console.print(f"left out, out of budget: {', '.join(p.name for p in left_out)}")
+    for training in (False, True):
+        part = [r for r in results if r.point.training is training]
+        if part:
+            slower = [r.point.name for r in part if r.slower]
+            console.print(
+                f"{'training' if training else 'inference'}: geometric mean of {len(part)} ratios "
+                f"{geometric_mean(r.times.ratio for r in part):.2f}; slower: {', '.join(slower) or 'none'}"
+            )
+
+
+def _until(points: Iterable[Point], end: float) -> Iterable[Point]:
+    for p in points:
+        if time.monotonic() > end:
+            return
+        yield p
+
+
+def _one(
+    point: Point, seconds: float, threads: int | None, memory: bool, peak: float, say: Any
+) -> Result:
+    from lstm_ir.bench.measure import measure
+
+    r = measure(point, seconds, threads)
+    t = r.times
+    low, high = r.times.interval()
+    others = "  ".join(f"{w} {t.median(w) * 1e3:.3f}" for w in t.seconds if w != "lstm-ir")
+    say(
+        f"{point.name:34} {t.median('lstm-ir') * 1e3:9.3f} ms  {others}  "
+        f"ratio {t.ratio:.2f} [{low:.2f}, {high:.2f}]  {r.gflops:.0f} GFLOP/s ({r.gflops / peak:.0%})  "
+        f"error {max(r.errors.values()):.0e}  made in {r.compile_seconds:.1f} s"
+    )
+    if memory:
+        from lstm_ir.bench import memory as bench_memory
+
+        r.memory = {w: bench_memory.measure(point, w) for w in t.seconds}
+        shown = ", ".join(f"{w} {m >> 20} MiB" for w, m in r.memory.items())
+        say(f"{'':34} memory {shown}")
+    return r
+
+
+def _pictures(
+    points: list[dict[str, Any]], about: dict[str, Any], table: str | None, svg: str | None
+) -> None:
+    from lstm_ir.bench import report
+    from lstm_ir.cli.files import write_text
+
+    if table is not None:
+        head = (
+            f"{about['machine']}; {about['versions']}; peak {about['peak_gflops']:.0f} GFLOP/s\n\n"
+        )
+        text = head + report.table(points, about["peak_gflops"])
+        write_text(table, text)
+    if svg is not None:
+        title = "time of the fastest peer by ours (right of 1: faster); blue infers, brown trains"
+        write_text(svg, report.picture(points, title))
+
+
+def machine() -> str:
+    """The processor's name and how many cores this process may use."""
+    from lstm_ir.bench.measure import cores
+
+    name = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        lines = info.read_text(encoding="utf-8", errors="replace").splitlines()
+        names = [text.partition(":")[2].strip() for text in lines if text.startswith("model name")]
+        name = names[0] if names else name
+    return f"{name}, {cores()} cores, {platform.system()}"
+
+
+def _versions() -> str:
+    names = ("lstm-ir", "iree-base-runtime", "torch", "onnxruntime", "jax")
+    found = []
+    for n in names:
+        try:
+            found.append(f"{n} {metadata.version(n)}")
+        except metadata.PackageNotFoundError:
+            found.append(f"{n} not installed")
+    return ", ".join(found)

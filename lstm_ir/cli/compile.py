@@ -1,0 +1,64 @@
+"""`lstm-ir compile`: a graph into a package with one module per target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lstm_ir.cli import files
+
+
+@click.command()
+@click.argument("graph")
+@click.option("-o", "--output", help="The package; default: the graph's name with .lirpkg.")
+@click.option("-t", "--target", "targets", multiple=True, default=("cpu",), show_default=True,
+              help="A target word, repeat it for several; see `lstm-ir targets`.")  # fmt: skip
+@click.option("-w", "--weights", multiple=True, help="Arrays (.npz, .safetensors) the text names.")
+@click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
+@click.option("--kernels/--no-kernels", default=None,
+              help="Recurrence kernels, or StableHLO loops only; default: kernels on CPUs.")  # fmt: skip
+@click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds per target.")
+@click.option("--explain", is_flag=True, help="Say what each pass did, and kernel or loop and why.")
+def command(
+    graph: str, output: str | None, targets: tuple[str, ...], weights: tuple[str, ...],
+    pipeline: str | None, kernels: bool | None, timeout: float, explain: bool,
+) -> None:  # fmt: skip
+    """Compile GRAPH (a .lir file) and write a package.
+
+    The target `cpu` is the baseline of this architecture, so that the package runs on other
+    machines too; `cpu:NAME` names a processor.
+    """
+    from lstm_ir.api import build
+    from lstm_ir.backends.run.package import write_package
+    from lstm_ir.backends.targets.targets import baseline, resolve
+
+    if output is None:
+        if graph == "-":
+            raise click.UsageError("a graph from stdin needs -o")
+        output = str(Path(graph).with_suffix(".lirpkg"))
+    if Path(output).suffix != ".lirpkg":
+        raise click.UsageError(f"-o {output}: a package ends in .lirpkg")
+    if not (0 < timeout < float("inf")):
+        raise click.UsageError(f"--timeout {timeout:g}: a number of seconds above 0")
+    places = {w: baseline(w) if w == "cpu" else resolve(w) for w in dict.fromkeys(targets)}
+    program = files.read_program(graph, weights, whole=True)
+    options: dict[str, Any] = {"timeout": timeout}
+    if kernels is not None:
+        options["kernels"] = kernels
+    if pipeline is not None:
+        options["pipeline"] = pipeline
+    modules, made = {}, []
+    for word, where in places.items():
+        if where.note:
+            click.echo(f"{word}: {where.note}", err=True)
+        with files.progress(f"compiling for {where.info.name}"):
+            lowered, blob = build(program, where, options)
+        if explain:
+            click.echo(str(lowered.report), err=True)
+        modules[word] = (where, blob)
+        made.append(lowered.made)
+    arrays = {n: d.array for n, d in program.weights.items()}
+    write_package(output, program.signature(*made), modules, arrays)
+    click.echo(f"{output}: {', '.join(modules)}, {Path(output).stat().st_size} bytes", err=True)

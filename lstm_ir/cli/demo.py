@@ -1,0 +1,88 @@
+"""`lstm-ir demo`: the main job on real input, and the foreign ops against their origins."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from lstm_ir.demo.model import Progress
+    from lstm_ir.demo.oracle_table import Row
+
+
+@click.command()
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Keep the package (.lirpkg).")
+@click.option("--seconds", default=1.0, show_default=True, help="Time for each latency.")
+def command(output: Path | None, seconds: float) -> None:
+    """Train an LSTM to read handwritten digits, and run it on every device that is here.
+
+    Prints loss, accuracy, agreement with the NumPy meaning, compile time and latency; writes a package,
+    runs it again and streams it row by row from there; ends with a table of foreign ops against their
+    origins.
+    """
+    from lstm_ir.cli.files import progress
+    from lstm_ir.demo import oracle_table, run
+
+    if output is not None and output.suffix != ".lirpkg":
+        raise click.UsageError(f"-o {output}: a package ends in .lirpkg")
+    with tempfile.TemporaryDirectory(prefix="lstm-ir-demo-") as folder:
+        package = Path(folder) / "digits.lirpkg" if output is None else output
+        with _training_bar() as show:
+            run.run(click.echo, package, seconds, show)
+    here, absent = run.devices()
+    click.echo("\nForeign ops against their origins: worst |got - want| / max(1, |want|)")
+    with progress("compiling and running them on every device"):
+        rows = oracle_table.rows(here, absent)
+    _print(rows)
+
+
+@contextmanager
+def _training_bar() -> Iterator[Callable[[Progress], None]]:
+    """Loss and accuracy on stderr: beside a bar that goes when it is full, or as lines in a file."""
+    from rich import progress
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    columns = ("training", progress.BarColumn(), "{task.description}", progress.TimeElapsedColumn())
+    with progress.Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("compiling", total=None)
+
+        def show(p: Progress) -> None:
+            bar.update(task, completed=p.step, total=p.steps, description=str(p))
+            if p.step == p.steps:
+                bar.stop()
+            if not console.is_terminal and (p.epoch % 10 == 0 or p.step == p.steps):
+                click.echo(f"training: {p}", err=True)
+
+        yield show
+
+
+def _print(rows: Sequence[Row]) -> None:
+    if not rows:
+        click.echo("none: the project has no foreign op yet")
+        return
+    reasons: dict[str, str] = {}  # a long reason stands once, below the table
+    table = [["op", "oracle", *rows[0].cells]]
+    for row in rows:
+        table.append([row.op, row.oracle, *(_cell(text, reasons) for text in row.cells.values())])
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for line in table:
+        cells = (f"{text:{width}}" for text, width in zip(line, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+    for reason, mark in reasons.items():
+        click.echo(f"{mark}: {reason}")
+
+
+def _cell(text: str, reasons: dict[str, str]) -> str:
+    state, colon, reason = text.partition(": ")
+    if not colon:
+        return text
+    mark = reasons.setdefault(reason, f"({len(reasons) + 1})")
+    return f"{state}: {mark}"

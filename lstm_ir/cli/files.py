@@ -1,0 +1,168 @@
+"""What the verbs read and write: graphs as text, arrays as .npy and .npz, nothing pickled."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from numpy.lib import format as npy
+
+from lstm_ir.ir.errors import PackageError, ParseError
+from lstm_ir.ir.output_file import replacing
+from lstm_ir.ir.program import Program
+
+Array = np.ndarray[Any, Any]
+TEXT_LIMIT = 64 << 20  # bytes of a graph's text
+
+
+def read_program(path: str, weights: Sequence[str] = (), *, whole: bool = False) -> Program:
+    """The graph or program in the file (`-` is stdin), with arrays from the weight files.
+
+    whole: every weight needs its array, not only its hash.
+    """
+    from lstm_ir.ir.parser import parse
+
+    if Path(path).suffix == ".lirpkg":
+        raise click.UsageError(f"{path} is a package; this verb takes a graph (.lir)")
+    text = _text(path)
+    try:
+        program = Program.of(parse(text, data=read_weights(weights), file=path))
+    except ParseError as e:
+        raise ParseError(f"{path}: {e}", e.line, e.column) from None
+    absent = [n for n, d in program.weights.items() if not d.known]
+    if whole and absent:
+        raise PackageError(
+            f"{path}: the text has only the hash of weight {absent[0]!r} "
+            f"({len(absent)} such); give the arrays with --weights FILE.npz"
+        )
+    return program
+
+
+def _text(path: str) -> str:
+    data = sys.stdin.buffer.read(TEXT_LIMIT + 1) if path == "-" else _bytes(Path(path))
+    if len(data) > TEXT_LIMIT:
+        raise ParseError(f"{path}: more than {TEXT_LIMIT >> 20} MiB of text")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise ParseError(f"{path}: not UTF-8 text: byte {e.start}") from None
+
+
+def _bytes(path: Path) -> bytes:
+    with path.open("rb") as f:
+        return f.read(TEXT_LIMIT + 1)
+
+
+def read_weights(paths: Sequence[str]) -> dict[str, Array]:
+    """The arrays of .npz and .safetensors files, by name."""
+    out: dict[str, Array] = {}
+    if paths:
+        from lstm_ir.backends.files.parameters import read_weights as read
+
+        for path in paths:
+            for name, array in read(path).items():
+                if name in out:
+                    raise PackageError(f"{path}: {name!r} is in an earlier file too")
+                out[name] = array
+    return out
+
+
+def read_inputs(given: Sequence[str]) -> dict[str, Array]:
+    """Arrays from `x=x.npy`, `x=all.npz:x` or `all.npz` (every array under its own name)."""
+    out: dict[str, Array] = {}
+    for text in given:
+        name, eq, path = text.partition("=")
+        found = _named(name, path) if eq else _all(text)
+        for key, array in found.items():
+            if key in out:
+                raise click.UsageError(f"input {key!r} is given twice")
+            out[key] = array
+    return out
+
+
+def _all(path: str) -> dict[str, Array]:
+    if Path(path).suffix != ".npz":
+        raise click.UsageError(f"--input {path}: write NAME=FILE.npy, NAME=FILE.npz:KEY, FILE.npz")
+    return read_weights([path])
+
+
+def _named(name: str, path: str) -> dict[str, Array]:
+    file, colon, key = path.rpartition(":")
+    if colon and Path(file).suffix == ".npz":
+        arrays = read_weights([file])
+        if key not in arrays:
+            raise PackageError(f"{file}: there is no {key!r}; it has {', '.join(arrays)}")
+        return {name: arrays[key]}
+    if Path(path).suffix == ".npy":
+        return {name: read_array(Path(path))}
+    raise click.UsageError(f"--input {name}={path}: expected a .npy file, or FILE.npz:KEY")
+
+
+def read_array(path: Path) -> Array:
+    """The array of a .npy file; its size is compared with the file's before memory is taken."""
+    try:
+        with path.open("rb") as f:
+            version = npy.read_magic(f)
+            header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+            if version not in header:
+                raise ValueError(f"version {version}")
+            shape, _, dtype = header[version](f)
+            if dtype.hasobject:
+                raise ValueError("pickled Python objects are refused")
+            size = dtype.itemsize
+            for n in shape:
+                size *= n
+            if size != path.stat().st_size - f.tell():
+                raise ValueError(f"shape {shape} of {dtype} does not fit the file's size")
+        loaded: Array = np.load(path, allow_pickle=False)
+        return loaded
+    except ValueError as e:
+        raise PackageError(f"{path}: not a usable .npy file: {e}") from None
+
+
+def check_arrays_path(path: Path) -> None:
+    """Refuse a name that does not say which kind of file it is; a device or pipe may have any."""
+    if path.suffix not in (".npz", ".npy") and (path.is_file() or not path.exists()):
+        raise click.UsageError(f"-o {path}: arrays are written to .npz or .npy")
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """One .npz, or one .npy for a single array; in one step, so nothing half-written stays."""
+    check_arrays_path(path)
+    if path.suffix == ".npy" and len(arrays) != 1:
+        raise click.UsageError(f"{path}: {len(arrays)} outputs need a .npz file")
+    with replacing(path) as f:
+        if path.suffix == ".npy":
+            np.save(f, next(iter(arrays.values())), allow_pickle=False)
+        else:
+            np.savez(f, **{k: np.asarray(a) for k, a in arrays.items()})  # type: ignore[arg-type]
+
+
+def write_text(path: str | None, text: str) -> None:
+    """To the file, or to stdout."""
+    if path is None or path == "-":
+        click.echo(text, nl=not text.endswith("\n"))
+        return
+    with replacing(path) as f:
+        f.write(text.encode())
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[None]:
+    """Says on stderr what takes seconds, and how long it took; a spinner on a terminal."""
+    import time
+
+    start = time.perf_counter()
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        with Console(stderr=True).status(what):
+            yield
+    else:
+        yield
+    click.echo(f"{what}: {time.perf_counter() - start:.2f} s", err=True)

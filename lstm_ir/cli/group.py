@@ -1,0 +1,95 @@
+"""The command line, `lstm-ir` = `python -m lstm_ir`; a verb's module is imported when called."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+VERBS = {  # verb: (module, one line for --help)
+    "demo": ("lstm_ir.cli.demo", "Classify handwritten digits on every device that is here."),
+    "compile": ("lstm_ir.cli.compile", "Compile a graph into a package."),
+    "run": ("lstm_ir.cli.run", "Run a package or a graph on arrays."),
+    "opt": ("lstm_ir.cli.opt", "Run passes over a graph, text in and text out."),
+    "show": ("lstm_ir.cli.show", "Print or draw a graph at any stage."),
+    "bench": ("lstm_ir.cli.bench", "Measure beside torch, onnxruntime and JAX."),
+    "targets": ("lstm_ir.cli.targets", "List what can be compiled and run here, and why not."),
+}
+INTERRUPTED = 130  # what shells report for SIGINT
+
+
+class Verbs(click.Group):
+    """The verbs, by name; --help reads the table alone."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every verb, in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb's command, from its module."""
+        if cmd_name not in VERBS:
+            return None
+        found = importlib.import_module(VERBS[cmd_name][0]).command
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table of --help."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="lstm-ir", prog_name="lstm-ir")
+def group() -> None:
+    """A graph compiler for recurrent networks: graph -> StableHLO -> CPU, Vulkan, CUDA, HIP, Metal.
+
+    `lstm-ir VERB --help` explains one verb. Graphs are `.lir` text, packages `.lirpkg`.
+    """
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run one verb and exit: 0, 1 for an error, 2 for wrong usage, 130 when interrupted."""
+    sys.exit(run(args))
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """One verb; its exit code. Errors are one message on stderr, never a traceback."""
+    from lstm_ir.ir.errors import LstmIrError
+
+    try:
+        group.main(None if args is None else list(args), prog_name="lstm-ir", standalone_mode=False)
+        sys.stdout.flush()
+        return 0
+    except click.exceptions.Exit as e:
+        return e.exit_code
+    except click.ClickException as e:
+        e.show()
+        return e.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # the reader of a pipe has enough: `lstm-ir show g.lir | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except LstmIrError as e:
+        return _fail(str(e))
+    except OSError as e:
+        place = "" if e.filename is None else f"{e.filename}: "
+        return _fail(f"{place}{str(e) if e.strerror is None else e.strerror}")
+    except MemoryError:
+        return _fail("out of memory")
+    except Exception as e:
+        if os.environ.get("LSTM_IR_DEBUG"):
+            raise
+        return _fail(
+            f"a fault of lstm-ir itself: {type(e).__name__}: {e}\n"
+            "  LSTM_IR_DEBUG=1 shows where; please report it"
+        )
+
+
+def _fail(text: str, code: int = 1) -> int:
+    click.echo(f"lstm-ir: {text}", err=True)
+    return code

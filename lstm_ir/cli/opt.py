@@ -1,0 +1,92 @@
+"""`lstm-ir opt`: passes over a graph, text in and text out, so that it can be chained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from lstm_ir.cli import files
+from lstm_ir.ir.errors import PassError
+from lstm_ir.ir.printer import print_graph, print_program
+
+if TYPE_CHECKING:
+    from lstm_ir.passes.base import Pipeline, Step
+
+
+@click.command()
+@click.argument("graph", default="-")
+@click.option("-p", "--pipeline", "text", help="Passes: a,b{x=1},c. Default: those of the target.")
+@click.option("--target", help="Whose pipeline to run, and what passes may know; default: none.")
+@click.option("-w", "--weights", multiple=True, help="Arrays (.npz, .safetensors) the text names.")
+@click.option("-o", "--output", help="Where the text goes; default: stdout.")
+@click.option("--stop-after", help="Stop after the pass of this name, or this number (from 1).")
+@click.option("--print-each", is_flag=True, help="Print the graph after each pass (stderr).")
+@click.option("--explain", is_flag=True, help="Say which rules fired, and why others did not.")
+@click.option("--time", "timed", is_flag=True, help="Say how long each pass took.")
+@click.option("--locs", is_flag=True, help="Write each node's source line.")
+@click.option("--list", "listed", is_flag=True, help="List the passes and stop.")
+def command(
+    graph: str, text: str | None, target: str | None, weights: tuple[str, ...],
+    output: str | None, stop_after: str | None, print_each: bool, explain: bool, timed: bool,
+    locs: bool, listed: bool,
+) -> None:  # fmt: skip
+    """Run passes over GRAPH (a .lir file; `-` or nothing is stdin) and write the text."""
+    from lstm_ir.passes.base import Pipeline
+    from lstm_ir.passes.pipelines import for_target
+
+    if listed:
+        _list()
+        return
+    program = files.read_program(graph, weights)
+    program.verify()
+    info = None
+    if target is not None:
+        from lstm_ir.backends.targets.targets import resolve
+
+        info = resolve(target).info
+    pipeline = for_target(info) if text is None else Pipeline.parse(text)
+    pipeline = _cut(pipeline, stop_after)
+
+    def observe(step: Step) -> None:
+        _report(step, print_each, explain, timed, locs)
+
+    entries = {n: pipeline.run(g, info, observe).graph for n, g in program.entries.items()}
+    out = replace(program, entries=entries)
+    files.write_text(output, print_program(out, locs))
+
+
+def _cut(pipeline: Pipeline, stop_after: str | None) -> Pipeline:
+    if stop_after is None:
+        return pipeline
+    names = [p.name for p in pipeline.passes]
+    at = names.index(stop_after) if stop_after in names else None
+    if stop_after.isdecimal() and 1 <= int(stop_after) <= len(names):
+        at = int(stop_after) - 1
+    if at is None:
+        raise PassError(f"--stop-after {stop_after}: the pipeline is {', '.join(names)}")
+    return replace(pipeline, passes=pipeline.passes[: at + 1])
+
+
+def _report(step: Step, print_each: bool, explain: bool, timed: bool, locs: bool) -> None:
+    if print_each or explain or timed:
+        state = "changed" if step.changed else "nothing to do"
+        clock = f" ({step.seconds * 1e3:.1f} ms)" if timed else ""
+        click.echo(f"// {step.name}: {state}{clock}", err=True)
+    if explain:
+        for fired in step.fired:
+            click.echo(f"//   fired {fired}", err=True)
+        for miss in step.misses:
+            click.echo(f"//   left alone: {miss}", err=True)
+    if print_each and step.changed:
+        click.echo(print_graph(step.after, locs), err=True)
+
+
+def _list() -> None:
+    from lstm_ir.passes.base import registry
+
+    width = max(map(len, registry()), default=0)
+    for name, cls in sorted(registry().items()):
+        first = (cls.__doc__ or "").strip().splitlines()
+        click.echo(f"{name:{width}}  {first[0] if first else ''}")

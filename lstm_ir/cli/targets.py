@@ -1,0 +1,37 @@
+"""`lstm-ir targets`: what can be compiled here, what runs here, and why not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from lstm_ir.backends.run.devices import Availability
+
+
+@click.command()
+@click.option("--words", "all_words", is_flag=True, help="List every target word instead.")
+def command(all_words: bool) -> None:
+    """List the kinds of target: compiled here or not, devices present, and the reason if none."""
+    from lstm_ir.backends.run.devices import available
+    from lstm_ir.backends.targets.targets import words
+
+    if all_words:
+        for word in words():
+            click.echo(word)
+        return
+    for a in available():
+        compiles = "compiles here" if a.compiles else "does not compile here"
+        click.echo(f"{a.kind:7} {compiles}; {_runs(a)}")
+    click.echo("\n`lstm-ir targets --words` lists the names behind the colon, as in cuda:sm_89.")
+
+
+def _runs(a: Availability) -> str:
+    if not a.devices:
+        return f"does not run here: {a.reason}"
+    if a.kind == "cpu":
+        from lstm_ir.backends.targets.targets import this_machine
+
+        return f"runs here as {this_machine().info.name}"
+    return f"runs here on {'; '.join(a.devices)}"

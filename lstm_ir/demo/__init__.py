@@ -1,0 +1,1 @@
+"""`lstm-ir demo`: handwritten digits, and a table of the foreign ops."""

@@ -1,0 +1,1 @@
+"""What a graph is: types, sizes, values, ops as data, text, meaning. It imports no op."""

@@ -1,0 +1,287 @@
+"""Dimensions: an int, a name, or a normalised integer expression of names.
+
+An expression is a sum of products of *atoms*; an atom is a name or a floor division `(e)//k`.
+Two expressions are equal sizes exactly when their normal forms are equal. Names stand for values >=
+0.
+
+    expr = ["-"] term (("+" | "-") term)*     term = factor ("*" factor | "//" int)*, from left to right
+    factor = int | name | "(" expr ")"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lstm_ir.ir.errors import DimError
+
+LIMIT = 2**62  # no size, and no coefficient, reaches it: products stay inside 64 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The atom `(numerator)//divisor`, divisor >= 2."""
+
+    numerator: Expr
+    divisor: int
+
+    def __str__(self) -> str:
+        return f"({self.numerator})//{self.divisor}"
+
+
+Atom: TypeAlias = "str | Floor"
+Monomial: TypeAlias = "tuple[Atom, ...]"  # sorted by text; () is the constant term
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """A non-constant dimension expression in normal form: sorted (monomial, coefficient) pairs."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        for mono, k in sorted(self.terms, key=lambda t: (t[0] == (), tuple(map(str, t[0])))):
+            alone = len(mono) == 1 and abs(k) == 1  # 4*(T)//4 would be read as (4*T)//4
+            body = "*".join(
+                f"({a})" if isinstance(a, Floor) and not alone else str(a) for a in mono
+            )
+            size = str(abs(k)) if not body else body if abs(k) == 1 else f"{abs(k)}*{body}"
+            sign = "-" if k < 0 else "+" if parts else ""
+            parts.append(sign + size)
+        return "".join(parts)
+
+    __repr__ = __str__
+
+    def __add__(self, other: Dim) -> Dim:
+        return add(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Dim) -> Dim:
+        return add(self, mul(other, -1))
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return add(other, mul(self, -1))
+
+    def __mul__(self, other: Dim) -> Dim:
+        return mul(self, other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: int) -> Dim:
+        return floordiv(self, other)
+
+    def __neg__(self) -> Dim:
+        return mul(self, -1)
+
+
+Dim: TypeAlias = "int | Expr"
+
+
+def _terms(d: Dim) -> dict[Monomial, int]:
+    if isinstance(d, Expr):
+        return dict(d.terms)
+    return {(): d} if d else {}
+
+
+def _make(terms: Mapping[Monomial, int]) -> Dim:
+    kept = {m: k for m, k in terms.items() if k}
+    if any(abs(k) >= LIMIT for k in kept.values()):
+        raise DimError(
+            f"a dimension's coefficient is not below 2^62: {max(kept.values(), key=abs)}"
+        )
+    if not kept:
+        return 0
+    if set(kept) == {()}:
+        return kept[()]
+    return Expr(tuple(sorted(kept.items(), key=lambda t: tuple(map(str, t[0])))))
+
+
+def name(text: str) -> Expr:
+    """The dimension called `text`."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise DimError(f"a dimension name is a letter, then letters, digits and _; got {text!r}")
+    return Expr((((text,), 1),))
+
+
+def add(a: Dim, b: Dim) -> Dim:
+    """a + b."""
+    if type(a) is int and type(b) is int and abs(n := a + b) < LIMIT:
+        return n
+    out = _terms(a)
+    for m, k in _terms(b).items():
+        out[m] = out.get(m, 0) + k
+    return _make(out)
+
+
+def mul(a: Dim, b: Dim) -> Dim:
+    """a * b."""
+    if type(a) is int and type(b) is int and abs(n := a * b) < LIMIT:
+        return n
+    out: dict[Monomial, int] = {}
+    for ma, ka in _terms(a).items():
+        for mb, kb in _terms(b).items():
+            m = tuple(sorted(ma + mb, key=str))
+            out[m] = out.get(m, 0) + ka * kb
+    return _make(out)
+
+
+def product(dims: tuple[Dim, ...]) -> Dim:
+    """The product of all, 1 for none."""
+    out: Dim = 1
+    for d in dims:
+        out = mul(out, d)
+    return out
+
+
+def floordiv(a: Dim, k: int) -> Dim:
+    """a // k, exact where every coefficient divides."""
+    if k <= 0:
+        raise DimError(f"a dimension is divided by {k}; only positive integers divide")
+    if isinstance(a, int):
+        return a // k
+    whole = {m: c for m, c in a.terms if c % k == 0}
+    rest = {m: c for m, c in a.terms if c % k}
+    if () in rest and set(rest) != {()}:  # move the multiple of k out of the constant
+        q, r = divmod(rest[()], k)
+        whole[()] = whole.get((), 0) + q * k
+        rest[()] = r
+    left = _make(rest)
+    out = _make({m: c // k for m, c in whole.items()})
+    if isinstance(left, int):
+        return add(out, left // k)
+    return add(out, Expr((((Floor(left, k),), 1),)) if k > 1 else left)
+
+
+def names(d: Dim) -> set[str]:
+    """The names that `d` depends on."""
+    found: set[str] = set()
+    todo: list[Dim] = [d]
+    while todo:
+        e = todo.pop()
+        if isinstance(e, Expr):
+            for mono, _ in e.terms:
+                for atom in mono:
+                    if isinstance(atom, str):
+                        found.add(atom)
+                    else:
+                        todo.append(atom.numerator)
+    return found
+
+
+def evaluate(d: Dim, env: Mapping[str, int]) -> int:
+    """The value of `d` with every name bound."""
+    if isinstance(d, int):
+        return d
+    total = 0
+    for mono, k in d.terms:
+        value = k
+        for atom in mono:
+            if isinstance(atom, Floor):
+                value *= evaluate(atom.numerator, env) // atom.divisor
+            elif atom in env:
+                value *= env[atom]
+            else:
+                raise DimError(f"the dimension {atom} has no value here")
+        total += value
+    return total
+
+
+def substitute(d: Dim, env: Mapping[str, Dim]) -> Dim:
+    """`d` with names replaced by expressions."""
+    if isinstance(d, int):
+        return d
+    total: Dim = 0
+    for mono, k in d.terms:
+        value: Dim = k
+        for atom in mono:
+            if isinstance(atom, Floor):
+                value = mul(value, floordiv(substitute(atom.numerator, env), atom.divisor))
+            else:
+                value = mul(value, env.get(atom, name(atom)))
+        total = add(total, value)
+    return total
+
+
+def at_least(d: Dim, low: int) -> bool | None:
+    """Whether d >= low for all values (>= 0) of the names; None if that depends on them."""
+    if isinstance(d, int):
+        return d >= low
+    const = dict(d.terms).get((), 0)
+    ks = [k for m, k in d.terms if m and all(isinstance(a, str) for a in m)]
+    plain = len(ks) + (const != 0) == len(d.terms)
+    if plain and all(k > 0 for k in ks) and const >= low:
+        return True
+    if plain and all(k < 0 for k in ks) and const < low:
+        return False
+    return None
+
+
+_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][A-Za-z0-9_]*)|(//|[-+*()]))")
+
+
+def parse(text: str) -> Dim:
+    """The dimension written as `text`, for example `2*B` or `(T+1)//2`."""
+    tokens: list[str] = []
+    pos = 0
+    while text[pos:].strip():
+        m = _TOKEN.match(text, pos)
+        if m is None:
+            raise DimError(f"a dimension cannot hold {text[pos:].strip()[:8]!r}: {text!r}")
+        tokens.append(m.group().strip())
+        pos = m.end()
+    if len(tokens) > 200:
+        raise DimError("a dimension expression of more than 200 tokens")
+    value, rest = _sum(tokens, text)
+    if rest:
+        raise DimError(f"a dimension ends before {rest[0]!r}: {text!r}")
+    return value
+
+
+def _sum(tokens: list[str], text: str) -> tuple[Dim, list[str]]:
+    sign = -1 if tokens[:1] == ["-"] else 1
+    value, tokens = _product(tokens[1:] if sign < 0 else tokens, text)
+    value = mul(value, sign)
+    while tokens and tokens[0] in "+-":
+        term, rest = _product(tokens[1:], text)
+        value = add(value, mul(term, 1 if tokens[0] == "+" else -1))
+        tokens = rest
+    return value, tokens
+
+
+def _product(tokens: list[str], text: str) -> tuple[Dim, list[str]]:
+    value, tokens = _factor(tokens, text)
+    while tokens and tokens[0] in ("*", "//"):
+        if tokens[0] == "*":
+            other, rest = _factor(tokens[1:], text)
+            value = mul(value, other)
+        else:
+            other, rest = _factor(tokens[1:], text)
+            if not isinstance(other, int):
+                raise DimError(f"only an integer divides a dimension: {text!r}")
+            value = floordiv(value, other)
+        tokens = rest
+    return value, tokens
+
+
+def _factor(tokens: list[str], text: str) -> tuple[Dim, list[str]]:
+    if not tokens:
+        raise DimError(f"a dimension expression ends too early: {text!r}")
+    head, rest = tokens[0], tokens[1:]
+    if head == "(":
+        value, rest = _sum(rest, text)
+        if rest[:1] != [")"]:
+            raise DimError(f"a parenthesis is not closed: {text!r}")
+        value, rest = value, rest[1:]
+    elif head.isdigit():
+        if len(head) > 19 or int(head) >= LIMIT:
+            raise DimError(f"a size is not below 2^62: {head[:24]}")
+        value = int(head)
+    elif head.isidentifier():
+        value = name(head)
+    else:
+        raise DimError(f"a dimension expression has {head!r} where a size should be: {text!r}")
+    return value, rest

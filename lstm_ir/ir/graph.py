@@ -1,0 +1,413 @@
+"""Values, nodes and graphs: immutable, compared by identity.
+
+A graph is its outputs; what does not reach an output is not in it. A body (of `scan`) is a closed
+graph: everything it reads is one of its parameters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from lstm_ir.ir.attributes import check_attrs
+from lstm_ir.ir.errors import IRError, message
+from lstm_ir.ir.held import converted
+from lstm_ir.ir.location import Loc, here
+from lstm_ir.ir.opdef import Op, Range, RuleError, TypeOrList, derive
+from lstm_ir.ir.operators import Operators
+from lstm_ir.ir.signature import Requirement
+from lstm_ir.ir.types import DType, TensorType
+
+if TYPE_CHECKING:
+    from typing import Self
+
+Arg: TypeAlias = "Value | tuple[Value, ...] | None"
+
+
+class Value(Operators):
+    """One result of a node. Arithmetic operators broadcast as NumPy does and make explicit
+    nodes.
+    """
+
+    __slots__ = ("index", "node")
+
+    def __init__(self, node: Node, index: int) -> None:
+        self.node, self.index = node, index
+
+    @property
+    def type(self) -> TensorType:
+        """Shape and dtype."""
+        return self.node.types[self.index]
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Sizes; ints or dimension expressions."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self.type.dtype
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return self.type.rank
+
+    @property
+    def op(self) -> str:
+        """Name of the op that makes this value."""
+        return self.node.op.name
+
+    def __repr__(self) -> str:
+        return f"<{self.node.op.name}#{self.index}: {self.type}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Node:
+    """One application of an op. `make` is the only constructor used outside this file."""
+
+    op: Op
+    args: tuple[Arg, ...]
+    attrs: Mapping[str, Any]
+    results: tuple[tuple[str, TypeOrList], ...]
+    requires: tuple[Requirement, ...]
+    loc: Loc
+    inputs: tuple[Value, ...] = field(init=False)
+    types: tuple[TensorType, ...] = field(init=False)
+    values: tuple[Value, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        flat: list[Value] = []
+        for a in self.args:
+            flat.extend(a if isinstance(a, tuple) else () if a is None else (a,))
+        types: list[TensorType] = []
+        for _, t in self.results:
+            types.extend(t if isinstance(t, tuple) else (t,))
+        object.__setattr__(self, "inputs", tuple(flat))
+        object.__setattr__(self, "types", tuple(types))
+        object.__setattr__(self, "values", tuple(Value(self, i) for i in range(len(types))))
+
+    def __repr__(self) -> str:
+        return f"<node {self.op.name} at {self.loc}>"
+
+    def arg(self, operand: str) -> Arg:
+        """The argument given for the operand of that name."""
+        return self.args[self.op.operand_index(operand)]
+
+    def result(self, name: str) -> Value | tuple[Value, ...] | None:
+        """The result (or list) of that name; None if this node does not have it."""
+        return self.by_name.get(name)
+
+    @cached_property
+    def by_name(self) -> dict[str, Value | tuple[Value, ...]]:
+        """Present results by name, in order."""
+        out: dict[str, Value | tuple[Value, ...]] = {}
+        i = 0
+        for name, t in self.results:
+            if isinstance(t, tuple):
+                out[name] = self.values[i : i + len(t)]
+                i += len(t)
+            else:
+                out[name] = self.values[i]
+                i += 1
+        return out
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """Value preconditions of this node's operands."""
+        return () if self.op.ranges is None else self.op.ranges(self)
+
+    def with_args(self, args: tuple[Arg, ...]) -> Node:
+        """This node over other arguments; itself if they are the same."""
+        if len(args) == len(self.args) and all(map(_same_arg, args, self.args)):
+            return self
+        return make_node(self.op, args, self.attrs, self.loc)
+
+
+def _same_arg(a: Arg, b: Arg) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+    return a is b
+
+
+class Data:
+    """A read-only array inside a graph, known by its hash.
+
+    `array` is None where only the hash was read.
+    """
+
+    __slots__ = ("_array", "_hash", "type")
+
+    def __init__(
+        self, array: np.ndarray[Any, Any] | None, type: TensorType, sha256: str | None = None
+    ) -> None:
+        self.type, self._array, self._hash = type, array, sha256
+
+    @classmethod
+    def of(cls, value: Any, dtype: DType | None = None) -> Data:
+        """A copy of `value` that nobody can write to; IRError for a number that `dtype` cannot
+        hold (a float may be rounded, not become infinite).
+        """
+        array = np.array(value, order="C", copy=True) if dtype is None else converted(value, dtype)
+        if array.dtype.hasobject:
+            raise IRError("an array of Python objects is not data")
+        kind = TensorType(array.shape, DType.of(array.dtype))
+        array = array.astype(kind.dtype.numpy, copy=False)
+        array.setflags(write=False)
+        return cls(array, kind)
+
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        """The elements; refused where only the hash is known."""
+        if self._array is None:
+            raise IRError(f"the array with sha256 {self._hash} was not given; pass it in `data`")
+        return self._array
+
+    @property
+    def known(self) -> bool:
+        """Whether the elements are here."""
+        return self._array is not None
+
+    @property
+    def sha256(self) -> str:
+        """Hash of type and bytes."""
+        if self._hash is None:
+            digest = hashlib.sha256(str(self.type).encode())
+            digest.update(self.array.tobytes())
+            self._hash = digest.hexdigest()
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Data) and (self is other or self.sha256 == other.sha256)
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
+
+    def __repr__(self) -> str:
+        return f"Data({self.type}, {self.sha256[:8]})"
+
+
+def _rule_arg(op: Op, i: int, arg: Arg) -> Any:
+    spec = op.operands[i]
+    if arg is None:
+        if not spec.optional:
+            raise RuleError(f"operand {spec.name} is required")
+        return None
+    if isinstance(arg, tuple) != spec.many:
+        raise RuleError(f"operand {spec.name} is {'a list' if spec.many else 'one value'}")
+    if isinstance(arg, tuple):
+        return tuple(v.type for v in arg)
+    if spec.constant:
+        if arg.op != "constant":
+            raise RuleError(f"operand {spec.name} must be a constant, got a value of {arg.op}")
+        return arg.node.attrs["value"].array
+    return arg.type
+
+
+def operand_types(op: Op, args: Sequence[Arg]) -> list[tuple[str, object]]:
+    """(operand name, type) pairs for a message."""
+    out: list[tuple[str, object]] = []
+    for spec, a in zip(op.operands, args, strict=False):
+        shown = [v.type for v in a] if isinstance(a, tuple) else None if a is None else a.type
+        out.append((spec.name, shown))
+    return out
+
+
+def make_node(op: Op, args: tuple[Arg, ...], attrs: Mapping[str, Any], loc: Loc) -> Node:
+    """The node, its type rule run; a broken rule is an IRError of four lines."""
+    try:
+        for a in args:
+            for v in a if isinstance(a, tuple) else (a,):
+                if v is not None and not isinstance(v, Value):
+                    raise RuleError(f"an operand is {type(v).__name__}, not a value of the graph")
+        if len(args) != len(op.operands):
+            raise RuleError(f"takes {len(op.operands)} operands, got {len(args)}")
+        checked = check_attrs(op, attrs)
+        rule_args = tuple(_rule_arg(op, i, a) for i, a in enumerate(args))
+        results, requires = derive(op, rule_args, checked)
+    except IRError as e:
+        if not isinstance(e, RuleError) and "\n" in str(e):
+            raise
+        raise IRError(message(op.name, str(e), operand_types(op, args), loc)) from None
+    return Node(op, args, MappingProxyType(checked), results, requires, loc)
+
+
+def make(op: Op, *args: Arg, loc: Loc | None = None, **attrs: Any) -> Node:
+    """A node at the user's line."""
+    return make_node(op, args, attrs, here() if loc is None else loc)
+
+
+class Graph:
+    """Named inputs, named outputs, and the nodes between them.
+
+        g = Graph("tagger", inputs=[x], outputs={"y": y})
+
+    Raises IRError for a duplicate name, a parameter that is not an input, or two weights of one
+    name.
+    """
+
+    __slots__ = ("__dict__", "name", "output_names", "outputs", "params")
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Iterable[Value],
+        outputs: Mapping[str, Value] | Iterable[Value],
+    ) -> None:
+        self.name = name
+        self.params = tuple(inputs)
+        if isinstance(outputs, Mapping):
+            self.output_names = tuple(outputs)
+            self.outputs = tuple(outputs.values())
+        else:
+            self.outputs = tuple(outputs)
+            self.output_names = tuple(f"out{i}" for i in range(len(self.outputs)))
+        from lstm_ir.ir.verify import check_structure
+
+        check_structure(self)
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node, inputs first, each after what it reads.
+
+        The order depends on the graph only.
+        """
+        return tuple(topological([p.node for p in self.params] + [v.node for v in self.outputs]))
+
+    @cached_property
+    def users(self) -> Mapping[Value, tuple[Node, ...]]:
+        """The nodes that read each value; an absent value has none."""
+        out: dict[Value, dict[Node, None]] = {}
+        for n in self.nodes:
+            for v in n.inputs:
+                out.setdefault(v, {})[n] = None
+        return {v: tuple(ns) for v, ns in out.items()}
+
+    @cached_property
+    def weights(self) -> Mapping[str, Value]:
+        """Named weights, those of bodies excluded (a body reads weights through its parameters)."""
+        return {n.attrs["name"]: n.values[0] for n in self.nodes if n.op.name == "weight"}
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the inputs."""
+        return tuple(p.node.attrs["name"] for p in self.params)
+
+    @property
+    def is_static(self) -> bool:
+        """No named dimension anywhere, bodies included."""
+        return all(t.is_static for n in self.nodes for t in n.types) and all(
+            a.is_static for n in self.nodes for a in n.attrs.values() if isinstance(a, Graph)
+        )
+
+    def output(self, name: str) -> Value:
+        """The output called `name`."""
+        found: Value = self.outputs[self.output_names.index(name)]
+        return found
+
+    def replace(self, outputs: Sequence[Value], params: Sequence[Value] | None = None) -> Self:
+        """The same graph with other outputs; itself if nothing differs."""
+        new = self.params if params is None else tuple(params)
+        if _same_arg(tuple(outputs), self.outputs) and _same_arg(new, self.params):
+            return self
+        return type(self)(self.name, new, dict(zip(self.output_names, outputs, strict=True)))
+
+    def __str__(self) -> str:
+        from lstm_ir.ir.printer import print_graph
+
+        return print_graph(self)
+
+    def __repr__(self) -> str:
+        return f"<graph @{self.name}: {len(self.params)} inputs, {len(self.outputs)} outputs>"
+
+
+def topological(roots: Iterable[Node]) -> Iterator[Node]:
+    """The roots and all they read, each after its inputs; iterative, so depth has no limit."""
+    done: set[Node] = set()
+    for root in roots:
+        stack: list[tuple[Node, int]] = [(root, 0)]
+        while stack:
+            node, i = stack.pop()
+            if node in done:
+                continue
+            while i < len(node.inputs) and node.inputs[i].node in done:
+                i += 1
+            if i < len(node.inputs):
+                stack.append((node, i + 1))
+                stack.append((node.inputs[i].node, 0))
+            else:
+                done.add(node)
+                yield node
+
+
+Rule: TypeAlias = "Callable[[Node], Sequence[Value] | None]"
+
+
+def map_arg(arg: Arg, env: Mapping[Value, Value]) -> Arg:
+    """The argument with every value looked up in `env` (kept where absent)."""
+    if isinstance(arg, tuple):
+        return tuple(env.get(v, v) for v in arg)
+    return None if arg is None else env.get(arg, arg)
+
+
+def transform(graph: Graph, rule: Rule) -> Graph:
+    """Rebuild `graph` in order; `rule` sees each node over its new inputs and may give other values
+    for its results.
+
+    Returns the same object if no rule gave anything. The types of replacements must be those
+    replaced.
+    """
+    env: dict[Value, Value] = {}
+    for old in graph.nodes:
+        node = old.with_args(tuple(map_arg(a, env) for a in old.args)) if env else old
+        new = rule(node)
+        if new is None:
+            new = node.values
+        for o, v in zip(old.values, new, strict=True):
+            if v is not o:
+                if v.type != o.type:
+                    problem = f"was replaced by a value of another type, {v.type}"
+                    raise IRError(message(old.op.name, problem, [("result", o.type)], old.loc))
+                env[o] = v
+    return graph.replace([env.get(v, v) for v in graph.outputs])
+
+
+def substitute(graph: Graph, new: Mapping[Value, Value]) -> Graph:
+    """`graph` with values replaced.
+
+    A replacement may read the value it replaces, and others that are replaced.
+    """
+    if not new:
+        return graph
+    env: dict[Value, Value] = {}
+
+    def rebuilt(root: Value) -> Value:
+        for n in topological([root.node]):
+            if n.values and n.values[0] not in seen:
+                for o, v in zip(n.values, _over(n).values, strict=True):
+                    env[o] = v
+                seen.update(n.values)
+        return env[root]
+
+    def _over(n: Node) -> Node:
+        return n.with_args(tuple(map_arg(a, env) for a in n.args))
+
+    seen: set[Value] = set()
+    for old in graph.nodes:
+        for o, v in zip(old.values, _over(old).values, strict=True):
+            env[o] = v
+        seen.update(old.values)
+        for o in old.values:
+            if o in new:
+                if new[o].type != o.type:
+                    problem = f"was replaced by a value of another type, {new[o].type}"
+                    raise IRError(message(old.op.name, problem, [("result", o.type)], old.loc))
+                env[o] = rebuilt(new[o])
+    return graph.replace([env[v] for v in graph.outputs])

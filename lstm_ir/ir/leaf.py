@@ -1,0 +1,74 @@
+"""Where values come from: inputs, weights, literals, and sizes as values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.ir.errors import IRError
+from lstm_ir.ir.graph import Data, Value, make
+from lstm_ir.ir.opdef import Attr, Trait, define
+from lstm_ir.ir.types import DimLike, DType, DTypeLike, TensorType
+
+
+def _no_numpy(**_: Any) -> Any:
+    raise IRError("a parameter has no value of its own; the interpreter binds it")
+
+
+def _leaf_vjp(_node: Any, _cts: Any) -> tuple[()]:
+    return ()
+
+
+PARAMETER = define(
+    "parameter", "", attrs={"name": Attr("str"), "shape": Attr("dims"), "dtype": Attr("dtype")},
+    types=lambda *, name, shape, dtype: TensorType(shape, dtype),
+    numpy=_no_numpy, vjp=_leaf_vjp, traits=(Trait.leaf,),
+)  # fmt: skip
+WEIGHT = define(
+    "weight", "", attrs={"name": Attr("str"), "value": Attr("data")},
+    types=lambda *, name, value: value.type,
+    numpy=lambda *, name, value: value.array, vjp=_leaf_vjp, traits=(Trait.leaf,),
+)  # fmt: skip
+CONSTANT = define(
+    "constant", "", attrs={"value": Attr("data")},
+    types=lambda *, value: value.type,
+    numpy=lambda *, value: value.array, vjp=_leaf_vjp, traits=(Trait.leaf,),
+)  # fmt: skip
+
+
+def input(name: str, shape: tuple[DimLike, ...], dtype: DTypeLike = "f32") -> Value:
+    """An input of a graph; a size is an int, a name or an expression: `("T", "2*B", 64)`."""
+    if isinstance(name, str) and not name:
+        raise IRError("an input needs a name")
+    return make(PARAMETER, name=name, shape=shape, dtype=dtype).values[0]
+
+
+def parameter(name: str, type: TensorType) -> Value:
+    """An input of the given type."""
+    return make(PARAMETER, name=name, shape=type.shape, dtype=type.dtype).values[0]
+
+
+def weight(name: str, array: Any, dtype: DTypeLike | None = None) -> Value:
+    """A named array, kept under its name in modules and packages; differentiable and trainable."""
+    if not name:
+        raise IRError("a weight needs a name")
+    data = array if isinstance(array, Data) else Data.of(array, _dtype(dtype))
+    return make(WEIGHT, name=name, value=data).values[0]
+
+
+def constant(array: Any, dtype: DTypeLike | None = None) -> Value:
+    """A literal; Python floats are f32 and ints i32 unless `dtype` says otherwise."""
+    if isinstance(array, Data):
+        return make(CONSTANT, value=array).values[0]
+    kind = _dtype(dtype)
+    if kind is None and not hasattr(array, "dtype"):
+        flat = np.asarray(array)
+        kind = {"f": DType.f32, "i": DType.i32, "b": DType.i1}.get(flat.dtype.kind)
+        if kind is DType.i32 and flat.size and not -(2**31) <= flat.min() <= flat.max() < 2**31:
+            kind = DType.i64
+    return make(CONSTANT, value=Data.of(array, kind)).values[0]
+
+
+def _dtype(value: DTypeLike | None) -> DType | None:
+    return None if value is None else DType.of(value)

@@ -1,0 +1,61 @@
+"""Where in the user's program a node was written, and which rewrites it went through."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+# In a checkout two folders of the package stand beside it.
+_BESIDE = () if (_PACKAGE / "backends").is_dir() else ("passes", "backends")
+_OWN = tuple(f"{f}/" for f in (_PACKAGE, *(_PACKAGE.parent / name for name in _BESIDE)))
+_CURRENT: ContextVar[Loc | None] = ContextVar("lstm_ir_loc", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Loc:
+    """A line of the user's source, and the rules that rewrote the node since."""
+
+    file: str
+    line: int
+    via: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " <- ".join((f"{Path(self.file).name}:{self.line}", *self.via))
+
+    def through(self, rule: str) -> Loc:
+        """This line, after one more rule; a rule that repeats is named once."""
+        return self if rule in self.via else Loc(self.file, self.line, (*self.via, rule))
+
+
+UNKNOWN = Loc("<unknown>", 0)
+
+
+def here() -> Loc:
+    """The active `at` location, or else the innermost frame outside this package."""
+    active = _CURRENT.get()
+    if active is not None:
+        return active
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_OWN) and not name.startswith("<"):
+            return Loc(name, frame.f_lineno)
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return UNKNOWN
+
+
+@contextlib.contextmanager
+def at(loc: Loc) -> Iterator[None]:
+    """Give every node that is made inside the location `loc`."""
+    token = _CURRENT.set(loc)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)

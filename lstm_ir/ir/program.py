@@ -1,0 +1,280 @@
+"""What is compiled and exported: named entries over shared weights and state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lstm_ir.ir import dims
+from lstm_ir.ir.errors import IRError, ValueRangeError, VerifyError, message
+from lstm_ir.ir.graph import Data, Graph, Node, Value, operand_types
+from lstm_ir.ir.signature import Check, Entry, Port, Requirement, Signature, StateVar, starts
+from lstm_ir.ir.types import TensorType
+from lstm_ir.ir.verify import verify
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A named tensor that is kept between calls, and what it starts as.
+
+    `type` may have named sizes: then `initial` is broadcast to the sizes of the first call.
+    """
+
+    name: str
+    initial: Data
+    type: TensorType = None  # type: ignore[assignment]  # that of `initial`
+
+    def __post_init__(self) -> None:
+        if self.type is None:
+            object.__setattr__(self, "type", self.initial.type)
+        t, start = self.type, self.initial.type
+        if not starts(start, t):
+            raise VerifyError(f"state {self.name!r}: {start} does not start a {t}")
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Entries by name; `binding[entry]` says which input is fed from, and which output goes to, a
+    state.
+
+        binding = {"step": ({"h0": "h"}, {"h_n": "h"})}       input -> state, output -> state
+
+    A weight of one name is one array in all entries. A graph alone is `Program.of(graph)`, entry
+    `main`. `finite[entry]` names outputs, or inputs, that must be finite: a call with others
+    fails and keeps the state. An entry that takes and gives nothing starts all state again.
+    """
+
+    name: str
+    entries: Mapping[str, Graph]
+    state: Mapping[str, State] = field(default_factory=dict)
+    binding: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = field(default_factory=dict)
+    finite: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.entries:
+            raise VerifyError(f"program {self.name!r} has no entries")
+        self._check_weights()
+        for entry, (reads, writes) in self.binding.items():
+            self._check_binding(entry, reads, writes)
+        for entry, names in self.finite.items():
+            self._check_finite(entry, names)
+
+    @classmethod
+    def of(cls, graph: Graph | Program) -> Program:
+        """A program with the one entry `main`; a Program as it is."""
+        if isinstance(graph, Program):
+            return graph
+        if not isinstance(graph, Graph):
+            raise IRError(f"takes a graph or a program, got {type(graph).__name__}")
+        return cls(graph.name, {"main": graph})
+
+    @property
+    def weights(self) -> dict[str, Data]:
+        """Every weight of every entry by name."""
+        return {
+            n: v.node.attrs["value"] for g in self.entries.values() for n, v in g.weights.items()
+        }
+
+    def only(self, *entries: str) -> Program:
+        """The program with these entries alone, and the state that they read or write."""
+        unknown = sorted(set(entries) - set(self.entries))
+        if unknown:
+            raise VerifyError(f"program {self.name!r} has no entry {unknown[0]!r}")
+        kept = {n: g for n, g in self.entries.items() if n in entries}
+        binding = {n: b for n, b in self.binding.items() if n in kept}
+        used = {
+            s for reads, writes in binding.values() for s in (*reads.values(), *writes.values())
+        }
+        state = {n: s for n, s in self.state.items() if n in used}
+        finite = {n: f for n, f in self.finite.items() if n in kept}
+        return Program(self.name, kept, state, binding, finite)
+
+    def verify(self) -> None:
+        """Verify every entry, and that constants lie in the ranges of what reads them."""
+        for g in self.entries.values():
+            verify(g)
+        self.signature()
+
+    def signature(self, *made: Program) -> Signature:
+        """What callers see: bound inputs and outputs are left out.
+
+        made: what passes made of the program. Where they find that an index is an input as it is,
+        the input's values are checked too.
+        """
+        entries = {}
+        for name, g in self.entries.items():
+            reads, writes = self.binding.get(name, ({}, {}))
+            plain = entry_signature(g, name, hidden=reads, silent=writes)
+            more = [c for m in made for c in _checks(m.entries[name], reads)]
+            known = {(c.input, c.low, c.high): c for c in (*more, *plain.checks)}
+            plain = replace(plain, checks=tuple(known.values()))
+            bound = (tuple(reads.values()), tuple(writes.values()))
+            watched = tuple(self.finite.get(name, ()))
+            entries[name] = replace(plain, reads=bound[0], writes=bound[1], finite=watched)
+        weights = {n: d.type for n, d in self.weights.items()}
+        state = {n: StateVar(n, s.type) for n, s in self.state.items()}
+        return Signature(self.name, entries, weights, state)
+
+    def ordered(self, entry: str) -> Graph:
+        """The entry with what belongs to state last, among inputs and among outputs, as it is
+        compiled.
+        """
+        g = self.entries[entry]
+        reads, writes = self.binding.get(entry, ({}, {}))
+        if not reads and not writes:
+            return g
+        params = dict(zip(g.input_names, g.params, strict=True))
+        outputs = dict(zip(g.output_names, g.outputs, strict=True))
+        first = [v for n, v in params.items() if n not in reads]
+        open_outputs = {n: v for n, v in outputs.items() if n not in writes}
+        return Graph(
+            g.name,
+            [*first, *(params[n] for n in reads)],
+            open_outputs | {n: outputs[n] for n in writes},
+        )
+
+    def __str__(self) -> str:
+        from lstm_ir.ir.printer import print_program
+
+        return print_program(self)
+
+    def _check_weights(self) -> None:
+        seen: dict[str, Data] = {}
+        for entry, g in self.entries.items():
+            for n, v in g.weights.items():
+                data = v.node.attrs["value"]
+                if seen.setdefault(n, data) != data:
+                    raise VerifyError(
+                        f"program {self.name!r}: weight {n!r} is another array in entry {entry!r}"
+                    )
+
+    def _check_finite(self, entry: str, names: Iterable[str]) -> None:
+        where = f"program {self.name!r}, entry {entry!r}"
+        graph = self.entries.get(entry)
+        known: dict[str, Value] = {}
+        if graph is not None:
+            reads, writes = self.binding.get(entry, ({}, {}))
+            inputs = zip(graph.input_names, graph.params, strict=True)
+            known = {n: v for n, v in inputs if n not in reads}
+            known |= {n: graph.output(n) for n in graph.output_names if n not in writes}
+        for name in names:
+            if name not in known:
+                problem = f"there is no output or input {name!r} that can be finite"
+                raise VerifyError(f"{where}: {problem}")
+            if not known[name].dtype.is_float:
+                raise VerifyError(f"{where}: {name!r} is not of floats")
+
+    def _check_binding(
+        self, entry: str, reads: Mapping[str, str], writes: Mapping[str, str]
+    ) -> None:
+        where = f"program {self.name!r}, entry {entry!r}"
+        graph = self.entries.get(entry)
+        if graph is None:
+            raise VerifyError(f"{where}: a binding for an entry that does not exist")
+        ports = [(dict(zip(graph.input_names, graph.params, strict=True)), reads, "input")]
+        ports.append((dict(zip(graph.output_names, graph.outputs, strict=True)), writes, "output"))
+        for known, bound, what in ports:
+            for port, name in bound.items():
+                if port not in known or name not in self.state:
+                    raise VerifyError(f"{where}: no {what} {port!r} or no state {name!r}")
+                if known[port].type != self.state[name].type:
+                    raise VerifyError(
+                        f"{where}: {what} {port!r} is {known[port].type}, "
+                        f"state {name!r} is {self.state[name].type}"
+                    )
+
+
+def entry_signature(
+    graph: Graph, name: str = "main", hidden: Iterable[str] = (), silent: Iterable[str] = ()
+) -> Entry:
+    """The callable that a graph is.
+
+    Ports in `hidden` (inputs) and `silent` (outputs) belong to state.
+    """
+    away, quiet = set(hidden), set(silent)
+    names = dict(zip(graph.params, graph.input_names, strict=True))
+    inputs = tuple(Port(n, v.type) for v, n in names.items() if n not in away)
+    outputs = tuple(
+        Port(n, v.type)
+        for n, v in zip(graph.output_names, graph.outputs, strict=True)
+        if n not in quiet
+    )
+    requires = {
+        (r.dim, r.what): Requirement(r.dim, f"{n.op.name}: {r.what}")
+        for n in _deep(graph)
+        for r in n.requires
+    }
+    requires |= {(r.dim, r.what): r for n in _deep(graph) for r in _constants(n)}
+    used: set[str] = set()
+    for p in inputs:
+        used |= p.type.names
+    return Entry(
+        name, inputs, outputs, tuple(requires.values()), tuple(_checks(graph, away)),
+        tuple(sorted(used)),
+    )  # fmt: skip
+
+
+def _checks(graph: Graph, hidden: Iterable[str]) -> Iterator[Check]:
+    """Ranges of inputs' values: an op reads the input, or a step of a scan does."""
+    away = set(hidden)
+    names = dict(zip(graph.params, graph.input_names, strict=True))
+    return _ranges(graph, {v: n for v, n in names.items() if n not in away})
+
+
+def _ranges(graph: Graph, names: Mapping[Value, str]) -> Iterator[Check]:
+    for n in graph.nodes:
+        for r in n.ranges:
+            arg = n.arg(r.operand)
+            if isinstance(arg, Value) and arg in names:
+                what = f"{n.op.name} at {n.loc}: {r.low} <= {names[arg]} <= {r.high}"
+                yield Check(names[arg], r.low, r.high, what)
+        if n.op.name == "scan":
+            consts, init, xs = (a if isinstance(a, tuple) else () for a in n.args[:3])
+            params = n.attrs["body"].params[1:]
+            read = list(zip(params, consts, strict=False))
+            if n.args[3] is None:  # rows past a count may hold anything
+                read += zip(params[len(consts) + len(init) :], xs, strict=True)
+            inner = {p: names[v] for p, v in read if v in names}
+            if inner:
+                yield from _ranges(n.attrs["body"], inner)
+
+
+def _constants(n: Node) -> Iterator[Requirement]:
+    """That constant operands lie in range: refused here, or left to a call that knows the sizes."""
+    for r in n.ranges:
+        arg = constant_of(n.arg(r.operand))
+        data = None if arg is None else arg.node.attrs["value"]
+        if data is None or not data.known or not data.array.size:
+            continue
+        low, high = int(data.array.min()), int(data.array.max())
+        room = ((low, dims.add(low, dims.mul(r.low, -1))), (high, dims.add(r.high, -high)))
+        for value, left in room:
+            problem = f"{r.operand} holds {value}, outside {r.low}..{r.high}"
+            inside = dims.at_least(left, 0)
+            if inside is False:
+                shown = operand_types(n.op, n.args)
+                raise ValueRangeError(message(n.op.name, problem, shown, n.loc))
+            if inside is None:
+                yield Requirement(left, f"{n.op.name}: {problem}")
+
+
+def constant_of(v: object) -> Value | None:
+    """The constant that holds all elements of `v`, if it is one that was only moved or repeated."""
+    while isinstance(v, Value) and v.op in ("broadcast_in_dim", "reshape", "transpose", "reverse"):
+        v = v.node.inputs[0]
+    return v if isinstance(v, Value) and v.op == "constant" else None
+
+
+def _deep(graph: Graph) -> Iterator[Node]:
+    """Nodes of the graph and of all bodies."""
+    for n in graph.nodes:
+        yield n
+        for a in n.attrs.values():
+            if isinstance(a, Graph):
+                yield from _deep(a)
+
+
+def literal(value: Any) -> Data:
+    """An array as data."""
+    return value if isinstance(value, Data) else Data.of(value)

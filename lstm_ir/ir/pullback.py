@@ -1,0 +1,217 @@
+"""The chain rule: cotangents carried from results back to operands, node by node.
+
+A node's gradient is its op's own rule or, failing that, the gradient of what the op expands into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from lstm_ir.ir.errors import GradientError, message
+from lstm_ir.ir.expansion import expansion
+from lstm_ir.ir.graph import Graph, Node, Value, map_arg, operand_types, substitute, topological
+from lstm_ir.ir.location import at
+from lstm_ir.ops.primitive.slice_sums import axis_of_slice, joined
+
+Cts = tuple[Value | None, ...]
+Hook = Callable[[Node, Cts], Any]
+"""(node, cotangents) -> gradients per operand, or None to leave the node to its rule."""
+
+
+@dataclass
+class Session:
+    """What the rules of one differentiation share."""
+
+    remat: int | None = None
+    replaced: dict[Value, Value] = field(default_factory=dict)
+    wanted: frozenset[Value] | None = None
+
+    def twin(self, old: Node, new: Node) -> None:
+        """`new` gives everything that `old` does (first its results, in order), and more."""
+        self.replaced.update(zip(old.values, new.values, strict=False))
+
+    def wants(self, v: Value | None) -> bool:
+        """Whether the gradient of an operand of the present node is asked for."""
+        return v is not None and (self.wanted is None or v in self.wanted)
+
+    def settle(self, graph: Graph) -> Graph:
+        """`graph` with every replaced node's twin in its place."""
+        return substitute(graph, self.replaced)
+
+
+_SESSION: ContextVar[Session | None] = ContextVar("lstm_ir_pullback", default=None)
+
+
+def session() -> Session:
+    """The session of the rule that is running; a fresh one outside of any."""
+    active = _SESSION.get()
+    return Session() if active is None else active
+
+
+@contextmanager
+def opened(new: Session) -> Iterator[Session]:
+    """Make `new` the active session."""
+    token = _SESSION.set(new)
+    try:
+        yield new
+    finally:
+        _SESSION.reset(token)
+
+
+def reaches(nodes: Sequence[Node], sources: Iterable[Value]) -> set[Value]:
+    """The values among `nodes` (in order) that depend on the sources, which end the search."""
+    found = set(sources)
+    ends = frozenset(found)
+    for n in nodes:
+        if any(v in found for v in n.inputs):
+            found.update(v for v in n.values if v not in ends)
+    return found
+
+
+def pull_back(
+    cts: Mapping[Value, Value], wrt: Sequence[Value], hook: Hook | None = None
+) -> dict[Value, Value]:
+    """Gradients of sum(value * cotangent) for those of `wrt` that it depends on.
+
+    Values of `wrt` are independent: nothing is carried past them. GradientError names an op that
+    has no gradient.
+    """
+    nodes = list(topological([v.node for v in cts]))
+    active = reaches(nodes, wrt)
+    ends = set(wrt)
+    total = _Totals(active)
+    outer = session()
+    for v, seed in cts.items():
+        total.arrive(v, seed)
+    for n in reversed(nodes):
+        given = tuple(None if v in ends else total.of(v) for v in n.values)
+        if all(ct is None for ct in given) or not any(v in active for v in n.inputs):
+            continue
+        wanted = frozenset(v for v in n.inputs if v in active and v.dtype.is_float)
+        inner = Session(outer.remat, outer.replaced, wanted)
+        with at(n.loc.through("grad")), opened(inner):
+            grads = hook(n, given) if hook is not None else None
+            if grads is None and axis_of_slice(n) is not None:
+                total.slices.setdefault(n.inputs[0], []).append((n, _there(given[0])))
+                continue
+            for v, ct in _pairs(n, rule(n, given) if grads is None else grads):
+                total.arrive(v, ct)
+    found = {v: total.of(v) for v in wrt}
+    return {v: ct for v, ct in found.items() if ct is not None}
+
+
+class _Totals:
+    """What has arrived at every value; slices of a value wait for one another."""
+
+    def __init__(self, active: set[Value]) -> None:
+        self.active = active
+        self.sums: dict[Value, Value] = {}
+        self.slices: dict[Value, list[tuple[Node, Value]]] = {}
+
+    def arrive(self, v: Value, ct: Value | None) -> None:
+        """Add a cotangent; None and values that need none are ignored."""
+        if ct is not None and v in self.active and v.dtype.is_float:
+            self.sums[v] = self.sums[v] + ct if v in self.sums else ct
+
+    def of(self, v: Value) -> Value | None:
+        """All that has arrived, once every reader of v has been visited."""
+        waiting = self.slices.pop(v, [])
+        if waiting:
+            whole = joined(v, waiting)
+            parts = [whole] if whole is not None else [rule(n, (ct,))[0] for n, ct in waiting]
+            for ct in parts:
+                self.arrive(v, ct)
+        return self.sums.get(v)
+
+
+def _there(ct: Value | None) -> Value:
+    assert ct is not None
+    return ct
+
+
+def rule(node: Node, cts: Cts) -> Any:
+    """One gradient per operand, by the op's rule or through its expansion."""
+    if node.op.vjp is not None:
+        return node.op.vjp(node, cts)
+    if node.op.expand is None:
+        problem = "has no gradient; what is asked for depends on it"
+        raise GradientError(message(node.op.name, problem, _shown(node), node.loc))
+    return through(node, expansion(node, "grad"), cts, session().remat)
+
+
+def through(
+    node: Node,
+    results: Sequence[Value],
+    cts: Cts,
+    remat: int | None = None,
+    hook: Hook | None = None,
+) -> Any:
+    """The gradient of `node` by that of `results`, which were built over its operands.
+
+    From then on `results` take the place of the node's own.
+    """
+    given: dict[Value, Value] = {}
+    for v, ct in zip(results, cts, strict=True):
+        if ct is not None:
+            given[v] = given[v] + ct if v in given else ct
+    active = session()
+    inputs = [v for v in dict.fromkeys(node.inputs) if active.wants(v)]
+    with opened(Session(remat, {}, active.wanted)) as local:
+        found = pull_back(given, inputs, hook)
+    done = settled([*results, *found.values()], local.replaced)
+    active.replaced.update(zip(node.values, done[: len(results)], strict=True))
+    left = dict(zip(found, done[len(results) :], strict=True))
+    return tuple(  # an operand given twice gets its gradient once
+        tuple(left.pop(v, None) for v in a)
+        if isinstance(a, tuple)
+        else None
+        if a is None
+        else left.pop(a, None)
+        for a in node.args
+    )
+
+
+def settled(values: Sequence[Value], new: Mapping[Value, Value]) -> list[Value]:
+    """`values` with the keys of `new` replaced; a replacement may read what is replaced."""
+    env: dict[Value, Value] = {}
+
+    def over(n: Node) -> None:
+        again = n.with_args(tuple(map_arg(a, env) for a in n.args))
+        env.update((o, v) for o, v in zip(n.values, again.values, strict=True) if o not in env)
+
+    for n in topological([v.node for v in values]):
+        over(n)
+        for o in n.values:
+            if o in new:
+                for m in topological([new[o].node]):
+                    over(m)
+                env[o] = env[new[o]]
+    return [env[v] for v in values]
+
+
+def _pairs(node: Node, grads: Any) -> Iterator[tuple[Value, Value | None]]:
+    for arg, grad in zip(node.args, grads, strict=True):
+        if isinstance(arg, tuple):
+            yield from zip(arg, (None,) * len(arg) if grad is None else grad, strict=True)
+        elif arg is not None:
+            yield arg, grad
+
+
+def _shown(node: Node) -> list[tuple[str, object]]:
+    return operand_types(node.op, node.args)
+
+
+def rebuilt(values: Sequence[Value], env: Mapping[Value, Value]) -> list[Value]:
+    """`values` over other operands: every value of `env` is replaced wherever it is read."""
+    new = dict(env)
+    for n in topological([v.node for v in values]):
+        if all(v in new for v in n.values) and n.values:
+            continue
+        over = n.with_args(tuple(map_arg(a, new) for a in n.args))
+        for old, v in zip(n.values, over.values, strict=True):
+            new.setdefault(old, v)
+    return [new[v] for v in values]

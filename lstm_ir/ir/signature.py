@@ -1,0 +1,329 @@
+"""What a compiled program takes and gives: plain data, its JSON, and the check of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lstm_ir.ir import dims
+from lstm_ir.ir.arrays import Conform, take
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.errors import CallError, ValueRangeError
+from lstm_ir.ir.types import TensorType
+
+_MEMO = 256  # bound shape combinations remembered per entry
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A named input or output."""
+
+    name: str
+    type: TensorType
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The values of an integer input lie in [low, high]; None is no bound."""
+
+    input: str
+    low: Dim | None
+    high: Dim | None
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """An expression that is >= 0 once names are bound, and what it is for."""
+
+    dim: Dim
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateVar:
+    """A named tensor that lives between calls."""
+
+    name: str
+    type: TensorType
+
+
+def starts(initial: TensorType, whole: TensorType) -> bool:
+    """Whether an array of type `initial` broadcasts to a state variable of type `whole`."""
+    pairs = zip(reversed(initial.shape), reversed(whole.shape), strict=False)
+    fits = initial.rank <= whole.rank and all(a in (1, b) for a, b in pairs)
+    return fits and initial.dtype is whole.dtype
+
+
+class Bound(NamedTuple):
+    """What the shapes of a call determine: sizes by name, and the bounds of its integer inputs."""
+
+    env: dict[str, int]
+    checks: tuple[tuple[Check, int | None, int | None], ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One callable of a program. `dims` are the names that its inputs determine.
+
+    The compiled function takes the inputs, then the state variables `reads`; it gives the outputs,
+    then the new values of the state variables `writes`. A call whose outputs, or inputs, of
+    the names `finite` are not finite fails, and writes nothing.
+    """
+
+    name: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    requires: tuple[Requirement, ...] = ()
+    checks: tuple[Check, ...] = ()
+    dims: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    finite: tuple[str, ...] = ()
+
+    @property
+    def restarts(self) -> bool:
+        """It takes and gives nothing, so what it does is to start all state again."""
+        return not (self.inputs or self.outputs or self.reads or self.writes)
+
+    def watched(self) -> tuple[tuple[tuple[int, str], ...], ...]:
+        """Places and names of the inputs, then of the outputs, that must be finite; a name that both
+        have is the output's.
+        """
+        named = [{p.name: i for i, p in enumerate(ports)} for ports in (self.inputs, self.outputs)]
+        ours = [[n for n in self.finite if n not in named[1]], self.finite]
+        return tuple(
+            tuple((at[n], n) for n in names if n in at)
+            for at, names in zip(named, ours, strict=True)
+        )
+
+    @cached_property
+    def _conform(self) -> tuple[tuple[str, Conform], ...]:
+        return tuple((p.name, Conform(p.name, p.type.dtype)) for p in self.inputs)
+
+    @cached_property
+    def _memo(self) -> dict[tuple[tuple[int, ...], ...], Bound]:
+        return {}
+
+    def bound(self, shapes: tuple[tuple[int, ...], ...]) -> Bound:
+        """Names and value bounds for these input shapes, in input order; CallError if none fit."""
+        found = self._memo.get(shapes)
+        if found is None:
+            named = {p.name: s for p, s in zip(self.inputs, shapes, strict=True)}
+            env = bind_dims(self.inputs, named)
+            for r in self.requires:
+                if not dims.names(r.dim) <= env.keys():
+                    continue  # a size of state alone: the module asserts it
+                if dims.evaluate(r.dim, env) < 0:
+                    raise CallError(f"{self.name}: {r.what}{_unmet(r.dim, env)}")
+            checks = tuple((c, _value(c.low, env), _value(c.high, env)) for c in self.checks)
+            found = Bound(env, checks)
+            if len(self._memo) >= _MEMO:
+                self._memo.clear()
+            self._memo[shapes] = found
+        return found
+
+
+def _unmet(d: Dim, env: Mapping[str, int]) -> str:
+    """The sizes of a call, and how they miss d >= 0 unless that is one size below a number."""
+    names = sorted(dims.names(d))
+    sizes = ", ".join(f"{n} = {env[n]}" for n in names)
+    alone = len(names) == 1 and isinstance(dims.add(d, dims.mul(dims.name(names[0]), -1)), int)
+    return f" ({sizes})" if alone else f": {d} >= 0 does not hold ({sizes})"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A program: entries, weights and state by name."""
+
+    name: str
+    entries: dict[str, Entry]
+    weights: dict[str, TensorType] = field(default_factory=dict)
+    state: dict[str, StateVar] = field(default_factory=dict)
+
+    @property
+    def main(self) -> Entry | None:
+        """The entry `main`, or the only one."""
+        if len(self.entries) == 1:
+            return next(iter(self.entries.values()))
+        return self.entries.get("main")
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values that `from_json` takes."""
+        from lstm_ir.ir.signature_json import dump
+
+        return dump(self)
+
+    @staticmethod
+    def from_json(data: object) -> Signature:
+        """The signature in `data`; PackageError for anything that `to_json` does not write."""
+        from lstm_ir.ir.signature_json import load
+
+        return load(data)
+
+
+def _value(d: Dim | None, env: Mapping[str, int]) -> int | None:
+    return None if d is None else dims.evaluate(d, env)
+
+
+def bind_dims(ports: Sequence[Port], shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Every dimension name of `ports`, solved from the input shapes (by port name).
+
+    Plain names come first, then expressions with one unknown, linear in it: 2*B+1 = 7 gives B = 3.
+    """
+    env: dict[str, int] = {}
+    source: dict[str, str] = {}
+    todo: list[tuple[Port, int, Dim, int]] = []
+    for p in ports:
+        shape = tuple(shapes[p.name])
+        if len(shape) != p.type.rank:
+            raise CallError(_misshapen(p, shape, f"rank {p.type.rank}, got rank {len(shape)}"))
+        for axis, (d, size) in enumerate(zip(p.type.shape, shape, strict=True)):
+            if isinstance(d, int):
+                if d != size:
+                    raise CallError(_misshapen(p, shape, f"axis {axis} is {d}, got {size}"))
+            elif (plain := _plain(d)) is None:
+                todo.append((p, axis, d, size))
+            elif plain not in env:
+                env[plain], source[plain] = size, f"{p.name} (axis {axis})"
+            elif env[plain] != size:
+                raise CallError(
+                    f"two sizes for {plain}: {env[plain]} from {source[plain]}, "
+                    f"{size} from {p.name} (axis {axis})"
+                )
+    _solve(todo, env, source)
+    for p, axis, d, size in todo:
+        _confirm(p, axis, d, size, env, source)
+    return env
+
+
+def _plain(d: dims.Expr) -> str | None:
+    """The name, if `d` is nothing but a name."""
+    mono, k = d.terms[0]
+    if len(d.terms) == 1 and k == 1 and len(mono) == 1 and isinstance(mono[0], str):
+        return mono[0]
+    return None
+
+
+def _solve(
+    todo: Sequence[tuple[Port, int, Dim, int]], env: dict[str, int], source: dict[str, str]
+) -> None:
+    progress = True
+    while progress:
+        progress = False
+        for p, axis, d, size in todo:
+            known: dict[str, Dim] = dict(env)
+            rest = dims.substitute(d, known)
+            unknown = dims.names(rest)
+            if isinstance(rest, int) or len(unknown) != 1:
+                continue
+            (n,) = unknown
+            terms = dict(rest.terms)
+            offset, k = terms.pop((), 0), terms.pop((n,), 0)
+            if terms or k == 0:
+                continue  # not linear
+            value, left = divmod(size - offset, k)
+            if left or value < 0:
+                raise CallError(
+                    f"{p.name}: axis {axis} has size {size}; expected {d}, "
+                    f"and no {n} >= 0 gives that"
+                )
+            env[n], source[n] = value, f"{p.name} (axis {axis})"
+            progress = True
+
+
+def _confirm(
+    p: Port, axis: int, d: Dim, size: int, env: Mapping[str, int], source: Mapping[str, str]
+) -> None:
+    missing = sorted(dims.names(d) - set(env))
+    if missing:
+        raise CallError(
+            f"{p.name}: the sizes of the inputs do not determine {', '.join(missing)} "
+            f"(axis {axis} is {d} = {size})"
+        )
+    value = dims.evaluate(d, env)
+    if value != size:
+        why = ", ".join(f"{n} = {env[n]} from {source[n]}" for n in sorted(dims.names(d)))
+        raise CallError(f"{p.name}: axis {axis} is {d} = {value} ({why}); got {size}")
+
+
+def _misshapen(p: Port, shape: tuple[int, ...], problem: str) -> str:
+    return f"{p.name}: expected {p.type}, got shape [{','.join(map(str, shape))}]: {problem}"
+
+
+def check_call(entry: Entry, arrays: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """The inputs as native contiguous arrays in input order, or CallError / ValueRangeError."""
+    values = call_values(entry, arrays)
+    return dict(zip((p.name for p in entry.inputs), values, strict=True))
+
+
+def call_values(entry: Entry, arrays: Mapping[str, Any]) -> list[np.ndarray[Any, Any]]:
+    """As `check_call`, without names: one array for each input, in order."""
+    values = native(entry, arrays)
+    confirm(entry, entry.bound(tuple([a.shape for a in values])), values)
+    return values
+
+
+def native(entry: Entry, arrays: Mapping[str, Any]) -> list[np.ndarray[Any, Any]]:
+    """The inputs in order, as native contiguous arrays; CallError for names and element types."""
+    conform = entry._conform
+    if len(arrays) != len(conform):
+        raise CallError(_names(entry, arrays))
+    try:
+        return [
+            a if type(a := arrays[n]) is np.ndarray and a.dtype is c.dtype and a.flags.c_contiguous
+            else take(c, a)
+            for n, c in conform
+        ]  # fmt: skip
+    except KeyError as e:
+        if e.args and e.args[0] in (n for n, _ in conform):
+            raise CallError(_names(entry, arrays)) from None
+        raise
+
+
+def confirm(entry: Entry, bound: Bound, values: list[np.ndarray[Any, Any]]) -> None:
+    """ValueRangeError for an integer input outside its bounds."""
+    for check, low, high in bound.checks:
+        at = next(i for i, p in enumerate(entry.inputs) if p.name == check.input)
+        _check_values(check, low, high, values[at])
+
+
+def _names(entry: Entry, arrays: Mapping[str, Any]) -> str:
+    wanted = [p.name for p in entry.inputs]
+    missing = [n for n in wanted if n not in arrays]
+    extra = [str(n) for n in arrays if n not in wanted]
+    parts = [f"missing input {n}" for n in missing] + [f"unknown input {n}" for n in extra]
+    inputs = ", ".join(str(p) for p in entry.inputs)
+    return f"{entry.name}: {'; '.join(parts)}; the inputs are ({inputs})"
+
+
+def _check_values(c: Check, low: int | None, high: int | None, a: np.ndarray[Any, Any]) -> None:
+    if a.size == 0:
+        return
+    lowest, highest = int(a.min()), int(a.max())
+    below, above = low is not None and lowest < low, high is not None and highest > high
+    if below or above:
+        value = lowest if below else highest
+        at = [int(i) for i in np.unravel_index(int(np.argmax(a == value)), a.shape)]
+        where = f" at index {at}" if at else ""
+        raise ValueRangeError(
+            f"{c.input}: {c.what}: expected {_range(c, low, high)}, got {value}{where}"
+        )
+
+
+def _range(c: Check, low: int | None, high: int | None) -> str:
+    def shown(d: Dim | None, v: int | None) -> str:
+        return str(v) if isinstance(d, int) else f"{d} = {v}"
+
+    if high is None:
+        return f"{c.input} >= {shown(c.low, low)}"
+    if low is None:
+        return f"{c.input} <= {shown(c.high, high)}"
+    return f"{shown(c.low, low)} <= {c.input} <= {shown(c.high, high)}"

@@ -1,0 +1,33 @@
+"""How much a graph computes: what a choice of schedule can know before a call."""
+
+from __future__ import annotations
+
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Graph, Node
+from lstm_ir.ir.opdef import Trait
+
+
+def operations(graph: Graph) -> Dim:
+    """Additions and multiplications of products, and one for each result of an elementwise op.
+
+    An expression of the named sizes. Of the scheduled stage: an op that stands for others counts as
+    nothing.
+    """
+    total: Dim = 0
+    for n in graph.nodes:
+        total = dims.add(total, _of(n))
+    return total
+
+
+def _of(n: Node) -> Dim:
+    body = n.attrs.get("body")
+    if isinstance(body, Graph):
+        return dims.mul(n.attrs["length"], operations(body))
+    if n.op.name == "dot_general":
+        lhs = n.inputs[0].shape
+        over = tuple(lhs[a] for a in n.attrs["lhs_contracting_dimensions"])
+        return dims.product((2, *n.types[0].shape, *over))
+    if Trait.elementwise in n.op.traits:
+        return dims.product(n.types[0].shape)
+    return 0

@@ -1,0 +1,1 @@
+"""The recurrent ops that every foreign op becomes, with their gradient ops."""

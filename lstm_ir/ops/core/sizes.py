@@ -1,0 +1,151 @@
+"""What the type rules of `lstm`, `gru` and `rnn` share: sizes, masks, attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Node
+from lstm_ir.ir.opdef import Attr, Range, need, need_equal
+from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.core.activations import Act, parse
+
+Maybe = TensorType | None
+DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+"""Per direction of a layer, whether it runs from the last step to the first."""
+
+SHARED_ATTRS: Mapping[str, Attr] = {
+    "direction": Attr("str", "forward"),
+    "layout": Attr("str", "time"),
+    "activations": Attr("strs", ()),
+    "gate_clip": Attr("float", 0.0),
+    "padding": Attr("str", "zero"),
+    "save": Attr("bool", False),
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """T steps, B rows, D directions, H hidden, P width of h."""
+
+    T: Dim
+    B: Dim
+    D: int
+    H: int
+    P: int
+    dtype: DType
+    batch_major: bool
+
+    def rows(self, width: Dim) -> TensorType:
+        """One row per step and sequence: [T,B,D*width] or [B,T,D*width]."""
+        lead = (self.B, self.T) if self.batch_major else (self.T, self.B)
+        return TensorType((*lead, dims.mul(self.D, width)), self.dtype)
+
+    def state(self, width: Dim) -> TensorType:
+        """[D,B,width]."""
+        return TensorType((self.D, self.B, width), self.dtype)
+
+
+def one_of(attr: str, value: str, choices: Any) -> None:
+    """Refuse a word that is not one of the choices."""
+    need(value in choices, f"{attr} is {value!r}, not one of {', '.join(choices)}")
+
+
+def sizes(
+    x: TensorType,
+    w_ih: Maybe,
+    w_hh: TensorType,
+    gates: int,
+    direction: str,
+    layout: str,
+    w_hr: Maybe = None,
+) -> Sizes:
+    """Check x and the weight matrices, and read the sizes from them."""
+    one_of("direction", direction, DIRECTIONS)
+    one_of("layout", layout, ("time", "batch"))
+    D = len(DIRECTIONS[direction])
+    need(x.rank == 3, f"x is {x}, not [T,B,I] or, with layout batch, [B,T,I]")
+    need(x.dtype.is_float, f"x has {x.dtype} elements, not floats")
+    need(w_hh.rank == 3, f"w_hh is {w_hh}, not [D,{gates}*H,P]")
+    wide, P = w_hh.shape[1], w_hh.shape[2]
+    need(
+        isinstance(wide, int) and isinstance(P, int),
+        f"w_hh is {w_hh}; hidden sizes are numbers, not names",
+    )
+    assert isinstance(wide, int)
+    assert isinstance(P, int)
+    need(wide % gates == 0, f"w_hh is {w_hh}; {wide} rows are not {gates} gates of equal size")
+    H = wide // gates
+    T, B = (x.shape[1], x.shape[0]) if layout == "batch" else (x.shape[0], x.shape[1])
+    s = Sizes(T, B, D, H, P, x.dtype, layout == "batch")
+    exactly("w_hh", w_hh, s, (D, wide, P))
+    if w_hr is None:
+        need(P == H, f"w_hh is {w_hh}: without a projection it has {H} columns, got {P}")
+    else:
+        exactly("w_hr", w_hr, s, (D, P, H))
+    if w_ih is None:
+        need_equal(
+            x.shape[2],
+            D * wide,
+            f"without w_ih, x has {D}*{gates}*{H} = {D * wide} columns, got {x}",
+        )
+    else:
+        exactly("w_ih", w_ih, s, (D, wide, x.shape[2]))
+    return s
+
+
+def exactly(name: str, t: Maybe, s: Sizes, shape: tuple[Dim, ...]) -> None:
+    """Refuse an operand of another shape or dtype; None passes."""
+    if t is None:
+        return
+    shown = ",".join(map(str, shape))
+    need(t.dtype is s.dtype, f"{name} is {t}, x has {s.dtype} elements; convert one of them")
+    need(t.rank == len(shape), f"{name} is {t}, expected [{shown}]")
+    for got, want in zip(t.shape, shape, strict=True):
+        need_equal(got, want, f"{name} is {t}, expected [{shown}]")
+
+
+def check_masks(s: Sizes, lengths: Maybe, count: Maybe, recurrent_mask: Maybe) -> None:
+    """Refuse lengths, count or mask of another type."""
+    if lengths is not None:
+        good = lengths.dtype is DType.i32 and lengths.rank == 1
+        need(good, f"lengths is {lengths}, not i32[{s.B}]")
+        need_equal(lengths.shape[0], s.B, f"lengths is {lengths}, not i32[{s.B}]")
+    if count is not None:
+        good = count.rank == 0 and count.dtype in (DType.i32, DType.i64)
+        need(good, f"count is {count}, not i32[] or i64[]")
+    exactly("recurrent_mask", recurrent_mask, s, (s.D, s.B, s.P))
+
+
+def acts(given: tuple[str, ...], default: tuple[str, ...], D: int) -> tuple[tuple[Act, ...], ...]:
+    """Activations per direction."""
+    k = len(default)
+    need(
+        len(given) in (0, k * D),
+        f"{len(given)} activations for {D} directions of {k}; give {k * D} or none",
+    )
+    flat = [parse(t) for t in (given if given else default * D)]
+    return tuple(tuple(flat[d * k : d * k + k]) for d in range(D))
+
+
+def need_slopes(given: tuple[tuple[Act, ...], ...]) -> None:
+    """In a gradient's type rule: refuse an activation whose output does not tell its slope."""
+    for a in {a for row in given for a in row}:
+        need(a.has_slope, f"activation {a} has no gradient: its output does not tell its slope")
+
+
+def clip_limit(name: str, limit: float) -> None:
+    """Refuse a clip that is negative or NaN; 0 is off."""
+    need(limit >= 0, f"{name} is {limit}; it is 0 (off) or positive")
+
+
+def ranges(node: Node) -> tuple[Range, ...]:
+    """0 <= lengths <= T and 0 <= count <= T."""
+    x = node.args[0]
+    assert x is not None
+    assert not isinstance(x, tuple)
+    T = x.shape[1] if node.attrs["layout"] == "batch" else x.shape[0]
+    return tuple(Range(n, 0, T) for n in ("lengths", "count") if node.arg(n) is not None)

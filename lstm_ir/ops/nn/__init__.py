@@ -1,0 +1,1 @@
+"""Layers and losses, made of other ops."""

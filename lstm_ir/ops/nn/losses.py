@@ -1,0 +1,97 @@
+"""Losses: softmax cross-entropy and mean squared error, with masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.ir.errors import IRError, message
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.location import here
+from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.nn.softmax import log_softmax
+from lstm_ir.ops.primitive import elementwise as e
+from lstm_ir.ops.primitive.broadcast import as_values, broadcast_to
+from lstm_ir.ops.primitive.fill import arange
+from lstm_ir.ops.primitive.reduce import mean, sum
+from lstm_ir.ops.primitive.shape import expand_dims
+from lstm_ir.ops.primitive.size import in_range
+
+
+def cross_entropy(
+    logits: Any, labels: Any, mask: Any = None, *, label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Value:  # fmt: skip
+    """-log softmax(logits) [..., C] at the integers `labels` [...], each in 0 ... C - 1.
+
+    mask [...] (i1, or weights) leaves positions out, whose logits and labels may be anything, NaN too; the mean
+    then divides by the sum of the mask, or by 1 where that is 0. label_smoothing s: (1 - s) of it, and s of the
+    mean over all classes.
+    reduction: mean, sum or none ([...]).
+    """
+    (v,) = as_values("cross_entropy", logits)
+    at = labels if isinstance(labels, Value) else constant(labels)
+    _need("cross_entropy", at.dtype.is_int, f"labels are {at.type}, not integers", v, at)
+    fits = v.rank >= 1 and at.shape == v.shape[:-1]
+    _need("cross_entropy", fits, "labels have the axes of logits without the last", v, at)
+    number = isinstance(label_smoothing, (int, float, np.number))
+    if not (number and 0.0 <= label_smoothing <= 1.0):
+        problem = f"label_smoothing is {label_smoothing!r}, not in [0, 1]"
+        _need("cross_entropy", False, problem, v, at)
+    weights = None if mask is None else _weights("cross_entropy", mask, v, at.type)
+    if weights is not None:
+        kept = e.not_equal(weights, 0.0)
+        at = e.select(kept, at, constant(0, at.dtype))
+        v = e.select(broadcast_to(expand_dims(kept, -1), v.shape), v, constant(0, v.dtype))
+    chosen = _one_hot(in_range(at, 0, v.shape[-1] - 1), v)
+    logp = log_softmax(v)
+    loss = -sum(e.select(chosen, logp, constant(0, v.dtype)), -1)
+    if label_smoothing:
+        loss = loss * (1.0 - label_smoothing) - mean(logp, -1) * label_smoothing
+    return _reduced("cross_entropy", loss, weights, reduction)
+
+
+def mse(x: Any, target: Any, mask: Any = None, *, reduction: str = "mean") -> Value:
+    """(x - target)^2, both [...]; `mask` and `reduction` as in `cross_entropy`."""
+    v, want = as_values("mse", x, target)
+    _need("mse", v.type == want.type, "x and target differ in type", v, want)
+    difference = v - want
+    weights = None if mask is None else _weights("mse", mask, v, v.type)
+    if weights is not None:  # what is left out may be infinite: it is never squared
+        difference = e.select(e.not_equal(weights, 0.0), difference, constant(0, v.dtype))
+    return _reduced("mse", difference * difference, weights, reduction)
+
+
+def _one_hot(labels: Value, logits: Value) -> Value:
+    shape = logits.shape
+    classes = broadcast_to(arange(shape[-1], labels.dtype), shape)
+    return e.equal(broadcast_to(expand_dims(labels, -1), shape), classes)
+
+
+def _weights(name: str, mask: Any, v: Value, like: TensorType) -> Value:
+    m = mask if isinstance(mask, Value) else constant(mask)
+    kind = m.dtype.is_float or m.dtype is DType.i1
+    _need(name, kind and m.shape == like.shape, f"mask is {m.type}, expected i1 or floats", v, m)
+    return e.convert(m, v.dtype)
+
+
+def _reduced(name: str, loss: Value, weights: Value | None, reduction: str) -> Value:
+    if reduction not in ("mean", "sum", "none"):
+        _need(name, False, f"reduction is {reduction!r}; there are mean, sum and none", loss, loss)
+    if weights is not None:
+        loss = loss * weights
+    if reduction == "none":
+        return loss
+    if reduction == "sum":
+        return sum(loss)
+    if weights is None:
+        return mean(loss)
+    total = sum(weights)
+    return sum(loss) / e.select(e.equal(total, 0.0), constant(1, total.dtype), total)
+
+
+def _need(name: str, holds: bool, problem: str, a: Value, b: Value) -> None:
+    if not holds:
+        raise IRError(message(name, problem, [("first", a.type), ("second", b.type)], here()))

@@ -1,0 +1,1 @@
+"""Ops that StableHLO has, and their builders."""

@@ -1,0 +1,136 @@
+"""NumPy's broadcasting, as explicit `broadcast_in_dim` nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.errors import DimError, IRError, message
+from lstm_ir.ir.graph import Data, Value, make
+from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.location import here
+from lstm_ir.ir.opdef import Attr, Trait, define, need, need_equal
+from lstm_ir.ir.types import DimLike, DType, Shape, TensorType, shape_of
+
+
+def _types(
+    operand: TensorType, *, shape: Shape, broadcast_dimensions: tuple[int, ...]
+) -> TensorType:
+    dims = broadcast_dimensions
+    need(len(dims) == operand.rank, f"{len(dims)} broadcast_dimensions for {operand.rank} axes")
+    need(list(dims) == sorted(set(dims)), f"broadcast_dimensions {dims} do not ascend")
+    for axis, d in enumerate(dims):
+        need(0 <= d < len(shape), f"broadcast dimension {d} is outside 0..{len(shape) - 1}")
+        if operand.shape[axis] != 1:
+            need_equal(
+                operand.shape[axis],
+                shape[d],
+                f"axis {axis} of {operand} is not 1 and not {shape[d]}",
+            )
+    return TensorType(shape, operand.dtype)
+
+
+def _numpy(x: Any, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...]) -> Any:
+    wide = [1] * len(shape)
+    for axis, d in enumerate(broadcast_dimensions):
+        wide[d] = x.shape[axis]
+    return np.broadcast_to(x.reshape(wide), shape)
+
+
+def _vjp(node: Any, cts: Any) -> tuple[Value | None]:
+    from lstm_ir.ops.primitive.shape_grad import broadcast_in_dim
+
+    return broadcast_in_dim(node, cts)
+
+
+BROADCAST = define(
+    "broadcast_in_dim", "operand",
+    attrs={"shape": Attr("dims"), "broadcast_dimensions": Attr("ints")},
+    types=_types, numpy=_numpy, vjp=_vjp, traits=(Trait.data_movement,),
+)  # fmt: skip
+
+
+def broadcast_in_dim(
+    x: Value, shape: tuple[DimLike, ...], broadcast_dimensions: tuple[int, ...]
+) -> Value:
+    """x placed at `broadcast_dimensions` (ascending) of `shape`, repeated along the others."""
+    return make(BROADCAST, x, shape=shape, broadcast_dimensions=broadcast_dimensions).values[0]
+
+
+def broadcast_to(x: Any, shape: tuple[DimLike, ...]) -> Value:
+    """x repeated to `shape` by NumPy's rule."""
+    (v,) = aligned("broadcast_to", x)
+    to = shape_for("broadcast_in_dim", shape)
+    if v.shape == to:
+        return v
+    return broadcast_in_dim(v, to, tuple(range(len(to) - v.rank, len(to))))
+
+
+def shape_for(op: str, sizes: Iterable[DimLike]) -> Shape:
+    """A checked shape; an IRError that names the op and the user's line for what is none."""
+    try:
+        return shape_of(sizes)
+    except DimError as e:
+        raise IRError(message(op, str(e), (), here())) from None
+
+
+def common_shape(op: str, shapes: list[Shape]) -> Shape:
+    """The shape that all broadcast to; IRError where two sizes are neither equal nor 1."""
+    rank = max((len(s) for s in shapes), default=0)
+    out: list[Dim] = []
+    for axis in range(-rank, 0):
+        sizes = {s[axis] for s in shapes if len(s) >= -axis} - {1}
+        if len(sizes) > 1:
+            shown = " and ".join(sorted(map(str, sizes)))
+            raise IRError(
+                message(op, f"sizes {shown} do not broadcast (axis {axis})", _shown(shapes), here())
+            )
+        out.append(sizes.pop() if sizes else 1)
+    return tuple(out)
+
+
+def _shown(shapes: list[Shape]) -> list[tuple[str, object]]:
+    return [(str(i), f"[{','.join(map(str, s))}]") for i, s in enumerate(shapes)]
+
+
+def as_values(op: str, *operands: Any) -> tuple[Value, ...]:
+    """Values as they are; numbers and arrays as constants of the dtype of the first value."""
+    if op == "convert" and not isinstance(operands[0], Value):
+        return (constant(operands[0]),)
+    lead = next((x.dtype for x in operands if isinstance(x, Value)), None)
+    return tuple(x if isinstance(x, Value) else _literal(op, x, lead) for x in operands)
+
+
+def _literal(op: str, x: Any, lead: DType | None) -> Value:
+    if isinstance(x, Data) or hasattr(x, "dtype") or lead is None:
+        return constant(x)
+    if not isinstance(x, (bool, int, float, list, tuple, np.generic)):
+        raise IRError(
+            message(op, f"an operand is {type(x).__name__}, not a value or a number", (), here())
+        )
+    flat = np.asarray(x)
+    if flat.dtype.kind == "f" and not lead.is_float:
+        raise IRError(message(op, f"the number {x!r} is not a {lead}", (), here()))
+    return constant(x, lead)
+
+
+def aligned(op: str, *operands: Any) -> tuple[Value, ...]:
+    """All operands as values of one shape."""
+    values = as_values(op, *operands)
+    shape = common_shape(op, [v.shape for v in values])
+    return tuple(_to(v, shape) for v in values)
+
+
+def _to(v: Value, shape: Shape) -> Value:
+    return v if v.shape == shape else broadcast_to(v, shape)
+
+
+def aligned_select(pred: Any, on_true: Any, on_false: Any) -> tuple[Value, Value, Value]:
+    """pred and the choices as values of one shape; the choices share a dtype."""
+    (p,) = as_values("select", pred)
+    a, b = as_values("select", on_true, on_false)
+    shape = common_shape("select", [p.shape, a.shape, b.shape])
+    return _to(p, shape), _to(a, shape), _to(b, shape)

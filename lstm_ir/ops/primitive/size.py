@@ -1,0 +1,57 @@
+"""Sizes as values, and values held between sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Node, Value, make
+from lstm_ir.ir.opdef import Attr, Range, Trait, define, need
+from lstm_ir.ir.types import DimLike, DType, TensorType, shape_of
+
+DIM = define(
+    "dim", "", attrs={"size": Attr("dim")}, types=lambda *, size: TensorType((), DType.i32),
+    numpy=lambda *, size: np.int32(size), vjp=lambda node, cts: (), traits=(Trait.leaf,),
+)  # fmt: skip
+
+
+def size(d: DimLike) -> Value:
+    """The value of a dimension expression at run time, i32[]."""
+    return make(DIM, size=d).values[0]
+
+
+def dim(x: Value, axis: int) -> Value:
+    """The size of `axis` of x at run time, i32[]."""
+    return size(x.shape[axis])
+
+
+def _in_range_types(operand: TensorType, *, low: Dim, high: Dim) -> TensorType:
+    need(operand.dtype.is_int, f"takes integers, got {operand.dtype}")
+    return operand
+
+
+def _ranges(node: Node) -> tuple[Range, ...]:
+    return (Range("operand", node.attrs["low"], node.attrs["high"]),)
+
+
+def _in_range_numpy(x: Any, *, low: int, high: int) -> Any:
+    return np.clip(x, low, max(high, low)).astype(x.dtype)
+
+
+IN_RANGE = define(
+    "in_range", "operand", attrs={"low": Attr("dim"), "high": Attr("dim")}, types=_in_range_types,
+    numpy=_in_range_numpy, vjp=lambda node, cts: (None,), ranges=_ranges, traits=(Trait.elementwise,),
+)  # fmt: skip
+
+
+def in_range(x: Value, low: DimLike, high: DimLike) -> Value:
+    """x, whose values must lie in [low, high]: a call with others is refused.
+
+    Unasserted, they are clamped.
+    """
+    lo, hi = shape_of((low, high))
+    if x.node.op is IN_RANGE and (x.node.attrs["low"], x.node.attrs["high"]) == (lo, hi):
+        return x
+    return make(IN_RANGE, x, low=lo, high=hi).values[0]

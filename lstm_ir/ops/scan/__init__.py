@@ -1,0 +1,1 @@
+"""The only loop: its op, its builder and its gradient."""

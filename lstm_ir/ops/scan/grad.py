@@ -1,0 +1,191 @@
+"""The gradient of `scan`: a second scan that visits the steps in the opposite order.
+
+    forward    (consts, init, xs)                      -> (finals, ys, saved)
+    backward   (consts, d_finals, saved, xs, d_ys)     -> (d_init, d_consts, d_xs)
+
+`saved` are the carries that go into each step, and what cheap ops do not give again, stacked by a
+twin of the forward loop that takes its place. The sums over all steps that a constant's gradient is
+leave the loop where the constant is an operand of a product or is broadcast: their terms are
+stacked, and one product or sum over all steps follows. With `remat` the loop is first cut into
+segments (remat.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lstm_ir.ir.graph import Graph, Node, Value, topological
+from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.pullback import Cts, Session, opened, pull_back, reaches, session
+from lstm_ir.ops.primitive.broadcast import BROADCAST
+from lstm_ir.ops.primitive.fill import zeros_like
+from lstm_ir.ops.primitive.linear import DOT_GENERAL
+from lstm_ir.ops.scan.pair import Pair, Parts
+from lstm_ir.ops.scan.parts import Loop, lifted, names_beside
+from lstm_ir.ops.scan.sums import Term
+
+
+def scan_vjp(node: Node, cts: Cts, everything_again: bool = False) -> Any:
+    """Gradients of consts, init and xs; none of count."""
+    active = session()
+    if active.remat is not None and not everything_again:
+        from lstm_ir.ops.scan.remat import segmented_vjp
+
+        found = segmented_vjp(node, cts, active.remat)
+        if found is not None:
+            return found
+    loop = lifted(Loop.of(node))
+    back = _Backward(node, loop, cts, everything_again)
+    grads = back.run()
+    return *_to_operands(node, loop, grads), None
+
+
+def _to_operands(node: Node, loop: Loop, grads: dict[Value, Value]) -> tuple[Any, Any, Any]:
+    """Gradients by body parameter as gradients by operand; lifted constants carried on."""
+    consts, init, xs, _ = node.args
+    assert isinstance(consts, tuple)
+    assert isinstance(init, tuple)
+    assert isinstance(xs, tuple)
+    n = len(consts)
+    direct = [grads.get(p) for p in loop.const_params]
+    seeds: dict[Value, Value] = {}
+    for v, g in zip(loop.consts[n:], direct[n:], strict=True):
+        if g is not None:
+            seeds[v] = seeds[v] + g if v in seeds else g
+    further = pull_back(seeds, list(dict.fromkeys(consts))) if seeds else {}
+    out: list[Value | None] = []
+    for v, g in zip(consts, direct[:n], strict=True):
+        more = further.pop(v, None)
+        out.append(g if more is None else more if g is None else g + more)
+    d_init = tuple(grads.get(p) for p in loop.carry_params)
+    return tuple(out), d_init, tuple(grads.get(p) for p in loop.x_params)
+
+
+@dataclass
+class _Backward:
+    """One differentiation of one loop."""
+
+    node: Node
+    loop: Loop
+    cts: Cts
+    everything_again: bool
+    terms: list[Term] = field(default_factory=list)
+
+    def run(self) -> dict[Value, Value]:
+        """Gradients by parameter of the loop's body."""
+        consts, carries, xs = self._active()
+        if not consts and not carries and not xs:
+            return {}
+        return self._with(consts, carries, xs)
+
+    def _active(self) -> tuple[list[Value], list[Value], list[Value]]:
+        """The parameters that gradients flow to: those asked for, and carries that they reach."""
+        loop, active = self.loop, session()
+        known = dict(zip(Loop.of(self.node).consts, Loop.of(self.node).consts, strict=True))
+        wanted_lifted = self._wanted_lifted(list(known))
+        consts = [
+            p
+            for p, v in zip(loop.const_params, loop.consts, strict=True)
+            if p.dtype.is_float and (active.wants(v) if v in known else v in wanted_lifted)
+        ]
+        xs = [
+            p
+            for p, v in zip(loop.x_params, loop.xs, strict=True)
+            if p.dtype.is_float and active.wants(v)
+        ]
+        init = zip(loop.carry_params, loop.init, strict=True)
+        carries = [p for p, v in init if p.dtype.is_float and active.wants(v)]
+        while True:
+            moved = reaches(loop.body.nodes, [*consts, *carries, *xs])
+            more = [
+                p
+                for p, out in zip(loop.carry_params, loop.carries_out, strict=True)
+                if out in moved and p.dtype.is_float and p not in carries
+            ]
+            if not more:
+                order = [p for p in loop.carry_params if p in carries]
+                return consts, order, xs
+            carries += more
+
+    def _wanted_lifted(self, originals: list[Value]) -> set[Value]:
+        active = session()
+        nodes = list(topological([v.node for v in self.loop.consts]))
+        return reaches(nodes, [v for v in originals if active.wants(v)])
+
+    def _with(
+        self, consts: list[Value], carries: list[Value], xs: list[Value]
+    ) -> dict[Value, Value]:
+        loop = self.loop
+        at = {p: i for i, p in enumerate(loop.carry_params)}
+        name = names_beside(loop.body.params)
+        d_out = {p: parameter(name(f"d_{i}"), p.type) for i, p in enumerate(carries)}
+        arrived = self.cts[len(loop.init) :]
+        d_rows = {
+            j: parameter(name(f"d_row{j}"), v.type)
+            for j, v in enumerate(loop.rows_out)
+            if arrived[j] is not None and v.dtype.is_float
+        }
+        seeds: dict[Value, Value] = {}
+        for v, ct in [
+            *((loop.carries_out[at[p]], d) for p, d in d_out.items()),
+            *((loop.rows_out[j], d) for j, d in d_rows.items()),
+        ]:
+            seeds[v] = seeds[v] + ct if v in seeds else ct
+        inner = Session()
+        with opened(inner):
+            found = pull_back(seeds, [*consts, *carries, *xs], self._hook(set(consts), set(xs)))
+        backward = [found.get(p, zeros_like(p)) for p in carries]
+        sums = [p for p in consts if p in found]
+        rows = [p for p in xs if p in found]
+        backward += [found[p] for p in (*sums, *rows)]
+        terms = [v for t in self.terms for v in (t.ct, t.other) if v is not None]
+        whole = Graph(
+            "both",
+            [*loop.body.params, *d_out.values(), *d_rows.values()],
+            [*loop.body.outputs, *backward, *terms],
+        )
+        whole = inner.settle(whole)
+        done = len(loop.body.outputs)
+        settled = iter(whole.outputs[done + len(backward) :])
+        after = [
+            Term(t.node, t.at, t.source, next(settled), None if t.other is None else next(settled))
+            for t in self.terms
+        ]
+        plain = whole.outputs[done : done + len(backward)]
+        split = (len(carries), len(carries) + len(sums))
+        forward = loop.body.outputs if self.everything_again else whole.outputs[:done]
+        parts = Parts(forward, plain, split, after, d_out, d_rows)
+        back = Pair(self.node, loop, self.cts, parts, (carries, sums, rows), self.everything_again)
+        return back.build()
+
+    def _hook(self, consts: set[Value], xs: set[Value]) -> Any:
+        """Takes out of the loop what a product or a broadcast adds to a constant's gradient, and
+        the gradient of a slice that is multiplied by a constant."""
+        fixed = set(self.loop.const_params)
+
+        def hook(n: Node, cts: Cts) -> Any:
+            if n.op not in (DOT_GENERAL, BROADCAST):
+                return None
+            (ct,) = cts
+            assert ct is not None
+            if n.op is BROADCAST:
+                if n.inputs[0] not in consts:
+                    return None
+                self.terms.append(Term(n, 0, n.inputs[0], ct, None))
+                return (None,)
+            late = [
+                i
+                for i, v in enumerate(n.inputs)
+                if v in consts or (v in xs and n.inputs[1 - i] in fixed)
+            ]
+            if not late:
+                return None
+            assert n.op.vjp is not None
+            grads = list(n.op.vjp(n, cts))
+            for i in late:
+                self.terms.append(Term(n, i, n.inputs[i], ct, n.inputs[1 - i]))
+                grads[i] = None
+            return tuple(grads)
+
+        return hook

@@ -1,0 +1,114 @@
+"""`scan`: the only loop. Its body is a closed graph over a step number, constants, carries and
+slices.
+
+    body: (step i32[], consts..., carries..., slices...) -> (carries..., stacked...)
+
+    n = length if count is None else count
+    for s in range(n):                                  # s is the step number
+        slices = [x[n-1-s] if r else x[s] for x, r in zip(xs, reverse)]
+        carries, rows = body(s, consts, carries, slices)
+        ys[k][n-1-s if reverse[len(xs)+k] else s] = rows[k]
+    # rows of ys at n and after are zero
+
+`reverse` has one flag per scanned operand, then one per stacked result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Graph, Node, Value, make
+from lstm_ir.ir.opdef import Attr, Range, define, need, need_equal
+from lstm_ir.ir.types import DType, TensorType
+
+Types = tuple[TensorType, ...]
+STEP = TensorType((), DType.i32)
+
+
+def _scan_types(
+    consts: Types, init: Types, xs: Types, count: TensorType | None, *,
+    length: Dim, reverse: tuple[bool, ...], body: Graph,
+) -> dict[str, Any]:  # fmt: skip
+    for x in xs:
+        need(x.rank > 0, "a scanned operand has no axes")
+        need_equal(x.shape[0], length, f"a scanned operand {x} does not have {length} rows")
+    if count is not None:
+        need(
+            count.rank == 0 and count.dtype in (DType.i32, DType.i64),
+            f"count is {count}, not i32[] or i64[]",
+        )
+    want = (STEP, *consts, *init, *(x.with_shape(x.shape[1:]) for x in xs))
+    got = tuple(p.type for p in body.params)
+    need(len(got) == len(want), f"the body takes {len(got)} parameters, the loop gives {len(want)}")
+    for p, w in zip(body.params, want, strict=True):
+        need(
+            p.type == w,
+            f"the body's parameter {p.node.attrs['name']} is {p.type}, the loop gives {w}",
+        )
+    outs = tuple(v.type for v in body.outputs)
+    need(len(outs) >= len(init), f"the body gives {len(outs)} results for {len(init)} carries")
+    for k, (a, b) in enumerate(zip(init, outs, strict=False)):
+        need(a == b, f"carry {k} ({body.output_names[k]}) goes in as {a} and comes out as {b}")
+    stacked = outs[len(init) :]
+    flags = len(xs) + len(stacked)
+    need(
+        len(reverse) == flags,
+        f"reverse has {len(reverse)} flags for {flags} scanned and stacked values",
+    )
+    return {"finals": init, "ys": tuple(t.with_shape((length, *t.shape)) for t in stacked)}
+
+
+def _scan_numpy(
+    consts: Any, init: Any, xs: Any, count: Any, *, length: int, reverse: Any, body: Callable[..., Any],
+) -> list[Any]:  # fmt: skip
+    n = length if count is None else int(count)
+    carries = list(init)
+    rows: list[list[Any]] = []
+    for s in range(n):
+        slices = [x[n - 1 - s if r else s] for x, r in zip(xs, reverse, strict=False)]
+        out = body(np.int32(s), *consts, *carries, *slices)
+        carries = out[: len(init)]
+        rows.append(out[len(init) :])
+    stacked = []
+    probe = rows[0] if rows else _zero_rows(body, consts, init, xs)
+    for k, r in enumerate(reverse[len(xs) :]):
+        y = np.zeros((length, *probe[k].shape), probe[k].dtype)
+        for s, row in enumerate(rows):
+            y[n - 1 - s if r else s] = row[k]
+        stacked.append(y)
+    return [*carries, *stacked]
+
+
+def _zero_rows(body: Callable[..., Any], consts: Any, init: Any, xs: Any) -> Any:
+    """One run of the body on zeros: only shapes and dtypes of its rows are used."""
+    slices = [np.zeros(x.shape[1:], x.dtype) for x in xs]
+    return body(np.int32(0), *consts, *init, *slices)[len(init) :]
+
+
+def _scan_ranges(node: Node) -> tuple[Range, ...]:
+    return () if node.arg("count") is None else (Range("count", 0, node.attrs["length"]),)
+
+
+def _scan_vjp(node: Node, cts: tuple[Value | None, ...]) -> Any:
+    from lstm_ir.ops.scan.grad import scan_vjp
+
+    return scan_vjp(node, cts)
+
+
+SCAN = define(
+    "scan", "consts* init* xs* count?",
+    attrs={"length": Attr("dim"), "reverse": Attr("bools"), "body": Attr("graph")},
+    results="finals ys", types=_scan_types, numpy=_scan_numpy, vjp=_scan_vjp, ranges=_scan_ranges,
+)  # fmt: skip
+
+
+def scan_node(
+    body: Graph, consts: tuple[Value, ...], init: tuple[Value, ...], xs: tuple[Value, ...], *,
+    length: Dim, reverse: tuple[bool, ...], count: Value | None = None,
+) -> Node:  # fmt: skip
+    """The op itself, for passes; users call `li.scan`."""
+    return make(SCAN, consts, init, xs, count, length=length, reverse=reverse, body=body)

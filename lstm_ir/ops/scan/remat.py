@@ -1,0 +1,122 @@
+"""`remat`: a loop cut into segments, so that its gradient saves the carries of segments alone.
+
+    T steps  =  T//K segments of K steps (a scan of scans), then the remainder (a scan)
+
+On the way back each segment is run again from the carries that went into it. Saved are T/K carries
+and, while a segment is worked on, what its K steps need: least for K near the square root of T.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.errors import GradientError, message
+from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.leaf import constant, parameter
+from lstm_ir.ir.pullback import Cts, rebuilt, through
+from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.primitive import elementwise as e
+from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
+from lstm_ir.ops.primitive.shape import concat, reshape
+from lstm_ir.ops.primitive.size import in_range, size
+from lstm_ir.ops.primitive.window import slice_axis
+from lstm_ir.ops.scan.op import STEP, scan_node
+from lstm_ir.ops.scan.parts import Loop, names_beside
+
+
+def segmented_vjp(node: Node, cts: Cts, K: int) -> Any:
+    """The gradient of a scan through its segments; None if it has no more than K steps."""
+    loop = Loop.of(node)
+    if isinstance(loop.length, int) and loop.length <= K:
+        return None
+    values, outer = _segmented(_without_count(node, loop), K)
+
+    def hook(n: Node, arrived: Cts) -> Any:
+        from lstm_ir.ops.scan.grad import scan_vjp
+
+        return scan_vjp(n, arrived, everything_again=True) if n is outer else None
+
+    return through(node, values, cts, hook=hook)
+
+
+def _without_count(node: Node, loop: Loop) -> Loop:
+    """The loop over all its length, the steps from `count` on masked."""
+    if loop.count is None:
+        return loop
+    if any((*loop.xs_reverse, *loop.ys_reverse)):
+        problem = "remat does not go with count where rows are read or written in reverse"
+        raise GradientError(message("scan", problem, [("count", loop.count.type)], node.loc))
+    count = e.convert(in_range(loop.count, 0, loop.length), DType.i32)
+    end = parameter(names_beside(loop.body.params)("end"), STEP)
+    there = e.less(loop.step, end)
+
+    def chosen(new: Value, old: Value | None) -> Value:
+        other = constant(0, new.dtype) if old is None else old
+        return e.select(broadcast_in_dim(there, new.shape, ()), new, other)
+
+    carries = [chosen(n, o) for n, o in zip(loop.carries_out, loop.carry_params, strict=True)]
+    outputs = [*carries, *(chosen(v, None) for v in loop.rows_out)]
+    params = [loop.step, end, *loop.body.params[1:]]
+    body = Graph(loop.body.name, params, outputs)
+    consts = (count, *loop.consts)
+    flags = (loop.xs_reverse, loop.ys_reverse)
+    return Loop(body, consts, loop.init, loop.xs, None, loop.length, *flags)
+
+
+def _segmented(loop: Loop, K: int) -> tuple[list[Value], Node]:
+    """The loop's results, and the scan over segments."""
+    S = dims.floordiv(loop.length, K)
+    whole = dims.mul(S, K)
+    rest = dims.add(loop.length, dims.mul(whole, -1))
+    xs = list(zip(loop.xs, loop.xs_reverse, strict=True))
+    main = [_rows(x, rest if r else 0, dims.add(whole, rest) if r else whole) for x, r in xs]
+    cut = [reshape(x, (S, K, *x.shape[1:])) for x in main]
+    flags = (*loop.xs_reverse, *loop.ys_reverse)
+    outer = scan_node(
+        _outer_body(loop, K), loop.consts, loop.init, tuple(cut), length=S, reverse=flags
+    )
+    k = len(loop.init)
+    finals = outer.values[:k]
+    rows = [reshape(y, (whole, *y.shape[2:])) for y in outer.values[k:]]
+    if rest == 0:
+        return [*finals, *rows], outer
+    left = [_rows(x, 0 if r else whole, rest if r else loop.length) for x, r in xs]
+    tail = _inner(loop, size(whole), loop.consts, finals, tuple(left), rest)
+    ys = []
+    for a, b, r in zip(rows, tail.values[k:], loop.ys_reverse, strict=True):
+        ys.append(concat([b, a] if r else [a, b], 0))
+    return [*tail.values[:k], *ys], outer
+
+
+def _rows(x: Value, start: Dim, limit: Dim) -> Value:
+    return x if start == 0 and limit == x.shape[0] else slice_axis(x, 0, start, limit)
+
+
+def _inner(
+    loop: Loop,
+    base: Value,
+    consts: tuple[Value, ...],
+    init: tuple[Value, ...],
+    xs: tuple[Value, ...],
+    length: Dim,
+) -> Node:
+    """`length` steps of the loop, the first of which has the number `base`."""
+    name = names_beside(loop.body.params)
+    step, first = parameter(name("inner"), STEP), parameter(name("first"), STEP)
+    outputs = rebuilt(loop.body.outputs, {loop.step: first + step})
+    body = Graph(loop.body.name, [step, first, *loop.body.params[1:]], outputs)
+    flags = (*loop.xs_reverse, *loop.ys_reverse)
+    return scan_node(body, (base, *consts), init, xs, length=length, reverse=flags)
+
+
+def _outer_body(loop: Loop, K: int) -> Graph:
+    """One segment: K steps as a scan."""
+    step = parameter("segment", STEP)
+    consts = tuple(parameter(f"const{i}", v.type) for i, v in enumerate(loop.consts))
+    init = tuple(parameter(f"carry{i}", v.type) for i, v in enumerate(loop.init))
+    kinds = [TensorType((K, *x.shape[1:]), x.dtype) for x in loop.xs]
+    xs = tuple(parameter(f"x{i}", t) for i, t in enumerate(kinds))
+    node = _inner(loop, step * K, consts, init, xs, K)
+    return Graph(f"{loop.body.name}_segment", [step, *consts, *init, *xs], node.values)

@@ -1,0 +1,80 @@
+"""Terms of a constant's gradient that are summed over all steps at once, after the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lstm_ir.ir import dims
+from lstm_ir.ir.graph import Node, Value, make
+from lstm_ir.ops.primitive.broadcast import BROADCAST
+from lstm_ir.ops.primitive.linear import DOT_GENERAL, free_axes
+from lstm_ir.ops.primitive.shape import reshape, transpose
+
+
+@dataclass(frozen=True)
+class Term:
+    """`ct` arrived at `node`, which reads the parameter `source` as operand `at`.
+
+    `other` is the other operand of a product, None for a broadcast.
+    """
+
+    node: Node
+    at: int
+    source: Value
+    ct: Value
+    other: Value | None
+
+
+def of_slices(term: Term, rows: Value, const: Value, ct: Value) -> Value:
+    """The gradient of all slices [T, ...] that were multiplied by `const`, from ct [T, ...]."""
+    attrs = term.node.attrs
+    own, side = ("lhs", "rhs") if term.at == 0 else ("rhs", "lhs")
+    batch, contract = (attrs[f"{own}_{k}_dimensions"] for k in ("batching", "contracting"))
+    if not batch and rows.rank == 3 and ct.rank == 3 and term.at == 0 and contract == (1,):
+        flat = dims.mul(rows.shape[0], rows.shape[1])
+        wide = reshape(rows, (flat, rows.shape[2]))
+        node = make(DOT_GENERAL, wide, const, **attrs)
+        return reshape(_gradient(node, reshape(ct, (flat, ct.shape[2])), 0), rows.shape)
+    node, order = _shifted(term, rows, const, own, side, ct.rank)
+    return _gradient(node, transpose(ct, order), term.at)
+
+
+def summed(term: Term, const: Value, ct: Value, other: Value | None) -> Value:
+    """The constant's gradient from ct and other stacked over the steps, [T, ...] each."""
+    if other is None:
+        at = (d + 1 for d in term.node.attrs["broadcast_dimensions"])
+        wide = make(BROADCAST, const, shape=ct.shape, broadcast_dimensions=tuple(at))
+        return _gradient(wide, ct, 0)
+    attrs = term.node.attrs
+    side, own = ("rhs", "lhs") if term.at == 1 else ("lhs", "rhs")  # const's side, other's side
+    batch, contract = (attrs[f"{own}_{k}_dimensions"] for k in ("batching", "contracting"))
+    if not batch and other.rank == 3 and ct.rank == 3 and term.at == 1 and contract == (1,):
+        flat = dims.mul(other.shape[0], other.shape[1])
+        node = make(DOT_GENERAL, reshape(other, (flat, other.shape[2])), const, **attrs)
+        return _gradient(node, reshape(ct, (flat, ct.shape[2])), 1)
+    node, order = _shifted(term, other, const, own, side, ct.rank)
+    return _gradient(node, transpose(ct, order), term.at)
+
+
+def _shifted(
+    term: Term, rows: Value, const: Value, own: str, side: str, rank: int
+) -> tuple[Node, tuple[int, ...]]:
+    """The product over rows [T, ...], T a free axis; and how [T, ...] of its cotangent is
+    ordered."""
+    attrs = dict(term.node.attrs)
+    k = len(attrs[f"{own}_batching_dimensions"])
+    if own == "rhs":  # const's free axes come before those of the rows
+        its = (attrs[f"{side}_{kind}_dimensions"] for kind in ("batching", "contracting"))
+        k += len(free_axes(const.rank, *its))
+    for kind in ("batching", "contracting"):
+        name = f"{own}_{kind}_dimensions"
+        attrs[name] = tuple(d + 1 for d in attrs[name])
+    pair = (rows, const) if own == "lhs" else (const, rows)
+    return make(DOT_GENERAL, *pair, **attrs), (*range(1, k + 1), 0, *range(k + 1, rank))
+
+
+def _gradient(node: Node, ct: Value, at: int) -> Value:
+    assert node.op.vjp is not None
+    found = node.op.vjp(node, (ct,))[at]
+    assert isinstance(found, Value)
+    return found

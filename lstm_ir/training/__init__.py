@@ -1,0 +1,1 @@
+"""Gradients, optimizers, programs that train and programs that keep state."""

@@ -1,0 +1,118 @@
+"""`li.grad` and `li.vjp`: the gradient of a graph is a graph."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from lstm_ir.ir.errors import GradientError, message
+from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.pullback import Session, opened, pull_back
+from lstm_ir.ops.primitive.fill import ones
+
+Names = str | Sequence[str]
+
+
+def grad(graph: Graph, of: str, wrt: Names, *, remat: int | None = None) -> Graph:
+    """The scalar output `of` and its gradients: outputs `of`, then `d_NAME` for each name of `wrt`.
+
+    wrt: names of inputs and weights. remat: save the states of loops only at every `remat`-th step
+    and run the steps between again on the way back; without it everything that is needed is saved.
+    Raises GradientError for an unknown name, a loss that is not a float scalar, a `wrt` that is not
+    of floats or does not influence the loss, and an op that has no gradient.
+    """
+    loss = _output(graph, of)
+    if loss.rank != 0:
+        problem = f"the output {of!r} is {loss.type}, not a scalar; use li.vjp, or reduce it"
+        raise GradientError(message("grad", problem, (), loss.node.loc))
+    return _differentiated(graph, {of: loss}, {of: ones((), loss.dtype)}, [], wrt, remat)
+
+
+def vjp(graph: Graph, of: Names, wrt: Names, *, remat: int | None = None) -> Graph:
+    """The outputs `of`, and `d_NAME` = sum over them of cotangent times derivative.
+
+    The cotangents are further inputs, `ct_NAME`, of the outputs' types. Errors as `grad`.
+    """
+    results = {n: _output(graph, n) for n in _names(of)}
+    cts = {n: parameter(f"ct_{n}", v.type) for n, v in results.items()}
+    taken = set(graph.input_names) & {f"ct_{n}" for n in cts}
+    if taken:
+        raise GradientError(f"vjp: the graph already has an input {min(taken)!r}")
+    return _differentiated(graph, results, cts, list(cts.values()), wrt, remat)
+
+
+def _differentiated(
+    graph: Graph,
+    results: dict[str, Value],
+    cts: dict[str, Value],
+    more: list[Value],
+    wrt: Names,
+    remat: int | None,
+) -> Graph:
+    if remat is not None and (
+        isinstance(remat, bool) or not hasattr(remat, "__index__") or remat < 1
+    ):
+        raise GradientError(f"grad: remat is {remat!r}; it is a number of steps, at least 1")
+    sources = {n: _source(graph, n) for n in _names(wrt)}
+    with opened(Session(remat)) as active:
+        seeds: dict[Value, Value] = {}
+        for n, v in results.items():
+            seeds[v] = seeds[v] + cts[n] if v in seeds else cts[n]
+        found = pull_back(seeds, list(sources.values()))
+    for n, v in sources.items():
+        if v not in found:
+            problem = f"{n!r} does not influence {', '.join(map(repr, results))}"
+            raise GradientError(message("grad", problem, [(n, v.type)], v.node.loc))
+    outputs = results | {f"d_{n}": found[v] for n, v in sources.items()}
+    taken = set(results) & {f"d_{n}" for n in sources}
+    if taken:
+        raise GradientError(
+            f"grad: an output is already called {min(taken)!r}; make a Graph "
+            "that gives it another name"
+        )
+    return active.settle(Graph(f"{graph.name}_grad", [*graph.params, *more], outputs))
+
+
+def _names(given: Names) -> list[str]:
+    if not isinstance(given, (str, Iterable)):
+        raise GradientError(f"grad: {given!r} is no name and no list of names")
+    names = [given] if isinstance(given, str) else list(given)
+    if not all(isinstance(n, str) for n in names):
+        raise GradientError(f"grad: {names} are not all names")
+    if not names or len(set(names)) != len(names):
+        raise GradientError(f"grad: {names} is empty or names something twice")
+    return names
+
+
+def _output(graph: Graph, name: str) -> Value:
+    if not isinstance(graph, Graph) or not isinstance(name, str):
+        got = f"{type(graph).__name__} and {name!r}"
+        raise GradientError(f"grad: takes a graph and the name of an output, got {got}")
+    if name not in graph.output_names:
+        raise GradientError(_unknown(graph, "output", name, graph.output_names))
+    v = graph.output(name)
+    if not v.dtype.is_float:
+        problem = f"the output {name!r} is {v.type}; only floats have a gradient"
+        raise GradientError(message("grad", problem, (), v.node.loc))
+    return v
+
+
+def _source(graph: Graph, name: str) -> Value:
+    inputs = dict(zip(graph.input_names, graph.params, strict=True))
+    if name in inputs and name in graph.weights:
+        raise GradientError(f"grad: {name!r} is both an input and a weight of graph @{graph.name}")
+    known = {**graph.weights, **inputs}
+    if name not in known:
+        raise GradientError(_unknown(graph, "input or weight", name, known))
+    v = known[name]
+    if not v.dtype.is_float:
+        problem = f"{name!r} is {v.type}; only floats have a gradient"
+        raise GradientError(message("grad", problem, (), v.node.loc))
+    return v
+
+
+def _unknown(graph: Graph, what: str, name: str, known: Sequence[str] | dict[str, Value]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+    return f"grad: graph @{graph.name} has no {what} {name!r}; {hint}"

@@ -1,0 +1,1 @@
+"""One form for graphs that mean the same: numbers, shapes, scans."""

@@ -1,0 +1,140 @@
+"""Canonical form of `scan`: what nothing reads is not computed, what is the same comes in once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from lstm_ir.ir.graph import Graph, Value, substitute
+from lstm_ir.ir.location import at
+from lstm_ir.ir.types import Shape
+from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
+from lstm_ir.passes.base import Notes
+from lstm_ir.passes.loops import Loop, rebuilt
+
+
+def simplify_loops(graph: Graph, name: str, notes: Notes) -> Graph:
+    """Every scan without what nothing reads, repeated operands, and carries that never change."""
+    outputs = set(graph.outputs)
+    new: dict[Value, Value] = {}
+    for n in graph.nodes:
+        loop = Loop.of(n)
+        if loop is None:
+            continue
+        with at(n.loc.through(name)):
+            found = _Slim(loop, lambda v: v in outputs or v in graph.users).simplified()
+        if found is not None:
+            notes.fire("scan without what nothing reads", n.loc)
+            new |= {v: w for v, w in found.items() if v in outputs or v in graph.users}
+    return substitute(graph, new)
+
+
+def reach(graph: Graph) -> dict[Value, frozenset[Value]]:
+    """The parameters that every value of a body depends on."""
+    out: dict[Value, frozenset[Value]] = {}
+    for n in graph.nodes:
+        if n.op.name == "parameter":
+            out[n.values[0]] = frozenset(n.values)
+            continue
+        found = frozenset[Value]().union(*(out[v] for v in n.inputs))
+        out.update(dict.fromkeys(n.values, found))
+    return out
+
+
+class _Slim:
+    """One loop, and what of it is read."""
+
+    def __init__(self, loop: Loop, used: Callable[[Value], bool]) -> None:
+        self.loop, self.reach = loop, reach(loop.body)
+        self.fixed = [p is v for p, v in zip(loop.carry_params, loop.next, strict=True)]
+        given = [k for k, y in enumerate(loop.ys) if used(y)]
+        # With `count`, rows that do not exist are zero.
+        self.numbers = [k for k in given if loop.count is None and _number(loop.rows[k])]
+        self.ys = [k for k in given if k not in self.numbers]
+        self.carries = self._live([k for k, v in enumerate(loop.finals) if used(v)])
+        live = [*(loop.next[k] for k in self.carries), *(loop.rows[k] for k in self.ys)]
+        self.read = frozenset[Value]().union(*(self.reach[v] for v in live))
+
+    def _live(self, used: Iterable[int]) -> list[int]:
+        """Carries that are read after the loop, or that what is read depends on."""
+        loop = self.loop
+        live = {k for k in used if not self.fixed[k]}
+        todo = [*(loop.next[k] for k in live), *(loop.rows[k] for k in self.ys)]
+        index = {p: k for k, p in enumerate(loop.carry_params)}
+        while todo:
+            for p in self.reach[todo.pop()]:
+                k = index.get(p)
+                if k is not None and k not in live and not self.fixed[k]:
+                    live.add(k)
+                    todo.append(loop.next[k])
+        return sorted(live)
+
+    def simplified(self) -> dict[Value, Value] | None:
+        """Old results -> new ones; None if there is nothing to gain."""
+        loop, env = self.loop, dict[Value, Value]()
+        consts = self._consts(env)
+        xs = self._xs(env)
+        carries = [(loop.init[k], loop.carry_params[k], loop.next[k]) for k in self.carries]
+        ys, place = self._stacked()
+        kept = (len(consts), len(carries), len(xs), len(ys))
+        if kept == (len(loop.consts), len(loop.init), len(loop.xs), len(loop.ys)):
+            return None
+        out = {v: i for v, i, same in zip(loop.finals, loop.init, self.fixed, strict=True) if same}
+        out |= {loop.ys[k]: _repeated(loop.rows[k], loop.ys[k].shape) for k in self.numbers}
+        if carries or ys:
+            node = rebuilt(loop.body.name, loop, consts, carries, xs, ys, env)
+            out |= {loop.finals[k]: node.values[i] for i, k in enumerate(self.carries)}
+            out |= {loop.ys[k]: node.values[len(carries) + i] for k, i in place.items()}
+        return out
+
+    def _consts(self, env: dict[Value, Value]) -> list[tuple[Value, Value]]:
+        loop = self.loop
+        pairs = list(zip(loop.consts, loop.const_params, strict=True))
+        triples = zip(loop.init, loop.carry_params, self.fixed, strict=True)
+        pairs += [(v, p) for v, p, same in triples if same]
+        first: dict[Value, Value] = {}
+        for outside, p in pairs:
+            if p not in self.read:
+                continue
+            if _number(outside):
+                env[p] = outside
+            elif first.setdefault(outside, p) is not p:
+                env[p] = first[outside]
+        return list(first.items())
+
+    def _xs(self, env: dict[Value, Value]) -> list[tuple[Value, Value, bool]]:
+        loop = self.loop
+        first: dict[tuple[Value, bool], Value] = {}
+        for outside, p, reverse in zip(loop.xs, loop.x_params, loop.x_reverse, strict=True):
+            if p not in self.read:
+                continue
+            if _number(outside):
+                env[p] = _repeated(outside, p.shape)
+            elif first.setdefault((outside, reverse), p) is not p:
+                env[p] = first[outside, reverse]
+        return [(v, p, r) for (v, r), p in first.items()]
+
+    def _stacked(self) -> tuple[list[tuple[Value, bool]], dict[int, int]]:
+        """Distinct stacked results, and where each old one is among them."""
+        loop = self.loop
+        order: dict[tuple[Value, bool], int] = {}
+        place = {
+            k: order.setdefault((loop.rows[k], loop.y_reverse[k]), len(order)) for k in self.ys
+        }
+        return list(order), place
+
+
+def _base(v: Value) -> Value:
+    """What is repeated, or the value itself."""
+    return v.node.inputs[0] if v.op == "broadcast_in_dim" else v
+
+
+def _repeated(number: Value, shape: Shape) -> Value:
+    """A number (see `_number`) in another shape."""
+    base = _base(number)
+    return broadcast_in_dim(base, shape, ()) if shape else base
+
+
+def _number(v: Value) -> bool:
+    """A literal scalar, repeated or not: better inside than carried in."""
+    base = _base(v)
+    return base.op == "constant" and base.rank == 0
