@@ -9,14 +9,11 @@ from lstm_ir import ops
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.opdef import OPS
+from lstm_ir.ops.core import gru, lstm, rnn
 from lstm_ir.passes.cell.build import Plan, Site, operands
 from lstm_ir.passes.cell.terms import NoCellError
 
-DEFAULT_ACTS = {
-    "lstm": ("sigmoid", "sigmoid", "tanh", "sigmoid", "tanh"),
-    "gru": ("sigmoid", "sigmoid", "tanh"),
-    "rnn": ("tanh",),
-}
+CELLS = {c.op: c for c in (lstm.CELL, gru.CELL, rnn.CELL)}
 
 
 def batch(v: Value) -> Dim:
@@ -44,7 +41,7 @@ def recurrent(
     named |= {k: v for k, v in (("lengths", lengths), ("count", count)) if v is not None}
     op = OPS[cell.op]
     args = tuple(named.get(o.name) for o in op.operands)
-    acts = () if cell.acts == DEFAULT_ACTS[cell.op] else cell.acts
+    acts = () if cell.acts == CELLS[cell.op].acts else cell.acts
     attrs: dict[str, Any] = {
         "direction": direction,
         "save": save,

@@ -7,17 +7,20 @@ rows that do not exist are zero by selection.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.opdef import Op
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.core import frame as rs
+from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Frame, Rows, block
-from lstm_ir.ops.core.operands import Cell, Plan
+from lstm_ir.ops.core.grad import arriving_names, saved_names
+from lstm_ir.ops.core.operands import Plan
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.fill import iota, zeros
@@ -37,16 +40,13 @@ class Back:
 
     @classmethod
     def of(
-        cls,
-        cell: Cell,
-        names: Sequence[str],
-        operands: tuple[Value | None, ...],
-        a: Mapping[str, Any],
+        cls, cell: Cell, forward: Op, operands: tuple[Value | None, ...], a: Mapping[str, Any]
     ) -> Back:
-        """From the operands of a gradient op: the forward op's, then those called `names`."""
+        """From the operands of the gradient op of `forward`."""
         p = Plan.of(cell, operands, a)
         f = dataclasses.replace(p.f, reverse=tuple(not r for r in p.f.reverse))
         rest = map(rs.widened, operands[len(cell.names) :])
+        names = (*saved_names(forward), *arriving_names(forward))
         return cls(p, f, dict(zip(names, rest, strict=True)))
 
     def rows(self, name: str) -> Rows | None:

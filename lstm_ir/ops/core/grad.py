@@ -1,5 +1,5 @@
-"""What defines the gradient ops of `lstm`, `gru` and `rnn`: types, meaning, and the forward op's
-rule."""
+"""The gradient ops of `lstm`, `gru` and `rnn`: operands, types and meaning, which follow from the
+forward op, and the forward op's rule."""
 
 from __future__ import annotations
 
@@ -11,31 +11,75 @@ from lstm_ir.ir.expansion import expansion
 from lstm_ir.ir.graph import Graph, Node, Value, make
 from lstm_ir.ir.interpret import evaluate
 from lstm_ir.ir.leaf import parameter
-from lstm_ir.ir.opdef import OPS, Attr, Op
+from lstm_ir.ir.opdef import OPS, Level, Op, define, need
 from lstm_ir.ir.pullback import Cts, session, through
 from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.core import sizes as rt
 from lstm_ir.ops.core.activations import parse
+from lstm_ir.ops.core.build import layer_node
+from lstm_ir.ops.core.cell import Cell
 
 MASKS = ("lengths", "count")
+"""Operands that have no gradient."""
+FINALS = ("h_n", "c_n")
+"""Results that are states after the last step."""
 
 
-def grad_attrs(attrs: Mapping[str, Attr]) -> dict[str, Attr]:
-    """The forward op's attributes without `save`."""
-    return {k: v for k, v in attrs.items() if k != "save"}
+def saved_names(forward: Op) -> tuple[str, ...]:
+    """The results of a forward op that its gradient op takes: those with a row for each step."""
+    return tuple(n for n in forward.results if n not in FINALS)
 
 
-def grad_results(names: Sequence[str]) -> str:
-    """`d_NAME` for every operand that has a gradient."""
-    return " ".join(f"d_{n}" for n in names if n not in MASKS)
+def arriving_names(forward: Op) -> tuple[str, ...]:
+    """The operands of a gradient op that hold the gradient of a result of `forward`."""
+    return tuple(f"d_{n}" for n in forward.results)
 
 
-def grad_types(names: Sequence[str], operands: Sequence[Any]) -> dict[str, TensorType | None]:
-    """One result per present operand, of its type."""
-    pairs = zip(names, operands, strict=False)
-    return {f"d_{n}": t for n, t in pairs if n not in MASKS}
+def define_gradient(forward: Op, cell: Cell, expand: Callable[..., Any]) -> Op:
+    """`NAME_grad`: the operands of NAME, what it saved, and the gradients of its results, all of
+    these optional; gives a gradient for every operand that is there."""
+    name, n = f"{forward.name}_grad", len(cell.names)
+    further = (*saved_names(forward), *arriving_names(forward))
+
+    def types(*operands: TensorType | None, **a: Any) -> dict[str, TensorType | None]:
+        results = forward.types(*operands[:n], **a, save=True)
+        assert not isinstance(results, TensorType)
+        D = len(rt.DIRECTIONS[a["direction"]])
+        rt.need_slopes(rt.acts(a["activations"], cell.acts, D))
+        for operand, t in zip(further, operands[n:], strict=True):
+            base = operand.removeprefix("d_")
+            want = results[base]
+            assert not isinstance(want, tuple)
+            if want is None:
+                need(t is None, f"{operand} is given, but with these attributes there is no {base}")
+            else:
+                rt.same(operand, t, want)
+        pairs = zip(cell.names, operands, strict=False)
+        return {f"d_{k}": t for k, t in pairs if k not in MASKS}
+
+    return define(
+        name,
+        " ".join([cell.written, *(f"{k}?" for k in further)]),
+        attrs={k: v for k, v in forward.attrs.items() if k != "save"},
+        results=" ".join(f"d_{k}" for k in cell.names if k not in MASKS),
+        types=types,
+        numpy=_by_expansion(name),
+        vjp=_expanded_vjp,
+        expand=expand,
+        level=Level.core,
+        ranges=rt.ranges,
+    )
 
 
-def by_expansion(name: str) -> Callable[..., Any]:
+def gradients(op: Op, given: dict[str, Any]) -> dict[str, Any]:
+    """The results of a gradient op over operands and attributes by name."""
+    attrs = {"direction": "forward", **given}
+    operands = tuple(attrs.pop(o.name, None) for o in op.operands)
+    node = layer_node(op, operands, **attrs)
+    return {n: node.result(n) for n in op.results}
+
+
+def _by_expansion(name: str) -> Callable[..., Any]:
     """The meaning of a gradient op: that of the primitives it expands into."""
 
     def run(*arrays: Any, **attrs: Any) -> Any:
@@ -53,7 +97,7 @@ def by_expansion(name: str) -> Callable[..., Any]:
     return run
 
 
-def layer_vjp(node: Node, cts: Cts, grad: Op, saved: Sequence[str], names: Sequence[str]) -> Any:
+def layer_vjp(node: Node, cts: Cts) -> Any:
     """The gradient of a forward op by its gradient op, from what a saving twin of it kept.
 
     With `remat` nothing is saved: the layer is differentiated as the loop that it is. So is one
@@ -68,15 +112,18 @@ def layer_vjp(node: Node, cts: Cts, grad: Op, saved: Sequence[str], names: Seque
     if not node.attrs["save"]:
         kept = make(node.op, *node.args, **{**node.attrs, "save": True})
         active.twin(node, kept)
-    arrived: dict[str, Value] = {}
-    for (name, _), ct in zip(node.results, cts, strict=True):
-        if ct is not None:
-            arrived[f"d_{name}"] = ct
-    further = [o.name for o in grad.operands[len(names) :]]
-    more = [kept.result(n) if n in saved else arrived.get(n) for n in further]
+    pairs = zip(node.results, cts, strict=True)
+    arrived = {f"d_{name}": ct for (name, _), ct in pairs}
+    saved = [kept.result(n) for n in saved_names(node.op)]
     attrs = {k: v for k, v in node.attrs.items() if k != "save"}
-    out = make(grad, *node.args, *more, **attrs)
-    return tuple(out.result(f"d_{n}") for n in names)
+    out = make(
+        OPS[f"{node.op.name}_grad"],
+        *node.args,
+        *saved,
+        *(arrived.get(n) for n in arriving_names(node.op)),
+        **attrs,
+    )
+    return tuple(out.result(f"d_{o.name}") for o in node.op.operands)
 
 
 def _need_the_loops_clip(node: Node, hidden: Sequence[str]) -> None:
@@ -93,28 +140,27 @@ def with_saved(
     op: Op,
     operands: Sequence[Value | None],
     a: Mapping[str, Any],
-    saved: Sequence[str],
     needs: Sequence[str],
     either: bool = False,
 ) -> tuple[Value | None, ...]:
     """A gradient op's operands with all of `needs` there (`either`: one of them), from another run
     of the layer `op` where they are not."""
-    n = len(op.operands)
+    n, saved = len(op.operands), saved_names(op)
     given = dict(zip(saved, operands[n:], strict=False))
     absent = [given[k] is None for k in needs]
     if all(absent) if either else any(absent):
         again = make(op, *operands[:n], **a, save=True)
-        given = {k: saved_value(again, k) if v is None else v for k, v in given.items()}
+        given = {k: _saved_value(again, k) if v is None else v for k, v in given.items()}
     return *operands[:n], *given.values(), *operands[n + len(saved) :]
 
 
-def saved_value(node: Node, name: str) -> Value | None:
+def _saved_value(node: Node, name: str) -> Value | None:
     """A result of a forward node; None where it has no such result."""
     v = node.result(name)
     assert not isinstance(v, tuple)
     return v
 
 
-def expanded_vjp(node: Node, cts: Cts) -> Any:
+def _expanded_vjp(node: Node, cts: Cts) -> Any:
     """The gradient of a gradient op: that of the primitives it expands into."""
     return through(node, expansion(node, "grad"), cts, session().remat)

@@ -26,10 +26,30 @@ from lstm_ir.ir.opdef import Attr, Level, define, need
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.core import sizes as rt
 from lstm_ir.ops.core.build import layer_node
-from lstm_ir.ops.core.meaning import Array, Layer, State, clip, start, wide
+from lstm_ir.ops.core.cell import Cell
+from lstm_ir.ops.core.frame import Alive, Consts, State, block, clipped
+from lstm_ir.ops.core.grad import layer_vjp
+from lstm_ir.ops.core.meaning import Array, Layer, clip, start, wide
+from lstm_ir.ops.core.operands import Plan, masked
+from lstm_ir.ops.primitive.shape import concat
+from lstm_ir.ops.primitive.window import slice_axis
 
-DEFAULT_ACTS = ("sigmoid", "sigmoid", "tanh")
-OPERANDS = "x w_ih? w_hh b? b_hn? h0? lengths? count? recurrent_mask?"
+
+class Operands(NamedTuple):
+    """Types, arrays or values of the operands; None where one is absent."""
+
+    x: Any
+    w_ih: Any
+    w_hh: Any
+    b: Any
+    b_hn: Any
+    h0: Any
+    lengths: Any
+    count: Any
+    recurrent_mask: Any
+
+
+CELL = Cell("gru", Operands, ("r", "z", "n"), ("sigmoid", "sigmoid", "tanh"))
 ATTRS = {
     **rt.SHARED_ATTRS,
     "reset_after": Attr("bool", True),
@@ -37,34 +57,23 @@ ATTRS = {
 }
 
 
-def check(
-    x: TensorType,
-    w_ih: rt.Maybe,
-    w_hh: TensorType,
-    b: rt.Maybe,
-    b_hn: rt.Maybe,
-    h0: rt.Maybe,
-    lengths: rt.Maybe,
-    count: rt.Maybe,
-    recurrent_mask: rt.Maybe,
-    **a: Any,
-) -> rt.Sizes:
+def _sizes(v: Operands, a: dict[str, Any]) -> rt.Sizes:
     """The sizes, every operand and attribute checked."""
-    s = rt.sizes(x, w_ih, w_hh, 3, a["direction"], a["layout"])
-    rt.exactly("b", b, s, (s.D, 3 * s.H))
-    rt.exactly("b_hn", b_hn, s, (s.D, s.H))
-    rt.exactly("h0", h0, s, (s.D, s.B, s.H))
-    rt.check_masks(s, lengths, count, recurrent_mask)
+    s = rt.sizes(CELL, v.x, v.w_ih, v.w_hh, a["direction"], a["layout"])
+    rt.exactly("b", v.b, s, (s.D, 3 * s.H))
+    rt.exactly("b_hn", v.b_hn, s, (s.D, s.H))
+    rt.exactly("h0", v.h0, s, (s.D, s.B, s.H))
+    rt.check_masks(s, v.lengths, v.count, v.recurrent_mask)
     rt.one_of("padding", a["padding"], ("zero", "hold"))
     rt.clip_limit("gate_clip", a["gate_clip"])
     problem = "b_hn is the bias inside the product with r: it needs reset_after; add it to b"
-    need(b_hn is None or a["reset_after"], problem)
-    rt.acts(a["activations"], DEFAULT_ACTS, s.D)
+    need(v.b_hn is None or a["reset_after"], problem)
+    rt.acts(a["activations"], CELL.acts, s.D)
     return s
 
 
-def _types(*operands: Any, **a: Any) -> dict[str, TensorType | None]:
-    s = check(*operands, **a)
+def _types(*operands: TensorType | None, **a: Any) -> dict[str, TensorType | None]:
+    s = _sizes(Operands(*operands), a)
     return {
         "y": s.rows(s.H),
         "h_n": s.state(s.H),
@@ -73,48 +82,35 @@ def _types(*operands: Any, **a: Any) -> dict[str, TensorType | None]:
     }
 
 
-def _numpy(
-    x: Array,
-    w_ih: Any,
-    w_hh: Any,
-    b: Any,
-    b_hn: Any,
-    h0: Any,
-    lengths: Any,
-    count: Any,
-    recurrent_mask: Any,
-    *,
-    direction: str,
-    layout: str,
-    padding: str,
-    **a: Any,
-) -> list[Array]:
-    wides = (wide(v) for v in (x, w_ih, w_hh, b, b_hn, h0, recurrent_mask))
-    x, w_ih, w_hh, b, b_hn, h0, recurrent_mask = wides  # type: ignore[assignment]
-    layer = Layer(x, lengths, count, direction=direction, layout=layout, padding=padding)
-    D, G, H = w_hh.shape
-    acts = rt.acts(a["activations"], DEFAULT_ACTS, D)
+def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) -> list[Array]:
+    v = Operands(*map(wide, operands))
+    layer = Layer(v.x, v.lengths, v.count, direction=direction, layout=layout, padding=padding)
+    (D, G, H), kind = v.w_hh.shape, layer.x.dtype
+    acts = rt.acts(a["activations"], CELL.acts, D)
     for d in range(D):
-        given = layer.inputs(d, w_ih, G)
-        zeros = np.zeros(G, x.dtype)
-        biases = (zeros if b is None else b[d], zeros[:H] if b_hn is None else b_hn[d])
+        given = layer.inputs(d, v.w_ih, G)
+        zeros = np.zeros(G, kind)
+        biases = (zeros if v.b is None else v.b[d], zeros[:H] if v.b_hn is None else v.b_hn[d])
 
         def step(
-            t: int, alive: Array, state: State, d: int = d, biases: Any = biases, given: Any = given
+            t: int, alive: Array, state: Any, d: int = d, biases: Any = biases, given: Any = given
         ) -> Any:
             (h,) = state
-            hm = h if recurrent_mask is None else h * recurrent_mask[d]
-            r, z, n, k = _cell(given(t, alive) + biases[0], hm, w_hh[d], biases[1], acts[d], a)
+            hm = h if v.recurrent_mask is None else h * v.recurrent_mask[d]
+            pre = given(t, alive) + biases[0]
+            r, z, n, k = _gate_arrays(pre, hm, v.w_hh[d], biases[1], acts[d], a)
             h = (1 - z) * h + z * n if a["flip_z"] else z * h + (1 - z) * n
             inner = (k,) if a["reset_after"] else ()
             return (h,), (h, np.concatenate([r, z, n], axis=1), *inner)
 
-        first = (start(h0, d, layer.B, H, x.dtype),)
+        first = (start(v.h0, d, layer.B, H, kind),)
         layer.run(d, first, (H, G, *((H,) if a["reset_after"] else ())), step)
     return layer.results(a["save"])
 
 
-def _cell(pre: Array, hm: Array, R: Array, b_hn: Array, acts: Any, a: Any) -> tuple[Array, ...]:
+def _gate_arrays(
+    pre: Array, hm: Array, R: Array, b_hn: Array, acts: Any, a: Any
+) -> tuple[Array, ...]:
     """r, z, n and what r multiplies."""
     ar, az, an = np.split(pre, 3, axis=1)
     Rr, Rz, Rn = np.split(R, 3)
@@ -126,26 +122,75 @@ def _cell(pre: Array, hm: Array, R: Array, b_hn: Array, acts: Any, a: Any) -> tu
     return r, z, acts[2].numpy(clip(an + recurrent, limit)), k
 
 
-def _expand(*operands: Value | None, **a: Any) -> Any:
-    from lstm_ir.ops.core.gru_scan import expand
+def _expand(*operands: Value | None, **a: Any) -> dict[str, Value]:
+    """The results of `gru` by one `scan`."""
+    p = Plan.of(CELL, operands, a)
+    first = (p.f.state(p.v["h0"], p.H),)
+    extra = (2 if a["reset_after"] else 1) if a["save"] else 0
 
-    return expand(*operands, **a)
+    def cell(state: State, rows: State, c: Consts, alive: Alive) -> tuple[State, State]:
+        (h,) = state
+        given = p.input_part(rows[0], c, alive)
+        gates, k = _gates(p, given, masked(h, c["recurrent_mask"]), c)
+        _, z, n = gates
+        new = (1.0 - z) * h + z * n if a["flip_z"] else z * h + (1.0 - z) * n
+        held = alive.choose(new, h)
+        kept = [concat(list(gates), n.rank - 1), k][:extra]
+        rows_out = (
+            p.hold_or_zero(alive, new, held),
+            *(alive.choose(v) for v in kept if v is not None),
+        )
+        return (held,), rows_out
+
+    consts = p.inside("w_ih", "b", "b_hn", "recurrent_mask") | recurrent_weights(p)
+    final, out = p.f.loop(cell, first, [p.x_rows], consts, 1 + extra)
+    results = {"y": p.result(p.y_rows(out[0], final[0], first[0])), "h_n": p.final(final[0])}
+    return results | {n: p.result(r) for n, r in zip(("gates", "inner"), out[1:], strict=False)}
 
 
-def _vjp(node: Any, cts: Any) -> Any:
-    from lstm_ir.ops.core.gru_grad import gru_vjp
+def recurrent_weights(p: Plan) -> Consts:
+    """w_hh whole where one product serves all gates; cut behind r and z where n waits for r."""
+    w = p.f.inside(p.v["w_hh"])
+    assert w is not None
+    if p.a["reset_after"]:
+        return {"w_hh": w}
+    axis = w.rank - 2
+    return {
+        "w_rz": slice_axis(w, axis, 0, 2 * p.H),
+        "w_n": slice_axis(w, axis, 2 * p.H, 3 * p.H),
+    }
 
-    return gru_vjp(node, cts)
+
+def _gates(p: Plan, given: Value, hm: Value, c: Consts) -> tuple[State, Value | None]:
+    """(r, z, n) and, with reset_after, what r multiplies."""
+    H, limit = p.H, p.a["gate_clip"]
+    ar, az, an = (block(given, k, H) for k in range(3))
+    k: Value | None = None
+    weights = c["w_hh"] if p.a["reset_after"] else c["w_rz"]
+    assert weights is not None
+    rec = p.f.dot(hm, weights)
+    r = p.f.apply(p.act(0), clipped(ar + block(rec, 0, H), limit))
+    z = p.f.apply(p.act(1), clipped(az + block(rec, 1, H), limit))
+    if p.a["reset_after"]:
+        k, b_hn = block(rec, 2, H), c["b_hn"]
+        if b_hn is not None:
+            k = k + p.f.columns(b_hn, k)
+        n = an + r * k
+    else:
+        w_n = c["w_n"]
+        assert w_n is not None
+        n = an + p.f.dot(r * hm, w_n)
+    return (r, z, p.f.apply(p.act(2), clipped(n, limit))), k
 
 
 GRU = define(
     "gru",
-    OPERANDS,
+    CELL.written,
     attrs=ATTRS,
     results="y h_n gates inner",
     types=_types,
     numpy=_numpy,
-    vjp=_vjp,
+    vjp=layer_vjp,
     expand=_expand,
     level=Level.core,
     ranges=rt.ranges,
@@ -196,7 +241,7 @@ def gru(
     """
     node = layer_node(
         GRU,
-        (x, w_ih, w_hh, b, b_hn, h0, lengths, count, recurrent_mask),
+        Operands(x, w_ih, w_hh, b, b_hn, h0, lengths, count, recurrent_mask),
         direction=direction,
         layout=layout,
         activations=activations,

@@ -24,14 +24,38 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import Attr, Level, define, need
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.core import sizes as rt
 from lstm_ir.ops.core.build import layer_node
-from lstm_ir.ops.core.meaning import Array, Layer, State, clip, gate_values, start, wide
+from lstm_ir.ops.core.cell import Cell
+from lstm_ir.ops.core.frame import Alive, Consts, State, block, clipped
+from lstm_ir.ops.core.grad import layer_vjp
+from lstm_ir.ops.core.meaning import Array, Layer, clip, gate_values, start, wide
+from lstm_ir.ops.core.operands import Plan, masked
+from lstm_ir.ops.primitive.shape import concat
 
-DEFAULT_ACTS = ("sigmoid", "sigmoid", "tanh", "sigmoid", "tanh")
-OPERANDS = "x w_ih? w_hh b? h0? c0? w_hr? peephole? lengths? count? recurrent_mask?"
+
+class Operands(NamedTuple):
+    """Types, arrays or values of the operands; None where one is absent."""
+
+    x: Any
+    w_ih: Any
+    w_hh: Any
+    b: Any
+    h0: Any
+    c0: Any
+    w_hr: Any
+    peephole: Any
+    lengths: Any
+    count: Any
+    recurrent_mask: Any
+
+
+CELL = Cell(
+    "lstm", Operands, ("i", "f", "g", "o"), ("sigmoid", "sigmoid", "tanh", "sigmoid", "tanh")
+)
 ATTRS = {
     **rt.SHARED_ATTRS, "forget_bias": Attr("float", 0.0), "cell_clip": Attr("float", 0.0),
     "clip_gradient": Attr("str", "true"), "input_forget": Attr("bool", False),
@@ -39,42 +63,28 @@ ATTRS = {
 }  # fmt: skip
 
 
-def check(
-    x: TensorType,
-    w_ih: rt.Maybe,
-    w_hh: TensorType,
-    b: rt.Maybe,
-    h0: rt.Maybe,
-    c0: rt.Maybe,
-    w_hr: rt.Maybe,
-    peephole: rt.Maybe,
-    lengths: rt.Maybe,
-    count: rt.Maybe,
-    recurrent_mask: rt.Maybe,
-    **a: Any,
-) -> rt.Sizes:
+def _sizes(v: Operands, a: dict[str, Any]) -> rt.Sizes:
     """The sizes, every operand and attribute checked."""
-    s = rt.sizes(x, w_ih, w_hh, 4, a["direction"], a["layout"], w_hr)
-    rt.exactly("b", b, s, (s.D, 4 * s.H))
-    rt.exactly("h0", h0, s, (s.D, s.B, s.P))
-    rt.exactly("c0", c0, s, (s.D, s.B, s.H))
-    if peephole is not None:
-        k = 4 if peephole.rank == 2 and peephole.shape[1] == 4 * s.H else 3
-        rt.exactly("peephole", peephole, s, (s.D, k * s.H))
-    rt.check_masks(s, lengths, count, recurrent_mask)
+    s = rt.sizes(CELL, v.x, v.w_ih, v.w_hh, a["direction"], a["layout"], v.w_hr)
+    rt.exactly("b", v.b, s, (s.D, 4 * s.H))
+    rt.exactly("h0", v.h0, s, (s.D, s.B, s.P))
+    rt.exactly("c0", v.c0, s, (s.D, s.B, s.H))
+    if v.peephole is not None:
+        k = 4 if v.peephole.rank == 2 and v.peephole.shape[1] == 4 * s.H else 3
+        rt.exactly("peephole", v.peephole, s, (s.D, k * s.H))
+    rt.check_masks(s, v.lengths, v.count, v.recurrent_mask)
     rt.one_of("padding", a["padding"], ("zero", "hold"))
     rt.one_of("clip_gradient", a["clip_gradient"], ("true", "straight_through"))
     rt.one_of("output_peephole", a["output_peephole"], ("new", "previous"))
     rt.clip_limit("cell_clip", a["cell_clip"])
     rt.clip_limit("gate_clip", a["gate_clip"])
     need(bool(np.isfinite(a["forget_bias"])), f"forget_bias is {a['forget_bias']}")
-    rt.acts(a["activations"], DEFAULT_ACTS, s.D)
+    rt.acts(a["activations"], CELL.acts, s.D)
     return s
 
 
-def _types(*operands: Any, **a: Any) -> dict[str, TensorType | None]:
-    s = check(*operands, **a)
-    saved = a["save"]
+def _types(*operands: TensorType | None, **a: Any) -> dict[str, TensorType | None]:
+    s, saved = _sizes(Operands(*operands), a), a["save"]
     return {
         "y": s.rows(s.P), "h_n": s.state(s.P), "c_n": s.state(s.H),
         "gates": s.rows(4 * s.H) if saved else None,
@@ -83,53 +93,35 @@ def _types(*operands: Any, **a: Any) -> dict[str, TensorType | None]:
     }  # fmt: skip
 
 
-def _numpy(
-    x: Array,
-    w_ih: Any,
-    w_hh: Any,
-    b: Any,
-    h0: Any,
-    c0: Any,
-    w_hr: Any,
-    peephole: Any,
-    lengths: Any,
-    count: Any,
-    recurrent_mask: Any,
-    *,
-    direction: str,
-    layout: str,
-    padding: str,
-    **a: Any,
-) -> list[Array]:
-    wides = (wide(v) for v in (x, w_ih, w_hh, b, h0, c0, w_hr, peephole, recurrent_mask))
-    x, w_ih, w_hh, b, h0, c0, w_hr, peephole, recurrent_mask = wides  # type: ignore[assignment]
-    layer = Layer(x, lengths, count, direction=direction, layout=layout, padding=padding)
-    D, G, P = w_hh.shape
-    H = G // 4
-    acts = rt.acts(a["activations"], DEFAULT_ACTS, D)
+def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) -> list[Array]:
+    v = Operands(*map(wide, operands))
+    layer = Layer(v.x, v.lengths, v.count, direction=direction, layout=layout, padding=padding)
+    D, G, P = v.w_hh.shape
+    H, kind = G // 4, layer.x.dtype
+    acts = rt.acts(a["activations"], CELL.acts, D)
     for d in range(D):
-        given = layer.inputs(d, w_ih, G)
-        p = _peepholes(peephole, d, H, x.dtype)
+        given = layer.inputs(d, v.w_ih, G)
+        p = _peephole_arrays(v.peephole, d, H, kind)
 
         def step(
-            t: int, alive: Array, state: State, d: int = d, p: Any = p, given: Any = given
+            t: int, alive: Array, state: Any, d: int = d, p: Any = p, given: Any = given
         ) -> Any:
             h, c = state
-            hm = h if recurrent_mask is None else h * recurrent_mask[d]
-            pre = given(t, alive) + hm @ w_hh[d].T
-            if b is not None:
-                pre = pre + b[d]
-            i, f, g, o, new, act = _cell(pre, c, p, acts[d], a)
+            hm = h if v.recurrent_mask is None else h * v.recurrent_mask[d]
+            pre = given(t, alive) + hm @ v.w_hh[d].T
+            if v.b is not None:
+                pre = pre + v.b[d]
+            i, f, g, o, new, act = _step_arrays(pre, c, p, acts[d], a)
             m = o * act
-            h = m if w_hr is None else m @ w_hr[d].T
+            h = m if v.w_hr is None else m @ v.w_hr[d].T
             return (h, new), (h, np.concatenate([i, f, g, o], axis=1), new, act)
 
-        first = (start(h0, d, layer.B, P, x.dtype), start(c0, d, layer.B, H, x.dtype))
+        first = (start(v.h0, d, layer.B, P, kind), start(v.c0, d, layer.B, H, kind))
         layer.run(d, first, (P, G, H, H), step)
     return layer.results(a["save"])
 
 
-def _peepholes(peephole: Array | None, d: int, H: int, kind: Any) -> tuple[Array, ...] | None:
+def _peephole_arrays(peephole: Array | None, d: int, H: int, kind: Any) -> tuple[Array, ...] | None:
     """p_i, p_f, p_g, p_o of direction d."""
     if peephole is None:
         return None
@@ -139,7 +131,7 @@ def _peepholes(peephole: Array | None, d: int, H: int, kind: Any) -> tuple[Array
     return tuple(parts)
 
 
-def _cell(pre: Array, c: Array, p: Any, acts: Any, a: Any) -> tuple[Array, ...]:
+def _step_arrays(pre: Array, c: Array, p: Any, acts: Any, a: Any) -> tuple[Array, ...]:
     """i, f, g, o, the new cell, and its activation."""
     limit = a["gate_clip"]
     ai, af, ag, ao = np.split(pre, 4, axis=1)
@@ -156,26 +148,84 @@ def _cell(pre: Array, c: Array, p: Any, acts: Any, a: Any) -> tuple[Array, ...]:
     return i, f, g, o, new, acts[4].numpy(new)
 
 
-def _expand(*operands: Value | None, **a: Any) -> Any:
-    from lstm_ir.ops.core.lstm_scan import expand
+def _expand(*operands: Value | None, **a: Any) -> dict[str, Value]:
+    """The results of `lstm` by one `scan`."""
+    p = Plan.of(CELL, operands, a)
+    f = p.f
+    first = (f.state(p.v["h0"], p.P), f.state(p.v["c0"], p.H))
+    saved = a["save"]
 
-    return expand(*operands, **a)
+    def cell(state: State, rows: State, c: Consts, alive: Alive) -> tuple[State, State]:
+        h, old = state
+        w_hh, w_hr = c["w_hh"], c["w_hr"]
+        assert w_hh is not None
+        pre = p.input_part(rows[0], c, alive) + f.dot(masked(h, c["recurrent_mask"]), w_hh)
+        gates, new, act = _step(p, pre, old, c)
+        m = gates[3] * act
+        out = m if w_hr is None else f.dot(m, w_hr)
+        held = alive.choose(out, h)
+        kept = (concat(list(gates), gates[0].rank - 1), new, act) if saved else ()
+        rows_out = (p.hold_or_zero(alive, out, held), *map(alive.choose, kept))
+        return (held, alive.choose(new, old)), rows_out
+
+    consts = p.inside("w_ih", "w_hh", "w_hr", "recurrent_mask") | {"b": bias(p), **peepholes(p)}
+    final, out = f.loop(cell, first, [p.x_rows], consts, 4 if saved else 1)
+    y = p.y_rows(out[0], final[0], first[0])
+    results = {"y": p.result(y), "h_n": p.final(final[0]), "c_n": p.final(final[1])}
+    names = ("gates", "cells", "activated")
+    return results | {n: p.result(r) for n, r in zip(names, out[1:], strict=False)}
 
 
-def _vjp(node: Any, cts: Any) -> Any:
-    from lstm_ir.ops.core.lstm_grad import lstm_vjp
+def bias(p: Plan) -> Value | None:
+    """Bias with forget_bias in the f block."""
+    b = p.f.inside(p.v["b"])
+    if p.a["forget_bias"] == 0:
+        return b
+    extra = np.zeros((p.f.D, 4, p.H), p.f.dtype.numpy)
+    extra[:, 1] = p.a["forget_bias"]
+    row = constant(extra.reshape((4 * p.H,) if p.f.D == 1 else (2, 4 * p.H)))
+    return row if b is None else b + row
 
-    return lstm_vjp(node, cts)
+
+def peepholes(p: Plan) -> Consts:
+    """p_i, p_f, p_g, p_o; None where there is none."""
+    names = ["p_i", "p_f", "p_g", "p_o"]
+    out: Consts = dict.fromkeys(names)
+    v = p.f.inside(p.v["peephole"])
+    if v is None:
+        return out
+    if v.shape[-1] != 4 * p.H:
+        names.remove("p_g")
+    return out | {n: block(v, k, p.H) for k, n in enumerate(names)}
+
+
+def _step(p: Plan, pre: Value, old: Value, c: Consts) -> tuple[State, Value, Value]:
+    """(i, f, g, o), the new cell, and its activation."""
+    ai, af, ag, ao = (block(pre, k, p.H) for k in range(4))
+    ai, af, ag = (_peeped(p, v, old, c[n]) for v, n in ((ai, "p_i"), (af, "p_f"), (ag, "p_g")))
+    limit = p.a["gate_clip"]
+    i = p.f.apply(p.act(0), clipped(ai, limit))
+    f = 1.0 - i if p.a["input_forget"] else p.f.apply(p.act(1), clipped(af, limit))
+    g = p.f.apply(p.act(2), clipped(ag, limit))
+    new = clipped(f * old + i * g, p.a["cell_clip"])
+    ao = _peeped(p, ao, new if p.a["output_peephole"] == "new" else old, c["p_o"])
+    o = p.f.apply(p.act(3), clipped(ao, limit))
+    return (i, f, g, o), new, p.f.apply(p.act(4), new)
+
+
+def _peeped(p: Plan, pre: Value, cell: Value, weights: Value | None) -> Value:
+    """A pre-activation with its peephole."""
+    return pre if weights is None else pre + p.f.columns(weights, pre) * cell
 
 
 LSTM = define(
     "lstm",
-    OPERANDS,
+    CELL.written,
     attrs=ATTRS,
     results="y h_n c_n gates cells activated",
     types=_types,
     numpy=_numpy,
-    vjp=_vjp,
+    vjp=layer_vjp,
     expand=_expand,
     level=Level.core,
     ranges=rt.ranges,
@@ -235,7 +285,7 @@ def lstm(
     """
     node = layer_node(
         LSTM,
-        (x, w_ih, w_hh, b, h0, c0, w_hr, peephole, lengths, count, recurrent_mask),
+        Operands(x, w_ih, w_hh, b, h0, c0, w_hr, peephole, lengths, count, recurrent_mask),
         direction=direction,
         layout=layout,
         activations=activations,

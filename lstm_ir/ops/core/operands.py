@@ -11,23 +11,10 @@ from lstm_ir.ir.types import DType
 from lstm_ir.ops.core import frame as rs
 from lstm_ir.ops.core import sizes as rt
 from lstm_ir.ops.core.activations import Act
+from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, Frame, Rows
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.size import in_range
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What distinguishes the cells: operand names, number of gates, default activations."""
-
-    names: tuple[str, ...]
-    gates: int
-    acts: tuple[str, ...]
-
-    @classmethod
-    def of(cls, operands: str, gates: int, acts: tuple[str, ...]) -> Cell:
-        """The cell of a forward op's operand string."""
-        return cls(tuple(t.rstrip("?") for t in operands.split()), gates, acts)
 
 
 @dataclass(frozen=True)
@@ -35,7 +22,6 @@ class Plan:
     """Frame, sizes, attributes, activations per direction, and operands by name."""
 
     f: Frame
-    G: int
     H: int
     P: int
     a: Mapping[str, Any]
@@ -62,7 +48,7 @@ class Plan:
         first = operands[0]
         assert first is not None
         acts = rt.acts(a["activations"], cell.acts, f.D)
-        return cls(f, cell.gates, wide // cell.gates, P, a, acts, v, first.dtype)
+        return cls(f, wide // len(cell.gates), P, a, acts, v, first.dtype)
 
     @property
     def x(self) -> Value:

@@ -15,97 +15,97 @@ from lstm_ir.ir.opdef import Level, define
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.core import sizes as rt
 from lstm_ir.ops.core.build import layer_node
-from lstm_ir.ops.core.meaning import Array, Layer, State, clip, start, wide
+from lstm_ir.ops.core.cell import Cell
+from lstm_ir.ops.core.frame import Alive, Consts, State, clipped
+from lstm_ir.ops.core.grad import layer_vjp
+from lstm_ir.ops.core.meaning import Array, Layer, clip, start, wide
+from lstm_ir.ops.core.operands import Plan, masked
 
-DEFAULT_ACTS = ("tanh",)
-OPERANDS = "x w_ih? w_hh b? h0? lengths? count? recurrent_mask?"
-ATTRS = {**rt.SHARED_ATTRS}
+
+class Operands(NamedTuple):
+    """Types, arrays or values of the operands; None where one is absent."""
+
+    x: Any
+    w_ih: Any
+    w_hh: Any
+    b: Any
+    h0: Any
+    lengths: Any
+    count: Any
+    recurrent_mask: Any
 
 
-def check(
-    x: TensorType,
-    w_ih: rt.Maybe,
-    w_hh: TensorType,
-    b: rt.Maybe,
-    h0: rt.Maybe,
-    lengths: rt.Maybe,
-    count: rt.Maybe,
-    recurrent_mask: rt.Maybe,
-    **a: Any,
-) -> rt.Sizes:
+CELL = Cell("rnn", Operands, ("h",), ("tanh",))
+
+
+def _sizes(v: Operands, a: dict[str, Any]) -> rt.Sizes:
     """The sizes, every operand and attribute checked."""
-    s = rt.sizes(x, w_ih, w_hh, 1, a["direction"], a["layout"])
-    rt.exactly("b", b, s, (s.D, s.H))
-    rt.exactly("h0", h0, s, (s.D, s.B, s.H))
-    rt.check_masks(s, lengths, count, recurrent_mask)
+    s = rt.sizes(CELL, v.x, v.w_ih, v.w_hh, a["direction"], a["layout"])
+    rt.exactly("b", v.b, s, (s.D, s.H))
+    rt.exactly("h0", v.h0, s, (s.D, s.B, s.H))
+    rt.check_masks(s, v.lengths, v.count, v.recurrent_mask)
     rt.one_of("padding", a["padding"], ("zero", "hold"))
     rt.clip_limit("gate_clip", a["gate_clip"])
-    rt.acts(a["activations"], DEFAULT_ACTS, s.D)
+    rt.acts(a["activations"], CELL.acts, s.D)
     return s
 
 
-def _types(*operands: Any, **a: Any) -> dict[str, TensorType | None]:
-    s = check(*operands, **a)
+def _types(*operands: TensorType | None, **a: Any) -> dict[str, TensorType | None]:
+    s = _sizes(Operands(*operands), a)
     pre = s.rows(s.H) if a["save"] else None
     return {"y": s.rows(s.H), "h_n": s.state(s.H), "pre": pre}
 
 
-def _numpy(
-    x: Array,
-    w_ih: Any,
-    w_hh: Any,
-    b: Any,
-    h0: Any,
-    lengths: Any,
-    count: Any,
-    recurrent_mask: Any,
-    *,
-    direction: str,
-    layout: str,
-    padding: str,
-    **a: Any,
-) -> list[Array]:
-    wides = (wide(v) for v in (x, w_ih, w_hh, b, h0, recurrent_mask))
-    x, w_ih, w_hh, b, h0, recurrent_mask = wides  # type: ignore[assignment]
-    layer = Layer(x, lengths, count, direction=direction, layout=layout, padding=padding)
-    D, H, _ = w_hh.shape
-    acts = rt.acts(a["activations"], DEFAULT_ACTS, D)
+def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) -> list[Array]:
+    v = Operands(*map(wide, operands))
+    layer = Layer(v.x, v.lengths, v.count, direction=direction, layout=layout, padding=padding)
+    D, H, _ = v.w_hh.shape
+    acts = rt.acts(a["activations"], CELL.acts, D)
     for d in range(D):
-        given = layer.inputs(d, w_ih, H)
+        given = layer.inputs(d, v.w_ih, H)
 
-        def step(t: int, alive: Array, state: State, d: int = d, given: Any = given) -> Any:
+        def step(t: int, alive: Array, state: Any, d: int = d, given: Any = given) -> Any:
             (h,) = state
-            hm = h if recurrent_mask is None else h * recurrent_mask[d]
-            pre = given(t, alive) + hm @ w_hh[d].T
-            if b is not None:
-                pre = pre + b[d]
+            hm = h if v.recurrent_mask is None else h * v.recurrent_mask[d]
+            pre = given(t, alive) + hm @ v.w_hh[d].T
+            if v.b is not None:
+                pre = pre + v.b[d]
             h = acts[d][0].numpy(clip(pre, a["gate_clip"]))
             return (h,), (h, pre)
 
-        layer.run(d, (start(h0, d, layer.B, H, x.dtype),), (H, H), step)
+        layer.run(d, (start(v.h0, d, layer.B, H, layer.x.dtype),), (H, H), step)
     return layer.results(a["save"])
 
 
-def _expand(*operands: Value | None, **a: Any) -> Any:
-    from lstm_ir.ops.core.rnn_scan import expand
+def _expand(*operands: Value | None, **a: Any) -> dict[str, Value]:
+    """The results of `rnn` by one `scan`."""
+    p = Plan.of(CELL, operands, a)
+    first = (p.f.state(p.v["h0"], p.H),)
 
-    return expand(*operands, **a)
+    def cell(state: State, rows: State, c: Consts, alive: Alive) -> tuple[State, State]:
+        (h,) = state
+        w_hh = c["w_hh"]
+        assert w_hh is not None
+        pre = p.input_part(rows[0], c, alive) + p.f.dot(masked(h, c["recurrent_mask"]), w_hh)
+        new = p.f.apply(p.act(0), clipped(pre, a["gate_clip"]))
+        held = alive.choose(new, h)
+        kept = (alive.choose(pre),) if a["save"] else ()
+        return (held,), (p.hold_or_zero(alive, new, held), *kept)
 
-
-def _vjp(node: Any, cts: Any) -> Any:
-    from lstm_ir.ops.core.rnn_grad import rnn_vjp
-
-    return rnn_vjp(node, cts)
+    consts = p.inside("w_ih", "w_hh", "b", "recurrent_mask")
+    final, out = p.f.loop(cell, first, [p.x_rows], consts, 2 if a["save"] else 1)
+    results = {"y": p.result(p.y_rows(out[0], final[0], first[0])), "h_n": p.final(final[0])}
+    return results | ({"pre": p.result(out[1])} if a["save"] else {})
 
 
 RNN = define(
     "rnn",
-    OPERANDS,
-    attrs=ATTRS,
+    CELL.written,
+    attrs=rt.SHARED_ATTRS,
     results="y h_n pre",
     types=_types,
     numpy=_numpy,
-    vjp=_vjp,
+    vjp=layer_vjp,
     expand=_expand,
     level=Level.core,
     ranges=rt.ranges,
@@ -152,7 +152,7 @@ def rnn(
     """
     node = layer_node(
         RNN,
-        (x, w_ih, w_hh, b, h0, lengths, count, recurrent_mask),
+        Operands(x, w_ih, w_hh, b, h0, lengths, count, recurrent_mask),
         direction=direction,
         layout=layout,
         activations=activations,

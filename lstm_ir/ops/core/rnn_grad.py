@@ -1,65 +1,98 @@
-"""`rnn_grad`: the gradients of `rnn` from its saved results (equations: docs/gradients.md)."""
+"""`rnn_grad`: the gradients of `rnn` from its saved results, as one `scan` that goes back, and sums
+over all rows after it (equations: docs/gradients.md)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from lstm_ir.ir.graph import Node, Value
-from lstm_ir.ir.opdef import Level, define
-from lstm_ir.ir.pullback import Cts
-from lstm_ir.ir.types import TensorType
-from lstm_ir.ops.core import sizes as rt
-from lstm_ir.ops.core.build import layer_node
-from lstm_ir.ops.core.grad import (
-    by_expansion,
-    expanded_vjp,
-    grad_attrs,
-    grad_results,
-    grad_types,
-    layer_vjp,
-)
-from lstm_ir.ops.core.rnn import ATTRS as FORWARD_ATTRS
-from lstm_ir.ops.core.rnn import DEFAULT_ACTS, check
-from lstm_ir.ops.core.rnn import OPERANDS as FORWARD
-
-SAVED = ("y", "pre")
-ARRIVING = ("d_y", "d_h_n", "d_pre")
-NAMES = tuple(t.rstrip("?") for t in FORWARD.split())
-OPERANDS = " ".join([FORWARD, *(f"{n}?" for n in (*SAVED, *ARRIVING))])
+from lstm_ir.ir.graph import Value
+from lstm_ir.ops.core.backward import Back, before_gate, plus
+from lstm_ir.ops.core.frame import Alive, Consts, Rows, State, clipped
+from lstm_ir.ops.core.grad import define_gradient, gradients, with_saved
+from lstm_ir.ops.core.operands import Plan, masked
+from lstm_ir.ops.core.rnn import CELL, RNN
+from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 
 
-def _types(*operands: Any, **a: Any) -> dict[str, TensorType | None]:
-    first = operands[: len(NAMES)]
-    s = check(*first, **a)
-    rt.need_slopes(rt.acts(a["activations"], DEFAULT_ACTS, s.D))
-    for name, t in zip((*SAVED, *ARRIVING), operands[len(NAMES) :], strict=True):
-        rt.exactly(name, t, s, s.state(s.H).shape if name == "d_h_n" else s.rows(s.H).shape)
-    return grad_types(NAMES, first)
+def _expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
+    """One gradient per present operand."""
+    operands = with_saved(RNN, operands, a, ("y", "pre"), either=True)
+    k = Back.of(CELL, RNN, operands, a)
+    p = k.p
+    y = _y(k)
+    h_prev = k.previous(y, p.f.state(p.v["h0"], p.H))
+    rows: dict[str, Rows | None] = {"y": y, "pre": _pre(k, h_prev)}
+    rows |= {n: k.rows(n) for n in ("d_y", "d_pre")}
+    there = {n: r for n, r in rows.items() if r is not None}
+    late, early = k.held()
+
+    def cell(state: State, given: State, c: Consts, alive: Alive) -> tuple[State, State]:
+        row: Consts = dict.fromkeys(rows) | dict(zip(there, given, strict=True))
+        return _step(p, state[0], row, c, alive)
+
+    first = (plus(k.state("d_h_n", p.P), late),)
+    consts = p.inside("w_hh", "recurrent_mask")
+    final, out = k.f.loop(cell, first, list(there.values()), consts, 1)
+    return _results(k, h_prev, out[0], plus(final[0], early))
 
 
-def _expand(*operands: Value | None, **a: Any) -> Any:
-    from lstm_ir.ops.core.rnn_grad_scan import expand
-
-    return expand(*operands, **a)
-
-
-RNN_GRAD = define(
-    "rnn_grad",
-    OPERANDS,
-    attrs=grad_attrs(FORWARD_ATTRS),
-    results=grad_results(NAMES),
-    types=_types,
-    numpy=by_expansion("rnn_grad"),
-    vjp=expanded_vjp,
-    expand=_expand,
-    level=Level.core,
-    ranges=rt.ranges,
-)
+def _y(k: Back) -> Rows:
+    """h of every step; from the pre-activations where it is absent."""
+    y, pre = k.rows("y"), k.rows("pre")
+    if y is not None:
+        return y
+    assert pre is not None
+    pairs = zip(k.p.act(0), pre, strict=True)
+    return [act.build(clipped(v, k.p.a["gate_clip"])) for act, v in pairs]
 
 
-def rnn_vjp(node: Node, cts: Cts) -> Any:
-    """The gradient of `rnn` as one `rnn_grad`."""
-    return layer_vjp(node, cts, RNN_GRAD, SAVED, NAMES)
+def _pre(k: Back, h_prev: Rows) -> Rows | None:
+    """The pre-activations, which alone tell what gate_clip held; None without it."""
+    p = k.p
+    if p.a["gate_clip"] == 0:
+        return None
+    given = k.rows("pre")
+    if given is not None:
+        return given
+    x, w_ih, w_hh, b = k.x_rows(), *p.inside("w_ih", "w_hh", "b").values()
+    assert w_hh is not None
+    left = x if w_ih is None else k.through(x, w_ih, transposed=True)
+    right = k.through(k.masked(h_prev), w_hh, transposed=True)
+    out = [u + v for u, v in zip(left, right, strict=True)]
+    if b is None:
+        return out
+    return [v + broadcast_in_dim(k.direction(b, d), v.shape, (2,)) for d, v in enumerate(out)]
+
+
+def _step(p: Plan, dh: Value, row: Consts, c: Consts, alive: Alive) -> tuple[State, State]:
+    """One step back: carry dh, row da [B,H]."""
+    d_h = plus(dh, row["d_y"])
+    y, pre, w_hh = row["y"], row["pre"], c["w_hh"]
+    assert y is not None
+    assert w_hh is not None
+    da = plus(before_gate(p, 0, y, d_h, pre), row["d_pre"])
+    back = masked(p.f.dot(da, w_hh, transposed=False), c["recurrent_mask"])
+    passed = d_h if p.a["padding"] == "hold" else dh
+    return (alive.choose(back, passed),), (alive.choose(da),)
+
+
+def _results(k: Back, h_prev: Rows, da: Rows, d_h0: Value) -> dict[str, Value | None]:
+    """Gradients by result, for every operand that is there."""
+    p = k.p
+
+    builders: dict[str, Callable[[], Value]] = {
+        "x": lambda: k.d_x(da),
+        "w_ih": lambda: k.products(da, k.x_rows()),
+        "w_hh": lambda: k.products(da, k.masked(h_prev)),
+        "b": lambda: k.sums(da),
+        "h0": lambda: p.final(d_h0),
+        "recurrent_mask": lambda: k.d_mask(da, h_prev),
+    }
+    return {f"d_{n}": None if p.v[n] is None else build() for n, build in builders.items()}
+
+
+RNN_GRAD = define_gradient(RNN, CELL, _expand)
 
 
 class RNNGradients(NamedTuple):
@@ -80,8 +113,4 @@ def rnn_grad(x: Any, w_ih: Any, w_hh: Any, b: Any = None, h0: Any = None, **more
     where not. Gives one gradient per operand, in the form with the axis D.
     """
     given = {"x": x, "w_ih": w_ih, "w_hh": w_hh, "b": b, "h0": h0, **more}
-    operands = tuple(given.pop(o.name, None) for o in RNN_GRAD.operands)
-    given.setdefault("direction", "forward")
-    node = layer_node(RNN_GRAD, operands, **given)
-    found: dict[str, Any] = {n: node.result(n) for n in RNN_GRAD.results}
-    return RNNGradients(**found)
+    return RNNGradients(**gradients(RNN_GRAD, given))

@@ -12,6 +12,7 @@ from lstm_ir.ir.graph import Node
 from lstm_ir.ir.opdef import Attr, Range, need, need_equal
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.core.activations import Act, parse
+from lstm_ir.ops.core.cell import Cell
 
 Maybe = TensorType | None
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
@@ -55,15 +56,16 @@ def one_of(attr: str, value: str, choices: Any) -> None:
 
 
 def sizes(
+    cell: Cell,
     x: TensorType,
     w_ih: Maybe,
     w_hh: TensorType,
-    gates: int,
     direction: str,
     layout: str,
     w_hr: Maybe = None,
 ) -> Sizes:
     """Check x and the weight matrices, and read the sizes from them."""
+    gates = len(cell.gates)
     one_of("direction", direction, DIRECTIONS)
     one_of("layout", layout, ("time", "batch"))
     D = len(DIRECTIONS[direction])
@@ -99,13 +101,18 @@ def sizes(
 
 def exactly(name: str, t: Maybe, s: Sizes, shape: tuple[Dim, ...]) -> None:
     """Refuse an operand of another shape or dtype; None passes."""
+    same(name, t, TensorType(shape, s.dtype))
+
+
+def same(name: str, t: Maybe, want: TensorType) -> None:
+    """Refuse an operand of another type; None passes."""
     if t is None:
         return
-    shown = ",".join(map(str, shape))
-    need(t.dtype is s.dtype, f"{name} is {t}, x has {s.dtype} elements; convert one of them")
-    need(t.rank == len(shape), f"{name} is {t}, expected [{shown}]")
-    for got, want in zip(t.shape, shape, strict=True):
-        need_equal(got, want, f"{name} is {t}, expected [{shown}]")
+    shown = ",".join(map(str, want.shape))
+    need(t.dtype is want.dtype, f"{name} is {t}, x has {want.dtype} elements; convert one of them")
+    need(t.rank == want.rank, f"{name} is {t}, expected [{shown}]")
+    for got, size in zip(t.shape, want.shape, strict=True):
+        need_equal(got, size, f"{name} is {t}, expected [{shown}]")
 
 
 def check_masks(s: Sizes, lengths: Maybe, count: Maybe, recurrent_mask: Maybe) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.opdef import Attr, Level, define
 from lstm_ir.ir.types import TensorType
-from lstm_ir.ops.core.gru import DEFAULT_ACTS, gru
+from lstm_ir.ops.core.gru import CELL, gru
 from lstm_ir.ops.mps import activations as ma
 from lstm_ir.ops.mps import contract as mc
 from lstm_ir.ops.mps import meaning as mn
@@ -113,7 +113,7 @@ def core_operands(v: Values, a: Mapping[str, Any]) -> tuple[Layout, dict[str, An
         "b_hn": None if b2 is None else reshape(b2, (k.D, k.H)),
         "reset_after": a["resetAfter"],
         "flip_z": a["flipZ"],
-        "activations": ma.core_names(names, DEFAULT_ACTS, k.D),
+        "activations": ma.core_names(names, CELL.acts, k.D),
     }
 
 

@@ -24,7 +24,7 @@ from typing import Any
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.opdef import Attr, Level, define
 from lstm_ir.ir.types import TensorType
-from lstm_ir.ops.core.lstm import DEFAULT_ACTS, lstm
+from lstm_ir.ops.core.lstm import CELL, lstm
 from lstm_ir.ops.mps import activations as ma
 from lstm_ir.ops.mps import contract as mc
 from lstm_ir.ops.mps import meaning as mn
@@ -113,7 +113,7 @@ def core_operands(v: Values, a: Mapping[str, Any]) -> tuple[Layout, dict[str, An
         "c0": k.state("initCell"),
         "peephole": k.vector("peephole"),
         "output_peephole": "previous",
-        "activations": ma.core_names(names, DEFAULT_ACTS, k.D),
+        "activations": ma.core_names(names, CELL.acts, k.D),
     }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.opdef import Attr, Level, define
 from lstm_ir.ir.types import TensorType
-from lstm_ir.ops.core.rnn import DEFAULT_ACTS, rnn
+from lstm_ir.ops.core.rnn import CELL, rnn
 from lstm_ir.ops.mps import activations as ma
 from lstm_ir.ops.mps import contract as mc
 from lstm_ir.ops.mps import meaning as mn
@@ -62,7 +62,7 @@ def core_operands(v: Values, a: Mapping[str, Any]) -> tuple[Layout, dict[str, An
     """The layout, and the operands and attributes of the core op `rnn`."""
     k = Layout.of(v, a, GATES, GATES)
     return k, k.shared() | {
-        "activations": ma.core_names((a["activation"],), DEFAULT_ACTS, k.D),
+        "activations": ma.core_names((a["activation"],), CELL.acts, k.D),
     }
 
 

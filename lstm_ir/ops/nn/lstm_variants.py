@@ -34,7 +34,7 @@ from lstm_ir.ir.opdef import Attr, Level, Range, define, need
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.core import sizes as rt
 from lstm_ir.ops.core.build import layer_node
-from lstm_ir.ops.core.lstm import LSTMResult
+from lstm_ir.ops.core.lstm import CELL, LSTMResult
 from lstm_ir.ops.nn import lstm_variants_meaning as meaning
 from lstm_ir.ops.nn import lstm_variants_scan as scans
 from lstm_ir.ops.nn.dropout import need_key, need_rate
@@ -47,7 +47,7 @@ def _sizes(
     direction: str, x: TensorType, w_ih: TensorType, w_hh: TensorType, b: rt.Maybe, h0: rt.Maybe,
     c0: rt.Maybe, lengths: rt.Maybe,
 ) -> rt.Sizes:  # fmt: skip
-    s = rt.sizes(x, w_ih, w_hh, 4, direction, "time")
+    s = rt.sizes(CELL, x, w_ih, w_hh, direction, "time")
     rt.exactly("b", b, s, (s.D, 4 * s.H))
     rt.exactly("h0", h0, s, (s.D, s.B, s.H))
     rt.exactly("c0", c0, s, (s.D, s.B, s.H))
