@@ -9,7 +9,7 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node, Value, map_arg, topological
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.types import TensorType
-from lstm_ir.ops.scan.op import STEP, scan_node
+from lstm_ir.ops.scan.node import STEP, scan_node
 
 
 @dataclass(frozen=True)

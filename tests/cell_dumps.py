@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import lstm_ir as li
-from lstm_ir.ops.scan.op import scan_node
+from lstm_ir.ops.scan.node import scan_node
 
 CELLS = Path(__file__).parent / "data" / "cells"
 Env = dict[str, li.Value]

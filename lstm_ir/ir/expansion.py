@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from lstm_ir.ir.errors import LstmIrError, message
-from lstm_ir.ir.graph import Arg, Node, Value, operand_types
+from lstm_ir.ir.graph import Arg, Node, Value, make, operand_types
 from lstm_ir.ir.location import at, here
+from lstm_ir.ir.opdef import OPS, Range
 
 
 def expansion(node: Node, rule: str) -> tuple[Value, ...]:
@@ -30,13 +31,18 @@ def expansion(node: Node, rule: str) -> tuple[Value, ...]:
 def _held(node: Node) -> tuple[Arg, ...]:
     """The operands; what is computed and has a range is held in it, at a place that says for which
     operand of which op. What is given is checked under the op's own name before anything runs."""
-    from lstm_ir.ops.primitive.size import in_range
-
     args = list(node.args)
     for r in node.ranges:
         k = node.op.operand_index(r.operand)
         v = args[k]
         if isinstance(v, Value) and v.op not in ("parameter", "constant"):
             with at(here().through(f"{r.operand} of {node.op.name}")):
-                args[k] = in_range(v, r.low, r.high)
+                args[k] = _in_range(v, r)
     return tuple(args)
+
+
+def _in_range(v: Value, r: Range) -> Value:
+    """v held in the range, unless it is already."""
+    if v.op == "in_range" and v.node.attrs == {"low": r.low, "high": r.high}:
+        return v
+    return make(OPS["in_range"], v, low=r.low, high=r.high).values[0]

@@ -6,7 +6,7 @@ How an op is lowered belongs to `backends/`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
@@ -93,6 +93,18 @@ TypeOrList: TypeAlias = "TensorType | tuple[TensorType, ...]"
 TypeResult: TypeAlias = "TensorType | Mapping[str, TypeOrList | None]"
 
 
+@dataclass(frozen=True, slots=True)
+class JointVjp:
+    """One gradient for several nodes of an op that read one value.
+
+    takes   (node) -> whether the node's cotangent waits for those of the others
+    vjp     (value, (node, cotangent) pairs) -> the value's gradient, or None: each node has its own
+    """
+
+    takes: Callable[[Node], bool]
+    vjp: Callable[[Value, Sequence[tuple[Node, Value]]], Value | None]
+
+
 @dataclass(frozen=True, eq=False)
 class Op:
     """One op; compare by identity."""
@@ -110,6 +122,7 @@ class Op:
     ranges: Callable[[Node], tuple[Range, ...]] | None = None
     source: str = ""
     training: str | None = None
+    joint_vjp: JointVjp | None = None
     _index: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
@@ -138,6 +151,7 @@ def define(
     ranges: Callable[[Node], tuple[Range, ...]] | None = None,
     source: str = "",
     training: str | None = None,
+    joint_vjp: JointVjp | None = None,
 ) -> Op:
     """Register an op.
 
@@ -150,13 +164,14 @@ def define(
     expand  (*values, **attrs) -> Value or {result: Value | tuple}, built from ops of a lower level.
     training  the attribute under which the op draws at random; False is inference. None where
             nothing is drawn, whatever an attribute is called (mps ops: `training` asks for z).
+    joint_vjp  one gradient for all nodes of the op that read the same value.
     """
     if name in OPS:
         raise IRError(f"op {name} is defined twice")
     parsed = tuple(Operand.parse(t) for t in operands.split())
     op = Op(
         name, parsed, dict(attrs or {}), tuple(results.split()), types, numpy, vjp, expand, level,
-        frozenset(traits), ranges, source, training,
+        frozenset(traits), ranges, source, training, joint_vjp,
         {o.name: i for i, o in enumerate(parsed)},
     )  # fmt: skip
     OPS[name] = op

@@ -2,118 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lstm_ir.ir.graph import Value
 
+_BUILDERS: dict[str, Callable[..., Value]] = {}
 
-def _ops() -> Any:
-    import lstm_ir.ops
 
-    return lstm_ir.ops
+def bind(builders: Mapping[str, Callable[..., Any]]) -> None:
+    """Give the operators the builders, by name; `lstm_ir.ops` does so when it is imported."""
+    _BUILDERS.update(builders)
+
+
+def _unary(name: str) -> Callable[[Any], Value]:
+    return lambda x: _BUILDERS[name](x)
+
+
+def _binary(name: str) -> Callable[[Any, Any], Value]:
+    return lambda a, b: _BUILDERS[name](a, b)
+
+
+def _reflected(name: str) -> Callable[[Any, Any], Value]:
+    return lambda a, b: _BUILDERS[name](b, a)
 
 
 class Operators:
-    """Mixed into `Value`; each method is the builder of the same name."""
+    """Mixed into `Value`; each method is the builder of that name."""
 
     __slots__ = ()
     __array_ufunc__ = None  # an array on the left leaves the operator to the value
 
-    def __add__(self, other: Any) -> Value:
-        return cast("Value", _ops().add(self, other))
-
-    def __radd__(self, other: Any) -> Value:
-        return cast("Value", _ops().add(other, self))
-
-    def __sub__(self, other: Any) -> Value:
-        return cast("Value", _ops().subtract(self, other))
-
-    def __rsub__(self, other: Any) -> Value:
-        return cast("Value", _ops().subtract(other, self))
-
-    def __mul__(self, other: Any) -> Value:
-        return cast("Value", _ops().multiply(self, other))
-
-    def __rmul__(self, other: Any) -> Value:
-        return cast("Value", _ops().multiply(other, self))
-
-    def __truediv__(self, other: Any) -> Value:
-        return cast("Value", _ops().divide(self, other))
-
-    def __rtruediv__(self, other: Any) -> Value:
-        return cast("Value", _ops().divide(other, self))
-
-    def __mod__(self, other: Any) -> Value:
-        return cast("Value", _ops().remainder(self, other))
-
-    def __rmod__(self, other: Any) -> Value:
-        return cast("Value", _ops().remainder(other, self))
-
-    def __rpow__(self, other: Any) -> Value:
-        return cast("Value", _ops().power(other, self))
-
-    def __pow__(self, other: Any) -> Value:
-        return cast("Value", _ops().power(self, other))
-
-    def __matmul__(self, other: Any) -> Value:
-        return cast("Value", _ops().matmul(self, other))
-
-    def __rmatmul__(self, other: Any) -> Value:
-        return cast("Value", _ops().matmul(other, self))
-
-    def __neg__(self) -> Value:
-        return cast("Value", _ops().negate(self))
-
-    def __abs__(self) -> Value:
-        return cast("Value", _ops().abs(self))
-
-    def __and__(self, other: Any) -> Value:
-        return cast("Value", _ops().logical_and(self, other))
-
-    def __or__(self, other: Any) -> Value:
-        return cast("Value", _ops().logical_or(self, other))
-
-    def __xor__(self, other: Any) -> Value:
-        return cast("Value", _ops().logical_xor(self, other))
-
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
-
-    def __invert__(self) -> Value:
-        return cast("Value", _ops().logical_not(self))
-
-    def __lt__(self, other: Any) -> Value:
-        return cast("Value", _ops().less(self, other))
-
-    def __le__(self, other: Any) -> Value:
-        return cast("Value", _ops().less_equal(self, other))
-
-    def __gt__(self, other: Any) -> Value:
-        return cast("Value", _ops().greater(self, other))
-
-    def __ge__(self, other: Any) -> Value:
-        return cast("Value", _ops().greater_equal(self, other))
-
-    def __getitem__(self, key: Any) -> Value:
-        return cast("Value", _ops().index(self, key))
+    __add__, __radd__ = _binary("add"), _reflected("add")
+    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
+    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
+    __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
+    __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
+    __pow__, __rpow__ = _binary("power"), _reflected("power")
+    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
+    __and__ = __rand__ = _binary("logical_and")
+    __or__ = __ror__ = _binary("logical_or")
+    __xor__ = __rxor__ = _binary("logical_xor")
+    __neg__, __abs__, __invert__ = _unary("negate"), _unary("abs"), _unary("logical_not")
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    __getitem__ = _binary("index")
 
     @property
     def T(self) -> Value:  # noqa: N802  NumPy's name
         """Axes reversed."""
-        return cast("Value", _ops().transpose(self))
+        return _BUILDERS["transpose"](self)
 
     def astype(self, dtype: Any) -> Value:
         """Elements converted to `dtype`."""
-        return cast("Value", _ops().convert(self, dtype))
+        return _BUILDERS["convert"](self, dtype)
 
     def reshape(self, *shape: Any) -> Value:
         """The same elements in another shape."""
-        return cast(
-            "Value",
-            _ops().reshape(
-                self, shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-            ),
-        )
+        one = len(shape) == 1 and isinstance(shape[0], (tuple, list))
+        return _BUILDERS["reshape"](self, shape[0] if one else shape)
 
     def __bool__(self) -> bool:
         raise TypeError("a value of a graph has no truth value; use li.select, or compare types")

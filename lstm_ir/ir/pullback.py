@@ -15,7 +15,7 @@ from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.expansion import expansion
 from lstm_ir.ir.graph import Graph, Node, Value, map_arg, operand_types, substitute, topological
 from lstm_ir.ir.location import at
-from lstm_ir.ops.primitive.slice_sums import axis_of_slice, joined
+from lstm_ir.ir.opdef import Op
 
 Cts = tuple[Value | None, ...]
 Hook = Callable[[Node, Cts], Any]
@@ -95,8 +95,8 @@ def pull_back(
         inner = Session(outer.remat, outer.replaced, wanted)
         with at(n.loc.through("grad")), opened(inner):
             grads = hook(n, given) if hook is not None else None
-            if grads is None and axis_of_slice(n) is not None:
-                total.slices.setdefault(n.inputs[0], []).append((n, _there(given[0])))
+            if grads is None and n.op.joint_vjp is not None and n.op.joint_vjp.takes(n):
+                total.wait(n, only(given))
                 continue
             for v, ct in _pairs(n, rule(n, given) if grads is None else grads):
                 total.arrive(v, ct)
@@ -105,30 +105,36 @@ def pull_back(
 
 
 class _Totals:
-    """What has arrived at every value; slices of a value wait for one another."""
+    """What has arrived at every value; nodes of an op with a joint gradient wait for one another."""
 
     def __init__(self, active: set[Value]) -> None:
         self.active = active
         self.sums: dict[Value, Value] = {}
-        self.slices: dict[Value, list[tuple[Node, Value]]] = {}
+        self.waiting: dict[Value, dict[Op, list[tuple[Node, Value]]]] = {}
 
     def arrive(self, v: Value, ct: Value | None) -> None:
         """Add a cotangent; None and values that need none are ignored."""
         if ct is not None and v in self.active and v.dtype.is_float:
             self.sums[v] = self.sums[v] + ct if v in self.sums else ct
 
+    def wait(self, node: Node, ct: Value) -> None:
+        """Keep the cotangent of a node until all nodes of its op that read its operand are there."""
+        self.waiting.setdefault(node.inputs[0], {}).setdefault(node.op, []).append((node, ct))
+
     def of(self, v: Value) -> Value | None:
         """All that has arrived, once every reader of v has been visited."""
-        waiting = self.slices.pop(v, [])
-        if waiting:
-            whole = joined(v, waiting)
-            parts = [whole] if whole is not None else [rule(n, (ct,))[0] for n, ct in waiting]
+        for op, arrived in self.waiting.pop(v, {}).items():
+            assert op.joint_vjp is not None
+            whole = op.joint_vjp.vjp(v, arrived)
+            parts = [whole] if whole is not None else [rule(n, (ct,))[0] for n, ct in arrived]
             for ct in parts:
                 self.arrive(v, ct)
         return self.sums.get(v)
 
 
-def _there(ct: Value | None) -> Value:
+def only(cts: Cts) -> Value:
+    """The cotangent of a single result; a rule runs only where one has arrived."""
+    (ct,) = cts
     assert ct is not None
     return ct
 

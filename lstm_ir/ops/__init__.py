@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # isort: off
 from lstm_ir.ir.leaf import constant, input, parameter, weight
+from lstm_ir.ir.operators import bind
 from lstm_ir.ops.primitive.size import dim, in_range, size
 from lstm_ir.ops.primitive.elementwise import (
     abs, add, bitcast_convert, ceil, clamp, compare, convert, cos, divide, equal, erf, exp, expm1,
@@ -39,6 +40,8 @@ from lstm_ir.ops.core.rnn_grad import rnn_grad
 from lstm_ir.ops.nn import threefry
 from lstm_ir.ops import cudnn, mps, tf
 # isort: on
+
+bind(globals())
 
 __all__ = [
     "abs",

@@ -15,7 +15,7 @@ from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.linear import free_axes
-from lstm_ir.ops.scan.op import STEP, scan_node
+from lstm_ir.ops.scan.node import STEP, scan_node
 
 WORTH = 1 << 21  # multiplications from which a kernel is worth its compile time
 FEW = 16  # rows from which IREE's own product is slower on one thread

@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import need
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive import numpy_math as nm
+from lstm_ir.ops.primitive.fill import full
 
 Array = np.ndarray[Any, Any]
 
@@ -40,14 +42,10 @@ def _softplus(x: Array) -> Array:
 
 
 def _where(pred: Value, a: Any, b: Any, like: Value) -> Value:
-    from lstm_ir.ir.leaf import constant
-
     return e.select(pred, *(v if isinstance(v, Value) else constant(v, like.dtype) for v in (a, b)))
 
 
 def _full(y: Value, number: float) -> Value:
-    from lstm_ir.ops.primitive.fill import full
-
     return full(y.shape, number, y.dtype)
 
 

@@ -11,6 +11,7 @@ from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import Op
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.elementwise import convert
+from lstm_ir.ops.primitive.shape import expand_dims
 from lstm_ir.ops.primitive.size import in_range
 
 RANKS = {
@@ -56,7 +57,5 @@ def _operand(name: str, given: Any, lead: DType | None, direction: str) -> Value
         v = constant(given, DType.i32 if integer else lead)
     rank = RANKS.get(name)
     if rank is not None and v.rank == rank - 1 and direction != "bidirectional":
-        from lstm_ir.ops.primitive.shape import expand_dims
-
         v = expand_dims(v, 0)
     return v

@@ -18,7 +18,7 @@ from lstm_ir.ir.types import DType
 from lstm_ir.ops.core.activations import Act
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
-from lstm_ir.ops.primitive.fill import zeros
+from lstm_ir.ops.primitive.fill import iota, zeros
 from lstm_ir.ops.primitive.linear import dot_general
 from lstm_ir.ops.primitive.shape import concat, expand_dims, reshape, swapaxes
 from lstm_ir.ops.primitive.size import size
@@ -225,8 +225,6 @@ def held_rows(f: Frame, y: Rows, final: Value, first: Value) -> Rows:
     """padding "hold" after `count`: forward the final state, in reverse the first."""
     if f.count is None:
         return y
-    from lstm_ir.ops.primitive.fill import iota
-
     out = []
     for d, rows in enumerate(y):
         state = first if f.reverse[d] else final

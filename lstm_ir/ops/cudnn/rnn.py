@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir.errors import GradientError, message
+from lstm_ir.ir.expansion import expansion
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.opdef import OPS, Attr, Level, define, need
+from lstm_ir.ir.pullback import session, through
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.core.meaning import wide as wide_array
 from lstm_ir.ops.cudnn import contract as cc
@@ -129,9 +131,6 @@ SAVED = ("y", "gates", "cells", "inner")
 def _vjp(node: Node, cts: Any) -> Any:
     """By tf.CudnnRNNBackpropV3; through the expansion where something arrives at the reserve, and
     with `remat`, since the reserve holds what is to be computed again."""
-    from lstm_ir.ir.expansion import expansion
-    from lstm_ir.ir.pullback import session, through
-
     if not node.attrs["is_training"]:
         problem = "has is_training=False: no masks and no reserve for a gradient; set it to True"
         raise GradientError(message(node.op.name, problem, (), node.loc))

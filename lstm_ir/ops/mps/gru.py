@@ -29,6 +29,7 @@ from lstm_ir.ops.mps import activations as ma
 from lstm_ir.ops.mps import contract as mc
 from lstm_ir.ops.mps import meaning as mn
 from lstm_ir.ops.mps.layout import Layout, Order, Values, named
+from lstm_ir.ops.mps.vjp import by_gradients
 from lstm_ir.ops.primitive.fill import zeros_like
 from lstm_ir.ops.primitive.shape import reshape
 
@@ -126,10 +127,7 @@ def _expand(*values: Value | None, **a: Any) -> dict[str, Value]:
 
 
 def _vjp(node: Node, cts: Any) -> Any:
-    from lstm_ir.ops.mps.gru_gradients import GRU_GRADIENTS
-    from lstm_ir.ops.mps.vjp import by_gradients
-
-    *grads, b2 = by_gradients(node, cts, GRU_GRADIENTS)
+    *grads, b2 = by_gradients(node, cts)
     unused = node.arg("secondaryBias")  # without resetAfter: zero, whatever the way
     return *grads, zeros_like(unused) if b2 is None and isinstance(unused, Value) else b2
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.graph import Value
 from lstm_ir.ir.opdef import Attr, Level, define
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.core.lstm import CELL, lstm
@@ -29,6 +29,7 @@ from lstm_ir.ops.mps import activations as ma
 from lstm_ir.ops.mps import contract as mc
 from lstm_ir.ops.mps import meaning as mn
 from lstm_ir.ops.mps.layout import Layout, Order, Values, named
+from lstm_ir.ops.mps.vjp import by_gradients
 
 OPERANDS = "source recurrentWeight inputWeight? bias? initState? initCell? mask? peephole?"
 NAMES = mc.names(OPERANDS)
@@ -125,13 +126,6 @@ def _expand(*values: Value | None, **a: Any) -> dict[str, Value]:
     return {"h": out.y, "c": out.cells, "z": k.gates_back(out.gates)}
 
 
-def _vjp(node: Node, cts: Any) -> Any:
-    from lstm_ir.ops.mps.lstm_gradients import LSTM_GRADIENTS
-    from lstm_ir.ops.mps.vjp import by_gradients
-
-    return by_gradients(node, cts, LSTM_GRADIENTS)
-
-
 LSTM = define(
     "mps.LSTM",
     OPERANDS,
@@ -139,7 +133,7 @@ LSTM = define(
     results="h c z",
     types=_types,
     numpy=_numpy,
-    vjp=_vjp,
+    vjp=by_gradients,
     expand=_expand,
     level=Level.composite,
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.graph import Value
 from lstm_ir.ir.opdef import Attr, Level, define
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.core.rnn import CELL, rnn
@@ -20,6 +20,7 @@ from lstm_ir.ops.mps import activations as ma
 from lstm_ir.ops.mps import contract as mc
 from lstm_ir.ops.mps import meaning as mn
 from lstm_ir.ops.mps.layout import Layout, Values, named
+from lstm_ir.ops.mps.vjp import by_gradients
 
 OPERANDS = "source recurrentWeight inputWeight? bias? initState? mask?"
 NAMES = mc.names(OPERANDS)
@@ -74,13 +75,6 @@ def _expand(*values: Value | None, **a: Any) -> dict[str, Value]:
     return {"h": out.y, "z": out.pre}
 
 
-def _vjp(node: Node, cts: Any) -> Any:
-    from lstm_ir.ops.mps.rnn_gradients import RNN_GRADIENTS
-    from lstm_ir.ops.mps.vjp import by_gradients
-
-    return by_gradients(node, cts, RNN_GRADIENTS)
-
-
 RNN = define(
     "mps.singleGateRNN",
     OPERANDS,
@@ -88,7 +82,7 @@ RNN = define(
     results="h z",
     types=_types,
     numpy=_numpy,
-    vjp=_vjp,
+    vjp=by_gradients,
     expand=_expand,
     level=Level.composite,
 )

@@ -11,15 +11,15 @@ from typing import Any
 
 from lstm_ir.ir.expansion import expansion
 from lstm_ir.ir.graph import Node, Value, make
-from lstm_ir.ir.opdef import Op
+from lstm_ir.ir.opdef import OPS
 from lstm_ir.ir.pullback import Cts, session, through
 
 KEPT = {"zState": "z", "cellOutputFwd": "c", "outputFwd": "h"}
 """Operands of the gradient ops that are results of the forward op."""
 
 
-def by_gradients(node: Node, cts: Cts, gradients: Op) -> Any:
-    """One gradient per operand, by the op `gradients` where it can say it."""
+def by_gradients(node: Node, cts: Cts) -> Any:
+    """One gradient per operand, by the op `NAMEGradients` where it can say it."""
     arrived = dict(zip(node.by_name, cts, strict=True))
     active = session()
     elsewhere = any(ct is not None for name, ct in arrived.items() if name != "h")
@@ -34,5 +34,6 @@ def by_gradients(node: Node, cts: Cts, gradients: Op) -> Any:
     given = {o.name: a for o, a in zip(node.op.operands, node.args, strict=True)}
     given |= {operand: kept.result(result) for operand, result in KEPT.items()}
     given["sourceGradient"] = arrived["h"]
+    gradients = OPS[f"{node.op.name}Gradients"]
     out = make(gradients, *(given.get(o.name) for o in gradients.operands), **attrs)
     return tuple(out.result(o.name) for o in node.op.operands)

@@ -24,7 +24,7 @@ from lstm_ir.ops.primitive.fill import arange, full
 from lstm_ir.ops.primitive.gather import take
 from lstm_ir.ops.primitive.reduce import max, mean, sum
 from lstm_ir.ops.primitive.shape import concat, expand_dims, reshape, stack
-from lstm_ir.ops.primitive.size import in_range
+from lstm_ir.ops.primitive.size import in_range, size
 from lstm_ir.ops.scan.builder import scan
 
 IMPOSSIBLE = -1e30  # stands for log 0: its differences are finite
@@ -128,8 +128,6 @@ def _chosen(logp: Value, spelled: Value) -> Value:
 
 
 def _size(d: Any) -> Any:
-    from lstm_ir.ops.primitive.size import size
-
     return constant(d, DType.i32) if isinstance(d, int) else size(d)
 
 

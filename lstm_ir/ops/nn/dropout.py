@@ -16,11 +16,11 @@ from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import Attr, Level, define, need
+from lstm_ir.ir.pullback import only
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.nn import threefry
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values
-from lstm_ir.ops.primitive.elementwise_grad import only
 
 Array = np.ndarray[Any, Any]
 

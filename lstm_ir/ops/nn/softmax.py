@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir import ops
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.opdef import Attr, Level, Op, define, need
+from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values
-from lstm_ir.ops.primitive.elementwise_grad import Cts, only
-from lstm_ir.ops.primitive.reduce import wide
+from lstm_ir.ops.primitive.reduce import max, sum, wide
 from lstm_ir.ops.primitive.shape import axis_of, need_axes
 
 Array = np.ndarray[Any, Any]
@@ -50,25 +50,25 @@ def _log_softmax_numpy(x: Array, *, axis: int) -> Array:
 def _softmax_vjp(node: Node, cts: Cts) -> Cts:
     """y (ct - sum(ct y))."""
     ct, y, axis = only(cts), node.values[0], node.attrs["axis"]
-    return (y * (ct - ops.sum(ct * y, axis, keepdims=True)),)
+    return (y * (ct - sum(ct * y, axis, keepdims=True)),)
 
 
 def _log_softmax_vjp(node: Node, cts: Cts) -> Cts:
     """ct - exp(y) sum(ct)."""
     ct, y, axis = only(cts), node.values[0], node.attrs["axis"]
-    return (ct - ops.exp(y) * ops.sum(ct, axis, keepdims=True),)
+    return (ct - e.exp(y) * sum(ct, axis, keepdims=True),)
 
 
 def _expand_softmax(x: Value, *, axis: int) -> Value:
-    v = ops.convert(x, DType.f32) if x.dtype.bits == 16 else x
-    e = ops.exp(v - ops.max(v, axis, keepdims=True))
-    return ops.convert(e / ops.sum(e, axis, keepdims=True), x.dtype)
+    v = e.convert(x, DType.f32) if x.dtype.bits == 16 else x
+    up = e.exp(v - max(v, axis, keepdims=True))
+    return e.convert(up / sum(up, axis, keepdims=True), x.dtype)
 
 
 def _expand_log_softmax(x: Value, *, axis: int) -> Value:
-    v = ops.convert(x, DType.f32) if x.dtype.bits == 16 else x
-    d = v - ops.max(v, axis, keepdims=True)
-    return ops.convert(d - ops.log(ops.sum(ops.exp(d), axis, keepdims=True)), x.dtype)
+    v = e.convert(x, DType.f32) if x.dtype.bits == 16 else x
+    d = v - max(v, axis, keepdims=True)
+    return e.convert(d - e.log(sum(e.exp(d), axis, keepdims=True)), x.dtype)
 
 
 def _define(

@@ -9,10 +9,11 @@ import numpy as np
 
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import DimError, IRError, message
-from lstm_ir.ir.graph import Data, Value, make
+from lstm_ir.ir.graph import Data, Node, Value, make
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
-from lstm_ir.ir.opdef import Attr, Trait, define, need, need_equal
+from lstm_ir.ir.opdef import OPS, Attr, Trait, define, need, need_equal
+from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DimLike, DType, Shape, TensorType, shape_of
 
 
@@ -40,10 +41,17 @@ def _numpy(x: Any, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, .
     return np.broadcast_to(x.reshape(wide), shape)
 
 
-def _vjp(node: Any, cts: Any) -> tuple[Value | None]:
-    from lstm_ir.ops.primitive.shape_grad import broadcast_in_dim
+def _vjp(node: Node, cts: Cts) -> Cts:
+    """Summed over every axis along which the operand was repeated.
 
-    return broadcast_in_dim(node, cts)
+    Sum and reshape are made by name: their files need this one.
+    """
+    (x,), ct, to = node.inputs, only(cts), node.attrs["broadcast_dimensions"]
+    kept = {d for axis, d in enumerate(to) if x.shape[axis] == ct.shape[d]}
+    over = tuple(d for d in range(ct.rank) if d not in kept)
+    if over:
+        ct = make(OPS["reduce_sum"], ct, dimensions=over).values[0]
+    return (ct if ct.shape == x.shape else make(OPS["reshape"], ct, shape=x.shape).values[0],)
 
 
 BROADCAST = define(

@@ -17,7 +17,7 @@ from lstm_ir.ir.opdef import Attr, Op, Trait, define, need
 from lstm_ir.ir.types import DType, DTypeLike, TensorType
 from lstm_ir.ops.primitive import elementwise_grad as g
 from lstm_ir.ops.primitive import numpy_math as nm
-from lstm_ir.ops.primitive.broadcast import aligned
+from lstm_ir.ops.primitive.broadcast import aligned, aligned_select
 
 Array = np.ndarray[Any, Any]
 Vjp = Callable[[Node, tuple[Value | None, ...]], tuple[Value | None, ...]]
@@ -389,8 +389,6 @@ def greater_equal(a: Any, b: Any) -> Value:
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Value:
     """on_true where pred, else on_false; the side not taken never matters, NaN included."""
-    from lstm_ir.ops.primitive.broadcast import aligned_select
-
     return make(SELECT, *aligned_select(pred, on_true, on_false)).values[0]
 
 

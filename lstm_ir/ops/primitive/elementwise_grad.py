@@ -9,19 +9,10 @@ none.
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
 
-from lstm_ir import ops
 from lstm_ir.ir.graph import Node, Value
-
-Cts: TypeAlias = "tuple[Value | None, ...]"
-
-
-def only(cts: Cts) -> Value:
-    """The cotangent of a single result; a rule runs only where one has arrived."""
-    (ct,) = cts
-    assert ct is not None
-    return ct
+from lstm_ir.ir.pullback import Cts, only
+from lstm_ir.ops.primitive import elementwise as e  # a circle of two files: rules need builders
 
 
 def none(node: Node, cts: Cts) -> Cts:
@@ -57,12 +48,12 @@ def divide(node: Node, cts: Cts) -> Cts:
 def remainder(node: Node, cts: Cts) -> Cts:
     """d(a - b trunc(a/b)), the quotient held; (a - y) / b is that integer up to rounding."""
     ct, (a, b) = only(cts), node.inputs
-    return ct, -(ct * ops.round((a - node.values[0]) / b))
+    return ct, -(ct * e.round((a - node.values[0]) / b))
 
 
 def _larger(ct: Value, a: Value, b: Value) -> Value:
     """ct where a > b, half of it where they are equal, else 0."""
-    return ops.select(a > b, ct, ops.select(ops.equal(a, b), ct * 0.5, 0.0))
+    return e.select(a > b, ct, e.select(e.equal(a, b), ct * 0.5, 0.0))
 
 
 def maximum(node: Node, cts: Cts) -> Cts:
@@ -80,9 +71,9 @@ def minimum(node: Node, cts: Cts) -> Cts:
 def power(node: Node, cts: Cts) -> Cts:
     """b a^(b-1) and y log(a), kept finite at the points named above, derivatives of these too."""
     ct, (a, b), y = only(cts), node.inputs, node.values[0]
-    exponent = ops.select(ops.equal(b, 0.0), 1.0, b) - 1.0
-    flat = ops.equal(a, 0.0) & (b >= 0.0)
-    return ct * b * ops.power(a, exponent), ct * y * ops.log(ops.select(flat, 1.0, a))
+    exponent = e.select(e.equal(b, 0.0), 1.0, b) - 1.0
+    flat = e.equal(a, 0.0) & (b >= 0.0)
+    return ct * b * e.power(a, exponent), ct * y * e.log(e.select(flat, 1.0, a))
 
 
 def negate(node: Node, cts: Cts) -> Cts:
@@ -92,7 +83,7 @@ def negate(node: Node, cts: Cts) -> Cts:
 
 def abs_(node: Node, cts: Cts) -> Cts:
     """d|x| = sign(x) dx."""
-    return (only(cts) * ops.sign(node.inputs[0]),)
+    return (only(cts) * e.sign(node.inputs[0]),)
 
 
 def exp(node: Node, cts: Cts) -> Cts:
@@ -118,7 +109,7 @@ def log1p(node: Node, cts: Cts) -> Cts:
 def erf(node: Node, cts: Cts) -> Cts:
     """2/sqrt(pi) exp(-x^2) dx."""
     x = node.inputs[0]
-    return (only(cts) * (ops.exp(-(x * x)) * (2.0 / math.sqrt(math.pi))),)
+    return (only(cts) * (e.exp(-(x * x)) * (2.0 / math.sqrt(math.pi))),)
 
 
 def logistic(node: Node, cts: Cts) -> Cts:
@@ -135,12 +126,12 @@ def tanh(node: Node, cts: Cts) -> Cts:
 
 def sin(node: Node, cts: Cts) -> Cts:
     """cos(x) dx."""
-    return (only(cts) * ops.cos(node.inputs[0]),)
+    return (only(cts) * e.cos(node.inputs[0]),)
 
 
 def cos(node: Node, cts: Cts) -> Cts:
     """-sin(x) dx."""
-    return (-(only(cts) * ops.sin(node.inputs[0])),)
+    return (-(only(cts) * e.sin(node.inputs[0])),)
 
 
 def sqrt(node: Node, cts: Cts) -> Cts:
@@ -156,19 +147,19 @@ def rsqrt(node: Node, cts: Cts) -> Cts:
 def select(node: Node, cts: Cts) -> Cts:
     """To the side that was taken."""
     ct, pred = only(cts), node.inputs[0]
-    return None, ops.select(pred, ct, 0.0), ops.select(pred, 0.0, ct)
+    return None, e.select(pred, ct, 0.0), e.select(pred, 0.0, ct)
 
 
 def clamp(node: Node, cts: Cts) -> Cts:
     """To the bound that holds strictly, else to the operand."""
     ct, (low, x, high) = only(cts), node.inputs
-    above = ops.maximum(x, low) > high
+    above = e.maximum(x, low) > high
     below = x < low
-    rest = ops.select(above, 0.0, ct)
-    return ops.select(below, rest, 0.0), ops.select(below, 0.0, rest), ops.select(above, ct, 0.0)
+    rest = e.select(above, 0.0, ct)
+    return e.select(below, rest, 0.0), e.select(below, 0.0, rest), e.select(above, ct, 0.0)
 
 
 def convert(node: Node, cts: Cts) -> Cts:
     """Converted back between floats; nothing passes through an integer."""
     (x,), (ct,) = node.inputs, cts
-    return (None,) if ct is None or not x.dtype.is_float else (ops.convert(ct, x.dtype),)
+    return (None,) if ct is None or not x.dtype.is_float else (e.convert(ct, x.dtype),)

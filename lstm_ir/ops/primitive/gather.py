@@ -14,9 +14,10 @@ from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import Attr, Range, define, need, need_at_least, need_equal
+from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DType, TensorType
-from lstm_ir.ops.primitive import gather_grad as g
 from lstm_ir.ops.primitive.broadcast import as_values
+from lstm_ir.ops.primitive.fill import zeros_like
 from lstm_ir.ops.primitive.reduce import wide
 from lstm_ir.ops.primitive.shape import axis_of, need_axes
 
@@ -42,10 +43,16 @@ def _ranges(node: Node) -> tuple[Range, ...]:
     return (Range("indices", 0, dims.add(size, -1)),)
 
 
+def _gather_vjp(node: Node, cts: Cts) -> Cts:
+    """Added up at the rows that were picked."""
+    x, indices = node.inputs
+    return scatter_add(zeros_like(x), indices, only(cts), node.attrs["axis"]), None
+
+
 GATHER = define(
     "gather", "operand indices", attrs={"axis": Attr("int")}, types=_gather_types,
     numpy=lambda x, i, *, axis: np.take(x, _inside(i, x.shape[axis]), axis),
-    vjp=g.gather, ranges=_ranges,
+    vjp=_gather_vjp, ranges=_ranges,
 )  # fmt: skip
 
 
@@ -69,9 +76,15 @@ def _scatter_numpy(x: Array, indices: Array, updates: Array, *, axis: int) -> Ar
     return np.moveaxis(out, 0, axis).astype(x.dtype)
 
 
+def _scatter_vjp(node: Node, cts: Cts) -> Cts:
+    """All of it to the operand; the picked rows to the updates."""
+    ct = only(cts)
+    return ct, None, take(ct, node.inputs[1], node.attrs["axis"])
+
+
 SCATTER_ADD = define(
     "scatter_add", "operand indices updates", attrs={"axis": Attr("int")}, types=_scatter_types,
-    numpy=_scatter_numpy, vjp=g.scatter_add, ranges=_ranges,
+    numpy=_scatter_numpy, vjp=_scatter_vjp, ranges=_ranges,
 )  # fmt: skip
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir.errors import IRError, message
-from lstm_ir.ir.graph import Value, make
+from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.location import here
 from lstm_ir.ir.opdef import Attr, define, need, need_equal
+from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DType, TensorType
-from lstm_ir.ops.primitive import linear_grad as g
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_to, common_shape
 from lstm_ir.ops.primitive.shape import need_axes, transpose
 
@@ -81,6 +81,40 @@ def _dot_numpy(
     return np.asarray(np.matmul(a, b).reshape((*batch, *m, *n)).astype(kind))
 
 
+def _dot_vjp(node: Node, cts: Cts) -> Cts:
+    """d lhs = ct . rhs over rhs's free axes, d rhs = ct . lhs over lhs's; axes in their order."""
+    ct, (a, b), attrs = only(cts), node.inputs, node.attrs
+    lb, rb = attrs["lhs_batching_dimensions"], attrs["rhs_batching_dimensions"]
+    lc, rc = attrs["lhs_contracting_dimensions"], attrs["rhs_contracting_dimensions"]
+    rows = a.rank - len(lb) - len(lc)
+    lhs_free = tuple(range(len(lb), len(lb) + rows))
+    rhs_free = tuple(range(len(lb) + rows, ct.rank))
+    return (
+        _dot_operand_vjp(ct, b, a.rank, (lb, lc), (rb, rc), rhs_free),
+        _dot_operand_vjp(ct, a, b.rank, (rb, rc), (lb, lc), lhs_free),
+    )
+
+
+def _dot_operand_vjp(
+    ct: Value,
+    other: Value,
+    rank: int,
+    mine: tuple[Ints, Ints],
+    its: tuple[Ints, Ints],
+    summed: Ints,
+) -> Value:
+    """The gradient of one operand: `summed` are ct's axes that came from the other one."""
+    (batch, contracted), (its_batch, its_contracted) = mine, its
+    its_free = tuple(a for a in range(other.rank) if a not in its_batch and a not in its_contracted)
+    lead = tuple(range(len(batch)))
+    out = dot_general(ct, other, (summed, its_free), (lead, its_batch))
+    # out has batch, my free axes, then its contracting axes in ascending order
+    free = [a for a in range(rank) if a not in batch and a not in contracted]
+    order = sorted(range(len(its_contracted)), key=lambda i: its_contracted[i])
+    have = [*batch, *free, *(contracted[i] for i in order)]
+    return transpose(out, tuple(have.index(a) for a in range(rank)))
+
+
 DOT_GENERAL = define(
     "dot_general", "lhs rhs",
     attrs={
@@ -89,7 +123,7 @@ DOT_GENERAL = define(
         "lhs_contracting_dimensions": Attr("ints", ()),
         "rhs_contracting_dimensions": Attr("ints", ()),
     },
-    types=_dot_types, numpy=_dot_numpy, vjp=g.dot_general,
+    types=_dot_types, numpy=_dot_numpy, vjp=_dot_vjp,
 )  # fmt: skip
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lstm_ir import ops
 from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DType
-from lstm_ir.ops.primitive.elementwise_grad import Cts, only
 
 
 def spread(reduced: Value, x: Value, dimensions: tuple[int, ...]) -> Value:

@@ -10,11 +10,11 @@ import numpy as np
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import IRError, message
-from lstm_ir.ir.graph import Value, make
+from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.location import here
-from lstm_ir.ir.opdef import Attr, Trait, define, need, need_at_least, need_equal
+from lstm_ir.ir.opdef import OPS, Attr, Trait, define, need, need_at_least, need_equal
+from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DimLike, Shape, TensorType
-from lstm_ir.ops.primitive import shape_grad as g
 from lstm_ir.ops.primitive.broadcast import as_values, shape_for
 
 
@@ -26,9 +26,14 @@ def _reshape_types(operand: TensorType, *, shape: Shape) -> TensorType:
     return operand.with_shape(shape)
 
 
+def _reshape_vjp(node: Node, cts: Cts) -> Cts:
+    """Reshaped back."""
+    return (reshape(only(cts), node.inputs[0].shape),)
+
+
 RESHAPE = define(
     "reshape", "operand", attrs={"shape": Attr("dims")}, types=_reshape_types,
-    numpy=lambda x, *, shape: x.reshape(shape), vjp=g.reshape, traits=(Trait.data_movement,),
+    numpy=lambda x, *, shape: x.reshape(shape), vjp=_reshape_vjp, traits=(Trait.data_movement,),
 )  # fmt: skip
 
 
@@ -38,9 +43,15 @@ def _transpose_types(operand: TensorType, *, permutation: tuple[int, ...]) -> Te
     return operand.with_shape(operand.shape[p] for p in permutation)
 
 
+def _transpose_vjp(node: Node, cts: Cts) -> Cts:
+    """The inverse permutation."""
+    order = node.attrs["permutation"]
+    return (transpose(only(cts), tuple(order.index(i) for i in range(len(order)))),)
+
+
 TRANSPOSE = define(
     "transpose", "operand", attrs={"permutation": Attr("ints")}, types=_transpose_types,
-    numpy=lambda x, *, permutation: np.transpose(x, permutation), vjp=g.transpose,
+    numpy=lambda x, *, permutation: np.transpose(x, permutation), vjp=_transpose_vjp,
     traits=(Trait.data_movement,),
 )  # fmt: skip
 
@@ -50,9 +61,14 @@ def _reverse_types(operand: TensorType, *, dimensions: tuple[int, ...]) -> Tenso
     return operand
 
 
+def _reverse_vjp(node: Node, cts: Cts) -> Cts:
+    """Reversed back."""
+    return (reverse(only(cts), node.attrs["dimensions"]),)
+
+
 REVERSE = define(
     "reverse", "operand", attrs={"dimensions": Attr("ints")}, types=_reverse_types,
-    numpy=lambda x, *, dimensions: np.flip(x, dimensions), vjp=g.reverse,
+    numpy=lambda x, *, dimensions: np.flip(x, dimensions), vjp=_reverse_vjp,
     traits=(Trait.data_movement,),
 )  # fmt: skip
 
@@ -72,9 +88,24 @@ def _concatenate_types(inputs: tuple[TensorType, ...], *, dimension: int) -> Ten
     return first.resized(dimension, total)
 
 
+def _concatenate_vjp(node: Node, cts: Cts) -> tuple[tuple[Value, ...]]:
+    """Each operand's own part: a slice, made by name, since the gradient of slices needs this file."""
+    ct, axis = only(cts), node.attrs["dimension"]
+    parts: list[Value] = []
+    at: Dim = 0
+    for v in node.inputs:
+        low: list[Dim] = [0] * ct.rank
+        low[axis], end = at, dims.add(at, v.shape[axis])
+        high, steps = ct.type.resized(axis, end).shape, (1,) * ct.rank
+        part = make(OPS["slice"], ct, start_indices=low, limit_indices=high, strides=steps)
+        parts.append(ct if v.shape == ct.shape else part.values[0])
+        at = end
+    return (tuple(parts),)
+
+
 CONCATENATE = define(
     "concatenate", "inputs*", attrs={"dimension": Attr("int")}, types=_concatenate_types,
-    numpy=lambda xs, *, dimension: np.concatenate(xs, dimension), vjp=g.concatenate,
+    numpy=lambda xs, *, dimension: np.concatenate(xs, dimension), vjp=_concatenate_vjp,
     traits=(Trait.data_movement,),
 )  # fmt: skip
 

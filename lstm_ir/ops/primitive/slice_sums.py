@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.opdef import JointVjp
 from lstm_ir.ops.primitive.fill import zeros
 from lstm_ir.ops.primitive.shape import concat
 
 
-def axis_of_slice(node: Node) -> int | None:
-    """The one axis that a slice cuts, at numbers and without a stride; None for another op."""
-    if node.op.name != "slice" or set(node.attrs["strides"]) - {1}:
+def _axis(node: Node) -> int | None:
+    """The one axis that a slice cuts, at numbers and without a stride; None for another slice."""
+    if set(node.attrs["strides"]) - {1}:
         return None
     (v,) = node.inputs
     bounds = zip(node.attrs["start_indices"], node.attrs["limit_indices"], v.shape, strict=True)
@@ -20,10 +23,10 @@ def axis_of_slice(node: Node) -> int | None:
     return cut[0]
 
 
-def joined(v: Value, slices: list[tuple[Node, Value]]) -> Value | None:
+def _joined(v: Value, slices: Sequence[tuple[Node, Value]]) -> Value | None:
     """The gradient of v from (slice of v, its cotangent) pairs; None unless they lie apart on one
     axis."""
-    axes = {axis_of_slice(n) for n, _ in slices}
+    axes = {_axis(n) for n, _ in slices}
     axis = axes.pop()
     if axes or axis is None:
         return None
@@ -52,3 +55,6 @@ def _gap(v: Value, axis: int, width: int) -> list[Value]:
     shape: list[Dim] = list(v.shape)
     shape[axis] = width
     return [zeros(shape, v.dtype)] if width else []
+
+
+SLICE_SUMS = JointVjp(lambda node: _axis(node) is not None, _joined)

@@ -15,6 +15,7 @@ from lstm_ir.ir.opdef import Attr, Trait, define, need, need_at_least
 from lstm_ir.ir.types import DimLike, DType, Shape, TensorType
 from lstm_ir.ops.primitive import window_grad as g
 from lstm_ir.ops.primitive.broadcast import as_values, shape_for
+from lstm_ir.ops.primitive.slice_sums import SLICE_SUMS
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
@@ -52,7 +53,8 @@ def _slice_numpy(x: Array, *, start_indices: Ints, limit_indices: Ints, strides:
 SLICE = define(
     "slice", "operand",
     attrs={"start_indices": Attr("dims"), "limit_indices": Attr("dims"), "strides": Attr("ints")},
-    types=_slice_types, numpy=_slice_numpy, vjp=g.slice_, traits=(Trait.data_movement,),
+    types=_slice_types, numpy=_slice_numpy, vjp=g.slice_, joint_vjp=SLICE_SUMS,
+    traits=(Trait.data_movement,),
 )  # fmt: skip
 
 

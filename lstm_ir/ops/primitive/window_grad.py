@@ -5,7 +5,7 @@ from __future__ import annotations
 from lstm_ir import ops
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node, Value
-from lstm_ir.ops.primitive.elementwise_grad import Cts, only
+from lstm_ir.ir.pullback import Cts, only
 
 
 def slice_(node: Node, cts: Cts) -> Cts:

@@ -11,8 +11,10 @@ from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.location import here
 from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.types import DimLike, DType, TensorType, shape_of
-from lstm_ir.ops.primitive.size import in_range
-from lstm_ir.ops.scan.op import STEP, scan_node
+from lstm_ir.ops.primitive import elementwise as e
+from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
+from lstm_ir.ops.primitive.size import in_range, size
+from lstm_ir.ops.scan.node import STEP, scan_node
 
 Tree = Any  # a value, None, or tuples, lists and dicts of trees
 Fault = Callable[[str], IRError]
@@ -202,24 +204,18 @@ class _Masked:
     def select(
         self, step: Value, old: list[Value], new: list[Value], ys: list[Value]
     ) -> tuple[list[Value], list[Value]]:
-        from lstm_ir import ops
-
-        valid = ops.less(ops.convert(self._time(step), self.lengths.dtype), self.lengths)
-        held = [ops.select(_rows_of(valid, n.type), n, o) for n, o in zip(new, old, strict=True)]
-        return held, [ops.select(_rows_of(valid, y.type), y, constant(0, y.dtype)) for y in ys]
+        valid = e.less(e.convert(self._time(step), self.lengths.dtype), self.lengths)
+        held = [e.select(_rows_of(valid, n.type), n, o) for n, o in zip(new, old, strict=True)]
+        return held, [e.select(_rows_of(valid, y.type), y, constant(0, y.dtype)) for y in ys]
 
     def _time(self, step: Value) -> Value:
-        from lstm_ir import ops
-
         if not self.reverse:
             return step
-        last = ops.size(self.rows) if self.count is None else ops.convert(self.count, DType.i32)
+        last = size(self.rows) if self.count is None else e.convert(self.count, DType.i32)
         return last - 1 - step
 
 
 def _rows_of(valid: Value, like: TensorType) -> Value:
-    from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
-
     if like.rank == 0 or like.shape[0] != valid.shape[0]:
         problem = f"with lengths, y needs {valid.shape[0]} rows, got {like}"
         raise IRError(message("scan", problem, (), here()))

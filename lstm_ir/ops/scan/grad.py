@@ -13,6 +13,7 @@ segments (remat.py).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from lstm_ir.ir.graph import Graph, Node, Value, topological
@@ -23,6 +24,7 @@ from lstm_ir.ops.primitive.fill import zeros_like
 from lstm_ir.ops.primitive.linear import DOT_GENERAL
 from lstm_ir.ops.scan.pair import Pair, Parts
 from lstm_ir.ops.scan.parts import Loop, lifted, names_beside
+from lstm_ir.ops.scan.remat import segmented_vjp
 from lstm_ir.ops.scan.sums import Term
 
 
@@ -30,9 +32,7 @@ def scan_vjp(node: Node, cts: Cts, everything_again: bool = False) -> Any:
     """Gradients of consts, init and xs; none of count."""
     active = session()
     if active.remat is not None and not everything_again:
-        from lstm_ir.ops.scan.remat import segmented_vjp
-
-        found = segmented_vjp(node, cts, active.remat)
+        found = segmented_vjp(node, cts, active.remat, partial(scan_vjp, everything_again=True))
         if found is not None:
             return found
     loop = lifted(Loop.of(node))

@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.graph import Graph, Node, Value, make
+from lstm_ir.ir.graph import Graph, Node
 from lstm_ir.ir.opdef import Attr, Range, define, need, need_equal
 from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.scan.grad import scan_vjp
+from lstm_ir.ops.scan.node import STEP
 
 Types = tuple[TensorType, ...]
-STEP = TensorType((), DType.i32)
 
 
 def _scan_types(
@@ -93,22 +94,8 @@ def _scan_ranges(node: Node) -> tuple[Range, ...]:
     return () if node.arg("count") is None else (Range("count", 0, node.attrs["length"]),)
 
 
-def _scan_vjp(node: Node, cts: tuple[Value | None, ...]) -> Any:
-    from lstm_ir.ops.scan.grad import scan_vjp
-
-    return scan_vjp(node, cts)
-
-
 SCAN = define(
     "scan", "consts* init* xs* count?",
     attrs={"length": Attr("dim"), "reverse": Attr("bools"), "body": Attr("graph")},
-    results="finals ys", types=_scan_types, numpy=_scan_numpy, vjp=_scan_vjp, ranges=_scan_ranges,
+    results="finals ys", types=_scan_types, numpy=_scan_numpy, vjp=scan_vjp, ranges=_scan_ranges,
 )  # fmt: skip
-
-
-def scan_node(
-    body: Graph, consts: tuple[Value, ...], init: tuple[Value, ...], xs: tuple[Value, ...], *,
-    length: Dim, reverse: tuple[bool, ...], count: Value | None = None,
-) -> Node:  # fmt: skip
-    """The op itself, for passes; users call `li.scan`."""
-    return make(SCAN, consts, init, xs, count, length=length, reverse=reverse, body=body)

@@ -12,7 +12,7 @@ from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.fill import zeros, zeros_like
 from lstm_ir.ops.primitive.size import size
-from lstm_ir.ops.scan.op import STEP, scan_node
+from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.ops.scan.parts import Loop, names_beside, to_save
 from lstm_ir.ops.scan.sums import Term, of_slices, summed
 

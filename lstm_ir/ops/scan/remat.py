@@ -15,28 +15,29 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.leaf import constant, parameter
-from lstm_ir.ir.pullback import Cts, rebuilt, through
+from lstm_ir.ir.pullback import Cts, Hook, rebuilt, through
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.shape import concat, reshape
 from lstm_ir.ops.primitive.size import in_range, size
 from lstm_ir.ops.primitive.window import slice_axis
-from lstm_ir.ops.scan.op import STEP, scan_node
+from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.ops.scan.parts import Loop, names_beside
 
 
-def segmented_vjp(node: Node, cts: Cts, K: int) -> Any:
-    """The gradient of a scan through its segments; None if it has no more than K steps."""
+def segmented_vjp(node: Node, cts: Cts, K: int, over_segments: Hook) -> Any:
+    """The gradient of a scan through its segments; None if it has no more than K steps.
+
+    over_segments: the gradient of the loop over segments, which runs each of them again.
+    """
     loop = Loop.of(node)
     if isinstance(loop.length, int) and loop.length <= K:
         return None
     values, outer = _segmented(_without_count(node, loop), K)
 
     def hook(n: Node, arrived: Cts) -> Any:
-        from lstm_ir.ops.scan.grad import scan_vjp
-
-        return scan_vjp(n, arrived, everything_again=True) if n is outer else None
+        return over_segments(n, arrived) if n is outer else None
 
     return through(node, values, cts, hook=hook)
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.graph import Value
 from lstm_ir.ir.opdef import Attr, Level, Op, define
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.tf import contract as tc
 from lstm_ir.ops.tf import layout as tl
 from lstm_ir.ops.tf.contract import ICFO, IFCO, Operands
 from lstm_ir.ops.tf.meaning import Array, Order, Step, forward_step, widened
+from lstm_ir.ops.tf.vjp import block_lstm
 
 OPERANDS = f"seq_len_max:i64 {' '.join(Operands._fields)}"
 
@@ -65,12 +66,6 @@ def _expand(
     return tl.forward(s, v, count, order, forget_bias, cell_clip, use_peephole)
 
 
-def _vjp(node: Node, cts: Any) -> Any:
-    from lstm_ir.ops.tf.vjp import block_lstm
-
-    return block_lstm(node, cts)
-
-
 def _define(name: str, order: Order, attrs: dict[str, Attr]) -> Op:
     return define(
         name,
@@ -79,7 +74,7 @@ def _define(name: str, order: Order, attrs: dict[str, Attr]) -> Op:
         results=" ".join(Step._fields),
         types=_types,
         numpy=lambda count, *arrays, **a: _numpy(count, arrays, order, **a),
-        vjp=_vjp,
+        vjp=block_lstm,
         expand=lambda count, *values, **a: _expand(count, values, order, **a),
         level=Level.composite,
         ranges=tc.count_range,

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.graph import Value
 from lstm_ir.ir.opdef import Level, define
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.primitive.fill import zeros
@@ -30,6 +30,7 @@ from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.ops.tf import contract as tc
 from lstm_ir.ops.tf import layout as tl
 from lstm_ir.ops.tf.meaning import Array, widened
+from lstm_ir.ops.tf.vjp import gru_block_cell
 
 
 class Operands(NamedTuple):
@@ -89,19 +90,13 @@ def _expand(*values: Value) -> dict[str, Value]:
     return gates | {"h": tl.dropped(tl.got(out, "y"))}
 
 
-def _vjp(node: Node, cts: Any) -> Any:
-    from lstm_ir.ops.tf.vjp import gru_block_cell
-
-    return gru_block_cell(node, cts)
-
-
 GRU_BLOCK_CELL = define(
     "tf.GRUBlockCell",
     OPERANDS,
     results=" ".join(RESULTS),
     types=_types,
     numpy=_numpy,
-    vjp=_vjp,
+    vjp=gru_block_cell,
     expand=_expand,
     level=Level.composite,
 )

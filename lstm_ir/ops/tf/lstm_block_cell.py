@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.graph import Value
 from lstm_ir.ir.opdef import Attr, Level, define
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive.fill import zeros
@@ -31,6 +31,7 @@ from lstm_ir.ops.tf.meaning import (
     placed,
     widened,
 )
+from lstm_ir.ops.tf.vjp import lstm_block_cell
 
 OPERANDS = " ".join(Operands._fields)
 SAVED = ("i", "cs", "f", "o", "ci", "co", "cs_grad", "h_grad")
@@ -60,12 +61,6 @@ def _expand(
     return {n: tl.dropped(a) for n, a in out.items()}
 
 
-def _vjp(node: Node, cts: Any) -> Any:
-    from lstm_ir.ops.tf.vjp import lstm_block_cell
-
-    return lstm_block_cell(node, cts)
-
-
 LSTM_BLOCK_CELL = define(
     "tf.LSTMBlockCell",
     OPERANDS,
@@ -77,7 +72,7 @@ LSTM_BLOCK_CELL = define(
     results=" ".join(Step._fields),
     types=_types,
     numpy=_numpy,
-    vjp=_vjp,
+    vjp=lstm_block_cell,
     expand=_expand,
     level=Level.composite,
 )

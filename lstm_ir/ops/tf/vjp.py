@@ -14,17 +14,15 @@ from typing import Any
 from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.expansion import expansion
 from lstm_ir.ir.graph import Node, Value, make
+from lstm_ir.ir.opdef import OPS
 from lstm_ir.ir.pullback import Cts, session, through
 from lstm_ir.ops.primitive.fill import zeros_like
 from lstm_ir.ops.primitive.linear import dot_general
 from lstm_ir.ops.primitive.reduce import sum as sum_
 from lstm_ir.ops.primitive.shape import concat
 from lstm_ir.ops.primitive.window import slice_axis
-from lstm_ir.ops.tf.block_lstm_grad import BLOCK_LSTM_GRAD, BLOCK_LSTM_GRAD_V2
 from lstm_ir.ops.tf.contract import Operands, clip_limit
-from lstm_ir.ops.tf.gru_block_cell import GRU_BLOCK_CELL_GRAD
 from lstm_ir.ops.tf.layout import got
-from lstm_ir.ops.tf.lstm_block_cell import LSTM_BLOCK_CELL_GRAD
 
 
 def block_lstm(node: Node, cts: Cts) -> Any:
@@ -34,7 +32,7 @@ def block_lstm(node: Node, cts: Cts) -> Any:
         _need_no_clip(node)
     if arrived is None or remat is not None:
         return through(node, expansion(node, "grad"), cts, remat)
-    op = BLOCK_LSTM_GRAD_V2 if node.op.name == "tf.BlockLSTMV2" else BLOCK_LSTM_GRAD
+    op = OPS["tf.BlockLSTMGradV2" if node.op.name == "tf.BlockLSTMV2" else "tf.BlockLSTMGrad"]
     peephole = node.attrs["use_peephole"]
     out = make(op, *node.args, *node.values, *arrived, use_peephole=peephole)
     return (None, *out.values)
@@ -56,7 +54,7 @@ def lstm_block_cell(node: Node, cts: Cts) -> Any:
         return through_expansion(node, cts)
     peephole = node.attrs["use_peephole"]
     saved = node.values[:-1]  # without h
-    out = make(LSTM_BLOCK_CELL_GRAD, *node.args, *saved, *arrived, use_peephole=peephole)
+    out = make(OPS["tf.LSTMBlockCellGrad"], *node.args, *saved, *arrived, use_peephole=peephole)
     v, dicfo = Operands(*node.args), got(out, "dicfo")
     dx, dh = _back(dicfo, v.w, v.x)
     peepholes = (got(out, f"{name}_grad") for name in ("wci", "wcf", "wco"))
@@ -71,7 +69,7 @@ def gru_block_cell(node: Node, cts: Cts) -> Any:
         return through_expansion(node, cts)
     x, h_prev = node.inputs[:2]
     r, u, c, _ = node.values
-    out = make(GRU_BLOCK_CELL_GRAD, *node.args, r, u, c, *arrived)
+    out = make(OPS["tf.GRUBlockCellGrad"], *node.args, r, u, c, *arrived)
     d_c, d_ru = got(out, "d_c_bar"), got(out, "d_r_bar_u_bar")
     weights = _weight(x, h_prev, d_ru), _weight(x, h_prev * r, d_c)
     return (got(out, "d_x"), got(out, "d_h_prev"), *weights, sum_(d_ru, 0), sum_(d_c, 0))
