@@ -50,7 +50,7 @@ def _offset(v: Any) -> dims.Dim:
 
 
 def _graph(v: Any) -> Any:
-    from lstm_ir.ir.graph import Graph
+    from lstm_ir.ir.graph import Graph  # whose nodes check their attributes here
 
     if not isinstance(v, Graph):
         raise TypeError
@@ -58,7 +58,7 @@ def _graph(v: Any) -> Any:
 
 
 def _data(v: Any) -> Any:
-    from lstm_ir.ir.graph import Data
+    from lstm_ir.ir.graph import Data  # the same circle
 
     return v if isinstance(v, Data) else Data.of(v)
 

@@ -269,7 +269,7 @@ class Graph:
         else:
             self.outputs = tuple(outputs)
             self.output_names = tuple(f"out{i}" for i in range(len(self.outputs)))
-        from lstm_ir.ir.verify import check_structure
+        from lstm_ir.ir.verify import check_structure  # which reads graphs
 
         check_structure(self)
 
@@ -320,7 +320,7 @@ class Graph:
         return type(self)(self.name, new, dict(zip(self.output_names, outputs, strict=True)))
 
     def __str__(self) -> str:
-        from lstm_ir.ir.printer import print_graph
+        from lstm_ir.ir.printer import print_graph  # which reads graphs
 
         return print_graph(self)
 

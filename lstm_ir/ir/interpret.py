@@ -14,6 +14,7 @@ from lstm_ir.ir import dims
 from lstm_ir.ir.errors import CallError, LstmIrError, ValueRangeError, message
 from lstm_ir.ir.graph import Arg, Graph, Node, Value
 from lstm_ir.ir.graph import operand_types as _operand_types
+from lstm_ir.ir.program import entry_signature
 from lstm_ir.ir.signature import check_call
 from lstm_ir.ir.types import TensorType
 
@@ -24,8 +25,6 @@ def interpret(
     graph: Graph, inputs: Mapping[str, Any] | None = None, **more: Any
 ) -> dict[str, Array]:
     """Outputs by name, from inputs by name. Raises CallError or ValueRangeError for bad input."""
-    from lstm_ir.ir.program import entry_signature
-
     if not isinstance(graph, Graph):
         raise CallError(f"interpret: takes a graph, got {type(graph).__name__}")
     entry = entry_signature(graph)

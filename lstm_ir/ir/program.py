@@ -135,7 +135,7 @@ class Program:
         )
 
     def __str__(self) -> str:
-        from lstm_ir.ir.printer import print_program
+        from lstm_ir.ir.printer import print_program  # which reads programs
 
         return print_program(self)
 
