@@ -11,6 +11,9 @@ TEXTS = {
         "graph @g(%x: f32[3]) {\n  %0 = tanh(%x) {speed=3} : f32[3]\n  return %0\n}\n",
     "text_missing_attribute":
         "graph @g(%x: f32[3,5]) {\n  %0 = transpose(%x) : f32[5,3]\n  return %0\n}\n",
+    "text_old_word_of_clip_gradient":
+        "graph @g(%x: f32[3,2,4], %w: f32[1,4,1]) {\n  %0, %1, %2 = lstm(%x, _, %w, _, _, _, _, _, _,"
+        " _, _) {clip_gradient=\"true\"} : f32[3,2,1], f32[1,2,1], f32[1,2,1]\n  return %0\n}\n",
     "text_wrong_type": "graph @g(%x: f32[3]) {\n  %0 = tanh(%x) : f32[4]\n  return %0\n}\n",
     "text_cycle": "graph @g(%x: f32[3]) {\n  %0 = add(%x, %1) : f32[3]\n  %1 = tanh(%0) : f32[3]\n"
                   "  return %1\n}\n",

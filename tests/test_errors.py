@@ -126,6 +126,11 @@ def lstm_unknown_direction() -> object:
 
 
 @in_graph()
+def lstm_old_word_of_clip_gradient() -> object:
+    return layer(clip_gradient="true")
+
+
+@in_graph()
 def lstm_negative_clip() -> object:
     return layer(cell_clip=-3.0)
 

@@ -58,7 +58,7 @@ CELL = Cell(
 )
 ATTRS = {
     **rt.SHARED_ATTRS, "forget_bias": Attr("float", 0.0), "cell_clip": Attr("float", 0.0),
-    "clip_gradient": Attr("str", "true"), "input_forget": Attr("bool", False),
+    "clip_gradient": Attr("str", "exact"), "input_forget": Attr("bool", False),
     "output_peephole": Attr("str", "new"),
 }  # fmt: skip
 
@@ -74,7 +74,8 @@ def _sizes(v: Operands, a: dict[str, Any]) -> rt.Sizes:
         rt.exactly("peephole", v.peephole, s, (s.D, k * s.H))
     rt.check_masks(s, v.lengths, v.count, v.recurrent_mask)
     rt.one_of("padding", a["padding"], ("zero", "hold"))
-    rt.one_of("clip_gradient", a["clip_gradient"], ("true", "straight_through"))
+    need(a["clip_gradient"] != "true", "clip_gradient is 'true', which is called 'exact' now")
+    rt.one_of("clip_gradient", a["clip_gradient"], ("exact", "straight_through"))
     rt.one_of("output_peephole", a["output_peephole"], ("new", "previous"))
     rt.clip_limit("cell_clip", a["cell_clip"])
     rt.clip_limit("gate_clip", a["gate_clip"])
@@ -269,7 +270,7 @@ def lstm(
     activations: tuple[str, ...] = (),
     forget_bias: float = 0.0,
     cell_clip: float = 0.0,
-    clip_gradient: str = "true",
+    clip_gradient: str = "exact",
     gate_clip: float = 0.0,
     input_forget: bool = False,
     output_peephole: str = "new",

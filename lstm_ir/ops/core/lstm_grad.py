@@ -27,7 +27,7 @@ def _expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
     s = _Saved(k)
     rows: dict[str, Rows | None] = {
         "gates": s.gates, "before": s.c_prev, "activated": s.activated,
-        "cells": s.cells if a["cell_clip"] > 0 and a["clip_gradient"] == "true" else None,
+        "cells": s.cells if a["cell_clip"] > 0 and a["clip_gradient"] == "exact" else None,
         "pre": s.pre(),
     }  # fmt: skip
     rows |= {n: k.rows(n) for n in ("d_y", "d_gates", "d_cells", "d_activated")}
