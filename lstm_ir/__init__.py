@@ -43,40 +43,42 @@ if not (_here / "backends").exists() and (_here.parent / "backends").exists():
     # A checkout: passes and backends lie beside this folder, also where only a copy is installed.
     __path__.append(str(_here.parent))  # noqa: F405
 
-if TYPE_CHECKING:
-    from lstm_ir.api import compile, export, load, lower, set_threads
-    from lstm_ir.ir.parser import parse
-    from lstm_ir.ops.by_name import op
-    from lstm_ir.training.gradient import grad, vjp
-    from lstm_ir.training.optimizers import adam, adamw, momentum, sgd
-    from lstm_ir.training.streaming import stateful
-    from lstm_ir.training.training import train_step
+if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is public
+    from lstm_ir.api import compile as compile
+    from lstm_ir.api import export as export
+    from lstm_ir.api import load as load
+    from lstm_ir.api import lower as lower
+    from lstm_ir.api import set_threads as set_threads
+    from lstm_ir.ir.parser import parse as parse
+    from lstm_ir.ops.by_name import op as op
+    from lstm_ir.training.gradient import grad as grad
+    from lstm_ir.training.gradient import vjp as vjp
+    from lstm_ir.training.optimizers import adam as adam
+    from lstm_ir.training.optimizers import adamw as adamw
+    from lstm_ir.training.optimizers import momentum as momentum
+    from lstm_ir.training.optimizers import sgd as sgd
+    from lstm_ir.training.streaming import stateful as stateful
+    from lstm_ir.training.training import train_step as train_step
 
-_LAZY = {  # what only some programs need: parsing, passes, the compiler, the runtime
-    "parse": "lstm_ir.ir.parser",
-    "op": "lstm_ir.ops.by_name",
-    "grad": "lstm_ir.training.gradient",
-    "vjp": "lstm_ir.training.gradient",
-    "stateful": "lstm_ir.training.streaming",
-    "train_step": "lstm_ir.training.training",
-    "adam": "lstm_ir.training.optimizers",
-    "adamw": "lstm_ir.training.optimizers",
-    "momentum": "lstm_ir.training.optimizers",
-    "sgd": "lstm_ir.training.optimizers",
-    "compile": "lstm_ir.api",
-    "lower": "lstm_ir.api",
-    "export": "lstm_ir.api",
-    "load": "lstm_ir.api",
-    "set_threads": "lstm_ir.api",
+_LAZY = {  # what only some programs need: parsing, training, passes, the compiler, the runtime
+    name: module
+    for module, names in {
+        "lstm_ir.api": "compile export load lower set_threads",
+        "lstm_ir.ir.parser": "parse",
+        "lstm_ir.ops.by_name": "op",
+        "lstm_ir.training.gradient": "grad vjp",
+        "lstm_ir.training.optimizers": "adam adamw momentum sgd",
+        "lstm_ir.training.streaming": "stateful",
+        "lstm_ir.training.training": "train_step",
+    }.items()
+    for name in names.split()
 }
 
 __all__ = [
     "CallError", "CompileError", "DType", "Data", "DeviceError", "DimError", "GradientError",
     "Graph", "IRError", "Loc", "LoweringError", "LstmIrError", "Node", "PackageError",
     "ParseError", "PassError", "Program", "State", "TargetError", "TensorType", "Value",
-    "ValueRangeError", "VerifyError", "adam", "adamw", "compile", "export", "grad", "interpret",
-    "load", "lower", "momentum", "op", "parse", "set_threads", "sgd", "stateful", "train_step",
-    "verify", "vjp", *_builders,
+    "ValueRangeError", "VerifyError", "interpret", "verify", *_LAZY, *_builders,
 ]  # fmt: skip
 
 
@@ -86,3 +88,7 @@ def __getattr__(name: str) -> Any:
         globals()[name] = value
         return value
     raise AttributeError(f"module 'lstm_ir' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

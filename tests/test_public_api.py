@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from conftest import Golden
 
 import lstm_ir as li
+from lstm_ir import ops
 
 PUBLIC = [(name, getattr(li, name)) for name in li.__all__]
 
@@ -20,6 +24,33 @@ def test_names_are_the_listed_ones(golden: Golden) -> None:
 def test_names_are_unique_and_present() -> None:
     assert len(set(li.__all__)) == len(li.__all__)
     assert not [n for n in li.__all__ if n.startswith("_")]
+
+
+def imported(module: ModuleType, *, for_checkers: bool) -> dict[str, str]:
+    """The module of each name that is imported at the top of a file, or in its TYPE_CHECKING."""
+    assert module.__file__ is not None
+    body = ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body
+    if for_checkers:
+        body = [n for i in body if isinstance(i, ast.If) for n in i.body]
+    froms = [
+        n for n in body if isinstance(n, ast.ImportFrom) and str(n.module).startswith("lstm_ir")
+    ]
+    return {a.asname or a.name: str(n.module) for n in froms for a in n.names}
+
+
+def test_what_is_imported_is_what_is_listed() -> None:
+    lists = {"lstm_ir.ops": ops.__all__, "lstm_ir": [n for n in li.__all__ if n not in ops.__all__]}
+    kept = {"_builders", "*", "bind"}
+    families = {n for n, v in vars(ops).items() if isinstance(v, ModuleType)}
+    eager = set(imported(ops, for_checkers=False)) - kept - families
+    assert eager == set(lists["lstm_ir.ops"])
+    eager = set(imported(li, for_checkers=False)) - kept
+    assert eager | set(li._LAZY) == set(lists["lstm_ir"])
+    assert imported(li, for_checkers=True) == li._LAZY
+
+
+def test_dir_shows_the_public_names() -> None:
+    assert dir(li) == sorted(li.__all__)
 
 
 @pytest.mark.parametrize(("name", "value"), PUBLIC, ids=[n for n, _ in PUBLIC])
