@@ -15,6 +15,18 @@ DRIVERS = ("api.py", "__main__.py", "cli", "demo")  # files and folders of lstm_
 FOREIGN = ("torch", "tensorflow", "jax", "jaxlib", "onnx", "onnxruntime", "keras", "safetensors")
 LAZY = ("networkx", "lark", "iree.compiler", "ml_dtypes", "click", "rich")
 LIMIT = 500  # lines of one file
+IR, OPS = "lstm_ir.ir", "lstm_ir.ops"
+PRIMITIVE, SCAN, CORE, NN = (f"{OPS}.{r}" for r in ("primitive", "scan", "core", "nn"))
+ARROWS = {  # room: the rooms that its files may import
+    IR: (),
+    PRIMITIVE: (IR,),
+    SCAN: (IR, PRIMITIVE),
+    CORE: (IR, PRIMITIVE, SCAN),
+    NN: (IR, PRIMITIVE, SCAN, CORE),
+    f"{OPS}.tf": (IR, PRIMITIVE, SCAN, CORE, NN),
+    f"{OPS}.cudnn": (IR, PRIMITIVE, SCAN, CORE, NN),
+    f"{OPS}.mps": (IR, PRIMITIVE, SCAN, CORE, NN),
+}
 
 
 def files(folder: str) -> list[Path]:
@@ -55,6 +67,12 @@ def within(name: str, *packages: str) -> bool:
     return any(name == p or name.startswith(p + ".") for p in packages)
 
 
+def module(path: Path) -> str:
+    """The name under which a file is imported."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts if parts[0] == "lstm_ir" else ("lstm_ir", *parts))
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_arrows_point_to_the_graph_layer(path: Path) -> None:
     layer = path.relative_to(ROOT).parts[0]
@@ -67,6 +85,21 @@ def test_arrows_point_to_the_graph_layer(path: Path) -> None:
     for name, _ in imports(path):
         assert not within(name, *forbidden), f"{path} imports {name}"
         assert not within(name, "passes", "backends"), f"{path} imports {name} without its package"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_rooms_of_ops_import_the_rooms_below_them(path: Path) -> None:
+    """Inside functions too."""
+    room = room_of(module(path))
+    if room is not None:
+        for name, _ in imports(path):
+            if within(name, "lstm_ir"):
+                assert room_of(name) in (room, *ARROWS[room]), f"{path} imports {name}"
+
+
+def room_of(name: str) -> str | None:
+    """The room of the table that a module stands in."""
+    return next((r for r in ARROWS if within(name, r)), None)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
