@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.ir.graph import Value, make
+from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import Attr, Level, Op, define, need, need_at_least
+from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DType, TensorType
-from lstm_ir.ops.primitive import reduce_grad as g
-from lstm_ir.ops.primitive.broadcast import as_values
-from lstm_ir.ops.primitive.elementwise import convert
+from lstm_ir.ops.primitive.broadcast import as_values, broadcast_in_dim
+from lstm_ir.ops.primitive.elementwise import convert, equal, maximum, select
 from lstm_ir.ops.primitive.shape import axes_of, axis_of, need_axes, reshape
 from lstm_ir.ops.primitive.size import size
 
@@ -81,6 +81,53 @@ def _min(x: Array, *, dimensions: Ints) -> Array:
     return np.asarray(np.min(wide(x), axis=dimensions, initial=largest)).astype(x.dtype)
 
 
+def _spread(reduced: Value, x: Value, dimensions: tuple[int, ...]) -> Value:
+    """What a reduction of x gave, repeated along the axes that it removed."""
+    kept = tuple(i for i in range(x.rank) if i not in dimensions)
+    return broadcast_in_dim(reduced, x.shape, kept) if dimensions else reduced
+
+
+def _wide(dtype: DType) -> DType:
+    """Where to count: half types stop at few thousands."""
+    return DType.f32 if dtype.bits == 16 else dtype
+
+
+def _sum_vjp(node: Node, cts: Cts) -> Cts:
+    """To every element alike."""
+    return (_spread(only(cts), node.inputs[0], node.attrs["dimensions"]),)
+
+
+def _extreme_vjp(node: Node, cts: Cts) -> Cts:
+    """To the elements equal to the maximum (minimum), divided by how many there are."""
+    ct, (x,), over = only(cts), node.inputs, node.attrs["dimensions"]
+    chosen = equal(x, _spread(node.values[0], x, over))
+    wide = _wide(x.dtype)
+    shares = maximum(sum(convert(chosen, wide), over), 1.0)  # none is chosen of NaN
+    share = convert(convert(ct, wide) / shares, x.dtype)
+    return (select(chosen, _spread(share, x, over), 0.0),)
+
+
+def _mean_vjp(node: Node, cts: Cts) -> Cts:
+    """To every element alike, divided by how many there are."""
+    (x,), over = node.inputs, node.attrs["dimensions"]
+    wide = _wide(x.dtype)
+    count = maximum(count_of(x, over, wide), 1.0)  # 0: there is no element to give it to
+    share = convert(only(cts), wide) / count
+    return (_spread(convert(share, x.dtype), x, over),)
+
+
+def _cumsum_vjp(node: Node, cts: Cts) -> Cts:
+    """The running sum from the other end."""
+    a = node.attrs
+    back = cumsum(only(cts), a["axis"], not a["reverse"], a["exclusive"])
+    return (back,)
+
+
+def _argmax_vjp(node: Node, cts: Cts) -> Cts:
+    """None."""
+    return (None,)
+
+
 def _define(
     name: str, types: Callable[..., Any], numpy: Callable[..., Any], vjp: Callable[..., Any]
 ) -> Op:
@@ -89,12 +136,12 @@ def _define(
     )
 
 
-REDUCE_SUM = _define("reduce_sum", _sum_types, _sum, g.reduce_sum)
+REDUCE_SUM = _define("reduce_sum", _sum_types, _sum, _sum_vjp)
 REDUCE_MAX = _define(
-    "reduce_max", lambda x, *, dimensions: _reduced(x, dimensions), _max, g.extreme
+    "reduce_max", lambda x, *, dimensions: _reduced(x, dimensions), _max, _extreme_vjp
 )
 REDUCE_MIN = _define(
-    "reduce_min", lambda x, *, dimensions: _reduced(x, dimensions), _min, g.extreme
+    "reduce_min", lambda x, *, dimensions: _reduced(x, dimensions), _min, _extreme_vjp
 )
 
 
@@ -108,14 +155,14 @@ def count_of(x: Value, dimensions: Ints, dtype: DType) -> Value:
 
 
 def _expand_mean(x: Value, *, dimensions: Ints) -> Value:
-    inner = DType.f32 if x.dtype.bits == 16 else x.dtype
+    inner = _wide(x.dtype)
     total = sum(convert(x, inner), dimensions)
     return convert(total / count_of(x, dimensions, inner), x.dtype)
 
 
 REDUCE_MEAN = define(
     "reduce_mean", "operand", attrs={"dimensions": Attr("ints")}, types=_mean_types, numpy=_mean,
-    vjp=g.reduce_mean, expand=_expand_mean, level=Level.composite,
+    vjp=_mean_vjp, expand=_expand_mean, level=Level.composite,
 )  # fmt: skip
 
 
@@ -138,7 +185,7 @@ def _cumsum(x: Array, *, axis: int, reverse: bool, exclusive: bool) -> Array:
 CUMSUM = define(
     "cumsum", "operand",
     attrs={"axis": Attr("int"), "reverse": Attr("bool", False), "exclusive": Attr("bool", False)},
-    types=_cumsum_types, numpy=_cumsum, vjp=g.cumsum,
+    types=_cumsum_types, numpy=_cumsum, vjp=_cumsum_vjp,
 )  # fmt: skip
 
 
@@ -150,7 +197,7 @@ def _argmax_types(operand: TensorType, *, axis: int) -> TensorType:
 
 ARGMAX = define(
     "argmax", "operand", attrs={"axis": Attr("int")}, types=_argmax_types,
-    numpy=lambda x, *, axis: np.argmax(wide(x), axis).astype(np.int32), vjp=g.argmax,
+    numpy=lambda x, *, axis: np.argmax(wide(x), axis).astype(np.int32), vjp=_argmax_vjp,
 )  # fmt: skip
 
 
