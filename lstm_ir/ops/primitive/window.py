@@ -9,12 +9,15 @@ import numpy as np
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.graph import Value, make
+from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import Attr, Trait, define, need, need_at_least
+from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DimLike, DType, Shape, TensorType
-from lstm_ir.ops.primitive import window_grad as g
 from lstm_ir.ops.primitive.broadcast import as_values, shape_for
+from lstm_ir.ops.primitive.fill import zeros_like
+from lstm_ir.ops.primitive.reduce import sum as reduce_sum
+from lstm_ir.ops.primitive.shape import expand_dims, reshape
 from lstm_ir.ops.primitive.slice_sums import SLICE_SUMS
 
 Array = np.ndarray[Any, Any]
@@ -50,10 +53,66 @@ def _slice_numpy(x: Array, *, start_indices: Ints, limit_indices: Ints, strides:
     return x[tuple(np.s_[lo:hi:k] for lo, hi, k in picks)]
 
 
+def _slice_vjp(node: Node, cts: Cts) -> Cts:
+    """The cotangent at its place in zeros."""
+    ct, (x,), attrs = only(cts), node.inputs, node.attrs
+    starts, limits, strides = attrs["start_indices"], attrs["limit_indices"], attrs["strides"]
+    cut = False
+    for axis, k in enumerate(strides):
+        if k > 1:
+            ct, cut = _spread(ct, axis, k), True
+    high = [dims.add(n, dims.mul(hi, -1)) for n, hi in zip(x.shape, limits, strict=True)]
+    wide = pad(ct, starts, high)
+    return (slice(wide, (0,) * x.rank, x.shape) if cut else wide,)
+
+
+def _spread(ct: Value, axis: int, k: int) -> Value:
+    """k - 1 zeros after every element of `axis`. Unlike interior padding, right for size 0 too."""
+    apart = expand_dims(ct, axis + 1)
+    zeros = [0] * apart.rank
+    after = list(zeros)
+    after[axis + 1] = k - 1
+    shape = (*ct.shape[:axis], dims.mul(ct.shape[axis], k), *ct.shape[axis + 1 :])
+    return reshape(pad(apart, zeros, after), shape)
+
+
+def _pad_vjp(node: Node, cts: Cts) -> Cts:
+    """The operand's elements taken out again, and the sum of what was put around them."""
+    ct, x, attrs = only(cts), node.inputs[0], node.attrs
+    lows, highs = attrs["edge_padding_low"], attrs["edge_padding_high"]
+    gaps = attrs["interior_padding"]
+    around = pad(zeros_like(x), lows, highs, gaps, constant(1, x.dtype))
+    back = pad(ct, _cut(lows), _cut(highs))
+    starts = [0 if isinstance(lo, int) and lo < 0 else lo for lo in lows]
+    ends = [
+        dims.add(lo, dims.add(n, dims.mul(dims.add(n, -1), k)) if n != 0 else 0)
+        for lo, n, k in zip(starts, x.shape, gaps, strict=True)
+    ]
+    return slice(back, starts, ends, [k + 1 for k in gaps]), reduce_sum(ct * around)
+
+
+def _cut(edges: tuple[dims.Dim, ...]) -> list[dims.Dim]:
+    """What negative edges cut off."""
+    return [-e if isinstance(e, int) and e < 0 else 0 for e in edges]
+
+
+def _dynamic_slice_vjp(node: Node, cts: Cts) -> tuple[Value, tuple[None, ...]]:
+    """The cotangent at its place in zeros."""
+    x, *starts = node.inputs
+    return dynamic_update_slice(zeros_like(x), only(cts), starts), (None,) * len(starts)
+
+
+def _update_vjp(node: Node, cts: Cts) -> tuple[Value, Value, tuple[None, ...]]:
+    """Zero where it was overwritten; the window for the update."""
+    ct, (_, update, *starts) = only(cts), node.inputs
+    kept = dynamic_update_slice(ct, zeros_like(update), starts)
+    return kept, dynamic_slice(ct, starts, update.shape), (None,) * len(starts)
+
+
 SLICE = define(
     "slice", "operand",
     attrs={"start_indices": Attr("dims"), "limit_indices": Attr("dims"), "strides": Attr("ints")},
-    types=_slice_types, numpy=_slice_numpy, vjp=g.slice_, joint_vjp=SLICE_SUMS,
+    types=_slice_types, numpy=_slice_numpy, vjp=_slice_vjp, joint_vjp=SLICE_SUMS,
     traits=(Trait.data_movement,),
 )  # fmt: skip
 
@@ -122,7 +181,7 @@ PAD = define(
         "edge_padding_low": Attr("offsets"), "edge_padding_high": Attr("offsets"),
         "interior_padding": Attr("ints"),
     },
-    types=_pad_types, numpy=_pad_numpy, vjp=g.pad,
+    types=_pad_types, numpy=_pad_numpy, vjp=_pad_vjp,
 )  # fmt: skip
 
 
@@ -161,7 +220,7 @@ DYNAMIC_SLICE = define(
     "dynamic_slice", "operand start_indices*", attrs={"slice_sizes": Attr("dims")},
     types=_dynamic_slice_types,
     numpy=lambda x, starts, *, slice_sizes: x[_window(x.shape, starts, slice_sizes)],
-    vjp=g.dynamic_slice, traits=(Trait.data_movement,),
+    vjp=_dynamic_slice_vjp, traits=(Trait.data_movement,),
 )  # fmt: skip
 
 
@@ -182,7 +241,7 @@ def _update_numpy(x: Array, update: Array, starts: tuple[Array, ...]) -> Array:
 
 DYNAMIC_UPDATE_SLICE = define(
     "dynamic_update_slice", "operand update start_indices*", types=_update_types,
-    numpy=_update_numpy, vjp=g.dynamic_update_slice, traits=(Trait.data_movement,),
+    numpy=_update_numpy, vjp=_update_vjp, traits=(Trait.data_movement,),
 )  # fmt: skip
 
 
