@@ -157,14 +157,14 @@ class Signature:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values that `from_json` takes."""
-        from lstm_ir.ir.signature_json import dump
+        from lstm_ir.ir.signature_json import dump  # which reads signatures
 
         return dump(self)
 
     @staticmethod
     def from_json(data: object) -> Signature:
         """The signature in `data`; PackageError for anything that `to_json` does not write."""
-        from lstm_ir.ir.signature_json import load
+        from lstm_ir.ir.signature_json import load  # the same circle
 
         return load(data)
 
