@@ -12,35 +12,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lstm_ir import ops
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.core.convolution_windows import folded, padded, windows
-from lstm_ir.ops.primitive.elementwise_grad import Cts, only
+from lstm_ir.ops.primitive.elementwise import convert
+from lstm_ir.ops.primitive.linear import dot, dot_general
+from lstm_ir.ops.primitive.reduce import sum
+from lstm_ir.ops.primitive.shape import reshape, transpose
 
 
 def expand(lhs: Value, rhs: Value, **attrs: Any) -> Value:
     """y [N,O,T]."""
-    return ops.convert(_Convolution(_wide(lhs), _wide(rhs), attrs).result(), lhs.dtype)
+    return convert(_Convolution(_wide(lhs), _wide(rhs), attrs).result(), lhs.dtype)
 
 
 def vjp(node: Node, cts: Cts) -> Cts:
     """Gradients of x [N,C,L] and w [O,C/G,K]."""
     x, w = node.inputs
     c, ct = _Convolution(_wide(x), _wide(w), node.attrs), _wide(only(cts))
-    return ops.convert(c.d_lhs(ct), x.dtype), ops.convert(c.d_rhs(ct), w.dtype)
+    return convert(c.d_lhs(ct), x.dtype), convert(c.d_rhs(ct), w.dtype)
 
 
 def _wide(v: Value) -> Value:
-    return ops.convert(v, DType.f32) if v.dtype.is_float and v.dtype.bits == 16 else v
+    return convert(v, DType.f32) if v.dtype.is_float and v.dtype.bits == 16 else v
 
 
 def _flat(rows: Value) -> Value:
     """[N,T,C] as [N T,C]: kernels take rows side by side."""
     batch, steps, channels = rows.shape
-    return ops.reshape(rows, (dims.mul(batch, steps), channels))
+    return reshape(rows, (dims.mul(batch, steps), channels))
 
 
 class _Convolution:
@@ -60,24 +63,24 @@ class _Convolution:
         """y [N,O,T]."""
         seen, matrix = self._seen(), self._matrix()
         if self.single:
-            rows = ops.sum(seen * matrix, 2)
-            return self._columns(ops.reshape(rows, (*rows.shape[:2], self.outputs)))
+            rows = sum(seen * matrix, 2)
+            return self._columns(reshape(rows, (*rows.shape[:2], self.outputs)))
         if self.split:
-            return self._columns(ops.dot_general(seen, matrix, ((3,), (1,)), ((0,), (0,))))
-        flat = ops.dot(_flat(seen), matrix)
-        return self._columns(ops.reshape(flat, (*seen.shape[:2], self.outputs)))
+            return self._columns(dot_general(seen, matrix, ((3,), (1,)), ((0,), (0,))))
+        flat = dot(_flat(seen), matrix)
+        return self._columns(reshape(flat, (*seen.shape[:2], self.outputs)))
 
     def d_lhs(self, ct: Value) -> Value:
         """[N,C,L]."""
         rows, matrix = self._rows(ct, self.more), self._matrix()
         if self.single:
-            met = ops.sum(self._apart(rows) * matrix, -1)
-            met = ops.reshape(met, (*rows.shape[:2], self.taps * self.groups))
+            met = sum(self._apart(rows) * matrix, -1)
+            met = reshape(met, (*rows.shape[:2], self.taps * self.groups))
         elif self.split:
-            met = ops.dot_general(rows, matrix, ((3,), (2,)), ((0,), (0,)))
+            met = dot_general(rows, matrix, ((3,), (2,)), ((0,), (0,)))
         else:
-            flat = ops.dot_general(_flat(rows), matrix, ((1,), (1,)))
-            met = ops.reshape(flat, (*rows.shape[:2], flat.shape[1]))
+            flat = dot_general(_flat(rows), matrix, ((1,), (1,)))
+            met = reshape(flat, (*rows.shape[:2], flat.shape[1]))
         length = self.x.shape[2]
         return self._columns(
             folded(met, self.taps, self.stride, self.dilation, self.low, length)
@@ -87,14 +90,14 @@ class _Convolution:
         """[O,E,K]."""
         rows, seen = self._rows(ct, self.more), self._seen()
         if self.single:
-            met = ops.sum(seen * self._apart(rows), (0, 1))
-            return ops.reshape(ops.transpose(met, (1, 2, 0)), self.w.shape)
+            met = sum(seen * self._apart(rows), (0, 1))
+            return reshape(transpose(met, (1, 2, 0)), self.w.shape)
         if self.split:
-            met = ops.dot_general(seen, rows, ((1, 2), (1, 2)), ((0,), (0,)))
+            met = dot_general(seen, rows, ((1, 2), (1, 2)), ((0,), (0,)))
         else:
-            met = ops.dot_general(_flat(seen), _flat(rows), ((0,), (0,)))
-        apart = ops.reshape(met, (self.groups, self.taps, self.each, self.more))
-        return ops.reshape(ops.transpose(apart, (0, 3, 2, 1)), self.w.shape)
+            met = dot_general(_flat(seen), _flat(rows), ((0,), (0,)))
+        apart = reshape(met, (self.groups, self.taps, self.each, self.more))
+        return reshape(transpose(apart, (0, 3, 2, 1)), self.w.shape)
 
     def _seen(self) -> Value:
         """[N,T,K C] or [G,N,T,K E]; where a group has one channel, [N,T,K,G,1]."""
@@ -104,35 +107,35 @@ class _Convolution:
         steps = dims.add(dims.floordiv(room, self.stride), 1)
         seen = windows(x, self.taps, self.stride, self.dilation, steps)
         if self.single:
-            return ops.reshape(seen, (*seen.shape[:2], self.taps, self.groups, 1))
+            return reshape(seen, (*seen.shape[:2], self.taps, self.groups, 1))
         return seen
 
     def _matrix(self) -> Value:
         """[K C,O] or [G,K E,M]; where a group has one channel, [K,G,M]."""
         rows = dims.mul(self.each, self.taps)
         if self.single:
-            return ops.transpose(ops.reshape(self.w, (self.groups, self.more, self.taps)), (2, 0, 1))
+            return transpose(reshape(self.w, (self.groups, self.more, self.taps)), (2, 0, 1))
         if self.split:
-            apart = ops.reshape(self.w, (self.groups, self.more, self.each, self.taps))
-            turned = ops.transpose(apart, (0, 3, 2, 1))
-            return ops.reshape(turned, (self.groups, rows, self.more))
-        return ops.reshape(ops.transpose(self.w, (2, 1, 0)), (rows, self.outputs))
+            apart = reshape(self.w, (self.groups, self.more, self.each, self.taps))
+            turned = transpose(apart, (0, 3, 2, 1))
+            return reshape(turned, (self.groups, rows, self.more))
+        return reshape(transpose(self.w, (2, 1, 0)), (rows, self.outputs))
 
     def _apart(self, rows: Value) -> Value:
         """[N,T,O] as [N,T,1,G,M]."""
-        return ops.reshape(rows, (*rows.shape[:2], 1, self.groups, self.more))
+        return reshape(rows, (*rows.shape[:2], 1, self.groups, self.more))
 
     def _rows(self, v: Value, each: Dim) -> Value:
         """[N,C,L] as rows."""
         if not self.split:
-            return ops.transpose(v, (0, 2, 1))
-        apart = ops.reshape(v, (v.shape[0], self.groups, each, v.shape[2]))
-        return ops.transpose(apart, (1, 0, 3, 2))
+            return transpose(v, (0, 2, 1))
+        apart = reshape(v, (v.shape[0], self.groups, each, v.shape[2]))
+        return transpose(apart, (1, 0, 3, 2))
 
     def _columns(self, rows: Value) -> Value:
         """Rows as [N,C,L]."""
         if not self.split:
-            return ops.transpose(rows, (0, 2, 1))
-        v = ops.transpose(rows, (1, 0, 3, 2))
+            return transpose(rows, (0, 2, 1))
+        v = transpose(rows, (1, 0, 3, 2))
         batch, groups, each, length = v.shape
-        return ops.reshape(v, (batch, dims.mul(groups, each), length))
+        return reshape(v, (batch, dims.mul(groups, each), length))

@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from functools import reduce
 
-from lstm_ir import ops
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
-from lstm_ir.ops.primitive.window import slice_axis
+from lstm_ir.ops.primitive.elementwise import add
+from lstm_ir.ops.primitive.shape import concat, reshape
+from lstm_ir.ops.primitive.window import pad, slice_axis
 
 DIRECT = 16
 
@@ -32,7 +33,7 @@ def windows(x: Value, taps: int, stride: int, dilation: int, steps: Dim) -> Valu
     reach = dims.add(dims.mul(dims.add(steps, -1), stride), 1)
     starts = [k * dilation for k in range(taps)]
     parts = [slice_axis(x, axis, at, dims.add(reach, at), stride) for at in starts]
-    return ops.concat(parts, axis + 1)
+    return concat(parts, axis + 1)
 
 
 def folded(rows: Value, taps: int, stride: int, dilation: int, low: int, length: Dim) -> Value:
@@ -41,7 +42,7 @@ def folded(rows: Value, taps: int, stride: int, dilation: int, low: int, length:
         rows, blocks = _blocks(rows, taps, stride, dilation)
         out = _added(rows, blocks, 1)
         channels = dims.floordiv(out.shape[-1], stride)
-        out = ops.reshape(out, (*out.shape[:-2], dims.mul(out.shape[-2], stride), channels))
+        out = reshape(out, (*out.shape[:-2], dims.mul(out.shape[-2], stride), channels))
     else:
         out = _added(rows, taps, dilation)
     axis, end = out.rank - 2, dims.add(length, low)
@@ -56,7 +57,7 @@ def padded(x: Value, low: int, high: int) -> Value:
     before = [0] * x.rank
     after = list(before)
     before[-2], after[-2] = low, high
-    return ops.pad(x, before, after)
+    return pad(x, before, after)
 
 
 def _blocks(rows: Value, taps: int, stride: int, dilation: int) -> tuple[Value, int]:
@@ -67,12 +68,12 @@ def _blocks(rows: Value, taps: int, stride: int, dilation: int) -> tuple[Value, 
     channels = dims.floordiv(rows.shape[-1], taps)
     width = (taps - 1) * dilation + 1
     blocks = -(-width // stride)
-    split = ops.reshape(rows, (*rows.shape[:-1], taps, channels))
+    split = reshape(rows, (*rows.shape[:-1], taps, channels))
     zero = [0] * split.rank
     after, between = list(zero), list(zero)
     after[-2], between[-2] = blocks * stride - width, dilation - 1
-    wide = ops.pad(split, zero, after, between)
-    return ops.reshape(wide, (*rows.shape[:-1], dims.mul(channels, blocks * stride))), blocks
+    wide = pad(split, zero, after, between)
+    return reshape(wide, (*rows.shape[:-1], dims.mul(channels, blocks * stride))), blocks
 
 
 def _added(rows: Value, taps: int, dilation: int) -> Value:
@@ -84,14 +85,14 @@ def _added(rows: Value, taps: int, dilation: int) -> Value:
         near, far = _split(taps)
         none = [0] * rows.rank
         after = [*none[1:], dims.mul(channels, near * far - taps)]
-        part = _added(ops.pad(rows, none, after), far, near * dilation)
+        part = _added(pad(rows, none, after), far, near * dilation)
         return slice_axis(_added(part, near, dilation), axis, 0, dims.add(rows.shape[axis], last))
     parts = [
         slice_axis(rows, axis + 1, dims.mul(channels, k), dims.mul(channels, k + 1))
         for k in range(taps)
     ]
     return reduce(
-        ops.add, [padded(p, k * dilation, last - k * dilation) for k, p in enumerate(parts)]
+        add, [padded(p, k * dilation, last - k * dilation) for k, p in enumerate(parts)]
     )
 
 
