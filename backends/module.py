@@ -1,7 +1,7 @@
 """Program -> MLIR module.
 
 `stablehlo_text` is the pure form: one function per entry, weights as trailing arguments.
-`iree_text` is what is compiled: weights are parameters, what depends on weights alone is computed
+`iree_module` is what is compiled: weights are parameters, what depends on weights alone is computed
 once by an initializer, and what the signature promises about sizes is asserted at the entry.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
 from iree.compiler import ir
 
@@ -18,11 +18,13 @@ from lstm_ir.backends.emit import module_globals
 from lstm_ir.backends.emit.decisions import decisions
 from lstm_ir.backends.emit.derived import derived_values
 from lstm_ir.backends.emit.emitter import Emitter, tensor
+from lstm_ir.backends.emit.options import PLAIN, Options
 from lstm_ir.backends.emit.parameter_key import key as parameter_key
 from lstm_ir.backends.emit.places import mlir_loc
 from lstm_ir.backends.emit.regions import signless
 from lstm_ir.backends.kernels.call import executables
 from lstm_ir.backends.kernels.cpu.team import pause
+from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.helpers import offer
 from lstm_ir.backends.lower import rules as _rules  # noqa: F401  fills the rule table
 from lstm_ir.ir import dims
@@ -48,7 +50,7 @@ def stablehlo_text(program: Program, source: Program, locs: bool = False) -> str
         module = ir.Module.create()
         for name, graph in program.entries.items():
             with ir.InsertionPoint(module.body):
-                _Function(name, graph, None).pure(source.entries[name].weights)
+                _Function(name, graph, None, PLAIN).pure(source.entries[name].weights)
         return _text(module, locs)
 
 
@@ -59,30 +61,43 @@ def _context() -> ir.Context:
     return made
 
 
-def iree_text(program: Program, target: TargetInfo, notes: list[str] | None = None) -> str:
-    """The module that IREE compiles for `target`.
+class Module(NamedTuple):
+    """A module for IREE."""
+
+    text: str
+    offers: Mapping[str, int]  # kernels that helpers may take part in, by function
+
+
+def iree_module(
+    program: Program, target: TargetInfo, options: Options | None = None,
+    notes: list[str] | None = None,
+) -> Module:  # fmt: skip
+    """The module that IREE compiles for `target`; without options, with kernels where it has them.
 
     Adds to `notes` how each recurrence was lowered.
     """
+    options = Options(target.kernels) if options is None else options
     said = [] if notes is None else notes
-    before = len(said)
     with _context(), ir.Location.unknown(), _refused():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             symbols, kernels = _weights(program), dict[str, str]()
+            functions: list[_Function] = []
             for name in program.entries:
                 graph = program.ordered(name)
-                kernels |= _Function(name, graph, target, symbols, said).runnable()
+                functions.append(_Function(name, graph, target, options, symbols, said))
                 if target.kind != "cpu":
                     for suffix, bound in empty_variants(graph):
-                        part = _Function(f"{name}.empty.{suffix}", bound, target, symbols, [])
-                        kernels |= part.runnable()
-            helped = pause(target) if target.helpers else None
-            offers = executables.define(module, kernels, target.kind == "cpu", helped)
-        if target.helpers and not offers:
-            del said[before:]
-            return iree_text(program, replace(target, helpers=False), said)
-        return _text(module, locs=True)
+                        part = f"{name}.empty.{suffix}"
+                        functions.append(_Function(part, bound, target, options, symbols, []))
+            for f in functions:
+                kernels |= f.runnable()
+            relax = pause(target) if options.helpers else None
+            offers = executables.define(module, kernels, target.kind == "cpu", relax)
+            if options.helpers and not offers:
+                for f in functions:
+                    f.leave_helpers_out()
+        return Module(_text(module, locs=True), offers)
 
 
 def empty_variants(graph: Graph) -> Iterator[tuple[str, Graph]]:
@@ -135,15 +150,15 @@ class _Function:
         name: str,
         graph: Graph,
         target: TargetInfo | None,
+        options: Options,
         symbols: dict[str, str] | None = None,
         notes: list[str] | None = None,
     ) -> None:
-        self.name, self.graph, self.target = name, graph, target
+        self.name, self.graph, self.target, self.options = name, graph, target, options
         self.symbols = {} if symbols is None else symbols
-        self.e = Emitter(target, graph.is_static, notes)
+        self.e = Emitter(target, graph.is_static, notes, options)
         if target is not None:
             self.e.decided = decisions(graph)
-        self.helped = target is not None and target.helpers
 
     def pure(self, weights: Mapping[str, Value]) -> None:
         """`weights` are arguments after the inputs, used or not."""
@@ -163,25 +178,40 @@ class _Function:
         self.e.leaf = lambda n: self._load_weight(self.e, n)
         with ir.InsertionPoint(block):
             arguments = list(block.arguments)
-            if self.helped:
+            if self.options.helpers:
                 *arguments, _, self.e.workers = arguments
             self._body(arguments, checks=True, held=held)
         return self.e.kernels
+
+    def leave_helpers_out(self) -> None:
+        """Take away the arguments that no kernel of the module uses to offer its work."""
+        block = self.func.regions[0].blocks[0]
+        *_, board, brought = block.arguments
+        if list(brought.uses):  # kernels that have no room for an offer
+            self.e.workers = None
+            with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
+                found = self.e.make("arith.index_cast", [workers(self.e)], [brought.type])
+            brought.replace_all_uses_with(found.result)
+        for argument in (brought, board):
+            block.erase_argument(argument.arg_number)
+        outs = [tensor(v.type) for v in self.graph.outputs]
+        kind = ir.FunctionType.get([a.type for a in block.arguments], outs)
+        self.func.attributes["function_type"] = ir.TypeAttr.get(kind)
 
     def _load_weight(self, e: Emitter, n: Node) -> ir.Value:
         return module_globals.load(e, self.symbols[n.attrs["name"]], n.types[0])
 
     def _function(self, params: Sequence[Value]) -> ir.Block:
         ins: list[ir.Type] = [tensor(p.type) for p in params]
-        if self.helped:
+        if self.options.helpers:
             ins += [ir.Type.parse(offer.TENSOR), ir.IntegerType.get_signless(32)]
         outs = [tensor(v.type) for v in self.graph.outputs]
         kind = ir.FunctionType.get(ins, outs)
         attrs = {"sym_name": ir.StringAttr.get(self.name), "function_type": ir.TypeAttr.get(kind)}
-        func = ir.Operation.create("func.func", attributes=attrs, regions=1)
+        self.func = ir.Operation.create("func.func", attributes=attrs, regions=1)
         locs = [mlir_loc(p.node.loc, p.node.attrs["name"]) for p in params]
         locs += [ir.Location.unknown()] * (len(ins) - len(params))
-        return func.regions[0].blocks.append(*ins, arg_locs=locs)
+        return self.func.regions[0].blocks.append(*ins, arg_locs=locs)
 
     def _body(
         self, args: list[ir.Value], checks: bool, held: dict[Value, str] | None = None
@@ -266,7 +296,7 @@ class _Function:
             regions=1,
         )
         block = init.regions[0].blocks.append()
-        e = Emitter(self.target, static=True)
+        e = Emitter(self.target, static=True, options=self.options)
         e.leaf = lambda n: self._load_weight(e, n)
         e.kernels, e.decided = self.e.kernels, self.e.decided
         with ir.InsertionPoint(block):

@@ -17,15 +17,10 @@ from lstm_ir.ir.program import Program
 
 if TYPE_CHECKING:
     from lstm_ir.backends.run.executable import Executable
+    from lstm_ir.backends.run.threads.choice import Choice
     from lstm_ir.backends.targets.targets import Target
     from lstm_ir.passes.base import Step
 
-# Operations of a call that one thread ends before workers are awake; that are worth a helper's part;
-# from which waking does not matter.
-SMALL, LEAST, LARGE = 18_000_000, 1_000_000, 300_000_000
-# Loops and products of a call, beyond which helpers gain nothing: what is between them has one thread.
-# The gradient of a layer has five (docs/performance.md).
-MANY = 4
 OPTIONS = ("pipeline", "kernels", "helpers", "opt_level", "data_tiling", "flags", "timeout", "cache")
 
 
@@ -67,6 +62,11 @@ class Lowered:
     made: Program  # by the passes
     text: str
     report: Report
+    offers: Mapping[str, int]  # kernels that helpers may take part in, by function
+
+    def choice(self, threads: int) -> Choice:
+        """Who runs its calls on the CPU, in a process of so many threads."""
+        return _choice(self.made, self.report, max(self.offers.values(), default=0), threads)
 
 
 def _options(options: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -88,14 +88,20 @@ def _options(options: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def optimize(
-    program: Program, target: Target | None, pipeline: str | None, report: Report
-) -> Program:
-    """Every entry through the target's pipeline (or the one given as text)."""
+    program: Program, target: Target | None, report: Report, pipeline: str | None = None,
+    kernels: bool | None = None,
+) -> Program:  # fmt: skip
+    """Every entry through the target's pipeline (or the one given as text).
+
+    kernels: whether loops become kernels, where the caller chose.
+    """
     from lstm_ir.passes.base import Pipeline
     from lstm_ir.passes.pipelines import for_target
 
     info = None if target is None else target.info
     chosen = for_target(info) if pipeline is None else Pipeline.parse(pipeline)
+    if kernels is not None:
+        chosen = chosen.with_kernels(kernels)
     entries: dict[str, Graph] = {}
     for name, graph in program.entries.items():
         result = chosen.run(graph, info)
@@ -111,7 +117,9 @@ def prepare(
     threads: int = 1,
 ) -> Lowered:
     """Everything up to the compiler. `threads`: of the process that will call it, if that is known."""
-    from lstm_ir.backends.module import iree_text
+    from lstm_ir.backends.emit.options import Options
+    from lstm_ir.backends.kernels.body.products import offerable
+    from lstm_ir.backends.module import iree_module
     from lstm_ir.ir.work import operations
 
     given = _options(options)
@@ -119,14 +127,23 @@ def prepare(
     source = Program.of(program)
     source.verify()
     info = target.info
-    info = replace(info, kernels=bool(given.get("kernels", info.kernels)))
-    made = optimize(source, replace(target, info=info), given.get("pipeline"), report)
+    made = optimize(source, target, report, given.get("pipeline"), given.get("kernels"))
     report.operations = {name: operations(graph) for name, graph in made.entries.items()}
-    if info.kind == "cpu" and info.kernels and given.get("helpers", True):
-        few = all(_heavy(graph) <= MANY for graph in made.entries.values())
-        info = replace(info, helpers=few and helped(report.operations, threads))
-    text = iree_text(made, info, report.notes)
-    return Lowered(source, made, text, report)
+    kernels, offers = given.get("kernels", info.kernels), 0
+    if info.kind == "cpu" and kernels and given.get("helpers", True):
+        offers = max(map(offerable, made.entries.values()), default=0)
+    made_with = Options(kernels, _choice(made, report, offers, threads).helpers > 0)
+    module = iree_module(made, info, made_with, report.notes)
+    return Lowered(source, made, module.text, report, module.offers)
+
+
+def _choice(made: Program, report: Report, offers: int, threads: int) -> Choice:
+    """Who runs calls of any entry: the largest decides."""
+    from lstm_ir.backends.run.threads.choice import choose
+    from lstm_ir.ir.work import largest, loops
+
+    most = max(map(loops, made.entries.values()), default=0)
+    return choose(largest(report.operations.values()), most, offers, threads)
 
 
 def compile(
@@ -144,7 +161,6 @@ def compile(
     between helper threads take part in what the caller's thread runs.
     Raises TargetError, LoweringError, PassError or CompileError.
     """
-    from lstm_ir.backends.kernels.helpers.board import ATTEND
     from lstm_ir.backends.run import runtime
     from lstm_ir.backends.run.executable import Executable
     from lstm_ir.backends.targets.targets import resolve
@@ -157,49 +173,16 @@ def compile(
             f"target {where.info.name} can be compiled and exported here, not run: no driver for it"
         )
     chosen = device is None and where.info.kind == "cpu"
-    lowered, blob = build(program, where, given, runtime.threads() if chosen else 1)
+    threads = runtime.threads() if chosen else 1
+    lowered, blob = build(program, where, given, threads)
     weights = {n: d.array for n, d in lowered.program.weights.items()}
     start = {n: s.initial.array for n, s in lowered.program.state.items()}
     signature, report = lowered.program.signature(lowered.made), lowered.report
     if chosen:
-        device, why = cpu_driver(report.operations, ATTEND in lowered.text)
-        report.notes.append(why)
+        choice = lowered.choice(threads)
+        device = choice.driver
+        report.notes.append(str(choice))
     return Executable(signature, blob, weights, where, device, report, state=start)
-
-
-def _most(operations: Mapping[str, Dim]) -> Dim:
-    """Of all entries; a size that is known at the call counts as more than any number."""
-    return max(operations.values(), key=lambda d: d if isinstance(d, int) else LARGE + 1, default=0)
-
-
-def _heavy(graph: Graph) -> int:
-    """Loops and products."""
-    return sum(n.op.name in ("scan", "dot_general") for n in graph.nodes)
-
-
-def helped(operations: Mapping[str, Dim], threads: int) -> bool:
-    """Whether helpers take part in calls: those that are short, but worth sharing."""
-    from lstm_ir.backends.run.threads.helping import MOST
-
-    most = _most(operations)
-    # Beyond so many operations more workers than there are helpers end sooner.
-    limit = LARGE if threads <= 1 + MOST else SMALL
-    return threads > 1 and isinstance(most, int) and LEAST <= most < limit
-
-
-def cpu_driver(operations: Mapping[str, Dim], helpers: bool) -> tuple[str, str]:
-    """The caller's thread, or IREE's workers, and why. Waking workers takes some 50 us."""
-    from lstm_ir.backends.run import runtime
-
-    most = _most(operations)
-    said = f"{most} operations in a call" if isinstance(most, int) else ""
-    if runtime.threads() == 1:
-        return "local-sync", "driver local-sync: one thread"
-    if helpers:
-        return "local-sync", f"driver local-sync with helpers: {said}"
-    if isinstance(most, int) and most < SMALL:
-        return "local-sync", f"driver local-sync: {said}, below {SMALL}"
-    return "local-task", f"driver local-task: {said or 'sizes are known at the call'}"
 
 
 def build(
@@ -250,7 +233,7 @@ def lower(program: Graph | Program, *, pipeline: str | None = None, locs: bool =
 
     source = Program.of(program)
     source.verify()
-    made = optimize(source, None, pipeline, Report("stablehlo"))
+    made = optimize(source, None, Report("stablehlo"), pipeline)
     return stablehlo_text(made, source, locs)
 
 

@@ -13,7 +13,7 @@ import dataclasses
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 from lstm_ir.ir.errors import LstmIrError, PassError, message
@@ -68,6 +68,25 @@ class Pass:
             if getattr(self, f.name) != f.default
         ]
         return f"{self.name}{{{','.join(given)}}}" if given else self.name
+
+
+@dataclass(frozen=True)
+class KernelPass(Pass):
+    """A pass that asks whether loops become kernels: `yes`, `no`, or as is usual for the `target`."""
+
+    kernels: str = "target"
+
+    def __post_init__(self) -> None:
+        if self.kernels not in ("target", "yes", "no"):
+            raise PassError(
+                f"pass {self.name}: kernels is {self.kernels!r}, not one of target, yes, no"
+            )
+
+    def for_kernels(self, target: TargetInfo | None) -> bool:
+        """Whether loops become kernels."""
+        if self.kernels == "target":
+            return target is not None and target.kernels
+        return self.kernels == "yes"
 
 
 PASSES: dict[str, type[Pass]] = {}
@@ -129,6 +148,13 @@ class Pipeline:
 
     def __str__(self) -> str:
         return ",".join(map(str, self.passes))
+
+    def with_kernels(self, wanted: bool) -> Pipeline:
+        """The same passes, where the caller chose whether loops become kernels."""
+        return Pipeline(tuple(
+            replace(p, kernels="yes" if wanted else "no") if isinstance(p, KernelPass) else p
+            for p in self.passes
+        ))  # fmt: skip
 
     def run(
         self,

@@ -17,7 +17,7 @@ from lstm_ir.ir.location import at
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ops.primitive.window import slice_axis
-from lstm_ir.passes.base import Notes, Pass, register
+from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.hoist import frontier, in_loops, moved_out
 from lstm_ir.passes.lift import Kind, Lift
 from lstm_ir.passes.loops import Loop, rebuilt
@@ -27,14 +27,14 @@ ROWS = (Kind.forward, Kind.backward)
 
 @register
 @dataclass(frozen=True)
-class HoistProjection(Pass):
+class HoistProjection(KernelPass):
     """Products of scanned rows with loop-invariant matrices move out of the loop."""
 
     name: ClassVar[str] = "hoist-projection"
 
     def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
         """The graph with input projections outside its loops."""
-        if target is not None and target.kernels and target.kind == "cpu":
+        if target is not None and target.kind == "cpu" and self.for_kernels(target):
             notes.miss(
                 f"{target.name} has recurrence kernels, whose schedule places the projection"
             )

@@ -16,7 +16,7 @@ from lstm_ir.ir.graph import Graph, Node, Value, substitute
 from lstm_ir.ir.location import at
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import Shape
-from lstm_ir.passes.base import Notes, Pass, register
+from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.loops import Loop, clone, new_param, rebuilt
 from lstm_ir.passes.rewrite import with_bodies
 
@@ -26,15 +26,15 @@ TOGETHER = 8  # rows of one tensor, at most: kernels write out leading indices
 
 @register
 @dataclass(frozen=True)
-class JoinRows(Pass):
+class JoinRows(KernelPass):
     """Rows saved for other loops alone, joined where a loop has more than `most` tensors."""
 
     name: ClassVar[str] = "join-rows"
     most: int = 20
 
     def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
-        """The graph with fewer tensors between its loops; other targets than kernels' need none."""
-        if target is None or not target.kernels:
+        """The graph with fewer tensors between its loops; only kernels need that."""
+        if not self.for_kernels(target):
             return graph
         return self._joined(graph, notes)
 

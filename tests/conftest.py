@@ -50,11 +50,12 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     from lstm_ir import api
     from lstm_ir.backends.run import runtime
+    from lstm_ir.backends.run.threads import choice
     from lstm_ir.backends.targets import targets
 
     if helpers:
         runtime.set_threads(max(2, runtime.threads()))
-        api.LEAST, api.LARGE, api.MANY = 0, 1 << 62, 1 << 62
+        choice.HELPED, choice.LARGE, choice.LOOPS = 0, 1 << 62, 1 << 62
     resolve, plain = targets.resolve, api._options
     if word != "cpu":
         targets.resolve = lambda w: resolve(word if w == "cpu" else w)  # type: ignore[assignment]

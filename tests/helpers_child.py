@@ -11,9 +11,8 @@ from kernel_bodies import BODIES, Loop
 from kernel_random import random_body
 
 import lstm_ir as li
-from lstm_ir import api
 from lstm_ir.backends.kernels.cpu import workers
-from lstm_ir.backends.run.threads import helping
+from lstm_ir.backends.run.threads import choice, helping
 from lstm_ir.ir.program import Program
 
 NAMES = ("gated", "two_phases", "ends_in_product", "both_ways", "normalised", "counted")
@@ -23,7 +22,7 @@ SIZES = ((37, 1, 5, 72), (11, 5, 7, 68), (1, 9, 3, 130), (23, 16, 5, 40))
 def main(threads: int, callers: int, rounds: int, seed: int) -> None:
     li.set_threads(threads)
     workers.SHARE_FLOPS = 1  # share whatever there is
-    api.LEAST, api.LARGE, api.SMALL, api.MANY = 0, 1 << 62, 1 << 62, 1 << 62
+    choice.HELPED, choice.LARGE, choice.SMALL, choice.LOOPS = 0, 1 << 62, 1 << 62, 1 << 62
     loops: dict[str, Loop] = {}
     graphs: dict[str, li.Graph] = {}
     for i, n in enumerate((*NAMES, "r0", "r1", "r2")):

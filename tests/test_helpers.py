@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir import api
 from lstm_ir.api import build, prepare
 from lstm_ir.backends.compile import compiler
 from lstm_ir.backends.kernels.helpers import board
 from lstm_ir.backends.run import runtime
-from lstm_ir.backends.run.threads import helping
+from lstm_ir.backends.run.threads import choice, helping
 from lstm_ir.backends.targets.targets import resolve
 
 HERE = Path(__file__).parent
@@ -328,6 +327,7 @@ def test_kernels_without_room_are_not_offered(monkeypatch: pytest.MonkeyPatch) -
     text = prepare(lstm(), resolve("cpu"), None, 2).text
     assert "lstm_ir.attend" not in text
     assert "tensor<" + str(board.BYTES) not in text
+    assert "util.global.load @lstm_ir.workers" in text  # how many share the work: the device's workers
 
 
 def test_no_helper_where_there_is_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +347,9 @@ def test_rows_of_a_matrix_are_shared_by_columns(rng: np.random.Generator, seed: 
     graph = li.Graph("g", [x], {"y": li.lstm(x, w, r)[0]})
     exe = li.compile(graph)
     assert exe.helped
-    assert api.helped(exe.report.operations, 2)
+    (operations,) = exe.report.operations.values()
+    assert isinstance(operations, int)
+    assert choice.choose(operations, loops=2, offers=2, threads=2).helpers == 1
     want = li.interpret(graph, arrays)["y"]
     for _ in range(50):
         np.testing.assert_allclose(exe(arrays)["y"], want, rtol=2e-5, atol=2e-5)
@@ -358,5 +360,5 @@ def test_a_gradient_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = lstm()
     train = li.vjp(graph, ["y"], ["x", *graph.weights])
     assert "lstm_ir.attend" not in prepare(train, resolve("cpu"), None, 2).text
-    monkeypatch.setattr(api, "MANY", 5)
+    monkeypatch.setattr(choice, "LOOPS", 5)
     assert "lstm_ir.attend" in prepare(train, resolve("cpu"), None, 2).text

@@ -9,7 +9,7 @@ from device import need
 
 import lstm_ir as li
 from lstm_ir.backends.compile.compiler import compile_mlir
-from lstm_ir.backends.module import iree_text
+from lstm_ir.backends.module import iree_module
 from lstm_ir.backends.run.executable import Executable
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.opdef import OPS, Level
@@ -40,7 +40,7 @@ def run(cases: list[samples.Sample], device: str) -> None:
     """The lowering alone, no passes: each primitive meets its own rule."""
     target = resolve(device)
     program = li.Program("samples", {f"e{i}": s.graph for i, s in enumerate(cases)})
-    blob = compile_mlir(iree_text(program, target.info), target, name="samples")
+    blob = compile_mlir(iree_module(program, target.info).text, target, name="samples")
     weights = {n: d.array for n, d in program.weights.items()}
     exe = Executable(program.signature(), blob, weights, target)
     for i, s in enumerate(cases):

@@ -8,7 +8,7 @@ from device import need
 
 import lstm_ir as li
 from lstm_ir.backends.emit.emitter import RULES
-from lstm_ir.backends.module import iree_text
+from lstm_ir.backends.module import iree_module
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.opdef import OPS, Level
 from lstm_ir.ir.program import Program
@@ -26,13 +26,13 @@ def test_f64_on_vulkan_is_refused_by_name() -> None:
     x = li.input("x", (3,), "f64")
     graph = li.Graph("g", [x], {"y": li.tanh(x)})
     with pytest.raises(li.LoweringError, match=r"tanh: has f64 elements, which target vulkan") as e:
-        iree_text(Program.of(graph), resolve("vulkan").info)
+        iree_module(Program.of(graph), resolve("vulkan").info)
     assert "test_lowering.py:" in str(e.value)
 
 
 def test_the_module_names_the_users_line() -> None:
     x = li.input("x", (3,))
-    text = iree_text(Program.of(li.Graph("g", [x], {"y": li.tanh(x)})), resolve("cpu").info)
+    text = iree_module(Program.of(li.Graph("g", [x], {"y": li.tanh(x)})), resolve("cpu").info).text
     assert '"test_lowering.py":' in text
 
 

@@ -144,7 +144,7 @@ def dots_in_loops(graph: li.Graph) -> int:
 
 def flow(graph: li.Graph) -> str:
     """What IREE makes of a scheduled graph, for the CPU, up to its dispatches."""
-    from lstm_ir.backends.module import iree_text
+    from lstm_ir.backends.module import iree_module
     from lstm_ir.backends.targets.targets import resolve
     from lstm_ir.ir.program import Program
 
@@ -153,7 +153,7 @@ def flow(graph: li.Graph) -> str:
     flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"]
     done = subprocess.run(
         [tool, "-", *flags, "--compile-to=flow"], capture_output=True, text=True,
-        input=iree_text(Program.of(graph), info, []), check=True,
+        input=iree_module(Program.of(graph), info).text, check=True,
     )  # fmt: skip
     return done.stdout
 

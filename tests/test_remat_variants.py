@@ -10,7 +10,7 @@ from iree.compiler import ir
 import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.module import iree_text
+from lstm_ir.backends.module import iree_module
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.errors import CompileError
 from lstm_ir.ir.target import TargetInfo
@@ -67,4 +67,4 @@ def test_what_mlir_refuses_is_a_compile_error(monkeypatch: pytest.MonkeyPatch) -
     info: TargetInfo = resolve("vulkan").info
     said = r"(?s)tanh: MLIR refused it: .*at test_remat_variants.py:\d+"
     with pytest.raises(CompileError, match=said):
-        iree_text(li.Program.of(li.Graph("g", [x], {"y": li.tanh(x)})), info)
+        iree_module(li.Program.of(li.Graph("g", [x], {"y": li.tanh(x)})), info)

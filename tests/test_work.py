@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.api import LARGE, LEAST, SMALL, cpu_driver, helped
-from lstm_ir.backends.run import runtime
+from lstm_ir.api import prepare
+from lstm_ir.backends.run.threads.choice import HELPED, LARGE, LOOPS, SMALL, Choice, choose
+from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.bench.overhead import empty_call
 from lstm_ir.ir import dims
-from lstm_ir.ir.work import operations
+from lstm_ir.ir.work import largest, operations
 from lstm_ir.passes.base import Pipeline
 
 
@@ -32,27 +33,55 @@ def test_products_count_twice_and_loops_their_length() -> None:
     assert dims.evaluate(operations(made), {"T": 7}) == 7 * per_step
 
 
-def test_small_calls_stay_in_the_callers_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime._process, "threads", 2)
-    assert cpu_driver({"main": SMALL - 1}, False)[0] == "local-sync"
-    assert cpu_driver({"a": 5, "b": SMALL}, False)[0] == "local-task"
-    assert cpu_driver({"a": 5, "b": SMALL}, True)[0] == "local-sync"
-    assert cpu_driver({"a": 5, "b": dims.name("T")}, False) == (
-        "local-task",
-        "driver local-task: sizes are known at the call",
-    )
-    monkeypatch.setattr(runtime._process, "threads", 1)
-    assert cpu_driver({"b": dims.name("T")}, False)[0] == "local-sync"
+def ask(n: dims.Dim, threads: int = 2, offers: int = 1, loops: int = 1) -> Choice:
+    """The choice for a program whose smaller entry has 5 operations."""
+    return choose(largest([5, n]), loops, offers, threads)
+
+
+def test_small_calls_stay_in_the_callers_thread() -> None:
+    assert choose(largest([SMALL - 1]), 1, 0, 2).driver == "local-sync"
+    assert ask(SMALL, offers=0).driver == "local-task"
+    assert ask(SMALL, offers=1).driver == "local-sync"
+    unknown = ask(dims.name("T"), offers=0)
+    assert unknown.driver == "local-task"
+    assert str(unknown) == "driver local-task: sizes are known at the call"
+    assert ask(dims.name("T"), offers=0, threads=1).driver == "local-sync"
 
 
 def test_helpers_are_for_calls_that_are_short_but_worth_sharing() -> None:
-    def ask(n: dims.Dim, threads: int = 2) -> bool:
-        return helped({"a": 5, "b": n}, threads)
+    def helped(n: dims.Dim, threads: int = 2) -> bool:
+        return ask(n, threads).helpers > 0
 
-    assert [ask(n) for n in (LEAST - 1, LEAST, LARGE - 1, LARGE)] == [False, True, True, False]
-    assert not ask(dims.name("T"))
-    assert [ask(n, threads=64) for n in (SMALL - 1, SMALL)] == [True, False]
-    assert not ask(LEAST, threads=1)
+    sizes = (HELPED - 1, HELPED, LARGE - 1, LARGE)
+    assert [helped(n) for n in sizes] == [False, True, True, False]
+    assert not helped(dims.name("T"))
+    assert [helped(n, threads=64) for n in (SMALL - 1, SMALL)] == [True, False]
+    assert not helped(HELPED, threads=1)
+
+
+def test_helpers_are_for_kernels_that_offer_their_work_in_few_loops() -> None:
+    assert ask(HELPED, threads=3).helpers == 2
+    assert ask(HELPED, threads=4).helpers == ask(HELPED, threads=64).helpers == 3
+    assert ask(HELPED, offers=0).helpers == 0
+    assert [ask(HELPED, loops=n).helpers for n in (LOOPS, LOOPS + 1)] == [1, 0]
+    assert str(ask(HELPED)) == f"driver local-sync with helpers: {HELPED} operations in a call"
+
+
+def test_a_program_without_calls_is_small() -> None:
+    assert largest([]) == 0
+
+
+@pytest.mark.parametrize("weight_first", [False, True])
+def test_a_module_offers_what_it_may(weight_first: bool) -> None:
+    """A product whose rows are a weight's has a kernel for workers, and none that is offered."""
+    w = li.weight("w", np.zeros((512, 512), np.float32))
+    x = li.input("x", (512, 512))
+    product = w @ x if weight_first else x @ w
+    lowered = prepare(li.Graph("g", [x], {"y": product}), resolve("cpu"), None, 2)
+    alone = prepare(li.Graph("g", [x], {"y": product}), resolve("cpu"), {"helpers": False}, 2)
+    assert (lowered.text == alone.text) is weight_first
+    assert lowered.offers == ({} if weight_first else {"main": 1})
+    assert alone.offers == {}
 
 
 def test_the_report_says_which_and_the_device_decides() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.decisions import Decisions
+from lstm_ir.backends.emit.options import PLAIN, Options
 from lstm_ir.backends.emit.places import location
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -81,9 +82,10 @@ class Emitter:
     """Builds one function's worth of ops at the current insertion point."""
 
     def __init__(
-        self, target: TargetInfo | None, static: bool, notes: list[str] | None = None
-    ) -> None:
-        self.target, self.static = target, static
+        self, target: TargetInfo | None, static: bool, notes: list[str] | None = None,
+        options: Options = PLAIN,
+    ) -> None:  # fmt: skip
+        self.target, self.static, self.options = target, static, options
         self.notes: list[str] = (
             [] if notes is None else notes
         )  # how recurrences were lowered, for --explain

@@ -35,7 +35,7 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     ]
     to = n.types[0]
     total = sum_type(to)
-    if e.target is not None and e.target.kernels:
+    if e.options.kernels:
         from lstm_ir.backends.kernels.lowering import lower_outer_sum, lower_product
 
         for by_kernel in (lower_product, lower_outer_sum):

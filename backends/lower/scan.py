@@ -34,7 +34,7 @@ def _scan(
         return [*init, *(e.full(0, t) for t in loop.stacked)]
     if count is not None and e.asserts:
         count, _ = confined(e, n, "count", count, 0, loop.length)
-    if e.target is not None and e.target.kernels:
+    if e.options.kernels:
         from lstm_ir.backends.kernels.lowering import lower_loop
 
         done = lower_loop(e, n, consts, init, xs, count)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TargetInfo:
-    """A resolved target; equal values compile to equal modules."""
+    """A resolved target: what the hardware is, not what a caller chose for a module."""
 
     name: str  # the word the user wrote, resolved: "cpu:znver5", "vulkan", "cuda:sm_89"
     kind: str  # cpu, vulkan, cuda, hip or metal
@@ -21,8 +21,7 @@ class TargetInfo:
     has_bf16: bool = True
     l1_bytes: int = 32 << 10
     l2_bytes: int = 512 << 10
-    kernels: bool = False  # hand-made recurrence kernels can be emitted
-    helpers: bool = False  # threads of the process may take part in what the caller's thread runs
+    kernels: bool = False  # recurrences usually become kernels of this project
     assertions_cheap: bool = True  # reading one scalar on the host does not stall a queue
 
     def __str__(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node
@@ -18,6 +20,18 @@ def operations(graph: Graph) -> Dim:
     for n in graph.nodes:
         total = dims.add(total, _of(n))
     return total
+
+
+def largest(operations: Iterable[Dim]) -> int | None:
+    """The largest of these; None where one has a size that only calls know."""
+    known = list(operations)
+    numbers = [d for d in known if isinstance(d, int)]
+    return max(numbers, default=0) if len(numbers) == len(known) else None
+
+
+def loops(graph: Graph) -> int:
+    """Loops and products: what is between them has one thread."""
+    return sum(n.op.name in ("scan", "dot_general") for n in graph.nodes)
 
 
 def _of(n: Node) -> Dim:

@@ -34,6 +34,25 @@ def rows_product(rows: Value, matrix: Value, k_axis: int) -> Value:
     return ops.reshape(out, out.shape[1:])
 
 
+def offerable(graph: Graph) -> int:
+    """Loops and products whose kernels helpers may take part in, if they become kernels.
+
+    Not those of rows that weights alone decide: see `lower_product`.
+    """
+    called = set(graph.params)  # what a call brings, and what it is made of
+    found = 0
+    for n in graph.nodes:
+        if any(v in called for v in n.inputs):
+            called.update(n.values)
+        if n.op.name == "dot_general":
+            rows = n.inputs[0]
+            of_rows = n.attrs["lhs_contracting_dimensions"] == (rows.type.rank - 1,)
+            found += rows in called or not of_rows
+        else:
+            found += n.op.name == "scan"
+    return found
+
+
 def lower_product(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value | None:
     """dot_general [.., K] x matrix by a kernel; None where the compiler's own is as good."""
     a, b, at = n.inputs[0].type, n.inputs[1].type, n.attrs
@@ -44,7 +63,7 @@ def lower_product(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value
     )
     if (
         e.target is None
-        or not e.target.kernels
+        or not e.options.kernels
         or e.target.kind != "cpu"
         or lb
         or a.dtype not in (DType.f32, DType.f64)
@@ -54,12 +73,12 @@ def lower_product(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value
         return None
     if ir.InsertionPoint.current.block.owner.operation.name != "func.func":
         return None  # inside a loop, weights might be packed in every step
-    if e.target.helpers and not given(lhs):
+    if e.options.helpers and not given(lhs):
         return None  # what offers its work runs in every call
     rows = dims.product(tuple(a.shape[i] for i in free_axes(a.rank, lb, lc)))
     work = int(b.shape[0]) * int(b.shape[1])  # type: ignore[arg-type]
     if isinstance(rows, int) and (rows < FEW or rows * work < WORTH):
-        if not e.target.helpers or work < SHARED:
+        if not e.options.helpers or work < SHARED:
             return None
     if work < 1 << 14:
         return None

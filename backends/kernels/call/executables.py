@@ -7,6 +7,7 @@ pass the numbers in which these differ. Layers of unequal width are compiled onc
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -41,11 +42,13 @@ def words(bindings: int, numbers: int) -> int:
     return 2 * (bindings + numbers)
 
 
-def define(module: ir.Module, kernels: dict[str, str], share: bool, helped: str | None) -> bool:
+def define(
+    module: ir.Module, kernels: dict[str, str], share: bool, helped: str | None
+) -> Counter[str]:
     """Puts the executables of `kernels`, functions by symbol, into the module.
 
     `helped`: functions offer their kernels to helpers (`helpers/offer.py`); the processor's hint for a thread
-    that waits. Gives whether there is any such kernel.
+    that waits. Gives how many kernels each function offers.
     """
     kept = dict(kernels)
     calls: dict[str, tuple[str, list[int]]] = {}
@@ -64,21 +67,22 @@ def define(module: ir.Module, kernels: dict[str, str], share: bool, helped: str 
             if symbol in calls:
                 one, numbers = calls[symbol]
                 redirect(op, one, f"{one}_run", [constant(n, before=op) for n in numbers])
-    offers = helped is not None and _offer(module, kept, helped)
+    offers = Counter[str]() if helped is None else _offer(module, kept, helped)
     for symbol, text in kept.items():
         _define(module, symbol, [f"{symbol}_run"], text.replace(NAME, f"{symbol}_run"))
     return offers
 
 
-def _offer(module: ir.Module, kernels: dict[str, str], relax: str) -> bool:
+def _offer(module: ir.Module, kernels: dict[str, str], relax: str) -> Counter[str]:
     """Kernels that functions run are offered to helpers; `kernels` keeps what runs otherwise."""
-    offered, plain = dict[str, str](), set[str]()
+    offered, plain, offers = dict[str, str](), set[str](), Counter[str]()
     for op in list(module.body):
         function = op.operation
         for dispatch, symbol in list(dispatches(function)):
             text = kernels[symbol]
             if function.name == "func.func" and _has_room(text):
                 offered[symbol] = text
+                offers[ir.StringAttr(function.attributes["sym_name"]).value] += 1
                 *_, board, _ = function.regions[0].blocks[0].arguments
                 groups = dispatch.operands[0]
                 redirect(dispatch, offer.SYMBOL, f"{symbol}_run", [board, groups], alone=True)
@@ -90,7 +94,7 @@ def _offer(module: ir.Module, kernels: dict[str, str], relax: str) -> bool:
         ir.InsertionPoint(module.body).insert(ir.Operation.parse(offer.module_function()))
     for symbol in offered.keys() - plain:
         del kernels[symbol]
-    return bool(offered)
+    return offers
 
 
 def _has_room(text: str) -> bool:

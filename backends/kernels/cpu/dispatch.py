@@ -115,7 +115,7 @@ class Dispatch(Call):
         if n is None or owner is None or not fits(self.plan, n, self.e.target):
             return super().projected(k, graph, x, matrix)
         plan = make_plan(n, False, narrow(self.e.target))
-        schedule = choose(plan, self.e.target)
+        schedule = choose(plan, self.e.target, self.e.options.helpers)
         if schedule.lanes != self.schedule.lanes:
             return super().projected(k, graph, x, matrix)
         (source,) = n.args[2]  # type: ignore[misc]

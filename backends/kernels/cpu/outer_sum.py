@@ -46,7 +46,7 @@ def lower_outer_sum(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Val
     a, b, at = n.inputs[0].type, n.inputs[1].type, n.attrs
     leading = tuple(range(a.rank - 1))
     sums = at["lhs_contracting_dimensions"], at["rhs_contracting_dimensions"]
-    if e.target is None or not e.target.kernels or e.target.kind != "cpu":
+    if e.target is None or not e.options.kernels or e.target.kind != "cpu":
         return None
     if at["lhs_batching_dimensions"] or not leading or sums != (leading, leading):
         return None

@@ -85,8 +85,11 @@ def hoists(n: Node) -> bool | None:
     return None
 
 
-def choose(plan: Plan, target: TargetInfo) -> Schedule:
-    """The schedule of `plan` on `target`; RefusedError for element types without kernels."""
+def choose(plan: Plan, target: TargetInfo, helpers: bool = False) -> Schedule:
+    """The schedule of `plan` on `target`; RefusedError for element types without kernels.
+
+    helpers: threads that stay awake between calls may take part.
+    """
     sweeps = [s for c in plan.components for s in c.sweeps]
     atoms = [a for s in sweeps for r in s.roots for a in walk(r.atom)]
     lanes = max(1, target.vector_bits // widest_bits(atoms))
@@ -96,7 +99,7 @@ def choose(plan: Plan, target: TargetInfo) -> Schedule:
     if plan.node.attrs["length"] == 1 and not plan.carries:
         panel = _panel(sweeps, tiles, target)
     # A matrix of which each member reads a part may stay in their caches, and few rows always do.
-    columns = panel > 0 and target.helpers and isinstance(plan.rows, int) and plan.rows <= COLUMNS
+    columns = panel > 0 and helpers and isinstance(plan.rows, int) and plan.rows <= COLUMNS
     if columns:
         panel = 0
     share = any(s.dots for s in sweeps) and not panel

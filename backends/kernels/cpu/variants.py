@@ -31,11 +31,11 @@ def on_cpu(
     assert e.target is not None
     wanted = hoists(n)
     plan = _plan(e, n, wanted is not False)
-    schedule = choose(plan, e.target)
+    schedule = choose(plan, e.target, e.options.helpers)
     if wanted is None and plan.projections and not e.depth:
         with suppress(RefusedError):  # too many tensors; the other way may have fewer
             folded = _plan(e, n, False)
-            other = choose(folded, e.target)
+            other = choose(folded, e.target, e.options.helpers)
             both = _Pair(e, n, (folded, other), (plan, schedule))
             note = f"{schedule.note}; from {FOLD_ROWS} rows on, or for one step, {other.note}"
             return both.run(consts, init, xs, count), note

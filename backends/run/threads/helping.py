@@ -24,13 +24,12 @@ import numpy as np
 
 from lstm_ir.backends.kernels.helpers import board
 from lstm_ir.backends.run import runtime, transfer
-from lstm_ir.backends.run.threads import home
+from lstm_ir.backends.run.threads import choice, home
 from lstm_ir.backends.targets import stacks
 from lstm_ir.ir.errors import DeviceError
 from lstm_ir.ir.types import DType
 
 PATIENCE = 400e-6  # seconds
-MOST = 3  # helpers of a call
 _END = 1.0  # seconds that the end of the process waits for one
 _TRIAL = 10_000 * board.IDLE  # what timed looks amount to
 
@@ -50,7 +49,7 @@ class _Pool:
 
 def wanted() -> int:
     """Helpers of one call."""
-    return max(0, min(runtime.threads() - 1, MOST))
+    return choice.helpers(runtime.threads())
 
 
 class Board:

@@ -1,0 +1,54 @@
+"""Who runs a call on the CPU: the caller's thread, IREE's workers, or the caller with helpers.
+
+Decided here alone, from numbers: at compilation today, and as well at a call, whose sizes are bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SMALL = 18_000_000  # operations of a call that one thread ends before workers are awake: some 50 us
+# Operations from which a call is worth a helper's part, and from which waking workers does not matter.
+HELPED, LARGE = 1_000_000, 300_000_000
+# Loops and products of a call, beyond which helpers gain nothing: what is between them has one thread.
+# The gradient of a layer has five (docs/performance.md).
+LOOPS = 4
+HELPERS = 3  # of a call, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Who runs a call, and why."""
+
+    driver: str  # local-sync: the caller's thread; local-task: IREE's workers
+    helpers: int  # threads that take part in what the caller's thread runs
+    reason: str
+
+    def __str__(self) -> str:
+        helped = " with helpers" if self.helpers else ""
+        return f"driver {self.driver}{helped}: {self.reason}"
+
+
+def choose(operations: int | None, loops: int, offers: int, threads: int) -> Choice:
+    """Who runs a call of so many operations in so many loops and products, in a process of `threads`.
+
+    operations: None where the call's sizes are not known. offers: kernels of the function that helpers
+    may take part in; before the function is lowered, those that it may have.
+    """
+    if threads == 1:
+        return Choice("local-sync", 0, "one thread")
+    if operations is None:
+        return Choice("local-task", 0, "sizes are known at the call")
+    reason = f"{operations} operations in a call"
+    # Beyond so many operations more workers than there are helpers end sooner.
+    limit = LARGE if threads <= 1 + HELPERS else SMALL
+    if offers and loops <= LOOPS and HELPED <= operations < limit:
+        return Choice("local-sync", helpers(threads), reason)
+    if operations < SMALL:
+        return Choice("local-sync", 0, f"{reason}, below {SMALL}")
+    return Choice("local-task", 0, reason)
+
+
+def helpers(threads: int) -> int:
+    """Helpers of one call, in a process of so many threads."""
+    return max(0, min(threads - 1, HELPERS))
