@@ -165,7 +165,7 @@ def test_ctrl_c_ends_the_child(tmp_path: Path) -> None:
     )
     compiler_script.chmod(0o755)
     script = (
-        "from lstm_ir.backends import compiler, targets\n"
+        "from lstm_ir.backends.compile import compiler\nfrom lstm_ir.backends.targets import targets\n"
         "target = targets.resolve('vulkan')\n"
         f"compiler.executable = lambda: {str(compiler_script)!r}\n"
         "try:\n    compiler.compile_mlir('module {}', target, name='m')\n"
@@ -328,7 +328,7 @@ def test_full_disk_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_concurrent_processes(tmp_path: Path) -> None:
     script = (
-        "import hashlib\nfrom lstm_ir.backends import compiler, targets\n"
+        "import hashlib\nfrom lstm_ir.backends.compile import compiler\nfrom lstm_ir.backends.targets import targets\n"
         f"blob = compiler.compile_mlir({ADD!r}, targets.resolve('vulkan'), name='m')\n"
         "print(hashlib.sha256(blob).hexdigest())\n"
     )

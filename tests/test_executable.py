@@ -339,7 +339,7 @@ def python(script: str) -> str:
 
 def test_number_of_workers() -> None:
     out = python(
-        "import os\nfrom handmade import load\nfrom lstm_ir.backends import runtime as r\n"
+        "import os\nfrom handmade import load\nfrom lstm_ir.backends.run import runtime as r\n"
         "def names():\n"
         "    tasks = '/proc/self/task'\n"
         "    return [open(f'{tasks}/{t}/comm').read() for t in os.listdir(tasks)]\n"
@@ -359,7 +359,7 @@ def test_default_workers_are_the_usable_cores() -> None:
         pytest.skip("no sched_setaffinity here")
     out = python(
         "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from lstm_ir.backends import runtime\nprint(runtime.threads())\n"
+        "from lstm_ir.backends.run import runtime\nprint(runtime.threads())\n"
     )
     assert out.strip() == "1"
 
@@ -461,7 +461,7 @@ def test_a_child_forked_after_compiling_ends_and_compiles(tmp_path: Path) -> Non
 def test_loading_needs_no_compiler() -> None:
     out = python(
         "import sys\n"
-        "from lstm_ir.backends import runtime, executable, package\n"
+        "from lstm_ir.backends.run import runtime, executable, package\n"
         "runtime.instance()\n"
         "names = ('networkx', 'lark', 'iree.compiler', 'ml_dtypes')\n"
         "bad = [m for m in names if m in sys.modules]\n"
