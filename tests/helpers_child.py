@@ -12,7 +12,7 @@ from kernel_random import random_body
 
 import lstm_ir as li
 from lstm_ir.backends.kernels.cpu import workers
-from lstm_ir.backends.run.threads import choice, helping
+from lstm_ir.backends.run.threads import choice, helper_pool
 from lstm_ir.ir.program import Program
 
 NAMES = ("gated", "two_phases", "ends_in_product", "both_ways", "normalised", "counted")
@@ -58,7 +58,7 @@ def main(threads: int, callers: int, rounds: int, seed: int) -> None:
     call(0)
     for t in others:
         t.join()
-    most = helping.wanted()
+    most = helper_pool.wanted()
     assert len([t for t in threading.enumerate() if t.name == "lstm-ir helper"]) <= most + 1
     print(f"helpers {most} worst {max(worst):.3e}")
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import pytest
 
 from lstm_ir.backends.run.contexts import Contexts
-from lstm_ir.backends.run.threads import home
+from lstm_ir.backends.run.threads import affinity
 
 pytestmark = pytest.mark.skipif(
-    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2 or home._cpu is None,
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2 or affinity._cpu is None,
     reason="needs Linux, two processors and sched_getcpu",
 )
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker is kept anywhere, and nobody was moved."""
-    monkeypatch.setattr(home, "_home", home._Home())
+    monkeypatch.setattr(affinity, "_state", affinity._State())
 
 
 def _in_thread(run: Callable[[], None]) -> None:
@@ -42,8 +42,8 @@ def _in_thread(run: Callable[[], None]) -> None:
 
 
 def _cpu() -> int:
-    assert home._cpu is not None
-    return home._cpu()
+    assert affinity._cpu is not None
+    return affinity._cpu()
 
 
 def test_an_interrupted_move_leaves_all_processors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,10 +62,10 @@ def test_an_interrupted_move_leaves_all_processors(monkeypatch: pytest.MonkeyPat
                     raise KeyboardInterrupt
 
             monkeypatch.setattr(os, "sched_setaffinity", raising)
-            home.settle(next(iter(mine - {_cpu()})))
-            home._home.moved = 0.0
+            affinity.set_first_worker(next(iter(mine - {_cpu()})))
+            affinity._state.moved = 0.0
             with pytest.raises(KeyboardInterrupt):
-                home.come()
+                affinity.move_to_first_worker()
             assert os.sched_getaffinity(0) == mine
             assert len(calls) == 2
 
@@ -76,9 +76,9 @@ def test_a_caller_moves_and_keeps_its_processors() -> None:
     def run() -> None:
         mine = os.sched_getaffinity(0)
         for cpu in sorted(mine) * 3:
-            home.settle(cpu)
-            home._home.moved = 0.0
-            home.come()
+            affinity.set_first_worker(cpu)
+            affinity._state.moved = 0.0
+            affinity.move_to_first_worker()
             assert os.sched_getaffinity(0) == mine
             seen.append(_cpu() == cpu)
 
@@ -91,8 +91,8 @@ def test_a_processor_that_a_caller_may_not_use_is_left_alone() -> None:
     def run() -> None:
         first, second, *_ = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {second})
-        home.settle(first)
-        home.come()
+        affinity.set_first_worker(first)
+        affinity.move_to_first_worker()
         assert os.sched_getaffinity(0) == {second}
         assert _cpu() == second
 
@@ -102,17 +102,17 @@ def test_a_processor_that_a_caller_may_not_use_is_left_alone() -> None:
 def test_a_caller_is_moved_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """What keeps a caller away would otherwise cost every call a move."""
     moves: list[object] = []
-    monkeypatch.setattr(home, "_cpu", lambda: -1)
+    monkeypatch.setattr(affinity, "_cpu", lambda: -1)
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: moves.append(cpus))
-    home.come()
+    affinity.move_to_first_worker()
     assert moves == []  # nobody lives anywhere
-    home.settle(min(os.sched_getaffinity(0)))
-    home.come()
+    affinity.set_first_worker(min(os.sched_getaffinity(0)))
+    affinity.move_to_first_worker()
     assert len(moves) == 2  # there, and all processors again
-    home.come()
+    affinity.move_to_first_worker()
     assert len(moves) == 2
-    home._home.moved -= 2 * home.PAUSE
-    home.come()
+    affinity._state.moved -= 2 * affinity.PAUSE
+    affinity.move_to_first_worker()
     assert len(moves) == 4
 
 
@@ -126,7 +126,7 @@ class _Context:
 
 def test_callers_that_overlap_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     came: list[int] = []
-    monkeypatch.setattr(home, "come", lambda: came.append(1))
+    monkeypatch.setattr(affinity, "move_to_first_worker", lambda: came.append(1))
     monkeypatch.setattr(Contexts, "_make", lambda _: _Context(lambda: None))
     contexts = Contexts([], "c", workers=True)
     contexts.invoke(None, None, None)

@@ -19,7 +19,7 @@ from lstm_ir.api import build, prepare
 from lstm_ir.backends.compile import compiler
 from lstm_ir.backends.kernels.helpers import board
 from lstm_ir.backends.run import runtime
-from lstm_ir.backends.run.threads import choice, helping
+from lstm_ir.backends.run.threads import choice, helper_pool
 from lstm_ir.backends.targets.targets import resolve
 
 HERE = Path(__file__).parent
@@ -156,7 +156,7 @@ def test_a_call_that_fails_ends(rng: np.random.Generator) -> None:
     exe(good)
 
 
-@pytest.mark.parametrize("where", [helping.Board.end, helping.Board.begin, helping._Helper.call])
+@pytest.mark.parametrize("where", [helper_pool.Board.end, helper_pool.Board.begin, helper_pool._Helper.call])
 def test_a_signal_at_the_worst_moment(where: Any, rng: np.random.Generator) -> None:
     """An exception at any line of what a call does about helpers: none spins, none is lost."""
     exe = li.compile(lstm())
@@ -185,9 +185,9 @@ def test_a_signal_at_the_worst_moment(where: Any, rng: np.random.Generator) -> N
             pass
         finally:
             sys.settrace(before)
-        assert until(lambda: not any(h.awake for h in helping._helpers))  # home by itself
+        assert until(lambda: not any(h.awake for h in helper_pool._helpers))  # home by itself
         np.testing.assert_array_equal(exe(x=x)["y"], want)
-    assert until(lambda: bool(exe(x=x)) and any(h.awake for h in helping._helpers))
+    assert until(lambda: bool(exe(x=x)) and any(h.awake for h in helper_pool._helpers))
 
 
 def test_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
@@ -199,10 +199,10 @@ def test_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch, rng: np.random.Ge
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr("threading.Thread.start", refuse)
-    monkeypatch.setattr(helping, "_helpers", [])
-    monkeypatch.setattr(helping._Pool, "closed", False)
+    monkeypatch.setattr(helper_pool, "_helpers", [])
+    monkeypatch.setattr(helper_pool._Pool, "closed", False)
     np.testing.assert_array_equal(exe(x=x)["y"], want)
-    assert helping._Pool.closed
+    assert helper_pool._Pool.closed
 
 
 def test_options_and_devices_say_who_works() -> None:
@@ -332,7 +332,7 @@ def test_kernels_without_room_are_not_offered(monkeypatch: pytest.MonkeyPatch) -
 
 def test_no_helper_where_there_is_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime._process, "threads", 1)
-    assert helping.wanted() == 0
+    assert helper_pool.wanted() == 0
     assert not li.compile(lstm()).helped
 
 

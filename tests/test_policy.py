@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.backends.run.threads import waiting
+from lstm_ir.backends.run.threads import policy
 
 needs_policies = pytest.mark.skipif(
-    waiting.patiently is waiting.plainly, reason="this system has no SCHED_BATCH"
+    policy.batch is policy.unchanged, reason="this system has no SCHED_BATCH"
 )
 
 
 @needs_policies
 def test_a_caller_is_patient_for_the_call_alone() -> None:
     seen: list[int] = []
-    waiting.patiently(lambda *a: seen.append(os.sched_getscheduler(0)), 1, 2)
+    policy.batch(lambda *a: seen.append(os.sched_getscheduler(0)), 1, 2)
     assert (seen, os.sched_getscheduler(0)) == ([os.SCHED_BATCH], os.SCHED_OTHER)
 
 
@@ -29,7 +29,7 @@ def test_a_failing_call_leaves_the_policy_as_it_was() -> None:
         raise RuntimeError("failed")
 
     with pytest.raises(RuntimeError, match="failed"):
-        waiting.patiently(fails)
+        policy.batch(fails)
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 
@@ -39,7 +39,7 @@ def test_a_policy_that_somebody_chose_stays() -> None:
 
     def other() -> None:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        waiting.patiently(lambda: seen.append(os.sched_getscheduler(0)))
+        policy.batch(lambda: seen.append(os.sched_getscheduler(0)))
         seen.append(os.sched_getscheduler(0))
 
     thread = threading.Thread(target=other)
@@ -56,7 +56,7 @@ def test_a_policy_that_somebody_chooses_meanwhile_stays() -> None:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
     def other() -> None:
-        waiting.patiently(chosen)
+        policy.batch(chosen)
         seen.append(os.sched_getscheduler(0))
 
     thread = threading.Thread(target=other)
@@ -82,10 +82,10 @@ def test_an_exception_of_a_signal_handler_leaves_no_policy(
 
     monkeypatch.setattr(os, "sched_getscheduler", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        waiting.patiently(lambda: None)
+        policy.batch(lambda: None)
     assert raised == often
     assert original(0) == (os.SCHED_OTHER if often == 1 else os.SCHED_BATCH)
-    waiting.patiently(lambda: None)
+    policy.batch(lambda: None)
     assert original(0) == os.SCHED_OTHER
 
 
@@ -96,7 +96,7 @@ def test_where_policies_are_forbidden_the_call_is_made(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "sched_setscheduler", refuses)
     seen: list[tuple[int, ...]] = []
-    waiting.patiently(lambda *a: seen.append(a), 3)
+    policy.batch(lambda *a: seen.append(a), 3)
     assert seen == [(3,)]
 
 

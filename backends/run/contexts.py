@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lstm_ir.backends.run import runtime
-from lstm_ir.backends.run.threads import home, waiting
+from lstm_ir.backends.run.threads import affinity, policy
 from lstm_ir.backends.targets import stacks
 
 LIMIT = 4  # each further one computes and keeps the packed weights again
@@ -31,7 +31,7 @@ class Contexts:
     ) -> None:
         self._modules, self._name, self._own = list(modules), name, own
         self._workers = workers
-        self._call = waiting.patiently if workers else waiting.plainly
+        self._call = policy.batch if workers else policy.unchanged
         self.first = self._make()
         self._free = [self.first]
         self._made = 1
@@ -52,7 +52,7 @@ class Contexts:
         except IndexError:
             context = self._another()
         if self._workers and self._made == 1:  # callers that overlap do not crowd on one processor
-            home.come()
+            affinity.move_to_first_worker()
         try:
             self._call(context.invoke, function, arguments, results)
         finally:

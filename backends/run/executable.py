@@ -16,7 +16,7 @@ from lstm_ir.backends.kernels.helpers.board import ATTEND
 from lstm_ir.backends.run import runtime, transfer
 from lstm_ir.backends.run.contexts import Contexts
 from lstm_ir.backends.run.held_state import HeldState
-from lstm_ir.backends.run.threads import helping
+from lstm_ir.backends.run.threads import helper_pool
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.targets import Target
 from lstm_ir.ir.errors import CallError, DeviceError, PackageError, TargetError, ValueRangeError
@@ -316,12 +316,12 @@ class _Loaded:
             own=device == "local-sync",
         )
 
-    def board(self) -> helping.Board | None:
+    def board(self) -> helper_pool.Board | None:
         """A board for one session, where the module offers its work to helpers."""
         if self.attend is None:
             return None
         assert isinstance(self.move, transfer.HostMover)
-        return helping.Board(self.contexts.first, self.attend, self.move)
+        return helper_pool.Board(self.contexts.first, self.attend, self.move)
 
     def lookup(self, entry: Entry) -> dict[Names, Any]:
         """The entry's function, and its variants by the dimension names that are 0 in them.

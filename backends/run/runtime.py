@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from lstm_ir.backends.run.threads import home
+from lstm_ir.backends.run.threads import affinity
 from lstm_ir.backends.targets import cpus, stacks
 from lstm_ir.ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeError
 
@@ -204,9 +204,9 @@ def _topology(workers: int) -> tuple[str, ...]:
     Linux wakes a worker where it ran last or where its waker runs. Two on one processor took half as
     long again until the scheduler moved one, with every call after a rest (docs/performance.md).
     """
-    mine = home.places(workers)
+    mine = affinity.processor_each(workers)
     if mine is not None:
-        home.settle(mine[0])
+        affinity.set_first_worker(mine[0])
         return ("--task_topology_cpu_ids=" + ",".join(map(str, mine)),)
     return (f"--task_topology_group_count={workers}",)
 

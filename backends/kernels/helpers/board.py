@@ -1,7 +1,7 @@
 """The memory through which a call offers its work to helper threads: what stands where.
 
 One array of bytes that both sides read and write while a call runs: the kernel of the caller's
-thread (`kernels/helpers/offer.py`) and those of helpers (`run/threads/helping.py`), which are the
+thread (`kernels/helpers/offer.py`) and those of helpers (`run/threads/helper_pool.py`), which are the
 same compiled code. Words that different threads write are in cache lines of their own.
 """
 

@@ -20,12 +20,12 @@ PAUSE = 0.05  # seconds between two moves, where something else keeps moving the
 
 
 @dataclass(slots=True)
-class _Home:
-    cpu: int | None = None
-    moved: float = 0.0  # when, by time.monotonic
+class _State:
+    first_worker: int | None = None  # the processor that it is kept on
+    moved: float = 0.0  # when a caller was, by time.monotonic
 
 
-_home = _Home()
+_state = _State()
 
 
 def _reader() -> Callable[[], int] | None:
@@ -44,41 +44,41 @@ def _reader() -> Callable[[], int] | None:
 _cpu = _reader() if hasattr(os, "sched_setaffinity") else None
 
 
-def places(threads: int) -> list[int] | None:
-    """A processor for each of so many threads, where they are all that the process has."""
+def processor_each(threads: int) -> list[int] | None:
+    """One processor for each of so many threads, where the process may use no others."""
     if not hasattr(os, "sched_getaffinity"):
         return None
     mine = sorted(os.sched_getaffinity(0))
     return mine if len(mine) == threads > 1 else None
 
 
-def processor() -> int | None:
-    """The one that the calling thread runs on, if that can be said."""
+def current_processor() -> int | None:
+    """The processor that the calling thread runs on; None where the system does not say."""
     return None if _cpu is None else _cpu()
 
 
-def settle(cpu: int | None) -> None:
-    """Say where the first worker is kept; None: anywhere."""
-    _home.cpu = cpu
+def set_first_worker(cpu: int | None) -> None:
+    """Say on which processor the first worker is kept; None: on any."""
+    _state.first_worker = cpu
 
 
-def come() -> None:
+def move_to_first_worker() -> None:
     """Move the calling thread to the first worker's processor, if it may run there."""
-    if _home.cpu is None or _cpu is None or _cpu() == _home.cpu:
+    if _state.first_worker is None or _cpu is None or _cpu() == _state.first_worker:
         return
     now = time.monotonic()
-    if now - _home.moved < PAUSE:
+    if now - _state.moved < PAUSE:
         return
-    _home.moved = now
-    _move((_home.cpu,))
+    _state.moved = now
+    _move((_state.first_worker,))
 
 
-def step_aside(taken: Collection[int | None]) -> None:
-    """Move the calling thread off these processors, on which others wait awake for its work."""
+def move_off(taken: Collection[int | None]) -> None:
+    """Move the calling thread off these processors, on which helpers wait awake for its work."""
     now = time.monotonic()
-    if now - _home.moved < PAUSE:
+    if now - _state.moved < PAUSE:
         return
-    _home.moved = now
+    _state.moved = now
     if hasattr(os, "sched_getaffinity"):
         _move(os.sched_getaffinity(0).difference(taken))
 

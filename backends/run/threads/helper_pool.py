@@ -2,8 +2,9 @@
 
 A helper waits for a lock while nobody calls. A call that finds too few helpers at its board sends for
 more, and begins without them. A helper stays at the board for PATIENCE seconds after the last offer,
-awake, so the next call finds it there; then it goes home. There are few in a process: where several
-sessions call at once, the processors have work, and those that find no helper do theirs alone.
+awake, so the next call finds it there; then it waits for the lock again. There are few in a process:
+where several sessions call at once, the processors have work, and those that find no helper do theirs
+alone.
 
 A signal handler may raise between any two lines of a call. So nothing that a call leaves half done is
 needed: only a helper's own thread says that it is free again, being sent twice is as good as once, and
@@ -24,7 +25,7 @@ import numpy as np
 
 from lstm_ir.backends.kernels.helpers import board
 from lstm_ir.backends.run import runtime, transfer
-from lstm_ir.backends.run.threads import choice, home
+from lstm_ir.backends.run.threads import affinity, choice
 from lstm_ir.backends.targets import stacks
 from lstm_ir.ir.errors import DeviceError
 from lstm_ir.ir.types import DType
@@ -84,7 +85,7 @@ class Board:
         """A call begins: send for helpers, if they are not here."""
         self._calls = self._calls % 0x7FFFFFFF + 1
         self._words[board.BUSY] = self._calls
-        here, missing = home.processor(), self._wanted
+        here, missing = affinity.current_processor(), self._wanted
         for h in _helpers:
             if h.board is not self:
                 continue
@@ -92,7 +93,7 @@ class Board:
             if not h.awake:
                 h.call()
             elif h.cpu is not None and h.cpu == here:
-                home.step_aside([x.cpu for x in _helpers if x.board is self])
+                affinity.move_off([x.cpu for x in _helpers if x.board is self])
         if missing > 0 and self._open:
             self._send(missing, here)
 
@@ -144,7 +145,7 @@ class Board:
         self._context.invoke(self._attend, arguments, results)
 
     def close(self) -> None:
-        """Send helpers home; none comes again."""
+        """Have helpers leave; none comes again."""
         self._open = False
         self._words[board.LEAVE * board.LINE // 4] = 1
 
@@ -200,7 +201,7 @@ def _start(here: int | None) -> _Helper | None:
             return None
         taken = [h.cpu for h in _helpers]
         free: list[int | None] = [None] * (wanted() - len(taken))
-        found = home.places(1 + wanted())
+        found = affinity.processor_each(1 + wanted())
         if found is not None:
             free = [cpu for cpu in found if cpu != here and cpu not in taken]
         if not free:

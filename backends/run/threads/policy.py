@@ -1,4 +1,4 @@
-"""How a thread waits for IREE's workers.
+"""The scheduling policy of a thread that waits for IREE's workers.
 
 The worker that ends a call wakes the caller, and only then marks the call as left; the caller spins
 until it sees the mark (`iree_async_semaphore_multi_wait` in IREE 3.13). Where Linux lets the woken
@@ -25,8 +25,8 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def patiently(invoke: Invoke, /, *arguments: Any) -> None:
-    """`invoke(*arguments)` by a caller that lets workers finish."""
+def batch(invoke: Invoke, /, *arguments: Any) -> None:
+    """`invoke(*arguments)` by a caller that has SCHED_BATCH meanwhile."""
     policy = os.sched_getscheduler(0)
     # A signal handler may raise between any two lines here: then a call before this left its policy.
     if policy != os.SCHED_OTHER and not (_thread.ours and policy == os.SCHED_BATCH):
@@ -55,7 +55,7 @@ def _restore() -> None:
     _thread.ours = False
 
 
-def plainly(invoke: Invoke, /, *arguments: Any) -> None:
+def unchanged(invoke: Invoke, /, *arguments: Any) -> None:
     """`invoke(*arguments)`."""
     invoke(*arguments)
 
@@ -63,4 +63,4 @@ def plainly(invoke: Invoke, /, *arguments: Any) -> None:
 if hasattr(os, "sched_setscheduler") and hasattr(os, "SCHED_BATCH"):
     _NORMAL = os.sched_param(0)
 else:
-    patiently = plainly
+    batch = unchanged
