@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from lstm_ir.backends.targets.targets import Target
     from lstm_ir.passes.base import Step
 
-OPTIONS = ("pipeline", "kernels", "helpers", "opt_level", "data_tiling", "flags", "timeout", "cache")
+OPTIONS = (
+    "pipeline", "kernels", "helpers", "opt_level", "data_tiling", "flags", "timeout", "cache",
+    "schedule_caller",
+)  # fmt: skip
+LOAD_OPTIONS = ("schedule_caller",)
 
 
 @dataclass
@@ -69,14 +73,16 @@ class Lowered:
         return _choice(self.made, self.report, max(self.offers.values(), default=0), threads)
 
 
-def _options(options: Mapping[str, Any] | None) -> dict[str, Any]:
+def _options(
+    options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS
+) -> dict[str, Any]:
     if options is not None and not isinstance(options, Mapping):
         raise CompileError(f"options is {options!r}; expected a mapping from names to values")
     given = dict({} if options is None else options)
-    unknown = sorted(set(given) - set(OPTIONS))
+    unknown = sorted(set(given) - set(known))
     if unknown:
-        raise LoweringError(f"unknown option {unknown[0]!r}; the options are {', '.join(OPTIONS)}")
-    for name in ("kernels", "helpers", "cache"):
+        raise LoweringError(f"unknown option {unknown[0]!r}; the options are {', '.join(known)}")
+    for name in ("kernels", "helpers", "cache", "schedule_caller"):
         if not isinstance(given.get(name, True), bool):
             raise CompileError(f"option {name} is {given[name]!r}; expected True or False")
     seconds = given.get("timeout", 300.0)
@@ -156,9 +162,10 @@ def compile(
     `metal`, …
 
     options: pipeline (text), kernels (default: on CPUs), helpers (default: on), opt_level,
-    data_tiling, flags, timeout (seconds), cache. device: as in `vulkan:1`; on the CPU `local-sync`
-    (the caller's thread) or `local-task` (workers), by default chosen by the size of a call: in
-    between helper threads take part in what the caller's thread runs.
+    data_tiling, flags, timeout (seconds), cache, schedule_caller (default: on; as in `load`).
+    device: as in `vulkan:1`; on the CPU `local-sync` (the caller's thread) or `local-task` (workers),
+    by default chosen by the size of a call: in between helper threads take part in what the caller's
+    thread runs.
     Raises TargetError, LoweringError, PassError or CompileError.
     """
     from lstm_ir.backends.run import runtime
@@ -182,7 +189,10 @@ def compile(
         choice = lowered.choice(threads)
         device = choice.driver
         report.notes.append(str(choice))
-    return Executable(signature, blob, weights, where, device, report, state=start)
+    return Executable(
+        signature, blob, weights, where, device, report,
+        state=start, schedule_caller=given.get("schedule_caller", True),
+    )  # fmt: skip
 
 
 def build(
@@ -268,14 +278,22 @@ def export(
     return Path(path)
 
 
-def load(path: str | Path, device: str | None = None) -> Executable:
-    """The package at `path`, ready to call; needs iree-base-runtime and NumPy only."""
+def load(
+    path: str | Path, device: str | None = None, options: Mapping[str, Any] | None = None
+) -> Executable:
+    """The package at `path`, ready to call; needs iree-base-runtime and NumPy only.
+
+    options: schedule_caller, whether calls on the CPU may set the processor affinity and the
+    scheduling policy of the thread that calls, for as long as they run (default: on). The environment
+    variable LSTM_IR_SCHEDULE_CALLER=0 refuses that for every executable of the process.
+    """
     from lstm_ir.backends.run.package import open_package
 
     if not isinstance(path, (str, Path)):
         raise PackageError(f"load: takes the path of a package, got {type(path).__name__}")
+    given = _options(options, LOAD_OPTIONS)
     _device_word(device)
-    return open_package(path, device)
+    return open_package(path, device, schedule_caller=given.get("schedule_caller", True))
 
 
 def _device_word(device: str | None) -> None:

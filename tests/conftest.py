@@ -60,16 +60,18 @@ def pytest_configure(config: pytest.Config) -> None:
     if word != "cpu":
         targets.resolve = lambda w: resolve(word if w == "cpu" else w)  # type: ignore[assignment]
     if off:
-        api._options = lambda options: {"kernels": False} | plain(options)
+        api._options = lambda options, *known: {"kernels": False} | plain(options, *known)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     required = ", ".join(sorted(device.REQUIRED))
     kernels = "off" if config.getoption("--no-kernels") else "on"
     helpers = "with helpers" if config.getoption("--helpers") else "helpers by size"
+    left = os.environ.get("LSTM_IR_SCHEDULE_CALLER") == "0"
     return [
         f"seed {config.getoption('--seed')}; LSTM_IR_REQUIRE: {required if required else 'nothing'}",
         f"`cpu` means {config.getoption('--cpu')}; kernels {kernels}, {helpers}",
+        f"threads that call: {'left alone' if left else 'scheduled by the library'}",
     ]
 
 

@@ -128,7 +128,7 @@ def test_callers_that_overlap_stay_where_they_are(monkeypatch: pytest.MonkeyPatc
     came: list[int] = []
     monkeypatch.setattr(affinity, "move_to_first_worker", lambda: came.append(1))
     monkeypatch.setattr(Contexts, "_make", lambda _: _Context(lambda: None))
-    contexts = Contexts([], "c", workers=True)
+    contexts = Contexts([], "c", schedule=True)
     contexts.invoke(None, None, None)
     assert len(came) == 1
     inner = _Context(lambda: contexts.invoke(None, None, None))
@@ -138,6 +138,6 @@ def test_callers_that_overlap_stay_where_they_are(monkeypatch: pytest.MonkeyPatc
     assert len(came) == 2
     contexts.invoke(None, None, None)
     assert len(came) == 2
-    alone = Contexts([], "c", workers=False)
+    alone = Contexts([], "c", schedule=False)
     alone.invoke(None, None, None)
     assert len(came) == 2

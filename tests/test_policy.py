@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.backends.run.threads import policy
+from lstm_ir.backends.run.threads import caller, policy
 
 needs_policies = pytest.mark.skipif(
     policy.batch is policy.unchanged, reason="this system has no SCHED_BATCH"
@@ -105,6 +105,7 @@ def test_where_policies_are_forbidden_the_call_is_made(monkeypatch: pytest.Monke
 def test_only_calls_of_workers_wait(
     device: str, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(caller.VARIABLE, "1")
     set_: list[int] = []
     original = os.sched_setscheduler
 

@@ -23,15 +23,16 @@ _POLL = 0.05  # seconds; a context may return between the look for one and the w
 class Contexts:
     """At least one context over `modules`; `name` is for errors.
 
-    `workers`: others do the work; `own`: the caller's thread runs dispatches.
+    `schedule`: a caller's thread gets the policy and the processor that suit waiting for workers;
+    `own`: it runs dispatches itself.
     """
 
     def __init__(
-        self, modules: Sequence[Any], name: str, *, workers: bool = False, own: bool = False
+        self, modules: Sequence[Any], name: str, *, schedule: bool = False, own: bool = False
     ) -> None:
         self._modules, self._name, self._own = list(modules), name, own
-        self._workers = workers
-        self._call = policy.batch if workers else policy.unchanged
+        self._schedule = schedule
+        self._call = policy.batch if schedule else policy.unchanged
         self.first = self._make()
         self._free = [self.first]
         self._made = 1
@@ -51,7 +52,7 @@ class Contexts:
             context = self._free.pop()  # atomic
         except IndexError:
             context = self._another()
-        if self._workers and self._made == 1:  # callers that overlap do not crowd on one processor
+        if self._schedule and self._made == 1:  # callers that overlap do not crowd on one processor
             affinity.move_to_first_worker()
         try:
             self._call(context.invoke, function, arguments, results)

@@ -17,6 +17,7 @@ from lstm_ir.backends.run import runtime, transfer
 from lstm_ir.backends.run.contexts import Contexts
 from lstm_ir.backends.run.held_state import HeldState
 from lstm_ir.backends.run.threads import helper_pool
+from lstm_ir.backends.run.threads.caller import may_schedule
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.targets import Target
 from lstm_ir.ir.errors import CallError, DeviceError, PackageError, TargetError, ValueRangeError
@@ -289,8 +290,10 @@ class _Loaded:
         weights: Mapping[str, Any],
         device: str,
         initial: Mapping[str, Array],
+        schedule_caller: bool,
     ) -> None:
         rt = runtime.native()
+        self.schedule_caller = may_schedule(schedule_caller)
         runtime.outlive_fork(self)
         self.signature, self.initial, self.blob = signature, initial, blob
         self.weights = parameters.check(weights, signature.weights)
@@ -309,19 +312,18 @@ class _Loaded:
         self.modules.append(self.module)
         helped = ATTEND in self.module.function_names
         self.attend = self.module.lookup_function(ATTEND) if helped else None
-        self.contexts = Contexts(
-            self.modules,
-            signature.name,
-            workers=device == "local-task",
-            own=device == "local-sync",
-        )
+        waits = self.schedule_caller and device == "local-task"
+        own = device == "local-sync"
+        self.contexts = Contexts(self.modules, signature.name, schedule=waits, own=own)
 
     def board(self) -> helper_pool.Board | None:
         """A board for one session, where the module offers its work to helpers."""
         if self.attend is None:
             return None
         assert isinstance(self.move, transfer.HostMover)
-        return helper_pool.Board(self.contexts.first, self.attend, self.move)
+        return helper_pool.Board(
+            self.contexts.first, self.attend, self.move, self.schedule_caller
+        )
 
     def lookup(self, entry: Entry) -> dict[Names, Any]:
         """The entry's function, and its variants by the dimension names that are 0 in them.
@@ -356,10 +358,11 @@ class Executable(Session):
         *,
         driver: str | None = None,
         state: Mapping[str, Array] | None = None,
+        schedule_caller: bool = True,
     ) -> None:
         """Load `blob`; `device` as in `vulkan:1`, `driver` for local-sync or local-task.
 
-        `state` holds what each state variable starts as.
+        `state` holds what each state variable starts as. `schedule_caller`: as in `run/threads/caller.py`.
         """
         where = device if device is not None else driver
         if where is None:
@@ -380,7 +383,8 @@ class Executable(Session):
         self.signature, self.target, self.report = signature, target, report
         self.device = where
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-        super().__init__(_Loaded(signature, blob, weights, where, {} if state is None else state))
+        initial = {} if state is None else state
+        super().__init__(_Loaded(signature, blob, weights, where, initial, schedule_caller))
         assert self._loaded is not None
         self.weights: Mapping[str, Array] = MappingProxyType(self._loaded.weights)
 

@@ -24,11 +24,12 @@ def open_package(
     *,
     require_key: bytes | str | None = None,
     driver: str | None = None,
+    schedule_caller: bool = True,
 ) -> Executable:
     """The first target, in the order of export, that this machine can run.
 
     `device` is a kind (`cpu`, `vulkan`, …) or a device word as for Executable. Of several CPU
-    modules the one that uses most of this processor is taken.
+    modules the one that uses most of this processor is taken. `schedule_caller`: as for Executable.
     """
     found = read_package(path, require_key=require_key)
     _same_runtime(found)
@@ -39,7 +40,7 @@ def open_package(
         why = _why_not(target)
         if why is None:
             try:
-                return _load(found, target, device, driver)
+                return _load(found, target, device, driver, schedule_caller)
             except (DeviceError, TargetError) as e:
                 why = str(e)
         reasons.append(f"{target.info.name}: {why}")
@@ -50,8 +51,9 @@ def open_package(
 
 
 def _load(
-    found: Package, target: PackedTarget, device: str | None, driver: str | None
-) -> Executable:
+    found: Package, target: PackedTarget, device: str | None, driver: str | None,
+    schedule_caller: bool,
+) -> Executable:  # fmt: skip
     kind = target.info.kind
     drivers = runtime.CPU_DRIVERS if kind == "cpu" else (kind,)
     where = None if device == kind else device
@@ -64,6 +66,7 @@ def _load(
         found.extra.get("report"),
         driver=driver if kind == "cpu" else None,
         state=found.state,
+        schedule_caller=schedule_caller,
     )
 
 

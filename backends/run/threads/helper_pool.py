@@ -56,8 +56,11 @@ def wanted() -> int:
 class Board:
     """What one session offers, and how its calls name it. One call at a time uses it."""
 
-    def __init__(self, context: Any, attend: Any, move: transfer.HostMover) -> None:
+    def __init__(
+        self, context: Any, attend: Any, move: transfer.HostMover, schedule_caller: bool
+    ) -> None:
         self._context, self._attend, self._move = context, attend, move
+        self._schedule_caller = schedule_caller  # onto a processor without a helper
         self._wanted = wanted()
         runtime.fix_threads()
         self._words, self._view = self._made()
@@ -92,7 +95,7 @@ class Board:
             missing -= 1
             if not h.awake:
                 h.call()
-            elif h.cpu is not None and h.cpu == here:
+            elif h.cpu is not None and h.cpu == here and self._schedule_caller:
                 affinity.move_off([x.cpu for x in _helpers if x.board is self])
         if missing > 0 and self._open:
             self._send(missing, here)
