@@ -169,8 +169,8 @@ def compile(
     Raises TargetError, LoweringError, PassError or CompileError.
     """
     from lstm_ir.backends.run import runtime
+    from lstm_ir.backends.run.devices import resolve
     from lstm_ir.backends.run.executable import Executable
-    from lstm_ir.backends.targets.targets import resolve
 
     given = _options(options)
     _device_word(device)
@@ -257,8 +257,9 @@ def export(
 
     `cpu` is its architecture's baseline.
     """
+    from lstm_ir.backends.run.devices import resolve
     from lstm_ir.backends.run.package import write_package
-    from lstm_ir.backends.targets.targets import baseline, resolve
+    from lstm_ir.backends.targets.targets import baseline
 
     if isinstance(targets, str):
         targets = [targets]

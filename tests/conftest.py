@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
         choice.HELPED, choice.LARGE, choice.LOOPS = 0, 1 << 62, 1 << 62
     resolve, plain = targets.resolve, api._options
     if word != "cpu":
-        targets.resolve = lambda w: resolve(word if w == "cpu" else w)  # type: ignore[assignment]
+        targets.resolve = lambda w, *present: resolve(word if w == "cpu" else w, *present)
     if off:
         api._options = lambda options, *known: {"kernels": False} | plain(options, *known)
 

@@ -14,7 +14,7 @@ from test_kernels import TOLERANCE, compare
 import lstm_ir as li
 from lstm_ir.api import build
 from lstm_ir.backends.kernels.gpu import schedule
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.program import Program
 
 KERNELS = {"kernels": True}

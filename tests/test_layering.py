@@ -87,6 +87,26 @@ def test_arrows_point_to_the_graph_layer(path: Path) -> None:
         assert not within(name, "passes", "backends"), f"{path} imports {name} without its package"
 
 
+# What a room may not import: rooms to come as well.
+ROOMS = {
+    "backends/lower": ("lstm_ir.backends.run",),
+    "backends/targets": ("lstm_ir.backends.run",),
+    "backends/compile": ("lstm_ir.backends.targets", "lstm_ir.backends.run"),
+    "lstm_ir/ir": ("lstm_ir.importers", "lstm_ir.serving"),
+    "lstm_ir/ops": ("lstm_ir.importers", "lstm_ir.serving"),
+    "passes": ("lstm_ir.importers", "lstm_ir.serving"),
+    "backends": ("lstm_ir.importers", "lstm_ir.serving"),
+}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_that_a_room_does_not_import(room: str) -> None:
+    assert files(room)
+    for path in files(room):
+        for name, _ in imports(path):
+            assert not within(name, *ROOMS[room]), f"{path} imports {name}"
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_rooms_of_ops_import_the_rooms_below_them(path: Path) -> None:
     """Inside functions too."""

@@ -10,8 +10,8 @@ from device import need
 import lstm_ir as li
 from lstm_ir.backends.compile.compiler import compile_mlir
 from lstm_ir.backends.module import iree_module
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.run.executable import Executable
-from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.opdef import OPS, Level
 
 PER_OP = {"cpu": 8, "vulkan": 3}

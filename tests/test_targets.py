@@ -36,7 +36,7 @@ def test_this_machine() -> None:
 @pytest.mark.skipif(cpus.machine() != "x86_64", reason="features of x86-64")
 def test_no_feature_this_machine_lacks() -> None:
     have = set(targets.resolve("cpu").info.features)
-    implied = set(targets.describe(cpus.host_triple(), targets.resolve("cpu").info.cpu)[0])
+    implied = set(targets.describe(cpus.host_triple(), targets.resolve("cpu").info.cpu).features)
     assert implied <= have  # the name alone may not bring in what a virtual machine hides
 
 
@@ -130,12 +130,19 @@ def test_unknown(word: str, said: str) -> None:
 def test_cuda_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "cuda_name", lambda: None)
     with pytest.raises(TargetError, match=r"no device here; name one: cuda:sm_60, .*cuda:sm_89"):
-        targets.resolve("cuda")
+        devices.resolve("cuda")
     monkeypatch.setattr(devices, "cuda_name", lambda: "sm_90")
-    assert targets.resolve("cuda").info.name == "cuda:sm_89"
+    assert devices.resolve("cuda").info.name == "cuda:sm_89"
     monkeypatch.setattr(devices, "hip_name", lambda: None)
     with pytest.raises(TargetError, match="hip:gfx942"):
-        targets.resolve("hip")
+        devices.resolve("hip")
+
+
+def test_a_device_that_is_not_handed_over_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "cuda_name", lambda: "sm_90")
+    with pytest.raises(TargetError, match="target cuda: no device here"):
+        targets.resolve("cuda")
+    assert targets.resolve("hip", {"hip": "gfx942"}.get).info.name == "hip:gfx942"
 
 
 def test_hip_name(tmp_path: Path) -> None:

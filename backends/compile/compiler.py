@@ -15,14 +15,12 @@ from contextlib import suppress
 from functools import cache
 from importlib import metadata, util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from lstm_ir.backends.compile.cache import Cache, key
 from lstm_ir.backends.targets import stacks
 from lstm_ir.ir.errors import CompileError
-
-if TYPE_CHECKING:
-    from lstm_ir.backends.targets.targets import Target
+from lstm_ir.ir.target import TargetInfo
 
 _KEPT = 32 << 10  # bytes of messages kept, at either end
 # Assertions guard memory (IREE reads and writes out of bounds without them), so they stay at O3.
@@ -39,6 +37,18 @@ BASE_FLAGS = (
 LESS_FUSION = "--iree-dispatch-creation-enable-aggressive-fusion=false"
 UNCHECKED = "--verify=false"
 _AT = re.compile(r"^(?:\s*)([^\s:<>][^:<>\n]*):(\d+):(\d+): (error|note): (.*)$", re.MULTILINE)
+
+
+class Target(Protocol):
+    """What the compiler is told of a target."""
+
+    @property
+    def info(self) -> TargetInfo:
+        """What the hardware is."""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Flags of iree-compile."""
 
 
 class RefusedError(CompileError):

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
 
+from lstm_ir.backends.run import runtime
+from lstm_ir.backends.targets import targets
+from lstm_ir.backends.targets.targets import CUDA, CUDA_ALIAS, HIP, Target
+
 _MAJOR, _MINOR = 75, 76  # CUdevice_attribute: compute capability
 
 
@@ -23,9 +27,6 @@ class Availability:
 
 def available() -> list[Availability]:
     """Every kind of target, on this machine."""
-    from lstm_ir.backends.run import runtime
-    from lstm_ir.backends.targets import targets
-
     compiles = util.find_spec("iree") is not None and util.find_spec("iree.compiler") is not None
     out = []
     for kind in targets.KINDS:
@@ -36,10 +37,13 @@ def available() -> list[Availability]:
     return out
 
 
+def resolve(word: str) -> Target:
+    """The target that `word` names on this machine: plain `cuda` and `hip` are the device here."""
+    return targets.resolve(word, lambda kind: cuda_name() if kind == "cuda" else hip_name())
+
+
 def cuda_name() -> str | None:
     """`sm_80` of the first NVIDIA device, by the driver library; None without one."""
-    from lstm_ir.backends.targets.targets import CUDA, CUDA_ALIAS
-
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -61,8 +65,6 @@ def cuda_name() -> str | None:
 
 def hip_name(root: Path = Path("/sys/class/kfd/kfd/topology/nodes")) -> str | None:
     """`gfx942` of the first AMD device that the kernel lists; None without one."""
-    from lstm_ir.backends.targets.targets import HIP
-
     for place in sorted(root.glob("*/properties")):
         try:
             found = re.search(r"^gfx_target_version (\d+)$", place.read_text(), re.M)

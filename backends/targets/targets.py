@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from lstm_ir.backends.compile.cache import Cache, key
+from lstm_ir.backends.compile import processors
+from lstm_ir.backends.compile.cache import key
+from lstm_ir.backends.compile.processors import Processor
 from lstm_ir.backends.targets import cpus
-from lstm_ir.ir.errors import CompileError, TargetError
+from lstm_ir.ir.errors import TargetError
 from lstm_ir.ir.target import TargetInfo
 
 # Only names in these lists reach the compiler: others crash it, or fail after seconds.
@@ -54,9 +56,6 @@ _RISCV = (
 )
 KINDS = ("cpu", "vulkan", "cuda", "hip", "metal")
 _L1, _L2 = 32 << 10, 512 << 10
-_PROBE = """module @probe { func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
-  %0 = stablehlo.add %a, %a : tensor<4xf32>
-  return %0 : tensor<4xf32> } }"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +71,15 @@ class Target:
         return self.info.name
 
 
-def resolve(word: str) -> Target:
-    """The target that `word` names; TargetError, with near names, for any other."""
+Present = Callable[[str], "str | None"]
+"""The name of the device of a kind, cuda or hip, that is here; None without one."""
+
+
+def resolve(word: str, present: Present = lambda kind: None) -> Target:
+    """The target that `word` names; TargetError, with near names, for any other.
+
+    Plain `cuda` and `hip` are what is `present`.
+    """
     if not isinstance(word, str):
         raise TargetError(f"a target is a word like 'cpu' or 'vulkan', not {word!r}")
     kind, _, detail = word.strip().partition(":")
@@ -83,7 +89,7 @@ def resolve(word: str) -> Target:
         raise TargetError(f"target {word!r}: a name is missing after the colon")
     if kind == "cpu":
         return _cpu(detail) if detail else this_machine()
-    return _gpu(kind, detail)
+    return _gpu(kind, detail, present)
 
 
 def words() -> list[str]:
@@ -127,7 +133,7 @@ def _cpu(detail: str) -> Target:
 
 
 def _named(triple: str, cpu: str) -> Target:
-    features, width = describe(triple, cpu)
+    _, features, width = describe(triple, cpu)
     base = {"aarch64-linux-android": "aarch64-android", "x86_64-linux-android": "x86-64-android"}
     plain = {"generic": "aarch64", "generic-rv64": "riscv64"}
     name = base.get(triple, plain.get(cpu, cpu))
@@ -138,15 +144,15 @@ def _named(triple: str, cpu: str) -> Target:
 def this_machine() -> Target:
     """The processor this runs on, with what it really has (virtual machines hide features)."""
     triple = cpus.host_triple()
-    cpu, have, width = _host(triple)
+    cpu, have, width = describe(triple, "host", _machine())
     cpus.confirm(have)
-    own, _ = describe(triple, cpu) if cpu else ((), 16)
+    own = describe(triple, cpu).features if cpu else ()
     if not cpu or not set(own) <= set(have):
         cpu = "generic"
         if cpus.machine() == "x86_64":
             levels = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
-            cpu = next(c for c in levels if set(describe(triple, c)[0]) <= set(have))
-        own, _ = describe(triple, cpu)
+            cpu = next(c for c in levels if set(describe(triple, c).features) <= set(have))
+        own = describe(triple, cpu).features
     extra = tuple(f for f in have if f not in own)
     # Two machines with one processor name may differ in features: the name tells them apart.
     tag = f"+{key(*have)[:8]}" if extra else ""
@@ -165,9 +171,8 @@ def _cpu_target(
         f"--iree-llvmcpu-target-triple={triple}",
         f"--iree-llvmcpu-target-cpu={cpu}",
     ]
-    if triple.startswith("riscv64"):
-        flags += _RISCV
-    elif extra:
+    flags += _more(triple)
+    if extra and not _more(triple):
         flags.append("--iree-llvmcpu-target-cpu-features=" + ",".join(f"+{f}" for f in extra))
     info = TargetInfo(
         name=name, kind="cpu", detail=name.partition(":")[2], triple=triple, cpu=cpu,
@@ -176,17 +181,19 @@ def _cpu_target(
     return Target(info, tuple(flags), ("local-task", "local-sync"))
 
 
-def _host(triple: str) -> tuple[str, tuple[str, ...], int]:
-    """LLVM's name of this processor, its features, and the vector width in bytes."""
-    # The name is remembered under what the system reports, so a moved disk is asked again.
-    found = _ask(triple, "host", "|".join(sorted(cpus.flags())) + _model())
-    return found[0], found[1], found[2]
+def describe(triple: str, cpu: str, machine: str = "") -> Processor:
+    """What `cpu` implies; `machine` as in `processors.describe`."""
+    return processors.describe(triple, cpu, _more(triple), machine)
 
 
-def describe(triple: str, cpu: str) -> tuple[tuple[str, ...], int]:
-    """Features that `cpu` implies, sorted, and its vector width in bytes."""
-    _, features, width = _ask(triple, cpu, "")
-    return features, width
+def _more(triple: str) -> tuple[str, ...]:
+    """Flags that every module for the architecture needs."""
+    return _RISCV if triple.startswith("riscv64") else ()
+
+
+def _machine() -> str:
+    """What the system says that this machine is."""
+    return "|".join(sorted(cpus.flags())) + _model()
 
 
 def _model() -> str:
@@ -197,47 +204,18 @@ def _model() -> str:
     return "|".join(re.findall(r"^(?:model name|CPU part|model|stepping)\s*:.*$", text, re.M)[:4])
 
 
-@cache
-def _ask(triple: str, cpu: str, machine: str) -> tuple[str, tuple[str, ...], int]:
-    """What the compiler makes of a processor name: (name, features, vector bytes)."""
-    from lstm_ir.backends.compile import compiler
-
-    store = Cache()
-    entry = key("processor", triple, cpu, machine, *compiler.versions()) + ".json"
-    if (kept := store.get(entry)) is not None:
-        name, features, width = json.loads(kept)
-        return name, tuple(features), width
-    flags = [
-        "--iree-input-type=stablehlo",
-        "--iree-hal-target-device=local",
-        "--iree-hal-local-target-device-backends=llvm-cpu",
-        f"--iree-llvmcpu-target-triple={triple}",
-        f"--iree-llvmcpu-target-cpu={cpu}",
-        "--compile-to=flow",
-        *(_RISCV if triple.startswith("riscv64") else ()),
-    ]
-    text = compiler.run(_PROBE, flags, name=f"cpu:{cpu}", target="cpu", timeout=60).decode()
-    found = re.search(r'cpu = "([^"]*)", cpu_features = "([^"]*)"', text)
-    width_found = re.search(r"native_vector_size = (\d+)", text)
-    if found is None or width_found is None:
-        raise CompileError(f"cpu:{cpu}: the compiler did not say what this processor has")
-    has: dict[str, bool] = {}
-    for f in filter(None, found[2].split(",")):
-        has[f[1:]] = f[0] == "+"  # the last one holds
-    features = tuple(sorted(f for f, on in has.items() if on and f != "reserve-x18"))
-    answer = (found[1], features, int(width_found[1]))
-    store.put(entry, json.dumps(answer).encode())
-    return answer
-
-
-def _gpu(kind: str, detail: str) -> Target:
+def _gpu(kind: str, detail: str, present: Present) -> Target:
     note = ""
+    known = {"cuda": CUDA, "hip": HIP, "vulkan": VULKAN, "metal": ()}[kind]
     if not detail and kind in ("cuda", "hip"):
-        detail = _present(kind)
+        here = present(kind)
+        if here is None:
+            names = ", ".join(f"{kind}:{n}" for n in known)
+            raise TargetError(f"target {kind}: no device here; name one: {names}")
+        detail = here
     if kind == "cuda" and detail in CUDA_ALIAS:
         note = f"{detail} is compiled as {CUDA_ALIAS[detail]}, which the driver translates"
         detail = CUDA_ALIAS[detail]
-    known = {"cuda": CUDA, "hip": HIP, "vulkan": VULKAN, "metal": ()}[kind]
     if detail and detail not in known:
         if not known:
             raise TargetError(f"target {kind} takes no name after a colon, got {detail!r}")
@@ -260,15 +238,3 @@ def _gpu(kind: str, detail: str) -> Target:
         l1_bytes=32 << 10, l2_bytes=4 << 20, kernels=False, assertions_cheap=False,
     )  # fmt: skip
     return Target(info, tuple(flags), (kind,), note)
-
-
-def _present(kind: str) -> str:
-    from lstm_ir.backends.run import devices
-
-    names = CUDA if kind == "cuda" else HIP
-    found = devices.cuda_name() if kind == "cuda" else devices.hip_name()
-    if found is None:
-        raise TargetError(
-            f"target {kind}: no device here; name one: {', '.join(f'{kind}:{n}' for n in names)}"
-        )
-    return found

@@ -31,8 +31,9 @@ def command(
     machines too; `cpu:NAME` names a processor.
     """
     from lstm_ir.api import build
+    from lstm_ir.backends.run.devices import resolve
     from lstm_ir.backends.run.package import write_package
-    from lstm_ir.backends.targets.targets import baseline, resolve
+    from lstm_ir.backends.targets.targets import baseline
 
     if output is None:
         if graph == "-":

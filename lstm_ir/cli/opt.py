@@ -43,7 +43,7 @@ def command(
     program.verify()
     info = None
     if target is not None:
-        from lstm_ir.backends.targets.targets import resolve
+        from lstm_ir.backends.run.devices import resolve
 
         info = resolve(target).info
     pipeline = for_target(info) if text is None else Pipeline.parse(text)

@@ -128,8 +128,8 @@ def _profile(
 
 def _flow(program: Program, kind: str) -> str:
     from lstm_ir.api import prepare
+    from lstm_ir.backends.run.devices import resolve
     from lstm_ir.backends.run.profile import flow_text
-    from lstm_ir.backends.targets.targets import resolve
 
     target = resolve(kind)
     return flow_text(prepare(program, target).text, target)

@@ -63,7 +63,7 @@ def _text(program: Program, wanted: _Wanted) -> str:
         return lower(program, pipeline=wanted.pipeline, locs=wanted.locs)
     if wanted.stage == "kernel":
         from lstm_ir.api import prepare
-        from lstm_ir.backends.targets.targets import resolve
+        from lstm_ir.backends.run.devices import resolve
 
         options = {} if wanted.pipeline is None else {"pipeline": wanted.pipeline}
         lowered = prepare(program, resolve(wanted.target), options)
@@ -76,7 +76,7 @@ def _text(program: Program, wanted: _Wanted) -> str:
 def _stage(program: Program, wanted: _Wanted) -> Mapping[str, Graph]:
     if wanted.stage == "source":
         return program.entries
-    from lstm_ir.backends.targets.targets import resolve
+    from lstm_ir.backends.run.devices import resolve
     from lstm_ir.passes.base import Pipeline
     from lstm_ir.passes.pipelines import for_target
 
