@@ -10,6 +10,8 @@ exe(x=a)["y"]
 from __future__ import annotations
 
 import importlib
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +40,21 @@ from lstm_ir.ir.verify import verify
 from lstm_ir.ops import *  # noqa: F403  the builders, listed in lstm_ir.ops.__all__
 from lstm_ir.ops import __all__ as _builders
 
-_here = Path(__file__).parent
-if not (_here / "backends").exists() and (_here.parent / "backends").exists():
-    # A checkout: passes and backends lie beside this folder, also where only a copy is installed.
-    __path__.append(str(_here.parent))  # noqa: F405
+_CHECKOUT = Path(__file__).parents[1]
+
+
+class _Beside:
+    """Finds the two packages that a checkout has beside this folder, where no installed copy does."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name not in ("lstm_ir.passes", "lstm_ir.backends"):
+            return None
+        return PathFinder.find_spec(name, [str(_CHECKOUT)])
+
+
+if (_CHECKOUT / "backends" / "module.py").is_file():
+    sys.meta_path.append(_Beside)
 
 if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is public
     from lstm_ir.api import compile as compile

@@ -163,6 +163,23 @@ def test_python_started_in_a_checkout_finds_all_layers(tmp_path: Path) -> None:
     assert done.stdout.strip() == "module"
 
 
+def test_nothing_else_of_a_checkout_is_importable(tmp_path: Path) -> None:
+    """`lstm_ir.tests` is no module, wherever python starts."""
+    names = [p.stem for p in sorted(ROOT.iterdir()) if p.suffix in ("", ".py") and p.stem[0] != "."]
+    assert {"tests", "docs", "benchmarks", "backends"} <= set(names)
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from importlib.util import find_spec\n"
+        f"import lstm_ir; print(list(lstm_ir.__path__) == [{str(ROOT / 'lstm_ir')!r}])\n"
+        f"print([n for n in {names!r} if find_spec('lstm_ir.' + n)])"
+    )
+    for folder in (tmp_path, ROOT):
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.splitlines() == ["True", "['backends', 'passes']"]
+
+
 def test_no_drawer_for_everything() -> None:
     names = {p.stem for p in SOURCES}
     assert not names & {"utils", "util", "common", "helpers", "misc"}
