@@ -1,23 +1,27 @@
 """The driver: graph or program -> passes -> StableHLO -> IREE -> executable or package.
 
 The only library module that sees passes and backends (the command line is the other one).
+Functions import them when they are called: `load` needs the runtime and NumPy alone, `compile` the
+compiler, and neither is needed to write a graph.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lstm_ir.backends.run.threads.choice import Choice, choose
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import CompileError, LoweringError, PackageError, TargetError
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.program import Program
+from lstm_ir.ir.work import largest, loops, operations
 
 if TYPE_CHECKING:
     from lstm_ir.backends.run.executable import Executable
-    from lstm_ir.backends.run.threads.choice import Choice
     from lstm_ir.backends.targets.targets import Target
     from lstm_ir.passes.base import Step
 
@@ -126,7 +130,6 @@ def prepare(
     from lstm_ir.backends.emit.options import Options
     from lstm_ir.backends.kernels.body.products import offerable
     from lstm_ir.backends.module import iree_module
-    from lstm_ir.ir.work import operations
 
     given = _options(options)
     report = Report(target.info.name)
@@ -145,9 +148,6 @@ def prepare(
 
 def _choice(made: Program, report: Report, offers: int, threads: int) -> Choice:
     """Who runs calls of any entry: the largest decides."""
-    from lstm_ir.backends.run.threads.choice import choose
-    from lstm_ir.ir.work import largest, loops
-
     most = max(map(loops, made.entries.values()), default=0)
     return choose(largest(report.operations.values()), most, offers, threads)
 
@@ -202,8 +202,6 @@ def build(
     threads: int = 1,
 ) -> tuple[Lowered, bytes]:
     """The lowered program and its compiled module; `threads` as in `prepare`."""
-    import time
-
     from lstm_ir.backends.compile.compiler import compile_mlir
 
     given = _options(options)

@@ -14,8 +14,9 @@ from lstm_ir.backends.run.executable import Executable
 from lstm_ir.cli import group
 from lstm_ir.cli.demo import _print, _training_bar
 from lstm_ir.data import digits_lstm, digits_lstm_meta
-from lstm_ir.demo import oracle_table, oracle_vectors, run
+from lstm_ir.demo import oracle_table, oracle_vectors
 from lstm_ir.demo.model import Progress, classifier, streamer
+from lstm_ir.demo.run import Held, devices, run, score, stream
 from lstm_ir.ir.opdef import OPS
 
 
@@ -25,12 +26,12 @@ def test_demo_trains_and_reads_digits_on_every_device_and_from_the_package(tmp_p
     said: list[str] = []
     seen: list[Progress] = []
     package = tmp_path / "digits.lirpkg"
-    scores = run.run(said.append, package, seconds=0.05, show=seen.append, epochs=15)
+    scores = run(said.append, package, seconds=0.05, show=seen.append, epochs=15)
     assert [p.epoch for p in seen] == list(range(1, 16))
     assert (seen[-1].step, seen[-1].steps) == (15 * 30, 15 * 30)
     assert seen[0].loss > 1.5 > 0.5 > seen[-1].loss
     assert seen[0].held_out < 0.9 < 0.95 <= seen[-1].held_out
-    here, absent = run.devices()
+    here, absent = devices()
     assert "cpu" in here
     assert ("vulkan" in here) == has("vulkan")
     assert [s.target for s in scores] == [*here, *(f"package on {t}" for t in here)]
@@ -48,29 +49,29 @@ def test_demo_trains_and_reads_digits_on_every_device_and_from_the_package(tmp_p
 
 
 @pytest.fixture(scope="module")
-def recorded() -> tuple[Executable, run.Held]:
+def recorded() -> tuple[Executable, Held]:
     """The weights that PyTorch trained, in the package's program on the CPU."""
-    return li.compile(streamer(digits_lstm())), run.Held.of(classifier(digits_lstm()))
+    return li.compile(streamer(digits_lstm())), Held.of(classifier(digits_lstm()))
 
 
-def test_demo_refuses_a_wrong_executable(recorded: tuple[Executable, run.Held]) -> None:
+def test_demo_refuses_a_wrong_executable(recorded: tuple[Executable, Held]) -> None:
     exe, held = recorded
     fewer = dataclasses.replace(held, images=held.images[:5], labels=held.labels[:5],
                                 logits=held.logits[:5] + 1e-3, digit=held.digit[:5])  # fmt: skip
     with pytest.raises(li.LstmIrError, match=r"largest difference to the NumPy meaning 1\.0e-03"):
-        run.score(exe, fewer, "cpu", seconds=0.0)
+        score(exe, fewer, "cpu", seconds=0.0)
     with pytest.raises(
         li.LstmIrError, match=r"largest difference to the NumPy meaning is 1\.0e-03"
     ):
-        run.stream(exe, fewer, "cpu", seconds=0.0)
+        stream(exe, fewer, "cpu", seconds=0.0)
     others = dataclasses.replace(held, labels=(held.labels + 1) % 10)
     with pytest.raises(li.LstmIrError, match=r"accuracy 0\.\d%"):
-        run.score(exe, others, "cpu", seconds=0.0)
+        score(exe, others, "cpu", seconds=0.0)
 
 
-def test_rows_one_by_one_equal_whole_images(recorded: tuple[Executable, run.Held]) -> None:
+def test_rows_one_by_one_equal_whole_images(recorded: tuple[Executable, Held]) -> None:
     exe, held = recorded
-    done = run.stream(exe, held, "cpu", seconds=0.0)
+    done = stream(exe, held, "cpu", seconds=0.0)
     assert len(done.accuracy) == 8
     assert done.accuracy[-1] == held.accuracy == digits_lstm_meta()["accuracy"]
     assert done.error < 1e-4

@@ -12,7 +12,7 @@ import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.run.threads.choice import HELPED, LARGE, LOOPS, SMALL, Choice, choose
 from lstm_ir.backends.targets.targets import resolve
-from lstm_ir.bench.overhead import empty_call
+from lstm_ir.bench.measure import empty_call
 from lstm_ir.ir import dims
 from lstm_ir.ir.work import largest, operations
 from lstm_ir.passes.base import Pipeline

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+import lstm_ir as li
 from lstm_ir.bench import models, peers
 from lstm_ir.bench.models import Array, Call, Runner
 from lstm_ir.bench.points import Point
@@ -24,6 +25,8 @@ from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.output_file import replacing
 
 AGAIN = "lstm-ir again"
+DRIVERS = ("local-sync", "local-task")
+_ROUNDS, _CALLS = 40, 50  # of empty calls
 
 
 @dataclass
@@ -145,3 +148,23 @@ def save(results: list[Result], path: str, **about: Any) -> None:
     text = json.dumps({**about, "points": [r.as_json() for r in results]}, indent=1)
     with replacing(path) as f:
         f.write(text.encode())
+
+
+def empty_call() -> dict[str, float]:
+    """Median seconds, by CPU driver, of a call that computes nothing: one dispatch of one element,
+    arrays in and out. From interleaved rounds of several calls."""
+    x = li.input("x", (1,))
+    graph = li.Graph("empty", [x], {"y": li.negate(x)})
+    made = {d: li.compile(graph, device=d) for d in DRIVERS}
+    a = np.ones(1, np.float32)
+    times: dict[str, list[float]] = {d: [] for d in DRIVERS}
+    for turn in range(_ROUNDS + 1):
+        for d, exe in made.items():
+            start = time.perf_counter()
+            for _ in range(_CALLS):
+                exe(x=a)
+            if turn:  # the first warms
+                times[d].append((time.perf_counter() - start) / _CALLS)
+    for exe in made.values():
+        exe.close()
+    return {d: float(np.median(t)) for d, t in times.items()}

@@ -7,13 +7,27 @@ import time
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.console import Console
 
-if TYPE_CHECKING:
-    from lstm_ir.bench.measure import Result
-    from lstm_ir.bench.points import Point
+from lstm_ir.api import set_threads
+from lstm_ir.bench import memory as bench_memory
+from lstm_ir.bench import report
+from lstm_ir.bench.measure import (
+    NoPeerError,
+    Result,
+    cores,
+    empty_call,
+    geometric_mean,
+    measure,
+    peak,
+    save,
+)
+from lstm_ir.bench.points import Point, grid, named, short
+from lstm_ir.cli.files import write_text
+from lstm_ir.ir.errors import LstmIrError
 
 
 @click.command("bench")
@@ -44,26 +58,16 @@ def command(
     The ratio is the fastest peer's median by ours: above 1 is faster than every peer. Nothing else
     should run.
     """
-    from rich.console import Console
-
-    from lstm_ir.bench import points as bench_points
-    from lstm_ir.ir.errors import LstmIrError
-
-    points = list(bench_points.grid() if full else bench_points.short())
+    points = list(grid() if full else short())
     if every or (words and not full):
-        points = list(bench_points.named(words))
+        points = list(named(words))
     if not points:
         raise LstmIrError(f"no point's name contains {' or '.join(words)}; --list names them")
     if only_list:
         click.echo("\n".join(p.name for p in points))
         return
     if threads is not None:
-        from lstm_ir.api import set_threads
-
         set_threads(threads)
-    from lstm_ir.bench.measure import NoPeerError, geometric_mean, peak, save
-    from lstm_ir.bench.overhead import empty_call
-
     console = Console(highlight=False, soft_wrap=True)
     about: dict[str, Any] = {"machine": machine(), "versions": _versions(), "peak_gflops": peak()}
     console.print(f"{about['machine']}\n{about['versions']}")
@@ -110,8 +114,6 @@ def _until(points: Iterable[Point], end: float) -> Iterable[Point]:
 def _one(
     point: Point, seconds: float, threads: int | None, memory: bool, peak: float, say: Any
 ) -> Result:
-    from lstm_ir.bench.measure import measure
-
     r = measure(point, seconds, threads)
     t = r.times
     low, high = r.times.interval()
@@ -122,8 +124,6 @@ def _one(
         f"error {max(r.errors.values()):.0e}  made in {r.compile_seconds:.1f} s"
     )
     if memory:
-        from lstm_ir.bench import memory as bench_memory
-
         r.memory = {w: bench_memory.measure(point, w) for w in t.seconds}
         shown = ", ".join(f"{w} {m >> 20} MiB" for w, m in r.memory.items())
         say(f"{'':34} memory {shown}")
@@ -133,9 +133,6 @@ def _one(
 def _pictures(
     points: list[dict[str, Any]], about: dict[str, Any], table: str | None, svg: str | None
 ) -> None:
-    from lstm_ir.bench import report
-    from lstm_ir.cli.files import write_text
-
     if table is not None:
         head = (
             f"{about['machine']}; {about['versions']}; peak {about['peak_gflops']:.0f} GFLOP/s\n\n"
@@ -149,8 +146,6 @@ def _pictures(
 
 def machine() -> str:
     """The processor's name and how many cores this process may use."""
-    from lstm_ir.bench.measure import cores
-
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():

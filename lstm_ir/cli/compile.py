@@ -7,6 +7,10 @@ from typing import Any
 
 import click
 
+from lstm_ir.api import build
+from lstm_ir.backends.run.devices import resolve
+from lstm_ir.backends.run.package import write_package
+from lstm_ir.backends.targets.targets import baseline
 from lstm_ir.cli import files
 
 
@@ -30,11 +34,6 @@ def command(
     The target `cpu` is the baseline of this architecture, so that the package runs on other
     machines too; `cpu:NAME` names a processor.
     """
-    from lstm_ir.api import build
-    from lstm_ir.backends.run.devices import resolve
-    from lstm_ir.backends.run.package import write_package
-    from lstm_ir.backends.targets.targets import baseline
-
     if output is None:
         if graph == "-":
             raise click.UsageError("a graph from stdin needs -o")

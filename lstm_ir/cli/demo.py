@@ -6,13 +6,17 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
 
-if TYPE_CHECKING:
-    from lstm_ir.demo.model import Progress
-    from lstm_ir.demo.oracle_table import Row
+from lstm_ir.cli.files import progress
+from lstm_ir.demo.model import Progress
+from lstm_ir.demo.oracle_table import Row
+from lstm_ir.demo.oracle_table import rows as oracle_rows
+from lstm_ir.demo.run import devices, run
 
 
 @click.command()
@@ -25,33 +29,25 @@ def command(output: Path | None, seconds: float) -> None:
     runs it again and streams it row by row from there; ends with a table of foreign ops against their
     origins.
     """
-    from lstm_ir.cli.files import progress
-    from lstm_ir.demo import oracle_table, run
-
     if output is not None and output.suffix != ".lirpkg":
         raise click.UsageError(f"-o {output}: a package ends in .lirpkg")
     with tempfile.TemporaryDirectory(prefix="lstm-ir-demo-") as folder:
         package = Path(folder) / "digits.lirpkg" if output is None else output
         with _training_bar() as show:
-            run.run(click.echo, package, seconds, show)
-    here, absent = run.devices()
+            run(click.echo, package, seconds, show)
+    here, absent = devices()
     click.echo("\nForeign ops against their origins: worst |got - want| / max(1, |want|)")
     with progress("compiling and running them on every device"):
-        rows = oracle_table.rows(here, absent)
+        rows = oracle_rows(here, absent)
     _print(rows)
 
 
 @contextmanager
 def _training_bar() -> Iterator[Callable[[Progress], None]]:
     """Loss and accuracy on stderr: beside a bar that goes when it is full, or as lines in a file."""
-    from rich import progress
-    from rich.console import Console
-
     console = Console(stderr=True)
-    columns = ("training", progress.BarColumn(), "{task.description}", progress.TimeElapsedColumn())
-    with progress.Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    columns = ("training", BarColumn(), "{task.description}", TimeElapsedColumn())
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("compiling", total=None)
 
         def show(p: Progress) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import click
 import numpy as np
 from numpy.lib import format as npy
 
+from lstm_ir.backends.files import parameters
 from lstm_ir.ir.errors import PackageError, ParseError
 from lstm_ir.ir.output_file import replacing
+from lstm_ir.ir.parser import parse
 from lstm_ir.ir.program import Program
 
 Array = np.ndarray[Any, Any]
@@ -25,8 +28,6 @@ def read_program(path: str, weights: Sequence[str] = (), *, whole: bool = False)
 
     whole: every weight needs its array, not only its hash.
     """
-    from lstm_ir.ir.parser import parse
-
     if Path(path).suffix == ".lirpkg":
         raise click.UsageError(f"{path} is a package; this verb takes a graph (.lir)")
     text = _text(path)
@@ -61,14 +62,11 @@ def _bytes(path: Path) -> bytes:
 def read_weights(paths: Sequence[str]) -> dict[str, Array]:
     """The arrays of .npz and .safetensors files, by name."""
     out: dict[str, Array] = {}
-    if paths:
-        from lstm_ir.backends.files.parameters import read_weights as read
-
-        for path in paths:
-            for name, array in read(path).items():
-                if name in out:
-                    raise PackageError(f"{path}: {name!r} is in an earlier file too")
-                out[name] = array
+    for path in paths:
+        for name, array in parameters.read_weights(path).items():
+            if name in out:
+                raise PackageError(f"{path}: {name!r} is in an earlier file too")
+            out[name] = array
     return out
 
 
@@ -155,11 +153,9 @@ def write_text(path: str | None, text: str) -> None:
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[None]:
     """Says on stderr what takes seconds, and how long it took; a spinner on a terminal."""
-    import time
-
     start = time.perf_counter()
     if sys.stderr.isatty():
-        from rich.console import Console
+        from rich.console import Console  # only where it is drawn: importing it takes time
 
         with Console(stderr=True).status(what):
             yield

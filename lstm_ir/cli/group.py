@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import click
 
+from lstm_ir.ir.errors import LstmIrError
+
 VERBS = {  # verb: (module, one line for --help)
     "demo": ("lstm_ir.cli.demo", "Classify handwritten digits on every device that is here."),
     "compile": ("lstm_ir.cli.compile", "Compile a graph into a package."),
@@ -58,8 +60,6 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """One verb; its exit code. Errors are one message on stderr, never a traceback."""
-    from lstm_ir.ir.errors import LstmIrError
-
     try:
         group.main(None if args is None else list(args), prog_name="lstm-ir", standalone_mode=False)
         sys.stdout.flush()

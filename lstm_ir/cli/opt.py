@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.cli import files
 from lstm_ir.ir.errors import PassError
 from lstm_ir.ir.printer import print_graph, print_program
-
-if TYPE_CHECKING:
-    from lstm_ir.passes.base import Pipeline, Step
+from lstm_ir.passes.base import Pipeline, Step, registry
+from lstm_ir.passes.pipelines import for_target
 
 
 @click.command()
@@ -33,19 +32,12 @@ def command(
     locs: bool, listed: bool,
 ) -> None:  # fmt: skip
     """Run passes over GRAPH (a .lir file; `-` or nothing is stdin) and write the text."""
-    from lstm_ir.passes.base import Pipeline
-    from lstm_ir.passes.pipelines import for_target
-
     if listed:
         _list()
         return
     program = files.read_program(graph, weights)
     program.verify()
-    info = None
-    if target is not None:
-        from lstm_ir.backends.run.devices import resolve
-
-        info = resolve(target).info
+    info = None if target is None else resolve(target).info
     pipeline = for_target(info) if text is None else Pipeline.parse(text)
     pipeline = _cut(pipeline, stop_after)
 
@@ -84,8 +76,6 @@ def _report(step: Step, print_each: bool, explain: bool, timed: bool, locs: bool
 
 
 def _list() -> None:
-    from lstm_ir.passes.base import registry
-
     width = max(map(len, registry()), default=0)
     for name, cls in sorted(registry().items()):
         first = (cls.__doc__ or "").strip().splitlines()

@@ -9,8 +9,12 @@ from typing import Any
 import click
 import numpy as np
 
+from lstm_ir.api import compile, load, prepare
+from lstm_ir.backends.run.devices import resolve
+from lstm_ir.backends.run.profile import flow_text
 from lstm_ir.cli import files
 from lstm_ir.ir.errors import CallError
+from lstm_ir.ir.interpret import interpret
 from lstm_ir.ir.program import Program
 
 
@@ -82,15 +86,11 @@ def _callable(
 def _packed(model: str, device: str | None, weights: tuple[str, ...], interpret: bool) -> Any:
     if interpret or weights:
         raise click.UsageError("--interpret and --weights are for graphs, not packages")
-    from lstm_ir.api import load
-
     return load(model, device)
 
 
 def _compiled(program: Program, device: str | None, explain: bool) -> tuple[Any, str]:
     """The executable, and the kind of its target."""
-    from lstm_ir.api import compile
-
     word = "cpu" if device is None else device
     kind = "cpu" if word.startswith("local-") else word.partition(":")[0]
     with files.progress(f"compiling for {kind}"):
@@ -127,17 +127,11 @@ def _profile(
 
 
 def _flow(program: Program, kind: str) -> str:
-    from lstm_ir.api import prepare
-    from lstm_ir.backends.run.devices import resolve
-    from lstm_ir.backends.run.profile import flow_text
-
     target = resolve(kind)
     return flow_text(prepare(program, target).text, target)
 
 
 def _interpreted(program: Program, entry: str | None) -> Call:
-    from lstm_ir.ir.interpret import interpret
-
     name = "main" if entry is None else entry
     if name not in program.entries:
         raise CallError(f"no entry is called {name!r}; there are {', '.join(program.entries)}")

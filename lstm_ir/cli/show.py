@@ -8,9 +8,15 @@ from pathlib import Path
 
 import click
 
+from lstm_ir.api import lower, prepare
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.cli import files
 from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.printer import print_program
 from lstm_ir.ir.program import Program
+from lstm_ir.passes.base import Pipeline
+from lstm_ir.passes.pipelines import for_target
+from lstm_ir.view.picture import picture
 
 STAGES = ("source", "core", "scheduled", "stablehlo", "kernel")
 GRAPHS = STAGES[:3]
@@ -55,16 +61,9 @@ def command(
 
 
 def _text(program: Program, wanted: _Wanted) -> str:
-    from lstm_ir.ir.printer import print_program
-
     if wanted.stage == "stablehlo":
-        from lstm_ir.api import lower
-
         return lower(program, pipeline=wanted.pipeline, locs=wanted.locs)
     if wanted.stage == "kernel":
-        from lstm_ir.api import prepare
-        from lstm_ir.backends.run.devices import resolve
-
         options = {} if wanted.pipeline is None else {"pipeline": wanted.pipeline}
         lowered = prepare(program, resolve(wanted.target), options)
         for note in lowered.report.notes:
@@ -76,10 +75,6 @@ def _text(program: Program, wanted: _Wanted) -> str:
 def _stage(program: Program, wanted: _Wanted) -> Mapping[str, Graph]:
     if wanted.stage == "source":
         return program.entries
-    from lstm_ir.backends.run.devices import resolve
-    from lstm_ir.passes.base import Pipeline
-    from lstm_ir.passes.pipelines import for_target
-
     info = resolve(wanted.target).info
     if wanted.stage == "core":
         chosen = Pipeline.parse("core")
@@ -89,8 +84,6 @@ def _stage(program: Program, wanted: _Wanted) -> Mapping[str, Graph]:
 
 
 def _picture(program: Program, wanted: _Wanted, beside: bool) -> str:
-    from lstm_ir.view.picture import picture
-
     shown = []
     for name, g in _stage(program, wanted).items():
         entry = f"@{program.name}" if len(program.entries) == 1 else f"@{program.name}, {name}"

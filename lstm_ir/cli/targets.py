@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-if TYPE_CHECKING:
-    from lstm_ir.backends.run.devices import Availability
+from lstm_ir.backends.run.devices import Availability, available
+from lstm_ir.backends.targets.targets import this_machine, words
 
 
 @click.command()
 @click.option("--words", "all_words", is_flag=True, help="List every target word instead.")
 def command(all_words: bool) -> None:
     """List the kinds of target: compiled here or not, devices present, and the reason if none."""
-    from lstm_ir.backends.run.devices import available
-    from lstm_ir.backends.targets.targets import words
-
     if all_words:
         for word in words():
             click.echo(word)
@@ -31,7 +26,5 @@ def _runs(a: Availability) -> str:
     if not a.devices:
         return f"does not run here: {a.reason}"
     if a.kind == "cpu":
-        from lstm_ir.backends.targets.targets import this_machine
-
         return f"runs here as {this_machine().info.name}"
     return f"runs here on {'; '.join(a.devices)}"
