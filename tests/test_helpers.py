@@ -102,7 +102,7 @@ def test_the_same_bits_with_and_without(rng: np.random.Generator) -> None:
 
 def test_they_come_and_go(rng: np.random.Generator) -> None:
     exe = li.compile(lstm())
-    there = exe._board
+    there = exe._queue
     assert there is not None
     x = rng.standard_normal(SIZES[:3]).astype(np.float32)
     want = exe(x=x)["y"]
@@ -124,7 +124,7 @@ def test_they_come_and_go(rng: np.random.Generator) -> None:
 def test_one_takes_part() -> None:
     """Of what is offered by hand: the record, the workgroups, the way out."""
     exe = li.compile(lstm((400, 1, 64, 128)))
-    there = exe._board
+    there = exe._queue
     assert there is not None
     x = np.ones((400, 1, 64), np.float32)
 
@@ -145,7 +145,7 @@ def test_a_call_that_fails_ends(rng: np.random.Generator) -> None:
     x, ends = li.input("x", (T, B, I)), li.input("ends", (B,), "i32")
     w, r = li.weight("w", np.ones((4 * H, I), "f4")), li.weight("r", np.ones((4 * H, H), "f4"))
     exe = li.compile(li.Graph("g", [x, ends], {"y": li.lstm(x, w, r, lengths=ends + ends)[0]}))
-    there = exe._board
+    there = exe._queue
     assert there is not None
     good = {"x": rng.standard_normal((T, B, I)).astype(np.float32), "ends": np.full(B, 5, np.int32)}
     exe(good)
@@ -156,11 +156,11 @@ def test_a_call_that_fails_ends(rng: np.random.Generator) -> None:
     exe(good)
 
 
-@pytest.mark.parametrize("where", [helper_pool.Board.end, helper_pool.Board.begin, helper_pool._Helper.call])
+@pytest.mark.parametrize("where", [helper_pool.Queue.end_call, helper_pool.Queue.begin_call, helper_pool._Helper.call])
 def test_a_signal_at_the_worst_moment(where: Any, rng: np.random.Generator) -> None:
     """An exception at any line of what a call does about helpers: none spins, none is lost."""
     exe = li.compile(lstm())
-    there = exe._board
+    there = exe._queue
     assert there is not None
     x = rng.standard_normal(SIZES[:3]).astype(np.float32)
     want = exe(x=x)["y"]
@@ -215,10 +215,10 @@ def test_options_and_devices_say_who_works() -> None:
         li.compile(graph, options={"helpers": 1})
 
 
-def test_sessions_have_boards_of_their_own(rng: np.random.Generator) -> None:
+def test_sessions_have_queues_of_their_own(rng: np.random.Generator) -> None:
     exe = li.compile(lstm())
     one, two = exe.session(), exe.session()
-    assert len({id(s._board) for s in (exe, one, two)}) == 3
+    assert len({id(s._queue) for s in (exe, one, two)}) == 3
     x = rng.standard_normal(SIZES[:3]).astype(np.float32)
     np.testing.assert_array_equal(one(x=x)["y"], two(x=x)["y"])
     one.close()

@@ -123,7 +123,7 @@ class Session:
         self._held = HeldState(
             loaded.signature.state, loaded.initial, loaded.move, self._lock, self._what
         )
-        self._board = loaded.board()
+        self._queue = loaded.queue()
         self.entries: Mapping[str, Function] = MappingProxyType(
             _Entries(
                 {
@@ -180,8 +180,8 @@ class Session:
             results = move.results(f.given)
             if plan is None:
                 slots = None if f.steps else move.slots(values, f.arguments)
-                if slots is not None and self._board is not None:
-                    self._board.complete(slots.arguments)
+                if slots is not None and self._queue is not None:
+                    self._queue.append_to(slots.arguments)
                 plan = f.plan(shapes, slots)
             vm, slots, bound = plan
             if f.restarts:
@@ -193,8 +193,8 @@ class Session:
                 slots = None
             if slots is None:
                 given, arguments = values, move.arguments(values, f.arguments)
-                if self._board is not None:
-                    self._board.complete(arguments)
+                if self._queue is not None:
+                    self._queue.append_to(arguments)
                 self._invoke(loaded, vm, arguments, results)
             else:
                 given = [slots.block]
@@ -204,15 +204,15 @@ class Session:
             return move.arrays(results, f.results, given)
 
     def _invoke(self, loaded: _Loaded, vm: Any, arguments: Any, results: Any) -> None:
-        there = self._board
-        if there is None:
+        queue = self._queue
+        if queue is None:
             loaded.contexts.invoke(vm, arguments, results)
             return
         try:
-            there.begin()
+            queue.begin_call()
             loaded.contexts.invoke(vm, arguments, results)
         finally:
-            there.end()
+            queue.end_call()
 
     def _step(
         self, f: Function, vm: Any, values: list[Array], env: Mapping[str, int], results: Any
@@ -226,8 +226,8 @@ class Session:
         read = self._held.views(entry.reads, env)
         for view in read:
             arguments.push_ref(view)
-        if self._board is not None:
-            self._board.complete(arguments)
+        if self._queue is not None:
+            self._queue.append_to(arguments)
         self._invoke(self._loaded, vm, arguments, results)
         first = len(f.results)
         kept = [results.get_as_object(first + i, move.view) for i in range(len(entry.writes))]
@@ -269,8 +269,8 @@ class Session:
         """Free the session's memory; later calls are errors. Results stay valid."""
         with self._lock:
             self._held.close()
-            if self._board is not None:
-                self._board.close()
+            if self._queue is not None:
+                self._queue.close()
             self._loaded = None
 
     def __enter__(self) -> Self:
@@ -310,20 +310,18 @@ class _Loaded:
         except (RuntimeError, ValueError) as e:
             raise PackageError(f"{signature.name}: not a module: {runtime.short(e)}") from e
         self.modules.append(self.module)
-        helped = ATTEND in self.module.function_names
-        self.attend = self.module.lookup_function(ATTEND) if helped else None
+        offers = ATTEND in self.module.function_names
+        self.serve = self.module.lookup_function(ATTEND) if offers else None
         waits = self.schedule_caller and device == "local-task"
         own = device == "local-sync"
         self.contexts = Contexts(self.modules, signature.name, schedule=waits, own=own)
 
-    def board(self) -> helper_pool.Board | None:
-        """A board for one session, where the module offers its work to helpers."""
-        if self.attend is None:
+    def queue(self) -> helper_pool.Queue | None:
+        """The queue of one session, where the module offers its work to helpers."""
+        if self.serve is None:
             return None
         assert isinstance(self.move, transfer.HostMover)
-        return helper_pool.Board(
-            self.contexts.first, self.attend, self.move, self.schedule_caller
-        )
+        return helper_pool.Queue(self.contexts.first, self.serve, self.move, self.schedule_caller)
 
     def lookup(self, entry: Entry) -> dict[Names, Any]:
         """The entry's function, and its variants by the dimension names that are 0 in them.
@@ -391,7 +389,7 @@ class Executable(Session):
     @property
     def helped(self) -> bool:
         """Whether helper threads take part in calls."""
-        return self._board is not None
+        return self._queue is not None
 
     def profile(self, entry: str, arrays: Arrays, flow: str | None = None) -> Profile:
         """Where the time of a call goes; `flow` as in `profile.profile`."""

@@ -1,8 +1,8 @@
 """Threads that help callers: they take part in what a caller's thread runs by itself.
 
-A helper waits for a lock while nobody calls. A call that finds too few helpers at its board sends for
-more, and begins without them. A helper stays at the board for PATIENCE seconds after the last offer,
-awake, so the next call finds it there; then it waits for the lock again. There are few in a process:
+A helper waits for a lock while nobody calls. A call that finds too few helpers at its queue wakes
+more, and begins without them. A helper polls the queue for PATIENCE seconds after the last offer, so
+the next call finds it awake; then it waits for the lock again. There are few in a process:
 where several sessions call at once, the processors have work, and those that find no helper do theirs
 alone.
 
@@ -32,20 +32,20 @@ from lstm_ir.ir.types import DType
 
 PATIENCE = 400e-6  # seconds
 _END = 1.0  # seconds that the end of the process waits for one
-_TRIAL = 10_000 * board.IDLE  # what timed looks amount to
+_TRIAL = 10_000 * board.IDLE  # polls that are timed
 
 Array = np.ndarray[Any, Any]
 
 _lock = threading.Lock()
 _helpers: list[_Helper] = []
-_boards: weakref.WeakSet[Board] = weakref.WeakSet()
+_queues: weakref.WeakSet[Queue] = weakref.WeakSet()
 
 
 class _Pool:
     """What is known of this process."""
 
     closed = False  # no further helper is started
-    looks = 0  # that a helper has patience for; 0: not yet known
+    polls = 0  # of the queue that a helper has patience for; 0: not yet known
 
 
 def wanted() -> int:
@@ -53,99 +53,99 @@ def wanted() -> int:
     return choice.helpers(runtime.threads())
 
 
-class Board:
+class Queue:
     """What one session offers, and how its calls name it. One call at a time uses it."""
 
     def __init__(
-        self, context: Any, attend: Any, move: transfer.HostMover, schedule_caller: bool
+        self, context: Any, function: Any, move: transfer.HostMover, schedule_caller: bool
     ) -> None:
-        self._context, self._attend, self._move = context, attend, move
+        self._context, self._function, self._move = context, function, move
         self._schedule_caller = schedule_caller  # onto a processor without a helper
         self._wanted = wanted()
         runtime.fix_threads()
         self._words, self._view = self._made()
         self._open, self._calls = True, 0
         runtime.outlive_fork(self)
-        _boards.add(self)
+        _queues.add(self)
 
     @property
     def helpers(self) -> int:
         """Helpers that are here, or on their way."""
-        return sum(h.board is self for h in _helpers)
+        return sum(h.queue is self for h in _helpers)
 
     def _made(self) -> tuple[Array, Any]:
         memory = board.board()
         words = memory[: board.RECORD * board.LINE].view(np.int32)
         return words, self._move.lent(memory, transfer.Kind(DType.i8))
 
-    def complete(self, arguments: Any) -> Any:
+    def append_to(self, arguments: Any) -> Any:
         """An argument list, with what a function takes of helpers."""
         arguments.push_ref(self._view)
         arguments.push_int(1 + self._wanted)
         return arguments
 
-    def begin(self) -> None:
-        """A call begins: send for helpers, if they are not here."""
+    def begin_call(self) -> None:
+        """A call begins: wake helpers, if none poll the queue."""
         self._calls = self._calls % 0x7FFFFFFF + 1
         self._words[board.BUSY] = self._calls
         here, missing = affinity.current_processor(), self._wanted
         for h in _helpers:
-            if h.board is not self:
+            if h.queue is not self:
                 continue
             missing -= 1
             if not h.awake:
                 h.call()
             elif h.cpu is not None and h.cpu == here and self._schedule_caller:
-                affinity.move_off([x.cpu for x in _helpers if x.board is self])
+                affinity.move_off([x.cpu for x in _helpers if x.queue is self])
         if missing > 0 and self._open:
-            self._send(missing, here)
+            self._wake(missing, here)
 
-    def _send(self, missing: int, here: int | None) -> None:
+    def _wake(self, missing: int, here: int | None) -> None:
         """Helpers with nothing to do, and new ones, that are kept elsewhere than the caller runs.
 
         Linux may leave a thread that it wakes on its waker's processor, for a slice of 3 ms.
         """
         for h in _helpers:
-            if missing > 0 and h.board is None and (h.cpu is None or h.cpu != here):
-                h.board = self
+            if missing > 0 and h.queue is None and (h.cpu is None or h.cpu != here):
+                h.queue = self
                 h.call()
                 missing -= 1
         while missing > 0 and (started := _start(here)) is not None:
-            started.board = self
+            started.queue = self
             started.call()
             missing -= 1
 
-    def end(self) -> None:
+    def end_call(self) -> None:
         """The call ended, well or not."""
         self._words[board.BUSY] = 0
 
-    def attend(self) -> None:
-        """Take part in what is offered, till none comes for a while. On the helper's thread."""
-        if not _Pool.looks:
-            _Pool.looks = self._looks()
-        self._words[board.PATIENCE] = _Pool.looks
+    def serve(self) -> None:
+        """Take part in what is offered, until nothing is for PATIENCE seconds. On the helper's thread."""
+        if not _Pool.polls:
+            _Pool.polls = self._polls()
+        self._words[board.PATIENCE] = _Pool.polls
         while self._open:
             call = self._words[board.BUSY]
-            self._stay(self._view)
+            self._serve(self._view)
             if self._words[board.BUSY] in (0, call):
                 return  # else one began while this thread left
 
-    def _looks(self) -> int:
-        """What looks amount to in PATIENCE seconds, by looks at a board where nothing is offered."""
+    def _polls(self) -> int:
+        """Polls of PATIENCE seconds, measured at a queue where nothing is offered."""
         words, view = self._made()
         words[board.PATIENCE] = _TRIAL
         least = float("inf")
         for _ in range(2):
             start = time.perf_counter()
-            self._stay(view)
+            self._serve(view)
             least = min(least, time.perf_counter() - start)
         return int(min(max(_TRIAL * PATIENCE / least, _TRIAL / 10), 1 << 30))
 
-    def _stay(self, view: Any) -> None:
+    def _serve(self, view: Any) -> None:
         rt = runtime.native()
         arguments, results = rt.VmVariantList(1), rt.VmVariantList(1)
         arguments.push_ref(view)
-        self._context.invoke(self._attend, arguments, results)
+        self._context.invoke(self._function, arguments, results)
 
     def close(self) -> None:
         """Have helpers leave; none comes again."""
@@ -158,7 +158,7 @@ class _Helper:
 
     def __init__(self, cpu: int | None) -> None:
         self.cpu = cpu
-        self.board: Board | None = None  # where it is wanted; only its thread says that it is not
+        self.queue: Queue | None = None  # where it is wanted; only its thread says that it is not
         self.awake = False
         self._called = threading.Lock()
         self._called.acquire()
@@ -167,7 +167,7 @@ class _Helper:
             self._thread.start()
 
     def call(self) -> None:
-        """Have it look where it is wanted; any number of times."""
+        """Wake it; twice is as good as once."""
         with suppress(RuntimeError):  # it was called, and has not looked yet
             self._called.release()
 
@@ -182,19 +182,19 @@ class _Helper:
                 os.sched_setaffinity(0, (self.cpu,))
         while True:
             self._called.acquire()
-            if self.board is not None:
+            if self.queue is not None:
                 self.awake = True
-                self._help(self.board)
+                self._help(self.queue)
                 self.awake = False
-                self.board = None
+                self.queue = None
             if _Pool.closed:
                 return
 
-    def _help(self, there: Board) -> None:
+    def _help(self, queue: Queue) -> None:
         try:
-            there.attend()
+            queue.serve()
         except Exception:  # whoever calls works alone from now on
-            there.close()
+            queue.close()
 
 
 def _start(here: int | None) -> _Helper | None:
@@ -227,7 +227,7 @@ def _close_all() -> None:
         return  # a forked child has no helpers
     _Pool.closed = True
     end = time.monotonic() + _END
-    for b in list(_boards):
+    for b in list(_queues):
         b.close()
     while any(h.awake for h in _helpers) and time.monotonic() < end:
         time.sleep(1e-4)
