@@ -44,7 +44,7 @@ _CHECKOUT = Path(__file__).parents[1]
 
 
 class _Beside:
-    """Finds the two packages that a checkout has beside this folder, where no installed copy does."""
+    """Finds the two packages that a checkout has beside this folder; a wheel has them in it."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
@@ -53,8 +53,8 @@ class _Beside:
         return PathFinder.find_spec(name, [str(_CHECKOUT)])
 
 
-if (_CHECKOUT / "backends" / "module.py").is_file():
-    sys.meta_path.append(_Beside)
+if not Path(__file__).with_name("backends").exists() and (_CHECKOUT / "backends").exists():
+    sys.meta_path.insert(0, _Beside)  # before the finder of an install that is another checkout's
 
 if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is public
     from lstm_ir.api import compile as compile

@@ -163,6 +163,27 @@ def test_python_started_in_a_checkout_finds_all_layers(tmp_path: Path) -> None:
     assert done.stdout.strip() == "module"
 
 
+def test_a_checkout_takes_its_own_folders_where_another_is_installed(tmp_path: Path) -> None:
+    """An editable install has a finder that knows where the folders of its own checkout are."""
+    for folder in ("passes", "backends"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text("")
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from importlib.machinery import PathFinder\n"
+        "class Other:\n"
+        f"    find_spec = lambda name, *_: PathFinder.find_spec(name, [{str(tmp_path)!r}])\n"
+        "sys.meta_path.append(Other)\n"
+        "import lstm_ir.passes, lstm_ir.backends.kernels.call.call\n"
+        "print(lstm_ir.passes.__file__, lstm_ir.backends.__file__, sep='\\n')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    want = [f"{ROOT / folder / '__init__.py'}" for folder in ("passes", "backends")]
+    assert done.stdout.splitlines() == want
+
+
 def test_nothing_else_of_a_checkout_is_importable(tmp_path: Path) -> None:
     """`lstm_ir.tests` is no module, wherever python starts."""
     names = [p.stem for p in sorted(ROOT.iterdir()) if p.suffix in ("", ".py") and p.stem[0] != "."]
