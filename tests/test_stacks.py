@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.backends.run.threads import helping
-from lstm_ir.backends.targets import stacks
+from lstm_ir.backends.compile.compiler import DISPATCH_STACK
+from lstm_ir.backends.run.threads import helper_pool, stacks
 from lstm_ir.ir.errors import DeviceError
 
 CHILD = Path(__file__).with_name("stacks_child.py")
@@ -40,7 +40,7 @@ def test_workers_have_the_stack_that_they_are_asked_to_have() -> None:
 def test_dispatches_at_the_limit_leave_most_of_a_worker_s_stack_untouched() -> None:
     """They ended the process on stacks of 128 KiB. What they touch is more than the compiler counts."""
     most = max(touched for _, touched in _child("calls"))
-    assert stacks.LIMIT < most < stacks.CALLER - (32 << 10), most
+    assert DISPATCH_STACK < most < stacks.CALLER - (32 << 10), most
     assert most < stacks.WORKER // 4, most
 
 
@@ -104,10 +104,10 @@ def test_a_call_that_was_refused_costs_nothing() -> None:
 @linux
 def test_helpers_have_room_whatever_python_s_threads_have(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int | None] = []
-    monkeypatch.setattr(helping._Helper, "_run", lambda _: sizes.append(stacks._size()))
+    monkeypatch.setattr(helper_pool._Helper, "_run", lambda _: sizes.append(stacks._size()))
     old = threading.stack_size(64 << 10)
     try:
-        helping._Helper(None).end()
+        helper_pool._Helper(None).end()
         assert threading.stack_size() == 64 << 10
     finally:
         threading.stack_size(old)

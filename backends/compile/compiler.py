@@ -18,18 +18,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lstm_ir.backends.compile.cache import Cache, key
-from lstm_ir.backends.targets import stacks
 from lstm_ir.ir.errors import CompileError
 from lstm_ir.ir.target import TargetInfo
 
 _KEPT = 32 << 10  # bytes of messages kept, at either end
+# Bytes of arrays that a dispatch may have on the stack; small batched products of odd sizes take 40 KiB.
+DISPATCH_STACK = 128 << 10
 # Assertions guard memory (IREE reads and writes out of bounds without them), so they stay at O3.
 BASE_FLAGS = (
     "--iree-input-type=stablehlo",
     "--iree-opt-strip-assertions=false",
     "--iree-input-demote-f64-to-f32=false",
     "--iree-vm-bytecode-module-strip-source-map=true",
-    f"--iree-llvmcpu-stack-allocation-limit={stacks.LIMIT}",
+    f"--iree-llvmcpu-stack-allocation-limit={DISPATCH_STACK}",
 )
 # A tensor of open size that a sum along its rows and a second op read becomes a buffer of open size
 # on the stack of one dispatch ("exceeded stack allocation limit", 2^58 bytes), or ends in invalid

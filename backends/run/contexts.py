@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lstm_ir.backends.run import runtime
-from lstm_ir.backends.run.threads import affinity, policy
-from lstm_ir.backends.targets import stacks
+from lstm_ir.backends.run.threads import affinity, policy, stacks
 
 LIMIT = 4  # each further one computes and keeps the packed weights again
 _POLL = 0.05  # seconds; a context may return between the look for one and the wait

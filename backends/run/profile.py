@@ -23,7 +23,7 @@ import numpy as np
 from lstm_ir.backends.kernels.helpers import board
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.dispatch_places import Place, dispatch_places
-from lstm_ir.backends.targets import stacks
+from lstm_ir.backends.run.threads import stacks
 from lstm_ir.ir.errors import DeviceError
 from lstm_ir.ir.types import DType
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from lstm_ir.backends.run.threads import affinity
-from lstm_ir.backends.targets import cpus, stacks
+from lstm_ir.backends.run.threads import affinity, stacks
+from lstm_ir.backends.targets import cpus
 from lstm_ir.ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeError
 
 CPU_DRIVERS = ("local-task", "local-sync")

@@ -25,8 +25,7 @@ import numpy as np
 
 from lstm_ir.backends.kernels.helpers import board
 from lstm_ir.backends.run import runtime, transfer
-from lstm_ir.backends.run.threads import affinity, choice
-from lstm_ir.backends.targets import stacks
+from lstm_ir.backends.run.threads import affinity, choice, stacks
 from lstm_ir.ir.errors import DeviceError
 from lstm_ir.ir.types import DType
 

@@ -1,6 +1,6 @@
 """How much stack a dispatch may take, and that the threads which run dispatches have it.
 
-The compiler counts a dispatch's arrays on the stack and refuses more than LIMIT. What the dispatch
+The compiler counts a dispatch's arrays on the stack and refuses more than DISPATCH_STACK. What the dispatch
 really takes is more: saved and spilled registers, and what the runtime has on the stack before it. IREE's
 workers have 128 KiB by default, so a dispatch near the limit ended the process.
 """
@@ -15,7 +15,6 @@ from contextlib import contextmanager
 
 from lstm_ir.ir.errors import DeviceError
 
-LIMIT = 128 << 10  # bytes of arrays; small batched products of odd sizes take 40 KiB
 CALLER = 224 << 10  # what a thread has that runs dispatches itself; 147 were touched at most
 WORKER = 1 << 20  # of IREE's workers and of helpers; memory that nobody touches costs nothing
 
