@@ -11,8 +11,7 @@ from lstm_ir.ir.types import DType, TensorType
 
 _ARITHMETIC = (
     "add", "subtract", "multiply", "maximum", "minimum", "negate", "sign", "floor", "ceil",
-    "round_nearest_even", "exponential", "exponential_minus_one", "log", "log_plus_one",
-    "logistic", "sqrt", "rsqrt",
+    "round_nearest_even", "exponential", "log", "logistic", "sqrt", "rsqrt",
 )  # fmt: skip
 
 

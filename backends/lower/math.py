@@ -1,4 +1,4 @@
-"""tanh, power, sine and cosine.
+"""tanh, expm1, log1p, power, sine and cosine.
 
 Formulas where IREE has no f64 function, or none that is accurate.
 """
@@ -6,34 +6,33 @@ Formulas where IREE has no f64 function, or none that is accurate.
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import Calc
 from lstm_ir.backends.emit.emitter import Emitter, lower
+from lstm_ir.backends.emit.formulas import expm1, log1p, tanh64, wave
 from lstm_ir.backends.lower.elementwise import in_f32
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType, TensorType
-
-HALF_PI = Fraction(
-    "1.57079632679489661923132169163975144209858469968755291048747229615390820314310449931401741"
-)
 
 
 @lower("tanh")
 def _tanh(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     t = n.types[0]
     if t.dtype is DType.f64:
-        return _tanh64(Calc(e, t), x)
+        return tanh64(Calc(e, t), x)
     inside = in_f32(t)
     return e.convert(e.hlo("tanh", [e.convert(x, t, inside.dtype)], inside), inside, t.dtype)
 
 
-def _tanh64(c: Calc, x: ir.Value) -> ir.Value:
-    """-sign(x) u / (u + 2) with u = expm1(-2|x|), which neither overflows nor cancels."""
-    u = c.op("exponential_minus_one", c.mul(c.op("abs", x), -2.0))
-    return c.mul(c.op("sign", x), c.div(c.op("negate", u), c.add(u, 2.0)))
+@lower("exponential_minus_one", "log_plus_one")
+def _near_zero(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
+    t = n.types[0]
+    if t.dtype is DType.f64 and e.target is not None:
+        return (expm1 if n.op.name == "exponential_minus_one" else log1p)(Calc(e, t), x)
+    inside = in_f32(t)
+    return e.convert(e.hlo(n.op.name, [e.convert(x, t, inside.dtype)], inside), inside, t.dtype)
 
 
 def _inside(e: Emitter, t: TensorType) -> TensorType:
@@ -68,38 +67,6 @@ def _power(e: Emitter, n: Node, a: ir.Value, b: ir.Value) -> ir.Value:
 @lower("sine", "cosine")
 def _sine(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     t, wide = n.types[0], _inside(e, n.types[0])
-    out = _wave(Calc(e, wide), e.convert(x, t, wide.dtype), n.op.name == "cosine")
+    double = wide.dtype is DType.f64
+    out = wave(Calc(e, wide), e.convert(x, t, wide.dtype), n.op.name == "cosine", double)
     return e.convert(out, wide, t.dtype)
-
-
-def _wave(c: Calc, x: ir.Value, cosine: bool) -> ir.Value:
-    """sin(x) or cos(x) = +-sin(r) or +-cos(r) with x = k pi/2 + r, |r| <= pi/4.
-
-    k is cut in two halves and pi/2 in pieces, so that every product is exact. Beyond 2^53 (f32:
-    2^24) neighbouring floats lie further apart than the wave's slope: NaN.
-    """
-    double = c.t.dtype is DType.f64
-    bits, pieces = (26, 5) if double else (12, 6)
-    k = c.op("round_nearest_even", c.mul(x, 2 / math.pi))
-    high = c.mul(c.op("round_nearest_even", c.mul(k, 2.0**-bits)), 2.0**bits)
-    low = c.sub(k, high)
-    r, rest = x, HALF_PI
-    for i in range(pieces):
-        scale = 2 ** (bits * (i + 1) - 1)
-        piece = Fraction(math.floor(rest * scale), scale)
-        rest -= piece
-        for part in (high, low):
-            r = c.sub(r, c.mul(part, float(piece)))
-    square = c.mul(r, r)
-    terms = 11 if double else 6
-    odd = [(-1) ** i / math.factorial(2 * i + 1) for i in reversed(range(terms))]
-    even = [(-1) ** i / math.factorial(2 * i) for i in reversed(range(terms))]
-    sin, cos = c.mul(r, c.polynomial(square, odd)), c.polynomial(square, even)
-    if cosine:
-        k = c.add(k, 1.0)
-    turn = c.sub(k, c.mul(c.op("floor", c.mul(k, 0.25)), 4.0))  # k mod 4
-    swapped = c.either(c.compare("EQ", turn, 1.0), c.compare("EQ", turn, 3.0))
-    value = c.pick(swapped, cos, sin)
-    value = c.pick(c.compare("GE", turn, 2.0), c.op("negate", value), value)
-    limit = 2.0**53 if double else 2.0**24
-    return c.pick(c.compare("LE", c.op("abs", x), limit), value, math.nan)

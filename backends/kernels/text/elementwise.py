@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from lstm_ir.backends.emit import formulas
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.text.text import ZERO, Text, scalar_type
@@ -28,8 +29,10 @@ _UNARY = {
 _F32_ONLY = {"erf": "math.erf", "sine": "math.sin", "cosine": "math.cos"}
 # Ops that end in a product, or may: LLVM makes an FMA of a product and a sum where nothing forbids it.
 _PRODUCTS = {
-    "multiply", "exponential", "exponential_minus_one", "log", "log_plus_one", "rsqrt", *_F32_ONLY,
+    "multiply", "exponential", "exponential_minus_one", "log", "log_plus_one", "rsqrt", "tanh",
+    *_F32_ONLY,
 }  # fmt: skip
+_F64_FORMULAS = {"exponential_minus_one": formulas.expm1, "log_plus_one": formulas.log1p}
 _ORDERED = {"EQ": "oeq", "NE": "une", "LT": "olt", "LE": "ole", "GT": "ogt", "GE": "oge"}
 _SIGNED = {"EQ": "eq", "NE": "ne", "LT": "slt", "LE": "sle", "GT": "sgt", "GE": "sge"}
 
@@ -110,10 +113,16 @@ class Ops:
         if a.op == "ceil" and dtype is DType.f64:  # none links for baseline x86-64
             below = t.op(f"math.floor {t.op(f'arith.negf {args[0]} : {kind}')} : {kind}")
             return t.op(f"arith.negf {below} : {kind}")
+        if dtype is DType.f64 and a.op in _F64_FORMULAS:
+            return _F64_FORMULAS[a.op](KernelCalc(self, dtype, wide), args[0])
+        if a.op in ("sine", "cosine") and (dtype is DType.f64 or t.lanes):
+            return self._wave(args[0], dtype, wide, a.op == "cosine")
         if a.op in _UNARY:
             return t.op(f"{_UNARY[a.op]} {args[0]} : {kind}")
         if a.op in _F32_ONLY and dtype is DType.f32:
-            return t.op(f"{_F32_ONLY[a.op]} {args[0]} : {kind}")
+            out = t.op(f"{_F32_ONLY[a.op]} {args[0]} : {kind}")
+            # IREE's function gives 0 at -0
+            return t.op(f"math.copysign {out}, {args[0]} : {kind}") if a.op == "erf" else out
         if a.op == "clamp":
             low = t.op(f"arith.maximumf {args[0]}, {args[1]} : {kind}")
             return t.op(f"arith.minimumf {low}, {args[2]} : {kind}")
@@ -126,16 +135,15 @@ class Ops:
         raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a))
 
     def _tanh(self, x: str, dtype: DType, kind: str, wide: bool) -> str:
-        t = self.t
         if dtype is DType.f32:
-            return t.op(f"math.tanh {x} : {kind}")
-        # No tanh links for f64: -u / (u + 2) with u = expm1(-2|x|), which does not overflow.
-        size = t.op(f"math.absf {x} : {kind}")
-        twice = t.binary("mulf", size, t.number(-2.0, dtype, wide), kind)
-        u = t.op(f"math.expm1 {twice} : {kind}")
-        below = t.binary("addf", u, t.number(2.0, dtype, wide), kind)
-        positive = t.binary("divf", t.op(f"arith.negf {u} : {kind}"), below, kind)
-        return t.op(f"math.copysign {positive}, {x} : {kind}")
+            return self.t.op(f"math.tanh {x} : {kind}")
+        return formulas.tanh64(KernelCalc(self, dtype, wide), x)  # none links for f64
+
+    def _wave(self, x: str, dtype: DType, wide: bool, cosine: bool) -> str:
+        """In f64: IREE's f32 functions err by 1e-5 at 355, and give infinities at 1e15."""
+        inside = self._convert(x, dtype, DType.f64, wide)
+        out = formulas.wave(KernelCalc(self, DType.f64, wide), inside, cosine, double=True)
+        return self._convert(out, DType.f64, dtype, wide)
 
     def _logistic(self, x: str, dtype: DType, kind: str, wide: bool) -> str:
         t = self.t
@@ -213,6 +221,62 @@ class Ops:
         )
         odd = t.op(f"arith.bitcast {cut} : {whole} to {kind}")
         return t.op(f"arith.truncf {odd} : {kind} to {self.kind(DType.f32, wide)}")
+
+
+class KernelCalc:
+    """Elementwise ops over floats of one type, for formulas; a number stands for its constant."""
+
+    def __init__(self, ops: Ops, dtype: DType, wide: bool) -> None:
+        self.ops, self.dtype, self.wide = ops, dtype, wide
+        self.kind, self.mask = ops.kind(dtype, wide), ops.kind(DType.i1, wide)
+
+    def _value(self, x: str | float) -> str:
+        return x if isinstance(x, str) else self.ops.t.number(x, self.dtype, self.wide)
+
+    def op(self, name: str, *xs: str | float) -> str:
+        """An op by StableHLO's name."""
+        values = [self._value(x) for x in xs]
+        if name == "sign":
+            return self.ops._sign(values[0], self.dtype, self.kind, self.wide)
+        word = (_FLOAT | _UNARY)[name]
+        return self.ops.t.op(f"{word} {', '.join(values)} : {self.kind}")
+
+    def add(self, a: str | float, b: str | float) -> str:
+        """a + b."""
+        return self.op("add", a, b)
+
+    def sub(self, a: str | float, b: str | float) -> str:
+        """a - b."""
+        return self.op("subtract", a, b)
+
+    def mul(self, a: str | float, b: str | float) -> str:
+        """a b."""
+        return self.op("multiply", a, b)
+
+    def div(self, a: str | float, b: str | float) -> str:
+        """a / b."""
+        return self.op("divide", a, b)
+
+    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
+        """The polynomial in x by Horner's rule, highest power first."""
+        out = self._value(coefficients[0])
+        for c in coefficients[1:]:
+            out = self.add(self.mul(out, x), c)
+        return out
+
+    def compare(self, direction: str, a: str | float, b: str | float) -> str:
+        """a EQ|NE|LT|LE|GT|GE b."""
+        way, both = _ORDERED[direction], f"{self._value(a)}, {self._value(b)}"
+        return self.ops.t.op(f"arith.cmpf {way}, {both} : {self.kind}")
+
+    def either(self, a: str, b: str) -> str:
+        """a or b, booleans."""
+        return self.ops.t.binary("ori", a, b, self.mask)
+
+    def pick(self, p: str, a: str | float, b: str | float) -> str:
+        """a where p, else b."""
+        both = f"{self._value(a)}, {self._value(b)}"
+        return self.ops.t.op(f"arith.select {p}, {both} : {self.mask}, {self.kind}")
 
 
 def _value(a: Atom):  # type: ignore[no-untyped-def]
