@@ -1,0 +1,29 @@
+"""docs/extending.md is a program: its blocks run in order, in a process of their own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
+
+
+def test_the_blocks_run_outside_the_tree(tmp_path: Path) -> None:
+    """What they register would stay in this process."""
+    file = tmp_path / "mine.py"
+    file.write_text("\n".join(BLOCKS), encoding="utf-8")
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "softsign.lirpkg").is_file()
+
+
+def test_every_kind_of_extension_has_steps_and_an_example() -> None:
+    titles = re.findall(r"^## (.*)$", PAGE, re.M)
+    assert titles == ["An op", "A lowering rule", "A pass", "A target", "An importer"]
+    for title, text in zip(titles, re.split(r"^## .*$", PAGE, flags=re.M)[1:], strict=True):
+        assert re.search(r"^1\. ", text, re.M), title
+        assert text.count("```python\n") == 1, title
