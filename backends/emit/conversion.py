@@ -10,7 +10,7 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType, TensorType
 
-_MADE = ("dot_general", "convolution_1d", "scan")  # in dispatches of their own
+_MADE = ("dot_general", "scan")  # in dispatches of their own
 
 
 def converted(e: Emitter, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
@@ -33,7 +33,7 @@ def converted(e: Emitter, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
 
 
 def apart(e: Emitter, v: ir.Value, operand: Value) -> ir.Value:
-    """An operand of a product or convolution, on SPIR-V in no dispatch with what widened its elements.
+    """An operand of a product, on SPIR-V in no dispatch with what widened its elements.
 
     IREE fuses the two, and at some sizes the code reads other elements. A dispatch and a buffer more,
     for such operands alone. Open sizes have that already (see `converted`).

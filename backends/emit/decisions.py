@@ -30,7 +30,7 @@ _SAME = {
     "dynamic_slice", "dynamic_update_slice", "negate", "convert", "select", "in_range",
     *_EXTREMES,
 }  # fmt: skip
-_ONCE = {"dot_general", "reduce_sum", "convolution_1d", "scatter_add"}
+_ONCE = {"dot_general", "reduce_sum", "scatter_add"}
 
 
 @dataclass(frozen=True, slots=True)
