@@ -150,6 +150,7 @@ def _batched(
     x, y = e.convert(x, xt, to.dtype), e.convert(y, yt, to.dtype)
     x, _ = signless(e, x, xt.with_dtype(to.dtype))
     y, _ = signless(e, y, yt.with_dtype(to.dtype))
+    x, y = _told_apart(e, x, xt.shape), _told_apart(e, y, yt.shape)
     zero, _ = signless(e, e.full(0, to), to)
     mul, add = ("arith.mulf", "arith.addf") if to.dtype.is_float else ("arith.muli", "arith.addi")
 
@@ -161,3 +162,24 @@ def _batched(
     right = ["d0", "d2", "d3"] if y_last else ["d0", "d3", "d2"]
     maps = [left, right, ["d0", "d1", "d2"]]
     return signed_back(e, generic(e, [x, y], zero, maps, 4, body, summed=(3,)), to)
+
+
+def _told_apart(e: Emitter, v: ir.Value, shape: Shape) -> ir.Value:
+    """`v`, of whose named sizes no two are known to be one, if there are others beside.
+
+    IREE 3.13 passes equal sizes to a dispatch once, and then takes one size for another where it
+    counts the workgroups that pack an operand such as [T,T,B]: too few for some T and B, and for
+    B = 0 one that divides by it.
+    """
+    named = [d for d in shape if not isinstance(d, int)]
+    if e.target is None or len(set(named)) in (1, len(named)) or not named:
+        return v
+    assert e._anchor is not None
+    sizes: list[ir.Value] = []
+    for k, d in enumerate(named):
+        size = e.size(d)
+        if d in named[:k]:
+            with ir.InsertionPoint(e._anchor):
+                size = e.hidden(size)
+        sizes.append(size)
+    return e.make("flow.tensor.tie_shape", [v, *sizes], [v.type]).result
