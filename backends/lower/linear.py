@@ -13,7 +13,7 @@ from lstm_ir.backends.lower.shape import reshape
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
-from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ir.types import DType, Shape, TensorType
 from lstm_ir.ops.primitive.linear import free_axes
 
 Ints = tuple[int, ...]
@@ -174,12 +174,12 @@ def _told_apart(e: Emitter, v: ir.Value, shape: Shape) -> ir.Value:
     named = [d for d in shape if not isinstance(d, int)]
     if e.target is None or len(set(named)) in (1, len(named)) or not named:
         return v
-    assert e._anchor is not None
+    assert e.anchor is not None
     sizes: list[ir.Value] = []
     for k, d in enumerate(named):
         size = e.size(d)
         if d in named[:k]:
-            with ir.InsertionPoint(e._anchor):
+            with ir.InsertionPoint(e.anchor):
                 size = e.hidden(size)
         sizes.append(size)
     return e.make("flow.tensor.tie_shape", [v, *sizes], [v.type]).result
