@@ -26,6 +26,7 @@ from lstm_ir.backends.kernels.call import executables
 from lstm_ir.backends.kernels.cpu.team import pause
 from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.helpers import offer
+from lstm_ir.backends.kernels.text.kernel import Kernel
 from lstm_ir.backends.lower import rules as _rules  # noqa: F401  fills the rule table
 from lstm_ir.ir import dims
 from lstm_ir.ir.binding import bind_sizes
@@ -81,7 +82,7 @@ def iree_module(
     with _context(), ir.Location.unknown(), _refused():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            symbols, kernels = _weights(program), dict[str, str]()
+            symbols, kernels = _weights(program), dict[str, Kernel]()
             functions: list[_Function] = []
             for name in program.entries:
                 graph = program.ordered(name)
@@ -170,7 +171,7 @@ class _Function:
         with ir.InsertionPoint(block):
             self._body(inputs, checks=False)
 
-    def runnable(self) -> dict[str, str]:
+    def runnable(self) -> dict[str, Kernel]:
         """Weights are globals; derived values too. Gives the kernels that it calls."""
         derived = derived_values(self.graph)
         held = self._initializer(derived)

@@ -11,45 +11,45 @@ import pytest
 import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.kernels.call import executables
-from lstm_ir.backends.kernels.call.executables import NAME
-from lstm_ir.backends.kernels.text.form import form, length, merged
+from lstm_ir.backends.kernels.text.form import form, merged
+from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel, Signature, called_by_iree
+from lstm_ir.backends.kernels.text.memory import Memory, on_stack
+from lstm_ir.backends.kernels.text.statements import Call, Name, argument
+from lstm_ir.backends.kernels.text.text import Text
 from lstm_ir.backends.targets.targets import resolve
 
-TEXT = f"""    func.func private @{NAME}_component_0(%a0: index, %a1: memref<{{w}}xf32>) attributes {{{{x}}}} {{{{
-      %c0 = arith.constant {{at}} : index
-      %c1 = arith.constant 0.0 : f32
-      memref.store %c1, %a1[%c0] : memref<{{w}}xf32>
-      return
-    }}}}
-    func.func @{NAME}(%b_in0: !stream.binding, %d0: index, %b_out0: !stream.binding)
-        attributes {{{{translation_info = #info}}}} {{{{
-      %c0 = arith.constant 0 : index
-      %c1 = arith.constant {{divisor}} : index
-      %c2 = arith.constant {{step}} : index
-      %v1 = "memref.alloca"() : () -> memref<{{buffer}}xf32>
-      %m_in0 = stream.binding.subspan %b_in0[%c0] : !stream.binding -> memref<?x{{w}}xf32>{{{{%d0}}}}
-      %m_out0 = stream.binding.subspan %b_out0[%c0] : !stream.binding -> memref<{{w}}xf32>
-      %v2 = arith.divui %d0, %c1 : index
-      scf.for %v3 = %c0 to %v2 step %c2 {{{{
-        %v4 = memref.load %m_in0[%v3, %c0] : memref<?x{{w}}xf32>
-      }}}}
-      func.call @{NAME}_component_0(%d0, %m_out0) : (index, memref<{{w}}xf32>) -> ()
-      return
-    }}}}"""
 SAME = {"w": 8, "at": 3, "divisor": 4, "step": 2, "buffer": 16}
 
 
-def _text(**numbers: int) -> str:
-    return TEXT.format(**{**SAME, **numbers})
+def _kernel(**numbers: int) -> Kernel:
+    """Two functions; the entry reads a memory and gives another one to the first."""
+    n = {**SAME, **numbers}
+    t = Text(0)
+    m = Memory("%a1", "f32", (n["w"],))
+    m.store(t, t.constant("0.0", "f32"), [t.index(n["at"])])
+    part = t.function("_component_0", Signature((), (argument("a0"), m.ref), ()))
+    t = Text(0)
+    d0, read, written = argument("d0"), Name("%b_in0", BINDING), Name("%b_out0", BINDING)
+    source, out = Memory("%m_in0", "f32", (d0, n["w"])), Memory("%m_out0", "f32", (n["w"],))
+    zero = t.index(0)
+    on_stack(t, "f32", (n["buffer"],))
+    t.put(source.subspan(read, zero))
+    t.put(out.subspan(written, zero))
+    end = t.binary("divui", d0, t.index(n["divisor"]))
+    with t.loop(zero, end, t.index(n["step"])) as i:
+        source.load(t, [i, zero])
+    t.call(Call(part.name, (d0, out.ref), ("index", out.kind)))
+    taken = Signature((read,), (d0,), (written,))
+    return Kernel((part, t.function("", taken, called_by_iree())))
 
 
-def _plain(text: str) -> list[str]:
+def _plain(kernel: Kernel) -> list[str]:
     """Lines, with constants where they are used."""
     lines, constants = [], dict[str, str]()
-    for line in text.split("\n"):
-        if line.startswith("    func.func"):
+    for line in kernel.text("f").split("\n"):
+        if line.startswith("func.func"):
             constants.clear()
-        m = re.fullmatch(r" +(%c\d+) = arith\.constant (.*)", line)
+        m = re.fullmatch(r"(%c\d+) = arith\.constant (.*)", line)
         if m is not None:
             constants[m[1]] = m[2]
             continue
@@ -59,37 +59,38 @@ def _plain(text: str) -> list[str]:
     return lines
 
 
-def test_a_text_without_numbers_to_pass_stays_as_it_is() -> None:
-    text = _text()
-    again, columns = merged([form(text)])
+def test_a_kernel_without_numbers_to_pass_stays_as_it_is() -> None:
+    kernel = _kernel()
+    again, columns = merged([form(kernel)])
     assert columns == []
-    assert _plain(again) == _plain(text)
+    assert _plain(again) == _plain(kernel)
 
 
 def test_numbers_that_differ_are_arguments() -> None:
-    # One text has a constant where the other one has two: what counts is where they are used.
-    a, b = _text(w=9, at=0), _text(w=33, at=7)
-    assert form(a).lines == form(b).lines
-    assert length(a) == length(b)
-    text, columns = merged([form(a), form(b)])
+    # One kernel has a constant where the other one has two: what counts is where they are used.
+    a, b = _kernel(w=9, at=0), _kernel(w=33, at=7)
+    assert form(a).kernel == form(b).kernel
+    assert a.length == b.length
+    kernel, columns = merged([form(a), form(b)])
     assert columns == [(9, 33), (0, 7)]
+    text = kernel.text("f")
     lines = text.split("\n")
     assert lines[0].startswith(
-        f"    func.func private @{NAME}_component_0"
-        "(%a0: index, %a1: memref<?xf32>, %n0: index, %n1: index)"
+        "func.func private @f_component_0(%a0: index, %a1: memref<?xf32>, %n0: index, %n1: index)"
     )
-    # Between what is read and what is written, as `KernelCall.arguments` has it.
-    assert "(%b_in0: !stream.binding, %d0: index, %n0: index, %n1: index, %b_out0: " in text
-    assert "      memref.store %c0, %a1[%n1] : memref<?xf32>" in lines
+    # Between what is read and what is written, as `KernelCall.signature` has it.
+    between = "!stream.binding, %d0: index, %n0: index, %n1: index, %b_out0: !stream.binding"
+    assert f"(%b_in0: {between})" in text
+    assert "memref.store %c0, %a1[%n1] : memref<?xf32>" in lines
     assert text.count("-> memref<?x?xf32>{%d0, %n0}") == 1
     assert text.count("-> memref<?xf32>{%n0}") == 1
-    called = f"func.call @{NAME}_component_0(%d0, %m_out0, %n0, %n1)"
-    assert f"      {called} : (index, memref<?xf32>, index, index) -> ()" in lines
+    called = "func.call @f_component_0(%d0, %m_out0, %n0, %n1)"
+    assert f"{called} : (index, memref<?xf32>, index, index) -> ()" in lines
 
 
 @pytest.mark.parametrize("what", ["divisor", "step", "buffer"])
 def test_numbers_that_a_compiler_should_know_are_no_arguments(what: str) -> None:
-    assert form(_text()).lines != form(_text(**{what: 12})).lines
+    assert form(_kernel()).kernel != form(_kernel(**{what: 12})).kernel
 
 
 def _stack(T: Any, B: Any, cell: str = "lstm", direction: str = "forward") -> li.Graph:

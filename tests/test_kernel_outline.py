@@ -9,50 +9,58 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.kernels.text.outline import PREFIX, Outside, outlined
+from lstm_ir.backends.kernels.text.kernel import Signature
+from lstm_ir.backends.kernels.text.memory import Memory
+from lstm_ir.backends.kernels.text.outline import PREFIX, outlined
+from lstm_ir.backends.kernels.text.statements import Constant, argument
 from lstm_ir.backends.kernels.text.text import Text
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.interpret import interpret
 
-KINDS = {"%m_a": "memref<4xf32>", "%m_b": "memref<4xf32>", "%m_c": "memref<5xf32>"}
+LOW = argument("low")
+SIZES = {"%m_a": 4, "%m_b": 4, "%m_c": 5}
+
+
+def _memory(name: str) -> Memory:
+    return Memory(name, "f32", (SIZES[name],))
 
 
 def _part(memory: str, at: int, *, twice: bool = False) -> Text:
-    t = Text(4, PREFIX)
-    v = t.op(f"memref.load {memory}[{t.index(at)}] : {KINDS[memory]}")
-    v = t.op(f"arith.addf {v}, {v} : f32")
+    t, m = Text(4, PREFIX), _memory(memory)
+    v = m.load(t, [t.index(at)])
+    v = t.binary("addf", v, v, "f32")
     if twice:
-        v = t.op(f"arith.addf {v}, {v} : f32")
-    t.line(f"memref.store {v}, {memory}[{t.index(0)}] : {KINDS[memory]}")
-    t.line(f"memref.store {v}, {memory}[%low] : {KINDS[memory]}")
+        v = t.binary("addf", v, v, "f32")
+    m.store(t, v, [t.index(0)])
+    m.store(t, v, [LOW])
     return t
 
 
 def test_names_and_constants_that_differ_are_arguments() -> None:
-    functions, calls = outlined([_part("%m_a", 0), _part("%m_b", 1)], "f", KINDS)
-    (text,) = functions
-    zero, one = (Outside(n, "index", True) for n in "01")
-    a, b = (Outside(n, KINDS[n], False) for n in ("%m_a", "%m_b"))
-    low = Outside("%low", "index", False)
-    assert [c.arguments for c in calls] == [(a, zero, low), (b, one, low)]
-    assert "(%a0: memref<4xf32>, %a1: index, %a2: index)" in text
+    (function,), calls = outlined([_part("%m_a", 0), _part("%m_b", 1)], "_f")
+    zero, one = (Constant(n, "index") for n in "01")
+    a, b = _memory("%m_a").ref, _memory("%m_b").ref
+    assert [c.arguments for c in calls] == [(a, zero, LOW), (b, one, LOW)]
+    text = "\n".join(function.lines("k"))
+    assert "@k_f_0(%a0: memref<4xf32>, %a1: index, %a2: index)" in text
     assert "memref.load %a0[%a1]" in text
     assert "memref.store %w2, %a0[%c0]" in text  # 0 in both, and not the 0 that is 1 in the other
     main = Text(4)
-    calls[1].write(main)
-    assert main.lines == [
-        "      func.call @f_0(%m_b, %c0, %low) : (memref<4xf32>, index, index) -> ()"
+    main.call(calls[1])
+    caller = list(main.function("", Signature((), (), ())).lines("k"))
+    assert caller[1:3] == [
+        "%c0 = arith.constant 1 : index",
+        "func.call @k_f_0(%m_b, %c0, %low) : (memref<4xf32>, index, index) -> ()",
     ]
-    assert main.constants == {("1", "index"): "%c0"}
 
 
 @pytest.mark.parametrize(
     "other", [_part("%m_b", 0, twice=True), _part("%m_c", 0)], ids=["operations", "types"]
 )
 def test_what_differs_otherwise_is_a_function_of_its_own(other: Text) -> None:
-    functions, calls = outlined([_part("%m_a", 0), other, _part("%m_b", 3)], "f", KINDS)
+    functions, calls = outlined([_part("%m_a", 0), other, _part("%m_b", 3)], "_f")
     assert len(functions) == 2
-    assert [c.function for c in calls] == ["f_0", "f_1", "f_0"]
+    assert [c.function for c in calls] == ["_f_0", "_f_1", "_f_0"]
 
 
 def _graph(cell: Any, gates: int, training: bool) -> li.Graph:

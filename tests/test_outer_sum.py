@@ -9,6 +9,7 @@ import pytest
 import lstm_ir as li
 from lstm_ir.backends.kernels import lowering
 from lstm_ir.backends.kernels.cpu.outer_sum import NARROW, WIDE, OuterSum, wide_columns
+from lstm_ir.backends.kernels.text.kernel import Kernel
 
 # rows, columns: whole tiles, ragged rows, ragged columns, fewer columns than one vector, one tile; one
 # vector, and seven
@@ -101,8 +102,8 @@ def test_both_weights_of_a_cell_share_a_kernel(
     symbols: list[str] = []
     original = OuterSum.executable
 
-    def seen(self: OuterSum, function: str) -> str:
-        symbols.append(original(self, function))
+    def seen(self: OuterSum, kernel: Kernel) -> str:
+        symbols.append(original(self, kernel))
         return symbols[-1]
 
     monkeypatch.setattr(OuterSum, "executable", seen)

@@ -102,7 +102,7 @@ class Emitter:
         self.turn: ir.Value | None = None  # the index of the innermost loop
         self.outside: ir.Operation | None = None  # before it stands what weights alone decide
         self.preset: Mapping[Value, ir.Value] = {}  # values that need no computing
-        self.kernels: dict[str, str] = {}  # functions of kernels, by symbol
+        self.kernels: dict[str, Any] = {}  # `kernels.text.kernel.Kernel` by symbol
         self.workers: ir.Value | None = None  # an i32 that calls bring: the caller and its helpers
 
     @contextmanager

@@ -15,7 +15,9 @@ from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.body.plan import KLoop, Plan, Sweep, walk
 from lstm_ir.backends.kernels.call.executables import BINDINGS, WORDS, symbol_of, words
 from lstm_ir.backends.kernels.call.packing import Form, Packed, grouped, pack, packed_type
+from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel, Signature
 from lstm_ir.backends.kernels.text.memory import Memory
+from lstm_ir.backends.kernels.text.statements import Name, argument
 from lstm_ir.backends.kernels.text.text import stored_type
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Value
@@ -31,10 +33,10 @@ class KernelCall:
     e: Emitter
     operands: Values = field(default_factory=list, kw_only=True)
     operand_types: list[TensorType] = field(default_factory=list, kw_only=True)
-    inputs: list[tuple[str, Memory]] = field(default_factory=list, kw_only=True)
+    inputs: list[tuple[Name, Memory]] = field(default_factory=list, kw_only=True)
     results: list[TensorType] = field(default_factory=list, kw_only=True)
-    outputs: list[tuple[str, Memory]] = field(default_factory=list, kw_only=True)
-    sizes: dict[Dim, str] = field(default_factory=dict, kw_only=True)
+    outputs: list[tuple[Name, Memory]] = field(default_factory=list, kw_only=True)
+    sizes: dict[Dim, Name] = field(default_factory=dict, kw_only=True)
     # A tensor that is written in place, and its named sizes.
     tied: tuple[ir.Value, list[ir.Value]] | None = field(default=None, kw_only=True)
     # Result -> the operand whose memory it takes.
@@ -66,26 +68,23 @@ class KernelCall:
         self.results.append(t)
         return m
 
-    def bound(self, where: list[tuple[str, Memory]], t: TensorType) -> Memory:
+    def bound(self, where: list[tuple[Name, Memory]], t: TensorType) -> Memory:
         """The memory of the next binding."""
         name = f"{'in' if where is self.inputs else 'out'}{len(where)}"
         sizes = tuple(d if isinstance(d, int) else self.size(d) for d in t.shape)
         m = self.memory(f"%m_{name}", stored_type(t.dtype), sizes)
-        where.append((f"%b_{name}", m))
+        where.append((Name(f"%b_{name}", BINDING), m))
         return m
 
-    def size(self, d: Dim) -> str:
+    def size(self, d: Dim) -> Name:
         """The kernel's name for a size."""
-        return self.sizes.setdefault(d, f"%d{len(self.sizes)}")
+        return self.sizes.setdefault(d, argument(f"d{len(self.sizes)}"))
 
-    def arguments(self, extra: Sequence[str]) -> list[str]:
-        """The kernel's parameters: tensors it reads, sizes, `extra` indices, tensors it gives."""
-        numbers = [*self.sizes.values(), *extra]
-        return [
-            *(f"{b}: !stream.binding" for b, _ in self.inputs),
-            *(f"{s}_i32: i32" if self.narrow else f"{s}: index" for s in numbers),
-            *(f"{b}: !stream.binding" for b, _ in self.outputs),
-        ]
+    def signature(self, extra: Sequence[Name]) -> Signature:
+        """What the kernel takes: tensors it reads, sizes, `extra` indices, tensors it gives."""
+        numbers = (*self.sizes.values(), *extra)
+        reads, writes = (tuple(b for b, _ in some) for some in (self.inputs, self.outputs))
+        return Signature(reads, tuple(map(short, numbers)) if self.narrow else numbers, writes)
 
     def check(self, bindings: int, numbers: int) -> None:
         """RefusedError where a dispatch would take more tensors or words than IREE's do."""
@@ -119,10 +118,10 @@ class KernelCall:
         """a * b."""
         return self.e.make("arith.muli", [a, b], [ir.IndexType.get()]).result
 
-    def executable(self, function: str) -> str:
-        """The symbol of the executable that will hold `function`, whose name is NAME there."""
-        symbol = symbol_of(function, self.word)
-        self.e.kernels[symbol] = function
+    def executable(self, kernel: Kernel) -> str:
+        """The symbol of the executable that will hold the kernel."""
+        symbol = symbol_of(kernel, self.word)
+        self.e.kernels[symbol] = kernel
         return symbol
 
     def call(self, symbol: str, total: ir.Value, extra: Values) -> Values:
@@ -248,6 +247,11 @@ class Call(KernelCall):
         plan = self.plan
         kinds = [*(p.type for p in plan.carries), *plan.node.types[len(plan.carries) :]]
         return [self.boolean(v, t) for v, t in zip(out[: len(kinds)], kinds, strict=True)]
+
+
+def short(number: Name) -> Name:
+    """An index as a narrow kernel is given it."""
+    return Name(f"{number.text}_i32", "i32")
 
 
 def module_of_insertion() -> ir.Operation:

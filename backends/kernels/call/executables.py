@@ -1,7 +1,7 @@
 """The executables of a module's kernels, made when all its functions are written.
 
-Calls whose kernels have one text share an executable, and so do those whose texts have one form: they
-pass the numbers in which these differ. Layers of unequal width are compiled once, not each.
+Calls of equal kernels share an executable, and so do those whose kernels have one form: they pass the
+numbers in which these differ. Layers of unequal width are compiled once, not each.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from lstm_ir.backends.kernels.call.dispatches import constant, dispatches, redir
 from lstm_ir.backends.kernels.helpers import offer
 from lstm_ir.backends.kernels.text import form
 from lstm_ir.backends.kernels.text.form import Form
+from lstm_ir.backends.kernels.text.kernel import Kernel, Signature
 
-NAME = "kernel_of_the_loop"  # of a function until its text is known
 # Numbers of one dispatch. Each tensor has an offset and each size is one, as two words. IREE leaves
 # out those that are equal at all calls; a second entry that shares the kernel brings them back.
 WORDS = 64
@@ -31,10 +31,10 @@ _EXPORT = """  stream.executable.export public @{} workgroups(%n: index) -> (ind
   }}"""
 
 
-def symbol_of(function: str, word: str) -> str:
-    """The name of the executable that holds `function`, whose name is NAME there."""
+def symbol_of(kernel: Kernel, word: str) -> str:
+    """The name of the executable that holds the kernel."""
     # Functions of one module are linked: names must differ.
-    return f"{word}_" + sha256(function.encode()).hexdigest()[:12]
+    return f"{word}_" + sha256(kernel.text("").encode()).hexdigest()[:12]
 
 
 def words(bindings: int, numbers: int) -> int:
@@ -43,9 +43,9 @@ def words(bindings: int, numbers: int) -> int:
 
 
 def define(
-    module: ir.Module, kernels: dict[str, str], share: bool, helped: str | None
+    module: ir.Module, kernels: dict[str, Kernel], share: bool, helped: str | None
 ) -> Counter[str]:
-    """Puts the executables of `kernels`, functions by symbol, into the module.
+    """Puts the executables of `kernels`, by symbol, into the module.
 
     `helped`: functions offer their kernels to helpers (`helpers/offer.py`); the processor's hint for a thread
     that waits. Gives how many kernels each function offers.
@@ -53,35 +53,35 @@ def define(
     kept = dict(kernels)
     calls: dict[str, tuple[str, list[int]]] = {}
     for symbols, forms in _alike(kernels) if share else ():
-        text, columns = form.merged(forms)
-        header = text[text.rindex("func.func @") :].partition("\n")[0]
-        if words(header.count("!stream.binding"), header.count(": index")) > WORDS:
+        kernel, columns = form.merged(forms)
+        taken = kernel.entry.signature
+        if words(taken.tensors, len(taken.numbers)) > WORDS:
             continue
-        one = symbol_of(text, symbols[0].partition("_")[0])
+        one = symbol_of(kernel, symbols[0].partition("_")[0])
         for i, symbol in enumerate(symbols):
             del kept[symbol]
             calls[symbol] = one, [c[i] for c in columns]
-        kept[one] = text
+        kept[one] = kernel
     if calls:
         for op, symbol in [d for f in module.body for d in dispatches(f.operation)]:
             if symbol in calls:
                 one, numbers = calls[symbol]
                 redirect(op, one, f"{one}_run", [constant(n, before=op) for n in numbers])
     offers = Counter[str]() if helped is None else _offer(module, kept, helped)
-    for symbol, text in kept.items():
-        _define(module, symbol, [f"{symbol}_run"], text.replace(NAME, f"{symbol}_run"))
+    for symbol, kernel in kept.items():
+        _define(module, symbol, [f"{symbol}_run"], kernel.text(f"{symbol}_run"))
     return offers
 
 
-def _offer(module: ir.Module, kernels: dict[str, str], relax: str) -> Counter[str]:
+def _offer(module: ir.Module, kernels: dict[str, Kernel], relax: str) -> Counter[str]:
     """Kernels that functions run are offered to helpers; `kernels` keeps what runs otherwise."""
-    offered, plain, offers = dict[str, str](), set[str](), Counter[str]()
+    offered, plain, offers = dict[str, Kernel](), set[str](), Counter[str]()
     for op in list(module.body):
         function = op.operation
         for dispatch, symbol in list(dispatches(function)):
-            text = kernels[symbol]
-            if function.name == "func.func" and _has_room(text):
-                offered[symbol] = text
+            kernel = kernels[symbol]
+            if function.name == "func.func" and _has_room(kernel.entry.signature):
+                offered[symbol] = kernel
                 offers[ir.StringAttr(function.attributes["sym_name"]).value] += 1
                 *_, board, _ = function.regions[0].blocks[0].arguments
                 groups = dispatch.operands[0]
@@ -89,35 +89,33 @@ def _offer(module: ir.Module, kernels: dict[str, str], relax: str) -> Counter[st
             else:
                 plain.add(symbol)
     if offered:
-        text = offer.functions({s: k.replace(NAME, s) for s, k in offered.items()}, relax)
-        _define(module, offer.SYMBOL, offer.names(offered), text)
+        _define(module, offer.SYMBOL, offer.names(offered), offer.text(offered, relax))
         ir.InsertionPoint(module.body).insert(ir.Operation.parse(offer.module_function()))
     for symbol in offered.keys() - plain:
         del kernels[symbol]
     return offers
 
 
-def _has_room(text: str) -> bool:
-    """Whether a dispatch of the kernel takes a board besides."""
-    header = text[text.rindex("func.func @") :].partition("\n")[0]
-    tensors, numbers = header.count("!stream.binding"), header.count(": index")
+def _has_room(taken: Signature) -> bool:
+    """Whether a dispatch of such a kernel takes a board besides."""
+    tensors, numbers = taken.tensors, len(taken.numbers)
     if tensors >= BINDINGS or words(tensors + 1, numbers + 1) > WORDS:
         return False
     return offer.fits(tensors, numbers)
 
 
-def _alike(kernels: dict[str, str]) -> Iterator[tuple[list[str], list[Form]]]:
+def _alike(kernels: dict[str, Kernel]) -> Iterator[tuple[list[str], list[Form]]]:
     """Kernels of one form, two or more."""
     lengths: dict[int, list[str]] = {}
-    for symbol, text in kernels.items():
-        lengths.setdefault(form.length(text), []).append(symbol)
+    for symbol, kernel in kernels.items():
+        lengths.setdefault(kernel.length, []).append(symbol)
     for symbols in lengths.values():
         if len(symbols) == 1:
             continue
-        found: dict[tuple[str, ...], list[tuple[str, Form]]] = {}
+        found: dict[Kernel, list[tuple[str, Form]]] = {}
         for symbol in symbols:
             f = form.form(kernels[symbol])
-            found.setdefault(f.lines, []).append((symbol, f))
+            found.setdefault(f.kernel, []).append((symbol, f))
         for members in found.values():
             if len(members) > 1:
                 yield [s for s, _ in members], [f for _, f in members]

@@ -14,20 +14,23 @@ from lstm_ir.backends.kernels.body.plan import KLoop
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.body.shifted import shifted
 from lstm_ir.backends.kernels.call.call import Call, Values
-from lstm_ir.backends.kernels.call.executables import NAME
 from lstm_ir.backends.kernels.call.packing import Form
-from lstm_ir.backends.kernels.cpu.function import Function, Layout
+from lstm_ir.backends.kernels.cpu.function import Layout, LoopKernel
 from lstm_ir.backends.kernels.cpu.packing_kernel import pack_given
 from lstm_ir.backends.kernels.cpu.prologue import Prologue, fits, owner_of
 from lstm_ir.backends.kernels.cpu.schedule import Schedule, choose, narrow
-from lstm_ir.backends.kernels.cpu.scratch import Flags, Rows, Scratch, scratch
+from lstm_ir.backends.kernels.cpu.scratch import GROUPS, Flags, Rows, Scratch, scratch
 from lstm_ir.backends.kernels.cpu.team import pause
 from lstm_ir.backends.kernels.cpu.workers import flags_needed, grid, most_teams
 from lstm_ir.backends.kernels.text.memory import Memory, Shifted
+from lstm_ir.backends.kernels.text.statements import argument
 from lstm_ir.backends.kernels.text.text import stored_type
 from lstm_ir.backends.lower.shape import number_of
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.types import TensorType
+
+# Numbers of the kernel: chunks of rows, members of a team.
+CHUNKS, MEMBERS = argument("chunks"), argument("members")
 
 
 @dataclass
@@ -57,14 +60,13 @@ class Dispatch(Call):
         layout = Layout(
             memories, packed, finals, starts, made.counters, counted,
             self.size(n.attrs["length"]), self.size(plan.rows),
-            "%chunks", "%members", self.schedule.tiles, pause(self.e.target),
+            CHUNKS, MEMBERS, self.schedule.tiles, pause(self.e.target),
+            self.signature([CHUNKS, MEMBERS, GROUPS]),
         )  # fmt: skip
         layout.shared, layout.stays = made.pieces, made.stays
         layout.prologues = self.prologues
         layout.bindings = [*self.inputs, *self.outputs, *made.views]
-        layout.arguments = self.arguments(["%chunks", "%members", "%groups"])
-        function = Function(plan, layout, self.schedule.lanes).text(NAME)
-        symbol = self.executable(function)
+        symbol = self.executable(LoopKernel(plan, layout, self.schedule.lanes).kernel())
         out = self.call(symbol, self.muli(groups, members), [chunks, members, groups])
         if made.stays:
             made.store(self.e, out[-1])

@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.body.plan import Component, Plan, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
-from lstm_ir.backends.kernels.cpu.carries import Carries
+from lstm_ir.backends.kernels.cpu.carries import VectorCarries
 from lstm_ir.backends.kernels.cpu.prologue import Prologue
 from lstm_ir.backends.kernels.cpu.scratch import PIECE
 from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
 from lstm_ir.backends.kernels.cpu.team import Rows, Team
 from lstm_ir.backends.kernels.cpu.tile import Block, work_of
 from lstm_ir.backends.kernels.text.evaluate import Evaluator
-from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, Memory, Shifted
+from lstm_ir.backends.kernels.text.kernel import Function, Kernel, Signature, called_by_iree
+from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, Memory, on_stack
 from lstm_ir.backends.kernels.text.outline import PREFIX, outlined
+from lstm_ir.backends.kernels.text.statements import Name, Operand
 from lstm_ir.backends.kernels.text.steps import Step, backward, number_of_steps
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 
@@ -35,69 +37,62 @@ class Layout:
     init: list[Memory | float]  # numbers: all elements
     counters: Memory | None
     count: Memory | None  # the run-time number of steps
-    length: str
-    rows: str
-    chunks: str
-    members: str
+    length: Operand
+    rows: Operand
+    chunks: Operand
+    members: Operand
     tiles: Mapping[Sweep, Tile]
     relax: str  # the processor's hint for waiting threads
-    arguments: list[str] = field(default_factory=list)  # "%name: type" in order
-    bindings: list[tuple[str, Memory]] = field(default_factory=list)
-    shared: tuple[str, list[list[Memory]]] | None = None  # a binding of bytes, and what is in it
+    signature: Signature
+    bindings: list[tuple[Name, Memory]] = field(default_factory=list)
+    shared: tuple[Name, list[list[Memory]]] | None = None  # a binding of bytes, and what is in it
     stays: bool = False  # what is in it stays till the next call
     prologues: list[Prologue] = field(default_factory=list)
 
 
-class Function:
+class LoopKernel:
     """Writes the body of one kernel."""
 
     def __init__(self, plan: Plan, layout: Layout, lanes: int) -> None:
         self.plan, self.l = plan, layout
         self.t = Text(lanes)
 
-    def text(self, name: str) -> str:
-        """func.func with its constants and memories first."""
+    def kernel(self) -> Kernel:
+        """Its functions: the entry begins with its memories."""
         t, args = self.t, self.l
         zero = t.index(0)
+        for binding, m in args.bindings:
+            t.put(m.subspan(binding, zero))
         if args.shared is not None:
             self._pieces(*args.shared)
-        parts = self._everything(f"{name}_component")
-        spans = [f"      {m.subspan(b, zero)}" for b, m in args.bindings]
-        info = "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
-        return "\n".join(
-            [
-                *parts,
-                f"    func.func @{name}({', '.join(args.arguments)})",
-                f"        attributes {{translation_info = {info}}} {{",
-                *t.head, *spans, *t.lines, "      return", "    }",
-            ]
-        )  # fmt: skip
+        parts = self._everything()
+        return Kernel((*parts, t.function("", args.signature, called_by_iree())))
 
-    def _pieces(self, binding: str, pieces: list[list[Memory]]) -> None:
+    def _pieces(self, binding: Name, pieces: list[list[Memory]]) -> None:
         """Memories side by side in one binding, each from a multiple of PIECE bytes on.
 
         Each in one form or more.
         """
         t = self.t
-        at = t.index(0)
+        at: Operand = t.index(0)
         for m, *others in pieces:
             for form in (m, *others):
-                t.line(form.subspan(binding, at))
-            size = t.index(ELEMENT_BYTES[m.element])
+                t.put(form.subspan(binding, at))
+            size: Operand = t.index(ELEMENT_BYTES[m.element])
             for d in m.sizes:
                 size = t.binary("muli", size, t.index(d) if isinstance(d, int) else d)
-            whole = t.op(f"arith.ceildivui {size}, {t.index(PIECE)} : index")
+            whole = t.binary("ceildivui", size, t.index(PIECE))
             at = t.binary("addi", at, t.binary("muli", whole, t.index(PIECE)))
 
-    def _everything(self, name: str) -> list[str]:
-        """The main function's lines; gives the functions that it calls."""
+    def _everything(self) -> list[Function]:
+        """The entry's statements; gives the functions that it calls."""
         t, args = self.t, self.l
-        group = t.op("stream.dispatch.workgroup.id[0] : index")
+        group = t.workgroup()
         member = t.binary("remui", group, args.members)
         group = t.binary("divui", group, args.members)
         chunk = t.binary("remui", group, args.chunks)
         which = t.binary("divui", group, args.chunks)
-        per = t.op(f"arith.ceildivui {args.rows}, {args.chunks} : index")
+        per = t.binary("ceildivui", args.rows, args.chunks)
         low = t.binary("minui", t.binary("muli", chunk, per), args.rows)
         high = t.binary("minui", t.binary("addi", low, per), args.rows)
         self.steps = number_of_steps(t, args.count, args.length)
@@ -111,36 +106,21 @@ class Function:
             self._component(c, low, high, *team)
             parts.append(self.t)
         self.t = t
-        functions, calls = outlined(parts, name, self._kinds())
+        functions, calls = outlined(parts, "_component")
         for i, call in enumerate(calls):
-            with t.block(f"scf.if {t.op(f'arith.cmpi eq, {which}, {t.index(i)} : index')}"):
-                call.write(t)
+            with t.when(t.compare("eq", which, t.index(i))):
+                t.call(call)
         return functions
 
-    def _kinds(self) -> dict[str, str]:
-        """Types of the memories by name."""
-        a = self.l
-        firsts = [m for m in a.init if isinstance(m, Memory)]
-        edges = [m.edge for m in a.memories.values() if isinstance(m, Shifted)]
-        packed = [*a.packed.values(), *(x for p in a.prologues for x in p.packed.values())]
-        found = [
-            *a.memories.values(),
-            *(m for p in a.prologues for m in p.memories.values()),
-            *(p.memory for p in packed),
-            *(m for m in a.finals if m is not None),
-            *firsts,
-            a.counters,
-            *edges,
-        ]
-        return {m.name: m.kind for m in found if isinstance(m, Memory)}
-
-    def _component(self, c: Component, low: str, high: str, group: str, member: str) -> None:
+    def _component(
+        self, c: Component, low: Operand, high: Operand, group: Operand, member: Operand
+    ) -> None:
         t, args = self.t, self.l
         team = Team(t, args.counters, group, member, args.members, args.relax)
         work = [work_of(s, args.tiles[s], t.lanes) for s in c.sweeps]
         mine = [p for p in args.prologues if p.owner is c]
         team.begin(work, [w for p in mine for w in p.work(t.lanes)])
-        carries = Carries(t, self.plan, args.memories, c, low, high)
+        carries = VectorCarries(t, self.plan, args.memories, c, low, high)
         with team.once():
             carries.begin(args.init)
         self._before(team, mine)
@@ -158,18 +138,18 @@ class Function:
         if args.stays:
             team.leave()
 
-    def _rows(self, c: Component, step: Step) -> dict[Source, str]:
+    def _rows(self, c: Component, step: Step) -> dict[Source, Operand]:
         """Row numbers by a constant that says which way, where components go both ways."""
         if len(self.plan.components) == 1 or len(set(self.plan.node.attrs["reverse"])) < 2:
             return {}
         roots = [r for s in c.sweeps for r in s.roots]
         found = [m for r in roots for m in (*(a.source for a in walk(r.atom)), r.dest)]
-        out = {}
+        out: dict[Source, Operand] = {}
         for m in dict.fromkeys(m for m in found if m is not None):
             turned = backward(self.plan, m)
             if turned is not None:
                 flag = self.t.constant("true" if turned else "false", "i1")
-                out[m] = self.t.op(f"arith.select {flag}, {step.back}, {step.at} : index")
+                out[m] = self.t.select(flag, step.back, step.at)
         return out
 
     def _before(self, team: Team, prologues: list[Prologue]) -> None:
@@ -189,8 +169,8 @@ class Function:
         sums = None
         if sweep.dots:
             element = scalar_type(sweep.dots[0].dtype)
-            m = Memory("", element, (tile.group, tile.q * len(sweep.dots), self.t.lanes))
             packed = {k: packs[sweep, k] for k in range(len(sweep.loops))}
-            buffer = Memory(self.t.stack(m.kind), element, m.sizes)
+            sizes = tile.group, tile.q * len(sweep.dots), self.t.lanes
+            buffer = on_stack(self.t, element, sizes)
             sums = Sums(self.t, e, sweep, tile, packed, buffer)
         return Block(self.t, e, sweep, tile, sums)

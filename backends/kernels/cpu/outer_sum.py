@@ -16,10 +16,11 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.body.shifted import without_edge
 from lstm_ir.backends.kernels.call.call import KernelCall
-from lstm_ir.backends.kernels.call.executables import NAME
 from lstm_ir.backends.kernels.cpu.schedule import machine
 from lstm_ir.backends.kernels.cpu.workers import workers
-from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
+from lstm_ir.backends.kernels.text.kernel import Kernel, Signature, called_by_iree
+from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
+from lstm_ir.backends.kernels.text.statements import Operand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -38,7 +39,10 @@ WORTH = 1 << 21  # multiplications from which a kernel is worth its compile time
 SHARES = 4  # workgroups per worker
 # Numbers of the kernel: rows of an operand that come before the first term; sizes of the result; the
 # column at which narrow tiles begin.
-FIRST, SECOND, ROWS, COLUMNS, MIDDLE = "%first", "%second", "%rows", "%columns", "%middle"
+GROUPS, FIRST, SECOND, ROWS, COLUMNS, MIDDLE = (
+    argument(word) for word in ("groups", "first", "second", "rows", "columns", "middle")
+)
+TILES = argument("tiles")
 
 
 def lower_outer_sum(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value | None:
@@ -94,9 +98,7 @@ class OuterSum(KernelCall):
         height, sums = form(target, self.dtype)
         tiles = -(-self.rows // height)
         self.output(TensorType((tiles, sums, height), self.dtype))
-        groups = self._least(
-            self.const(tiles), self.muli(workers(self.e), self.const(SHARES))
-        )
+        groups = self._least(self.const(tiles), self.muli(workers(self.e), self.const(SHARES)))
         lanes = max(1, target.vector_bits // self.dtype.bits)
         # Numbers, not text: all weight gradients of a model are one kernel, if their columns are whole
         # vectors.
@@ -107,9 +109,8 @@ class OuterSum(KernelCall):
             uneven=self.rows % height != 0,
             ragged=self.columns % lanes != 0 or self.columns < NARROW * lanes,
         )  # fmt: skip
-        bindings = [b for b, _ in (*self.inputs, *self.outputs)]
-        names = ["%groups", FIRST, SECOND, ROWS, COLUMNS, MIDDLE]
-        symbol = self.executable(text.function(bindings, self.arguments(names)))
+        taken = self.signature([GROUPS, FIRST, SECOND, ROWS, COLUMNS, MIDDLE])
+        symbol = self.executable(text.kernel(taken))
         return self.call(symbol, groups, [groups, *map(self.const, numbers)])[0]
 
     def _least(self, a: ir.Value, b: ir.Value) -> ir.Value:
@@ -141,7 +142,7 @@ class _Text:
     """
 
     def __init__(
-        self, target: TargetInfo, dtype: DType, terms: str, *, uneven: bool, ragged: bool
+        self, target: TargetInfo, dtype: DType, terms: Operand, *, uneven: bool, ragged: bool
     ) -> None:
         self.t = Text(max(1, target.vector_bits // dtype.bits))
         self.height, self.sums = form(target, dtype)
@@ -150,43 +151,36 @@ class _Text:
         self.a = Memory("%m_a", element, (terms, ROWS))
         self.b = Memory("%m_b", element, (terms, COLUMNS))
         self.out = Memory("%m_out", element, (ROWS, COLUMNS))
-        self.packed = Memory("%m_packed", element, ("%tiles", self.sums, self.height))
+        self.packed = Memory("%m_packed", element, (TILES, self.sums, self.height))
 
-    def function(self, bindings: list[str], arguments: list[str]) -> str:
-        """func.func, its constants and memories first."""
+    def kernel(self, taken: Signature) -> Kernel:
+        """One function, its memories first."""
         t = self.t
-        t.line(f"%tiles = arith.ceildivui {ROWS}, {t.index(self.height)} : index")
+        t.binary("ceildivui", ROWS, t.index(self.height), to=TILES)
+        bindings = (*taken.reads, *taken.writes)
         for binding, m in zip(bindings, (self.a, self.b, self.out, self.packed), strict=True):
-            t.line(m.subspan(binding, t.index(0)))
+            t.put(m.subspan(binding, t.index(0)))
         self._all()
-        info = "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
-        return "\n".join([
-            f"    func.func @{NAME}({', '.join(arguments)})",
-            f"        attributes {{translation_info = {info}}} {{",
-            *t.head, *t.lines, "      return", "    }",
-        ])  # fmt: skip
+        return Kernel((t.function("", taken, called_by_iree()),))
 
     def _all(self) -> None:
         t, height = self.t, self.height
-        group = t.op("stream.dispatch.workgroup.id[0] : index")
-        each = t.binary("muli", t.op("arith.ceildivui %tiles, %groups : index"), t.index(height))
+        group = t.workgroup()
+        each = t.binary("muli", t.binary("ceildivui", TILES, GROUPS), t.index(height))
         low = t.binary("minui", t.binary("muli", group, each), ROWS)
         high = t.binary("minui", t.binary("addi", low, each), ROWS)
         self._clear(low, high)
         terms = t.binary("subi", self.terms, t.binary("addi", FIRST, SECOND))
-        sizes = self.sums, WIDE * t.lanes
-        panel = Memory(
-            t.stack(f"memref<{sizes[0]}x{sizes[1]}x{self.element}>"), self.element, sizes
-        )
+        panel = on_stack(t, self.element, (self.sums, WIDE * t.lanes))
         with t.loop(t.index(0), terms, t.index(self.sums)) as start:
             left = t.binary("subi", terms, start)
             count = t.binary("minui", left, t.index(self.sums))
-            whole = t.op(f"arith.ceildivui {count}, {t.index(UNROLL)} : index")
+            whole = t.binary("ceildivui", count, t.index(UNROLL))
             whole = t.binary("muli", whole, t.index(UNROLL))
             self._pack_rows(start, count, whole, low, high)
             self._panels(panel, start, count, whole, low, high)
 
-    def _clear(self, low: str, high: str) -> None:
+    def _clear(self, low: Operand, high: Operand) -> None:
         t = self.t
         zero = t.constant("0.0", t.vector(self.element))
         with t.loop(low, high, t.index(1)) as row:
@@ -194,19 +188,20 @@ class _Text:
                 mask = self._mask(column) if self.ragged else None
                 store_vector(t, zero, self.out, [row, column], mask)
 
-    def _mask(self, column: str) -> str:
+    def _mask(self, column: Operand) -> Operand:
         t = self.t
         left = t.binary("subi", COLUMNS, column)
-        return t.op(f"vector.create_mask {left} : {t.vector('i1')}")
+        return t.mask(left)
 
-    def _pack_rows(self, start: str, count: str, whole: str, low: str, high: str) -> None:
+    def _pack_rows(
+        self, start: Operand, count: Operand, whole: Operand, low: Operand, high: Operand
+    ) -> None:
         """A block of the first operand's columns low .. high, tile by tile; none is zero.
 
         A few terms of all tiles, then the next ones: lines that hold several tiles stay in L1.
         """
         t, height = self.t, self.height
-        kind, bits = f"vector<{height}x{self.element}>", f"vector<{height}xi1>"
-        zero = t.constant("0.0", kind)
+        zero = t.constant("0.0", t.vector(self.element, height))
         start = t.binary("addi", start, FIRST)
         few = t.index(2 * UNROLL)
         with t.loop(t.index(0), whole, few) as first:
@@ -215,38 +210,35 @@ class _Text:
                 mask = None
                 if self.uneven:
                     left = t.binary("subi", ROWS, row)
-                    mask = t.op(f"vector.create_mask {left} : {bits}")
+                    mask = t.mask(left, height)
                 tile = t.binary("divui", row, t.index(height))
                 with t.loop(first, end, t.index(1)) as k:
-                    where = f"{self.a.name}[{t.binary('addi', start, k)}, {row}]"
-                    v = (
-                        t.op(f"vector.load {where} : {self.a.kind}, {kind}")
-                        if mask is None
-                        else t.op(
-                            f"vector.maskedload {where}, {mask}, {zero} : "
-                            f"{self.a.kind}, {bits}, {kind} into {kind}"
-                        )
-                    )
-                    self._keep(v, kind, tile, k)
+                    where = [t.binary("addi", start, k), row]
+                    v = load_vector(t, self.a, where, mask, height)
+                    self._keep(v, tile, k)
         with t.loop(low, high, t.index(height)) as row:
             tile = t.binary("divui", row, t.index(height))
             with t.loop(count, whole, t.index(1)) as k:
-                self._keep(zero, kind, tile, k)
+                self._keep(zero, tile, k)
 
-    def _keep(self, v: str, kind: str, tile: str, k: str) -> None:
-        p = self.packed
-        there = f"{p.name}[{tile}, {k}, {self.t.index(0)}]"
-        self.t.line(f"vector.store {v}, {there} : {p.kind}, {kind}")
+    def _keep(self, v: Operand, tile: Operand, k: Operand) -> None:
+        store_vector(self.t, v, self.packed, [tile, k, self.t.index(0)], lanes=self.height)
 
     def _panels(
-        self, panel: Memory, start: str, count: str, whole: str, low: str, high: str
+        self,
+        panel: Memory,
+        start: Operand,
+        count: Operand,
+        whole: Operand,
+        low: Operand,
+        high: Operand,
     ) -> None:
         t = self.t
         start = t.binary("addi", start, SECOND)
         for first, end, vectors in ((t.index(0), MIDDLE, WIDE), (MIDDLE, COLUMNS, NARROW)):
             with t.loop(first, end, t.index(vectors * t.lanes)) as column:
                 places = [t.add(column, j * t.lanes) for j in range(vectors)]
-                masks: list[str | None] = [None] * vectors
+                masks: list[Operand | None] = [None] * vectors
                 if self.ragged and vectors == NARROW:
                     masks = [self._mask(place) for place in places]
                 self._pack_panel(panel, start, count, whole, places, masks)
@@ -254,8 +246,8 @@ class _Text:
                     self._tile(panel, whole, row, places, masks)
 
     def _pack_panel(
-        self, panel: Memory, start: str, count: str, whole: str, places: list[str],
-        masks: list[str | None],
+        self, panel: Memory, start: Operand, count: Operand, whole: Operand, places: list[Operand],
+        masks: list[Operand | None],
     ) -> None:  # fmt: skip
         """A block of some columns of the second operand; none is zero."""
         t = self.t
@@ -270,7 +262,12 @@ class _Text:
                 store_vector(t, zero, panel, [k, t.index(j * t.lanes)])
 
     def _tile(
-        self, panel: Memory, whole: str, row: str, places: list[str], masks: list[str | None]
+        self,
+        panel: Memory,
+        whole: Operand,
+        row: Operand,
+        places: list[Operand],
+        masks: list[Operand | None],
     ) -> None:
         """One tile of the result, over one block of the sum."""
         t, kind = self.t, self.t.vector(self.element)
@@ -287,27 +284,27 @@ class _Text:
             right = [load_vector(t, panel, [k, t.index(j * t.lanes)]) for j in range(len(places))]
             for i in range(self.height):
                 one = self.packed.load(t, [tile, k, t.index(i)])
-                left = t.op(f"vector.broadcast {one} : {self.element} to {kind}")
+                left = t.op("vector.broadcast {} : {} to {}", one, self.element, kind)
                 for j, v in enumerate(right):
-                    current[i, j] = t.op(f"vector.fma {left}, {v}, {current[i, j]} : {kind}")
+                    current[i, j] = t.op("vector.fma {}, {}, {} : {}", left, v, current[i, j], kind)
         t.close([current[c] for c in cells], kinds)
-        for n, (i, j) in enumerate(cells):
-            store_vector(t, f"{out}#{n}", self.out, [rows[i], places[j]], guards[i, j])
+        for (i, j), v in zip(cells, out, strict=True):
+            store_vector(t, v, self.out, [rows[i], places[j]], guards[i, j])
 
     def _guards(
-        self, rows: list[str], masks: list[str | None]
-    ) -> dict[tuple[int, int], str | None]:
+        self, rows: list[Operand], masks: list[Operand | None]
+    ) -> dict[tuple[int, int], Operand | None]:
         """Which lanes of which row exist."""
         t = self.t
         if not self.uneven:
             return {(i, j): m for i in range(len(rows)) for j, m in enumerate(masks)}
-        out: dict[tuple[int, int], str | None] = {}
+        out: dict[tuple[int, int], Operand | None] = {}
         bits = t.vector("i1")
         none, every = t.constant("false", bits), t.constant("true", bits)
         for i, row in enumerate(rows):
-            here = t.op(f"arith.cmpi ult, {row}, {ROWS} : index")
+            here = t.compare("ult", row, ROWS)
             for j, m in enumerate(masks):
                 out[i, j] = t.op(
-                    f"arith.select {here}, {every if m is None else m}, {none} : {bits}"
+                    "arith.select {}, {}, {} : {}", here, every if m is None else m, none, bits
                 )
         return out

@@ -19,10 +19,11 @@ from lstm_ir.backends.kernels.body.atoms import Matrix
 from lstm_ir.backends.kernels.body.origin import given
 from lstm_ir.backends.kernels.body.plan import KLoop
 from lstm_ir.backends.kernels.call.call import KernelCall
-from lstm_ir.backends.kernels.call.executables import NAME
 from lstm_ir.backends.kernels.call.packing import Form, packed_type, runs_of
 from lstm_ir.backends.kernels.cpu.workers import workers
+from lstm_ir.backends.kernels.text.kernel import Kernel, Signature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
+from lstm_ir.backends.kernels.text.statements import Name, Operand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
@@ -96,17 +97,17 @@ class Packing(KernelCall):
 
     def run(self, known: Mapping[Value, ir.Value], t: TensorType) -> ir.Value:
         """The dispatch."""
-        numbers = {"%width": self.form.width, "%q": self.form.q}
+        numbers = {WIDTH: self.form.width, VECTORS: self.form.q}
         views: dict[Value, Memory] = {}
         for p in self.pieces:
             if p.value not in views:
-                size = f"%size{len(views)}"
+                size = argument(f"size{len(views)}")
                 numbers[size] = int(dims.product(p.value.shape))  # type: ignore[arg-type]
                 m = self.input(known[p.value], p.value.type)
                 views[p.value] = Memory(m.name, m.element, (size,))
         for i, p in enumerate(self.pieces):
-            numbers |= {f"%stride{i}": p.stride, f"%length{i}": p.length}
-            numbers |= {f"%at{i}_{g}": at for g, at in enumerate(p.at)}
+            numbers |= {_stride(i): p.stride, _length(i): p.length}
+            numbers |= {_at(i, g): at for g, at in enumerate(p.at)}
         self.output(t)
         units = -(-self.form.width // self.form.lanes) * self.gates
         groups = self.e.make(
@@ -114,9 +115,28 @@ class Packing(KernelCall):
             [self.const(units), self.muli(workers(self.e), self.const(SHARES))],
             [ir.IndexType.get()],
         ).result
-        text = _Text(self, [views[p.value] for p in self.pieces], t.dtype)
-        symbol = self.executable(text.function(self.arguments([*numbers, "%groups"])))
-        return self.call(symbol, groups, [*map(self.const, numbers.values()), groups])[0]
+        sources = [views[p.value] for p in self.pieces]
+        kernel = _Text(self, sources, t.dtype).kernel(self.signature([*numbers, GROUPS]))
+        given = [*map(self.const, numbers.values()), groups]
+        return self.call(self.executable(kernel), groups, given)[0]
+
+
+# Numbers of the kernel: columns, vectors of a block, workgroups; and of a piece where each gate
+# begins, from one vector or element to the next, and the length of k.
+WIDTH, VECTORS, GROUPS = argument("width"), argument("q"), argument("groups")
+ROWS, COLUMNS = argument("rows"), argument("columns")  # of what is written
+
+
+def _at(piece: int, gate: int) -> Name:
+    return argument(f"at{piece}_{gate}")
+
+
+def _stride(piece: int) -> Name:
+    return argument(f"stride{piece}")
+
+
+def _length(piece: int) -> Name:
+    return argument(f"length{piece}")
 
 
 class _Text:
@@ -125,116 +145,122 @@ class _Text:
     def __init__(self, call: Packing, sources: list[Memory], dtype: DType) -> None:
         self.t = Text(call.form.lanes)
         self.call, self.sources, self.element = call, sources, stored_type(dtype)
-        self.out = Memory("%m_out", self.element, ("%rows", "%columns"))
+        self.out = Memory("%m_out", self.element, (ROWS, COLUMNS))
 
-    def function(self, arguments: list[str]) -> str:
-        """func.func, its constants first."""
-        t, call = self.t, self.call
+    def kernel(self, taken: Signature) -> Kernel:
+        """One function."""
+        t = self.t
         zero = t.index(0)
-        for (binding, _), m in zip(call.inputs, dict.fromkeys(self.sources), strict=True):
-            t.line(m.subspan(binding, zero))
-        self._all(call.outputs[0][0])
-        info = "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
-        return "\n".join([
-            f"    func.func @{NAME}({', '.join(arguments)})",
-            f"        attributes {{translation_info = {info}}} {{",
-            *t.head, *t.lines, "      return", "    }",
-        ])  # fmt: skip
+        for binding, m in zip(taken.reads, dict.fromkeys(self.sources), strict=True):
+            t.put(m.subspan(binding, zero))
+        (out,) = taken.writes
+        self._all(out)
+        return Kernel((t.function("", taken, called_by_iree()),))
 
-    def _all(self, binding: str) -> None:
+    def _all(self, binding: Name) -> None:
         t, gates = self.t, self.t.index(self.call.gates)
-        starts, length = [], t.index(0)
+        starts: list[Operand] = []
+        length: Operand = t.index(0)
         for i in range(len(self.sources)):
             starts.append(length)
-            length = t.binary("addi", length, f"%length{i}")
+            length = t.binary("addi", length, _length(i))
         of_vector = t.binary("muli", gates, t.index(t.lanes))
-        of_block = t.binary("muli", "%q", t.index(t.lanes))
-        blocks = t.op(f"arith.ceildivui %width, {of_block} : index")
-        t.line(f"%rows = arith.muli {blocks}, {length} : index")
-        t.line(f"%columns = arith.muli %q, {of_vector} : index")
-        t.line(self.out.subspan(binding, t.index(0)))
-        units = t.binary("muli", t.binary("muli", blocks, "%q"), gates)
-        group = t.op("stream.dispatch.workgroup.id[0] : index")
-        each = t.op(f"arith.ceildivui {units}, %groups : index")
+        of_block = t.binary("muli", VECTORS, t.index(t.lanes))
+        blocks = t.binary("ceildivui", WIDTH, of_block)
+        t.binary("muli", blocks, length, to=ROWS)
+        t.binary("muli", VECTORS, of_vector, to=COLUMNS)
+        t.put(self.out.subspan(binding, t.index(0)))
+        units = t.binary("muli", t.binary("muli", blocks, VECTORS), gates)
+        group = t.workgroup()
+        each = t.binary("ceildivui", units, GROUPS)
         low = t.binary("minui", t.binary("muli", group, each), units)
         high = t.binary("minui", t.binary("addi", low, each), units)
         with t.loop(low, high, t.index(1)) as unit:
             vector, gate = t.binary("divui", unit, gates), t.binary("remui", unit, gates)
             first = t.binary("muli", vector, t.index(t.lanes))
-            here = t.binary("minui", first, "%width")
-            count = t.binary("minui", t.binary("subi", "%width", here), t.index(t.lanes))
-            top = t.binary("muli", t.binary("divui", vector, "%q"), length)
-            left = t.binary("muli", t.binary("remui", vector, "%q"), of_vector)
+            here = t.binary("minui", first, WIDTH)
+            count = t.binary("minui", t.binary("subi", WIDTH, here), t.index(t.lanes))
+            top = t.binary("muli", t.binary("divui", vector, VECTORS), length)
+            left = t.binary("muli", t.binary("remui", vector, VECTORS), of_vector)
             left = t.binary("addi", left, t.binary("muli", gate, t.index(t.lanes)))
             for i, start in enumerate(starts):
                 self._copy(i, gate, here, count, t.binary("addi", top, start), left)
 
-    def _copy(self, i: int, gate: str, first: str, count: str, top: str, left: str) -> None:
+    def _copy(
+        self, i: int, gate: Operand, first: Operand, count: Operand, top: Operand, left: Operand
+    ) -> None:
         """Columns first .. first + count of a gate, to row `top` on; zeros behind them."""
         t, piece, source = self.t, self.call.pieces[i], self.sources[i]
-        at = f"%at{i}_0"
+        at: Operand = _at(i, 0)
         for g in range(1, self.call.gates):
-            is_g = t.op(f"arith.cmpi eq, {gate}, {t.index(g)} : index")
-            at = t.op(f"arith.select {is_g}, %at{i}_{g}, {at} : index")
-        whole = t.op(f"arith.cmpi eq, {count}, {t.index(t.lanes)} : index")
-        stride, length = f"%stride{i}", f"%length{i}"
+            at = t.select(t.compare("eq", gate, t.index(g)), _at(i, g), at)
+        whole = t.compare("eq", count, t.index(t.lanes))
+        stride, length = _stride(i), _length(i)
         if piece.wide:
             at = t.binary("addi", at, first)
-            for mask in (None, t.op(f"vector.create_mask {count} : {t.vector('i1')}")):
+            for mask in (None, t.mask(count)):
                 yes = whole if mask is None else self._not(whole)
-                with t.block(f"scf.if {yes}"), t.loop(t.index(0), length, t.index(1)) as k:
+                with t.when(yes), t.loop(t.index(0), length, t.index(1)) as k:
                     where = t.binary("addi", at, t.binary("muli", k, stride))
                     v = load_vector(t, source, [where], mask)
                     store_vector(t, v, self.out, [t.binary("addi", top, k), left])
             return
-        enough = t.op(f"arith.cmpi uge, {length}, {t.index(t.lanes)} : index")
-        with t.block(f"scf.if {enough}"):
+        enough = t.compare("uge", length, t.index(t.lanes))
+        with t.when(enough):
             self._squares(i, at, first, count, top, left)
-        with t.block(f"scf.if {self._not(enough)}"):
+        with t.when(self._not(enough)):
             self._elements(i, at, first, count, top, left)
 
-    def _not(self, yes: str) -> str:
+    def _not(self, yes: Operand) -> Operand:
         return self.t.binary("xori", yes, self.t.constant("true", "i1"), "i1")
 
-    def _squares(self, i: int, at: str, first: str, count: str, top: str, left: str) -> None:
+    def _squares(
+        self, i: int, at: Operand, first: Operand, count: Operand, top: Operand, left: Operand
+    ) -> None:
         """As many k at a time as there are columns; the last ones overlap those before."""
         t, source, kind = self.t, self.sources[i], self.t.vector(self.element)
-        mask = t.op(f"vector.create_mask {count} : {t.vector('i1')}")
+        mask = t.mask(count)
         zero = t.constant("0.0", kind)
-        last = t.binary("subi", "%width", t.index(1))
+        last = t.binary("subi", WIDTH, t.index(1))
         rows = []
         for lane in range(t.lanes):
             column = t.binary("minui", t.add(first, lane), last)
-            rows.append(t.binary("addi", at, t.binary("muli", column, f"%stride{i}")))
-        end = t.binary("subi", f"%length{i}", t.index(t.lanes))
-        with t.loop(t.index(0), f"%length{i}", t.index(t.lanes)) as k:
+            rows.append(t.binary("addi", at, t.binary("muli", column, _stride(i))))
+        end = t.binary("subi", _length(i), t.index(t.lanes))
+        with t.loop(t.index(0), _length(i), t.index(t.lanes)) as k:
             k = t.binary("minui", k, end)
             square = [load_vector(t, source, [t.binary("addi", r, k)]) for r in rows]
             under = t.binary("addi", top, k)
             for j, v in enumerate(self._turned(square)):
-                v = t.op(f"arith.select {mask}, {v}, {zero} : {t.vector('i1')}, {kind}")
+                v = t.op("arith.select {}, {}, {} : {}, {}", mask, v, zero, t.vector("i1"), kind)
                 store_vector(t, v, self.out, [t.add(under, j), left])
 
-    def _turned(self, rows: list[str]) -> list[str]:
+    def _turned(self, rows: Sequence[Operand]) -> Sequence[Operand]:
         """Columns of a square: its halves are shuffled together as often as they can be halved."""
         t, n = self.t, len(rows)
         kind = t.vector(self.element)
         ways = [[lane // 2 + part + n * (lane % 2) for lane in range(n)] for part in (0, n // 2)]
         for _ in range(n.bit_length() - 1):
             rows = [
-                t.op(f"vector.shuffle {rows[pair]}, {rows[pair + n // 2]} {way} : {kind}, {kind}")
+                t.op(
+                    f"vector.shuffle {{}} {way} : {{}}",
+                    [rows[pair], rows[pair + n // 2]],
+                    [kind] * 2,
+                )
                 for pair in range(n // 2)
                 for way in ways
             ]
         return rows
 
-    def _elements(self, i: int, at: str, first: str, count: str, top: str, left: str) -> None:
+    def _elements(
+        self, i: int, at: Operand, first: Operand, count: Operand, top: Operand, left: Operand
+    ) -> None:
         t, source = self.t, self.sources[i]
         zero = t.constant("0.0", t.vector(self.element))
-        at = t.binary("addi", at, t.binary("muli", first, f"%stride{i}"))
-        with t.loop(t.index(0), f"%length{i}", t.index(1)) as k:
+        at = t.binary("addi", at, t.binary("muli", first, _stride(i)))
+        with t.loop(t.index(0), _length(i), t.index(1)) as k:
             store_vector(t, zero, self.out, [t.binary("addi", top, k), left])
             with t.loop(t.index(0), count, t.index(1)) as lane:
-                where = t.binary("addi", at, t.binary("muli", lane, f"%stride{i}"))
+                where = t.binary("addi", at, t.binary("muli", lane, _stride(i)))
                 v = source.load(t, [t.binary("addi", where, k)])
                 self.out.store(t, v, [t.binary("addi", top, k), t.binary("addi", left, lane)])

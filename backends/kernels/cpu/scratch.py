@@ -17,7 +17,9 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.call.call import KernelCall, at_entry, module_of_insertion
 from lstm_ir.backends.kernels.call.executables import BINDINGS
 from lstm_ir.backends.kernels.cpu.team import LINE
-from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, Memory
+from lstm_ir.backends.kernels.text.kernel import BINDING
+from lstm_ir.backends.kernels.text.memory import Memory
+from lstm_ir.backends.kernels.text.statements import Name, argument
 from lstm_ir.backends.kernels.text.text import stored_type
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -27,6 +29,7 @@ SPARE = 8  # tensors and numbers that a dispatch takes besides
 PIECE = 64  # bytes: a cache line, and the widest vector
 LIMIT = 4 << 20  # bytes that stay; more are a call's own
 _NAME = "lstm_ir.scratch"
+GROUPS = argument("groups")  # teams, a number of the kernel
 
 
 class Flags(NamedTuple):
@@ -50,8 +53,8 @@ class Scratch:
 
     memories: list[Memory]  # in the order they were asked for
     counters: Memory | None = None
-    views: list[tuple[str, Memory]] = field(default_factory=list)  # further forms of bindings
-    pieces: tuple[str, list[list[Memory]]] | None = None  # a binding of bytes, what is in it
+    views: list[tuple[Name, Memory]] = field(default_factory=list)  # further forms of bindings
+    pieces: tuple[Name, list[list[Memory]]] | None = None  # a binding of bytes, what is in it
     symbol: str | None = None  # the global that holds it
 
     @property
@@ -120,8 +123,8 @@ def _zeros(call: KernelCall, flags: Flags) -> Memory:
         zero = call.e.hidden(zero)
     tensor = call.e.make("flow.tensor.splat", [zero, flags.teams], [kind]).result
     call.tied = (tensor, [flags.teams])
-    m = Memory("%m_flags", "i32", ("%groups", flags.each, LINE))
-    call.inputs.append(("%b_flags", m))
+    m = Memory("%m_flags", "i32", (GROUPS, flags.each, LINE))
+    call.inputs.append((Name("%b_flags", BINDING), m))
     return m
 
 
@@ -139,7 +142,7 @@ def _kept(call: KernelCall, rows: list[Rows], flags: Flags | None) -> Scratch | 
     if flags is not None:
         counters = Memory("%m_flags", "i32", (int(flags.most or 0), flags.each, LINE))
         pieces.insert(0, [counters])
-    size = sum(-(-_bytes(p[0]) // PIECE) * PIECE for p in pieces)
+    size = sum(-(-p[0].bytes // PIECE) * PIECE for p in pieces)
     if not 0 < size <= LIMIT:
         return None
     symbol, kind = _declare(size)
@@ -148,8 +151,9 @@ def _kept(call: KernelCall, rows: list[Rows], flags: Flags | None) -> Scratch | 
     ).result
     call.tied = (held, [])
     # Without its size, so that kernels of one form stay one text.
-    call.inputs.append(("%b_kept", Memory("%m_kept", "i8", ())))
-    return Scratch(memories, counters, [], ("%b_kept", pieces), symbol)
+    kept = Name("%b_kept", BINDING)
+    call.inputs.append((kept, Memory("%m_kept", "i8", ())))
+    return Scratch(memories, counters, [], (kept, pieces), symbol)
 
 
 def _declare(size: int) -> tuple[str, ir.RankedTensorType]:
@@ -178,11 +182,3 @@ def _declare(size: int) -> tuple[str, ir.RankedTensorType]:
 def _tensor(size: int) -> ir.RankedTensorType:
     """A tensor of so many bytes."""
     return ir.RankedTensorType.get([size], ir.IntegerType.get_signless(8))
-
-
-def _bytes(m: Memory) -> int:
-    """Of a memory whose sizes are numbers."""
-    total = ELEMENT_BYTES[m.element]
-    for d in m.sizes:
-        total *= int(d)
-    return total

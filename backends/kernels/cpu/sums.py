@@ -23,6 +23,7 @@ from lstm_ir.backends.kernels.text.memory import (
     load_vector,
     store_vector,
 )
+from lstm_ir.backends.kernels.text.statements import Operand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.ir.types import DType
 
@@ -64,20 +65,20 @@ class Tile:
 class Ahead(NamedTuple):
     """The block that comes next, and which of so many loops over k asks for its piece of it."""
 
-    block: str
-    turn: str
+    block: Operand
+    turn: Operand
     turns: int
 
 
 class Part(NamedTuple):
     """What one loop over k sums."""
 
-    block: str
+    block: Operand
     shape: Shape
-    rows: list[str]
-    slot: str  # of the first row, in the buffer
+    rows: list[Operand]
+    slot: Operand  # of the first row, in the buffer
     vectors: list[Vector]
-    first: str  # so many vectors further than `vectors` says
+    first: Operand  # so many vectors further than `vectors` says
     ahead: Ahead | None
 
 
@@ -92,10 +93,10 @@ class Sums:
     packed: Mapping[int, Packed]  # by number of the pass
     buffer: Memory
 
-    def write(self, block: str, following: str, first: str, here: str) -> None:
+    def write(self, block: Operand, following: Operand, first: Operand, here: Operand) -> None:
         """Sums of `here` rows from `first`, at most a group; the block `following` comes next."""
         t = self.t
-        at = t.index(0)
+        at: Operand = t.index(0)
         for shape in self.tile.shapes:
             n = t.index(shape.rows)
             fit = t.binary("muli", t.binary("divui", t.binary("subi", here, at), n), n)
@@ -107,22 +108,22 @@ class Sums:
             at = end
 
     def _tile(
-        self, block: str, following: str, shape: Shape, rows: list[str], slot: str
+        self, block: Operand, following: Operand, shape: Shape, rows: list[Operand], slot: Operand
     ) -> None:  # fmt: skip
         """Part by part, in a loop where they differ in nothing but where they start."""
         t, n = self.t, shape.vectors
         every = [(v, g) for v in range(self.tile.q) for g in range(len(self.sweep.dots))]
         count = -(-len(every) // n)
         turns = count * -(-self.tile.group // shape.rows)
-        turn = ""
+        before: Operand | None = None
         if self.tile.ahead:
-            turn = t.binary("divui", slot, t.index(shape.rows))
-            turn = t.binary("muli", turn, t.index(count))
+            before = t.binary("divui", slot, t.index(shape.rows))
+            before = t.binary("muli", before, t.index(count))
 
-        def part(number: str, vectors: list[Vector], first: str) -> None:
+        def part(number: Operand, vectors: list[Vector], first: Operand) -> None:
             ahead = None
-            if self.tile.ahead:
-                ahead = Ahead(following, t.binary("addi", turn, number), turns)
+            if before is not None:
+                ahead = Ahead(following, t.binary("addi", before, number), turns)
             self._part(Part(block, shape, rows, slot, vectors, first, ahead))
 
         if count > 1 and len(every) % n == 0 and self._same_gates():
@@ -139,14 +140,14 @@ class Sums:
 
     def _part(self, part: Part) -> None:
         t, width = self.t, len(self.sweep.dots)
-        sums: dict[Sum, str] = {}
+        sums: dict[Sum, Operand] = {}
         for number in range(len(self.sweep.loops)):
             self._pass(number, part, sums)
         for (r, v, g), value in sums.items():
             there = [t.add(part.slot, r), t.add(part.first, v * width + g), t.index(0)]
             store_vector(t, value, self.buffer, there)
 
-    def _pass(self, number: int, part: Part, sums: dict[Sum, str]) -> None:
+    def _pass(self, number: int, part: Part, sums: dict[Sum, Operand]) -> None:
         """Adds the products of one row of operands, for those vectors that it has."""
         t, packed, loop = self.t, self.packed[number], self.sweep.loops[number]
         at_gate = {g: i for i, (g, _) in enumerate(loop.gates)}
@@ -177,46 +178,49 @@ class Sums:
             }
             for r, row in enumerate(part.rows):
                 x = self._wider(row_element(self.e, loop.row, row, k), loop.row.dtype, dtype)
-                xs = t.op(f"vector.broadcast {x} : {scalar_type(dtype)} to {kind}")
+                xs = t.op("vector.broadcast {} : {} to {}", x, scalar_type(dtype), kind)
                 for vector, w in weights.items():
                     old = current[r, *vector]
-                    current[r, *vector] = t.op(f"vector.fma {xs}, {w}, {old} : {kind}")
+                    current[r, *vector] = t.op("vector.fma {}, {}, {} : {}", xs, w, old, kind)
         t.close([current[k] for k in keys], kinds)
-        sums.update({k: f"{out}#{i}" for i, k in enumerate(keys)})
+        sums.update(zip(keys, out, strict=True))
         if loop.mask is not None:
             for r, row in enumerate(part.rows):
                 self._clear(loop.mask, row, [k for k in keys if k[0] == r], sums, zero, kind)
 
-    def _ask(self, packed: Packed, ahead: Ahead, k: str, length: int, unroll: int) -> None:
+    def _ask(self, packed: Packed, ahead: Ahead, k: Operand, length: int, unroll: int) -> None:
         """Asks for this iteration's lines of the following block. Past the last block, and where
         the loops are more than `turns`, these are of no use, or no weights."""
         t, m = self.t, packed.memory
         line = LINE // ELEMENT_BYTES[m.element]
         iterations = length // unroll
-        lines = -(-length * int(m.sizes[2]) // line // (iterations * ahead.turns))
+        lines = -(-length * m.size(2) // line // (iterations * ahead.turns))
         done = t.binary("muli", ahead.turn, t.index(iterations))
         done = t.binary("addi", done, t.binary("divui", k, t.index(unroll)))
         at = t.binary("muli", done, t.index(lines * line))
         for i in range(lines):
-            where = ", ".join([ahead.block, t.index(packed.first), t.add(at, i * line)])
-            t.line(f"memref.prefetch {m.name}[{where}], read, locality<2>, data : {m.kind}")
+            where = [ahead.block, t.index(packed.first), t.add(at, i * line)]
+            t.line("memref.prefetch {}[{}], read, locality<2>, data : {}", m.ref, where, m.kind)
 
     def _clear(
-        self, mask: Atom, row: str, keys: list[Sum], sums: dict[Sum, str], zero: str, kind: str
-    ) -> None:
+        self, mask: Atom, row: Operand, keys: list[Sum], sums: dict[Sum, Operand],
+        zero: Operand, kind: str,
+    ) -> None:  # fmt: skip
         """Sums of a row that does not count become zero."""
         there = self.e.value(mask, Place(row, None), False, None, {})
         for k in keys:
-            sums[k] = self.t.op(f"arith.select {there}, {sums[k]}, {zero} : {kind}")
+            sums[k] = self.t.op("arith.select {}, {}, {} : {}", there, sums[k], zero, kind)
 
-    def _weight(self, m: Memory, there: list[str], dtype: DType) -> str:
+    def _weight(self, m: Memory, there: list[Operand], dtype: DType) -> Operand:
         t = self.t
         v = load_vector(t, m, there)
         if m.element == scalar_type(dtype):
             return v
-        return t.op(f"arith.extf {v} : {t.vector(m.element)} to {t.vector(scalar_type(dtype))}")
+        return t.op(
+            "arith.extf {} : {} to {}", v, t.vector(m.element), t.vector(scalar_type(dtype))
+        )
 
-    def _wider(self, x: str, old: DType, new: DType) -> str:
+    def _wider(self, x: Operand, old: DType, new: DType) -> Operand:
         if old is new:
             return x
-        return self.t.op(f"arith.extf {x} : {scalar_type(old)} to {scalar_type(new)}")
+        return self.t.op("arith.extf {} : {} to {}", x, scalar_type(old), scalar_type(new))

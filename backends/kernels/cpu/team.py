@@ -24,9 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from lstm_ir.backends.kernels.text.memory import Memory
+from lstm_ir.backends.kernels.text.memory import Memory, acquired, address
+from lstm_ir.backends.kernels.text.statements import Name, Operand
 from lstm_ir.backends.kernels.text.text import Text
 from lstm_ir.ir.target import TargetInfo
 
@@ -43,12 +44,12 @@ def pause(target: TargetInfo | None) -> str:
     return "yield" if triple.startswith(("aarch64", "arm64")) else ""
 
 
-def rest(t: Text, relax: str, turn: str) -> None:
+def rest(t: Text, relax: str, turn: Operand) -> None:
     """Pauses between two looks, more of them with every 64 turns, 64 at most."""
     if relax:
         n = t.binary("minui", t.add(t.binary("divui", turn, t.index(64)), 1), t.index(64))
         with t.loop(t.index(0), n, t.index(1)):
-            t.line(f'llvm.inline_asm has_side_effects "{relax}", "" : () -> ()')
+            t.line('llvm.inline_asm has_side_effects "{}", "" : () -> ()', relax)
 
 
 class Work(NamedTuple):
@@ -66,16 +67,19 @@ class Work(NamedTuple):
 class Rows(NamedTuple):
     """Rows low .. high."""
 
-    low: str
-    high: str
+    low: Operand
+    high: Operand
 
 
 class Turn(NamedTuple):
     """Rows of a block that a member computes now; the block `following` need not exist."""
 
-    block: str
-    following: str
+    block: Operand
+    following: Operand
     rows: Rows
+
+
+Share: TypeAlias = tuple[Operand, Operand]  # pieces from one on, up to another
 
 
 class Team:
@@ -85,9 +89,9 @@ class Team:
         self,
         t: Text,
         counters: Memory | None,
-        group: str,
-        member: str,
-        members: str,
+        group: Operand,
+        member: Operand,
+        members: Operand,
         relax: str = "",
     ) -> None:
         self.t, self.counters, self.group, self.member, self.members = (
@@ -106,14 +110,14 @@ class Team:
         self.first = [sum(pieces[:i]) for i in range(len(pieces))]  # flag of a sweep's first piece
         self.total = sum(pieces)
         if self.counters is not None:
-            self.many = self.t.op(f"arith.cmpi ugt, {self.members}, {self.t.index(1)} : index")
+            self.many = self.t.compare("ugt", self.members, self.t.index(1))
             self.done = self._place(self.counters, 0)
-            come = int(self.counters.sizes[1]) - 2
+            come = self._flags - 2
             self.come = self._place(self.counters, come)
-            with self.t.block(f"scf.if {self.many}"):
+            with self.t.when(self.many):
                 self._add(come, self.t.constant("1", "i32"))
 
-    def steps(self, steps: str) -> str:
+    def steps(self, steps: Operand) -> Operand:
         """The number of steps; 0 for a member that comes when all are done."""
         if self.counters is None:
             return steps
@@ -121,7 +125,13 @@ class Team:
         whole = t.add(t.binary("muli", steps, t.index(self.total)), 1 + self._pieces_before)
         late = t.binary("xori", self._less(whole), t.constant("true", "i1"), "i1")
         late = t.binary("andi", late, self.many, "i1")
-        return t.op(f"arith.select {late}, {t.index(0)}, {steps} : index")
+        return t.select(late, t.index(0), steps)
+
+    @property
+    def _flags(self) -> int:
+        """Flags of a team."""
+        assert self.counters is not None
+        return self.counters.size(1)
 
     @property
     def _pieces_before(self) -> int:
@@ -135,19 +145,19 @@ class Team:
             return
         t = self.t
         flag = t.index(1 + self.total)
-        with t.block(f"scf.if {self._claim(flag, t.index(0))}"):
+        with t.when(self._claim(flag, t.index(0))):
             yield
             self._finish(t.index(1))
         self._wait(t.index(1))
 
     @contextmanager
-    def last(self, steps: str) -> Iterator[None]:
+    def last(self, steps: Operand) -> Iterator[None]:
         """What one member does after the last step."""
         if self.counters is None:
             yield
             return
         t = self.t
-        with t.block(f"scf.if {self._claim(t.index(2 + self.total), t.index(0))}"):
+        with t.when(self._claim(t.index(2 + self.total), t.index(0))):
             yield
 
     def leave(self) -> None:
@@ -155,19 +165,19 @@ class Team:
         if self.counters is None:
             return
         t, c = self.t, self.counters
-        flags, zero = int(c.sizes[1]), t.index(0)
-        with t.block(f"scf.if {self.many}"):
+        flags, zero = self._flags, t.index(0)
+        with t.when(self.many):
             left = self._add(flags - 1, t.constant("1", "i32"))
-            left = t.binary("addi", t.op(f"arith.index_cast {left} : i32 to index"), t.index(1))
-            with t.block(f"scf.if {t.op(f'arith.cmpi eq, {left}, {self.members} : index')}"):
+            left = t.binary("addi", t.op("arith.index_cast {} : i32 to index", left), t.index(1))
+            with t.when(t.compare("eq", left, self.members)):
                 with t.loop(zero, t.index(flags), t.index(1)) as flag:
                     c.store(t, t.constant("0", "i32"), [self.group, flag, zero])
 
     @contextmanager
-    def blocks(self, sweep: int, step: str, odd: str, rows: Rows) -> Iterator[Turn]:
+    def blocks(self, sweep: int, step: Operand, odd: Operand, rows: Rows) -> Iterator[Turn]:
         """The blocks of a sweep, forward on even steps and backward on odd ones."""
         t, work = self.t, self.sweeps[sweep]
-        is_odd = t.op(f"arith.cmpi ne, {odd}, {t.index(0)} : index")
+        is_odd = t.compare("ne", odd, t.index(0))
         before = 1 + self._pieces_before
         done = t.binary("muli", step, t.index(self.total))
         target = t.add(done, before + self.first[sweep] + work.pieces)
@@ -186,7 +196,7 @@ class Team:
 
     @contextmanager
     def _shared(
-        self, work: Work, flag: int, step: str, target: str, is_odd: str, rows: Rows
+        self, work: Work, flag: int, step: Operand, target: Operand, is_odd: Operand, rows: Rows
     ) -> Iterator[Turn]:
         """All pieces, shared out by the flags from `flag` on, until `target` are done."""
         t = self.t
@@ -197,39 +207,39 @@ class Team:
         turn, (done,), _ = t.carried(
             t.index(0), t.index(2), t.index(1), [t.constant("false", "i1")], ["i1"]
         )
-        others = t.op(f"arith.cmpi ne, {turn}, {t.index(0)} : index")
-        last = t.op(f"arith.select {others}, {self.members}, {t.index(1)} : index")
-        end = t.op(f"arith.select {done}, {turn}, {last} : index")
-        at, (mine,), out = t.carried(turn, end, t.index(1), [t.index(0)], ["index"])
+        others = t.compare("ne", turn, t.index(0))
+        last = t.select(others, self.members, t.index(1))
+        end = t.select(done, turn, last)
+        at, (mine,), (finished,) = t.carried(turn, end, t.index(1), [t.index(0)], ["index"])
         owner = t.binary("remui", t.binary("addi", self.member, at), self.members)
         low, high = (
             t.binary("divui", t.binary("muli", o, t.index(work.pieces)), self.members)
             for o in (owner, t.add(owner, 1))
         )
         ok = self._claim_share(low, high, flag, step)
-        stop = t.op(f"arith.select {ok}, {high}, {low} : index")
-        share = low, high
-        first, end = self._blocks_of(share, work.parts)
-        top = t.add(t.binary("addi", first, end), -1)
-        with t.loop(first, t.op(f"arith.select {ok}, {end}, {first} : index"), t.index(1)) as i:
+        stop = t.select(ok, high, low)
+        share: Share = low, high
+        first, past = self._blocks_of(share, work.parts)
+        top = t.add(t.binary("addi", first, past), -1)
+        with t.loop(first, t.select(ok, past, first), t.index(1)) as i:
             block, following = self._two(i, is_odd, top)
             yield Turn(block, following, self._rows_of(block, share, work.parts, rows))
         t.close([t.binary("addi", mine, t.binary("subi", stop, low))], ["index"])
-        self._finish(f"{out}#0")
-        come = t.op(f"arith.index_cast {self._seen(self.come)} : i32 to index")
-        here = t.op(f"arith.cmpi uge, {come}, {self.members} : index")
-        polls = t.op(f"arith.select {here}, {t.index(POLLS)}, {t.index(0)} : index")
-        polls = t.op(f"arith.select {others}, {t.index(FOREVER)}, {polls} : index")
+        self._finish(finished)
+        come = t.op("arith.index_cast {} : i32 to index", acquired(t, self.come))
+        here = t.compare("uge", come, self.members)
+        polls = t.select(here, t.index(POLLS), t.index(0))
+        polls = t.select(others, t.index(FOREVER), polls)
         t.close([self._wait(target, polls)], ["i1"])
 
-    def _blocks_of(self, share: tuple[str, str], parts: int) -> tuple[str, str]:
+    def _blocks_of(self, share: Share, parts: int) -> Share:
         """The blocks first .. end of which a share has pieces."""
         if parts == 1:
             return share
         t, n = self.t, self.t.index(parts)
         return t.binary("divui", share[0], n), t.binary("ceildivui", share[1], n)
 
-    def _rows_of(self, block: str, share: tuple[str, str], parts: int, rows: Rows) -> Rows:
+    def _rows_of(self, block: Operand, share: Share, parts: int, rows: Rows) -> Rows:
         """Those rows of a block that a share has."""
         if parts == 1:
             return rows
@@ -237,104 +247,99 @@ class Team:
         before = t.binary("muli", block, n)
         whole = t.binary("subi", rows.high, rows.low)
 
-        def row(piece: str) -> str:
+        def row(piece: Operand) -> Operand:
             """The first one of a piece, clamped into the block."""
             inside = t.binary("minsi", t.binary("maxsi", piece, t.index(0)), n)
             return t.binary("addi", rows.low, t.binary("divui", t.binary("muli", whole, inside), n))
 
         return Rows(*(row(t.binary("subi", piece, before)) for piece in share))
 
-    def _two(self, i: str, is_odd: str, last: str) -> tuple[str, str]:
+    def _two(self, i: Operand, is_odd: Operand, last: Operand) -> tuple[Operand, Operand]:
         """A block, and the one after it."""
         return self._turned(i, is_odd, last), self._turned(self.t.add(i, 1), is_odd, last)
 
-    def _turned(self, i: str, is_odd: str, last: str) -> str:
+    def _turned(self, i: Operand, is_odd: Operand, last: Operand) -> Operand:
         back = self.t.binary("subi", last, i)
-        return self.t.op(f"arith.select {is_odd}, {back}, {i} : index")
+        return self.t.select(is_odd, back, i)
 
-    def _claim(self, flag: str, step: str) -> str:
+    def _claim(self, flag: Operand, step: Operand) -> Operand:
         """Whether this member is the first at `flag` in this step; always, if it is alone."""
         t, c = self.t, self.counters
         assert c is not None
-        out = t.fresh()
-        with t.block(f"{out} = scf.if {self.many} -> (i1)", "} else {"):
-            stamp = t.op(f"arith.index_cast {t.add(step, 1)} : index to i32")
-            at = f"{c.name}[{self.group}, {flag}, {t.index(0)}]"
-            old = t.op(f"memref.atomic_rmw maxs {stamp}, {at} : (i32, {c.kind}) -> i32")
-            t.line(f"scf.yield {t.op(f'arith.cmpi slt, {old}, {stamp} : i32')} : i1")
-        t.line(f"  scf.yield {t.constant('true', 'i1')} : i1")
-        t.line("}")
+        with self._flag(self.many, "true") as out:
+            stamp = t.op("arith.index_cast {} : index to i32", t.add(step, 1))
+            at = [self.group, flag, t.index(0)]
+            change = "memref.atomic_rmw maxs {}, {}[{}] : (i32, {}) -> i32"
+            old = t.op(change, stamp, c.ref, at, c.kind)
+            t.line("scf.yield {} : i1", t.compare("slt", old, stamp, "i32"))
         return out
 
-    def _claim_share(self, low: str, high: str, first: int, step: str) -> str:
+    def _claim_share(self, low: Operand, high: Operand, first: int, step: Operand) -> Operand:
         """Whether this member is the first at blocks low .. high of a step; not, if there are none."""
         t = self.t
-        out = t.fresh()
-        some = t.op(f"arith.cmpi ult, {low}, {high} : index")
-        with t.block(f"{out} = scf.if {some} -> (i1)", "} else {"):
-            t.line(f"scf.yield {self._claim(t.add(low, first), step)} : i1")
-        t.line(f"  scf.yield {t.constant('false', 'i1')} : i1")
-        t.line("}")
+        with self._flag(t.compare("ult", low, high), "false") as out:
+            t.line("scf.yield {} : i1", self._claim(t.add(low, first), step))
         return out
 
-    def _place(self, c: Memory, flag: int) -> str:
+    @contextmanager
+    def _flag(self, where: Operand, otherwise: str) -> Iterator[Name]:
+        """A flag, which the statements inside yield `where` another one is set."""
+        t = self.t
+        out = t.fresh()
+        with t.block("scf.if {} -> (i1)", where, to=out):
+            yield out
+        with t.region("else"):
+            t.line("scf.yield {} : i1", t.constant(otherwise, "i1"))
+
+    def _place(self, c: Memory, flag: int) -> Operand:
         """The address of a flag, for loads that memref has no operation for."""
         t = self.t
-        flags, line = c.sizes[1:]
-        base = t.op(f"memref.extract_aligned_pointer_as_index {c.name} : {c.kind} -> index")
-        bytes_ = t.index(int(flags) * int(line) * 4)
+        base = address(t, c.ref, c.kind)
+        bytes_ = t.index(self._flags * LINE * 4)
         at = t.binary("addi", base, t.binary("muli", self.group, bytes_))
-        at = t.add(at, flag * int(line) * 4)
-        word = t.op(f"arith.index_cast {at} : index to i64")
-        return t.op(f"llvm.inttoptr {word} : i64 to !llvm.ptr")
+        word = t.op("arith.index_cast {} : index to i64", t.add(at, flag * LINE * 4))
+        return t.op("llvm.inttoptr {} : i64 to !llvm.ptr", word)
 
-    def _add(self, flag: int, n: str) -> str:
+    def _add(self, flag: int, n: Operand) -> Operand:
         """Adds to a flag, and gives what it was."""
         t, c = self.t, self.counters
         assert c is not None
-        at = f"{c.name}[{self.group}, {t.index(flag)}, {t.index(0)}]"
-        return t.op(f"memref.atomic_rmw addi {n}, {at} : (i32, {c.kind}) -> i32")
+        at = [self.group, t.index(flag), t.index(0)]
+        return t.op("memref.atomic_rmw addi {}, {}[{}] : (i32, {}) -> i32", n, c.ref, at, c.kind)
 
-    def _seen(self, place: str) -> str:
-        """The flag there now; what was stored before it was raised is seen after this."""
-        acquire = "<{alignment = 4 : i64, ordering = 4 : i64}>"
-        return self.t.op(f'"llvm.load"({place}) {acquire} : (!llvm.ptr) -> i32')
-
-    def _less(self, count: str) -> str:
+    def _less(self, count: Operand) -> Operand:
         """Whether fewer blocks are finished; the difference keeps its order past 2^31."""
         t = self.t
-        seen = self._seen(self.done)
-        left = t.binary("subi", seen, t.op(f"arith.index_cast {count} : index to i32"), "i32")
-        return t.op(f"arith.cmpi slt, {left}, {t.constant('0', 'i32')} : i32")
+        seen = acquired(t, self.done)
+        left = t.binary("subi", seen, t.op("arith.index_cast {} : index to i32", count), "i32")
+        return t.compare("slt", left, t.constant("0", "i32"), "i32")
 
-    def _finish(self, n: str) -> None:
+    def _finish(self, n: Operand) -> None:
         t = self.t
-        some = t.op(f"arith.cmpi ne, {n}, {t.index(0)} : index")
-        with t.block(f"scf.if {t.op(f'arith.andi {self.many}, {some} : i1')}"):
-            self._add(0, t.op(f"arith.index_cast {n} : index to i32"))
+        some = t.compare("ne", n, t.index(0))
+        with t.when(t.binary("andi", self.many, some, "i1")):
+            self._add(0, t.op("arith.index_cast {} : index to i32", n))
 
-    def _wait(self, count: str, polls: str | None = None) -> str:
+    def _wait(self, count: Operand, polls: Operand | None = None) -> Operand:
         """Spin until so many blocks are finished, with pauses that grow; or for so many looks.
 
         Gives whether they are; a member that is alone does not look.
         """
         t = self.t
         polls = t.index(FOREVER) if polls is None else polls
-        out, spins, at = t.fresh(), t.fresh(), t.fresh()
-        with t.block(f"{out} = scf.if {self.many} -> (i1)", "} else {"):
-            start = f"{spins}:2 = scf.while ({at} = {t.index(0)}) : (index) -> (index, i1)"
-            with t.block(start, "} do {"):
+        with self._flag(self.many, "true") as out:
+            at, spins = t.fresh("index"), t.fresh()
+            start = "scf.while ({} = {}) : (index) -> (index, i1)"
+            with t.block(start, at, t.index(0), to=spins, results=2):
                 less = self._less(count)
-                again = t.op(f"arith.cmpi ult, {at}, {polls} : index")
-                more = t.op(f"arith.andi {less}, {again} : i1")
-                t.line(f"scf.condition({more}) {at}, {less} : index, i1")
-            turn, last = t.fresh(), t.fresh()
-            t.line(f"^bb0({turn}: index, {last}: i1):")
-            rest(t, self.relax, turn)
-            t.line(f"  scf.yield {t.add(turn, 1)} : index")
-            t.line("}")
-            reached = t.binary("xori", f"{spins}#1", t.constant("true", "i1"), "i1")
-            t.line(f"scf.yield {reached} : i1")
-        t.line(f"  scf.yield {t.constant('true', 'i1')} : i1")
-        t.line("}")
+                again = t.compare("ult", at, polls)
+                more = t.binary("andi", less, again, "i1")
+                t.line("scf.condition({}) {}, {} : index, i1", more, at, less)
+            turn, last = t.fresh("index"), t.fresh("i1")
+            with t.region("do", turn, last):
+                rest(t, self.relax, turn)
+                t.line("scf.yield {} : index", t.add(turn, 1))
+            _, left = t.results(spins, ["index", "i1"])
+            reached = t.binary("xori", left, t.constant("true", "i1"), "i1")
+            t.line("scf.yield {} : i1", reached)
         return out

@@ -10,6 +10,7 @@ from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
 from lstm_ir.backends.kernels.cpu.team import Turn, Work
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, order
 from lstm_ir.backends.kernels.text.memory import Place, load_vector
+from lstm_ir.backends.kernels.text.statements import Operand
 from lstm_ir.backends.kernels.text.text import Text
 
 FETCHED = ("scan", "projection")  # new rows in every step: they are in no cache of this core
@@ -46,7 +47,7 @@ class Block:
             with t.loop(t.index(0), here, t.index(1)) as r:
                 self._epilogue(block, t.binary("addi", first, r), r)
 
-    def _fetch(self, block: str, first: str, here: str) -> None:
+    def _fetch(self, block: Operand, first: Operand, here: Operand) -> None:
         """Ask for what the epilogue will read, while sums are made."""
         t = self.t
         loads = [
@@ -66,11 +67,11 @@ class Block:
                     for a in loads:
                         self.e.fetch(a, place)
 
-    def _epilogue(self, block: str, row: str, slot: str | None) -> None:
+    def _epilogue(self, block: Operand, row: Operand, slot: Operand | None) -> None:
         """All results of one row in this block."""
         t = self.t
         if self.sweep.width == 0:
-            known: dict[Atom, str] = {}
+            known: dict[Atom, Operand] = {}
             for root in self.sweep.roots:
                 v = self.e.value(root.atom, Place(row, None), False, None, known)
                 self.e.store(v, root.atom.dtype, root.dest, root.access, Place(row, None), False)
@@ -83,24 +84,28 @@ class Block:
             col = t.binary("addi", first, t.binary("muli", v, t.index(t.lanes)))
             self._vector(block, col, row, slot, t.binary("muli", v, t.index(len(self.sweep.dots))))
 
-    def _vector(self, block: str, col: str, row: str, slot: str | None, first_sum: str) -> None:
+    def _vector(
+        self, block: Operand, col: Operand, row: Operand, slot: Operand | None, first_sum: Operand
+    ) -> None:
         t, width = self.t, self.sweep.width
         mask = None
         if width % (t.lanes * self.tile.q):
             left = t.binary("maxsi", t.binary("subi", t.index(width), col), t.index(0))
-            mask = t.op(f"vector.create_mask {left} : {t.vector('i1')}")
+            mask = t.mask(left)
         place = Place(row, col, mask)
 
-        def sums(a: Atom) -> str:
+        def sums(a: Atom) -> Operand:
             assert self.sums is not None
             assert slot is not None
             at = [slot, t.add(first_sum, self.sweep.dots.index(a)), t.index(0)]
             return load_vector(t, self.sums.buffer, at)
 
-        known: dict[Atom, str] = {}
+        known: dict[Atom, Operand] = {}
         values = [self._result(root, place, sums, known) for root in self.sweep.roots]
         for root, v in zip(self.sweep.roots, values, strict=True):
             self.e.store(v, root.atom.dtype, root.dest, root.access, place, True)
 
-    def _result(self, root: Root, place: Place, sums: object, known: dict[Atom, str]) -> str:
+    def _result(
+        self, root: Root, place: Place, sums: object, known: dict[Atom, Operand]
+    ) -> Operand:
         return self.e.value(root.atom, place, True, sums, known)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.flat import ALIGN, Flat
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.gpu.memory import FlatMemory, Piece
+from lstm_ir.backends.kernels.text.statements import Operand
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.types import TensorType
@@ -37,7 +38,7 @@ class Arena:
         """The element type of the tensor."""
         return stored_type(self.flat.type.dtype)
 
-    def bind(self, whole: FlatMemory, size: Callable[[Dim], str]) -> list[Piece]:
+    def bind(self, whole: FlatMemory, size: Callable[[Dim], Operand]) -> list[Piece]:
         """The memories of the values, in the kernel's memory `whole`."""
         self.pieces = [
             Piece(
@@ -52,9 +53,9 @@ class Arena:
 
     def open(self, t: Text) -> None:
         """The statements that say where the values begin."""
-        at = t.index(0)
+        at: Operand = t.index(0)
         for p in self.pieces:
-            t.line(f"{p.base} = arith.addi {at}, {t.index(0)} : index")
-            up = t.binary("addi", p.size(t), t.index(ALIGN - 1))
+            t.binary("addi", at, t.index(0), to=p.base)
+            up = t.binary("addi", p.elements(t), t.index(ALIGN - 1))
             rows = t.binary("divui", up, t.index(ALIGN))
             at = t.binary("addi", at, t.binary("muli", rows, t.index(ALIGN)))

@@ -13,6 +13,7 @@ from lstm_ir.backends.kernels.gpu.memory import LocalMemory
 from lstm_ir.backends.kernels.gpu.schedule import LANES
 from lstm_ir.backends.kernels.text.evaluate import REDUCE, Evaluator, Sums
 from lstm_ir.backends.kernels.text.memory import Place, load_scalar, store_scalar
+from lstm_ir.backends.kernels.text.statements import Operand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.ir.types import DType
 
@@ -23,10 +24,10 @@ UNROLL = 16  # products per iteration of the loop over k
 class Rows:
     """The rows of a tile: those that exist are `slots` 0 .. `here` from row `first` on."""
 
-    first: str
-    here: str
+    first: Operand
+    here: Operand
     slots: int
-    safe: Sequence[str]  # global row of each slot; one that exists
+    safe: Sequence[Operand]  # global row of each slot; one that exists
 
 
 @dataclass
@@ -37,10 +38,12 @@ class GpuBlock:
     e: Evaluator
     sweep: Sweep
     packed: Mapping[int, Packed]  # by number of the pass
-    tid: str
+    tid: Operand
     threads: int
     partial: Mapping[DType, LocalMemory]  # a number per thread, for reductions
-    alone: str = ""  # the one column of this thread, where a workgroup has some of them
+    alone: Operand | None = (
+        None  # the one column of this thread, where a workgroup has some of them
+    )
 
     def write(self, rows: Rows) -> None:
         """All columns of all rows of the tile."""
@@ -59,11 +62,9 @@ class GpuBlock:
                     self._store(place, here.__getitem__, {})
 
     def _exists(self, rows: Rows, slot: int) -> AbstractContextManager[None]:
-        return self.t.block(
-            "scf.if " + self.t.op(f"arith.cmpi ult, {self.t.index(slot)}, {rows.here} : index")
-        )
+        return self.t.when(self.t.compare("ult", self.t.index(slot), rows.here))
 
-    def _store(self, place: Place, sums: Sums | None, known: dict[Atom, str]) -> None:
+    def _store(self, place: Place, sums: Sums | None, known: dict[Atom, Operand]) -> None:
         roots = self.sweep.roots
         values = [self.e.value(r.atom, place, False, sums, known) for r in roots]
         for r, v in zip(roots, values, strict=True):
@@ -71,10 +72,10 @@ class GpuBlock:
 
     # -- products
 
-    def _sums(self, rows: Rows, col: str) -> dict[tuple[int, Atom], str]:
+    def _sums(self, rows: Rows, col: Operand) -> dict[tuple[int, Atom], Operand]:
         """Every product of the sweep at one column, by slot."""
         t = self.t
-        acc: dict[tuple[int, int], str] = {}
+        acc: dict[tuple[int, int], Operand] = {}
         block = t.binary("divui", col, t.index(LANES))
         lane = t.binary("remui", col, t.index(LANES))
         for number, loop in enumerate(self.sweep.loops):
@@ -82,8 +83,8 @@ class GpuBlock:
         return {(r, d): acc[r, g] for g, d in enumerate(self.sweep.dots) for r in range(rows.slots)}
 
     def _pass(
-        self, packed: Packed, loop: KLoop, rows: Rows, block: str, lane: str,
-        acc: dict[tuple[int, int], str],
+        self, packed: Packed, loop: KLoop, rows: Rows, block: Operand, lane: Operand,
+        acc: dict[tuple[int, int], Operand],
     ) -> None:  # fmt: skip
         t = self.t
         dtype = self.sweep.dots[loop.gates[0][0]].dtype
@@ -113,19 +114,19 @@ class GpuBlock:
                 x = self.e.load(loop.row, Place(rows.safe[r], k, None, t.index(r)), False)
                 x = self._wider(x, scalar_type(loop.row.dtype), kind)
                 for (g, _), w in zip(loop.gates, weights, strict=True):
-                    current[r, g] = t.op(f"math.fma {x}, {w}, {current[r, g]} : {kind}")
+                    current[r, g] = t.op("math.fma {}, {}, {} : {}", x, w, current[r, g], kind)
         t.close([current[k] for k in keys], [kind] * len(keys))
-        acc.update({k: f"{out}#{i}" for i, k in enumerate(keys)})
+        acc.update(zip(keys, out, strict=True))
         if loop.mask is None:
             return
         for r in range(rows.slots):
             place = Place(rows.safe[r], None, None, t.index(r))
             there = self.e.value(loop.mask, place, False, None, {})
             for key in (k for k in keys if k[0] == r):
-                acc[key] = t.op(f"arith.select {there}, {acc[key]}, {zero} : i1, {kind}")
+                acc[key] = t.op("arith.select {}, {}, {} : i1, {}", there, acc[key], zero, kind)
 
-    def _wider(self, v: str, old: str, new: str) -> str:
-        return v if old == new else self.t.op(f"arith.extf {v} : {old} to {new}")
+    def _wider(self, v: Operand, old: str, new: str) -> Operand:
+        return v if old == new else self.t.op("arith.extf {} : {} to {}", v, old, new)
 
     # -- reductions
 
@@ -135,31 +136,30 @@ class GpuBlock:
         reductions = list(
             dict.fromkeys(a for r in self.sweep.roots for a in walk(r.atom) if a.op == "reduce")
         )
-        first = t.op(f"arith.cmpi eq, {self.tid}, {t.index(0)} : index")
+        first = t.compare("eq", self.tid, t.index(0))
         for slot in range(rows.slots):
             row = Place(rows.safe[slot], None, None, t.index(slot))
             known = {a: self._reduced(a, row) for a in reductions}
-            with t.block(f"scf.if {first}"), self._exists(rows, slot):
+            with t.when(first), self._exists(rows, slot):
                 self._store(row, None, known)
 
-    def _reduced(self, a: Atom, row: Place) -> str:
+    def _reduced(self, a: Atom, row: Place) -> Operand:
         t, (inner,) = self.t, a.args
         op, start = REDUCE[a.kind]
         kind, shared = scalar_type(a.dtype), self.partial[a.dtype]
         initial = t.number(start, a.dtype, False)
         width = t.index(a.width)
-        at, (acc,), out = t.carried(self.tid, width, t.index(self.threads), [initial], [kind])
+        at, (acc,), (mine,) = t.carried(self.tid, width, t.index(self.threads), [initial], [kind])
         v = self.e.value(inner, Place(row.row, at, None, row.slot), False, None, {})
         t.close([t.binary(op, acc, v, kind)], [kind])
-        store_scalar(t, f"{out}#0", shared, [self.tid])
+        store_scalar(t, mine, shared, [self.tid])
         t.line("gpu.barrier")
         half = 1 << (self.threads - 1).bit_length() >> 1
         while half:
-            t.line(f"// {half} partial results are left")
             other = t.add(self.tid, half)
-            low = t.op(f"arith.cmpi ult, {self.tid}, {t.index(half)} : index")
-            inside = t.op(f"arith.cmpi ult, {other}, {t.index(self.threads)} : index")
-            with t.block(f"scf.if {t.binary('andi', low, inside, 'i1')}"):
+            low = t.compare("ult", self.tid, t.index(half))
+            inside = t.compare("ult", other, t.index(self.threads))
+            with t.when(t.binary("andi", low, inside, "i1")):
                 mine, theirs = (load_scalar(t, shared, [i]) for i in (self.tid, other))
                 store_scalar(t, t.binary(op, mine, theirs, kind), shared, [self.tid])
             t.line("gpu.barrier")

@@ -10,9 +10,8 @@ from iree.compiler import ir
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.call.call import Call, Values
-from lstm_ir.backends.kernels.call.executables import NAME
 from lstm_ir.backends.kernels.gpu.arena import Arena
-from lstm_ir.backends.kernels.gpu.function import GpuFunction, GpuLayout
+from lstm_ir.backends.kernels.gpu.function import GpuLayout, LoopKernel
 from lstm_ir.backends.kernels.gpu.memory import FlatMemory
 from lstm_ir.backends.kernels.gpu.schedule import LANES, GpuSchedule
 from lstm_ir.backends.kernels.text.memory import Memory
@@ -44,12 +43,11 @@ class GpuDispatch(Call):
         given = self._given(made, kinds)
         finals, stacked = given[: len(carried)], given[len(carried) :]
         memories |= {Source("stack", k): m for k, m in enumerate(stacked)}
-        layout = GpuLayout(memories, packed, finals, starts, counted, length, rows, [])
+        numbers, taken = [*self.sizes.values(), ZERO], self.signature([ZERO])
+        layout = GpuLayout(memories, packed, finals, starts, counted, length, rows, numbers, taken)
         layout.arenas = [a for a in (held, made) if a is not None]
         layout.bindings = [*self.inputs, *self.outputs]
-        layout.numbers = [*self.sizes.values(), ZERO]
-        layout.arguments = self.arguments([ZERO])
-        symbol = self.executable(GpuFunction(plan, layout, self.schedule).text(NAME))
+        symbol = self.executable(LoopKernel(plan, layout, self.schedule).kernel())
         out = self.call(symbol, self._groups(), [self._zero()])
         return (
             self.given(out)

@@ -13,13 +13,17 @@ from dataclasses import dataclass, field
 from lstm_ir.backends.kernels.body.access import Access, Col, Row
 from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.body.plan import Component, Plan, Sweep
+from lstm_ir.backends.kernels.call.call import short
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.gpu.arena import Arena
 from lstm_ir.backends.kernels.gpu.block import GpuBlock, Rows
 from lstm_ir.backends.kernels.gpu.local import local_memories, partials
 from lstm_ir.backends.kernels.gpu.memory import FlatMemory
 from lstm_ir.backends.kernels.gpu.schedule import GpuSchedule
-from lstm_ir.backends.kernels.text.memory import Memory, Place, indices, load_scalar, store_scalar
+from lstm_ir.backends.kernels.text.carries import Carries, Element
+from lstm_ir.backends.kernels.text.kernel import Kernel, Signature, called_by_iree
+from lstm_ir.backends.kernels.text.memory import Memory, Place
+from lstm_ir.backends.kernels.text.statements import Name, Operand
 from lstm_ir.backends.kernels.text.steps import Step, number_of_steps
 from lstm_ir.backends.kernels.text.text import ZERO, Text
 from lstm_ir.ir.graph import Value
@@ -34,17 +38,17 @@ class GpuLayout:
     finals: list[Memory]
     init: list[Memory]
     count: Memory | None
-    length: str
-    rows: str
-    numbers: list[str]  # indices that arrive as i32
+    length: Operand
+    rows: Operand
+    numbers: list[Name]  # indices that arrive as i32
+    signature: Signature
     arenas: list[Arena] = field(default_factory=list)
-    arguments: list[str] = field(default_factory=list)
-    bindings: list[tuple[str, Memory]] = field(default_factory=list)
+    bindings: list[tuple[Name, Memory]] = field(default_factory=list)
 
     def open(self, t: Text) -> None:
         """Numbers, bindings, and where values begin in the tensors that hold several."""
         for n in self.numbers:
-            t.line(f"{n} = arith.index_cast {n}_i32 : i32 to index")
+            t.op("arith.index_cast {} : i32 to index", short(n), to=n)
         for binding, m in self.bindings:
             assert isinstance(m, FlatMemory)
             m.open(t, binding, ZERO)
@@ -52,8 +56,8 @@ class GpuLayout:
             a.open(t)
 
 
-class GpuFunction:
-    """Writes the body of one kernel."""
+class LoopKernel:
+    """Writes the kernel of a whole loop."""
 
     def __init__(self, plan: Plan, layout: GpuLayout, schedule: GpuSchedule) -> None:
         self.plan, self.l, self.s = plan, layout, schedule
@@ -62,31 +66,31 @@ class GpuFunction:
         self.partial = partials(plan, schedule.threads)
         self.memories: Mapping[Source, Memory] = {**layout.memories, **self.local}
 
-    def text(self, name: str) -> str:
-        """func.func with its constants and memories first."""
+    def kernel(self) -> Kernel:
+        """One function, its numbers and memories first."""
         self.l.open(self.t)
         for shared in (*self.local.values(), *self.partial.values()):
             shared.open(self.t)
         self._everything()
-        return function(self.t, name, self.l.arguments, self.s.threads)
+        return kernel(self.t, self.l.signature, self.s.threads)
 
     def _everything(self) -> None:
         t = self.t
         self.tid = t.op("gpu.thread_id x")
-        group = t.op("stream.dispatch.workgroup.id[0] : index")
+        group = t.workgroup()
         groups = t.op("stream.dispatch.workgroup.count[0] : index")
         self.steps = number_of_steps(t, self.l.count, self.l.length)
-        tiles = t.op(f"arith.ceildivui {self.l.rows}, {t.index(self.s.rows)} : index")
+        tiles = t.binary("ceildivui", self.l.rows, t.index(self.s.rows))
         if len(self.plan.components) == 1:
             self._tiles(self.plan.components[0], group, groups, tiles)
             return
         many = t.index(len(self.plan.components))
         which, mine = t.binary("remui", group, many), t.binary("divui", group, many)
         for i, c in enumerate(self.plan.components):
-            with t.block("scf.if " + t.op(f"arith.cmpi eq, {which}, {t.index(i)} : index")):
+            with t.when(t.compare("eq", which, t.index(i))):
                 self._tiles(c, mine, t.binary("divui", groups, many), tiles)
 
-    def _tiles(self, c: Component, first: str, groups: str, tiles: str) -> None:
+    def _tiles(self, c: Component, first: Operand, groups: Operand, tiles: Operand) -> None:
         """Tiles of rows first, first + groups, ...: a device bounds the number of workgroups."""
         t = self.t
         with t.loop(first, tiles, groups) as tile:
@@ -98,9 +102,8 @@ class GpuFunction:
 
     def _tile(self, c: Component, rows: Rows) -> None:
         t = self.t
-        for i, static in c.carries:
-            to = (self.local[Source("carry", i)], [t.index(0)])
-            self._copy(self.plan.carries[i], static, (self.l.init[i], []), to, rows)
+        carries = _Threads(t, self.plan, self.memories, c, rows, self.tid, self.s.threads)
+        carries.begin(self.l.init)
         t.line("gpu.barrier")
         last = t.binary("subi", self.steps, t.index(1))
         with t.loop(t.index(0), self.steps, t.index(1)) as s:
@@ -111,55 +114,32 @@ class GpuFunction:
                 # what a phase computes is read in later ones, and in the next step
                 if n + 1 == len(c.sweeps) or c.sweeps[n + 1].phase != sweep.phase:
                     t.line("gpu.barrier")
-        parity = t.op(f"arith.remui {self.steps}, {t.index(2)} : index")
-        for i, static in c.carries:
-            source = (self.local[Source("carry", i)], [parity])
-            self._copy(self.plan.carries[i], static, source, (self.l.finals[i], []), rows)
-        self._zero_rest(c, rows)
+        carries.end(self.l.finals, self.steps)
+        if self.l.count is not None:
+            carries.zero_rest(self.steps, self.l.length)
         t.line("gpu.barrier")
 
-    def _copy(
-        self, v: Value, static: tuple[int, ...], source: tuple[Memory, list[str]],
-        to: tuple[Memory, list[str]], rows: Rows,
-    ) -> None:  # fmt: skip
-        t, access = self.t, self.plan.access(v, static)
-        with self._elements(v, access, rows) as place:
-            (a, before), (b, prefix) = source, to
-            x = load_scalar(t, a, [*before, *indices(t, access, place, a)])
-            store_scalar(t, x, b, [*prefix, *indices(t, access, place, b)])
 
-    def _zero_rest(self, c: Component, rows: Rows) -> None:
-        """Stacked rows of steps that were not run."""
-        if self.l.count is None:
-            return
-        t = self.t
-        roots = [r for s in c.sweeps for r in s.roots if r.dest.kind == "stack"]
-        for k, static in sorted({(r.dest.index, r.static) for r in roots}):
-            v, m = self.plan.stacked[k], self.memories[Source("stack", k)]
-            access = self.plan.access(v, static)
-            zero = t.constant("0" if m.element[0] == "i" else "0.0", m.element)
-            with t.loop(self.steps, self.l.length, t.index(1)) as s:
-                with self._elements(v, access, rows) as place:
-                    store_scalar(t, zero, m, [s, *indices(t, access, place, m)])
+@dataclass
+class _Threads(Carries):
+    """Each element of a tile's rows once, by one thread."""
+
+    rows: Rows
+    tid: Operand
+    threads: int
 
     @contextmanager
-    def _elements(self, v: Value, access: Access, rows: Rows) -> Iterator[Place]:
-        """Each element of these rows once, by one thread."""
+    def elements(self, v: Value, access: Access) -> Iterator[Element]:
+        """Rows one after the other, columns by thread."""
         t = self.t
         width = int(v.shape[-1]) if any(isinstance(a, Col) for a in access) else 1
-        high = rows.here if any(isinstance(a, Row) for a in access) else t.index(1)
+        high = self.rows.here if any(isinstance(a, Row) for a in access) else t.index(1)
         with t.loop(t.index(0), high, t.index(1)) as slot:
-            row = t.binary("addi", rows.first, slot)
-            with t.loop(self.tid, t.index(width), t.index(self.s.threads)) as col:
-                yield Place(row, col, None, slot)
+            row = t.binary("addi", self.rows.first, slot)
+            with t.loop(self.tid, t.index(width), t.index(self.threads)) as col:
+                yield Element(access, Place(row, col, None, slot), False)
 
 
-def function(t: Text, name: str, arguments: list[str], threads: int) -> str:
-    """func.func of what `t` holds; the attribute keeps the compiler's hands off its loops."""
-    pipeline = "pipeline = #iree_codegen.no_pipeline"
-    info = f"#iree_codegen.translation_info<{pipeline} workgroup_size = [{threads}, 1, 1]>"
-    return "\n".join([
-        f"    func.func @{name}({', '.join(arguments)})",
-        f"        attributes {{translation_info = {info}}} {{",
-        *t.head, *t.lines, "      return", "    }",
-    ])  # fmt: skip
+def kernel(t: Text, taken: Signature, threads: int) -> Kernel:
+    """What `t` holds, for workgroups of so many threads."""
+    return Kernel((t.function("", taken, called_by_iree(f" workgroup_size = [{threads}, 1, 1]")),))

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from lstm_ir.backends.kernels.text.memory import Memory, Place
+from lstm_ir.backends.kernels.text.statements import MemRef, Name, Operand, Subspan, operation
 from lstm_ir.backends.kernels.text.text import Text
 
 
@@ -17,32 +19,27 @@ from lstm_ir.backends.kernels.text.text import Text
 class FlatMemory(Memory):
     """A binding whose elements are addressed by one index."""
 
-    @property
-    def kind(self) -> str:
+    @cached_property
+    def kind(self) -> MemRef:
         """The memref type."""
-        count = 1
-        for d in self.sizes:
-            count = count * d if isinstance(count, int) and isinstance(d, int) else -1
-            if count < 0:
-                break
-        return f"memref<{'?' if count < 0 else count}x{self.element}, strided<[1], offset: ?>>"
+        known = all(isinstance(d, int) for d in self.sizes)
+        return MemRef((self.count if known else None,), self.element, "strided<[1], offset: ?>")
 
-    def at(self, t: Text, where: Sequence[str]) -> Sequence[str]:
+    def at(self, t: Text, where: Sequence[Operand]) -> Sequence[Operand]:
         """One index, row-major."""
         return [_linear(t, where, self.sizes)]
 
-    def size(self, t: Text) -> str:
+    def elements(self, t: Text) -> Operand:
         """The number of elements."""
-        total = t.index(1)
+        total: Operand = t.index(1)
         for d in self.sizes:
-            total = t.binary("muli", total, d if isinstance(d, str) else t.index(d))
+            total = t.binary("muli", total, t.index(d) if isinstance(d, int) else d)
         return total
 
-    def open(self, t: Text, binding: str, zero: str) -> None:
+    def open(self, t: Text, binding: Name, zero: Operand) -> None:
         """The statements that make it from a binding; `zero` is unknown to the compiler."""
-        sizes = f"{{{self.size(t)}}}" if "<?x" in self.kind else ""
-        source = f"stream.binding.subspan {binding}[{zero}] : !stream.binding"
-        t.line(f"{self.name} = {source} -> {self.kind}{sizes}")
+        sizes = (self.elements(t),) if self.kind.sizes == (None,) else ()
+        t.put(Subspan(self.ref, binding, zero, self.kind, sizes))
 
 
 @dataclass(frozen=True)
@@ -52,79 +49,64 @@ class Piece(FlatMemory):
     whole: FlatMemory
 
     @property
-    def base(self) -> str:
+    def base(self) -> Name:
         """The index of its first element there."""
-        return f"{self.name}_base"
+        return Name(f"{self.name}_base", "index")
 
-    @property
-    def kind(self) -> str:
+    @cached_property
+    def kind(self) -> MemRef:
         """The memref type of the flat tensor."""
         return self.whole.kind
 
-    def at(self, t: Text, where: Sequence[str]) -> Sequence[str]:
+    def at(self, t: Text, where: Sequence[Operand]) -> Sequence[Operand]:
         """One index into the flat tensor."""
         return [t.binary("addi", self.base, _linear(t, where, self.sizes))]
 
-    def load(self, t: Text, where: Sequence[str]) -> str:
+    def load(self, t: Text, where: Sequence[Operand]) -> Name:
         """One element."""
         stored = self.whole.element
-        v = t.op(f"memref.load {self.whole.name}[{self.at(t, where)[0]}] : {self.kind}")
+        v = t.op("memref.load {}[{}] : {}", self.whole.ref, self.at(t, where), self.kind)
         if stored == self.element:
             return v
         way = "bitcast" if self.element[0] == "f" else "trunci"
-        return t.op(f"arith.{way} {v} : {stored} to {self.element}")
+        return t.op("arith.{} {} : {} to {}", way, v, stored, self.element)
 
-    def store(self, t: Text, v: str, where: Sequence[str]) -> None:
+    def store(self, t: Text, v: Operand, where: Sequence[Operand]) -> None:
         """One element."""
         stored = self.whole.element
         if stored != self.element:
             way = "bitcast" if self.element[0] == "f" else "extui"
-            v = t.op(f"arith.{way} {v} : {self.element} to {stored}")
-        t.line(f"memref.store {v}, {self.whole.name}[{self.at(t, where)[0]}] : {self.kind}")
+            v = t.op("arith.{} {} : {} to {}", way, v, self.element, stored)
+        t.line("memref.store {}, {}[{}] : {}", v, self.whole.ref, self.at(t, where), self.kind)
 
 
 @dataclass(frozen=True)
 class LocalMemory(Memory):
     """Memory that the threads of a workgroup share; rows are those of the workgroup's tile."""
 
-    @property
-    def count(self) -> int:
-        """Elements."""
-        n = 1
-        for d in self.sizes:
-            assert isinstance(d, int)
-            n *= d
-        return n
-
-    @property
-    def kind(self) -> str:
+    @cached_property
+    def kind(self) -> MemRef:
         """The memref type."""
-        return f"memref<{self.count}x{self.element}, #gpu.address_space<workgroup>>"
+        return MemRef((self.count,), self.element, "#gpu.address_space<workgroup>")
 
-    @property
-    def bytes(self) -> int:
-        """Its size."""
-        bits = int(self.element.lstrip("bfi"))
-        return self.count * max(8, bits) // 8
-
-    def at(self, t: Text, where: Sequence[str]) -> Sequence[str]:
+    def at(self, t: Text, where: Sequence[Operand]) -> Sequence[Operand]:
         """One index, row-major."""
         return [_linear(t, where, self.sizes)]
 
-    def row(self, place: Place) -> str | None:
+    def row(self, place: Place) -> Operand | None:
         """The row among those of the tile."""
         return place.slot
 
     def open(self, t: Text) -> None:
         """The statement that makes it."""
-        t.buffers.append(f"      {self.name} = memref.alloc() : {self.kind}")
+        t.buffers.append(operation("memref.alloc() : {}", self.kind, to=self.ref))
 
 
-def _linear(t: Text, where: Sequence[str], sizes: Sequence[int | str]) -> str:
-    total = None
+def _linear(t: Text, where: Sequence[Operand], sizes: Sequence[int | Operand]) -> Operand:
+    total: Operand | None = None
     for at, size in zip(where, sizes, strict=True):
         if total is not None:
-            wide = size if isinstance(size, str) else t.index(size)
+            wide = t.index(size) if isinstance(size, int) else size
             total = t.binary("muli", total, wide) if size != 1 else total
             total = t.binary("addi", total, at)
         else:

@@ -16,26 +16,27 @@ from lstm_ir.backends.emit.for_loop import first_carried, for_one
 from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.body.plan import Plan, Sweep
 from lstm_ir.backends.kernels.call.call import Values
-from lstm_ir.backends.kernels.call.executables import NAME
 from lstm_ir.backends.kernels.gpu.arena import Arena
 from lstm_ir.backends.kernels.gpu.block import GpuBlock, Rows
 from lstm_ir.backends.kernels.gpu.dispatch import GROUPS, GpuDispatch
-from lstm_ir.backends.kernels.gpu.function import GpuLayout, function
+from lstm_ir.backends.kernels.gpu.function import GpuLayout, kernel
 from lstm_ir.backends.kernels.gpu.local import partials
 from lstm_ir.backends.kernels.gpu.memory import FlatMemory
 from lstm_ir.backends.kernels.gpu.schedule import LANES, GpuSchedule
 from lstm_ir.backends.kernels.text.evaluate import Evaluator
+from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel
 from lstm_ir.backends.kernels.text.memory import Memory
+from lstm_ir.backends.kernels.text.statements import Name, Operand, argument
 from lstm_ir.backends.kernels.text.steps import Step, number_of_steps
 from lstm_ir.backends.kernels.text.text import ZERO, Text
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.types import DType, TensorType
 
 UNROLL = 32
-TIME = "%step"
+TIME = argument("step")
 
 
-class StepFunction:
+class StepKernel:
     """Writes the kernel of one phase: the work of step `TIME`, nothing from the last one on."""
 
     def __init__(
@@ -45,30 +46,30 @@ class StepFunction:
         self.t = Text(0)
         self.partial = partials(plan, schedule.threads) if any(not s.width for s in sweeps) else {}
 
-    def text(self, name: str) -> str:
-        """func.func with its constants and memories first."""
+    def kernel(self) -> Kernel:
+        """One function, its numbers and memories first."""
         t = self.t
         self.l.open(t)
         for shared in self.partial.values():
             shared.open(t)
         self.tid = t.op("gpu.thread_id x")
-        group = t.op("stream.dispatch.workgroup.id[0] : index")
+        group = t.workgroup()
         groups = t.op("stream.dispatch.workgroup.count[0] : index")
         steps = number_of_steps(t, self.l.count, self.l.length)
-        there = t.op(f"arith.cmpi slt, {TIME}, {steps} : index")
-        with t.block(f"scf.if {there}"):
-            tiles = t.op(f"arith.ceildivui {self.l.rows}, {t.index(self.s.rows)} : index")
+        there = t.compare("slt", TIME, steps)
+        with t.when(there):
+            tiles = t.binary("ceildivui", self.l.rows, t.index(self.s.rows))
             last = t.binary("subi", steps, t.index(1))
             e = Step.make(t, TIME, last).evaluator(t, self.plan, self.l.memories)
             total = t.binary("muli", tiles, t.index(sum(map(self._blocks, self.sweeps))))
             with t.loop(group, total, groups) as at:
                 self._work(e, at, tiles)
-        return function(t, name, self.l.arguments, self.s.threads)
+        return kernel(t, self.l.signature, self.s.threads)
 
     def _blocks(self, s: Sweep) -> int:
         return max(1, -(-s.width // self.s.threads))
 
-    def _work(self, e: Evaluator, at: str, tiles: str) -> None:
+    def _work(self, e: Evaluator, at: Operand, tiles: Operand) -> None:
         t, before = self.t, 0
         for s in self.sweeps:
             n = self._blocks(s)
@@ -76,8 +77,9 @@ class StepFunction:
             mine = t.binary("subi", at, low)
             size = t.binary("muli", tiles, t.index(n))
             # unsigned: what lies before the first workgroup of this sweep is a huge number
-            with t.block("scf.if " + t.op(f"arith.cmpi ult, {mine}, {size} : index")):
-                tile, block = t.binary("divui", mine, t.index(n)), t.index(0)
+            with t.when(t.compare("ult", mine, size)):
+                tile = t.binary("divui", mine, t.index(n))
+                block: Operand = t.index(0)
                 if n > 1:
                     block = t.binary("remui", mine, t.index(n))
                 first = t.binary("muli", block, t.index(self.s.threads))
@@ -89,7 +91,7 @@ class StepFunction:
                 )
             before += n
 
-    def _rows(self, tile: str) -> Rows:
+    def _rows(self, tile: Operand) -> Rows:
         t, n = self.t, self.s.rows
         low = t.binary("muli", tile, t.index(n))
         here = t.binary("minui", t.binary("subi", self.l.rows, low), t.index(n))
@@ -110,13 +112,12 @@ class StepDispatch(GpuDispatch):
         stacked = list(n.types[len(carried) :])
         arena = self._arena(carried, stacked, memories)
         length, rows = self.size(n.attrs["length"]), self.size(plan.rows)
-        layout = GpuLayout(memories, packed, [], [], counted, length, rows, [])
+        numbers, taken = [*self.sizes.values(), TIME, ZERO], self.signature([TIME, ZERO])
+        layout = GpuLayout(memories, packed, [], [], counted, length, rows, numbers, taken)
         layout.arenas, layout.bindings = [arena], list(self.inputs)
-        layout.numbers = [*self.sizes.values(), TIME, ZERO]
-        layout.arguments = self.arguments([TIME, ZERO])
         self.check(len(self.operands) + 1, len(layout.numbers))
-        texts = [StepFunction(plan, layout, self.schedule, p).text(NAME) for p in phases(plan)]
-        symbols = [self.executable(text) for text in texts]
+        kernels = [StepKernel(plan, layout, self.schedule, p).kernel() for p in phases(plan)]
+        symbols = [self.executable(k) for k in kernels]
 
         def start() -> ir.Value:
             flat = e.filled(0, arena.flat.type, own=True)
@@ -147,7 +148,7 @@ class StepDispatch(GpuDispatch):
         whole = FlatMemory(
             "%m_state", element, (size if isinstance(size, int) else self.size(size),)
         )
-        self.inputs.append(("%b_state", whole))
+        self.inputs.append((Name("%b_state", BINDING), whole))
         memories |= dict(zip(sources, arena.bind(whole, self.size), strict=True))
         return arena
 

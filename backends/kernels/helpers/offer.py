@@ -23,31 +23,43 @@ Nothing waits for a helper that has not come, and one that came ends: workgroups
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from lstm_ir.backends.kernels.cpu.team import rest
 from lstm_ir.backends.kernels.helpers import board
+from lstm_ir.backends.kernels.text.kernel import (
+    BINDING,
+    Function,
+    Kernel,
+    Signature,
+    called_by_iree,
+)
+from lstm_ir.backends.kernels.text.memory import acquired, address
+from lstm_ir.backends.kernels.text.statements import (
+    Call,
+    Kind,
+    MemRef,
+    Name,
+    Operand,
+    Rewriter,
+    Statement,
+    Subspan,
+    WorkgroupId,
+    argument,
+    operation,
+)
 from lstm_ir.backends.kernels.text.text import Text
 
 SYMBOL = "offered"  # of the executable
 ATTEND = "attend"  # of what a helper runs
-BOARD, TOTAL = "%b_board", "%offered"  # what a kernel takes besides: the board, its workgroups
+# What a kernel takes besides: the board, its workgroups.
+BOARD, TOTAL = Name("%b_board", BINDING), argument("offered")
 TENSOR = f"tensor<{board.BYTES}xi8>"
 
-_HEADER = re.compile(r"    func\.func @([\w.]+)\((.*)\)\n.*\{\n")
-_ARGUMENT = re.compile(r"(%\w+): (!stream\.binding|index)")
-_SUBSPAN = re.compile(r"stream\.binding\.subspan (%\w+)\[(%\w+)\] : !stream\.binding -> (memref<[^>]*>)(?:\{(.*)\})?")
-_GROUP = "stream.dispatch.workgroup.id[0] : index"
-_PRIVATE = 'attributes {no_inline, passthrough = ["noinline"]}'
-_PUBLIC = (
-    "attributes {translation_info = "
-    "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>}"
-)
-_LOCK = "(i32, memref<1xi32>) -> i32"
-_BYTES = "memref<?xi8>"
-_ACQUIRE = "<{alignment = 4 : i64, ordering = 4 : i64}>"
-_WORDS = f"memref<{2 + board.MOST}xi64>"
+_BYTES, _WORD = MemRef((None,), "i8"), MemRef((1,), "i32")
+_WORDS = MemRef((2 + board.MOST,), "i64")
+_BASE, _GROUP = Name("%board", _BYTES), argument("group")  # of private functions
 
 
 def fits(bindings: int, numbers: int) -> bool:
@@ -55,15 +67,13 @@ def fits(bindings: int, numbers: int) -> bool:
     return bindings + numbers <= board.MOST
 
 
-def functions(kernels: Mapping[str, str], relax: str) -> str:
+def text(kernels: Mapping[str, Kernel], relax: str) -> str:
     """The functions of one executable for these kernels, by symbol: each has a function `symbol`_run."""
-    parts = []
-    for number, (symbol, text) in enumerate(kernels.items()):
-        parts += _Kernel(symbol, text, number, relax).functions()
-    return "\n".join([*parts, _attend(list(kernels), relax)])
+    parts = [_Offered(k, i, relax).kernel().text(s) for i, (s, k) in enumerate(kernels.items())]
+    return "\n".join([*parts, Kernel((_attend(list(kernels), relax),)).text("")])
 
 
-def names(kernels: Mapping[str, str]) -> list[str]:
+def names(kernels: Iterable[str]) -> list[str]:
     """What the executable exports."""
     return [*(f"{symbol}_run" for symbol in kernels), f"{ATTEND}_run"]
 
@@ -81,168 +91,164 @@ def module_function() -> str:
 
 
 class _Board:
-    """The board as a function's lines see it."""
+    """The board as a function's statements see it."""
 
-    def __init__(self, t: Text, base: str) -> None:
+    def __init__(self, t: Text, base: Name) -> None:
         self.t, self.base = t, base
         self.words = self._view(board.RECORD * board.LINE, _WORDS)
 
-    def _view(self, at: int, kind: str) -> str:
-        return self.t.op(f"memref.view {self.base}[{self.t.index(at)}][] : {_BYTES} to {kind}")
+    def _view(self, at: int, kind: MemRef) -> Name:
+        return self.t.op(
+            "memref.view {}[{}][] : {} to {}", self.base, self.t.index(at), _BYTES, kind
+        )
 
-    def word(self, line: int) -> str:
+    def word(self, line: int) -> Name:
         """The i32 at the head of a line."""
-        return self._view(line * board.LINE, "memref<1xi32>")
+        return self._view(line * board.LINE, _WORD)
 
-    def cell(self, place: int) -> str:
+    def cell(self, place: int) -> Name:
         """Any i32."""
-        return self._view(place * 4, "memref<1xi32>")
+        return self._view(place * 4, _WORD)
 
-    def add(self, word: str, n: int) -> str:
+    def add(self, word: Name, n: int) -> Name:
         """Adds, and gives what was there."""
         t = self.t
         value = t.constant(str(n), "i32")
-        return t.op(f"memref.atomic_rmw addi {value}, {word}[{t.index(0)}] : {_LOCK}")
+        change = "memref.atomic_rmw addi {}, {}[{}] : (i32, {}) -> i32"
+        return t.op(change, value, word, t.index(0), _WORD)
 
-    def seen(self, word: str) -> str:
+    def seen(self, word: Name) -> Name:
         """The value now; memref has no load with acquire."""
         t = self.t
-        at = t.op(f"memref.extract_aligned_pointer_as_index {word} : memref<1xi32> -> index")
-        at = t.op(f"arith.index_cast {at} : index to i64")
-        at = t.op(f"llvm.inttoptr {at} : i64 to !llvm.ptr")
-        return t.op(f'"llvm.load"({at}) {_ACQUIRE} : (!llvm.ptr) -> i32')
+        at = t.op("arith.index_cast {} : index to i64", address(t, word, _WORD))
+        return acquired(t, t.op("llvm.inttoptr {} : i64 to !llvm.ptr", at))
 
-    def put(self, place: int, v: str) -> None:
+    def put(self, place: int, v: Operand) -> None:
         """An index of the record."""
         t = self.t
-        wide = t.op(f"arith.index_cast {v} : index to i64")
-        t.line(f"memref.store {wide}, {self.words}[{t.index(place)}] : {_WORDS}")
+        wide = t.op("arith.index_cast {} : index to i64", v)
+        t.line("memref.store {}, {}[{}] : {}", wide, self.words, t.index(place), _WORDS)
 
-    def get(self, place: int) -> str:
+    def get(self, place: int) -> Name:
         """An index of the record."""
         t = self.t
-        wide = t.op(f"memref.load {self.words}[{t.index(place)}] : {_WORDS}")
-        return t.op(f"arith.index_cast {wide} : i64 to index")
+        wide = t.op("memref.load {}[{}] : {}", self.words, t.index(place), _WORDS)
+        return t.op("arith.index_cast {} : i64 to index", wide)
 
-    def is_open(self, n: str) -> str:
+    def is_open(self, n: Operand) -> Name:
         """Whether an offer stands where `open` is n."""
         t = self.t
         one = t.constant("1", "i32")
-        return t.op(f"arith.cmpi eq, {t.binary('andi', n, one, 'i32')}, {one} : i32")
+        return t.compare("eq", t.binary("andi", n, one, "i32"), one, "i32")
 
 
-def _bound(t: Text, name: str) -> str:
+def _bound(t: Text, binding: Name) -> Name:
     """The bytes of the board, in a function that IREE calls."""
-    size = t.index(board.BYTES)
-    return t.op(
-        f"stream.binding.subspan {name}[{t.index(0)}] : !stream.binding -> {_BYTES}{{{size}}}"
-    )
+    size, zero = t.index(board.BYTES), t.index(0)
+    return _subspan(t, binding, zero, _BYTES, [size])
 
 
-def _written(t: Text, header: str) -> str:
-    return "\n".join([f"    {header} {{", *t.head, *t.lines, "      return", "    }"])
+def _subspan(
+    t: Text, binding: Name, zero: Operand, kind: MemRef, sizes: Sequence[Operand] = ()
+) -> Name:
+    out = t.fresh()
+    t.put(Subspan(out, binding, zero, kind, tuple(sizes)))
+    return out
 
 
-class _Kernel:
-    """One kernel as three functions."""
+class _Offered:
+    """One kernel as three functions, and those that it calls."""
 
-    def __init__(self, symbol: str, text: str, number: int, relax: str) -> None:
-        found = _HEADER.search(text)
-        assert found is not None
-        self.symbol, self.number, self.relax = symbol, number, relax
-        self.before, self.body = text[: found.start()], text[found.end() :]
-        self.arguments = _ARGUMENT.findall(found[2])
+    def __init__(self, kernel: Kernel, number: int, relax: str) -> None:
+        *self.before, self.entry = kernel.functions
+        self.number, self.relax = number, relax
+        self.taken = self.entry.signature
 
-    def functions(self) -> list[str]:
-        """Those it calls first."""
-        before = [self.before.rstrip("\n")] if self.before else []
-        return [*before, self._work(), self._share(), self._run()]
+    def kernel(self) -> Kernel:
+        """Those that others call first."""
+        return Kernel((*self.before, self._work(), self._share(), self._run()))
 
-    def _work(self) -> str:
+    def _work(self) -> Function:
         """The kernel, for one workgroup."""
-        given = ", ".join(f"{name}: index" for name, _ in self.arguments)
+        given = tuple(replace(p, kind="index") for p in self.taken.all)
+        signature = Signature((), (_BASE, *given, _GROUP), ())
+        body = _OnBoard().body(self.entry.body)
+        return replace(self.entry, name="_work", signature=signature, body=body, attributes="")
 
-        lines: list[str] = []
-        for line in self.body.split("\n"):
-            found = _SUBSPAN.search(line)
-            if found is not None:
-                source, at, kind, sizes = found.groups()
-                place = f"%place{len(lines)}"
-                lines.append(f"      {place} = arith.addi {source}, {at} : index")
-                view = f"memref.view %board[{place}][{sizes or ''}] : {_BYTES} to {kind}"
-                line = line[: found.start()] + view
-            lines.append(line.replace(_GROUP, "arith.maxui %group, %group : index"))
-        header = f"    func.func private @{self.symbol}_work(%board: {_BYTES}, {given}, %group: index)"
-        return "\n".join([f"{header} {_PRIVATE} {{", *lines])
-
-    def _share(self) -> str:
+    def _share(self) -> Function:
         """Takes workgroups of an offer until none is left."""
         t = Text(0)
-        b = _Board(t, "%board")
+        b = _Board(t, _BASE)
         total = b.get(1)
-        names = [b.get(2 + i) for i in range(len(self.arguments))]
+        given = [b.get(2 + i) for i in range(len(self.taken.all))]
         following = b.word(board.NEXT)
-        all_, group = t.fresh(), t.fresh()
-        with t.block(f"{all_} = scf.while () : () -> index", "} do {"):
-            taken = t.op(f"arith.index_cast {b.add(following, 1)} : i32 to index")
-            more = t.op(f"arith.cmpi ult, {taken}, {total} : index")
-            t.line(f"scf.condition({more}) {taken} : index")
-        t.line(f"^bb0({group}: index):")
-        kinds = ", ".join([_BYTES, *["index"] * (len(names) + 1)])
-        given = ", ".join(["%board", *names, group])
-        t.line(f"  func.call @{self.symbol}_work({given}) : ({kinds}) -> ()")
-        t.line("  scf.yield")
-        t.line("}")
-        return _written(
-            t, f"func.func private @{self.symbol}_share(%board: {_BYTES}) {_PRIVATE}"
-        )
+        with t.block("scf.while () : () -> index", to=t.fresh()):
+            taken = t.op("arith.index_cast {} : i32 to index", b.add(following, 1))
+            more = t.compare("ult", taken, total)
+            t.line("scf.condition({}) {} : index", more, taken)
+        group = t.fresh("index")
+        with t.region("do", group):
+            kinds: list[Kind] = [_BYTES, *["index"] * (len(given) + 1)]
+            t.put(Call("_work", (_BASE, *given, group), tuple(kinds)))
+            t.line("scf.yield")
+        return t.function("_share", Signature((), (_BASE,), ()))
 
-    def _run(self) -> str:
+    def _run(self) -> Function:
         """Writes the offer, takes part in it, and waits for those who do."""
         t = Text(0)
         base = _bound(t, BOARD)
         b = _Board(t, base)
-        pointer = f"memref.extract_aligned_pointer_as_index {{}} : {_BYTES} -> index"
-        origin = t.op(pointer.format(base))
+        origin = address(t, base, _BYTES)
         b.put(0, t.index(self.number))
         b.put(1, TOTAL)
-        for i, (name, kind) in enumerate(self.arguments):
-            value = name
-            if kind != "index":
-                held = t.op(
-                    f"stream.binding.subspan {name}[{t.index(0)}] : !stream.binding -> "
-                    f"{_BYTES}{{{t.index(1)}}}"
-                )
-                value = t.binary("subi", t.op(pointer.format(held)), origin)
-            b.put(2 + i, value)
+        for i, p in enumerate(self.taken.all):
+            b.put(2 + i, self._distance(t, p, origin) if p.kind == BINDING else p)
         following = b.word(board.NEXT)
-        t.line(f"memref.store {t.constant('0', 'i32')}, {following}[{t.index(0)}] : memref<1xi32>")
+        t.line("memref.store {}, {}[{}] : {}", t.constant("0", "i32"), following, t.index(0), _WORD)
         opened, inside = b.word(board.OPEN), b.word(board.INSIDE)
         b.add(opened, 1)
-        t.line(f"func.call @{self.symbol}_share({base}) : ({_BYTES}) -> ()")
+        t.put(Call("_share", (base,), (_BYTES,)))
         b.add(opened, 1)
         first, zero = b.add(inside, 0), t.index(0)
         at, turn, ended = t.fresh(), t.fresh(), t.fresh()
-        pair = "(i32, index) -> (i32, index)"
-        start = f"{ended}:2 = scf.while ({at} = {first}, {turn} = {zero}) : {pair}"
-        with t.block(start, "} do {"):
-            busy = t.op(f"arith.cmpi ne, {at}, {t.constant('0', 'i32')} : i32")
-            t.line(f"scf.condition({busy}) {at}, {turn} : i32, index")
-        at, turn = t.fresh(), t.fresh()
-        t.line(f"^bb0({at}: i32, {turn}: index):")
-        rest(t, self.relax, turn)
-        t.line(f"scf.yield {b.seen(inside)}, {t.add(turn, 1)} : i32, index")
-        t.line("}")
-        given = [f"{name}: {kind}" for name, kind in self.arguments]
-        at_outputs = next(
-            (i for i, (name, _) in enumerate(self.arguments) if name.startswith("%b_out")),
-            len(given),
-        )
-        given[at_outputs:at_outputs] = [f"{BOARD}: !stream.binding", f"{TOTAL}: index"]
-        return _written(t, f"func.func @{self.symbol}_run({', '.join(given)})\n        {_PUBLIC}")
+        start = "scf.while ({} = {}, {} = {}) : (i32, index) -> (i32, index)"
+        with t.block(start, at, first, turn, zero, to=ended, results=2):
+            busy = t.compare("ne", at, t.constant("0", "i32"), "i32")
+            t.line("scf.condition({}) {}, {} : i32, index", busy, at, turn)
+        at, turn = t.fresh("i32"), t.fresh("index")
+        with t.region("do", at, turn):
+            rest(t, self.relax, turn)
+            t.line("scf.yield {}, {} : i32, index", b.seen(inside), t.add(turn, 1))
+        more = (*self.taken.numbers, BOARD, TOTAL)  # last among what a dispatch passes
+        return t.function("_run", self.taken._replace(numbers=more), called_by_iree())
+
+    def _distance(self, t: Text, binding: Name, origin: Operand) -> Name:
+        """From the board to a tensor."""
+        held = _subspan(t, binding, t.index(0), _BYTES, [t.index(1)])
+        return t.binary("subi", address(t, held, _BYTES), origin)
 
 
-def _attend(symbols: list[str], relax: str) -> str:
+class _OnBoard(Rewriter):
+    """Tensors at their distance from the board; a workgroup that is given."""
+
+    def __init__(self) -> None:
+        self._places = 0
+
+    def statement(self, s: Statement) -> Iterable[Statement]:
+        """Views instead of bindings."""
+        if isinstance(s, WorkgroupId):
+            yield operation("arith.maxui {}, {} : index", _GROUP, _GROUP, to=s.result)
+        elif isinstance(s, Subspan):
+            self._places += 1
+            place = Name(f"%place{self._places}", "index")
+            yield operation("arith.addi {}, {} : index", s.binding, s.offset, to=place)
+            view = "memref.view {}[{}][{}] : {} to {}"
+            yield operation(view, _BASE, place, s.sizes, _BYTES, s.kind, to=s.result)
+        else:
+            yield from super().statement(s)
+
+
+def _attend(symbols: list[str], relax: str) -> Function:
     """What a helper runs: looks at the board, takes part in offers, ends when none comes."""
     t = Text(0)
     b = _Board(t, _bound(t, BOARD))
@@ -251,41 +257,40 @@ def _attend(symbols: list[str], relax: str) -> str:
     calls = b.cell(board.BUSY)
     zero, one = t.constant("0", "i32"), t.constant("1", "i32")
     looks, served, ended = t.fresh(), t.fresh(), t.fresh()
-    pair = "(i32, i32) -> (i32, i32)"
-    start = f"{ended}:2 = scf.while ({looks} = {zero}, {served} = {zero}) : {pair}"
-    with t.block(start, "} do {"):
-        some = t.op(f"arith.cmpi ult, {looks}, {patience} : i32")
-        stay = t.op(f"arith.cmpi eq, {b.seen(leave)}, {zero} : i32")
-        t.line(f"scf.condition({t.op(f'arith.andi {some}, {stay} : i1')}) {looks}, {served} : i32, i32")
-    looks, served, out = t.fresh(), t.fresh(), t.fresh()
-    t.line(f"^bb0({looks}: i32, {served}: i32):")
-    now = b.seen(opened)
-    new = t.op(f"arith.cmpi ne, {now}, {served} : i32")
-    go = t.op(f"arith.andi {b.is_open(now)}, {new} : i1")
-    with t.block(f"{out}:2 = scf.if {go} -> (i32, i32)", "} else {"):
-        b.add(inside, 1)
-        sure = b.add(opened, 0)
-        with t.block(f"scf.if {b.is_open(sure)}"):
-            which = b.get(0)
-            t.line(f"scf.index_switch {which}")
-            for i, symbol in enumerate(symbols):
-                with t.block(f"case {i}"):
-                    t.line(f"func.call @{symbol}_share({b.base}) : ({_BYTES}) -> ()")
+    start = "scf.while ({} = {}, {} = {}) : (i32, i32) -> (i32, i32)"
+    with t.block(start, looks, zero, served, zero, to=ended, results=2):
+        some = t.compare("ult", looks, patience, "i32")
+        stay = t.compare("eq", b.seen(leave), zero, "i32")
+        go = t.binary("andi", some, stay, "i1")
+        t.line("scf.condition({}) {}, {} : i32, i32", go, looks, served)
+    looks, served = t.fresh("i32"), t.fresh("i32")
+    with t.region("do", looks, served):
+        now = b.seen(opened)
+        new = t.compare("ne", now, served, "i32")
+        go = t.binary("andi", b.is_open(now), new, "i1")
+        out = t.fresh()
+        with t.block("scf.if {} -> (i32, i32)", go, to=out, results=2):
+            b.add(inside, 1)
+            sure = b.add(opened, 0)
+            with t.when(b.is_open(sure)):
+                t.line("scf.index_switch {}", b.get(0))
+                for i, symbol in enumerate(symbols):
+                    with t.region(f"case {i}"):
+                        t.put(Call(f"{symbol}_share", (b.base,), (_BYTES,)))
+                        t.line("scf.yield")
+                with t.region("default"):
                     t.line("scf.yield")
-            with t.block("default"):
-                t.line("scf.yield")
-        b.add(inside, -1)
-        t.line(f"scf.yield {zero}, {sure} : i32, i32")
-    rest(t, relax, t.index(0))
-    busy = t.op(f"arith.cmpi ne, {b.seen(calls)}, {zero} : i32")
-    idle = t.constant(str(board.IDLE), "i32")
-    more = t.op(f"arith.select {busy}, {one}, {idle} : i32")
-    t.line(f"scf.yield {t.binary('addi', looks, more, 'i32')}, {served} : i32, i32")
-    t.line("}")
-    t.line(f"scf.yield {out}#0, {out}#1 : i32, i32")
-    t.line("}")
-    held = t.op(f"stream.binding.subspan %b_out[{t.index(0)}] : !stream.binding -> memref<1xi64>")
-    wide = t.op(f"arith.extui {ended}#0 : i32 to i64")
-    t.line(f"memref.store {wide}, {held}[{t.index(0)}] : memref<1xi64>")
-    header = f"func.func @{ATTEND}_run({BOARD}: !stream.binding, %b_out: !stream.binding)"
-    return _written(t, f"{header}\n        {_PUBLIC}")
+            b.add(inside, -1)
+            t.line("scf.yield {}, {} : i32, i32", zero, sure)
+        with t.region("else"):
+            rest(t, relax, t.index(0))
+            busy = t.compare("ne", b.seen(calls), zero, "i32")
+            idle = t.constant(str(board.IDLE), "i32")
+            more = t.select(busy, one, idle, "i32")
+            t.line("scf.yield {}, {} : i32, i32", t.binary("addi", looks, more, "i32"), served)
+        t.line("scf.yield {} : i32, i32", t.results(out, ["i32", "i32"]))
+    result, count = Name("%b_out", BINDING), MemRef((1,), "i64")
+    held = _subspan(t, result, t.index(0), count)
+    wide = t.op("arith.extui {} : i32 to i64", t.results(ended, ["i32", "i32"])[0])
+    t.line("memref.store {}, {}[{}] : {}", wide, held, t.index(0), count)
+    return t.function(f"{ATTEND}_run", Signature((BOARD,), (), (result,)), called_by_iree())

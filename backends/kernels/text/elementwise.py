@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from lstm_ir.backends.emit import formulas
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom
+from lstm_ir.backends.kernels.text.statements import Operand
 from lstm_ir.backends.kernels.text.text import ZERO, Text, scalar_type
 from lstm_ir.ir.types import DType
 
@@ -34,6 +36,7 @@ _PRODUCTS = {
 }  # fmt: skip
 _F64_FORMULAS = {"exponential_minus_one": formulas.expm1, "log_plus_one": formulas.log1p}
 _ORDERED = {"EQ": "oeq", "NE": "une", "LT": "olt", "LE": "ole", "GT": "ogt", "GE": "oge"}
+_SELECT = "arith.select {}, {}, {} : {}, {}"
 _SIGNED = {"EQ": "eq", "NE": "ne", "LT": "slt", "LE": "sle", "GT": "sgt", "GE": "sge"}
 
 
@@ -51,35 +54,35 @@ class Ops:
         """The MLIR type."""
         return self.t.vector(scalar_type(dtype)) if wide else scalar_type(dtype)
 
-    def emit(self, a: Atom, args: Sequence[str], wide: bool) -> str:
+    def emit(self, a: Atom, args: Sequence[Operand], wide: bool) -> Operand:
         """The op of atom `a` on operands of equal width."""
         v = self._emit(a, args, wide)
         return self._rounded(v, a.dtype, wide) if self.rounds and a.op in _PRODUCTS else v
 
-    def _rounded(self, v: str, dtype: DType, wide: bool) -> str:
+    def _rounded(self, v: Operand, dtype: DType, wide: bool) -> Operand:
         """`v`, with which nothing is contracted. On GPUs 0 is subtracted, which drivers cannot see."""
         t, kind = self.t, self.kind(dtype, wide)
         if not dtype.is_float:
             return v
         if t.lanes:
-            return t.op(f'llvm.call_intrinsic "llvm.arithmetic.fence"({v}) : ({kind}) -> {kind}')
-        zero = t.op(f"arith.index_cast {ZERO} : index to i32")
-        return t.binary("subf", v, t.op(f"arith.sitofp {zero} : i32 to {kind}"), kind)
+            return t.op('llvm.call_intrinsic "llvm.arithmetic.fence"({}) : ({}) -> {}', v, kind, kind)
+        zero = t.op("arith.index_cast {} : index to i32", ZERO)
+        return t.binary("subf", v, t.op("arith.sitofp {} : i32 to {}", zero, kind), kind)
 
-    def _emit(self, a: Atom, args: Sequence[str], wide: bool) -> str:
+    def _emit(self, a: Atom, args: Sequence[Operand], wide: bool) -> Operand:
         dtype, kind = a.args[0].dtype, self.kind(a.args[0].dtype, wide)
         if a.op == "compare":
             assert a.node is not None
             way = a.node.attrs["direction"]
             if dtype.is_float:
-                return self.t.op(f"arith.cmpf {_ORDERED[way]}, {args[0]}, {args[1]} : {kind}")
+                return self.t.op(
+                    "arith.cmpf {}, {}, {} : {}", _ORDERED[way], args[0], args[1], kind
+                )
             code = _SIGNED[way] if dtype is not DType.i1 else _SIGNED[way].replace("s", "u")
-            return self.t.op(f"arith.cmpi {code}, {args[0]}, {args[1]} : {kind}")
+            return self.t.op("arith.cmpi {}, {}, {} : {}", code, args[0], args[1], kind)
         if a.op == "select":
             chosen = self.kind(a.dtype, wide)
-            return self.t.op(
-                f"arith.select {', '.join(args)} : {self.kind(DType.i1, wide)}, {chosen}"
-            )
+            return self.t.op("arith.select {} : {}, {}", args, self.kind(DType.i1, wide), chosen)
         if a.op == "convert":
             return self._convert(args[0], dtype, a.dtype, wide)
         if a.op == "in_range":
@@ -90,10 +93,12 @@ class Ops:
             else self._int(a, args, dtype, kind, wide)
         )
 
-    def _int(self, a: Atom, args: Sequence[str], dtype: DType, kind: str, wide: bool) -> str:
+    def _int(
+        self, a: Atom, args: Sequence[Operand], dtype: DType, kind: str, wide: bool
+    ) -> Operand:
         t = self.t
         if a.op in _INT and (dtype is not DType.i1 or a.op in ("and", "or", "xor")):
-            return t.op(f"{_INT[a.op]} {args[0]}, {args[1]} : {kind}")
+            return t.op("{} {}, {} : {}", _INT[a.op], args[0], args[1], kind)
         if a.op == "not":
             return t.binary(
                 "xori", args[0], t.number(1 if dtype is DType.i1 else -1, dtype, wide), kind
@@ -104,29 +109,31 @@ class Ops:
             return t.binary("minsi", t.binary("maxsi", args[0], args[1], kind), args[2], kind)
         raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a))
 
-    def _float(self, a: Atom, args: Sequence[str], dtype: DType, kind: str, wide: bool) -> str:
+    def _float(
+        self, a: Atom, args: Sequence[Operand], dtype: DType, kind: str, wide: bool
+    ) -> Operand:
         t = self.t
         if dtype.bits < 32:
             raise RefusedError(f"arithmetic in {dtype}; convert to f32 first", _value(a))
         if a.op in _FLOAT:
-            return t.op(f"{_FLOAT[a.op]} {args[0]}, {args[1]} : {kind}")
+            return t.op("{} {}, {} : {}", _FLOAT[a.op], args[0], args[1], kind)
         if a.op == "ceil" and dtype is DType.f64:  # none links for baseline x86-64
-            below = t.op(f"math.floor {t.op(f'arith.negf {args[0]} : {kind}')} : {kind}")
-            return t.op(f"arith.negf {below} : {kind}")
+            below = t.op("math.floor {} : {}", t.op("arith.negf {} : {}", args[0], kind), kind)
+            return t.op("arith.negf {} : {}", below, kind)
         if dtype is DType.f64 and a.op in _F64_FORMULAS:
             return _F64_FORMULAS[a.op](KernelCalc(self, dtype, wide), args[0])
         if a.op in ("sine", "cosine") and (dtype is DType.f64 or t.lanes):
             return self._wave(args[0], dtype, wide, a.op == "cosine")
         if a.op in _UNARY:
-            return t.op(f"{_UNARY[a.op]} {args[0]} : {kind}")
+            return t.op("{} {} : {}", _UNARY[a.op], args[0], kind)
         if a.op in _F32_ONLY and dtype is DType.f32:
-            out = t.op(f"{_F32_ONLY[a.op]} {args[0]} : {kind}")
+            out = t.op("{} {} : {}", _F32_ONLY[a.op], args[0], kind)
             # IREE's function gives 0 at -0
-            return t.op(f"math.copysign {out}, {args[0]} : {kind}") if a.op == "erf" else out
+            return t.op("math.copysign {}, {} : {}", out, args[0], kind) if a.op == "erf" else out
         if a.op == "clamp":
-            low = t.op(f"arith.maximumf {args[0]}, {args[1]} : {kind}")
-            return t.op(f"arith.minimumf {low}, {args[2]} : {kind}")
-        special: dict[str, Callable[[str, DType, str, bool], str]] = {
+            low = t.op("arith.maximumf {}, {} : {}", args[0], args[1], kind)
+            return t.op("arith.minimumf {}, {} : {}", low, args[2], kind)
+        special: dict[str, Callable[[Operand, DType, str, bool], Operand]] = {
             "tanh": self._tanh, "logistic": self._logistic,
             "sign": self._sign, "is_finite": self._finite,
         }  # fmt: skip
@@ -134,47 +141,48 @@ class Ops:
             return special[a.op](args[0], dtype, kind, wide)
         raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a))
 
-    def _tanh(self, x: str, dtype: DType, kind: str, wide: bool) -> str:
+    def _tanh(self, x: Operand, dtype: DType, kind: str, wide: bool) -> Operand:
         if dtype is DType.f32:
-            return self.t.op(f"math.tanh {x} : {kind}")
+            return self.t.op("math.tanh {} : {}", x, kind)
         return formulas.tanh64(KernelCalc(self, dtype, wide), x)  # none links for f64
 
-    def _wave(self, x: str, dtype: DType, wide: bool, cosine: bool) -> str:
+    def _wave(self, x: Operand, dtype: DType, wide: bool, cosine: bool) -> Operand:
         """In f64: IREE's f32 functions err by 1e-5 at 355, and give infinities at 1e15."""
         inside = self._convert(x, dtype, DType.f64, wide)
         out = formulas.wave(KernelCalc(self, DType.f64, wide), inside, cosine, double=True)
         return self._convert(out, DType.f64, dtype, wide)
 
-    def _logistic(self, x: str, dtype: DType, kind: str, wide: bool) -> str:
+    def _logistic(self, x: Operand, dtype: DType, kind: str, wide: bool) -> Operand:
         t = self.t
         one = t.number(1.0, dtype, wide)
-        e = t.op(f"math.exp {t.op(f'arith.negf {x} : {kind}')} : {kind}")
+        e = t.op("math.exp {} : {}", t.op("arith.negf {} : {}", x, kind), kind)
         return t.binary("divf", one, t.binary("addf", one, e, kind), kind)
 
-    def _sign(self, x: str, dtype: DType, kind: str, wide: bool) -> str:
+    def _sign(self, x: Operand, dtype: DType, kind: str, wide: bool) -> Operand:
         t = self.t
         mask = self.kind(DType.i1, wide)
         zero, one = t.number(0.0, dtype, wide), t.number(1.0, dtype, wide)
-        unit = t.op(f"math.copysign {one}, {x} : {kind}")
-        plain = t.op(f"arith.cmpf une, {x}, {zero} : {kind}")
-        signed = t.op(f"arith.select {plain}, {unit}, {x} : {mask}, {kind}")
-        nan = t.op(f"arith.cmpf uno, {x}, {x} : {kind}")
-        return t.op(f"arith.select {nan}, {x}, {signed} : {mask}, {kind}")
+        unit = t.op("math.copysign {}, {} : {}", one, x, kind)
+        plain = t.op("arith.cmpf une, {}, {} : {}", x, zero, kind)
+        signed = t.op("arith.select {}, {}, {} : {}, {}", plain, unit, x, mask, kind)
+        nan = t.op("arith.cmpf uno, {}, {} : {}", x, x, kind)
+        return t.op("arith.select {}, {}, {} : {}, {}", nan, x, signed, mask, kind)
 
-    def _finite(self, x: str, dtype: DType, kind: str, wide: bool) -> str:
+    def _finite(self, x: Operand, dtype: DType, kind: str, wide: bool) -> Operand:
         t = self.t
-        size = t.op(f"math.absf {x} : {kind}")
-        return t.op(f"arith.cmpf olt, {size}, {t.number(math.inf, dtype, wide)} : {kind}")
+        size = t.op("math.absf {} : {}", x, kind)
+        return t.op("arith.cmpf olt, {}, {} : {}", size, t.number(math.inf, dtype, wide), kind)
 
-    def _convert(self, x: str, old: DType, new: DType, wide: bool) -> str:
+    def _convert(self, x: Operand, old: DType, new: DType, wide: bool) -> Operand:
         t = self.t
         a, b = self.kind(old, wide), self.kind(new, wide)
         if old is new:
             return x
         if new is DType.i1:
             zero = t.number(0, old, wide)
-            test = f"arith.cmpf une, {x}, {zero}" if old.is_float else f"arith.cmpi ne, {x}, {zero}"
-            return t.op(f"{test} : {a}")
+            way = "cmpf une" if old.is_float else "cmpi ne"
+            test = f"arith.{way}, {{}}, {{}} : {{}}"
+            return t.op(test, x, zero, a)
         if new is DType.bf16 and old.bits > 8 and old is not DType.f16:
             return self._to_bf16(self._convert(x, old, DType.f32, wide), wide)
         if old.is_float and new.is_float:
@@ -182,45 +190,51 @@ class Ops:
                 raise RefusedError(f"convert from {old} to {new} in a kernel")
             if old is DType.f64 and new is DType.f16:
                 x, old, a = self._odd(x, wide), DType.f32, self.kind(DType.f32, wide)
-            return t.op(f"arith.{'extf' if new.bits > old.bits else 'truncf'} {x} : {a} to {b}")
+            return t.op(
+                "arith.{} {} : {} to {}", "extf" if new.bits > old.bits else "truncf", x, a, b
+            )
         if old.is_float:
             raise RefusedError(f"convert from {old} to {new} in a kernel")
         if new.is_float:
-            return t.op(f"arith.{'uitofp' if old is DType.i1 else 'sitofp'} {x} : {a} to {b}")
+            return t.op(
+                "arith.{} {} : {} to {}", "uitofp" if old is DType.i1 else "sitofp", x, a, b
+            )
         if new.bits == old.bits:
             return x
         way = "trunci" if new.bits < old.bits else "extui" if old is DType.i1 else "extsi"
-        return t.op(f"arith.{way} {x} : {a} to {b}")
+        return t.op("arith.{} {} : {} to {}", way, x, a, b)
 
-    def _to_bf16(self, x: str, wide: bool) -> str:
+    def _to_bf16(self, x: Operand, wide: bool) -> Operand:
         """f32 as bf16, rounded to nearest and even before the truncation, which IREE drops where the
         kernel widens its result again: it does arithmetic in bf16 in f32."""
         t, kind, whole = self.t, self.kind(DType.f32, wide), self.kind(DType.i32, wide)
-        mask = self.kind(DType.i1, wide)
 
-        def number(n: int) -> str:
+        def number(n: int) -> Operand:
             return t.number(n, DType.i32, wide)
 
-        bits = t.op(f"arith.bitcast {x} : {kind} to {whole}")
+        bits = t.op("arith.bitcast {} : {} to {}", x, kind, whole)
         last = t.binary("shrui", bits, number(16), whole)
         half = t.binary("addi", t.binary("andi", last, number(1), whole), number(0x7FFF), whole)
         cut = t.binary("andi", t.binary("addi", bits, half, whole), number(-(1 << 16)), whole)
-        rounded = t.op(f"arith.bitcast {cut} : {whole} to {kind}")
-        nan = t.op(f"arith.cmpf uno, {x}, {x} : {kind}")
-        kept = t.op(f"arith.select {nan}, {x}, {rounded} : {mask}, {kind}")
-        return t.op(f"arith.truncf {kept} : {kind} to {self.kind(DType.bf16, wide)}")
+        rounded = t.op("arith.bitcast {} : {} to {}", cut, whole, kind)
+        nan = t.op("arith.cmpf uno, {}, {} : {}", x, x, kind)
+        kept = t.op(_SELECT, nan, x, rounded, self.kind(DType.i1, wide), kind)
+        return t.op("arith.truncf {} : {} to {}", kept, kind, self.kind(DType.bf16, wide))
 
-    def _odd(self, x: str, wide: bool) -> str:
+    def _odd(self, x: Operand, wide: bool) -> Operand:
         """f64 as f32, cut off, with the last bit set where bits are lost: the next rounding is right."""
         t, kind, whole = self.t, self.kind(DType.f64, wide), self.kind(DType.i64, wide)
         low = t.number((1 << 29) - 1, DType.i64, wide)
-        bits = t.op(f"arith.bitcast {x} : {kind} to {whole}")
+        bits = t.op("arith.bitcast {} : {} to {}", x, kind, whole)
         lost = t.binary("addi", t.binary("andi", bits, low, whole), low, whole)
         cut = t.binary(
             "andi", t.binary("ori", bits, lost, whole), t.number(-(1 << 29), DType.i64, wide), whole
         )
-        odd = t.op(f"arith.bitcast {cut} : {whole} to {kind}")
-        return t.op(f"arith.truncf {odd} : {kind} to {self.kind(DType.f32, wide)}")
+        odd = t.op("arith.bitcast {} : {} to {}", cut, whole, kind)
+        return t.op("arith.truncf {} : {} to {}", odd, kind, self.kind(DType.f32, wide))
+
+
+Number: TypeAlias = "Operand | float"
 
 
 class KernelCalc:
@@ -230,53 +244,51 @@ class KernelCalc:
         self.ops, self.dtype, self.wide = ops, dtype, wide
         self.kind, self.mask = ops.kind(dtype, wide), ops.kind(DType.i1, wide)
 
-    def _value(self, x: str | float) -> str:
-        return x if isinstance(x, str) else self.ops.t.number(x, self.dtype, self.wide)
+    def _value(self, x: Number) -> Operand:
+        return x if isinstance(x, Operand) else self.ops.t.number(x, self.dtype, self.wide)
 
-    def op(self, name: str, *xs: str | float) -> str:
+    def op(self, name: str, *xs: Number) -> Operand:
         """An op by StableHLO's name."""
         values = [self._value(x) for x in xs]
         if name == "sign":
             return self.ops._sign(values[0], self.dtype, self.kind, self.wide)
-        word = (_FLOAT | _UNARY)[name]
-        return self.ops.t.op(f"{word} {', '.join(values)} : {self.kind}")
+        return self.ops.t.op("{} {} : {}", (_FLOAT | _UNARY)[name], values, self.kind)
 
-    def add(self, a: str | float, b: str | float) -> str:
+    def add(self, a: Number, b: Number) -> Operand:
         """a + b."""
         return self.op("add", a, b)
 
-    def sub(self, a: str | float, b: str | float) -> str:
+    def sub(self, a: Number, b: Number) -> Operand:
         """a - b."""
         return self.op("subtract", a, b)
 
-    def mul(self, a: str | float, b: str | float) -> str:
+    def mul(self, a: Number, b: Number) -> Operand:
         """a b."""
         return self.op("multiply", a, b)
 
-    def div(self, a: str | float, b: str | float) -> str:
+    def div(self, a: Number, b: Number) -> Operand:
         """a / b."""
         return self.op("divide", a, b)
 
-    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
+    def polynomial(self, x: Operand, coefficients: Sequence[float]) -> Operand:
         """The polynomial in x by Horner's rule, highest power first."""
         out = self._value(coefficients[0])
         for c in coefficients[1:]:
             out = self.add(self.mul(out, x), c)
         return out
 
-    def compare(self, direction: str, a: str | float, b: str | float) -> str:
+    def compare(self, direction: str, a: Number, b: Number) -> Operand:
         """a EQ|NE|LT|LE|GT|GE b."""
-        way, both = _ORDERED[direction], f"{self._value(a)}, {self._value(b)}"
-        return self.ops.t.op(f"arith.cmpf {way}, {both} : {self.kind}")
+        way = f"arith.cmpf {_ORDERED[direction]}, {{}}, {{}} : {{}}"
+        return self.ops.t.op(way, self._value(a), self._value(b), self.kind)
 
-    def either(self, a: str, b: str) -> str:
+    def either(self, a: Operand, b: Operand) -> Operand:
         """a or b, booleans."""
         return self.ops.t.binary("ori", a, b, self.mask)
 
-    def pick(self, p: str, a: str | float, b: str | float) -> str:
+    def pick(self, p: Operand, a: Number, b: Number) -> Operand:
         """a where p, else b."""
-        both = f"{self._value(a)}, {self._value(b)}"
-        return self.ops.t.op(f"arith.select {p}, {both} : {self.mask}, {self.kind}")
+        return self.ops.t.op(_SELECT, p, self._value(a), self._value(b), self.mask, self.kind)
 
 
 def _value(a: Atom):  # type: ignore[no-untyped-def]

@@ -17,10 +17,11 @@ from lstm_ir.backends.kernels.text.memory import (
     store_scalar,
     store_vector,
 )
+from lstm_ir.backends.kernels.text.statements import Operand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.ir.types import DType
 
-Sums = Callable[[Atom], str]
+Sums = Callable[[Atom], Operand]
 
 
 class Evaluator:
@@ -30,14 +31,14 @@ class Evaluator:
         self,
         t: Text,
         memories: Mapping[Source, Memory],
-        prefix: Callable[[Source, bool], list[str]],
-        step: str,
+        prefix: Callable[[Source, bool], list[Operand]],
+        step: Operand,
         rounds: bool = False,
     ) -> None:
         self.t, self.memories, self.prefix, self.step = t, memories, prefix, step
         self.ops = Ops(t, rounds)
 
-    def load(self, a: Atom, place: Place, wide: bool) -> str:
+    def load(self, a: Atom, place: Place, wide: bool) -> Operand:
         """A load, as a vector or one element."""
         assert a.source is not None
         m, wide = self.memories[a.source], wide and self.t.lanes > 0
@@ -46,7 +47,7 @@ class Evaluator:
         if a.dtype is not DType.i1:
             return v
         kind = self.t.vector("i8") if wide else "i8"
-        return self.t.op(f"arith.cmpi ne, {v}, {self.t.number(0, DType.i8, wide)} : {kind}")
+        return self.t.op("arith.cmpi ne, {}, {} : {}", v, self.t.number(0, DType.i8, wide), kind)
 
     def fetch(self, a: Atom, place: Place) -> None:
         """Bring what a load will read into the cache."""
@@ -55,18 +56,16 @@ class Evaluator:
         at = [*self.prefix(a.source, False), *indices(self.t, a.access, place, m)]
         if isinstance(m, Shifted):
             at, _ = m.moved(self.t, at)
-        self.t.line(
-            f"memref.prefetch {m.name}[{', '.join(at)}], read, locality<3>, data : {m.kind}"
-        )
+        self.t.line("memref.prefetch {}[{}], read, locality<3>, data : {}", m.ref, at, m.kind)
 
     def store(
-        self, v: str, dtype: DType, dest: Source, access: object, place: Place, wide: bool
+        self, v: Operand, dtype: DType, dest: Source, access: object, place: Place, wide: bool
     ) -> None:
         """A result element or vector to its memory."""
         m, wide = self.memories[dest], wide and self.t.lanes > 0
         if dtype is DType.i1:
             kinds = (self.t.vector("i1"), self.t.vector("i8")) if wide else ("i1", "i8")
-            v = self.t.op(f"arith.extui {v} : {kinds[0]} to {kinds[1]}")
+            v = self.t.op("arith.extui {} : {} to {}", v, kinds[0], kinds[1])
         at = [*self.prefix(dest, True), *indices(self.t, access, place, m)]  # type: ignore[arg-type]
         if wide:
             store_vector(self.t, v, m, at, place.mask)
@@ -74,22 +73,22 @@ class Evaluator:
             store_scalar(self.t, v, m, at)
 
     def value(
-        self, root: Atom, place: Place, wide: bool, sums: Sums | None, known: dict[Atom, str]
-    ) -> str:
+        self, root: Atom, place: Place, wide: bool, sums: Sums | None, known: dict[Atom, Operand]
+    ) -> Operand:
         """The atom at `place`; `known` holds what was computed there already."""
         for a in order(root):
             if a not in known:
                 known[a] = self._one(a, place, sums, known)
         return self.widened(root, known[root]) if wide else known[root]
 
-    def widened(self, a: Atom, v: str) -> str:
+    def widened(self, a: Atom, v: Operand) -> Operand:
         """The value of `a` as a vector."""
         if a.cols or not self.t.lanes:
             return v
         kind = scalar_type(a.dtype)
-        return self.t.op(f"vector.broadcast {v} : {kind} to {self.t.vector(kind)}")
+        return self.t.op("vector.broadcast {} : {} to {}", v, kind, self.t.vector(kind))
 
-    def _one(self, a: Atom, place: Place, sums: Sums | None, known: dict[Atom, str]) -> str:
+    def _one(self, a: Atom, place: Place, sums: Sums | None, known: dict[Atom, Operand]) -> Operand:
         if a.op == "load":
             return self.load(a, place, a.cols)
         if a.op == "splat":
@@ -104,27 +103,27 @@ class Evaluator:
         args = [self.widened(x, known[x]) if a.cols else known[x] for x in a.args]
         return self.ops.emit(a, args, a.cols)
 
-    def _reduce(self, a: Atom, place: Place) -> str:
+    def _reduce(self, a: Atom, place: Place) -> Operand:
         """A loop over the columns with a vector of partial results, then across its lanes."""
         t, (inner,) = self.t, a.args
         kind = scalar_type(a.dtype)
         wide = t.vector(kind)
         op, start = REDUCE[a.kind]
         initial = t.number(start, a.dtype, True)
-        at, (acc,), out = t.carried(
+        at, (acc,), (total,) = t.carried(
             t.index(0), t.index(a.width), t.index(t.lanes), [initial], [wide]
         )
         mask = None
         if a.width % t.lanes:
             left = t.binary("subi", t.index(a.width), at)
-            mask = t.op(f"vector.create_mask {left} : {t.vector('i1')}")
+            mask = t.mask(left)
         v = self.value(inner, Place(place.row, at, mask), True, None, {})
         new = t.binary(op, acc, v, wide)
         if mask is not None:
-            new = t.op(f"arith.select {mask}, {new}, {acc} : {t.vector('i1')}, {wide}")
+            new = t.op("arith.select {}, {}, {} : {}, {}", mask, new, acc, t.vector("i1"), wide)
         t.close([new], [wide])
         word = {"addf": "add", "maximumf": "maximumf", "minimumf": "minimumf"}[op]
-        return t.op(f"vector.reduction <{word}>, {out}#0 : {wide} into {kind}")
+        return t.op("vector.reduction <{}>, {} : {} into {}", word, total, wide, kind)
 
 
 REDUCE = {
@@ -151,7 +150,7 @@ def order(root: Atom) -> list[Atom]:
     return out
 
 
-def row_element(e: Evaluator, a: Atom, row: str, k: str) -> str:
+def row_element(e: Evaluator, a: Atom, row: Operand, k: Operand) -> Operand:
     """Element k of the row that the load `a` reads."""
     assert any(isinstance(at, Col) for at in a.access)
     return e.load(a, Place(row, k), False)

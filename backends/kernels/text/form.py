@@ -1,170 +1,152 @@
-"""Kernels of one form: texts that differ in numbers alone, as those of layers of unequal width do.
+"""Kernels of one form: those that differ in numbers alone, as those of layers of unequal width do.
 
 Numbers are index constants, where they are used, and sizes of memories. Those that differ become
-arguments of one text. Divisors, steps of loops and buffers on the stack have to be equal: what a
+arguments of one kernel. Divisors, steps of loops and buffers on the stack have to be equal: what a
 compiler knows of them is worth more than a shared kernel.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-Column = tuple[int, ...]  # what one number is in each text
+from lstm_ir.backends.kernels.text.kernel import Function, Kernel
+from lstm_ir.backends.kernels.text.statements import (
+    HOLE,
+    Call,
+    Constant,
+    Hole,
+    MemRef,
+    Name,
+    Operand,
+    Operation,
+    Piece,
+    Rewriter,
+    Statement,
+    Subspan,
+)
 
-_HEADER = "    func.func "
-_CONSTANT = re.compile(r" +(%c\d+) = arith\.constant (.*)")
-_USE = re.compile(r"(?P<step>step )?(?P<name>%c\d+)\b|memref<(?P<sizes>(?:(?:\d+|\?)x)+)")
-_KEPT = re.compile(r"memref\.alloca|= arith\.(?:ceil|floor)?(?:div|rem)")
-_INDEX, _SIZE = "\0", "\1"  # marks: a constant where it is used, a size of a memory
-_MARK = re.compile(f"[{_INDEX}{_SIZE}]|\2([^\3]*)\3")  # between the last two: any other constant
-_CALL = re.compile(r"( *func\.call @)([\w.]+)\((.*)\) : \((.*)\) -> \(\)")
+Column = tuple[int, ...]  # what one number is in each kernel
 
 
 @dataclass(frozen=True)
 class Form:
-    """A text without its numbers, and the numbers in order."""
+    """A kernel with holes for its numbers, and these in order."""
 
-    lines: tuple[str, ...]
+    kernel: Kernel
     numbers: tuple[int, ...]
 
 
-def length(text: str) -> int:
-    """Lines without those of constants: texts of one form have as many."""
-    return text.count("\n") - text.count("= arith.constant ")
+def form(kernel: Kernel) -> Form:
+    """The form of a kernel."""
+    marked = _Marked()
+    functions = tuple(map(marked.function, kernel.functions))
+    return Form(Kernel(functions), tuple(marked.numbers))
 
 
-def form(text: str) -> Form:
-    """The form of a kernel's functions."""
-    constants: dict[str, str] = {}
-    numbers: list[int] = []
-    fixed = False
-
-    def mark(m: re.Match[str]) -> str:
-        if m["sizes"] is not None:
-            if fixed:
-                return m[0]
-            sizes = m["sizes"].split("x")[:-1]
-            numbers.extend(int(d) for d in sizes if d != "?")
-            return "memref<" + "".join("?x" if d == "?" else f"{_SIZE}x" for d in sizes)
-        what = constants[m["name"]]
-        if fixed or m["step"] or not what.endswith(" : index"):
-            return f"{m['step'] or ''}\2{what}\3"
-        numbers.append(int(what.removesuffix(" : index")))
-        return _INDEX
-
-    lines = []
-    for line in text.split("\n"):
-        constant = _CONSTANT.fullmatch(line)
-        if constant is not None:
-            constants[constant[1]] = constant[2]
-            continue
-        if line.startswith(_HEADER):
-            constants = {}
-        fixed = _KEPT.search(line) is not None
-        lines.append(_USE.sub(mark, line))
-    return Form(tuple(lines), tuple(numbers))
-
-
-def merged(forms: Sequence[Form]) -> tuple[str, list[Column]]:
-    """The one text of forms with equal lines, and what its further arguments are for each of them."""
+def merged(forms: Sequence[Form]) -> tuple[Kernel, list[Column]]:
+    """The one kernel of equal forms, and what its further arguments are for each of them."""
     columns = list(zip(*(f.numbers for f in forms), strict=True))
     differing = [c for c in dict.fromkeys(columns) if len(set(c)) > 1]
-    names = {c: f"%n{i}" for i, c in enumerate(differing)}
-    return "\n".join(_Merged(forms[0].lines, columns, names).lines()), differing
+    names = {c: Name(f"%n{i}", "index") for i, c in enumerate(differing)}
+    return _Merged(forms[0].kernel, columns, names).kernel(), differing
 
 
-class _Merged:
-    """Writes the text that several kernels share."""
+class _Marked(Rewriter):
+    """Makes holes, and collects what was there."""
 
-    def __init__(
-        self, lines: Sequence[str], columns: list[Column], names: dict[Column, str]
-    ) -> None:
-        self._lines, self._columns, self._names = lines, iter(columns), names
-        self._given: dict[str, list[str]] = {}  # function -> its further arguments
-        self._constants: dict[str, str] = {}
-        self._used: dict[str, None] = {}
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
 
-    def lines(self) -> Iterator[str]:
-        """Function by function; those that others call stand first."""
-        part: list[str] = []
-        for line in self._lines:
-            if line.startswith(_HEADER) and part:
-                yield from self._function(part)
-                part = []
-            part.append(line)
-        yield from self._function(part)
+    def function(self, f: Function) -> Function:
+        """Its constants are those that are used."""
+        signature = f.signature._replace(numbers=self.parameters(f.signature.numbers))
+        return replace(f, signature=signature, constants=(), body=self.body(f.body))
 
-    def _function(self, lines: list[str]) -> Iterator[str]:
+    def operand(self, o: Operand) -> Operand:
+        """A hole for an index constant."""
+        if not isinstance(o, Constant) or o.kind != "index":
+            return o
+        self.numbers.append(int(o.literal))
+        return HOLE
+
+    def memref(self, t: MemRef) -> MemRef:
+        """Holes for the sizes that are numbers."""
+        self.numbers += (d for d in t.sizes if isinstance(d, int))
+        return replace(t, sizes=tuple(HOLE if isinstance(d, int) else d for d in t.sizes))
+
+    def piece(self, s: Operation, i: int) -> Piece:
+        """What the compiler should know stays."""
+        return s.operands[i] if i in s.known else super().piece(s, i)
+
+
+class _Merged(Rewriter):
+    """Fills the holes of the kernel that several calls share, function by function."""
+
+    def __init__(self, form: Kernel, columns: list[Column], names: dict[Column, Name]) -> None:
+        self._form, self._columns, self._names = form, iter(columns), names
+        self._given: dict[str, tuple[Name, ...]] = {}  # function -> its further arguments
+        self._constants: dict[Constant, None] = {}
+        self._used: dict[Name, None] = {}
+
+    def kernel(self) -> Kernel:
+        """The functions; those that others call stand first."""
+        return Kernel(tuple(map(self._function, self._form.functions)))
+
+    def _function(self, f: Function) -> Function:
         self._constants, self._used = {}, {}
-        end = next(i for i, line in enumerate(lines) if line.endswith("{"))
-        header = [self._line(line) for line in lines[: end + 1]]
-        body = [self._line(line) for line in lines[end + 1 :]]
-        first = header[0]
-        if " private " in first:
-            name = first[first.index("@") + 1 : first.index("(")]
-            self._given[name] = list(self._used)
-            arguments, _, rest = first.partition(") attributes")
-            more = "".join(f", {n}: index" for n in self._used)
-            header[0] = f"{arguments}{more}) attributes{rest}"
-        else:
-            # Numbers stand between the tensors that are read and those that are written.
-            more = "".join(f"{n}: index, " for n in self._names.values())
-            at = first.find("%b_out")
-            last = first.rindex(")")
-            header[0] = (
-                f"{first[:at]}{more}{first[at:]}"
-                if at >= 0
-                else f"{first[:last]}, {more[:-2]}{first[last:]}"
-            )
-        yield from header
-        yield from (f"      {v} = arith.constant {k}" for k, v in self._constants.items())
-        yield from body
+        own, body = self.parameters(f.signature.numbers), self.body(f.body)
+        more = tuple(self._used) if f.private else tuple(self._names.values())
+        self._given[f.name] = more
+        signature = f.signature._replace(numbers=(*own, *more))
+        return replace(f, signature=signature, constants=tuple(self._constants), body=body)
 
-    def _line(self, line: str) -> str:
-        if "stream.binding.subspan" in line:
-            return self._subspan(line)
-        line = _MARK.sub(self._put, line)
-        call = _CALL.fullmatch(line)
-        if call is None:
-            return line
-        more = self._given[call[2]]
-        self._used |= dict.fromkeys(more)
-        names = ", ".join(filter(None, [call[3], *more]))
-        kinds = ", ".join(filter(None, [call[4], *(["index"] * len(more))]))
-        return f"{call[1]}{call[2]}({names}) : ({kinds}) -> ()"
+    def statement(self, s: Statement) -> Iterable[Statement]:
+        """Calls pass numbers on, and sizes that are not known are operands of a memory."""
+        match s:
+            case Call():
+                (call,) = super().statement(s)
+                assert isinstance(call, Call)
+                more = self._given[s.function]
+                self._used |= dict.fromkeys(more)
+                kinds = (*call.kinds, *("index" for _ in more))
+                yield Call(s.function, (*call.arguments, *more), kinds)
+            case Subspan():
+                yield self._subspan(s)
+            case _:
+                yield from super().statement(s)
 
-    def _put(self, m: re.Match[str]) -> str:
-        if m[1] is not None:
-            return self._constant(m[1])
+    def operand(self, o: Operand) -> Operand:
+        """A number, or an argument."""
+        if isinstance(o, Hole):
+            name, number = self._number()
+            o = Constant(str(number), "index") if name is None else name
+        if isinstance(o, Constant):
+            self._constants[o] = None
+        return o
+
+    def memref(self, t: MemRef) -> MemRef:
+        """Sizes that differ are not known."""
+        return replace(t, sizes=tuple(self._size(d)[0] for d in t.sizes))
+
+    def _subspan(self, s: Subspan) -> Subspan:
+        offset, known = self.operand(s.offset), iter(s.sizes)
+        found = [self._size(d) for d in s.kind.sizes]
+        sizes = [next(known) if name is None else name for d, name in found if d is None]
+        kind = replace(s.kind, sizes=tuple(d for d, _ in found))
+        return replace(s, offset=offset, kind=kind, sizes=tuple(sizes))
+
+    def _size(self, d: int | Hole | None) -> tuple[int | Hole | None, Name | None]:
+        """A size as the type has it, and the argument that it is."""
+        if not isinstance(d, Hole):
+            return d, None
         name, number = self._number()
-        if m[0] == _SIZE:
-            return str(number) if name is None else "?"
-        return self._constant(f"{number} : index") if name is None else name
+        return (number if name is None else None), name
 
-    def _number(self) -> tuple[str | None, int]:
+    def _number(self) -> tuple[Name | None, int]:
         """The next number, and the argument that it is, if any."""
         column = next(self._columns)
         name = self._names.get(column)
         if name is not None:
             self._used[name] = None
         return name, column[0]
-
-    def _constant(self, literal: str) -> str:
-        return self._constants.setdefault(literal, f"%c{len(self._constants)}")
-
-    def _subspan(self, line: str) -> str:
-        """Sizes that are not known are operands."""
-        before, _, after = line.partition("memref<")
-        before = _MARK.sub(self._put, before)
-        kind, _, given = after.partition(">")
-        operands = iter(given.strip("{}").split(", "))
-        *sizes, element = kind.split("x")
-        dims, names = [], []
-        for d in sizes:
-            name, number = self._number() if d == _SIZE else (next(operands), 0)
-            dims.append(str(number) if name is None else "?")
-            names += [] if name is None else [name]
-        held = "{" + ", ".join(names) + "}" if names else ""
-        return f"{before}memref<{'x'.join([*dims, element])}>{held}"

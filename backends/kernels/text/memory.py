@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from lstm_ir.backends.kernels.body.access import Access, Col, Row
+from lstm_ir.backends.kernels.text.statements import Kind, MemRef, Name, Operand, Subspan
 from lstm_ir.backends.kernels.text.text import Text
 
 ELEMENT_BYTES = {"i8": 1, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
@@ -13,40 +16,59 @@ ELEMENT_BYTES = {"i8": 1, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f6
 
 @dataclass(frozen=True)
 class Memory:
-    """A binding: `sizes` are ints or names of index values of the kernel."""
+    """A binding: `sizes` are ints or index values of the kernel."""
 
     name: str
     element: str
-    sizes: tuple[int | str, ...]
+    sizes: tuple[int | Operand, ...]
+
+    def size(self, axis: int) -> int:
+        """A size that is a number."""
+        d = self.sizes[axis]
+        assert isinstance(d, int)
+        return d
 
     @property
-    def kind(self) -> str:
-        """The memref type."""
-        dims = "x".join(str(d) if isinstance(d, int) else "?" for d in self.sizes)
-        return f"memref<{dims}x{self.element}>" if self.sizes else f"memref<{self.element}>"
+    def count(self) -> int:
+        """Elements, where all sizes are numbers."""
+        return math.prod(self.size(axis) for axis in range(len(self.sizes)))
 
-    def at(self, t: Text, where: Sequence[str]) -> Sequence[str]:
+    @property
+    def bytes(self) -> int:
+        """Their bytes."""
+        return self.count * ELEMENT_BYTES[self.element]
+
+    @cached_property
+    def kind(self) -> MemRef:
+        """The memref type."""
+        sizes = tuple(d if isinstance(d, int) else None for d in self.sizes)
+        return MemRef(sizes, self.element)
+
+    @cached_property
+    def ref(self) -> Name:
+        """The memref."""
+        return Name(self.name, self.kind)
+
+    def at(self, t: Text, where: Sequence[Operand]) -> Sequence[Operand]:
         """The indices of an element in the memref."""
         return where
 
-    def load(self, t: Text, where: Sequence[str]) -> str:
+    def load(self, t: Text, where: Sequence[Operand]) -> Name:
         """One element."""
-        return t.op(f"memref.load {self.name}[{', '.join(self.at(t, where))}] : {self.kind}")
+        return t.op("memref.load {}[{}] : {}", self.ref, self.at(t, where), self.kind)
 
-    def store(self, t: Text, v: str, where: Sequence[str]) -> None:
+    def store(self, t: Text, v: Operand, where: Sequence[Operand]) -> None:
         """One element."""
-        t.line(f"memref.store {v}, {self.name}[{', '.join(self.at(t, where))}] : {self.kind}")
+        t.line("memref.store {}, {}[{}] : {}", v, self.ref, self.at(t, where), self.kind)
 
-    def row(self, place: Place) -> str | None:
+    def row(self, place: Place) -> Operand | None:
         """The row of `place` as this memory counts rows."""
         return place.row
 
-    def subspan(self, binding: str, zero: str) -> str:
+    def subspan(self, binding: Name, offset: Operand) -> Subspan:
         """The statement that makes it from a binding."""
-        dynamic = [d for d in self.sizes if isinstance(d, str)]
-        sizes = "{" + ", ".join(dynamic) + "}" if dynamic else ""
-        source = f"stream.binding.subspan {binding}[{zero}] : !stream.binding"
-        return f"{self.name} = {source} -> {self.kind}{sizes}"
+        sizes = tuple(d for d in self.sizes if isinstance(d, Operand))
+        return Subspan(self.ref, binding, offset, self.kind, sizes)
 
 
 @dataclass(frozen=True)
@@ -55,46 +77,53 @@ class Shifted(Memory):
 
     edge: Memory | float
     later: bool
-    length: str  # rows, an index value
+    length: Operand  # rows, an index value
 
-    def moved(self, t: Text, where: Sequence[str]) -> tuple[list[str], str]:
+    def moved(self, t: Text, where: Sequence[Operand]) -> tuple[list[Operand], Name]:
         """The indices in memory, and whether the row is the edge."""
         row, rest = where[0], where[1:]
         # Constants, not operations, tell the two ways apart: see `outline`.
         later = t.constant("true" if self.later else "false", "i1")
         last = t.binary("subi", self.length, t.index(1))
-        end = t.op(f"arith.select {later}, {t.index(0)}, {last} : index")
-        is_edge = t.op(f"arith.cmpi eq, {row}, {end} : index")
+        end = t.select(later, t.index(0), last)
+        is_edge = t.compare("eq", row, end)
         step = t.binary("addi", row, t.index(-1 if self.later else 1))
-        return [t.op(f"arith.select {is_edge}, {end}, {step} : index"), *rest], is_edge
+        return [t.select(is_edge, end, step), *rest], is_edge
 
     def ends(
-        self, t: Text, v: str, is_edge: str, where: Sequence[str], mask: str | None, lanes: bool
-    ) -> str:
+        self, t: Text, v: Operand, is_edge: Operand, where: Sequence[Operand],
+        mask: Operand | None, lanes: bool,
+    ) -> Name:  # fmt: skip
         """`v`, or what the edge holds."""
         kind = t.vector(self.element) if lanes else self.element
+        first: Operand
         if not isinstance(self.edge, Memory):
             first = t.constant(f"{self.edge:.17e}", kind)
         elif lanes:
             first = load_vector(t, self.edge, [t.index(0), *where[1:]], mask)
         else:
             first = self.edge.load(t, [t.index(0), *where[1:]])
-        return t.op(f"arith.select {is_edge}, {first}, {v} : {kind}")
+        return t.select(is_edge, first, v, kind)
+
+
+def on_stack(t: Text, element: str, sizes: tuple[int, ...]) -> Memory:
+    """A buffer of the function's own."""
+    return Memory(t.stack(MemRef(sizes, element)).text, element, sizes)
 
 
 @dataclass(frozen=True)
 class Place:
     """Where an element is wanted: the row, the block's first column, the lanes that exist."""
 
-    row: str | None
-    col: str | None
-    mask: str | None = None
-    slot: str | None = None  # the row among those that a group of threads holds
+    row: Operand | None
+    col: Operand | None
+    mask: Operand | None = None
+    slot: Operand | None = None  # the row among those that a group of threads holds
 
 
-def indices(t: Text, access: Access, place: Place, m: Memory | None = None) -> list[str]:
+def indices(t: Text, access: Access, place: Place, m: Memory | None = None) -> list[Operand]:
     """The index values of `access` at `place`, in memory `m`."""
-    out = []
+    out: list[Operand] = []
     for at in access:
         if isinstance(at, Row):
             row = place.row if m is None else m.row(place)
@@ -108,7 +137,7 @@ def indices(t: Text, access: Access, place: Place, m: Memory | None = None) -> l
     return out
 
 
-def load_scalar(t: Text, m: Memory, at: Sequence[str]) -> str:
+def load_scalar(t: Text, m: Memory, at: Sequence[Operand]) -> Name:
     """One element as it is stored."""
     if isinstance(m, Shifted):
         there, is_edge = m.moved(t, at)
@@ -116,36 +145,49 @@ def load_scalar(t: Text, m: Memory, at: Sequence[str]) -> str:
     return m.load(t, at)
 
 
-def store_scalar(t: Text, v: str, m: Memory, at: Sequence[str]) -> None:
+def store_scalar(t: Text, v: Operand, m: Memory, at: Sequence[Operand]) -> None:
     """One element."""
     m.store(t, v, at)
 
 
-def load_vector(t: Text, m: Memory, at: Sequence[str], mask: str | None = None) -> str:
-    """A full vector; lanes outside `mask` are zero and not read."""
+def load_vector(
+    t: Text, m: Memory, at: Sequence[Operand], mask: Operand | None = None, lanes: int = 0
+) -> Name:
+    """A full vector, or one of `lanes`; those outside `mask` are zero and not read."""
     if isinstance(m, Shifted):
         there, is_edge = m.moved(t, at)
-        return m.ends(t, _vector(t, m, there, mask), is_edge, at, mask, True)
-    return _vector(t, m, at, mask)
+        return m.ends(t, _vector(t, m, there, mask, lanes), is_edge, at, mask, True)
+    return _vector(t, m, at, mask, lanes)
 
 
-def _vector(t: Text, m: Memory, at: Sequence[str], mask: str | None) -> str:
-    kind = t.vector(m.element)
-    where = f"{m.name}[{', '.join(at)}]"
+def _vector(t: Text, m: Memory, at: Sequence[Operand], mask: Operand | None, lanes: int) -> Name:
+    kind, bits = t.vector(m.element, lanes), t.vector("i1", lanes)
     if mask is None:
-        return t.op(f"vector.load {where} : {m.kind}, {kind}")
+        return t.op("vector.load {}[{}] : {}, {}", m.ref, at, m.kind, kind)
     zero = t.constant("0" if m.element[0] == "i" else "0.0", kind)
-    return t.op(
-        f"vector.maskedload {where}, {mask}, {zero} : "
-        f"{m.kind}, {t.vector('i1')}, {kind} into {kind}"
-    )
+    kinds: list[Kind] = [m.kind, bits, kind]
+    return t.op("vector.maskedload {}[{}], {}, {} : {} into {}", m.ref, at, mask, zero, kinds, kind)
 
 
-def store_vector(t: Text, v: str, m: Memory, at: Sequence[str], mask: str | None = None) -> None:
-    """A full vector, or the lanes of `mask`."""
-    kind = t.vector(m.element)
-    where = f"{m.name}[{', '.join(at)}]"
+def store_vector(
+    t: Text, v: Operand, m: Memory, at: Sequence[Operand], mask: Operand | None = None,
+    lanes: int = 0,
+) -> None:  # fmt: skip
+    """A full vector, or one of `lanes`; or those that `mask` has."""
+    kind, bits = t.vector(m.element, lanes), t.vector("i1", lanes)
     if mask is None:
-        t.line(f"vector.store {v}, {where} : {m.kind}, {kind}")
+        t.line("vector.store {}, {}[{}] : {}, {}", v, m.ref, at, m.kind, kind)
     else:
-        t.line(f"vector.maskedstore {where}, {mask}, {v} : {m.kind}, {t.vector('i1')}, {kind}")
+        kinds: list[Kind] = [m.kind, bits, kind]
+        t.line("vector.maskedstore {}[{}], {}, {} : {}", m.ref, at, mask, v, kinds)
+
+
+def address(t: Text, ref: Operand, kind: MemRef) -> Name:
+    """Where a memory is, as an index: for loads that memref has no operation for."""
+    return t.op("memref.extract_aligned_pointer_as_index {} : {} -> index", ref, kind)
+
+
+def acquired(t: Text, pointer: Operand) -> Name:
+    """An i32 as it is now; what was stored before it was changed is seen after this."""
+    acquire = "<{alignment = 4 : i64, ordering = 4 : i64}>"
+    return t.op(f'"llvm.load"({{}}) {acquire} : (!llvm.ptr) -> i32', pointer)

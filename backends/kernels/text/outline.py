@@ -1,100 +1,99 @@
 """One code for components of equal form, as the two directions of a layer are.
 
-Every component is written as a text of its own. Texts that differ only in names from outside (memories)
-and in constants are one function: what differs between them becomes its arguments, and each component
+Every component is written by itself. Those that differ only in constants and in values from outside
+(memories, indices) are one function: what differs between them becomes its arguments, and each component
 calls it.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from lstm_ir.backends.kernels.text.kernel import Function, Signature
+from lstm_ir.backends.kernels.text.statements import (
+    HOLE,
+    Body,
+    Call,
+    Constant,
+    Kind,
+    Name,
+    Operand,
+    Rewriter,
+)
 from lstm_ir.backends.kernels.text.text import Text
 
-PREFIX = "%w"  # of names inside a component's text
-_NAME = re.compile(r"%[A-Za-z_]\w*(?:#\d+)?")
-_LOCAL = re.compile(r"%w\d+(?:#\d+)?")
-_ATTRIBUTES = 'attributes {no_inline, passthrough = ["noinline"]}'
+PREFIX = "%w"  # of values inside a component
+Column = tuple[Operand, ...]  # what stands in one place in each component
 
 
-@dataclass(frozen=True)
-class Outside:
-    """What a text has from outside: a name, or a constant of the type `kind`."""
-
-    text: str
-    kind: str
-    constant: bool
-
-
-@dataclass(frozen=True)
-class Call:
-    """How a component calls its function."""
-
-    function: str
-    arguments: tuple[Outside, ...]
-
-    def write(self, t: Text) -> None:
-        """The statement."""
-        names = [t.constant(a.text, a.kind) if a.constant else a.text for a in self.arguments]
-        kinds = ", ".join(a.kind for a in self.arguments)
-        t.line(f"func.call @{self.function}({', '.join(names)}) : ({kinds}) -> ()")
-
-
-def outlined(
-    parts: list[Text], name: str, kinds: Mapping[str, str]
-) -> tuple[list[str], list[Call]]:
-    """The functions, `name`_0 and on, and a call for each part; names not in `kinds` are indices."""
-    forms = [_form(p, kinds) for p in parts]
-    same: dict[tuple[str, ...], list[int]] = {}
-    for i, (lines, _) in enumerate(forms):
-        same.setdefault(lines, []).append(i)
-    functions: list[str] = []
+def outlined(parts: Sequence[Text], name: str) -> tuple[list[Function], list[Call]]:
+    """The functions, `name`_0 and on, and a call for each part."""
+    forms = [_Form(p) for p in parts]
+    same: dict[tuple[Body, Body], list[int]] = {}
+    for i, form in enumerate(forms):
+        same.setdefault((form.buffers, form.lines), []).append(i)
+    functions: list[Function] = []
     calls: dict[int, Call] = {}
-    for k, (lines, members) in enumerate(same.items()):
-        columns = list(zip(*(forms[i][1] for i in members), strict=True))
-        text, arguments = _function(f"{name}_{k}", lines, columns)
-        functions.append(text)
+    for k, members in enumerate(same.values()):
+        filled = _Filled(list(zip(*(forms[i].outside for i in members), strict=True)))
+        functions.append(filled.function(f"{name}_{k}", forms[members[0]]))
         for place, i in enumerate(members):
-            calls[i] = Call(f"{name}_{k}", tuple(a[place] for a in arguments))
+            given = tuple(column[place] for column in filled.arguments)
+            calls[i] = Call(f"{name}_{k}", given, tuple(map(_kind, given)))
     return functions, [calls[i] for i in range(len(parts))]
 
 
-def _form(t: Text, kinds: Mapping[str, str]) -> tuple[tuple[str, ...], list[Outside]]:
-    """The lines with a mark for everything from outside, and what the marks stand for."""
-    constants = {v: k for k, v in t.constants.items()}
-    found: list[Outside] = []
+class _Form(Rewriter):
+    """A component's statements with holes for all that comes from outside, and what that is."""
 
-    def mark(m: re.Match[str]) -> str:
-        word = m[0]
-        if _LOCAL.fullmatch(word):
-            return word
-        literal, kind = constants.get(word, (word, kinds.get(word, "index")))
-        found.append(Outside(literal, kind, word in constants))
-        return "%?"
+    def __init__(self, t: Text) -> None:
+        self._own = t.own
+        self.outside: list[Operand] = []
+        self.buffers = tuple(map(self.operation, t.buffers))
+        self.lines = self.body(t.body)
 
-    return tuple(_NAME.sub(mark, line) for line in [*t.buffers, *t.lines]), found
+    def operand(self, o: Operand) -> Operand:
+        """A hole, or a value of the component's."""
+        if o in self._own:
+            return o
+        self.outside.append(o)
+        return HOLE
 
 
-def _function(
-    name: str, lines: tuple[str, ...], columns: list[tuple[Outside, ...]]
-) -> tuple[str, list[tuple[Outside, ...]]]:
-    """The text, and its arguments, each with what every component gives."""
-    head = Text(0)
-    names: dict[tuple[Outside, ...], str] = {}
-    arguments: list[tuple[Outside, ...]] = []
-    for column in columns:
-        if column in names:
-            continue
+class _Filled(Rewriter):
+    """Fills the holes: with a constant, where all components have the same, or an argument."""
+
+    def __init__(self, columns: list[Column]) -> None:
+        self.arguments: list[Column] = []
+        self._text = Text(0)
+        names: dict[Column, Operand] = {}
+        for column in columns:
+            if column not in names:
+                names[column] = self._filling(column)
+        self._order: Iterator[Operand] = (names[c] for c in columns)
+
+    def _filling(self, column: Column) -> Operand:
         first = column[0]
-        if first.constant and all(o == first for o in column):
-            names[column] = head.constant(first.text, first.kind)
-        else:
-            names[column] = f"%a{len(arguments)}"
-            arguments.append(column)
-    order = iter(columns)
-    body = [re.sub(r"%\?", lambda _: names[next(order)], line) for line in lines]
-    given = ", ".join(f"{names[a]}: {a[0].kind}" for a in arguments)
-    text = [f"    func.func private @{name}({given}) {_ATTRIBUTES} {{"]
-    return "\n".join([*text, *head.head, *body, "      return", "    }"]), arguments
+        if isinstance(first, Constant) and all(o == first for o in column):
+            return self._text.constant(first.literal, first.kind)
+        self.arguments.append(column)
+        return Name(f"%a{len(self.arguments) - 1}", _kind(first))
+
+    def operand(self, o: Operand) -> Operand:
+        """What a hole stands for."""
+        return next(self._order) if o is HOLE else o
+
+    def function(self, name: str, form: _Form) -> Function:
+        """The function of all components."""
+        given = tuple(Name(f"%a{i}", _kind(c[0])) for i, c in enumerate(self.arguments))
+        head = self._text.function(name, Signature((), given, ()))
+        buffers = tuple(map(self.operation, form.buffers))
+        return replace(head, buffers=buffers, body=self.body(form.lines))
+
+
+def _kind(o: Operand) -> Kind:
+    """The type of an argument."""
+    assert isinstance(o, (Name, Constant))
+    assert o.kind is not None, f"{o} comes from outside, and has no type"
+    return o.kind

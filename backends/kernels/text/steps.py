@@ -9,16 +9,17 @@ from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.body.plan import Plan
 from lstm_ir.backends.kernels.text.evaluate import Evaluator
 from lstm_ir.backends.kernels.text.memory import Memory, load_scalar
+from lstm_ir.backends.kernels.text.statements import Operand
 from lstm_ir.backends.kernels.text.text import Text
 
-NO_ROWS: Mapping[Source, str] = {}
+NO_ROWS: Mapping[Source, Operand] = {}
 
 
-def number_of_steps(t: Text, count: Memory | None, length: str) -> str:
+def number_of_steps(t: Text, count: Memory | None, length: Operand) -> Operand:
     """min(max(count, 0), T), or T without a run-time count."""
     if count is None:
         return length
-    n = t.op(f"arith.index_cast {load_scalar(t, count, [])} : {count.element} to index")
+    n = t.op("arith.index_cast {} : {} to index", load_scalar(t, count, []), count.element)
     return t.binary("minsi", t.binary("maxsi", n, t.index(0)), length)
 
 
@@ -36,16 +37,16 @@ def backward(plan: Plan, m: Source) -> bool | None:
 class Step:
     """Step `at` of `steps`: reads the copy `parity` of every carry and writes the other one."""
 
-    at: str
-    back: str  # steps - 1 - at
-    parity: str
-    other: str
+    at: Operand
+    back: Operand  # steps - 1 - at
+    parity: Operand
+    other: Operand
 
     @classmethod
-    def make(cls, t: Text, at: str, last: str) -> Step:
+    def make(cls, t: Text, at: Operand, last: Operand) -> Step:
         """Step `at` where the last one is `last`."""
         back = t.binary("subi", last, at)
-        parity = t.op(f"arith.remui {at}, {t.index(2)} : index")
+        parity = t.binary("remui", at, t.index(2))
         return cls(at, back, parity, t.binary("subi", t.index(1), parity))
 
     def evaluator(
@@ -53,11 +54,11 @@ class Step:
         t: Text,
         plan: Plan,
         memories: Mapping[Source, Memory],
-        rows: Mapping[Source, str] = NO_ROWS,
+        rows: Mapping[Source, Operand] = NO_ROWS,
     ) -> Evaluator:
         """Atoms and stores of this step; `rows`: row numbers that are known already."""
 
-        def prefix(m: Source, store: bool) -> list[str]:
+        def prefix(m: Source, store: bool) -> list[Operand]:
             if m in rows:
                 return [rows[m]]
             if m.kind == "carry":
@@ -65,5 +66,5 @@ class Step:
             turned = backward(plan, m)
             return [] if turned is None else [self.back if turned else self.at]
 
-        number = t.op(f"arith.index_cast {self.at} : index to i32")
+        number = t.op("arith.index_cast {} : index to i32", self.at)
         return Evaluator(t, memories, prefix, number, plan.rounds)

@@ -1,19 +1,40 @@
-"""MLIR text with fresh names; constants go to the function's head."""
+"""Writes the statements of a function, with fresh names; constants go to its head."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
+from lstm_ir.backends.kernels.text.kernel import Function, Signature
+from lstm_ir.backends.kernels.text.statements import (
+    Body,
+    Call,
+    Constant,
+    Kind,
+    MemRef,
+    Name,
+    Operand,
+    Operation,
+    Part,
+    Region,
+    Statement,
+    WorkgroupId,
+    argument,
+    operation,
+)
 from lstm_ir.ir.types import DType
+
+DIVISIONS = ("divui", "remui", "ceildivui")  # by numbers that a compiler should know
+_STEP = (3,)  # which operand of a loop is its step
 
 _SCALAR = {
     DType.f16: "f16", DType.bf16: "bf16", DType.f32: "f32", DType.f64: "f64", DType.i8: "i8",
     DType.i32: "i32", DType.i64: "i64", DType.i1: "i1",
 }  # fmt: skip
 
-ZERO = "%zero"  # of GPU kernels: an index that is 0, which the compiler must not know
+ZERO = argument("zero")  # of GPU kernels: an index that is 0, which the compiler must not know
 
 
 def scalar_type(dtype: DType) -> str:
@@ -32,114 +53,184 @@ def stored_type(dtype: DType) -> str:
 
 
 class Text:
-    """One function's lines. Without lanes, what would be a vector is one element."""
+    """Writes one function's statements. Without lanes, what would be a vector is one element."""
 
     def __init__(self, lanes: int, prefix: str = "%v") -> None:
         self.lanes, self._prefix = lanes, prefix
-        self.buffers: list[str] = []  # declarations of buffers
-        self.lines: list[str] = []
-        self._depth = 3
+        self.buffers: list[Operation] = []
+        self.constants: dict[Constant, None] = {}  # in the order in which they were made
+        self.own: set[Operand] = set()  # values that are defined here
         self._n = 0
-        self.constants: dict[tuple[str, str], str] = {}  # names by literal and type
+        self._bodies: list[list[Statement]] = [[]]  # of the regions that are open
+        self._loops: list[Operation] = []  # those that `carried` opened
 
     @property
-    def head(self) -> list[str]:
-        """What stands before the lines."""
-        return [*(f"      {v} = arith.constant {_typed(*k)}" for k, v in self.constants.items()),
-                *self.buffers]  # fmt: skip
+    def body(self) -> Body:
+        """All statements."""
+        return tuple(self._bodies[0])
 
-    def fresh(self) -> str:
-        """A new name."""
+    def function(self, name: str, signature: Signature, attributes: str = "") -> Function:
+        """What was written, as a function."""
+        constants = tuple(self.constants)
+        return Function(name, signature, constants, tuple(self.buffers), self.body, attributes)
+
+    def fresh(self, kind: Kind | None = None) -> Name:
+        """A new value."""
         self._n += 1
-        return f"{self._prefix}{self._n}"
+        made = Name(f"{self._prefix}{self._n}", kind)
+        self.own.add(made)
+        return made
 
-    def vector(self, element: str) -> str:
-        """The vector type of full width."""
-        return f"vector<{self.lanes}x{element}>" if self.lanes else element
+    def vector(self, element: str, lanes: int = 0) -> str:
+        """The vector type of full width, or of so many lanes."""
+        lanes = lanes or self.lanes
+        return f"vector<{lanes}x{element}>" if lanes else element
 
-    def line(self, text: str) -> None:
-        """A statement."""
-        self.lines.append("  " * self._depth + text)
+    # -- statements
 
-    def op(self, text: str) -> str:
-        """A statement with one result; gives its name."""
-        name = self.fresh()
-        self.line(f"{name} = {text}")
-        return name
+    def put(self, s: Statement) -> None:
+        """Any statement."""
+        self._bodies[-1].append(s)
 
-    def index(self, n: int) -> str:
+    def line(self, template: str, *parts: Part) -> None:
+        """An operation without results."""
+        self.put(operation(template, *parts))
+
+    def op(self, template: str, *parts: Part, to: Name | None = None) -> Name:
+        """An operation with one result, which is `to`, or a new value."""
+        out = self.fresh() if to is None else to
+        self.put(operation(template, *parts, to=out))
+        return out
+
+    def binary(
+        self, op: str, a: Operand, b: Operand, kind: str = "index", to: Name | None = None
+    ) -> Name:
+        """arith op of two values of one type."""
+        out = self.fresh(kind) if to is None else to
+        known = (0, 1) if op in DIVISIONS else ()
+        self.put(operation(f"arith.{op} {{}}, {{}} : {kind}", a, b, to=out, known=known))
+        return out
+
+    def compare(self, way: str, a: Operand, b: Operand, kind: str = "index") -> Name:
+        """Whether a is less than b, equal, ..., as integers."""
+        return self.op(f"arith.cmpi {way}, {{}}, {{}} : {kind}", a, b)
+
+    def select(self, flag: Operand, a: Operand, b: Operand, kind: str = "index") -> Name:
+        """a where the flag is set, else b."""
+        return self.op(f"arith.select {{}}, {{}}, {{}} : {kind}", flag, a, b, to=self.fresh(kind))
+
+    def mask(self, count: Operand, lanes: int = 0) -> Name:
+        """So many of the first lanes of a vector."""
+        return self.op("vector.create_mask {} : {}", count, self.vector("i1", lanes))
+
+    def add(self, a: Operand, n: int) -> Operand:
+        """index + constant."""
+        return a if n == 0 else self.binary("addi", a, self.index(n))
+
+    def call(self, call: Call) -> None:
+        """A call, whose constants are this function's."""
+        for a in call.arguments:
+            if isinstance(a, Constant):
+                self.constants.setdefault(a)
+        self.put(call)
+
+    def workgroup(self) -> Name:
+        """The number of this workgroup."""
+        out = self.fresh("index")
+        self.put(WorkgroupId(out))
+        return out
+
+    # -- constants and buffers
+
+    def index(self, n: int) -> Constant:
         """A constant index."""
         return self.constant(str(n), "index")
 
-    def constant(self, literal: str, kind: str) -> str:
+    def constant(self, literal: str, kind: str) -> Constant:
         """A constant at the head."""
-        key = literal, kind
-        if key not in self.constants:
-            self.constants[key] = f"%c{len(self.constants)}"
-        return self.constants[key]
+        made = Constant(literal, kind)
+        self.constants.setdefault(made)
+        return made
 
-    def number(self, value: float, dtype: DType, wide: bool) -> str:
+    def number(self, value: float, dtype: DType, wide: bool) -> Constant:
         """A constant scalar or vector of numbers."""
         kind = scalar_type(dtype)
         return self.constant(literal(value, dtype), self.vector(kind) if wide else kind)
 
-    def stack(self, kind: str) -> str:
+    def stack(self, kind: MemRef) -> Name:
         """A buffer on the stack, made once at the head."""
-        name = self.fresh()
+        out = self.fresh(kind)
         attrs = "alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>"
-        self.buffers.append(f'      {name} = "memref.alloca"() <{{{attrs}}}> : () -> {kind}')
-        return name
+        template = f'"memref.alloca"() <{{{attrs}}}> : () -> {{}}'
+        self.buffers.append(operation(template, kind, to=out))
+        return out
 
-    def binary(self, op: str, a: str, b: str, kind: str = "index") -> str:
-        """arith op of two values of one type."""
-        return self.op(f"arith.{op} {a}, {b} : {kind}")
-
-    def add(self, a: str, n: int) -> str:
-        """index + constant."""
-        return a if n == 0 else self.binary("addi", a, self.index(n))
+    # -- regions
 
     @contextmanager
-    def block(self, opening: str, closing: str = "}") -> Iterator[None]:
-        """Lines in braces."""
-        self.line(opening + " {")
-        self._depth += 1
+    def block(
+        self, template: str, *parts: Part, to: Name | None = None, results: int = 1
+    ) -> Iterator[None]:
+        """An operation with what is written inside."""
+        self._bodies.append([])
         yield
-        self._depth -= 1
-        self.line(closing)
+        self._end(operation(template, *parts, to=to, results=results))
 
     @contextmanager
-    def loop(self, low: str, high: str, by: str) -> Iterator[str]:
+    def region(self, word: str, *arguments: Name) -> Iterator[None]:
+        """One more region of the operation that was written last."""
+        self._bodies.append([])
+        yield
+        last = self._bodies[-2].pop()
+        assert isinstance(last, Operation)
+        self._end(last, word, arguments)
+
+    def _end(self, owner: Operation, word: str = "", arguments: tuple[Name, ...] = ()) -> None:
+        region = Region(word, arguments, tuple(self._bodies.pop()))
+        self.put(replace(owner, regions=(*owner.regions, region)))
+
+    @contextmanager
+    def when(self, flag: Operand) -> Iterator[None]:
+        """scf.if without results."""
+        with self.block("scf.if {}", flag):
+            yield
+
+    @contextmanager
+    def loop(self, low: Operand, high: Operand, by: Operand) -> Iterator[Name]:
         """scf.for without results; gives the index."""
-        at = self.fresh()
-        with self.block(f"scf.for {at} = {low} to {high} step {by}"):
-            yield at
+        at = self.fresh("index")
+        self._bodies.append([])
+        yield at
+        self._end(operation("scf.for {} = {} to {} step {}", at, low, high, by, known=_STEP))
 
     def carried(
-        self, low: str, high: str, by: str, init: Sequence[str], kinds: Sequence[str]
-    ) -> tuple[str, list[str], str]:
-        """Opens scf.for with loop-carried values: (index, values inside, name of the results)."""
-        at, out = self.fresh(), self.fresh()
-        inside = [self.fresh() for _ in init]
-        pairs = ", ".join(f"{a} = {b}" for a, b in zip(inside, init, strict=True))
-        count = f":{len(init)}"
-        self.line(
-            f"{out}{count} = scf.for {at} = {low} to {high} step {by} iter_args({pairs})"
-            f" -> ({', '.join(kinds)}) {{"
+        self, low: Operand, high: Operand, by: Operand, init: Sequence[Operand],
+        kinds: Sequence[str],
+    ) -> tuple[Name, list[Name], list[Name]]:  # fmt: skip
+        """Opens scf.for with loop-carried values: (index, values inside, results)."""
+        at, out = self.fresh("index"), self.fresh()
+        inside = [self.fresh(k) for k in kinds]
+        pairs = ", ".join(["{} = {}"] * len(init))
+        template = f"scf.for {{}} = {{}} to {{}} step {{}} iter_args({pairs}) -> ({{}})"
+        carried = (v for pair in zip(inside, init, strict=True) for v in pair)
+        self._loops.append(
+            operation(
+                template, at, low, high, by, *carried, kinds, to=out, results=len(init), known=_STEP
+            )
         )
-        self._depth += 1
-        return at, inside, out
+        self._bodies.append([])
+        return at, inside, self.results(out, kinds)
 
-    def close(self, values: Sequence[str], kinds: Sequence[str]) -> None:
+    def close(self, values: Sequence[Operand], kinds: Sequence[str]) -> None:
         """Ends what `carried` opened."""
-        self.line(f"scf.yield {', '.join(values)} : {', '.join(kinds)}")
-        self._depth -= 1
-        self.line("}")
+        self.line("scf.yield {} : {}", values, kinds)
+        self._end(self._loops.pop())
 
-
-def _typed(literal: str, kind: str) -> str:
-    if kind == "i1":
-        return literal
-    return f"dense<{literal}> : {kind}" if kind.startswith("vector") else f"{literal} : {kind}"
+    def results(self, out: Name, kinds: Sequence[str]) -> list[Name]:
+        """The results of an operation that has several."""
+        made = [Name(f"{out.text}#{i}", k) for i, k in enumerate(kinds)]
+        self.own.update(made)
+        return made
 
 
 def literal(value: float, dtype: DType) -> str:
