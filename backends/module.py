@@ -19,9 +19,9 @@ from lstm_ir.backends.emit.decisions import decisions
 from lstm_ir.backends.emit.derived import derived_values
 from lstm_ir.backends.emit.emitter import Emitter, tensor
 from lstm_ir.backends.emit.options import PLAIN, Options
-from lstm_ir.backends.emit.parameter_key import key as parameter_key
 from lstm_ir.backends.emit.places import mlir_loc
 from lstm_ir.backends.emit.regions import signless
+from lstm_ir.backends.files import parameters
 from lstm_ir.backends.kernels.call import executables
 from lstm_ir.backends.kernels.cpu.team import pause
 from lstm_ir.backends.kernels.cpu.workers import workers
@@ -38,7 +38,6 @@ from lstm_ir.ir.signature import Requirement
 from lstm_ir.ir.target import TargetInfo
 
 _PLACE = re.compile(r'loc\("([^"]+)"\("([^"]+)":(\d+):\d+\)\)')  # as `mlir_loc` makes it
-SCOPE = "model"  # of the parameters
 
 
 def stablehlo_text(program: Program, source: Program, locs: bool = False) -> str:
@@ -138,8 +137,8 @@ def _weights(program: Program) -> dict[str, str]:
     symbols: dict[str, str] = {}
     for i, (name, data) in enumerate(program.weights.items()):
         symbols[name] = f"w{i}"
-        key = parameter_key(name)
-        module_globals.declare(symbols[name], data.type, f'"{SCOPE}"::"{key}"')
+        key = parameters.key(name)
+        module_globals.declare(symbols[name], data.type, f'"{parameters.SCOPE}"::"{key}"')
     return symbols
 
 
@@ -312,8 +311,7 @@ class _Function:
 
 def head(e: Emitter) -> ir.Operation:
     """An op at the head of a function, before which sizes are computed."""
-    index = ir.IndexType.get()
-    return e.make("arith.constant", [], [index], {"value": ir.IntegerAttr.get(index, 0)})
+    return e.index(0).owner
 
 
 def _plain_name(d: Dim) -> str | None:

@@ -11,7 +11,7 @@ from kernel_bodies import BODIES, Loop
 from kernel_random import random_body
 
 import lstm_ir as li
-from lstm_ir.backends.kernels.cpu import workers
+from lstm_ir.backends.kernels.cpu import machine
 from lstm_ir.backends.run.threads import choice, helper_pool
 from lstm_ir.ir.program import Program
 
@@ -21,7 +21,7 @@ SIZES = ((37, 1, 5, 72), (11, 5, 7, 68), (1, 9, 3, 130), (23, 16, 5, 40))
 
 def main(threads: int, callers: int, rounds: int, seed: int) -> None:
     li.set_threads(threads)
-    workers.SHARE_FLOPS = 1  # share whatever there is
+    machine.SHARE_FLOPS = 1  # share whatever there is
     choice.HELPED, choice.LARGE, choice.SMALL, choice.LOOPS = 0, 1 << 62, 1 << 62, 1 << 62
     loops: dict[str, Loop] = {}
     graphs: dict[str, li.Graph] = {}

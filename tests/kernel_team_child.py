@@ -10,7 +10,7 @@ from kernel_bodies import BODIES, Loop
 from kernel_random import random_body
 
 import lstm_ir as li
-from lstm_ir.backends.kernels.cpu import workers
+from lstm_ir.backends.kernels.cpu import machine
 from lstm_ir.ir.program import Program
 
 NAMES = ("gated", "two_phases", "ends_in_product", "both_ways", "normalised", "counted")
@@ -27,7 +27,7 @@ KNOWN = {
 def main(threads: int, device: str, target: str, rounds: int, seed: int) -> None:
     if device == "local-task":
         li.set_threads(threads)
-    workers.SHARE_FLOPS = 1  # share whatever there is
+    machine.SHARE_FLOPS = 1  # share whatever there is
     sizes, loops, graphs = ("T", "B", 5, 72), {}, {}
     for i, n in enumerate((*NAMES, "r0", "r1")):
         # What is random may be chaotic: in f64 only a wrong kernel differs.

@@ -14,6 +14,7 @@ from lstm_ir.api import prepare
 from lstm_ir.backends.kernels.call.call import KernelCall
 from lstm_ir.backends.kernels.call.executables import BINDINGS
 from lstm_ir.backends.kernels.cpu import scratch
+from lstm_ir.backends.kernels.cpu.machine import KEPT_BYTES
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.interpret import interpret
 
@@ -87,7 +88,7 @@ def test_scratch_is_not_in_the_module_nor_without_bound(rng: np.random.Generator
     """A module does not grow with its zeros; memory of more than the limit is a call's own."""
     sizes = [li.compile(_layers(2, B, 20)).report.module_bytes for B in (3, 300)]
     assert sizes[1] < sizes[0] + 20_000
-    many = scratch.LIMIT // (2 * 2 * 20 * 4) + 1
+    many = KEPT_BYTES // (2 * 2 * 20 * 4) + 1
     graph = _layers(2, many, 20, count=1)
     assert "lstm_ir.scratch" not in prepare(graph, resolve("cpu")).text
     a = rng.standard_normal((2, many, 40)).astype(np.float32)

@@ -17,7 +17,7 @@ from test_kernels import BASELINE
 import lstm_ir as li
 from lstm_ir.api import build, prepare
 from lstm_ir.backends.compile import compiler
-from lstm_ir.backends.kernels.cpu.schedule import FOLD_ROWS
+from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.program import Program
 

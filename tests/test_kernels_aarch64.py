@@ -21,7 +21,7 @@ from kernel_random import random_body
 import lstm_ir as li
 from lstm_ir.api import build
 from lstm_ir.backends.files import parameters
-from lstm_ir.backends.kernels.cpu import workers
+from lstm_ir.backends.kernels.cpu import machine
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.program import Program
 
@@ -99,7 +99,7 @@ def test_every_body(tmp_path: Path) -> None:
 
 def test_shared_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     qemu()
-    monkeypatch.setattr(workers, "SHARE_FLOPS", 1)
+    monkeypatch.setattr(machine, "SHARE_FLOPS", 1)
     loops, graphs = _module(tmp_path)
     some = ("gated", "two_phases", "both_ways", "normalised", "counted", "back", "r0")
     for n in (1, 5):

@@ -122,6 +122,13 @@ def room_of(name: str) -> str | None:
     return next((r for r in ARROWS if within(name, r)), None)
 
 
+@pytest.mark.parametrize("path", files("backends/kernels/body"), ids=lambda p: p.name)
+def test_what_a_body_computes_knows_no_processor(path: Path) -> None:
+    for name, _ in imports(path):
+        inside = within(name, "lstm_ir.backends.kernels.body", "lstm_ir.ir", "lstm_ir.ops")
+        assert inside or not within(name, "lstm_ir.backends", "iree"), f"{path} imports {name}"
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_frameworks_are_imported_by_importers_only(path: Path) -> None:
     for name, at_import in imports(path):

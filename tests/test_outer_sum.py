@@ -8,7 +8,8 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.backends.kernels import lowering
-from lstm_ir.backends.kernels.cpu.outer_sum import NARROW, WIDE, OuterSum, wide_columns
+from lstm_ir.backends.kernels.cpu.machine import NARROW, WIDE
+from lstm_ir.backends.kernels.cpu.outer_sum import OuterSum, wide_columns
 from lstm_ir.backends.kernels.text.kernel import Kernel
 
 # rows, columns: whole tiles, ragged rows, ragged columns, fewer columns than one vector, one tile; one

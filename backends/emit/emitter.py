@@ -86,9 +86,8 @@ class Emitter:
         options: Options = PLAIN,
     ) -> None:  # fmt: skip
         self.target, self.static, self.options = target, static, options
-        self.notes: list[str] = (
-            [] if notes is None else notes
-        )  # how recurrences were lowered, for --explain
+        # How recurrences were lowered, for --explain.
+        self.notes: list[str] = [] if notes is None else notes
         self.known: dict[Value, ir.Value] = {}
         self.within: Graph | None = None  # the graph that is being emitted
         self.sizes: dict[str, ir.Value] = {}  # dimension name -> index
@@ -117,7 +116,28 @@ class Emitter:
     @property
     def asserts(self) -> bool:
         """Whether a value may be read and checked here: once per call, where that is cheap."""
-        return self.target is not None and self.target.assertions_cheap and not self.depth
+        return self.target is not None and self.target.assertions_cheap and not self.in_loop
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether loops may become kernels."""
+        return self.target is not None and self.options.kernels
+
+    @property
+    def has_cpu_kernels(self) -> bool:
+        """Whether loops and products may become a CPU's kernels."""
+        return self.has_kernels and self.target is not None and self.target.kind == "cpu"
+
+    @property
+    def in_loop(self) -> bool:
+        """Whether ops are made in the body of a loop."""
+        return self.depth > 0
+
+    @property
+    def at_top(self) -> bool:
+        """Whether ops are made at a function's top level: once per call, in no loop and no branch."""
+        owner = ir.InsertionPoint.current.block.owner.operation
+        return bool(owner.name == "func.func")
 
     # -- ops
 
@@ -167,18 +187,11 @@ class Emitter:
         kind = ir.RankedTensorType.get(list(np.shape(array)), element(dtype))
         if dtype is DType.i1 and a.size > 1:
             return self._booleans(a)
-        if dtype is DType.i1:
-            dense = self._text(kind, a)
-        elif dtype is DType.bf16:
-            dense = (
-                ir.DenseElementsAttr.get(a.view(np.uint16), type=kind)
-                if a.size
-                else self._text(kind, a)
-            )
-        elif a.size == 0:
+        if dtype is DType.i1 or a.size == 0:
             dense = self._text(kind, a)
         else:
-            dense = ir.DenseElementsAttr.get(a, type=kind)
+            bits = a.view(np.uint16) if dtype is DType.bf16 else a
+            dense = ir.DenseElementsAttr.get(bits, type=kind)
         return self.make("stablehlo.constant", [], [kind], {"value": dense}).result
 
     def _booleans(self, a: np.ndarray[Any, Any]) -> ir.Value:
@@ -198,13 +211,10 @@ class Emitter:
     def full(self, value: float, t: TensorType) -> ir.Value:
         """A tensor of one number."""
         if t.is_static:
-            kind = tensor(t)
-            return self.make(
-                "stablehlo.constant", [], [kind], {"value": self._splat(value, t)}
-            ).result
-        return self.broadcast(
-            self.constant(np.asarray(value), t.dtype), TensorType((), t.dtype), t, ()
-        )
+            splat = {"value": self._splat(value, t)}
+            return self.make("stablehlo.constant", [], [tensor(t)], splat).result
+        one = self.constant(np.asarray(value), t.dtype)
+        return self.broadcast(one, t.with_shape(()), t, ())
 
     def filled(self, value: float, t: TensorType, own: bool = False) -> ir.Value:
         """As `full`, and a buffer in IREE, not a dispatch: what loops and writes start from.
@@ -219,12 +229,8 @@ class Emitter:
         signless = one if t.dtype.is_float else ir.IntegerType.get_signless(t.dtype.bits)
         if signless != one:  # arith has no unsigned constants
             return self.full(value, t)
-        literal = (
-            ir.FloatAttr.get(one, value)
-            if t.dtype.is_float
-            else ir.IntegerAttr.get(one, int(value))
-        )
-        scalar = self.make("arith.constant", [], [one], {"value": literal}).result
+        attr = ir.FloatAttr.get(one, value) if t.dtype.is_float else ir.IntegerAttr.get(one, int(value))
+        scalar = self.make("arith.constant", [], [one], {"value": attr}).result
         if own:
             scalar = self.hidden(scalar)
         sizes = [self.size(d) for d in t.shape if not isinstance(d, int)]
@@ -256,6 +262,12 @@ class Emitter:
 
     # -- sizes
 
+    def index(self, n: int) -> ir.Value:
+        """An index constant, made here."""
+        index = ir.IndexType.get()
+        attrs = {"value": ir.IntegerAttr.get(index, n)}
+        return self.make("arith.constant", [], [index], attrs).result
+
     def size(self, d: Dim) -> ir.Value:
         """The value of a dimension as an index, computed once at the function's head."""
         found = self._exprs.get(d)
@@ -268,9 +280,7 @@ class Emitter:
     def _compute(self, d: Dim) -> ir.Value:
         index = ir.IndexType.get()
         if isinstance(d, int):
-            return self.make(
-                "arith.constant", [], [index], {"value": ir.IntegerAttr.get(index, d)}
-            ).result
+            return self.index(d)
         total: ir.Value | None = None
         for mono, k in d.terms:
             term = self.size(k)
@@ -310,11 +320,8 @@ class Emitter:
     def extract(self, v: ir.Value) -> ir.Value:
         """The index held by an integer tensor of rank 0; the host waits for it."""
         one = ir.RankedTensorType(v.type).element_type
-        return self.make(
-            "arith.index_cast",
-            [self.make("tensor.extract", [v], [one]).result],
-            [ir.IndexType.get()],
-        ).result
+        held = self.make("tensor.extract", [v], [one]).result
+        return self.make("arith.index_cast", [held], [ir.IndexType.get()]).result
 
     # -- shapes of values
 
@@ -388,15 +395,9 @@ class Emitter:
         static: list[list[int]] = []
         moving: list[list[ir.Value]] = []
         for group in (offsets, sizes):
-            plain = [g if isinstance(g, int) else dynamic for g in group]
-            static.append(plain)
-            moving.append(
-                [
-                    self.size(g) if isinstance(g, dims.Expr) else g
-                    for g in group
-                    if not isinstance(g, int)
-                ]
-            )
+            static.append([g if isinstance(g, int) else dynamic for g in group])
+            open_ = [g for g in group if not isinstance(g, int)]
+            moving.append([self.size(g) if isinstance(g, dims.Expr) else g for g in open_])
         if 0 in static[1]:  # the verifier refuses offset 0 of an axis with size 0
             if operands[1:]:
                 return operands[1]

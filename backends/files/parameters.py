@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.backends.emit.parameter_key import key
 from lstm_ir.backends.run import runtime
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.types import TensorType
@@ -17,6 +16,14 @@ SCOPE = "model"  # #flow.parameter.named<"model"::"encoder/w_ih">
 ALIGNMENT = 64  # compiled code assumes it of every buffer
 
 Array = np.ndarray[Any, Any]
+
+
+def key(name: str) -> str:
+    """The name of a weight as a module's parameter has it: in hex where IREE would not print it so that it can be
+    read again.
+    """
+    plain = name.isprintable() and not set(name) & {'"', "\\"} and not name.startswith("%")
+    return name if plain else f"%{name.encode().hex()}"
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -8,9 +8,9 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.places import mlir_loc
 from lstm_ir.backends.kernels.body.access import CutError, RefusedError
 from lstm_ir.backends.kernels.body.planner import make_plan
-from lstm_ir.backends.kernels.body.products import lower_product
 from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.cpu.outer_sum import lower_outer_sum
+from lstm_ir.backends.kernels.cpu.products import lower_product
 from lstm_ir.backends.kernels.cpu.variants import on_cpu
 from lstm_ir.backends.kernels.gpu import schedule as gpu_schedule
 from lstm_ir.backends.kernels.gpu.dispatch import GpuDispatch

@@ -9,6 +9,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.conversion import apart, is_spirv
 from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower
 from lstm_ir.backends.emit.regions import generic, signed_back, signless
+from lstm_ir.backends.kernels import lowering as kernels
 from lstm_ir.backends.lower.shape import reshape
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -35,10 +36,8 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     ]
     to = n.types[0]
     total = sum_type(to)
-    if e.options.kernels:
-        from lstm_ir.backends.kernels.lowering import lower_outer_sum, lower_product
-
-        for by_kernel in (lower_product, lower_outer_sum):
+    if e.has_cpu_kernels:
+        for by_kernel in (kernels.lower_product, kernels.lower_outer_sum):
             done = by_kernel(e, n, lhs, rhs)
             if done is not None:
                 return done

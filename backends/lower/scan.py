@@ -16,6 +16,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower, tensor
 from lstm_ir.backends.emit.for_loop import Values, for_loop
 from lstm_ir.backends.emit.loop import CHUNK, Loop
+from lstm_ir.backends.kernels.lowering import lower_loop
 from lstm_ir.backends.lower.gather import confined
 from lstm_ir.backends.lower.scan_packed import PackedLoop
 from lstm_ir.backends.lower.shape import fill, fills_itself, number_of
@@ -34,9 +35,7 @@ def _scan(
         return [*init, *(e.full(0, t) for t in loop.stacked)]
     if count is not None and e.asserts:
         count, _ = confined(e, n, "count", count, 0, loop.length)
-    if e.options.kernels:
-        from lstm_ir.backends.kernels.lowering import lower_loop
-
+    if e.has_kernels:
         done = lower_loop(e, n, consts, init, xs, count)
         if done is not None:
             return done

@@ -33,7 +33,7 @@ def _stores(e: Emitter, user: Node, v: Value) -> bool:
 
 def fills_itself(e: Emitter) -> bool:
     """Whether a loop writes the numbers that it starts from: a CPU's kernel does."""
-    return e.target is not None and e.options.kernels and e.target.kind == "cpu"
+    return e.has_cpu_kernels
 
 
 def number_of(v: Value) -> float | None:

@@ -14,6 +14,7 @@ from lstm_ir.backends.kernels.body.access import (
     leading_indices,
 )
 from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, Source, Temp, Term
+from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.opdef import Trait
@@ -41,7 +42,7 @@ class Puller:
     row_axis: int  # of values with two axes or more
     hoist: bool  # products of scanned rows are made before the loop
     narrow: frozenset[DType]  # of matrices that are widened in registers
-    projections: list[Any] = field(default_factory=list)
+    projections: list[Projection] = field(default_factory=list)
     temps: list[Temp] = field(default_factory=list)
     _atoms: dict[Any, Atom] = field(default_factory=dict)
     _pulled: dict[Any, Atom] = field(default_factory=dict)
@@ -225,8 +226,6 @@ class Puller:
 
     def _projected(self, row: Atom, length: int, m: Matrix, mask: Atom | None) -> Atom:
         """A column of the product that is made before the loop; zero where `mask` is false."""
-        from lstm_ir.backends.kernels.body.hoisting import Projection
-
         assert row.source is not None
         p = Projection(row.source.index, row.access, length, replace(m, col_start=0))
         if p not in self.projections:

@@ -107,12 +107,7 @@ class KernelCall:
 
     def const(self, d: Dim) -> ir.Value:
         """A size as an index value."""
-        if isinstance(d, int):
-            index = ir.IndexType.get()
-            return self.e.make(
-                "arith.constant", [], [index], {"value": ir.IntegerAttr.get(index, d)}
-            ).result
-        return self.e.size(d)
+        return self.e.index(d) if isinstance(d, int) else self.e.size(d)
 
     def muli(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """a * b."""
@@ -268,7 +263,7 @@ def at_entry(e: Emitter) -> Iterator[None]:
 
     IREE submits what stands before a barrier and what stands after it one after the other.
     """
-    if e.depth:
+    if e.in_loop:
         yield
         return
     block = ir.InsertionPoint.current.block

@@ -154,7 +154,7 @@ class Dispatch(Call):
         """Stacked results that take the memory of scanned rows, which another loop made for this one."""
         n, e = self.plan.node, self.e
         xs = n.args[2]
-        if e.depth or e.outside is not None or e.within is None or not isinstance(xs, tuple):
+        if not e.at_top or e.within is None or not isinstance(xs, tuple):
             return {}
         others = [v for a in (n.args[0], n.args[1]) if isinstance(a, tuple) for v in a]
         free = {

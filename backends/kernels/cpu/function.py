@@ -13,8 +13,8 @@ from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.body.plan import Component, Plan, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.carries import VectorCarries
+from lstm_ir.backends.kernels.cpu.machine import LINE
 from lstm_ir.backends.kernels.cpu.prologue import Prologue
-from lstm_ir.backends.kernels.cpu.scratch import PIECE
 from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
 from lstm_ir.backends.kernels.cpu.team import Rows, Team
 from lstm_ir.backends.kernels.cpu.tile import Block, work_of
@@ -69,7 +69,7 @@ class LoopKernel:
         return Kernel((*parts, t.function("", args.signature, called_by_iree())))
 
     def _pieces(self, binding: Name, pieces: list[list[Memory]]) -> None:
-        """Memories side by side in one binding, each from a multiple of PIECE bytes on.
+        """Memories side by side in one binding, each from a multiple of LINE bytes on.
 
         Each in one form or more.
         """
@@ -81,8 +81,8 @@ class LoopKernel:
             size: Operand = t.index(ELEMENT_BYTES[m.element])
             for d in m.sizes:
                 size = t.binary("muli", size, t.index(d) if isinstance(d, int) else d)
-            whole = t.binary("ceildivui", size, t.index(PIECE))
-            at = t.binary("addi", at, t.binary("muli", whole, t.index(PIECE)))
+            whole = t.binary("ceildivui", size, t.index(LINE))
+            at = t.binary("addi", at, t.binary("muli", whole, t.index(LINE)))
 
     def _everything(self) -> list[Function]:
         """The entry's statements; gives the functions that it calls."""

@@ -16,27 +16,29 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.body.shifted import without_edge
 from lstm_ir.backends.kernels.call.call import KernelCall
-from lstm_ir.backends.kernels.cpu.schedule import machine
+from lstm_ir.backends.kernels.cpu.machine import (
+    NARROW,
+    PANEL,
+    SHARES,
+    SMALL_SUM,
+    SUM,
+    TERMS,
+    WIDE,
+    WORTH,
+    machine,
+)
 from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.text.kernel import Kernel, Signature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
 from lstm_ir.backends.kernels.text.statements import Operand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
+from lstm_ir.backends.lower.shape import reshape
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType, TensorType
 
-SUM = 256  # terms of one block, at most
-PANEL = 24 << 10  # bytes of a panel, on the stack; a dispatch has 32 KB of it by default
-WIDE, NARROW = (
-    3,
-    2,
-)  # vectors of columns of a tile; a tile of one would load as often as it multiplies
-UNROLL = 4  # terms of an iteration; packed operands end with zeros
-WORTH = 1 << 21  # multiplications from which a kernel is worth its compile time
-SHARES = 4  # workgroups per worker
 # Numbers of the kernel: rows of an operand that come before the first term; sizes of the result; the
 # column at which narrow tiles begin.
 GROUPS, FIRST, SECOND, ROWS, COLUMNS, MIDDLE = (
@@ -50,9 +52,7 @@ def lower_outer_sum(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Val
     a, b, at = n.inputs[0].type, n.inputs[1].type, n.attrs
     leading = tuple(range(a.rank - 1))
     sums = at["lhs_contracting_dimensions"], at["rhs_contracting_dimensions"]
-    if e.target is None or not e.options.kernels or e.target.kind != "cpu":
-        return None
-    if at["lhs_batching_dimensions"] or not leading or sums != (leading, leading):
+    if not e.at_top or at["lhs_batching_dimensions"] or not leading or sums != (leading, leading):
         return None
     if b.rank != a.rank or a.dtype not in (DType.f32, DType.f64):
         return None
@@ -60,12 +60,8 @@ def lower_outer_sum(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Val
     if not isinstance(rows, int) or not isinstance(columns, int):
         return None
     terms = dims.product(a.shape[:-1])
-    if rows * columns < 1 << 12 or (isinstance(terms, int) and terms * rows * columns < WORTH):
+    if rows * columns < SMALL_SUM or (isinstance(terms, int) and terms * rows * columns < WORTH):
         return None
-    if ir.InsertionPoint.current.block.owner.operation.name != "func.func":
-        return None
-    from lstm_ir.backends.lower.shape import reshape
-
     found = without_edge(n.inputs[1])
     if found is not None and found[0].rows in e.known:
         shift, skip = found
@@ -132,7 +128,7 @@ def form(target: TargetInfo, dtype: DType) -> tuple[int, int]:
     """Rows of a tile, terms of a block."""
     lanes = max(1, target.vector_bits // dtype.bits)
     most = PANEL // (WIDE * lanes * dtype.bits // 8)
-    return machine(target).outer, min(SUM, most // UNROLL * UNROLL)
+    return machine(target).outer, min(SUM, most // TERMS * TERMS)
 
 
 class _Text:
@@ -175,8 +171,8 @@ class _Text:
         with t.loop(t.index(0), terms, t.index(self.sums)) as start:
             left = t.binary("subi", terms, start)
             count = t.binary("minui", left, t.index(self.sums))
-            whole = t.binary("ceildivui", count, t.index(UNROLL))
-            whole = t.binary("muli", whole, t.index(UNROLL))
+            whole = t.binary("ceildivui", count, t.index(TERMS))
+            whole = t.binary("muli", whole, t.index(TERMS))
             self._pack_rows(start, count, whole, low, high)
             self._panels(panel, start, count, whole, low, high)
 
@@ -203,7 +199,7 @@ class _Text:
         t, height = self.t, self.height
         zero = t.constant("0.0", t.vector(self.element, height))
         start = t.binary("addi", start, FIRST)
-        few = t.index(2 * UNROLL)
+        few = t.index(2 * TERMS)
         with t.loop(t.index(0), whole, few) as first:
             end = t.binary("minui", t.binary("addi", first, few), count)
             with t.loop(low, high, t.index(height)) as row:
@@ -277,9 +273,9 @@ class _Text:
         first = [load_vector(t, self.out, [rows[i], places[j]], guards[i, j]) for i, j in cells]
         kinds = [kind] * len(cells)
         tile = t.binary("divui", row, t.index(self.height))
-        at, sums, out = t.carried(t.index(0), whole, t.index(UNROLL), first, kinds)
+        at, sums, out = t.carried(t.index(0), whole, t.index(TERMS), first, kinds)
         current = dict(zip(cells, sums, strict=True))
-        for u in range(UNROLL):
+        for u in range(TERMS):
             k = t.add(at, u)
             right = [load_vector(t, panel, [k, t.index(j * t.lanes)]) for j in range(len(places))]
             for i in range(self.height):

@@ -16,10 +16,11 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.body.atoms import Matrix
-from lstm_ir.backends.kernels.body.origin import given
 from lstm_ir.backends.kernels.body.plan import KLoop
 from lstm_ir.backends.kernels.call.call import KernelCall
 from lstm_ir.backends.kernels.call.packing import Form, packed_type, runs_of
+from lstm_ir.backends.kernels.cpu.machine import PACKED_NUMBERS, SHARES
+from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.text.kernel import Kernel, Signature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
@@ -28,9 +29,6 @@ from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType, TensorType
-
-SHARES = 4  # workgroups per worker
-NUMBERS = 24  # of one call at most, beside the tensors
 
 
 class Piece(NamedTuple):
@@ -48,16 +46,16 @@ def pack_given(
 ) -> ir.Value | None:
     """The packed weights of some passes, as `pack` gives them; None where that does as well."""
     t = packed_type(loops, form)
-    if e.target is None or e.target.kind != "cpu" or t.dtype not in (DType.f32, DType.f64):
+    if not e.has_cpu_kernels or t.dtype not in (DType.f32, DType.f64):
         return None
-    if ir.InsertionPoint.current.block.owner.operation.name != "func.func":
+    if not e.at_top:
         return None  # it would be packed again in every step
     pieces = [_piece(matrices, length) for matrices, length in runs_of(loops)]
     found = [p for p in pieces if p is not None]
     if len(found) < len(pieces) or not any(given(known[p.value]) for p in found):
         return None
     gates = len(loops[0].gates)
-    if 3 + len(found) * (3 + gates) > NUMBERS:
+    if 3 + len(found) * (3 + gates) > PACKED_NUMBERS:
         return None
     return Packing(e, found, form, gates).run(known, t)
 

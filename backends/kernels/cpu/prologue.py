@@ -14,15 +14,13 @@ from dataclasses import dataclass
 from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.body.plan import Component, Plan, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
+from lstm_ir.backends.kernels.cpu.machine import MADE_SHARE, TENSORS
 from lstm_ir.backends.kernels.cpu.sums import Tile
 from lstm_ir.backends.kernels.cpu.team import Work
 from lstm_ir.backends.kernels.cpu.tile import work_of
 from lstm_ir.backends.kernels.text.memory import Memory
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.target import TargetInfo
-
-TENSORS = 24  # about, of a dispatch that takes at most 32: a product brings two more
-SHARE = 2  # the part of L2 that the rows may take: each block of columns reads them
 
 
 @dataclass
@@ -72,7 +70,7 @@ def fits(plan: Plan, product: Node, target: TargetInfo) -> bool:
     size = 1
     for d in rows.shape:
         size *= int(d)
-    return 0 < size * rows.dtype.bits // 8 <= target.l2_bytes // SHARE
+    return 0 < size * rows.dtype.bits // 8 <= target.l2_bytes // MADE_SHARE
 
 
 def _tensors(plan: Plan) -> int:

@@ -8,47 +8,26 @@ from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.plan import Plan, Sweep, walk
 from lstm_ir.backends.kernels.body.planner import NARROW
+from lstm_ir.backends.kernels.cpu.machine import (
+    COLUMNS,
+    COST,
+    FAR,
+    FOLD_ROWS,
+    MANY_ROWS,
+    MIN_PANEL,
+    PANEL_SHARE,
+    STACK,
+    TURNS,
+    UNEVEN,
+    Machine,
+    machine,
+)
 from lstm_ir.backends.kernels.cpu.sums import Shape, Tile
 from lstm_ir.backends.kernels.text.text import known
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType
-
-PANEL_SHARE = 8  # the part of L2 that the rows of a panel may take
-STACK = 8 << 10  # bytes of sums; a dispatch has 32 KB of stack by default
-FAR = 4  # weights of a step that are more than so many times L2 are asked for ahead
-TURNS = 4  # tiles that share the asking
-UNEVEN = 32  # fewer blocks than this may leave a member with notably more than another
-COST = {1: 1.25, 2: 1.05, 3: 1.05, 4: 1.0}  # of a product in blocks of so many sums, about
-COLUMNS = 32  # rows up to which members of a product share its columns
-MANY_ROWS = 512  # above it what is left over goes row by row
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What is known of targets with so many vector registers, each figure measured."""
-
-    registers: int
-    heights: tuple[int, ...]  # of register tiles
-    products: int  # of an iteration of the tallest tile, about
-    tiles_of_chunk: int  # rows are shared out in chunks of at least so many tiles
-    ahead: bool  # asking for weights ahead gains where they are in L3
-    outer: int  # rows of a tile of a sum of outer products
-
-
-# Workers take halves of a batch, and a rest of two rows reads its weights as often as eight: with
-# many registers heights are powers of two. With few, a member that has all rows and half of the
-# columns reads half the weights; and where two processors are threads of one core, what counts is
-# how few instructions go with a product.
-MANY = Machine(32, (8, 4, 2, 1), 16, 1, False, 8)
-FEW = Machine(16, (6, 4, 3, 2, 1), 48, 2, True, 4)
-
-
-def machine(target: TargetInfo) -> Machine:
-    """By the vector registers of the instruction set."""
-    arm = target.triple.startswith(("aarch64", "arm64"))
-    return MANY if arm or target.vector_bits >= 512 else FEW
 
 
 @dataclass(frozen=True)
@@ -67,9 +46,6 @@ def narrow(target: TargetInfo) -> frozenset[DType]:
     """Element types that a few instructions widen: baseline x86-64 calls a function for each f16."""
     baseline = target.triple.startswith("x86_64") and target.vector_bits < 256
     return NARROW - {DType.f16} if baseline else NARROW
-
-
-FOLD_ROWS = 3  # from so many rows on a longer loop over k beats reading projected rows
 
 
 def hoists(n: Node) -> bool | None:
@@ -112,7 +88,9 @@ def _panel(sweeps: list[Sweep], tiles: dict[Sweep, Tile], target: TargetInfo) ->
     """Rows that stay in half of L2 while the blocks of columns pass."""
     tallest = max((t.tallest for t in tiles.values()), default=1)
     longest = max((sum(k.length for k in s.loops) for s in sweeps), default=1)
-    return max(4, target.l2_bytes // PANEL_SHARE // (4 * max(1, longest)) // tallest) * tallest
+    return (
+        max(MIN_PANEL, target.l2_bytes // PANEL_SHARE // (4 * max(1, longest)) // tallest) * tallest
+    )
 
 
 def widest_bits(atoms: list[Atom]) -> int:

@@ -16,7 +16,8 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.call.call import KernelCall, at_entry, module_of_insertion
 from lstm_ir.backends.kernels.call.executables import BINDINGS
-from lstm_ir.backends.kernels.cpu.team import LINE
+from lstm_ir.backends.kernels.cpu.machine import KEPT_BYTES, LINE
+from lstm_ir.backends.kernels.cpu.team import FLAG
 from lstm_ir.backends.kernels.text.kernel import BINDING
 from lstm_ir.backends.kernels.text.memory import Memory
 from lstm_ir.backends.kernels.text.statements import Name, argument
@@ -26,8 +27,6 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.types import DType, TensorType
 
 SPARE = 8  # tensors and numbers that a dispatch takes besides
-PIECE = 64  # bytes: a cache line, and the widest vector
-LIMIT = 4 << 20  # bytes that stay; more are a call's own
 _NAME = "lstm_ir.scratch"
 GROUPS = argument("groups")  # teams, a number of the kernel
 
@@ -94,7 +93,7 @@ def _together(call: KernelCall, rows: list[Rows]) -> Scratch:
     size: Dim = 0
     for r in rows:
         piece = dims.mul(dims.product(r.type.shape), max(8, r.type.dtype.bits) // 8)
-        size = dims.add(size, dims.add(piece, PIECE - 1))
+        size = dims.add(size, dims.add(piece, LINE - 1))
     call.output(TensorType((size,), DType.i8))
     memories = _pieces(call, rows)
     pieces = [
@@ -114,7 +113,7 @@ def _pieces(call: KernelCall, rows: list[Rows]) -> list[Memory]:
 def _zeros(call: KernelCall, flags: Flags) -> Memory:
     """Flags of one call; written in place."""
     i32 = ir.IntegerType.get_signless(32)
-    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size(), flags.each, LINE], i32)
+    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size(), flags.each, FLAG], i32)
     # A fill of its own (see Emitter.filled): not merged with another loop's, nor cloned.
     with at_entry(call.e):
         zero = call.e.make(
@@ -123,7 +122,7 @@ def _zeros(call: KernelCall, flags: Flags) -> Memory:
         zero = call.e.hidden(zero)
     tensor = call.e.make("flow.tensor.splat", [zero, flags.teams], [kind]).result
     call.tied = (tensor, [flags.teams])
-    m = Memory("%m_flags", "i32", (GROUPS, flags.each, LINE))
+    m = Memory("%m_flags", "i32", (GROUPS, flags.each, FLAG))
     call.inputs.append((Name("%b_flags", BINDING), m))
     return m
 
@@ -131,19 +130,18 @@ def _zeros(call: KernelCall, flags: Flags) -> Memory:
 def _kept(call: KernelCall, rows: list[Rows], flags: Flags | None) -> Scratch | None:
     """A global; None in a loop or a branch, for open sizes, and for many bytes."""
     e = call.e
-    inside = ir.InsertionPoint.current.block.owner.operation.name != "func.func"
     known = all(r.type.is_static for r in rows) and (flags is None or flags.most is not None)
-    if e.depth or e.outside is not None or inside or not known:
+    if not e.at_top or not known:
         return None
     counters, memories = None, _pieces(call, rows)
     pieces = [
         [m, *([] if r.read is None else [r.read])] for m, r in zip(memories, rows, strict=True)
     ]
     if flags is not None:
-        counters = Memory("%m_flags", "i32", (int(flags.most or 0), flags.each, LINE))
+        counters = Memory("%m_flags", "i32", (int(flags.most or 0), flags.each, FLAG))
         pieces.insert(0, [counters])
-    size = sum(-(-p[0].bytes // PIECE) * PIECE for p in pieces)
-    if not 0 < size <= LIMIT:
+    size = sum(-(-p[0].bytes // LINE) * LINE for p in pieces)
+    if not 0 < size <= KEPT_BYTES:
         return None
     symbol, kind = _declare(size)
     held = e.make(
@@ -165,7 +163,7 @@ def _declare(size: int) -> tuple[str, ir.RankedTensorType]:
     # IREE 3.13 may take two globals of one type for one (docs/kernels.md): no two have one size.
     kind = _tensor(size)
     while kind in taken:
-        size += PIECE
+        size += LINE
         kind = _tensor(size)
     attrs = {
         "sym_name": ir.StringAttr.get(f"{_NAME}{number}"),

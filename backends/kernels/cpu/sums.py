@@ -15,6 +15,7 @@ from typing import NamedTuple
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.plan import Sweep
 from lstm_ir.backends.kernels.call.packing import Packed
+from lstm_ir.backends.kernels.cpu.machine import LINE
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, row_element
 from lstm_ir.backends.kernels.text.memory import (
     ELEMENT_BYTES,
@@ -27,7 +28,6 @@ from lstm_ir.backends.kernels.text.statements import Operand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.ir.types import DType
 
-LINE = 64  # bytes of a cache line
 Vector = tuple[int, int]  # of a block: vector of columns, gate
 Sum = tuple[int, int, int]  # of a tile: row, vector of columns, gate
 

@@ -26,13 +26,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
+from lstm_ir.backends.kernels.cpu.machine import LINE, PAUSES, POLLS
 from lstm_ir.backends.kernels.text.memory import Memory, acquired, address
 from lstm_ir.backends.kernels.text.statements import Name, Operand
 from lstm_ir.backends.kernels.text.text import Text
 from lstm_ir.ir.target import TargetInfo
 
-LINE = 16  # i32 per cache line: every flag has its own
-POLLS = 128  # looks at the count before a member tries to take shares of others
+FLAG = LINE // 4  # i32 of a flag: every one has its own cache line
 FOREVER = 1 << 62
 
 
@@ -45,9 +45,10 @@ def pause(target: TargetInfo | None) -> str:
 
 
 def rest(t: Text, relax: str, turn: Operand) -> None:
-    """Pauses between two looks, more of them with every 64 turns, 64 at most."""
+    """Pauses between two looks, more of them with every PAUSES turns."""
     if relax:
-        n = t.binary("minui", t.add(t.binary("divui", turn, t.index(64)), 1), t.index(64))
+        most = t.index(PAUSES)
+        n = t.binary("minui", t.add(t.binary("divui", turn, most), 1), most)
         with t.loop(t.index(0), n, t.index(1)):
             t.line('llvm.inline_asm has_side_effects "{}", "" : () -> ()', relax)
 
@@ -295,9 +296,9 @@ class Team:
         """The address of a flag, for loads that memref has no operation for."""
         t = self.t
         base = address(t, c.ref, c.kind)
-        bytes_ = t.index(self._flags * LINE * 4)
+        bytes_ = t.index(self._flags * LINE)
         at = t.binary("addi", base, t.binary("muli", self.group, bytes_))
-        word = t.op("arith.index_cast {} : index to i64", t.add(at, flag * LINE * 4))
+        word = t.op("arith.index_cast {} : index to i64", t.add(at, flag * LINE))
         return t.op("llvm.inttoptr {} : i64 to !llvm.ptr", word)
 
     def _add(self, flag: int, n: Operand) -> Operand:

@@ -18,7 +18,8 @@ from lstm_ir.backends.kernels.body.plan import Plan
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.cpu.dispatch import Dispatch
-from lstm_ir.backends.kernels.cpu.schedule import FOLD_ROWS, Schedule, choose, hoists, narrow
+from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS
+from lstm_ir.backends.kernels.cpu.schedule import Schedule, choose, hoists, narrow
 from lstm_ir.ir.graph import Node
 
 _UGE, _ULE = 9, 7  # arith.cmpi
@@ -32,7 +33,7 @@ def on_cpu(
     wanted = hoists(n)
     plan = _plan(e, n, wanted is not False)
     schedule = choose(plan, e.target, e.options.helpers)
-    if wanted is None and plan.projections and not e.depth:
+    if wanted is None and plan.projections and e.at_top:
         with suppress(RefusedError):  # too many tensors; the other way may have fewer
             folded = _plan(e, n, False)
             other = choose(folded, e.target, e.options.helpers)

@@ -8,6 +8,8 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.body.plan import Component, Plan
+from lstm_ir.backends.kernels.call.call import module_of_insertion
+from lstm_ir.backends.kernels.cpu import machine
 from lstm_ir.backends.kernels.cpu.schedule import Schedule
 from lstm_ir.backends.kernels.cpu.team import Work
 from lstm_ir.backends.kernels.cpu.tile import work_of
@@ -36,8 +38,6 @@ def workers(e: Emitter) -> ir.Value:
     """
     if e.workers is not None:
         return e.make("arith.index_cast", [e.workers], [ir.IndexType.get()]).result
-    from lstm_ir.backends.kernels.call.call import module_of_insertion
-
     block = module_of_insertion().regions[0].blocks[0]
     names = [op.attributes["sym_name"].value for op in block if "sym_name" in op.attributes]
     if SYMBOL not in names:
@@ -73,8 +73,8 @@ def grid(
     left = arith("divui", each, chunks)
     # A member needs enough work between two waits.
     work = arith("muli", rows, const(work_of_step(plan)))
-    pair = arith("minui", const(2), arith("divui", work, const(PAIR_FLOPS)))
-    useful = arith("maxui", pair, arith("divui", work, const(SHARE_FLOPS)))
+    pair = arith("minui", const(2), arith("divui", work, const(machine.PAIR_FLOPS)))
+    useful = arith("maxui", pair, arith("divui", work, const(machine.SHARE_FLOPS)))
     steps = [work_of_component(c, schedule) for c in plan.components]
     blocks = max((sum(w.blocks for w in sweeps) for sweeps in steps), default=1)
     members = arith("minui", left, arith("minui", const(blocks), useful))
@@ -91,11 +91,6 @@ def most_teams(plan: Plan, schedule: Schedule) -> int | None:
 def _least(schedule: Schedule) -> int:
     """Rows of a chunk, about."""
     return max((t.chunk for t in schedule.tiles.values()), default=1)
-
-
-# Of one step, per member: below it waiting costs more than sharing saves. Two members were measured,
-# more are expected to wait longer for each other.
-PAIR_FLOPS, SHARE_FLOPS = 16_000, 100_000
 
 
 def work_of_step(plan: Plan) -> int:

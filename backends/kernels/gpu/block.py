@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.plan import KLoop, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
+from lstm_ir.backends.kernels.gpu.machine import LANES, PRODUCTS
 from lstm_ir.backends.kernels.gpu.memory import LocalMemory
-from lstm_ir.backends.kernels.gpu.schedule import LANES
 from lstm_ir.backends.kernels.text.evaluate import REDUCE, Evaluator, Sums
 from lstm_ir.backends.kernels.text.memory import Place, load_scalar, store_scalar
 from lstm_ir.backends.kernels.text.statements import Operand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.ir.types import DType
-
-UNROLL = 16  # products per iteration of the loop over k
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class GpuBlock:
         zero = t.number(0.0, dtype, False)
         keys = [(r, g) for r in range(rows.slots) for g, _ in loop.gates]
         unroll = next(
-            u for u in (16, 8, 4, 2, 1) if u * len(keys) <= max(UNROLL, len(keys))
+            u for u in (16, 8, 4, 2, 1) if u * len(keys) <= max(PRODUCTS, len(keys))
             and loop.length % u == 0
         )  # fmt: skip
         init = [acc.get(k, zero) for k in keys]

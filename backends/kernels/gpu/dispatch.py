@@ -12,13 +12,12 @@ from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.call.call import Call, Values
 from lstm_ir.backends.kernels.gpu.arena import Arena
 from lstm_ir.backends.kernels.gpu.function import GpuLayout, LoopKernel
+from lstm_ir.backends.kernels.gpu.machine import GROUPS, LANES
 from lstm_ir.backends.kernels.gpu.memory import FlatMemory
-from lstm_ir.backends.kernels.gpu.schedule import LANES, GpuSchedule
+from lstm_ir.backends.kernels.gpu.schedule import GpuSchedule
 from lstm_ir.backends.kernels.text.memory import Memory
 from lstm_ir.backends.kernels.text.text import ZERO
 from lstm_ir.ir.types import TensorType
-
-GROUPS = 65535  # workgroups that every device takes along one axis
 
 
 @dataclass

@@ -17,8 +17,7 @@ from lstm_ir.backends.kernels.call.call import short
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.gpu.arena import Arena
 from lstm_ir.backends.kernels.gpu.block import GpuBlock, Rows
-from lstm_ir.backends.kernels.gpu.local import local_memories, partials
-from lstm_ir.backends.kernels.gpu.memory import FlatMemory
+from lstm_ir.backends.kernels.gpu.memory import FlatMemory, local_memories, partials
 from lstm_ir.backends.kernels.gpu.schedule import GpuSchedule
 from lstm_ir.backends.kernels.text.carries import Carries, Element
 from lstm_ir.backends.kernels.text.kernel import Kernel, Signature, called_by_iree

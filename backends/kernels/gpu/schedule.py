@@ -1,9 +1,4 @@
-"""What a GPU kernel may use, by target, and which form a loop gets.
-
-One workgroup runs all steps of its rows where the weights of a step are few: it reads them again
-in every step, by the one path from its processor to the cache. From `WHOLE_BYTES` on one dispatch
-per step spreads them over many workgroups.
-"""
+"""Which form a loop gets on a GPU: all steps in one dispatch, or a dispatch per step and phase."""
 
 from __future__ import annotations
 
@@ -12,33 +7,10 @@ from dataclasses import dataclass
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.plan import Component, Plan, Sweep, walk
 from lstm_ir.backends.kernels.cpu.schedule import widest_bits
-from lstm_ir.backends.kernels.gpu.local import local_memories, partials
+from lstm_ir.backends.kernels.gpu.machine import ROWS, STEP_THREADS, WHOLE_BYTES, Limits, limits
+from lstm_ir.backends.kernels.gpu.memory import local_memories, partials
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType
-
-LANES = 32  # columns that are neighbours in packed weights: what one load of a warp takes
-WHOLE_BYTES = 1 << 20
-ROWS = 4  # of the batch that share each weight that a step's workgroup loads
-STEP_THREADS = 64  # columns of a step's workgroup: few, so that a step has many workgroups
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Of one workgroup."""
-
-    threads: int
-    local_bytes: int
-    words: int  # of sizes and offsets that a dispatch takes
-    spirv: bool  # SPIR-V or Metal: fewer element types and functions
-
-
-def limits(target: TargetInfo) -> Limits:
-    """What every device of this target has."""
-    if target.kind == "vulkan":
-        return Limits(128 if not target.detail else 256, 16 << 10, 32, True)
-    if target.kind == "metal":
-        return Limits(256, 16 << 10, 32, True)
-    return Limits(512, 48 << 10, 64, False)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Carries (two copies), computed rows and stacked results are one tensor that every dispatch updates in
 place: a loop of IREE's that carries one tensor carries it safely (see lower/scan_packed.py). IREE
-copies that tensor on every iteration, so an iteration holds `UNROLL` steps; steps that are left run
+copies that tensor on every iteration, so an iteration holds `DISPATCHES` steps; steps that are left run
 one by one.
 """
 
@@ -18,11 +18,11 @@ from lstm_ir.backends.kernels.body.plan import Plan, Sweep
 from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.gpu.arena import Arena
 from lstm_ir.backends.kernels.gpu.block import GpuBlock, Rows
-from lstm_ir.backends.kernels.gpu.dispatch import GROUPS, GpuDispatch
+from lstm_ir.backends.kernels.gpu.dispatch import GpuDispatch
 from lstm_ir.backends.kernels.gpu.function import GpuLayout, kernel
-from lstm_ir.backends.kernels.gpu.local import partials
-from lstm_ir.backends.kernels.gpu.memory import FlatMemory
-from lstm_ir.backends.kernels.gpu.schedule import LANES, GpuSchedule
+from lstm_ir.backends.kernels.gpu.machine import DISPATCHES, GROUPS, LANES
+from lstm_ir.backends.kernels.gpu.memory import FlatMemory, partials
+from lstm_ir.backends.kernels.gpu.schedule import GpuSchedule
 from lstm_ir.backends.kernels.text.evaluate import Evaluator
 from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel
 from lstm_ir.backends.kernels.text.memory import Memory
@@ -32,7 +32,6 @@ from lstm_ir.backends.kernels.text.text import ZERO, Text
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.types import DType, TensorType
 
-UNROLL = 32
 TIME = argument("step")
 
 
@@ -155,7 +154,7 @@ class StepDispatch(GpuDispatch):
     def _loop(self, arena: Arena, flat: ir.Value, symbols: list[str]) -> ir.Value:
         e, index, kind = self.e, ir.IndexType.get(), arena.flat.type
         length: Dim = self.plan.node.attrs["length"]
-        unroll = max(1, UNROLL // len(symbols))
+        unroll = max(1, DISPATCHES // len(symbols))
         totals = [self._total(p) for p in phases(self.plan)]
         zero, steps = self._zero(), self.const(length)
         size = self.const(unroll)

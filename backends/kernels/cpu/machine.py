@@ -1,0 +1,101 @@
+"""Numbers that were tuned: what is known of processors, and from which size on a choice gains.
+
+Each has its unit, and what was measured or why it is reasoned. docs/kernels.md has the figures, of
+two cores of an AMD EPYC each, with AVX-512 ("32 registers") and without ("16 registers").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lstm_ir.ir.target import TargetInfo
+
+# -- memory
+
+LINE = 64  # bytes of a cache line, and of the widest vector
+STACK = 8 << 10  # bytes of a tile's sums; a dispatch has 32 KB of stack by default
+PANEL_SHARE = 8  # the part of L2 that the rows of a panel may take: weights pass beside them
+MADE_SHARE = (
+    2  # the part of L2 that rows multiplied by a loop's kernel may take: each block reads them
+)
+KEPT_BYTES = 4 << 20  # bytes of scratch that stay in the module; more are a call's own
+
+# -- register tiles of a loop's products
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is known of targets with so many vector registers, each figure measured."""
+
+    registers: int
+    heights: tuple[int, ...]  # of register tiles
+    products: int  # of an iteration of the tallest tile, about
+    tiles_of_chunk: int  # rows are shared out in chunks of at least so many tiles
+    ahead: bool  # asking for weights ahead gains where they are in L3
+    outer: int  # rows of a tile of a sum of outer products
+
+
+# Workers take halves of a batch, and a rest of two rows reads its weights as often as eight: with
+# many registers heights are powers of two. With few, a member that has all rows and half of the
+# columns reads half the weights; and where two processors are threads of one core, what counts is
+# how few instructions go with a product.
+MANY = Machine(32, (8, 4, 2, 1), 16, 1, False, 8)
+FEW = Machine(16, (6, 4, 3, 2, 1), 48, 2, True, 4)
+
+
+def machine(target: TargetInfo) -> Machine:
+    """By the vector registers of the instruction set."""
+    arm = target.triple.startswith(("aarch64", "arm64"))
+    return MANY if arm or target.vector_bits >= 512 else FEW
+
+
+# Time of a product in blocks of so many sums, relative to four of them; measured, about.
+COST = {1: 1.25, 2: 1.05, 3: 1.05, 4: 1.0}
+MANY_ROWS = 512  # rows, above which what is left over goes row by row: it is seldom
+# Weights of a step that are more than so many times L2 are asked for ahead, with 16 registers. At 2 MB
+# of weights and 512 KB of L2 it lost 4 %, at 8 MB it gained 8.
+FAR = 4
+TURNS = 4  # tiles that share the asking: each asks for a piece of the next block's weights
+
+# -- where the work goes
+
+# Rows from which a longer loop over k beats reading rows that were multiplied before the loop: 16.7 and
+# 14.7 ms at (T,B,H) = (1000,4,200), before from 16 rows on; 9.0 and 8.0 at (100,4,512).
+FOLD_ROWS = 3
+MIN_PANEL = 4  # rows of a panel, at least
+TENSORS = 24  # of a loop that makes products itself, about: each brings two, a dispatch takes 32
+
+# -- sharing a step
+
+# Multiplications and additions of a step: a second member comes from twice PAIR_FLOPS on (at
+# 1000,1,128 2.2 ms, 3.2 alone), further ones for each SHARE_FLOPS. Two members were measured, more
+# are expected to wait longer for each other.
+PAIR_FLOPS, SHARE_FLOPS = 16_000, 100_000
+# Fewer blocks of columns than this, if odd in number, may leave a member with notably more than
+# another: halves of their rows are shared out (14.5 instead of 15.2 ms at 1000,4,200).
+UNEVEN = 32
+COLUMNS = (
+    32  # rows up to which members of a product share its columns: each reads a part of the matrix
+)
+POLLS = 128  # looks at the count before a member tries to take shares of others
+PAUSES = 64  # at most, between two looks of a member that waits; one more after so many looks
+SHARES = (
+    4  # workgroups per worker of a kernel whose parts wait for nothing: a late worker takes fewer
+)
+
+# -- products and sums of outer products
+
+# Multiplications from which a kernel is worth its compile time.
+WORTH = 1 << 21
+FEW_ROWS = 16  # rows from which IREE's own product is slower on one thread
+SMALL_MATRIX = 1 << 14  # elements of a matrix, below which IREE's own product does as well
+SHARED_MATRIX = 1 << 19  # elements of a matrix from which members that read a part each are faster
+SMALL_SUM = 1 << 12  # elements of a sum of outer products, below which IREE's own does as well
+SUM = 256  # terms of one block of a sum of outer products, at most: its columns stay in L2
+PANEL = 24 << 10  # bytes of a panel of the second operand, on the stack, which stays in L1
+WIDE, NARROW = (
+    3,
+    2,
+)  # vectors of a tile's columns; a tile of one would load as often as it multiplies
+TERMS = 4  # terms of an iteration; packed operands end with zeros
+PACKED_NUMBERS = 24  # of a packing kernel's call, at most, beside the tensors; more is left to IREE

@@ -1,0 +1,39 @@
+"""Numbers of GPU kernels: what devices have, and sizes that are reasoned: no GPU has timed them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lstm_ir.ir.target import TargetInfo
+
+LANES = 32  # columns that are neighbours in packed weights: what one load of a warp takes
+# Bytes of weights of a step, up to which one workgroup runs all steps of its rows: it reads them again in
+# every step, by the one path from its processor to the cache. Above, reading costs more than a dispatch
+# per step, some microseconds, which spreads them over many workgroups.
+WHOLE_BYTES = 1 << 20
+ROWS = 4  # of the batch that share each weight that a step's workgroup loads
+STEP_THREADS = 64  # columns of a step's workgroup: few, so that a step has many workgroups
+PRODUCTS = 16  # of an iteration of the loop over k
+DISPATCHES = (
+    32  # of an iteration of the loop of dispatches: IREE copies what a loop carries in each
+)
+GROUPS = 65535  # workgroups that every device takes along one axis
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one workgroup."""
+
+    threads: int
+    local_bytes: int
+    words: int  # of sizes and offsets that a dispatch takes
+    spirv: bool  # SPIR-V or Metal: fewer element types and functions
+
+
+def limits(target: TargetInfo) -> Limits:
+    """What every device of this target has."""
+    if target.kind == "vulkan":
+        return Limits(128 if not target.detail else 256, 16 << 10, 32, True)
+    if target.kind == "metal":
+        return Limits(256, 16 << 10, 32, True)
+    return Limits(512, 48 << 10, 64, False)
