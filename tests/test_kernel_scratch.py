@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from iree.compiler import ir
 
 import lstm_ir as li
 from lstm_ir.api import prepare
+from lstm_ir.backends.kernels.call import call
 from lstm_ir.backends.kernels.call.call import KernelCall
 from lstm_ir.backends.kernels.call.executables import BINDINGS
 from lstm_ir.backends.kernels.cpu import scratch
@@ -29,9 +31,9 @@ def test_scratch_memories_share_a_tensor(
     shared = []
     original = scratch._together
 
-    def seen(call: KernelCall, rows: list[scratch.Rows]) -> scratch.Scratch:
+    def seen(made: KernelCall, rows: list[scratch.Rows]) -> scratch.Scratch:
         shared.append(rows)
-        return original(call, rows)
+        return original(made, rows)
 
     monkeypatch.setattr(scratch, "_together", seen)
     I, H = 7, 19
@@ -94,6 +96,22 @@ def test_scratch_is_not_in_the_module_nor_without_bound(rng: np.random.Generator
     a = rng.standard_normal((2, many, 40)).astype(np.float32)
     want = interpret(graph, {"x": a})["y"]
     np.testing.assert_allclose(li.compile(graph)(x=a)["y"], want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(4, 1), ("T", "B")])
+def test_a_kernel_that_does_not_fit_leaves_nothing(
+    sizes: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its scratch, nor packed weights, nor the executable of one of two variants."""
+    x = li.input("x", (*sizes, 5))
+    w, r = (li.weight(n, np.ones((4 * 6, k), np.float32)) for n, k in (("w", 5), ("r", 6)))
+    graph = li.Graph("layer", [x], {"y": li.lstm(x, w, r)[0]})
+    assert "stream.executable" in prepare(graph, resolve("cpu")).text
+    monkeypatch.setattr(call, "BINDINGS", 2)
+    lowered = prepare(graph, resolve("cpu"))
+    assert any("it reads and writes" in n for n in lowered.report.notes)
+    left = ("stream.executable", "flow.dispatch", "lstm_ir.scratch", "lstm_ir.workers", "stablehlo.pad")
+    assert [word for word in left if word in lowered.text] == []
 
 
 @pytest.mark.parametrize("device", ["local-task", "local-sync"])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar
+from functools import cache, partial
+from typing import ClassVar, TypeVar
 
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter, tensor
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Source
+from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.backends.kernels.body.plan import KLoop, Plan, Sweep, walk
 from lstm_ir.backends.kernels.call.executables import BINDINGS, WORDS, symbol_of, words
 from lstm_ir.backends.kernels.call.packing import Form, Packed, grouped, pack, packed_type
@@ -23,22 +25,33 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.types import DType, TensorType
 
+T = TypeVar("T")
 Values = list[ir.Value]
+Make = Callable[[], ir.Value]  # what makes a value, when the kernel is known to fit a dispatch
+
+
+def ready(v: ir.Value) -> Make:
+    """A value that is there."""
+    return lambda: v
 
 
 @dataclass
 class KernelCall:
-    """What every kernel call has, whatever it computes and its processor."""
+    """What every kernel call has, whatever it computes and its processor.
+
+    First it says what the kernel takes, which is checked, and only then puts anything into the module.
+    """
 
     e: Emitter
-    operands: Values = field(default_factory=list, kw_only=True)
+    steps: list[Callable[[], object]] = field(default_factory=list, kw_only=True)
+    operands: list[Make] = field(default_factory=list, kw_only=True)
     operand_types: list[TensorType] = field(default_factory=list, kw_only=True)
     inputs: list[tuple[Name, Memory]] = field(default_factory=list, kw_only=True)
     results: list[TensorType] = field(default_factory=list, kw_only=True)
     outputs: list[tuple[Name, Memory]] = field(default_factory=list, kw_only=True)
     sizes: dict[Dim, Name] = field(default_factory=dict, kw_only=True)
     # A tensor that is written in place, and its named sizes.
-    tied: tuple[ir.Value, list[ir.Value]] | None = field(default=None, kw_only=True)
+    tied: Callable[[], tuple[ir.Value, Values]] | None = field(default=None, kw_only=True)
     # Result -> the operand whose memory it takes.
     over: dict[int, int] = field(default_factory=dict, kw_only=True)
     narrow: ClassVar[bool] = False  # indices are passed as i32
@@ -47,14 +60,22 @@ class KernelCall:
 
     # -- operands
 
-    def input(self, v: ir.Value, t: TensorType) -> Memory:
+    def deferred(self, make: Callable[[], T]) -> Callable[[], T]:
+        """What is put into the module, once, when the kernel is known to fit a dispatch."""
+        step = cache(make)
+        self.steps.append(step)
+        return step
+
+    def input(self, make: Make, t: TensorType) -> Memory:
         """A tensor that the kernel reads."""
-        if t.dtype is DType.i1:
-            v = self.e.hlo("convert", [v], t.with_dtype(DType.i8))
-            t = t.with_dtype(DType.i8)
-        self.operands.append(v)
-        self.operand_types.append(t)
-        return self.bound(self.inputs, t)
+        stored = t.with_dtype(DType.i8) if t.dtype is DType.i1 else t
+
+        def held() -> ir.Value:
+            return make() if stored is t else self.e.hlo("convert", [make()], stored)
+
+        self.operands.append(self.deferred(held))
+        self.operand_types.append(stored)
+        return self.bound(self.inputs, stored)
 
     def output(self, t: TensorType) -> Memory:
         """A tensor that the kernel gives."""
@@ -86,17 +107,20 @@ class KernelCall:
         reads, writes = (tuple(b for b, _ in some) for some in (self.inputs, self.outputs))
         return Signature(reads, tuple(map(short, numbers)) if self.narrow else numbers, writes)
 
-    def check(self, bindings: int, numbers: int) -> None:
+    def check(self, taken: Signature) -> None:
         """RefusedError where a dispatch would take more tensors or words than IREE's do."""
-        if bindings > BINDINGS:
+        if taken.tensors > BINDINGS:
             raise RefusedError(
-                f"it reads and writes {bindings} tensors, a dispatch takes {BINDINGS}"
+                f"it reads and writes {taken.tensors} tensors, a dispatch takes {BINDINGS}"
             )
-        needed = words(bindings, numbers)
-        if needed > WORDS:
+        self.check_words(taken.tensors, words(taken.tensors, len(taken.numbers)), WORDS)
+
+    def check_words(self, tensors: int, needed: int, most: int) -> None:
+        """RefusedError where there are not enough."""
+        if needed > most:
             raise RefusedError(
-                f"the offsets of {bindings} tensors and its sizes may take {needed} words, "
-                f"a dispatch takes {WORDS}"
+                f"the offsets of {tensors} tensors and its sizes may take {needed} words, "
+                f"a dispatch takes {most}"
             )
 
     def boolean(self, v: ir.Value, t: TensorType) -> ir.Value:
@@ -113,6 +137,13 @@ class KernelCall:
         """a * b."""
         return self.e.make("arith.muli", [a, b], [ir.IndexType.get()]).result
 
+    def begin(self, kernel: Kernel) -> str:
+        """Makes the operands of a kernel that fits; gives the symbol of its executable."""
+        self.check(kernel.entry.signature)
+        for step in self.steps:
+            step()
+        return self.executable(kernel)
+
     def executable(self, kernel: Kernel) -> str:
         """The symbol of the executable that will hold the kernel."""
         symbol = symbol_of(kernel, self.word)
@@ -121,7 +152,7 @@ class KernelCall:
 
     def call(self, symbol: str, total: ir.Value, extra: Values) -> Values:
         """The dispatch of `total` workgroups; `extra` are index operands after the sizes."""
-        operands, kinds = list(self.operands), [tensor(t) for t in self.results]
+        operands, kinds = [v() for v in self.operands], [tensor(t) for t in self.results]
         argument_dims = [
             self.const(d) for t in self.operand_types for d in t.shape if not isinstance(d, int)
         ]
@@ -130,14 +161,13 @@ class KernelCall:
         ]
         ties = [self.over.get(i, -1) for i in range(len(kinds))]
         if self.tied is not None:
-            held, held_dims = self.tied
+            held, held_dims = self.tied()
             ties.append(len(operands))
             operands.append(held)
             kinds.append(held.type)
             argument_dims += held_dims
             result_dims += held_dims
         numbers = [*(self.const(d) for d in self.sizes), *extra]
-        self.check(len(operands) + len(self.results) - len(self.over), len(numbers))
         if self.narrow:
             i32 = ir.IntegerType.get_signless(32)
             numbers = [self.e.make("arith.index_cast", [n], [i32]).result for n in numbers]
@@ -153,6 +183,9 @@ class KernelCall:
             "flow.dispatch", [total, *arguments, *argument_dims, *result_dims], kinds, attrs
         )
         return list(out.results)
+
+
+Known = Callable[[], Mapping[Value, ir.Value]]  # values that the loop does not change
 
 
 @dataclass
@@ -177,20 +210,19 @@ class Call(KernelCall):
         return [s.value for s in self.sources(kind) if s.value is not None]
 
     def bind_inputs(
-        self, consts: Values, xs: Values, lanes: int, q: Mapping[Sweep, int]
+        self, consts: Sequence[Make], xs: Sequence[Make], lanes: int, q: Mapping[Sweep, int]
     ) -> tuple[dict[Source, Memory], dict[tuple[Sweep, int], Packed]]:
         """Everything that the loop reads but does not carry, and the packed weights by pass."""
         plan, n = self.plan, self.plan.node
-        known = self.invariants(consts)
+        known = self.deferred(lambda: self.invariants([v() for v in consts]))
         memories: dict[Source, Memory] = {}
         for v in self.values_read("value"):
-            memories[Source("value", 0, v)] = self.input(known[v], v.type)
+            memories[Source("value", 0, v)] = self.input(partial(_one, known, v), v.type)
         for k in range(len(plan.scanned)):
             if any(s.index == k for s in self.sources("scan")):
                 memories[Source("scan", k)] = self.scanned(n.args[2][k], xs[k])  # type: ignore[index]
         for k, made in enumerate(plan.projections):
-            with self.e.before_choice():
-                (matrix,) = self.e.graph(made.weights(), [known[made.matrix.value]])
+            matrix = self.deferred(partial(self._weights, made, known))
             graph = made.graph(n.args[2][made.scan].type)  # type: ignore[index]
             memories[Source("projection", k)] = self.projected(k, graph, xs[made.scan], matrix)
         packed: dict[tuple[Sweep, int], Packed] = {}
@@ -199,8 +231,7 @@ class Call(KernelCall):
             # Two variants of a loop pack apart, so that weights that both read are kept once.
             for group in grouped(sweep.loops, together=self.e.outside is None):
                 loops = [sweep.loops[k] for k in group]
-                with self.e.before_choice():
-                    weights = self.packed(loops, known, form)
+                weights = partial(self._packed, loops, known, form)
                 m = self.input(weights, packed_type(loops, form))
                 first = 0
                 for k in group:
@@ -208,18 +239,25 @@ class Call(KernelCall):
                     first += sweep.loops[k].length
         return memories, packed
 
+    def _weights(self, made: Projection, known: Known) -> ir.Value:
+        with self.e.before_choice():
+            return self.e.graph(made.weights(), [known()[made.matrix.value]])[0]
+
+    def _packed(self, loops: list[KLoop], known: Known, form: Form) -> ir.Value:
+        with self.e.before_choice():
+            return self.packed(loops, known(), form)
+
     def packed(self, loops: list[KLoop], known: Mapping[Value, ir.Value], form: Form) -> ir.Value:
         """The weights of passes that share a tensor."""
         return pack(self.e, loops, known, form)
 
-    def scanned(self, v: Value, given: ir.Value) -> Memory:
+    def scanned(self, v: Value, make: Make) -> Memory:
         """What the loop reads row by row."""
-        return self.input(given, v.type)
+        return self.input(make, v.type)
 
-    def projected(self, k: int, graph: Graph, x: ir.Value, matrix: ir.Value) -> Memory:
+    def projected(self, k: int, graph: Graph, x: Make, matrix: Make) -> Memory:
         """Projection `k` of the plan: a product of all rows of x, which the loop reads row by row."""
-        (rows,) = self.e.graph(graph, [x, matrix])
-        return self.input(rows, graph.outputs[0].type)
+        return self.input(lambda: self.e.graph(graph, [x(), matrix()])[0], graph.outputs[0].type)
 
     def invariants(self, consts: Values) -> dict[Value, ir.Value]:
         """Loop-invariant values of the body, computed before the loop."""
@@ -237,11 +275,15 @@ class Call(KernelCall):
         with self.e.before_choice():
             return dict(zip(wanted, self.e.graph(part, consts), strict=True))
 
-    def given(self, out: Values) -> Values:
+    def unpacked(self, out: Values) -> Values:
         """The loop's results among those of the dispatch: final carries, then stacked rows."""
         plan = self.plan
         kinds = [*(p.type for p in plan.carries), *plan.node.types[len(plan.carries) :]]
         return [self.boolean(v, t) for v, t in zip(out[: len(kinds)], kinds, strict=True)]
+
+
+def _one(known: Known, v: Value) -> ir.Value:
+    return known()[v]
 
 
 def short(number: Name) -> Name:

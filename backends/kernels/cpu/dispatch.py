@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from iree.compiler import ir
@@ -13,7 +13,7 @@ from lstm_ir.backends.kernels.body.in_place import overwritten
 from lstm_ir.backends.kernels.body.plan import KLoop
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.body.shifted import shifted
-from lstm_ir.backends.kernels.call.call import Call, Values
+from lstm_ir.backends.kernels.call.call import Call, Make, Values, ready
 from lstm_ir.backends.kernels.call.packing import Form
 from lstm_ir.backends.kernels.cpu.function import Layout, LoopKernel
 from lstm_ir.backends.kernels.cpu.packing_kernel import pack_given
@@ -42,11 +42,17 @@ class Dispatch(Call):
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
         """The dispatch: final carries, then stacked rows."""
+        return self.planned(consts, init, xs, count)()
+
+    def planned(
+        self, consts: Values, init: Values, xs: Values, count: ir.Value | None
+    ) -> Callable[[], Values]:
+        """What puts the dispatch into the module; RefusedError where there is none."""
         plan, n = self.plan, self.plan.node
-        lanes, tiles = self.schedule.lanes, self.schedule.tiles
-        memories, packed = self.bind_inputs(consts, xs, lanes, {s: t.q for s, t in tiles.items()})
+        lanes, q = self.schedule.lanes, {s: t.q for s, t in self.schedule.tiles.items()}
+        memories, packed = self.bind_inputs([*map(ready, consts)], [*map(ready, xs)], lanes, q)
         starts = self._starts(init)
-        counted = None if count is None else self.input(count, n.args[3].type)  # type: ignore[union-attr]
+        counted = None if count is None else self.input(ready(count), n.args[3].type)  # type: ignore[union-attr]
         finals = [
             self.output(p.type) if self._read(i) else None for i, p in enumerate(plan.carries)
         ]
@@ -54,8 +60,8 @@ class Dispatch(Call):
         for k in range(len(plan.stacked)):
             t, old = n.types[len(plan.carries) + k], memories.get(Source("scan", over.get(k, -1)))
             memories[Source("stack", k)] = self.output(t) if old is None else self.replaced(old, t)
-        chunks, members = grid(self.e, self.const, plan, self.schedule)
-        groups = self.muli(chunks, self.const(len(plan.components)))
+        shares = self.deferred(lambda: grid(self.e, self.const, plan, self.schedule))
+        groups = self.deferred(lambda: self.muli(shares()[0], self.const(len(plan.components))))
         made = self._scratch(memories, groups)
         layout = Layout(
             memories, packed, finals, starts, made.counters, counted,
@@ -66,14 +72,20 @@ class Dispatch(Call):
         layout.shared, layout.stays = made.pieces, made.stays
         layout.prologues = self.prologues
         layout.bindings = [*self.inputs, *self.outputs, *made.views]
-        symbol = self.executable(LoopKernel(plan, layout, self.schedule.lanes).kernel())
-        out = self.call(symbol, self.muli(groups, members), [chunks, members, groups])
-        if made.stays:
-            made.store(self.e, out[-1])
-        for i, m in enumerate(finals):
-            if m is None:
-                out.insert(i, self.e.full(0, plan.carries[i].type))
-        return self.given(out)
+        kernel = LoopKernel(plan, layout, lanes).kernel()
+        self.check(kernel.entry.signature)
+
+        def put() -> Values:
+            symbol, (chunks, members) = self.begin(kernel), shares()
+            out = self.call(symbol, self.muli(groups(), members), [chunks, members, groups()])
+            if made.stays:
+                made.store(self.e, out[-1])
+            for i, m in enumerate(finals):
+                if m is None:
+                    out.insert(i, self.e.full(0, plan.carries[i].type))
+            return self.unpacked(out)
+
+        return put
 
     def _read(self, i: int) -> bool:
         """Whether anything reads the last value of a carry."""
@@ -89,27 +101,27 @@ class Dispatch(Call):
 
     def _starts(self, init: Values) -> list[Memory | float]:
         """First carries; a number instead of a memory that would hold nothing else."""
-        given = self.plan.node.arg("init")
-        numbers = [number_of(v) for v in given] if isinstance(given, tuple) else []
+        values = self.plan.node.arg("init")
+        numbers = [number_of(v) for v in values] if isinstance(values, tuple) else []
         return [
-            self.input(v, p.type) if number is None else number
+            self.input(ready(v), p.type) if number is None else number
             for v, number, p in zip(init, numbers, self.plan.carries, strict=True)
         ]
 
-    def scanned(self, v: Value, given: ir.Value) -> Memory:
+    def scanned(self, v: Value, make: Make) -> Memory:
         """What the loop reads row by row; rows of another tensor are read there, one off."""
         shift, known = shifted(v), self.e.known
         if shift is None or not v.dtype.is_float or not {shift.rows, shift.edge} <= known.keys():
-            return self.input(given, v.type)
+            return self.input(make, v.type)
         edge = shift.number
         if edge is not None and not math.isfinite(edge):
-            return self.input(given, v.type)
-        first = self.input(known[shift.edge], shift.edge.type) if edge is None else edge
-        m = self.input(known[shift.rows], shift.rows.type)
+            return self.input(make, v.type)
+        first = self.input(ready(known[shift.edge]), shift.edge.type) if edge is None else edge
+        m = self.input(ready(known[shift.rows]), shift.rows.type)
         length = self.size(self.plan.node.attrs["length"])
         return Shifted(m.name, m.element, m.sizes, first, shift.later, length)
 
-    def projected(self, k: int, graph: Graph, x: ir.Value, matrix: ir.Value) -> Memory:
+    def projected(self, k: int, graph: Graph, x: Make, matrix: Make) -> Memory:
         """A product of few rows is made by this kernel: a dispatch of its own would be waited for."""
         n = next((n for n in graph.nodes if n.op.name == "scan"), None)
         owner = owner_of(self.plan, k)
@@ -121,10 +133,12 @@ class Dispatch(Call):
         if schedule.lanes != self.schedule.lanes:
             return super().projected(k, graph, x, matrix)
         (source,) = n.args[2]  # type: ignore[misc]
-        (rows,) = self.e.graph(Graph("rows", graph.params[:1], [source]), [x])
+        rows = self.deferred(
+            lambda: self.e.graph(Graph("rows", graph.params[:1], [source]), [x()])[0]
+        )
         inner = Dispatch(
-            self.e, plan, schedule=schedule, operands=self.operands, inputs=self.inputs,
-            operand_types=self.operand_types, sizes=self.sizes,
+            self.e, plan, schedule=schedule, steps=self.steps, operands=self.operands,
+            inputs=self.inputs, operand_types=self.operand_types, sizes=self.sizes,
         )  # fmt: skip
         q = {s: t.q for s, t in schedule.tiles.items()}
         memories, packed = inner.bind_inputs([matrix], [rows], schedule.lanes, q)
@@ -133,7 +147,7 @@ class Dispatch(Call):
         self.prologues.append(Prologue(owner, plan, schedule.tiles, memories, packed, read))
         return read
 
-    def _scratch(self, memories: dict[Source, Memory], groups: ir.Value) -> Scratch:
+    def _scratch(self, memories: dict[Source, Memory], groups: Make) -> Scratch:
         """Memory of carries, temporary rows and what is made before the steps; flags."""
         plan = self.plan
         own = {Source("carry", i): self._twice(p.type) for i, p in enumerate(plan.carries)}

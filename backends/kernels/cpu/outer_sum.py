@@ -15,7 +15,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.body.shifted import without_edge
-from lstm_ir.backends.kernels.call.call import KernelCall
+from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu.machine import (
     NARROW,
     PANEL,
@@ -87,14 +87,13 @@ class OuterSum(KernelCall):
     def run(self, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         """The dispatch."""
         assert self.e.target is not None
-        self.input(lhs, TensorType((self.terms, self.rows), self.dtype))
-        self.input(rhs, TensorType((self.terms, self.columns), self.dtype))
+        self.input(ready(lhs), TensorType((self.terms, self.rows), self.dtype))
+        self.input(ready(rhs), TensorType((self.terms, self.columns), self.dtype))
         self.output(TensorType((self.rows, self.columns), self.dtype))
         target = self.e.target
         height, sums = form(target, self.dtype)
         tiles = -(-self.rows // height)
         self.output(TensorType((tiles, sums, height), self.dtype))
-        groups = self._least(self.const(tiles), self.muli(workers(self.e), self.const(SHARES)))
         lanes = max(1, target.vector_bits // self.dtype.bits)
         # Numbers, not text: all weight gradients of a model are one kernel, if their columns are whole
         # vectors.
@@ -106,7 +105,8 @@ class OuterSum(KernelCall):
             ragged=self.columns % lanes != 0 or self.columns < NARROW * lanes,
         )  # fmt: skip
         taken = self.signature([GROUPS, FIRST, SECOND, ROWS, COLUMNS, MIDDLE])
-        symbol = self.executable(text.kernel(taken))
+        symbol = self.begin(text.kernel(taken))
+        groups = self._least(self.const(tiles), self.muli(workers(self.e), self.const(SHARES)))
         return self.call(symbol, groups, [groups, *map(self.const, numbers)])[0]
 
     def _least(self, a: ir.Value, b: ir.Value) -> ir.Value:

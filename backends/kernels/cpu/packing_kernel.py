@@ -17,7 +17,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.body.atoms import Matrix
 from lstm_ir.backends.kernels.body.plan import KLoop
-from lstm_ir.backends.kernels.call.call import KernelCall
+from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.call.packing import Form, packed_type, runs_of
 from lstm_ir.backends.kernels.cpu.machine import PACKED_NUMBERS, SHARES
 from lstm_ir.backends.kernels.cpu.products import given
@@ -101,22 +101,19 @@ class Packing(KernelCall):
             if p.value not in views:
                 size = argument(f"size{len(views)}")
                 numbers[size] = int(dims.product(p.value.shape))  # type: ignore[arg-type]
-                m = self.input(known[p.value], p.value.type)
+                m = self.input(ready(known[p.value]), p.value.type)
                 views[p.value] = Memory(m.name, m.element, (size,))
         for i, p in enumerate(self.pieces):
             numbers |= {_stride(i): p.stride, _length(i): p.length}
             numbers |= {_at(i, g): at for g, at in enumerate(p.at)}
         self.output(t)
-        units = -(-self.form.width // self.form.lanes) * self.gates
-        groups = self.e.make(
-            "arith.minui",
-            [self.const(units), self.muli(workers(self.e), self.const(SHARES))],
-            [ir.IndexType.get()],
-        ).result
         sources = [views[p.value] for p in self.pieces]
         kernel = _Text(self, sources, t.dtype).kernel(self.signature([*numbers, GROUPS]))
-        given = [*map(self.const, numbers.values()), groups]
-        return self.call(self.executable(kernel), groups, given)[0]
+        symbol = self.begin(kernel)
+        units = -(-self.form.width // self.form.lanes) * self.gates
+        least = [self.const(units), self.muli(workers(self.e), self.const(SHARES))]
+        groups = self.e.make("arith.minui", least, [ir.IndexType.get()]).result
+        return self.call(symbol, groups, [*map(self.const, numbers.values()), groups])[0]
 
 
 # Numbers of the kernel: columns, vectors of a block, workgroups; and of a piece where each gate

@@ -8,13 +8,14 @@ at a time. Elsewhere scratch is results that nothing reads, and the flags a tens
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.kernels.call.call import KernelCall, at_entry, module_of_insertion
+from lstm_ir.backends.kernels.call.call import KernelCall, Make, at_entry, module_of_insertion
 from lstm_ir.backends.kernels.call.executables import BINDINGS
 from lstm_ir.backends.kernels.cpu.machine import KEPT_BYTES, LINE
 from lstm_ir.backends.kernels.cpu.team import FLAG
@@ -35,7 +36,7 @@ class Flags(NamedTuple):
     """Of all teams of a kernel."""
 
     each: int  # of one team
-    teams: ir.Value
+    teams: Make
     most: int | None  # teams, whatever workers there are; None if sizes are open
 
 
@@ -54,7 +55,7 @@ class Scratch:
     counters: Memory | None = None
     views: list[tuple[Name, Memory]] = field(default_factory=list)  # further forms of bindings
     pieces: tuple[Name, list[list[Memory]]] | None = None  # a binding of bytes, what is in it
-    symbol: str | None = None  # the global that holds it
+    symbol: Callable[[], str] | None = None  # the global that holds it
 
     @property
     def stays(self) -> bool:
@@ -64,7 +65,7 @@ class Scratch:
     def store(self, e: Emitter, v: ir.Value) -> None:
         """The global as the kernel left it; the same memory, so nothing is copied."""
         assert self.symbol is not None
-        e.make("util.global.store", [v], [], {"global": ir.FlatSymbolRefAttr.get(self.symbol)})
+        e.make("util.global.store", [v], [], {"global": ir.FlatSymbolRefAttr.get(self.symbol())})
 
 
 def scratch(call: KernelCall, rows: list[Rows], flags: Flags | None) -> Scratch:
@@ -112,19 +113,21 @@ def _pieces(call: KernelCall, rows: list[Rows]) -> list[Memory]:
 
 def _zeros(call: KernelCall, flags: Flags) -> Memory:
     """Flags of one call; written in place."""
-    i32 = ir.IntegerType.get_signless(32)
-    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size(), flags.each, FLAG], i32)
-    # A fill of its own (see Emitter.filled): not merged with another loop's, nor cloned.
-    with at_entry(call.e):
-        zero = call.e.make(
-            "arith.constant", [], [i32], {"value": ir.IntegerAttr.get(i32, 0)}
-        ).result
-        zero = call.e.hidden(zero)
-    tensor = call.e.make("flow.tensor.splat", [zero, flags.teams], [kind]).result
-    call.tied = (tensor, [flags.teams])
+    tensor = call.deferred(lambda: _splat(call, flags))
+    call.tied = lambda: (tensor(), [flags.teams()])
     m = Memory("%m_flags", "i32", (GROUPS, flags.each, FLAG))
     call.inputs.append((Name("%b_flags", BINDING), m))
     return m
+
+
+def _splat(call: KernelCall, flags: Flags) -> ir.Value:
+    """A fill of its own (see Emitter.filled): not merged with another loop's, nor cloned."""
+    i32 = ir.IntegerType.get_signless(32)
+    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size(), flags.each, FLAG], i32)
+    with at_entry(call.e):
+        attrs = {"value": ir.IntegerAttr.get(i32, 0)}
+        zero = call.e.hidden(call.e.make("arith.constant", [], [i32], attrs).result)
+    return call.e.make("flow.tensor.splat", [zero, flags.teams()], [kind]).result
 
 
 def _kept(call: KernelCall, rows: list[Rows], flags: Flags | None) -> Scratch | None:
@@ -143,15 +146,18 @@ def _kept(call: KernelCall, rows: list[Rows], flags: Flags | None) -> Scratch | 
     size = sum(-(-p[0].bytes // LINE) * LINE for p in pieces)
     if not 0 < size <= KEPT_BYTES:
         return None
-    symbol, kind = _declare(size)
-    held = e.make(
-        "util.global.load", [], [kind], {"global": ir.FlatSymbolRefAttr.get(symbol)}
-    ).result
-    call.tied = (held, [])
-    # Without its size, so that kernels of one form stay one text.
+    held = call.deferred(lambda: _load(e, *_declare(size)))
+    call.tied = lambda: (held()[1], [])
+    # Without its size, so that kernels of one form stay one.
     kept = Name("%b_kept", BINDING)
     call.inputs.append((kept, Memory("%m_kept", "i8", ())))
-    return Scratch(memories, counters, [], (kept, pieces), symbol)
+    return Scratch(memories, counters, [], (kept, pieces), lambda: held()[0])
+
+
+def _load(e: Emitter, symbol: str, kind: ir.Type) -> tuple[str, ir.Value]:
+    """The global, and what it holds."""
+    attrs = {"global": ir.FlatSymbolRefAttr.get(symbol)}
+    return symbol, e.make("util.global.load", [], [kind], attrs).result
 
 
 def _declare(size: int) -> tuple[str, ir.RankedTensorType]:

@@ -66,13 +66,18 @@ class _Pair:
         with mlir_loc(n.loc, n.op.name):
             choice = e.make("scf.if", [self._folds()], kinds, regions=2)
             e.outside = choice
+            places = [ir.InsertionPoint(region.blocks.append()) for region in choice.regions]
             try:
-                for region, (plan, schedule) in zip(
-                    choice.regions, (self.folded, self.hoisted), strict=True
+                planned = []
+                for place, (plan, schedule) in zip(
+                    places, (self.folded, self.hoisted), strict=True
                 ):
-                    with ir.InsertionPoint(region.blocks.append()):
-                        out = Dispatch(e, plan, schedule=schedule).run(consts, init, xs, count)
-                        e.make("scf.yield", out, [])
+                    with place:
+                        made = Dispatch(e, plan, schedule=schedule)
+                        planned.append(made.planned(consts, init, xs, count))
+                for place, put in zip(places, planned, strict=True):
+                    with place:
+                        e.make("scf.yield", put(), [])
             except BaseException:
                 choice.erase()
                 raise

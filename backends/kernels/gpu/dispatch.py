@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Source
-from lstm_ir.backends.kernels.call.call import Call, Values
+from lstm_ir.backends.kernels.call.call import Call, Values, ready
 from lstm_ir.backends.kernels.gpu.arena import Arena
 from lstm_ir.backends.kernels.gpu.function import GpuLayout, LoopKernel
 from lstm_ir.backends.kernels.gpu.machine import GROUPS, LANES
 from lstm_ir.backends.kernels.gpu.memory import FlatMemory
 from lstm_ir.backends.kernels.gpu.schedule import GpuSchedule
+from lstm_ir.backends.kernels.text.kernel import Signature
 from lstm_ir.backends.kernels.text.memory import Memory
 from lstm_ir.backends.kernels.text.text import ZERO
 from lstm_ir.ir.types import TensorType
@@ -32,24 +32,24 @@ class GpuDispatch(Call):
         """The dispatch: final carries, then stacked rows."""
         plan, n = self.plan, self.plan.node
         q = {s: 1 for c in plan.components for s in c.sweeps}
-        memories, packed = self.bind_inputs(consts, xs, LANES, q)
-        counted = None if count is None else self.input(count, n.args[3].type)  # type: ignore[union-attr]
+        memories, packed = self.bind_inputs([*map(ready, consts)], [*map(ready, xs)], LANES, q)
+        counted = None if count is None else self.input(ready(count), n.args[3].type)  # type: ignore[union-attr]
         carried = [p.type for p in plan.carries]
         kinds = [*carried, *n.types[len(carried) :]]
         length, rows = self.size(n.attrs["length"]), self.size(plan.rows)
         held, made = self._arenas(carried, kinds)
         starts = self._starts(held, init)
-        given = self._given(made, kinds)
-        finals, stacked = given[: len(carried)], given[len(carried) :]
+        results = self._results(made, kinds)
+        finals, stacked = results[: len(carried)], results[len(carried) :]
         memories |= {Source("stack", k): m for k, m in enumerate(stacked)}
         numbers, taken = [*self.sizes.values(), ZERO], self.signature([ZERO])
         layout = GpuLayout(memories, packed, finals, starts, counted, length, rows, numbers, taken)
         layout.arenas = [a for a in (held, made) if a is not None]
         layout.bindings = [*self.inputs, *self.outputs]
-        symbol = self.executable(LoopKernel(plan, layout, self.schedule).kernel())
+        symbol = self.begin(LoopKernel(plan, layout, self.schedule).kernel())
         out = self.call(symbol, self._groups(), [self._zero()])
         return (
-            self.given(out)
+            self.unpacked(out)
             if made is None
             else [made.flat.get(out[0], i) for i in range(len(kinds))]
         )
@@ -68,27 +68,23 @@ class GpuDispatch(Call):
     def _starts(self, arena: Arena | None, init: Values) -> list[Memory]:
         if arena is None:
             pairs = zip(init, self.plan.carries, strict=True)
-            return [self.input(v, p.type) for v, p in pairs]
-        whole = self.input(arena.flat.start(init), arena.flat.type)
+            return [self.input(ready(v), p.type) for v, p in pairs]
+        whole = self.input(lambda: arena.flat.start(init), arena.flat.type)
         assert isinstance(whole, FlatMemory)
         return list(arena.bind(whole, self.size))
 
-    def _given(self, arena: Arena | None, kinds: list[TensorType]) -> list[Memory]:
+    def _results(self, arena: Arena | None, kinds: list[TensorType]) -> list[Memory]:
         if arena is None:
             return [self.output(t) for t in kinds]
         whole = self.output(arena.flat.type)
         assert isinstance(whole, FlatMemory)
         return list(arena.bind(whole, self.size))
 
-    def check(self, bindings: int, numbers: int) -> None:
+    def check(self, taken: Signature) -> None:
         """RefusedError where a dispatch would take more words than every device does."""
-        super().check(bindings, 0)
-        words = 2 * bindings + numbers
-        if words > self.schedule.words:
-            raise RefusedError(
-                f"the offsets of {bindings} tensors and its sizes may take {words} words, "
-                f"a dispatch takes {self.schedule.words}"
-            )
+        super().check(taken._replace(numbers=()))
+        needed = 2 * taken.tensors + len(taken.numbers)
+        self.check_words(taken.tensors, needed, self.schedule.words)
 
     def _groups(self) -> ir.Value:
         """One workgroup per tile of rows and component, as many as devices take."""

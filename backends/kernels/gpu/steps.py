@@ -9,13 +9,14 @@ one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.for_loop import first_carried, for_one
 from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.body.plan import Plan, Sweep
-from lstm_ir.backends.kernels.call.call import Values
+from lstm_ir.backends.kernels.call.call import Values, ready
 from lstm_ir.backends.kernels.gpu.arena import Arena
 from lstm_ir.backends.kernels.gpu.block import GpuBlock, Rows
 from lstm_ir.backends.kernels.gpu.dispatch import GpuDispatch
@@ -105,8 +106,8 @@ class StepDispatch(GpuDispatch):
         """Final carries, then stacked rows."""
         plan, n, e = self.plan, self.plan.node, self.e
         q = {s: 1 for c in plan.components for s in c.sweeps}
-        memories, packed = self.bind_inputs(consts, xs, LANES, q)
-        counted = None if count is None else self.input(count, n.args[3].type)  # type: ignore[union-attr]
+        memories, packed = self.bind_inputs([*map(ready, consts)], [*map(ready, xs)], LANES, q)
+        counted = None if count is None else self.input(ready(count), n.args[3].type)  # type: ignore[union-attr]
         carried = [p.type for p in plan.carries]
         stacked = list(n.types[len(carried) :])
         arena = self._arena(carried, stacked, memories)
@@ -114,9 +115,9 @@ class StepDispatch(GpuDispatch):
         numbers, taken = [*self.sizes.values(), TIME, ZERO], self.signature([TIME, ZERO])
         layout = GpuLayout(memories, packed, [], [], counted, length, rows, numbers, taken)
         layout.arenas, layout.bindings = [arena], list(self.inputs)
-        self.check(len(self.operands) + 1, len(layout.numbers))
+        self.check(taken)
         kernels = [StepKernel(plan, layout, self.schedule, p).kernel() for p in phases(plan)]
-        symbols = [self.executable(k) for k in kernels]
+        symbols = [self.begin(k) for k in kernels]
 
         def start() -> ir.Value:
             flat = e.filled(0, arena.flat.type, own=True)
@@ -163,10 +164,8 @@ class StepDispatch(GpuDispatch):
 
         def step(at: ir.Value, state: ir.Value) -> ir.Value:
             for symbol, total in zip(symbols, totals, strict=True):
-                self.tied = (
-                    state,
-                    [self.const(d) for d in arena.flat.type.shape if not isinstance(d, int)],
-                )
+                open_ = [d for d in arena.flat.type.shape if not isinstance(d, int)]
+                self.tied = partial(_state, state, [self.const(d) for d in open_])
                 (state,) = self.call(symbol, total, [at, zero])
             return state
 
@@ -227,6 +226,10 @@ class StepDispatch(GpuDispatch):
         word = ir.Attribute.parse("#stablehlo<comparison_direction NE>")
         zero = e.constant(0, DType.i32)
         return e.hlo("compare", [bit, zero], scalar.with_dtype(DType.i1), comparison_direction=word)
+
+
+def _state(state: ir.Value, sizes: Values) -> tuple[ir.Value, Values]:
+    return state, sizes
 
 
 def phases(plan: Plan) -> list[list[Sweep]]:

@@ -234,7 +234,7 @@ class _OnBoard(Rewriter):
     def __init__(self) -> None:
         self._places = 0
 
-    def statement(self, s: Statement) -> Iterable[Statement]:
+    def statement(self, s: Subspan | WorkgroupId | Call) -> Iterable[Statement]:
         """Views instead of bindings."""
         if isinstance(s, WorkgroupId):
             yield operation("arith.maxui {}, {} : index", _GROUP, _GROUP, to=s.result)

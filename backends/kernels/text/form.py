@@ -24,6 +24,7 @@ from lstm_ir.backends.kernels.text.statements import (
     Rewriter,
     Statement,
     Subspan,
+    WorkgroupId,
 )
 
 Column = tuple[int, ...]  # what one number is in each kernel
@@ -75,9 +76,11 @@ class _Marked(Rewriter):
         self.numbers += (d for d in t.sizes if isinstance(d, int))
         return replace(t, sizes=tuple(HOLE if isinstance(d, int) else d for d in t.sizes))
 
-    def piece(self, s: Operation, i: int) -> Piece:
+    def operands(self, s: Operation) -> tuple[Piece, ...]:
         """What the compiler should know stays."""
-        return s.operands[i] if i in s.known else super().piece(s, i)
+        if not s.known:
+            return super().operands(s)
+        return tuple(p if i in s.known else self.piece(p) for i, p in enumerate(s.operands))
 
 
 class _Merged(Rewriter):
@@ -101,7 +104,7 @@ class _Merged(Rewriter):
         signature = f.signature._replace(numbers=(*own, *more))
         return replace(f, signature=signature, constants=tuple(self._constants), body=body)
 
-    def statement(self, s: Statement) -> Iterable[Statement]:
+    def statement(self, s: Subspan | WorkgroupId | Call) -> Iterable[Statement]:
         """Calls pass numbers on, and sizes that are not known are operands of a memory."""
         match s:
             case Call():
@@ -134,7 +137,7 @@ class _Merged(Rewriter):
         found = [self._size(d) for d in s.kind.sizes]
         sizes = [next(known) if name is None else name for d, name in found if d is None]
         kind = replace(s.kind, sizes=tuple(d for d, _ in found))
-        return replace(s, offset=offset, kind=kind, sizes=tuple(sizes))
+        return Subspan(s.result, s.binding, offset, kind, tuple(sizes))
 
     def _size(self, d: int | Hole | None) -> tuple[int | Hole | None, Name | None]:
         """A size as the type has it, and the argument that it is."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from lstm_ir.backends.kernels.text.statements import (
@@ -21,6 +21,7 @@ from lstm_ir.backends.kernels.text.statements import (
 )
 
 BINDING = "!stream.binding"
+_NAME = "\0"  # of a kernel that is printed: the text is part of its name
 _PRIVATE = 'attributes {no_inline, passthrough = ["noinline"]}'
 
 
@@ -64,18 +65,19 @@ class Function:
         """Whether other functions of the kernel call it."""
         return not self.attributes
 
-    def lines(self, kernel: str) -> Iterator[str]:
+    def lines(self, kernel: str) -> list[str]:
         """The text, in a kernel of that name."""
         spelled = _Spelling(kernel, self.constants)
         parameters = ", ".join(f"{p.text}: {p.kind}" for p in self.signature.all)
         word, attributes = ("private ", _PRIVATE) if self.private else ("", self.attributes)
-        yield f"func.func {word}@{kernel}{self.name}({parameters}) {attributes} {{"
-        for constant, name in spelled.constants.items():
-            yield f"{name} = arith.constant {_typed(constant)}"
-        yield from spelled.body(self.buffers)
-        yield from spelled.body(self.body)
-        yield "return"
-        yield "}"
+        return [
+            f"func.func {word}@{kernel}{self.name}({parameters}) {attributes} {{",
+            *(f"%c{i} = arith.constant {_typed(c)}" for i, c in enumerate(self.constants)),
+            *spelled.lines(self.buffers),
+            *spelled.lines(self.body),
+            "return",
+            "}",
+        ]
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,11 @@ class Kernel:
 
     def text(self, name: str) -> str:
         """All functions; `name` begins the name of each."""
-        return "\n".join(line for f in self.functions for line in f.lines(name))
+        return self._text.replace(_NAME, name)
+
+    @cached_property
+    def _text(self) -> str:
+        return "\n".join(line for f in self.functions for line in f.lines(_NAME))
 
 
 class _Spelling:
@@ -104,55 +110,60 @@ class _Spelling:
 
     def __init__(self, kernel: str, constants: tuple[Constant, ...]) -> None:
         self.kernel = kernel
-        self.constants = {c: f"%c{i}" for i, c in enumerate(constants)}
+        self._names = {(c.literal, c.kind): f"%c{i}" for i, c in enumerate(constants)}
+        self._lines: list[str] = []
 
-    def piece(self, p: Piece) -> str:
-        """An operand, or the type of a memory."""
-        if isinstance(p, Name):
-            return p.text
-        if isinstance(p, Constant):
-            return self.constants[p]
-        assert isinstance(p, MemRef)
-        return str(p)
-
-    def listed(self, operands: tuple[Operand, ...]) -> str:
-        """With commas."""
-        return ", ".join(map(self.piece, operands))
-
-    def body(self, body: Body) -> Iterator[str]:
+    def lines(self, body: Body) -> list[str]:
         """Line by line."""
-        for s in body:
-            match s:
-                case Operation():
-                    yield from self.operation(s)
-                case Subspan():
-                    sizes = f"{{{self.listed(s.sizes)}}}" if s.sizes else ""
-                    at = f"{s.binding.text}[{self.piece(s.offset)}] : {BINDING}"
-                    yield f"{s.result.text} = stream.binding.subspan {at} -> {s.kind}{sizes}"
-                case WorkgroupId():
-                    yield f"{s.result.text} = stream.dispatch.workgroup.id[0] : index"
-                case Call():
-                    kinds = ", ".join(map(str, s.kinds))
-                    given = self.listed(s.arguments)
-                    yield f"func.call @{self.kernel}{s.function}({given}) : ({kinds}) -> ()"
+        self._lines = []
+        self._body(body)
+        return self._lines
 
-    def operation(self, s: Operation) -> Iterator[str]:
+    def _piece(self, p: Piece) -> str:
+        """An operand, or the type of a memory."""
+        if isinstance(p, Constant):
+            return self._names[p.literal, p.kind]
+        assert isinstance(p, (Name, MemRef))
+        return p.text
+
+    def _listed(self, operands: tuple[Operand, ...]) -> str:
+        return ", ".join(map(self._piece, operands))
+
+    def _body(self, body: Body) -> None:
+        for s in body:
+            if isinstance(s, Operation):
+                self._operation(s)
+            else:
+                self._lines.append(self._other(s))
+
+    def _operation(self, s: Operation) -> None:
         """With its regions."""
-        words = [s.spelling[0]]
+        text = s.spelling[0]
         for p, after in zip(s.operands, s.spelling[1:], strict=True):
-            words += self.piece(p), after
+            text += self._piece(p) + after
         if s.result is not None:
             many = f":{s.results}" if s.results > 1 else ""
-            words.insert(0, f"{s.result.text}{many} = ")
+            text = f"{s.result.text}{many} = {text}"
         for r in s.regions:
-            words.append(f" {r.word} {{")
-            yield "".join(words)
+            self._lines.append(f"{text} {r.word} {{")
             if r.arguments:
                 arguments = ", ".join(f"{a.text}: {a.kind}" for a in r.arguments)
-                yield f"^bb0({arguments}):"
-            yield from self.body(r.body)
-            words = ["}"]
-        yield "".join(words)
+                self._lines.append(f"^bb0({arguments}):")
+            self._body(r.body)
+            text = "}"
+        self._lines.append(text)
+
+    def _other(self, s: Subspan | WorkgroupId | Call) -> str:
+        match s:
+            case Subspan():
+                sizes = f"{{{self._listed(s.sizes)}}}" if s.sizes else ""
+                at = f"{s.binding.text}[{self._piece(s.offset)}] : {BINDING}"
+                return f"{s.result.text} = stream.binding.subspan {at} -> {s.kind}{sizes}"
+            case WorkgroupId():
+                return f"{s.result.text} = stream.dispatch.workgroup.id[0] : index"
+            case Call():
+                kinds, given = ", ".join(map(str, s.kinds)), self._listed(s.arguments)
+                return f"func.call @{self.kernel}{s.function}({given}) : ({kinds}) -> ()"
 
 
 def _typed(c: Constant) -> str:

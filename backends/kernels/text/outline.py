@@ -13,7 +13,6 @@ from dataclasses import replace
 from lstm_ir.backends.kernels.text.kernel import Function, Signature
 from lstm_ir.backends.kernels.text.statements import (
     HOLE,
-    Body,
     Call,
     Constant,
     Kind,
@@ -30,12 +29,15 @@ Column = tuple[Operand, ...]  # what stands in one place in each component
 def outlined(parts: Sequence[Text], name: str) -> tuple[list[Function], list[Call]]:
     """The functions, `name`_0 and on, and a call for each part."""
     forms = [_Form(p) for p in parts]
-    same: dict[tuple[Body, Body], list[int]] = {}
+    same: list[list[int]] = []
     for i, form in enumerate(forms):
-        same.setdefault((form.buffers, form.lines), []).append(i)
+        members = next((m for m in same if forms[m[0]].equals(form)), [])
+        if not members:
+            same.append(members)
+        members.append(i)
     functions: list[Function] = []
     calls: dict[int, Call] = {}
-    for k, members in enumerate(same.values()):
+    for k, members in enumerate(same):
         filled = _Filled(list(zip(*(forms[i].outside for i in members), strict=True)))
         functions.append(filled.function(f"{name}_{k}", forms[members[0]]))
         for place, i in enumerate(members):
@@ -53,9 +55,13 @@ class _Form(Rewriter):
         self.buffers = tuple(map(self.operation, t.buffers))
         self.lines = self.body(t.body)
 
+    def equals(self, other: _Form) -> bool:
+        """Whether the statements are the same."""
+        return self.buffers == other.buffers and self.lines == other.lines
+
     def operand(self, o: Operand) -> Operand:
         """A hole, or a value of the component's."""
-        if o in self._own:
+        if isinstance(o, Name) and o.text in self._own:
             return o
         self.outside.append(o)
         return HOLE

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import cached_property, lru_cache
+from typing import NamedTuple, TypeAlias
 
 
 class Operand:
@@ -47,7 +48,7 @@ class Hole(Operand):
 HOLE = Hole()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MemRef:
     """The type of a memory; a size that is no number is None."""
 
@@ -55,9 +56,14 @@ class MemRef:
     element: str
     rest: str = ""  # layout, or the memory space
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
+        """As MLIR has it."""
         sizes = "".join("?x" if d is None else f"{d}x" for d in self.sizes)
         return f"memref<{sizes}{self.element}{self.rest and ', '}{self.rest}>"
+
+    def __str__(self) -> str:
+        return self.text
 
 
 Kind: TypeAlias = "str | MemRef"  # a type
@@ -65,8 +71,7 @@ Piece: TypeAlias = "Operand | MemRef"  # what is spelled when the function is
 Part: TypeAlias = "Operand | Kind | Sequence[Operand | Kind]"  # a sequence is spelled with commas
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(NamedTuple):
     """Statements in braces; `word` stands before them."""
 
     word: str
@@ -74,8 +79,7 @@ class Region:
     body: Body
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """Any operation: n operands, and n + 1 strings around them.
 
     known: operands that are worth more to the compiler as numbers than code that kernels share.
@@ -89,8 +93,7 @@ class Operation:
     known: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Subspan:
+class Subspan(NamedTuple):
     """The memory of a binding, from `offset` bytes on; `sizes` are those that `kind` leaves open."""
 
     result: Name
@@ -100,15 +103,13 @@ class Subspan:
     sizes: tuple[Operand, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WorkgroupId:
+class WorkgroupId(NamedTuple):
     """The number of this workgroup."""
 
     result: Name
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A call of another function of the kernel, which gives nothing."""
 
     function: str
@@ -125,20 +126,29 @@ def operation(
     known: tuple[int, ...] = (),
 ) -> Operation:  # fmt: skip
     """An operation; each `{}` of the template is an operand, a type, or several with commas."""
+    words: list[str] = []
+    operands: list[Piece] = []
+    for part in parts:
+        if isinstance(part, (Operand, MemRef)):
+            words.append(_GAP)
+            operands.append(part)
+        elif isinstance(part, str):
+            words.append(part)
+        else:
+            words.append(", ".join([p if isinstance(p, str) else _GAP for p in part]))
+            operands += [p for p in part if not isinstance(p, str)]
+    return Operation(_spelling(template, tuple(words)), tuple(operands), to, results, (), known)
+
+
+_GAP = "\0"  # stands for an operand, in a word
+
+
+@lru_cache(4096)
+def _spelling(template: str, words: tuple[str, ...]) -> tuple[str, ...]:
     first, *after = template.split("{}")
-    spelling, operands = [first], list[Piece]()
-    for part, text in zip(parts, after, strict=True):
-        pieces = (part,) if isinstance(part, (str, Operand, MemRef)) else part
-        for i, piece in enumerate(pieces):
-            spelling[-1] += ", " if i else ""
-            if isinstance(piece, str):
-                assert not piece.startswith("%"), f"the value {piece} is spelled, not named"
-                spelling[-1] += piece
-            else:
-                operands.append(piece)
-                spelling.append("")
-        spelling[-1] += text
-    return Operation(tuple(spelling), tuple(operands), to, results, known=known)
+    spelled = first + "".join(w + text for w, text in zip(words, after, strict=True))
+    assert "%" not in spelled, f"a value of {spelled} is spelled, not named"
+    return tuple(spelled.split(_GAP))
 
 
 class Rewriter:
@@ -160,35 +170,44 @@ class Rewriter:
         """What a function takes, with other types."""
         return tuple(replace(n, kind=None if n.kind is None else self.kind(n.kind)) for n in names)
 
-    def statement(self, s: Statement) -> Iterable[Statement]:
-        """Instead of a statement."""
+    def statement(self, s: Subspan | WorkgroupId | Call) -> Iterable[Statement]:
+        """Instead of a statement that is no operation."""
         match s:
-            case Operation():
-                yield self.operation(s)
             case Subspan():
                 offset, kind = self.operand(s.offset), self.memref(s.kind)
                 sizes = tuple(map(self.operand, s.sizes))
-                yield replace(s, offset=offset, kind=kind, sizes=sizes)
+                yield Subspan(s.result, s.binding, offset, kind, sizes)
             case Call():
                 arguments = tuple(map(self.operand, s.arguments))
-                yield replace(s, arguments=arguments, kinds=tuple(map(self.kind, s.kinds)))
+                yield Call(s.function, arguments, tuple(map(self.kind, s.kinds)))
             case _:
                 yield s
 
     def operation(self, s: Operation) -> Operation:
         """Instead of an operation."""
-        operands = tuple(self.piece(s, i) for i in range(len(s.operands)))
-        regions = tuple(Region(r.word, r.arguments, self.body(r.body)) for r in s.regions)
+        regions = s.regions
+        operands = self.operands(s)
+        if regions:
+            regions = tuple([Region(r.word, r.arguments, self.body(r.body)) for r in regions])
         return Operation(s.spelling, operands, s.result, s.results, regions, s.known)
 
-    def piece(self, s: Operation, i: int) -> Piece:
-        """Instead of operand `i`."""
-        p = s.operands[i]
+    def operands(self, s: Operation) -> tuple[Piece, ...]:
+        """Instead of what an operation takes."""
+        return tuple([self.piece(p) for p in s.operands])
+
+    def piece(self, p: Piece) -> Piece:
+        """Instead of an operand, or the type of a memory."""
         return self.memref(p) if isinstance(p, MemRef) else self.operand(p)
 
     def body(self, body: Iterable[Statement]) -> Body:
         """All statements."""
-        return tuple(new for s in body for new in self.statement(s))
+        out: list[Statement] = []
+        for s in body:
+            if isinstance(s, Operation):
+                out.append(self.operation(s))
+            else:
+                out += self.statement(s)
+        return tuple(out)
 
 
 def count(body: Body) -> int:

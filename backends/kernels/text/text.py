@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from lstm_ir.backends.kernels.text.kernel import Function, Signature
 from lstm_ir.backends.kernels.text.statements import (
@@ -58,8 +57,8 @@ class Text:
     def __init__(self, lanes: int, prefix: str = "%v") -> None:
         self.lanes, self._prefix = lanes, prefix
         self.buffers: list[Operation] = []
-        self.constants: dict[Constant, None] = {}  # in the order in which they were made
-        self.own: set[Operand] = set()  # values that are defined here
+        self.own: set[str] = set()  # names of values that are defined here
+        self._constants: dict[tuple[str, str], Constant] = {}  # by literal and type
         self._n = 0
         self._bodies: list[list[Statement]] = [[]]  # of the regions that are open
         self._loops: list[Operation] = []  # those that `carried` opened
@@ -71,15 +70,15 @@ class Text:
 
     def function(self, name: str, signature: Signature, attributes: str = "") -> Function:
         """What was written, as a function."""
-        constants = tuple(self.constants)
+        constants = tuple(self._constants.values())
         return Function(name, signature, constants, tuple(self.buffers), self.body, attributes)
 
     def fresh(self, kind: Kind | None = None) -> Name:
         """A new value."""
         self._n += 1
-        made = Name(f"{self._prefix}{self._n}", kind)
-        self.own.add(made)
-        return made
+        text = f"{self._prefix}{self._n}"
+        self.own.add(text)
+        return Name(text, kind)
 
     def vector(self, element: str, lanes: int = 0) -> str:
         """The vector type of full width, or of so many lanes."""
@@ -131,7 +130,7 @@ class Text:
         """A call, whose constants are this function's."""
         for a in call.arguments:
             if isinstance(a, Constant):
-                self.constants.setdefault(a)
+                self.constant(a.literal, a.kind)
         self.put(call)
 
     def workgroup(self) -> Name:
@@ -148,9 +147,10 @@ class Text:
 
     def constant(self, literal: str, kind: str) -> Constant:
         """A constant at the head."""
-        made = Constant(literal, kind)
-        self.constants.setdefault(made)
-        return made
+        found = self._constants.get((literal, kind))
+        if found is None:
+            found = self._constants[literal, kind] = Constant(literal, kind)
+        return found
 
     def number(self, value: float, dtype: DType, wide: bool) -> Constant:
         """A constant scalar or vector of numbers."""
@@ -187,7 +187,7 @@ class Text:
 
     def _end(self, owner: Operation, word: str = "", arguments: tuple[Name, ...] = ()) -> None:
         region = Region(word, arguments, tuple(self._bodies.pop()))
-        self.put(replace(owner, regions=(*owner.regions, region)))
+        self.put(owner._replace(regions=(*owner.regions, region)))
 
     @contextmanager
     def when(self, flag: Operand) -> Iterator[None]:
@@ -229,7 +229,7 @@ class Text:
     def results(self, out: Name, kinds: Sequence[str]) -> list[Name]:
         """The results of an operation that has several."""
         made = [Name(f"{out.text}#{i}", k) for i, k in enumerate(kinds)]
-        self.own.update(made)
+        self.own.update(m.text for m in made)
         return made
 
 
