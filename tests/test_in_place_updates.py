@@ -236,3 +236,28 @@ def test_more_random_graphs_on_vulkan(rng: np.random.Generator) -> None:
     need("vulkan")
     _agree(_random(rng, 15, True), "vulkan")
     _agree(_beside_a_twin(rng, False, "f32"), "vulkan")
+
+
+@pytest.mark.parametrize("dtype", ["f64", "i64", "f32"])
+def test_two_pads_of_one_value(dtype: str) -> None:
+    """Eight bytes that are not 0 are filled in by another way than fewer."""
+    cases: list[Case] = []
+    kind = li.DType(dtype)
+    for value in (3, 0, -0.0, None):
+        for sizes in ((4, 5), ("R", 5)):
+            x, y = li.input("x", sizes, dtype), li.input("y", sizes, dtype)
+            f = li.input("f", (), dtype)
+            filled = f if value is None else value
+            p, q = (li.pad(v, [1, 0], [0, 2], value=filled) for v in (x, y))
+            number = np.asarray(7 if value is None else value, kind.numpy)
+            given = {"x": np.ones((4, 5), kind.numpy), "y": np.full((4, 5), 2, kind.numpy)}
+            want = {
+                n: np.pad(given[v], ((1, 0), (0, 2)), constant_values=number)
+                for n, v in (("p", "x"), ("q", "y"))
+            }
+            inputs = [x, y] if value is not None else [x, y, f]
+            given |= {"f": number} if value is None else {}
+            g = li.Graph("pads", inputs, {"p": p, "q": q})
+            cases.append((g, given, want, f"{dtype} {value} {sizes}"))
+    for case in cases:
+        _agree([case])

@@ -11,7 +11,7 @@ from lstm_ir.backends.lower.linear import barrier
 from lstm_ir.backends.lower.own_memory import own
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.graph import Node
+from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive.window import padded
 
@@ -52,7 +52,7 @@ def _pad(e: Emitter, n: Node, x: ir.Value, value: ir.Value) -> ir.Value:
         v, kind = _spread(e, v, kind, fill, between)
         t = t.with_shape(kind.shape)
         x, between = signed_back(e, v, t), (0,) * t.rank
-    if t.is_static and to.is_static:
+    if t.is_static and to.is_static and not _shared(e, n.inputs[1]):
         return e.hlo(
             "pad", [x, value], to, edge_padding_low=array_attr(low),
             edge_padding_high=array_attr(high), interior_padding=array_attr(between),
@@ -61,14 +61,14 @@ def _pad(e: Emitter, n: Node, x: ir.Value, value: ir.Value) -> ir.Value:
         byte = t.with_dtype(DType.i8)
         fill = e.convert(value, TensorType((), t.dtype), DType.i8)
         x = e.convert(x, t, DType.i8)
-        out = _edges(e, x, byte, fill, to.with_dtype(DType.i8), low, high)
+        out = _edges(e, n, x, byte, fill, to.with_dtype(DType.i8), low, high)
         zero = e.full(0, to.with_dtype(DType.i8))
         return compare(e, "NE", out, zero, to)
-    return _edges(e, x, t, value, to, low, high)
+    return _edges(e, n, x, t, value, to, low, high)
 
 
 def _edges(
-    e: Emitter, x: ir.Value, t: TensorType, value: ir.Value, to: TensorType,
+    e: Emitter, n: Node, x: ir.Value, t: TensorType, value: ir.Value, to: TensorType,
     low: tuple[Dim, ...], high: tuple[Dim, ...],
 ) -> ir.Value:  # fmt: skip
     """With `value` before and after the elements."""
@@ -77,7 +77,7 @@ def _edges(
     v, kind, starts = _cut(e, v, kind, low, high)
     result = to.with_dtype(kind.dtype)
     if kind != result:
-        v = e.insert_slice(v, room(e, fill, result), starts, kind.shape)
+        v = e.insert_slice(v, room(e, n, fill, result), starts, kind.shape)
     return signed_back(e, v, to)
 
 
@@ -97,16 +97,36 @@ def _below(d: Dim) -> int:
     return max(-d, 0) if isinstance(d, int) else 0
 
 
-def room(e: Emitter, fill: ir.Value, t: TensorType) -> ir.Value:
-    """A tensor of one run-time number, a buffer of its own in IREE.
+def _shared(e: Emitter, value: Value) -> bool:
+    """Whether two fills with `value` become one that both are written into.
+
+    IREE 3.13 fills eight bytes that are not 0 by a dispatch, which it neither repeats nor copies.
+    """
+    if e.target is None or value.dtype.bits < 64:
+        return False
+    return value.op != "constant" or value.node.attrs["value"].array.tobytes() != bytes(8)
+
+
+def room(e: Emitter, n: Node, fill: ir.Value, t: TensorType) -> ir.Value:
+    """A tensor of the number that `n` pads with, a buffer of its own in IREE.
 
     Written to, a broadcast would be shared: IREE merges two of one size, and one's writes show in
     the other.
     """
     if e.target is None:
         return e.broadcast(fill, TensorType((), t.dtype), t, ())
+    value = n.inputs[1]
+    if _shared(e, value) and value.op == "constant":
+        number: float = value.node.attrs["value"].array.item()
+        if e.depth:
+            return e.filled(number, t, own=True)
+        assert e.anchor is not None
+        with ir.InsertionPoint(e.anchor):  # what hides it stands first: see own_memory.py
+            return e.filled(number, t, own=True)
+    one = picked(e, fill, [])
+    one = e.hidden(one) if _shared(e, value) else one
     sizes = [e.size(d) for d in t.shape if not isinstance(d, int)]
-    return e.make("flow.tensor.splat", [picked(e, fill, []), *sizes], [tensor(t)]).result
+    return e.make("flow.tensor.splat", [one, *sizes], [tensor(t)]).result
 
 
 def _spread(
