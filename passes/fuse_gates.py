@@ -17,11 +17,11 @@ from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node, Value, make, substitute, transform
 from lstm_ir.ir.location import at
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ops.primitive.linear import free_axes
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.passes.base import Notes, Pass, register
-from lstm_ir.passes.loops import Loop
 
 
 @register

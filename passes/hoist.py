@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 from lstm_ir.ir.graph import Graph, Value, substitute
 from lstm_ir.ir.location import at
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.passes.lift import Lift
-from lstm_ir.passes.loops import Loop, new_param, rebuilt
+from lstm_ir.passes.loops import new_param, rebuilt
 from lstm_ir.passes.rewrite import with_bodies
 
 

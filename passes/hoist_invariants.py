@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.hoist import frontier, in_loops, moved_out
 from lstm_ir.passes.lift import Kind, Lift
-from lstm_ir.passes.loops import Loop
 
 CHEAP = (
     "parameter",

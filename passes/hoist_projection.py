@@ -14,13 +14,14 @@ from typing import ClassVar
 from lstm_ir import ops
 from lstm_ir.ir.graph import Graph, Node, Value, make, transform
 from lstm_ir.ir.location import at
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.hoist import frontier, in_loops, moved_out
 from lstm_ir.passes.lift import Kind, Lift
-from lstm_ir.passes.loops import Loop, rebuilt
+from lstm_ir.passes.loops import rebuilt
 
 ROWS = (Kind.forward, Kind.backward)
 

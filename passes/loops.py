@@ -1,119 +1,14 @@
-"""A scan taken apart and put together again."""
+"""A scan put together again, over other operands and with another body."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 
-from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node, Value, map_arg, topological
 from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.scan.node import STEP, scan_node
-
-
-@dataclass(frozen=True)
-class Loop:
-    """What a scan node says, by the role of each value."""
-
-    node: Node
-
-    @classmethod
-    def of(cls, node: Node) -> Loop | None:
-        """The loop that a node is; None for another op."""
-        return cls(node) if node.op.name == "scan" else None
-
-    def _list(self, operand: str) -> tuple[Value, ...]:
-        got = self.node.arg(operand)
-        assert isinstance(got, tuple)
-        return got
-
-    @property
-    def consts(self) -> tuple[Value, ...]:
-        """Read unchanged at every step."""
-        return self._list("consts")
-
-    @property
-    def init(self) -> tuple[Value, ...]:
-        """First carries."""
-        return self._list("init")
-
-    @property
-    def xs(self) -> tuple[Value, ...]:
-        """Scanned operands."""
-        return self._list("xs")
-
-    @property
-    def count(self) -> Value | None:
-        """Steps to run; None: all."""
-        got = self.node.arg("count")
-        assert not isinstance(got, tuple)
-        return got
-
-    @property
-    def length(self) -> Dim:
-        """Rows of what is scanned and stacked."""
-        length: Dim = self.node.attrs["length"]
-        return length
-
-    @property
-    def body(self) -> Graph:
-        """One step."""
-        body: Graph = self.node.attrs["body"]
-        return body
-
-    @property
-    def step(self) -> Value:
-        """The body's step number."""
-        return self.body.params[0]
-
-    @property
-    def const_params(self) -> tuple[Value, ...]:
-        """The body's view of `consts`."""
-        return self.body.params[1 : 1 + len(self.consts)]
-
-    @property
-    def carry_params(self) -> tuple[Value, ...]:
-        """The body's view of the carries."""
-        start = 1 + len(self.consts)
-        return self.body.params[start : start + len(self.init)]
-
-    @property
-    def x_params(self) -> tuple[Value, ...]:
-        """The body's view of the scanned rows."""
-        return self.body.params[1 + len(self.consts) + len(self.init) :]
-
-    @property
-    def next(self) -> tuple[Value, ...]:
-        """The body's new carries."""
-        return self.body.outputs[: len(self.init)]
-
-    @property
-    def rows(self) -> tuple[Value, ...]:
-        """The body's stacked results."""
-        return self.body.outputs[len(self.init) :]
-
-    @property
-    def x_reverse(self) -> tuple[bool, ...]:
-        """One flag per scanned operand."""
-        flags: tuple[bool, ...] = self.node.attrs["reverse"]
-        return flags[: len(self.xs)]
-
-    @property
-    def y_reverse(self) -> tuple[bool, ...]:
-        """One flag per stacked result."""
-        flags: tuple[bool, ...] = self.node.attrs["reverse"]
-        return flags[len(self.xs) :]
-
-    @property
-    def finals(self) -> tuple[Value, ...]:
-        """The carries after the last step."""
-        return self.node.values[: len(self.init)]
-
-    @property
-    def ys(self) -> tuple[Value, ...]:
-        """Stacked results."""
-        return self.node.values[len(self.init) :]
 
 
 def rebuilt(

@@ -17,6 +17,7 @@ from lstm_ir import ops
 from lstm_ir.ir.errors import PassError
 from lstm_ir.ir.graph import Graph, Node, Value, make, transform
 from lstm_ir.ir.location import at
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType
@@ -25,7 +26,6 @@ from lstm_ir.passes.fuse_gates import known_before
 from lstm_ir.passes.hoist import in_loops, moved_out
 from lstm_ir.passes.hoist_invariants import widened
 from lstm_ir.passes.lift import Kind, Lift
-from lstm_ir.passes.loops import Loop
 
 STORED = ("bf16", "f16")
 

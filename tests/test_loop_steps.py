@@ -16,8 +16,8 @@ import tolerances
 from device import need
 
 import lstm_ir as li
-from lstm_ir.backends.emit.loop import Loop
 from lstm_ir.backends.lower.scan_packed import STEPS, steps_at_once
+from lstm_ir.ir.loop import Loop
 
 LOOPS = {"kernels": False}
 LENGTHS = (0, 1, 7, 8, 9, 33, 100)

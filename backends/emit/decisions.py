@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.loop import Loop
 
 _DECIDES = {
     "compare", "sign", "floor", "ceil", "round_nearest_even", "remainder", "is_finite", "argmax",
@@ -82,9 +83,10 @@ class _Whole:
             g = todo.pop()
             nodes += g.nodes
             for n in g.nodes:
-                if n.op.name == "scan":
-                    todo.append(n.attrs["body"])
-                    for p, v in _enters(n):
+                loop = Loop.of(n)
+                if loop is not None:
+                    todo.append(loop.body)
+                    for p, v in _enters(loop):
                         given.setdefault(p, []).append(v)
         return cls(nodes, given)
 
@@ -110,9 +112,9 @@ class _Walk:
                 continue
             self.seen.add((v, added))
             n, name = v.node, v.node.op.name
-            if name == "scan":
-                body: Graph = n.attrs["body"]
-                todo.append((body.outputs[n.values.index(v)], False))
+            loop = Loop.of(n)
+            if loop is not None:
+                todo.append((loop.body.outputs[n.values.index(v)], False))
             elif name == "parameter":
                 todo += [(x, False) for x in self.given.get(v, ())]
             elif not n.inputs or (name in _ONCE and not _single(n)):
@@ -153,10 +155,7 @@ def _single(n: Node) -> bool:
     return False
 
 
-def _enters(scan: Node) -> Iterator[tuple[Value, Value]]:
+def _enters(loop: Loop) -> Iterator[tuple[Value, Value]]:
     """The body's parameters, each with what it is: an operand, or what the body gave before."""
-    body: Graph = scan.attrs["body"]
-    consts, init, xs = (a if isinstance(a, tuple) else () for a in scan.args[:3])
-    yield from zip(body.params[1:], (*consts, *init, *xs), strict=True)
-    first = 1 + len(consts)
-    yield from zip(body.params[first:], body.outputs[: len(init)], strict=False)
+    yield from loop.operands()
+    yield from zip(loop.carry_params, loop.next, strict=True)

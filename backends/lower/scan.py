@@ -15,12 +15,12 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower, tensor
 from lstm_ir.backends.emit.for_loop import Values, for_loop
-from lstm_ir.backends.emit.loop import CHUNK, Loop
 from lstm_ir.backends.kernels.lowering import lower_loop
 from lstm_ir.backends.lower.gather import confined
-from lstm_ir.backends.lower.scan_packed import PackedLoop
+from lstm_ir.backends.lower.scan_packed import CHUNK, PackedLoop
 from lstm_ir.backends.lower.shape import fill, fills_itself, number_of
 from lstm_ir.ir.graph import Node
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType, TensorType
 
 I32 = TensorType((), DType.i32)
@@ -32,7 +32,7 @@ def _scan(
 ) -> Values:
     loop = Loop(n)
     if loop.length == 0:
-        return [*init, *(e.full(0, t) for t in loop.stacked)]
+        return [*init, *(e.full(0, t) for t in loop.y_types)]
     if count is not None and e.asserts:
         count, _ = confined(e, n, "count", count, 0, loop.length)
     if e.has_kernels:
@@ -40,7 +40,7 @@ def _scan(
         if done is not None:
             return done
     if fills_itself(e):
-        init = _filled(e, n, init)  # no kernel after all
+        init = _filled(e, loop, init)  # no kernel after all
     if e.target is not None:
         return PackedLoop(e, loop).run(consts, init, xs, count)
     if e.static:
@@ -48,13 +48,13 @@ def _scan(
     return _Dynamic(e, loop).run(consts, init, xs, count)
 
 
-def _filled(e: Emitter, n: Node, init: Values) -> Values:
+def _filled(e: Emitter, loop: Loop, init: Values) -> Values:
     """What a loop starts from, numbers as buffers, made where the numbers stand.
 
     IREE 3.13 ends in values that do not dominate their uses where a buffer is made further down.
     """
-    given, out = n.arg("init"), []
-    for v, value in zip(init, given if isinstance(given, tuple) else (), strict=True):
+    out = []
+    for v, value in zip(init, loop.init, strict=True):
         number = number_of(value)
         if number is None:
             out.append(v)
@@ -92,7 +92,7 @@ class _Static:
         # overhangs.
         self.pad = 0 if count is None and self.length % self.k == 0 else self.k
         n = self.i32(self.length) if count is None else self._clamped(count)
-        buffers = [e.full(0, self._buffer(t)) for t in loop.stacked]
+        buffers = [e.full(0, self._buffer(t)) for t in loop.y_types]
         carries = len(init)
 
         def more(s: Values) -> ir.Value:
@@ -105,19 +105,20 @@ class _Static:
             state, chunks = self._chunk(consts, state, xs, start, steps, n)
             merged = [
                 self._put(o, c, t, start, n, rev)
-                for o, c, t, rev in zip(out, chunks, loop.stacked, loop.y_reverse, strict=True)
+                for o, c, t, rev in zip(out, chunks, loop.y_types, loop.y_reverse, strict=True)
             ]
             return [self.arith("add", start, self.i32(self.k)), *state, *merged]
 
         final = self._while([self.i32(0), *init, *buffers], more, block)
         ys = [
             self._cut(v, t, rev)
-            for v, t, rev in zip(final[1 + carries :], loop.stacked, loop.y_reverse, strict=True)
+            for v, t, rev in zip(final[1 + carries :], loop.y_types, loop.y_reverse, strict=True)
         ]
         return [*final[1 : 1 + carries], *ys]
 
     def _clamped(self, count: ir.Value) -> ir.Value:
-        as_i32 = self.e.convert(count, self.loop.node.args[3].type, DType.i32)  # type: ignore[union-attr]
+        assert self.loop.count is not None
+        as_i32 = self.e.convert(count, self.loop.count.type, DType.i32)
         return self.e.hlo("clamp", [self.i32(0), as_i32, self.i32(self.length)], I32)
 
     def _buffer(self, t: TensorType) -> TensorType:
@@ -133,7 +134,7 @@ class _Static:
         n: ir.Value,
     ) -> tuple[Values, Values]:
         e, loop = self.e, self.loop
-        chunk_types = [t.resized(0, self.k) for t in loop.stacked]
+        chunk_types = [t.resized(0, self.k) for t in loop.y_types]
         empty = [e.full(0, t) for t in chunk_types]
 
         def more(s: Values) -> ir.Value:
@@ -145,7 +146,7 @@ class _Static:
             back = self.arith("subtract", self.arith("subtract", n, self.i32(1)), at)
             rows = [
                 self._row(x, t, back if rev else at)
-                for x, t, rev in zip(xs, loop.scanned, loop.x_reverse, strict=True)
+                for x, t, rev in zip(xs, loop.x_types, loop.x_reverse, strict=True)
             ]
             out = e.body(loop.body, [at, *consts, *carries, *rows])
             mirrored = self.arith("subtract", self.i32(self.k - 1), j)
@@ -238,7 +239,7 @@ class _Dynamic:
             n = self.arith("minsi", self.arith("maxsi", e.extract(count), e.size(0)), length)
         k = e.size(CHUNK)
         carries = len(init)
-        buffers = [e.full(0, t) for t in loop.stacked]
+        buffers = [e.full(0, t) for t in loop.y_types]
 
         def block(start: ir.Value, s: Values) -> Values:
             steps = self.arith("minsi", self.arith("subi", n, start), k)
@@ -246,12 +247,12 @@ class _Dynamic:
             merged = [
                 self._put(o, c, t, start, steps, n, rev)
                 for o, c, t, rev in zip(
-                    s[carries:], chunks, loop.stacked, loop.y_reverse, strict=True
+                    s[carries:], chunks, loop.y_types, loop.y_reverse, strict=True
                 )
             ]
             return [*state, *merged]
 
-        kinds = [*loop.carries, *loop.stacked]
+        kinds = [*loop.carry_types, *loop.y_types]
         return for_loop(e, (e.size(0), n, k), [*init, *buffers], kinds, block)
 
     def _chunk(
@@ -264,7 +265,7 @@ class _Dynamic:
         n: ir.Value,
     ) -> tuple[Values, Values]:
         e, loop = self.e, self.loop
-        types = [t.resized(0, CHUNK) for t in loop.stacked]
+        types = [t.resized(0, CHUNK) for t in loop.y_types]
         empty = [e.full(0, t) for t in types]
 
         def step(j: ir.Value, s: Values) -> Values:
@@ -273,7 +274,7 @@ class _Dynamic:
             back = self.arith("subi", self.arith("subi", n, e.size(1)), at)
             rows = [
                 self._row(x, t, back if rev else at)
-                for x, t, rev in zip(xs, loop.scanned, loop.x_reverse, strict=True)
+                for x, t, rev in zip(xs, loop.x_types, loop.x_reverse, strict=True)
             ]
             out = e.body(loop.body, [e.scalar(at, DType.i32), *consts, *carries, *rows])
             mirrored = self.arith("subi", e.size(CHUNK - 1), j)
@@ -287,7 +288,7 @@ class _Dynamic:
             ]
             return [*out[: len(state)], *new]
 
-        kinds = [*loop.carries, *types]
+        kinds = [*loop.carry_types, *types]
         bounds = e.size(0), steps, e.size(1)
         final = for_loop(e, bounds, [*state, *empty], kinds, step)
         return final[: len(state)], final[len(state) :]

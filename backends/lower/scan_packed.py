@@ -26,13 +26,13 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.emitter import Emitter, tensor
 from lstm_ir.backends.emit.flat import Flat
 from lstm_ir.backends.emit.for_loop import Values, for_one
-from lstm_ir.backends.emit.loop import CHUNK, Loop
 from lstm_ir.backends.lower.shape import reshape
-from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ir.work import operations
 
 Step: TypeAlias = "Callable[[ir.Value, ir.Value], ir.Value]"
+CHUNK = 32  # rows that the inner loop fills before the outer one stores them
 STEPS = 8  # of one iteration, at most
 NODES = 256  # of one iteration, at most: compile time grows with them
 WORK = 4_000_000  # operations of a step above which the loop around it does not matter
@@ -47,7 +47,7 @@ def steps_at_once(loop: Loop) -> int:
     (a forward LSTM, one row), and gradients twice as long to compile.
     """
     nodes, work = loop.body.nodes, operations(loop.body)
-    if any(isinstance(n.attrs.get("body"), Graph) for n in nodes):
+    if any(Loop.of(n) is not None for n in nodes):
         return 1
     if not isinstance(work, int) or work > WORK:
         return 1
@@ -61,9 +61,9 @@ class PackedLoop:
     def __init__(self, e: Emitter, loop: Loop) -> None:
         self.e, self.loop = e, loop
         self.at_once = steps_at_once(loop)
-        self.whole = Flat(e, [*loop.carries, *loop.stacked])
-        chunks = [t.resized(0, CHUNK) for t in loop.stacked]
-        self.chunk = Flat(e, [*loop.carries, *chunks])
+        self.whole = Flat(e, [*loop.carry_types, *loop.y_types])
+        chunks = [t.resized(0, CHUNK) for t in loop.y_types]
+        self.chunk = Flat(e, [*loop.carry_types, *chunks])
 
     def index(self, name: str, a: ir.Value, b: ir.Value) -> ir.Value:
         """arith.`name` of two indices."""
@@ -77,8 +77,8 @@ class PackedLoop:
         length = n = e.hidden(e.size(loop.length))
         if count is not None:  # clamped, so that no value reads or writes outside
             n = self.index("minsi", self.index("maxsi", e.extract(count), e.size(0)), length)
-        carries = len(loop.carries)
-        if not loop.stacked or (isinstance(loop.length, int) and loop.length <= CHUNK):
+        carries = len(loop.carry_types)
+        if not loop.y_types or (isinstance(loop.length, int) and loop.length <= CHUNK):
             return self._plain(consts, init, xs, n, count)
 
         def block(start: ir.Value, flat: ir.Value) -> ir.Value:
@@ -91,7 +91,7 @@ class PackedLoop:
                 self.whole.start(
                     [
                         *(self.chunk.get(given, i) for i in range(carries)),
-                        *(None for _ in loop.stacked),
+                        *(None for _ in loop.y_types),
                     ]
                 ),
             )
@@ -104,20 +104,20 @@ class PackedLoop:
                 flat = self.whole.move_rows(flat, i, at, self.chunk, given, i, low, steps)
             return flat
 
-        first = self.whole.begin([*init, *(None for _ in loop.stacked)])
+        first = self.whole.begin([*init, *(None for _ in loop.y_types)])
         last = for_one(e, (e.size(0), n, e.size(CHUNK)), first, self.whole.type, block)
-        return [self.whole.get(last, i) for i in range(carries + len(loop.stacked))]
+        return [self.whole.get(last, i) for i in range(carries + len(loop.y_types))]
 
     def _once(self, consts: Values, init: Values, xs: Values) -> Values:
         """A single step, without a loop."""
         e, loop = self.e, self.loop
         zero = e.size(0)
-        read = [self._row(x, t, zero) for x, t in zip(xs, loop.scanned, strict=True)]
+        read = [self._row(x, t, zero) for x, t in zip(xs, loop.x_types, strict=True)]
         out = e.body(loop.body, [e.scalar(zero, DType.i32), *consts, *init, *read])
-        carries = len(loop.carries)
+        carries = len(loop.carry_types)
         rows = [
             reshape(e, v, t.with_shape(t.shape[1:]), t.shape)
-            for v, t in zip(out[carries:], loop.stacked, strict=True)
+            for v, t in zip(out[carries:], loop.y_types, strict=True)
         ]
         return [*out[:carries], *rows]
 
@@ -125,7 +125,7 @@ class PackedLoop:
         self, consts: Values, init: Values, xs: Values, n: ir.Value, count: ir.Value | None
     ) -> Values:
         """One loop, where chunks save nothing: to IREE the tensors of two loops would be one."""
-        first = self.whole.begin([*init, *(None for _ in self.loop.stacked)])
+        first = self.whole.begin([*init, *(None for _ in self.loop.y_types)])
         make = partial(self._step, self.whole, consts, xs, self.e.size(0), n, n)
         length = self.loop.length
         whole = count is None and isinstance(length, int) and length % self.at_once == 0
@@ -142,7 +142,7 @@ class PackedLoop:
         n: ir.Value,
     ) -> ir.Value:
         e = self.e
-        first = self.chunk.begin([*state, *(None for _ in self.loop.stacked)])
+        first = self.chunk.begin([*state, *(None for _ in self.loop.y_types)])
         make = partial(self._step, self.chunk, consts, xs, start, n, e.size(CHUNK))
         return self._steps(steps, first, self.chunk.type, make)
 
@@ -178,7 +178,7 @@ class PackedLoop:
         `into`, which has room for `rows` rows.
         """
         e, loop = self.e, self.loop
-        carries = len(loop.carries)
+        carries = len(loop.carry_types)
 
         def step(j: ir.Value, flat: ir.Value) -> ir.Value:
             held = [into.get(flat, i) for i in range(carries)]
@@ -189,12 +189,12 @@ class PackedLoop:
                 back = self.index("subi", self.index("subi", n, e.size(1)), at)
                 read = [
                     self._row(x, t, back if rev else at)
-                    for x, t, rev in zip(xs, loop.scanned, loop.x_reverse, strict=True)
+                    for x, t, rev in zip(xs, loop.x_types, loop.x_reverse, strict=True)
                 ]
                 out = e.body(loop.body, [e.scalar(at, DType.i32), *consts, *held, *read])
                 held = list(out[:carries])
                 made.append((here, list(out[carries:])))
-            new = into.start([*held, *(None for _ in loop.stacked)])
+            new = into.start([*held, *(None for _ in loop.y_types)])
             for i, reverse in enumerate(loop.y_reverse, carries):
                 new = into.keep(new, i, flat)
                 for here, out in made:

@@ -9,6 +9,7 @@ from lstm_ir.backends.emit.regions import signed_back, signless
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType, Shape, TensorType
 
 _STORES = {"concatenate", "dynamic_update_slice", "scatter_add"}  # keep operands in memory
@@ -24,11 +25,10 @@ def _broadcast(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
 
 
 def _stores(e: Emitter, user: Node, v: Value) -> bool:
-    if user.op.name != "scan":
+    loop = Loop.of(user)
+    if loop is None:
         return user.op.name in _STORES
-    consts, init, xs = user.args[:3]
-    kept = (consts, xs) if fills_itself(e) else (consts, init, xs)
-    return any(v in a for a in kept if isinstance(a, tuple))
+    return v in (*loop.consts, *loop.xs) or (v in loop.init and not fills_itself(e))
 
 
 def fills_itself(e: Emitter) -> bool:

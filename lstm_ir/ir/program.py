@@ -9,6 +9,7 @@ from typing import Any
 from lstm_ir.ir import dims
 from lstm_ir.ir.errors import IRError, ValueRangeError, VerifyError, message
 from lstm_ir.ir.graph import Data, Graph, Node, Value, operand_types
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.signature import Check, Entry, Port, Requirement, Signature, StateVar, starts
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ir.verify import verify
@@ -229,15 +230,14 @@ def _ranges(graph: Graph, names: Mapping[Value, str]) -> Iterator[Check]:
             if isinstance(arg, Value) and arg in names:
                 what = f"{n.op.name} at {n.loc}: {r.low} <= {names[arg]} <= {r.high}"
                 yield Check(names[arg], r.low, r.high, what)
-        if n.op.name == "scan":
-            consts, init, xs = (a if isinstance(a, tuple) else () for a in n.args[:3])
-            params = n.attrs["body"].params[1:]
-            read = list(zip(params, consts, strict=False))
-            if n.args[3] is None:  # rows past a count may hold anything
-                read += zip(params[len(consts) + len(init) :], xs, strict=True)
+        loop = Loop.of(n)
+        if loop is not None:
+            read = list(zip(loop.const_params, loop.consts, strict=True))
+            if loop.count is None:  # rows past a count may hold anything
+                read += zip(loop.x_params, loop.xs, strict=True)
             inner = {p: names[v] for p, v in read if v in names}
             if inner:
-                yield from _ranges(n.attrs["body"], inner)
+                yield from _ranges(loop.body, inner)
 
 
 def _constants(n: Node) -> Iterator[Requirement]:

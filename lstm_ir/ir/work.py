@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 
 
@@ -35,9 +36,9 @@ def loops(graph: Graph) -> int:
 
 
 def _of(n: Node) -> Dim:
-    body = n.attrs.get("body")
-    if isinstance(body, Graph):
-        return dims.mul(n.attrs["length"], operations(body))
+    loop = Loop.of(n)
+    if loop is not None:
+        return dims.mul(loop.length, operations(loop.body))
     if n.op.name == "dot_general":
         lhs = n.inputs[0].shape
         over = tuple(lhs[a] for a in n.attrs["lhs_contracting_dimensions"])

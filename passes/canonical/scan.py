@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 
 from lstm_ir.ir.graph import Graph, Value, substitute
 from lstm_ir.ir.location import at
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import Shape
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.passes.base import Notes
-from lstm_ir.passes.loops import Loop, rebuilt
+from lstm_ir.passes.loops import rebuilt
 
 
 def simplify_loops(graph: Graph, name: str, notes: Notes) -> Graph:

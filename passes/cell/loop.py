@@ -7,6 +7,7 @@ from typing import Any
 
 from lstm_ir import ops
 from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.loop import Loop
 from lstm_ir.passes.base import Notes
 from lstm_ir.passes.cell.build import Plan, gru_plan, plain_plan
 from lstm_ir.passes.cell.mask import Masked
@@ -14,7 +15,6 @@ from lstm_ir.passes.cell.match import Cell, gru_cells, lstm_cells, rnn_cells
 from lstm_ir.passes.cell.op import recurrent
 from lstm_ir.passes.cell.terms import NoCellError, Terms
 from lstm_ir.passes.lift import Kind, Lift
-from lstm_ir.passes.loops import Loop
 
 
 class LoopCell:

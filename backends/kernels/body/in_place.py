@@ -47,14 +47,12 @@ class _Window:
 def overwritten(plan: Plan) -> dict[int, int]:
     """Stacked result -> the scanned operand over whose rows it may be written, as far as the kernel
     is concerned; what else reads that operand is the caller's to know."""
-    n = plan.node
-    xs = n.args[2] if isinstance(n.args[2], tuple) else ()
-    flags = n.attrs["reverse"]
+    loop = plan.loop
     out: dict[int, int] = {}
-    for k in range(len(plan.stacked)):
-        t = n.types[len(plan.carries) + k]
-        for j, x in enumerate(xs):
-            same = x.type == t and flags[j] == flags[len(xs) + k] and t.dtype is not DType.i1
+    for k, t in enumerate(loop.y_types):
+        for j, x in enumerate(loop.x_types):
+            alike = x == t and loop.x_reverse[j] == loop.y_reverse[k]
+            same = alike and t.dtype is not DType.i1
             if same and j not in out.values() and _fits(plan, k, j):
                 out[k] = j
                 break

@@ -10,6 +10,7 @@ from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, Source, Temp, Term
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType
 
 
@@ -76,6 +77,11 @@ class Plan:
     stacked: tuple[Value, ...]
     projections: list[Projection]
     rounds: bool = False  # whether products round before something is added (`decisions.py`)
+
+    @property
+    def loop(self) -> Loop:
+        """The scan by the role of each value."""
+        return Loop(self.node)
 
     def access(self, v: Value, static: tuple[int, ...]) -> Access:
         """Where rows and columns of a result stand: as its first window has them."""

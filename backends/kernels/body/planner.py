@@ -18,7 +18,8 @@ from lstm_ir.backends.kernels.body.atoms import Atom, Source, invariant_values
 from lstm_ir.backends.kernels.body.plan import Component, Plan, Root, below, sweeps_of, walk
 from lstm_ir.backends.kernels.body.pull import Puller
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType
 
 NARROW = frozenset((DType.bf16, DType.f16))
@@ -33,7 +34,7 @@ def make_plan(n: Node, hoist: bool, narrow: frozenset[DType] = frozenset()) -> P
     try:
         return _Planner(n, -2, hoist, narrow).plan()
     except RefusedError as first:
-        if not any(v.rank > 2 for v in n.attrs["body"].outputs):
+        if not any(v.rank > 2 for v in Loop(n).body.outputs):
             raise
         try:
             return _Planner(n, 0, hoist, narrow).plan()
@@ -44,19 +45,15 @@ def make_plan(n: Node, hoist: bool, narrow: frozenset[DType] = frozenset()) -> P
 class _Planner:
     def __init__(self, n: Node, row_axis: int, hoist: bool, narrow: frozenset[DType]) -> None:
         self.node, self.row_axis = n, row_axis
-        body: Graph = n.attrs["body"]
-        self.body = body
-        consts, init, _ = (a if isinstance(a, tuple) else () for a in n.args[:3])
-        at = 1 + len(consts)
-        self.carries = body.params[at : at + len(init)]
-        self.scanned = body.params[at + len(init) :]
-        sources: dict[Value, Source | None] = {body.params[0]: None}
-        sources |= {p: Source("value", 0, p) for p in body.params[1:at]}
+        loop = Loop(n)
+        self.body = body = loop.body
+        self.carries, self.scanned = loop.carry_params, loop.x_params
+        sources: dict[Value, Source | None] = {loop.step: None}
+        sources |= {p: Source("value", 0, p) for p in loop.const_params}
         sources |= {p: Source("carry", i) for i, p in enumerate(self.carries)}
         sources |= {p: Source("scan", i) for i, p in enumerate(self.scanned)}
-        varying = {body.params[0], *self.carries, *self.scanned}
         self.rows = self._row_size()
-        invariant = invariant_values(body, varying)
+        invariant = invariant_values(body, set(loop.varying))
         self.puller = Puller(body, sources, invariant, self.rows, row_axis, hoist, narrow)
 
     def plan(self) -> Plan:

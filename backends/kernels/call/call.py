@@ -213,17 +213,17 @@ class Call(KernelCall):
         self, consts: Sequence[Make], xs: Sequence[Make], lanes: int, q: Mapping[Sweep, int]
     ) -> tuple[dict[Source, Memory], dict[tuple[Sweep, int], Packed]]:
         """Everything that the loop reads but does not carry, and the packed weights by pass."""
-        plan, n = self.plan, self.plan.node
+        plan = self.plan
         known = self.deferred(lambda: self.invariants([v() for v in consts]))
         memories: dict[Source, Memory] = {}
         for v in self.values_read("value"):
             memories[Source("value", 0, v)] = self.input(partial(_one, known, v), v.type)
         for k in range(len(plan.scanned)):
             if any(s.index == k for s in self.sources("scan")):
-                memories[Source("scan", k)] = self.scanned(n.args[2][k], xs[k])  # type: ignore[index]
+                memories[Source("scan", k)] = self.scanned(plan.loop.xs[k], xs[k])
         for k, made in enumerate(plan.projections):
             matrix = self.deferred(partial(self._weights, made, known))
-            graph = made.graph(n.args[2][made.scan].type)  # type: ignore[index]
+            graph = made.graph(plan.loop.x_types[made.scan])
             memories[Source("projection", k)] = self.projected(k, graph, xs[made.scan], matrix)
         packed: dict[tuple[Sweep, int], Packed] = {}
         for sweep in (s for c in plan.components for s in c.sweeps):
@@ -270,7 +270,7 @@ class Call(KernelCall):
         ]
         matrices += [p.matrix.value for p in self.plan.projections]
         wanted = list(dict.fromkeys([*self.values_read("value"), *matrices]))
-        params = self.plan.body.params[1 : 1 + len(consts)]
+        params = self.plan.loop.const_params
         part = Graph("invariant", params, wanted)
         with self.e.before_choice():
             return dict(zip(wanted, self.e.graph(part, consts), strict=True))
@@ -278,7 +278,7 @@ class Call(KernelCall):
     def unpacked(self, out: Values) -> Values:
         """The loop's results among those of the dispatch: final carries, then stacked rows."""
         plan = self.plan
-        kinds = [*(p.type for p in plan.carries), *plan.node.types[len(plan.carries) :]]
+        kinds = [*(p.type for p in plan.carries), *plan.loop.y_types]
         return [self.boolean(v, t) for v, t in zip(out[: len(kinds)], kinds, strict=True)]
 
 

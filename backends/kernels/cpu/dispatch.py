@@ -27,6 +27,7 @@ from lstm_ir.backends.kernels.text.statements import argument
 from lstm_ir.backends.kernels.text.text import stored_type
 from lstm_ir.backends.lower.shape import number_of
 from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import TensorType
 
 # Numbers of the kernel: chunks of rows, members of a team.
@@ -65,7 +66,7 @@ class Dispatch(Call):
         made = self._scratch(memories, groups)
         layout = Layout(
             memories, packed, finals, starts, made.counters, counted,
-            self.size(n.attrs["length"]), self.size(plan.rows),
+            self.size(plan.loop.length), self.size(plan.rows),
             CHUNKS, MEMBERS, self.schedule.tiles, pause(self.e.target),
             self.signature([CHUNKS, MEMBERS, GROUPS]),
         )  # fmt: skip
@@ -101,8 +102,7 @@ class Dispatch(Call):
 
     def _starts(self, init: Values) -> list[Memory | float]:
         """First carries; a number instead of a memory that would hold nothing else."""
-        values = self.plan.node.arg("init")
-        numbers = [number_of(v) for v in values] if isinstance(values, tuple) else []
+        numbers = [number_of(v) for v in self.plan.loop.init]
         return [
             self.input(ready(v), p.type) if number is None else number
             for v, number, p in zip(init, numbers, self.plan.carries, strict=True)
@@ -118,7 +118,7 @@ class Dispatch(Call):
             return self.input(make, v.type)
         first = self.input(ready(known[shift.edge]), shift.edge.type) if edge is None else edge
         m = self.input(ready(known[shift.rows]), shift.rows.type)
-        length = self.size(self.plan.node.attrs["length"])
+        length = self.size(self.plan.loop.length)
         return Shifted(m.name, m.element, m.sizes, first, shift.later, length)
 
     def projected(self, k: int, graph: Graph, x: Make, matrix: Make) -> Memory:
@@ -132,7 +132,7 @@ class Dispatch(Call):
         schedule = choose(plan, self.e.target, self.e.options.helpers)
         if schedule.lanes != self.schedule.lanes:
             return super().projected(k, graph, x, matrix)
-        (source,) = n.args[2]  # type: ignore[misc]
+        (source,) = Loop(n).xs
         rows = self.deferred(
             lambda: self.e.graph(Graph("rows", graph.params[:1], [source]), [x()])[0]
         )
@@ -166,11 +166,11 @@ class Dispatch(Call):
 
     def _over(self) -> dict[int, int]:
         """Stacked results that take the memory of scanned rows, which another loop made for this one."""
-        n, e = self.plan.node, self.e
-        xs = n.args[2]
-        if not e.at_top or e.within is None or not isinstance(xs, tuple):
+        loop, e = self.plan.loop, self.e
+        n, xs = loop.node, loop.xs
+        if not e.at_top or e.within is None:
             return {}
-        others = [v for a in (n.args[0], n.args[1]) if isinstance(a, tuple) for v in a]
+        others = [*loop.consts, *loop.init]
         free = {
             j
             for j, v in enumerate(xs)

@@ -140,7 +140,7 @@ class LoopKernel:
 
     def _rows(self, c: Component, step: Step) -> dict[Source, Operand]:
         """Row numbers by a constant that says which way, where components go both ways."""
-        if len(self.plan.components) == 1 or len(set(self.plan.node.attrs["reverse"])) < 2:
+        if len(self.plan.components) == 1 or len(set(self.plan.loop.reverse)) < 2:
             return {}
         roots = [r for s in c.sweeps for r in s.roots]
         found = [m for r in roots for m in (*(a.source for a in walk(r.atom)), r.dest)]

@@ -20,6 +20,7 @@ from lstm_ir.backends.kernels.cpu.team import Work
 from lstm_ir.backends.kernels.cpu.tile import work_of
 from lstm_ir.backends.kernels.text.memory import Memory
 from lstm_ir.ir.graph import Node
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.target import TargetInfo
 
 
@@ -64,7 +65,7 @@ def owner_of(plan: Plan, projection: int) -> Component | None:
 
 def fits(plan: Plan, product: Node, target: TargetInfo) -> bool:
     """Whether the kernel of `plan` makes this product: one team has all rows, and L2 holds them."""
-    (rows,) = product.args[2]  # type: ignore[misc]
+    (rows,) = Loop(product).xs
     if plan.rows != 1 or _tensors(plan) > TENSORS or not rows.type.is_static:
         return False
     size = 1

@@ -26,6 +26,7 @@ from lstm_ir.backends.kernels.cpu.sums import Shape, Tile
 from lstm_ir.backends.kernels.text.text import known
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType
 
@@ -50,11 +51,11 @@ def narrow(target: TargetInfo) -> frozenset[DType]:
 
 def hoists(n: Node) -> bool | None:
     """Whether products of scanned rows leave the loop: where rows are few; None: the call decides."""
-    length = n.attrs["length"]
+    loop = Loop(n)
+    length = loop.length
     if length == 1:
         return False  # nothing to gain; and a hoisted product is itself such a loop
-    finals = n.args[1]
-    shapes = [v.shape for v in (finals if isinstance(finals, tuple) else ()) if v.rank > 1]
+    shapes = [t.shape for t in loop.carry_types if t.rank > 1]
     rows = shapes[0][-2] if shapes else 1
     if isinstance(rows, int) and (rows >= FOLD_ROWS or isinstance(length, int)):
         return rows < FOLD_ROWS
@@ -72,7 +73,7 @@ def choose(plan: Plan, target: TargetInfo, helpers: bool = False) -> Schedule:
     tiles = {s: _tile(s, plan, lanes, target) for s in sweeps}
     shown = " ".join(f"{t.tallest}x{t.q}x{len(s.dots)}x{lanes}" for s, t in tiles.items() if s.dots)
     panel = 0
-    if plan.node.attrs["length"] == 1 and not plan.carries:
+    if plan.loop.length == 1 and not plan.carries:
         panel = _panel(sweeps, tiles, target)
     # A matrix of which each member reads a part may stay in their caches, and few rows always do.
     columns = panel > 0 and helpers and isinstance(plan.rows, int) and plan.rows <= COLUMNS

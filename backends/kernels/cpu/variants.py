@@ -21,6 +21,7 @@ from lstm_ir.backends.kernels.cpu.dispatch import Dispatch
 from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS
 from lstm_ir.backends.kernels.cpu.schedule import Schedule, choose, hoists, narrow
 from lstm_ir.ir.graph import Node
+from lstm_ir.ir.loop import Loop
 
 _UGE, _ULE = 9, 7  # arith.cmpi
 
@@ -91,7 +92,7 @@ class _Pair:
         tests = []
         for size, code, bound in (
             (self.hoisted[0].rows, _UGE, FOLD_ROWS),
-            (self.n.attrs["length"], _ULE, 1),
+            (Loop(self.n).length, _ULE, 1),
         ):
             if not isinstance(size, int):
                 predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), code)

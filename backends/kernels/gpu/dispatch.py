@@ -36,7 +36,7 @@ class GpuDispatch(Call):
         counted = None if count is None else self.input(ready(count), n.args[3].type)  # type: ignore[union-attr]
         carried = [p.type for p in plan.carries]
         kinds = [*carried, *n.types[len(carried) :]]
-        length, rows = self.size(n.attrs["length"]), self.size(plan.rows)
+        length, rows = self.size(plan.loop.length), self.size(plan.rows)
         held, made = self._arenas(carried, kinds)
         starts = self._starts(held, init)
         results = self._results(made, kinds)

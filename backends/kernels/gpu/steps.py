@@ -111,7 +111,7 @@ class StepDispatch(GpuDispatch):
         carried = [p.type for p in plan.carries]
         stacked = list(n.types[len(carried) :])
         arena = self._arena(carried, stacked, memories)
-        length, rows = self.size(n.attrs["length"]), self.size(plan.rows)
+        length, rows = self.size(plan.loop.length), self.size(plan.rows)
         numbers, taken = [*self.sizes.values(), TIME, ZERO], self.signature([TIME, ZERO])
         layout = GpuLayout(memories, packed, [], [], counted, length, rows, numbers, taken)
         layout.arenas, layout.bindings = [arena], list(self.inputs)
@@ -154,7 +154,7 @@ class StepDispatch(GpuDispatch):
 
     def _loop(self, arena: Arena, flat: ir.Value, symbols: list[str]) -> ir.Value:
         e, index, kind = self.e, ir.IndexType.get(), arena.flat.type
-        length: Dim = self.plan.node.attrs["length"]
+        length = self.plan.loop.length
         unroll = max(1, DISPATCHES // len(symbols))
         totals = [self._total(p) for p in phases(self.plan)]
         zero, steps = self._zero(), self.const(length)
@@ -198,7 +198,7 @@ class StepDispatch(GpuDispatch):
         begin = e.size(arena.flat.parts[i].begin)
         size = self._elements(t)
         if count is None:  # where it begins is known before the loop has run
-            steps = self.const(self.plan.node.attrs["length"])
+            steps = self.const(self.plan.loop.length)
             parity = e.make("arith.remui", [steps, self.const(2)], [index]).result
             size = self.muli(size, parity)
         other = e.make("arith.addi", [begin, size], [index]).result
@@ -219,7 +219,7 @@ class StepDispatch(GpuDispatch):
     def _odd(self, count: ir.Value) -> ir.Value:
         """Whether an odd number of steps ran."""
         e, scalar = self.e, TensorType((), DType.i32)
-        n = e.scalar(self.const(self.plan.node.attrs["length"]), DType.i32)
+        n = e.scalar(self.const(self.plan.loop.length), DType.i32)
         given = e.convert(count, self.plan.node.args[3].type, DType.i32)  # type: ignore[union-attr]
         n = e.hlo("clamp", [e.constant(0, DType.i32), given, n], scalar)
         bit = e.hlo("and", [n, e.constant(1, DType.i32)], scalar)

@@ -25,12 +25,12 @@ def number_of_steps(t: Text, count: Memory | None, length: Operand) -> Operand:
 
 def backward(plan: Plan, m: Source) -> bool | None:
     """Whether the last row of `m` comes first; None for what has no row for each step."""
-    flags: tuple[bool, ...] = plan.node.attrs["reverse"]
+    loop = plan.loop
     if m.kind == "scan":
-        return flags[m.index]
+        return loop.x_reverse[m.index]
     if m.kind == "projection":
-        return flags[plan.projections[m.index].scan]
-    return flags[len(plan.scanned) + m.index] if m.kind == "stack" else None
+        return loop.x_reverse[plan.projections[m.index].scan]
+    return loop.y_reverse[m.index] if m.kind == "stack" else None
 
 
 @dataclass(frozen=True)

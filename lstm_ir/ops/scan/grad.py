@@ -18,12 +18,13 @@ from typing import Any
 
 from lstm_ir.ir.graph import Graph, Node, Value, topological
 from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.pullback import Cts, Session, opened, pull_back, reaches, session
 from lstm_ir.ops.primitive.broadcast import BROADCAST
 from lstm_ir.ops.primitive.fill import zeros_like
 from lstm_ir.ops.primitive.linear import DOT_GENERAL
 from lstm_ir.ops.scan.pair import Pair, Parts
-from lstm_ir.ops.scan.parts import Loop, lifted, names_beside
+from lstm_ir.ops.scan.parts import lifted, names_beside
 from lstm_ir.ops.scan.remat import segmented_vjp
 from lstm_ir.ops.scan.sums import Term
 
@@ -35,7 +36,7 @@ def scan_vjp(node: Node, cts: Cts, everything_again: bool = False) -> Any:
         found = segmented_vjp(node, cts, active.remat, partial(scan_vjp, everything_again=True))
         if found is not None:
             return found
-    loop = lifted(Loop.of(node))
+    loop = lifted(Loop(node))
     back = _Backward(node, loop, cts, everything_again)
     grads = back.run()
     return *_to_operands(node, loop, grads), None
@@ -43,10 +44,7 @@ def scan_vjp(node: Node, cts: Cts, everything_again: bool = False) -> Any:
 
 def _to_operands(node: Node, loop: Loop, grads: dict[Value, Value]) -> tuple[Any, Any, Any]:
     """Gradients by body parameter as gradients by operand; lifted constants carried on."""
-    consts, init, xs, _ = node.args
-    assert isinstance(consts, tuple)
-    assert isinstance(init, tuple)
-    assert isinstance(xs, tuple)
+    consts = Loop(node).consts
     n = len(consts)
     direct = [grads.get(p) for p in loop.const_params]
     seeds: dict[Value, Value] = {}
@@ -82,7 +80,7 @@ class _Backward:
     def _active(self) -> tuple[list[Value], list[Value], list[Value]]:
         """The parameters that gradients flow to: those asked for, and carries that they reach."""
         loop, active = self.loop, session()
-        known = dict(zip(Loop.of(self.node).consts, Loop.of(self.node).consts, strict=True))
+        known = dict.fromkeys(Loop(self.node).consts)
         wanted_lifted = self._wanted_lifted(list(known))
         consts = [
             p
@@ -100,7 +98,7 @@ class _Backward:
             moved = reaches(loop.body.nodes, [*consts, *carries, *xs])
             more = [
                 p
-                for p, out in zip(loop.carry_params, loop.carries_out, strict=True)
+                for p, out in zip(loop.carry_params, loop.next, strict=True)
                 if out in moved and p.dtype.is_float and p not in carries
             ]
             if not more:
@@ -123,13 +121,13 @@ class _Backward:
         arrived = self.cts[len(loop.init) :]
         d_rows = {
             j: parameter(name(f"d_row{j}"), v.type)
-            for j, v in enumerate(loop.rows_out)
+            for j, v in enumerate(loop.rows)
             if arrived[j] is not None and v.dtype.is_float
         }
         seeds: dict[Value, Value] = {}
         for v, ct in [
-            *((loop.carries_out[at[p]], d) for p, d in d_out.items()),
-            *((loop.rows_out[j], d) for j, d in d_rows.items()),
+            *((loop.next[at[p]], d) for p, d in d_out.items()),
+            *((loop.rows[j], d) for j, d in d_rows.items()),
         ]:
             seeds[v] = seeds[v] + ct if v in seeds else ct
         inner = Session()

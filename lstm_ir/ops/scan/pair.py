@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from lstm_ir.ir.graph import Graph, Node, Value, topological
 from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.pullback import Cts, reaches, rebuilt, session
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.fill import zeros, zeros_like
 from lstm_ir.ops.primitive.size import size
 from lstm_ir.ops.scan.node import STEP, scan_node
-from lstm_ir.ops.scan.parts import Loop, names_beside, to_save
+from lstm_ir.ops.scan.parts import names_beside, to_save
 from lstm_ir.ops.scan.sums import Term, of_slices, summed
 
 Stacked = tuple[Value, bool]
@@ -53,8 +54,8 @@ class Pair:
         _, sums, rows = self.sources
         used, saved = self._needs()
         kept = self._twin([p for p in used if p in loop.carry_params] + saved)
-        outer = dict(zip(loop.body.params[1:], (*loop.consts, *loop.init, *loop.xs), strict=True))
-        flag = dict(zip(loop.x_params, loop.xs_reverse, strict=True))
+        outer = dict(loop.operands())
+        flag = dict(zip(loop.x_params, loop.x_reverse, strict=True))
         asked = self._asked(kept, flag)
         name = names_beside([*loop.body.params, *parts.d_out.values(), *parts.d_rows.values()])
         kept_params = {v: parameter(name(f"saved{i}"), v.type) for i, v in enumerate(kept)}
@@ -85,7 +86,7 @@ class Pair:
             reverse=(
                 *(not r for _, r in kept.values()),
                 *(not flag[p] for p in xs),
-                *(not loop.ys_reverse[j] for j in parts.d_rows),
+                *(not loop.y_reverse[j] for j in parts.d_rows),
                 *(not flag[p] for p in rows),
                 *(not r for _, r in asked),
             ),
@@ -102,7 +103,7 @@ class Pair:
         kept: dict[Value, Stacked],
         outer: dict[Value, Value],
     ) -> dict[Value, Value]:
-        flag = dict(zip(self.loop.x_params, self.loop.xs_reverse, strict=True))
+        flag = dict(zip(self.loop.x_params, self.loop.x_reverse, strict=True))
         for t in self.parts.terms:
             order = self._order(t, kept, flag)
             ct = stacks[t.ct, order]
@@ -167,14 +168,14 @@ class Pair:
         body = Graph(loop.body.name, loop.body.params, [*forward, *new])
         twin = scan_node(
             body, loop.consts, loop.init, loop.xs, length=loop.length,
-            reverse=(*loop.xs_reverse, *loop.ys_reverse, *(False for _ in new)), count=loop.count,
+            reverse=(*loop.reverse, *(False for _ in new)), count=loop.count,
         )  # fmt: skip
         session().twin(self.node, twin)
         out: dict[Value, Stacked] = {}
         for v in kept:
             if v in rows:
                 j = rows.index(v)
-                out[v] = (twin.values[len(loop.init) + j], loop.ys_reverse[j])
+                out[v] = (twin.values[len(loop.init) + j], loop.y_reverse[j])
             else:
                 out[v] = (twin.values[len(forward) + new.index(v)], False)
         return out

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
-from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.pullback import rebuilt
+from lstm_ir.ops.scan.node import scan_node
 
 CHEAP = frozenset(
     "add subtract multiply negate abs sign maximum minimum clamp select compare and or xor not "
@@ -18,69 +18,12 @@ CHEAP = frozenset(
 """Ops that are run again on the way back rather than saved."""
 
 
-@dataclass(frozen=True)
-class Loop:
-    """A `scan` node by its parts; `xs_reverse` and `ys_reverse` are its flags."""
-
-    body: Graph
-    consts: tuple[Value, ...]
-    init: tuple[Value, ...]
-    xs: tuple[Value, ...]
-    count: Value | None
-    length: Dim
-    xs_reverse: tuple[bool, ...]
-    ys_reverse: tuple[bool, ...]
-
-    @classmethod
-    def of(cls, node: Node) -> Loop:
-        """The parts of a scan node."""
-        consts, init, xs, count = node.args
-        assert isinstance(consts, tuple)
-        assert isinstance(init, tuple)
-        assert isinstance(xs, tuple)
-        assert not isinstance(count, tuple)
-        flags, n = node.attrs["reverse"], len(xs)
-        body, length = node.attrs["body"], node.attrs["length"]
-        return cls(body, consts, init, xs, count, length, flags[:n], flags[n:])
-
-    @property
-    def step(self) -> Value:
-        """The body's step number."""
-        return self.body.params[0]
-
-    @property
-    def const_params(self) -> tuple[Value, ...]:
-        """The body's parameters for the constants."""
-        return self.body.params[1 : 1 + len(self.consts)]
-
-    @property
-    def carry_params(self) -> tuple[Value, ...]:
-        """The body's parameters for the carries."""
-        first = 1 + len(self.consts)
-        return self.body.params[first : first + len(self.init)]
-
-    @property
-    def x_params(self) -> tuple[Value, ...]:
-        """The body's parameters for the slices."""
-        return self.body.params[1 + len(self.consts) + len(self.init) :]
-
-    @property
-    def carries_out(self) -> tuple[Value, ...]:
-        """The body's new carries."""
-        return self.body.outputs[: len(self.init)]
-
-    @property
-    def rows_out(self) -> tuple[Value, ...]:
-        """The body's rows."""
-        return self.body.outputs[len(self.init) :]
-
-
 def lifted(loop: Loop) -> Loop:
     """The same loop with what depends on constants alone computed before it.
 
     Broadcasts stay inside: their gradient is a sum that can be taken after the loop.
     """
-    moving = {loop.step, *loop.carry_params, *loop.x_params}
+    moving = set(loop.varying)
     fixed = set(loop.const_params)
     out: dict[Value, None] = {}
     for n in loop.body.nodes:
@@ -105,10 +48,10 @@ def lifted(loop: Loop) -> Loop:
     results = rebuilt(loop.body.outputs, dict(zip(values, new, strict=True)))
     params = [loop.step, *loop.const_params, *new, *loop.carry_params, *loop.x_params]
     body = Graph(loop.body.name, params, results)
-    return Loop(
-        body, (*loop.consts, *outer), loop.init, loop.xs, loop.count, loop.length,
-        loop.xs_reverse, loop.ys_reverse,
-    )  # fmt: skip
+    return Loop(scan_node(
+        body, (*loop.consts, *outer), loop.init, loop.xs, length=loop.length,
+        reverse=loop.reverse, count=loop.count,
+    ))  # fmt: skip
 
 
 def _note(values: Iterable[Value], fixed: set[Value], loop: Loop, out: dict[Value, None]) -> None:

@@ -15,6 +15,7 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.leaf import constant, parameter
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.pullback import Cts, Hook, rebuilt, through
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive import elementwise as e
@@ -23,7 +24,7 @@ from lstm_ir.ops.primitive.shape import concat, reshape
 from lstm_ir.ops.primitive.size import in_range, size
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.ops.scan.node import STEP, scan_node
-from lstm_ir.ops.scan.parts import Loop, names_beside
+from lstm_ir.ops.scan.parts import names_beside
 
 
 def segmented_vjp(node: Node, cts: Cts, K: int, over_segments: Hook) -> Any:
@@ -31,10 +32,10 @@ def segmented_vjp(node: Node, cts: Cts, K: int, over_segments: Hook) -> Any:
 
     over_segments: the gradient of the loop over segments, which runs each of them again.
     """
-    loop = Loop.of(node)
+    loop = Loop(node)
     if isinstance(loop.length, int) and loop.length <= K:
         return None
-    values, outer = _segmented(_without_count(node, loop), K)
+    values, outer = _segmented(_without_count(loop), K)
 
     def hook(n: Node, arrived: Cts) -> Any:
         return over_segments(n, arrived) if n is outer else None
@@ -42,13 +43,13 @@ def segmented_vjp(node: Node, cts: Cts, K: int, over_segments: Hook) -> Any:
     return through(node, values, cts, hook=hook)
 
 
-def _without_count(node: Node, loop: Loop) -> Loop:
+def _without_count(loop: Loop) -> Loop:
     """The loop over all its length, the steps from `count` on masked."""
     if loop.count is None:
         return loop
-    if any((*loop.xs_reverse, *loop.ys_reverse)):
+    if any(loop.reverse):
         problem = "remat does not go with count where rows are read or written in reverse"
-        raise GradientError(message("scan", problem, [("count", loop.count.type)], node.loc))
+        raise GradientError(message("scan", problem, [("count", loop.count.type)], loop.node.loc))
     count = e.convert(in_range(loop.count, 0, loop.length), DType.i32)
     end = parameter(names_beside(loop.body.params)("end"), STEP)
     there = e.less(loop.step, end)
@@ -57,13 +58,13 @@ def _without_count(node: Node, loop: Loop) -> Loop:
         other = constant(0, new.dtype) if old is None else old
         return e.select(broadcast_in_dim(there, new.shape, ()), new, other)
 
-    carries = [chosen(n, o) for n, o in zip(loop.carries_out, loop.carry_params, strict=True)]
-    outputs = [*carries, *(chosen(v, None) for v in loop.rows_out)]
+    carries = [chosen(n, o) for n, o in zip(loop.next, loop.carry_params, strict=True)]
+    outputs = [*carries, *(chosen(v, None) for v in loop.rows)]
     params = [loop.step, end, *loop.body.params[1:]]
     body = Graph(loop.body.name, params, outputs)
     consts = (count, *loop.consts)
-    flags = (loop.xs_reverse, loop.ys_reverse)
-    return Loop(body, consts, loop.init, loop.xs, None, loop.length, *flags)
+    node = scan_node(body, consts, loop.init, loop.xs, length=loop.length, reverse=loop.reverse)
+    return Loop(node)
 
 
 def _segmented(loop: Loop, K: int) -> tuple[list[Value], Node]:
@@ -71,12 +72,11 @@ def _segmented(loop: Loop, K: int) -> tuple[list[Value], Node]:
     S = dims.floordiv(loop.length, K)
     whole = dims.mul(S, K)
     rest = dims.add(loop.length, dims.mul(whole, -1))
-    xs = list(zip(loop.xs, loop.xs_reverse, strict=True))
+    xs = list(zip(loop.xs, loop.x_reverse, strict=True))
     main = [_rows(x, rest if r else 0, dims.add(whole, rest) if r else whole) for x, r in xs]
     cut = [reshape(x, (S, K, *x.shape[1:])) for x in main]
-    flags = (*loop.xs_reverse, *loop.ys_reverse)
     outer = scan_node(
-        _outer_body(loop, K), loop.consts, loop.init, tuple(cut), length=S, reverse=flags
+        _outer_body(loop, K), loop.consts, loop.init, tuple(cut), length=S, reverse=loop.reverse
     )
     k = len(loop.init)
     finals = outer.values[:k]
@@ -86,7 +86,7 @@ def _segmented(loop: Loop, K: int) -> tuple[list[Value], Node]:
     left = [_rows(x, 0 if r else whole, rest if r else loop.length) for x, r in xs]
     tail = _inner(loop, size(whole), loop.consts, finals, tuple(left), rest)
     ys = []
-    for a, b, r in zip(rows, tail.values[k:], loop.ys_reverse, strict=True):
+    for a, b, r in zip(rows, tail.values[k:], loop.y_reverse, strict=True):
         ys.append(concat([b, a] if r else [a, b], 0))
     return [*tail.values[:k], *ys], outer
 
@@ -108,8 +108,7 @@ def _inner(
     step, first = parameter(name("inner"), STEP), parameter(name("first"), STEP)
     outputs = rebuilt(loop.body.outputs, {loop.step: first + step})
     body = Graph(loop.body.name, [step, first, *loop.body.params[1:]], outputs)
-    flags = (*loop.xs_reverse, *loop.ys_reverse)
-    return scan_node(body, (base, *consts), init, xs, length=length, reverse=flags)
+    return scan_node(body, (base, *consts), init, xs, length=length, reverse=loop.reverse)
 
 
 def _outer_body(loop: Loop, K: int) -> Graph:
