@@ -9,7 +9,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter, element, tensor
 from lstm_ir.backends.emit.for_loop import first_carried
-from lstm_ir.backends.lower.shape import reshape
+from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.types import DType, TensorType

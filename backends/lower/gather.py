@@ -21,13 +21,13 @@ from lstm_ir.backends.emit.regions import (
     signed_back,
     signless,
 )  # fmt: skip
+from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.lower.linear import sum_type
 from lstm_ir.backends.lower.own_memory import own
-from lstm_ir.backends.lower.shape import reshape
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
-from lstm_ir.ir.program import constant_of
+from lstm_ir.ir.literals import constant_of
 from lstm_ir.ir.types import DType, TensorType
 
 

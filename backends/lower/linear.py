@@ -9,8 +9,8 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.conversion import apart, is_spirv
 from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower
 from lstm_ir.backends.emit.regions import generic, signed_back, signless
+from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels import lowering as kernels
-from lstm_ir.backends.lower.shape import reshape
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value

@@ -12,8 +12,8 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.regions import empty, generic, signed_back, signless
+from lstm_ir.backends.emit.shapes import number_filled
 from lstm_ir.backends.lower.linear import barrier
-from lstm_ir.backends.lower.shape import number_of
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.types import DType, TensorType
 
@@ -38,7 +38,7 @@ def _single(e: Emitter, n: Node, v: Value) -> bool:
     if n.inputs.count(v) > 1 or v in e.preset or v.dtype in (DType.i1, DType.u8, DType.u32):
         return False
     through = any(0 in x.shape for x in v.node.inputs)  # an empty update: the operand itself
-    return number_of(v) is not None or (v.op in _WRITERS and not through)
+    return number_filled(v) is not None or (v.op in _WRITERS and not through)
 
 
 def _copy(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:

@@ -16,8 +16,8 @@ from lstm_ir.backends.emit.regions import (
     signed_back,
     signless,
 )  # fmt: skip
+from lstm_ir.backends.emit.shapes import iota
 from lstm_ir.backends.lower.linear import sum_type
-from lstm_ir.backends.lower.shape import iota
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType, TensorType

@@ -15,10 +15,10 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower, tensor
 from lstm_ir.backends.emit.for_loop import Values, for_loop
+from lstm_ir.backends.emit.shapes import fill, fills_itself, number_filled
 from lstm_ir.backends.kernels.lowering import lower_loop
 from lstm_ir.backends.lower.gather import confined
 from lstm_ir.backends.lower.scan_packed import CHUNK, PackedLoop
-from lstm_ir.backends.lower.shape import fill, fills_itself, number_of
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType, TensorType
@@ -55,7 +55,7 @@ def _filled(e: Emitter, loop: Loop, init: Values) -> Values:
     """
     out = []
     for v, value in zip(init, loop.init, strict=True):
-        number = number_of(value)
+        number = number_filled(value)
         if number is None:
             out.append(v)
             continue

@@ -143,12 +143,13 @@ class Data:
     `array` is None where only the hash was read.
     """
 
-    __slots__ = ("_array", "_hash", "type")
+    __slots__ = ("_array", "_hash", "_splat", "type")
 
     def __init__(
         self, array: np.ndarray[Any, Any] | None, type: TensorType, sha256: str | None = None
     ) -> None:
         self.type, self._array, self._hash = type, array, sha256
+        self._splat: Any = ...  # not looked for yet
 
     @classmethod
     def of(cls, value: Any, dtype: DType | None = None) -> Data:
@@ -174,6 +175,19 @@ class Data:
     def known(self) -> bool:
         """Whether the elements are here."""
         return self._array is not None
+
+    @property
+    def splat(self) -> Any:
+        """The NumPy number that all elements are, bit for bit; None where there is no such number,
+        and where only the hash is known."""
+        if self._splat is ...:
+            flat = None if self._array is None else self._array.reshape(-1)
+            if flat is None or not flat.size:
+                self._splat = None
+            else:
+                bits = flat.view(f"V{flat.itemsize}")  # NaN is NaN here, and -0.0 is not 0.0
+                self._splat = flat[0] if (bits == bits[0]).all() else None
+        return self._splat
 
     @property
     def sha256(self) -> str:

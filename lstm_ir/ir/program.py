@@ -9,6 +9,7 @@ from typing import Any
 from lstm_ir.ir import dims
 from lstm_ir.ir.errors import IRError, ValueRangeError, VerifyError, message
 from lstm_ir.ir.graph import Data, Graph, Node, Value, operand_types
+from lstm_ir.ir.literals import constant_of
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.signature import Check, Entry, Port, Requirement, Signature, StateVar, starts
 from lstm_ir.ir.types import TensorType
@@ -243,8 +244,9 @@ def _ranges(graph: Graph, names: Mapping[Value, str]) -> Iterator[Check]:
 def _constants(n: Node) -> Iterator[Requirement]:
     """That constant operands lie in range: refused here, or left to a call that knows the sizes."""
     for r in n.ranges:
-        arg = constant_of(n.arg(r.operand))
-        data = None if arg is None else arg.node.attrs["value"]
+        arg = n.arg(r.operand)
+        held = constant_of(arg) if isinstance(arg, Value) else None
+        data = None if held is None else held.node.attrs["value"]
         if data is None or not data.known or not data.array.size:
             continue
         low, high = int(data.array.min()), int(data.array.max())
@@ -257,13 +259,6 @@ def _constants(n: Node) -> Iterator[Requirement]:
                 raise ValueRangeError(message(n.op.name, problem, shown, n.loc))
             if inside is None:
                 yield Requirement(left, f"{n.op.name}: {problem}")
-
-
-def constant_of(v: object) -> Value | None:
-    """The constant that holds all elements of `v`, if it is one that was only moved or repeated."""
-    while isinstance(v, Value) and v.op in ("broadcast_in_dim", "reshape", "transpose", "reverse"):
-        v = v.node.inputs[0]
-    return v if isinstance(v, Value) and v.op == "constant" else None
 
 
 def _deep(graph: Graph) -> Iterator[Node]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from lstm_ir.ir.graph import Node, Value, make
+from lstm_ir.ir.literals import splat
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive import elementwise as e
@@ -13,22 +13,6 @@ from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.passes.rewrite import Rules, rule
 
 RULES: Rules = {}
-LARGEST = 4096  # elements of a literal that are looked at, each time a rule asks
-
-
-def splat(v: Value) -> Any:
-    """The one number that every element is; None where they differ or are not known."""
-    while v.op in ("broadcast_in_dim", "reshape", "transpose", "convert"):
-        if v.op == "convert" and v.dtype.bits < v.node.inputs[0].dtype.bits:
-            return None
-        v = v.node.inputs[0]
-    if v.op != "constant" or not v.node.attrs["value"].known:
-        return None
-    a = v.node.attrs["value"].array.reshape(-1)
-    if not 0 < a.size <= LARGEST:
-        return None
-    bits = a.view(f"V{a.itemsize}")  # NaN is NaN here, and -0.0 is not 0.0
-    return a[0].item() if (bits == bits[0]).all() else None
 
 
 def _is(v: Value, number: float) -> bool:

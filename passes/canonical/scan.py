@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from lstm_ir.ir.graph import Graph, Value, substitute
+from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.literals import splat
 from lstm_ir.ir.location import at
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import Shape
@@ -97,7 +99,7 @@ class _Slim:
             if p not in self.read:
                 continue
             if _number(outside):
-                env[p] = outside
+                env[p] = _repeated(outside, p.shape)
             elif first.setdefault(outside, p) is not p:
                 env[p] = first[outside]
         return list(first.items())
@@ -124,18 +126,12 @@ class _Slim:
         return list(order), place
 
 
-def _base(v: Value) -> Value:
-    """What is repeated, or the value itself."""
-    return v.node.inputs[0] if v.op == "broadcast_in_dim" else v
-
-
 def _repeated(number: Value, shape: Shape) -> Value:
     """A number (see `_number`) in another shape."""
-    base = _base(number)
-    return broadcast_in_dim(base, shape, ()) if shape else base
+    scalar = constant(splat(number), number.dtype)
+    return broadcast_in_dim(scalar, shape, ()) if shape else scalar
 
 
 def _number(v: Value) -> bool:
-    """A literal scalar, repeated or not: better inside than carried in."""
-    base = _base(v)
-    return base.op == "constant" and base.rank == 0
+    """Whether `v` is one number, repeated or not: better inside than carried in."""
+    return splat(v) is not None

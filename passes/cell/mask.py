@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from lstm_ir.ir.dims import Dim, add, mul
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.literals import splat
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType
-from lstm_ir.passes.canonical.math import splat
 from lstm_ir.passes.cell.terms import NoCellError
 from lstm_ir.passes.lift import Kind, Lift
 

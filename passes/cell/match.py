@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lstm_ir.ir.graph import Node, Value
-from lstm_ir.passes.canonical.math import splat
+from lstm_ir.ir.literals import splat
 from lstm_ir.passes.cell.terms import NoCellError, Terms, activation
 
 Pair = tuple[Value, Value]

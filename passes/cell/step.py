@@ -8,9 +8,9 @@ from typing import Any
 from lstm_ir import ops
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node, Value, substitute, topological
+from lstm_ir.ir.literals import splat
 from lstm_ir.ir.location import at
 from lstm_ir.passes.base import Notes
-from lstm_ir.passes.canonical.math import splat
 from lstm_ir.passes.cell.build import Plan, gru_plan, plain_plan
 from lstm_ir.passes.cell.match import Cell, gru_cells, lstm_cells
 from lstm_ir.passes.cell.op import recurrent

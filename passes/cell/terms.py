@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lstm_ir.ir.graph import Node, Value
-from lstm_ir.passes.canonical.math import splat
+from lstm_ir.ir.literals import splat
 
 
 class NoCellError(Exception):

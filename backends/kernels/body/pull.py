@@ -17,6 +17,7 @@ from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, Source, Temp, Term
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.literals import splat
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.linear import free_axes
@@ -130,10 +131,9 @@ class Puller:
             if source is None:
                 return self._intern(("step",), "step", v.dtype)
             return self.load(source, access, v.dtype)
-        if v.op == "constant" and v.node.attrs["value"].known:
-            array = v.node.attrs["value"].array
-            if array.size and (array == array.reshape(-1)[0]).all():
-                return self.splat(array.reshape(-1)[0].item(), v.dtype)
+        number = splat(v)
+        if number is not None:
+            return self.splat(number, v.dtype)
         if v.op in _MOVES:
             return self.pull(v.node.inputs[0], _MOVES[v.op](v, access), width)
         if v.op == "reshape":

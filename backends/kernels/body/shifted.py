@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node, Value
-from lstm_ir.ir.program import constant_of
+from lstm_ir.ir.literals import splat
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,7 @@ class Shift:
     @property
     def number(self) -> float | None:
         """The number that all of `edge` is."""
-        found = constant_of(self.edge)
-        if found is None or found.rank:
-            return None
-        number: float = found.node.attrs["value"].array.item()
+        number: float | None = splat(self.edge)
         return number
 
 

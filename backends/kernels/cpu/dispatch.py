@@ -25,8 +25,8 @@ from lstm_ir.backends.kernels.cpu.workers import flags_needed, grid, most_teams
 from lstm_ir.backends.kernels.text.memory import Memory, Shifted
 from lstm_ir.backends.kernels.text.statements import argument
 from lstm_ir.backends.kernels.text.text import stored_type
-from lstm_ir.backends.lower.shape import number_of
 from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.literals import splat
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import TensorType
 
@@ -102,7 +102,7 @@ class Dispatch(Call):
 
     def _starts(self, init: Values) -> list[Memory | float]:
         """First carries; a number instead of a memory that would hold nothing else."""
-        numbers = [number_of(v) for v in self.plan.loop.init]
+        numbers = [splat(v) for v in self.plan.loop.init]
         return [
             self.input(ready(v), p.type) if number is None else number
             for v, number, p in zip(init, numbers, self.plan.carries, strict=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.body.shifted import without_edge
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu.machine import (
@@ -32,7 +33,6 @@ from lstm_ir.backends.kernels.text.kernel import Kernel, Signature, called_by_ir
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
 from lstm_ir.backends.kernels.text.statements import Operand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
-from lstm_ir.backends.lower.shape import reshape
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node
