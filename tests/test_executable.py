@@ -15,7 +15,7 @@ import pytest
 from device import need
 from handmade import DOUBLED, WEIGHTS, load, module, signature
 
-from lstm_ir.backends.files import parameters
+from lstm_ir.backends.files import memory
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.contexts import LIMIT
 from lstm_ir.backends.run.executable import Executable, Session
@@ -117,7 +117,7 @@ def test_booleans_between_dispatches(exe: Executable) -> None:
 @pytest.mark.parametrize("size", [3, 40_000])
 def test_results_share_no_memory(exe: Executable, size: int) -> None:
     a = np.arange(size, dtype=np.float32)
-    aligned = parameters.empty((size,), np.dtype(np.float32))
+    aligned = memory.empty((size,), np.dtype(np.float32))
     aligned[:] = a
     for given in (a, aligned):
         got = exe.entries["twice"](a=given)  # both outputs are the input itself

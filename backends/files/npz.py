@@ -5,16 +5,14 @@ from __future__ import annotations
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import numpy as np
 from numpy.lib import format as npy
 
-from lstm_ir.backends.files.parameters import empty
+from lstm_ir.backends.files.memory import Array, empty
 from lstm_ir.ir.dims import LIMIT
 from lstm_ir.ir.errors import PackageError
-
-Array = np.ndarray[Any, Any]
 
 
 def read(path: Path) -> dict[str, Array]:

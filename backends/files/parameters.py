@@ -1,4 +1,4 @@
-"""Weights for the runtime: aligned private copies, and the provider that modules load from."""
+"""Weights for the runtime: private copies, the provider that modules load from, files of weights."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.backends.files import npz, safetensors
+from lstm_ir.backends.files.memory import Array, bytes_of, empty
 from lstm_ir.backends.run import runtime
-from lstm_ir.ir.errors import CallError
+from lstm_ir.ir.errors import CallError, PackageError
 from lstm_ir.ir.types import TensorType
 
 SCOPE = "model"  # #flow.parameter.named<"model"::"encoder/w_ih">
-ALIGNMENT = 64  # compiled code assumes it of every buffer
-
-Array = np.ndarray[Any, Any]
 
 
 def key(name: str) -> str:
@@ -24,16 +23,6 @@ def key(name: str) -> str:
     """
     plain = name.isprintable() and not set(name) & {'"', "\\"} and not name.startswith("%")
     return name if plain else f"%{name.encode().hex()}"
-
-
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An uninitialised array whose data is aligned for the runtime."""
-    size = dtype.itemsize
-    for n in shape:
-        size *= n
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -raw.__array_interface__["data"][0] % ALIGNMENT
-    return raw[start : start + size].view(dtype).reshape(shape)
 
 
 def check(weights: Mapping[str, Any], types: Mapping[str, TensorType]) -> dict[str, Array]:
@@ -55,11 +44,6 @@ def check(weights: Mapping[str, Any], types: Mapping[str, TensorType]) -> dict[s
     return out
 
 
-def bytes_of(a: Array) -> Array:
-    """The memory of a contiguous array as uint8, without a copy."""
-    return a.reshape(-1).view(np.uint8)
-
-
 def index(weights: Mapping[str, Array]) -> Any:
     """IREE's index over these arrays; it keeps them alive."""
     out = runtime.native().ParameterIndex()
@@ -75,9 +59,6 @@ def provider(weights: Mapping[str, Array]) -> Any:
 
 def read_weights(path: str | Path) -> dict[str, Array]:
     """The arrays of a `.npz` or `.safetensors` file; PackageError for anything else."""
-    from lstm_ir.backends.files import npz, safetensors
-    from lstm_ir.ir.errors import PackageError
-
     file = Path(path)
     try:
         if file.suffix == ".npz":

@@ -9,12 +9,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from lstm_ir.backends.files.parameters import ALIGNMENT, bytes_of, empty
+from lstm_ir.backends.files.memory import ALIGNMENT, Array, bytes_of, empty
 from lstm_ir.ir.dims import LIMIT
 from lstm_ir.ir.errors import IRError, PackageError
 from lstm_ir.ir.types import DType, TensorType
 
-Array = np.ndarray[Any, Any]
 _NAMES = {
     "F16": "f16", "BF16": "bf16", "F32": "f32", "F64": "f64", "I8": "i8", "U8": "u8",
     "I32": "i32", "U32": "u32", "I64": "i64", "BOOL": "i1",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lstm_ir.backends.files.parameters import ALIGNMENT, empty
+from lstm_ir.backends.files.memory import ALIGNMENT, empty
 from lstm_ir.backends.run import runtime
 from lstm_ir.ir.types import DType
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.backends.files.parameters import empty
+from lstm_ir.backends.files.memory import empty
 
 LINE = 64  # bytes
 # i32 at the head of a line:
