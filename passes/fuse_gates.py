@@ -8,7 +8,7 @@ of the loop. What is computed at run time would have to be joined at run time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -18,6 +18,7 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node, Value, make, substitute, transform
 from lstm_ir.ir.location import at
 from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.reach import fixed
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ops.primitive.linear import free_axes
 from lstm_ir.ops.primitive.window import slice_axis
@@ -109,20 +110,11 @@ class Side:
 
 
 def _sides(graph: Graph, known: Sequence[Value]) -> list[Side]:
-    fixed = known_before(graph, known)
+    before = fixed(graph, known)
     sides: dict[tuple[object, ...], Side] = {}
     for n in graph.nodes:
         if n.op.name == "dot_general":
             a = n.attrs
             key = (n.inputs[0], a["lhs_contracting_dimensions"], a["lhs_batching_dimensions"])
-            sides.setdefault(key, Side()).add(n, n.inputs[1] in fixed, bool(known))
+            sides.setdefault(key, Side()).add(n, n.inputs[1] in before, bool(known))
     return list(sides.values())
-
-
-def known_before(graph: Graph, known: Iterable[Value] = ()) -> set[Value]:
-    """Values that depend on weights, literals and `known` alone."""
-    out = set(known)
-    for n in graph.nodes:
-        if n.op.name in ("weight", "constant") or (n.inputs and all(v in out for v in n.inputs)):
-            out.update(n.values)
-    return out

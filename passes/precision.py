@@ -19,10 +19,10 @@ from lstm_ir.ir.graph import Graph, Node, Value, make, transform
 from lstm_ir.ir.location import at
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
+from lstm_ir.ir.reach import fixed
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType
 from lstm_ir.passes.base import Notes, Pass, register
-from lstm_ir.passes.fuse_gates import known_before
 from lstm_ir.passes.hoist import in_loops, moved_out
 from lstm_ir.passes.hoist_invariants import widened
 from lstm_ir.passes.lift import Kind, Lift
@@ -68,7 +68,7 @@ class Precision(Pass):
         )
 
     def _dots(self, graph: Graph, known: Iterable[Value], notes: Notes) -> Graph:
-        fixed = known_before(graph, known)
+        before = fixed(graph, known)
 
         def one(n: Node) -> tuple[Value, ...] | None:
             loop = Loop.of(n)
@@ -83,7 +83,7 @@ class Precision(Pass):
             if n.op.name != "dot_general" or n.types[0].dtype is not DType.f32:
                 return None
             lhs, rhs = n.inputs
-            if rhs not in fixed or lhs in fixed or _stored(rhs):
+            if rhs not in before or lhs in before or _stored(rhs):
                 return None
             notes.fire(f"weights in {self.weights}", n.loc)
             with at(n.loc.through(self.name)):

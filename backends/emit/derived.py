@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.reach import fixed, reached
 
 # These only repeat elements: holding their results costs memory and saves nothing.
-_CHEAP = {"broadcast_in_dim", "iota", "constant", "dim"}
+_CHEAP = {"broadcast_in_dim"}
 
 
 def derived_values(graph: Graph) -> tuple[Value, ...]:
     """The last weight-only values before something else reads them, in graph order."""
-    only: set[Value] = set()
-    made: set[Value] = set()  # weight-only and not a weight itself
-    for n in graph.nodes:
-        if n.op.name in ("weight", "constant"):
-            only.update(n.values)
-        elif n.inputs and n.op.name not in _CHEAP and all(v in only for v in n.inputs):
-            if not all(t.is_static for t in n.types) or not _reads_weight(n.inputs, made):
-                continue
-            only.update(n.values)
-            made.update(n.values)
+    of_weights = reached(graph.nodes, graph.weights.values())
+    made = {v for v in fixed(graph, through=_kept) & of_weights if v.node.inputs}
     outputs = set(graph.outputs)
     wanted = []
     for n in graph.nodes:
@@ -30,5 +23,6 @@ def derived_values(graph: Graph) -> tuple[Value, ...]:
     return tuple(wanted)
 
 
-def _reads_weight(inputs: tuple[Value, ...], made: set[Value]) -> bool:
-    return any(v.op == "weight" or v in made for v in inputs)
+def _kept(n: Node) -> bool:
+    """Whether results are held where a call needs them: not repeats, nor what has a call's size."""
+    return n.op.name not in _CHEAP and all(t.is_static for t in n.types)

@@ -5,7 +5,7 @@ A node's gradient is its op's own rule or, failing that, the gradient of what th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from lstm_ir.ir.expansion import expansion
 from lstm_ir.ir.graph import Graph, Node, Value, map_arg, operand_types, substitute, topological
 from lstm_ir.ir.location import at
 from lstm_ir.ir.opdef import Op
+from lstm_ir.ir.reach import reached
 
 Cts = tuple[Value | None, ...]
 Hook = Callable[[Node, Cts], Any]
@@ -62,16 +63,6 @@ def opened(new: Session) -> Iterator[Session]:
         _SESSION.reset(token)
 
 
-def reaches(nodes: Sequence[Node], sources: Iterable[Value]) -> set[Value]:
-    """The values among `nodes` (in order) that depend on the sources, which end the search."""
-    found = set(sources)
-    ends = frozenset(found)
-    for n in nodes:
-        if any(v in found for v in n.inputs):
-            found.update(v for v in n.values if v not in ends)
-    return found
-
-
 def pull_back(
     cts: Mapping[Value, Value], wrt: Sequence[Value], hook: Hook | None = None
 ) -> dict[Value, Value]:
@@ -81,7 +72,7 @@ def pull_back(
     has no gradient.
     """
     nodes = list(topological([v.node for v in cts]))
-    active = reaches(nodes, wrt)
+    active = reached(nodes, wrt)
     ends = set(wrt)
     total = _Totals(active)
     outer = session()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body.access import Access, Col
-from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.types import DType
 
 
@@ -72,14 +72,3 @@ class Temp:
     index: int
     atom: Atom
     width: int
-
-
-def invariant_values(body: Graph, varying: set[Value]) -> set[Value]:
-    """Values of `body` that no parameter in `varying` reaches."""
-    out: set[Value] = set()
-    for n in body.nodes:
-        if n.op.name == "parameter":
-            out.update(v for v in n.values if v not in varying)
-        elif all(v in out for v in n.inputs):
-            out.update(n.values)
-    return out

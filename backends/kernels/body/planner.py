@@ -14,12 +14,13 @@ from lstm_ir.backends.kernels.body.access import (
     RefusedError,
     leading_indices,
 )
-from lstm_ir.backends.kernels.body.atoms import Atom, Source, invariant_values
+from lstm_ir.backends.kernels.body.atoms import Atom, Source
 from lstm_ir.backends.kernels.body.plan import Component, Plan, Root, below, sweeps_of, walk
 from lstm_ir.backends.kernels.body.pull import Puller
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.reach import unreached
 from lstm_ir.ir.types import DType
 
 NARROW = frozenset((DType.bf16, DType.f16))
@@ -53,7 +54,7 @@ class _Planner:
         sources |= {p: Source("carry", i) for i, p in enumerate(self.carries)}
         sources |= {p: Source("scan", i) for i, p in enumerate(self.scanned)}
         self.rows = self._row_size()
-        invariant = invariant_values(body, set(loop.varying))
+        invariant = unreached(body, loop.varying)
         self.puller = Puller(body, sources, invariant, self.rows, row_axis, hoist, narrow)
 
     def plan(self) -> Plan:

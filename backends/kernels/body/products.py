@@ -5,6 +5,7 @@ from __future__ import annotations
 from lstm_ir import ops
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.reach import reached
 from lstm_ir.ops.scan.node import STEP, scan_node
 
 
@@ -25,11 +26,9 @@ def offerable(graph: Graph) -> int:
 
     Not those of rows that weights alone decide: see `cpu/products.py`.
     """
-    called = set(graph.params)  # what a call brings, and what it is made of
+    called = reached(graph.nodes, graph.params)
     found = 0
     for n in graph.nodes:
-        if any(v in called for v in n.inputs):
-            called.update(n.values)
         if n.op.name == "dot_general":
             rows = n.inputs[0]
             of_rows = n.attrs["lhs_contracting_dimensions"] == (rows.type.rank - 1,)

@@ -19,7 +19,8 @@ from typing import Any
 from lstm_ir.ir.graph import Graph, Node, Value, topological
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
-from lstm_ir.ir.pullback import Cts, Session, opened, pull_back, reaches, session
+from lstm_ir.ir.pullback import Cts, Session, opened, pull_back, session
+from lstm_ir.ir.reach import reached
 from lstm_ir.ops.primitive.broadcast import BROADCAST
 from lstm_ir.ops.primitive.fill import zeros_like
 from lstm_ir.ops.primitive.linear import DOT_GENERAL
@@ -95,7 +96,7 @@ class _Backward:
         init = zip(loop.carry_params, loop.init, strict=True)
         carries = [p for p, v in init if p.dtype.is_float and active.wants(v)]
         while True:
-            moved = reaches(loop.body.nodes, [*consts, *carries, *xs])
+            moved = reached(loop.body.nodes, [*consts, *carries, *xs])
             more = [
                 p
                 for p, out in zip(loop.carry_params, loop.next, strict=True)
@@ -109,7 +110,7 @@ class _Backward:
     def _wanted_lifted(self, originals: list[Value]) -> set[Value]:
         active = session()
         nodes = list(topological([v.node for v in self.loop.consts]))
-        return reaches(nodes, [v for v in originals if active.wants(v)])
+        return reached(nodes, [v for v in originals if active.wants(v)])
 
     def _with(
         self, consts: list[Value], carries: list[Value], xs: list[Value]

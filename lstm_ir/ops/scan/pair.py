@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from lstm_ir.ir.graph import Graph, Node, Value, topological
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
-from lstm_ir.ir.pullback import Cts, reaches, rebuilt, session
+from lstm_ir.ir.pullback import Cts, rebuilt, session
+from lstm_ir.ir.reach import reached
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.fill import zeros, zeros_like
@@ -153,7 +154,7 @@ class Pair:
         others = [_there(t.other) for t in parts.terms if self._inside(t)]
         values = [*parts.backward, *(t.ct for t in parts.terms), *others]
         nodes = list(topological([v.node for v in values]))
-        late = reaches(nodes, [*parts.d_out.values(), *parts.d_rows.values()])
+        late = reached(nodes, [*parts.d_out.values(), *parts.d_rows.values()])
         needed = [v for v in values if v not in late]
         for n in nodes:
             if any(v in late for v in n.inputs):

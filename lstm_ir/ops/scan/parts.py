@@ -8,6 +8,7 @@ from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.pullback import rebuilt
+from lstm_ir.ir.reach import reached, unreached
 from lstm_ir.ops.scan.node import scan_node
 
 CHEAP = frozenset(
@@ -23,22 +24,12 @@ def lifted(loop: Loop) -> Loop:
 
     Broadcasts stay inside: their gradient is a sum that can be taken after the loop.
     """
-    moving = set(loop.varying)
-    fixed = set(loop.const_params)
-    out: dict[Value, None] = {}
-    for n in loop.body.nodes:
-        if not n.inputs:
-            continue
-        if n.op.name == "broadcast_in_dim" or any(
-            v in moving or (v not in fixed and v.node.inputs) for v in n.inputs
-        ):
-            moving.update(n.values)
-            _note(n.inputs, fixed, loop, out)
-        elif any(v in fixed for v in n.inputs):
-            fixed.update(n.values)
-        else:
-            moving.update(n.values)
-    _note(loop.body.outputs, fixed, loop, out)
+    nodes, own = loop.body.nodes, loop.const_params
+    fixed = unreached(loop.body, loop.varying, lambda n: n.op.name != "broadcast_in_dim")
+    fixed = (fixed & reached(nodes, own)) - set(own)
+    stay = [n for n in nodes if fixed.isdisjoint(n.values)]
+    read = (*(v for n in stay for v in n.inputs), *loop.body.outputs)
+    out = dict.fromkeys(v for v in read if v in fixed)
     if not out:
         return loop
     values = list(out)
@@ -52,11 +43,6 @@ def lifted(loop: Loop) -> Loop:
         body, (*loop.consts, *outer), loop.init, loop.xs, length=loop.length,
         reverse=loop.reverse, count=loop.count,
     ))  # fmt: skip
-
-
-def _note(values: Iterable[Value], fixed: set[Value], loop: Loop, out: dict[Value, None]) -> None:
-    own = set(loop.const_params)
-    out.update((v, None) for v in values if v in fixed and v not in own)
 
 
 def to_save(
