@@ -350,7 +350,7 @@ def test_weaker_flags_leave_a_note(store: Path, monkeypatch: pytest.MonkeyPatch)
 
     def failing(text: str, flags: list[str], **kw: Any) -> bytes:
         if "--iree-opt-level=O3" in flags:
-            raise compiler.RefusedError("m: it ended without a word\nmore")
+            raise compiler.CompilerRefusedError("m: it ended without a word\nmore")
         return real(text, flags, **kw)
 
     monkeypatch.setattr(compiler, "run", failing)

@@ -40,7 +40,7 @@ UNCHECKED = "--verify=false"
 _AT = re.compile(r"^(?:\s*)([^\s:<>][^:<>\n]*):(\d+):(\d+): (error|note): (.*)$", re.MULTILINE)
 
 
-class Target(Protocol):
+class CompilerTarget(Protocol):
     """What the compiler is told of a target."""
 
     @property
@@ -52,7 +52,7 @@ class Target(Protocol):
         """Flags of iree-compile."""
 
 
-class RefusedError(CompileError):
+class CompilerRefusedError(CompileError):
     """The compiler ended without a module, by itself."""
 
 
@@ -80,7 +80,7 @@ def _first(
 
     CompileError with what the first way said where none does.
     """
-    first: RefusedError | None = None
+    first: CompilerRefusedError | None = None
     tried: list[list[str]] = []
     for flags in ways:
         if flags in tried:
@@ -89,20 +89,20 @@ def _first(
         try:
             blob = run(text, flags, name=name, target=target, timeout=timeout)
             return blob, "" if first is None else _note(ways[0], flags, first)
-        except RefusedError as e:
+        except CompilerRefusedError as e:
             first = e if first is None else first
     assert first is not None
     raise first
 
 
-def _note(wanted: list[str], taken: list[str], why: RefusedError) -> str:
+def _note(wanted: list[str], taken: list[str], why: CompilerRefusedError) -> str:
     changed = " ".join(f for f in taken if f not in wanted)
     return f"compiled with {changed}, because without it: {str(why).splitlines()[0]}"
 
 
 def compile_mlir(
     text: str,
-    target: Target,
+    target: CompilerTarget,
     *,
     name: str,
     timeout: float = 300,
@@ -124,7 +124,7 @@ def compile_mlir(
     if blob is None:
         blob, note = None, ""
         if not verify:
-            with suppress(RefusedError):  # then the checks tell why
+            with suppress(CompilerRefusedError):  # then the checks tell why
                 blob = run(
                     text, [*flags, UNCHECKED], name=name, target=target.info.name, timeout=timeout
                 )
@@ -202,7 +202,9 @@ def run(text: str, flags: Sequence[str], *, name: str, target: str, timeout: flo
         if code == 0:
             with suppress(FileNotFoundError):
                 return (work / "module.out").read_bytes()
-        raise RefusedError(_explain(code, messages, name, target) + _dump(text, name, command))
+        raise CompilerRefusedError(
+            _explain(code, messages, name, target) + _dump(text, name, command)
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -36,7 +36,7 @@ _SHAPES = 16  # combinations of input shapes whose buffers an entry keeps
 _ANY: Names = frozenset()
 
 
-class Plan(NamedTuple):
+class CallPlan(NamedTuple):
     """For one combination of input shapes: the VM function, reusable inputs, and its sizes."""
 
     vm: Any
@@ -51,22 +51,22 @@ class Function:
         self, entry: Entry, session: Session, vm: Mapping[Names, Any], stateful: bool
     ) -> None:
         self.entry, self._session, self._vm = entry, session, vm
-        self.arguments = tuple(transfer.Kind(p.type.dtype) for p in entry.inputs)
-        self.results = tuple(transfer.Kind(p.type.dtype) for p in entry.outputs)
-        self.plans: dict[Shapes, Plan] = {}
+        self.arguments = tuple(transfer.BorderType(p.type.dtype) for p in entry.inputs)
+        self.results = tuple(transfer.BorderType(p.type.dtype) for p in entry.outputs)
+        self.plans: dict[Shapes, CallPlan] = {}
         self._names = tuple(p.name for p in entry.outputs)
         self.given = len(self.results) + len(entry.writes)  # by the VM function
         self.restarts = entry.restarts and stateful
         self.steps = bool(entry.reads or entry.writes or entry.finite)
         self.watched = entry.watched()
 
-    def plan(self, shapes: Shapes, slots: transfer.Slots | None) -> Plan:
+    def plan(self, shapes: Shapes, slots: transfer.Slots | None) -> CallPlan:
         """How calls with these shapes run; remembered, for the last few combinations."""
         bound = self.entry.bound(shapes)
         empty = frozenset(n for n, size in bound.env.items() if size == 0)
         if len(self.plans) >= _SHAPES:
             self.plans.clear()
-        made = self.plans[shapes] = Plan(self._vm.get(empty, self._vm[_ANY]), slots, bound)
+        made = self.plans[shapes] = CallPlan(self._vm.get(empty, self._vm[_ANY]), slots, bound)
         return made
 
     @property
@@ -168,7 +168,7 @@ class Session:
         return (main if main is not None else self._entry())(arrays, **named)
 
     def _run(
-        self, f: Function, values: list[Array], shapes: Shapes, plan: Plan | None
+        self, f: Function, values: list[Array], shapes: Shapes, plan: CallPlan | None
     ) -> list[Array]:
         # Calls of one session take turns: each may read the state that the one before it wrote.
         with self._lock:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.backends.run import runtime
-from lstm_ir.backends.run.transfer import Kind, Mover
+from lstm_ir.backends.run.transfer import BorderType, Mover
 from lstm_ir.ir import dims
 from lstm_ir.ir.arrays import Conform, take
 from lstm_ir.ir.errors import CallError, DeviceError, PackageError
@@ -37,7 +37,7 @@ class HeldState(MutableMapping[str, Array]):
         if missing:
             raise CallError(f"state {missing[0]!r} has no initial value")
         self._variables, self._initial, self._move, self._lock = variables, initial, move, lock
-        self._kinds = {n: Kind(v.type.dtype) for n, v in variables.items()}
+        self._kinds = {n: BorderType(v.type.dtype) for n, v in variables.items()}
         self._views: dict[str, Any] = {}
         self._closed, self._owner = False, owner
         # Buffers must go before their device: at exit too, where Python frees in any order.

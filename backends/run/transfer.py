@@ -24,7 +24,7 @@ _ELEMENT = {
 }  # fmt: skip
 
 
-class Kind:
+class BorderType:
     """An element type at a module's border, for IREE and for NumPy; a boolean is a byte there."""
 
     __slots__ = ("dtype", "hal", "raw")
@@ -67,7 +67,7 @@ class Mover:
         """An empty list for `count` results."""
         return self._list(count)
 
-    def slots(self, values: list[Array], kinds: tuple[Kind, ...]) -> Slots | None:
+    def slots(self, values: list[Array], kinds: tuple[BorderType, ...]) -> Slots | None:
         """Reusable inputs for calls with these shapes, where that is faster; else None."""
         return None
 
@@ -75,19 +75,21 @@ class Mover:
         """Whether a call may read the memory of `a` itself."""
         return False
 
-    def arguments(self, values: list[Array], kinds: tuple[Kind, ...]) -> Any:
+    def arguments(self, values: list[Array], kinds: tuple[BorderType, ...]) -> Any:
         """The argument list of a call."""
         out = self._list(len(values))
         for a, kind in zip(values, kinds, strict=True):
             out.push_ref(self.put(a, kind))
         return out
 
-    def put(self, a: Array, kind: Kind) -> Any:
+    def put(self, a: Array, kind: BorderType) -> Any:
         """A buffer view with a copy of the contiguous array `a`."""
         raw = a.view(kind.raw)
         return self._copy(self._memory, self._usage, self.device, raw, kind.hal)
 
-    def arrays(self, results: Any, kinds: tuple[Kind, ...], given: list[Array]) -> list[Array]:
+    def arrays(
+        self, results: Any, kinds: tuple[BorderType, ...], given: list[Array]
+    ) -> list[Array]:
         """The results as arrays of their own; `given` is memory that they may not share."""
         raise NotImplementedError
 
@@ -106,7 +108,7 @@ class HostMover(Mover):
         self._lends = not stateful
         self._lent = self._memory | int(rt.MemoryType.HOST_VISIBLE)
 
-    def slots(self, values: list[Array], kinds: tuple[Kind, ...]) -> Slots | None:
+    def slots(self, values: list[Array], kinds: tuple[BorderType, ...]) -> Slots | None:
         """One block for all inputs, where it is small: writing there beats allocating."""
         if not self._lends or sum(a.nbytes for a in values) >= KEPT:
             return None
@@ -130,18 +132,20 @@ class HostMover(Mover):
             aligned = a.__array_interface__["data"][0] % ALIGNMENT == 0
             return aligned and bool(a.flags.writeable)
 
-    def put(self, a: Array, kind: Kind) -> Any:
+    def put(self, a: Array, kind: BorderType) -> Any:
         """A view of `a` itself where it is large and aligned, else of a copy."""
         if not self._lends or a.nbytes < SHARED or not self.lendable(a):
             return super().put(a, kind)
         return self.lent(a.view(kind.raw), kind)
 
-    def lent(self, a: Array, kind: Kind, shape: tuple[int, ...] | None = None) -> Any:
+    def lent(self, a: Array, kind: BorderType, shape: tuple[int, ...] | None = None) -> Any:
         """A view of this memory, which is aligned."""
         buffer = self.allocator.import_host_allocation(a, self._lent, self._usage)
         return self._view(buffer, a.shape if shape is None else shape, kind.hal)
 
-    def arrays(self, results: Any, kinds: tuple[Kind, ...], given: list[Array]) -> list[Array]:
+    def arrays(
+        self, results: Any, kinds: tuple[BorderType, ...], given: list[Array]
+    ) -> list[Array]:
         """Views that own their buffer; an output that is an input, or another output, is copied."""
         out: list[Array] = []
         share = np.may_share_memory
@@ -176,7 +180,9 @@ class DeviceMover(Mover):
         self._staging_memory = int(rt.MemoryType.HOST_LOCAL) | int(rt.MemoryType.DEVICE_VISIBLE)
         self._staging_usage = int(rt.BufferUsage.TRANSFER) | int(rt.BufferUsage.MAPPING_SCOPED)
 
-    def arrays(self, results: Any, kinds: tuple[Kind, ...], given: list[Array]) -> list[Array]:
+    def arrays(
+        self, results: Any, kinds: tuple[BorderType, ...], given: list[Array]
+    ) -> list[Array]:
         """Copies in host memory; all transfers are queued before the first is awaited."""
         views = [results.get_as_object(i, self._view) for i in range(len(kinds))]
         staged = [self._stage(v) if 0 not in v.shape else None for v in views]

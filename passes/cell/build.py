@@ -17,7 +17,7 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.window import slice_axis
-from lstm_ir.passes.cell.match import Cell
+from lstm_ir.passes.cell.match import CellMatch
 from lstm_ir.passes.cell.terms import Bias, Dot, NoCellError, Other, Term, Terms, activation
 
 
@@ -46,10 +46,10 @@ class Gate:
 
 
 @dataclass
-class Plan:
+class CellParts:
     """What the op is made of: one entry per gate, in the op's order, and b_hn of a GRU."""
 
-    cell: Cell
+    cell: CellMatch
     h: Value
     gates: list[Gate]
     inner_bias: list[Bias]
@@ -69,7 +69,7 @@ def sorted_terms(terms: Sequence[Term], h: Value) -> Gate:
     return gate
 
 
-def operands(plan: Plan, site: Site, B: Dim) -> dict[str, Value | None]:
+def operands(plan: CellParts, site: Site, B: Dim) -> dict[str, Value | None]:
     """x, w_ih, w_hh, b and, of a GRU, b_hn."""
     H, gates = plan.cell.width, plan.gates
     if any(len(g.state) != 1 for g in gates):
@@ -122,7 +122,7 @@ def _flat(v: Value, B: Dim, site: Site) -> Value:
     return ops.reshape(v, (site.T, B, v.shape[-1]))
 
 
-def _projected(gate: Gate, H: int, B: Dim, site: Site, plan: Plan) -> Value:
+def _projected(gate: Gate, H: int, B: Dim, site: Site, plan: CellParts) -> Value:
     """What a gate is given at every step, [T,B,H]."""
     parts = []
     for o in gate.others:
@@ -163,7 +163,7 @@ def _vector(b: Bias, H: int, site: Site) -> Value:
     return slice_axis(v, 0, b.low, b.high)
 
 
-def gru_plan(cell: Cell, h: Value) -> Plan:
+def gru_plan(cell: CellMatch, h: Value) -> CellParts:
     """The gates r, z, n of a GRU; r is found inside n."""
     terms, (z_pre, n_pre), H = cell.terms, cell.gates, cell.width
     n_terms = terms.of(n_pre, 0, H)
@@ -180,8 +180,8 @@ def gru_plan(cell: Cell, h: Value) -> Plan:
         raise NoCellError("what resets the state is not an activation", reset)
     gates = [sorted_terms(terms.of(v, 0, H), h) for v in (opened[1], z_pre)]
     acts = (opened[0], *cell.acts)
-    full = Cell("gru", cell.new, cell.old, cell.gates, acts, terms, cell.flip_z)
-    return Plan(full, h, [*gates, n_gate], inner_bias, after)
+    full = CellMatch("gru", cell.new, cell.old, cell.gates, acts, terms, cell.flip_z)
+    return CellParts(full, h, [*gates, n_gate], inner_bias, after)
 
 
 Found = tuple[Value, Gate, list[Bias], bool]
@@ -224,6 +224,8 @@ def _reset_before(n_terms: Sequence[Term], terms: Terms, h: Value) -> Found | No
     return None
 
 
-def plain_plan(cell: Cell, h: Value) -> Plan:
+def plain_plan(cell: CellMatch, h: Value) -> CellParts:
     """The gates of an LSTM or an RNN."""
-    return Plan(cell, h, [sorted_terms(cell.terms.of(v, 0, cell.width), h) for v in cell.gates], [])
+    return CellParts(
+        cell, h, [sorted_terms(cell.terms.of(v, 0, cell.width), h) for v in cell.gates], []
+    )

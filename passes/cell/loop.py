@@ -9,9 +9,9 @@ from lstm_ir import ops
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.passes.base import Notes
-from lstm_ir.passes.cell.build import Plan, gru_plan, plain_plan
+from lstm_ir.passes.cell.build import CellParts, gru_plan, plain_plan
 from lstm_ir.passes.cell.mask import Masked
-from lstm_ir.passes.cell.match import Cell, gru_cells, lstm_cells, rnn_cells
+from lstm_ir.passes.cell.match import CellMatch, gru_cells, lstm_cells, rnn_cells
 from lstm_ir.passes.cell.op import recurrent
 from lstm_ir.passes.cell.terms import NoCellError, Terms
 from lstm_ir.passes.lift import Kind, Lift
@@ -62,7 +62,7 @@ class LoopCell:
     def _recurrent(self) -> bool:
         return any(n.op.name == "dot_general" for n in self.loop.body.nodes)
 
-    def _candidates(self, near: list[NoCellError]) -> Iterator[tuple[tuple[int, ...], Cell]]:
+    def _candidates(self, near: list[NoCellError]) -> Iterator[tuple[tuple[int, ...], CellMatch]]:
         new = self.masked.new
         if len(new) == 2:
             for h, c in ((0, 1), (1, 0)):
@@ -77,7 +77,7 @@ class LoopCell:
                 NoCellError(f"it carries {len(new)} values, an LSTM two", self.loop.node.values[0])
             )
 
-    def _by_op(self, carries: tuple[int, ...], cell: Cell) -> dict[Value, Value]:
+    def _by_op(self, carries: tuple[int, ...], cell: CellMatch) -> dict[Value, Value]:
         loop = self.loop
         params = [loop.carry_params[k] for k in carries]
         for old, p in zip(cell.old, params, strict=True):
@@ -120,7 +120,7 @@ class LoopCell:
         got: Any = node.result(result)
         return ops.reshape(got, (self.loop.length, *v.shape))
 
-    def _direction(self, plan: Plan) -> bool:
+    def _direction(self, plan: CellParts) -> bool:
         """Whether the loop runs from the last row to the first."""
         flags = set(self.loop.y_reverse)
         for g in plan.gates:
@@ -134,7 +134,7 @@ class LoopCell:
             raise NoCellError("it reads or gives rows in both orders", self.loop.node.values[0])
         return bool(flags) and flags.pop()
 
-    def _row(self, v: Value, cell: Cell) -> tuple[str, str]:
+    def _row(self, v: Value, cell: CellMatch) -> tuple[str, str]:
         """The op's result that a stacked value is, and its padding."""
         shown, padding = self.masked.row(v)
         shown = self.terms.fresh().peel(shown)
@@ -146,7 +146,7 @@ class LoopCell:
             return "computed", padding
         raise NoCellError("the loop gives a value that is neither state", v)
 
-    def _computable(self, v: Value, cell: Cell) -> bool:
+    def _computable(self, v: Value, cell: CellMatch) -> bool:
         """Whether a stacked value can be computed from the states of all steps, after the loop."""
         if self.masked.test is not None or self.loop.count is not None:
             return False  # rows that do not exist are zero, whatever is computed from the states

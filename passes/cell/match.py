@@ -19,7 +19,7 @@ Pair = tuple[Value, Value]
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellMatch:
     """A cell: op, new states, old states where the equations tell them, gates before activation."""
 
     op: str
@@ -55,7 +55,7 @@ def _both(v: Value, op: str, terms: Terms) -> Iterator[Pair]:
             yield b, a
 
 
-def lstm_cells(h: Value, fixed: Terms, near: list[NoCellError]) -> Iterator[Cell]:
+def lstm_cells(h: Value, fixed: Terms, near: list[NoCellError]) -> Iterator[CellMatch]:
     """Ways to read h as o * tanh(c') with c' = f * c + i * g; `near` gains why almost."""
     for o, outer in factors(h, fixed.fresh()):
         squashed = activation(outer, fixed.fresh())
@@ -68,7 +68,7 @@ def lstm_cells(h: Value, fixed: Terms, near: list[NoCellError]) -> Iterator[Cell
 
 def _lstm_over(
     h: Value, o: Value, outer: Value, cell: Value, fixed: Terms, near: list[NoCellError]
-) -> Iterator[Cell]:
+) -> Iterator[CellMatch]:
     for kept, added in _both(cell, "add", fixed.fresh()):
         for f, c in factors(kept, fixed.fresh()):
             for i, g in factors(added, fixed.fresh()):
@@ -80,7 +80,7 @@ def _lstm_over(
 def _lstm(
     h: Value, gates: tuple[Value, ...], outer: Value, cell: Value, kept: Value, added: Value,
     c: Value, fixed: Terms, near: list[NoCellError],
-) -> Cell | None:  # fmt: skip
+) -> CellMatch | None:  # fmt: skip
     terms = fixed.fresh()
     for v in (h, kept, added):
         terms.inner.add(terms.peel(v).node)
@@ -98,7 +98,7 @@ def _lstm(
         names[0] == "tanh" and names[2] == "sigmoid"
     ):  # i * g the other way round is the form with names in order
         return None
-    return Cell(
+    return CellMatch(
         "lstm",
         (h, cell),
         (None, c),
@@ -108,13 +108,13 @@ def _lstm(
     )
 
 
-def gru_cells(h: Value, fixed: Terms) -> Iterator[Cell]:
+def gru_cells(h: Value, fixed: Terms) -> Iterator[CellMatch]:
     """Ways to read h as a mixture of n and the old h by z."""
     for z, old, n, flip, terms in _mixtures(h, fixed):
         update, squashed = activation(z, terms), activation(n, terms)
         if update is None or squashed is None:
             continue
-        yield Cell(
+        yield CellMatch(
             "gru", (h,), (old,), (update[1], squashed[1]), (update[0], squashed[0]), terms, flip
         )
 
@@ -159,9 +159,9 @@ def _complement(w: Value, u: Value, fixed: Terms) -> bool:
     return fixed.fresh().peel(w.node.inputs[1]) is fixed.fresh().peel(u)
 
 
-def rnn_cells(h: Value, fixed: Terms) -> Iterator[Cell]:
+def rnn_cells(h: Value, fixed: Terms) -> Iterator[CellMatch]:
     """h as an activation of a sum."""
     terms = fixed.fresh()
     found = activation(h, terms)
     if found is not None:
-        yield Cell("rnn", (h,), (None,), (found[1],), (found[0],), terms)
+        yield CellMatch("rnn", (h,), (None,), (found[1],), (found[0],), terms)

@@ -11,8 +11,8 @@ from lstm_ir.ir.graph import Graph, Node, Value, substitute, topological
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.location import at
 from lstm_ir.passes.base import Notes
-from lstm_ir.passes.cell.build import Plan, gru_plan, plain_plan
-from lstm_ir.passes.cell.match import Cell, gru_cells, lstm_cells
+from lstm_ir.passes.cell.build import CellParts, gru_plan, plain_plan
+from lstm_ir.passes.cell.match import CellMatch, gru_cells, lstm_cells
 from lstm_ir.passes.cell.op import recurrent
 from lstm_ir.passes.cell.terms import Dot, NoCellError, Terms
 
@@ -56,13 +56,13 @@ class Steps:
                 self.notes.miss(f"a step is not fused: {near[0].reason}", near[0].value)
         return substitute(self.graph, new)
 
-    def _candidates(self, n: Node, near: list[NoCellError]) -> Iterator[Cell]:
+    def _candidates(self, n: Node, near: list[NoCellError]) -> Iterator[CellMatch]:
         if n.op.name == "multiply":
             yield from lstm_cells(n.values[0], self.terms, near)
         elif n.op.name == "add":
             yield from gru_cells(n.values[0], self.terms)
 
-    def _by_op(self, cell: Cell) -> dict[Value, Value]:
+    def _by_op(self, cell: CellMatch) -> dict[Value, Value]:
         plan, states = self._gru(cell) if cell.op == "gru" else self._lstm(cell)
         self._only_results_read(cell, plan)
         self._no_circle(cell, plan, states)
@@ -73,13 +73,13 @@ class Steps:
         pairs = zip(cell.new, results, strict=False)
         return {v: ops.reshape(r, v.shape) for v, r in pairs if v in read}
 
-    def _gru(self, cell: Cell) -> tuple[Plan, list[Value]]:
+    def _gru(self, cell: CellMatch) -> tuple[CellParts, list[Value]]:
         old = cell.old[0]
         assert old is not None
         h = self.terms.fresh().peel(old)
         return gru_plan(cell, h), [h]
 
-    def _lstm(self, cell: Cell) -> tuple[Plan, list[Value]]:
+    def _lstm(self, cell: CellMatch) -> tuple[CellParts, list[Value]]:
         """The state is a row of H columns that every gate multiplies once; x may be one too."""
         sums = [cell.terms.of(v, 0, cell.width) for v in cell.gates]
         c = cell.old[1]
@@ -91,7 +91,7 @@ class Steps:
         h = common[-1]  # [x, h] is the usual order, and either serves
         return plain_plan(cell, h), [h, self.terms.fresh().peel(c)]
 
-    def _only_results_read(self, cell: Cell, plan: Plan) -> None:
+    def _only_results_read(self, cell: CellMatch, plan: CellParts) -> None:
         graph, inner = self.graph, plan.cell.terms.inner
         if inner & self.taken:
             raise NoCellError("a part of it belongs to another step", cell.new[0])
@@ -101,7 +101,7 @@ class Steps:
                 if v in graph.outputs or any(u not in inner for u in graph.users.get(v, ())):
                     raise NoCellError(f"its {n.op.name} is read by something else", v)
 
-    def _no_circle(self, cell: Cell, plan: Plan, states: list[Value]) -> None:
+    def _no_circle(self, cell: CellMatch, plan: CellParts, states: list[Value]) -> None:
         leaves = list(states)
         for g in plan.gates:
             leaves += [*(d.row for d in g.inputs), *(d.matrix for d in (*g.state, *g.inputs))]

@@ -75,7 +75,7 @@ class Queue:
     def _made(self) -> tuple[Array, Any]:
         memory = board.board()
         words = memory[: board.RECORD * board.LINE].view(np.int32)
-        return words, self._move.lent(memory, transfer.Kind(DType.i8))
+        return words, self._move.lent(memory, transfer.BorderType(DType.i8))
 
     def append_to(self, arguments: Any) -> Any:
         """An argument list, with what a function takes of helpers."""

@@ -17,7 +17,7 @@ HARD_SLOPE, HARD_OFFSET = 0.2, 0.5
 
 
 @dataclass(frozen=True)
-class Activation:
+class MpsActivation:
     """y = numpy(x); slope(y) = dy/dx, 0 at the corners, since a stored y cannot tell them apart."""
 
     numpy: Callable[[Array], Array]
@@ -26,11 +26,11 @@ class Activation:
 
 
 ACTIVATIONS = {
-    "none": Activation(lambda x: x, np.ones_like, "identity"),
-    "relu": Activation(lambda x: np.maximum(x, 0), lambda y: (y > 0).astype(y.dtype), "relu"),
-    "tanh": Activation(np.tanh, lambda y: 1 - y * y, "tanh"),
-    "sigmoid": Activation(logistic, lambda y: y * (1 - y), "sigmoid"),
-    "hardSigmoid": Activation(
+    "none": MpsActivation(lambda x: x, np.ones_like, "identity"),
+    "relu": MpsActivation(lambda x: np.maximum(x, 0), lambda y: (y > 0).astype(y.dtype), "relu"),
+    "tanh": MpsActivation(np.tanh, lambda y: 1 - y * y, "tanh"),
+    "sigmoid": MpsActivation(logistic, lambda y: y * (1 - y), "sigmoid"),
+    "hardSigmoid": MpsActivation(
         lambda x: np.clip(HARD_SLOPE * x + HARD_OFFSET, 0, 1),
         lambda y: np.where((y > 0) & (y < 1), HARD_SLOPE, 0).astype(y.dtype),
         f"hard_sigmoid({HARD_SLOPE},{HARD_OFFSET})",

@@ -26,7 +26,7 @@ DIRECTION: Mapping[str, Attr] = {
 
 
 @dataclass(frozen=True)
-class Sizes:
+class MpsSizes:
     """T steps, N rows, H units, D directions, G gates."""
 
     T: Dim
@@ -61,7 +61,7 @@ def names(operands: str) -> tuple[str, ...]:
     return tuple(t.rstrip("?") for t in operands.split())
 
 
-def sizes(v: Types, a: Mapping[str, Any], gates: int) -> Sizes:
+def sizes(v: Types, a: Mapping[str, Any], gates: int) -> MpsSizes:
     """Sizes from the operands that the three forward ops share, all of them checked."""
     x, R = v["source"], v["recurrentWeight"]
     D = 2 if a["bidirectional"] else 1
@@ -70,7 +70,7 @@ def sizes(v: Types, a: Mapping[str, Any], gates: int) -> Sizes:
     block = f"{gates}H" if gates > 1 else "H"
     shown = f"[2,{block},H]" if D == 2 else f"[{block},H]"
     H = R.shape[-1] if R.rank == D + 1 else 0
-    s = Sizes(x.shape[0], x.shape[1], H if isinstance(H, int) else 0, D, gates, x.dtype)
+    s = MpsSizes(x.shape[0], x.shape[1], H if isinstance(H, int) else 0, D, gates, x.dtype)
     problem = f"recurrentWeight is {R}, expected {shown}: the descriptor is {s.kind}"
     need(R.rank == D + 1, problem)
     need(isinstance(H, int), f"recurrentWeight is {R}; hidden sizes are numbers, not names")
@@ -84,13 +84,13 @@ def sizes(v: Types, a: Mapping[str, Any], gates: int) -> Sizes:
     return s
 
 
-def _not_empty(x: TensorType, s: Sizes) -> None:
+def _not_empty(x: TensorType, s: MpsSizes) -> None:
     for axis, n in enumerate("TNI"):
         need_rows(x.shape[axis], n, f"source is {x}")
     need(s.H > 0, "recurrentWeight is empty: H = 0")
 
 
-def _source(x: TensorType, W: Maybe, s: Sizes) -> None:
+def _source(x: TensorType, W: Maybe, s: MpsSizes) -> None:
     wide, shown = s.D * s.G * s.H, s.width(s.G)
     if W is None:
         problem = (
@@ -102,7 +102,7 @@ def _source(x: TensorType, W: Maybe, s: Sizes) -> None:
         exactly("inputWeight", W, s, (wide, x.shape[2]), f"[{shown},I]")
 
 
-def exactly(name: str, t: Maybe, s: Sizes, shape: tuple[Dim, ...], symbols: str) -> None:
+def exactly(name: str, t: Maybe, s: MpsSizes, shape: tuple[Dim, ...], symbols: str) -> None:
     """Refuse an operand of another dtype or shape; nil passes."""
     if t is None:
         return
@@ -115,19 +115,19 @@ def exactly(name: str, t: Maybe, s: Sizes, shape: tuple[Dim, ...], symbols: str)
         need_equal(got, want, problem)
 
 
-def rows(name: str, t: Maybe, s: Sizes, gates: int = 1) -> None:
+def rows(name: str, t: Maybe, s: MpsSizes, gates: int = 1) -> None:
     """Refuse what is not [T,N,D*gates*H]; nil passes."""
     exactly(name, t, s, s.rows(gates).shape, f"[T,N,{s.width(gates)}]")
 
 
-def state(name: str, t: Maybe, s: Sizes) -> None:
+def state(name: str, t: Maybe, s: MpsSizes) -> None:
     """Refuse what is not [N,D*H] or, with one direction, PyTorch's [1,N,H]; nil passes."""
     lead = t is not None and t.rank == 3 and s.D == 1
     shape = (1, *s.state.shape) if lead else s.state.shape
     exactly(name, t, s, shape, "[1,N,H]" if lead else f"[N,{s.width(1)}]")
 
 
-def mask(t: Maybe, s: Sizes) -> None:
+def mask(t: Maybe, s: MpsSizes) -> None:
     """Refuse a mask that does not broadcast to [N,D*H] [inferred]; [1,N,D*H] is taken too."""
     if t is None:
         return

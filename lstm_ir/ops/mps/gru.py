@@ -55,7 +55,7 @@ def gate_order(a: Mapping[str, Any]) -> Order:
     return RESET_FIRST if a["resetGateFirst"] else GATES
 
 
-def check(v: mc.Types, a: Mapping[str, Any]) -> mc.Sizes:
+def check(v: mc.Types, a: Mapping[str, Any]) -> mc.MpsSizes:
     """The sizes, every forward operand and attribute checked."""
     for attr in GATE_ATTRS.values():
         ma.check(attr, a[attr])

@@ -59,7 +59,7 @@ def gate_order(a: Mapping[str, Any]) -> Order:
     return FORGET_LAST if a["forgetGateLast"] else GATES
 
 
-def check(v: mc.Types, a: Mapping[str, Any]) -> mc.Sizes:
+def check(v: mc.Types, a: Mapping[str, Any]) -> mc.MpsSizes:
     """The sizes, every forward operand and attribute checked."""
     for attr in (*GATE_ATTRS.values(), "activation"):
         ma.check(attr, a[attr])

@@ -32,7 +32,7 @@ ATTRS = {
 }
 
 
-def check(v: mc.Types, a: Mapping[str, Any]) -> mc.Sizes:
+def check(v: mc.Types, a: Mapping[str, Any]) -> mc.MpsSizes:
     """The sizes, every forward operand and attribute checked."""
     ma.check("activation", a["activation"])
     return mc.sizes(v, a, 1)

@@ -45,7 +45,7 @@ _SMALLEST = np.finfo(np.float32).smallest_normal
 
 
 @dataclass(frozen=True)
-class Sizes:
+class TfSizes:
     """T steps (None for a cell), B rows, I columns of x, C units."""
 
     T: Dim | None
@@ -74,7 +74,7 @@ class Sizes:
         return dims.add(self.I, self.C)
 
 
-def sizes(x: TensorType, state: TensorType, name: str, steps: bool) -> Sizes:
+def sizes(x: TensorType, state: TensorType, name: str, steps: bool) -> TfSizes:
     """Sizes from x [T,B,I] or [B,I] and the state operand `name` [B,C]; both checked."""
     need(x.dtype.is_float, f"x has {x.dtype} elements, not floats")
     shown, rank = ("[T,B,I]", 3) if steps else ("[B,I]", 2)
@@ -83,7 +83,7 @@ def sizes(x: TensorType, state: TensorType, name: str, steps: bool) -> Sizes:
     C = state.shape[1]
     need(isinstance(C, int), f"{name} is {state}; the number of units is a number, not a name")
     assert isinstance(C, int)
-    s = Sizes(x.shape[0] if steps else None, x.shape[-2], x.shape[-1], C, x.dtype)
+    s = TfSizes(x.shape[0] if steps else None, x.shape[-2], x.shape[-1], C, x.dtype)
     exactly(name, state, s.state, "[B,C]")
     return s
 
@@ -98,7 +98,7 @@ def exactly(name: str, got: TensorType, want: TensorType, symbols: str) -> None:
         need_equal(a, b, f"{name} is {got}, expected {shown}")
 
 
-def lstm_sizes(v: Operands, steps: bool, exact: bool) -> Sizes:
+def lstm_sizes(v: Operands, steps: bool, exact: bool) -> TfSizes:
     """Sizes from the shared operands, all checked.
 
     Peephole vectors have length C where `exact`; without it, any.
@@ -124,7 +124,7 @@ def all_exactly(
         exactly(name, t, want, symbols)
 
 
-def not_empty(s: Sizes) -> None:
+def not_empty(s: TfSizes) -> None:
     """Refuse B = 0 and C = 0, which TensorFlow's LSTMBlockCell does not take."""
     need(s.C > 0, "cs_prev is empty: C = 0")
     need_rows(s.B, "B", "cs_prev is empty")

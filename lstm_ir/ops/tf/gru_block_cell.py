@@ -50,7 +50,7 @@ SAVED = ("r", "u", "c", "d_h")
 GRADS = ("d_x", "d_h_prev", "d_c_bar", "d_r_bar_u_bar")
 
 
-def _sizes(v: Operands) -> tc.Sizes:
+def _sizes(v: Operands) -> tc.TfSizes:
     s = tc.sizes(v.x, v.h_prev, "h_prev", steps=False)
     tc.exactly("w_ru", v.w_ru, s.of(s.fan_in, 2 * s.C), "[I+C,2C]")
     tc.exactly("w_c", v.w_c, s.of(s.fan_in, s.C), "[I+C,C]")
@@ -71,7 +71,7 @@ def _numpy(*arrays: Array) -> tuple[Array, ...]:
     return r, u, c, u * (v.h_prev - c) + c
 
 
-def _matrices(s: tc.Sizes, v: Operands) -> tuple[Value, Value]:
+def _matrices(s: tc.TfSizes, v: Operands) -> tuple[Value, Value]:
     """w_ih [1,3C,I] and w_hh [1,3C,C], gates r, z = u, n = c."""
     return tl.matrices(s, concat([v.w_ru, v.w_c], 1), None)
 

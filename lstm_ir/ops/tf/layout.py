@@ -20,7 +20,7 @@ from lstm_ir.ops.primitive.broadcast import broadcast_to
 from lstm_ir.ops.primitive.fill import zeros
 from lstm_ir.ops.primitive.shape import concat, expand_dims, reshape, transpose
 from lstm_ir.ops.primitive.window import slice_axis
-from lstm_ir.ops.tf.contract import IFCO, Operands, Sizes, as_float32, clip_limit, forget
+from lstm_ir.ops.tf.contract import IFCO, Operands, TfSizes, as_float32, clip_limit, forget
 
 Order = tuple[str, ...]
 
@@ -50,7 +50,7 @@ def permuted(v: Value, order: Order, to: Order) -> Value:
     return concat([parts[n] for n in to], v.rank - 1)
 
 
-def matrices(s: Sizes, w: Value, order: Order | None) -> tuple[Value, Value]:
+def matrices(s: TfSizes, w: Value, order: Order | None) -> tuple[Value, Value]:
     """w [I+C,N] as w_ih [1,N,I] and w_hh [1,N,C]; blocks brought to the core op's order."""
     rows = w if order is None else permuted(w, order, IFCO)
     rows = transpose(rows)
@@ -89,12 +89,12 @@ def dropped(v: Value) -> Value:
     return reshape(v, v.shape[1:])
 
 
-def nothing(s: Sizes, shapes: dict[str, tuple[Dim, ...]]) -> dict[str, Value]:
+def nothing(s: TfSizes, shapes: dict[str, tuple[Dim, ...]]) -> dict[str, Value]:
     """Results of an op without units (C = 0): empty, or zeros that nothing was added to."""
     return {n: zeros(shape, s.dtype) for n, shape in shapes.items()}
 
 
-def clip_attr(cell_clip: float, s: Sizes) -> float:
+def clip_attr(cell_clip: float, s: TfSizes) -> float:
     """cell_clip as the core op's attribute, where 0 is off.
 
     A limit that rounds to 0 in the tensors' type forces cs to 0; the core op computes these types
@@ -106,7 +106,7 @@ def clip_attr(cell_clip: float, s: Sizes) -> float:
     return limit if limit > 0 else float(as_float32(cell_clip))
 
 
-def biased(s: Sizes, b: Value, order: Order, forget_bias: float) -> tuple[Value, float]:
+def biased(s: TfSizes, b: Value, order: Order, forget_bias: float) -> tuple[Value, float]:
     """b [1,4C] for the core op, and its forget_bias; one that is not finite is added to b."""
     value = forget(forget_bias, s.dtype)
     row = vector(b, order)
@@ -126,7 +126,7 @@ def got(node: Node, name: str) -> Value:
 
 
 def forward(
-    s: Sizes,
+    s: TfSizes,
     v: Operands,
     count: Value | None,
     order: Order,
