@@ -13,12 +13,13 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
+
+from paths import DOCS
 
 import lstm_ir as li
 
-PAGE = Path(__file__).parents[1] / "docs" / "api.md"
+PAGE = DOCS / "api.md"
 TABLE = re.compile(r"<!-- (builders|members|errors): ?([^>]*?) -->\n(?:\|.*\n)*")
 SIGNED = re.compile(r"^### `(\w+)`\n\n```python\n.*?```\n", re.M | re.S)
 HEADING = re.compile(r"^### `(\w+)`$", re.M)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
+
+from paths import DATA
 
 import lstm_ir as li
 from lstm_ir.ops.scan.node import scan_node
 
-CELLS = Path(__file__).parent / "data" / "cells"
+CELLS = DATA / "cells"
 Env = dict[str, li.Value]
 
 

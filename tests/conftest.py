@@ -7,7 +7,6 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import device
@@ -16,8 +15,7 @@ import ordered_vulkan
 import pytest
 import selection
 from _pytest.runner import runtestprotocol
-
-GOLDEN = Path(__file__).parent / "golden"
+from paths import GOLDEN
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import paths
 
 import lstm_ir as li
 from lstm_ir.ir.expansion import expansion
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
-GOLDEN = Path(__file__).parent / "golden" / "cudnn"
+GOLDEN = paths.GOLDEN / "cudnn"
 FORWARD, BACKPROP = "tf.CudnnRNNV3", "tf.CudnnRNNBackpropV3"
 SIZE = "tf.CudnnRNNParamsSize"
 TO, FROM = "tf.CudnnRNNParamsToCanonicalV2", "tf.CudnnRNNCanonicalToParamsV2"

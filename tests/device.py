@@ -12,6 +12,7 @@ import os
 import shutil
 from functools import cache
 
+import aarch64
 import pytest
 
 REQUIRED = frozenset(w for w in os.environ.get("LSTM_IR_REQUIRE", "").split(",") if w)
@@ -71,3 +72,10 @@ def _device(kind: str) -> tuple[bool, str]:
 
     names, reason = devices_of(kind)
     return (True, names[0]) if names else (False, reason)
+
+
+def qemu() -> str:
+    found = need("qemu-aarch64")
+    if not aarch64.found():
+        pytest.skip("qemu-aarch64: no aarch64 runtime; python tests/aarch64.py fetches it")
+    return found

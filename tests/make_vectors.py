@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import cudnn_cases
 import mps_cases
 import numpy as np
 import tf_cases
+from paths import ROOT
 
 import lstm_ir as li
 
-TARGET = Path(__file__).parents[1] / "lstm_ir" / "data" / "vectors.npz"
+TARGET = ROOT / "lstm_ir" / "data" / "vectors.npz"
 Case = tuple[str, str, li.Graph, Mapping[str, Any], Mapping[str, Any]]
 MPS = "Apple's documented equations in float64; not checked on Apple hardware"
 RELU = "PyTorch's RNN (relu) in float64; not checked on Apple hardware"

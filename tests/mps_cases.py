@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import paths
 
 import lstm_ir as li
 from lstm_ir.ir.expansion import expansion
@@ -16,7 +16,7 @@ from lstm_ir.ir.opdef import OPS
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Any]
-GOLDEN = Path(__file__).parent / "golden" / "mps"
+GOLDEN = paths.GOLDEN / "mps"
 
 LSTM, GRU, RNN = "mps.LSTM", "mps.GRU", "mps.singleGateRNN"
 FORWARD = (LSTM, GRU, RNN)

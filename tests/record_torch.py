@@ -15,16 +15,16 @@ Run: python tests/record_torch.py        (needs PyTorch)
 
 import itertools
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from paths import GOLDEN
 from plain_rnn import Array, Layer, run
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-TARGET = Path(__file__).parent / "golden" / "torch"
+TARGET = GOLDEN / "torch"
 T, B, I, H, P = 11, 3, 5, 7, 3
 LENGTHS = {"full": (T, T, T), "packed": (4, T, 1)}
 SEED = 1997

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from pathlib import Path
 
 import api_document as document
 import pytest
+from paths import ROOT
 
 import lstm_ir as li
 from lstm_ir import api
 
-ROOT = Path(__file__).parents[1]
 PAGE = document.PAGE.read_text(encoding="utf-8")
 SESSION = "lstm_ir.backends.run.executable:Session"
 

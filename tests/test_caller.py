@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_helpers import lstm
+from lstm_graph import lstm
 
 import lstm_ir as li
 from lstm_ir.backends.run import runtime

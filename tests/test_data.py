@@ -1,17 +1,17 @@
 """The data that ships with the package, and the recorded vectors beside the tests."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from paths import GOLDEN
 from plain_rnn import Layer, run
 
 from lstm_ir.data import digits, digits_lstm, digits_lstm_meta
 
-TORCH = Path(__file__).parent / "golden" / "torch"
+TORCH = GOLDEN / "torch"
 CASES = json.loads((TORCH / "manifest.json").read_text())["cases"]
 
 

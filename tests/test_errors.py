@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from bad_texts import TEXTS, nested_scans
 from conftest import Golden
+from paths import GOLDEN
 
 import lstm_ir as li
 from lstm_ir.backends.targets.targets import resolve
@@ -315,7 +316,6 @@ def test_thirty_two_scans_deep_are_fine() -> None:
 
 
 def test_every_golden_has_a_case(golden: Golden) -> None:
-    from conftest import GOLDEN
 
     stored = {p.stem for p in (GOLDEN / "errors").glob("*.txt")}
     assert stored == {*GRAPHS, *OTHERS, *CALLS, *WORDS, *TEXTS}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from paths import EXAMPLES
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 RUNNABLE = (
     "tagger.py",
     "layer_norm_cell.py",

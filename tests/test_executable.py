@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from child import python
 from device import need
 from handmade import DOUBLED, WEIGHTS, load, module, signature
 
@@ -324,21 +323,9 @@ def test_main_is_needed_for_a_plain_call() -> None:
     assert only(a=2)["y"] == 4
 
 
-def python(script: str) -> str:
-    """Run a script in a fresh process, for what can be tried once per process."""
-    path = os.pathsep.join(
-        [os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])]
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120,
-        env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_number_of_workers() -> None:
     out = python(
+        "-c",
         "import os\nfrom handmade import load\nfrom lstm_ir.backends.run import runtime as r\n"
         "def names():\n"
         "    tasks = '/proc/self/task'\n"
@@ -358,6 +345,7 @@ def test_default_workers_are_the_usable_cores() -> None:
     if not hasattr(os, "sched_setaffinity"):
         pytest.skip("no sched_setaffinity here")
     out = python(
+        "-c",
         "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "from lstm_ir.backends.run import runtime\nprint(runtime.threads())\n"
     )
@@ -372,6 +360,7 @@ def test_set_threads_refuses(n: Any) -> None:
 
 def test_fork_is_an_error_not_a_hang() -> None:
     out = python(
+        "-c",
         "import os\nfrom handmade import load\n"
         "exe = load('cpu', driver='local-sync'); exe.entries['weight']()\n"
         "pid = os.fork()\n"
@@ -387,6 +376,7 @@ def test_fork_is_an_error_not_a_hang() -> None:
 def test_a_forked_child_ends() -> None:
     """With its exit code and without messages, whatever of the parent it lets go of before."""
     out = python(
+        "-c",
         "import gc, os, sys, time\nfrom handmade import load\n"
         "exe = load('cpu', driver='local-task'); exe.entries['weight']()\n"
         "held = load('cpu', driver='local-task').session()\n"
@@ -441,6 +431,7 @@ def test_what_a_signal_handler_raises_in_a_call_arrives_as_it_is(
 def test_a_child_forked_after_compiling_ends_and_compiles(tmp_path: Path) -> None:
     """Servers prepare, then fork: what the compiler's bindings hold has no threads to wait for."""
     out = python(
+        "-c",
         "import os, sys, signal\nimport numpy as np\nimport lstm_ir as li\n"
         f"os.chdir({str(tmp_path)!r})\n"
         "x = li.input('x', (2, 4, 8))\n"
@@ -460,6 +451,7 @@ def test_a_child_forked_after_compiling_ends_and_compiles(tmp_path: Path) -> Non
 
 def test_loading_needs_no_compiler() -> None:
     out = python(
+        "-c",
         "import sys\n"
         "from lstm_ir.backends.run import runtime, executable, package\n"
         "runtime.instance()\n"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from device import need
 from kernel_bodies import BODIES, Loop
-from test_kernels import TOLERANCE, compare
+from kernel_checks import TOLERANCE, compare
 
 import lstm_ir as li
 from lstm_ir.api import build

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch_layers
 from device import need
+from tolerances import close, wide
 
 import lstm_ir as li
 
@@ -72,23 +73,6 @@ def entry(case: str) -> str:
 def compiled(target: str, kernels: bool, which: tuple[str, ...]) -> Any:
     entries = {entry(case): differentiated(case) for case in which}
     return li.compile(li.Program("grads", entries), target, options={"kernels": kernels})
-
-
-def close(got: Arrays, want: Arrays, limit: float, where: Any, rounded: Any = None) -> None:
-    """Where steps amplify roundings beyond `limit`, four times the error of NumPy's f32 is allowed,
-    which `rounded` gives: its tanh is right to 1 ulp, a compiled one to 3."""
-    for k, w in want.items():
-        assert got[k].shape == w.shape, (where, k)
-        largest = float(np.abs(w).max(initial=0))
-        worst = float(np.abs(got[k] - w).max(initial=0))
-        allowed = limit * max(largest, 1e-30)
-        if worst > allowed and rounded is not None:
-            allowed = 4 * float(np.abs(rounded()[k] - w).max())
-        assert worst <= allowed, (where, k, worst, largest)
-
-
-def wide(arrays: Arrays) -> Arrays:
-    return {k: v.astype("f8") if v.dtype.kind == "f" else v for k, v in arrays.items()}
 
 
 def check(exe: Any, case: str, sizes: Any = SIZES) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import plain_layers
 import pytest
 from device import need
-from test_recurrent import RECORDED, close, recorded, torch_graph
+from torch_records import RECORDED, close, recorded, torch_graph
 
 import lstm_ir as li
 from lstm_ir.passes.decompose import decompose

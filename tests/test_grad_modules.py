@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+import loop_models as scans
 import numpy as np
 import pytest
-import test_grad_scan as scans
+from child import script
 from device import need
-from test_grad_compiled import close
+from tolerances import close
 
 import lstm_ir as li
 
 Arrays = dict[str, Any]
-# cell, reverse, remat, further arguments of test_grad_scan.model
+# cell, reverse, remat, further arguments of loop_models.model
 LOOPS: dict[str, tuple[str, Any, int | None, Arrays]] = {
     "lstm": ("lstm", True, None, {"lengths": True}),
     "norm": ("norm", [True, False], None, {}),
@@ -178,9 +176,7 @@ def test_time_is_linear_in_the_steps(kernels: bool) -> None:
 @pytest.mark.slow
 def test_remat_needs_less_memory() -> None:
     """What IREE's allocator held at most, in a process of its own (docs/gradients.md)."""
-    script = Path(__file__).parent / "remat_memory.py"
-    command = [sys.executable, str(script), *"512 8 64 16 0".split()]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    cut, whole = (int(line.split()[1]) for line in done.stdout.splitlines())
+    out = script("remat_memory.py", *"512 8 64 16 0".split())
+    cut, whole = (int(line.split()[1]) for line in out.splitlines())
     saved = 512 * 8 * 64 * 4 * 6  # gates, cell, its activation: what a step keeps beside h
     assert whole - cut > saved, (whole, cut)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch_layers
 from device import need
-from test_grad_compiled import close, wide
+from tolerances import close, wide
 
 import lstm_ir as li
 

@@ -11,8 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import aarch64
 import numpy as np
 import pytest
+from child import python, script
+from device import qemu
+from lstm_graph import SIZES, lstm
 
 import lstm_ir as li
 from lstm_ir.api import build, prepare
@@ -22,9 +26,6 @@ from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.threads import choice, helper_pool
 from lstm_ir.backends.targets.targets import resolve
 
-HERE = Path(__file__).parent
-SIZES = (20, 3, 64, 96)
-
 
 @pytest.fixture(autouse=True)
 def _two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,26 +33,8 @@ def _two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime._process, "threads", max(2, runtime.threads()))
 
 
-def lstm(sizes: tuple[int, int, int, int] = SIZES, seed: int = 3) -> li.Graph:
-    T, B, I, H = sizes
-    rng = np.random.default_rng(seed)
-    x = li.input("x", (T, B, I))
-    w, r = (
-        li.weight(n, rng.uniform(-0.1, 0.1, (4 * H, k)).astype(np.float32))
-        for n, k in (("w", I), ("r", H))
-    )
-    return li.Graph("g", [x], {"y": li.lstm(x, w, r)[0]})
-
-
-def child(*words: object, script: str = "helpers_child.py") -> str:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)])}
-    command = [sys.executable, str(HERE / script), *map(str, words)]
-    done = subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=280, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stderr == ""
-    return done.stdout
+def child(*words: object) -> str:
+    return script("helpers_child.py", *words, timeout=280, silent=True)
 
 
 def worst(out: str) -> float:
@@ -243,7 +226,7 @@ def test_threads_are_fixed_by_the_first(monkeypatch: pytest.MonkeyPatch) -> None
 ENDING = """
 import sys, os
 import numpy as np, lstm_ir as li
-from test_helpers import lstm, SIZES
+from lstm_graph import lstm, SIZES
 li.set_threads(2)
 exe = li.compile(lstm())
 x = np.ones(SIZES[:3], np.float32)
@@ -260,14 +243,9 @@ for _ in range(50):
 )  # fmt: skip
 def test_a_process_ends_while_they_are_there(ending: str, tmp_path: Path) -> None:
     """No crash, no word, no second of waiting."""
-    script = tmp_path / "ending.py"
-    script.write_text(ENDING + ending)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)])}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(script)], env=env, capture_output=True, text=True,
-        timeout=120, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
+    path = tmp_path / "ending.py"
+    path.write_text(ENDING + ending)
+    python("-W", "ignore", path, timeout=120, silent=True)
 
 
 def test_order_in_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,9 +270,6 @@ def test_order_in_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_module_for_aarch64(tmp_path: Path, rng: np.random.Generator) -> None:
     """Compiles, and runs alone at a board that nobody looks at."""
-    import aarch64
-    from test_kernels_aarch64 import qemu
-
     emulator = qemu()
     graph = lstm()
     lowered, blob = build(graph, resolve("cpu:aarch64"), None, 2)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from kernel_bodies import BODIES, Loop
+from paths import DOCS
 
 import lstm_ir as li
 from lstm_ir.api import prepare
@@ -16,7 +16,6 @@ from lstm_ir.passes.base import Pipeline
 from lstm_ir.passes.pipelines import NAMED
 
 FEW = ("masked", "normalised", "heads", "over_heads", "column_of_another")
-DOCS = Path(__file__).parents[1] / "docs" / "passes.md"
 WITHOUT = ",".join(p.name for p in Pipeline.parse(NAMED["default"]).passes if p.name != "join-rows")
 
 
@@ -97,7 +96,7 @@ def test_gradients_of_a_normed_lstm_are_kernels(
         assert count > 0
         assert _loops(g) == []
         row = f"| `join-rows` | gradient of a normed cell | loops without a kernel | {count} | 0 |"
-        assert lengths or row in DOCS.read_text()
+        assert lengths or row in (DOCS / "passes.md").read_text()
     exe = li.compile(g)
     for T, B in [(7, 5), (9, 18), (1, 1), (4, 33)] if "T" in sizes else [sizes]:
         arrays = {"x": rng.standard_normal((T, B, 6)).astype("f")}

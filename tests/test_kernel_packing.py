@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_kernel_teams import _stream
+from iree_stream import stream
 
 import lstm_ir as li
 from lstm_ir.api import prepare
@@ -72,7 +72,7 @@ def test_rows_of_one_matrix_are_packed_by_one_dispatch(cpu: str) -> None:
     weights = [li.weight(f"w{i}", w((256, 64)).astype(np.float32)) for i in range(2)]
     y = li.lstm(x, weights[0], weights[1])[0]
     g = li.grad(li.Graph("l", [x], {"loss": li.sum(y * y)}), "loss", ["x"])
-    before, _ = _stream(g, f"cpu:{cpu}")
+    before, _ = stream(g, f"cpu:{cpu}")
     packing = [n for n in before.splitlines() if "stream.cmd.dispatch @" in n and "transpose" in n]
     # There, w0 beside w1; back; d_x: but 64 columns in one block of 4 x 16 lanes are as they were.
     assert len(packing) == (1 if cpu == "x86-64-v4" else 3), packing

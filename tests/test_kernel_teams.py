@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from child import script
+from iree_stream import stream
 from kernel_bodies import BODIES, Loop
-from test_kernels import BASELINE
+from kernel_checks import BASELINE
 
 import lstm_ir as li
 from lstm_ir.api import build, prepare
@@ -21,20 +23,12 @@ from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.program import Program
 
-HERE = Path(__file__).parent
-
 
 def _child(threads: int, device: str, target: str, rounds: int) -> float:
     """The largest error, in units of its tolerance, of the bodies that a process of so many workers ran."""
-    script = str(HERE / "kernel_team_child.py")
-    command = [sys.executable, script, str(threads), device, target, str(rounds), "20261"]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)])}
-    done = subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=240, check=False
-    )
-    print(done.stdout)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = re.search(r"worst (\S+)", done.stdout)
+    out = script("kernel_team_child.py", threads, device, target, rounds, 20261, timeout=240)
+    print(out)
+    found = re.search(r"worst (\S+)", out)
     assert found is not None
     return float(found[1])
 
@@ -97,19 +91,8 @@ def test_the_module_does_not_grow_with_its_sizes(widths: tuple[int, int]) -> Non
     assert len(large) == len(small) > 200
 
 
-def _stream(graph: li.Graph, word: str = "cpu") -> tuple[str, str]:
-    """What is done at load, and in a call, as IREE schedules it."""
-    target = resolve(word)
-    flags = [*compiler.BASE_FLAGS, *target.flags, "--iree-opt-level=O3", "--compile-to=stream"]
-    text = prepare(graph, target).text
-    out = compiler.run(text, flags, name="packing", target="cpu", timeout=120).decode()
-    before, main, after = out.partition("util.func public @main")
-    assert main
-    return before, after
-
-
 def test_weights_are_packed_at_load_not_at_every_call() -> None:
-    before, main = _stream(_graph((5, 32, 16, 64)))
+    before, main = stream(_graph((5, 32, 16, 64)))
     assert main.count("stream.cmd.dispatch @") == 1
     assert "stream.cmd.dispatch @" in before
 
@@ -121,7 +104,7 @@ def test_a_recurrence_is_one_submission(rows: int) -> None:
     x = li.input("x", (20, rows, 16))
     weights = [w(s).astype(np.float32) for s in ((256, 16), (256, 64))]
     y, _, _ = li.lstm(x, *(li.weight(f"w{i}", a) for i, a in enumerate(weights)))
-    _, main = _stream(li.Graph("zeros", [x], {"y": y}))
+    _, main = stream(li.Graph("zeros", [x], {"y": y}))
     assert main.count("stream.cmd.dispatch @recurrence_") == rows  # loop; before it a projection
     assert main.count("stream.cmd.execute") == main.count("stream.timepoint.await") == 1
 
@@ -133,14 +116,14 @@ def test_a_training_step_copies_no_sequence() -> None:
     weights = [li.weight(f"w{i}", w((256, 64)).astype(np.float32)) for i in range(2)]
     y = li.lstm(x, weights[0], weights[1])[0]
     g = li.grad(li.Graph("l", [x], {"loss": li.sum(y * y)}), "loss", ["x", "w0", "w1"])
-    _, main = _stream(g)
+    _, main = stream(g)
     assert main.count("stream.cmd.dispatch @recurrence_") == 5  # there, back, d_x, d_w0, d_w1
     assert main.count("stream.cmd.copy") == 0
 
 
 def test_the_call_decides_where_sizes_are_named() -> None:
     """Folded, or a product and a loop: three kernels in two branches, their weights packed before."""
-    before, main = _stream(_graph(("T", "B", 16, 64)))
+    before, main = stream(_graph(("T", "B", 16, 64)))
     assert main.count("stream.cmd.dispatch @recurrence_") == 3
     assert main.count("stream.cmd.dispatch @") == 3
     assert before.count("stream.cmd.dispatch @") >= 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import re
 import zlib
 from functools import cache
@@ -12,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from kernel_bodies import BODIES, Loop
+from kernel_checks import AVX2, BASELINE, TOLERANCE, compare
 from kernel_random import random_body
 
 import lstm_ir as li
@@ -22,21 +22,12 @@ from lstm_ir.ir.program import Program
 
 SMALL = (11, 3, 5, 7)
 WIDE = (4, 9, 16, 64)
-# f32: a few hundred roundings of numbers near 1, each feeding the next step; f64: the same.
-TOLERANCE = {"f32": 2e-5, "f64": 1e-11}
 
 
 def _seed(*words: object) -> int:
     return zlib.crc32(repr(words).encode())
 
 
-def processor(word: str) -> str:
-    """Narrower vectors than this machine's, where it is an x86-64; `cpu` elsewhere."""
-    return word if platform.machine().lower() in ("x86_64", "amd64") else "cpu"
-
-
-# Each set of bodies has another width; `pytest --cpu WORD` runs all of them at one.
-BASELINE, AVX2 = processor("cpu:x86-64"), processor("cpu:x86-64-v3")
 SETS = [("f32", SMALL, BASELINE), ("f32", WIDE, "cpu"), ("f64", SMALL, AVX2)]
 
 
@@ -47,16 +38,6 @@ def compiled(dtype: str, sizes: tuple[Any, ...], target: str = "cpu") -> Any:
     graphs = {n: loops[n].graph(n, BODIES[n]) for n in BODIES}
     exe = li.compile(Program("bodies", graphs), target)
     return exe, loops, graphs
-
-
-def compare(exe: Any, graph: li.Graph, arrays: dict[str, Any], tolerance: float) -> None:
-    want = li.interpret(graph, arrays)
-    got = exe.entries[graph.name](arrays)
-    for k, w in want.items():
-        assert got[k].dtype == w.dtype
-        np.testing.assert_allclose(
-            got[k], w, rtol=tolerance, atol=tolerance, err_msg=f"{graph.name} {k}"
-        )
 
 
 @pytest.mark.parametrize("name", BODIES)

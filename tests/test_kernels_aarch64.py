@@ -14,7 +14,7 @@ from typing import Any
 import aarch64
 import numpy as np
 import pytest
-from device import need
+from device import qemu
 from kernel_bodies import BODIES, Loop
 from kernel_random import random_body
 
@@ -27,13 +27,6 @@ from lstm_ir.ir.program import Program
 
 SIZES = (7, 3, 5, 23)
 SEED = 20263
-
-
-def qemu() -> str:
-    found = need("qemu-aarch64")
-    if not aarch64.found():
-        pytest.skip("qemu-aarch64: no aarch64 runtime; python tests/aarch64.py fetches it")
-    return found
 
 
 def _bodies() -> dict[str, Any]:

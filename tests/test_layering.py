@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 DRIVERS = ("api.py", "__main__.py", "cli", "demo")  # files and folders of lstm_ir
 FOREIGN = ("torch", "tensorflow", "jax", "jaxlib", "onnx", "onnxruntime", "keras", "safetensors")
 LAZY = ("networkx", "lark", "iree.compiler", "ml_dtypes", "click", "rich")

@@ -1,12 +1,11 @@
 """The page of choices says what the ops compute: every block of it is run."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import DOCS
 
-DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "mpsgraph-choices.md").read_text(encoding="utf-8")
 HEAD, *ROWS = re.split(r"^## ", PAGE, flags=re.MULTILINE)
 TITLES = [row.partition("\n")[0] for row in ROWS]

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from paths import ROOT
 
 import lstm_ir as li
 
-ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 ALONE = """
 import json, sys

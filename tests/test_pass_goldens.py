@@ -11,12 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from paths import GOLDEN
 
 import lstm_ir as li
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.passes.base import Pipeline, registry
 
-FOLDER = Path(__file__).parent / "golden" / "passes"
+FOLDER = GOLDEN / "passes"
 CASES = sorted(p.relative_to(FOLDER) for p in FOLDER.glob("*/*.lir"))
 LINE = "// -----\n"
 # Passes for targets with kernels alone, with options for graphs that are small enough to read.

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from paths import DOCS
 
 import lstm_ir as li
 from lstm_ir.passes.base import Pipeline
 from lstm_ir.passes.pipelines import NAMED
 
 H = 64
-DOCS = Path(__file__).parents[1] / "docs" / "passes.md"
 Cell = Callable[..., Any]
 
 
@@ -204,7 +204,7 @@ def test_a_pass_is_worth_its_place(reason: Reason) -> None:
     assert counted == [reason.without, reason.with_]
     what = f"`{reason.name}` | {reason.graph.__name__.replace('_', ' ')} | {reason.row}"
     line = f"| {what} | {counted[0]} | {counted[1]} |"
-    assert line in DOCS.read_text()
+    assert line in (DOCS / "passes.md").read_text()
 
 
 def test_a_fused_cell_has_a_smaller_gradient() -> None:
@@ -216,7 +216,7 @@ def test_a_fused_cell_has_a_smaller_gradient() -> None:
         before, after = counts(plain), counts(saved)
         assert before > after
         line = f"| `fuse-cell` | gradient of a written cell | {row} | {before} | {after} |"
-        assert line in DOCS.read_text()
+        assert line in (DOCS / "passes.md").read_text()
 
 
 def test_precision_halves_what_is_kept_of_the_weights() -> None:
@@ -235,5 +235,5 @@ def test_precision_halves_what_is_kept_of_the_weights() -> None:
     assert counted == (2 * 4 * H * H * 4, 2 * 4 * H * H * 2)
     assert (
         f"| `precision` | one layer | bytes of weights | {counted[0]} | {counted[1]} |"
-        in DOCS.read_text()
+        in (DOCS / "passes.md").read_text()
     )

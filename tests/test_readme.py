@@ -10,15 +10,15 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+from paths import DOCS, ROOT
 
 import lstm_ir as li
 from lstm_ir.backends.targets.targets import words
 from lstm_ir.cli import group
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [*sorted(ROOT.glob("*.md")), *DOCS]
+DOCUMENTS = sorted(DOCS.glob("*.md"))
+PAGES = [*sorted(ROOT.glob("*.md")), *DOCUMENTS]
 LINES = 170  # of the README
 
 
@@ -31,7 +31,7 @@ def blocks(kind: str, page: str = README) -> list[str]:
 
 
 def document(name: str) -> str:
-    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+    return (DOCS / name).read_text(encoding="utf-8")
 
 
 def test_it_begins_with_the_two_commands() -> None:
@@ -144,7 +144,7 @@ def test_every_target_word_is_known() -> None:
 
 def test_every_document_is_linked_from_the_readme() -> None:
     linked = {target.partition("#")[0] for target in LINK.findall(README)}
-    others = {"docs/" + p.name for p in DOCS} | {"CONTRIBUTING.md", "CHANGELOG.md"}
+    others = {"docs/" + p.name for p in DOCUMENTS} | {"CONTRIBUTING.md", "CHANGELOG.md"}
     assert others <= linked
 
 

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+from child import script
 
 import lstm_ir as li
 from lstm_ir.backends.compile.compiler import DISPATCH_STACK
 from lstm_ir.backends.run.threads import helper_pool, stacks
 from lstm_ir.ir.errors import DeviceError
 
-CHILD = Path(__file__).with_name("stacks_child.py")
 linux = pytest.mark.skipif(not Path("/proc/self/pagemap").exists(), reason="needs Linux's /proc")
 
 
 def _child(*words: str) -> list[tuple[int, int]]:
-    done = subprocess.run(
-        [sys.executable, str(CHILD), *words],
-        capture_output=True, text=True, check=False, timeout=300,
-        env={**os.environ, "PYTHONPATH": str(CHILD.parent)},
-    )  # fmt: skip
-    assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-2000:]}"
-    return [(size, touched) for size, touched in json.loads(done.stdout)]
+    return [(size, touched) for size, touched in json.loads(script("stacks_child.py", *words))]
 
 
 @linux

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from paths import ROOT
 
 
 def clean(*command: str, cwd: Path) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tf_cases as tf
 from device import need
-from test_tf_ops import DEAD, GRADS, VECTORS, required
 
 import lstm_ir as li
 
@@ -27,7 +26,7 @@ def entries(kind: str, units: int) -> dict[str, tuple[str, bool, li.Graph]]:
             name = f"{op.removeprefix('tf.')}_{'peephole' if use_peephole else 'plain'}"
             arrays = tf.operands(np.random.default_rng(0), op, (1, 1, 1, units), KINDS[kind])
             named = tf.shapes(op, "T", "B", "I", units)
-            g = tf.graph(op, arrays, required(op, use_peephole), named, name)
+            g = tf.graph(op, arrays, tf.required(op, use_peephole), named, name)
             out[name] = (op, use_peephole, g)
     return out
 
@@ -42,15 +41,15 @@ def compiled(target: str, kind: str, units: int) -> Any:
 def poisoned(op: str, a: dict[str, Any], use_peephole: bool) -> dict[str, Any]:
     """NaN in what is never read."""
     out = {n: v.copy() for n, v in a.items()}
-    dead = list(DEAD.get(op, ()))
+    dead = list(tf.DEAD.get(op, ()))
     if not use_peephole:
-        dead += [n for n in VECTORS if n in a]
+        dead += [n for n in tf.VECTORS if n in a]
     for n in dead:
         out[n][...] = np.nan
     for n, v in out.items():
         if v.ndim == 3:
             v[int(a["seq_len_max"]) :] = np.nan
-            if n == "h" and op in GRADS:
+            if n == "h" and op in tf.GRADS:
                 v[max(int(a["seq_len_max"]) - 1, 0) :] = np.nan
     return out
 

@@ -23,12 +23,6 @@ KINDS = {
     "float64": np.float64,
 }
 SEQUENCES = (tf.SEQ, tf.SEQ_V2)
-GRADS = (tf.SEQ_GRAD, tf.SEQ_GRAD_V2)
-
-
-def required(op: str, use_peephole: bool) -> dict[str, Any]:
-    """use_peephole where the op has it."""
-    return {} if op in (tf.GRU, tf.GRU_GRAD) else {"use_peephole": use_peephole}
 
 
 @pytest.fixture(params=MEANINGS)
@@ -83,15 +77,6 @@ def test_names_and_defaults(op: str) -> None:
     assert " ".join(found.results) == results
 
 
-DEAD: dict[str, tuple[str, ...]] = {
-    tf.CELL_GRAD: ("x", "h_prev", "w", "b"),
-    tf.SEQ_GRAD: ("b",),
-    tf.SEQ_GRAD_V2: ("b",),
-    tf.GRU_GRAD: ("x", "b_ru", "b_c"),
-}
-VECTORS = ("wci", "wcf", "wco")
-
-
 @pytest.mark.parametrize("use_peephole", [False, True])
 @pytest.mark.parametrize("op", tf.OPS)
 def test_dead_operands(
@@ -103,9 +88,9 @@ def test_dead_operands(
     length = 6
     a = tf.operands(rng, op, SIZES, np.float32, count=length)
     bad = dict(a)
-    dead = list(DEAD.get(op, ()))
+    dead = list(tf.DEAD.get(op, ()))
     if not use_peephole:
-        dead += [n for n in (*VECTORS, *(("cs",) if op == tf.CELL_GRAD else ())) if n in a]
+        dead += [n for n in (*tf.VECTORS, *(("cs",) if op == tf.CELL_GRAD else ())) if n in a]
     for name in dead:
         bad[name] = np.full_like(a[name], np.nan)
     if "seq_len_max" in a:
@@ -113,11 +98,11 @@ def test_dead_operands(
             if value.ndim == 3:
                 bad[name] = value.copy()
                 bad[name][length:] = np.nan
-    if op in GRADS:
+    if op in tf.GRADS:
         bad["h"][length - 1] = np.nan
         if not use_peephole:
             bad["cs"][length - 1] = np.nan
-    g = tf.graph(op, a, required(op, use_peephole))
+    g = tf.graph(op, a, tf.required(op, use_peephole))
     want, got = meaning(g, a), meaning(g, bad)
     for k in want:
         assert np.isfinite(want[k]).all(), k
@@ -196,13 +181,13 @@ def test_nan_survives_the_clip_and_infinity_does_not(meaning: Meaning) -> None:
 
 
 @pytest.mark.parametrize("use_peephole", [False, True])
-@pytest.mark.parametrize("op", [*SEQUENCES, *GRADS])
+@pytest.mark.parametrize("op", [*SEQUENCES, *tf.GRADS])
 def test_rows_past_seq_len_max(
     op: str, use_peephole: bool, meaning: Meaning, rng: np.random.Generator
 ) -> None:
     """The first L rows are those of a sequence of L steps; later ones are zero."""
     a = tf.operands(rng, op, SIZES, np.float64)
-    attrs = required(op, use_peephole)
+    attrs = tf.required(op, use_peephole)
     for length in (0, 1, 6, SIZES[0]):
         a["seq_len_max"] = np.asarray(length, np.int64)
         short = {k: v[:length] if v.ndim == 3 else v for k, v in a.items()}
@@ -215,13 +200,13 @@ def test_rows_past_seq_len_max(
             assert length or not v.any(), k
 
 
-@pytest.mark.parametrize("op", [*SEQUENCES, *GRADS])
+@pytest.mark.parametrize("op", [*SEQUENCES, *tf.GRADS])
 def test_seq_len_max_out_of_range(op: str, rng: np.random.Generator) -> None:
     a = tf.operands(rng, op, SIZES)
     for length in (-1, SIZES[0] + 1, 2**40):
         a["seq_len_max"] = np.asarray(length, np.int64)
         with pytest.raises(li.ValueRangeError, match=str(length)):
-            li.interpret(tf.graph(op, a, required(op, False)), a)
+            li.interpret(tf.graph(op, a, tf.required(op, False)), a)
 
 
 EDGES = [(0, 3, 5, 7), (4, 0, 5, 7), (4, 3, 0, 7), (4, 3, 5, 0), (1, 1, 1, 1), (2, 3, 4, 64)]
@@ -240,7 +225,7 @@ def test_edges(
             tf.graph(op, a, {})
         return
     for use_peephole in (False, True):
-        g = tf.graph(op, a, required(op, use_peephole))
+        g = tf.graph(op, a, tf.required(op, use_peephole))
         got = li.interpret(g, a)
         assert {v.dtype for v in got.values()} == {np.dtype(KINDS[kind])}
         tolerance = tf.TOLERANCE[kind]
@@ -253,8 +238,8 @@ def test_named_sizes(op: str, rng: np.random.Generator) -> None:
     sizes = ("T", "B", "I", 7)
     for T, B, I in ((11, 3, 5), (0, 2, 4), (1, 1, 1)):
         a = tf.operands(rng, op, (T, B, I, 7), np.float64)
-        g = tf.graph(op, a, required(op, True), tf.shapes(op, *sizes))
-        want = li.interpret(tf.graph(op, a, required(op, True)), a)
+        g = tf.graph(op, a, tf.required(op, True), tf.shapes(op, *sizes))
+        want = li.interpret(tf.graph(op, a, tf.required(op, True)), a)
         tf.close(li.interpret(g, a), want, 0.0, op)
         tf.close(li.interpret(tf.expanded(g), a), want, 1e-12, op)
 
@@ -270,7 +255,7 @@ def test_an_empty_batch_of_a_cell_with_a_named_size(rng: np.random.Generator) ->
 @pytest.mark.parametrize("op", tf.OPS)
 def test_text_round_trip(op: str, rng: np.random.Generator) -> None:
     a = tf.operands(rng, op, SIZES)
-    g = tf.graph(op, a, required(op, True))
+    g = tf.graph(op, a, tf.required(op, True))
     again = li.parse(str(g))
     assert isinstance(again, li.Graph)
     assert str(again) == str(g)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from paths import DOCS, ROOT, TESTS
 
-ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "iree-workarounds.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "iree-workarounds.md").read_text(encoding="utf-8")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in PAGE.splitlines()
@@ -17,7 +16,7 @@ ROWS = [
 
 
 def _tests() -> dict[str, str]:
-    return {p.name: p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("test_*.py")}
+    return {p.name: p.read_text(encoding="utf-8") for p in TESTS.rglob("test_*.py")}
 
 
 def test_there_are_rows() -> None:

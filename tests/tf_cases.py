@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import paths
 
 import lstm_ir as li
 from lstm_ir.ir.expansion import expansion
 
 Array = np.ndarray[Any, Any]
-GOLDEN = Path(__file__).parent / "golden" / "tf"
+GOLDEN = paths.GOLDEN / "tf"
 
 CELL, CELL_GRAD = "tf.LSTMBlockCell", "tf.LSTMBlockCellGrad"
 SEQ, SEQ_V2 = "tf.BlockLSTM", "tf.BlockLSTMV2"
@@ -133,3 +133,17 @@ def recorded() -> tuple[Recorded, ...]:
     """All recorded cases."""
     manifest = json.loads((GOLDEN / "manifest.json").read_text(encoding="utf-8"))
     return tuple(Recorded(entry) for entry in manifest["cases"])
+
+GRADS = (SEQ_GRAD, SEQ_GRAD_V2)
+
+
+def required(op: str, use_peephole: bool) -> dict[str, Any]:
+    """use_peephole where the op has it."""
+    return {} if op in (GRU, GRU_GRAD) else {"use_peephole": use_peephole}
+DEAD: dict[str, tuple[str, ...]] = {
+    CELL_GRAD: ("x", "h_prev", "w", "b"),
+    SEQ_GRAD: ("b",),
+    SEQ_GRAD_V2: ("b",),
+    GRU_GRAD: ("x", "b_ru", "b_c"),
+}
+VECTORS = ("wci", "wcf", "wco")

@@ -45,3 +45,20 @@ def agree(got: Array, want: Array, tolerance: dict[tuple[str, str], float], devi
     a, b = got.astype("f8"), want.astype("f8")
     limit = tolerance[name_of(want), device]
     np.testing.assert_allclose(a, b, rtol=limit, atol=limit)
+
+
+def close(got: dict[str, Any], want: dict[str, Any], limit: float, where: Any, rounded: Any = None) -> None:
+    """Where steps amplify roundings beyond `limit`, four times the error of NumPy's f32 is allowed,
+    which `rounded` gives: its tanh is right to 1 ulp, a compiled one to 3."""
+    for k, w in want.items():
+        assert got[k].shape == w.shape, (where, k)
+        largest = float(np.abs(w).max(initial=0))
+        worst = float(np.abs(got[k] - w).max(initial=0))
+        allowed = limit * max(largest, 1e-30)
+        if worst > allowed and rounded is not None:
+            allowed = 4 * float(np.abs(rounded()[k] - w).max())
+        assert worst <= allowed, (where, k, worst, largest)
+
+
+def wide(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {k: v.astype("f8") if v.dtype.kind == "f" else v for k, v in arrays.items()}
