@@ -7,6 +7,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import PurePath
 from typing import Any
 
 import device
@@ -77,7 +78,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 def seed(request: pytest.FixtureRequest) -> int:
     """One number per test and `--seed`; printed, so a failure shows it."""
     base = int(request.config.getoption("--seed"))
-    value = (zlib.crc32(request.node.nodeid.encode()) + base) % 2**32
+    file, _, test = request.node.nodeid.partition("::")
+    name = f"tests/{PurePath(file).name}::{test}"  # folders aside
+    value = (zlib.crc32(name.encode()) + base) % 2**32
     print(f"seed {value}")
     return value
 

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 @cache
 def _file() -> tuple[list[dict[str, str]], dict[str, Array]]:
-    """The cases' op, oracle and graph text; and all arrays. `tests/make_vectors.py` writes them."""
+    """The cases' op, oracle and graph text; and all arrays. `tests/oracles/make_vectors.py` writes them."""
     with (resources.files("lstm_ir.data") / "vectors.npz").open("rb") as file:
         with np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}

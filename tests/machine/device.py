@@ -1,0 +1,81 @@
+"""What a test needs beyond the package itself: a device, or another library to compare with.
+
+`need("vulkan")` skips the test where there is none, and fails it where LSTM_IR_REQUIRE names it.
+What was used is counted; the end of a run names it (conftest.py).
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+from functools import cache
+
+import aarch64
+import pytest
+
+REQUIRED = frozenset(w for w in os.environ.get("LSTM_IR_REQUIRE", "").split(",") if w)
+DEVICES = ("vulkan", "cuda", "hip", "metal")
+LIBRARIES = {  # word -> name of the distribution
+    "torch": "torch", "tensorflow": "tensorflow-cpu", "jax": "jax", "onnx": "onnx",
+    "onnxruntime": "onnxruntime", "keras": "keras", "safetensors": "safetensors", "hypothesis": "hypothesis",
+}  # fmt: skip
+PROGRAMS = {"qemu-aarch64": ("qemu-aarch64-static", "qemu-aarch64")}
+WORDS = (*DEVICES, *LIBRARIES, *PROGRAMS)
+
+used: list[str] = []  # by the running test; conftest.py empties it
+
+
+def need(what: str) -> str:
+    """The version or device name of `what`; skips or fails the test where it is absent."""
+    found, text = look(what)
+    if found:
+        used.append(f"{what} ({text})")
+        return text
+    if what in REQUIRED:
+        pytest.fail(f"{what} is required (LSTM_IR_REQUIRE) and not here: {text}", pytrace=False)
+    pytest.skip(f"{what}: {text}")
+
+
+def has(what: str) -> bool:
+    """Whether `what` is here."""
+    return look(what)[0]
+
+
+@cache
+def look(what: str) -> tuple[bool, str]:
+    """Whether it is here, and its version or why not."""
+    if what in DEVICES:
+        return _device(what)
+    if what in LIBRARIES:
+        return _library(what)
+    if what in PROGRAMS:
+        path = next(filter(None, map(shutil.which, PROGRAMS[what])), None)
+        return path is not None, "not installed" if path is None else path
+    raise ValueError(f"need({what!r}): known are {', '.join(WORDS)}")
+
+
+def _library(name: str) -> tuple[bool, str]:
+    if importlib.util.find_spec(name) is None:
+        return False, "not installed"
+    for distribution in (LIBRARIES[name], name):
+        try:
+            return True, importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return True, "version unknown"
+
+
+def _device(kind: str) -> tuple[bool, str]:
+    from lstm_ir.backends.run.runtime import devices_of
+
+    names, reason = devices_of(kind)
+    return (True, names[0]) if names else (False, reason)
+
+
+def qemu() -> str:
+    found = need("qemu-aarch64")
+    if not aarch64.found():
+        pytest.skip("qemu-aarch64: no aarch64 runtime; python tests/machine/aarch64.py fetches it")
+    return found
