@@ -47,6 +47,7 @@ def test_open_sizes_serve_every_call_and_refuse_wrong_ones(tmp_path: Path) -> No
     assert out.count("ValueRangeError: ") == 1
 
 
+@pytest.mark.slow
 def test_block_lstm_follows_the_loss_curve_of_tensorflow(tmp_path: Path) -> None:
     lines = run("tf_block_lstm.py", tmp_path).splitlines()
     assert len(lines) == 3

@@ -70,6 +70,7 @@ def test_the_example_runs_as_printed(
     assert (tmp_path / "sign.safetensors").stat().st_size > 3 * 4 * (256 * (8 + 64) + 2 * 64)
 
 
+@pytest.mark.slow
 def test_what_the_page_on_training_shows_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

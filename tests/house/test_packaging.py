@@ -122,6 +122,7 @@ def test_a_package_runs_with_runtime_and_numpy_alone(bare: Path, tmp_path: Path)
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_parsing_names_what_is_missing(bare: Path, tmp_path: Path) -> None:
     """Without lark the text form is refused by an ImportError that names it, not by a crash."""
     code = "import lstm_ir\ntry: lstm_ir.parse('x')\nexcept ImportError as e: print(e.name)"

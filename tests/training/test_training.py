@@ -17,6 +17,7 @@ import lstm_ir as li
 from lstm_ir.backends.run.executable import Executable
 from lstm_ir.ir.errors import GradientError, IRError, ValueRangeError, VerifyError
 
+pytestmark = [pytest.mark.slow_on("vulkan"), pytest.mark.together]
 Array = np.ndarray[Any, Any]
 V, E, H, C, T, B = 13, 5, 7, 4, 11, 3
 SHAPES = {
@@ -128,6 +129,7 @@ def optimizers(request: pytest.FixtureRequest) -> Iterator[Executable]:
     made.close()
 
 
+@pytest.mark.slow_cases(optimizers=["cpu"], name=["adam", "adamw"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_loss_follows_pytorch(name: str, optimizers: Executable, seed: int) -> None:
     need("torch")
@@ -175,6 +177,7 @@ def test_stopped_and_resumed_equals_uninterrupted(
             np.testing.assert_array_equal(second.state[n], whole.state[n], err_msg=n)
 
 
+@pytest.mark.slow_cases(exe=["cpu"])
 def test_grads_and_apply_make_a_step(exe: Executable, seed: int) -> None:
     with exe.session() as whole, exe.session() as parts:
         for b in batches(seed, 3):

@@ -76,6 +76,7 @@ def test_a_dispatch_per_phase(name: str, target: str) -> None:
     assert all(WORD["steps"] in n for n in hold("steps", FEW_STEPS, name, target))
 
 
+@pytest.mark.slow_cases(form=["steps"], name=["counted"], target=["vulkan"])
 @pytest.mark.slow
 @pytest.mark.parametrize("target", GPUS)
 @pytest.mark.parametrize(("form", "name"), OTHERS)

@@ -73,6 +73,7 @@ def _graph(cell: Any, gates: int, training: bool) -> li.Graph:
     return li.grad(g, "loss", ["x"]) if training else g
 
 
+@pytest.mark.slow_cases(cell=[li.gru, li.rnn])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(("cell", "gates"), [(li.lstm, 4), (li.gru, 3), (li.rnn, 1)])
 def test_directions_share_a_function(cell: Any, gates: int, training: bool) -> None:

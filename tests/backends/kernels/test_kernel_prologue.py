@@ -64,6 +64,7 @@ def test_one_dispatch(cell: str, direction: str, rng: np.random.Generator) -> No
         )
 
 
+@pytest.mark.slow_cases(dtype=["f64"])
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(("dtype", "limit"), [("f32", 1e-4), ("f64", 1e-11)])
 def test_gradients(cell: str, dtype: str, limit: float, rng: np.random.Generator) -> None:

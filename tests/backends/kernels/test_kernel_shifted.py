@@ -82,6 +82,7 @@ def test_what_is_a_shift() -> None:
     assert without_edge(li.concat([other, x[:-1]], 0)) is None
 
 
+@pytest.mark.slow_cases(given=[True])
 @pytest.mark.parametrize("sizes", [(9, 18), (1, 170), ("T", "B")], ids=str)
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("given", [False, True], ids=["zero", "given"])

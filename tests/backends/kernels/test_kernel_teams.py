@@ -33,6 +33,7 @@ def _child(threads: int, device: str, target: str, rounds: int) -> float:
     return float(found[1])
 
 
+@pytest.mark.slow_cases(threads=[1, 2])
 @pytest.mark.parametrize(
     ("threads", "device", "target"),
     [(1, "local-sync", "cpu"), (2, "local-task", BASELINE), (7, "local-task", "cpu")],
@@ -41,6 +42,7 @@ def test_shared_blocks(threads: int, device: str, target: str) -> None:
     assert _child(threads, device, target, 6) < 1
 
 
+@pytest.mark.slow
 def test_shared_blocks_finish_on_a_loaded_machine() -> None:
     """More workers than cores, and every core taken by others: waiting may not hold up the rest."""
     spin = [sys.executable, "-c", "while True: pass"]

@@ -40,6 +40,7 @@ def compiled(dtype: str, sizes: tuple[Any, ...], target: str = "cpu") -> Any:
     return exe, loops, graphs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize(("dtype", "sizes", "target"), SETS)
 def test_static_sizes(name: str, dtype: str, sizes: tuple[int, ...], target: str) -> None:
@@ -47,6 +48,7 @@ def test_static_sizes(name: str, dtype: str, sizes: tuple[int, ...], target: str
     compare(exe, graphs[name], loops[name].arrays(graphs[name], *sizes[:2]), TOLERANCE[dtype])
 
 
+@pytest.mark.slow_cases(name=["two_phases", "ends_in_product", "masked", "counted"])
 @pytest.mark.parametrize("name", BODIES)
 def test_named_sizes(name: str) -> None:
     exe, loops, graphs = compiled("f32", ("T", "B", 5, 23))
@@ -64,6 +66,7 @@ def test_every_body_becomes_a_kernel(kernels: bool) -> None:
     assert "kernel_bodies.py:" in notes[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bf16", "f16"])
 def test_narrow_weights_are_widened_in_registers(kind: str, kernels: bool) -> None:
     """As rounded weights in f32; the kernel reads 16 bits."""
@@ -131,6 +134,7 @@ def test_what_does_not_qualify_is_named(kernels: bool) -> None:
     np.testing.assert_allclose(exe(arrays)["ys"], want["ys"], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow_cases(batch=[1, 2])
 @pytest.mark.parametrize("batch", range(3))
 def test_random_bodies(batch: int, seed: int, kernels: bool) -> None:
     """Eight random bodies per program; f64, so that only a wrong kernel differs."""
@@ -161,6 +165,7 @@ def matters(graph: li.Graph, name: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_random_gradients(seed: int) -> None:
     """What the gradients of random bodies become: other phases, wider results, reverse loops."""
     loops, graphs = {}, {}

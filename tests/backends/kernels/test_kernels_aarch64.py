@@ -84,12 +84,14 @@ def _compare(work: Path, loops: Any, graphs: Any, names: Any, *flags: str) -> No
         list(pool.map(one, names))
 
 
+@pytest.mark.slow
 def test_every_body(tmp_path: Path) -> None:
     qemu()
     loops, graphs = _module(tmp_path)
     _compare(tmp_path, loops, graphs, graphs, "--device=local-sync")
 
 
+@pytest.mark.slow
 def test_shared_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     qemu()
     monkeypatch.setattr(machine, "SHARE_FLOPS", 1)

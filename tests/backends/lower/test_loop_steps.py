@@ -69,6 +69,7 @@ def named(device: str, gradients: bool, rows: Size) -> tuple[dict[str, li.Graph]
     return graphs, li.compile(li.Program("p", graphs), device, options=LOOPS)
 
 
+@pytest.mark.slow_cases(T=[0])
 @pytest.mark.parametrize("gradients", [False, True], ids=["forward", "gradients"])
 @pytest.mark.parametrize("rows", [B, "B"])
 @pytest.mark.parametrize("T", LENGTHS)
@@ -78,6 +79,7 @@ def test_named_sizes(T: int, rows: Size, gradients: bool) -> None:
         held(exe.entries[form], g, T, "cpu")
 
 
+@pytest.mark.slow_cases(gradients=[True])
 @pytest.mark.parametrize("gradients", [False, True], ids=["forward", "gradients"])
 def test_sizes_that_are_numbers(gradients: bool) -> None:
     forms = ("all_mixed", "count_back")
@@ -87,6 +89,7 @@ def test_sizes_that_are_numbers(gradients: bool) -> None:
         held(exe.entries[entry], g, int(entry.rsplit("_", 1)[1]), "cpu")
 
 
+@pytest.mark.slow_cases(gradients=[True])
 @pytest.mark.vulkan
 @pytest.mark.parametrize("gradients", [False, True], ids=["forward", "gradients"])
 def test_named_sizes_vulkan(gradients: bool) -> None:

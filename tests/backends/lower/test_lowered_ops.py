@@ -14,6 +14,7 @@ from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.run.executable import Executable
 from lstm_ir.ir.opdef import OPS, Level
 
+pytestmark = pytest.mark.slow_on("vulkan")
 PER_OP = {"cpu": 8, "vulkan": 3}
 PRIMITIVES = [n for n, op in OPS.items() if op.level is Level.primitive]
 GROUPS = 8
@@ -53,6 +54,7 @@ def run(cases: list[sample.Sample], device: str) -> None:
                 raise AssertionError(f"{s.name}, output {name}: {e}") from e
 
 
+@pytest.mark.slow_cases(group=range(1, GROUPS))
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_cpu(group: int) -> None:
     cases = [s for s in batch(group, "cpu") if not s.graph.weights]

@@ -13,6 +13,7 @@ from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.opdef import OPS, Level
 from lstm_ir.ir.program import Program
 
+pytestmark = pytest.mark.slow_on("vulkan")
 DEVICES = ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)]
 
 
@@ -22,6 +23,7 @@ def test_every_primitive_has_a_rule_and_nothing_else() -> None:
     assert primitives - {"parameter"} == set(RULES)
 
 
+@pytest.mark.slow
 def test_f64_on_vulkan_is_refused_by_name() -> None:
     x = li.input("x", (3,), "f64")
     graph = li.Graph("g", [x], {"y": li.tanh(x)})

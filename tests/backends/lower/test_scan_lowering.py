@@ -13,6 +13,7 @@ import lstm_ir as li
 from lstm_ir.api import build
 from lstm_ir.backends.targets.targets import resolve
 
+pytestmark = pytest.mark.slow_on("vulkan")
 DEVICES = ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)]
 LOOPS = {"kernels": False}
 SIZES = [(0, 3), (1, 1), (11, 3), (32, 2), (33, 3), (100, 1)]
@@ -113,6 +114,7 @@ def shapes_of_loops(T: int | str) -> dict[str, tuple[li.Graph, bool]]:
     return out
 
 
+@pytest.mark.slow_cases(T=["T"], device=["cpu"])
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("T", [11, 0, "T"])
 def test_forms(device: str, T: int | str) -> None:

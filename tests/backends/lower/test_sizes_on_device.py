@@ -25,6 +25,7 @@ def _gradients(cell: str, direction: str) -> li.Graph:
     return li.grad(loss, "loss", ["w", "x", "r"])
 
 
+@pytest.mark.slow_cases(cell=["gru"])
 @pytest.mark.parametrize("kernels", [False, True])
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
 @pytest.mark.parametrize("cell", sorted(GATES))

@@ -62,6 +62,7 @@ def compare(graph: li.Graph, got: list[Array], inputs: Mapping[str, Array]) -> N
             np.testing.assert_array_equal(a.astype(w.dtype), w, err_msg=name)
 
 
+@pytest.mark.slow_cases(name=["branches", "tagger", "two_ways"])
 @pytest.mark.parametrize("name", sorted(zoo.ZOO))
 def test_zoo(name: str, tmp_path: Path) -> None:
     animal = zoo.get(name)
@@ -91,6 +92,7 @@ def _plain(s: sample.Sample) -> bool:
     return all(v.dtype is not li.DType.bf16 for v in values) and not s.graph.weights
 
 
+@pytest.mark.slow
 def test_samples_of_every_op(tmp_path: Path) -> None:
     cases = chosen()
     assert len(cases) > 60

@@ -15,6 +15,7 @@ from lstm_ir.backends.files import state_file
 from lstm_ir.backends.run.executable import Executable, Session
 from lstm_ir.ir.errors import CallError, DeviceError, PackageError, ValueRangeError, VerifyError
 
+pytestmark = [pytest.mark.slow_on("vulkan"), pytest.mark.together]
 I, H, B = 5, 7, 3
 KEPT = {"h0": "h_n", "c0": "c_n"}
 Array = np.ndarray[Any, Any]

@@ -20,6 +20,7 @@ def graph(T: int, seed: int) -> tuple[li.Graph, np.random.Generator]:
     return li.Graph("windows", [x], {"y": y, "h": h[0]}), rng
 
 
+@pytest.mark.slow_cases(T=[8])
 @pytest.mark.parametrize("T", [1, 7, 8, 16, 48])
 def test_every_length_compiles_and_is_right(T: int, seed: int) -> None:
     """IREE 3.13 fails where a product's T*B rows are packed together with the transposition."""

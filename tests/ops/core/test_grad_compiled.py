@@ -90,7 +90,7 @@ def check(exe: Any, case: str, sizes: Any = SIZES) -> None:
 
 HALVES = [
     pytest.param(True, KERNELS, id="kernels"),
-    pytest.param(False, LOOPS, id="loops"),
+    pytest.param(False, LOOPS, id="loops", marks=pytest.mark.slow),
     pytest.param(True, (*LOOPS, *REST), id="rest-kernels", marks=pytest.mark.slow),
     pytest.param(False, (*KERNELS, *REST), id="rest-loops", marks=pytest.mark.slow),
 ]

@@ -43,6 +43,7 @@ def compiled() -> Any:
     return li.compile(li.Program("rows", entries))
 
 
+@pytest.mark.slow_cases(case=["lstm bidirectional+lengths", "lstm bidirectional+count"])
 @pytest.mark.parametrize("part", ["forward", "gradient"])
 @pytest.mark.parametrize("case", CASES)
 def test_one_row(case: str, part: str) -> None:

@@ -11,6 +11,7 @@ import lstm_ir as li
 from lstm_ir.ir.expansion import expansion
 from lstm_ir.ops.nn import threefry
 
+pytestmark = pytest.mark.slow_on("vulkan")
 KNOWN = [  # key, counter, words: the answers published with Random123 for 20 rounds
     ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
     ((2**32 - 1,) * 2, (2**32 - 1,) * 2, (0x1CB996FC, 0xBB002BE7)),

@@ -14,6 +14,7 @@ from device import need
 import lstm_ir as li
 from lstm_ir.ops.cudnn.contract import network
 
+pytestmark = pytest.mark.slow_on("vulkan")
 CASES = cu.recorded()
 TRAINED = [c for c in CASES if c.attrs["is_training"]]
 TOLERANCE = {np.float64: 1e-11, np.float32: 2e-6, np.float16: 4e-3, ml_dtypes.bfloat16: 2e-2}
@@ -102,6 +103,7 @@ def compiled(target: str, cases: Any) -> None:
         cu.close(exe.entries[name](a), want, TOLERANCE[np.float32], name)
 
 
+@pytest.mark.slow_cases(part=[1, 2, 3])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_cpu(part: int) -> None:
     compiled("cpu", CASES[part::PARTS])

@@ -94,6 +94,7 @@ def masks(reserve: Any, L: int, T: int, B: int, H: int, Q: int, mode: str) -> An
     return np.stack(found)
 
 
+@pytest.mark.slow
 def test_compiled_at_sizes_that_vectorise(torch: Any, rng: np.random.Generator) -> None:
     """float32 on the CPU, 64 units, named T and B; PyTorch in float64."""
     graphs, data, lengths = {}, {}, [11, 1, 3, 11, 7, 1, 9, 2]

@@ -105,6 +105,7 @@ def test_torch_bfloat16(torch: Any) -> None:
     np.testing.assert_array_equal(params.astype(np.float32), want.numpy())
 
 
+@pytest.mark.slow_cases(mode=["rnn_relu", "rnn_tanh"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("mode", MODES)
 def test_keras_layers(mode: str, direction: str, keras: Any, rng: np.random.Generator) -> None:

@@ -9,6 +9,7 @@ from device import need
 
 import lstm_ir as li
 
+pytestmark = pytest.mark.slow_on("vulkan")
 WIDE = (9, 5, 6, 64)
 FLAGS: dict[str, tuple[mps.Arrays, ...]] = {
     mps.LSTM: (
@@ -58,6 +59,7 @@ def some(seed: int, sizes: tuple[int, int, int, int]) -> tuple[dict[str, li.Grap
     return graphs, {f"s{i}": a for i, (_, _, a) in enumerate(every)}
 
 
+@pytest.mark.slow
 def test_flags_on_the_processor(seed: int) -> None:
     """Sizes that differ pairwise, and one that fills vectors."""
     graphs, inputs = some(seed, mps.SIZES)
@@ -75,6 +77,7 @@ def test_flags_on_vulkan(seed: int) -> None:
     check({n: graphs[n] for n in chosen}, inputs, "vulkan")
 
 
+@pytest.mark.slow
 def test_named_sizes_on_the_processor(rng: np.random.Generator) -> None:
     """T and N open: one module for every size, forward and backward by li.vjp."""
     graphs: dict[str, li.Graph] = {}

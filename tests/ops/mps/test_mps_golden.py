@@ -15,6 +15,7 @@ from device import need
 
 import lstm_ir as li
 
+pytestmark = pytest.mark.slow_on("vulkan")
 CASES = mps.recorded()
 KINDS = {"float32": np.float32, "float64": np.float64}
 

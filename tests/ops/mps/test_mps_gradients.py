@@ -87,6 +87,7 @@ def test_every_flag_with_every_operand(op: str, rng: np.random.Generator) -> Non
         check(op, attrs, (*mps.OPTIONAL[op], *mps.LATER[op]), rng)
 
 
+@pytest.mark.slow_cases(op=["mps.LSTM"])
 @pytest.mark.parametrize("op", mps.FORWARD)
 def test_every_set_of_operands(op: str, rng: np.random.Generator) -> None:
     """Nil or not, with flags that change from set to set."""

@@ -11,6 +11,7 @@ from device import need
 import lstm_ir as li
 from lstm_ir.ir.errors import CallError, IRError, ValueRangeError
 
+pytestmark = pytest.mark.slow_on("vulkan")
 Array = np.ndarray[Any, Any]
 T, B, C, S, N = 11, 3, 5, 4, 7
 

@@ -13,6 +13,7 @@ from device import need
 import lstm_ir as li
 from lstm_ir.backends.run.executable import Executable
 
+pytestmark = [pytest.mark.slow_on("vulkan"), pytest.mark.together]
 Array = np.ndarray[Any, Any]
 T, B, I, H = 11, 3, 5, 7
 STEP = np.int64(2**32 + 5)
@@ -123,6 +124,7 @@ def exe() -> Iterator[Executable]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", cases.RATES)
 def test_gradients_equal_autograd(op: str, exe: Executable) -> None:
     need("torch")
@@ -137,6 +139,7 @@ def test_gradients_equal_autograd(op: str, exe: Executable) -> None:
     check(op, exe.entries[op](arrays, step=STEP), want)
 
 
+@pytest.mark.slow_cases(op=["zoneout_lstm"])
 @pytest.mark.parametrize("op", ["zoneout_lstm", "recurrent_dropout_lstm"])
 def test_every_step_draws_anew(op: str, exe: Executable) -> None:
     losses = [float(exe.entries[op](given(op), step=np.int64(k))["loss"]) for k in (0, 1, 2, 0)]

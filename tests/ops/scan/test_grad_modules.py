@@ -91,6 +91,7 @@ def torch_layers(sizes: tuple[int, ...], both: bool) -> tuple[li.Graph, Any, lis
     return li.Graph("tagger", [x, lengths], {"loss": loss}), theirs, list(w)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_whole_graph_is_trained_as_pytorch_does(both: bool, rng: np.random.Generator) -> None:
     need("torch")

@@ -11,6 +11,7 @@ from device import need
 
 import lstm_ir as li
 
+pytestmark = pytest.mark.slow_on("vulkan")
 KINDS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 SIZES = ((11, 3, 5, 6), (1, 1, 1, 1), (4, 2, 3, 0), (0, 2, 5, 0))  # T, B, I, seq_len_max
 CPU = [("f32", 7), ("f32", 64), ("f64", 7), ("f16", 8), ("bf16", 8)]
@@ -68,6 +69,8 @@ def run(target: str, kind: str, units: int, rng: np.random.Generator) -> None:
                 tf.close(*close, tolerance, (name, T, B, I, length))
 
 
+@pytest.mark.slow_cases(kind=["f64", "f16", "bf16"])
+@pytest.mark.slow_cases(units=[64])
 @pytest.mark.parametrize(("kind", "units"), CPU)
 def test_cpu(kind: str, units: int, rng: np.random.Generator) -> None:
     run("cpu", kind, units, rng)

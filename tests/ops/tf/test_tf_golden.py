@@ -11,6 +11,7 @@ from device import need
 
 import lstm_ir as li
 
+pytestmark = pytest.mark.slow_on("vulkan")
 CASES = tf.recorded()
 
 

@@ -103,6 +103,7 @@ def test_the_tape_of_block_lstm(rng: np.random.Generator) -> None:
     tf.close({n: got[n] for n in names}, {n: want[n] for n in names}, 2e-5, "tape")
 
 
+@pytest.mark.slow
 def test_the_tape_of_block_lstm_v2_is_wrong(rng: np.random.Generator) -> None:
     """TensorFlow's tape calls the Grad op of the other block order; ours is BlockLSTMGradV2."""
     need("tensorflow")
