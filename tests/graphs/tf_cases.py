@@ -140,6 +140,8 @@ GRADS = (SEQ_GRAD, SEQ_GRAD_V2)
 def required(op: str, use_peephole: bool) -> dict[str, Any]:
     """use_peephole where the op has it."""
     return {} if op in (GRU, GRU_GRAD) else {"use_peephole": use_peephole}
+# Every op with its values of use_peephole.
+PEEPHOLES = [(op, p) for op in OPS for p in (False, True) if not (p and op in (GRU, GRU_GRAD))]
 DEAD: dict[str, tuple[str, ...]] = {
     CELL_GRAD: ("x", "h_prev", "w", "b"),
     SEQ_GRAD: ("b",),

@@ -322,9 +322,8 @@ BARE = """
 """
 
 
+@pytest.mark.parametrize("exe", ["cpu"], indirect=True)
 def test_a_package_trains_without_the_compiler(exe: Executable, seed: int, tmp_path: Path) -> None:
-    if exe.target.info.kind != "cpu":
-        pytest.skip("once is enough")
     package = li.export(dropped().only("train"), tmp_path / "m.lirpkg")
     arrays: dict[str, Any] = {
         f"{n}{k}": a for k, b in enumerate(batches(seed, 4)) for n, a in b.items()

@@ -58,7 +58,7 @@ def test_named_sizes(name: str) -> None:
 
 def test_every_body_becomes_a_kernel(kernels: bool) -> None:
     if not kernels:
-        return
+        pytest.skip("kernels are off")
     exe, _, _ = compiled("f32", WIDE)
     notes = [n for n in exe.report.notes if n.startswith("scan at")]
     assert len(notes) >= len(BODIES)

@@ -208,8 +208,28 @@ def test_sessions_have_queues_of_their_own(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(exe(x=x)["y"], two(x=x)["y"])
 
 
-def test_state_and_profile(rng: np.random.Generator) -> None:
-    """Calls that read and write state take a board too; the profiler's calls have one of their own."""
+def test_state(rng: np.random.Generator) -> None:
+    """Calls that read and write state take a board too."""
+    T, B, I, H = SIZES
+    x, states = li.input("x", (T, B, I)), [li.input(n, (1, B, H)) for n in ("h0", "c0")]
+    w, r = (
+        li.weight(n, rng.uniform(-0.1, 0.1, (4 * H, k)).astype(np.float32))
+        for n, k in (("w", I), ("r", H))
+    )
+    y, h_n, c_n = li.lstm(x, w, r, h0=states[0], c0=states[1])
+    step = li.Graph("step", [x, *states], {"y": y, "h_n": h_n, "c_n": c_n})
+    exe = li.compile(li.stateful(step, {"h0": "h_n", "c0": "c_n"}))
+    assert exe.helped
+    given = rng.standard_normal((T, B, I)).astype(np.float32)
+    kept = {n: np.zeros((1, B, H), np.float32) for n in ("h0", "c0")}
+    for _ in range(3):
+        want = li.interpret(step, {"x": given, **kept})
+        kept = {"h0": want["h_n"], "c0": want["c_n"]}
+        np.testing.assert_allclose(exe.entries["step"](x=given)["y"], want["y"], rtol=2e-5, atol=2e-5)
+
+
+def test_profile(rng: np.random.Generator) -> None:
+    """The profiler's calls have a board of their own, and one worker."""
     exe = li.compile(lstm())
     x = rng.standard_normal(SIZES[:3]).astype(np.float32)
     profile = exe.profile("main" if "main" in exe.entries else next(iter(exe.entries)), {"x": x})
