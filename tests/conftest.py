@@ -29,6 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--no-kernels", action="store_true", help="every recurrence by the loop")
     parser.addoption(
+        "--verify-each", action="store_true", help="IREE checks its modules between its passes"
+    )
+    parser.addoption(
         "--helpers", action="store_true", help="helpers take part in calls of any length"
     )
     parser.addoption(
@@ -43,33 +46,33 @@ def pytest_configure(config: pytest.Config) -> None:
     Before tests are imported, which take names from these modules.
     """
     ordered_vulkan.load()
-    word, off = config.getoption("--cpu"), config.getoption("--no-kernels")
-    helpers = config.getoption("--helpers")
-    if word == "cpu" and not off and not helpers:
-        return
     from lstm_ir import api
     from lstm_ir.backends.run import runtime
     from lstm_ir.backends.run.threads import choice
     from lstm_ir.backends.targets import targets
 
-    if helpers:
-        runtime.set_threads(max(2, runtime.threads()))
-        choice.HELPED, choice.LARGE, choice.LOOPS = 0, 1 << 62, 1 << 62
-    resolve, plain = targets.resolve, api._options
+    word, resolve = config.getoption("--cpu"), targets.resolve
     if word != "cpu":
         targets.resolve = lambda w, *present: resolve(word if w == "cpu" else w, *present)
-    if off:
-        api._options = lambda options, *known: {"kernels": False} | plain(options, *known)
+    if config.getoption("--no-kernels"):
+        api.defaults["kernels"] = False
+    if config.getoption("--verify-each"):
+        api.defaults["verify"] = True
+    if config.getoption("--helpers"):
+        runtime.set_threads(max(2, runtime.threads()))
+        choice.HELPED, choice.LARGE, choice.LOOPS = 0, 1 << 62, 1 << 62
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     required = ", ".join(sorted(device.REQUIRED))
     kernels = "off" if config.getoption("--no-kernels") else "on"
     helpers = "with helpers" if config.getoption("--helpers") else "helpers by size"
+    checks = "everywhere" if config.getoption("--verify-each") else "where sizes are open"
     left = os.environ.get("LSTM_IR_SCHEDULE_CALLER") == "0"
     return [
         f"seed {config.getoption('--seed')}; LSTM_IR_REQUIRE: {required if required else 'nothing'}",
         f"`cpu` means {config.getoption('--cpu')}; kernels {kernels}, {helpers}",
+        f"IREE's checks between its passes: {checks}",
         f"threads that call: {'left alone' if left else 'scheduled by the library'}",
     ]
 

@@ -387,12 +387,15 @@ def test_the_compilers_own_checks_come_back_where_it_fails(
     assert not any(tried[3:])
 
 
-@pytest.mark.parametrize(("target", "size", "checks"), [
-    ("cpu", 3, False), ("cpu", "B", True), ("vulkan", 3, True),
+@pytest.mark.parametrize(("target", "size", "asked", "checks"), [
+    ("cpu", 3, None, False), ("cpu", "B", None, True), ("vulkan", 3, None, True),
+    ("cpu", 3, True, True), ("cpu", "B", False, False),
 ])  # fmt: skip
 def test_named_sizes_and_gpus_keep_the_compilers_checks(
-    store: Path, monkeypatch: pytest.MonkeyPatch, target: str, size: int | str, checks: bool
-) -> None:
+    store: Path, monkeypatch: pytest.MonkeyPatch, target: str, size: int | str, asked: bool | None,
+    checks: bool,
+) -> None:  # fmt: skip
+    """Unless the option `verify` says."""
     real, tried = compiler.run, []
 
     def seen(text: str, flags: list[str], **kw: Any) -> bytes:
@@ -401,5 +404,6 @@ def test_named_sizes_and_gpus_keep_the_compilers_checks(
 
     monkeypatch.setattr(compiler, "run", seen)
     x = li.input("x", (size, 2))
-    build(li.Graph("g", [x], {"y": x + 1.0}), resolve(target))
+    options = {} if asked is None else {"verify": asked}
+    build(li.Graph("g", [x], {"y": x + 1.0}), resolve(target), options)
     assert tried == [checks]
