@@ -373,16 +373,17 @@ def test_the_compilers_own_checks_come_back_where_it_fails(
 ) -> None:
     """Sizes that are numbers go without them; a module that fails is compiled with them again."""
     real, tried = compiler.run, []
+    target = resolve("cpu")  # which the compiler is asked about, once per process
 
     def seen(text: str, flags: list[str], **kw: Any) -> bytes:
         tried.append(compiler.UNCHECKED in flags)
         return real(text, flags, **kw)
 
     monkeypatch.setattr(compiler, "run", seen)
-    assert compile_mlir(ADD, resolve("cpu"), name="m", verify=False)
+    assert compile_mlir(ADD, target, name="m", verify=False)
     assert tried == [True]
     with pytest.raises(CompileError, match="nobody"):
-        compile_mlir(REFUSED, resolve("cpu"), name="m", verify=False)
+        compile_mlir(REFUSED, target, name="m", verify=False)
     assert tried[1:3] == [True, False]
     assert not any(tried[3:])
 
@@ -397,6 +398,7 @@ def test_named_sizes_and_gpus_keep_the_compilers_checks(
 ) -> None:  # fmt: skip
     """Unless the option `verify` says."""
     real, tried = compiler.run, []
+    where = resolve(target)
 
     def seen(text: str, flags: list[str], **kw: Any) -> bytes:
         tried.append(compiler.UNCHECKED not in flags)
@@ -405,5 +407,5 @@ def test_named_sizes_and_gpus_keep_the_compilers_checks(
     monkeypatch.setattr(compiler, "run", seen)
     x = li.input("x", (size, 2))
     options = {} if asked is None else {"verify": asked}
-    build(li.Graph("g", [x], {"y": x + 1.0}), resolve(target), options)
+    build(li.Graph("g", [x], {"y": x + 1.0}), where, options)
     assert tried == [checks]
