@@ -1,4 +1,4 @@
-"""Every message that bad input gets, word for word: a graph, a text, a call, a target, a pipeline.
+"""What bad input is told, word for word, by kinds of input: graph, text, call, target, pipeline.
 
 Lines of this file appear as `test_errors.py:N` in the goldens; that N lies in the case is tested.
 """
