@@ -7,26 +7,17 @@ sizes: too few for some, and for B = 0 it divides by it, which ends the process.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from child import script
 from sizes_child import PARTS
-
-CHILD = Path(__file__).with_name("sizes_child.py")
 
 
 def _run(part: str, seed: int, **options: Any) -> None:
-    done = subprocess.run(
-        [sys.executable, CHILD, part, str(seed), json.dumps(options)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    said = f"seed {seed}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-    assert done.returncode == 0, said
-    assert "wrong:" not in done.stdout, said
-    assert "#" in done.stdout, said
+    said = script("sizes_child.py", part, seed, json.dumps(options))
+    assert "wrong:" not in said, said[-2000:]
+    assert "#" in said, said[-2000:]
 
 
 def test_what_was_reported(seed: int) -> None:
