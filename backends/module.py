@@ -213,9 +213,7 @@ class _Function:
         locs += [ir.Location.unknown()] * (len(ins) - len(params))
         return self.func.regions[0].blocks.append(*ins, arg_locs=locs)
 
-    def _body(
-        self, args: list[ir.Value], checks: bool, held: dict[Value, str] | None = None
-    ) -> None:
+    def _body(self, args: list[ir.Value], checks: bool, held: dict[Value, str] | None = None) -> None:
         if checks or not self.graph.is_static:
             self._sizes(args, checks)
         if checks and self.target is not None:
@@ -279,9 +277,7 @@ class _Function:
     def _assert(self, predicate: str, a: ir.Value, b: ir.Value, what: str) -> None:
         code = {"eq": 0, "sge": 5}[predicate]
         i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-        ok = self.e.make(
-            "arith.cmpi", [a, b], [i1], {"predicate": ir.IntegerAttr.get(i64, code)}
-        ).result
+        ok = self.e.make("arith.cmpi", [a, b], [i1], {"predicate": ir.IntegerAttr.get(i64, code)}).result
         self.e.make("cf.assert", [ok], [], {"msg": ir.StringAttr.get(what)})
 
     def _initializer(self, derived: Sequence[Value]) -> dict[Value, str]:
@@ -291,9 +287,7 @@ class _Function:
         for v, symbol in held.items():
             module_globals.declare(symbol, v.type)
         init = ir.Operation.create(
-            "util.initializer",
-            attributes={"function_type": ir.TypeAttr.get(ir.FunctionType.get([], []))},
-            regions=1,
+            "util.initializer", attributes={"function_type": ir.TypeAttr.get(ir.FunctionType.get([], []))}, regions=1
         )
         block = init.regions[0].blocks.append()
         e = Emitter(self.target, static=True, options=self.options)

@@ -44,9 +44,7 @@ def model(mode: str, sizes: tuple[int, ...], params: Array, training: bool) -> l
     if not training:
         return li.Graph("infer", [x, lengths], {"output": out.output})
     loss = li.mean(out.output * out.output)
-    return li.grad(
-        li.Graph("train", [x, lengths, given], {"loss": loss}), "loss", ["input", "params"]
-    )
+    return li.grad(li.Graph("train", [x, lengths, given], {"loss": loss}), "loss", ["input", "params"])
 
 
 def by_direction(mode: str, sizes: tuple[int, ...], state: dict[str, Any]) -> li.Graph:
@@ -58,8 +56,7 @@ def by_direction(mode: str, sizes: tuple[int, ...], state: dict[str, Any]) -> li
         parts = []
         for direction, end in (("forward", ""), ("reverse", "_reverse")):
             ih, hh, b_ih, b_hh = (
-                state[f"{what}_l{layer}{end}"].numpy()
-                for what in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+                state[f"{what}_l{layer}{end}"].numpy() for what in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
             )
             more: dict[str, Any] = {"lengths": lengths, "direction": direction}
             where = f"{layer}/{direction}"
@@ -69,10 +66,7 @@ def by_direction(mode: str, sizes: tuple[int, ...], state: dict[str, Any]) -> li
                 w, cell = (ih, hh), li.gru
                 b = b_ih + np.concatenate([b_hh[: 2 * H], np.zeros(H, np.float32)])
                 more |= {"b_hn": li.weight(f"{where}/b_hn", b_hh[2 * H :].copy())}
-            values = [
-                li.weight(f"{where}/{n}", a)
-                for n, a in zip(("ih", "hh", "b"), (*w, b), strict=True)
-            ]
+            values = [li.weight(f"{where}/{n}", a) for n, a in zip(("ih", "hh", "b"), (*w, b), strict=True)]
             parts.append(cell(y, *values, **more)[0])
         y = li.concat(parts, 2)
     return li.Graph("apart", [x, lengths], {"output": y})
@@ -87,9 +81,7 @@ def torch_runner(mode: str, modules: list[Any], training: bool) -> Callable[[Any
     def infer(call: tuple[int, Array, Array]) -> Any:
         turn, a, lengths = call
         with torch.inference_mode():
-            packed = rnn.pack_padded_sequence(
-                torch.from_numpy(a), torch.from_numpy(lengths), enforce_sorted=False
-            )
+            packed = rnn.pack_padded_sequence(torch.from_numpy(a), torch.from_numpy(lengths), enforce_sorted=False)
             y, _ = modules[turn](packed)
             return rnn.pad_packed_sequence(y, total_length=len(a))[0]
 
@@ -121,9 +113,7 @@ def measure(
     params = [from_torch(m.state_dict(), rnn_mode=mode) for m in modules]
     lengths = np.sort(rng.integers(T // 4, T + 1, B))[::-1].astype(np.int64).copy()
     lengths[0] = T
-    calls = [
-        (k % len(modules), rng.standard_normal((T, B, I), np.float32), lengths) for k in range(4)
-    ]
+    calls = [(k % len(modules), rng.standard_normal((T, B, I), np.float32), lengths) for k in range(4)]
     graph = model(mode, sizes, params[0], training)
     options: dict[str, Any] = {} if kernels else {"kernels": False}
     exes = {OURS: li.compile(graph, target, options=options)}
@@ -169,9 +159,7 @@ def compare(mode: str, training: bool, runs: dict[str, Callable[[Any], Any]], ca
 def main(seconds: float, kernels: bool, target: str, only: str, output: str | None) -> None:
     """Measure LSTM and GRU, inference and training."""
     results = []
-    print(
-        "| model | T,B,I,H | lstm-ir ms | directions apart ms | torch ms | torch / lstm-ir | apart / lstm-ir |"
-    )
+    print("| model | T,B,I,H | lstm-ir ms | directions apart ms | torch ms | torch / lstm-ir | apart / lstm-ir |")
     print("|---|---|---|---|---|---|---|")
     for sizes in SIZES:
         for training in (False, True):
@@ -182,21 +170,11 @@ def main(seconds: float, kernels: bool, target: str, only: str, output: str | No
                     continue
                 t = measure(mode, sizes, training, seconds, target, kernels)
                 ms = {w: 1e3 * t.median(w) for w in t.seconds}
-                pairs = {
-                    w: Times({OURS: t.seconds[OURS], w: t.seconds[w]}) for w in ms if w != OURS
-                }
+                pairs = {w: Times({OURS: t.seconds[OURS], w: t.seconds[w]}) for w in ms if w != OURS}
                 ratios = {w: (p.ratio, *p.interval()) for w, p in pairs.items()}
-                texts = [
-                    "{:.2f} ({:.2f}-{:.2f})".format(*ratios[w]) if w in ratios else ""
-                    for w in ("torch", APART)
-                ]
-                shown = " | ".join(
-                    f"{ms[w]:.3g}" if w in ms else "" for w in (OURS, APART, "torch")
-                )
-                print(
-                    f"| {name} | {shape} | {shown} | {' | '.join(texts)} |",
-                    flush=True,
-                )
+                texts = ["{:.2f} ({:.2f}-{:.2f})".format(*ratios[w]) if w in ratios else "" for w in ("torch", APART)]
+                shown = " | ".join(f"{ms[w]:.3g}" if w in ms else "" for w in (OURS, APART, "torch"))
+                print(f"| {name} | {shape} | {shown} | {' | '.join(texts)} |", flush=True)
                 results.append({"model": name, "sizes": list(sizes), "ms": ms, "ratios": ratios})
     if output is not None:
         Path(output).write_text(json.dumps(results, indent=1), encoding="utf-8")

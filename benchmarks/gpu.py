@@ -50,11 +50,7 @@ POINTS = (
     Point("lstm", 100, 64, 512, 512, training=True),
     Point("gru", 100, 32, 256, 256, training=True),
 )  # fmt: skip
-SMOKE = (
-    Point("lstm", 4, 2, 16, 24),
-    Point("gru", 4, 2, 16, 24),
-    Point("lstm", 4, 2, 16, 24, training=True),
-)
+SMOKE = (Point("lstm", 4, 2, 16, 24), Point("gru", 4, 2, 16, 24), Point("lstm", 4, 2, 16, 24, training=True))
 
 
 @dataclass
@@ -234,9 +230,7 @@ def tests(devices: Sequence[str]) -> dict[str, Any]:
 
 def main() -> int:
     """Exit code 1 where a test or a comparison failed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--device", action="append", choices=("cuda", "vulkan"))
     parser.add_argument("--seconds", type=float, default=2.0, help="per runner and point")
     parser.add_argument("--smoke", action="store_true", help="three tiny points")

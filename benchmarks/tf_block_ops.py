@@ -77,11 +77,7 @@ def measure(op: str, sizes: tuple[int, int, int, int], seconds: float) -> dict[s
     theirs = getattr(tf.raw_ops, op)
     exe = compiled(op, cases[0], attrs)
     pairs = [
-        (
-            {n: v for n, v in a.items() if n not in WEIGHTS},
-            {n: tf.constant(v) for n, v in a.items()},
-        )
-        for a in cases
+        ({n: v for n, v in a.items() if n not in WEIGHTS}, {n: tf.constant(v) for n, v in a.items()}) for a in cases
     ]
     got, want = exe(pairs[0][0]), theirs(**pairs[0][1], **attrs)._asdict()
     worst = max(difference(got[n], want[n].numpy()) for n in want)

@@ -54,9 +54,7 @@ def main(size: int, only: str | None) -> None:
     if only is not None:
         print(measure(only, size))
         return
-    print(
-        "| optimizer | weight | state (weight and slots) | a step adds, at its peak |\n|---|---|---|---|"
-    )
+    print("| optimizer | weight | state (weight and slots) | a step adds, at its peak |\n|---|---|---|---|")
     for name in OPTIMIZERS:
         command = [sys.executable, __file__, "--size", str(size), "--only", name]
         done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -26,9 +26,7 @@ def normed(v: li.Value, scale: li.Value) -> li.Value:
 
 
 def cell(
-    carry: tuple[li.Value, li.Value],
-    x: li.Value,
-    w: dict[str, li.Value],
+    carry: tuple[li.Value, li.Value], x: li.Value, w: dict[str, li.Value]
 ) -> tuple[tuple[li.Value, li.Value], li.Value]:
     """One step: x [B, I], h and c [B, H]."""
     h, c = carry

@@ -62,9 +62,7 @@ def lstm_step(z: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def gru_reset_after(z_x: np.ndarray, z_h: np.ndarray, h: np.ndarray, order: str) -> np.ndarray:
     """z_x, z_h [B, 3 H] with their gates in this order."""
     at = [order.index(gate) for gate in "rzn"]
-    (x_r, x_z, x_n), (h_r, h_z, h_n) = (
-        [np.split(z, 3, axis=-1)[k] for k in at] for z in (z_x, z_h)
-    )
+    (x_r, x_z, x_n), (h_r, h_z, h_n) = ([np.split(z, 3, axis=-1)[k] for k in at] for z in (z_x, z_h))
     r, z = sigmoid(x_r + h_r), sigmoid(x_z + h_z)
     return (1 - z) * np.tanh(x_n + r * h_n) + z * h
 
@@ -162,11 +160,7 @@ def record_jax(name: str, function: Callable[..., Any], *args: Any) -> Any:
 def jax_lstms(xs: np.ndarray, h0: np.ndarray, c0: np.ndarray) -> None:
     w_x, w_h, b = draw(I, 4 * H), draw(H, 4 * H), draw(4 * H)
     gates = list(zip(*(np.split(w, 4, axis=-1) for w in (w_x, w_h, b)), strict=True))
-    weights = {
-        "joint": (np.concatenate([w_x, w_h]), b),
-        "two_dots": (w_x, w_h, b),
-        "four_dots": gates,
-    }
+    weights = {"joint": (np.concatenate([w_x, w_h]), b), "two_dots": (w_x, w_h, b), "four_dots": gates}
     for style, params in weights.items():
         function = getattr(jax_cells, f"lstm_{style}")
         (h_n, c_n), ys = record_jax(f"jax_lstm_{style}", function, params, xs, h0, c0)

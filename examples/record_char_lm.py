@@ -52,10 +52,7 @@ def main() -> None:
     print(f"{STEPS} steps of {T} x {B} characters: loss {losses[0]:.3f} -> {losses[-1]:.3f}")
     print(f"held out: {last:.4f} nats per character, torch {torch.__version__}")
     np.savez_compressed(
-        CURVE,
-        losses=np.array(losses, np.float32),
-        held_out=np.float32(last),
-        torch=np.array(torch.__version__),
+        CURVE, losses=np.array(losses, np.float32), held_out=np.float32(last), torch=np.array(torch.__version__)
     )
 
 

@@ -55,9 +55,7 @@ def train(model: Tagger, tokens: torch.Tensor, labels: torch.Tensor) -> float:
         starts = torch.randint(0, len(tokens) - WINDOW + 1, (16,))
         at = starts[None, :] + torch.arange(WINDOW)[:, None]  # [T, B]
         optimizer.zero_grad()
-        nn.functional.cross_entropy(
-            model(tokens[at]).flatten(0, 1), labels[at].flatten()
-        ).backward()
+        nn.functional.cross_entropy(model(tokens[at]).flatten(0, 1), labels[at].flatten()).backward()
         optimizer.step()
     with torch.no_grad():
         return float((model(tokens[:, None])[:, 0].argmax(1) == labels).float().mean())
@@ -94,9 +92,7 @@ def plain(weights: Arrays, tokens: np.ndarray) -> tuple[np.ndarray, list[np.ndar
         halves = []
         for suffix, step in ((f"l{layer}", 1), (f"l{layer}_reverse", -1)):
             bias = w[f"lstm.bias_ih_{suffix}"] + w[f"lstm.bias_hh_{suffix}"]
-            y, h, c = lstm(
-                x[::step], w[f"lstm.weight_ih_{suffix}"], w[f"lstm.weight_hh_{suffix}"], bias
-            )
+            y, h, c = lstm(x[::step], w[f"lstm.weight_ih_{suffix}"], w[f"lstm.weight_hh_{suffix}"], bias)
             halves.append(y[::step])
             ends.append(np.stack([h, c]))
         x = np.concatenate(halves, axis=1)

@@ -65,9 +65,7 @@ def main() -> None:
         ).h  # fmt: skip
         last = tf.gather_nd(h, tf.stack([lengths - 1, tf.range(B)], axis=1))
         logits = last @ v["dense"] + v["bias"]
-        loss = tf.reduce_mean(
-            tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-        )
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
         step = v1.train.GradientDescentOptimizer(RATE).minimize(loss)
         session.run(v1.global_variables_initializer())
 

@@ -53,9 +53,7 @@ class Report:
         for entry, steps in self.steps.items():
             lines.append(f"entry {entry}")
             for s in steps:
-                lines.append(
-                    f"  {s.name}: {'changed' if s.changed else 'nothing to do'} ({s.seconds * 1e3:.1f} ms)"
-                )
+                lines.append(f"  {s.name}: {'changed' if s.changed else 'nothing to do'} ({s.seconds * 1e3:.1f} ms)")
                 lines.extend(f"    fired {text}" for text in s.fired)
                 lines.extend(f"    left alone: {m}" for m in s.misses)
         lines.extend(self.notes)
@@ -79,9 +77,7 @@ class Lowered:
         return _choice(self.made, self.report, max(self.offers.values(), default=0), threads)
 
 
-def _options(
-    options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS
-) -> dict[str, Any]:
+def _options(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) -> dict[str, Any]:
     if options is not None and not isinstance(options, Mapping):
         raise CompileError(f"options is {options!r}; expected a mapping from names to values")
     given = dict({} if options is None else options)
@@ -123,10 +119,7 @@ def optimize(
 
 
 def prepare(
-    program: Graph | Program,
-    target: Target,
-    options: Mapping[str, Any] | None = None,
-    threads: int = 1,
+    program: Graph | Program, target: Target, options: Mapping[str, Any] | None = None, threads: int = 1
 ) -> Lowered:
     """Everything up to the compiler. `threads`: of the process that will call it, if that is known."""
     from lstm_ir.backends.emit.options import Options
@@ -155,10 +148,7 @@ def _choice(made: Program, report: Report, offers: int, threads: int) -> Choice:
 
 
 def compile(
-    program: Graph | Program,
-    target: str = "cpu",
-    device: str | None = None,
-    options: Mapping[str, Any] | None = None,
+    program: Graph | Program, target: str = "cpu", device: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Executable:
     """A callable for `target`: `cpu`, `cpu:x86-64-v3`, `vulkan`, `cuda:sm_89`, `hip:gfx942`,
     `metal`, …
@@ -179,9 +169,7 @@ def compile(
     _device_word(device)
     where = resolve(target)
     if not where.drivers:
-        raise TargetError(
-            f"target {where.info.name} can be compiled and exported here, not run: no driver for it"
-        )
+        raise TargetError(f"target {where.info.name} can be compiled and exported here, not run: no driver for it")
     chosen = device is None and where.info.kind == "cpu"
     threads = runtime.threads() if chosen else 1
     lowered, blob = build(program, where, given, threads)
@@ -199,19 +187,14 @@ def compile(
 
 
 def build(
-    program: Graph | Program,
-    target: Target,
-    options: Mapping[str, Any] | None = None,
-    threads: int = 1,
+    program: Graph | Program, target: Target, options: Mapping[str, Any] | None = None, threads: int = 1
 ) -> tuple[Lowered, bytes]:
     """The lowered program and its compiled module; `threads` as in `prepare`."""
     from lstm_ir.backends.compile.compiler import compile_mlir
 
     given = _options(options)
     lowered = prepare(program, target, given, threads)
-    passed: dict[str, Any] = {
-        k: given[k] for k in ("opt_level", "data_tiling", "flags") if k in given
-    }
+    passed: dict[str, Any] = {k: given[k] for k in ("opt_level", "data_tiling", "flags") if k in given}
     start = time.perf_counter()
     blob = compile_mlir(
         lowered.text,
@@ -280,9 +263,7 @@ def export(
     return Path(path)
 
 
-def load(
-    path: str | Path, device: str | None = None, options: Mapping[str, Any] | None = None
-) -> Executable:
+def load(path: str | Path, device: str | None = None, options: Mapping[str, Any] | None = None) -> Executable:
     """The package at `path`, ready to call; needs iree-base-runtime and NumPy only.
 
     options: schedule_caller, whether calls on the CPU may set the processor affinity and the

@@ -78,9 +78,7 @@ class KernelPass(Pass):
 
     def __post_init__(self) -> None:
         if self.kernels not in ("target", "yes", "no"):
-            raise PassError(
-                f"pass {self.name}: kernels is {self.kernels!r}, not one of target, yes, no"
-            )
+            raise PassError(f"pass {self.name}: kernels is {self.kernels!r}, not one of target, yes, no")
 
     def for_kernels(self, target: TargetInfo | None) -> bool:
         """Whether loops become kernels."""
@@ -157,10 +155,7 @@ class Pipeline:
         ))  # fmt: skip
 
     def run(
-        self,
-        graph: Graph,
-        target: TargetInfo | None = None,
-        observe: Callable[[Step], None] | None = None,
+        self, graph: Graph, target: TargetInfo | None = None, observe: Callable[[Step], None] | None = None
     ) -> Result:
         """Run all passes, verifying after each; PassError names the pass that failed.
 
@@ -231,12 +226,9 @@ def _parse_pass(text: str) -> Pass:
         key, _, value = item.partition("=")
         if key.strip() not in known:
             raise PassError(
-                f"pass {cls.name} has no option {key.strip()!r}; "
-                f"it has {', '.join(known) if known else 'none'}"
+                f"pass {cls.name} has no option {key.strip()!r}; it has {', '.join(known) if known else 'none'}"
             )
-        options[key.strip()] = _value(
-            value.strip(), known[key.strip()].default, cls.name, key.strip()
-        )
+        options[key.strip()] = _value(value.strip(), known[key.strip()].default, cls.name, key.strip())
     return cls(**options)
 
 
@@ -246,9 +238,7 @@ def _value(text: str, default: Any, name: str, key: str) -> Any:
             return {"true": True, "false": False}[text]
         return type(default)(text)
     except (ValueError, KeyError):
-        raise PassError(
-            f"pass {name}: option {key} is {text!r}, not a {type(default).__name__}"
-        ) from None
+        raise PassError(f"pass {name}: option {key} is {text!r}, not a {type(default).__name__}") from None
 
 
 def _text(value: Any) -> str:

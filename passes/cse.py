@@ -51,8 +51,7 @@ def _keepers(graph: Graph) -> dict[Node, Node]:
 
 def _key(node: Node, number: dict[Value, int]) -> Hashable:
     args: list[Hashable] = [
-        None if a is None else tuple(number[v] for v in a) if isinstance(a, tuple) else number[a]
-        for a in node.args
+        None if a is None else tuple(number[v] for v in a) if isinstance(a, tuple) else number[a] for a in node.args
     ]
     if Trait.commutative in node.op.traits:
         args.sort(key=str)

@@ -30,11 +30,7 @@ def frontier(loop: Loop, moved: Callable[[Value], bool]) -> list[Value]:
 
 
 def _before_rearranged(v: Value, moved: Callable[[Value], bool]) -> Value:
-    while (
-        Trait.data_movement in v.node.op.traits
-        and len(v.node.inputs) == 1
-        and moved(v.node.inputs[0])
-    ):
+    while Trait.data_movement in v.node.op.traits and len(v.node.inputs) == 1 and moved(v.node.inputs[0]):
         v = v.node.inputs[0]
     return v
 
@@ -53,19 +49,11 @@ def in_loops(graph: Graph, name: str, one: Callable[[Loop], dict[Value, Value] |
     return substitute(graph, {v: w for v, w in new.items() if v in read})
 
 
-def moved_out(
-    loop: Loop, fixed: Sequence[Value], rows: Sequence[tuple[Value, bool]], lift: Lift
-) -> dict[Value, Value]:
+def moved_out(loop: Loop, fixed: Sequence[Value], rows: Sequence[tuple[Value, bool]], lift: Lift) -> dict[Value, Value]:
     """Old -> new results, with `fixed` as constants and `rows` (value, reverse) as scanned."""
     env = {v: new_param("moved", v.type) for v in (*fixed, *(v for v, _ in rows))}
-    consts = [
-        *zip(loop.consts, loop.const_params, strict=True),
-        *((lift.fixed(v), env[v]) for v in fixed),
-    ]
-    xs = [
-        *zip(loop.xs, loop.x_params, loop.x_reverse, strict=True),
-        *((lift.rows(v, r), env[v], r) for v, r in rows),
-    ]
+    consts = [*zip(loop.consts, loop.const_params, strict=True), *((lift.fixed(v), env[v]) for v in fixed)]
+    xs = [*zip(loop.xs, loop.x_params, loop.x_reverse, strict=True), *((lift.rows(v, r), env[v], r) for v, r in rows)]
     carries = list(zip(loop.init, loop.carry_params, loop.next, strict=True))
     ys = list(zip(loop.rows, loop.y_reverse, strict=True))
     node = rebuilt(loop.body.name, loop, consts, carries, xs, ys, env)

@@ -12,13 +12,7 @@ from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.hoist import frontier, in_loops, moved_out
 from lstm_ir.passes.lift import Kind, Lift
 
-CHEAP = (
-    "parameter",
-    "constant",
-    "broadcast_in_dim",
-    "iota",
-    "dim",
-)  # nothing is computed: they stay inside
+CHEAP = ("parameter", "constant", "broadcast_in_dim", "iota", "dim")  # nothing is computed: they stay inside
 
 
 @register

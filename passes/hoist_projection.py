@@ -36,9 +36,7 @@ class HoistProjection(KernelPass):
     def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
         """The graph with input projections outside its loops."""
         if target is not None and target.kind == "cpu" and self.for_kernels(target):
-            notes.miss(
-                f"{target.name} has recurrence kernels, whose schedule places the projection"
-            )
+            notes.miss(f"{target.name} has recurrence kernels, whose schedule places the projection")
             return graph
 
         def one(loop: Loop) -> dict[Value, Value] | None:
@@ -108,10 +106,7 @@ def _per_direction(n: Node, lift: Lift) -> list[Value] | None:
     a = n.attrs
     contracting = a["lhs_contracting_dimensions"], a["rhs_contracting_dimensions"]
     batching = a["lhs_batching_dimensions"], a["rhs_batching_dimensions"]
-    parts = [
-        ops.dot_general(r, slice_axis(rhs, 0, d, d + 1), contracting, batching)
-        for d, r in enumerate(rows)
-    ]
+    parts = [ops.dot_general(r, slice_axis(rhs, 0, d, d + 1), contracting, batching) for d, r in enumerate(rows)]
     return [ops.concat(parts, 0)]
 
 

@@ -101,9 +101,7 @@ def _shape(loop: Loop, shape: Shape) -> Shape | None:
     return (*shape, 1) if len(shape) == 1 and rows == set(shape) else None
 
 
-def _replaced(
-    name: str, graph: Graph, loop: Loop, groups: Sequence[Sequence[int]]
-) -> dict[Value, Value]:
+def _replaced(name: str, graph: Graph, loop: Loop, groups: Sequence[Sequence[int]]) -> dict[Value, Value]:
     """New values for the results of the loop and of those that read it."""
     joined = {k for g in groups for k in g}
     kept = [k for k in range(len(loop.ys)) if k not in joined]
@@ -128,9 +126,7 @@ def _replaced(
     return {v: w for v, w in new.items() if v in read}
 
 
-def _reading(
-    loop: Loop, reader: Loop, groups: Sequence[Sequence[int]], wholes: Sequence[Value]
-) -> Node:
+def _reading(loop: Loop, reader: Loop, groups: Sequence[Sequence[int]], wholes: Sequence[Value]) -> Node:
     """A loop that reads rows out of the joined tensors."""
     env = {p: p for p in reader.body.params}
     gone: set[Value] = set()
@@ -145,20 +141,14 @@ def _reading(
             env[old] = ops.reshape(p[i], old.shape)
             gone.add(reader.xs[j])
         more.append((whole, p, reader.x_reverse[reader.xs.index(loop.ys[g[0]])]))
-    kept = [
-        x
-        for x in zip(reader.xs, reader.x_params, reader.x_reverse, strict=True)
-        if x[0] not in gone
-    ]
+    kept = [x for x in zip(reader.xs, reader.x_params, reader.x_reverse, strict=True) if x[0] not in gone]
     values = clone([*reader.next, *reader.rows], env)
     nexts, rows = values[: len(reader.next)], values[len(reader.next) :]
     ys = list(zip(rows, reader.y_reverse, strict=True))
     return _again(reader, [*kept, *more], nexts, ys)
 
 
-def _again(
-    loop: Loop, xs: Sequence[Scanned], nexts: Sequence[Value], ys: Sequence[tuple[Value, bool]]
-) -> Node:
+def _again(loop: Loop, xs: Sequence[Scanned], nexts: Sequence[Value], ys: Sequence[tuple[Value, bool]]) -> Node:
     """The loop over other rows."""
     consts = list(zip(loop.consts, loop.const_params, strict=True))
     carries = list(zip(loop.init, loop.carry_params, nexts, strict=True))

@@ -36,12 +36,7 @@ class Lift:
     """The values of one loop's body outside of it."""
 
     def __init__(
-        self,
-        loop: Loop,
-        rule: str,
-        known: Mapping[Value, Value] | None = None,
-        *,
-        reverse: bool = False,
+        self, loop: Loop, rule: str, known: Mapping[Value, Value] | None = None, *, reverse: bool = False
     ) -> None:
         """known: values of the body whose rows are there already, in the order of `reverse`."""
         self.loop, self.rule = loop, rule
@@ -71,9 +66,7 @@ class Lift:
         return self._rows[v, reverse]
 
     def _repeated(self, v: Value) -> Value:
-        return broadcast_in_dim(
-            self.fixed(v), (self.loop.length, *v.shape), tuple(range(1, v.rank + 1))
-        )
+        return broadcast_in_dim(self.fixed(v), (self.loop.length, *v.shape), tuple(range(1, v.rank + 1)))
 
     def _lifted(self, n: Node, reverse: bool) -> Value:
         if n.values[0] is self.loop.step:
@@ -144,9 +137,7 @@ _MOVES: Mapping[str, Move] = {
     "broadcast_in_dim": _broadcast,
     "slice": _slice,
     "reshape": lambda n, rows, loop: _again(n, rows, shape=(loop.length, *n.types[0].shape)),
-    "transpose": lambda n, rows, loop: _again(
-        n, rows, permutation=(0, *_up(n.attrs["permutation"]))
-    ),
+    "transpose": lambda n, rows, loop: _again(n, rows, permutation=(0, *_up(n.attrs["permutation"]))),
     "concatenate": lambda n, rows, loop: _again(n, rows, dimension=n.attrs["dimension"] + 1),
     "reverse": _reduce,
     "reduce_sum": _reduce,

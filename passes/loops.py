@@ -30,18 +30,12 @@ def rebuilt(
     step = parameter("step", STEP)
     params = [step]
     fresh[loop.step] = step
-    groups = (
-        ("const", [p for _, p in consts]),
-        ("carry", [p for _, p, _ in carries]),
-        ("x", [p for _, p, _ in xs]),
-    )
+    groups = (("const", [p for _, p in consts]), ("carry", [p for _, p, _ in carries]), ("x", [p for _, p, _ in xs]))
     for word, inside in groups:
         for i, p in enumerate(inside):
             fresh[p] = parameter(f"{word}{i}", p.type)
             params.append(fresh[p])
-    for old, new in (
-        env if env is not None else {}
-    ).items():  # another old parameter, or a value as it is
+    for old, new in (env if env is not None else {}).items():  # another old parameter, or a value as it is
         fresh[old] = fresh.get(new, new)
     outputs = clone([*(v for _, _, v in carries), *(v for v, _ in ys)], fresh)
     body = Graph(name, params, outputs)

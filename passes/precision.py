@@ -40,9 +40,7 @@ class Precision(Pass):
 
     def __post_init__(self) -> None:
         if self.weights not in STORED:
-            raise PassError(
-                f"pass precision: weights is {self.weights!r}, not one of {', '.join(STORED)}"
-            )
+            raise PassError(f"pass precision: weights is {self.weights!r}, not one of {', '.join(STORED)}")
 
     def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
         """The graph with narrow weights."""
@@ -53,19 +51,13 @@ class Precision(Pass):
 
         def out_of(loop: Loop) -> dict[Value, Value] | None:
             lift = Lift(loop, self.name)
-            narrow = [
-                v for v in loop.body.users if self._is_narrow(v) and lift.kind[v] is Kind.fixed
-            ]
+            narrow = [v for v in loop.body.users if self._is_narrow(v) and lift.kind[v] is Kind.fixed]
             return moved_out(loop, narrow, [], lift) if narrow else None
 
         return in_loops(graph, self.name, out_of)
 
     def _is_narrow(self, v: Value) -> bool:
-        return (
-            v.op == "convert"
-            and v.dtype is DType(self.weights)
-            and v.node.inputs[0].dtype is DType.f32
-        )
+        return v.op == "convert" and v.dtype is DType(self.weights) and v.node.inputs[0].dtype is DType.f32
 
     def _dots(self, graph: Graph, known: Iterable[Value], notes: Notes) -> Graph:
         before = fixed(graph, known)
@@ -75,11 +67,7 @@ class Precision(Pass):
             if loop is not None:
                 body = self._dots(loop.body, loop.const_params, notes)
                 same = body is loop.body
-                return (
-                    None
-                    if same
-                    else make(n.op, *n.args, loc=n.loc, **{**n.attrs, "body": body}).values
-                )
+                return None if same else make(n.op, *n.args, loc=n.loc, **{**n.attrs, "body": body}).values
             if n.op.name != "dot_general" or n.types[0].dtype is not DType.f32:
                 return None
             lhs, rhs = n.inputs

@@ -65,11 +65,7 @@ def sweep(graph: Graph, table: Rules, name: str, notes: Notes) -> tuple[Graph, C
 
 
 def fixed_point(
-    graph: Graph,
-    table: Rules,
-    name: str,
-    notes: Notes,
-    also: Callable[[Graph], Graph] | None = None,
+    graph: Graph, table: Rules, name: str, notes: Notes, also: Callable[[Graph], Graph] | None = None
 ) -> Graph:
     """Sweeps until nothing fires; PassError names the rules that still fire after ROUNDS sweeps.
 

@@ -80,9 +80,7 @@ def _between_flips(n: Node, graph: Graph) -> bool:
         return False
     rows = [v for v, k in zip(n.values, _names(n), strict=True) if k not in ("h_n", "c_n")]
     read = [u for v in rows for u in graph.users.get(v, ())]
-    return (
-        bool(read) and all(_is_flip(u, axis) for u in read) and not set(rows) & set(graph.outputs)
-    )
+    return bool(read) and all(_is_flip(u, axis) for u in read) and not set(rows) & set(graph.outputs)
 
 
 def _names(n: Node) -> list[str]:
@@ -92,10 +90,7 @@ def _names(n: Node) -> list[str]:
 def _flipped(n: Node) -> list[Value]:
     args = (n.inputs[0].node.inputs[0], *n.args[1:])
     new = make(n.op, *args, **{**n.attrs, "direction": OTHER[n.attrs["direction"]]})
-    return [
-        v if k in ("h_n", "c_n") else ops.reverse(v, _time(n))
-        for v, k in zip(new.values, _names(n), strict=True)
-    ]
+    return [v if k in ("h_n", "c_n") else ops.reverse(v, _time(n)) for v, k in zip(new.values, _names(n), strict=True)]
 
 
 def _pair(graph: Graph, notes: Notes, missed: set[tuple[Node, Node]]) -> tuple[Node, Node] | None:
@@ -115,9 +110,7 @@ def _pair(graph: Graph, notes: Notes, missed: set[tuple[Node, Node]]) -> tuple[N
 
 def _same_rows(f: Node, r: Node) -> bool:
     if f.arg("w_ih") is None or r.arg("w_ih") is None:
-        return (
-            f.inputs[0].type == r.inputs[0].type and f.arg("w_ih") is None and r.arg("w_ih") is None
-        )
+        return f.inputs[0].type == r.inputs[0].type and f.arg("w_ih") is None and r.arg("w_ih") is None
     return f.inputs[0] is r.inputs[0]
 
 
@@ -130,12 +123,7 @@ def _difference(f: Node, r: Node) -> str | None:
     for spec, a, b in zip(f.op.operands, f.args, r.args, strict=True):
         if (a is None) != (b is None):
             return f"only one has {spec.name}"
-        if (
-            isinstance(a, Value)
-            and isinstance(b, Value)
-            and spec.name in RANKS
-            and a.type != b.type
-        ):
+        if isinstance(a, Value) and isinstance(b, Value) and spec.name in RANKS and a.type != b.type:
             return f"{spec.name} is {a.type} and {b.type}"
         if spec.name in ("lengths", "count") and a is not b:
             return f"{spec.name} is not one value"
@@ -146,9 +134,7 @@ def _difference(f: Node, r: Node) -> str | None:
 
 
 def _stacked(f: Node, r: Node) -> dict[Value, Value]:
-    args: list[Any] = [
-        _joined(s.name, a, b, f) for s, a, b in zip(f.op.operands, f.args, r.args, strict=True)
-    ]
+    args: list[Any] = [_joined(s.name, a, b, f) for s, a, b in zip(f.op.operands, f.args, r.args, strict=True)]
     acts = (*f.attrs["activations"], *r.attrs["activations"])
     both = make(f.op, *args, **{**f.attrs, "direction": "bidirectional", "activations": acts})
     out: dict[Value, Value] = {}

@@ -60,9 +60,7 @@ def _time_major(n: Node) -> list[Value]:
     ]
     new = make(n.op, *args, **{**n.attrs, "layout": "time"})
     names = [name for name, _ in n.results]
-    return [
-        ops.swapaxes(v, 0, 1) if k in ROWS else v for k, v in zip(names, new.values, strict=True)
-    ]
+    return [ops.swapaxes(v, 0, 1) if k in ROWS else v for k, v in zip(names, new.values, strict=True)]
 
 
 def _transposes(graph: Graph) -> int:
@@ -144,8 +142,6 @@ def _transpose_after_dot(n: Node) -> Value | None:
         return None
     contracting = tuple(order[a] for a in n.attrs["lhs_contracting_dimensions"])
     free = [order[a] for a in free_axes(lhs.rank, (), n.attrs["lhs_contracting_dimensions"])]
-    out = ops.dot_general(
-        lhs.node.inputs[0], rhs, (contracting, n.attrs["rhs_contracting_dimensions"])
-    )
+    out = ops.dot_general(lhs.node.inputs[0], rhs, (contracting, n.attrs["rhs_contracting_dimensions"]))
     rank = {axis: i for i, axis in enumerate(sorted(free))}
     return ops.transpose(out, [*(rank[f] for f in free), *range(len(free), out.rank)])

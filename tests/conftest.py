@@ -21,19 +21,11 @@ from paths import GOLDEN
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
-    parser.addoption(
-        "--seed", type=int, default=20261, help="what every test's seed is derived from"
-    )
-    parser.addoption(
-        "--cpu", default="cpu", metavar="WORD", help="the target that `cpu` means: cpu:x86-64-v3, …"
-    )
+    parser.addoption("--seed", type=int, default=20261, help="what every test's seed is derived from")
+    parser.addoption("--cpu", default="cpu", metavar="WORD", help="the target that `cpu` means: cpu:x86-64-v3, …")
     parser.addoption("--no-kernels", action="store_true", help="every recurrence by the loop")
-    parser.addoption(
-        "--verify-each", action="store_true", help="IREE checks its modules between its passes"
-    )
-    parser.addoption(
-        "--helpers", action="store_true", help="helpers take part in calls of any length"
-    )
+    parser.addoption("--verify-each", action="store_true", help="IREE checks its modules between its passes")
+    parser.addoption("--helpers", action="store_true", help="helpers take part in calls of any length")
     parser.addoption(
         "--within", type=float, metavar="MINUTES",
         help="cases of all tests in turns, and skip what has not begun after so long",

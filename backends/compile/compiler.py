@@ -73,9 +73,7 @@ def _ways(flags: list[str], options: Mapping[str, Any] | None) -> list[list[str]
     ]
 
 
-def _first(
-    text: str, ways: list[list[str]], name: str, target: str, timeout: float
-) -> tuple[bytes, str]:
+def _first(text: str, ways: list[list[str]], name: str, target: str, timeout: float) -> tuple[bytes, str]:
     """The module by the first way that gives one, and a note where that is not the first of all.
 
     CompileError with what the first way said where none does.
@@ -125,9 +123,7 @@ def compile_mlir(
         blob, note = None, ""
         if not verify:
             with suppress(CompilerRefusedError):  # then the checks tell why
-                blob = run(
-                    text, [*flags, UNCHECKED], name=name, target=target.info.name, timeout=timeout
-                )
+                blob = run(text, [*flags, UNCHECKED], name=name, target=target.info.name, timeout=timeout)
         if blob is None:
             blob, note = _first(text, _ways(flags, options), name, target.info.name, timeout)
         if store is not None:
@@ -148,9 +144,7 @@ def option_flags(options: Mapping[str, Any] | None, kind: str) -> list[str]:
     level, tiling = given.pop("opt_level", "O3"), given.pop("data_tiling", kind == "cpu")
     extra = given.pop("flags", ())
     if given:
-        raise CompileError(
-            f"unknown option {min(given)!r}; the options are opt_level, data_tiling, flags"
-        )
+        raise CompileError(f"unknown option {min(given)!r}; the options are opt_level, data_tiling, flags")
     if level not in ("O0", "O1", "O2", "O3"):
         raise CompileError(f"option opt_level is {level!r}; expected O0, O1, O2 or O3")
     if not isinstance(tiling, bool):
@@ -202,9 +196,7 @@ def run(text: str, flags: Sequence[str], *, name: str, target: str, timeout: flo
         if code == 0:
             with suppress(FileNotFoundError):
                 return (work / "module.out").read_bytes()
-        raise CompilerRefusedError(
-            _explain(code, messages, name, target) + _dump(text, name, command)
-        )
+        raise CompilerRefusedError(_explain(code, messages, name, target) + _dump(text, name, command))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

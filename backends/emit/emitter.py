@@ -65,9 +65,7 @@ def element(dtype: DType) -> ir.Type:
 def tensor(t: TensorType) -> ir.RankedTensorType:
     """The MLIR tensor type; named sizes are `?`."""
     dynamic = ir.ShapedType.get_dynamic_size()
-    return ir.RankedTensorType.get(
-        [d if isinstance(d, int) else dynamic for d in t.shape], element(t.dtype)
-    )
+    return ir.RankedTensorType.get([d if isinstance(d, int) else dynamic for d in t.shape], element(t.dtype))
 
 
 def array_attr(values: Sequence[int]) -> ir.Attribute:
@@ -151,26 +149,18 @@ class Emitter:
     ) -> ir.Operation:
         """Any op by its MLIR name."""
         return ir.Operation.create(
-            name,
-            results=list(results),
-            operands=list(operands),
-            attributes=dict(attrs or {}),
-            regions=regions,
+            name, results=list(results), operands=list(operands), attributes=dict(attrs or {}), regions=regions
         )
 
     def hidden(self, v: ir.Value) -> ir.Value:
         """The value, which IREE may not compute at compile time."""
         return self.make("util.optimization_barrier", [v], [v.type]).result
 
-    def op(
-        self, name: str, operands: Sequence[ir.Value], result: TensorType, **attrs: ir.Attribute
-    ) -> ir.Value:
+    def op(self, name: str, operands: Sequence[ir.Value], result: TensorType, **attrs: ir.Attribute) -> ir.Value:
         """An op with one tensor result."""
         return self.make(name, operands, [tensor(result)], attrs).result
 
-    def hlo(
-        self, name: str, operands: Sequence[ir.Value], result: TensorType, **attrs: ir.Attribute
-    ) -> ir.Value:
+    def hlo(self, name: str, operands: Sequence[ir.Value], result: TensorType, **attrs: ir.Attribute) -> ir.Value:
         """stablehlo.`name` with one result."""
         out = self.op(f"stablehlo.{name}", operands, result, **attrs)
         if not self.rounds:
@@ -292,9 +282,7 @@ class Emitter:
                     factor = self.sizes[atom]
                 bare = i == 0 and k == 1
                 term = factor if bare else self.make("arith.muli", [term, factor], [index]).result
-            total = (
-                term if total is None else self.make("arith.addi", [total, term], [index]).result
-            )
+            total = term if total is None else self.make("arith.addi", [total, term], [index]).result
         assert total is not None
         return total
 
@@ -325,9 +313,7 @@ class Emitter:
 
     # -- shapes of values
 
-    def broadcast(
-        self, v: ir.Value, t: TensorType, to: TensorType, places: Sequence[int]
-    ) -> ir.Value:
+    def broadcast(self, v: ir.Value, t: TensorType, to: TensorType, places: Sequence[int]) -> ir.Value:
         """`t` placed at axes `places` of `to`."""
         at = array_attr(places)
         if to.is_static and t.is_static:
@@ -374,22 +360,13 @@ class Emitter:
         return self._slice_op("tensor.extract_slice", [v], offsets, sizes, result)
 
     def insert_slice(
-        self,
-        v: ir.Value,
-        into: ir.Value,
-        offsets: Sequence[ir.Value | int],
-        sizes: Sequence[Dim | ir.Value],
+        self, v: ir.Value, into: ir.Value, offsets: Sequence[ir.Value | int], sizes: Sequence[Dim | ir.Value]
     ) -> ir.Value:
         """tensor.insert_slice with unit strides."""
         return self._slice_op("tensor.insert_slice", [v, into], offsets, sizes, into.type)
 
     def _slice_op(
-        self,
-        name: str,
-        operands: list[ir.Value],
-        offsets: Sequence[Any],
-        sizes: Sequence[Any],
-        result: ir.Type,
+        self, name: str, operands: list[ir.Value], offsets: Sequence[Any], sizes: Sequence[Any], result: ir.Type
     ) -> ir.Value:
         dynamic = ir.ShapedType.get_dynamic_size()
         static: list[list[int]] = []
@@ -475,9 +452,7 @@ class Emitter:
             return
         kinds = {t.dtype for t in n.types} | {v.dtype for v in n.inputs}
         if DType.f64 in kinds and not self.target.has_f64:
-            raise self.refuse(
-                n, f"has f64 elements, which target {self.target.name} lacks; use f32"
-            )
+            raise self.refuse(n, f"has f64 elements, which target {self.target.name} lacks; use f32")
 
     def _operand(self, a: Arg) -> Operand:
         if isinstance(a, tuple):
@@ -487,6 +462,4 @@ class Emitter:
     def refuse(self, n: Node, why: str) -> LoweringError:
         """The error that names op, reason, operands, line and target."""
         word = "any target" if self.target is None else self.target.name
-        return LoweringError(
-            message(n.op.name, why, operand_types(n.op, n.args), n.loc, f"target {word}")
-        )
+        return LoweringError(message(n.op.name, why, operand_types(n.op, n.args), n.loc, f"target {word}"))

@@ -50,9 +50,7 @@ class Flat:
         for t in types:
             self.parts.append(_Part(t, begin, t.dtype))
             words = dims.mul(dims.product(t.shape), self._words(t.dtype))
-            begin = dims.add(
-                begin, dims.mul(dims.floordiv(dims.add(words, ALIGN - 1), ALIGN), ALIGN)
-            )
+            begin = dims.add(begin, dims.mul(dims.floordiv(dims.add(words, ALIGN - 1), ALIGN), ALIGN))
         self.type = TensorType((begin,), DType.i32 if self.stored is None else self.stored)
 
     def _words(self, dtype: DType) -> int:
@@ -99,25 +97,13 @@ class Flat:
         return self.write(flat, v, p.type.with_shape(p.type.shape[1:]), self._row_begin(p, at))
 
     def move_rows(
-        self,
-        flat: ir.Value,
-        i: int,
-        at: ir.Value,
-        source: Flat,
-        given: ir.Value,
-        k: int,
-        low: ir.Value,
-        rows: ir.Value,
+        self, flat: ir.Value, i: int, at: ir.Value, source: Flat, given: ir.Value, k: int, low: ir.Value, rows: ir.Value
     ) -> ir.Value:
         """Rows `low` to `low + rows` of part k of another tensor, as rows of part i from `at` on."""
         p, q = self.parts[i], source.parts[k]
         length = self.index("muli", rows, self.e.size(dims.mul(p.row, self._words(p.type.dtype))))
-        dynamic = ir.RankedTensorType.get(
-            [ir.ShapedType.get_dynamic_size()], element(self.type.dtype)
-        )
-        used = self.e.extract_slice(
-            given, source.type, [source._row_begin(q, low)], [length], dynamic
-        )
+        dynamic = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], element(self.type.dtype))
+        used = self.e.extract_slice(given, source.type, [source._row_begin(q, low)], [length], dynamic)
         return self.e.insert_slice(used, flat, [self._row_begin(p, at)], [length])
 
     def _row_begin(self, p: _Part, at: ir.Value) -> ir.Value:

@@ -12,9 +12,7 @@ from lstm_ir.ir.types import TensorType
 Values = list[ir.Value]
 
 
-def reduce(
-    e: Emitter, op: str, x: ir.Value, t: TensorType, start: float, axes: Sequence[int]
-) -> ir.Value:
+def reduce(e: Emitter, op: str, x: ir.Value, t: TensorType, start: float, axes: Sequence[int]) -> ir.Value:
     """stablehlo.reduce by the binary op `op` over `axes`."""
     kept = t.with_shape(d for i, d in enumerate(t.shape) if i not in axes)
     if 0 in t.shape:  # GPU drivers refuse to read an empty buffer

@@ -83,9 +83,7 @@ def groups(old: Shape, new: Shape) -> tuple[list[list[int]], list[list[int]]]:
     return left, right
 
 
-def _group(
-    old: Shape, new: Shape, i: int, j: int, left: list[list[int]], right: list[list[int]]
-) -> tuple[int, int]:
+def _group(old: Shape, new: Shape, i: int, j: int, left: list[list[int]], right: list[list[int]]) -> tuple[int, int]:
     a, b = [i], [j]
     i, j = i + 1, j + 1
     while (m := _size(old, a)) != (n := _size(new, b)):
@@ -120,6 +118,4 @@ def _weight(d: Dim) -> tuple[int, int]:
 
 def _lists(axes: list[list[int]]) -> ir.Attribute:
     i64 = ir.IntegerType.get_signless(64)
-    return ir.ArrayAttr.get(
-        [ir.ArrayAttr.get([ir.IntegerAttr.get(i64, a) for a in g]) for g in axes]
-    )
+    return ir.ArrayAttr.get([ir.ArrayAttr.get([ir.IntegerAttr.get(i64, a) for a in g]) for g in axes])

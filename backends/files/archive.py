@@ -29,9 +29,7 @@ from lstm_ir.ir.signature import Signature
 Array = np.ndarray[Any, Any]
 MANIFEST, WEIGHTS, SEAL = "manifest.json", "weights.safetensors", "manifest.hmac"
 STATE = "state.safetensors"  # only of a program with state
-_NAME = re.compile(
-    r"manifest\.json|manifest\.hmac|(weights|state)\.safetensors|module-[0-9]{1,3}\.vmfb"
-)
+_NAME = re.compile(r"manifest\.json|manifest\.hmac|(weights|state)\.safetensors|module-[0-9]{1,3}\.vmfb")
 _LIMIT = 16 << 20  # bytes of the manifest
 
 
@@ -180,9 +178,7 @@ def _members(archive: zipfile.ZipFile, file: Path) -> dict[str, zipfile.ZipInfo]
     return out
 
 
-def _unseal(
-    archive: zipfile.ZipFile, infos: Mapping[str, object], text: bytes, key: bytes, file: Path
-) -> None:
+def _unseal(archive: zipfile.ZipFile, infos: Mapping[str, object], text: bytes, key: bytes, file: Path) -> None:
     if SEAL not in infos:
         raise PackageError(f"{file}: a signature is required, and the package has none")
     wanted = hmac.new(key, text, hashlib.sha256).hexdigest().encode()

@@ -72,6 +72,4 @@ def read_weights(path: str | Path) -> dict[str, Array]:
 
 def write_irpa(path: str | Path, weights: Mapping[str, Array]) -> None:
     """A parameter file for `iree-run-module --parameters=model=PATH`."""
-    index({n: np.require(a, requirements="C") for n, a in weights.items()}).create_archive_file(
-        str(path)
-    )
+    index({n: np.require(a, requirements="C") for n, a in weights.items()}).create_archive_file(str(path))

@@ -54,9 +54,7 @@ def read_from(f: BinaryIO, size: int, where: str) -> dict[str, Array]:
     return {name: out[name] for name in types}
 
 
-def _header(
-    f: BinaryIO, size: int, where: str
-) -> tuple[dict[str, TensorType], dict[str, tuple[int, int]]]:
+def _header(f: BinaryIO, size: int, where: str) -> tuple[dict[str, TensorType], dict[str, tuple[int, int]]]:
     length = int.from_bytes(f.read(8), "little") if size >= 8 else 0
     if not 2 <= length <= min(size - 8, _HEADER):
         raise PackageError(f"{where}: not a safetensors file, or one that is cut off")

@@ -21,12 +21,7 @@ __all__ = ["lower_loop", "lower_outer_sum", "lower_product"]
 
 
 def lower_loop(
-    e: Emitter,
-    n: Node,
-    consts: list[ir.Value],
-    init: list[ir.Value],
-    xs: list[ir.Value],
-    count: ir.Value | None,
+    e: Emitter, n: Node, consts: list[ir.Value], init: list[ir.Value], xs: list[ir.Value], count: ir.Value | None
 ) -> list[ir.Value] | None:
     """Scan `n` by a kernel, or None if it needs the loop; one line goes to the notes."""
     assert e.target is not None
@@ -39,9 +34,7 @@ def lower_loop(
         e.notes.append(f"scan at {n.loc}: loop, because {why}")
         return None
     except (CutError, RecursionError):
-        e.notes.append(
-            f"scan at {n.loc}: loop, because the body is too deep or its columns do not align"
-        )
+        e.notes.append(f"scan at {n.loc}: loop, because the body is too deep or its columns do not align")
         return None
     if note:
         e.notes.append(f"scan at {n.loc}: kernel, {note}")

@@ -12,15 +12,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import Calc, compare
 from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower, tensor
-from lstm_ir.backends.emit.regions import (
-    empty,
-    generic,
-    picked,
-    position,
-    reduce,
-    signed_back,
-    signless,
-)  # fmt: skip
+from lstm_ir.backends.emit.regions import empty, generic, picked, position, reduce, signed_back, signless  # fmt: skip
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.lower.linear import sum_type
 from lstm_ir.backends.lower.own_memory import own
@@ -37,9 +29,7 @@ def _in_range(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     return e.convert(held, wide, n.types[0].dtype)
 
 
-def confined(
-    e: Emitter, n: Node, operand: str, x: ir.Value, low: Dim, high: Dim
-) -> tuple[ir.Value, TensorType]:
+def confined(e: Emitter, n: Node, operand: str, x: ir.Value, low: Dim, high: Dim) -> tuple[ir.Value, TensorType]:
     """The operand's integers moved into [low, high], at least 32 bits wide; asserted first."""
     arg = n.arg(operand)
     assert isinstance(arg, Value)
@@ -132,9 +122,7 @@ def _gather_dynamic(
 
 
 @lower("scatter_add")
-def _scatter_add(
-    e: Emitter, n: Node, x: ir.Value, indices: ir.Value, updates: ir.Value
-) -> ir.Value:
+def _scatter_add(e: Emitter, n: Node, x: ir.Value, indices: ir.Value, updates: ir.Value) -> ir.Value:
     """Rows lead: IREE takes no other form. Indices were clamped, or it would write outside."""
     t, axis = n.inputs[0].type, n.attrs["axis"]
     if 0 in n.inputs[2].type.shape:  # the compiler divides by it
@@ -159,9 +147,7 @@ def _scatter_add(
     attrs = {"scatter_dimension_numbers": ir.Attribute.parse(numbers)}
     made = e.make("stablehlo.scatter", [v, at, u], [tensor(moved)], attrs, regions=1)
     scalar = TensorType((), total.dtype)
-    block = made.regions[0].blocks.append(
-        tensor(scalar), tensor(scalar), arg_locs=[ir.Location.current] * 2
-    )
+    block = made.regions[0].blocks.append(tensor(scalar), tensor(scalar), arg_locs=[ir.Location.current] * 2)
     with ir.InsertionPoint(block):
         e.make("stablehlo.return", [e.hlo("add", list(block.arguments), scalar)], [])
     out = _back(e, made.result, total, axis)

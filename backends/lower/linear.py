@@ -29,11 +29,7 @@ def sum_type(t: TensorType) -> TensorType:
 @lower("dot_general")
 def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     a, b = n.inputs[0].type, n.inputs[1].type
-    axes = [
-        n.attrs[f"{side}_{what}_dimensions"]
-        for what in ("batching", "contracting")
-        for side in ("lhs", "rhs")
-    ]
+    axes = [n.attrs[f"{side}_{what}_dimensions"] for what in ("batching", "contracting") for side in ("lhs", "rhs")]
     to = n.types[0]
     total = sum_type(to)
     if e.has_cpu_kernels:

@@ -7,15 +7,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.arithmetic import compare
 from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower, tensor
 from lstm_ir.backends.emit.for_loop import first_carried
-from lstm_ir.backends.emit.regions import (
-    empty,
-    generic,
-    picked,
-    position,
-    reduce,
-    signed_back,
-    signless,
-)  # fmt: skip
+from lstm_ir.backends.emit.regions import empty, generic, picked, position, reduce, signed_back, signless  # fmt: skip
 from lstm_ir.backends.emit.shapes import iota
 from lstm_ir.backends.lower.linear import sum_type
 from lstm_ir.ir import dims
@@ -86,9 +78,7 @@ def _cumsum(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     return e.convert(v, total, t.dtype)
 
 
-def moved(
-    e: Emitter, x: ir.Value, t: TensorType, axis: int, by: int | ir.Value, back: bool
-) -> ir.Value:
+def moved(e: Emitter, x: ir.Value, t: TensorType, axis: int, by: int | ir.Value, back: bool) -> ir.Value:
     """Every element `by` places further along `axis` (or back), zeros where nothing came from."""
     if isinstance(by, ir.Value):
         return _moved_dynamic(e, x, t, axis, by, back)
@@ -103,9 +93,7 @@ def moved(
     )  # fmt: skip
 
 
-def _moved_dynamic(
-    e: Emitter, x: ir.Value, t: TensorType, axis: int, by: ir.Value, back: bool
-) -> ir.Value:
+def _moved_dynamic(e: Emitter, x: ir.Value, t: TensorType, axis: int, by: ir.Value, back: bool) -> ir.Value:
     v, kind = signless(e, x, t)
     zero, _ = signless(e, e.constant(0, t.dtype), TensorType((), t.dtype))
     nothing, first, last = picked(e, zero, []), e.size(0), e.size(dims.add(t.shape[axis], -1))

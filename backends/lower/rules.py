@@ -1,19 +1,7 @@
 """All lowering rules: importing this module fills the table."""
 
 from lstm_ir.backends.emit.emitter import RULES
-from lstm_ir.backends.lower import (
-    convert,
-    elementwise,
-    erf,
-    gather,
-    integer,
-    linear,
-    math,
-    reduce,
-    scan,
-    shape,
-    window,
-)
+from lstm_ir.backends.lower import convert, elementwise, erf, gather, integer, linear, math, reduce, scan, shape, window
 
 __all__ = [
     "RULES", "convert", "elementwise", "erf", "gather", "integer", "linear", "math", "reduce",

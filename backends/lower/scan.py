@@ -27,9 +27,7 @@ I32 = TensorType((), DType.i32)
 
 
 @lower("scan")
-def _scan(
-    e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None
-) -> Values:
+def _scan(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
     loop = Loop(n)
     if loop.length == 0:
         return [*init, *(e.full(0, t) for t in loop.y_types)]
@@ -82,9 +80,7 @@ class _Static:
 
     def less(self, a: ir.Value, b: ir.Value) -> ir.Value:
         direction = ir.Attribute.parse("#stablehlo<comparison_direction LT>")
-        return self.e.hlo(
-            "compare", [a, b], TensorType((), DType.i1), comparison_direction=direction
-        )
+        return self.e.hlo("compare", [a, b], TensorType((), DType.i1), comparison_direction=direction)
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
         e, loop = self.e, self.loop
@@ -111,8 +107,7 @@ class _Static:
 
         final = self._while([self.i32(0), *init, *buffers], more, block)
         ys = [
-            self._cut(v, t, rev)
-            for v, t, rev in zip(final[1 + carries :], loop.y_types, loop.y_reverse, strict=True)
+            self._cut(v, t, rev) for v, t, rev in zip(final[1 + carries :], loop.y_types, loop.y_reverse, strict=True)
         ]
         return [*final[1 : 1 + carries], *ys]
 
@@ -125,13 +120,7 @@ class _Static:
         return t.resized(0, self.length + self.pad)
 
     def _chunk(
-        self,
-        consts: Values,
-        state: Values,
-        xs: Values,
-        start: ir.Value,
-        steps: ir.Value,
-        n: ir.Value,
+        self, consts: Values, state: Values, xs: Values, start: ir.Value, steps: ir.Value, n: ir.Value
     ) -> tuple[Values, Values]:
         e, loop = self.e, self.loop
         chunk_types = [t.resized(0, self.k) for t in loop.y_types]
@@ -145,16 +134,13 @@ class _Static:
             at = self.arith("add", start, j)
             back = self.arith("subtract", self.arith("subtract", n, self.i32(1)), at)
             rows = [
-                self._row(x, t, back if rev else at)
-                for x, t, rev in zip(xs, loop.x_types, loop.x_reverse, strict=True)
+                self._row(x, t, back if rev else at) for x, t, rev in zip(xs, loop.x_types, loop.x_reverse, strict=True)
             ]
             out = e.body(loop.body, [at, *consts, *carries, *rows])
             mirrored = self.arith("subtract", self.i32(self.k - 1), j)
             new = [
                 self._set(c, y, t, mirrored if rev else j)
-                for c, y, t, rev in zip(
-                    chunks, out[len(state) :], chunk_types, loop.y_reverse, strict=True
-                )
+                for c, y, t, rev in zip(chunks, out[len(state) :], chunk_types, loop.y_reverse, strict=True)
             ]
             return [self.arith("add", j, self.i32(1)), *out[: len(state)], *new]
 
@@ -167,9 +153,7 @@ class _Static:
     def _row(self, x: ir.Value, t: TensorType, at: ir.Value) -> ir.Value:
         sizes = [1, *(int(d) for d in t.shape[1:])]  # type: ignore[arg-type]
         one = t.resized(0, 1)
-        v = self.e.hlo(
-            "dynamic_slice", [x, *self._starts(at, t.rank)], one, slice_sizes=array_attr(sizes)
-        )
+        v = self.e.hlo("dynamic_slice", [x, *self._starts(at, t.rank)], one, slice_sizes=array_attr(sizes))
         return self.e.hlo("reshape", [v], t.with_shape(t.shape[1:]))
 
     def _set(self, chunk: ir.Value, y: ir.Value, t: TensorType, at: ir.Value) -> ir.Value:
@@ -177,22 +161,12 @@ class _Static:
         return self.e.hlo("dynamic_update_slice", [chunk, row, *self._starts(at, t.rank)], t)
 
     def _put(
-        self,
-        out: ir.Value,
-        chunk: ir.Value,
-        t: TensorType,
-        start: ir.Value,
-        n: ir.Value,
-        reverse: bool,
+        self, out: ir.Value, chunk: ir.Value, t: TensorType, start: ir.Value, n: ir.Value, reverse: bool
     ) -> ir.Value:
         at = start
         if reverse:  # rows n - start - k .. n - start, behind `pad` rows of overhang
-            at = self.arith(
-                "subtract", self.arith("subtract", n, start), self.i32(self.k - self.pad)
-            )
-        return self.e.hlo(
-            "dynamic_update_slice", [out, chunk, *self._starts(at, t.rank)], self._buffer(t)
-        )
+            at = self.arith("subtract", self.arith("subtract", n, start), self.i32(self.k - self.pad))
+        return self.e.hlo("dynamic_update_slice", [out, chunk, *self._starts(at, t.rank)], self._buffer(t))
 
     def _cut(self, v: ir.Value, t: TensorType, reverse: bool) -> ir.Value:
         if not self.pad:
@@ -208,9 +182,7 @@ class _Static:
             strides=array_attr([1] * t.rank),
         )
 
-    def _while(
-        self, init: Values, more: Callable[[Values], ir.Value], step: Callable[[Values], Values]
-    ) -> Values:
+    def _while(self, init: Values, more: Callable[[Values], ir.Value], step: Callable[[Values], Values]) -> Values:
         kinds = [v.type for v in init]
         loop = self.e.make("stablehlo.while", init, kinds, regions=2)
         locs = [ir.Location.unknown()] * len(kinds)
@@ -246,9 +218,7 @@ class _Dynamic:
             state, chunks = self._chunk(consts, s[:carries], xs, start, steps, n)
             merged = [
                 self._put(o, c, t, start, steps, n, rev)
-                for o, c, t, rev in zip(
-                    s[carries:], chunks, loop.y_types, loop.y_reverse, strict=True
-                )
+                for o, c, t, rev in zip(s[carries:], chunks, loop.y_types, loop.y_reverse, strict=True)
             ]
             return [*state, *merged]
 
@@ -256,13 +226,7 @@ class _Dynamic:
         return for_loop(e, (e.size(0), n, k), [*init, *buffers], kinds, block)
 
     def _chunk(
-        self,
-        consts: Values,
-        state: Values,
-        xs: Values,
-        start: ir.Value,
-        steps: ir.Value,
-        n: ir.Value,
+        self, consts: Values, state: Values, xs: Values, start: ir.Value, steps: ir.Value, n: ir.Value
     ) -> tuple[Values, Values]:
         e, loop = self.e, self.loop
         types = [t.resized(0, CHUNK) for t in loop.y_types]
@@ -273,18 +237,13 @@ class _Dynamic:
             at = self.arith("addi", start, j)
             back = self.arith("subi", self.arith("subi", n, e.size(1)), at)
             rows = [
-                self._row(x, t, back if rev else at)
-                for x, t, rev in zip(xs, loop.x_types, loop.x_reverse, strict=True)
+                self._row(x, t, back if rev else at) for x, t, rev in zip(xs, loop.x_types, loop.x_reverse, strict=True)
             ]
             out = e.body(loop.body, [e.scalar(at, DType.i32), *consts, *carries, *rows])
             mirrored = self.arith("subi", e.size(CHUNK - 1), j)
             new = [
-                e.insert_slice(
-                    y, c, [mirrored if rev else j, *[0] * (t.rank - 1)], [1, *t.shape[1:]]
-                )
-                for c, y, t, rev in zip(
-                    chunks, out[len(state) :], types, loop.y_reverse, strict=True
-                )
+                e.insert_slice(y, c, [mirrored if rev else j, *[0] * (t.rank - 1)], [1, *t.shape[1:]])
+                for c, y, t, rev in zip(chunks, out[len(state) :], types, loop.y_reverse, strict=True)
             ]
             return [*out[: len(state)], *new]
 

@@ -83,17 +83,10 @@ class PackedLoop:
 
         def block(start: ir.Value, flat: ir.Value) -> ir.Value:
             steps = self.index("minsi", self.index("subi", n, start), e.size(CHUNK))
-            given = self._chunk(
-                [self.whole.get(flat, i) for i in range(carries)], consts, xs, start, steps, n
-            )
+            given = self._chunk([self.whole.get(flat, i) for i in range(carries)], consts, xs, start, steps, n)
             old, flat = (
                 flat,
-                self.whole.start(
-                    [
-                        *(self.chunk.get(given, i) for i in range(carries)),
-                        *(None for _ in loop.y_types),
-                    ]
-                ),
+                self.whole.start([*(self.chunk.get(given, i) for i in range(carries)), *(None for _ in loop.y_types)]),
             )
             for i, reverse in enumerate(loop.y_reverse, carries):
                 flat = self.whole.keep(flat, i, old)
@@ -116,14 +109,11 @@ class PackedLoop:
         out = e.body(loop.body, [e.scalar(zero, DType.i32), *consts, *init, *read])
         carries = len(loop.carry_types)
         rows = [
-            reshape(e, v, t.with_shape(t.shape[1:]), t.shape)
-            for v, t in zip(out[carries:], loop.y_types, strict=True)
+            reshape(e, v, t.with_shape(t.shape[1:]), t.shape) for v, t in zip(out[carries:], loop.y_types, strict=True)
         ]
         return [*out[:carries], *rows]
 
-    def _plain(
-        self, consts: Values, init: Values, xs: Values, n: ir.Value, count: ir.Value | None
-    ) -> Values:
+    def _plain(self, consts: Values, init: Values, xs: Values, n: ir.Value, count: ir.Value | None) -> Values:
         """One loop, where chunks save nothing: to IREE the tensors of two loops would be one."""
         first = self.whole.begin([*init, *(None for _ in self.loop.y_types)])
         make = partial(self._step, self.whole, consts, xs, self.e.size(0), n, n)
@@ -133,13 +123,7 @@ class PackedLoop:
         return [self.whole.get(last, i) for i in range(len(self.whole.parts))]
 
     def _chunk(
-        self,
-        state: Values,
-        consts: Values,
-        xs: Values,
-        start: ir.Value,
-        steps: ir.Value,
-        n: ir.Value,
+        self, state: Values, consts: Values, xs: Values, start: ir.Value, steps: ir.Value, n: ir.Value
     ) -> ir.Value:
         e = self.e
         first = self.chunk.begin([*state, *(None for _ in self.loop.y_types)])
@@ -165,14 +149,7 @@ class PackedLoop:
         return for_one(e, (at, steps, e.size(1)), first, t, make(1))
 
     def _step(
-        self,
-        into: Flat,
-        consts: Values,
-        xs: Values,
-        start: ir.Value,
-        n: ir.Value,
-        rows: ir.Value,
-        at_once: int,
+        self, into: Flat, consts: Values, xs: Values, start: ir.Value, n: ir.Value, rows: ir.Value, at_once: int
     ) -> Step:
         """Steps `start + j` and on, `at_once` of `n`; the carries and rows they give are written to
         `into`, which has room for `rows` rows.

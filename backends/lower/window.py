@@ -40,9 +40,7 @@ def _slice(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
 @lower("pad")
 def _pad(e: Emitter, n: Node, x: ir.Value, value: ir.Value) -> ir.Value:
     t, to = n.inputs[0].type, n.types[0]
-    low, high, between = (
-        n.attrs[k] for k in ("edge_padding_low", "edge_padding_high", "interior_padding")
-    )
+    low, high, between = (n.attrs[k] for k in ("edge_padding_low", "edge_padding_high", "interior_padding"))
     if 0 in t.shape:
         return e.broadcast(value, TensorType((), t.dtype), to, ())
     if any(between) and not (e.target is None and t.is_static):

@@ -26,9 +26,7 @@ class Contexts:
     `own`: it runs dispatches itself.
     """
 
-    def __init__(
-        self, modules: Sequence[Any], name: str, *, schedule: bool = False, own: bool = False
-    ) -> None:
+    def __init__(self, modules: Sequence[Any], name: str, *, schedule: bool = False, own: bool = False) -> None:
         self._modules, self._name, self._own = list(modules), name, own
         self._schedule = schedule
         self._call = policy.batch if schedule else policy.unchanged

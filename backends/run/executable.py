@@ -47,9 +47,7 @@ class CallPlan(NamedTuple):
 class Function:
     """One entry, ready to call: `f(x=a)` or `f({"input.1": a})` -> {name: ndarray}."""
 
-    def __init__(
-        self, entry: Entry, session: Session, vm: Mapping[Names, Any], stateful: bool
-    ) -> None:
+    def __init__(self, entry: Entry, session: Session, vm: Mapping[Names, Any], stateful: bool) -> None:
         self.entry, self._session, self._vm = entry, session, vm
         self.arguments = tuple(transfer.BorderType(p.type.dtype) for p in entry.inputs)
         self.results = tuple(transfer.BorderType(p.type.dtype) for p in entry.outputs)
@@ -120,9 +118,7 @@ class Session:
         self._loaded: _Loaded | None = loaded
         runtime.outlive_fork(self)
         self._lock = threading.Lock()
-        self._held = HeldState(
-            loaded.signature.state, loaded.initial, loaded.move, self._lock, self._what
-        )
+        self._held = HeldState(loaded.signature.state, loaded.initial, loaded.move, self._lock, self._what)
         self._queue = loaded.queue()
         self.entries: Mapping[str, Function] = MappingProxyType(
             _Entries(
@@ -167,9 +163,7 @@ class Session:
         main = self._main
         return (main if main is not None else self._entry())(arrays, **named)
 
-    def _run(
-        self, f: Function, values: list[Array], shapes: Shapes, plan: CallPlan | None
-    ) -> list[Array]:
+    def _run(self, f: Function, values: list[Array], shapes: Shapes, plan: CallPlan | None) -> list[Array]:
         # Calls of one session take turns: each may read the state that the one before it wrote.
         with self._lock:
             loaded = self._loaded
@@ -214,9 +208,7 @@ class Session:
         finally:
             queue.end_call()
 
-    def _step(
-        self, f: Function, vm: Any, values: list[Array], env: Mapping[str, int], results: Any
-    ) -> list[Array]:
+    def _step(self, f: Function, vm: Any, values: list[Array], env: Mapping[str, int], results: Any) -> list[Array]:
         """A call that reads or writes state, which changes only if the call succeeds."""
         assert self._loaded is not None
         move, entry = self._loaded.move, f.entry
@@ -238,18 +230,14 @@ class Session:
         self._held.keep(entry.writes, kept)
         return outputs
 
-    def _need_finite(
-        self, entry: Entry, watched: Sequence[tuple[int, str]], at: list[Array]
-    ) -> None:
+    def _need_finite(self, entry: Entry, watched: Sequence[tuple[int, str]], at: list[Array]) -> None:
         for place, name in watched:
             a = at[place]
             if not np.isfinite(a.astype(np.float64)).all():
                 step = self._held.scalar("step")
                 when = "" if step is None else f" at step {step + 1}"
                 bad = a.ravel()[~np.isfinite(a.astype(np.float64).ravel())][0]
-                raise ValueRangeError(
-                    f"{entry.name}: {name} is {bad}{when}; the state is that before the call"
-                )
+                raise ValueRangeError(f"{entry.name}: {name} is {bad}{when}; the state is that before the call")
 
     def save_state(self, path: str | Path) -> None:
         """Write all state to a .safetensors file, in one step; calls wait until it is read.
@@ -371,8 +359,7 @@ class Executable(Session):
             where = target.drivers[0]
         if where.partition(":")[0] not in target.drivers:
             raise TargetError(
-                f"device {where} does not run modules for {target}; "
-                f"expected {' or '.join(target.drivers)}"
+                f"device {where} does not run modules for {target}; expected {' or '.join(target.drivers)}"
             )
         if target.info.kind == "cpu":
             why = cpus.refusal(target.info.triple, target.info.features)

@@ -118,10 +118,7 @@ def _same_weights(found: Package) -> None:
     for name in {*types, *found.weights}:
         a = found.weights.get(name)
         try:
-            fits = a is not None and (a.shape, a.dtype) == (
-                types[name].shape,
-                types[name].dtype.numpy,
-            )
+            fits = a is not None and (a.shape, a.dtype) == (types[name].shape, types[name].dtype.numpy)
         except (KeyError, LstmIrError):
             fits = False
         if not fits:
@@ -133,12 +130,8 @@ def _same_state(found: Package) -> None:
     for name in {*variables, *found.state}:
         a = found.state.get(name)
         try:
-            fits = a is not None and starts(
-                TensorType(a.shape, DType.of(a.dtype)), variables[name].type
-            )
+            fits = a is not None and starts(TensorType(a.shape, DType.of(a.dtype)), variables[name].type)
         except (KeyError, LstmIrError):
             fits = False
         if not fits:
-            raise PackageError(
-                f"{found.path}: state {name!r} does not start what the signature says"
-            )
+            raise PackageError(f"{found.path}: state {name!r} does not start what the signature says")

@@ -86,10 +86,7 @@ class Profile:
 
     def __str__(self) -> str:
         who = f"{self.device}, {self.workers} workers" if self.workers else self.device
-        out = [
-            f"{self.entry} on {who}: {_time(self.seconds)} per call, "
-            f"parts from {self.calls} profiled calls"
-        ]
+        out = [f"{self.entry} on {who}: {_time(self.seconds)} per call, parts from {self.calls} profiled calls"]
         whole = max(self.inside, self.seconds)
         for r in self.rows:
             where = "; ".join(_grouped(r.places)) if r.places else "no line known"
@@ -116,9 +113,7 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.1f} us"
 
 
-def profile(
-    exe: Executable, blob: bytes, entry: str, values: Sequence[Array], flow: str | None = None
-) -> Profile:
+def profile(exe: Executable, blob: bytes, entry: str, values: Sequence[Array], flow: str | None = None) -> Profile:
     """Run `entry` of `blob` on `values` (its inputs, then the state it reads) on the device of `exe`.
 
     `flow` is the module's text with locations (`flow_text`); without
@@ -149,9 +144,7 @@ def profile(
             calls = int(min(200, max(5, SECONDS / seconds)))
         rows = _profiled(command, folder, kind, calls)
     places = {} if flow is None else dispatch_places(flow)
-    shown = [
-        Row(n, c / calls, s / calls, b / calls, places.get(n, ())) for n, (c, s, b) in rows.items()
-    ]
+    shown = [Row(n, c / calls, s / calls, b / calls, places.get(n, ())) for n, (c, s, b) in rows.items()]
     shown.sort(key=lambda r: -r.seconds)
     workers = {"local-task": runtime.threads(), "local-sync": 1}.get(exe.device, 0)
     return Profile(entry, exe.device, workers, seconds, calls, tuple(shown))
@@ -197,9 +190,7 @@ def _tool(name: str) -> str:
 
 def _run(name: str, arguments: Sequence[str], folder: str) -> str:
     try:
-        done = subprocess.run(
-            [_tool(name), *arguments], cwd=folder, capture_output=True, timeout=300, check=False
-        )
+        done = subprocess.run([_tool(name), *arguments], cwd=folder, capture_output=True, timeout=300, check=False)
     except subprocess.TimeoutExpired:
         raise DeviceError(f"{name} ran past its time limit of 300 s") from None
     if done.returncode != 0:
@@ -210,24 +201,14 @@ def _run(name: str, arguments: Sequence[str], folder: str) -> str:
 
 def _benchmark(command: Sequence[str], folder: str, least: str, runs: int) -> float:
     """Median seconds of a call over so many runs of at least so many seconds, or calls."""
-    more = [
-        f"--benchmark_min_time={least}",
-        f"--benchmark_repetitions={runs}",
-        "--benchmark_format=json",
-    ]
+    more = [f"--benchmark_min_time={least}", f"--benchmark_repetitions={runs}", "--benchmark_format=json"]
     said = json.loads(_run("iree-benchmark-module", [*command, *more], folder))
     unit = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-    times = [
-        b["real_time"] * unit[b["time_unit"]]
-        for b in said["benchmarks"]
-        if b["run_type"] == "iteration"
-    ]
+    times = [b["real_time"] * unit[b["time_unit"]] for b in said["benchmarks"] if b["run_type"] == "iteration"]
     return float(statistics.median(times))
 
 
-def _profiled(
-    command: Sequence[str], folder: str, kind: str, calls: int
-) -> dict[str, tuple[float, float, float]]:
+def _profiled(command: Sequence[str], folder: str, kind: str, calls: int) -> dict[str, tuple[float, float, float]]:
     """Dispatch -> how often it ran, its seconds, and those of its workers, over all calls."""
     mode = _MODES.get(kind, "queue-events,dispatch-events,executable-metadata")
     more = [

@@ -87,9 +87,7 @@ class Mover:
         raw = a.view(kind.raw)
         return self._copy(self._memory, self._usage, self.device, raw, kind.hal)
 
-    def arrays(
-        self, results: Any, kinds: tuple[BorderType, ...], given: list[Array]
-    ) -> list[Array]:
+    def arrays(self, results: Any, kinds: tuple[BorderType, ...], given: list[Array]) -> list[Array]:
         """The results as arrays of their own; `given` is memory that they may not share."""
         raise NotImplementedError
 
@@ -143,9 +141,7 @@ class HostMover(Mover):
         buffer = self.allocator.import_host_allocation(a, self._lent, self._usage)
         return self._view(buffer, a.shape if shape is None else shape, kind.hal)
 
-    def arrays(
-        self, results: Any, kinds: tuple[BorderType, ...], given: list[Array]
-    ) -> list[Array]:
+    def arrays(self, results: Any, kinds: tuple[BorderType, ...], given: list[Array]) -> list[Array]:
         """Views that own their buffer; an output that is an input, or another output, is copied."""
         out: list[Array] = []
         share = np.may_share_memory
@@ -180,9 +176,7 @@ class DeviceMover(Mover):
         self._staging_memory = int(rt.MemoryType.HOST_LOCAL) | int(rt.MemoryType.DEVICE_VISIBLE)
         self._staging_usage = int(rt.BufferUsage.TRANSFER) | int(rt.BufferUsage.MAPPING_SCOPED)
 
-    def arrays(
-        self, results: Any, kinds: tuple[BorderType, ...], given: list[Array]
-    ) -> list[Array]:
+    def arrays(self, results: Any, kinds: tuple[BorderType, ...], given: list[Array]) -> list[Array]:
         """Copies in host memory; all transfers are queued before the first is awaited."""
         views = [results.get_as_object(i, self._view) for i in range(len(kinds))]
         staged = [self._stage(v) if 0 not in v.shape else None for v in views]
@@ -199,9 +193,7 @@ class DeviceMover(Mover):
 
     def _stage(self, view: Any) -> tuple[Any, Any]:
         source = view.get_buffer()
-        host = self.allocator.allocate_buffer(
-            self._staging_memory, self._staging_usage, source.byte_length()
-        )
+        host = self.allocator.allocate_buffer(self._staging_memory, self._staging_usage, source.byte_length())
         semaphore = self.device.create_semaphore(0)
         start, end = (self._fence.create_at(semaphore, n) for n in (0, 1))
         self.device.queue_copy(source, host, start, end)

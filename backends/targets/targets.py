@@ -50,10 +50,7 @@ ARCHITECTURES = {
     "riscv64": ("riscv64-unknown-linux-gnu", "generic-rv64"),
 }
 # RISC-V's names imply no features at all: those of its Linux profile are spelled out.
-_RISCV = (
-    "--iree-llvmcpu-target-cpu-features=+m,+a,+f,+d,+c",
-    "--iree-llvmcpu-target-abi=lp64d",
-)
+_RISCV = ("--iree-llvmcpu-target-cpu-features=+m,+a,+f,+d,+c", "--iree-llvmcpu-target-abi=lp64d")
 KINDS = ("cpu", "vulkan", "cuda", "hip", "metal")
 _L1, _L2 = 32 << 10, 512 << 10
 

@@ -84,9 +84,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def measure(
-    point: Point, seconds: float = 1.0, threads: int | None = None, least: int = 7
-) -> Result:
+def measure(point: Point, seconds: float = 1.0, threads: int | None = None, least: int = 7) -> Result:
     """Measure one point for about `seconds` per runner."""
     used = cores() if threads is None else threads
     sets, calls = models.weights(point), models.calls(point)

@@ -44,9 +44,7 @@ def resident() -> int:
     if status.is_file():  # getrusage counts the parent's peak too where it forked
         lines = status.read_text(encoding="ascii").splitlines()
         return next(1024 * int(t.split()[1]) for t in lines if t.startswith("VmHWM"))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def main(name: str, who: str, package: str = "") -> None:

@@ -107,9 +107,7 @@ def ours(point: Point, sets: tuple[Weights, Weights], threads: int, cache: bool 
     """lstm-ir on the CPU with default options; sizes written into the module."""
     import lstm_ir as li
 
-    return of_executable(
-        point, sets, li.compile(program_of(point, sets[0]), "cpu", options={"cache": cache})
-    )
+    return of_executable(point, sets, li.compile(program_of(point, sets[0]), "cpu", options={"cache": cache}))
 
 
 def of_executable(point: Point, sets: tuple[Weights, Weights], exe: Any) -> Runner:

@@ -16,9 +16,7 @@ def torch_modules(point: Point, sets: tuple[Weights, Weights]) -> list[Any]:
     import torch as t
 
     kind = t.nn.LSTM if point.cell == "lstm" else t.nn.GRU
-    modules = [
-        kind(point.I, point.H, point.layers, bidirectional=point.directions == 2) for _ in sets
-    ]
+    modules = [kind(point.I, point.H, point.layers, bidirectional=point.directions == 2) for _ in sets]
     for m, given in zip(modules, sets, strict=True):
         with t.no_grad():
             for i, (w_ih, w_hh, b) in enumerate(given):
@@ -148,10 +146,7 @@ def jax(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
     held = j.device_put(sets)
     if not point.training:
         infer = j.jit(model)
-        return Runner(
-            lambda call: j.block_until_ready(infer(held[0], call.x)),
-            lambda y: {"y": np.asarray(y)},
-        )
+        return Runner(lambda call: j.block_until_ready(infer(held[0], call.x)), lambda y: {"y": np.asarray(y)})
     step = j.jit(j.grad(lambda w, x: (model(w, x) ** 2).mean(), argnums=(0, 1)))
 
     def read(out: Any) -> dict[str, Array]:

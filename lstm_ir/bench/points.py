@@ -91,11 +91,7 @@ SHORT = frozenset({
 def named(words: tuple[str, ...] = ()) -> tuple[Point, ...]:
     """The named points whose name is, or else contains, one of the words; all of them for none."""
     names = {p.name for p in POINTS}
-    return tuple(
-        p
-        for p in POINTS
-        if not words or any(w == p.name or (w not in names and w in p.name) for w in words)
-    )
+    return tuple(p for p in POINTS if not words or any(w == p.name or (w not in names and w in p.name) for w in words))
 
 
 def short() -> tuple[Point, ...]:
@@ -110,7 +106,6 @@ def grid() -> Iterator[Point]:
         (64, 128, 200, 256, 512, 1024), (1, 2), (1, 2), (False, True),
     )  # fmt: skip
     points = [
-        Point(cell, T, B, H, H, layers, directions, training)
-        for cell, T, B, H, layers, directions, training in axes
+        Point(cell, T, B, H, H, layers, directions, training) for cell, T, B, H, layers, directions, training in axes
     ]
     return iter(sorted(points, key=lambda p: p.flops))

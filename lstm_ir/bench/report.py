@@ -27,8 +27,7 @@ def table(points: Sequence[dict[str, Any]], peak: float) -> str:
         ratio = f"{p['ratio']:.2f} ({low:.2f}-{high:.2f})" + (" slower" if p["slower"] else "")
         lines.append(
             f"| {p['point']} | {ms['lstm-ir']:.3g} | {' | '.join(cells)} | {ratio} "
-            f"| {p['gflops']:.0f} | {p['gflops'] / peak:.0%} |"
-            + (f" {_memory(p['memory_mib'])} |" if measured else "")
+            f"| {p['gflops']:.0f} | {p['gflops'] / peak:.0%} |" + (f" {_memory(p['memory_mib'])} |" if measured else "")
         )
     return "\n".join(lines) + "\n"
 

@@ -51,19 +51,14 @@ class Times:
         """The ratio's 90 % bootstrap interval."""
         rng = np.random.default_rng(0)
         sides = [
-            np.median(rng.choice(self.seconds[w], (draws, len(self.seconds[w]))), axis=1)
-            for w in (self.best, OURS)
+            np.median(rng.choice(self.seconds[w], (draws, len(self.seconds[w]))), axis=1) for w in (self.best, OURS)
         ]
         low, high = np.quantile(sides[0] / sides[1], (0.05, 0.95))
         return float(low), float(high)
 
 
 def interleaved(
-    runs: Mapping[str, Callable[[Any], Any]],
-    inputs: Sequence[Any],
-    seconds: float,
-    least: int = 9,
-    most: int = 3000,
+    runs: Mapping[str, Callable[[Any], Any]], inputs: Sequence[Any], seconds: float, least: int = 9, most: int = 3000
 ) -> Times:
     """Call every runner with every input once, then for about `seconds` each, `least` turns or
     `most` calls."""

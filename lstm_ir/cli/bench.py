@@ -15,16 +15,7 @@ from rich.console import Console
 from lstm_ir.api import set_threads
 from lstm_ir.bench import memory as bench_memory
 from lstm_ir.bench import report
-from lstm_ir.bench.measure import (
-    NoPeerError,
-    Result,
-    cores,
-    empty_call,
-    geometric_mean,
-    measure,
-    peak,
-    save,
-)
+from lstm_ir.bench.measure import NoPeerError, Result, cores, empty_call, geometric_mean, measure, peak, save
 from lstm_ir.bench.points import Point, grid, named, short
 from lstm_ir.cli.files import write_text
 from lstm_ir.ir.errors import LstmIrError
@@ -36,12 +27,7 @@ from lstm_ir.ir.errors import LstmIrError
 @click.option("--full", is_flag=True, help="the whole grid, cheap points first, within --budget")
 @click.option("--budget", default=3600.0, show_default=True, help="seconds that --full may take")
 @click.option("--seconds", default=1.0, show_default=True, help="spent on each runner of a point")
-@click.option(
-    "--threads",
-    type=int,
-    default=None,
-    help="of this project, torch and onnxruntime; default: all usable",
-)
+@click.option("--threads", type=int, default=None, help="of this project, torch and onnxruntime; default: all usable")
 @click.option("--memory", is_flag=True, help="also peak memory, each in a fresh process")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="figures as JSON")
 @click.option("--table", type=click.Path(dir_okay=False), help="figures as a Markdown table")
@@ -111,9 +97,7 @@ def _until(points: Iterable[Point], end: float) -> Iterable[Point]:
         yield p
 
 
-def _one(
-    point: Point, seconds: float, threads: int | None, memory: bool, peak: float, say: Any
-) -> Result:
+def _one(point: Point, seconds: float, threads: int | None, memory: bool, peak: float, say: Any) -> Result:
     r = measure(point, seconds, threads)
     t = r.times
     low, high = r.times.interval()
@@ -130,13 +114,9 @@ def _one(
     return r
 
 
-def _pictures(
-    points: list[dict[str, Any]], about: dict[str, Any], table: str | None, svg: str | None
-) -> None:
+def _pictures(points: list[dict[str, Any]], about: dict[str, Any], table: str | None, svg: str | None) -> None:
     if table is not None:
-        head = (
-            f"{about['machine']}; {about['versions']}; peak {about['peak_gflops']:.0f} GFLOP/s\n\n"
-        )
+        head = f"{about['machine']}; {about['versions']}; peak {about['peak_gflops']:.0f} GFLOP/s\n\n"
         text = head + report.table(points, about["peak_gflops"])
         write_text(table, text)
     if svg is not None:

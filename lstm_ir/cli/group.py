@@ -85,8 +85,7 @@ def run(args: Sequence[str] | None = None) -> int:
         if os.environ.get("LSTM_IR_DEBUG"):
             raise
         return _fail(
-            f"a fault of lstm-ir itself: {type(e).__name__}: {e}\n"
-            "  LSTM_IR_DEBUG=1 shows where; please report it"
+            f"a fault of lstm-ir itself: {type(e).__name__}: {e}\n  LSTM_IR_DEBUG=1 shows where; please report it"
         )
 
 

@@ -45,9 +45,7 @@ class Expr:
         parts: list[str] = []
         for mono, k in sorted(self.terms, key=lambda t: (t[0] == (), tuple(map(str, t[0])))):
             alone = len(mono) == 1 and abs(k) == 1  # 4*(T)//4 would be read as (4*T)//4
-            body = "*".join(
-                f"({a})" if isinstance(a, Floor) and not alone else str(a) for a in mono
-            )
+            body = "*".join(f"({a})" if isinstance(a, Floor) and not alone else str(a) for a in mono)
             size = str(abs(k)) if not body else body if abs(k) == 1 else f"{abs(k)}*{body}"
             sign = "-" if k < 0 else "+" if parts else ""
             parts.append(sign + size)
@@ -90,9 +88,7 @@ def _terms(d: Dim) -> dict[Monomial, int]:
 def _make(terms: Mapping[Monomial, int]) -> Dim:
     kept = {m: k for m, k in terms.items() if k}
     if any(abs(k) >= LIMIT for k in kept.values()):
-        raise DimError(
-            f"a dimension's coefficient is not below 2^62: {max(kept.values(), key=abs)}"
-        )
+        raise DimError(f"a dimension's coefficient is not below 2^62: {max(kept.values(), key=abs)}")
     if not kept:
         return 0
     if set(kept) == {()}:

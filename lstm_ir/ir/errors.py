@@ -70,11 +70,7 @@ class DeviceError(LstmIrError, RuntimeError):
 
 
 def message(
-    op: str,
-    problem: str,
-    operands: Iterable[tuple[str, object]] = (),
-    loc: object = None,
-    context: str | None = None,
+    op: str, problem: str, operands: Iterable[tuple[str, object]] = (), loc: object = None, context: str | None = None
 ) -> str:
     """The four lines that describe a fault in a graph.
 

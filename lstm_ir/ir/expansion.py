@@ -14,9 +14,7 @@ def expansion(node: Node, rule: str) -> tuple[Value, ...]:
     expand = node.op.expand
     if expand is None:
         problem = "has no expansion"
-        raise LstmIrError(
-            message(node.op.name, problem, operand_types(node.op, node.args), node.loc)
-        )
+        raise LstmIrError(message(node.op.name, problem, operand_types(node.op, node.args), node.loc))
     with at(node.loc.through(rule)):
         out = expand(*_held(node), **node.attrs)
     if isinstance(out, Value):

@@ -145,9 +145,7 @@ class Data:
 
     __slots__ = ("_array", "_hash", "_splat", "type")
 
-    def __init__(
-        self, array: np.ndarray[Any, Any] | None, type: TensorType, sha256: str | None = None
-    ) -> None:
+    def __init__(self, array: np.ndarray[Any, Any] | None, type: TensorType, sha256: str | None = None) -> None:
         self.type, self._array, self._hash = type, array, sha256
         self._splat: Any = ...  # not looked for yet
 
@@ -269,12 +267,7 @@ class Graph:
 
     __slots__ = ("__dict__", "name", "output_names", "outputs", "params")
 
-    def __init__(
-        self,
-        name: str,
-        inputs: Iterable[Value],
-        outputs: Mapping[str, Value] | Iterable[Value],
-    ) -> None:
+    def __init__(self, name: str, inputs: Iterable[Value], outputs: Mapping[str, Value] | Iterable[Value]) -> None:
         self.name = name
         self.params = tuple(inputs)
         if isinstance(outputs, Mapping):

@@ -21,9 +21,7 @@ from lstm_ir.ir.types import TensorType
 Array = np.ndarray[Any, Any]
 
 
-def interpret(
-    graph: Graph, inputs: Mapping[str, Any] | None = None, **more: Any
-) -> dict[str, Array]:
+def interpret(graph: Graph, inputs: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Array]:
     """Outputs by name, from inputs by name. Raises CallError or ValueRangeError for bad input."""
     if not isinstance(graph, Graph):
         raise CallError(f"interpret: takes a graph, got {type(graph).__name__}")
@@ -55,18 +53,14 @@ def run_node(node: Node, known: Mapping[Value, Array], env: Mapping[str, int]) -
     _check_ranges(node, known, env)
     for r in node.requires:
         if dims.evaluate(r.dim, env) < 0:
-            raise CallError(
-                message(node.op.name, r.what, _operand_types(node.op, node.args), node.loc)
-            )
+            raise CallError(message(node.op.name, r.what, _operand_types(node.op, node.args), node.loc))
     args = [_array_arg(a, known) for a in node.args]
     attrs = {k: bind_attr(v, env) for k, v in node.attrs.items()}
     with np.errstate(all="ignore"):
         out = node.op.numpy(*args, **attrs)
     results = list(out) if isinstance(out, (tuple, list)) else [out]
     if len(results) != len(node.types):
-        raise LstmIrError(
-            f"{node.op.name}: meaning gives {len(results)} results, type rule {len(node.types)}"
-        )
+        raise LstmIrError(f"{node.op.name}: meaning gives {len(results)} results, type rule {len(node.types)}")
     return [_checked(node, r, t, env) for r, t in zip(results, node.types, strict=True)]
 
 
@@ -74,9 +68,7 @@ def _checked(node: Node, result: Any, kind: TensorType, env: Mapping[str, int]) 
     array = np.asarray(result, dtype=kind.dtype.numpy)
     shape = tuple(dims.evaluate(d, env) for d in kind.shape)
     if array.shape != shape:
-        raise LstmIrError(
-            f"{node.op.name}: meaning gives shape {array.shape}, type rule {kind} = {shape}"
-        )
+        raise LstmIrError(f"{node.op.name}: meaning gives shape {array.shape}, type rule {kind} = {shape}")
     return array
 
 
@@ -96,9 +88,7 @@ def _check_ranges(node: Node, known: Mapping[Value, Array], env: Mapping[str, in
         if array.size and not (low <= int(array.min()) and int(array.max()) <= high):
             worst = int(array.min()) if int(array.min()) < low else int(array.max())
             problem = f"{r.operand} holds {worst}, outside {r.low}..{r.high} = {low}..{high}"
-            raise ValueRangeError(
-                message(node.op.name, problem, _operand_types(node.op, node.args), node.loc)
-            )
+            raise ValueRangeError(message(node.op.name, problem, _operand_types(node.op, node.args), node.loc))
 
 
 def bind_attr(value: Any, env: Mapping[str, int]) -> Any:

@@ -68,9 +68,7 @@ def _lark() -> Any:
     return lark.Lark(GRAMMAR, parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
-def parse(
-    text: str, data: Mapping[str, Any] | None = None, file: str = "<text>"
-) -> Graph | Program:
+def parse(text: str, data: Mapping[str, Any] | None = None, file: str = "<text>") -> Graph | Program:
     """The graph or program written as `text`.
 
     data: arrays by weight name or by hash, for those that the text gives as `sha256(...)`. A weight
@@ -86,9 +84,7 @@ def parse(
         got = getattr(e, "token", None) or getattr(e, "char", "")
         what = "the text ends too early" if str(got) == "" else f"unexpected {str(got)[:20]!r}"
         names = getattr(e, "expected", None) or getattr(e, "allowed", None) or ()
-        hint = (
-            f"; expected {', '.join(sorted(map(_readable, names)))}" if 0 < len(names) <= 6 else ""
-        )
+        hint = f"; expected {', '.join(sorted(map(_readable, names)))}" if 0 < len(names) <= 6 else ""
         raise _fault(what + hint, text, e.line, e.column) from None
     try:
         return _Reader(text, dict(data or {}), file).start(tree)
@@ -123,9 +119,7 @@ def _fault(problem: str, text: str, line: int, column: int) -> ParseError:
     start = max(0, column - 60)
     excerpt = shown[start : start + 100]
     caret = " " * (column - 1 - start) + "^"
-    return ParseError(
-        f"line {line}, column {column}: {problem}\n  {excerpt}\n  {caret}", line, column
-    )
+    return ParseError(f"line {line}, column {column}: {problem}\n  {excerpt}\n  {caret}", line, column)
 
 
 def _unquote(token: str) -> str:
@@ -251,14 +245,9 @@ class _Reader:
         derived = [t for _, t in node.results]
         if derived != written:
             shown = ", ".join(map(str, derived))
-            raise self.fail(
-                f"{op.name}: the text says {', '.join(map(str, written))}, its operands give {shown}",
-                name,
-            )
+            raise self.fail(f"{op.name}: the text says {', '.join(map(str, written))}, its operands give {shown}", name)
         if len(results.children) != len(node.values):
-            raise self.fail(
-                f"{op.name} has {len(node.values)} results, {len(results.children)} are named", tree
-            )
+            raise self.fail(f"{op.name} has {len(node.values)} results, {len(results.children)} are named", tree)
         for token, v in zip(results.children, node.values, strict=True):
             if str(token) in env:
                 raise self.fail(f"{token} is defined twice", token)
@@ -283,9 +272,7 @@ class _Reader:
                 raise self.fail(f"{op.name} has no attribute {key}", tree)
             if spec.kind == "data":
                 name = _unquote(raw["name"]) if "name" in raw else None
-                out[key] = self.literal(
-                    value, types[0] if types else TensorType((), DType.f32), name
-                )
+                out[key] = self.literal(value, types[0] if types else TensorType((), DType.f32), name)
             elif spec.default is None and str(value) == "none":
                 out[key] = None
             else:
@@ -351,9 +338,7 @@ class _Reader:
             if key is not None and key in self.data:
                 found = Data.of(self.data[key])
                 if found.type != kind:
-                    raise self.fail(
-                        f"the data given for {key!r} is {found.type}, the text says {kind}", at
-                    )
+                    raise self.fail(f"the data given for {key!r} is {found.type}, the text says {kind}", at)
                 if key == digest and found.sha256 != digest:
                     raise self.fail(f"the data given for {key!r} has another hash", at)
                 return found

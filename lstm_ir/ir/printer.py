@@ -79,11 +79,7 @@ def _node_lines(n: Node, names: dict[Value, str], locs: bool) -> Iterator[str]:
     ]
     attrs = f" {{{', '.join(plain)}}}" if plain else ""
     types = f" : {', '.join(_result(t) for _, t in n.results)}" if n.results else ""
-    where = (
-        f" @ {_quoted(n.loc.file)}:{n.loc.line}" + "".join(f" <- {_quoted(r)}" for r in n.loc.via)
-        if locs
-        else ""
-    )
+    where = f" @ {_quoted(n.loc.file)}:{n.loc.line}" + "".join(f" <- {_quoted(r)}" for r in n.loc.via) if locs else ""
     head = f"{results} = " if results else ""
     line = f"{head}{_quoted(n.op.name)}({args}){attrs}{types}{where}"
     bodies = [(k, v) for k, v in n.attrs.items() if isinstance(v, Graph)]
@@ -166,7 +162,5 @@ def _quoted(name: str) -> str:
 
 
 def _string(text: str) -> str:
-    escaped = (
-        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    )
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'

@@ -74,9 +74,7 @@ class Program:
     @property
     def weights(self) -> dict[str, Data]:
         """Every weight of every entry by name."""
-        return {
-            n: v.node.attrs["value"] for g in self.entries.values() for n, v in g.weights.items()
-        }
+        return {n: v.node.attrs["value"] for g in self.entries.values() for n, v in g.weights.items()}
 
     def only(self, *entries: str) -> Program:
         """The program with these entries alone, and the state that they read or write."""
@@ -85,9 +83,7 @@ class Program:
             raise VerifyError(f"program {self.name!r} has no entry {unknown[0]!r}")
         kept = {n: g for n, g in self.entries.items() if n in entries}
         binding = {n: b for n, b in self.binding.items() if n in kept}
-        used = {
-            s for reads, writes in binding.values() for s in (*reads.values(), *writes.values())
-        }
+        used = {s for reads, writes in binding.values() for s in (*reads.values(), *writes.values())}
         state = {n: s for n, s in self.state.items() if n in used}
         finite = {n: f for n, f in self.finite.items() if n in kept}
         return Program(self.name, kept, state, binding, finite)
@@ -130,11 +126,7 @@ class Program:
         outputs = dict(zip(g.output_names, g.outputs, strict=True))
         first = [v for n, v in params.items() if n not in reads]
         open_outputs = {n: v for n, v in outputs.items() if n not in writes}
-        return Graph(
-            g.name,
-            [*first, *(params[n] for n in reads)],
-            open_outputs | {n: outputs[n] for n in writes},
-        )
+        return Graph(g.name, [*first, *(params[n] for n in reads)], open_outputs | {n: outputs[n] for n in writes})
 
     def __str__(self) -> str:
         from lstm_ir.ir.printer import print_program  # which reads programs
@@ -147,9 +139,7 @@ class Program:
             for n, v in g.weights.items():
                 data = v.node.attrs["value"]
                 if seen.setdefault(n, data) != data:
-                    raise VerifyError(
-                        f"program {self.name!r}: weight {n!r} is another array in entry {entry!r}"
-                    )
+                    raise VerifyError(f"program {self.name!r}: weight {n!r} is another array in entry {entry!r}")
 
     def _check_finite(self, entry: str, names: Iterable[str]) -> None:
         where = f"program {self.name!r}, entry {entry!r}"
@@ -167,9 +157,7 @@ class Program:
             if not known[name].dtype.is_float:
                 raise VerifyError(f"{where}: {name!r} is not of floats")
 
-    def _check_binding(
-        self, entry: str, reads: Mapping[str, str], writes: Mapping[str, str]
-    ) -> None:
+    def _check_binding(self, entry: str, reads: Mapping[str, str], writes: Mapping[str, str]) -> None:
         where = f"program {self.name!r}, entry {entry!r}"
         graph = self.entries.get(entry)
         if graph is None:
@@ -182,14 +170,11 @@ class Program:
                     raise VerifyError(f"{where}: no {what} {port!r} or no state {name!r}")
                 if known[port].type != self.state[name].type:
                     raise VerifyError(
-                        f"{where}: {what} {port!r} is {known[port].type}, "
-                        f"state {name!r} is {self.state[name].type}"
+                        f"{where}: {what} {port!r} is {known[port].type}, state {name!r} is {self.state[name].type}"
                     )
 
 
-def entry_signature(
-    graph: Graph, name: str = "main", hidden: Iterable[str] = (), silent: Iterable[str] = ()
-) -> Entry:
+def entry_signature(graph: Graph, name: str = "main", hidden: Iterable[str] = (), silent: Iterable[str] = ()) -> Entry:
     """The callable that a graph is.
 
     Ports in `hidden` (inputs) and `silent` (outputs) belong to state.
@@ -197,16 +182,8 @@ def entry_signature(
     away, quiet = set(hidden), set(silent)
     names = dict(zip(graph.params, graph.input_names, strict=True))
     inputs = tuple(Port(n, v.type) for v, n in names.items() if n not in away)
-    outputs = tuple(
-        Port(n, v.type)
-        for n, v in zip(graph.output_names, graph.outputs, strict=True)
-        if n not in quiet
-    )
-    requires = {
-        (r.dim, r.what): Requirement(r.dim, f"{n.op.name}: {r.what}")
-        for n in _deep(graph)
-        for r in n.requires
-    }
+    outputs = tuple(Port(n, v.type) for n, v in zip(graph.output_names, graph.outputs, strict=True) if n not in quiet)
+    requires = {(r.dim, r.what): Requirement(r.dim, f"{n.op.name}: {r.what}") for n in _deep(graph) for r in n.requires}
     requires |= {(r.dim, r.what): r for n in _deep(graph) for r in _constants(n)}
     used: set[str] = set()
     for p in inputs:

@@ -63,9 +63,7 @@ def opened(new: Session) -> Iterator[Session]:
         _SESSION.reset(token)
 
 
-def pull_back(
-    cts: Mapping[Value, Value], wrt: Sequence[Value], hook: Hook | None = None
-) -> dict[Value, Value]:
+def pull_back(cts: Mapping[Value, Value], wrt: Sequence[Value], hook: Hook | None = None) -> dict[Value, Value]:
     """Gradients of sum(value * cotangent) for those of `wrt` that it depends on.
 
     Values of `wrt` are independent: nothing is carried past them. GradientError names an op that
@@ -140,13 +138,7 @@ def rule(node: Node, cts: Cts) -> Any:
     return through(node, expansion(node, "grad"), cts, session().remat)
 
 
-def through(
-    node: Node,
-    results: Sequence[Value],
-    cts: Cts,
-    remat: int | None = None,
-    hook: Hook | None = None,
-) -> Any:
+def through(node: Node, results: Sequence[Value], cts: Cts, remat: int | None = None, hook: Hook | None = None) -> Any:
     """The gradient of `node` by that of `results`, which were built over its operands.
 
     From then on `results` take the place of the node's own.
@@ -163,11 +155,7 @@ def through(
     active.replaced.update(zip(node.values, done[: len(results)], strict=True))
     left = dict(zip(found, done[len(results) :], strict=True))
     return tuple(  # an operand given twice gets its gradient once
-        tuple(left.pop(v, None) for v in a)
-        if isinstance(a, tuple)
-        else None
-        if a is None
-        else left.pop(a, None)
+        tuple(left.pop(v, None) for v in a) if isinstance(a, tuple) else None if a is None else left.pop(a, None)
         for a in node.args
     )
 

@@ -20,26 +20,20 @@ def reached(nodes: Sequence[Node], sources: Iterable[Value]) -> set[Value]:
     return found
 
 
-def unreached(
-    graph: Graph, sources: Iterable[Value], through: Callable[[Node], bool] = lambda n: True
-) -> set[Value]:
+def unreached(graph: Graph, sources: Iterable[Value], through: Callable[[Node], bool] = lambda n: True) -> set[Value]:
     """The graph's values that depend on no source, and on no result of a node without `through`."""
     cut = [v for n in graph.nodes if n.inputs and not through(n) for v in n.values]
     touched = reached(graph.nodes, [*sources, *cut])
     return {v for n in graph.nodes for v in n.values if v not in touched}
 
 
-def fixed(
-    graph: Graph, known: Iterable[Value] = (), through: Callable[[Node], bool] = lambda n: True
-) -> set[Value]:
+def fixed(graph: Graph, known: Iterable[Value] = (), through: Callable[[Node], bool] = lambda n: True) -> set[Value]:
     """The values whose elements weights, literals and `known` alone decide.
 
     Their shapes may have sizes that only a call knows; what counts such a size depends on the call.
     """
     given = set(known)
-    brought = [
-        v for n in graph.nodes if not n.inputs and _by_call(n) for v in n.values if v not in given
-    ]
+    brought = [v for n in graph.nodes if not n.inputs and _by_call(n) for v in n.values if v not in given]
     return unreached(graph, brought, through)
 
 

@@ -99,10 +99,7 @@ class Entry:
         """
         named = [{p.name: i for i, p in enumerate(ports)} for ports in (self.inputs, self.outputs)]
         ours = [[n for n in self.finite if n not in named[1]], self.finite]
-        return tuple(
-            tuple((at[n], n) for n in names if n in at)
-            for at, names in zip(named, ours, strict=True)
-        )
+        return tuple(tuple((at[n], n) for n in names if n in at) for at, names in zip(named, ours, strict=True))
 
     @cached_property
     def _conform(self) -> tuple[tuple[str, Conform], ...]:
@@ -195,8 +192,7 @@ def bind_dims(ports: Sequence[Port], shapes: Mapping[str, Sequence[int]]) -> dic
                 env[plain], source[plain] = size, f"{p.name} (axis {axis})"
             elif env[plain] != size:
                 raise CallError(
-                    f"two sizes for {plain}: {env[plain]} from {source[plain]}, "
-                    f"{size} from {p.name} (axis {axis})"
+                    f"two sizes for {plain}: {env[plain]} from {source[plain]}, {size} from {p.name} (axis {axis})"
                 )
     _solve(todo, env, source)
     for p, axis, d, size in todo:
@@ -212,9 +208,7 @@ def _plain(d: dims.Expr) -> str | None:
     return None
 
 
-def _solve(
-    todo: Sequence[tuple[Port, int, Dim, int]], env: dict[str, int], source: dict[str, str]
-) -> None:
+def _solve(todo: Sequence[tuple[Port, int, Dim, int]], env: dict[str, int], source: dict[str, str]) -> None:
     progress = True
     while progress:
         progress = False
@@ -231,22 +225,16 @@ def _solve(
                 continue  # not linear
             value, left = divmod(size - offset, k)
             if left or value < 0:
-                raise CallError(
-                    f"{p.name}: axis {axis} has size {size}; expected {d}, "
-                    f"and no {n} >= 0 gives that"
-                )
+                raise CallError(f"{p.name}: axis {axis} has size {size}; expected {d}, and no {n} >= 0 gives that")
             env[n], source[n] = value, f"{p.name} (axis {axis})"
             progress = True
 
 
-def _confirm(
-    p: Port, axis: int, d: Dim, size: int, env: Mapping[str, int], source: Mapping[str, str]
-) -> None:
+def _confirm(p: Port, axis: int, d: Dim, size: int, env: Mapping[str, int], source: Mapping[str, str]) -> None:
     missing = sorted(dims.names(d) - set(env))
     if missing:
         raise CallError(
-            f"{p.name}: the sizes of the inputs do not determine {', '.join(missing)} "
-            f"(axis {axis} is {d} = {size})"
+            f"{p.name}: the sizes of the inputs do not determine {', '.join(missing)} (axis {axis} is {d} = {size})"
         )
     value = dims.evaluate(d, env)
     if value != size:
@@ -313,9 +301,7 @@ def _check_values(c: Check, low: int | None, high: int | None, a: np.ndarray[Any
         value = lowest if below else highest
         at = [int(i) for i in np.unravel_index(int(np.argmax(a == value)), a.shape)]
         where = f" at index {at}" if at else ""
-        raise ValueRangeError(
-            f"{c.input}: {c.what}: expected {_range(c, low, high)}, got {value}{where}"
-        )
+        raise ValueRangeError(f"{c.input}: {c.what}: expected {_range(c, low, high)}, got {value}{where}")
 
 
 def _range(c: Check, low: int | None, high: int | None) -> str:

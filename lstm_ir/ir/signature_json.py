@@ -62,17 +62,7 @@ def load(data: object) -> Signature:
 
 
 def _load_entry(data: object, state: Mapping[str, TensorType]) -> Entry:
-    fields = (
-        "name",
-        "inputs",
-        "outputs",
-        "requires",
-        "checks",
-        "dims",
-        "reads",
-        "writes",
-        "finite",
-    )
+    fields = ("name", "inputs", "outputs", "requires", "checks", "dims", "reads", "writes", "finite")
     f = _fields(data, "entry", fields)
     name = _text(f["name"], "entry name")
     inputs = tuple(_port(p, "input") for p in _list(f["inputs"], "inputs"))

@@ -19,14 +19,10 @@ def check_structure(graph: Graph) -> None:
     for what, values in (("input", graph.params), ("output", graph.outputs)):
         for v in values:
             if not isinstance(v, Value):
-                raise VerifyError(
-                    f"graph: an {what} is {type(v).__name__}, not a value of the graph\n  in {where}"
-                )
+                raise VerifyError(f"graph: an {what} is {type(v).__name__}, not a value of the graph\n  in {where}")
     for p in graph.params:
         if p.op != "parameter":
-            raise VerifyError(
-                f"graph: an input is a value of {p.op}, not of li.input\n  in {where}"
-            )
+            raise VerifyError(f"graph: an input is a value of {p.op}, not of li.input\n  in {where}")
     _unique(graph.input_names, "input", where)
     _unique(graph.output_names, "output", where)
     inputs = set(graph.params)
@@ -48,9 +44,7 @@ def _check_sizes(graph: Graph, outer: frozenset[str]) -> frozenset[str]:
             if missing:
                 problem = f"the size {min(missing)} of {t} is in no input's shape"
                 where = f"graph @{graph.name}"
-                raise VerifyError(
-                    message(n.op.name, problem, operand_types(n.op, n.args), n.loc, where)
-                )
+                raise VerifyError(message(n.op.name, problem, operand_types(n.op, n.args), n.loc, where))
     return names
 
 
@@ -65,10 +59,7 @@ def _unique(names: Iterable[str], what: str, where: str) -> None:
 
 
 def verify(
-    graph: Graph,
-    levels: frozenset[Level] | None = None,
-    depth: int = 0,
-    outer: frozenset[str] = frozenset(),
+    graph: Graph, levels: frozenset[Level] | None = None, depth: int = 0, outer: frozenset[str] = frozenset()
 ) -> None:
     """Derive every type again and compare; with `levels`, refuse ops of another stage.
 
@@ -84,9 +75,7 @@ def verify(
             problem = f"its result types are {list(n.types)}; its rule gives {list(again.types)}"
             raise VerifyError(message(n.op.name, problem, operand_types(n.op, n.args), n.loc))
         if levels is not None and n.op.level not in levels:
-            raise VerifyError(
-                message(n.op.name, f"a {n.op.level.value} op is left at this stage", (), n.loc)
-            )
+            raise VerifyError(message(n.op.name, f"a {n.op.level.value} op is left at this stage", (), n.loc))
         for a in n.attrs.values():
             if isinstance(a, Graph):
                 verify(a, levels, depth + 1, names)

@@ -43,16 +43,9 @@ def vjp(graph: Graph, of: Names, wrt: Names, *, remat: int | None = None) -> Gra
 
 
 def _differentiated(
-    graph: Graph,
-    results: dict[str, Value],
-    cts: dict[str, Value],
-    more: list[Value],
-    wrt: Names,
-    remat: int | None,
+    graph: Graph, results: dict[str, Value], cts: dict[str, Value], more: list[Value], wrt: Names, remat: int | None
 ) -> Graph:
-    if remat is not None and (
-        isinstance(remat, bool) or not hasattr(remat, "__index__") or remat < 1
-    ):
+    if remat is not None and (isinstance(remat, bool) or not hasattr(remat, "__index__") or remat < 1):
         raise GradientError(f"grad: remat is {remat!r}; it is a number of steps, at least 1")
     sources = {n: _source(graph, n) for n in _names(wrt)}
     with opened(Session(remat)) as active:
@@ -68,8 +61,7 @@ def _differentiated(
     taken = set(results) & {f"d_{n}" for n in sources}
     if taken:
         raise GradientError(
-            f"grad: an output is already called {min(taken)!r}; make a Graph "
-            "that gives it another name"
+            f"grad: an output is already called {min(taken)!r}; make a Graph that gives it another name"
         )
     return active.settle(Graph(f"{graph.name}_grad", [*graph.params, *more], outputs))
 

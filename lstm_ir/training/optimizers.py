@@ -49,9 +49,7 @@ class Optimizer:
         if not holds:
             raise IRError(f"{self.name}: {field} is {getattr(self, field)!r}; {rule}")
 
-    def update(
-        self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float
-    ) -> tuple[Value, Slots]:
+    def update(self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float) -> tuple[Value, Slots]:
         """The weight and its slots after step t = 1, 2, ... (a float scalar) with gradient g."""
         raise NotImplementedError
 
@@ -63,9 +61,7 @@ class SGD(Optimizer):
     name = "sgd"
     weight_decay: float = 0.0
 
-    def update(
-        self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float
-    ) -> tuple[Value, Slots]:
+    def update(self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float) -> tuple[Value, Slots]:
         """As in the class."""
         return p - _decayed(p, g, self.weight_decay) * lr, {}
 
@@ -85,9 +81,7 @@ class Momentum(Optimizer):
         inside = is_number(self.momentum) and 0 <= self.momentum < 1
         self._need(inside, "momentum", "it lies in [0, 1)")
 
-    def update(
-        self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float
-    ) -> tuple[Value, Slots]:
+    def update(self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float) -> tuple[Value, Slots]:
         """As in the class."""
         g = _decayed(p, g, self.weight_decay)
         v = slots["v"] * self.momentum + g
@@ -116,9 +110,7 @@ class Adam(Optimizer):
         self._need(good, "betas", "two numbers, each in [0, 1)")
         self._need_amount("epsilon")
 
-    def update(
-        self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float
-    ) -> tuple[Value, Slots]:
+    def update(self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float) -> tuple[Value, Slots]:
         """As in the class."""
         (b1, b2), decay = self.betas, self.weight_decay
         if self.decoupled:
@@ -145,9 +137,7 @@ def sgd(lr: float | str, *, weight_decay: float = 0.0) -> Optimizer:
     return SGD(lr, weight_decay)
 
 
-def momentum(
-    lr: float | str, momentum: float = 0.9, *, nesterov: bool = False, weight_decay: float = 0.0
-) -> Optimizer:
+def momentum(lr: float | str, momentum: float = 0.9, *, nesterov: bool = False, weight_decay: float = 0.0) -> Optimizer:
     """Gradient descent with momentum."""
     return Momentum(lr, momentum, nesterov, weight_decay)
 

@@ -13,9 +13,7 @@ from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.program import Program, State, literal
 
 
-def stateful(
-    graph: Graph, state: Mapping[str, str], initial: Mapping[str, Any] | None = None
-) -> Program:
+def stateful(graph: Graph, state: Mapping[str, str], initial: Mapping[str, Any] | None = None) -> Program:
     """A program that feeds outputs back: `stateful(g, {"h0": "h_n"})` keeps h_n as the next call's h0.
 
     Entries: `main` the graph as it is, `step` without what is kept, `get_state` and `set_state` all of

@@ -78,9 +78,7 @@ def _trainable(graph: Graph, given: str | Sequence[str]) -> Iterator[str]:
     for p in patterns:
         if not fnmatch.filter(known, p):
             have = ", ".join(known) or "none"
-            raise GradientError(
-                f"train_step: no weight of graph @{graph.name} matches {p!r}; there is {have}"
-            )
+            raise GradientError(f"train_step: no weight of graph @{graph.name} matches {p!r}; there is {have}")
     for n, v in known.items():
         if any(fnmatch.fnmatchcase(n, p) for p in patterns):
             if v.dtype.bits < 32:
@@ -205,9 +203,7 @@ class _Plan:
         new: Mapping[str, Value], more: Sequence[Value],
     ) -> _Part:  # fmt: skip
         """The entry's graph: inputs that nothing needs are left out."""
-        own = [
-            p for p, n in zip(source.params, source.input_names, strict=True) if not _counts(p, n)
-        ]
+        own = [p for p, n in zip(source.params, source.input_names, strict=True) if not _counts(p, n)]
         outputs = {**shown, **new}
         params = _needed(Graph(name, [*own, *more, *held.values()], outputs))
         reads = {n: n for n, p in held.items() if p in params}
@@ -238,18 +234,14 @@ def _norm(values: Sequence[Value]) -> Value:
 def _over(graph: Graph, held: Mapping[str, Value]) -> dict[str, Value]:
     """The graph's outputs, with weights, and the input `step`, taken from the state."""
     env = {v: held[n] for n, v in graph.weights.items() if n in held}
-    env |= {
-        p: held[STEP] for p, n in zip(graph.params, graph.input_names, strict=True) if _counts(p, n)
-    }
+    env |= {p: held[STEP] for p, n in zip(graph.params, graph.input_names, strict=True) if _counts(p, n)}
     return dict(zip(graph.output_names, rebuilt(graph.outputs, env), strict=True))
 
 
 def _needed(graph: Graph) -> list[Value]:
     """The inputs that are read, and those that alone say how large something is."""
     read = {p for p in graph.params if p in graph.users or p in graph.outputs}
-    sizes = set().union(
-        *(t.names for n in graph.nodes if n.op.name != "parameter" for t in n.types)
-    )
+    sizes = set().union(*(t.names for n in graph.nodes if n.op.name != "parameter" for t in n.types))
     sizes |= {s for n in graph.nodes if n.op.name == "dim" for s in dims.names(n.attrs["size"])}
     out = [p for p in graph.params if p in read]
     for p in graph.params:

@@ -254,9 +254,7 @@ def _node(parent: ET.Element, b: Box) -> None:
     g = ET.SubElement(parent, "g")
     ET.SubElement(g, "title").text = b.title
     left = b.x - b.w / 2
-    ET.SubElement(
-        g, "rect", x=_n(left), y=_n(b.y), width=_n(b.w), height=_n(b.h), rx="4", fill=FILL[b.kind]
-    )
+    ET.SubElement(g, "rect", x=_n(left), y=_n(b.y), width=_n(b.w), height=_n(b.h), rx="4", fill=FILL[b.kind])
     for i, line in enumerate(b.lines):
         style, down = "t" if i == 0 else "d", b.y + LINE * (i + 0.9)
         place = {"class": style, "x": _n(left + PAD), "y": _n(down)}

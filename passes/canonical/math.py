@@ -19,9 +19,7 @@ def _is(v: Value, number: float) -> bool:
     got = splat(v)
     if got is None or isinstance(got, bool):
         return False
-    return bool(got == number) and (
-        not v.dtype.is_float or math.copysign(1, got) == math.copysign(1, number)
-    )
+    return bool(got == number) and (not v.dtype.is_float or math.copysign(1, got) == math.copysign(1, number))
 
 
 @rule(RULES, "add")
@@ -150,11 +148,7 @@ def _convert_of_convert(n: Node) -> Value | None:
     if x.op != "convert":
         return None
     base = x.node.inputs[0]
-    return (
-        e.convert(base, n.attrs["dtype"])
-        if x.dtype.value in _WIDER.get(base.dtype.value, ())
-        else None
-    )
+    return e.convert(base, n.attrs["dtype"]) if x.dtype.value in _WIDER.get(base.dtype.value, ()) else None
 
 
 @rule(RULES, "convert")

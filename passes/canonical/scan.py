@@ -120,9 +120,7 @@ class _Slim:
         """Distinct stacked results, and where each old one is among them."""
         loop = self.loop
         order: dict[tuple[Value, bool], int] = {}
-        place = {
-            k: order.setdefault((loop.rows[k], loop.y_reverse[k]), len(order)) for k in self.ys
-        }
+        place = {k: order.setdefault((loop.rows[k], loop.y_reverse[k]), len(order)) for k in self.ys}
         return list(order), place
 
 

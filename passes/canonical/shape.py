@@ -66,11 +66,7 @@ def _broadcast_of_added_axes(n: Node) -> Value | None:
         return None
     base = x.node.inputs[0]
     kept = kept_axes(base.shape, x.shape)
-    return (
-        None
-        if kept is None
-        else broadcast_in_dim(base, n.types[0].shape, tuple(places[k] for k in kept))
-    )
+    return None if kept is None else broadcast_in_dim(base, n.types[0].shape, tuple(places[k] for k in kept))
 
 
 def kept_axes(small: Shape, large: Shape) -> list[int] | None:
@@ -142,11 +138,7 @@ def _slice_of_concatenate(n: Node) -> Value | None:
         if first is None or last is None:
             return None
         if first != last:
-            read.append(
-                slice_axis(
-                    part, axis, dims.add(first, dims.mul(at, -1)), dims.add(last, dims.mul(at, -1))
-                )
-            )
+            read.append(slice_axis(part, axis, dims.add(first, dims.mul(at, -1)), dims.add(last, dims.mul(at, -1))))
         at = end
     whole = len(read) == len(x.node.inputs) and dims.add(hi, dims.mul(lo, -1)) == x.shape[axis]
     if not read or whole:

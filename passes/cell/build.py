@@ -128,9 +128,7 @@ def _projected(gate: Gate, H: int, B: Dim, site: Site, plan: CellParts) -> Value
     for o in gate.others:
         parts.append(slice_axis(_flat(site.rows(o.value), B, site), 2, o.low, o.high))
     for d in gate.inputs:
-        parts.append(
-            ops.dot_general(_flat(site.rows(d.row), B, site), _matrix(d, site), ((2,), (1,)))
-        )
+        parts.append(ops.dot_general(_flat(site.rows(d.row), B, site), _matrix(d, site), ((2,), (1,))))
     if not parts:
         return ops.zeros((site.T, B, H), plan.h.dtype)
     total = parts[0]
@@ -144,9 +142,7 @@ def _bias(gates: Sequence[Sequence[Bias]], H: int, site: Site, dtype: DType) -> 
     most = max(len(g) for g in gates)
     total: Value | None = None
     for k in range(most):
-        row = ops.concat(
-            [_vector(g[k], H, site) if k < len(g) else ops.zeros((H,), dtype) for g in gates], 0
-        )
+        row = ops.concat([_vector(g[k], H, site) if k < len(g) else ops.zeros((H,), dtype) for g in gates], 0)
         total = row if total is None else ops.add(total, row)
     return None if total is None else ops.expand_dims(total, 0)
 
@@ -170,10 +166,7 @@ def gru_plan(cell: CellMatch, h: Value) -> CellParts:
     found = _reset_after(n_terms, terms, h)
     found = _reset_before(n_terms, terms, h) if found is None else found
     if found is None:
-        raise NoCellError(
-            "the candidate is not tanh(.. + r * product) or tanh(.. + product of r * h)",
-            cell.new[0],
-        )
+        raise NoCellError("the candidate is not tanh(.. + r * product) or tanh(.. + product of r * h)", cell.new[0])
     reset, n_gate, inner_bias, after = found
     opened = activation(reset, terms)
     if opened is None:
@@ -200,12 +193,7 @@ def _reset_after(n_terms: Sequence[Term], terms: Terms, h: Value) -> Found | Non
                 terms.inner |= inside.inner | {t.value.node}
                 rest = sorted_terms([u for u in n_terms if u is not t], h)
                 if not rest.state:
-                    return (
-                        r,
-                        Gate(gate.state, rest.inputs, rest.biases, rest.others),
-                        gate.biases,
-                        True,
-                    )
+                    return (r, Gate(gate.state, rest.inputs, rest.biases, rest.others), gate.biases, True)
     return None
 
 
@@ -226,6 +214,4 @@ def _reset_before(n_terms: Sequence[Term], terms: Terms, h: Value) -> Found | No
 
 def plain_plan(cell: CellMatch, h: Value) -> CellParts:
     """The gates of an LSTM or an RNN."""
-    return CellParts(
-        cell, h, [sorted_terms(cell.terms.of(v, 0, cell.width), h) for v in cell.gates], []
-    )
+    return CellParts(cell, h, [sorted_terms(cell.terms.of(v, 0, cell.width), h) for v in cell.gates], [])

@@ -73,9 +73,7 @@ class LoopCell:
             yield from (((0,), cell) for cell in gru_cells(new[0], self.terms))
             yield from (((0,), cell) for cell in rnn_cells(new[0], self.terms))
         elif any(True for v in new for _ in lstm_cells(v, self.terms, [])):
-            near.append(
-                NoCellError(f"it carries {len(new)} values, an LSTM two", self.loop.node.values[0])
-            )
+            near.append(NoCellError(f"it carries {len(new)} values, an LSTM two", self.loop.node.values[0]))
 
     def _by_op(self, carries: tuple[int, ...], cell: CellMatch) -> dict[Value, Value]:
         loop = self.loop
@@ -97,13 +95,8 @@ class LoopCell:
             lengths=self.masked.lengths(self.lift, self.reverse),
             count=loop.count,
         )  # fmt: skip
-        out = {
-            loop.finals[k]: _as(node, n, loop.finals[k])
-            for k, n in zip(carries, ("h_n", "c_n"), strict=False)
-        }
-        states = (
-            {"y": cell.new[0], "cells": cell.new[-1]} if cell.op == "lstm" else {"y": cell.new[0]}
-        )
+        out = {loop.finals[k]: _as(node, n, loop.finals[k]) for k, n in zip(carries, ("h_n", "c_n"), strict=False)}
+        states = {"y": cell.new[0], "cells": cell.new[-1]} if cell.op == "lstm" else {"y": cell.new[0]}
         known = {
             w: self._rows_of(node, r, w)
             for r, v in states.items()

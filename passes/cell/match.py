@@ -94,18 +94,9 @@ def _lstm(
             near.append(NoCellError(f"a gate is {odd.op}, not an activation of lstm", odd))
     if len(names) < 4:
         return None
-    if (
-        names[0] == "tanh" and names[2] == "sigmoid"
-    ):  # i * g the other way round is the form with names in order
+    if names[0] == "tanh" and names[2] == "sigmoid":  # i * g the other way round is the form with names in order
         return None
-    return CellMatch(
-        "lstm",
-        (h, cell),
-        (None, c),
-        tuple(a[1] for a in found if a is not None),
-        (*names, "tanh"),
-        terms,
-    )
+    return CellMatch("lstm", (h, cell), (None, c), tuple(a[1] for a in found if a is not None), (*names, "tanh"), terms)
 
 
 def gru_cells(h: Value, fixed: Terms) -> Iterator[CellMatch]:
@@ -114,9 +105,7 @@ def gru_cells(h: Value, fixed: Terms) -> Iterator[CellMatch]:
         update, squashed = activation(z, terms), activation(n, terms)
         if update is None or squashed is None:
             continue
-        yield CellMatch(
-            "gru", (h,), (old,), (update[1], squashed[1]), (update[0], squashed[0]), terms, flip
-        )
+        yield CellMatch("gru", (h,), (old,), (update[1], squashed[1]), (update[0], squashed[0]), terms, flip)
 
 
 def _mixtures(h: Value, fixed: Terms) -> Iterator[tuple[Value, Value, Value, bool, Terms]]:
@@ -132,20 +121,8 @@ def _mixtures(h: Value, fixed: Terms) -> Iterator[tuple[Value, Value, Value, boo
             difference = fixed.fresh().peel(p)
             if difference.op == "subtract" and difference.node.inputs[1] is b:  # u (p - b) + b
                 inner = {top.node, _node(a, fixed), difference.node}
-                yield (
-                    u,
-                    difference.node.inputs[0],
-                    b,
-                    False,
-                    Terms(fixed.fixed, fixed.matrix, set(inner)),
-                )
-                yield (
-                    u,
-                    b,
-                    difference.node.inputs[0],
-                    True,
-                    Terms(fixed.fixed, fixed.matrix, set(inner)),
-                )
+                yield (u, difference.node.inputs[0], b, False, Terms(fixed.fixed, fixed.matrix, set(inner)))
+                yield (u, b, difference.node.inputs[0], True, Terms(fixed.fixed, fixed.matrix, set(inner)))
 
 
 def _node(v: Value, fixed: Terms) -> Node:

@@ -42,12 +42,7 @@ def recurrent(
     op = OPS[cell.op]
     args = tuple(named.get(o.name) for o in op.operands)
     acts = () if cell.acts == CELLS[cell.op].acts else cell.acts
-    attrs: dict[str, Any] = {
-        "direction": direction,
-        "save": save,
-        "padding": padding,
-        "activations": acts,
-    }
+    attrs: dict[str, Any] = {"direction": direction, "save": save, "padding": padding, "activations": acts}
     if cell.op == "gru":
         attrs |= {"flip_z": cell.flip_z, "reset_after": plan.reset_after}
     return make(op, *args, **attrs)

@@ -136,9 +136,7 @@ def unit_axes_only(n: Node) -> bool:
 def _cut(n: Node) -> int | None:
     """Where a slice of columns alone starts."""
     lows, highs, x = n.attrs["start_indices"], n.attrs["limit_indices"], n.inputs[0]
-    rest = all(
-        lo == 0 and hi == d for lo, hi, d in zip(lows[:-1], highs[:-1], x.shape[:-1], strict=True)
-    )
+    rest = all(lo == 0 and hi == d for lo, hi, d in zip(lows[:-1], highs[:-1], x.shape[:-1], strict=True))
     if not rest or any(s != 1 for s in n.attrs["strides"]) or not isinstance(lows[-1], int):
         return None
     return lows[-1]

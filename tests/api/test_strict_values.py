@@ -42,9 +42,7 @@ def test_rounding_infinity_and_exact_numbers_are_fine() -> None:
         return li.interpret(li.Graph("g", [], {"y": li.constant(*given)}))["y"]
 
     np.testing.assert_array_equal(value([0.1], "f32"), np.array([0.1], "f4"))
-    np.testing.assert_array_equal(
-        value([np.inf, -np.inf, np.nan], "f16"), [np.inf, -np.inf, np.nan]
-    )
+    np.testing.assert_array_equal(value([np.inf, -np.inf, np.nan], "f16"), [np.inf, -np.inf, np.nan])
     np.testing.assert_array_equal(value(np.array([255.0, 0.0]), "u8"), [255, 0])
     np.testing.assert_array_equal(value([-(2.0**63)], "i64"), [-(2**63)])
     np.testing.assert_array_equal(value(2**24 + 1, "f32"), np.float32(2**24))

@@ -28,9 +28,7 @@ def test_points_have_names_of_their_own_and_the_short_list_is_of_them() -> None:
 def test_flops_by_hand() -> None:
     # T B gates 2H (I + H), one layer, both directions; training is three times that
     assert Point("gru", 7, 3, 5, 11, directions=2).flops == 7 * 3 * 2 * 3 * 2 * 11 * (5 + 11)
-    assert Point("lstm", 7, 3, 5, 11, layers=2, training=True).flops == 3 * 7 * 3 * 4 * 22 * (
-        16 + 22
-    )
+    assert Point("lstm", 7, 3, 5, 11, layers=2, training=True).flops == 3 * 7 * 3 * 4 * 22 * (16 + 22)
 
 
 def test_statistics() -> None:

@@ -30,9 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cli")
     rng = np.random.default_rng(43)
     shapes = {"w_ih": (4 * H, I), "w_hh": (4 * H, H)}
-    weights: dict[str, Any] = {
-        n: (0.4 * rng.standard_normal(s)).astype("f4") for n, s in shapes.items()
-    }
+    weights: dict[str, Any] = {n: (0.4 * rng.standard_normal(s)).astype("f4") for n, s in shapes.items()}
     x = li.input("x", ("T", "B", I))
     y, h, _ = li.lstm(x, li.weight("w_ih", weights["w_ih"]), li.weight("w_hh", weights["w_hh"]))
     g = li.Graph("small", [x], {"y": y, "h": h})
@@ -172,9 +170,7 @@ def test_a_graph_runs(folder: Path, tmp_path: Path, how: list[str]) -> None:
 def test_run_prints_a_summary(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     np.savez(tmp_path / "all.npz", x=np.load(folder / "x.npy"))
     for given in (tmp_path / "all.npz", f"x={tmp_path / 'all.npz'}:x"):
-        assert (
-            call("run", folder / "g.lir", "-w", folder / "w.npz", "--interpret", "-i", given) == 0
-        )
+        assert call("run", folder / "g.lir", "-w", folder / "w.npz", "--interpret", "-i", given) == 0
         assert f"y: float32[{T},{B},{H}] [" in capsys.readouterr().out
 
 
@@ -248,15 +244,7 @@ def test_interrupting_a_compile_leaves_nothing(folder: Path, tmp_path: Path) -> 
     lines = [f"  %{i + 1} = tanh(%{i}) : f32[64,64]" for i in range(4000)]
     big.write_text("graph @big(%x: f32[64,64]) {\n  %0 = tanh(%x) : f32[64,64]\n"
                    + "\n".join(lines) + "\n  return %4000\n}\n")  # fmt: skip
-    command = [
-        sys.executable,
-        "-m",
-        "lstm_ir",
-        "compile",
-        str(big),
-        "-o",
-        str(tmp_path / "o.lirpkg"),
-    ]
+    command = [sys.executable, "-m", "lstm_ir", "compile", str(big), "-o", str(tmp_path / "o.lirpkg")]
     env = {**os.environ, "LSTM_IR_CACHE": "off"}
     child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env,
                              start_new_session=True)  # fmt: skip

@@ -60,9 +60,7 @@ def test_demo_refuses_a_wrong_executable(recorded: tuple[Executable, Held]) -> N
                                 logits=held.logits[:5] + 1e-3, digit=held.digit[:5])  # fmt: skip
     with pytest.raises(li.LstmIrError, match=r"largest difference to the NumPy meaning 1\.0e-03"):
         score(exe, fewer, "cpu", seconds=0.0)
-    with pytest.raises(
-        li.LstmIrError, match=r"largest difference to the NumPy meaning is 1\.0e-03"
-    ):
+    with pytest.raises(li.LstmIrError, match=r"largest difference to the NumPy meaning is 1\.0e-03"):
         stream(exe, fewer, "cpu", seconds=0.0)
     others = dataclasses.replace(held, labels=(held.labels + 1) % 10)
     with pytest.raises(li.LstmIrError, match=r"accuracy 0\.\d%"):
@@ -105,8 +103,7 @@ def vectors(expected: float) -> oracle_table.Vectors:
     g = li.Graph("g", [x], {"y": x * 2.0})
     given = {"x": np.array([1.0, -2.0, 10.0], "f4")}
     return oracle_table.Vectors(
-        "a pocket calculator 1.0",
-        [oracle_table.Case(g, given, {"y": np.array([2.0, -4.0, expected])})],
+        "a pocket calculator 1.0", [oracle_table.Case(g, given, {"y": np.array([2.0, -4.0, expected])})]
     )
 
 

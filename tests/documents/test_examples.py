@@ -12,19 +12,11 @@ import numpy as np
 import pytest
 from paths import EXAMPLES
 
-RUNNABLE = (
-    "tagger.py",
-    "layer_norm_cell.py",
-    "dynamic_shapes.py",
-    "tf_block_lstm.py",
-    "char_lm.py",
-)
+RUNNABLE = ("tagger.py", "layer_norm_cell.py", "dynamic_shapes.py", "tf_block_lstm.py", "char_lm.py")
 
 
 def run(name: str, cwd: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLES / name], capture_output=True, text=True, cwd=cwd
-    )
+    done = subprocess.run([sys.executable, "-W", "error", EXAMPLES / name], capture_output=True, text=True, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -59,9 +51,7 @@ def test_the_language_model_learns_what_pytorch_learned(tmp_path: Path) -> None:
     lines = run("char_lm.py", tmp_path).splitlines()
     assert sum(line.startswith("step ") for line in lines) == 9
     assert any(line.startswith("held-out sonnets: ") for line in lines)
-    written = "\n".join(
-        lines[next(k for k, t in enumerate(lines) if t.startswith("Shall I compare ")) :]
-    )
+    written = "\n".join(lines[next(k for k, t in enumerate(lines) if t.startswith("Shall I compare ")) :])
     assert len(written) == len("Shall I compare ") + 400
 
 

@@ -37,9 +37,7 @@ def document(name: str) -> str:
 def test_it_begins_with_the_two_commands() -> None:
     one, two = blocks("sh")[:2]
     assert one == "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/lstm-ir demo\n"
-    assert (
-        two == "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest\n"
-    )
+    assert two == "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest\n"
     assert README.index(two) < README.index("lstm-ir is a graph compiler")
     script = (ROOT / ".ci" / "run").read_text()
     assert two in script

@@ -107,9 +107,7 @@ def _atom(text: str, env: Env) -> li.Value:
 
 
 def _ints(attrs: str, key: str) -> tuple[int, ...]:
-    m = re.search(
-        rf"{key}=\(([^)]*)\)", attrs.replace("np.int64(", "").replace("),", ",").replace("))", ")")
-    )
+    m = re.search(rf"{key}=\(([^)]*)\)", attrs.replace("np.int64(", "").replace("),", ",").replace("))", ")"))
     assert m is not None, (key, attrs)
     return tuple(int(d) for d in m.group(1).split(",") if d.strip())
 

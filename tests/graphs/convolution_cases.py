@@ -50,10 +50,7 @@ class Case:
         least = max(1, self.window - sum(self.padding))
         wanted = [(3, least + 37), (1, least), (0, least + 9), (2, least + 1)]
         found = [
-            (
-                n if isinstance(self.batch, str) else self.batch,
-                at if isinstance(self.length, str) else self.length,
-            )
+            (n if isinstance(self.batch, str) else self.batch, at if isinstance(self.length, str) else self.length)
             for n, at in wanted
         ]
         return list(dict.fromkeys(found))
@@ -125,6 +122,4 @@ def random_case(r: np.random.Generator, most: int = 256, dtype: str = "f32") -> 
     window = (taps - 1) * dilation + 1
     padding = int(r.integers(window)), int(r.integers(window))
     batch, length = pick(1, 2, 5), window + pick(0, 1, 30, 150)
-    return Case(
-        pick(batch, "N"), c, pick(length, "L"), o, taps, stride, dilation, padding, groups, dtype
-    )
+    return Case(pick(batch, "N"), c, pick(length, "L"), o, taps, stride, dilation, padding, groups, dtype)

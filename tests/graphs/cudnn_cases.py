@@ -82,9 +82,7 @@ def expanded(g: li.Graph) -> li.Graph:
     return g.replace(expansion(g.outputs[0].node, "expand"))
 
 
-def back_operands(
-    r: np.random.Generator | None, a: Mapping[str, Array], out: Mapping[str, Array]
-) -> Arrays:
+def back_operands(r: np.random.Generator | None, a: Mapping[str, Array], out: Mapping[str, Array]) -> Arrays:
     """Operands of the backprop op from those of the forward op and its results."""
     kept = {k: a[k] for k in OPERANDS} | dict(out)
     for name in ("output", "output_h", "output_c"):

@@ -96,10 +96,7 @@ def two_phases(s: Loop) -> dict[str, li.Value]:
 
     def cell(h: Any, x: Any, w: Any, r: Any, u: Any) -> Any:
         a, b = rows(x, w), li.dot(h, r)
-        reset, z = (
-            li.logistic(a[:, : s.H] + b[:, : s.H]),
-            li.logistic(a[:, s.H : 2 * s.H] + b[:, s.H :]),
-        )
+        reset, z = (li.logistic(a[:, : s.H] + b[:, : s.H]), li.logistic(a[:, s.H : 2 * s.H] + b[:, s.H :]))
         n = li.tanh(a[:, 2 * s.H :] + li.dot(reset * h, u))
         h = (1.0 - z) * n + z * h
         return h, (h, li.concat([reset, z, n], 1))
@@ -131,20 +128,14 @@ def masked(s: Loop) -> dict[str, li.Value]:
     ones = li.constant(1.0, s.dtype)
 
     def cell(h: Any, x: Any, w: Any, r: Any, n: Any, step: Any) -> Any:
-        alive = li.broadcast_in_dim(
-            li.less(li.broadcast_in_dim(step, n.shape, ()), n), x.shape, (0,)
-        )
+        alive = li.broadcast_in_dim(li.less(li.broadcast_in_dim(step, n.shape, ()), n), x.shape, (0,))
         x = li.select(alive, x * (ones / ones), 0.0)
         h = li.tanh(rows(x, w) + rows(h, r))
         return h, h
 
     h, ys = li.scan(cell, s.h0(), s.x, (w, r, n), with_step=True)
     h2, ys2 = li.scan(
-        lambda h, x: (li.tanh(h + x), h),
-        s.h0("g0", s.I),
-        s.input("z", s.T, s.B, s.I),
-        lengths=n,
-        reverse=True,
+        lambda h, x: (li.tanh(h + x), h), s.h0("g0", s.I), s.input("z", s.T, s.B, s.I), lengths=n, reverse=True
     )
     return {"h": h, "ys": ys, "h2": h2, "ys2": ys2}
 
@@ -155,9 +146,7 @@ def added_twice(s: Loop) -> dict[str, li.Value]:
     w, r, n = s.weight(2 * s.H, s.I), s.weight(4 * s.H, s.H), s.input("n", s.B, dtype="i32")
 
     def cell(h: Any, x: Any, w: Any, r: Any, n: Any, step: Any) -> Any:
-        alive = li.broadcast_in_dim(
-            li.less(li.broadcast_in_dim(step, n.shape, ()), n), x.shape, (0,)
-        )
+        alive = li.broadcast_in_dim(li.less(li.broadcast_in_dim(step, n.shape, ()), n), x.shape, (0,))
         a, b = rows(h, r), rows(li.select(alive, x, 0.0), w)
         both = a[:, : 2 * s.H] + a[:, 2 * s.H :] + rows(x, w)
         h = li.tanh(both[:, : s.H] + b[:, : s.H] + b[:, s.H :]) * li.logistic(both[:, s.H :])
@@ -218,9 +207,7 @@ def heads(s: Loop) -> dict[str, li.Value]:
 
     def cell(h: Any, x: Any, w: Any, r: Any) -> Any:
         a = li.dot_general(h, r, ((2,), (2,)), ((0,), (0,)))
-        b = li.dot_general(
-            li.broadcast_to(li.expand_dims(x, 0), (3, *x.shape)), w, ((2,), (2,)), ((0,), (0,))
-        )
+        b = li.dot_general(li.broadcast_to(li.expand_dims(x, 0), (3, *x.shape)), w, ((2,), (2,)), ((0,), (0,)))
         h = li.tanh(a + b) * 0.9
         return h, h
 
@@ -291,10 +278,7 @@ def row_numbers(s: Loop) -> dict[str, li.Value]:
             + li.sqrt(li.abs(h) + 1.0)
             + li.rsqrt(h * h + 1.0)
         )
-        return (
-            li.tanh(h) + kinds * 0.1 + li.floor(x) * 0.01 + li.ceil(x) * 0.02 + li.round(x) * 0.03,
-            total,
-        ), h
+        return (li.tanh(h) + kinds * 0.1 + li.floor(x) * 0.01 + li.ceil(x) * 0.02 + li.round(x) * 0.03, total), h
 
     (h, total), ys = li.scan(cell, (s.h0(), total), x)
     return {"h": h, "total": total, "ys": ys}

@@ -27,6 +27,4 @@ def compare(exe: Any, graph: li.Graph, arrays: dict[str, Any], tolerance: float)
     got = exe.entries[graph.name](arrays)
     for k, w in want.items():
         assert got[k].dtype == w.dtype
-        np.testing.assert_allclose(
-            got[k], w, rtol=tolerance, atol=tolerance, err_msg=f"{graph.name} {k}"
-        )
+        np.testing.assert_allclose(got[k], w, rtol=tolerance, atol=tolerance, err_msg=f"{graph.name} {k}")

@@ -22,9 +22,7 @@ def random_body(seed: int) -> Body:
         wide, column, lengths = s.weight(s.H, s.I), s.weight(s.H), s.input("n", s.B, dtype="i32")
         x = s.x
 
-        def cell(
-            state: Any, x: Any, ws: Any, wide: Any, column: Any, lengths: Any, step: Any
-        ) -> Any:
+        def cell(state: Any, x: Any, ws: Any, wide: Any, column: Any, lengths: Any, step: Any) -> Any:
             pool = [*state]
 
             def pick() -> Any:
@@ -39,9 +37,7 @@ def random_body(seed: int) -> Body:
             return new, (pool[-1], li.concat([pick(), pick()], 1))
 
         flags = bool(rng.integers(2))
-        finals, ys = li.scan(
-            cell, first, x, (weights, wide, column, lengths), with_step=True, reverse=flags
-        )
+        finals, ys = li.scan(cell, first, x, (weights, wide, column, lengths), with_step=True, reverse=flags)
         return {f"f{i}": v for i, v in enumerate(finals)} | {f"y{i}": v for i, v in enumerate(ys)}
 
     return make

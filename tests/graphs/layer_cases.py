@@ -33,16 +33,10 @@ LSTM_FEATURES: dict[str, dict[str, Any]] = {
     "straight": {"cell_clip": 0.3, "clip_gradient": "straight_through"},
     "gate_clip": {"gate_clip": 0.4},
     "input_forget": {"input_forget": True},
-    "activations": {
-        "acts": ["hard_sigmoid(0.3,0.4)", "sigmoid", "elu(0.7)", "softplus", "softsign"]
-    },
+    "activations": {"acts": ["hard_sigmoid(0.3,0.4)", "sigmoid", "elu(0.7)", "softplus", "softsign"]},
 }
-SHARED = (
-    "plain projected_x no_bias lengths count mask reverse bidirectional batch hold gate_clip"
-).split()
-GRU_FEATURES: dict[str, dict[str, Any]] = {
-    k: v for k, v in LSTM_FEATURES.items() if k in SHARED
-} | {
+SHARED = ("plain projected_x no_bias lengths count mask reverse bidirectional batch hold gate_clip").split()
+GRU_FEATURES: dict[str, dict[str, Any]] = {k: v for k, v in LSTM_FEATURES.items() if k in SHARED} | {
     "states": {"h0": 1},
     "b_hn": {"b_hn": 1},
     "reset_before": {"reset_after": False},
@@ -50,19 +44,11 @@ GRU_FEATURES: dict[str, dict[str, Any]] = {
     "activations": {"acts": ["hard_sigmoid(0.2,0.5)", "softsign", "scaled_tanh(1.5,0.6)"]},
 }
 RNN_FEATURES: dict[str, dict[str, Any]] = {
-    k: v
-    for k, v in GRU_FEATURES.items()
-    if k not in ("b_hn", "reset_before", "flip_z", "activations")
+    k: v for k, v in GRU_FEATURES.items() if k not in ("b_hn", "reset_before", "flip_z", "activations")
 } | {"activations": {"acts": ["leaky_relu(0.1)"]}, "relu": {"acts": ["relu"]}}
 FEATURES = {"lstm": LSTM_FEATURES, "gru": GRU_FEATURES, "rnn": RNN_FEATURES}
 OTHER_ACTS = {
-    "lstm": [
-        "affine(0.1,0.4)",
-        "sigmoid",
-        "leaky_relu(0.2)",
-        "thresholded_relu(0.1)",
-        "scaled_tanh(1.2,0.7)",
-    ],
+    "lstm": ["affine(0.1,0.4)", "sigmoid", "leaky_relu(0.2)", "thresholded_relu(0.1)", "scaled_tanh(1.2,0.7)"],
     "gru": ["sigmoid", "affine(0.4,0.3)", "tanh"],
     "rnn": ["elu(1.0)"],
 }
@@ -76,9 +62,7 @@ def names(op: str) -> list[str]:
         fa, fb = FEATURES[op][a], FEATURES[op][b]
         if "plain" in (a, b) or set(fa) & set(fb):
             continue
-        if (not fa.get("reset_after", True) and "b_hn" in fb) or (
-            "b_hn" in fa and "reset_after" in fb
-        ):
+        if (not fa.get("reset_after", True) and "b_hn" in fb) or ("b_hn" in fa and "reset_after" in fb):
             continue
         pairs.append(f"{a}+{b}")
     return alone + pairs

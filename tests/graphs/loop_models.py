@@ -49,10 +49,7 @@ def data(length: int = T) -> dict[str, Any]:
     shapes = {"x": (length, B, I), "w": (4 * H, I), "u": (4 * H, H), "b": (4 * H,), "p": (H,)}
     shapes |= {"h0": (B, H), "c0": (B, H), "bar": (length, B, H)}
     values: dict[str, Any] = {k: rng.normal(size=s) * 0.5 for k, s in shapes.items()}
-    return values | {
-        "n": np.int32(min(7, length)),
-        "ends": np.array([length, 0, length // 2], np.int32),
-    }
+    return values | {"n": np.int32(min(7, length)), "ends": np.array([length, 0, length // 2], np.int32)}
 
 
 WRT = ["x", "w", "u", "b", "p", "h0", "c0"]

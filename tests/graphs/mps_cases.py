@@ -31,11 +31,7 @@ OPTIONAL = {
 """Nil or not, forward."""
 LATER = {LSTM: ("stateGradient", "cellGradient"), GRU: ("stateGradient",), RNN: ("stateGradient",)}
 """Nil or not, backward alone."""
-SAVED = {
-    LSTM: {"zState": "z", "cellOutputFwd": "c"},
-    GRU: {"zState": "z", "outputFwd": "h"},
-    RNN: {"zState": "z"},
-}
+SAVED = {LSTM: {"zState": "z", "cellOutputFwd": "c"}, GRU: {"zState": "z", "outputFwd": "h"}, RNN: {"zState": "z"}}
 ORDER = {
     LSTM: "source recurrentWeight inputWeight bias peephole initState initCell",
     GRU: "source recurrentWeight inputWeight bias initState secondaryBias",
@@ -115,10 +111,7 @@ def graph(
     name: str = "g",
 ) -> li.Graph:
     """The op over inputs; `named` gives shapes with dimension names."""
-    ins = {
-        k: li.input(k, a.shape if named is None else named[k], li.DType.of(a.dtype))
-        for k, a in arrays.items()
-    }
+    ins = {k: li.input(k, a.shape if named is None else named[k], li.DType.of(a.dtype)) for k, a in arrays.items()}
     outputs = {f"r_{k}": v for k, v in li.op(op, **ins, **attrs)._asdict().items()}
     return li.Graph(name, list(ins.values()), outputs)
 
@@ -139,9 +132,7 @@ def result_names(op: str, a: Mapping[str, Any], attrs: Mapping[str, Any]) -> lis
     return ["h", *(["c"] if cell else []), *(["z"] if attrs.get("training") else [])]
 
 
-def backward(
-    r: np.random.Generator, op: str, a: Arrays, attrs: Mapping[str, Any], later: Iterable[str]
-) -> Arrays:
+def backward(r: np.random.Generator, op: str, a: Arrays, attrs: Mapping[str, Any], later: Iterable[str]) -> Arrays:
     """`a`, the saved values of the forward call, and random gradients."""
     out = run(op, a, {**attrs, "training": True})
     more: Arrays = {"sourceGradient": r.standard_normal(out["h"].shape).astype(out["h"].dtype)}

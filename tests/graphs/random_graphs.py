@@ -38,11 +38,7 @@ class Grower:
 
 
 def _unary(g: Grower) -> li.Value:
-    f = g.draw(
-        st.sampled_from(
-            [li.tanh, li.logistic, li.negate, li.abs, lambda v: v * 1.0, lambda v: v + 0.0]
-        )
-    )
+    f = g.draw(st.sampled_from([li.tanh, li.logistic, li.negate, li.abs, lambda v: v * 1.0, lambda v: v + 0.0]))
     return f(g.pick())  # type: ignore[no-any-return]
 
 

@@ -77,10 +77,7 @@ def graph(
     name: str = "g",
 ) -> li.Graph:
     """The op over inputs; `named` gives shapes with dimension names."""
-    ins = {
-        k: li.input(k, a.shape if named is None else named[k], li.DType.of(a.dtype))
-        for k, a in arrays.items()
-    }
+    ins = {k: li.input(k, a.shape if named is None else named[k], li.DType.of(a.dtype)) for k, a in arrays.items()}
     return li.Graph(name, list(ins.values()), li.op(op, **ins, **attrs)._asdict())
 
 
@@ -97,11 +94,7 @@ def close(got: Mapping[str, Any], want: Mapping[str, Any], tolerance: float, wha
         a, b = np.asarray(got[k]), np.asarray(want[k])
         assert a.shape == b.shape, f"{what}: {k} is {a.shape}, expected {b.shape}"
         np.testing.assert_allclose(
-            a.astype(np.float64),
-            b.astype(np.float64),
-            rtol=tolerance,
-            atol=tolerance,
-            err_msg=f"{what}: {k}",
+            a.astype(np.float64), b.astype(np.float64), rtol=tolerance, atol=tolerance, err_msg=f"{what}: {k}"
         )
 
 
@@ -134,12 +127,15 @@ def recorded() -> tuple[Recorded, ...]:
     manifest = json.loads((GOLDEN / "manifest.json").read_text(encoding="utf-8"))
     return tuple(Recorded(entry) for entry in manifest["cases"])
 
+
 GRADS = (SEQ_GRAD, SEQ_GRAD_V2)
 
 
 def required(op: str, use_peephole: bool) -> dict[str, Any]:
     """use_peephole where the op has it."""
     return {} if op in (GRU, GRU_GRAD) else {"use_peephole": use_peephole}
+
+
 # Every op with its values of use_peephole.
 PEEPHOLES = [(op, p) for op in OPS for p in (False, True) if not (p and op in (GRU, GRU_GRAD))]
 DEAD: dict[str, tuple[str, ...]] = {

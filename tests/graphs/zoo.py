@@ -48,9 +48,7 @@ class Keeper:
         """A named weight, scaled as layers are."""
         return li.weight(name, self.array(*shape) / np.float32(np.sqrt(shape[-1])))
 
-    def layer(
-        self, name: str, rows: int, width: int, hidden: int, directions: int = 1
-    ) -> tuple[li.Value, ...]:
+    def layer(self, name: str, rows: int, width: int, hidden: int, directions: int = 1) -> tuple[li.Value, ...]:
         """w_ih, w_hh, b of a layer with `rows` rows of gates."""
         lead = () if directions == 1 else (directions,)
         return (
@@ -117,9 +115,7 @@ def two_ways(k: Keeper) -> Any:
     x = li.input("x", ("T", "B", I))
     f, hf, _ = li.lstm(x, *k.layer("f", 4, I, H))
     r, hr, _ = li.lstm(li.reverse(x, 0), *k.layer("r", 4, I, H))
-    return {"y": li.concat([f, li.reverse(r, 0)], 2), "h": li.concat([hf, hr], 0)}, {
-        "x": k.array(T, B, I)
-    }
+    return {"y": li.concat([f, li.reverse(r, 0)], 2), "h": li.concat([hf, hr], 0)}, {"x": k.array(T, B, I)}
 
 
 @animal
@@ -158,9 +154,7 @@ def layer_norm_cell(k: Keeper) -> Any:
 def four_dots(k: Keeper) -> Any:
     """A loop with two dots for each gate, run in reverse with lengths."""
     x, n = li.input("x", ("T", "B", I)), li.input("lengths", ("B",), "i32")
-    w = {
-        g: (k.weight(f"w{g}", I, H), k.weight(f"r{g}", H, H), k.weight(f"b{g}", H)) for g in "ifgo"
-    }
+    w = {g: (k.weight(f"w{g}", I, H), k.weight(f"r{g}", H, H), k.weight(f"b{g}", H)) for g in "ifgo"}
 
     def cell(carry: Any, row: li.Value) -> Any:
         h, c = carry
@@ -171,10 +165,7 @@ def four_dots(k: Keeper) -> Any:
 
     zero = li.zeros(("B", H))
     (h, c), y = li.scan(cell, (zero, zero), x, reverse=True, lengths=n)
-    return {"y": y, "h": h, "c": c}, {
-        "x": k.array(T, B, I),
-        "lengths": np.array([4, T, 0], np.int32),
-    }
+    return {"y": y, "h": h, "c": c}, {"x": k.array(T, B, I), "lengths": np.array([4, T, 0], np.int32)}
 
 
 @animal
@@ -230,9 +221,7 @@ def projected(k: Keeper) -> Any:
         x, k.weight("w", 4 * H, I), k.weight("r", 4 * H, 2), k.weight("b", 4 * H),
         w_hr=k.weight("p", 2, H), peephole=k.weight("peep", 3 * H), cell_clip=0.5, save=True,
     )  # fmt: skip
-    return dict(zip(("y", "h", "c", "gates", "cells", "act"), out, strict=True)), {
-        "x": k.array(T, B, I)
-    }
+    return dict(zip(("y", "h", "c", "gates", "cells", "act"), out, strict=True)), {"x": k.array(T, B, I)}
 
 
 @animal
@@ -240,10 +229,7 @@ def wide_dots(k: Keeper) -> Any:
     """Dots over one x, with matrices in several layouts."""
     x, m = li.input("x", ("T", "B", I)), li.input("m", (I, 3))
     parts = [x @ k.weight("a", I, H), x @ k.weight("b", I, 2), x @ k.weight("c", 4, I).T, x @ m]
-    return {"y": li.concat(parts, 2), "first": parts[0]}, {
-        "x": k.array(T, B, I),
-        "m": k.array(I, 3),
-    }
+    return {"y": li.concat(parts, 2), "first": parts[0]}, {"x": k.array(T, B, I), "m": k.array(I, 3)}
 
 
 @animal
@@ -265,11 +251,7 @@ def integers(k: Keeper) -> Any:
     x = li.take(table, ids)
     keep = li.broadcast_in_dim(li.greater(ids, 0), x.shape, (0, 1))
     total = li.convert(li.dim(ids, 0) * 2 - 1, "f32")
-    y, h = li.rnn(
-        li.select(keep, x, li.constant(0.0)) / total,
-        *k.layer("rnn", 1, I, H),
-        activations=("relu",),
-    )
+    y, h = li.rnn(li.select(keep, x, li.constant(0.0)) / total, *k.layer("rnn", 1, I, H), activations=("relu",))
     return {"y": y, "h": h}, {"ids": k.random.integers(0, 13, (T, B)).astype(np.int32)}
 
 
@@ -279,9 +261,7 @@ def half(k: Keeper) -> Any:
     x = li.input("x", (T, B, I))
     y = li.convert(x, "f16")
     z = li.convert(li.convert(y, "f32"), "f16") + li.convert(li.convert(y, "f64"), "f16")
-    return {"z": li.convert(z, "f32"), "y": li.convert(li.convert(x, "f16"), "f32")}, {
-        "x": k.array(T, B, I)
-    }
+    return {"z": li.convert(z, "f32"), "y": li.convert(li.convert(x, "f16"), "f32")}, {"x": k.array(T, B, I)}
 
 
 @animal

@@ -19,10 +19,7 @@ def test_digits_have_every_class_in_both_parts() -> None:
     data = digits()
     assert data.train_images.shape == (1437, 8, 8)
     assert data.test_images.shape == (360, 8, 8)
-    for images, labels in (
-        (data.train_images, data.train_labels),
-        (data.test_images, data.test_labels),
-    ):
+    for images, labels in ((data.train_images, data.train_labels), (data.test_images, data.test_labels)):
         assert images.dtype == labels.dtype == np.uint8
         assert len(images) == len(labels)
         assert (images.min(), images.max()) == (0, 16)

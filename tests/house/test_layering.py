@@ -164,9 +164,7 @@ def test_python_started_in_a_checkout_finds_all_layers(tmp_path: Path) -> None:
         "import lstm_ir as li, lstm_ir.passes, lstm_ir.backends.kernels\n"
         "x = li.input('x', (3,)); print(str(li.lower(li.Graph('g', [x], {'y': x + x}))).split()[0])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "module"
 
@@ -185,9 +183,7 @@ def test_a_checkout_takes_its_own_folders_where_another_is_installed(tmp_path: P
         "import lstm_ir.passes, lstm_ir.backends.kernels.call.call\n"
         "print(lstm_ir.passes.__file__, lstm_ir.backends.__file__, sep='\\n')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     want = [f"{ROOT / folder / '__init__.py'}" for folder in ("passes", "backends")]
     assert done.stdout.splitlines() == want
 
@@ -203,9 +199,7 @@ def test_nothing_else_of_a_checkout_is_importable(tmp_path: Path) -> None:
         f"print([n for n in {names!r} if find_spec('lstm_ir.' + n)])"
     )
     for folder in (tmp_path, ROOT):
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
         assert done.stdout.splitlines() == ["True", "['backends', 'passes']"]
 
 

@@ -111,9 +111,7 @@ def test_a_package_runs_with_runtime_and_numpy_alone(bare: Path, tmp_path: Path)
     np.save(tmp_path / "x.npy", a)
     out = run(bare, "-c", ALONE, tmp_path / "m.lirpkg", tmp_path / "x.npy", tmp_path / "y.npy",
               cwd=tmp_path)  # fmt: skip
-    np.testing.assert_allclose(
-        np.load(tmp_path / "y.npy"), li.interpret(g, x=a)["y"], rtol=2e-5, atol=2e-5
-    )
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), li.interpret(g, x=a)["y"], rtol=2e-5, atol=2e-5)
     modules = set(json.loads(out.splitlines()[-1]))
     assert not modules & {"networkx", "lark", "click", "rich", "ml_dtypes", "iree.compiler"}
     listed = json.loads(run(bare, "-m", "pip", "list", "--format", "json"))
@@ -136,9 +134,7 @@ def test_every_dependency_of_pyproject_is_imported_somewhere() -> None:
                "ml-dtypes": "ml_dtypes"}  # fmt: skip
     for line in PROJECT["project"]["dependencies"]:
         name = line.partition(">")[0]
-        assert (
-            f"import {modules.get(name, name)}" in text or f"from {modules.get(name, name)}" in text
-        )
+        assert f"import {modules.get(name, name)}" in text or f"from {modules.get(name, name)}" in text
 
 
 def test_tests_need_nothing_of_gigabyte_size() -> None:

@@ -33,9 +33,7 @@ def imported(module: ModuleType, *, for_checkers: bool) -> dict[str, str]:
     body = ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body
     if for_checkers:
         body = [n for i in body if isinstance(i, ast.If) for n in i.body]
-    froms = [
-        n for n in body if isinstance(n, ast.ImportFrom) and str(n.module).startswith("lstm_ir")
-    ]
+    froms = [n for n in body if isinstance(n, ast.ImportFrom) and str(n.module).startswith("lstm_ir")]
     return {a.asname or a.name: str(n.module) for n in froms for a in n.names}
 
 

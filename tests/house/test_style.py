@@ -1,4 +1,4 @@
-"""ruff and mypy --strict over the whole tree, with the settings in pyproject.toml."""
+"""ruff, its formatter and mypy --strict over the whole tree, with the settings in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ def clean(*command: str, cwd: Path) -> None:
 
 def test_ruff() -> None:
     clean("ruff", "check", ".", cwd=ROOT)
+
+
+def test_format() -> None:
+    clean("ruff", "format", "--check", ".", cwd=ROOT)
 
 
 def test_mypy(tmp_path: Path) -> None:

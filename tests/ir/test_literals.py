@@ -50,6 +50,4 @@ def test_bits_decide() -> None:
 def test_only_a_repeated_scalar_becomes_a_fill() -> None:
     scalar, many = li.constant(2.0), li.constant(np.full(3, 2.0, np.float32))
     assert number_filled(li.full((3,), 2.0)) == 2
-    assert [number_filled(v) for v in (scalar, many, li.reshape(li.full((3,), 2.0), (3, 1)))] == (
-        [None] * 3
-    )
+    assert [number_filled(v) for v in (scalar, many, li.reshape(li.full((3,), 2.0), (3, 1)))] == ([None] * 3)

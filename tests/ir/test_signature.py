@@ -26,11 +26,7 @@ RNN = entry(
 
 
 def good() -> dict[str, Any]:
-    return {
-        "x": np.zeros((11, 3, 5), np.float32),
-        "wide": np.zeros(7, np.float32),
-        "n": np.array([0, 11, 4], np.int32),
-    }
+    return {"x": np.zeros((11, 3, 5), np.float32), "wide": np.zeros(7, np.float32), "n": np.array([0, 11, 4], np.int32)}
 
 
 def test_json_round_trip() -> None:

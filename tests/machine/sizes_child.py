@@ -79,17 +79,12 @@ def convolution() -> li.Graph:
     return li.Graph("filter", [x, w], {"v": li.conv1d(x, w, padding=1)})
 
 
-def differs(
-    g: li.Graph, sizes: list[dict[str, int]], rng: np.random.Generator, options: Any
-) -> Iterator[str]:
+def differs(g: li.Graph, sizes: list[dict[str, int]], rng: np.random.Generator, options: Any) -> Iterator[str]:
     """What of one executable is wrong at which sizes; each is named before it is tried."""
     exe = li.compile(g, options=options)
     for known in sizes:
         types = {p.node.attrs["name"]: p.type for p in g.params}
-        shapes = {
-            n: [d if isinstance(d, int) else known[str(d)] for d in t.shape]
-            for n, t in types.items()
-        }
+        shapes = {n: [d if isinstance(d, int) else known[str(d)] for d in t.shape] for n, t in types.items()}
         print(f"# {shapes}", flush=True)
         given = {n: rng.integers(-2, 3, s).astype(np.float32) for n, s in shapes.items()}
         got, want = exe(**given), li.interpret(g, given)
@@ -123,9 +118,7 @@ def random_form(rng: np.random.Generator) -> Form:
         tags = [(kind, k) for kind in kinds for k in range(len(parts[kind]))]
         if rng.random() < 0.5:
             tags = [tags[int(i)] for i in rng.permutation(len(tags))]
-        places = {
-            kind: tuple(tags.index((kind, k)) for k in range(len(parts[kind]))) for kind in kinds
-        }
+        places = {kind: tuple(tags.index((kind, k)) for k in range(len(parts[kind]))) for kind in kinds}
         return "".join(parts[kind][k] for kind, k in tags), places
 
     (lhs, a), (rhs, b) = side("bmk"), side("bkn")
@@ -169,10 +162,7 @@ def work(part: str, rng: np.random.Generator) -> Iterator[tuple[li.Graph, list[d
         for form in (REPEATED[0], REPEATED[2], DISTINCT[0], DISTINCT[2]):
             yield (
                 product_of(form, gradient=True),
-                [
-                    *empties(form[0] + form[1]),
-                    *(LONG[:1] if "T" in form[0] else []),
-                ],
+                [*empties(form[0] + form[1]), *(LONG[:1] if "T" in form[0] else [])],
             )
     elif part == "loops":
         for batched in (False, True):

@@ -19,10 +19,7 @@ ONE_OP: dict[tuple[str, str], float] = {
     ("f64", "cpu"): 1e-12,  # log1p 1e-13; power multiplies the logarithm's error by up to 709
     ("f16", "vulkan"): 2e-3,  # as on the CPU, a different order of sums
     ("bf16", "vulkan"): 1.6e-2,
-    (
-        "f32",
-        "vulkan",
-    ): 1e-5,  # SPIR-V promises 3 + 2|x| ulp for exp and 2.5 for division; power has 10
+    ("f32", "vulkan"): 1e-5,  # SPIR-V promises 3 + 2|x| ulp for exp and 2.5 for division; power has 10
 }
 # Each step of a recurrence passes its error on; tanh and logistic shrink it, so it settles.
 RECURRENCE = {("f32", "cpu"): 2e-5, ("f32", "vulkan"): 2e-5, ("f64", "cpu"): 1e-11}

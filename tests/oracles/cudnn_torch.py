@@ -14,9 +14,7 @@ Array = np.ndarray[Any, Any]
 class Reference:
     """One call in float64; params are cut by PyTorch's own parameter order."""
 
-    def __init__(
-        self, torch: Any, a: Mapping[str, Array], L: int, attrs: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, torch: Any, a: Mapping[str, Array], L: int, attrs: Mapping[str, Any]) -> None:
         self.torch, self.L = torch, L
         self.mode = attrs.get("rnn_mode", "lstm")
         self.D = 2 if attrs.get("direction") == "bidirectional" else 1
@@ -28,9 +26,7 @@ class Reference:
         self.skip = attrs.get("input_mode") == "skip_input"
         proj = attrs.get("num_proj", 0)
         proj = 0 if proj == self.H else proj
-        self.layers = [
-            self._module(wide if k == 0 else self.D * int(self.h.shape[2]), proj) for k in range(L)
-        ]
+        self.layers = [self._module(wide if k == 0 else self.D * int(self.h.shape[2]), proj) for k in range(L)]
         self.order = self._order()
         flat, at = torch.from_numpy(a["params"].astype(np.float64)), 0
         with torch.no_grad():

@@ -35,9 +35,7 @@ class Ran:
 
 def run(jobs: Sequence[Job]) -> list[Ran]:
     """Every job's layers, made and run."""
-    arrays: dict[str, Any] = {
-        f"{n}/{k}": v for n, (_, x, m) in enumerate(jobs) for k, v in (("x", x), ("m", m))
-    }
+    arrays: dict[str, Any] = {f"{n}/{k}": v for n, (_, x, m) in enumerate(jobs) for k, v in (("x", x), ("m", m))}
     listed = json.dumps([attrs for attrs, _, _ in jobs])
     with tempfile.TemporaryDirectory() as folder:
         given, found = Path(folder) / "jobs.npz", Path(folder) / "results.npz"

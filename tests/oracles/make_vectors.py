@@ -91,26 +91,14 @@ def single_gate() -> Case:
     import torch
 
     rng = np.random.default_rng(20271)
-    sizes = {
-        "source": (4, 2, 3),
-        "recurrentWeight": (5, 5),
-        "inputWeight": (5, 3),
-        "bias": (5,),
-        "initState": (2, 5),
-    }
+    sizes = {"source": (4, 2, 3), "recurrentWeight": (5, 5), "inputWeight": (5, 3), "bias": (5,), "initState": (2, 5)}
     a = {n: rng.uniform(-1, 1, s).astype(np.float32) for n, s in sizes.items()}
     layer = torch.nn.RNN(3, 5, nonlinearity="relu").double()
-    given = {
-        "weight_ih_l0": a["inputWeight"],
-        "weight_hh_l0": a["recurrentWeight"],
-        "bias_ih_l0": a["bias"],
-    }
+    given = {"weight_ih_l0": a["inputWeight"], "weight_hh_l0": a["recurrentWeight"], "bias_ih_l0": a["bias"]}
     with torch.no_grad():
         for name, value in layer.named_parameters():
             value.copy_(torch.tensor(given.get(name, np.zeros(5))))
-        h, _ = layer(
-            torch.tensor(a["source"]).double(), torch.tensor(a["initState"]).double()[None]
-        )
+        h, _ = layer(torch.tensor(a["source"]).double(), torch.tensor(a["initState"]).double()[None])
     inputs = {n: li.input(n, s) for n, s in sizes.items()}
     made = li.op("mps.singleGateRNN", **inputs)
     graph = li.Graph("singleGateRNN", list(inputs.values()), {"h": made.h})

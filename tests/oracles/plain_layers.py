@@ -41,9 +41,7 @@ def activation(text: str) -> Callable[[Array], Array]:
         "affine": lambda x: p[0] * x + p[1],
         "hard_sigmoid": lambda x: _between(p[0] * x + p[1], 0.0, 1.0),
         "leaky_relu": lambda x: np.where(x.real > 0, x, p[0] * x),
-        "elu": lambda x: np.where(
-            x.real > 0, x, p[0] * (np.exp(np.where(x.real > 0, 0.0, x)) - 1.0)
-        ),
+        "elu": lambda x: np.where(x.real > 0, x, p[0] * (np.exp(np.where(x.real > 0, 0.0, x)) - 1.0)),
         "scaled_tanh": lambda x: p[0] * np.tanh(p[1] * x),
         "thresholded_relu": lambda x: np.where(x.real > p[0], x, 0.0),
     }
@@ -58,9 +56,7 @@ def _clip(x: Array, limit: float, straight: bool = False) -> Array:
     return _between(x, -limit, limit)
 
 
-def lstm_step(
-    z: Array, h: Array, c: Array, o: Operands, d: int, a: Operands
-) -> tuple[Array, Array, list[Array]]:
+def lstm_step(z: Array, h: Array, c: Array, o: Operands, d: int, a: Operands) -> tuple[Array, Array, list[Array]]:
     """z = W x + b, already added; returns h, c and [gates, cell, activated cell]."""
     H = len(c)
     names = list(a["activations"])[5 * d : 5 * d + 5] or "sigmoid sigmoid tanh sigmoid tanh".split()
@@ -89,9 +85,7 @@ def lstm_step(
     return h, new, [np.concatenate([i, f, g, out]), new, k]
 
 
-def gru_step(
-    z: Array, h: Array, c: Array, o: Operands, d: int, a: Operands
-) -> tuple[Array, Array, list[Array]]:
+def gru_step(z: Array, h: Array, c: Array, o: Operands, d: int, a: Operands) -> tuple[Array, Array, list[Array]]:
     H = len(h)
     names = list(a["activations"])[3 * d : 3 * d + 3] or ["sigmoid", "sigmoid", "tanh"]
     f_r, f_z, f_n = (activation(n) for n in names)
@@ -109,9 +103,7 @@ def gru_step(
     return new, c, [np.concatenate([r, u, n]), *saved]
 
 
-def rnn_step(
-    z: Array, h: Array, c: Array, o: Operands, d: int, a: Operands
-) -> tuple[Array, Array, list[Array]]:
+def rnn_step(z: Array, h: Array, c: Array, o: Operands, d: int, a: Operands) -> tuple[Array, Array, list[Array]]:
     mask = 1.0 if o.get("recurrent_mask") is None else o["recurrent_mask"][d]
     z = z + o["w_hh"][d] @ (h * mask)
     f = activation((list(a["activations"]) or ["tanh", "tanh"])[d])
@@ -130,9 +122,7 @@ def run(op: str, o: Operands, a: Operands) -> dict[str, Array]:
     T, B = x.shape[:2]
     D, G, P = o["w_hh"].shape
     H = G // gates
-    ways = {"forward": [1], "reverse": [-1], "bidirectional": [1, -1]}[
-        a.get("direction", "forward")
-    ]
+    ways = {"forward": [1], "reverse": [-1], "bidirectional": [1, -1]}[a.get("direction", "forward")]
     kind = np.result_type(*(v for v in o.values() if v is not None and v.dtype.kind in "fc"))
     ends = np.full(B, T) if o.get("lengths") is None else np.array(o["lengths"])
     n = T if o.get("count") is None else int(o["count"])

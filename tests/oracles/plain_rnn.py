@@ -67,9 +67,7 @@ def _rnn(activation: Callable[[Array], Array]) -> Callable[..., tuple[Array, Arr
 _STEPS = {"lstm": _lstm, "gru": _gru, "rnn_tanh": _rnn(np.tanh), "rnn_relu": _rnn(relu)}
 
 
-def run(
-    layer: Layer, weights: Weights, x: Array, h_0: Array, c_0: Array, lengths: Array
-) -> Weights:
+def run(layer: Layer, weights: Weights, x: Array, h_0: Array, c_0: Array, lengths: Array) -> Weights:
     """Run x [T, B, I] from h_0 [L D, B, P] and c_0 [L D, B, H]: output [T, B, D P], h_n, c_n.
 
     Sequence b ends after lengths[b] steps; its output is zero from there on, as PyTorch pads it.

@@ -43,9 +43,7 @@ def cases() -> list[dict[str, Any]]:
     listed += [(cell, *point, 0) for cell in ("rnn_tanh", "rnn_relu") for point in half]
     return [
         {
-            "name": "_".join(
-                [cell, *["proj"] * (proj > 0), "bi" if both else "uni", f"l{layers}", lengths]
-            ),
+            "name": "_".join([cell, *["proj"] * (proj > 0), "bi" if both else "uni", f"l{layers}", lengths]),
             "cell": cell,
             "layers": layers,
             "bidirectional": both,
@@ -67,9 +65,7 @@ def make(case: dict[str, Any]) -> nn.RNNBase:
     return nn.RNN(I, H, nonlinearity=activation, dtype=torch.float64, **given)
 
 
-def forward(
-    module: nn.RNNBase, inputs: dict[str, torch.Tensor], lengths: list[int]
-) -> dict[str, torch.Tensor]:
+def forward(module: nn.RNNBase, inputs: dict[str, torch.Tensor], lengths: list[int]) -> dict[str, torch.Tensor]:
     """Call the layer, packed where the lengths are unequal."""
     x: Any = inputs["x"]
     if min(lengths) < T:
@@ -162,9 +158,7 @@ def main() -> None:
     errors = [check(case) for case in listed]
     size = sum(file.stat().st_size for file in TARGET.iterdir())
     print(f"{len(listed)} cases, {size} bytes, seeds from {SEED}; float64 NumPy differs by at most")
-    print(
-        f"{max(e for e, _ in errors):.1e} in results, {max(e for _, e in errors):.1e} in gradients"
-    )
+    print(f"{max(e for e, _ in errors):.1e} in results, {max(e for _, e in errors):.1e} in gradients")
 
 
 if __name__ == "__main__":

@@ -35,9 +35,7 @@ def pull_back(cotangents: Mapping[Value, Value], wrt: Sequence[Value]) -> list[V
                 arrive(v, g)
             continue
         grads = n.op.vjp(n, cts)
-        assert len(grads) == len(n.args), (
-            f"{n.op.name}: {len(grads)} gradients, {len(n.args)} operands"
-        )
+        assert len(grads) == len(n.args), f"{n.op.name}: {len(grads)} gradients, {len(n.args)} operands"
         for arg, grad in zip(n.args, grads, strict=True):
             if isinstance(arg, tuple):
                 for v, g in zip(arg, grad if grad is not None else (None,) * len(arg), strict=True):

@@ -42,15 +42,7 @@ def torch_graph(data: dict[str, Any], parts: Any, names: dict[str, str] | None =
         given["direction"] = "bidirectional" if len(ways) == 2 else "forward"
         b, b_h = w("bias_ih"), w("bias_hh")
         if op == "lstm":
-            r = li.lstm(
-                y,
-                w("weight_ih"),
-                w("weight_hh"),
-                b + b_h,
-                c0=inputs["c_0"][at],
-                w_hr=w("weight_hr"),
-                **given,
-            )
+            r = li.lstm(y, w("weight_ih"), w("weight_hh"), b + b_h, c0=inputs["c_0"][at], w_hr=w("weight_hr"), **given)
             c_n.append(r.c_n)
         elif op == "gru":
             H = b.shape[1] // 3

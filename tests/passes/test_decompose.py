@@ -43,9 +43,7 @@ def test_one_direction_has_two_dimensional_products_of_rows(op: str) -> None:
     assert len(dots) == 2
     for n in dots:
         assert [v.rank for v in n.inputs] == [2, 2]
-        assert (
-            n.attrs["lhs_contracting_dimensions"] == n.attrs["rhs_contracting_dimensions"] == (1,)
-        )
+        assert n.attrs["lhs_contracting_dimensions"] == n.attrs["rhs_contracting_dimensions"] == (1,)
     assert not {"transpose", "reshape", "select", "compare"} & set(names(body))
     assert set(loop.attrs["reverse"]) == {False}
 
@@ -111,11 +109,7 @@ def test_inside_a_body() -> None:
     (loop,) = loops(graph)
     assert not {"lstm", "scan"} & set(names(loop.attrs["body"]))
     rng = np.random.default_rng(3)
-    given = {
-        "x": rng.normal(size=(4, 2, 5)),
-        "w": rng.normal(size=(28, 5)),
-        "u": rng.normal(size=(28, 7)),
-    }
+    given = {"x": rng.normal(size=(4, 2, 5)), "w": rng.normal(size=(28, 5)), "u": rng.normal(size=(28, 7))}
     given = {k: v.astype(np.float32) for k, v in given.items()}
     want, got = (li.interpret(g, given) for g in (graph, decompose(graph)))
     np.testing.assert_allclose(got["ys"], want["ys"], atol=1e-6)

@@ -192,9 +192,7 @@ REASONS = [
 
 
 def pipeline(leave_out: str | None) -> Pipeline:
-    return Pipeline(
-        tuple(p for p in Pipeline.parse(NAMED["default"]).passes if p.name != leave_out)
-    )
+    return Pipeline(tuple(p for p in Pipeline.parse(NAMED["default"]).passes if p.name != leave_out))
 
 
 @pytest.mark.parametrize("reason", REASONS, ids=lambda r: f"{r.name}: {r.row}")
@@ -223,11 +221,7 @@ def test_precision_halves_what_is_kept_of_the_weights() -> None:
     def kept(text: str) -> int:
         """Bytes of the matrices that loops and dots read."""
         graph = Pipeline.parse(text).run(one_layer()).graph
-        narrow = {
-            n.values[0]
-            for n in deep(graph)
-            if n.op.name == "convert" and n.types[0].dtype is li.DType.bf16
-        }
+        narrow = {n.values[0] for n in deep(graph) if n.op.name == "convert" and n.types[0].dtype is li.DType.bf16}
         weights = {n.values[0] for n in graph.nodes if n.op.name == "weight"}
         return sum(H * 4 * H * v.dtype.bytes for v in (narrow if narrow else weights))
 

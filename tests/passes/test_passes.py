@@ -16,10 +16,7 @@ import lstm_ir as li
 from lstm_ir.passes.base import Pass, Pipeline, registry
 from lstm_ir.passes.pipelines import NAMED
 
-OWN = {
-    Path(li.__file__).parent,
-    *(Path(li.__file__).parents[1] / p for p in ("passes", "backends")),
-}
+OWN = {Path(li.__file__).parent, *(Path(li.__file__).parents[1] / p for p in ("passes", "backends"))}
 TEXTS = sorted(registry())
 ROUNDING = ("bf16", "f16", "precision")  # these change results on purpose; tests of their own below
 
@@ -60,9 +57,7 @@ def arrays(graph: li.Graph) -> dict[str, Any]:
 
 
 def deep(graph: li.Graph) -> list[li.Node]:
-    inner = [
-        m for n in graph.nodes for a in n.attrs.values() if isinstance(a, li.Graph) for m in deep(a)
-    ]
+    inner = [m for n in graph.nodes for a in n.attrs.values() if isinstance(a, li.Graph) for m in deep(a)]
     return [*graph.nodes, *inner]
 
 

@@ -39,9 +39,7 @@ def deep(graph: Graph) -> Iterator[Node]:
 # text -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text", [*NAMED.values(), "cse", "precision{weights=f16},cse", "fold-constants{limit=4}"]
-)
+@pytest.mark.parametrize("text", [*NAMED.values(), "cse", "precision{weights=f16},cse", "fold-constants{limit=4}"])
 def test_text_round_trips(text: str) -> None:
     pipeline = Pipeline.parse(text)
     assert Pipeline.parse(str(pipeline)) == pipeline
@@ -125,9 +123,7 @@ def test_the_projection_leaves_the_loop_unless_the_target_has_kernels(name: str)
     assert dots_inside(kernels.graph) == [2] * len(gemms)
     assert gemms == [1] * len(gemms)
     (step,) = [s for s in kernels.steps if s.name == "hoist-projection"]
-    assert [m.reason for m in step.misses] == [
-        "cpu:test has recurrence kernels, whose schedule places the projection"
-    ]
+    assert [m.reason for m in step.misses] == ["cpu:test has recurrence kernels, whose schedule places the projection"]
 
 
 def test_the_graph_has_the_same_size_for_every_t() -> None:
@@ -178,11 +174,7 @@ def test_joined_nodes_name_each_others_lines() -> None:
     x = li.input("x", (3,))
     a = li.tanh(x)
     b = li.tanh(x)
-    (n,) = [
-        n
-        for n in Pipeline.parse("cse").run(Graph("g", [x], {"y": a * b})).graph.nodes
-        if n.op.name == "tanh"
-    ]
+    (n,) = [n for n in Pipeline.parse("cse").run(Graph("g", [x], {"y": a * b})).graph.nodes if n.op.name == "tanh"]
     assert n.loc.line == a.node.loc.line
     assert n.loc.via == (f"cse test_pipeline.py:{b.node.loc.line}",)
 
@@ -214,17 +206,13 @@ def test_another_signature_is_refused() -> None:
         return Graph(g.name, g.params, {"z": g.outputs[0]})
 
     assert "the signature changed" in _fails(renamed)
-    assert "the signature changed" in _fails(
-        lambda g: Graph(g.name, g.params, {"y": li.convert(g.outputs[0], "f16")})
-    )
+    assert "the signature changed" in _fails(lambda g: Graph(g.name, g.params, {"y": li.convert(g.outputs[0], "f16")}))
 
 
 def test_a_node_whose_types_are_not_those_of_its_rule_is_refused() -> None:
     def lying(g: Graph) -> Graph:
         n = g.outputs[0].node
-        wrong = Node(
-            n.op, n.args, n.attrs, (("result", n.types[0].with_dtype(li.DType.f16)),), (), n.loc
-        )
+        wrong = Node(n.op, n.args, n.attrs, (("result", n.types[0].with_dtype(li.DType.f16)),), (), n.loc)
         return Graph(g.name, g.params, {"y": li.convert(wrong.values[0], "f32")})
 
     assert "its rule gives" in _fails(lying)
@@ -251,10 +239,7 @@ def test_rules_that_do_not_arrive_are_named() -> None:
     def back_and_forth(n: Node) -> li.Value:
         return li.negate(li.tanh(li.negate(n.inputs[0])))
 
-    with pytest.raises(
-        li.PassError,
-        match=r"no fixed point after 64 rounds; rules still firing: back and forth \(1\)",
-    ):
+    with pytest.raises(li.PassError, match=r"no fixed point after 64 rounds; rules still firing: back and forth \(1\)"):
         rewrite.fixed_point(small(), table, "endless", Notes())
 
 

@@ -115,9 +115,7 @@ def data(name: str, kind: str, shape: Sequence[int], low: float = -2, high: floa
     if kind == "i1":
         return r.integers(0, 2, shape).astype(bool)
     if kind[0] in "iu":
-        return r.integers(0 if kind[0] == "u" else -5, 11 if kind[0] == "u" else 6, shape).astype(
-            dtype(kind)
-        )
+        return r.integers(0 if kind[0] == "u" else -5, 11 if kind[0] == "u" else 6, shape).astype(dtype(kind))
     return r.uniform(low, high, shape).astype(dtype(kind))
 
 
@@ -157,9 +155,7 @@ def case(
     want = want if isinstance(want, tuple) else (want,)
     assert len(want) == len(outs), name
     inputs = {f"x{i}": a for i, a in enumerate(arrays)}
-    return Sample(
-        name, graph, inputs, {f"y{i}": np.asarray(w) for i, w in enumerate(want)}, kind, smooth
-    )
+    return Sample(name, graph, inputs, {f"y{i}": np.asarray(w) for i, w in enumerate(want)}, kind, smooth)
 
 
 def assert_close(got: Array, want: Array, dtype_name: str, kind: str, what: str) -> None:

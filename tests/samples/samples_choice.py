@@ -10,9 +10,7 @@ from sample import FLOATS, INTS, Array, Sample, bad_of, case, data, dtype, of
 
 import lstm_ir as li
 
-SPECIAL = np.array(
-    [np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -1, 88, -88, 1e-30, 2.5, -3.5], np.float32
-)
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -1, 88, -88, 1e-30, 2.5, -3.5], np.float32)
 
 
 @of(
@@ -104,27 +102,17 @@ def _shifts() -> Iterator[Sample]:
             def out(values: list[int]) -> Array:
                 signed = x.dtype.kind == "i"
                 kept = [v % 2**bits for v in values]
-                return np.array(
-                    [v - 2**bits if signed and v >> (bits - 1) else v for v in kept], x.dtype
-                )
+                return np.array([v - 2**bits if signed and v >> (bits - 1) else v for v in kept], x.dtype)
 
             pairs = [(int(p), int(q), 0 <= int(q) < bits) for p, q in zip(x, n, strict=True)]
-            sign = [
-                v - 2**bits if v >> (bits - 1) else v for v in (p % 2**bits for p, _, _ in pairs)
-            ]
+            sign = [v - 2**bits if v >> (bits - 1) else v for v in (p % 2**bits for p, _, _ in pairs)]
             left = out([p << q if ok else 0 for p, q, ok in pairs])
             logical = out([(p % 2**bits) >> q if ok else 0 for p, q, ok in pairs])
-            arithmetic = out(
-                [s >> (q if ok else bits) for s, (_, q, ok) in zip(sign, pairs, strict=True)]
-            )
+            arithmetic = out([s >> (q if ok else bits) for s, (_, q, ok) in zip(sign, pairs, strict=True)])
             return left, logical, arithmetic
 
         def build(x: li.Value, n: li.Value) -> tuple[li.Value, ...]:
-            return (
-                li.shift_left(x, n),
-                li.shift_right_logical(x, n),
-                li.shift_right_arithmetic(x, n),
-            )
+            return (li.shift_left(x, n), li.shift_right_logical(x, n), li.shift_right_arithmetic(x, n))
 
         yield case(f"shifts {k}", build, [a, b], oracle)
 
@@ -160,28 +148,15 @@ def _compare() -> Iterator[Sample]:
 @of("select")
 def _select() -> Iterator[Sample]:
     for k in (*FLOATS, *INTS, "i1"):
-        p, a, b = (
-            data("select", "i1", (5, 7)),
-            data("select a", k, (5, 7)),
-            data("select b", k, (5, 7)),
-        )
+        p, a, b = (data("select", "i1", (5, 7)), data("select a", k, (5, 7)), data("select b", k, (5, 7)))
         if k in FLOATS:
             b[p] = np.nan  # what is not taken does not matter
         yield case(
-            f"select {k}",
-            li.select,
-            [p, a, b],
-            lambda p, a, b: np.where(p, a, b),
-            kind="exact",
-            smooth=k not in FLOATS,
+            f"select {k}", li.select, [p, a, b], lambda p, a, b: np.where(p, a, b), kind="exact", smooth=k not in FLOATS
         )
     p, a = data("select", "i1", (3,)), data("select a", "f64", (5, 3))
     yield case(
-        "select broadcast",
-        lambda p, a: li.select(p, a, 1.5),
-        [p, a],
-        lambda p, a: np.where(p, a, 1.5),
-        kind="exact",
+        "select broadcast", lambda p, a: li.select(p, a, 1.5), [p, a], lambda p, a: np.where(p, a, 1.5), kind="exact"
     )
 
 
@@ -216,18 +191,9 @@ def _convert() -> Iterator[Sample]:
             )
     x = data("convert down", "f64", (5, 7), -100, 100)
     yield case("convert f64 to f16", lambda x: li.convert(x, "f16"), [x], lambda x: x, smooth=False)
-    yield case(
-        "convert f64 to bf16", lambda x: li.convert(x, "bf16"), [x], lambda x: x, smooth=False
-    )
-    yield case(
-        "convert f64 to i1",
-        lambda x: li.convert(li.floor(x / 50.0), "i1"),
-        [x],
-        lambda x: (x < 0) | (x >= 50),
-    )
-    wild = np.array(
-        [0.0, -0.9, 1.9, -1.5, 200, -200, 3e9, -3e9, 1e20, np.inf, -np.inf, np.nan], np.float32
-    )
+    yield case("convert f64 to bf16", lambda x: li.convert(x, "bf16"), [x], lambda x: x, smooth=False)
+    yield case("convert f64 to i1", lambda x: li.convert(li.floor(x / 50.0), "i1"), [x], lambda x: (x < 0) | (x >= 50))
+    wild = np.array([0.0, -0.9, 1.9, -1.5, 200, -200, 3e9, -3e9, 1e20, np.inf, -np.inf, np.nan], np.float32)
     yield case(
         "convert saturates",
         lambda x: tuple(li.convert(x, d) for d in INTS),
@@ -245,10 +211,7 @@ def _wrap(values: Array, k: str) -> Array:
 def _saturated(values: list[float], k: str) -> Array:
     info = np.iinfo(dtype(k))
     low, high = int(info.min), int(info.max)
-    whole = [
-        0 if math.isnan(v) else (high if v > 0 else low) if math.isinf(v) else int(v)
-        for v in values
-    ]
+    whole = [0 if math.isnan(v) else (high if v > 0 else low) if math.isinf(v) else int(v) for v in values]
     return np.array([min(max(v, low), high) for v in whole], dtype(k))
 
 
@@ -258,13 +221,7 @@ def _bitcast() -> Iterator[Sample]:
         x = data("bitcast", a, (5, 7), 1, 2)
         want = np.frombuffer(x.tobytes(), dtype(b)).reshape(5, 7)
         wide = want.astype(np.float64) if want.dtype.kind not in "iu" else want
-        yield case(
-            f"bitcast {a} {b}",
-            lambda x, b=b: li.bitcast_convert(x, b),
-            [x],
-            lambda *_, w=wide: w,
-            kind="exact",
-        )
+        yield case(f"bitcast {a} {b}", lambda x, b=b: li.bitcast_convert(x, b), [x], lambda *_, w=wide: w, kind="exact")
 
 
 def _in(k: str, *shape: int | str) -> li.Value:

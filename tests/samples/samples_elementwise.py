@@ -63,12 +63,7 @@ UNARY: dict[str, tuple[Callable[[li.Value], li.Value], Oracle, str, tuple[float,
     "cosine": (li.cos, lambda x: np.exp(1j * x).real, "f", (-6, 6)),
     "sqrt": (li.sqrt, lambda x: x**0.5, "f", (0.1, 9)),
     "rsqrt": (li.rsqrt, lambda x: x**-0.5, "f", (0.1, 9)),
-    "not": (
-        li.logical_not,
-        lambda x: x == 0 if x.dtype == bool else x ^ np.array(-1).astype(x.dtype),
-        "ib",
-        (0, 1),
-    ),
+    "not": (li.logical_not, lambda x: x == 0 if x.dtype == bool else x ^ np.array(-1).astype(x.dtype), "ib", (0, 1)),
     "is_finite": (li.is_finite, lambda x: (x - x) == 0, "f", (-2, 2)),
 }
 BINARY: dict[str, tuple[Callable[[Any, Any], li.Value], Oracle, Oracle | None, str]] = {
@@ -84,18 +79,7 @@ BINARY: dict[str, tuple[Callable[[Any, Any], li.Value], Oracle, Oracle | None, s
     "or": (li.logical_or, lambda a, b: a | b, _wrapped(lambda a, b: a | b), "ib"),
     "xor": (li.logical_xor, lambda a, b: a != b, _wrapped(lambda a, b: a ^ b), "ib"),
 }
-EXACT = {
-    "negate",
-    "abs",
-    "sign",
-    "floor",
-    "ceil",
-    "round_nearest_even",
-    "maximum",
-    "minimum",
-    "select",
-    "clamp",
-}
+EXACT = {"negate", "abs", "sign", "floor", "ceil", "round_nearest_even", "maximum", "minimum", "select", "clamp"}
 DOMAIN = {"power": (0.3, 3.0), "divide": (0.5, 3.0), "remainder": (0.5, 3.0)}
 
 
@@ -103,9 +87,7 @@ def _all(arrays: list[Array], per: int, oracle: Oracle) -> tuple[Array, ...]:
     return tuple(np.asarray(oracle(*arrays[i : i + per])) for i in range(0, len(arrays), per))
 
 
-def _cases(
-    op: str, kind: str, per: int, build: Oracle, oracle: Oracle, arrays: list[Array]
-) -> Sample:
+def _cases(op: str, kind: str, per: int, build: Oracle, oracle: Oracle, arrays: list[Array]) -> Sample:
     """One graph that applies the op to every group of `per` arrays."""
     tol = "exact" if op in EXACT else "rounded"
 
@@ -115,9 +97,7 @@ def _cases(
     return case(f"{op} {kind}", graph, arrays, lambda *a: _all(list(a), per, oracle), kind=tol)
 
 
-def _dynamic(
-    op: str, per: int, build: Oracle, oracle: Oracle, low: float, high: float
-) -> Iterator[Sample]:
+def _dynamic(op: str, per: int, build: Oracle, oracle: Oracle, low: float, high: float) -> Iterator[Sample]:
     tol = "exact" if op in EXACT else "rounded"
     for T, B in ((11, 3), (0, 1)):
         arrays = [data(f"{op} {i}", "f32", (T, B, 64), low, high) for i in range(per)]
@@ -127,11 +107,7 @@ def _dynamic(
 
 def _unary(op: str) -> Iterator[Sample]:
     build, oracle, kinds, (low, high) = UNARY[op]
-    for k in (
-        *(FLOATS if "f" in kinds else ()),
-        *(INTS if "i" in kinds else ()),
-        *(("i1",) if "b" in kinds else ()),
-    ):
+    for k in (*(FLOATS if "f" in kinds else ()), *(INTS if "i" in kinds else ()), *(("i1",) if "b" in kinds else ())):
         yield _cases(op, k, 1, build, oracle, [data(op, k, s, low, high) for s in SHAPES])
     if "f" in kinds:
         yield from _dynamic(op, 1, build, oracle, low, high)
@@ -149,9 +125,7 @@ def _binary(op: str) -> Iterator[Sample]:
         for k in INTS:
             yield _cases(op, k, 2, build, integer, _integers(op, k))
     if "b" in kinds:
-        yield _cases(
-            op, "i1", 2, build, oracle, [data(f"{op} {i}", "i1", (5, 7)) for i in range(2)]
-        )
+        yield _cases(op, "i1", 2, build, oracle, [data(f"{op} {i}", "i1", (5, 7)) for i in range(2)])
     if "f" in kinds:
         yield from _dynamic(op, 2, build, oracle, low, high)
 

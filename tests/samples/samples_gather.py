@@ -61,12 +61,7 @@ def _scatter() -> Iterator[Sample]:
         yield case(
             f"scatter_add {k}",
             lambda x, at, u, v: (li.scatter_add(x, at, u), li.scatter_add(x, at, v, axis=1)),
-            [
-                data("scatter", k, (5, 7)),
-                at,
-                data("scatter u", k, (2, 3, 7)),
-                data("scatter v", k, (5, 2, 3)),
-            ],
+            [data("scatter", k, (5, 7)), at, data("scatter u", k, (2, 3, 7)), data("scatter v", k, (5, 2, 3))],
             lambda x, at, u, v: (rows(x, at, u), rows(x.T, at, np.moveaxis(v, 0, 2)).T),
             kind="summed",
         )
@@ -75,11 +70,7 @@ def _scatter() -> Iterator[Sample]:
         yield case(
             f"scatter_add dynamic {k} {T} {B}",
             lambda x, at, u: li.scatter_add(x, at, u),
-            [
-                data("scatter", k, (5, 64), -1, 1),
-                at,
-                data("scatter u", k, (T, B, 64), -1, 1),
-            ],
+            [data("scatter", k, (5, 64), -1, 1), at, data("scatter u", k, (T, B, 64), -1, 1)],
             rows,
             shapes=[None, ("T", "B"), ("T", "B", 64)],
             kind="summed",
@@ -100,13 +91,6 @@ def _in(*shape: int | str, k: str = "f32") -> li.Value:
 bad_of("gather", (lambda: li.take(_in(3, 5), _in(2)), "indices are f32"))
 bad_of("gather", (lambda: li.take(_in(0, 5), _in(2, k="i32")), "has no rows to pick"))
 bad_of(
-    "scatter_add",
-    (
-        lambda: li.scatter_add(_in(3, 5), _in(2, k="i32"), _in(2, 4)),
-        "updates .* should have the shape",
-    ),
+    "scatter_add", (lambda: li.scatter_add(_in(3, 5), _in(2, k="i32"), _in(2, 4)), "updates .* should have the shape")
 )
-bad_of(
-    "scatter_add",
-    (lambda: li.scatter_add(_in(3, 5), _in(2, k="i32"), _in(2, 5, k="f64")), "updates are f64"),
-)
+bad_of("scatter_add", (lambda: li.scatter_add(_in(3, 5), _in(2, k="i32"), _in(2, 5, k="f64")), "updates are f64"))

@@ -30,11 +30,7 @@ def _dim() -> Iterator[Sample]:
             f"dim {T} {B}",
             lambda x: (li.dim(x, 0), li.dim(x, 2), li.size("2*T+B-1")),
             [data("dim", "f32", (T, B, 5))],
-            lambda x: (
-                np.int32(x.shape[0]),
-                np.int32(5),
-                np.int32(2 * x.shape[0] + x.shape[1] - 1),
-            ),
+            lambda x: (np.int32(x.shape[0]), np.int32(5), np.int32(2 * x.shape[0] + x.shape[1] - 1)),
             shapes=[("T", "B", 5)],
         )
 
@@ -73,11 +69,7 @@ def _scan() -> Iterator[Sample]:
             yield case(
                 f"scan {k} T={T}",
                 lambda x, h, w: li.scan(_decay, h, x, w),
-                [
-                    data("scan x", k, (T, 3)),
-                    data("scan h", k, (3,)),
-                    data("scan w", k, (3,), -1, 1),
-                ],
+                [data("scan x", k, (T, 3)), data("scan h", k, (3,)), data("scan w", k, (3,), -1, 1)],
                 lambda x, h, w: loop(x, h, w, list(range(len(x)))),
                 shapes=[("T", 3)],
                 kind="summed",
@@ -92,12 +84,7 @@ def _scan() -> Iterator[Sample]:
         yield case(
             f"scan count {k}",
             lambda x, h, w, n: li.scan(_decay, h, x, w, count=n),
-            [
-                data("scan x", k, (5, 3)),
-                data("scan h", k, (3,)),
-                data("scan w", k, (3,), -1, 1),
-                np.array(3, np.int32),
-            ],
+            [data("scan x", k, (5, 3)), data("scan h", k, (3,)), data("scan w", k, (3,), -1, 1), np.array(3, np.int32)],
             lambda x, h, w, n: loop(x, h, w, [0, 1, 2]),
             kind="summed",
         )
@@ -109,6 +96,4 @@ def _in(*shape: int | str, k: str = "f32") -> li.Value:
 
 bad_of("in_range", (lambda: li.in_range(_in(3), 0, 5), "takes integers, got f32"))
 bad_of("scan", (lambda: li.scan(lambda h, x: (h, h), _in(3)), "length is required"))
-bad_of(
-    "scan", (lambda: li.scan(lambda h, x: (li.sum(h), h), _in(3), _in(5, 3)), "carry 0 goes in as")
-)
+bad_of("scan", (lambda: li.scan(lambda h, x: (li.sum(h), h), _in(3), _in(5, 3)), "carry 0 goes in as"))

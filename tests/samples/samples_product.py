@@ -66,18 +66,12 @@ def _dot() -> Iterator[Sample]:
             data("dot", "f64", (2, 1, 3, 5)),
             data("dot", "f64", (4, 5, 7)),
         ],
-        lambda a, b, c, d: (
-            np.zeros((3, 5)),
-            c[0, 0, 0, 0] * c[0, 0, 0, 1],
-            np.einsum("bomk,akn->bamn", c, d),
-        ),
+        lambda a, b, c, d: (np.zeros((3, 5)), c[0, 0, 0, 0] * c[0, 0, 0, 1], np.einsum("bomk,akn->bamn", c, d)),
         kind="summed",
     )
 
 
-def _convolved(
-    x: Array, w: Array, stride: int, low: int, high: int, dilation: int, groups: int
-) -> Array:
+def _convolved(x: Array, w: Array, stride: int, low: int, high: int, dilation: int, groups: int) -> Array:
     """The definition, by loops."""
     (n, _, length), (o, each, taps) = x.shape, w.shape
     steps = (length + low + high - (taps - 1) * dilation - 1) // stride + 1
@@ -88,9 +82,7 @@ def _convolved(
                 at = t * stride + k * dilation - low
                 if 0 <= at < length:
                     first = f // (o // groups) * each
-                    out[:, f, t] += (x[:, first : first + each, at] * w[f, :, k]).sum(
-                        1, dtype=x.dtype
-                    )
+                    out[:, f, t] += (x[:, first : first + each, at] * w[f, :, k]).sum(1, dtype=x.dtype)
     return out
 
 
@@ -98,20 +90,12 @@ def _convolved(
 def _convolution() -> Iterator[Sample]:
     forms = [(1, 0, 0, 1, 1), (2, 1, 2, 1, 1), (1, 2, 0, 2, 1), (3, 1, 1, 1, 2), (2, 4, 3, 2, 2)]
     for k in NUMBERS:
-        x, w, v = (
-            data("conv x", k, (2, 4, 11)),
-            data("conv w", k, (6, 4, 3)),
-            data("conv v", k, (6, 2, 3)),
-        )
+        x, w, v = (data("conv x", k, (2, 4, 11)), data("conv w", k, (6, 4, 3)), data("conv v", k, (6, 2, 3)))
         yield case(
             f"convolution_1d {k}",
-            lambda x, w, v: tuple(
-                li.conv1d(x, w if g == 1 else v, s, (a, b), d, g) for s, a, b, d, g in forms
-            ),
+            lambda x, w, v: tuple(li.conv1d(x, w if g == 1 else v, s, (a, b), d, g) for s, a, b, d, g in forms),
             [x, w, v],
-            lambda x, w, v: tuple(
-                _convolved(x, w if g == 1 else v, s, a, b, d, g) for s, a, b, d, g in forms
-            ),
+            lambda x, w, v: tuple(_convolved(x, w if g == 1 else v, s, a, b, d, g) for s, a, b, d, g in forms),
             kind="summed",
         )
     for N, L in ((3, 11), (1, 3), (0, 4)):
@@ -141,23 +125,11 @@ bad_of("dot_general", (lambda: _in(3, "T") @ _in("B", 7), "name them alike"))
 bad_of("dot_general", (lambda: _in(3, 5) @ _in(5, 7, k="f16"), "lhs is f32, rhs f16"))
 bad_of("dot_general", (lambda: _in(3, 5) @ _in(), "use \\*"))
 bad_of("dot_general", (lambda: li.dot(_in(2, 3, 5), _in(5, 7)), "dot takes two matrices"))
-bad_of(
-    "dot_general",
-    (lambda: li.dot_general(_in(3, 5), _in(5), ((1,), ())), "1 contracting axes of lhs, 0 of rhs"),
-)
+bad_of("dot_general", (lambda: li.dot_general(_in(3, 5), _in(5), ((1,), ())), "1 contracting axes of lhs, 0 of rhs"))
 bad_of("dot_general", (lambda: li.dot_general(_in(3), _in(3), ((1,), (0,))), "axis 1 is outside"))
 bad_of("dot_general", (lambda: _in(3, 5, k="i1") @ _in(5, 7, k="i1"), "takes numbers, got i1"))
-bad_of(
-    "convolution_1d",
-    (lambda: li.conv1d(_in(2, 4, 9), _in(6, 3, 3)), "4 channels, but 1 groups of 3"),
-)
-bad_of(
-    "convolution_1d",
-    (lambda: li.conv1d(_in(2, 4, 2), _in(6, 4, 3)), "a window of 3 does not fit 2"),
-)
-bad_of(
-    "convolution_1d",
-    (lambda: li.conv1d(_in(2, 4, 9), _in(5, 2, 3), groups=2), "5 output channels do not divide"),
-)
+bad_of("convolution_1d", (lambda: li.conv1d(_in(2, 4, 9), _in(6, 3, 3)), "4 channels, but 1 groups of 3"))
+bad_of("convolution_1d", (lambda: li.conv1d(_in(2, 4, 2), _in(6, 4, 3)), "a window of 3 does not fit 2"))
+bad_of("convolution_1d", (lambda: li.conv1d(_in(2, 4, 9), _in(5, 2, 3), groups=2), "5 output channels do not divide"))
 bad_of("convolution_1d", (lambda: li.conv1d(_in(2, 4, 9), _in(6, 4, 3), stride=0), "are 1 or more"))
 bad_of("convolution_1d", (lambda: li.conv1d(_in(2, 4, 9), _in(6, 4, "K")), "the kernel size is K"))

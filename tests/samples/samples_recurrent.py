@@ -78,9 +78,7 @@ def _in(*shape: int | str) -> li.Value:
 
 bad_of("lstm", (lambda: li.lstm(_in("T", "B", 5), None, _in(1, 27, 7)), "27 rows are not 4 gates"))
 bad_of("gru", (lambda: li.gru(_in("T", 5), None, _in(1, 21, 7)), "x is f32"))
-bad_of(
-    "rnn", (lambda: li.rnn(_in("T", "B", 7), None, _in(1, "H", "H")), "hidden sizes are numbers")
-)
+bad_of("rnn", (lambda: li.rnn(_in("T", "B", 7), None, _in(1, "H", "H")), "hidden sizes are numbers"))
 
 
 def _unprojected(op: str, gates: int) -> Any:
@@ -90,9 +88,5 @@ def _unprojected(op: str, gates: int) -> Any:
 
 for _op, _gates in layer_cases.GATES.items():
     bad_of(
-        f"{_op}_grad",
-        (
-            _unprojected(f"{_op}_grad", _gates),
-            "without w_ih, x has" if _gates > 1 else "without w_ih",
-        ),
+        f"{_op}_grad", (_unprojected(f"{_op}_grad", _gates), "without w_ih, x has" if _gates > 1 else "without w_ih")
     )

@@ -87,13 +87,7 @@ def _reductions(
 def _sum() -> Iterator[Sample]:
     yield from _reductions("reduce_sum", li.sum, lambda a, b: a + b, NUMBERS)
     for k in ("f16", "bf16"):  # summed in two bytes, 4096 ones would stop at 2048 or 256
-        yield case(
-            f"reduce_sum long {k}",
-            lambda x: li.sum(x),
-            [data("sum", k, (4096,), 1, 1)],
-            np.sum,
-            kind="summed",
-        )
+        yield case(f"reduce_sum long {k}", lambda x: li.sum(x), [data("sum", k, (4096,), 1, 1)], np.sum, kind="summed")
 
 
 @of("reduce_max")
@@ -157,11 +151,7 @@ def _cumsum() -> Iterator[Sample]:
             f"cumsum dynamic {k} {T}",
             lambda x: (li.cumsum(x), li.cumsum(x, -1, reverse=True), li.cumsum(x, exclusive=True)),
             [data("cumsum", k, (T, 64), -1, 1)],
-            lambda x: (
-                _running(x, False, False),
-                _running(x.T, True, False).T,
-                _running(x, False, True),
-            ),
+            lambda x: (_running(x, False, False), _running(x.T, True, False).T, _running(x, False, True)),
             shapes=[("T", 64)],
             kind="summed",
         )
@@ -177,27 +167,16 @@ def _argmax() -> Iterator[Sample]:
         return best
 
     def oracle(x: Array) -> tuple[Array, Array]:
-        rows = np.array([first(r) for r in x.reshape(-1, x.shape[-1])], np.int32).reshape(
-            x.shape[:-1]
-        )
+        rows = np.array([first(r) for r in x.reshape(-1, x.shape[-1])], np.int32).reshape(x.shape[:-1])
         columns = np.array([first(x[:, j]) for j in range(x.shape[1])], np.int32)
         return rows, columns
 
     for k in (*NUMBERS, "i1"):
-        yield case(
-            f"argmax {k}",
-            lambda x: (li.argmax(x), li.argmax(x, 0)),
-            [data("argmax", k, (5, 7))],
-            oracle,
-        )
-    nan = np.array(
-        [[1, np.nan, np.nan], [np.inf, 4, np.inf], [-np.inf] * 3, [0.0, -0.0, 0.0]], np.float32
-    )
+        yield case(f"argmax {k}", lambda x: (li.argmax(x), li.argmax(x, 0)), [data("argmax", k, (5, 7))], oracle)
+    nan = np.array([[1, np.nan, np.nan], [np.inf, 4, np.inf], [-np.inf] * 3, [0.0, -0.0, 0.0]], np.float32)
     yield case("argmax special", lambda x: (li.argmax(x), li.argmax(x, 0)), [nan], oracle)
     x = data("argmax", "f32", (11, 64))
-    yield case(
-        "argmax dynamic", lambda x: (li.argmax(x), li.argmax(x, 0)), [x], oracle, shapes=[("T", 64)]
-    )
+    yield case("argmax dynamic", lambda x: (li.argmax(x), li.argmax(x, 0)), [x], oracle, shapes=[("T", 64)])
 
 
 @of("softmax", "log_softmax")
@@ -214,22 +193,14 @@ def _softmax() -> Iterator[Sample]:
         yield case(f"softmax {k}", build, [data("softmax", k, (5, 7))], oracle, kind="summed")
     for k, T in bound((11,), (0,)):
         yield case(
-            f"softmax dynamic {k} {T}",
-            build,
-            [data("softmax", k, (T, 64))],
-            oracle,
-            shapes=[("T", 64)],
-            kind="summed",
+            f"softmax dynamic {k} {T}", build, [data("softmax", k, (T, 64))], oracle, shapes=[("T", 64)], kind="summed"
         )
     far = np.array([[1000.0, 0, -1000], [-2000, -2000, -2000]], np.float32)
     yield case(
         "softmax far",
         lambda x: (li.softmax(x), li.log_softmax(x)),
         [far],
-        lambda x: (
-            np.array([[1, 0, 0], [1 / 3] * 3]),
-            np.array([[0, -1000, -2000], [-np.log(3)] * 3]),
-        ),
+        lambda x: (np.array([[1, 0, 0], [1 / 3] * 3]), np.array([[0, -1000, -2000], [-np.log(3)] * 3])),
     )
 
 

@@ -30,12 +30,8 @@ def _reshape() -> Iterator[Sample]:
             lambda x: (li.reshape(x, ("T*B", 64)), li.reshape(x, ("T", -1, 8))),
             [data("reshape", k, (T, B, 64))],
             lambda x: (
-                np.concatenate([*x, x[:0, 0] if x.shape[1] else np.zeros((0, 64))])
-                if len(x)
-                else np.zeros((0, 64)),
-                np.stack(
-                    [x[:, b, 8 * i : 8 * i + 8] for b in range(x.shape[1]) for i in range(8)], 1
-                )
+                np.concatenate([*x, x[:0, 0] if x.shape[1] else np.zeros((0, 64))]) if len(x) else np.zeros((0, 64)),
+                np.stack([x[:, b, 8 * i : 8 * i + 8] for b in range(x.shape[1]) for i in range(8)], 1)
                 if x.shape[1]
                 else np.zeros((len(x), 0, 8)),
             ),
@@ -44,11 +40,7 @@ def _reshape() -> Iterator[Sample]:
         )
     yield case(
         "reshape rank 0 and empty",
-        lambda a, b: (
-            li.reshape(a, ()),
-            li.expand_dims(li.squeeze(a), (0, 1)),
-            li.reshape(b, (7, 0)),
-        ),
+        lambda a, b: (li.reshape(a, ()), li.expand_dims(li.squeeze(a), (0, 1)), li.reshape(b, (7, 0))),
         [data("reshape 0", "f64", (1, 1, 1)), data("reshape 0", "f64", (0, 5))],
         lambda a, b: (a[0, 0, 0], a[0], np.zeros((7, 0))),
         kind="exact",
@@ -62,11 +54,7 @@ def _transpose() -> Iterator[Sample]:
             f"transpose {k}",
             lambda x: (li.transpose(x), li.transpose(x, (1, 2, 0)), li.swapaxes(x, 0, -1)),
             [data("transpose", k, (3, 5, 7))],
-            lambda x: (
-                np.einsum("abc->cba", x),
-                np.einsum("abc->bca", x),
-                np.einsum("abc->cba", x),
-            ),
+            lambda x: (np.einsum("abc->cba", x), np.einsum("abc->bca", x), np.einsum("abc->cba", x)),
             kind="exact",
         )
     for k, T, B in bound(*BINDINGS):
@@ -140,11 +128,7 @@ def _broadcast() -> Iterator[Sample]:
                 li.broadcast_to(c, (2, 0)),
                 li.broadcast_in_dim(a, (5, 2, 7), (0, 2)),
             ),
-            [
-                data("broadcast", k, (5, 1)),
-                data("broadcast b", k, (5,)),
-                data("broadcast c", k, ()),
-            ],
+            [data("broadcast", k, (5, 1)), data("broadcast b", k, (5,)), data("broadcast c", k, ())],
             lambda a, b, c: (
                 np.tile(a, (3, 1, 7)),
                 np.repeat(b, 6).reshape(5, 3, 2),
@@ -157,10 +141,7 @@ def _broadcast() -> Iterator[Sample]:
         arrays = [data("broadcast T", k, (T, B, 1)), data("broadcast w", k, (64,))]
         yield case(
             f"broadcast dynamic {k} {T} {B}",
-            lambda x, w: (
-                li.broadcast_to(x, ("T", "B", 64)),
-                li.broadcast_in_dim(w, ("T", "B", 64), (2,)),
-            ),
+            lambda x, w: (li.broadcast_to(x, ("T", "B", 64)), li.broadcast_in_dim(w, ("T", "B", 64), (2,))),
             arrays,
             lambda x, w: (x + 0 * w, 0 * x + w),
             shapes=[("T", "B", 1)],
@@ -184,10 +165,7 @@ def _iota() -> Iterator[Sample]:
             f"iota dynamic {k} {T}",
             lambda x: li.iota(("T", 3), 0) + li.convert(x, "i32"),
             [data("iota", "i8", (T, 3))],
-            lambda x: (
-                x.astype(np.int32)
-                + np.array([[t] * 3 for t in range(len(x))], np.int32).reshape(-1, 3)
-            ),
+            lambda x: x.astype(np.int32) + np.array([[t] * 3 for t in range(len(x))], np.int32).reshape(-1, 3),
             shapes=[("T", 3)],
         )
 
@@ -209,14 +187,8 @@ bad_of("concatenate", (lambda: li.concat([_in(3, 5), _in(3, 4)]), "value 1 has s
 bad_of("concatenate", (lambda: li.concat([_in(3, 5), _in(5)]), "value 1 has rank 1"))
 bad_of("concatenate", (lambda: li.concat([_in("T", 5), _in("T", "B")]), "name them alike"))
 bad_of("concatenate", (lambda: li.concat([]), "takes at least one value"))
-bad_of(
-    "broadcast_in_dim",
-    (lambda: li.broadcast_to(_in(3, 5), (3, 7)), "axis 1 of .* is not 1 and not 7"),
-)
-bad_of(
-    "broadcast_in_dim",
-    (lambda: li.broadcast_in_dim(_in(3), (5, 3), (2,)), "broadcast dimension 2 is outside"),
-)
+bad_of("broadcast_in_dim", (lambda: li.broadcast_to(_in(3, 5), (3, 7)), "axis 1 of .* is not 1 and not 7"))
+bad_of("broadcast_in_dim", (lambda: li.broadcast_in_dim(_in(3), (5, 3), (2,)), "broadcast dimension 2 is outside"))
 bad_of("iota", (lambda: li.iota((3,), 1), "dimension 1 is outside"))
 bad_of("iota", (lambda: li.iota((3,), 0, "i1"), "not i1"))
 bad_of("iota", (lambda: li.iota((-3,), 0), "a size is -3"))

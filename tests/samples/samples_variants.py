@@ -54,9 +54,7 @@ def plain(op: str, a: Given, attrs: dict[str, Any]) -> Given:
     return {"y": y, **finals}
 
 
-def cell(
-    op: str, a: Given, attrs: dict[str, Any], at: tuple[int, int, int], h: Array, c: Array
-) -> tuple[Array, Array]:
+def cell(op: str, a: Given, attrs: dict[str, Any], at: tuple[int, int, int], h: Array, c: Array) -> tuple[Array, Array]:
     d, t, b = at
     wx, rh = a["w_ih"][d] @ a["x"][t, b], a["w_hh"][d] @ h
     if op == "layer_norm_lstm":
@@ -105,9 +103,7 @@ def arrays(op: str, case: str, kind: type) -> tuple[Given, dict[str, Any]]:
     more, lengths = CASES[case]
     attrs = {**RATES[op], **more}
     d = 2 if attrs.get("direction") == "bidirectional" else 1
-    given: Given = {
-        n: data(f"{op} {n}", "f64", s, -1, 1).astype(kind) for n, s in shapes(op, d).items()
-    }
+    given: Given = {n: data(f"{op} {n}", "f64", s, -1, 1).astype(kind) for n, s in shapes(op, d).items()}
     return given | ({"lengths": LENGTHS} if lengths else {}), attrs
 
 

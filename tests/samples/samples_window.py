@@ -18,14 +18,7 @@ def _slice() -> Iterator[Sample]:
     for k in ALL:
         yield case(
             f"slice {k}",
-            lambda x: (
-                x[1:4, 2:],
-                x[::2, 1::3],
-                x[2],
-                x[:, -1],
-                li.slice(x, (0, 3), (5, 3)),
-                x[4:0:-2],
-            ),
+            lambda x: (x[1:4, 2:], x[::2, 1::3], x[2], x[:, -1], li.slice(x, (0, 3), (5, 3)), x[4:0:-2]),
             [data("slice", k, (5, 7))],
             lambda x: (x[1:4, 2:], x[::2, 1::3], x[2], x[:, -1], x[:, :0], x[4:0:-2]),
             kind="exact",
@@ -33,27 +26,9 @@ def _slice() -> Iterator[Sample]:
     for k, T, B in bound((11, 3), (12, 1), (3, 0)):
         yield case(
             f"slice dynamic {k} {T} {B}",
-            lambda x: (
-                x[:-1],
-                x[1:],
-                x[-1],
-                x[::2],
-                x[::-3],
-                x[..., 16:32],
-                x[2:"T-1", None],
-                x[-2::-1],
-            ),
+            lambda x: (x[:-1], x[1:], x[-1], x[::2], x[::-3], x[..., 16:32], x[2:"T-1", None], x[-2::-1]),
             [data("slice", k, (T, B, 64))],
-            lambda x: (
-                x[:-1],
-                x[1:],
-                x[-1],
-                x[::2],
-                x[::-3],
-                x[..., 16:32],
-                x[2 : len(x) - 1, None],
-                x[-2::-1],
-            ),
+            lambda x: (x[:-1], x[1:], x[-1], x[::2], x[::-3], x[..., 16:32], x[2 : len(x) - 1, None], x[-2::-1]),
             shapes=[("T", "B", 64)],
             kind="exact",
         )
@@ -67,9 +42,7 @@ def _slice() -> Iterator[Sample]:
     )
 
 
-def _put(
-    x: Array, sizes: tuple[int, ...], places: list[tuple[int, int, int, int]], value: float
-) -> Array:
+def _put(x: Array, sizes: tuple[int, ...], places: list[tuple[int, int, int, int]], value: float) -> Array:
     """x[i, j] at (a0 + i k0, a1 + j k1), by loops."""
     out = np.full(sizes, value, x.dtype)
     (a, _, _, p), (b, _, _, q) = places
@@ -123,11 +96,7 @@ def _pad() -> Iterator[Sample]:
     for k, T in bound((11,), (1,)):
         yield case(
             f"pad dynamic {k} {T}",
-            lambda x: (
-                li.pad(x, (1, 0), (0, 3)),
-                li.pad(x, (0, -60), ("T", 0)),
-                li.pad(x, (0, 0), (0, 0), (1, 0)),
-            ),
+            lambda x: (li.pad(x, (1, 0), (0, 3)), li.pad(x, (0, -60), ("T", 0)), li.pad(x, (0, 0), (0, 0), (1, 0))),
             [data("pad T", k, (T, 64))],
             lambda x: (
                 np.pad(x, ((1, 0), (0, 3))),
@@ -165,10 +134,7 @@ def _dynamic_slice() -> Iterator[Sample]:
     for k, T in bound((11,), (1,)):
         yield case(
             f"dynamic_slice dynamic {k} {T}",
-            lambda x, i: (
-                li.dynamic_slice(x, (i, 0), (1, 64)),
-                li.dynamic_slice(x, (i, 0), ("T", 3)),
-            ),
+            lambda x, i: (li.dynamic_slice(x, (i, 0), (1, 64)), li.dynamic_slice(x, (i, 0), ("T", 3))),
             [data("dynamic_slice", k, (T, 64)), np.array(7, np.int32)],
             lambda x, i: (x[7:8] if len(x) > 7 else x[-1:], x[:, :3]),
             shapes=[("T", 64)],
@@ -198,11 +164,7 @@ def _update() -> Iterator[Sample]:
         yield case(
             f"dynamic_update_slice dynamic {k} {T}",
             lambda x, u, i: li.dynamic_update_slice(x, u, (i, 2)),
-            [
-                data("update x", k, (T, 64)),
-                data("update u", k, (1, 62)),
-                np.array(6, np.int32),
-            ],
+            [data("update x", k, (T, 64)), data("update u", k, (1, 62)), np.array(6, np.int32)],
             oracle,
             shapes=[("T", 64)],
             kind="exact",
@@ -230,18 +192,8 @@ bad_of("pad", (lambda: li.pad(_in(5), (-3,), (-3,)), "is below 0"))
 bad_of("pad", (lambda: li.pad(_in(5), (0,), (0,), (-1,)), "interior padding of axis 0 is -1"))
 bad_of("pad", (lambda: li.pad(_in(5), (0, 0), (0,)), "paddings for 1 axes"))
 bad_of("pad", (lambda: li.pad(_in(5), (0,), (1,), value=_in(k="i32")), "padding_value is i32"))
-bad_of(
-    "dynamic_slice", (lambda: li.dynamic_slice(_in(5), (0,), (6,)), "6 elements do not fit axis 0")
-)
-bad_of(
-    "dynamic_slice", (lambda: li.dynamic_slice(_in(5), (0, 0), (1,)), "2 start indices for 1 axes")
-)
+bad_of("dynamic_slice", (lambda: li.dynamic_slice(_in(5), (0,), (6,)), "6 elements do not fit axis 0"))
+bad_of("dynamic_slice", (lambda: li.dynamic_slice(_in(5), (0, 0), (1,)), "2 start indices for 1 axes"))
 bad_of("dynamic_slice", (lambda: li.dynamic_slice(_in(5), (_in(),), (1,)), "start index 0 is f32"))
-bad_of(
-    "dynamic_update_slice",
-    (lambda: li.dynamic_update_slice(_in(5), _in(6), (0,)), "6 elements do not fit"),
-)
-bad_of(
-    "dynamic_update_slice",
-    (lambda: li.dynamic_update_slice(_in(5), _in(2, k="f64"), (0,)), "update is f64"),
-)
+bad_of("dynamic_update_slice", (lambda: li.dynamic_update_slice(_in(5), _in(6), (0,)), "6 elements do not fit"))
+bad_of("dynamic_update_slice", (lambda: li.dynamic_update_slice(_in(5), _in(2, k="f64"), (0,)), "update is f64"))

@@ -88,9 +88,7 @@ def test_what_is_kept_shrinks(name: str, rng: np.random.Generator) -> None:
         done = PIPELINE.run(li.grad(loss, "loss", wrt, remat=remat)).graph
         loops = [n for n in done.nodes if n.op.name == "scan"]
         forward = [n for n in loops if not n.attrs["body"].name.endswith("_back")]
-        kept.append(
-            sum(int(np.prod(list(map(int, map(str, t.shape))))) for n in forward for t in n.types)
-        )
+        kept.append(sum(int(np.prod(list(map(int, map(str, t.shape))))) for n in forward for t in n.types))
     assert 2 * kept[1] < kept[0], kept
 
 
@@ -99,9 +97,7 @@ def test_a_clip_is_refused_by_name(op: str, rng: np.random.Generator) -> None:
     a = tf.operands(rng, op, SIZES)
     g = tf.graph(op, a, {"cell_clip": 3.0})
     wide = li.Graph("g", g.params, {"h": g.output("h")})
-    with pytest.raises(
-        li.GradientError, match=r"BlockLSTM.*remat does not go with cell_clip = 3\.0"
-    ):
+    with pytest.raises(li.GradientError, match=r"BlockLSTM.*remat does not go with cell_clip = 3\.0"):
         li.vjp(wide, "h", "w", remat=4)
     off = tf.graph(op, a, {"cell_clip": -1.0})  # not above 0: no clip
     li.vjp(off, "h", "w", remat=4)

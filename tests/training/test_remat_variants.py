@@ -55,9 +55,7 @@ def test_what_mlir_refuses_is_a_compile_error(monkeypatch: pytest.MonkeyPatch) -
     """With the op and the line in the model."""
     plain = Emitter.hlo
 
-    def wrong(
-        e: Emitter, name: str, operands: list[ir.Value], result: TensorType, **attrs: ir.Attribute
-    ) -> ir.Value:
+    def wrong(e: Emitter, name: str, operands: list[ir.Value], result: TensorType, **attrs: ir.Attribute) -> ir.Value:
         if name == "tanh":  # of 4 numbers, 9
             e.op("stablehlo.tanh", operands, TensorType((9,), DType.f32))
         return plain(e, name, operands, result, **attrs)

@@ -56,11 +56,7 @@ def batches(seed: int, count: int) -> Iterator[dict[str, Array]]:
 
 OPTIMIZERS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "sgd": (li.sgd(1.0, weight_decay=1e-3), "SGD", {"lr": 1.0, "weight_decay": 1e-3}),
-    "momentum": (
-        li.momentum(0.2, 0.8, nesterov=True),
-        "SGD",
-        {"lr": 0.2, "momentum": 0.8, "nesterov": True},
-    ),
+    "momentum": (li.momentum(0.2, 0.8, nesterov=True), "SGD", {"lr": 0.2, "momentum": 0.8, "nesterov": True}),
     "adam": (li.adam(2e-2, weight_decay=1e-3), "Adam", {"lr": 2e-2, "weight_decay": 1e-3}),
     "adamw": (
         li.adamw(2e-2, (0.8, 0.99), weight_decay=0.1),
@@ -70,9 +66,7 @@ OPTIMIZERS: dict[str, tuple[Any, str, dict[str, Any]]] = {
 }
 
 
-def torch_curve(
-    kind: str, options: dict[str, Any], seed: int, clip: float, count: int
-) -> list[float]:
+def torch_curve(kind: str, options: dict[str, Any], seed: int, clip: float, count: int) -> list[float]:
     """PyTorch's losses on the same batches from the same weights."""
     import torch
 
@@ -105,8 +99,7 @@ def torch_curve(
 def together() -> li.Program:
     """`train` of every optimizer as an entry of its own, in one module; sessions keep them apart."""
     parts = {
-        n: li.train_step(tagger(), "loss", ours, clip_norm=0.3).only("train")
-        for n, (ours, _, _) in OPTIMIZERS.items()
+        n: li.train_step(tagger(), "loss", ours, clip_norm=0.3).only("train") for n, (ours, _, _) in OPTIMIZERS.items()
     }
     state: dict[str, li.State] = {}
     for p in parts.values():
@@ -160,9 +153,7 @@ def dropped() -> li.Program:
 LR = {"lr": np.float32(0.02)}
 
 
-def test_stopped_and_resumed_equals_uninterrupted(
-    exe: Executable, seed: int, tmp_path: Path
-) -> None:
+def test_stopped_and_resumed_equals_uninterrupted(exe: Executable, seed: int, tmp_path: Path) -> None:
     with exe.session() as whole, exe.session() as first, exe.session() as second:
         given = list(batches(seed, 12))
         losses = [float(whole.entries["train"](b, **LR)["loss"]) for b in given]
@@ -215,9 +206,7 @@ def test_not_a_number_stops_and_keeps_the_state(exe: Executable, seed: int) -> N
             s.entries["train"](b, **LR)
         s.state["out/b"] = np.full(C, np.nan, np.float32)
         before = {n: s.state[n] for n in s.state}
-        with pytest.raises(
-            ValueRangeError, match="loss is nan at step 3; the state is that before"
-        ):
+        with pytest.raises(ValueRangeError, match="loss is nan at step 3; the state is that before"):
             s.entries["train"](b, **LR)
         for n, a in before.items():
             np.testing.assert_array_equal(s.state[n], a, err_msg=n)
@@ -235,9 +224,7 @@ def test_a_learning_rate_that_is_none(exe: Executable, seed: int, lr: float) -> 
         found = {n: a for n, a in s.entries["grads"](b).items() if n != "loss"}
         before = {n: s.state[n] for n in s.state}
         for name, given in (("train", b), ("apply", found)):
-            with pytest.raises(
-                ValueRangeError, match=f"{name}: lr is {lr} at step 2; the state is"
-            ):
+            with pytest.raises(ValueRangeError, match=f"{name}: lr is {lr} at step 2; the state is"):
                 s.entries[name](given, **wrong)
         for n, a in before.items():
             np.testing.assert_array_equal(s.state[n], a, err_msg=n)
@@ -325,24 +312,10 @@ BARE = """
 @pytest.mark.parametrize("exe", ["cpu"], indirect=True)
 def test_a_package_trains_without_the_compiler(exe: Executable, seed: int, tmp_path: Path) -> None:
     package = li.export(dropped().only("train"), tmp_path / "m.lirpkg")
-    arrays: dict[str, Any] = {
-        f"{n}{k}": a for k, b in enumerate(batches(seed, 4)) for n, a in b.items()
-    }
+    arrays: dict[str, Any] = {f"{n}{k}": a for k, b in enumerate(batches(seed, 4)) for n, a in b.items()}
     np.savez(tmp_path / "data.npz", **arrays)
-    command = [
-        sys.executable,
-        "-c",
-        textwrap.dedent(BARE),
-        str(package),
-        str(tmp_path / "data.npz"),
-    ]
-    done = subprocess.run(
-        [*command, str(tmp_path / "state")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = [sys.executable, "-c", textwrap.dedent(BARE), str(package), str(tmp_path / "data.npz")]
+    done = subprocess.run([*command, str(tmp_path / "state")], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     with exe.session() as s:
         want = [float(s.entries["train"](b, **LR)["loss"]) for b in batches(seed, 4)]
@@ -389,10 +362,7 @@ def named(
         (lambda: named(dtype="f16"), "'a' is f16.*; only f32 and f64 are trained"),
         (lambda: li.train_step(tagger(), "los", li.sgd(0.1)), "no output 'los'"),
         (lambda: li.train_step(tagger(), "logits", li.sgd(0.1)), "not a scalar"),
-        (
-            lambda: li.train_step(tagger(), "loss", li.sgd(0.1), "decoder/*"),
-            "matches 'decoder/\\*'",
-        ),
+        (lambda: li.train_step(tagger(), "loss", li.sgd(0.1), "decoder/*"), "matches 'decoder/\\*'"),
         (lambda: li.train_step(tagger(), "loss", li.sgd(0.1), clip_norm=0.0), "clip_norm is 0.0"),
         (lambda: li.sgd(-1.0), "lr is -1.0"),
         (lambda: li.momentum(0.1, 1.0), "momentum is 1.0"),

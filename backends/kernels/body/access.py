@@ -61,9 +61,7 @@ def through_broadcast(v: Value, access: Access) -> Access:
     """The operand's access of `broadcast_in_dim`."""
     (x,) = v.node.inputs
     places = v.node.attrs["broadcast_dimensions"]
-    return tuple(
-        0 if x.shape[a] == 1 and v.shape[d] != 1 else access[d] for a, d in enumerate(places)
-    )
+    return tuple(0 if x.shape[a] == 1 and v.shape[d] != 1 else access[d] for a, d in enumerate(places))
 
 
 def through_slice(v: Value, access: Access) -> Access:
@@ -129,15 +127,11 @@ def through_reshape(v: Value, access: Access, width: int) -> Access:
     (x,) = v.node.inputs
     out: list[Index] = []
     for old, new in _groups(x.shape, v.shape, v):
-        out.extend(
-            _regrouped([x.shape[a] for a in old], [(v.shape[a], access[a]) for a in new], width, v)
-        )
+        out.extend(_regrouped([x.shape[a] for a in old], [(v.shape[a], access[a]) for a in new], width, v))
     return _with_row(x, access, out)
 
 
-def _groups(
-    old: tuple[Dim, ...], new: tuple[Dim, ...], v: Value
-) -> list[tuple[list[int], list[int]]]:
+def _groups(old: tuple[Dim, ...], new: tuple[Dim, ...], v: Value) -> list[tuple[list[int], list[int]]]:
     """Smallest runs of axes with the same number of elements."""
     out: list[tuple[list[int], list[int]]] = []
     i = j = 0

@@ -59,8 +59,4 @@ class Projection:
             if at is not None:
                 w = slice_axis(w, axis, at, at + 1)
         w = slice_axis(w, m.k_axis, m.k_start, m.k_start + self.length)
-        return (
-            ops.reshape(w, tuple(w.shape[a] for a in sorted((m.k_axis, m.col_axis))))
-            if w.rank > 2
-            else w
-        )
+        return ops.reshape(w, tuple(w.shape[a] for a in sorted((m.k_axis, m.col_axis)))) if w.rank > 2 else w

@@ -74,9 +74,7 @@ def _reads(plan: Plan, j: int) -> Iterator[_Window | None]:
         for s in c.sweeps:
             for r in s.roots:
                 # An element may be read by itself and in a product besides.
-                whole = {
-                    a for x in walk(r.atom) if x.op in WHOLE for b in below(x) for a in walk(b)
-                }
+                whole = {a for x in walk(r.atom) if x.op in WHOLE for b in below(x) for a in walk(b)}
                 for a in walk(r.atom):
                     if a.source is not None and (a.source.kind, a.source.index) == ("scan", j):
                         yield _Window.of(s, a.access) if a not in whole and a.cols else None

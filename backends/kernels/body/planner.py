@@ -6,14 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lstm_ir.backends.kernels.body.access import (
-    ROW,
-    Access,
-    Col,
-    CutError,
-    RefusedError,
-    leading_indices,
-)
+from lstm_ir.backends.kernels.body.access import ROW, Access, Col, CutError, RefusedError, leading_indices
 from lstm_ir.backends.kernels.body.atoms import Atom, Source
 from lstm_ir.backends.kernels.body.plan import Component, Plan, Root, below, sweeps_of, walk
 from lstm_ir.backends.kernels.body.pull import Puller
@@ -77,9 +70,7 @@ class _Planner:
     def _row_size(self) -> Dim:
         sizes = {v.shape[self.row_axis] for v in self.body.outputs if v.rank > 1}
         if len(sizes) > 1:
-            raise RefusedError(
-                f"results with different numbers of rows: {', '.join(map(str, sizes))}"
-            )
+            raise RefusedError(f"results with different numbers of rows: {', '.join(map(str, sizes))}")
         return sizes.pop() if sizes else 1
 
     def _outputs(self) -> Iterator[tuple[Source, Value]]:
@@ -94,9 +85,7 @@ class _Planner:
             raise RefusedError("a result without elements", v)
         if v.rank == 1 and any(o.rank > 1 for o in self.body.outputs):
             if v.shape[0] != self.rows:
-                raise RefusedError(
-                    f"a result of {v.shape[0]} elements beside rows of {self.rows}", v
-                )
+                raise RefusedError(f"a result of {v.shape[0]} elements beside rows of {self.rows}", v)
             return [self._root(dest, v, (ROW,), 0)]
         row = self.row_axis % v.rank if v.rank > 1 else None
         width = v.shape[-1]
@@ -130,9 +119,7 @@ class _Planner:
         out: list[Root] = []
         for r in roots:
             shared = _products(r.atom)
-            others = [
-                o.width for o in roots if 0 < o.width < r.width and shared & _products(o.atom)
-            ]
+            others = [o.width for o in roots if 0 < o.width < r.width and shared & _products(o.atom)]
             part = max((w for w in others if r.width % w == 0 and r.width // w <= 8), default=0)
             if not part or r.dest.kind == "temp":
                 out.append(r)
@@ -212,9 +199,7 @@ class _Planner:
             self._add_temps(roots)
             i += 1
 
-    def _rebuilt(
-        self, a: Atom, done: dict[Atom, Atom], rule: Callable[[Atom], Atom | None]
-    ) -> Atom:
+    def _rebuilt(self, a: Atom, done: dict[Atom, Atom], rule: Callable[[Atom], Atom | None]) -> Atom:
         if a in done:
             return done[a]
         new = rule(a)

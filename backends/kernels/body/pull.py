@@ -6,13 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lstm_ir.backends.kernels.body import access as ac
-from lstm_ir.backends.kernels.body.access import (
-    Access,
-    Col,
-    CutError,
-    RefusedError,
-    leading_indices,
-)
+from lstm_ir.backends.kernels.body.access import Access, Col, CutError, RefusedError, leading_indices
 from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, Source, Temp, Term
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.ir.dims import Dim
@@ -25,11 +19,7 @@ from lstm_ir.ops.primitive.linear import free_axes
 REDUCTIONS = {"reduce_sum": "add", "reduce_max": "maximum", "reduce_min": "minimum"}
 
 
-_MOVES = {
-    "broadcast_in_dim": ac.through_broadcast,
-    "slice": ac.through_slice,
-    "transpose": ac.through_transpose,
-}
+_MOVES = {"broadcast_in_dim": ac.through_broadcast, "slice": ac.through_slice, "transpose": ac.through_transpose}
 
 
 @dataclass(eq=False)
@@ -86,14 +76,7 @@ class Puller:
         masks = [t.mask for t in terms if t.mask is not None]
         phase = max(0, *(t.row.phase for t in terms), *(m.phase for m in masks))
         return self._intern(
-            ("dot", terms, dtype),
-            "dot",
-            dtype,
-            terms=terms,
-            phase=phase,
-            cols=True,
-            rows=True,
-            has_dot=True,
+            ("dot", terms, dtype), "dot", dtype, terms=terms, phase=phase, cols=True, rows=True, has_dot=True
         )
 
     def temp(self, atom: Atom, width: int) -> Temp:
@@ -162,18 +145,12 @@ class Puller:
             raise RefusedError("a product over other than one axis", v)
         if rhs not in self.invariant and lhs not in self.invariant:
             raise RefusedError("a product of two values that both change in the loop", v)
-        free = [
-            free_axes(x.rank, b, c)
-            for x, b, c in zip((lhs, rhs), batching, contracting, strict=True)
-        ]
+        free = [free_axes(x.rank, b, c) for x, b, c in zip((lhs, rhs), batching, contracting, strict=True)]
         places: list[dict[int, Any]] = [{}, {}]
         for index, left, right in zip(access, *batching, strict=False):
             places[0][left] = places[1][right] = index
         rest = access[len(batching[0]) :]
-        for side, axes, ats in (
-            (0, free[0], rest[: len(free[0])]),
-            (1, free[1], rest[len(free[0]) :]),
-        ):
+        for side, axes, ats in ((0, free[0], rest[: len(free[0])]), (1, free[1], rest[len(free[0]) :])):
             places[side].update(zip(axes, ats, strict=True))
         m = 1 if rhs in self.invariant else 0
         row, matrix = n.inputs[1 - m], self._stored(n.inputs[m])
@@ -191,9 +168,7 @@ class Puller:
         cols = [i for i, x in matrix_at.items() if isinstance(x, Col)]
         if not cols:
             return self._vector_product(v, row, place, n.inputs[m], matrix_at, k_axis)
-        fixed = tuple(
-            matrix_at[i] if i not in (k_axis, *cols) else None for i in range(matrix.rank)
-        )
+        fixed = tuple(matrix_at[i] if i not in (k_axis, *cols) else None for i in range(matrix.rank))
         terms: list[Term] = []
         outside: list[Atom] = []
         for start, size in self._windows(row, place, length):
@@ -202,12 +177,7 @@ class Puller:
             if mask is not None and any(t.mask not in (None, mask) for t in terms):
                 atom, mask = self.temp_load(self.temp(pulled, size)), None
             where = Matrix(matrix, fixed, k_axis, cols[0], start, matrix_at[cols[0]].start)
-            if (
-                self.hoist
-                and atom.source is not None
-                and atom.source.kind == "scan"
-                and atom.dtype is v.dtype
-            ):
+            if self.hoist and atom.source is not None and atom.source.kind == "scan" and atom.dtype is v.dtype:
                 outside.append(self._projected(atom, size, where, mask))
             else:
                 terms.append(Term(atom, size, where, mask))
@@ -237,13 +207,7 @@ class Puller:
         return self.elementwise("select", v.dtype, (mask, v, self.splat(0, v.dtype)), None)
 
     def _vector_product(
-        self,
-        v: Value,
-        row: Value,
-        at: Access,
-        matrix: Value,
-        matrix_at: dict[int, Any],
-        k_axis: int,
+        self, v: Value, row: Value, at: Access, matrix: Value, matrix_at: dict[int, Any], k_axis: int
     ) -> Atom:
         """A row times one column: a reduction."""
         matrix_at[k_axis] = Col(0)
@@ -251,10 +215,7 @@ class Puller:
         length = int(matrix.shape[k_axis])
 
         def element(start: int, size: int) -> Atom:
-            pair = (
-                self.pull(row, _shifted(at, start), size),
-                self.pull(matrix, _shifted(vector_at, start), size),
-            )
+            pair = (self.pull(row, _shifted(at, start), size), self.pull(matrix, _shifted(vector_at, start), size))
             return self.elementwise("multiply", v.dtype, pair, None)
 
         return self._reduced("reduce_sum", v, self._windows(row, at, length), element)
@@ -271,16 +232,9 @@ class Puller:
         total: Atom | None = None
         for static in leading_indices([x.shape[i] for i in leading], v):
             left, known = iter(access), dict(zip(leading, static, strict=True))
-            place = tuple(
-                known[i] if i in known else Col(0) if i in dims else next(left)
-                for i in range(x.rank)
-            )
+            place = tuple(known[i] if i in known else Col(0) if i in dims else next(left) for i in range(x.rank))
             part = self._over_columns(v, x, place) if columns else self.pull(x, place, width)
-            total = (
-                part
-                if total is None
-                else self.elementwise(REDUCTIONS[v.op], v.dtype, (total, part), None)
-            )
+            total = part if total is None else self.elementwise(REDUCTIONS[v.op], v.dtype, (total, part), None)
         if total is None:
             raise RefusedError("a reduction over nothing", v)
         return total

@@ -61,9 +61,7 @@ def _of_parts(n: Node, v: Value) -> Shift | None:
 def _leading(n: Node) -> bool:
     """Whether a slice takes neighbouring rows, whole."""
     x, a = n.inputs[0], n.attrs
-    whole = all(
-        a["start_indices"][i] == 0 and a["limit_indices"][i] == x.shape[i] for i in range(1, x.rank)
-    )
+    whole = all(a["start_indices"][i] == 0 and a["limit_indices"][i] == x.shape[i] for i in range(1, x.rank))
     return whole and all(s == 1 for s in a["strides"])
 
 

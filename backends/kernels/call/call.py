@@ -110,17 +110,14 @@ class KernelCall:
     def check(self, taken: Signature) -> None:
         """RefusedError where a dispatch would take more tensors or words than IREE's do."""
         if taken.tensors > BINDINGS:
-            raise RefusedError(
-                f"it reads and writes {taken.tensors} tensors, a dispatch takes {BINDINGS}"
-            )
+            raise RefusedError(f"it reads and writes {taken.tensors} tensors, a dispatch takes {BINDINGS}")
         self.check_words(taken.tensors, words(taken.tensors, len(taken.numbers)), WORDS)
 
     def check_words(self, tensors: int, needed: int, most: int) -> None:
         """RefusedError where there are not enough."""
         if needed > most:
             raise RefusedError(
-                f"the offsets of {tensors} tensors and its sizes may take {needed} words, "
-                f"a dispatch takes {most}"
+                f"the offsets of {tensors} tensors and its sizes may take {needed} words, a dispatch takes {most}"
             )
 
     def boolean(self, v: ir.Value, t: TensorType) -> ir.Value:
@@ -153,12 +150,8 @@ class KernelCall:
     def call(self, symbol: str, total: ir.Value, extra: Values) -> Values:
         """The dispatch of `total` workgroups; `extra` are index operands after the sizes."""
         operands, kinds = [v() for v in self.operands], [tensor(t) for t in self.results]
-        argument_dims = [
-            self.const(d) for t in self.operand_types for d in t.shape if not isinstance(d, int)
-        ]
-        result_dims = [
-            self.const(d) for t in self.results for d in t.shape if not isinstance(d, int)
-        ]
+        argument_dims = [self.const(d) for t in self.operand_types for d in t.shape if not isinstance(d, int)]
+        result_dims = [self.const(d) for t in self.results for d in t.shape if not isinstance(d, int)]
         ties = [self.over.get(i, -1) for i in range(len(kinds))]
         if self.tied is not None:
             held, held_dims = self.tied()
@@ -179,9 +172,7 @@ class KernelCall:
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
             "tied_operands": ir.ArrayAttr.get([ir.IntegerAttr.get(index, i) for i in ties]),
         }
-        out = self.e.make(
-            "flow.dispatch", [total, *arguments, *argument_dims, *result_dims], kinds, attrs
-        )
+        out = self.e.make("flow.dispatch", [total, *arguments, *argument_dims, *result_dims], kinds, attrs)
         return list(out.results)
 
 
@@ -261,13 +252,7 @@ class Call(KernelCall):
 
     def invariants(self, consts: Values) -> dict[Value, ir.Value]:
         """Loop-invariant values of the body, computed before the loop."""
-        matrices = [
-            m.value
-            for c in self.plan.components
-            for s in c.sweeps
-            for k in s.loops
-            for _, m in k.gates
-        ]
+        matrices = [m.value for c in self.plan.components for s in c.sweeps for k in s.loops for _, m in k.gates]
         matrices += [p.matrix.value for p in self.plan.projections]
         wanted = list(dict.fromkeys([*self.values_read("value"), *matrices]))
         params = self.plan.loop.const_params

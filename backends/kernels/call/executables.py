@@ -42,9 +42,7 @@ def words(bindings: int, numbers: int) -> int:
     return 2 * (bindings + numbers)
 
 
-def define(
-    module: ir.Module, kernels: dict[str, Kernel], share: bool, helped: str | None
-) -> Counter[str]:
+def define(module: ir.Module, kernels: dict[str, Kernel], share: bool, helped: str | None) -> Counter[str]:
     """Puts the executables of `kernels`, by symbol, into the module.
 
     `helped`: functions offer their kernels to helpers (`helpers/offer.py`); the processor's hint for a thread

@@ -56,9 +56,7 @@ def packed_type(loops: Sequence[KLoop], form: Form) -> TensorType:
     return TensorType((form.blocks, length, form.q * gates * form.lanes), dtype)
 
 
-def pack(
-    e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], form: Form
-) -> ir.Value:
+def pack(e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], form: Form) -> ir.Value:
     """The packed weights of some passes; `known` has the matrices of their gates."""
     runs = runs_of(loops)
     parts = [_columns(e, matrices, n, known, form) for matrices, n in runs]
@@ -107,9 +105,7 @@ def _concatenate(e: Emitter, parts: list[ir.Value], t: TensorType, axis: int) ->
 def _adjacent(matrices: list[Matrix], width: int) -> bool:
     """Whether the gates are neighbours in one matrix."""
     first = matrices[0]
-    return all(
-        m == replace(first, col_start=first.col_start + g * width) for g, m in enumerate(matrices)
-    )
+    return all(m == replace(first, col_start=first.col_start + g * width) for g, m in enumerate(matrices))
 
 
 def _gates(
@@ -129,9 +125,7 @@ def _gates(
         )  # fmt: skip
     if m.k_axis < m.col_axis:
         v = e.hlo("reshape", [v], t.with_shape((length, gates * width)))
-        v = e.hlo(
-            "transpose", [v], t.with_shape((gates * width, length)), permutation=array_attr([1, 0])
-        )
+        v = e.hlo("transpose", [v], t.with_shape((gates * width, length)), permutation=array_attr([1, 0]))
     flat = t.with_shape((gates, width, length))
     v = e.hlo("reshape", [v], flat)
     if padded == width:
@@ -140,7 +134,5 @@ def _gates(
     flat = flat.resized(1, padded)
     none = array_attr([0, 0, 0])
     more = array_attr([0, padded - width, 0])
-    v = e.hlo(
-        "pad", [v, zero], flat, edge_padding_low=none, edge_padding_high=more, interior_padding=none
-    )
+    v = e.hlo("pad", [v, zero], flat, edge_padding_low=none, edge_padding_high=more, interior_padding=none)
     return v, flat

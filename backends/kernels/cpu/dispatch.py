@@ -45,18 +45,14 @@ class Dispatch(Call):
         """The dispatch: final carries, then stacked rows."""
         return self.planned(consts, init, xs, count)()
 
-    def planned(
-        self, consts: Values, init: Values, xs: Values, count: ir.Value | None
-    ) -> Callable[[], Values]:
+    def planned(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Callable[[], Values]:
         """What puts the dispatch into the module; RefusedError where there is none."""
         plan, n = self.plan, self.plan.node
         lanes, q = self.schedule.lanes, {s: t.q for s, t in self.schedule.tiles.items()}
         memories, packed = self.bind_inputs([*map(ready, consts)], [*map(ready, xs)], lanes, q)
         starts = self._starts(init)
         counted = None if count is None else self.input(ready(count), n.args[3].type)  # type: ignore[union-attr]
-        finals = [
-            self.output(p.type) if self._read(i) else None for i, p in enumerate(plan.carries)
-        ]
+        finals = [self.output(p.type) if self._read(i) else None for i, p in enumerate(plan.carries)]
         over = self._over()
         for k in range(len(plan.stacked)):
             t, old = n.types[len(plan.carries) + k], memories.get(Source("scan", over.get(k, -1)))
@@ -133,9 +129,7 @@ class Dispatch(Call):
         if schedule.lanes != self.schedule.lanes:
             return super().projected(k, graph, x, matrix)
         (source,) = Loop(n).xs
-        rows = self.deferred(
-            lambda: self.e.graph(Graph("rows", graph.params[:1], [source]), [x()])[0]
-        )
+        rows = self.deferred(lambda: self.e.graph(Graph("rows", graph.params[:1], [source]), [x()])[0])
         inner = Dispatch(
             self.e, plan, schedule=schedule, steps=self.steps, operands=self.operands,
             inputs=self.inputs, operand_types=self.operand_types, sizes=self.sizes,

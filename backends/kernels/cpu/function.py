@@ -112,9 +112,7 @@ class LoopKernel:
                 t.call(call)
         return functions
 
-    def _component(
-        self, c: Component, low: Operand, high: Operand, group: Operand, member: Operand
-    ) -> None:
+    def _component(self, c: Component, low: Operand, high: Operand, group: Operand, member: Operand) -> None:
         t, args = self.t, self.l
         team = Team(t, args.counters, group, member, args.members, args.relax)
         work = [work_of(s, args.tiles[s], t.lanes) for s in c.sweeps]
@@ -163,9 +161,7 @@ class LoopKernel:
                     self._block(e, sweep, p.tiles[sweep], p.packed).write(turn)
                 number += 1
 
-    def _block(
-        self, e: Evaluator, sweep: Sweep, tile: Tile, packs: Mapping[tuple[Sweep, int], Packed]
-    ) -> Block:
+    def _block(self, e: Evaluator, sweep: Sweep, tile: Tile, packs: Mapping[tuple[Sweep, int], Packed]) -> Block:
         sums = None
         if sweep.dots:
             element = scalar_type(sweep.dots[0].dtype)

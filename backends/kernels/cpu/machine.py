@@ -15,9 +15,7 @@ from lstm_ir.ir.target import TargetInfo
 LINE = 64  # bytes of a cache line, and of the widest vector
 STACK = 8 << 10  # bytes of a tile's sums; a dispatch has 32 KB of stack by default
 PANEL_SHARE = 8  # the part of L2 that the rows of a panel may take: weights pass beside them
-MADE_SHARE = (
-    2  # the part of L2 that rows multiplied by a loop's kernel may take: each block reads them
-)
+MADE_SHARE = 2  # the part of L2 that rows multiplied by a loop's kernel may take: each block reads them
 KEPT_BYTES = 4 << 20  # bytes of scratch that stay in the module; more are a call's own
 
 # -- register tiles of a loop's products
@@ -74,14 +72,10 @@ PAIR_FLOPS, SHARE_FLOPS = 16_000, 100_000
 # Fewer blocks of columns than this, if odd in number, may leave a member with notably more than
 # another: halves of their rows are shared out (14.5 instead of 15.2 ms at 1000,4,200).
 UNEVEN = 32
-COLUMNS = (
-    32  # rows up to which members of a product share its columns: each reads a part of the matrix
-)
+COLUMNS = 32  # rows up to which members of a product share its columns: each reads a part of the matrix
 POLLS = 128  # looks at the count before a member tries to take shares of others
 PAUSES = 64  # at most, between two looks of a member that waits; one more after so many looks
-SHARES = (
-    4  # workgroups per worker of a kernel whose parts wait for nothing: a late worker takes fewer
-)
+SHARES = 4  # workgroups per worker of a kernel whose parts wait for nothing: a late worker takes fewer
 
 # -- products and sums of outer products
 
@@ -93,9 +87,6 @@ SHARED_MATRIX = 1 << 19  # elements of a matrix from which members that read a p
 SMALL_SUM = 1 << 12  # elements of a sum of outer products, below which IREE's own does as well
 SUM = 256  # terms of one block of a sum of outer products, at most: its columns stay in L2
 PANEL = 24 << 10  # bytes of a panel of the second operand, on the stack, which stays in L1
-WIDE, NARROW = (
-    3,
-    2,
-)  # vectors of a tile's columns; a tile of one would load as often as it multiplies
+WIDE, NARROW = (3, 2)  # vectors of a tile's columns; a tile of one would load as often as it multiplies
 TERMS = 4  # terms of an iteration; packed operands end with zeros
 PACKED_NUMBERS = 24  # of a packing kernel's call, at most, beside the tensors; more is left to IREE

@@ -17,17 +17,7 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.body.shifted import without_edge
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
-from lstm_ir.backends.kernels.cpu.machine import (
-    NARROW,
-    PANEL,
-    SHARES,
-    SMALL_SUM,
-    SUM,
-    TERMS,
-    WIDE,
-    WORTH,
-    machine,
-)
+from lstm_ir.backends.kernels.cpu.machine import NARROW, PANEL, SHARES, SMALL_SUM, SUM, TERMS, WIDE, WORTH, machine
 from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.text.kernel import Kernel, Signature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
@@ -137,9 +127,7 @@ class _Text:
     uneven: the last tile has fewer rows; ragged: narrow tiles may have columns past the last one.
     """
 
-    def __init__(
-        self, target: TargetInfo, dtype: DType, terms: Operand, *, uneven: bool, ragged: bool
-    ) -> None:
+    def __init__(self, target: TargetInfo, dtype: DType, terms: Operand, *, uneven: bool, ragged: bool) -> None:
         self.t = Text(max(1, target.vector_bits // dtype.bits))
         self.height, self.sums = form(target, dtype)
         self.terms, self.uneven, self.ragged = terms, uneven, ragged
@@ -189,9 +177,7 @@ class _Text:
         left = t.binary("subi", COLUMNS, column)
         return t.mask(left)
 
-    def _pack_rows(
-        self, start: Operand, count: Operand, whole: Operand, low: Operand, high: Operand
-    ) -> None:
+    def _pack_rows(self, start: Operand, count: Operand, whole: Operand, low: Operand, high: Operand) -> None:
         """A block of the first operand's columns low .. high, tile by tile; none is zero.
 
         A few terms of all tiles, then the next ones: lines that hold several tiles stay in L1.
@@ -221,13 +207,7 @@ class _Text:
         store_vector(self.t, v, self.packed, [tile, k, self.t.index(0)], lanes=self.height)
 
     def _panels(
-        self,
-        panel: Memory,
-        start: Operand,
-        count: Operand,
-        whole: Operand,
-        low: Operand,
-        high: Operand,
+        self, panel: Memory, start: Operand, count: Operand, whole: Operand, low: Operand, high: Operand
     ) -> None:
         t = self.t
         start = t.binary("addi", start, SECOND)
@@ -258,12 +238,7 @@ class _Text:
                 store_vector(t, zero, panel, [k, t.index(j * t.lanes)])
 
     def _tile(
-        self,
-        panel: Memory,
-        whole: Operand,
-        row: Operand,
-        places: list[Operand],
-        masks: list[Operand | None],
+        self, panel: Memory, whole: Operand, row: Operand, places: list[Operand], masks: list[Operand | None]
     ) -> None:
         """One tile of the result, over one block of the sum."""
         t, kind = self.t, self.t.vector(self.element)
@@ -287,9 +262,7 @@ class _Text:
         for (i, j), v in zip(cells, out, strict=True):
             store_vector(t, v, self.out, [rows[i], places[j]], guards[i, j])
 
-    def _guards(
-        self, rows: list[Operand], masks: list[Operand | None]
-    ) -> dict[tuple[int, int], Operand | None]:
+    def _guards(self, rows: list[Operand], masks: list[Operand | None]) -> dict[tuple[int, int], Operand | None]:
         """Which lanes of which row exist."""
         t = self.t
         if not self.uneven:
@@ -300,7 +273,5 @@ class _Text:
         for i, row in enumerate(rows):
             here = t.compare("ult", row, ROWS)
             for j, m in enumerate(masks):
-                out[i, j] = t.op(
-                    "arith.select {}, {}, {} : {}", here, every if m is None else m, none, bits
-                )
+                out[i, j] = t.op("arith.select {}, {}, {} : {}", here, every if m is None else m, none, bits)
         return out

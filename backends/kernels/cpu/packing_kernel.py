@@ -41,9 +41,7 @@ class Piece(NamedTuple):
     length: int  # of k
 
 
-def pack_given(
-    e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], form: Form
-) -> ir.Value | None:
+def pack_given(e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], form: Form) -> ir.Value | None:
     """The packed weights of some passes, as `pack` gives them; None where that does as well."""
     t = packed_type(loops, form)
     if not e.has_cpu_kernels or t.dtype not in (DType.f32, DType.f64):
@@ -181,9 +179,7 @@ class _Text:
             for i, start in enumerate(starts):
                 self._copy(i, gate, here, count, t.binary("addi", top, start), left)
 
-    def _copy(
-        self, i: int, gate: Operand, first: Operand, count: Operand, top: Operand, left: Operand
-    ) -> None:
+    def _copy(self, i: int, gate: Operand, first: Operand, count: Operand, top: Operand, left: Operand) -> None:
         """Columns first .. first + count of a gate, to row `top` on; zeros behind them."""
         t, piece, source = self.t, self.call.pieces[i], self.sources[i]
         at: Operand = _at(i, 0)
@@ -209,9 +205,7 @@ class _Text:
     def _not(self, yes: Operand) -> Operand:
         return self.t.binary("xori", yes, self.t.constant("true", "i1"), "i1")
 
-    def _squares(
-        self, i: int, at: Operand, first: Operand, count: Operand, top: Operand, left: Operand
-    ) -> None:
+    def _squares(self, i: int, at: Operand, first: Operand, count: Operand, top: Operand, left: Operand) -> None:
         """As many k at a time as there are columns; the last ones overlap those before."""
         t, source, kind = self.t, self.sources[i], self.t.vector(self.element)
         mask = t.mask(count)
@@ -237,19 +231,13 @@ class _Text:
         ways = [[lane // 2 + part + n * (lane % 2) for lane in range(n)] for part in (0, n // 2)]
         for _ in range(n.bit_length() - 1):
             rows = [
-                t.op(
-                    f"vector.shuffle {{}} {way} : {{}}",
-                    [rows[pair], rows[pair + n // 2]],
-                    [kind] * 2,
-                )
+                t.op(f"vector.shuffle {{}} {way} : {{}}", [rows[pair], rows[pair + n // 2]], [kind] * 2)
                 for pair in range(n // 2)
                 for way in ways
             ]
         return rows
 
-    def _elements(
-        self, i: int, at: Operand, first: Operand, count: Operand, top: Operand, left: Operand
-    ) -> None:
+    def _elements(self, i: int, at: Operand, first: Operand, count: Operand, top: Operand, left: Operand) -> None:
         t, source = self.t, self.sources[i]
         zero = t.constant("0.0", t.vector(self.element))
         at = t.binary("addi", at, t.binary("muli", first, _stride(i)))

@@ -21,11 +21,7 @@ from lstm_ir.ops.primitive.linear import free_axes
 def lower_product(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value | None:
     """dot_general [.., K] x matrix by a kernel; None where the compiler's own is as good."""
     a, b, at = n.inputs[0].type, n.inputs[1].type, n.attrs
-    lb, lc, rc = (
-        at["lhs_batching_dimensions"],
-        at["lhs_contracting_dimensions"],
-        at["rhs_contracting_dimensions"],
-    )
+    lb, lc, rc = (at["lhs_batching_dimensions"], at["lhs_contracting_dimensions"], at["rhs_contracting_dimensions"])
     assert e.target is not None
     if lb or a.dtype not in (DType.f32, DType.f64):
         return None

@@ -56,9 +56,7 @@ def owner_of(plan: Plan, projection: int) -> Component | None:
     """The one component that reads a projection."""
     wanted = Source("projection", projection)
     found = [
-        c
-        for c in plan.components
-        if any(a.source == wanted for s in c.sweeps for r in s.roots for a in walk(r.atom))
+        c for c in plan.components if any(a.source == wanted for s in c.sweeps for r in s.roots for a in walk(r.atom))
     ]
     return found[0] if len(found) == 1 else None
 

@@ -89,9 +89,7 @@ def _panel(sweeps: list[Sweep], tiles: dict[Sweep, Tile], target: TargetInfo) ->
     """Rows that stay in half of L2 while the blocks of columns pass."""
     tallest = max((t.tallest for t in tiles.values()), default=1)
     longest = max((sum(k.length for k in s.loops) for s in sweeps), default=1)
-    return (
-        max(MIN_PANEL, target.l2_bytes // PANEL_SHARE // (4 * max(1, longest)) // tallest) * tallest
-    )
+    return max(MIN_PANEL, target.l2_bytes // PANEL_SHARE // (4 * max(1, longest)) // tallest) * tallest
 
 
 def widest_bits(atoms: list[Atom]) -> int:

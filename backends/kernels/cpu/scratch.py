@@ -97,9 +97,7 @@ def _together(call: KernelCall, rows: list[Rows]) -> Scratch:
         size = dims.add(size, dims.add(piece, LINE - 1))
     call.output(TensorType((size,), DType.i8))
     memories = _pieces(call, rows)
-    pieces = [
-        [m, *([] if r.read is None else [r.read])] for m, r in zip(memories, rows, strict=True)
-    ]
+    pieces = [[m, *([] if r.read is None else [r.read])] for m, r in zip(memories, rows, strict=True)]
     return Scratch(memories, pieces=(call.outputs[-1][0], pieces))
 
 
@@ -137,9 +135,7 @@ def _kept(call: KernelCall, rows: list[Rows], flags: Flags | None) -> Scratch | 
     if not e.at_top or not known:
         return None
     counters, memories = None, _pieces(call, rows)
-    pieces = [
-        [m, *([] if r.read is None else [r.read])] for m, r in zip(memories, rows, strict=True)
-    ]
+    pieces = [[m, *([] if r.read is None else [r.read])] for m, r in zip(memories, rows, strict=True)]
     if flags is not None:
         counters = Memory("%m_flags", "i32", (int(flags.most or 0), flags.each, FLAG))
         pieces.insert(0, [counters])

@@ -17,13 +17,7 @@ from lstm_ir.backends.kernels.body.plan import Sweep
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.machine import LINE
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, row_element
-from lstm_ir.backends.kernels.text.memory import (
-    ELEMENT_BYTES,
-    Memory,
-    Place,
-    load_vector,
-    store_vector,
-)
+from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, Memory, Place, load_vector, store_vector
 from lstm_ir.backends.kernels.text.statements import Operand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.ir.types import DType
@@ -162,18 +156,14 @@ class Sums:
         unroll = next((u for u in (8, 4, 2) if u <= wanted and loop.length % u == 0), 1)
         init, kinds = [sums.get(k, zero) for k in keys], [kind] * len(keys)
         lane = t.binary("muli", part.first, t.index(t.lanes))
-        first, inside, out = t.carried(
-            t.index(0), t.index(loop.length), t.index(unroll), init, kinds
-        )
+        first, inside, out = t.carried(t.index(0), t.index(loop.length), t.index(unroll), init, kinds)
         if part.ahead is not None:
             self._ask(packed, part.ahead, first, loop.length, unroll)
         current = dict(zip(keys, inside, strict=True))
         for u in range(unroll):
             k, there = t.add(first, u), t.add(first, packed.first + u)
             weights = {
-                vector: self._weight(
-                    packed.memory, [part.block, there, t.add(lane, n * t.lanes)], dtype
-                )
+                vector: self._weight(packed.memory, [part.block, there, t.add(lane, n * t.lanes)], dtype)
                 for vector, n in places.items()
             }
             for r, row in enumerate(part.rows):
@@ -216,9 +206,7 @@ class Sums:
         v = load_vector(t, m, there)
         if m.element == scalar_type(dtype):
             return v
-        return t.op(
-            "arith.extf {} : {} to {}", v, t.vector(m.element), t.vector(scalar_type(dtype))
-        )
+        return t.op("arith.extf {} : {} to {}", v, t.vector(m.element), t.vector(scalar_type(dtype)))
 
     def _wider(self, x: Operand, old: DType, new: DType) -> Operand:
         if old is new:

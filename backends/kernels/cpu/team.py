@@ -87,21 +87,9 @@ class Team:
     """The members of one chunk of one component."""
 
     def __init__(
-        self,
-        t: Text,
-        counters: Memory | None,
-        group: Operand,
-        member: Operand,
-        members: Operand,
-        relax: str = "",
+        self, t: Text, counters: Memory | None, group: Operand, member: Operand, members: Operand, relax: str = ""
     ) -> None:
-        self.t, self.counters, self.group, self.member, self.members = (
-            t,
-            counters,
-            group,
-            member,
-            members,
-        )
+        self.t, self.counters, self.group, self.member, self.members = (t, counters, group, member, members)
         self.relax = relax  # the processor's hint for a thread that waits
 
     def begin(self, sweeps: list[Work], before: list[Work]) -> None:
@@ -205,17 +193,14 @@ class Team:
             with t.loop(t.index(0), t.index(work.blocks), t.index(1)) as i:
                 yield Turn(*self._two(i, is_odd, t.index(work.blocks - 1)), rows)
             return
-        turn, (done,), _ = t.carried(
-            t.index(0), t.index(2), t.index(1), [t.constant("false", "i1")], ["i1"]
-        )
+        turn, (done,), _ = t.carried(t.index(0), t.index(2), t.index(1), [t.constant("false", "i1")], ["i1"])
         others = t.compare("ne", turn, t.index(0))
         last = t.select(others, self.members, t.index(1))
         end = t.select(done, turn, last)
         at, (mine,), (finished,) = t.carried(turn, end, t.index(1), [t.index(0)], ["index"])
         owner = t.binary("remui", t.binary("addi", self.member, at), self.members)
         low, high = (
-            t.binary("divui", t.binary("muli", o, t.index(work.pieces)), self.members)
-            for o in (owner, t.add(owner, 1))
+            t.binary("divui", t.binary("muli", o, t.index(work.pieces)), self.members) for o in (owner, t.add(owner, 1))
         )
         ok = self._claim_share(low, high, flag, step)
         stop = t.select(ok, high, low)

@@ -84,9 +84,7 @@ class Block:
             col = t.binary("addi", first, t.binary("muli", v, t.index(t.lanes)))
             self._vector(block, col, row, slot, t.binary("muli", v, t.index(len(self.sweep.dots))))
 
-    def _vector(
-        self, block: Operand, col: Operand, row: Operand, slot: Operand | None, first_sum: Operand
-    ) -> None:
+    def _vector(self, block: Operand, col: Operand, row: Operand, slot: Operand | None, first_sum: Operand) -> None:
         t, width = self.t, self.sweep.width
         mask = None
         if width % (t.lanes * self.tile.q):
@@ -105,7 +103,5 @@ class Block:
         for root, v in zip(self.sweep.roots, values, strict=True):
             self.e.store(v, root.atom.dtype, root.dest, root.access, place, True)
 
-    def _result(
-        self, root: Root, place: Place, sums: object, known: dict[Atom, Operand]
-    ) -> Operand:
+    def _result(self, root: Root, place: Place, sums: object, known: dict[Atom, Operand]) -> Operand:
         return self.e.value(root.atom, place, True, sums, known)  # type: ignore[arg-type]

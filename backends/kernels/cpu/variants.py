@@ -26,9 +26,7 @@ from lstm_ir.ir.loop import Loop
 _UGE, _ULE = 9, 7  # arith.cmpi
 
 
-def on_cpu(
-    e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None
-) -> tuple[Values, str]:
+def on_cpu(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> tuple[Values, str]:
     """The loop's results, and what --explain says; RefusedError for a body without kernels."""
     assert e.target is not None
     wanted = hoists(n)
@@ -56,9 +54,7 @@ def _plan(e: Emitter, n: Node, hoist: bool) -> Plan:
 class _Pair:
     """Both variants, and the choice."""
 
-    def __init__(
-        self, e: Emitter, n: Node, folded: tuple[Plan, Schedule], hoisted: tuple[Plan, Schedule]
-    ) -> None:
+    def __init__(self, e: Emitter, n: Node, folded: tuple[Plan, Schedule], hoisted: tuple[Plan, Schedule]) -> None:
         self.e, self.n, self.folded, self.hoisted = e, n, folded, hoisted
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
@@ -70,9 +66,7 @@ class _Pair:
             places = [ir.InsertionPoint(region.blocks.append()) for region in choice.regions]
             try:
                 planned = []
-                for place, (plan, schedule) in zip(
-                    places, (self.folded, self.hoisted), strict=True
-                ):
+                for place, (plan, schedule) in zip(places, (self.folded, self.hoisted), strict=True):
                     with place:
                         made = Dispatch(e, plan, schedule=schedule)
                         planned.append(made.planned(consts, init, xs, count))
@@ -90,10 +84,7 @@ class _Pair:
         """Whether there are many rows, or a single step."""
         i1 = ir.IntegerType.get_signless(1)
         tests = []
-        for size, code, bound in (
-            (self.hoisted[0].rows, _UGE, FOLD_ROWS),
-            (Loop(self.n).length, _ULE, 1),
-        ):
+        for size, code, bound in ((self.hoisted[0].rows, _UGE, FOLD_ROWS), (Loop(self.n).length, _ULE, 1)):
             if not isinstance(size, int):
                 predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), code)
                 pair = [self.e.size(size), self.e.size(bound)]

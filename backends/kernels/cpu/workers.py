@@ -46,14 +46,10 @@ def workers(e: Emitter) -> ir.Value:
         for op in asked.body:
             op.operation.clone(at)
     attrs = {"global": ir.FlatSymbolRefAttr.get(SYMBOL)}
-    return ir.Operation.create(
-        "util.global.load", results=[ir.IndexType.get()], attributes=attrs
-    ).result
+    return ir.Operation.create("util.global.load", results=[ir.IndexType.get()], attributes=attrs).result
 
 
-def grid(
-    e: Emitter, const: Callable[[Dim], ir.Value], plan: Plan, schedule: Schedule
-) -> tuple[ir.Value, ir.Value]:
+def grid(e: Emitter, const: Callable[[Dim], ir.Value], plan: Plan, schedule: Schedule) -> tuple[ir.Value, ir.Value]:
     """(chunks of rows, members per chunk) as index values."""
     index = ir.IndexType.get()
 
@@ -96,10 +92,7 @@ def _least(schedule: Schedule) -> int:
 def work_of_step(plan: Plan) -> int:
     """Multiplications and additions of one row in one step, of the largest component."""
     return max(
-        (
-            sum(2 * s.width * k.length * len(k.gates) for s in c.sweeps for k in s.loops)
-            for c in plan.components
-        ),
+        (sum(2 * s.width * k.length * len(k.gates) for s in c.sweeps for k in s.loops) for c in plan.components),
         default=0,
     )
 

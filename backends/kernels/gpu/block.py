@@ -39,9 +39,7 @@ class GpuBlock:
     tid: Operand
     threads: int
     partial: Mapping[DType, LocalMemory]  # a number per thread, for reductions
-    alone: Operand | None = (
-        None  # the one column of this thread, where a workgroup has some of them
-    )
+    alone: Operand | None = None  # the one column of this thread, where a workgroup has some of them
 
     def write(self, rows: Rows) -> None:
         """All columns of all rows of the tile."""
@@ -94,9 +92,7 @@ class GpuBlock:
             and loop.length % u == 0
         )  # fmt: skip
         init = [acc.get(k, zero) for k in keys]
-        at, inside, out = t.carried(
-            t.index(0), t.index(loop.length), t.index(unroll), init, [kind] * len(keys)
-        )
+        at, inside, out = t.carried(t.index(0), t.index(loop.length), t.index(unroll), init, [kind] * len(keys))
         current = dict(zip(keys, inside, strict=True))
         for u in range(unroll):
             k = t.add(at, u)
@@ -131,9 +127,7 @@ class GpuBlock:
     def _numbers(self, rows: Rows) -> None:
         """One number per row: threads reduce parts of its columns, then each other's results."""
         t = self.t
-        reductions = list(
-            dict.fromkeys(a for r in self.sweep.roots for a in walk(r.atom) if a.op == "reduce")
-        )
+        reductions = list(dict.fromkeys(a for r in self.sweep.roots for a in walk(r.atom) if a.op == "reduce"))
         first = t.compare("eq", self.tid, t.index(0))
         for slot in range(rows.slots):
             row = Place(rows.safe[slot], None, None, t.index(slot))

@@ -48,15 +48,9 @@ class GpuDispatch(Call):
         layout.bindings = [*self.inputs, *self.outputs]
         symbol = self.begin(LoopKernel(plan, layout, self.schedule).kernel())
         out = self.call(symbol, self._groups(), [self._zero()])
-        return (
-            self.unpacked(out)
-            if made is None
-            else [made.flat.get(out[0], i) for i in range(len(kinds))]
-        )
+        return self.unpacked(out) if made is None else [made.flat.get(out[0], i) for i in range(len(kinds))]
 
-    def _arenas(
-        self, carried: list[TensorType], kinds: list[TensorType]
-    ) -> tuple[Arena | None, Arena | None]:
+    def _arenas(self, carried: list[TensorType], kinds: list[TensorType]) -> tuple[Arena | None, Arena | None]:
         """One tensor for all results, and one for all first carries, where words are short."""
         named = {d for t in kinds for d in t.shape if not isinstance(d, int)}
         numbers = len({*self.sizes, *named}) + 3

@@ -14,9 +14,7 @@ WHOLE_BYTES = 1 << 20
 ROWS = 4  # of the batch that share each weight that a step's workgroup loads
 STEP_THREADS = 64  # columns of a step's workgroup: few, so that a step has many workgroups
 PRODUCTS = 16  # of an iteration of the loop over k
-DISPATCHES = (
-    32  # of an iteration of the loop of dispatches: IREE copies what a loop carries in each
-)
+DISPATCHES = 32  # of an iteration of the loop of dispatches: IREE copies what a loop carries in each
 GROUPS = 65535  # workgroups that every device takes along one axis
 
 

@@ -55,12 +55,7 @@ def weight_bytes(plan: Plan) -> int:
 
 
 def _component_bytes(c: Component) -> int:
-    return sum(
-        s.width * k.length * m.value.dtype.bits // 8
-        for s in c.sweeps
-        for k in s.loops
-        for _, m in k.gates
-    )
+    return sum(s.width * k.length * m.value.dtype.bits // 8 for s in c.sweeps for k in s.loops for _, m in k.gates)
 
 
 _NOT_IN_SPIRV = ("erf",)

@@ -39,9 +39,7 @@ TIME = argument("step")
 class StepKernel:
     """Writes the kernel of one phase: the work of step `TIME`, nothing from the last one on."""
 
-    def __init__(
-        self, plan: Plan, layout: GpuLayout, schedule: GpuSchedule, sweeps: Sequence[Sweep]
-    ) -> None:
+    def __init__(self, plan: Plan, layout: GpuLayout, schedule: GpuSchedule, sweeps: Sequence[Sweep]) -> None:
         self.plan, self.l, self.s, self.sweeps = plan, layout, schedule, sweeps
         self.t = Text(0)
         self.partial = partials(plan, schedule.threads) if any(not s.width for s in sweeps) else {}
@@ -86,9 +84,7 @@ class StepKernel:
                 column = t.binary("addi", first, self.tid)
                 packed = {k: self.l.packed[s, k] for k in range(len(s.loops))}
                 threads = self.s.threads
-                GpuBlock(t, e, s, packed, self.tid, threads, self.partial, column).write(
-                    self._rows(tile)
-                )
+                GpuBlock(t, e, s, packed, self.tid, threads, self.partial, column).write(self._rows(tile))
             before += n
 
     def _rows(self, tile: Operand) -> Rows:
@@ -130,9 +126,7 @@ class StepDispatch(GpuDispatch):
         first = len(arena.types) - len(stacked)
         return [*finals, *(arena.flat.get(done, first + k) for k in range(len(stacked)))]
 
-    def _arena(
-        self, carried: list[TensorType], stacked: list[TensorType], memories: dict[Source, Memory]
-    ) -> Arena:
+    def _arena(self, carried: list[TensorType], stacked: list[TensorType], memories: dict[Source, Memory]) -> Arena:
         """Two copies of each carry, the computed rows, the stacked results."""
         plan = self.plan
         types = [t.with_shape((2, *t.shape)) for t in carried]
@@ -145,9 +139,7 @@ class StepDispatch(GpuDispatch):
         sources += [Source("stack", k) for k in range(len(stacked))]
         (size,) = arena.flat.type.shape
         element = arena.stored
-        whole = FlatMemory(
-            "%m_state", element, (size if isinstance(size, int) else self.size(size),)
-        )
+        whole = FlatMemory("%m_state", element, (size if isinstance(size, int) else self.size(size),))
         self.inputs.append((Name("%b_state", BINDING), whole))
         memories |= dict(zip(sources, arena.bind(whole, self.size), strict=True))
         return arena
@@ -190,9 +182,7 @@ class StepDispatch(GpuDispatch):
         total = self.e.make("arith.maxui", [total, self.const(1)], [index]).result
         return self.e.make("arith.minui", [total, self.const(GROUPS)], [index]).result
 
-    def _final(
-        self, arena: Arena, flat: ir.Value, i: int, t: TensorType, count: ir.Value | None
-    ) -> ir.Value:
+    def _final(self, arena: Arena, flat: ir.Value, i: int, t: TensorType, count: ir.Value | None) -> ir.Value:
         """The copy of a carry that the last step wrote."""
         e, index = self.e, ir.IndexType.get()
         begin = e.size(arena.flat.parts[i].begin)

@@ -28,13 +28,7 @@ from dataclasses import replace
 
 from lstm_ir.backends.kernels.cpu.team import rest
 from lstm_ir.backends.kernels.helpers import board
-from lstm_ir.backends.kernels.text.kernel import (
-    BINDING,
-    Function,
-    Kernel,
-    Signature,
-    called_by_iree,
-)
+from lstm_ir.backends.kernels.text.kernel import BINDING, Function, Kernel, Signature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import acquired, address
 from lstm_ir.backends.kernels.text.statements import (
     Call,
@@ -98,9 +92,7 @@ class _Board:
         self.words = self._view(board.RECORD * board.LINE, _WORDS)
 
     def _view(self, at: int, kind: MemRef) -> Name:
-        return self.t.op(
-            "memref.view {}[{}][] : {} to {}", self.base, self.t.index(at), _BYTES, kind
-        )
+        return self.t.op("memref.view {}[{}][] : {} to {}", self.base, self.t.index(at), _BYTES, kind)
 
     def word(self, line: int) -> Name:
         """The i32 at the head of a line."""
@@ -148,9 +140,7 @@ def _bound(t: Text, binding: Name) -> Name:
     return _subspan(t, binding, zero, _BYTES, [size])
 
 
-def _subspan(
-    t: Text, binding: Name, zero: Operand, kind: MemRef, sizes: Sequence[Operand] = ()
-) -> Name:
+def _subspan(t: Text, binding: Name, zero: Operand, kind: MemRef, sizes: Sequence[Operand] = ()) -> Name:
     out = t.fresh()
     t.put(Subspan(out, binding, zero, kind, tuple(sizes)))
     return out

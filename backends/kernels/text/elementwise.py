@@ -75,9 +75,7 @@ class Ops:
             assert a.node is not None
             way = a.node.attrs["direction"]
             if dtype.is_float:
-                return self.t.op(
-                    "arith.cmpf {}, {}, {} : {}", _ORDERED[way], args[0], args[1], kind
-                )
+                return self.t.op("arith.cmpf {}, {}, {} : {}", _ORDERED[way], args[0], args[1], kind)
             code = _SIGNED[way] if dtype is not DType.i1 else _SIGNED[way].replace("s", "u")
             return self.t.op("arith.cmpi {}, {}, {} : {}", code, args[0], args[1], kind)
         if a.op == "select":
@@ -87,31 +85,21 @@ class Ops:
             return self._convert(args[0], dtype, a.dtype, wide)
         if a.op == "in_range":
             return args[0]
-        return (
-            self._float(a, args, dtype, kind, wide)
-            if dtype.is_float
-            else self._int(a, args, dtype, kind, wide)
-        )
+        return self._float(a, args, dtype, kind, wide) if dtype.is_float else self._int(a, args, dtype, kind, wide)
 
-    def _int(
-        self, a: Atom, args: Sequence[Operand], dtype: DType, kind: str, wide: bool
-    ) -> Operand:
+    def _int(self, a: Atom, args: Sequence[Operand], dtype: DType, kind: str, wide: bool) -> Operand:
         t = self.t
         if a.op in _INT and (dtype is not DType.i1 or a.op in ("and", "or", "xor")):
             return t.op("{} {}, {} : {}", _INT[a.op], args[0], args[1], kind)
         if a.op == "not":
-            return t.binary(
-                "xori", args[0], t.number(1 if dtype is DType.i1 else -1, dtype, wide), kind
-            )
+            return t.binary("xori", args[0], t.number(1 if dtype is DType.i1 else -1, dtype, wide), kind)
         if a.op == "negate":
             return t.binary("subi", t.number(0, dtype, wide), args[0], kind)
         if a.op == "clamp":
             return t.binary("minsi", t.binary("maxsi", args[0], args[1], kind), args[2], kind)
         raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a))
 
-    def _float(
-        self, a: Atom, args: Sequence[Operand], dtype: DType, kind: str, wide: bool
-    ) -> Operand:
+    def _float(self, a: Atom, args: Sequence[Operand], dtype: DType, kind: str, wide: bool) -> Operand:
         t = self.t
         if dtype.bits < 32:
             raise RefusedError(f"arithmetic in {dtype}; convert to f32 first", _value(a))
@@ -190,15 +178,11 @@ class Ops:
                 raise RefusedError(f"convert from {old} to {new} in a kernel")
             if old is DType.f64 and new is DType.f16:
                 x, old, a = self._odd(x, wide), DType.f32, self.kind(DType.f32, wide)
-            return t.op(
-                "arith.{} {} : {} to {}", "extf" if new.bits > old.bits else "truncf", x, a, b
-            )
+            return t.op("arith.{} {} : {} to {}", "extf" if new.bits > old.bits else "truncf", x, a, b)
         if old.is_float:
             raise RefusedError(f"convert from {old} to {new} in a kernel")
         if new.is_float:
-            return t.op(
-                "arith.{} {} : {} to {}", "uitofp" if old is DType.i1 else "sitofp", x, a, b
-            )
+            return t.op("arith.{} {} : {} to {}", "uitofp" if old is DType.i1 else "sitofp", x, a, b)
         if new.bits == old.bits:
             return x
         way = "trunci" if new.bits < old.bits else "extui" if old is DType.i1 else "extsi"
@@ -227,9 +211,7 @@ class Ops:
         low = t.number((1 << 29) - 1, DType.i64, wide)
         bits = t.op("arith.bitcast {} : {} to {}", x, kind, whole)
         lost = t.binary("addi", t.binary("andi", bits, low, whole), low, whole)
-        cut = t.binary(
-            "andi", t.binary("ori", bits, lost, whole), t.number(-(1 << 29), DType.i64, wide), whole
-        )
+        cut = t.binary("andi", t.binary("ori", bits, lost, whole), t.number(-(1 << 29), DType.i64, wide), whole)
         odd = t.op("arith.bitcast {} : {} to {}", cut, whole, kind)
         return t.op("arith.truncf {} : {} to {}", odd, kind, self.kind(DType.f32, wide))
 

@@ -58,9 +58,7 @@ class Evaluator:
             at, _ = m.moved(self.t, at)
         self.t.line("memref.prefetch {}[{}], read, locality<3>, data : {}", m.ref, at, m.kind)
 
-    def store(
-        self, v: Operand, dtype: DType, dest: Source, access: object, place: Place, wide: bool
-    ) -> None:
+    def store(self, v: Operand, dtype: DType, dest: Source, access: object, place: Place, wide: bool) -> None:
         """A result element or vector to its memory."""
         m, wide = self.memories[dest], wide and self.t.lanes > 0
         if dtype is DType.i1:
@@ -72,9 +70,7 @@ class Evaluator:
         else:
             store_scalar(self.t, v, m, at)
 
-    def value(
-        self, root: Atom, place: Place, wide: bool, sums: Sums | None, known: dict[Atom, Operand]
-    ) -> Operand:
+    def value(self, root: Atom, place: Place, wide: bool, sums: Sums | None, known: dict[Atom, Operand]) -> Operand:
         """The atom at `place`; `known` holds what was computed there already."""
         for a in order(root):
             if a not in known:
@@ -110,9 +106,7 @@ class Evaluator:
         wide = t.vector(kind)
         op, start = REDUCE[a.kind]
         initial = t.number(start, a.dtype, True)
-        at, (acc,), (total,) = t.carried(
-            t.index(0), t.index(a.width), t.index(t.lanes), [initial], [wide]
-        )
+        at, (acc,), (total,) = t.carried(t.index(0), t.index(a.width), t.index(t.lanes), [initial], [wide])
         mask = None
         if a.width % t.lanes:
             left = t.binary("subi", t.index(a.width), at)

@@ -150,9 +150,7 @@ def store_scalar(t: Text, v: Operand, m: Memory, at: Sequence[Operand]) -> None:
     m.store(t, v, at)
 
 
-def load_vector(
-    t: Text, m: Memory, at: Sequence[Operand], mask: Operand | None = None, lanes: int = 0
-) -> Name:
+def load_vector(t: Text, m: Memory, at: Sequence[Operand], mask: Operand | None = None, lanes: int = 0) -> Name:
     """A full vector, or one of `lanes`; those outside `mask` are zero and not read."""
     if isinstance(m, Shifted):
         there, is_edge = m.moved(t, at)

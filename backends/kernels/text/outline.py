@@ -11,15 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from lstm_ir.backends.kernels.text.kernel import Function, Signature
-from lstm_ir.backends.kernels.text.statements import (
-    HOLE,
-    Call,
-    Constant,
-    Kind,
-    Name,
-    Operand,
-    Rewriter,
-)
+from lstm_ir.backends.kernels.text.statements import HOLE, Call, Constant, Kind, Name, Operand, Rewriter
 from lstm_ir.backends.kernels.text.text import Text
 
 PREFIX = "%w"  # of values inside a component

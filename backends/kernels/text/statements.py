@@ -212,6 +212,4 @@ class Rewriter:
 
 def count(body: Body) -> int:
     """Statements, with those inside of others."""
-    return len(body) + sum(
-        count(r.body) for s in body if isinstance(s, Operation) for r in s.regions
-    )
+    return len(body) + sum(count(r.body) for s in body if isinstance(s, Operation) for r in s.regions)

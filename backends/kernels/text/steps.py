@@ -50,11 +50,7 @@ class Step:
         return cls(at, back, parity, t.binary("subi", t.index(1), parity))
 
     def evaluator(
-        self,
-        t: Text,
-        plan: Plan,
-        memories: Mapping[Source, Memory],
-        rows: Mapping[Source, Operand] = NO_ROWS,
+        self, t: Text, plan: Plan, memories: Mapping[Source, Memory], rows: Mapping[Source, Operand] = NO_ROWS
     ) -> Evaluator:
         """Atoms and stores of this step; `rows`: row numbers that are known already."""
 

@@ -101,9 +101,7 @@ class Text:
         self.put(operation(template, *parts, to=out))
         return out
 
-    def binary(
-        self, op: str, a: Operand, b: Operand, kind: str = "index", to: Name | None = None
-    ) -> Name:
+    def binary(self, op: str, a: Operand, b: Operand, kind: str = "index", to: Name | None = None) -> Name:
         """arith op of two values of one type."""
         out = self.fresh(kind) if to is None else to
         known = (0, 1) if op in DIVISIONS else ()
@@ -168,9 +166,7 @@ class Text:
     # -- regions
 
     @contextmanager
-    def block(
-        self, template: str, *parts: Part, to: Name | None = None, results: int = 1
-    ) -> Iterator[None]:
+    def block(self, template: str, *parts: Part, to: Name | None = None, results: int = 1) -> Iterator[None]:
         """An operation with what is written inside."""
         self._bodies.append([])
         yield
@@ -214,9 +210,7 @@ class Text:
         template = f"scf.for {{}} = {{}} to {{}} step {{}} iter_args({pairs}) -> ({{}})"
         carried = (v for pair in zip(inside, init, strict=True) for v in pair)
         self._loops.append(
-            operation(
-                template, at, low, high, by, *carried, kinds, to=out, results=len(init), known=_STEP
-            )
+            operation(template, at, low, high, by, *carried, kinds, to=out, results=len(init), known=_STEP)
         )
         self._bodies.append([])
         return at, inside, self.results(out, kinds)

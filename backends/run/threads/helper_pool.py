@@ -55,9 +55,7 @@ def wanted() -> int:
 class Queue:
     """What one session offers, and how its calls name it. One call at a time uses it."""
 
-    def __init__(
-        self, context: Any, function: Any, move: transfer.HostMover, schedule_caller: bool
-    ) -> None:
+    def __init__(self, context: Any, function: Any, move: transfer.HostMover, schedule_caller: bool) -> None:
         self._context, self._function, self._move = context, function, move
         self._schedule_caller = schedule_caller  # onto a processor without a helper
         self._wanted = wanted()

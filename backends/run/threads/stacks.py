@@ -28,8 +28,7 @@ def confirm() -> None:
     size = _size()
     if size is not None and size < CALLER:
         raise DeviceError(
-            f"this thread's stack is {size >> 10} KiB, what runs here needs {CALLER >> 10}; "
-            "see threading.stack_size"
+            f"this thread's stack is {size >> 10} KiB, what runs here needs {CALLER >> 10}; see threading.stack_size"
         )
     _known.size = size
 

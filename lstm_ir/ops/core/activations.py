@@ -57,30 +57,16 @@ TABLE: dict[str, Activation] = {
     "sigmoid": Activation((), nm.logistic, e.logistic, lambda y: y * (1.0 - y)),
     "tanh": Activation((), np.tanh, e.tanh, lambda y: 1.0 - y * y),
     "relu": Activation(
-        (),
-        lambda x: np.maximum(x, 0),
-        lambda x: e.maximum(x, 0.0),
-        lambda y: _where(e.greater(y, 0.0), 1.0, 0.0, y),
+        (), lambda x: np.maximum(x, 0), lambda x: e.maximum(x, 0.0), lambda y: _where(e.greater(y, 0.0), 1.0, 0.0, y)
     ),
     "identity": Activation((), lambda x: x, lambda x: x, lambda y: _full(y, 1.0)),
     "softsign": Activation(
-        (),
-        lambda x: x / (1 + np.abs(x)),
-        lambda x: x / (1.0 + e.abs(x)),
-        lambda y: (1.0 - e.abs(y)) * (1.0 - e.abs(y)),
+        (), lambda x: x / (1 + np.abs(x)), lambda x: x / (1.0 + e.abs(x)), lambda y: (1.0 - e.abs(y)) * (1.0 - e.abs(y))
     ),
     "softplus": Activation(
-        (),
-        _softplus,
-        lambda x: e.maximum(x, 0.0) + e.log1p(e.exp(-e.abs(x))),
-        lambda y: -e.expm1(-y),
+        (), _softplus, lambda x: e.maximum(x, 0.0) + e.log1p(e.exp(-e.abs(x))), lambda y: -e.expm1(-y)
     ),
-    "affine": Activation(
-        (1.0, 0.0),
-        lambda x, a, b: a * x + b,
-        lambda x, a, b: x * a + b,
-        lambda y, a, b: _full(y, a),
-    ),
+    "affine": Activation((1.0, 0.0), lambda x, a, b: a * x + b, lambda x, a, b: x * a + b, lambda y, a, b: _full(y, a)),
     "hard_sigmoid": Activation(
         (0.2, 0.5),
         lambda x, a, b: np.minimum(np.maximum(a * x + b, 0), 1),
@@ -102,10 +88,7 @@ TABLE: dict[str, Activation] = {
         hidden=lambda a: a < 0,
     ),
     "scaled_tanh": Activation(
-        (1.0, 1.0),
-        lambda x, a, b: a * np.tanh(b * x),
-        lambda x, a, b: e.tanh(x * b) * a,
-        _scaled_tanh_slope,
+        (1.0, 1.0), lambda x, a, b: a * np.tanh(b * x), lambda x, a, b: e.tanh(x * b) * a, _scaled_tanh_slope
     ),
     "thresholded_relu": Activation(
         (1.0,),
@@ -124,9 +107,7 @@ class Act:
     parameters: tuple[float, ...]
 
     def __str__(self) -> str:
-        return (
-            f"{self.name}({','.join(map(repr, self.parameters))})" if self.parameters else self.name
-        )
+        return f"{self.name}({','.join(map(repr, self.parameters))})" if self.parameters else self.name
 
     def numpy(self, x: Array) -> Array:
         """f(x), in x's dtype."""
@@ -156,10 +137,7 @@ def parse(text: str) -> Act:
         need(False, f"activation {text!r} is not one of {', '.join(TABLE)}")
         raise AssertionError
     given = [p for p in (m.group(2) or "").split(",") if p.strip()]
-    need(
-        len(given) <= len(row.defaults),
-        f"activation {text!r}: {m.group(1)} has {len(row.defaults)} parameters",
-    )
+    need(len(given) <= len(row.defaults), f"activation {text!r}: {m.group(1)} has {len(row.defaults)} parameters")
     try:
         numbers = [float(p) for p in given]
     except ValueError:

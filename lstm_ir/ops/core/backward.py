@@ -39,9 +39,7 @@ class Back:
     more: Mapping[str, Value | None]
 
     @classmethod
-    def of(
-        cls, cell: Cell, forward: Op, operands: tuple[Value | None, ...], a: Mapping[str, Any]
-    ) -> Back:
+    def of(cls, cell: Cell, forward: Op, operands: tuple[Value | None, ...], a: Mapping[str, Any]) -> Back:
         """From the operands of the gradient op of `forward`."""
         p = Plan.of(cell, operands, a)
         f = dataclasses.replace(p.f, reverse=tuple(not r for r in p.f.reverse))
@@ -109,10 +107,7 @@ class Back:
         mask = self.f.inside(self.p.v["recurrent_mask"])
         if mask is None:
             return rows
-        return [
-            r * broadcast_in_dim(self.direction(mask, d), r.shape, (1, 2))
-            for d, r in enumerate(rows)
-        ]
+        return [r * broadcast_in_dim(self.direction(mask, d), r.shape, (1, 2)) for d, r in enumerate(rows)]
 
     def through(self, rows: Rows, weight: Value, transposed: bool = False) -> Rows:
         """rows @ weight (or its transpose) for all steps at once; weight [D,m,n] or [m,n]."""
@@ -125,9 +120,7 @@ class Back:
 
     def products(self, left: Rows, right: Rows) -> Value:
         """Sum over all rows of left^T right, [D,m,n]."""
-        parts = [
-            dot_general(_flat(a), _flat(b), ((0,), (0,))) for a, b in zip(left, right, strict=True)
-        ]
+        parts = [dot_general(_flat(a), _flat(b), ((0,), (0,))) for a, b in zip(left, right, strict=True)]
         return self.stacked(parts)
 
     def sums(self, rows: Rows) -> Value:
@@ -172,9 +165,7 @@ class Back:
             reverse = int(self.p.f.reverse[d])
             ends[reverse].append(total)
             ends[1 - reverse].append(zeros(total.shape, total.dtype))
-        joined = [
-            v[0] if self.f.D == 1 else concat([expand_dims(p, 0) for p in v], 0) for v in ends
-        ]
+        joined = [v[0] if self.f.D == 1 else concat([expand_dims(p, 0) for p in v], 0) for v in ends]
         return joined[0], joined[1]
 
 

@@ -25,15 +25,13 @@ def layer_node(op: Op, operands: tuple[Any, ...], **attrs: Any) -> Node:
     """The node of `op` over values, arrays and numbers."""
     lead = next((v.dtype for v in operands if isinstance(v, Value) and v.dtype.is_float), None)
     args = tuple(
-        _operand(spec.name, v, lead, attrs["direction"])
-        for spec, v in zip(op.operands, operands, strict=True)
+        _operand(spec.name, v, lead, attrs["direction"]) for spec, v in zip(op.operands, operands, strict=True)
     )
     x = args[0]
     if x is not None and x.rank == 3:
         steps = x.shape[1 if attrs.get("layout") == "batch" else 0]
         args = tuple(
-            _narrowed(v, steps) if spec.name == "lengths" else v
-            for spec, v in zip(op.operands, args, strict=True)
+            _narrowed(v, steps) if spec.name == "lengths" else v for spec, v in zip(op.operands, args, strict=True)
         )
     return make(op, *args, **attrs)
 

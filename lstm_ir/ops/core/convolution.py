@@ -25,14 +25,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _types(
-    lhs: TensorType,
-    rhs: TensorType,
-    *,
-    stride: int,
-    padding_low: int,
-    padding_high: int,
-    dilation: int,
-    groups: int,
+    lhs: TensorType, rhs: TensorType, *, stride: int, padding_low: int, padding_high: int, dilation: int, groups: int
 ) -> TensorType:
     need(lhs.dtype is rhs.dtype, f"lhs is {lhs.dtype}, rhs {rhs.dtype}; convert one of them")
     need(lhs.dtype is not DType.i1, "takes numbers, got i1")
@@ -41,9 +34,7 @@ def _types(
     (batch, channels, length), (outputs, each, taps) = lhs.shape, rhs.shape
     if not isinstance(taps, int) or taps < 1:
         raise RuleError(f"the kernel size is {taps}, not an int of 1 or more")
-    need_equal(
-        channels, dims.mul(each, groups), f"{channels} channels, but {groups} groups of {each}"
-    )
+    need_equal(channels, dims.mul(each, groups), f"{channels} channels, but {groups} groups of {each}")
     fits = groups == 1 or (isinstance(outputs, int) and outputs % groups == 0)
     need(fits, f"{outputs} output channels do not divide into {groups} groups")
     window = (taps - 1) * dilation + 1
@@ -58,14 +49,7 @@ def _types(
 
 
 def _numpy(
-    x: Array,
-    w: Array,
-    *,
-    stride: int,
-    padding_low: int,
-    padding_high: int,
-    dilation: int,
-    groups: int,
+    x: Array, w: Array, *, stride: int, padding_low: int, padding_high: int, dilation: int, groups: int
 ) -> Array:
     """One product per tap; two-byte floats are summed in float32."""
     xp = np.pad(wide(x), ((0, 0), (0, 0), (padding_low, padding_high)))
@@ -92,12 +76,7 @@ CONVOLUTION_1D = define(
 
 
 def conv1d(
-    x: Any,
-    w: Any,
-    stride: int = 1,
-    padding: int | tuple[int, int] = 0,
-    dilation: int = 1,
-    groups: int = 1,
+    x: Any, w: Any, stride: int = 1, padding: int | tuple[int, int] = 0, dilation: int = 1, groups: int = 1
 ) -> Value:
     """x [N, C, L] with w [O, C/groups, K] -> [N, O, (L + padding - window) // stride + 1]."""
     a, b = as_values("convolution_1d", x, w)

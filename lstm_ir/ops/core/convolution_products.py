@@ -82,9 +82,7 @@ class _Convolution:
             flat = dot_general(_flat(rows), matrix, ((1,), (1,)))
             met = reshape(flat, (*rows.shape[:2], flat.shape[1]))
         length = self.x.shape[2]
-        return self._columns(
-            folded(met, self.taps, self.stride, self.dilation, self.low, length)
-        )
+        return self._columns(folded(met, self.taps, self.stride, self.dilation, self.low, length))
 
     def d_rhs(self, ct: Value) -> Value:
         """[O,E,K]."""

@@ -87,13 +87,8 @@ def _added(rows: Value, taps: int, dilation: int) -> Value:
         after = [*none[1:], dims.mul(channels, near * far - taps)]
         part = _added(pad(rows, none, after), far, near * dilation)
         return slice_axis(_added(part, near, dilation), axis, 0, dims.add(rows.shape[axis], last))
-    parts = [
-        slice_axis(rows, axis + 1, dims.mul(channels, k), dims.mul(channels, k + 1))
-        for k in range(taps)
-    ]
-    return reduce(
-        add, [padded(p, k * dilation, last - k * dilation) for k, p in enumerate(parts)]
-    )
+    parts = [slice_axis(rows, axis + 1, dims.mul(channels, k), dims.mul(channels, k + 1)) for k in range(taps)]
+    return reduce(add, [padded(p, k * dilation, last - k * dilation) for k, p in enumerate(parts)])
 
 
 def _split(taps: int) -> tuple[int, int]:

@@ -113,9 +113,7 @@ class Frame:
         """Slope of every direction's activation from its output."""
         return self.per_direction(acts, y, lambda act, part: act.slope(part))
 
-    def per_direction(
-        self, acts: Sequence[Act], v: Value, build: Callable[[Act, Value], Value]
-    ) -> Value:
+    def per_direction(self, acts: Sequence[Act], v: Value, build: Callable[[Act, Value], Value]) -> Value:
         """`build` on the whole where the directions agree, else on each and joined."""
         if len(set(acts)) == 1:
             return build(acts[0], v)
@@ -130,9 +128,7 @@ class Frame:
         fixed = {**consts, **self._mask_consts()}
 
         def body(state: State, slices: list[Value], c: Consts, step: Value) -> Any:
-            joined = tuple(
-                self._joined(slices[i : i + self.D]) for i in range(0, len(slices), self.D)
-            )
+            joined = tuple(self._joined(slices[i : i + self.D]) for i in range(0, len(slices), self.D))
             new, out = cell(state, joined, c, self._alive(step, c))
             return new, [part for o in out for part in self._parted(o)]
 
@@ -152,15 +148,7 @@ class Frame:
 
         flags = self.reverse[0] if self.D == 1 else self.reverse * (len(xs) // 2 + outs)
         return scan(
-            cell,
-            first,
-            xs,
-            (used,),
-            length=self.T,
-            reverse=flags,
-            count=self.count,
-            with_step=True,
-            name="step",
+            cell, first, xs, (used,), length=self.T, reverse=flags, count=self.count, with_step=True, name="step"
         )
 
     def _mask_consts(self) -> Consts:
@@ -211,9 +199,7 @@ def clipped(v: Value, limit: float) -> Value:
 
 def widened(v: Value | None) -> Value | None:
     """Half and bfloat16 as f32, integers and None as they are."""
-    return (
-        e.convert(v, DType.f32) if v is not None and v.dtype.is_float and v.dtype.bits == 16 else v
-    )
+    return e.convert(v, DType.f32) if v is not None and v.dtype.is_float and v.dtype.bits == 16 else v
 
 
 def time_major(v: Value, layout: str) -> Value:

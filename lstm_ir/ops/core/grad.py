@@ -85,10 +85,7 @@ def _by_expansion(name: str) -> Callable[..., Any]:
     def run(*arrays: Any, **attrs: Any) -> Any:
         op = OPS[name]
         types = [None if a is None else TensorType(a.shape, DType.of(a.dtype)) for a in arrays]
-        params = [
-            None if t is None else parameter(o.name, t)
-            for o, t in zip(op.operands, types, strict=True)
-        ]
+        params = [None if t is None else parameter(o.name, t) for o, t in zip(op.operands, types, strict=True)]
         node = make(op, *params, **attrs)
         there = [p for p in params if p is not None]
         graph = Graph(name, there, expansion(node, "meaning"))
@@ -117,11 +114,7 @@ def layer_vjp(node: Node, cts: Cts) -> Any:
     saved = [kept.result(n) for n in saved_names(node.op)]
     attrs = {k: v for k, v in node.attrs.items() if k != "save"}
     out = make(
-        OPS[f"{node.op.name}_grad"],
-        *node.args,
-        *saved,
-        *(arrived.get(n) for n in arriving_names(node.op)),
-        **attrs,
+        OPS[f"{node.op.name}_grad"], *node.args, *saved, *(arrived.get(n) for n in arriving_names(node.op)), **attrs
     )
     return tuple(out.result(f"d_{o.name}") for o in node.op.operands)
 
@@ -137,11 +130,7 @@ def _need_the_loops_clip(node: Node, hidden: Sequence[str]) -> None:
 
 
 def with_saved(
-    op: Op,
-    operands: Sequence[Value | None],
-    a: Mapping[str, Any],
-    needs: Sequence[str],
-    either: bool = False,
+    op: Op, operands: Sequence[Value | None], a: Mapping[str, Any], needs: Sequence[str], either: bool = False
 ) -> tuple[Value | None, ...]:
     """A gradient op's operands with all of `needs` there (`either`: one of them), from another run
     of the layer `op` where they are not."""

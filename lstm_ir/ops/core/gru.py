@@ -50,11 +50,7 @@ class Operands(NamedTuple):
 
 
 CELL = Cell("gru", Operands, ("r", "z", "n"), ("sigmoid", "sigmoid", "tanh"))
-ATTRS = {
-    **rt.SHARED_ATTRS,
-    "reset_after": Attr("bool", True),
-    "flip_z": Attr("bool", False),
-}
+ATTRS = {**rt.SHARED_ATTRS, "reset_after": Attr("bool", True), "flip_z": Attr("bool", False)}
 
 
 def _sizes(v: Operands, a: dict[str, Any]) -> rt.Sizes:
@@ -92,9 +88,7 @@ def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) 
         zeros = np.zeros(G, kind)
         biases = (zeros if v.b is None else v.b[d], zeros[:H] if v.b_hn is None else v.b_hn[d])
 
-        def step(
-            t: int, alive: Array, state: Any, d: int = d, biases: Any = biases, given: Any = given
-        ) -> Any:
+        def step(t: int, alive: Array, state: Any, d: int = d, biases: Any = biases, given: Any = given) -> Any:
             (h,) = state
             hm = h if v.recurrent_mask is None else h * v.recurrent_mask[d]
             pre = given(t, alive) + biases[0]
@@ -108,9 +102,7 @@ def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) 
     return layer.results(a["save"])
 
 
-def _gate_arrays(
-    pre: Array, hm: Array, R: Array, b_hn: Array, acts: Any, a: Any
-) -> tuple[Array, ...]:
+def _gate_arrays(pre: Array, hm: Array, R: Array, b_hn: Array, acts: Any, a: Any) -> tuple[Array, ...]:
     """r, z, n and what r multiplies."""
     ar, az, an = np.split(pre, 3, axis=1)
     Rr, Rz, Rn = np.split(R, 3)
@@ -136,10 +128,7 @@ def _expand(*operands: Value | None, **a: Any) -> dict[str, Value]:
         new = (1.0 - z) * h + z * n if a["flip_z"] else z * h + (1.0 - z) * n
         held = alive.choose(new, h)
         kept = [concat(list(gates), n.rank - 1), k][:extra]
-        rows_out = (
-            p.hold_or_zero(alive, new, held),
-            *(alive.choose(v) for v in kept if v is not None),
-        )
+        rows_out = (p.hold_or_zero(alive, new, held), *(alive.choose(v) for v in kept if v is not None))
         return (held,), rows_out
 
     consts = p.inside("w_ih", "b", "b_hn", "recurrent_mask") | recurrent_weights(p)
@@ -155,10 +144,7 @@ def recurrent_weights(p: Plan) -> Consts:
     if p.a["reset_after"]:
         return {"w_hh": w}
     axis = w.rank - 2
-    return {
-        "w_rz": slice_axis(w, axis, 0, 2 * p.H),
-        "w_n": slice_axis(w, axis, 2 * p.H, 3 * p.H),
-    }
+    return {"w_rz": slice_axis(w, axis, 0, 2 * p.H), "w_n": slice_axis(w, axis, 2 * p.H, 3 * p.H)}
 
 
 def _gates(p: Plan, given: Value, hm: Value, c: Consts) -> tuple[State, Value | None]:

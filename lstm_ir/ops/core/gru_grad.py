@@ -73,8 +73,7 @@ class _Saved:
             b_hn = k.f.inside(k.p.v["b_hn"])
             if b_hn is not None:
                 self._inner = [
-                    v + broadcast_in_dim(k.direction(b_hn, d), v.shape, (2,))
-                    for d, v in enumerate(self._inner)
+                    v + broadcast_in_dim(k.direction(b_hn, d), v.shape, (2,)) for d, v in enumerate(self._inner)
                 ]
         return self._inner
 
@@ -151,9 +150,7 @@ def _results(k: Back, s: _Saved, out: list[Rows], d_h0: Value) -> dict[str, Valu
 
     def d_w_hh() -> Value:
         if p.a["reset_after"]:
-            whole = [
-                concat([slice_axis(a, 2, 0, 2 * H), u], 2) for a, u in zip(da, du, strict=True)
-            ]
+            whole = [concat([slice_axis(a, 2, 0, 2 * H), u], 2) for a, u in zip(da, du, strict=True)]
             return k.products(whole, k.masked(s.h_prev))
         rz = k.products([slice_axis(a, 2, 0, 2 * H) for a in da], k.masked(s.h_prev))
         return concat([rz, k.products(du, s.reset())], 1)

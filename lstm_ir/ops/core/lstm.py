@@ -53,9 +53,7 @@ class Operands(NamedTuple):
     recurrent_mask: Any
 
 
-CELL = Cell(
-    "lstm", Operands, ("i", "f", "g", "o"), ("sigmoid", "sigmoid", "tanh", "sigmoid", "tanh")
-)
+CELL = Cell("lstm", Operands, ("i", "f", "g", "o"), ("sigmoid", "sigmoid", "tanh", "sigmoid", "tanh"))
 ATTRS = {
     **rt.SHARED_ATTRS, "forget_bias": Attr("float", 0.0), "cell_clip": Attr("float", 0.0),
     "clip_gradient": Attr("str", "exact"), "input_forget": Attr("bool", False),
@@ -104,9 +102,7 @@ def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) 
         given = layer.inputs(d, v.w_ih, G)
         p = _peephole_arrays(v.peephole, d, H, kind)
 
-        def step(
-            t: int, alive: Array, state: Any, d: int = d, p: Any = p, given: Any = given
-        ) -> Any:
+        def step(t: int, alive: Array, state: Any, d: int = d, p: Any = p, given: Any = given) -> Any:
             h, c = state
             hm = h if v.recurrent_mask is None else h * v.recurrent_mask[d]
             pre = given(t, alive) + hm @ v.w_hh[d].T

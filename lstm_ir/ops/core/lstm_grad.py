@@ -214,9 +214,7 @@ class LSTMGradients(NamedTuple):
     d_recurrent_mask: Value | None
 
 
-def lstm_grad(
-    x: Any, w_ih: Any, w_hh: Any, b: Any = None, h0: Any = None, c0: Any = None, **more: Any
-) -> Any:
+def lstm_grad(x: Any, w_ih: Any, w_hh: Any, b: Any = None, h0: Any = None, c0: Any = None, **more: Any) -> Any:
     """The gradients of `lstm` for gradients d_y, d_h_n, d_c_n, d_gates, d_cells, d_activated.
 
     Takes lstm's operands and attributes, then y, gates, cells, activated, which are trusted where

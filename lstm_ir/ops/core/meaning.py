@@ -32,14 +32,7 @@ class Layer:
     [D,B,width]."""
 
     def __init__(
-        self,
-        x: Array,
-        lengths: Array | None,
-        count: Array | None,
-        *,
-        direction: str,
-        layout: str,
-        padding: str,
+        self, x: Array, lengths: Array | None, count: Array | None, *, direction: str, layout: str, padding: str
     ) -> None:
         self.batch_major = layout == "batch"
         self.x = np.swapaxes(x, 0, 1) if self.batch_major else x

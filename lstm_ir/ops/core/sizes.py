@@ -56,13 +56,7 @@ def one_of(attr: str, value: str, choices: Any) -> None:
 
 
 def sizes(
-    cell: Cell,
-    x: TensorType,
-    w_ih: Maybe,
-    w_hh: TensorType,
-    direction: str,
-    layout: str,
-    w_hr: Maybe = None,
+    cell: Cell, x: TensorType, w_ih: Maybe, w_hh: TensorType, direction: str, layout: str, w_hr: Maybe = None
 ) -> Sizes:
     """Check x and the weight matrices, and read the sizes from them."""
     gates = len(cell.gates)
@@ -73,10 +67,7 @@ def sizes(
     need(x.dtype.is_float, f"x has {x.dtype} elements, not floats")
     need(w_hh.rank == 3, f"w_hh is {w_hh}, not [D,{gates}*H,P]")
     wide, P = w_hh.shape[1], w_hh.shape[2]
-    need(
-        isinstance(wide, int) and isinstance(P, int),
-        f"w_hh is {w_hh}; hidden sizes are numbers, not names",
-    )
+    need(isinstance(wide, int) and isinstance(P, int), f"w_hh is {w_hh}; hidden sizes are numbers, not names")
     assert isinstance(wide, int)
     assert isinstance(P, int)
     need(wide % gates == 0, f"w_hh is {w_hh}; {wide} rows are not {gates} gates of equal size")
@@ -89,11 +80,7 @@ def sizes(
     else:
         exactly("w_hr", w_hr, s, (D, P, H))
     if w_ih is None:
-        need_equal(
-            x.shape[2],
-            D * wide,
-            f"without w_ih, x has {D}*{gates}*{H} = {D * wide} columns, got {x}",
-        )
+        need_equal(x.shape[2], D * wide, f"without w_ih, x has {D}*{gates}*{H} = {D * wide} columns, got {x}")
     else:
         exactly("w_ih", w_ih, s, (D, wide, x.shape[2]))
     return s
@@ -130,10 +117,7 @@ def check_masks(s: Sizes, lengths: Maybe, count: Maybe, recurrent_mask: Maybe) -
 def acts(given: tuple[str, ...], default: tuple[str, ...], D: int) -> tuple[tuple[Act, ...], ...]:
     """Activations per direction."""
     k = len(default)
-    need(
-        len(given) in (0, k * D),
-        f"{len(given)} activations for {D} directions of {k}; give {k * D} or none",
-    )
+    need(len(given) in (0, k * D), f"{len(given)} activations for {D} directions of {k}; give {k * D} or none")
     flat = [parse(t) for t in (given if given else default * D)]
     return tuple(tuple(flat[d * k : d * k + k]) for d in range(D))
 

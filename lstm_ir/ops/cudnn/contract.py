@@ -96,9 +96,7 @@ def one_of(name: str, value: str, choices: Any) -> None:
     need(value in choices, f"{name} is {value!r}, not one of {', '.join(choices)}")
 
 
-def check_attrs(
-    rnn_mode: str, input_mode: str, direction: str, dropout: float, num_proj: int, **_: Any
-) -> None:
+def check_attrs(rnn_mode: str, input_mode: str, direction: str, dropout: float, num_proj: int, **_: Any) -> None:
     """Refuse unknown words and numbers out of range."""
     one_of("rnn_mode", rnn_mode, GATES)
     one_of("input_mode", input_mode, INPUT_MODES)
@@ -110,15 +108,7 @@ def check_attrs(
 
 
 def network(
-    layers: int,
-    inputs: int,
-    units: int,
-    *,
-    rnn_mode: str,
-    input_mode: str,
-    direction: str,
-    num_proj: int,
-    **_: Any,
+    layers: int, inputs: int, units: int, *, rnn_mode: str, input_mode: str, direction: str, num_proj: int, **_: Any
 ) -> Network:
     """The network of checked attributes; sizes, num_proj and skip_input are checked against it."""
     for name, value in {"num_layers": layers, "num_units": units, "input_size": inputs}.items():
@@ -164,9 +154,7 @@ def call(
     return found
 
 
-def _network(
-    x: TensorType, h: TensorType, c: TensorType, time_major: bool, attrs: dict[str, Any]
-) -> Network:
+def _network(x: TensorType, h: TensorType, c: TensorType, time_major: bool, attrs: dict[str, Any]) -> Network:
     """Sizes are those of the states: L*D and Q of input_h, H of input_c (lstm)."""
     lstm, num_proj = attrs["rnn_mode"] == "lstm", attrs["num_proj"]
     shown = "[L*D,B,H]" if time_major else "[B,L*D,H]"

@@ -124,11 +124,7 @@ def _cut(params: Value, r: Region) -> Value:
 CUDNN_PARAMS_TO_CANONICAL = define(
     "tf.CudnnRNNParamsToCanonicalV2",
     f"{SIZES} params",
-    attrs={
-        "num_params_weights": Attr("int"),
-        "num_params_biases": Attr("int"),
-        **cc.SHARED,
-    },
+    attrs={"num_params_weights": Attr("int"), "num_params_biases": Attr("int"), **cc.SHARED},
     results="weights biases",
     types=_to_types,
     numpy=_to_numpy,

@@ -70,9 +70,7 @@ def unpacked_numpy(call: Call, reserve: Array) -> dict[tuple[str, int], Array]:
     return out
 
 
-def masks(
-    call: Call, given: Value | None, step: Value | None, seed: int, seed2: int
-) -> list[Value] | None:
+def masks(call: Call, given: Value | None, step: Value | None, seed: int, seed2: int) -> list[Value] | None:
     """Keep masks i1[T,B,D*Q] per layer but the last; None where nothing is dropped."""
     if not call.masked:
         return None
@@ -90,9 +88,7 @@ def masks(
     return [e.not_equal(v, 0) for v in wides]
 
 
-def masks_numpy(
-    call: Call, given: Array | None, step: Array | None, seed: int, seed2: int
-) -> list[Array] | None:
+def masks_numpy(call: Call, given: Array | None, step: Array | None, seed: int, seed2: int) -> list[Array] | None:
     """`masks`, of arrays."""
     if not call.masked:
         return None

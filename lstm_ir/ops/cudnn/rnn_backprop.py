@@ -123,9 +123,7 @@ def _back(
     return dy, d_h, d_c, _params(v, nodes)
 
 
-def _arriving(
-    D: int, layer: int, parts: Parts, dy: Value, dh: Value, dc: Value | None
-) -> dict[str, Any]:
+def _arriving(D: int, layer: int, parts: Parts, dy: Value, dh: Value, dc: Value | None) -> dict[str, Any]:
     """What the layer's gradient op takes beside its forward operands."""
     first, last = layer * D, (layer + 1) * D
     saved = {name: parts.get((name, layer)) for name in SAVED}

@@ -115,12 +115,7 @@ def to_torch(
     return out
 
 
-def from_keras(
-    layers: Sequence[Sequence[Any]],
-    *,
-    rnn_mode: str = "lstm",
-    direction: str = "unidirectional",
-) -> Array:
+def from_keras(layers: Sequence[Sequence[Any]], *, rnn_mode: str = "lstm", direction: str = "unidirectional") -> Array:
     """The vector of Keras' LSTM, GRU (reset_after=True) or SimpleRNN layers, first layer first.
 
     Each entry is what get_weights() gives: kernel [in,G*H], recurrent kernel [H,G*H] and, with
@@ -238,10 +233,7 @@ def unpacked(params: Any, net: Network) -> list[Cell]:
         assert r is not None  # without skip_input only P may be absent
         return flat[r.offset : r.offset + r.size].reshape(r.shape).copy()
 
-    return [
-        Cell(cut(b.W), cut(b.R), None if b.P is None else cut(b.P), cut(b.b_in), cut(b.b_rec))
-        for b in net.blocks
-    ]
+    return [Cell(cut(b.W), cut(b.R), None if b.P is None else cut(b.P), cut(b.b_in), cut(b.b_rec)) for b in net.blocks]
 
 
 def _network(sizes: Sequence[int], mode: str, direction: str) -> Network:

@@ -19,10 +19,7 @@ Maybe = TensorType | None
 Types = Mapping[str, Any]
 """Operand types by name; None where the operand is nil."""
 
-DIRECTION: Mapping[str, Attr] = {
-    "reverse": Attr("bool", False),
-    "bidirectional": Attr("bool", False),
-}
+DIRECTION: Mapping[str, Attr] = {"reverse": Attr("bool", False), "bidirectional": Attr("bool", False)}
 
 
 @dataclass(frozen=True)
@@ -134,8 +131,7 @@ def mask(t: Maybe, s: MpsSizes) -> None:
     problem = f"mask is {t}, source has {s.dtype} elements; convert one of them"
     need(t.dtype is s.dtype, problem)
     problem = (
-        f"mask is {t}, expected what broadcasts to [N,{s.width(1)}] = "
-        f"[{s.N},{s.D * s.H}]: one mask serves all steps"
+        f"mask is {t}, expected what broadcasts to [N,{s.width(1)}] = [{s.N},{s.D * s.H}]: one mask serves all steps"
     )
     need(t.rank <= 2 or (t.rank == 3 and t.shape[0] == 1), problem)
     for got, want in zip(reversed(t.shape), reversed(s.state.shape), strict=False):

@@ -96,9 +96,7 @@ def _direction(w: mn.Direction, a: Mapping[str, Any]) -> dict[str, mn.Array]:
     return w.common(da, rows, dh) | {"secondaryBias": db2}
 
 
-def _mix(
-    dh: mn.Array, y: Mapping[str, mn.Array], h_prev: mn.Array, flip: bool
-) -> tuple[mn.Array, mn.Array, mn.Array]:
+def _mix(dh: mn.Array, y: Mapping[str, mn.Array], h_prev: mn.Array, flip: bool) -> tuple[mn.Array, mn.Array, mn.Array]:
     """do, dz, and what passes to h of the step before."""
     z, o = y["z"], y["o"]
     if flip:

@@ -25,11 +25,7 @@ from lstm_ir.ops.mps.vjp import by_gradients
 OPERANDS = "source recurrentWeight inputWeight? bias? initState? mask?"
 NAMES = mc.names(OPERANDS)
 GATES = ("z",)
-ATTRS = {
-    **mc.DIRECTION,
-    "training": Attr("bool", False),
-    "activation": Attr("str", "relu"),
-}
+ATTRS = {**mc.DIRECTION, "training": Attr("bool", False), "activation": Attr("str", "relu")}
 
 
 def check(v: mc.Types, a: Mapping[str, Any]) -> mc.MpsSizes:
@@ -62,9 +58,7 @@ def _direction(w: mn.Direction, a: Mapping[str, Any]) -> dict[str, mn.Array]:
 def core_operands(v: Values, a: Mapping[str, Any]) -> tuple[Layout, dict[str, Any]]:
     """The layout, and the operands and attributes of the core op `rnn`."""
     k = Layout.of(v, a, GATES, GATES)
-    return k, k.shared() | {
-        "activations": ma.core_names((a["activation"],), CELL.acts, k.D),
-    }
+    return k, k.shared() | {"activations": ma.core_names((a["activation"],), CELL.acts, k.D)}
 
 
 def _expand(*values: Value | None, **a: Any) -> dict[str, Value]:

@@ -28,10 +28,7 @@ from lstm_ir.ops.mps import meaning as mn
 from lstm_ir.ops.mps.layout import named
 from lstm_ir.ops.mps.rnn import ATTRS, check, core_operands
 
-OPERANDS = (
-    "source recurrentWeight sourceGradient zState stateGradient? "
-    "inputWeight? bias? initState? mask?"
-)
+OPERANDS = "source recurrentWeight sourceGradient zState stateGradient? inputWeight? bias? initState? mask?"
 NAMES = mc.names(OPERANDS)
 RESULTS = "source recurrentWeight inputWeight bias initState"
 

@@ -42,9 +42,7 @@ def ctc_loss(
     (each row divided by its number of labels, then averaged, as PyTorch does).
     """
     (v,) = as_values("ctc_loss", logits)
-    at, n_in, n_out = (
-        x if isinstance(x, Value) else constant(x) for x in (labels, input_lengths, label_lengths)
-    )
+    at, n_in, n_out = (x if isinstance(x, Value) else constant(x) for x in (labels, input_lengths, label_lengths))
     problem = _wrong(v, at, n_in, n_out) or _wrong_choice(blank, v.shape[2], reduction)
     if problem is not None:
         given = [("logits", v.type), ("labels", at.type), ("input_lengths", n_in.type),
@@ -114,9 +112,7 @@ def _spelled(labels: Value, lengths: Value, blank: int, classes: Any) -> tuple[V
         pairs = reshape(stack([gap, v], 2), (batch, dims.mul(count, 2)))
         return concat([pairs, gap[:, :1]], 1)
 
-    return between(full(labels.shape, blank, DType.i32), labels), between(
-        full(labels.shape, False), jumps
-    )
+    return between(full(labels.shape, blank, DType.i32), labels), between(full(labels.shape, False), jumps)
 
 
 def _chosen(logp: Value, spelled: Value) -> Value:

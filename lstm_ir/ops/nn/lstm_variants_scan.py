@@ -39,9 +39,7 @@ def _scanned(
     kept = x if lengths is None else _existing(x, lengths)
     parts = []
     for d, reverse in enumerate(rt.DIRECTIONS[direction]):
-        first = tuple(
-            zeros((x.shape[1], H), x.dtype) if v is None else index(v, d) for v in (h0, c0)
-        )
+        first = tuple(zeros((x.shape[1], H), x.dtype) if v is None else index(v, d) for v in (h0, c0))
 
         def step(state: Any, rows: Any, w: Any) -> Any:
             new = cell(rows[0], *state, *rows[1:], w)
@@ -77,10 +75,7 @@ def _at(v: Maybe, d: int) -> Maybe:
 
 def _in_f32(*given: Maybe) -> list[Any]:
     """Half and bfloat16 as f32, as every recurrent op computes."""
-    return [
-        e.convert(v, DType.f32) if v is not None and v.dtype.is_float and v.dtype.bits < 32 else v
-        for v in given
-    ]
+    return [e.convert(v, DType.f32) if v is not None and v.dtype.is_float and v.dtype.bits < 32 else v for v in given]
 
 
 def _back(found: dict[str, Value], like: Value) -> dict[str, Value]:

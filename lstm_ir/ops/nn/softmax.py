@@ -71,9 +71,7 @@ def _expand_log_softmax(x: Value, *, axis: int) -> Value:
     return e.convert(d - e.log(sum(e.exp(d), axis, keepdims=True)), x.dtype)
 
 
-def _define(
-    name: str, numpy: Callable[..., Any], vjp: Callable[..., Any], expand: Callable[..., Any]
-) -> Op:
+def _define(name: str, numpy: Callable[..., Any], vjp: Callable[..., Any], expand: Callable[..., Any]) -> Op:
     return define(
         name, "operand", attrs={"axis": Attr("int")}, types=_types, numpy=numpy, vjp=vjp,
         expand=expand, level=Level.composite,

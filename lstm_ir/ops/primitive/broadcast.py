@@ -17,20 +17,14 @@ from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DimLike, DType, Shape, TensorType, shape_of
 
 
-def _types(
-    operand: TensorType, *, shape: Shape, broadcast_dimensions: tuple[int, ...]
-) -> TensorType:
+def _types(operand: TensorType, *, shape: Shape, broadcast_dimensions: tuple[int, ...]) -> TensorType:
     dims = broadcast_dimensions
     need(len(dims) == operand.rank, f"{len(dims)} broadcast_dimensions for {operand.rank} axes")
     need(list(dims) == sorted(set(dims)), f"broadcast_dimensions {dims} do not ascend")
     for axis, d in enumerate(dims):
         need(0 <= d < len(shape), f"broadcast dimension {d} is outside 0..{len(shape) - 1}")
         if operand.shape[axis] != 1:
-            need_equal(
-                operand.shape[axis],
-                shape[d],
-                f"axis {axis} of {operand} is not 1 and not {shape[d]}",
-            )
+            need_equal(operand.shape[axis], shape[d], f"axis {axis} of {operand} is not 1 and not {shape[d]}")
     return TensorType(shape, operand.dtype)
 
 
@@ -61,9 +55,7 @@ BROADCAST = define(
 )  # fmt: skip
 
 
-def broadcast_in_dim(
-    x: Value, shape: tuple[DimLike, ...], broadcast_dimensions: tuple[int, ...]
-) -> Value:
+def broadcast_in_dim(x: Value, shape: tuple[DimLike, ...], broadcast_dimensions: tuple[int, ...]) -> Value:
     """x placed at `broadcast_dimensions` (ascending) of `shape`, repeated along the others."""
     return make(BROADCAST, x, shape=shape, broadcast_dimensions=broadcast_dimensions).values[0]
 
@@ -93,9 +85,7 @@ def common_shape(op: str, shapes: list[Shape]) -> Shape:
         sizes = {s[axis] for s in shapes if len(s) >= -axis} - {1}
         if len(sizes) > 1:
             shown = " and ".join(sorted(map(str, sizes)))
-            raise IRError(
-                message(op, f"sizes {shown} do not broadcast (axis {axis})", _shown(shapes), here())
-            )
+            raise IRError(message(op, f"sizes {shown} do not broadcast (axis {axis})", _shown(shapes), here()))
         out.append(sizes.pop() if sizes else 1)
     return tuple(out)
 
@@ -116,9 +106,7 @@ def _literal(op: str, x: Any, lead: DType | None) -> Value:
     if isinstance(x, Data) or hasattr(x, "dtype") or lead is None:
         return constant(x)
     if not isinstance(x, (bool, int, float, list, tuple, np.generic)):
-        raise IRError(
-            message(op, f"an operand is {type(x).__name__}, not a value or a number", (), here())
-        )
+        raise IRError(message(op, f"an operand is {type(x).__name__}, not a value or a number", (), here()))
     flat = np.asarray(x)
     if flat.dtype.kind == "f" and not lead.is_float:
         raise IRError(message(op, f"the number {x!r} is not a {lead}", (), here()))

@@ -34,14 +34,7 @@ def _unary(name: str, kinds: str, meaning: Callable[[Array], Any], vjp: Vjp) -> 
         _accepts(kinds, operand)
         return operand
 
-    return define(
-        name,
-        "operand",
-        types=types,
-        numpy=nm.widened(meaning),
-        vjp=vjp,
-        traits=(Trait.elementwise,),
-    )
+    return define(name, "operand", types=types, numpy=nm.widened(meaning), vjp=vjp, traits=(Trait.elementwise,))
 
 
 def _same_types(lhs: TensorType, rhs: TensorType) -> None:
@@ -49,22 +42,13 @@ def _same_types(lhs: TensorType, rhs: TensorType) -> None:
     need(lhs.shape == rhs.shape, f"shapes differ: {lhs} and {rhs}")
 
 
-def _binary(
-    name: str, kinds: str, meaning: Callable[[Array, Array], Any], vjp: Vjp, *traits: Trait
-) -> Op:
+def _binary(name: str, kinds: str, meaning: Callable[[Array, Array], Any], vjp: Vjp, *traits: Trait) -> Op:
     def types(lhs: TensorType, rhs: TensorType) -> TensorType:
         _same_types(lhs, rhs)
         _accepts(kinds, lhs)
         return lhs
 
-    return define(
-        name,
-        "lhs rhs",
-        types=types,
-        numpy=nm.widened(meaning),
-        vjp=vjp,
-        traits=(Trait.elementwise, *traits),
-    )
+    return define(name, "lhs rhs", types=types, numpy=nm.widened(meaning), vjp=vjp, traits=(Trait.elementwise, *traits))
 
 
 _C = Trait.commutative
@@ -109,12 +93,7 @@ def _is_finite_types(operand: TensorType) -> TensorType:
 
 
 IS_FINITE = define(
-    "is_finite",
-    "operand",
-    types=_is_finite_types,
-    numpy=np.isfinite,
-    vjp=g.none,
-    traits=(Trait.elementwise,),
+    "is_finite", "operand", types=_is_finite_types, numpy=np.isfinite, vjp=g.none, traits=(Trait.elementwise,)
 )
 
 _COMPARE = {
@@ -143,12 +122,7 @@ def _select_types(pred: TensorType, on_true: TensorType, on_false: TensorType) -
 
 
 SELECT = define(
-    "select",
-    "pred on_true on_false",
-    types=_select_types,
-    numpy=np.where,
-    vjp=g.select,
-    traits=(Trait.elementwise,),
+    "select", "pred on_true on_false", types=_select_types, numpy=np.where, vjp=g.select, traits=(Trait.elementwise,)
 )
 
 

@@ -28,9 +28,7 @@ def _gather_types(operand: TensorType, indices: TensorType, *, axis: int) -> Ten
     need(indices.dtype.is_int, f"indices are {indices.dtype}, not integers")
     need_axes(operand, (axis,))
     need_at_least(operand.shape[axis], 1, f"axis {axis} of {operand} has no rows to pick")
-    return operand.with_shape(
-        (*operand.shape[:axis], *indices.shape, *operand.shape[axis + 1 :]),
-    )
+    return operand.with_shape((*operand.shape[:axis], *indices.shape, *operand.shape[axis + 1 :]))
 
 
 def _inside(indices: Array, size: int) -> Array:
@@ -56,9 +54,7 @@ GATHER = define(
 )  # fmt: skip
 
 
-def _scatter_types(
-    operand: TensorType, indices: TensorType, updates: TensorType, *, axis: int
-) -> TensorType:
+def _scatter_types(operand: TensorType, indices: TensorType, updates: TensorType, *, axis: int) -> TensorType:
     need(operand.dtype is not DType.i1, "adds numbers, got i1")
     need(updates.dtype is operand.dtype, f"updates are {updates.dtype}, operand {operand.dtype}")
     want = _gather_types(operand, indices, axis=axis)

@@ -104,11 +104,7 @@ def _sliced(x: Value, size: Dim, k: slice) -> _Pick:
     start, stop = (None if b is None else _bound(x, b) for b in (k.start, k.stop))
     lo: Dim
     hi: Dim
-    if (
-        isinstance(size, int)
-        and not isinstance(start, dims.Expr)
-        and not isinstance(stop, dims.Expr)
-    ):
+    if isinstance(size, int) and not isinstance(start, dims.Expr) and not isinstance(stop, dims.Expr):
         lo, hi, _ = slice(start, stop, step).indices(size)  # NumPy's cutting to size
     else:
         last = dims.add(size, -1)

@@ -96,12 +96,7 @@ def _dot_vjp(node: Node, cts: Cts) -> Cts:
 
 
 def _dot_operand_vjp(
-    ct: Value,
-    other: Value,
-    rank: int,
-    mine: tuple[Ints, Ints],
-    its: tuple[Ints, Ints],
-    summed: Ints,
+    ct: Value, other: Value, rank: int, mine: tuple[Ints, Ints], its: tuple[Ints, Ints], summed: Ints
 ) -> Value:
     """The gradient of one operand: `summed` are ct's axes that came from the other one."""
     (batch, contracted), (its_batch, its_contracted) = mine, its
@@ -127,12 +122,7 @@ DOT_GENERAL = define(
 )  # fmt: skip
 
 
-def dot_general(
-    lhs: Any,
-    rhs: Any,
-    contracting: tuple[Ints, Ints],
-    batching: tuple[Ints, Ints] = ((), ()),
-) -> Value:
+def dot_general(lhs: Any, rhs: Any, contracting: tuple[Ints, Ints], batching: tuple[Ints, Ints] = ((), ())) -> Value:
     """Sum over the contracting axes (lhs, rhs): [batching..., lhs free..., rhs free...]."""
     a, b = as_values("dot_general", lhs, rhs)
     node = make(

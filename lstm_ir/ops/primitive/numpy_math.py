@@ -48,9 +48,7 @@ def divide(a: Array, b: Array) -> Array:
     safe = np.where(b == 0, 1, b).astype(a.dtype)
     if a.dtype.kind == "u":
         return np.where(b == 0, np.iinfo(a.dtype).max, a // safe).astype(a.dtype)
-    quotient = np.where(
-        safe == -1, np.negative(a), (a - np.fmod(a, _not_minus_one(safe))) // _not_minus_one(safe)
-    )
+    quotient = np.where(safe == -1, np.negative(a), (a - np.fmod(a, _not_minus_one(safe))) // _not_minus_one(safe))
     return np.where(b == 0, -1, quotient).astype(a.dtype)
 
 
@@ -79,9 +77,7 @@ def shift_right_logical(a: Array, b: Array) -> Array:
     """Zeros moved in; 0 where b is outside 0..width-1."""
     ok, n = _shift(a, b)
     unsigned = a.view(f"u{a.dtype.itemsize}")
-    return np.where(ok, np.right_shift(unsigned, n.astype(unsigned.dtype)).view(a.dtype), 0).astype(
-        a.dtype
-    )
+    return np.where(ok, np.right_shift(unsigned, n.astype(unsigned.dtype)).view(a.dtype), 0).astype(a.dtype)
 
 
 def shift_right_arithmetic(a: Array, b: Array) -> Array:

@@ -51,9 +51,7 @@ def _sum(x: Array, *, dimensions: Ints) -> Array:
 
 
 def _mean(x: Array, *, dimensions: Ints) -> Array:
-    return np.asarray(np.divide(np.sum(wide(x), axis=dimensions), _count(x, dimensions))).astype(
-        x.dtype
-    )
+    return np.asarray(np.divide(np.sum(wide(x), axis=dimensions), _count(x, dimensions))).astype(x.dtype)
 
 
 def _count(x: Array, dimensions: Ints) -> np.float64 | np.float32:
@@ -128,21 +126,13 @@ def _argmax_vjp(node: Node, cts: Cts) -> Cts:
     return (None,)
 
 
-def _define(
-    name: str, types: Callable[..., Any], numpy: Callable[..., Any], vjp: Callable[..., Any]
-) -> Op:
-    return define(
-        name, "operand", attrs={"dimensions": Attr("ints")}, types=types, numpy=numpy, vjp=vjp
-    )
+def _define(name: str, types: Callable[..., Any], numpy: Callable[..., Any], vjp: Callable[..., Any]) -> Op:
+    return define(name, "operand", attrs={"dimensions": Attr("ints")}, types=types, numpy=numpy, vjp=vjp)
 
 
 REDUCE_SUM = _define("reduce_sum", _sum_types, _sum, _sum_vjp)
-REDUCE_MAX = _define(
-    "reduce_max", lambda x, *, dimensions: _reduced(x, dimensions), _max, _extreme_vjp
-)
-REDUCE_MIN = _define(
-    "reduce_min", lambda x, *, dimensions: _reduced(x, dimensions), _min, _extreme_vjp
-)
+REDUCE_MAX = _define("reduce_max", lambda x, *, dimensions: _reduced(x, dimensions), _max, _extreme_vjp)
+REDUCE_MIN = _define("reduce_min", lambda x, *, dimensions: _reduced(x, dimensions), _min, _extreme_vjp)
 
 
 def count_of(x: Value, dimensions: Ints, dtype: DType) -> Value:
@@ -207,9 +197,7 @@ def _reduce(op: Op, x: object, axis: Axes, keepdims: bool) -> Value:
     if not found and op is not REDUCE_MEAN:
         return v
     out = make(op, v, dimensions=found).values[0]
-    return (
-        reshape(out, [1 if i in found else d for i, d in enumerate(v.shape)]) if keepdims else out
-    )
+    return reshape(out, [1 if i in found else d for i, d in enumerate(v.shape)]) if keepdims else out
 
 
 def sum(x: object, axis: Axes = None, keepdims: bool = False) -> Value:

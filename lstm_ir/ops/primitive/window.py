@@ -29,13 +29,9 @@ def span(start: Dim, limit: Dim, stride: int) -> Dim:
     return dims.floordiv(dims.add(dims.add(limit, dims.mul(start, -1)), stride - 1), stride)
 
 
-def _slice_types(
-    operand: TensorType, *, start_indices: Shape, limit_indices: Shape, strides: Ints
-) -> TensorType:
+def _slice_types(operand: TensorType, *, start_indices: Shape, limit_indices: Shape, strides: Ints) -> TensorType:
     given = (len(start_indices), len(limit_indices), len(strides))
-    need(
-        set(given) == {operand.rank}, f"{given} starts, limits and strides for {operand.rank} axes"
-    )
+    need(set(given) == {operand.rank}, f"{given} starts, limits and strides for {operand.rank} axes")
     out: list[Dim] = []
     for axis, (lo, hi, k) in enumerate(zip(start_indices, limit_indices, strides, strict=True)):
         size = operand.shape[axis]
@@ -119,9 +115,7 @@ SLICE = define(
 
 def padded(size: Dim, low: Dim, high: Dim, interior: int) -> Dim:
     """Size after padding: `interior` elements between neighbours, then the edges."""
-    grown = (
-        dims.add(size, dims.mul(dims.add(size, -1), interior)) if interior and size != 0 else size
-    )
+    grown = dims.add(size, dims.mul(dims.add(size, -1), interior)) if interior and size != 0 else size
     return dims.add(dims.add(grown, low), high)
 
 
@@ -133,15 +127,9 @@ def _pad_types(
     edge_padding_high: Shape,
     interior_padding: Ints,
 ) -> TensorType:
-    need(
-        padding_value == TensorType((), operand.dtype),
-        f"padding_value is {padding_value}, not {operand.dtype}[]",
-    )
+    need(padding_value == TensorType((), operand.dtype), f"padding_value is {padding_value}, not {operand.dtype}[]")
     given = (len(edge_padding_low), len(edge_padding_high), len(interior_padding))
-    need(
-        set(given) == {operand.rank},
-        f"{given} low, high and interior paddings for {operand.rank} axes",
-    )
+    need(set(given) == {operand.rank}, f"{given} low, high and interior paddings for {operand.rank} axes")
     out: list[Dim] = []
     for axis, size in enumerate(operand.shape):
         lo, hi, k = edge_padding_low[axis], edge_padding_high[axis], interior_padding[axis]
@@ -157,12 +145,7 @@ def _pad_types(
 
 
 def _pad_numpy(
-    x: Array,
-    value: Array,
-    *,
-    edge_padding_low: Ints,
-    edge_padding_high: Ints,
-    interior_padding: Ints,
+    x: Array, value: Array, *, edge_padding_low: Ints, edge_padding_high: Ints, interior_padding: Ints
 ) -> Array:
     """Element j goes to low + j (interior + 1), if that is inside."""
     edges = list(zip(x.shape, edge_padding_low, edge_padding_high, interior_padding, strict=True))
@@ -195,11 +178,7 @@ def _need_room(operand: TensorType, sizes: Shape) -> None:
     need(len(sizes) == operand.rank, f"{len(sizes)} sizes for {operand.rank} axes")
     for axis, (n, size) in enumerate(zip(operand.shape, sizes, strict=True)):
         need_at_least(size, 0, f"the size {size} on axis {axis} is below 0")
-        need_at_least(
-            dims.add(n, dims.mul(size, -1)),
-            0,
-            f"{size} elements do not fit axis {axis} of size {n}",
-        )
+        need_at_least(dims.add(n, dims.mul(size, -1)), 0, f"{size} elements do not fit axis {axis} of size {n}")
 
 
 def _dynamic_slice_types(
@@ -224,9 +203,7 @@ DYNAMIC_SLICE = define(
 )  # fmt: skip
 
 
-def _update_types(
-    operand: TensorType, update: TensorType, start_indices: tuple[TensorType, ...]
-) -> TensorType:
+def _update_types(operand: TensorType, update: TensorType, start_indices: tuple[TensorType, ...]) -> TensorType:
     need(update.dtype is operand.dtype, f"update is {update.dtype}, operand {operand.dtype}")
     _need_starts(operand, start_indices)
     _need_room(operand, update.shape)
@@ -245,9 +222,7 @@ DYNAMIC_UPDATE_SLICE = define(
 )  # fmt: skip
 
 
-def slice(
-    x: Any, start: Sequence[DimLike], limit: Sequence[DimLike], strides: Sequence[int] | None = None
-) -> Value:
+def slice(x: Any, start: Sequence[DimLike], limit: Sequence[DimLike], strides: Sequence[int] | None = None) -> Value:
     """Elements start, start + stride, ... below limit on every axis."""
     (v,) = as_values("slice", x)
     lo, hi = shape_for("slice", start), shape_for("slice", limit)
@@ -267,18 +242,12 @@ def slice_axis(x: Value, axis: int, start: Dim, limit: Dim, stride: int = 1) -> 
 
 
 def pad(
-    x: Any,
-    low: Sequence[DimLike],
-    high: Sequence[DimLike],
-    interior: Sequence[int] | None = None,
-    value: Any = 0,
+    x: Any, low: Sequence[DimLike], high: Sequence[DimLike], interior: Sequence[int] | None = None, value: Any = 0
 ) -> Value:
     """x with `value` before, after and between its elements; a negative edge cuts off."""
     (v,) = as_values("pad", x)
     fill = value if isinstance(value, Value) else constant(value, v.dtype)
-    lo, hi = (
-        tuple(dims.parse(d) if isinstance(d, str) else d for d in edge) for edge in (low, high)
-    )
+    lo, hi = (tuple(dims.parse(d) if isinstance(d, str) else d for d in edge) for edge in (low, high))
     gaps = (0,) * v.rank if interior is None else tuple(interior)
     if gaps == lo == hi == (0,) * v.rank:
         return v

@@ -86,11 +86,7 @@ def scan(
     ps_c = [parameter(f"const{i}", v.type) for i, v in enumerate(flat_consts)]
     ps_h = [parameter(f"carry{i}", v.type) for i, v in enumerate(flat_init)]
     ps_x = [parameter(f"x{i}", v.type.with_shape(v.shape[1:])) for i, v in enumerate(flat_xs)]
-    args = [
-        unflatten(init, list(ps_h)),
-        unflatten(xs, list(ps_x)),
-        *unflatten(const_trees, list(ps_c)),
-    ]
+    args = [unflatten(init, list(ps_h)), unflatten(xs, list(ps_x)), *unflatten(const_trees, list(ps_c))]
     out = cell(*args, step) if with_step else cell(*args)
     if not isinstance(out, tuple) or len(out) != 2:
         raise fault("the cell must return (carry, y)")
@@ -114,13 +110,7 @@ def scan(
         dict(zip(captured, lifted, strict=True)),
     )
     node = scan_node(
-        body,
-        (*flat_consts, *captured),
-        tuple(flat_init),
-        tuple(flat_xs),
-        length=rows,
-        reverse=flags,
-        count=count,
+        body, (*flat_consts, *captured), tuple(flat_init), tuple(flat_xs), length=rows, reverse=flags, count=count
     )
     values = list(node.values)
     return unflatten(new, values[: len(flat_new)]), unflatten(ys, values[len(flat_new) :])
@@ -141,34 +131,24 @@ def _check_carries(old: list[Value], new: list[Value], fault: Fault) -> None:
         raise fault(f"the cell returns {len(new)} carries, init has {len(old)}")
     for i, (a, b) in enumerate(zip(old, new, strict=True)):
         if a.type != b.type:
-            raise fault(
-                f"carry {i} goes in as {a.type} and comes out as {b.type}; convert or broadcast one of them"
-            )
+            raise fault(f"carry {i} goes in as {a.type} and comes out as {b.type}; convert or broadcast one of them")
 
 
 def _flags(reverse: bool | Sequence[bool], n_xs: int, n_ys: int, fault: Fault) -> tuple[bool, ...]:
     if isinstance(reverse, bool):
         return (reverse,) * (n_xs + n_ys)
     if len(reverse) != n_xs + n_ys:
-        raise fault(
-            f"reverse has {len(reverse)} flags for {n_xs} scanned and {n_ys} stacked values"
-        )
+        raise fault(f"reverse has {len(reverse)} flags for {n_xs} scanned and {n_ys} stacked values")
     return tuple(map(bool, reverse))
 
 
 def _captured(outputs: list[Value], own: set[Value]) -> list[Value]:
     """Inputs and weights of the surrounding graph that the cell reads."""
     nodes = topological(v.node for v in outputs)
-    return [
-        n.values[0]
-        for n in nodes
-        if n.op.name in ("parameter", "weight") and n.values[0] not in own
-    ]
+    return [n.values[0] for n in nodes if n.op.name in ("parameter", "weight") and n.values[0] not in own]
 
 
-def _closed(
-    name: str, params: list[Value], outputs: list[Value], lifted: dict[Value, Value]
-) -> Graph:
+def _closed(name: str, params: list[Value], outputs: list[Value], lifted: dict[Value, Value]) -> Graph:
     # Values, not a graph: what is read from a body outside may be called as this one's own rows are.
     return Graph(name if name.isidentifier() else "cell", params, rebuilt(outputs, lifted))
 
@@ -177,13 +157,7 @@ class _Masked:
     """Per-row lengths, written into the body as selects on time < lengths."""
 
     def __init__(
-        self,
-        init: list[Value],
-        lengths: Value,
-        count: Value | None,
-        rows: Any,
-        flags: tuple[bool, ...],
-        fault: Fault,
+        self, init: list[Value], lengths: Value, count: Value | None, rows: Any, flags: tuple[bool, ...], fault: Fault
     ) -> None:
         if lengths.rank != 1 or not lengths.dtype.is_int:
             raise fault(f"lengths is {lengths.type}, not i32[B]")
@@ -191,15 +165,8 @@ class _Masked:
             raise fault("lengths needs one direction for all scanned and stacked values")
         for v in init:
             if v.rank == 0 or v.shape[0] != lengths.shape[0]:
-                raise fault(
-                    f"lengths {lengths.type} needs carries of {lengths.shape[0]} rows, got {v.type}"
-                )
-        self.lengths, self.count, self.rows, self.reverse = (
-            lengths,
-            count,
-            rows,
-            bool(flags) and flags[0],
-        )
+                raise fault(f"lengths {lengths.type} needs carries of {lengths.shape[0]} rows, got {v.type}")
+        self.lengths, self.count, self.rows, self.reverse = (lengths, count, rows, bool(flags) and flags[0])
 
     def select(
         self, step: Value, old: list[Value], new: list[Value], ys: list[Value]

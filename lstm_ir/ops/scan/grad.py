@@ -88,11 +88,7 @@ class _Backward:
             for p, v in zip(loop.const_params, loop.consts, strict=True)
             if p.dtype.is_float and (active.wants(v) if v in known else v in wanted_lifted)
         ]
-        xs = [
-            p
-            for p, v in zip(loop.x_params, loop.xs, strict=True)
-            if p.dtype.is_float and active.wants(v)
-        ]
+        xs = [p for p, v in zip(loop.x_params, loop.xs, strict=True) if p.dtype.is_float and active.wants(v)]
         init = zip(loop.carry_params, loop.init, strict=True)
         carries = [p for p, v in init if p.dtype.is_float and active.wants(v)]
         while True:
@@ -112,9 +108,7 @@ class _Backward:
         nodes = list(topological([v.node for v in self.loop.consts]))
         return reached(nodes, [v for v in originals if active.wants(v)])
 
-    def _with(
-        self, consts: list[Value], carries: list[Value], xs: list[Value]
-    ) -> dict[Value, Value]:
+    def _with(self, consts: list[Value], carries: list[Value], xs: list[Value]) -> dict[Value, Value]:
         loop = self.loop
         at = {p: i for i, p in enumerate(loop.carry_params)}
         name = names_beside(loop.body.params)
@@ -140,16 +134,13 @@ class _Backward:
         backward += [found[p] for p in (*sums, *rows)]
         terms = [v for t in self.terms for v in (t.ct, t.other) if v is not None]
         whole = Graph(
-            "both",
-            [*loop.body.params, *d_out.values(), *d_rows.values()],
-            [*loop.body.outputs, *backward, *terms],
+            "both", [*loop.body.params, *d_out.values(), *d_rows.values()], [*loop.body.outputs, *backward, *terms]
         )
         whole = inner.settle(whole)
         done = len(loop.body.outputs)
         settled = iter(whole.outputs[done + len(backward) :])
         after = [
-            Term(t.node, t.at, t.source, next(settled), None if t.other is None else next(settled))
-            for t in self.terms
+            Term(t.node, t.at, t.source, next(settled), None if t.other is None else next(settled)) for t in self.terms
         ]
         plain = whole.outputs[done : done + len(backward)]
         split = (len(carries), len(carries) + len(sums))
@@ -173,11 +164,7 @@ class _Backward:
                     return None
                 self.terms.append(Term(n, 0, n.inputs[0], ct, None))
                 return (None,)
-            late = [
-                i
-                for i, v in enumerate(n.inputs)
-                if v in consts or (v in xs and n.inputs[1 - i] in fixed)
-            ]
+            late = [i for i, v in enumerate(n.inputs) if v in consts or (v in xs and n.inputs[1 - i] in fixed)]
             if not late:
                 return None
             assert n.op.vjp is not None

@@ -38,28 +38,19 @@ def _scan_types(
         need(x.rank > 0, "a scanned operand has no axes")
         need_equal(x.shape[0], length, f"a scanned operand {x} does not have {length} rows")
     if count is not None:
-        need(
-            count.rank == 0 and count.dtype in (DType.i32, DType.i64),
-            f"count is {count}, not i32[] or i64[]",
-        )
+        need(count.rank == 0 and count.dtype in (DType.i32, DType.i64), f"count is {count}, not i32[] or i64[]")
     want = (STEP, *consts, *init, *(x.with_shape(x.shape[1:]) for x in xs))
     got = tuple(p.type for p in body.params)
     need(len(got) == len(want), f"the body takes {len(got)} parameters, the loop gives {len(want)}")
     for p, w in zip(body.params, want, strict=True):
-        need(
-            p.type == w,
-            f"the body's parameter {p.node.attrs['name']} is {p.type}, the loop gives {w}",
-        )
+        need(p.type == w, f"the body's parameter {p.node.attrs['name']} is {p.type}, the loop gives {w}")
     outs = tuple(v.type for v in body.outputs)
     need(len(outs) >= len(init), f"the body gives {len(outs)} results for {len(init)} carries")
     for k, (a, b) in enumerate(zip(init, outs, strict=False)):
         need(a == b, f"carry {k} ({body.output_names[k]}) goes in as {a} and comes out as {b}")
     stacked = outs[len(init) :]
     flags = len(xs) + len(stacked)
-    need(
-        len(reverse) == flags,
-        f"reverse has {len(reverse)} flags for {flags} scanned and stacked values",
-    )
+    need(len(reverse) == flags, f"reverse has {len(reverse)} flags for {flags} scanned and stacked values")
     return {"finals": init, "ys": tuple(t.with_shape((length, *t.shape)) for t in stacked)}
 
 

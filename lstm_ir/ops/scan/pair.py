@@ -78,11 +78,7 @@ class Pair:
             Graph(f"{loop.body.name}_back", params, values),
             (*(self._last() for _ in turned), *(outer[p] for p in consts)),
             (*self._first(), *(zeros_like(p) for p in sums)),
-            (
-                *(v for v, _ in kept.values()),
-                *(outer[p] for p in xs),
-                *(_there(arrived[j]) for j in parts.d_rows),
-            ),
+            (*(v for v, _ in kept.values()), *(outer[p] for p in xs), *(_there(arrived[j]) for j in parts.d_rows)),
             length=loop.length,
             reverse=(
                 *(not r for _, r in kept.values()),

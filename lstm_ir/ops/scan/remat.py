@@ -75,9 +75,7 @@ def _segmented(loop: Loop, K: int) -> tuple[list[Value], Node]:
     xs = list(zip(loop.xs, loop.x_reverse, strict=True))
     main = [_rows(x, rest if r else 0, dims.add(whole, rest) if r else whole) for x, r in xs]
     cut = [reshape(x, (S, K, *x.shape[1:])) for x in main]
-    outer = scan_node(
-        _outer_body(loop, K), loop.consts, loop.init, tuple(cut), length=S, reverse=loop.reverse
-    )
+    outer = scan_node(_outer_body(loop, K), loop.consts, loop.init, tuple(cut), length=S, reverse=loop.reverse)
     k = len(loop.init)
     finals = outer.values[:k]
     rows = [reshape(y, (whole, *y.shape[2:])) for y in outer.values[k:]]
@@ -96,12 +94,7 @@ def _rows(x: Value, start: Dim, limit: Dim) -> Value:
 
 
 def _inner(
-    loop: Loop,
-    base: Value,
-    consts: tuple[Value, ...],
-    init: tuple[Value, ...],
-    xs: tuple[Value, ...],
-    length: Dim,
+    loop: Loop, base: Value, consts: tuple[Value, ...], init: tuple[Value, ...], xs: tuple[Value, ...], length: Dim
 ) -> Node:
     """`length` steps of the loop, the first of which has the number `base`."""
     name = names_beside(loop.body.params)

@@ -56,9 +56,7 @@ def summed(term: Term, const: Value, ct: Value, other: Value | None) -> Value:
     return _gradient(node, transpose(ct, order), term.at)
 
 
-def _shifted(
-    term: Term, rows: Value, const: Value, own: str, side: str, rank: int
-) -> tuple[Node, tuple[int, ...]]:
+def _shifted(term: Term, rows: Value, const: Value, own: str, side: str, rank: int) -> tuple[Node, tuple[int, ...]]:
     """The product over rows [T, ...], T a free axis; and how [T, ...] of its cotangent is
     ordered."""
     attrs = dict(term.node.attrs)

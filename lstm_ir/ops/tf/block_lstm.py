@@ -84,12 +84,6 @@ def _define(name: str, order: Order, attrs: dict[str, Attr]) -> Op:
 BLOCK_LSTM = _define(
     "tf.BlockLSTM",
     ICFO,
-    {
-        "forget_bias": Attr("float", 1.0),
-        "cell_clip": Attr("float", 3.0),
-        "use_peephole": Attr("bool", False),
-    },
+    {"forget_bias": Attr("float", 1.0), "cell_clip": Attr("float", 3.0), "use_peephole": Attr("bool", False)},
 )
-BLOCK_LSTM_V2 = _define(
-    "tf.BlockLSTMV2", IFCO, {"cell_clip": Attr("float", 0.0), "use_peephole": Attr("bool", False)}
-)
+BLOCK_LSTM_V2 = _define("tf.BlockLSTMV2", IFCO, {"cell_clip": Attr("float", 0.0), "use_peephole": Attr("bool", False)})

@@ -40,9 +40,7 @@ def _types(count: TensorType, *operands: TensorType, use_peephole: bool) -> dict
     return dict(zip(GRADS, v, strict=True))
 
 
-def _numpy(
-    count: Array, arrays: tuple[Array, ...], order: Order, use_peephole: bool
-) -> tuple[Array, ...]:
+def _numpy(count: Array, arrays: tuple[Array, ...], order: Order, use_peephole: bool) -> tuple[Array, ...]:
     v = Operands(*widened(*arrays[:8]))
     a = dict(zip(SAVED, widened(*arrays[8:]), strict=True))
     out = Operands(*(np.zeros_like(value) for value in v))
@@ -63,9 +61,7 @@ def _numpy(
     return out._replace(cs_prev=Gc, h_prev=Gh)
 
 
-def _expand(
-    count: Value, values: tuple[Value, ...], order: Order, use_peephole: bool
-) -> dict[str, Value]:
+def _expand(count: Value, values: tuple[Value, ...], order: Order, use_peephole: bool) -> dict[str, Value]:
     """`lstm_grad` over `count` steps, the saved values given."""
     v = Operands(*values[:8])
     a = dict(zip(SAVED, values[8:], strict=True))

@@ -116,9 +116,7 @@ def lstm_sizes(v: Operands, steps: bool, exact: bool) -> TfSizes:
     return s
 
 
-def all_exactly(
-    names: tuple[str, ...], got: tuple[TensorType, ...], want: TensorType, symbols: str
-) -> None:
+def all_exactly(names: tuple[str, ...], got: tuple[TensorType, ...], want: TensorType, symbols: str) -> None:
     """The same check for several operands."""
     for name, t in zip(names, got, strict=True):
         exactly(name, t, want, symbols)

@@ -126,13 +126,7 @@ def got(node: Node, name: str) -> Value:
 
 
 def forward(
-    s: TfSizes,
-    v: Operands,
-    count: Value | None,
-    order: Order,
-    forget_bias: float,
-    cell_clip: float,
-    use_peephole: bool,
+    s: TfSizes, v: Operands, count: Value | None, order: Order, forget_bias: float, cell_clip: float, use_peephole: bool
 ) -> dict[str, Value]:
     """i, cs, f, o, ci, co, h of `lstm` over v.x [T,B,I]."""
     w_ih, w_hh = matrices(s, v.w, order)

@@ -22,15 +22,7 @@ from lstm_ir.ops.primitive.fill import zeros
 from lstm_ir.ops.tf import contract as tc
 from lstm_ir.ops.tf import layout as tl
 from lstm_ir.ops.tf.contract import ICFO, IFCO, Operands
-from lstm_ir.ops.tf.meaning import (
-    Array,
-    Step,
-    backward_step,
-    forward_step,
-    peephole_part,
-    placed,
-    widened,
-)
+from lstm_ir.ops.tf.meaning import Array, Step, backward_step, forward_step, peephole_part, placed, widened
 from lstm_ir.ops.tf.vjp import lstm_block_cell
 
 OPERANDS = " ".join(Operands._fields)
@@ -50,9 +42,7 @@ def _numpy(*arrays: Array, forget_bias: float, cell_clip: float, use_peephole: b
     return forward_step(Operands(*widened(*arrays)), ICFO, use_peephole, bias, limit)
 
 
-def _expand(
-    *values: Value, forget_bias: float, cell_clip: float, use_peephole: bool
-) -> dict[str, Value]:
+def _expand(*values: Value, forget_bias: float, cell_clip: float, use_peephole: bool) -> dict[str, Value]:
     """`lstm` over one step."""
     v = Operands(*values)
     s = tc.sizes(v.x.type, v.cs_prev.type, "cs_prev", steps=False)
@@ -64,11 +54,7 @@ def _expand(
 LSTM_BLOCK_CELL = define(
     "tf.LSTMBlockCell",
     OPERANDS,
-    attrs={
-        "forget_bias": Attr("float", 1.0),
-        "cell_clip": Attr("float", 3.0),
-        "use_peephole": Attr("bool", False),
-    },
+    attrs={"forget_bias": Attr("float", 1.0), "cell_clip": Attr("float", 3.0), "use_peephole": Attr("bool", False)},
     results=" ".join(Step._fields),
     types=_types,
     numpy=_numpy,

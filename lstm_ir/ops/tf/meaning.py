@@ -50,9 +50,7 @@ class Slopes(NamedTuple):
     cs_prev: Array
 
 
-def forward_step(
-    v: Operands, order: Order, use_peephole: bool, forget_bias: float, limit: float | None
-) -> Step:
+def forward_step(v: Operands, order: Order, use_peephole: bool, forget_bias: float, limit: float | None) -> Step:
     """One step; the blocks of w and b stand in `order`."""
     pre = np.concatenate([v.x, v.h_prev], axis=1) @ v.w + v.b
     g: dict[str, Array] = dict(zip(order, np.split(pre, 4, axis=1), strict=True))

@@ -76,9 +76,7 @@ def test_crash_is_an_error(store: Path, scratch: Path) -> None:
         compile_mlir(ADD, Target(resolve("vulkan").info, flags, ()), name="m")
 
 
-def test_exit_without_a_word(
-    store: Path, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exit_without_a_word(store: Path, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(tmp_path, monkeypatch, "exit 1\n")
     with pytest.raises(CompileError, match="ended with exit status 1 and wrote no module"):
         compile_mlir(ADD, resolve("vulkan"), name="m")
@@ -87,9 +85,7 @@ def test_exit_without_a_word(
         compile_mlir(ADD, resolve("vulkan"), name="m")
 
 
-def test_messages_are_bounded(
-    store: Path, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_are_bounded(store: Path, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(
         tmp_path,
         monkeypatch,
@@ -104,9 +100,7 @@ def test_messages_are_bounded(
     assert text.startswith("m: first\n  at model.py:5\n  at model.py:7\n")
 
 
-def test_reproducer(
-    store: Path, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reproducer(store: Path, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LSTM_IR_DUMP", str(tmp_path / "dump"))
     with pytest.raises(CompileError) as e:
         compile_mlir(REFUSED, resolve("cpu"), name="../a b")
@@ -119,9 +113,7 @@ def test_reproducer(
     assert "reproducer" not in str(e.value)
 
 
-def test_time_limit(
-    store: Path, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_time_limit(store: Path, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(tmp_path, monkeypatch, f"echo $$ > {tmp_path}/pid\nsleep 600 & wait\n")
     start = time.monotonic()
     with pytest.raises(CompileError, match=r"past its time limit of 0.3 s"):
@@ -160,9 +152,7 @@ def test_ctrl_c_ends_the_child(tmp_path: Path) -> None:
     scratch, store = tmp_path / "scratch", tmp_path / "cache"
     scratch.mkdir()
     compiler_script = tmp_path / "iree-compile"
-    compiler_script.write_text(
-        f"#!/bin/sh\necho $$ > {tmp_path}/pid\ntouch $TMPDIR/x\nsleep 600 & wait\n"
-    )
+    compiler_script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\ntouch $TMPDIR/x\nsleep 600 & wait\n")
     compiler_script.chmod(0o755)
     script = (
         "from lstm_ir.backends.compile import compiler\nfrom lstm_ir.backends.targets import targets\n"
@@ -172,9 +162,7 @@ def test_ctrl_c_ends_the_child(tmp_path: Path) -> None:
         "except KeyboardInterrupt:\n    print('interrupted')\n"
     )
     env = {**os.environ, "TMPDIR": str(scratch), "LSTM_IR_CACHE": str(store)}
-    parent = subprocess.Popen(
-        [sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    parent = subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         for _ in range(600):
             if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip():
@@ -244,9 +232,7 @@ def test_cache_is_used(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         lambda d: b"\0" * len(d),
     ],
 )
-def test_damaged_entry(
-    store: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes]
-) -> None:
+def test_damaged_entry(store: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes]) -> None:
     runs = count_runs(monkeypatch)
     first = compile_mlir(ADD, resolve("vulkan"), name="m")
     (entry,) = store.glob("*.vmfb")
@@ -262,9 +248,7 @@ def test_key_separates_its_parts() -> None:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o720])
-def test_folder_of_others_is_refused(
-    store: Path, mode: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_of_others_is_refused(store: Path, mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
     store.mkdir()
     store.chmod(mode)
     monkeypatch.setattr(caching, "_warned", set())
@@ -333,10 +317,7 @@ def test_concurrent_processes(tmp_path: Path) -> None:
         "print(hashlib.sha256(blob).hexdigest())\n"
     )
     env = {**os.environ, "LSTM_IR_CACHE": str(tmp_path)}
-    started = [
-        subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE)
-        for _ in range(4)
-    ]
+    started = [subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE) for _ in range(4)]
     outs = {p.communicate(timeout=120)[0].decode().strip() for p in started}
     assert len(outs) == 1
     assert len(outs.pop()) == 64
@@ -368,9 +349,7 @@ def test_weaker_flags_leave_a_note(store: Path, monkeypatch: pytest.MonkeyPatch)
     assert fine == []
 
 
-def test_the_compilers_own_checks_come_back_where_it_fails(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_compilers_own_checks_come_back_where_it_fails(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes that are numbers go without them; a module that fails is compiled with them again."""
     real, tried = compiler.run, []
     target = resolve("cpu")  # which the compiler is asked about, once per process

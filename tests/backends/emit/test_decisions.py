@@ -23,10 +23,7 @@ NUMPY = {"f32": np.float32, "f64": np.float64}
 def arrays(graph: li.Graph, seed: int, dtype: str) -> dict[str, Array]:
     """Random values of many bits for every input."""
     rng = np.random.default_rng(seed)
-    shapes = {
-        p.node.attrs["name"]: [d if isinstance(d, int) else SIZES[str(d)] for d in p.shape]
-        for p in graph.params
-    }
+    shapes = {p.node.attrs["name"]: [d if isinstance(d, int) else SIZES[str(d)] for d in p.shape] for p in graph.params}
     return {n: rng.standard_normal(s).astype(NUMPY[dtype]) for n, s in shapes.items()}
 
 
@@ -92,9 +89,7 @@ def test_gradients_of_extremes(kernels: bool, seed: int) -> None:
 @pytest.mark.parametrize("part", range(5))
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("kernels", [True, False])
-def test_gradients_of_extremes_at_more_sizes(
-    kernels: bool, dtype: str, part: int, seed: int
-) -> None:
+def test_gradients_of_extremes_at_more_sizes(kernels: bool, dtype: str, part: int, seed: int) -> None:
     gradients_hold(LONG[part::5], dtype, kernels, seed, "cpu")
 
 
@@ -159,9 +154,7 @@ def forward(value: str, decision: str, dtype: str, fixed: bool, loop: bool) -> l
     return li.Graph("decides", [x, c, d], {"o": o})
 
 
-def decisions_hold(
-    keys: list[tuple[str, str]], dtype: str, fixed: bool, loop: bool, kernels: bool, seed: int
-) -> None:
+def decisions_hold(keys: list[tuple[str, str]], dtype: str, fixed: bool, loop: bool, kernels: bool, seed: int) -> None:
     graphs = {f"{v}_{d}": forward(v, d, dtype, fixed, loop) for v, d in keys}
     exe = li.compile(li.Program("decisions", graphs), options={"kernels": kernels})
     wrong = []

@@ -49,9 +49,7 @@ def values(rng: np.random.Generator, wide: str) -> Array:
     return np.asarray(rng.standard_normal((5, 3, 9)) * 2, li.DType(wide).numpy)
 
 
-def check(
-    rng: np.random.Generator, graphs: dict[str, li.Graph], target: str = "cpu", **options: Any
-) -> None:
+def check(rng: np.random.Generator, graphs: dict[str, li.Graph], target: str = "cpu", **options: Any) -> None:
     """Nearly all results are those of the NumPy meaning to the last bit of the narrow type.
 
     A function's error may lie across the boundary of a rounding, in few elements. What was not

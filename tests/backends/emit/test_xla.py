@@ -50,9 +50,7 @@ def test_xla_computes_the_numpy_meaning(name: str) -> None:
     for key, w in want.items():
         assert got[key].dtype == w.dtype
         tolerance = 2e-3 if w.dtype.itemsize == 2 else 2e-5  # halves round each result to 11 bits
-        np.testing.assert_allclose(
-            got[key].astype("f8"), w.astype("f8"), rtol=tolerance, atol=tolerance, err_msg=key
-        )
+        np.testing.assert_allclose(got[key].astype("f8"), w.astype("f8"), rtol=tolerance, atol=tolerance, err_msg=key)
 
 
 def test_xla_reads_digits_as_well() -> None:

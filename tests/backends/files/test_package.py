@@ -95,9 +95,7 @@ def test_several_targets(tmp_path: Path) -> None:
         np.testing.assert_array_equal(exe({"input.1": Z})["y"], Z + W)
     write_package(file, small(), dict(reversed(both.items())), WEIGHTS)
     assert open_package(file).target.info.kind == "vulkan"
-    with pytest.raises(
-        TargetError, match="no module for device metal; the package has vulkan, cpu"
-    ):
+    with pytest.raises(TargetError, match="no module for device metal; the package has vulkan, cpu"):
         open_package(file, "metal")
 
 
@@ -105,9 +103,7 @@ def test_other_processors_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     file = tmp_path / "m.lirpkg"
     other = "cpu:aarch64" if cpus.machine() == "x86_64" else "cpu:x86-64-v3"
     write_package(file, small(), {other: module(other)}, WEIGHTS)
-    with pytest.raises(
-        TargetError, match=f"made for {cpus.architecture(resolve(other).info.triple)}"
-    ):
+    with pytest.raises(TargetError, match=f"made for {cpus.architecture(resolve(other).info.triple)}"):
         open_package(file)
     write_package(file, small(), {other: module(other), "cpu": module("cpu")}, WEIGHTS)
     assert open_package(file).target.info.name == resolve("cpu").info.name
@@ -273,14 +269,7 @@ def test_manifests_that_lie(path: Path, change: Callable[[dict[str, Any]], Any])
 
 def test_manifest_bombs(path: Path) -> None:
     files = members(path)
-    for text in (
-        b"[" * 200_000,
-        b"{}",
-        b"null",
-        b'{"format": 2, "format": 2}',
-        b"\xff\xfe",
-        b"1" * 9000,
-    ):
+    for text in (b"[" * 200_000, b"{}", b"null", b'{"format": 2, "format": 2}', b"\xff\xfe", b"1" * 9000):
         rezip(path, [*{**files, "manifest.json": text}.items()])
         with pytest.raises(PackageError):
             read_package(path)
@@ -291,9 +280,7 @@ def test_signed(tmp_path: Path) -> None:
     write_package(file, small(), {"cpu": module("cpu")}, WEIGHTS, sign_key="secret")
     assert read_package(file, require_key=b"secret").signed
     assert not read_package(file).signed
-    np.testing.assert_array_equal(
-        open_package(file, require_key="secret")({"input.1": Z})["y"], Z + W
-    )
+    np.testing.assert_array_equal(open_package(file, require_key="secret")({"input.1": Z})["y"], Z + W)
     with pytest.raises(PackageError, match="not made with this key"):
         open_package(file, require_key="Secret")
     rebuild(file, lambda m: m["extra"].update(report="better"))
@@ -320,9 +307,7 @@ def test_loading_runs_without_the_compiler(path: Path) -> None:
         f"exe = open_package({str(path)!r})\n"
         "print(exe({'input.1': np.zeros((2, 5), np.float32)})['y'][1].tolist())\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == W.tolist()
 
@@ -370,10 +355,7 @@ def test_safetensors_of_the_library(tmp_path: Path) -> None:
     need("safetensors")
     from safetensors.numpy import load_file, save_file
 
-    arrays: dict[str, Any] = {
-        "w": np.arange(6, dtype=np.float32).reshape(2, 3),
-        "b": np.ones(3, np.float16),
-    }
+    arrays: dict[str, Any] = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(3, np.float16)}
     save_file(arrays, tmp_path / "theirs.safetensors", metadata={"format": "np"})
     for name, a in read_weights(tmp_path / "theirs.safetensors").items():
         np.testing.assert_array_equal(a, arrays[name])
@@ -502,8 +484,6 @@ def test_npz_refuses(tmp_path: Path) -> None:
 def test_npz_claims_are_checked_before_memory(tmp_path: Path) -> None:
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }"
     header += b" " * (63 - (10 + len(header)) % 64) + b"\n"
-    rezip(
-        tmp_path / "w.npz", [("a.npy", b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header)]
-    )
+    rezip(tmp_path / "w.npz", [("a.npy", b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header)])
     with pytest.raises(PackageError, match="does not fit"):
         read_weights(tmp_path / "w.npz")

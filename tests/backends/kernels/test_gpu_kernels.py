@@ -92,10 +92,7 @@ def cell(kind: str, name: str, **features: Any) -> li.Graph:
     gates, sizes = {"lstm": 4, "gru": 3, "rnn": 1}[kind] * 23, ("T", "B")
     x, n = li.input("x", (*sizes, 5)), li.input("n", ("B",), "i32")
     shapes = {"wi": (gates, 5), "wh": (gates, 23), "b": (gates,)}
-    w = {
-        k: li.weight(f"{name}/{k}", r.uniform(-0.2, 0.2, (1, *s)).astype("f4"))
-        for k, s in shapes.items()
-    }
+    w = {k: li.weight(f"{name}/{k}", r.uniform(-0.2, 0.2, (1, *s)).astype("f4")) for k, s in shapes.items()}
     y, h, *_ = getattr(li, kind)(x, *w.values(), lengths=n, **features)
     loss = li.sum(y * y) + li.sum(h)
     graph = li.Graph(name, [x, n], {"loss": loss})
@@ -130,8 +127,7 @@ def test_gradients(target: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", WORD)
 @pytest.mark.parametrize(
-    "target",
-    ["cuda:sm_89", "hip:gfx942", "hip:gfx1100", "metal", "vulkan:rdna3", "vulkan:ampere"],
+    "target", ["cuda:sm_89", "hip:gfx942", "hip:gfx1100", "metal", "vulkan:rdna3", "vulkan:ampere"]
 )
 def test_other_gpus_compile(form: str, target: str) -> None:
     """Not executed: two bodies, one with two phases and one with reductions."""
@@ -155,9 +151,7 @@ def test_large_weights_get_a_dispatch_per_step() -> None:
     program = Program("p", {"gated": loop.graph("gated", BODIES["gated"])})
     (note,) = choices(prepare(program, resolve("cuda:sm_89"), KERNELS).report)
     assert "one dispatch per step and phase for 4096 KiB of weights" in note
-    assert (
-        choices(prepare(program, resolve("cuda:sm_89"), {}).report) == []
-    )  # kernels are asked for
+    assert choices(prepare(program, resolve("cuda:sm_89"), {}).report) == []  # kernels are asked for
 
 
 @pytest.mark.vulkan

@@ -102,8 +102,7 @@ def _stack(T: Any, B: Any, cell: str = "lstm", direction: str = "forward") -> li
     for k, width in enumerate((I, ways * H)):
         shapes = {"w": (gates * H, width), "r": (gates * H, H), "b": (gates * H,)}
         arrays = {
-            n: rng.uniform(-0.3, 0.3, (ways, *s) if ways > 1 else s).astype(np.float32)
-            for n, s in shapes.items()
+            n: rng.uniform(-0.3, 0.3, (ways, *s) if ways > 1 else s).astype(np.float32) for n, s in shapes.items()
         }
         weights = [li.weight(f"{n}{k}", a) for n, a in arrays.items()]
         y = layer(y, *weights, direction=direction)[0]  # type: ignore[operator]

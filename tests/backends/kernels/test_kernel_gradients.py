@@ -57,9 +57,7 @@ def _compare(got: dict[str, Any], want: dict[str, Any], tolerance: float) -> Non
         assert np.abs(got[name] - w).max(initial=0.0) <= tolerance * largest, name
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.slow) for n in BODIES]
-)
+@pytest.mark.parametrize("name", [n if n in FEW else pytest.param(n, marks=pytest.mark.slow) for n in BODIES])
 def test_gradients_of_bodies_are_kernels(name: str, kernels: bool, seed: int) -> None:
     loop = Loop(("T", "B", 5, 7), np.random.default_rng(seed), "f64")
     out = BODIES[name](loop)
@@ -123,8 +121,7 @@ def _turned(h: li.Value, x: li.Value, w: li.Value) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("cell", "shapes"),
-    [(_one_row, [(32, 40)]), (_numbers, [(32, 40), (32,)]), (_turned, [(16, 16, 40)])],
+    ("cell", "shapes"), [(_one_row, [(32, 40)]), (_numbers, [(32, 40), (32,)]), (_turned, [(16, 16, 40)])]
 )
 def test_rows_that_read_rows_of_others_are_no_kernel(
     rng: np.random.Generator, cell: Any, shapes: list[tuple[int, ...]]

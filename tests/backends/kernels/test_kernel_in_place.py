@@ -95,14 +95,7 @@ def _plan_of_the_second(g: li.Graph) -> dict[int, int]:
 
 @pytest.mark.parametrize(
     ("step", "fits"),
-    [
-        (_columns, True),
-        (_crossed, False),
-        (_product, False),
-        (_residual, False),
-        (_apart, False),
-        (_sums, False),
-    ],
+    [(_columns, True), (_crossed, False), (_product, False), (_residual, False), (_apart, False), (_sums, False)],
 )
 def test_what_may_be_written_over(step: Step, fits: bool) -> None:
     assert _plan_of_the_second(_graph(step)) == ({0: 0} if fits else {})

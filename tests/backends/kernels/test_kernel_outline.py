@@ -54,9 +54,7 @@ def test_names_and_constants_that_differ_are_arguments() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "other", [_part("%m_b", 0, twice=True), _part("%m_c", 0)], ids=["operations", "types"]
-)
+@pytest.mark.parametrize("other", [_part("%m_b", 0, twice=True), _part("%m_c", 0)], ids=["operations", "types"])
 def test_what_differs_otherwise_is_a_function_of_its_own(other: Text) -> None:
     functions, calls = outlined([_part("%m_a", 0), other, _part("%m_b", 3)], "_f")
     assert len(functions) == 2

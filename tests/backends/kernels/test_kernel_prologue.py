@@ -59,9 +59,7 @@ def test_one_dispatch(cell: str, direction: str, rng: np.random.Generator) -> No
     exe = li.compile(graph)
     for _ in range(3):  # memory that an earlier call wrote
         given = _arrays(graph, rng)
-        np.testing.assert_allclose(
-            exe(given)["y"], interpret(graph, given)["y"], rtol=2e-5, atol=2e-5
-        )
+        np.testing.assert_allclose(exe(given)["y"], interpret(graph, given)["y"], rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.slow_cases(dtype=["f64"])

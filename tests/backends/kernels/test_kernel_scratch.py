@@ -23,9 +23,7 @@ from lstm_ir.ir.interpret import interpret
 SIZES = ((5, 3), (1, 1), (2, 0), (0, 2), (9, 18))
 
 
-def test_scratch_memories_share_a_tensor(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scratch_memories_share_a_tensor(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever a dispatch may take few; against the loop, for several sizes of one module."""
     monkeypatch.setattr(scratch, "SPARE", BINDINGS)
     shared = []
@@ -62,9 +60,7 @@ def _layers(T: int, B: int, H: int, count: int = 2) -> li.Graph:
     for k in range(count):
         shapes = {"w": (2, 4 * H, 2 * H), "r": (2, 4 * H, H), "b": (2, 4 * H)}
         w = {n: rng.uniform(-0.2, 0.2, s).astype(np.float32) for n, s in shapes.items()}
-        y = li.lstm(y, *(li.weight(f"{n}{k}", a) for n, a in w.items()), direction="bidirectional")[
-            0
-        ]
+        y = li.lstm(y, *(li.weight(f"{n}{k}", a) for n, a in w.items()), direction="bidirectional")[0]
     return li.Graph("layers", [x], {"y": y})
 
 
@@ -99,9 +95,7 @@ def test_scratch_is_not_in_the_module_nor_without_bound(rng: np.random.Generator
 
 
 @pytest.mark.parametrize("sizes", [(4, 1), ("T", "B")])
-def test_a_kernel_that_does_not_fit_leaves_nothing(
-    sizes: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_that_does_not_fit_leaves_nothing(sizes: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither its scratch, nor packed weights, nor the executable of one of two variants."""
     x = li.input("x", (*sizes, 5))
     w, r = (li.weight(n, np.ones((4 * 6, k), np.float32)) for n, k in (("w", 5), ("r", 6)))

@@ -35,8 +35,7 @@ def _child(threads: int, device: str, target: str, rounds: int) -> float:
 
 @pytest.mark.slow_cases(threads=[1, 2])
 @pytest.mark.parametrize(
-    ("threads", "device", "target"),
-    [(1, "local-sync", "cpu"), (2, "local-task", BASELINE), (7, "local-task", "cpu")],
+    ("threads", "device", "target"), [(1, "local-sync", "cpu"), (2, "local-task", BASELINE), (7, "local-task", "cpu")]
 )
 def test_shared_blocks(threads: int, device: str, target: str) -> None:
     assert _child(threads, device, target, 6) < 1
@@ -64,11 +63,7 @@ def _graph(sizes: Any) -> li.Graph:
 def test_atomics_are_acquire_and_release_in_llvm(tmp_path: Path) -> None:
     """The order that weak memory needs (see team.py) is in the code that LLVM gets."""
     target = resolve("cpu:aarch64")
-    flags = [
-        *compiler.BASE_FLAGS,
-        *target.flags,
-        f"--iree-hal-dump-executable-intermediates-to={tmp_path}",
-    ]
+    flags = [*compiler.BASE_FLAGS, *target.flags, f"--iree-hal-dump-executable-intermediates-to={tmp_path}"]
     text = prepare(_graph((5, 1, 5, 256)), target).text
     compiler.run(text, flags, name="order", target="cpu:aarch64", timeout=120)
     (codegen,) = tmp_path.glob("*linked*.optimized.ll")
@@ -87,8 +82,7 @@ def test_the_module_does_not_grow_with_its_sizes(widths: tuple[int, int]) -> Non
     texts = [prepare(_graph(s), resolve("cpu:x86-64-v3")).text for s in sizes]
     assert ("locality<2>" in texts[0]) == (widths[0] == 1024)
     small, large = (
-        [x for x in t.splitlines() if "arith.constant" not in x and not x.startswith("#loc")]
-        for t in texts
+        [x for x in t.splitlines() if "arith.constant" not in x and not x.startswith("#loc")] for t in texts
     )
     assert len(large) == len(small) > 200
 

@@ -65,9 +65,7 @@ def _run(work: Path, graph: li.Graph, arrays: dict[str, Any], *flags: str) -> di
         np.save(work / f"{name}{i}.npy", arrays[p.node.attrs["name"]])
         command.append(f"--input=@{name}{i}.npy")
     command += [f"--output=@{name}out{i}.npy" for i in range(len(graph.outputs))]
-    done = subprocess.run(
-        command, cwd=work, capture_output=True, text=True, timeout=240, check=False
-    )
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, f"{name}: {done.stderr[-2000:]}"
     return {k: np.load(work / f"{name}out{i}.npy") for i, k in enumerate(graph.output_names)}
 

@@ -26,9 +26,7 @@ def graph(rows: int, columns: int, dtype: str) -> li.Graph:
 
 @pytest.mark.parametrize("target", ["cpu", "cpu:x86-64-v3", "cpu:x86-64"])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
-def test_against_numpy(
-    target: str, dtype: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_against_numpy(target: str, dtype: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[bool] = []
     original = lowering.lower_outer_sum
 

@@ -38,9 +38,7 @@ def packed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return done
 
 
-def _arrays(
-    rng: np.random.Generator, cell: str, sizes: tuple[int, ...], directions: int, dtype: str
-) -> dict[str, Any]:
+def _arrays(rng: np.random.Generator, cell: str, sizes: tuple[int, ...], directions: int, dtype: str) -> dict[str, Any]:
     T, B, I, H = sizes
     rows = (4 if cell == "lstm" else 3) * H
     shapes = {"x": (T, B, I), "w": (directions, rows, I), "r": (directions, rows, H)}
@@ -50,10 +48,7 @@ def _arrays(
 def _model(cell: str, i: int, arrays: dict[str, Any], dtype: str, given: bool) -> li.Graph:
     direction = "bidirectional" if len(arrays["w"]) == 2 else "forward"
     x = li.input("x", arrays["x"].shape, dtype)
-    weights = [
-        li.input(n, arrays[n].shape, dtype) if given else li.weight(f"{n}{i}", arrays[n])
-        for n in "wr"
-    ]
+    weights = [li.input(n, arrays[n].shape, dtype) if given else li.weight(f"{n}{i}", arrays[n]) for n in "wr"]
     out = getattr(li, cell)(x, *weights, direction=direction)
     loss = li.sum(out[0] * out[0])
     g = li.Graph("m", [x, *(weights if given else [])], {"loss": loss, "y": out[0]})
@@ -63,16 +58,12 @@ def _model(cell: str, i: int, arrays: dict[str, Any], dtype: str, given: bool) -
 QUICK = {("cpu", "f32", "lstm"), ("cpu:x86-64-v3", "f64", "lstm")}
 CASES = [
     pytest.param(*case, marks=() if case[:3] in QUICK else pytest.mark.slow, id="-".join(case[:3]))
-    for case in itertools.product(
-        ("cpu", "cpu:x86-64-v3", "cpu:x86-64"), ("f32", "f64"), ("lstm", "gru")
-    )
+    for case in itertools.product(("cpu", "cpu:x86-64-v3", "cpu:x86-64"), ("f32", "f64"), ("lstm", "gru"))
 ]
 
 
 @pytest.mark.parametrize(("target", "dtype", "cell"), CASES)
-def test_packed_as_by_iree(
-    target: str, dtype: str, cell: str, packed: list[bool], rng: np.random.Generator
-) -> None:
+def test_packed_as_by_iree(target: str, dtype: str, cell: str, packed: list[bool], rng: np.random.Generator) -> None:
     directions = 1 if cell == "lstm" else 2
     if target != "cpu" and platform.machine() != "x86_64":
         pytest.skip(f"{target}: this processor is {platform.machine()}")

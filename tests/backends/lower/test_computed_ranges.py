@@ -58,9 +58,7 @@ NAMED = {
 
 @pytest.mark.parametrize("entry", NAMED)
 def test_the_operand_of_the_op_and_the_line(exe: Executable, entry: str) -> None:
-    name, shape, kind = (
-        ("n", (), np.int64) if "max" in NAMED[entry] else ("lengths", (B,), np.int32)
-    )
+    name, shape, kind = ("n", (), np.int64) if "max" in NAMED[entry] else ("lengths", (B,), np.int32)
     good = {name: np.full(shape, T - 1, kind)}
     want = li.interpret(graphs()[entry], good)
     np.testing.assert_allclose(exe.entries[entry](good)["y"], want["y"], atol=1e-5)

@@ -32,9 +32,7 @@ def scheduled(text: str) -> str:
     tool = Path(sys.executable).with_name("iree-compile")
     target = resolve("cpu")
     flags = [*BASE_FLAGS, *target.flags, *option_flags(None, "cpu"), "--compile-to=stream"]
-    done = subprocess.run(
-        [tool, "-", *flags], capture_output=True, text=True, input=text, check=True
-    )
+    done = subprocess.run([tool, "-", *flags], capture_output=True, text=True, input=text, check=True)
     return done.stdout
 
 
@@ -51,9 +49,7 @@ def races(module: str) -> list[tuple[Bytes, Bytes]]:
             for where, resource, begin in ((reads, source, at), (writes, to, there)):
                 if begin in numbers:
                     where.append((resource, numbers[begin], numbers[begin] + n))
-        found += [
-            (r, w) for r in reads for w in writes if r[0] == w[0] and r[1] < w[2] and w[1] < r[2]
-        ]
+        found += [(r, w) for r in reads for w in writes if r[0] == w[0] and r[1] < w[2] and w[1] < r[2]]
     return found
 
 

@@ -91,9 +91,7 @@ def case(form: str, src: str, to: str, move: int, named: bool, sizes: tuple[int,
             oracle = lambda p, q: np.einsum("bin,oi->bon", p, q[:, :, 0])  # noqa: E731
         case _:
             y, oracle = li.convert(a, to) @ b, lambda p, q: p @ q
-    given = {
-        p.node.attrs["name"]: tuple(n if d == "N" else int(d) for d in shape) for p, shape in ((a, x), (b, w))
-    }
+    given = {p.node.attrs["name"]: tuple(n if d == "N" else int(d) for d in shape) for p, shape in ((a, x), (b, w))}
     name = f"{form}_{src}_{to}_{move}_{n}_{k}_{m}"
     return name, li.Graph(name, [a, b], {"y": y}), given, oracle
 
@@ -209,9 +207,7 @@ def test_recurrences(rng: np.random.Generator, src: str) -> None:
 @pytest.mark.parametrize("kernels", [False, True])
 @pytest.mark.parametrize("named", [False, True], ids=["numbers", "names"])
 @pytest.mark.parametrize("src", ["i1", "u8"])
-def test_gradients_of_recurrences(
-    rng: np.random.Generator, src: str, named: bool, kernels: bool
-) -> None:
+def test_gradients_of_recurrences(rng: np.random.Generator, src: str, named: bool, kernels: bool) -> None:
     recurrence(rng, src, named, kernels, grad=True)
 
 

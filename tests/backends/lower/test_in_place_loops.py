@@ -62,11 +62,7 @@ def _loop(step: Step, sizes: tuple[Any, ...], counted: bool) -> li.Graph:
 def _check(rng: np.random.Generator, sizes: tuple[int, ...], named: bool, **options: Any) -> None:
     rows = sizes[1]
     shape = ("T", rows, "C") if named else sizes
-    graphs = {
-        f"{step.__name__}_{counted}": _loop(step, shape, counted)
-        for step in STEPS
-        for counted in (False, True)
-    }
+    graphs = {f"{step.__name__}_{counted}": _loop(step, shape, counted) for step in STEPS for counted in (False, True)}
     given: dict[str, Array] = {
         "x": rng.integers(0, 5, sizes).astype(np.float64),
         "h": rng.integers(0, 3, sizes[1:]).astype(np.float64),
@@ -89,7 +85,5 @@ def test_loops(rng: np.random.Generator, sizes: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("named", [False, True], ids=["numbers", "names"])
 @pytest.mark.parametrize("kernels", [False, True])
 @pytest.mark.parametrize("sizes", [(1, 4, 3), (9, 3, 5), (40, 7, 2)])
-def test_more_loops(
-    rng: np.random.Generator, sizes: tuple[int, ...], named: bool, kernels: bool
-) -> None:
+def test_more_loops(rng: np.random.Generator, sizes: tuple[int, ...], named: bool, kernels: bool) -> None:
     _check(rng, sizes, named, kernels=kernels)

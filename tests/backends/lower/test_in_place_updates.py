@@ -216,9 +216,7 @@ def test_more_random_graphs(rng: np.random.Generator, named: bool, dtype: str) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", [{"pipeline": "o0"}, {"opt_level": "O1"}, {"data_tiling": False}]
-)
+@pytest.mark.parametrize("options", [{"pipeline": "o0"}, {"opt_level": "O1"}, {"data_tiling": False}])
 def test_with_other_options(rng: np.random.Generator, options: dict[str, Any]) -> None:
     _agree(_random(rng, 24, False), **options)
     _agree(_beside_a_twin(rng, False, "i32"), **options)
@@ -251,10 +249,7 @@ def test_two_pads_of_one_value(dtype: str) -> None:
             p, q = (li.pad(v, [1, 0], [0, 2], value=filled) for v in (x, y))
             number = np.asarray(7 if value is None else value, kind.numpy)
             given = {"x": np.ones((4, 5), kind.numpy), "y": np.full((4, 5), 2, kind.numpy)}
-            want = {
-                n: np.pad(given[v], ((1, 0), (0, 2)), constant_values=number)
-                for n, v in (("p", "x"), ("q", "y"))
-            }
+            want = {n: np.pad(given[v], ((1, 0), (0, 2)), constant_values=number) for n, v in (("p", "x"), ("q", "y"))}
             inputs = [x, y] if value is not None else [x, y, f]
             given |= {"f": number} if value is None else {}
             g = li.Graph("pads", inputs, {"p": p, "q": q})

@@ -53,9 +53,7 @@ def test_a_loop_starts_from_memory_of_its_own(make: Callable[[], li.Graph], devi
         rng, given = np.random.default_rng(T), {}
         for p in g.params:
             shape = [{"T": T, "B": B}.get(str(d)) or int(str(d)) for d in p.shape]
-            given[p.node.attrs["name"]] = (
-                np.asarray(T, "i4") if not shape else rng.uniform(-1, 1, shape).astype("f4")
-            )
+            given[p.node.attrs["name"]] = np.asarray(T, "i4") if not shape else rng.uniform(-1, 1, shape).astype("f4")
         got = exe(given)
         for k, v in li.interpret(g, given).items():
             tolerances.agree(got[k], v, tolerances.RECURRENCE, device)

@@ -37,9 +37,7 @@ def graph(form: str, T: Size, rows: Size, gradients: bool) -> li.Graph:
         a = li.tanh(c[0] @ w + row)
         return (a, c[1] * 0.5 + a), a * c[1]
 
-    (a, b), ys = li.scan(
-        step, (s, s * 0.5), x, reverse=DIRECTIONS[way], count=n if counted == "count" else None
-    )
+    (a, b), ys = li.scan(step, (s, s * 0.5), x, reverse=DIRECTIONS[way], count=n if counted == "count" else None)
     ins = [x, s, w, *([n] if counted == "count" else [])]
     if not gradients:
         return li.Graph(form, ins, {"a": a, "b": b, "ys": ys})

@@ -102,9 +102,7 @@ def test_half_of_every_width(device: str, kind: str, width: int) -> None:
     want, got = li.interpret(graph, given), li.compile(graph, device)(given)
     limit = {"f16": 2e-3, "bf16": 1.6e-2}[kind]
     for k, v in want.items():
-        np.testing.assert_allclose(
-            got[k].astype("f8"), v.astype("f8"), rtol=limit, atol=limit, err_msg=k
-        )
+        np.testing.assert_allclose(got[k].astype("f8"), v.astype("f8"), rtol=limit, atol=limit, err_msg=k)
 
 
 WILD = np.array([-(2**31), -1_000_000, -1, 0, 3, 11, 2_000_000, 2**31 - 1], "i4")
@@ -112,9 +110,7 @@ WILD = np.array([-(2**31), -1_000_000, -1, 0, 3, 11, 2_000_000, 2**31 - 1], "i4"
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("shape", [(5, 3), ("V", 3)])
-def test_wild_computed_indices_touch_nothing_else(
-    device: str, shape: tuple[int | str, ...]
-) -> None:
+def test_wild_computed_indices_touch_nothing_else(device: str, shape: tuple[int | str, ...]) -> None:
     """Where the host reads scalars cheaply the call is refused; elsewhere the index is moved inside."""
     if device != "cpu":
         need(device)
@@ -160,13 +156,7 @@ def test_no_integer_traps(device: str, kind: str) -> None:
     edge = np.array([info.min, -1, 0, 1, 7, info.max], info.dtype)
     a, b = (m.reshape(-1).copy() for m in np.meshgrid(edge, edge))
     x, y = li.input("x", (36,), kind), li.input("y", (36,), kind)
-    ops = (
-        li.divide,
-        li.remainder,
-        li.shift_left,
-        li.shift_right_arithmetic,
-        li.shift_right_logical,
-    )
+    ops = (li.divide, li.remainder, li.shift_left, li.shift_right_arithmetic, li.shift_right_logical)
     graph = li.Graph("g", [x, y], {f.__name__: f(x, y) for f in ops})
     want, got = li.interpret(graph, x=a, y=b), li.compile(graph, device)(x=a, y=b)
     for k in want:
@@ -216,9 +206,7 @@ def test_a_scatter_of_halves_leaves_its_operand_to_others(device: str, size: int
     """The sum is in f32: IREE added in place to the conversion that the other readers shared."""
     if device != "cpu":
         need(device)
-    x, u, v = (
-        li.input(n, s, "f16") for n, s in (("x", (5, size)), ("u", (6, size)), ("v", (5, 6)))
-    )
+    x, u, v = (li.input(n, s, "f16") for n, s in (("x", (5, size)), ("u", (6, size)), ("v", (5, 6))))
     i = li.input("i", (6,), "i32")
     outs = {"a": li.scatter_add(x, i, u), "b": li.scatter_add(x, i, v, 1), "s": li.sum(x, 0)}
     r = np.random.default_rng(11)

@@ -68,9 +68,7 @@ def _chain(rng: np.random.Generator, named: bool, steps: int) -> Case | None:
     v, said = x, [str(x.type)]
     outputs, expected = dict[str, li.Value](), dict[str, Array]()
     for k in range(steps):
-        low, high = (
-            list(map(int, rng.integers(-int(rng.random() < 0.3), 3, v.rank))) for _ in "lh"
-        )
+        low, high = (list(map(int, rng.integers(-int(rng.random() < 0.3), 3, v.rank))) for _ in "lh")
         gaps = [int(n) for n in rng.integers(0, 3, v.rank) * (rng.random() < 0.6)]
         value = 0 if rng.random() < 0.8 else (2.5, None)[int(rng.integers(2))]
         if rng.random() < 0.75:

@@ -83,17 +83,10 @@ def shapes_of_loops(T: int | str) -> dict[str, tuple[li.Graph, bool]]:
     put("no_carries", [x, n], {"y": y})
     c, _ = li.scan(lambda c, x: (c + x, None), zero, x)
     put("no_results", [x, n], {"c": c})
-    _, y = li.scan(
-        lambda c, _, step: (c, c + li.convert(step, "f32")), zero, None, length=T, with_step=True
-    )
+    _, y = li.scan(lambda c, _, step: (c, c + li.convert(step, "f32")), zero, None, length=T, with_step=True)
     put("step", [x, n], {"y": y})
     count = li.minimum(n, li.size(T))
-    for name, flags in (
-        ("fore", False),
-        ("back", True),
-        ("mixed", (True, False)),
-        ("xedim", (False, True)),
-    ):
+    for name, flags in (("fore", False), ("back", True), ("mixed", (True, False)), ("xedim", (False, True))):
         c, y = li.scan(lambda c, x: (c * 0.5 + x, c + x), zero, x, reverse=flags, count=count)
         put(f"count_{name}", [x, n], {"c": c, "y": y})
         c, y = li.scan(lambda c, x: (c * 0.5 + x, c + x), zero, x, reverse=flags)
@@ -105,11 +98,7 @@ def shapes_of_loops(T: int | str) -> dict[str, tuple[li.Graph, bool]]:
 
     c, y = li.scan(outer, zero, x)
     put("nested", [x, n], {"c": c, "y": y})
-    k, _ = li.scan(
-        lambda c, x: ((c[0] + 1, li.logical_not(c[1])), None),
-        (li.constant(0), li.constant(True)),
-        x,
-    )
+    k, _ = li.scan(lambda c, x: ((c[0] + 1, li.logical_not(c[1])), None), (li.constant(0), li.constant(True)), x)
     put("integers", [x, n], {"k": k[0], "odd": k[1]})
     return out
 

@@ -27,10 +27,7 @@ from lstm_ir.ir.types import DType
 W = WEIGHTS["enc/w"]
 
 
-@pytest.fixture(
-    scope="module",
-    params=["local-sync", "local-task", pytest.param("vulkan", marks=pytest.mark.vulkan)],
-)
+@pytest.fixture(scope="module", params=["local-sync", "local-task", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 def exe(request: pytest.FixtureRequest) -> Iterator[Executable]:
     if request.param == "vulkan":
         need("vulkan")
@@ -58,9 +55,7 @@ def test_call_by_name(exe: Executable, rng: np.random.Generator) -> None:
     assert list(both) == ["sum", "difference"]
     np.testing.assert_array_equal(both["sum"], np.array([6, 9, 14], np.float32))
     np.testing.assert_array_equal(both["difference"], np.array([-4, -5, -8], np.float32))
-    np.testing.assert_array_equal(
-        exe.entries["sums"]({"a": [1, 2, 3]}, b=[5, 7, 11])["sum"], [6, 9, 14]
-    )
+    np.testing.assert_array_equal(exe.entries["sums"]({"a": [1, 2, 3]}, b=[5, 7, 11])["sum"], [6, 9, 14])
 
 
 def test_no_rows(exe: Executable) -> None:
@@ -317,9 +312,7 @@ def test_main_is_needed_for_a_plain_call() -> None:
     exe = Executable(Signature("two", chosen, s.weights), blob, WEIGHTS, target)
     with pytest.raises(CallError, match="no entry is called main; call one of weight, guarded"):
         exe()
-    only = Executable(
-        Signature("one", {"guarded": chosen["guarded"]}, s.weights), blob, WEIGHTS, target
-    )
+    only = Executable(Signature("one", {"guarded": chosen["guarded"]}, s.weights), blob, WEIGHTS, target)
     assert only(a=2)["y"] == 4
 
 
@@ -334,7 +327,7 @@ def test_number_of_workers() -> None:
         "exe = load('cpu'); exe.entries['weight']()\n"
         "print(sum('iree-worker' in n for n in names()))\n"
         "r.set_threads(3)\n"
-        "try: r.set_threads(2)\nexcept r.DeviceError as e: print(e)\n"
+        "try: r.set_threads(2)\nexcept r.DeviceError as e: print(e)\n",
     )
     first, second = out.splitlines()
     assert first == "3"
@@ -347,7 +340,7 @@ def test_default_workers_are_the_usable_cores() -> None:
     out = python(
         "-c",
         "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from lstm_ir.backends.run import runtime\nprint(runtime.threads())\n"
+        "from lstm_ir.backends.run import runtime\nprint(runtime.threads())\n",
     )
     assert out.strip() == "1"
 
@@ -368,7 +361,7 @@ def test_fork_is_an_error_not_a_hang() -> None:
         "    try: exe.entries['weight']()\n"
         "    except Exception as e: print(type(e).__name__, \"'spawn'\" in str(e), flush=True)\n"
         "    os._exit(0)\n"
-        "os.waitpid(pid, 0)\n"
+        "os.waitpid(pid, 0)\n",
     )
     assert out.split() == ["DeviceError", "True"]
 
@@ -396,14 +389,12 @@ def test_a_forked_child_ends() -> None:
         "        time.sleep(0.05)\n"
         "    else: os.kill(pid, 9)\n"
         "    print(os.waitstatus_to_exitcode(status) if ended else 'hangs', flush=True)\n"
-        "print(len(exe.entries['weight']()))\n"
+        "print(len(exe.entries['weight']()))\n",
     )
     assert out.split() == ["3", "4", "5", "1"]
 
 
-def test_what_a_signal_handler_raises_in_a_call_arrives_as_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_signal_handler_raises_in_a_call_arrives_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     class TooSlowError(Exception):
         pass
 
@@ -421,9 +412,7 @@ def test_what_a_signal_handler_raises_in_a_call_arrives_as_it_is(
             with pytest.raises(type(error)) as caught:
                 exe.entries["weight"]()
             assert caught.value is error
-        monkeypatch.setattr(
-            loaded.contexts, "invoke", raises(RuntimeError("a.c:1: INTERNAL; broken"))
-        )
+        monkeypatch.setattr(loaded.contexts, "invoke", raises(RuntimeError("a.c:1: INTERNAL; broken")))
         with pytest.raises(DeviceError, match="broken"):
             exe.entries["weight"]()
 
@@ -444,7 +433,7 @@ def test_a_child_forked_after_compiling_ends_and_compiles(tmp_path: Path) -> Non
         "        signal.alarm(60)\n"
         "        if compiles: li.export(g, 'child.lirpkg', targets=['cpu'], options={'cache': False})\n"
         "        sys.exit(3)\n"
-        "    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)\n"
+        "    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)\n",
     )
     assert out.split() == ["3", "3"]
 
@@ -457,7 +446,7 @@ def test_loading_needs_no_compiler() -> None:
         "runtime.instance()\n"
         "names = ('networkx', 'lark', 'iree.compiler', 'ml_dtypes')\n"
         "bad = [m for m in names if m in sys.modules]\n"
-        "print(bad)\n"
+        "print(bad)\n",
     )
     assert out.strip() == "[]"
 
@@ -465,9 +454,7 @@ def test_loading_needs_no_compiler() -> None:
 def test_a_lost_device_is_opened_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"local-task": object(), "vulkan": object(), "cuda:1": object()}
     monkeypatch.setattr(runtime, "_devices", kept)
-    error = runtime.failure(
-        RuntimeError("x.c:7: INTERNAL; VK_ERROR_DEVICE_LOST; while invoking"), "f"
-    )
+    error = runtime.failure(RuntimeError("x.c:7: INTERNAL; VK_ERROR_DEVICE_LOST; while invoking"), "f")
     assert isinstance(error, DeviceError)
     assert str(error) == "f: the device was lost; compile or load again (VK_ERROR_DEVICE_LOST)"
     assert list(kept) == ["local-task"]

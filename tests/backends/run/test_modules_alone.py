@@ -32,9 +32,7 @@ def runner() -> Path:
     return Path(_runtime_libs.__path__[0]) / "iree-run-module"
 
 
-def run(
-    folder: Path, module: Path, entry: str, inputs: Mapping[str, Array], outputs: int
-) -> list[Array]:
+def run(folder: Path, module: Path, entry: str, inputs: Mapping[str, Array], outputs: int) -> list[Array]:
     """The results of one function of a module file, on the CPU."""
     command = [str(runner()), f"--module={module}", f"--function={entry}", "--device=local-task"]
     if (folder / "weights.irpa").exists():
@@ -55,9 +53,7 @@ def compare(graph: li.Graph, got: list[Array], inputs: Mapping[str, Array]) -> N
         assert a.shape == w.shape
         if w.dtype.kind == "f":
             tolerance = TOLERANCE[w.dtype.itemsize]
-            np.testing.assert_allclose(
-                a.astype("f8"), w.astype("f8"), rtol=tolerance, atol=tolerance, err_msg=name
-            )
+            np.testing.assert_allclose(a.astype("f8"), w.astype("f8"), rtol=tolerance, atol=tolerance, err_msg=name)
         else:
             np.testing.assert_array_equal(a.astype(w.dtype), w, err_msg=name)
 

@@ -73,9 +73,7 @@ def lines_of(text: str, op: str) -> list[int]:
     return [i for i, line in enumerate(text.splitlines(), 1) if f"= {op}(" in line]
 
 
-def test_a_graph_with_its_lines_and_a_picture(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_graph_with_its_lines_and_a_picture(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "p.svg"
     given = [str(folder / "g.lir"), "-w", str(folder / "w.npz"), "-i", f"x={folder / 'x.npy'}"]
     out = profiled(capsys, *given, "--picture", str(picture))
@@ -93,12 +91,8 @@ def test_a_graph_with_its_lines_and_a_picture(
         assert name in drawn
 
 
-def test_a_package_has_times_without_lines(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = profiled(
-        capsys, str(folder / "g.lirpkg"), "-i", f"x={folder / 'x.npy'}", "-d", "local-sync"
-    )
+def test_a_package_has_times_without_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = profiled(capsys, str(folder / "g.lirpkg"), "-i", f"x={folder / 'x.npy'}", "-d", "local-sync")
     assert out.startswith("main on local-sync, 1 workers: ")
     assert "recurrence_" in out
     assert "no line known" in out
@@ -112,9 +106,7 @@ def test_an_entry_with_state(rng: np.random.Generator) -> None:
     graph = li.Graph("g", [x, h0, c0], {"y": y, "h": h, "c": c})
     exe = li.compile(li.stateful(graph, {"h0": "h", "c0": "c"}))
     name = "step"
-    arrays: dict[str, Any] = {
-        p.name: rng.standard_normal((4, 2, 8), np.float32) for p in exe.entries[name].inputs
-    }
+    arrays: dict[str, Any] = {p.name: rng.standard_normal((4, 2, 8), np.float32) for p in exe.entries[name].inputs}
     for _ in range(2):  # before the first call, and with what a call left
         found = exe.profile(name, arrays)
         assert found.seconds > 0

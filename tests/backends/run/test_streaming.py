@@ -79,9 +79,7 @@ def test_chunks_equal_the_whole(exe: Executable, rng: np.random.Generator) -> No
             np.testing.assert_array_equal(kept["c0"], s.state["c0"])
 
 
-def test_what_a_call_gives_is_no_window_on_the_state(
-    exe: Executable, rng: np.random.Generator
-) -> None:
+def test_what_a_call_gives_is_no_window_on_the_state(exe: Executable, rng: np.random.Generator) -> None:
     with exe.session() as s:
         s.entries["step"](x=draw(rng))
         before = s.state["h0"]
@@ -121,9 +119,7 @@ def test_reset_frees_the_size(exe: Executable, rng: np.random.Generator) -> None
         assert first["y"].shape == (11, B, H)
 
 
-def test_set_state_takes_up_where_another_stopped(
-    exe: Executable, rng: np.random.Generator
-) -> None:
+def test_set_state_takes_up_where_another_stopped(exe: Executable, rng: np.random.Generator) -> None:
     x = draw(rng)
     with exe.session() as a, exe.session() as b:
         a.entries["step"](x=x[:4])
@@ -335,9 +331,7 @@ def test_a_closed_session_leaves_the_others(exe: Executable, rng: np.random.Gene
     ],
     ids=["dtype", "name", "shape", "size", "header"],
 )
-def test_a_damaged_member_is_refused(
-    exe: Executable, tmp_path: Path, old: bytes, new: bytes, problem: str
-) -> None:
+def test_a_damaged_member_is_refused(exe: Executable, tmp_path: Path, old: bytes, new: bytes, problem: str) -> None:
     state_file.write(tmp_path / "s.safetensors", _good())
     data = (tmp_path / "s.safetensors").read_bytes()
     assert old in data, data[:200]
@@ -351,9 +345,7 @@ def test_a_damaged_member_is_refused(
             np.testing.assert_array_equal(s.state[name], 5)
 
 
-def test_a_package_carries_what_the_state_starts_as(
-    exe: Executable, rng: np.random.Generator, tmp_path: Path
-) -> None:
+def test_a_package_carries_what_the_state_starts_as(exe: Executable, rng: np.random.Generator, tmp_path: Path) -> None:
     start = rng.standard_normal((1, 1, H)).astype(np.float32)  # the same for every row
     made = li.stateful(cell(), KEPT, {"c0": start})
     kind = exe.target.info.kind

@@ -189,9 +189,7 @@ def test_last_name_of_each_list_compiles(kind: str) -> None:
     assert compile_mlir(ADD, targets.resolve(f"{kind}:{names[-1]}"), name="add")
 
 
-def test_workers_keep_to_processors_only_where_they_have_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_workers_keep_to_processors_only_where_they_have_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 0, 5}, raising=False)
     assert runtime._topology(3) == ("--task_topology_cpu_ids=0,2,5",)
     assert runtime._topology(2) == ("--task_topology_group_count=2",)

@@ -16,10 +16,7 @@ FIXED = [
     Case(1, 40, 1000, 256, 5, 1, 1, (2, 2)),
     Case(2, 12, 37, 10, 4, 3, 2, (1, 5), groups=2),
 ]
-OPEN = [
-    Case("N", 80, "L", 128, 3, 1, 1, (1, 1)),
-    Case("N", 6, "L", 12, 4, 2, 1, (1, 2), groups=6),
-]
+OPEN = [Case("N", 80, "L", 128, 3, 1, 1, (1, 1)), Case("N", 6, "L", 12, 4, 2, 1, (1, 2), groups=6)]
 
 
 @pytest.mark.parametrize("device", ["local-task", "local-sync"])
@@ -40,9 +37,7 @@ def test_expectation_agrees_with_torch(rng: np.random.Generator) -> None:
         arrays = c.arrays(rng, *c.sizes()[0])
         x, w = (torch.tensor(arrays[k], requires_grad=True) for k in "xw")
         padded = torch.nn.functional.pad(x, c.padding)
-        y = torch.nn.functional.conv1d(
-            padded, w, stride=c.stride, dilation=c.dilation, groups=c.groups
-        )
+        y = torch.nn.functional.conv1d(padded, w, stride=c.stride, dilation=c.dilation, groups=c.groups)
         y.backward(torch.tensor(arrays["ct_y"]))
         want = c.expected(**arrays)
         for name, got in (("y", y), ("d_x", x.grad), ("d_w", w.grad)):

@@ -47,9 +47,7 @@ def test_a_front_of_open_sizes(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", ["local-task", "local-sync"])
-@pytest.mark.parametrize(
-    "form", [(80, 128, 3, 2), (16, 256, 5, 1), (3, 40, 4, 3)], ids=lambda f: "x".join(map(str, f))
-)
+@pytest.mark.parametrize("form", [(80, 128, 3, 2), (16, 256, 5, 1), (3, 40, 4, 3)], ids=lambda f: "x".join(map(str, f)))
 def test_wider_fronts(form: tuple[int, int, int, int], device: str, seed: int) -> None:
     check(("T", "B"), form, device, seed)
     check((100, 2), form, device, seed)

@@ -23,10 +23,7 @@ KERNELS = (
     "lstm activations+input_forget+straight+hold+lengths+no_bias",
     "gru activations+flip_z+hold+lengths+no_bias+projected_x",
 )
-LOOPS = (
-    "lstm bidirectional+lengths+states+peephole3+projection+mask+forget_bias",
-    "rnn activations+projected_x+mask",
-)
+LOOPS = ("lstm bidirectional+lengths+states+peephole3+projection+mask+forget_bias", "rnn activations+projected_x+mask")
 REST = (  # with those above every feature, and the combinations that fail first
     "lstm reverse+count+gate_clip+cell_clip+peephole4_previous+batch+states",
     "lstm projected_x+count+bidirectional+hold+mask",

@@ -87,9 +87,7 @@ def test_degenerate_sizes(op: str, sizes: Any) -> None:
 
 
 @pytest.mark.parametrize("op", ["lstm", "gru", "rnn"])
-@pytest.mark.parametrize(
-    "name", ["lengths", "lengths+bidirectional", "count+reverse", "lengths+mask"]
-)
+@pytest.mark.parametrize("name", ["lengths", "lengths+bidirectional", "count+reverse", "lengths+mask"])
 def test_what_lies_past_the_end_never_matters(op: str, name: str) -> None:
     back, given, operands, _ = pulled(op, name)
     clean = li.interpret(back, given)
@@ -116,17 +114,11 @@ def test_a_row_of_length_zero_passes_its_state_gradients_through() -> None:
     np.testing.assert_array_equal(got["d_c0"][:, b], bars["c_n"][:, b])
 
 
-SAVED = {
-    "lstm": ["y", "gates", "cells", "activated"],
-    "gru": ["y", "gates", "inner"],
-    "rnn": ["y", "pre"],
-}
+SAVED = {"lstm": ["y", "gates", "cells", "activated"], "gru": ["y", "gates", "inner"], "rnn": ["y", "pre"]}
 
 
 @pytest.mark.parametrize("op", ["lstm", "gru", "rnn"])
-@pytest.mark.parametrize(
-    "name", ["plain", "lengths+bidirectional", "gate_clip+states", "batch+mask"]
-)
+@pytest.mark.parametrize("name", ["plain", "lengths+bidirectional", "gate_clip+states", "batch+mask"])
 def test_an_absent_saved_value_is_derived(op: str, name: str) -> None:
     name = name if name in cases.names(op) else "+".join(reversed(name.split("+")))
     operands, attrs = cases.build(op, name)
@@ -241,9 +233,7 @@ def test_second_derivatives(op: str) -> None:
     operands["lengths"] = np.array([4, 2], np.int32)
     inputs = {k: li.input(k, v.shape, v.dtype.name) for k, v in cases.arrays(operands).items()}
     r = getattr(li, op)(**{**operands, **inputs}, **attrs)
-    first = grad(
-        li.Graph("g", inputs.values(), {"loss": li.sum(r.y * r.y * r.y)}), "loss", ["x", "w_hh"]
-    )
+    first = grad(li.Graph("g", inputs.values(), {"loss": li.sum(r.y * r.y * r.y)}), "loss", ["x", "w_hh"])
     square = li.sum(first.output("d_x") * first.output("d_x")) + li.sum(first.output("d_w_hh"))
     again = li.Graph("h", first.params, {"s": square})
     second = grad(again, "s", ["x", "w_ih", "w_hh", "b"])
@@ -253,10 +243,7 @@ def test_second_derivatives(op: str) -> None:
     for k in ("x", "w_ih", "w_hh", "b"):
         along, e = rng.normal(size=operands[k].shape), 1e-5
         ends = [
-            float(
-                li.interpret(again, {**cases.arrays(operands), k: operands[k] + s * e * along})["s"]
-            )
-            for s in (1, -1)
+            float(li.interpret(again, {**cases.arrays(operands), k: operands[k] + s * e * along})["s"]) for s in (1, -1)
         ]
         want = (ends[0] - ends[1]) / (2 * e)
         have = float((got[f"d_{k}"] * along).sum())
@@ -308,7 +295,5 @@ def test_a_loop_does_not_pass_a_clip_straight_through(acts: tuple[str, ...], rem
 
 def test_a_gradient_op_refuses_an_activation_that_hides_its_slope() -> None:
     operands, attrs = cases.build("rnn", "plain")
-    with pytest.raises(
-        li.IRError, match=r"rnn_grad: activation leaky_relu\(-0.1\) has no gradient"
-    ):
+    with pytest.raises(li.IRError, match=r"rnn_grad: activation leaky_relu\(-0.1\) has no gradient"):
         li.rnn_grad(**operands, **attrs, activations=HIDDEN["rnn"], d_y=np.zeros((11, 3, 7)))

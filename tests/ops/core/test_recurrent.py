@@ -40,13 +40,7 @@ def test_features_alone_and_in_pairs(op: str) -> None:
     "sizes", [(0, 3, 5, 7, 4), (1, 1, 1, 1, 1), (2, 1, 3, 64, 16), (3, 0, 2, 5, 3), (4, 2, 0, 3, 2)]
 )
 def test_degenerate_sizes(op: str, sizes: Any) -> None:
-    for name in (
-        "states+lengths",
-        "reverse+count",
-        "lengths+bidirectional",
-        "bidirectional+hold",
-        "count+hold",
-    ):
+    for name in ("states+lengths", "reverse+count", "lengths+bidirectional", "bidirectional+hold", "count+hold"):
         operands, attrs = cases.build(op, name, sizes=sizes)
         want = plain_layers.run(op, cases.arrays(operands), attrs)
         for dynamic in (True, False):
@@ -63,11 +57,7 @@ def test_values_past_the_end_never_matter(op: str) -> None:
         operands, attrs = cases.build(op, name)
         want = plain_layers.run(op, cases.arrays(operands), attrs)
         x = np.swapaxes(operands["x"], 0, 1) if attrs.get("layout") == "batch" else operands["x"]
-        ends = (
-            operands["lengths"]
-            if operands["lengths"] is not None
-            else [operands["count"]] * cases.B
-        )
+        ends = operands["lengths"] if operands["lengths"] is not None else [operands["count"]] * cases.B
         for b, end in enumerate(ends):
             x[end:, b] = np.nan
         for got in both(cases.graph(op, operands, attrs), cases.arrays(operands)):
@@ -91,9 +81,7 @@ def test_saturated_values_stay_finite(op: str) -> None:
 def test_two_byte_floats_compute_in_f32(op: str, dtype: str) -> None:
     kind = li.DType.of(dtype).numpy
     operands, attrs = cases.build(op, "states+lengths", np.float32)
-    small = {
-        k: v.astype(kind) if v.dtype == np.float32 else v for k, v in cases.arrays(operands).items()
-    }
+    small = {k: v.astype(kind) if v.dtype == np.float32 else v for k, v in cases.arrays(operands).items()}
     wide = {k: v.astype(np.float64) if v.dtype == kind else v for k, v in small.items()}
     want = plain_layers.run(op, wide, attrs)
     graph = cases.graph(op, {**operands, **small}, attrs)
@@ -125,11 +113,7 @@ def test_recorded_pytorch_layers(stem: str) -> None:
 
 
 def test_the_recordings_are_all_there() -> None:
-    listed = (
-        json.loads((GOLDEN / "manifest.json").read_text())
-        if (GOLDEN / "manifest.json").exists()
-        else None
-    )
+    listed = json.loads((GOLDEN / "manifest.json").read_text()) if (GOLDEN / "manifest.json").exists() else None
     assert len(RECORDED) >= 20 or listed is not None
 
 
@@ -140,11 +124,7 @@ W_HH = li.input("w_hh", (1, 28, 7), "f32")
 BAD: list[tuple[str, Any, str]] = [
     ("rank", lambda: li.lstm(li.input("x", ("T", 5)), W_IH, W_HH), "x is f32"),
     ("integers", lambda: li.lstm(li.input("x", ("T", "B", 5), "i32"), W_IH, W_HH), "not floats"),
-    (
-        "columns",
-        lambda: li.lstm(X, li.input("w", (1, 28, 6)), W_HH),
-        r"w_ih is .*expected \[1,28,5\]",
-    ),
+    ("columns", lambda: li.lstm(X, li.input("w", (1, 28, 6)), W_HH), r"w_ih is .*expected \[1,28,5\]"),
     ("gates", lambda: li.lstm(X, None, li.input("w", (1, 27, 7))), "27 rows are not 4 gates"),
     ("no projection", lambda: li.lstm(X, W_IH, li.input("w", (1, 28, 3))), "without a projection"),
     ("projection", lambda: li.lstm(X, W_IH, W_HH, w_hr=li.input("p", (1, 7, 6))), "w_hr is"),
@@ -153,43 +133,23 @@ BAD: list[tuple[str, Any, str]] = [
     ("state", lambda: li.lstm(X, W_IH, W_HH, h0=li.input("h", ("C", 7))), "h0 is"),
     ("peephole", lambda: li.lstm(X, W_IH, W_HH, peephole=np.zeros(14, np.float32)), "peephole is"),
     ("lengths", lambda: li.lstm(X, W_IH, W_HH, lengths=li.input("n", ("B",), "f32")), "lengths is"),
-    (
-        "lengths size",
-        lambda: li.lstm(X, W_IH, W_HH, lengths=li.input("n", ("C",), "i32")),
-        "lengths is",
-    ),
+    ("lengths size", lambda: li.lstm(X, W_IH, W_HH, lengths=li.input("n", ("C",), "i32")), "lengths is"),
     ("count", lambda: li.lstm(X, W_IH, W_HH, count=li.input("n", (1,), "i32")), "count is"),
     ("direction", lambda: li.lstm(X, W_IH, W_HH, direction="backward"), "direction is 'backward'"),
     ("two directions", lambda: li.lstm(X, W_IH, W_HH, direction="bidirectional"), "expected"),
     ("layout", lambda: li.lstm(X, W_IH, W_HH, layout="TBI"), "layout is 'TBI'"),
     ("padding", lambda: li.lstm(X, W_IH, W_HH, padding="same"), "padding is 'same'"),
-    (
-        "activation",
-        lambda: li.lstm(X, W_IH, W_HH, activations=("swish",) * 5),
-        "activation 'swish'",
-    ),
+    ("activation", lambda: li.lstm(X, W_IH, W_HH, activations=("swish",) * 5), "activation 'swish'"),
     ("activations", lambda: li.lstm(X, W_IH, W_HH, activations=("tanh",)), "1 activations for 1"),
-    (
-        "parameters",
-        lambda: li.lstm(X, W_IH, W_HH, activations=("tanh(2)",) * 5),
-        "has 0 parameters",
-    ),
+    ("parameters", lambda: li.lstm(X, W_IH, W_HH, activations=("tanh(2)",) * 5), "has 0 parameters"),
     ("number", lambda: li.lstm(X, W_IH, W_HH, activations=("elu(a)",) * 5), "is not a number"),
     ("clip", lambda: li.lstm(X, W_IH, W_HH, cell_clip=-1.0), "cell_clip is -1.0"),
     ("nan clip", lambda: li.lstm(X, W_IH, W_HH, gate_clip=float("nan")), "gate_clip is nan"),
-    (
-        "hidden name",
-        lambda: li.rnn(X, None, li.input("w", (1, "H", "H"))),
-        "hidden sizes are numbers",
-    ),
+    ("hidden name", lambda: li.rnn(X, None, li.input("w", (1, "H", "H"))), "hidden sizes are numbers"),
     (
         "b_hn",
         lambda: li.gru(
-            X,
-            li.input("w", (1, 21, 5)),
-            li.input("u", (1, 21, 7)),
-            b_hn=np.zeros(7, np.float32),
-            reset_after=False,
+            X, li.input("w", (1, 21, 5)), li.input("u", (1, 21, 7)), b_hn=np.zeros(7, np.float32), reset_after=False
         ),
         "b_hn is the bias",
     ),

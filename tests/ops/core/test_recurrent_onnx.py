@@ -52,9 +52,7 @@ def runtime(op: str, data: dict[str, Any], attrs: dict[str, Any]) -> list[Any]:
     outputs = ["Y", "Y_h", "Y_c"][: 3 if op == "LSTM" else 2]
     node = helper.make_node(op, names, outputs, hidden_size=H, **attrs)
     kinds = {"f": TensorProto.FLOAT, "i": TensorProto.INT32}
-    inputs = [
-        helper.make_tensor_value_info(k, kinds[v.dtype.kind], v.shape) for k, v in data.items()
-    ]
+    inputs = [helper.make_tensor_value_info(k, kinds[v.dtype.kind], v.shape) for k, v in data.items()]
     outs = [helper.make_tensor_value_info(k, TensorProto.FLOAT, None) for k in outputs]
     graph = helper.make_graph([node], "g", inputs, outs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)

@@ -28,11 +28,7 @@ def graphs(case: str) -> tuple[li.Graph, li.Graph, dict[str, Any]]:
     graph = cases.graph(op, operands, attrs, dynamic=False)
     arrays = cases.arrays(operands)
     floats = [k for k, v in arrays.items() if v.dtype.kind == "f"]
-    return (
-        graph,
-        li.vjp(graph, [k for k in ("y", "h_n", "c_n") if k in graph.output_names], floats),
-        arrays,
-    )
+    return (graph, li.vjp(graph, [k for k in ("y", "h_n", "c_n") if k in graph.output_names], floats), arrays)
 
 
 @cache

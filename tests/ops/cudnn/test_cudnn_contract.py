@@ -203,11 +203,7 @@ PARAMS: dict[str, tuple[str, dict[str, Any], str]] = {
         {"num_units": 20000, "input_size": 20000},
         "params_size is 3200160000, more than i32 holds; S=int64",
     ),
-    "size: beyond i64": (
-        cu.SIZE,
-        {"num_layers": 2**31 - 1, "num_units": 2**31 - 1, "S": "i64"},
-        "more than i64 holds",
-    ),
+    "size: beyond i64": (cu.SIZE, {"num_layers": 2**31 - 1, "num_units": 2**31 - 1, "S": "i64"}, "more than i64 holds"),
     "size: mode": (cu.SIZE, {"rnn_mode": "mgu"}, "not one of rnn_relu"),
     "to: params": (cu.TO, {"params": zeros(391)}, "params has 391 elements, these sizes have 392"),
     "to: weights": (cu.TO, {"num_params_weights": 7}, "7 num_params_weights, expected 8"),
@@ -225,11 +221,7 @@ GOOD: dict[str, dict[str, Any]] = {
 
 def test_the_largest_sizes() -> None:
     """Beyond i32 in i64, of many layers, and just below 2^31."""
-    for sizes, S in (
-        ((1, 20000, 20000), "i64"),
-        ((10**6, 7, 5), "i32"),
-        ((1, 1, 536870908), "i32"),
-    ):
+    for sizes, S in (((1, 20000, 20000), "i64"), ((10**6, 7, 5), "i32"), ((1, 1, 536870908), "i32")):
         layers, units, inputs = sizes
         r = li.op(cu.SIZE, num_layers=layers, num_units=units, input_size=inputs, T="f32", S=S)
         got = li.interpret(li.Graph("g", [], {"n": r.params_size}))["n"]

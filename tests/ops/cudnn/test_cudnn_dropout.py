@@ -19,13 +19,7 @@ KNOWN = [  # key, counter, words: the answers published with Random123 for 20 ro
 ]
 STEPS = (0, 1, -5, 2**31, 2**32 - 1, 2**40 + 3, 2**63 - 1)
 KEY = np.array([7, 2**32 - 3], np.uint32)
-ATTRS: dict[str, Any] = {
-    "rnn_mode": "gru",
-    "direction": "bidirectional",
-    "dropout": 0.3,
-    "seed": 5,
-    "seed2": -9,
-}
+ATTRS: dict[str, Any] = {"rnn_mode": "gru", "direction": "bidirectional", "dropout": 0.3, "seed": 5, "seed2": -9}
 
 
 @pytest.mark.parametrize(("key", "counter", "words"), KNOWN)
@@ -54,10 +48,7 @@ def random_graphs() -> dict[str, li.Graph]:
     bits = threefry.random_bits(folded, (2, "T", 3))
     outputs = {"bits": bits, "key": folded, "kept": threefry.drawn(bits, 0.3), "x": x}
     fixed = {"bits": threefry.random_bits(key, (3, 5, 7))}
-    return {
-        "fixed": li.Graph("fixed", [key], fixed),
-        "named": li.Graph("named", [key, step, x], outputs),
-    }
+    return {"fixed": li.Graph("fixed", [key], fixed), "named": li.Graph("named", [key, step, x], outputs)}
 
 
 def same_bits(target: str) -> None:
@@ -145,9 +136,7 @@ def test_time_major_and_type_do_not_change_the_draw(rng: np.random.Generator) ->
     first = masks(li.interpret(cu.graph(cu.FORWARD, a, ATTRS), a))
     turned = {k: np.swapaxes(v, 0, 1).copy() if v.ndim == 3 else v for k, v in a.items()}
     attrs = ATTRS | {"time_major": False}
-    np.testing.assert_array_equal(
-        masks(li.interpret(cu.graph(cu.FORWARD, turned, attrs), turned)), first
-    )
+    np.testing.assert_array_equal(masks(li.interpret(cu.graph(cu.FORWARD, turned, attrs), turned)), first)
     small = {k: v.astype(np.float16) if v.dtype == np.float32 else v for k, v in a.items()}
     kept = li.interpret(cu.graph(cu.FORWARD, small, ATTRS), small)["reserve_space"]
     np.testing.assert_array_equal(kept, first.ravel())  # half keeps the masks alone
@@ -191,6 +180,4 @@ def test_one_layer_has_nothing_to_drop(rng: np.random.Generator) -> None:
     got = li.interpret(cu.graph(cu.FORWARD, a, ATTRS), a)
     want = li.interpret(cu.graph(cu.FORWARD, a, ATTRS | {"dropout": 0.0}), a)
     cu.close(got, want, 0.0, "one layer")
-    assert not any(
-        n.op.name == "threefry" for n in cu.expanded(cu.graph(cu.FORWARD, a, ATTRS)).nodes
-    )
+    assert not any(n.op.name == "threefry" for n in cu.expanded(cu.graph(cu.FORWARD, a, ATTRS)).nodes)

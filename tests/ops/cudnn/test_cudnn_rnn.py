@@ -87,17 +87,9 @@ def test_second_gradients_are_those_of_the_expansion(rng: np.random.Generator) -
     a = cu.operands(rng, 2, (3, 2, 3, 4), lengths=[3, 1], rnn_mode="gru")
     g = cu.graph(cu.FORWARD, a, {"rnn_mode": "gru"})
     first = li.vjp(g, "output", "input")
-    cts = {
-        "ct_output": rng.standard_normal((3, 2, 4)),
-        "ct_d_input": rng.standard_normal((3, 2, 3)),
-    }
+    cts = {"ct_output": rng.standard_normal((3, 2, 4)), "ct_d_input": rng.standard_normal((3, 2, 3))}
     second = li.vjp(first, "d_input", "params")
-    got = float(
-        (
-            li.interpret(second, a | cts)["d_params"]
-            * (way := rng.standard_normal(a["params"].shape))
-        ).sum()
-    )
+    got = float((li.interpret(second, a | cts)["d_params"] * (way := rng.standard_normal(a["params"].shape))).sum())
 
     def loss(params: Any) -> float:
         r = li.interpret(first, a | {"params": params, "ct_output": cts["ct_output"]})
@@ -187,11 +179,7 @@ def test_backprop_trusts_the_reserve_and_can_be_repeated(rng: np.random.Generato
 def test_a_reserve_with_open_sizes(kind: str, each: str) -> None:
     """The lengths that docs/cudnn-rnn.md gives for two layers of 8 units with dropout."""
     state, rows = (2, "B", 8), ("T", "B", 8)
-    shapes: dict[str, tuple[Any, ...]] = {
-        "input": ("T", "B", 5),
-        "input_h": state,
-        "input_c": state,
-    }
+    shapes: dict[str, tuple[Any, ...]] = {"input": ("T", "B", 5), "input_h": state, "input_c": state}
     shapes |= {"params": (cu.params_size(2, 1, 5, 8),), "sequence_lengths": ("B",), "output": rows}
     shapes |= {"output_h": state, "output_c": state, "output_backprop": rows}
     shapes |= {"output_h_backprop": state, "output_c_backprop": state, "reserve_space": (each,)}
@@ -226,15 +214,11 @@ def test_canonical_forms_are_inverse(mode: str, rng: np.random.Generator) -> Non
     assert not {m.op.name for m in low.nodes} & {cu.TO, cu.FROM}
     np.testing.assert_array_equal(li.interpret(low, a)["back"], a["p"])
     ct = {"ct_back": rng.standard_normal(n)}
-    np.testing.assert_array_equal(
-        li.interpret(li.vjp(g, "back", "p"), a | ct)["d_p"], ct["ct_back"]
-    )
+    np.testing.assert_array_equal(li.interpret(li.vjp(g, "back", "p"), a | ct)["d_p"], ct["ct_back"])
     assert r.weights[0].shape == (7, 0)  # absent under skip_input, listed all the same
 
 
-def test_two_directions_are_one_stacked_recurrence(
-    golden: Golden, rng: np.random.Generator
-) -> None:
+def test_two_directions_are_one_stacked_recurrence(golden: Golden, rng: np.random.Generator) -> None:
     """Each layer of two directions is one loop with a direction axis."""
     attrs = MODES["gru"] | BOTH | {"is_training": False}
     a = cu.operands(rng, 2, kind=np.float32, **attrs)

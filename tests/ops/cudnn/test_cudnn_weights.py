@@ -91,9 +91,7 @@ def test_torch_without_biases(torch: Any) -> None:
 
 
 def test_a_module_is_not_its_state(torch: Any) -> None:
-    with pytest.raises(
-        li.IRError, match=r"expected a state_dict, got LSTM; give its state_dict\(\)"
-    ):
+    with pytest.raises(li.IRError, match=r"expected a state_dict, got LSTM; give its state_dict\(\)"):
         from_torch(torch.nn.LSTM(5, 7))
 
 
@@ -127,9 +125,7 @@ def test_keras_layers(mode: str, direction: str, keras: Any, rng: np.random.Gene
     if mode == "lstm":
         c = np.stack([f[k] for f in theirs.states for k in range(1, len(f), 2)], axis=1)
         cu.close(out, {"output_c": c}, tolerance, (mode, direction))
-    back = to_keras(
-        a["params"], num_layers=2, num_units=H, input_size=I, rnn_mode=mode, direction=direction
-    )
+    back = to_keras(a["params"], num_layers=2, num_units=H, input_size=I, rnn_mode=mode, direction=direction)
     for arrays, given in zip(back, theirs.weights, strict=True):
         assert len(arrays) == len(given)
         for got, old in zip(arrays, given, strict=True):
@@ -145,10 +141,7 @@ def test_keras_without_biases(keras: Any) -> None:
 
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "torch, no weights": (lambda: from_torch({"x": np.zeros(3)}), "there are x"),
-    "torch, one left over": (
-        lambda: from_torch({**small(), "weight_ih_l7": np.zeros(3)}),
-        "weight_ih_l7 is no weight",
-    ),
+    "torch, one left over": (lambda: from_torch({**small(), "weight_ih_l7": np.zeros(3)}), "weight_ih_l7 is no weight"),
     "torch, one missing": (lambda: from_torch({"weight_hh_l0": np.zeros((4, 1))}), "is missing"),
     "torch, a gap": (lambda: from_torch({"weight_hh_l1": np.zeros((4, 1))}), "no weight_hh_l0"),
     "torch, wrong mode": (lambda: from_torch(small(), rnn_mode="gru"), "not the 3 gates of gru"),

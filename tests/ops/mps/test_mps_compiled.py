@@ -24,10 +24,7 @@ FLAGS: dict[str, tuple[mps.Arrays, ...]] = {
         {"training": True, "bidirectional": True, "resetAfter": True, "flipZ": True},
         {"bidirectional": True, "resetGateFirst": True, "outputGateActivation": "relu"},
     ),
-    mps.RNN: (
-        {"training": True, "reverse": True},
-        {"training": True, "bidirectional": True, "activation": "tanh"},
-    ),
+    mps.RNN: ({"training": True, "reverse": True}, {"training": True, "bidirectional": True, "activation": "tanh"}),
 }
 
 
@@ -53,9 +50,7 @@ def check(graphs: dict[str, li.Graph], inputs: dict[str, Any], target: str) -> N
 
 def some(seed: int, sizes: tuple[int, int, int, int]) -> tuple[dict[str, li.Graph], Any]:
     every = samples(np.random.default_rng(seed), sizes)
-    graphs = {
-        f"s{i}": mps.graph(op, a, attrs, name=f"s{i}") for i, (op, attrs, a) in enumerate(every)
-    }
+    graphs = {f"s{i}": mps.graph(op, a, attrs, name=f"s{i}") for i, (op, attrs, a) in enumerate(every)}
     return graphs, {f"s{i}": a for i, (_, _, a) in enumerate(every)}
 
 

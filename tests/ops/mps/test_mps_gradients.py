@@ -18,11 +18,7 @@ GATE_ACTS = {
     mps.GRU: [n for n in OPS[mps.GRU].attrs if n.endswith("Activation")],
     mps.RNN: ["activation"],
 }
-FLAGS = {
-    mps.LSTM: ("forgetGateLast",),
-    mps.GRU: ("resetGateFirst", "resetAfter", "flipZ"),
-    mps.RNN: (),
-}
+FLAGS = {mps.LSTM: ("forgetGateLast",), mps.GRU: ("resetGateFirst", "resetAfter", "flipZ"), mps.RNN: ()}
 STEP = 1e-6
 
 
@@ -71,14 +67,7 @@ def check(op: str, attrs: mps.Arrays, present: tuple[str, ...], r: np.random.Gen
         ends = [weighed(op, a | {name: a[name] + s * STEP * along}, attrs, given) for s in (1, -1)]
         want = (ends[0] - ends[1]) / (2 * STEP)
         have = float((got[name] * along).sum())
-        assert abs(have - want) <= 1e-7 * max(1.0, abs(want)), (
-            op,
-            attrs,
-            present,
-            name,
-            have,
-            want,
-        )
+        assert abs(have - want) <= 1e-7 * max(1.0, abs(want)), (op, attrs, present, name, have, want)
 
 
 @pytest.mark.parametrize("op", mps.FORWARD)
@@ -168,10 +157,7 @@ def test_gradients_arriving_elsewhere(op: str, rng: np.random.Generator) -> None
                 for s in (STEP, -STEP):
                     out = mps.run(op, a | {name: a[name] + s * along}, attrs)
                     ends.append(sum(float((out[n[2:]] * ct).sum()) for n, ct in cts.items()))
-                want, have = (
-                    (ends[0] - ends[1]) / (2 * STEP),
-                    float((got[f"d_{name}"] * along).sum()),
-                )
+                want, have = ((ends[0] - ends[1]) / (2 * STEP), float((got[f"d_{name}"] * along).sum()))
                 assert abs(have - want) <= 1e-7 * max(1.0, abs(want)), (op, attrs, chosen, name)
 
 

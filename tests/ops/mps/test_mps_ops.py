@@ -12,16 +12,8 @@ import lstm_ir as li
 from lstm_ir.ir.opdef import OPS
 
 Meaning = Callable[[li.Graph, dict[str, Any]], dict[str, Any]]
-MEANINGS: dict[str, Meaning] = {
-    "op": li.interpret,
-    "expansion": lambda g, a: li.interpret(mps.expanded(g), a),
-}
-KINDS = {
-    "float16": np.float16,
-    "bfloat16": ml_dtypes.bfloat16,
-    "float32": np.float32,
-    "float64": np.float64,
-}
+MEANINGS: dict[str, Meaning] = {"op": li.interpret, "expansion": lambda g, a: li.interpret(mps.expanded(g), a)}
+KINDS = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
 H = mps.SIZES[3]
 
 
@@ -59,36 +51,23 @@ GRU_ATTRS = {
 }
 RNN_ATTRS = {"reverse": False, "bidirectional": False, "training": False, "activation": "relu"}
 CALLS = {
-    "mps.LSTM": (
-        "source recurrentWeight inputWeight bias initState initCell mask peephole",
-        LSTM_ATTRS,
-        "h c z",
-    ),
+    "mps.LSTM": ("source recurrentWeight inputWeight bias initState initCell mask peephole", LSTM_ATTRS, "h c z"),
     "mps.LSTMGradients": (
         "source recurrentWeight sourceGradient zState cellOutputFwd stateGradient cellGradient "
         "inputWeight bias initState initCell mask peephole",
         LSTM_ATTRS,
         "source recurrentWeight inputWeight bias peephole initState initCell",
     ),
-    "mps.GRU": (
-        "source recurrentWeight inputWeight bias initState mask secondaryBias",
-        GRU_ATTRS,
-        "h z",
-    ),
+    "mps.GRU": ("source recurrentWeight inputWeight bias initState mask secondaryBias", GRU_ATTRS, "h z"),
     "mps.GRUGradients": (
         "source recurrentWeight sourceGradient zState outputFwd stateGradient inputWeight bias "
         "initState mask secondaryBias",
         GRU_ATTRS,
         "source recurrentWeight inputWeight bias initState secondaryBias",
     ),
-    "mps.singleGateRNN": (
-        "source recurrentWeight inputWeight bias initState mask",
-        RNN_ATTRS,
-        "h z",
-    ),
+    "mps.singleGateRNN": ("source recurrentWeight inputWeight bias initState mask", RNN_ATTRS, "h z"),
     "mps.singleGateRNNGradients": (
-        "source recurrentWeight sourceGradient zState stateGradient inputWeight bias initState "
-        "mask",
+        "source recurrentWeight sourceGradient zState stateGradient inputWeight bias initState mask",
         RNN_ATTRS,
         "source recurrentWeight inputWeight bias initState",
     ),
@@ -239,9 +218,7 @@ def permuted(name: str, v: Any, D: int, order: tuple[int, ...]) -> Any:
 
 
 @pytest.mark.parametrize("op", mps.FORWARD)
-def test_no_input_weight_is_the_identity(
-    op: str, meaning: Meaning, rng: np.random.Generator
-) -> None:
+def test_no_input_weight_is_the_identity(op: str, meaning: Meaning, rng: np.random.Generator) -> None:
     """The source holds the products already, and the bias is still added."""
     for attrs in ({}, {"bidirectional": True}):
         a = mps.operands(rng, op, mps.OPTIONAL[op], attrs)

@@ -35,9 +35,7 @@ class Layer:
         layer = getattr(torch.nn, word)(I, H, bias=bias, bidirectional=both, **more).double()
         self.x = torch.randn(T, N, I, dtype=torch.float64, requires_grad=True)
         k = 2 if word == "LSTM" else 1
-        self.states = [
-            torch.randn(self.D, N, H, dtype=torch.float64, requires_grad=True) for _ in range(k)
-        ]
+        self.states = [torch.randn(self.D, N, H, dtype=torch.float64, requires_grad=True) for _ in range(k)]
         y, final = layer(self.x, tuple(self.states) if k == 2 else self.states[0])
         finals = final if k == 2 else (final,)
         self.y = y.detach().numpy()

@@ -43,9 +43,7 @@ def test_cross_entropy(masked: bool, smoothing: float, rng: np.random.Generator)
         given["mask"] = mask.astype(m.dtype.numpy)
     p = torch.tensor(x.astype(np.float64), requires_grad=True)
     target = torch.tensor(np.where(mask, labels, -100) if masked else labels).long()
-    want = torch.nn.functional.cross_entropy(
-        p.reshape(-1, C), target.reshape(-1), label_smoothing=smoothing
-    )
+    want = torch.nn.functional.cross_entropy(p.reshape(-1, C), target.reshape(-1), label_smoothing=smoothing)
     want.backward()
     for got in both(g, given, ["x"]):
         np.testing.assert_allclose(got["loss"], want.item(), rtol=1e-5)
@@ -143,8 +141,7 @@ def test_ctc_that_cannot_be_spelled() -> None:
     v = li.input("x", (3, 1, C))
     loss = li.ctc_loss(v, np.array([[1, 1]]), np.array([2]), np.array([2]))
     out = li.interpret(
-        li.grad(li.Graph("ctc", [v], {"loss": loss}), "loss", "x"),
-        {"x": np.zeros((3, 1, C), np.float32)},
+        li.grad(li.Graph("ctc", [v], {"loss": loss}), "loss", "x"), {"x": np.zeros((3, 1, C), np.float32)}
     )
     assert out["loss"] == np.inf
     np.testing.assert_array_equal(out["d_x"], 0)
@@ -200,9 +197,7 @@ def smoothed(x: li.Value, by: Any) -> li.Value:
 def ctc(**given: Any) -> li.Value:
     """The loss of three frames of one row, but for what is given."""
     one = np.array([1], np.int32)
-    labels, frames, counts = (
-        given.pop(k, a) for k, a in (("labels", one[:, None]), ("frames", one), ("counts", one))
-    )
+    labels, frames, counts = (given.pop(k, a) for k, a in (("labels", one[:, None]), ("frames", one), ("counts", one)))
     return li.ctc_loss(li.input("x", (3, 1, C)), labels, frames, counts, **given)
 
 

@@ -17,12 +17,7 @@ pytestmark = [pytest.mark.slow_on("vulkan"), pytest.mark.together]
 Array = np.ndarray[Any, Any]
 T, B, I, H = 11, 3, 5, 7
 STEP = np.int64(2**32 + 5)
-OPEN: dict[str, tuple[Any, ...]] = {
-    "x": ("T", "B", I),
-    "h0": (1, "B", H),
-    "c0": (1, "B", H),
-    "lengths": ("B",),
-}
+OPEN: dict[str, tuple[Any, ...]] = {"x": ("T", "B", I), "h0": (1, "B", H), "c0": (1, "B", H), "lengths": ("B",)}
 SHAPES = {"x": (T, B, I), "w_ih": (4 * H, I), "w_hh": (4 * H, H), "b": (4 * H,), "h0": (1, B, H),
           "c0": (1, B, H)}  # fmt: skip
 NORM = {"scale_x": (4 * H,), "scale_h": (4 * H,), "scale_c": (H,), "bias_c": (H,)}
@@ -164,10 +159,7 @@ def test_inference_is_the_expectation() -> None:
         for k in ("c_n", "y") if op == "zoneout_lstm" else ("c_n",):
             mean, spread = out[f"{k}True"].mean((0, 1)), out[f"{k}True"].std((0, 1))
             assert (spread > 1e-4).all()
-            assert (np.abs(mean - out[f"{k}False"][0, 0]) < 4.5 * spread / np.sqrt(n)).all(), (
-                op,
-                k,
-            )
+            assert (np.abs(mean - out[f"{k}False"][0, 0]) < 4.5 * spread / np.sqrt(n)).all(), (op, k)
 
 
 def test_without_training_recurrent_dropout_is_the_plain_layer() -> None:
@@ -187,13 +179,8 @@ def test_what_is_trained_draws_and_what_infers_does_not() -> None:
         w = {n: li.weight(n, a[n]) for n in ("w_ih", "w_hh", "b")}
         x, step = li.input("x", ("T", "B", I)), li.input("step", (), "i64")
         y = getattr(li, op)(x, *w.values(), key=li.random_key(3, step), **cases.RATES[op]).y
-        made = li.train_step(
-            li.Graph("g", [x, step], {"loss": li.mean(y * y), "y": y}), "loss", li.sgd(0.1)
-        )
-        flags = {
-            entry: {n.attrs["training"] for n in g.nodes if n.op.name == op}
-            for entry, g in made.entries.items()
-        }
+        made = li.train_step(li.Graph("g", [x, step], {"loss": li.mean(y * y), "y": y}), "loss", li.sgd(0.1))
+        flags = {entry: {n.attrs["training"] for n in g.nodes if n.op.name == op} for entry, g in made.entries.items()}
         assert flags["infer"] == {False}
         assert "threefry" not in {n.op.name for n in made.entries["infer"].nodes}
         assert "threefry" in {n.op.name for n in made.entries["train"].nodes}

@@ -51,9 +51,7 @@ def test_index_is_numpys(key: Any) -> None:
     assert x[key].shape == X[key].shape
 
 
-@pytest.mark.parametrize(
-    "key", [k for k in KEYS if "100" not in str(k) and k != np.s_[3:1]], ids=str
-)
+@pytest.mark.parametrize("key", [k for k in KEYS if "100" not in str(k) and k != np.s_[3:1]], ids=str)
 def test_index_of_a_named_size_is_numpys(key: Any) -> None:
     x = li.input("x", ("T", "B", 3))
     np.testing.assert_array_equal(_run(x[key], x=X), X[key])
@@ -61,18 +59,7 @@ def test_index_of_a_named_size_is_numpys(key: Any) -> None:
 
 def test_symbolic_bounds_give_expressions() -> None:
     x = li.input("x", ("T", "B", 64))
-    got = [
-        x[:-1],
-        x[1:],
-        x[::2],
-        x[-1:],
-        x[:"T-2"],
-        x[2:"T"],
-        x[..., :32],
-        x[-1],
-        x[:, ::-1],
-        x[1::3],
-    ]
+    got = [x[:-1], x[1:], x[::2], x[-1:], x[:"T-2"], x[2:"T"], x[..., :32], x[-1], x[:, ::-1], x[1::3]]
     want = [
         "f32[T-1,B,64]",
         "f32[T-1,B,64]",
@@ -140,10 +127,7 @@ def _grad(build: Callable[..., li.Value], *values: Any) -> list[Any]:
     ins = [li.input(f"x{i}", a.shape, "f64") for i, a in enumerate(arrays)]
     out = build(*ins)
     grads = pull_back({out: li.ones(out.shape, "f64")}, ins)
-    named = {
-        f"d{i}": li.zeros_like(v) if g is None else g
-        for i, (v, g) in enumerate(zip(ins, grads, strict=True))
-    }
+    named = {f"d{i}": li.zeros_like(v) if g is None else g for i, (v, g) in enumerate(zip(ins, grads, strict=True))}
     got = li.interpret(li.Graph("g", ins, named), {f"x{i}": a for i, a in enumerate(arrays)})
     return [got[f"d{i}"].tolist() for i in range(len(arrays))]
 
@@ -172,9 +156,7 @@ def test_conversion_between_floats_passes_the_gradient() -> None:
         return li.convert(li.convert(x, "f32") * 3.0, "f64") * x
 
     assert _grad(through, [1.0, -2.0]) == [[6.0, -12.0]]
-    assert _grad(lambda x: x * li.convert(li.convert(x, "i32"), "f64"), [1.5, -2.5]) == [
-        [1.0, -2.0]
-    ]
+    assert _grad(lambda x: x * li.convert(li.convert(x, "i32"), "f64"), [1.5, -2.5]) == [[1.0, -2.0]]
 
 
 def test_clamp_bounds_get_the_gradient_where_they_hold() -> None:
@@ -202,13 +184,7 @@ def test_an_index_outside_is_refused_and_otherwise_clamped() -> None:
     rows = np.arange(5.0)
     assert OPS["gather"].numpy(rows, np.array([-7, 9, 2]), axis=0).tolist() == [0, 4, 2]
     ones = np.ones(3)
-    assert OPS["scatter_add"].numpy(rows, np.array([-7, 9, 9]), ones, axis=0).tolist() == [
-        1,
-        1,
-        2,
-        3,
-        6,
-    ]
+    assert OPS["scatter_add"].numpy(rows, np.array([-7, 9, 9]), ones, axis=0).tolist() == [1, 1, 2, 3, 6]
 
 
 def test_mean_expands_to_the_same_values() -> None:
@@ -230,13 +206,7 @@ def test_mean_expands_to_the_same_values() -> None:
 
 def test_reshape_finds_the_missing_size() -> None:
     x = li.input("x", ("T", "B", 64))
-    shapes: list[tuple[int | str, ...]] = [
-        ("T", -1),
-        (-1, 64),
-        (-1, "B", 8),
-        (-1,),
-        ("T", 4, -1, "B"),
-    ]
+    shapes: list[tuple[int | str, ...]] = [("T", -1), (-1, 64), (-1, "B", 8), (-1,), ("T", 4, -1, "B")]
     got = [str(li.reshape(x, s).type) for s in shapes]
     assert got == ["f32[T,64*B]", "f32[B*T,64]", "f32[8*T,B,8]", "f32[64*B*T]", "f32[T,4,16,B]"]
     y = li.input("y", ("2*T", "T-1", 3))

@@ -20,9 +20,7 @@ NO_GRADIENT = {"bitcast_convert"}  # float to float, but by bits: defined to hav
 # foreign ops, `tf.LSTMBlockCell`, bring their own tests; so do random bits and what draws them
 ELSEWHERE = {"threefry": "test_cudnn_dropout.py", "dropout": "test_losses.py"}
 CORE = [op for op in OPS if "." not in op and op not in ELSEWHERE]
-EVERY = [
-    pytest.param(s, id=s.name) for s in {s.name: s for op in CORE for s in samples(op)}.values()
-]
+EVERY = [pytest.param(s, id=s.name) for s in {s.name: s for op in CORE for s in samples(op)}.values()]
 REFUSED = [pytest.param(op, case, id=f"{op}-{i}") for op in CORE for i, case in enumerate(bad(op))]
 
 
@@ -50,9 +48,7 @@ def test_meaning_equals_the_independent_expression(sample: Sample) -> None:
     got = li.interpret(sample.graph, sample.inputs)
     assert sample.expected is not None
     for name, v in zip(sample.graph.output_names, sample.graph.outputs, strict=True):
-        assert_close(
-            got[name], sample.expected[name], v.dtype.value, sample.kind, f"{sample.name} {name}"
-        )
+        assert_close(got[name], sample.expected[name], v.dtype.value, sample.kind, f"{sample.name} {name}")
 
 
 @pytest.mark.parametrize("sample", EVERY)
@@ -68,11 +64,7 @@ def _wanted(s: Sample) -> bool:
     names = {n.op.name for n in s.graph.nodes}
     inputs = any(p.dtype.is_float for p in s.graph.params)
     smooth = s.smooth and inputs and not names & NO_GRADIENT
-    return (
-        smooth
-        and any(v.dtype.is_float for v in s.graph.outputs)
-        and {v.dtype.value for v in floats} == {"f64"}
-    )
+    return smooth and any(v.dtype.is_float for v in s.graph.outputs) and {v.dtype.value for v in floats} == {"f64"}
 
 
 SMOOTH = [p for p in EVERY if isinstance(p.values[0], Sample) and _wanted(p.values[0])]
@@ -80,17 +72,13 @@ SMOOTH = [p for p in EVERY if isinstance(p.values[0], Sample) and _wanted(p.valu
 # by 2e-7: test_grad_twice.py has PyTorch and differences of a higher order.
 LAYERS = {"lstm", "gru", "rnn", "lstm_grad", "gru_grad", "rnn_grad", *VARIANTS}
 SMOOTH_TWICE = [
-    p
-    for p in SMOOTH
-    if isinstance(p.values[0], Sample) and not LAYERS & {n.op.name for n in p.values[0].graph.nodes}
+    p for p in SMOOTH if isinstance(p.values[0], Sample) and not LAYERS & {n.op.name for n in p.values[0].graph.nodes}
 ]
 
 
 def _gradient(graph: li.Graph) -> li.Graph:
     """Gradients of sum(<output, ct_output>) for every float input; zeros where there is none."""
-    outs = {
-        n: v for n, v in zip(graph.output_names, graph.outputs, strict=True) if v.dtype.is_float
-    }
+    outs = {n: v for n, v in zip(graph.output_names, graph.outputs, strict=True) if v.dtype.is_float}
     cts = {n: li.input(f"ct_{n}", v.shape, v.dtype) for n, v in outs.items()}
     merged: dict[li.Value, li.Value] = {}
     for n, v in outs.items():
@@ -104,9 +92,7 @@ def _gradient(graph: li.Graph) -> li.Graph:
     return li.Graph("gradient", [*graph.params, *cts.values()], named)
 
 
-def _slope(
-    graph: li.Graph, inputs: dict[str, Array], name: str, way: Array, cts: dict[str, Array]
-) -> float:
+def _slope(graph: li.Graph, inputs: dict[str, Array], name: str, way: Array, cts: dict[str, Array]) -> float:
     """Central difference of sum(<output, ct>) along `way`."""
     step, ends = 1e-5, []
     for sign in (1, -1):
@@ -126,9 +112,7 @@ def _ways(shape: tuple[int, ...], r: np.random.Generator) -> list[Array]:
 def _check(graph: li.Graph, inputs: dict[str, Array], what: str) -> li.Graph:
     """Compare the gradient graph with central differences; gives it back."""
     r = rng(what)
-    floats = {
-        n: v for n, v in zip(graph.output_names, graph.outputs, strict=True) if v.dtype.is_float
-    }
+    floats = {n: v for n, v in zip(graph.output_names, graph.outputs, strict=True) if v.dtype.is_float}
     shapes = {n: li.interpret(graph, inputs)[n].shape for n in floats}
     cts = {n: r.standard_normal(s) for n, s in shapes.items()}
     gradient = _gradient(graph)
@@ -137,9 +121,7 @@ def _check(graph: li.Graph, inputs: dict[str, Array], what: str) -> li.Graph:
     for name, g in ((n.removeprefix("d_"), g) for n, g in grads.items()):
         for way in _ways(g.shape, r):
             numeric, exact = _slope(graph, inputs, name, way, cts), float(np.sum(g * way))
-            np.testing.assert_allclose(
-                exact, numeric, rtol=1e-7, atol=2e-7, err_msg=f"{what}: d {name}"
-            )
+            np.testing.assert_allclose(exact, numeric, rtol=1e-7, atol=2e-7, err_msg=f"{what}: d {name}")
     return gradient
 
 

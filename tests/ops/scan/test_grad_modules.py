@@ -41,9 +41,7 @@ def loops(kernels: bool, names: tuple[str, ...]) -> Any:
 
 SOME = [
     pytest.param(True, QUICK, id="kernels"),
-    pytest.param(
-        True, tuple(n for n in LOOPS if n not in QUICK), id="more", marks=pytest.mark.slow
-    ),
+    pytest.param(True, tuple(n for n in LOOPS if n not in QUICK), id="more", marks=pytest.mark.slow),
     pytest.param(False, tuple(LOOPS), id="loops", marks=pytest.mark.slow),
 ]
 
@@ -78,13 +76,7 @@ def torch_layers(sizes: tuple[int, ...], both: bool) -> tuple[li.Graph, Any, lis
         ]
         w_ih, w_hh, b_ih, b_hh, w_hr = (li.concat(v, 0) for v in parts)
         y, h, c = li.lstm(
-            y,
-            w_ih,
-            w_hh,
-            b_ih + b_hh,
-            w_hr=w_hr,
-            lengths=lengths,
-            direction="bidirectional" if both else "forward",
+            y, w_ih, w_hh, b_ih + b_hh, w_hr=w_hr, lengths=lengths, direction="bidirectional" if both else "forward"
         )
         states += [li.sum(h * h), li.sum(li.sin(c))]
     loss = li.sum(y * y * y) + sum(states[1:], states[0])
@@ -121,19 +113,13 @@ def layer(T: Any, op: str = "lstm", remat: int | None = None, H: int = 8) -> li.
     gates = {"lstm": 4, "gru": 3}[op]
     x = li.input("x", (T, 2, 3))
     w, u = (
-        li.weight(n, (rng.normal(size=(gates * H, k)) / 4).astype("f4"))
-        for n, k in ((f"{op}/w", 3), (f"{op}/u", H))
+        li.weight(n, (rng.normal(size=(gates * H, k)) / 4).astype("f4")) for n, k in ((f"{op}/w", 3), (f"{op}/u", H))
     )
     y = getattr(li, op)(x, w, u).y
-    return li.grad(
-        li.Graph("g", [x], {"loss": li.mean(y * y)}), "loss", [f"{op}/w", f"{op}/u"], remat=remat
-    )
+    return li.grad(li.Graph("g", [x], {"loss": li.mean(y * y)}), "loss", [f"{op}/w", f"{op}/u"], remat=remat)
 
 
-BOTH = [
-    pytest.param(True, id="kernels"),
-    pytest.param(False, id="loops", marks=pytest.mark.slow),
-]
+BOTH = [pytest.param(True, id="kernels"), pytest.param(False, id="loops", marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("kernels", BOTH)

@@ -17,9 +17,7 @@ def check(graph: li.Graph, back: li.Graph, values: dict[str, Any], names: list[s
     rng = np.random.default_rng(SEED + 1)
     for k in names:
         along, e = rng.normal(size=values[k].shape), 1e-5
-        ends = [
-            li.interpret(graph, {**values, k: values[k] + s * e * along})["loss"] for s in (1, -1)
-        ]
+        ends = [li.interpret(graph, {**values, k: values[k] + s * e * along})["loss"] for s in (1, -1)]
         want = float(ends[0] - ends[1]) / (2 * e)
         have = float((got[f"d_{k}"] * along).sum())
         assert abs(have - want) <= 1e-7 * max(1.0, abs(want)), (k, have, want)
@@ -100,11 +98,7 @@ def test_sums_over_all_steps_are_outside() -> None:
 
 def test_loop_in_a_loop() -> None:
     rng = np.random.default_rng(SEED)
-    values = {
-        "x": rng.normal(size=(4, 3, 2)),
-        "w": rng.normal(size=(2, 2)),
-        "h": rng.normal(size=2),
-    }
+    values = {"x": rng.normal(size=(4, 3, 2)), "w": rng.normal(size=(2, 2)), "h": rng.normal(size=2)}
     v = {k: li.input(k, a.shape, "f64") for k, a in values.items()}
 
     def inner(h: Any, x: Any, w: Any) -> Any:

@@ -111,10 +111,7 @@ def test_messages(op: str, change: dict[str, Any], attrs: dict[str, Any], proble
 
 @pytest.mark.parametrize("op", [tf.CELL_GRAD, tf.SEQ_GRAD, tf.SEQ_GRAD_V2])
 def test_use_peephole_is_required(op: str) -> None:
-    ins = {
-        n: li.input(n, s, "i64" if n == "seq_len_max" else "f32")
-        for n, s in tf.shapes(op, T, B, I, C).items()
-    }
+    ins = {n: li.input(n, s, "i64" if n == "seq_len_max" else "f32") for n, s in tf.shapes(op, T, B, I, C).items()}
     with pytest.raises(li.IRError, match="attribute use_peephole is required"):
         li.op(op, **ins)
 
@@ -131,9 +128,7 @@ def test_vectors_that_are_not_read(op: str) -> None:
     if "Grad" in op:
         assert [r.wci_grad.shape, r.wcf_grad.shape, r.wco_grad.shape] == [(0,), (C + 2,), (1,)]
         rng = np.random.default_rng(1)
-        a = tf.operands(rng, op, (T, B, I, C)) | {
-            n: np.full(s, np.nan, np.float32) for n, s in change.items()
-        }
+        a = tf.operands(rng, op, (T, B, I, C)) | {n: np.full(s, np.nan, np.float32) for n, s in change.items()}
         g = tf.graph(op, a, {"use_peephole": False})
         for got in (li.interpret(g, a), li.interpret(tf.expanded(g), a)):
             for n, s in change.items():

@@ -11,12 +11,7 @@ import lstm_ir as li
 
 T, B, I, C = 5, 3, 4, 2
 FORWARD = (tf.CELL, tf.SEQ, tf.SEQ_V2, tf.GRU)
-PAIR = {
-    tf.CELL: tf.CELL_GRAD,
-    tf.SEQ: tf.SEQ_GRAD,
-    tf.SEQ_V2: tf.SEQ_GRAD_V2,
-    tf.GRU: tf.GRU_GRAD,
-}
+PAIR = {tf.CELL: tf.CELL_GRAD, tf.SEQ: tf.SEQ_GRAD, tf.SEQ_V2: tf.SEQ_GRAD_V2, tf.GRU: tf.GRU_GRAD}
 MAIN = {tf.CELL: ("cs", "h"), tf.SEQ: ("cs", "h"), tf.SEQ_V2: ("cs", "h"), tf.GRU: ("h",)}
 Arrays = dict[str, Any]
 
@@ -65,9 +60,7 @@ def check(g: li.Graph, a: Arrays, of: Sequence[str], wrt: Sequence[str], cts: Ar
         np.testing.assert_allclose(got[f"d_{n}"], want, rtol=1e-6, atol=1e-7, err_msg=n)
 
 
-@pytest.mark.parametrize(
-    ("op", "use_peephole"), [(op, p) for op, p in tf.PEEPHOLES if op in FORWARD]
-)
+@pytest.mark.parametrize(("op", "use_peephole"), [(op, p) for op, p in tf.PEEPHOLES if op in FORWARD])
 def test_finite_differences(op: str, use_peephole: bool, rng: np.random.Generator) -> None:
     """What arrives at cs and h, nothing clipped."""
     a = tf.operands(rng, op, (T, B, I, C), np.float64, count=4, scale=0.7)
@@ -88,11 +81,7 @@ def test_every_result_alone(op: str, rng: np.random.Generator) -> None:
 
 def _influences(g: li.Graph, a: Arrays, output: str) -> set[str]:
     """Operands that change the output when they become NaN."""
-    return {
-        n
-        for n in floats(a)
-        if np.isnan(li.interpret(g, a | {n: np.full_like(a[n], np.nan)})[output]).any()
-    }
+    return {n for n in floats(a) if np.isnan(li.interpret(g, a | {n: np.full_like(a[n], np.nan)})[output]).any()}
 
 
 @pytest.mark.parametrize("op", FORWARD)

@@ -12,16 +12,8 @@ import lstm_ir as li
 
 SIZES = (11, 3, 5, 7)
 Meaning = Callable[[li.Graph, dict[str, Any]], dict[str, Any]]
-MEANINGS: dict[str, Meaning] = {
-    "op": li.interpret,
-    "expansion": lambda g, a: li.interpret(tf.expanded(g), a),
-}
-KINDS = {
-    "float16": np.float16,
-    "bfloat16": ml_dtypes.bfloat16,
-    "float32": np.float32,
-    "float64": np.float64,
-}
+MEANINGS: dict[str, Meaning] = {"op": li.interpret, "expansion": lambda g, a: li.interpret(tf.expanded(g), a)}
+KINDS = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
 SEQUENCES = (tf.SEQ, tf.SEQ_V2)
 
 
@@ -57,11 +49,7 @@ NAMES = {
         "x_grad cs_prev_grad h_prev_grad w_grad wci_grad wcf_grad wco_grad b_grad",
     ),
     tf.GRU: ("x h_prev w_ru w_c b_ru b_c", {}, "r u c h"),
-    tf.GRU_GRAD: (
-        "x h_prev w_ru w_c b_ru b_c r u c d_h",
-        {},
-        "d_x d_h_prev d_c_bar d_r_bar_u_bar",
-    ),
+    tf.GRU_GRAD: ("x h_prev w_ru w_c b_ru b_c r u c d_h", {}, "d_x d_h_prev d_c_bar d_r_bar_u_bar"),
 }
 NAMES[tf.SEQ_GRAD_V2] = NAMES[tf.SEQ_GRAD]
 
@@ -78,9 +66,7 @@ def test_names_and_defaults(op: str) -> None:
 
 
 @pytest.mark.parametrize(("op", "use_peephole"), tf.PEEPHOLES)
-def test_dead_operands(
-    op: str, use_peephole: bool, meaning: Meaning, rng: np.random.Generator
-) -> None:
+def test_dead_operands(op: str, use_peephole: bool, meaning: Meaning, rng: np.random.Generator) -> None:
     """NaN in what is never read changes nothing, and NaN in what is read does."""
     length = 6
     a = tf.operands(rng, op, SIZES, np.float32, count=length)
@@ -124,9 +110,7 @@ LIMITS = [
 
 @pytest.mark.parametrize(("cell_clip", "limit"), LIMITS)
 @pytest.mark.parametrize("op", [tf.CELL, *SEQUENCES])
-def test_cell_clip(
-    op: str, cell_clip: float, limit: float | None, meaning: Meaning, rng: np.random.Generator
-) -> None:
+def test_cell_clip(op: str, cell_clip: float, limit: float | None, meaning: Meaning, rng: np.random.Generator) -> None:
     a = tf.operands(rng, op, SIZES, np.float64, scale=2.0)
     got = meaning(tf.graph(op, a, {"cell_clip": cell_clip}), a)
     free = meaning(tf.graph(op, a, {"cell_clip": 0.0}), a)
@@ -179,9 +163,7 @@ def test_nan_survives_the_clip_and_infinity_does_not(meaning: Meaning) -> None:
 
 @pytest.mark.parametrize("use_peephole", [False, True])
 @pytest.mark.parametrize("op", [*SEQUENCES, *tf.GRADS])
-def test_rows_past_seq_len_max(
-    op: str, use_peephole: bool, meaning: Meaning, rng: np.random.Generator
-) -> None:
+def test_rows_past_seq_len_max(op: str, use_peephole: bool, meaning: Meaning, rng: np.random.Generator) -> None:
     """The first L rows are those of a sequence of L steps; later ones are zero."""
     a = tf.operands(rng, op, SIZES, np.float64)
     attrs = tf.required(op, use_peephole)
@@ -212,9 +194,7 @@ EDGES = [(0, 3, 5, 7), (4, 0, 5, 7), (4, 3, 0, 7), (4, 3, 5, 0), (1, 1, 1, 1), (
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sizes", EDGES, ids=str)
 @pytest.mark.parametrize("op", tf.OPS)
-def test_edges(
-    op: str, sizes: tuple[int, int, int, int], kind: str, rng: np.random.Generator
-) -> None:
+def test_edges(op: str, sizes: tuple[int, int, int, int], kind: str, rng: np.random.Generator) -> None:
     """Empty and single sizes: the expansion agrees, whatever the element type."""
     a = tf.operands(rng, op, sizes, KINDS[kind])
     if op == tf.CELL and 0 in (sizes[1], sizes[3]):

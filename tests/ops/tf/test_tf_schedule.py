@@ -48,9 +48,7 @@ def core(op: str, use_peephole: bool) -> li.Graph:
     v = inputs(**LAYER)
     given = {n: w for n, w in v.items() if n != "peephole" or use_peephole}
     bias = 1.0 if op == tf.SEQ else 0.0
-    out = li.lstm(
-        **given, forget_bias=bias, cell_clip=3.0, clip_gradient="straight_through", save=True
-    )
+    out = li.lstm(**given, forget_bias=bias, cell_clip=3.0, clip_gradient="straight_through", save=True)
     gates = [out.gates[..., k * C : (k + 1) * C] for k in (0, 1, 3, 2)]  # i, f, o, ci
     results = (gates[0], out.cells, *gates[1:], out.activated, out.y)
     return li.Graph("core", list(v.values()), dict(zip(FORWARD, results, strict=True)))
@@ -66,9 +64,7 @@ def core_grad(op: str, use_peephole: bool) -> li.Graph:
         del given["peephole"]
     gates = li.concat([v[n] for n in ("i", "f", "ci", "o")], 2)
     out = lstm_grad(**given, gates=gates)
-    return li.Graph(
-        "core", list(v.values()), {n: w for n, w in out._asdict().items() if w is not None}
-    )
+    return li.Graph("core", list(v.values()), {n: w for n, w in out._asdict().items() if w is not None})
 
 
 PAIRS: dict[str, Callable[[str, bool], li.Graph]] = {

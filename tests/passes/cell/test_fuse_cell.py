@@ -52,8 +52,7 @@ RECORDED = cell_dumps.names()
 def test_recorded(name: str, rng: np.random.Generator) -> None:
     graph = cell_dumps.read(name)
     inputs = {
-        p: rng.standard_normal(v.shape).astype(np.float32)
-        for p, v in zip(graph.input_names, graph.params, strict=True)
+        p: rng.standard_normal(v.shape).astype(np.float32) for p, v in zip(graph.input_names, graph.params, strict=True)
     }
     found = core(fuse(graph, inputs))
     steps = 2 if name in ("torch_lstm", "torch_gru") else 1
@@ -69,9 +68,7 @@ def test_recorded(name: str, rng: np.random.Generator) -> None:
 def test_recorded_gru_resets_as_written(name: str, rng: np.random.Generator) -> None:
     graph = FUSE.run(cell_dumps.read(name)).graph
     for n in (n for n in graph.nodes if n.op.name == "gru"):
-        assert n.attrs["reset_after"] == (
-            not ("before" in name or name in ("jax_gru_six_dots", "jax_gru_difference"))
-        )
+        assert n.attrs["reset_after"] == (not ("before" in name or name in ("jax_gru_six_dots", "jax_gru_difference")))
 
 
 def test_there_are_recordings_of_all_three_systems() -> None:
@@ -109,9 +106,7 @@ class Lstm:
         if self.dots == "eight":
             parts = {g: self.biased(x @ w[f"w{g}"] + h @ w[f"r{g}"], w, g) for g in "ifgo"}
         else:
-            joint = (
-                li.concat([h, x], 1) @ w["m"] if self.dots == "joint" else h @ w["r"] + x @ w["w"]
-            )
+            joint = li.concat([h, x], 1) @ w["m"] if self.dots == "joint" else h @ w["r"] + x @ w["w"]
             wide = self.biased(joint, w, "")
             parts = {g: wide[:, k * H : (k + 1) * H] for k, g in enumerate(self.order)}
         if self.forget:
@@ -127,9 +122,7 @@ class Lstm:
         if self.dots == "eight":
             out = {f"w{g}": self.weight(f"w{g}", I, H) for g in "ifgo"}
             out |= {f"r{g}": self.weight(f"r{g}", H, H) for g in "ifgo"}
-            return out | {
-                f"b{g}{k}": self.weight(f"b{g}{k}", H) for g in "ifgo" for k in range(self.biases)
-            }
+            return out | {f"b{g}{k}": self.weight(f"b{g}{k}", H) for g in "ifgo" for k in range(self.biases)}
         if self.dots == "joint":
             out = {"m": self.weight("m", H + I, 4 * H)}
         else:
@@ -153,17 +146,10 @@ class Lstm:
         def cell(carry: Any, row: li.Value) -> Any:
             h, c = carry
             p = self.sums(row, h, w)
-            i, f, g, o = (
-                self.sigmoid(p["i"]),
-                self.sigmoid(p["f"]),
-                li.tanh(p["g"]),
-                self.sigmoid(p["o"]),
-            )
+            i, f, g, o = (self.sigmoid(p["i"]), self.sigmoid(p["f"]), li.tanh(p["g"]), self.sigmoid(p["o"]))
             new = g * i + c * f if self.swapped else f * c + i * g
             h = li.tanh(new) * o if self.swapped else o * li.tanh(new)
-            kept = {"h": h, "c": new} | (
-                {} if self.more is None else self.more(p, i, h, new, row, w)
-            )
+            kept = {"h": h, "c": new} | ({} if self.more is None else self.more(p, i, h, new, row, w))
             order = {"h": h, "c": new}
             return (order["h"], order["c"]), tuple(kept[k] for k in self.keep)
 
@@ -213,9 +199,7 @@ def _answer(p: Any, i: Any, h: li.Value, c: li.Value, x: li.Value, w: Any) -> di
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_what_is_computed_from_the_states_is_computed_after_the_loop(
-    reverse: bool, rng: np.random.Generator
-) -> None:
+def test_what_is_computed_from_the_states_is_computed_after_the_loop(reverse: bool, rng: np.random.Generator) -> None:
     way = Lstm(rng, keep=("h", "q", "x"), more=_answer, reverse=reverse)
     result = fuse(*way.graph())
     assert "scan" not in ops_of(result.graph)
@@ -224,9 +208,7 @@ def test_what_is_computed_from_the_states_is_computed_after_the_loop(
 
 
 @pytest.mark.parametrize("how", ["lengths", "count"])
-def test_what_is_computed_from_states_that_may_not_exist_stays(
-    how: str, rng: np.random.Generator
-) -> None:
+def test_what_is_computed_from_states_that_may_not_exist_stays(how: str, rng: np.random.Generator) -> None:
     graph, inputs = Lstm(rng, keep=("h", "q"), more=_answer, **{how: True}).graph()
     result = fuse(graph, inputs)
     assert "scan" in ops_of(result.graph)
@@ -248,9 +230,7 @@ def test_the_op_has_the_weights_rows_in_its_own_order(rng: np.random.Generator) 
     w_ih = n.arg("w_ih")
     assert isinstance(w_ih, li.Value)
     got = li.interpret(li.Graph("w", [], {"w": w_ih}))["w"]
-    blocks = dict(
-        zip("ofig", np.split(graph.weights["w"].node.attrs["value"].array, 4, 1), strict=True)
-    )
+    blocks = dict(zip("ofig", np.split(graph.weights["w"].node.attrs["value"].array, 4, 1), strict=True))
     np.testing.assert_array_equal(got[0], np.concatenate([blocks[g].T for g in "ifgo"]))
 
 
@@ -274,20 +254,14 @@ def test_rows_projected_before_the_loop(rng: np.random.Generator) -> None:
 
 def test_two_input_rows_are_joined(rng: np.random.Generator) -> None:
     a, b = li.input("a", ("T", "B", I)), li.input("b", ("T", "B", 2))
-    wa, wb, r = (
-        li.weight(n, rng.standard_normal((k, H)).astype("f"))
-        for n, k in (("wa", I), ("wb", 2), ("r", H))
-    )
+    wa, wb, r = (li.weight(n, rng.standard_normal((k, H)).astype("f")) for n, k in (("wa", I), ("wb", 2), ("r", H)))
 
     def cell(h: li.Value, rows: Any) -> Any:
         h = li.maximum(rows[0] @ wa + rows[1] @ wb + h @ r * 1.0, 0.0)
         return h, h
 
     _, y = li.scan(cell, li.zeros(("B", H)), (a, b))
-    inputs = {
-        "a": rng.standard_normal((T, B, I)).astype("f"),
-        "b": rng.standard_normal((T, B, 2)).astype("f"),
-    }
+    inputs = {"a": rng.standard_normal((T, B, I)).astype("f"), "b": rng.standard_normal((T, B, 2)).astype("f")}
     (n,) = core(fuse(li.Graph("g", [a, b], {"y": y}), {k: v / 8 for k, v in inputs.items()}))
     assert n.op.name == "rnn"
     assert n.attrs["activations"] == ("relu",)
@@ -311,10 +285,7 @@ MIXES: dict[str, tuple[Callable[..., li.Value], bool]] = {
 @pytest.mark.parametrize("biased", [True, False])
 def test_ways_to_write_a_gru(mix: str, after: bool, biased: bool, rng: np.random.Generator) -> None:
     names = [f"{k}{g}" for k in "wr" for g in "rzn"]
-    w = {
-        n: li.weight(n, rng.standard_normal((I if n[0] == "w" else H, H)).astype("f") / 2)
-        for n in names
-    }
+    w = {n: li.weight(n, rng.standard_normal((I if n[0] == "w" else H, H)).astype("f") / 2) for n in names}
     b = {n: li.weight(n, rng.standard_normal(H).astype("f")) for n in ("br", "bz", "bn", "bh")}
     x = li.input("x", ("T", "B", I))
 
@@ -371,10 +342,7 @@ def test_one_other_activation(rng: np.random.Generator) -> None:
     def third(x: li.Value) -> li.Value:
         return li.sin(x) if next(calls) == 1 else li.logistic(x)
 
-    assert (
-        _left_alone(rng, sigmoid=third)
-        == "the loop is not fused: a gate is sine, not an activation of lstm"
-    )
+    assert _left_alone(rng, sigmoid=third) == "the loop is not fused: a gate is sine, not an activation of lstm"
 
 
 def _loop(rng: np.random.Generator, cell: Callable[..., Any], carries: int) -> Result:
@@ -401,9 +369,7 @@ def test_a_state_used_in_another_way(rng: np.random.Generator) -> None:
         return li.logistic(o) * li.tanh(c), c
 
     result = _loop(rng, cell, 2)
-    assert reasons(result) == [
-        "the loop is not fused: a gate reads the state other than through its product"
-    ]
+    assert reasons(result) == ["the loop is not fused: a gate reads the state other than through its product"]
     assert "scan" in ops_of(result.graph)
 
 
@@ -460,9 +426,7 @@ def test_half_precision_is_left_alone() -> None:
     x, r = li.input("x", ("T", "B", H), "f16"), li.weight("r", np.eye(H, dtype=np.float16))
     _, y = li.scan(lambda h, row: ((v := li.tanh(row + h @ r)), v), li.zeros(("B", H), "f16"), x)
     result = FUSE.run(li.Graph("half", [x], {"y": y}))
-    assert reasons(result) == [
-        "the loop is not fused: the op computes in f32 inside, the cell in f16"
-    ]
+    assert reasons(result) == ["the loop is not fused: the op computes in f32 inside, the cell in f16"]
 
 
 # single steps -----------------------------------------------------------------------------------

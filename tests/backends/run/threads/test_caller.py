@@ -18,8 +18,7 @@ from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.threads import affinity, caller
 
 pytestmark = pytest.mark.skipif(
-    not hasattr(os, "sched_setaffinity") or not hasattr(os, "SCHED_BATCH"),
-    reason="needs Linux",
+    not hasattr(os, "sched_setaffinity") or not hasattr(os, "SCHED_BATCH"), reason="needs Linux"
 )
 SIZES = (60, 4, 64, 128)
 OFF = {"schedule_caller": False}
@@ -119,9 +118,7 @@ def test_refused_a_caller_keeps_affinity_and_policy(
 
 
 @pytest.mark.parametrize("option", [True, False], ids=["option", "environment"])
-def test_a_package_is_refused_too(
-    option: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_is_refused_too(option: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = li.export(lstm(SIZES), tmp_path / "m.lirpkg")
     with counted(monkeypatch) as asked:
         li.load(path, device="local-task")(x=x())
@@ -146,9 +143,7 @@ def test_a_watcher_sees_a_policy_that_is_not_refused() -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("options", [{}, OFF], ids=["on", "off"])
 @pytest.mark.usefixtures("elsewhere")
-def test_a_system_that_refuses(
-    device: str | None, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_that_refuses(device: str | None, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """As seccomp does: EPERM for whoever asks."""
 
     def no(*_: object) -> None:

@@ -212,10 +212,7 @@ def test_state(rng: np.random.Generator) -> None:
     """Calls that read and write state take a board too."""
     T, B, I, H = SIZES
     x, states = li.input("x", (T, B, I)), [li.input(n, (1, B, H)) for n in ("h0", "c0")]
-    w, r = (
-        li.weight(n, rng.uniform(-0.1, 0.1, (4 * H, k)).astype(np.float32))
-        for n, k in (("w", I), ("r", H))
-    )
+    w, r = (li.weight(n, rng.uniform(-0.1, 0.1, (4 * H, k)).astype(np.float32)) for n, k in (("w", I), ("r", H)))
     y, h_n, c_n = li.lstm(x, w, r, h0=states[0], c0=states[1])
     step = li.Graph("step", [x, *states], {"y": y, "h_n": h_n, "c_n": c_n})
     exe = li.compile(li.stateful(step, {"h0": "h_n", "c0": "c_n"}))
@@ -272,11 +269,7 @@ def test_order_in_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What offer.py says of memory order is in the code that LLVM gets."""
     target = resolve("cpu:aarch64")
     text = prepare(lstm(), target, None, 2).text
-    flags = [
-        *compiler.BASE_FLAGS,
-        *target.flags,
-        f"--iree-hal-dump-executable-intermediates-to={tmp_path}",
-    ]
+    flags = [*compiler.BASE_FLAGS, *target.flags, f"--iree-hal-dump-executable-intermediates-to={tmp_path}"]
     compiler.run(text, flags, name="order", target="cpu:aarch64", timeout=120)
     (codegen,) = tmp_path.glob("*linked*.optimized.ll")
     code = codegen.read_text()
@@ -306,9 +299,7 @@ def test_a_module_for_aarch64(tmp_path: Path, rng: np.random.Generator) -> None:
         "--parameters=model=w.irpa", f"--function={entry}", "--device=local-sync",
         "--input=@x.npy", f"--input={board.BYTES}xi8=0", "--input=2", "--output=@y.npy",
     ]  # fmt: skip
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
-    )
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     want = li.interpret(graph, {"x": x})["y"]
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), want, rtol=2e-5, atol=2e-5)
@@ -335,10 +326,7 @@ def test_rows_of_a_matrix_are_shared_by_columns(rng: np.random.Generator, seed: 
     """A product of one row with a large matrix; kernels of one step share columns, not rows."""
     x = li.input("x", (1, 1, 1024))
     arrays: Any = {"x": rng.standard_normal((1, 1, 1024)).astype(np.float32)}
-    w, r = (
-        li.weight(n, rng.uniform(-0.1, 0.1, (2048, k)).astype(np.float32))
-        for n, k in (("w", 1024), ("r", 512))
-    )
+    w, r = (li.weight(n, rng.uniform(-0.1, 0.1, (2048, k)).astype(np.float32)) for n, k in (("w", 1024), ("r", 512)))
     graph = li.Graph("g", [x], {"y": li.lstm(x, w, r)[0]})
     exe = li.compile(graph)
     assert exe.helped

@@ -11,9 +11,7 @@ import pytest
 import lstm_ir as li
 from lstm_ir.backends.run.threads import caller, policy
 
-needs_policies = pytest.mark.skipif(
-    policy.batch is policy.unchanged, reason="this system has no SCHED_BATCH"
-)
+needs_policies = pytest.mark.skipif(policy.batch is policy.unchanged, reason="this system has no SCHED_BATCH")
 
 
 @needs_policies
@@ -67,9 +65,7 @@ def test_a_policy_that_somebody_chooses_meanwhile_stays() -> None:
 
 @needs_policies
 @pytest.mark.parametrize("often", [1, 2])
-def test_an_exception_of_a_signal_handler_leaves_no_policy(
-    often: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_exception_of_a_signal_handler_leaves_no_policy(often: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once: the policy is restored all the same. Twice: by the next call."""
     original, raised = os.sched_getscheduler, 0
 
@@ -102,9 +98,7 @@ def test_where_policies_are_forbidden_the_call_is_made(monkeypatch: pytest.Monke
 
 @needs_policies
 @pytest.mark.parametrize(("device", "policy"), [("local-task", "batch"), ("local-sync", "other")])
-def test_only_calls_of_workers_wait(
-    device: str, policy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_calls_of_workers_wait(device: str, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(caller.VARIABLE, "1")
     set_: list[int] = []
     original = os.sched_setscheduler
