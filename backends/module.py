@@ -8,6 +8,7 @@ once by an initializer, and what the signature promises about sizes is asserted 
 from __future__ import annotations
 
 import contextlib
+import gc
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -78,7 +79,7 @@ def iree_module(
     """
     options = Options(target.kernels) if options is None else options
     said = [] if notes is None else notes
-    with _context(), ir.Location.unknown(), _refused():
+    with _uncollected(), _context(), ir.Location.unknown(), _refused():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             symbols, kernels = _weights(program), dict[str, Kernel]()
@@ -112,6 +113,19 @@ def empty_variants(graph: Graph) -> Iterator[tuple[str, Graph]]:
     for zero in some:
         with contextlib.suppress(IRError):
             yield ".".join(zero), bind_sizes(graph, dict.fromkeys(zero, 0))
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage collection inside: the parts of a module stay until its text is written, and looking through
+    them took a fifth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager
