@@ -26,7 +26,7 @@ from lstm_ir.backends.files import parameters
 from lstm_ir.backends.kernels.call import executables
 from lstm_ir.backends.kernels.cpu.team import pause
 from lstm_ir.backends.kernels.cpu.workers import workers
-from lstm_ir.backends.kernels.helpers import offer
+from lstm_ir.backends.kernels.helpers import publish
 from lstm_ir.backends.kernels.text.kernel import Kernel
 from lstm_ir.backends.lower import rules as _rules  # noqa: F401  fills the rule table
 from lstm_ir.ir import dims
@@ -66,7 +66,7 @@ class Module(NamedTuple):
     """A module for IREE."""
 
     text: str
-    offers: Mapping[str, int]  # kernels that helpers may take part in, by function
+    published: Mapping[str, int]  # kernels that helpers may take part in, by function
 
 
 def iree_module(
@@ -94,11 +94,11 @@ def iree_module(
             for f in functions:
                 kernels |= f.runnable()
             relax = pause(target) if options.helpers else None
-            offers = executables.define(module, kernels, target.kind == "cpu", relax)
-            if options.helpers and not offers:
+            published = executables.define(module, kernels, target.kind == "cpu", relax)
+            if options.helpers and not published:
                 for f in functions:
                     f.leave_helpers_out()
-        return Module(_text(module, locs=True), offers)
+        return Module(_text(module, locs=True), published)
 
 
 def empty_variants(graph: Graph) -> Iterator[tuple[str, Graph]]:
@@ -198,15 +198,15 @@ class _Function:
         return self.e.kernels
 
     def leave_helpers_out(self) -> None:
-        """Take away the arguments that no kernel of the module uses to offer its work."""
+        """Take away the arguments that no kernel of the module uses to publish its work."""
         block = self.func.regions[0].blocks[0]
-        *_, board, brought = block.arguments
-        if list(brought.uses):  # kernels that have no room for an offer
+        *_, queue, brought = block.arguments
+        if list(brought.uses):  # kernels that have no room for a queue
             self.e.workers = None
             with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
                 found = self.e.make("arith.index_cast", [workers(self.e)], [brought.type])
             brought.replace_all_uses_with(found.result)
-        for argument in (brought, board):
+        for argument in (brought, queue):
             block.erase_argument(argument.arg_number)
         outs = [tensor(v.type) for v in self.graph.outputs]
         kind = ir.FunctionType.get([a.type for a in block.arguments], outs)
@@ -218,7 +218,7 @@ class _Function:
     def _function(self, params: Sequence[Value]) -> ir.Block:
         ins: list[ir.Type] = [tensor(p.type) for p in params]
         if self.options.helpers:
-            ins += [ir.Type.parse(offer.TENSOR), ir.IntegerType.get_signless(32)]
+            ins += [ir.Type.parse(publish.TENSOR), ir.IntegerType.get_signless(32)]
         outs = [tensor(v.type) for v in self.graph.outputs]
         kind = ir.FunctionType.get(ins, outs)
         attrs = {"sym_name": ir.StringAttr.get(self.name), "function_type": ir.TypeAttr.get(kind)}

@@ -70,11 +70,11 @@ class Lowered:
     made: Program  # by the passes
     text: str
     report: Report
-    offers: Mapping[str, int]  # kernels that helpers may take part in, by function
+    published: Mapping[str, int]  # kernels that helpers may take part in, by function
 
     def choice(self, threads: int) -> Choice:
         """Who runs its calls on the CPU, in a process of so many threads."""
-        return _choice(self.made, self.report, max(self.offers.values(), default=0), threads)
+        return _choice(self.made, self.report, max(self.published.values(), default=0), threads)
 
 
 def _options(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def prepare(
 ) -> Lowered:
     """Everything up to the compiler. `threads`: of the process that will call it, if that is known."""
     from lstm_ir.backends.emit.options import Options
-    from lstm_ir.backends.kernels.body.products import offerable
+    from lstm_ir.backends.kernels.body.products import publishable
     from lstm_ir.backends.module import iree_module
 
     given = _options(options)
@@ -133,18 +133,18 @@ def prepare(
     info = target.info
     made = optimize(source, target, report, given.get("pipeline"), given.get("kernels"))
     report.operations = {name: operations(graph) for name, graph in made.entries.items()}
-    kernels, offers = given.get("kernels", info.kernels), 0
+    kernels, published = given.get("kernels", info.kernels), 0
     if info.kind == "cpu" and kernels and given.get("helpers", True):
-        offers = max(map(offerable, made.entries.values()), default=0)
-    made_with = Options(kernels, _choice(made, report, offers, threads).helpers > 0)
+        published = max(map(publishable, made.entries.values()), default=0)
+    made_with = Options(kernels, _choice(made, report, published, threads).helpers > 0)
     module = iree_module(made, info, made_with, report.notes)
-    return Lowered(source, made, module.text, report, module.offers)
+    return Lowered(source, made, module.text, report, module.published)
 
 
-def _choice(made: Program, report: Report, offers: int, threads: int) -> Choice:
+def _choice(made: Program, report: Report, published: int, threads: int) -> Choice:
     """Who runs calls of any entry: the largest decides."""
     most = max(map(loops, made.entries.values()), default=0)
-    return choose(largest(report.operations.values()), most, offers, threads)
+    return choose(largest(report.operations.values()), most, published, threads)
 
 
 def compile(

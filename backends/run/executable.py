@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lstm_ir.backends.files import parameters, state_file
-from lstm_ir.backends.kernels.helpers.board import ATTEND
+from lstm_ir.backends.kernels.helpers.queue import SERVE
 from lstm_ir.backends.run import runtime, transfer
 from lstm_ir.backends.run.contexts import Contexts
 from lstm_ir.backends.run.held_state import HeldState
@@ -298,14 +298,14 @@ class _Loaded:
         except (RuntimeError, ValueError) as e:
             raise PackageError(f"{signature.name}: not a module: {runtime.short(e)}") from e
         self.modules.append(self.module)
-        offers = ATTEND in self.module.function_names
-        self.serve = self.module.lookup_function(ATTEND) if offers else None
+        published = SERVE in self.module.function_names
+        self.serve = self.module.lookup_function(SERVE) if published else None
         waits = self.schedule_caller and device == "local-task"
         own = device == "local-sync"
         self.contexts = Contexts(self.modules, signature.name, schedule=waits, own=own)
 
     def queue(self) -> helper_pool.Queue | None:
-        """The queue of one session, where the module offers its work to helpers."""
+        """The queue of one session, where the module publishes its work to helpers."""
         if self.serve is None:
             return None
         assert isinstance(self.move, transfer.HostMover)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lstm_ir.backends.kernels.helpers import board
+from lstm_ir.backends.kernels.helpers import queue
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.dispatch_places import Place, dispatch_places
 from lstm_ir.backends.run.threads import stacks
@@ -135,8 +135,8 @@ def profile(exe: Executable, blob: bytes, entry: str, values: Sequence[Array], f
         types += [exe.signature.state[n].type.dtype for n in called.reads]
         for i, (a, t) in enumerate(zip(values, types, strict=True)):
             command.append(_input(work, i, a, t))
-        if exe.helped:  # the tool has none: a board nobody looks at, one thread
-            command += [f"--input={board.BYTES}xi8=0", "--input=1"]
+        if exe.helped:  # the tool has none: a queue nobody polls, one thread
+            command += [f"--input={queue.BYTES}xi8=0", "--input=1"]
         seconds = _benchmark(command, folder, "1x", 1)
         calls = 1
         if seconds < SLOW:

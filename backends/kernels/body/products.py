@@ -21,7 +21,7 @@ def rows_product(rows: Value, matrix: Value, k_axis: int) -> Value:
     return ops.reshape(out, out.shape[1:])
 
 
-def offerable(graph: Graph) -> int:
+def publishable(graph: Graph) -> int:
     """Loops and products whose kernels helpers may take part in, if they become kernels.
 
     Not those of rows that weights alone decide: see `cpu/products.py`.

@@ -16,7 +16,7 @@ from iree.compiler import ir
 from iree.compiler.passmanager import PassManager
 
 from lstm_ir.backends.kernels.call.dispatches import constant, dispatches, redirect
-from lstm_ir.backends.kernels.helpers import offer
+from lstm_ir.backends.kernels.helpers import publish
 from lstm_ir.backends.kernels.text import form
 from lstm_ir.backends.kernels.text.form import Form
 from lstm_ir.backends.kernels.text.kernel import Kernel, Signature
@@ -45,8 +45,8 @@ def words(bindings: int, numbers: int) -> int:
 def define(module: ir.Module, kernels: dict[str, Kernel], share: bool, helped: str | None) -> Counter[str]:
     """Puts the executables of `kernels`, by symbol, into the module.
 
-    `helped`: functions offer their kernels to helpers (`helpers/offer.py`); the processor's hint for a thread
-    that waits. Gives how many kernels each function offers.
+    `helped`: functions publish their kernels to helpers (`helpers/publish.py`); the processor's hint for a thread
+    that waits. Gives how many kernels each function publishes.
     """
     kept = dict(kernels)
     calls: dict[str, tuple[str, list[int]]] = {}
@@ -65,41 +65,41 @@ def define(module: ir.Module, kernels: dict[str, Kernel], share: bool, helped: s
             if symbol in calls:
                 one, numbers = calls[symbol]
                 redirect(op, one, f"{one}_run", [constant(n, before=op) for n in numbers])
-    offers = Counter[str]() if helped is None else _offer(module, kept, helped)
+    published = Counter[str]() if helped is None else _publish(module, kept, helped)
     for symbol, kernel in kept.items():
         _define(module, symbol, [f"{symbol}_run"], kernel.text(f"{symbol}_run"))
-    return offers
+    return published
 
 
-def _offer(module: ir.Module, kernels: dict[str, Kernel], relax: str) -> Counter[str]:
-    """Kernels that functions run are offered to helpers; `kernels` keeps what runs otherwise."""
-    offered, plain, offers = dict[str, Kernel](), set[str](), Counter[str]()
+def _publish(module: ir.Module, kernels: dict[str, Kernel], relax: str) -> Counter[str]:
+    """Kernels that functions run are published to helpers; `kernels` keeps what runs otherwise."""
+    shared, plain, published = dict[str, Kernel](), set[str](), Counter[str]()
     for op in list(module.body):
         function = op.operation
         for dispatch, symbol in list(dispatches(function)):
             kernel = kernels[symbol]
             if function.name == "func.func" and _has_room(kernel.entry.signature):
-                offered[symbol] = kernel
-                offers[ir.StringAttr(function.attributes["sym_name"]).value] += 1
-                *_, board, _ = function.regions[0].blocks[0].arguments
+                shared[symbol] = kernel
+                published[ir.StringAttr(function.attributes["sym_name"]).value] += 1
+                *_, queue, _ = function.regions[0].blocks[0].arguments
                 groups = dispatch.operands[0]
-                redirect(dispatch, offer.SYMBOL, f"{symbol}_run", [board, groups], alone=True)
+                redirect(dispatch, publish.SYMBOL, f"{symbol}_run", [queue, groups], alone=True)
             else:
                 plain.add(symbol)
-    if offered:
-        _define(module, offer.SYMBOL, offer.names(offered), offer.text(offered, relax))
-        ir.InsertionPoint(module.body).insert(ir.Operation.parse(offer.module_function()))
-    for symbol in offered.keys() - plain:
+    if shared:
+        _define(module, publish.SYMBOL, publish.names(shared), publish.text(shared, relax))
+        ir.InsertionPoint(module.body).insert(ir.Operation.parse(publish.module_function()))
+    for symbol in shared.keys() - plain:
         del kernels[symbol]
-    return offers
+    return published
 
 
 def _has_room(taken: Signature) -> bool:
-    """Whether a dispatch of such a kernel takes a board besides."""
+    """Whether a dispatch of such a kernel takes a queue besides."""
     tensors, numbers = taken.tensors, len(taken.numbers)
     if tensors >= BINDINGS or words(tensors + 1, numbers + 1) > WORDS:
         return False
-    return offer.fits(tensors, numbers)
+    return publish.fits(tensors, numbers)
 
 
 def _alike(kernels: dict[str, Kernel]) -> Iterator[tuple[list[str], list[Form]]]:

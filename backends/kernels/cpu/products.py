@@ -30,7 +30,7 @@ def lower_product(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value
     if not e.at_top:
         return None  # inside a loop, weights might be packed in every step
     if e.options.helpers and not given(lhs):
-        return None  # what offers its work runs in every call
+        return None  # what publishes its work runs in every call
     rows = dims.product(tuple(a.shape[i] for i in free_axes(a.rank, lb, lc)))
     work = int(b.shape[0]) * int(b.shape[1])  # type: ignore[arg-type]
     if isinstance(rows, int) and (rows < FEW_ROWS or rows * work < WORTH):

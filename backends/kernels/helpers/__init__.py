@@ -1,1 +1,1 @@
-"""Helper threads' part of a kernel: what the caller offers them, and where."""
+"""Helper threads' part of a kernel: what the caller publishes, and where."""

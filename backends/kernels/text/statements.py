@@ -1,7 +1,7 @@
 """What a kernel's functions are made of: operations, with values and types of memories as objects.
 
 An operation is spelled as MLIR has it, cut where its operands stand. What changes a kernel that is
-written (`outline`, `form`, `helpers/offer.py`) is a `Rewriter`: it exchanges operands, types or whole
+written (`outline`, `form`, `helpers/publish.py`) is a `Rewriter`: it exchanges operands, types or whole
 statements. `kernel` prints.
 """
 

@@ -29,10 +29,10 @@ class Choice:
         return f"driver {self.driver}{helped}: {self.reason}"
 
 
-def choose(operations: int | None, loops: int, offers: int, threads: int) -> Choice:
+def choose(operations: int | None, loops: int, published: int, threads: int) -> Choice:
     """Who runs a call of so many operations in so many loops and products, in a process of `threads`.
 
-    operations: None where the call's sizes are not known. offers: kernels of the function that helpers
+    operations: None where the call's sizes are not known. published: kernels of the function that helpers
     may take part in; before the function is lowered, those that it may have.
     """
     if threads == 1:
@@ -42,7 +42,7 @@ def choose(operations: int | None, loops: int, offers: int, threads: int) -> Cho
     reason = f"{operations} operations in a call"
     # Beyond so many operations more workers than there are helpers end sooner.
     limit = LARGE if threads <= 1 + HELPERS else SMALL
-    if offers and loops <= LOOPS and HELPED <= operations < limit:
+    if published and loops <= LOOPS and HELPED <= operations < limit:
         return Choice("local-sync", helpers(threads), reason)
     if operations < SMALL:
         return Choice("local-sync", 0, f"{reason}, below {SMALL}")

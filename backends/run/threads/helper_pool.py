@@ -1,7 +1,7 @@
 """Threads that help callers: they take part in what a caller's thread runs by itself.
 
 A helper waits for a lock while nobody calls. A call that finds too few helpers at its queue wakes
-more, and begins without them. A helper polls the queue for PATIENCE seconds after the last offer, so
+more, and begins without them. A helper polls the queue for PATIENCE seconds after the last entry, so
 the next call finds it awake; then it waits for the lock again. There are few in a process:
 where several sessions call at once, the processors have work, and those that find no helper do theirs
 alone.
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.backends.kernels.helpers import board
+from lstm_ir.backends.kernels.helpers import queue
 from lstm_ir.backends.run import runtime, transfer
 from lstm_ir.backends.run.threads import affinity, choice, stacks
 from lstm_ir.ir.errors import DeviceError
@@ -31,7 +31,7 @@ from lstm_ir.ir.types import DType
 
 PATIENCE = 400e-6  # seconds
 _END = 1.0  # seconds that the end of the process waits for one
-_TRIAL = 10_000 * board.IDLE  # polls that are timed
+_TRIAL = 10_000 * queue.IDLE_POLL  # polls that are timed
 
 Array = np.ndarray[Any, Any]
 
@@ -53,7 +53,7 @@ def wanted() -> int:
 
 
 class Queue:
-    """What one session offers, and how its calls name it. One call at a time uses it."""
+    """What one session publishes, and how its calls name it. One call at a time uses it."""
 
     def __init__(self, context: Any, function: Any, move: transfer.HostMover, schedule_caller: bool) -> None:
         self._context, self._function, self._move = context, function, move
@@ -71,8 +71,8 @@ class Queue:
         return sum(h.queue is self for h in _helpers)
 
     def _made(self) -> tuple[Array, Any]:
-        memory = board.board()
-        words = memory[: board.RECORD * board.LINE].view(np.int32)
+        memory = queue.memory()
+        words = memory[: queue.ENTRY * queue.LINE].view(np.int32)
         return words, self._move.lent(memory, transfer.BorderType(DType.i8))
 
     def append_to(self, arguments: Any) -> Any:
@@ -84,7 +84,7 @@ class Queue:
     def begin_call(self) -> None:
         """A call begins: wake helpers, if none poll the queue."""
         self._calls = self._calls % 0x7FFFFFFF + 1
-        self._words[board.BUSY] = self._calls
+        self._words[queue.CALL] = self._calls
         here, missing = affinity.current_processor(), self._wanted
         for h in _helpers:
             if h.queue is not self:
@@ -114,23 +114,23 @@ class Queue:
 
     def end_call(self) -> None:
         """The call ended, well or not."""
-        self._words[board.BUSY] = 0
+        self._words[queue.CALL] = 0
 
     def serve(self) -> None:
-        """Take part in what is offered, until nothing is for PATIENCE seconds. On the helper's thread."""
+        """Take part in what is published, until nothing is for PATIENCE seconds. On the helper's thread."""
         if not _Pool.polls:
             _Pool.polls = self._polls()
-        self._words[board.PATIENCE] = _Pool.polls
+        self._words[queue.POLLS] = _Pool.polls
         while self._open:
-            call = self._words[board.BUSY]
+            call = self._words[queue.CALL]
             self._serve(self._view)
-            if self._words[board.BUSY] in (0, call):
+            if self._words[queue.CALL] in (0, call):
                 return  # else one began while this thread left
 
     def _polls(self) -> int:
-        """Polls of PATIENCE seconds, measured at a queue where nothing is offered."""
+        """Polls of PATIENCE seconds, measured at a queue where nothing is published."""
         words, view = self._made()
-        words[board.PATIENCE] = _TRIAL
+        words[queue.POLLS] = _TRIAL
         least = float("inf")
         for _ in range(2):
             start = time.perf_counter()
@@ -147,7 +147,7 @@ class Queue:
     def close(self) -> None:
         """Have helpers leave; none comes again."""
         self._open = False
-        self._words[board.LEAVE * board.LINE // 4] = 1
+        self._words[queue.CLOSED * queue.LINE // 4] = 1
 
 
 class _Helper:

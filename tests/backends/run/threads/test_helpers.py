@@ -21,7 +21,7 @@ from lstm_graph import SIZES, lstm
 import lstm_ir as li
 from lstm_ir.api import build, prepare
 from lstm_ir.backends.compile import compiler
-from lstm_ir.backends.kernels.helpers import board
+from lstm_ir.backends.kernels.helpers import queue
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.threads import choice, helper_pool
 from lstm_ir.backends.targets.targets import resolve
@@ -105,7 +105,7 @@ def test_they_come_and_go(rng: np.random.Generator) -> None:
 
 
 def test_one_takes_part() -> None:
-    """Of what is offered by hand: the record, the workgroups, the way out."""
+    """Of what is published by hand: the entry, the workgroups, the way out."""
     exe = li.compile(lstm((400, 1, 64, 128)))
     there = exe._queue
     assert there is not None
@@ -114,12 +114,12 @@ def test_one_takes_part() -> None:
     def taken() -> int:
         """Each takes one more than there is, to see that none is left."""
         exe(x=x)
-        return int(there._words[board.NEXT * 16])
+        return int(there._words[queue.NEXT_GROUP * 16])
 
     # One kernel, two members: the caller and one helper ask for a third and a fourth.
     assert until(lambda: taken() == 4)
-    assert there._words[board.INSIDE * 16] == 0
-    assert there._words[board.OPEN * 16] % 2 == 0
+    assert there._words[queue.SERVING * 16] == 0
+    assert there._words[queue.PUBLISHED * 16] % 2 == 0
 
 
 def test_a_call_that_fails_ends(rng: np.random.Generator) -> None:
@@ -134,7 +134,7 @@ def test_a_call_that_fails_ends(rng: np.random.Generator) -> None:
     exe(good)
     with pytest.raises(li.ValueRangeError):
         exe(good | {"ends": np.full(B, T, np.int32)})
-    assert there._words[board.BUSY] == 0
+    assert there._words[queue.CALL] == 0
     assert until(lambda: there.helpers == 0)
     exe(good)
 
@@ -193,7 +193,7 @@ def test_options_and_devices_say_who_works() -> None:
     assert not li.compile(graph, device="local-sync").helped
     assert not li.compile(graph, device="local-task").helped
     assert not li.compile(graph, options={"kernels": False}).helped
-    assert "lstm_ir.attend" not in prepare(graph, resolve("cpu")).text  # packages
+    assert "lstm_ir.serve" not in prepare(graph, resolve("cpu")).text  # packages
     with pytest.raises(li.CompileError, match="option helpers is 1"):
         li.compile(graph, options={"helpers": 1})
 
@@ -209,7 +209,7 @@ def test_sessions_have_queues_of_their_own(rng: np.random.Generator) -> None:
 
 
 def test_state(rng: np.random.Generator) -> None:
-    """Calls that read and write state take a board too."""
+    """Calls that read and write state take a queue too."""
     T, B, I, H = SIZES
     x, states = li.input("x", (T, B, I)), [li.input(n, (1, B, H)) for n in ("h0", "c0")]
     w, r = (li.weight(n, rng.uniform(-0.1, 0.1, (4 * H, k)).astype(np.float32)) for n, k in (("w", I), ("r", H)))
@@ -226,7 +226,7 @@ def test_state(rng: np.random.Generator) -> None:
 
 
 def test_profile(rng: np.random.Generator) -> None:
-    """The profiler's calls have a board of their own, and one worker."""
+    """The profiler's calls have a queue of their own, and one worker."""
     exe = li.compile(lstm())
     x = rng.standard_normal(SIZES[:3]).astype(np.float32)
     profile = exe.profile("main" if "main" in exe.entries else next(iter(exe.entries)), {"x": x})
@@ -266,7 +266,7 @@ def test_a_process_ends_while_they_are_there(ending: str, tmp_path: Path) -> Non
 
 
 def test_order_in_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What offer.py says of memory order is in the code that LLVM gets."""
+    """What publish.py says of memory order is in the code that LLVM gets."""
     target = resolve("cpu:aarch64")
     text = prepare(lstm(), target, None, 2).text
     flags = [*compiler.BASE_FLAGS, *target.flags, f"--iree-hal-dump-executable-intermediates-to={tmp_path}"]
@@ -277,12 +277,12 @@ def test_order_in_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(atomics) >= 8  # open and close, in and out, the next workgroup, what the team has
     assert [a for a in atomics if "acq_rel" not in a and "seq_cst" not in a] == []
     looks = re.findall(r"load atomic .*", code)
-    assert len(looks) >= 5  # the offer, who is inside, leave, patience, a call
+    assert len(looks) >= 5  # the entry, who serves, closed, the limit, a call
     assert [a for a in looks if " acquire, align 4" not in a] == []
 
 
 def test_a_module_for_aarch64(tmp_path: Path, rng: np.random.Generator) -> None:
-    """Compiles, and runs alone at a board that nobody looks at."""
+    """Compiles, and runs alone with a queue that nobody polls."""
     emulator = qemu()
     graph = lstm()
     lowered, blob = build(graph, resolve("cpu:aarch64"), None, 2)
@@ -297,7 +297,7 @@ def test_a_module_for_aarch64(tmp_path: Path, rng: np.random.Generator) -> None:
     command = [
         emulator, "-L", str(aarch64.sysroot()), str(aarch64.tool()), "--module=m.vmfb",
         "--parameters=model=w.irpa", f"--function={entry}", "--device=local-sync",
-        "--input=@x.npy", f"--input={board.BYTES}xi8=0", "--input=2", "--output=@y.npy",
+        "--input=@x.npy", f"--input={queue.BYTES}xi8=0", "--input=2", "--output=@y.npy",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -306,13 +306,13 @@ def test_a_module_for_aarch64(tmp_path: Path, rng: np.random.Generator) -> None:
 
 
 def test_kernels_without_room_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lstm_ir.backends.kernels.helpers import offer
+    from lstm_ir.backends.kernels.helpers import publish
 
-    assert "lstm_ir.attend" in prepare(lstm(), resolve("cpu"), None, 2).text
-    monkeypatch.setattr(offer, "fits", lambda tensors, numbers: False)
+    assert "lstm_ir.serve" in prepare(lstm(), resolve("cpu"), None, 2).text
+    monkeypatch.setattr(publish, "fits", lambda tensors, numbers: False)
     text = prepare(lstm(), resolve("cpu"), None, 2).text
-    assert "lstm_ir.attend" not in text
-    assert "tensor<" + str(board.BYTES) not in text
+    assert "lstm_ir.serve" not in text
+    assert "tensor<" + str(queue.BYTES) not in text
     assert "util.global.load @lstm_ir.workers" in text  # how many share the work: the device's workers
 
 
@@ -332,7 +332,7 @@ def test_rows_of_a_matrix_are_shared_by_columns(rng: np.random.Generator, seed: 
     assert exe.helped
     (operations,) = exe.report.operations.values()
     assert isinstance(operations, int)
-    assert choice.choose(operations, loops=2, offers=2, threads=2).helpers == 1
+    assert choice.choose(operations, loops=2, published=2, threads=2).helpers == 1
     want = li.interpret(graph, arrays)["y"]
     for _ in range(50):
         np.testing.assert_allclose(exe(arrays)["y"], want, rtol=2e-5, atol=2e-5)
@@ -342,6 +342,6 @@ def test_a_gradient_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops and products are five, and what is between them runs on one thread: workers are as fast."""
     graph = lstm()
     train = li.vjp(graph, ["y"], ["x", *graph.weights])
-    assert "lstm_ir.attend" not in prepare(train, resolve("cpu"), None, 2).text
+    assert "lstm_ir.serve" not in prepare(train, resolve("cpu"), None, 2).text
     monkeypatch.setattr(choice, "LOOPS", 5)
-    assert "lstm_ir.attend" in prepare(train, resolve("cpu"), None, 2).text
+    assert "lstm_ir.serve" in prepare(train, resolve("cpu"), None, 2).text

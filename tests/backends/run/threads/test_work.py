@@ -33,19 +33,19 @@ def test_products_count_twice_and_loops_their_length() -> None:
     assert dims.evaluate(operations(made), {"T": 7}) == 7 * per_step
 
 
-def ask(n: dims.Dim, threads: int = 2, offers: int = 1, loops: int = 1) -> Choice:
+def ask(n: dims.Dim, threads: int = 2, published: int = 1, loops: int = 1) -> Choice:
     """The choice for a program whose smaller entry has 5 operations."""
-    return choose(largest([5, n]), loops, offers, threads)
+    return choose(largest([5, n]), loops, published, threads)
 
 
 def test_small_calls_stay_in_the_callers_thread() -> None:
     assert choose(largest([SMALL - 1]), 1, 0, 2).driver == "local-sync"
-    assert ask(SMALL, offers=0).driver == "local-task"
-    assert ask(SMALL, offers=1).driver == "local-sync"
-    unknown = ask(dims.name("T"), offers=0)
+    assert ask(SMALL, published=0).driver == "local-task"
+    assert ask(SMALL, published=1).driver == "local-sync"
+    unknown = ask(dims.name("T"), published=0)
     assert unknown.driver == "local-task"
     assert str(unknown) == "driver local-task: sizes are known at the call"
-    assert ask(dims.name("T"), offers=0, threads=1).driver == "local-sync"
+    assert ask(dims.name("T"), published=0, threads=1).driver == "local-sync"
 
 
 def test_helpers_are_for_calls_that_are_short_but_worth_sharing() -> None:
@@ -62,7 +62,7 @@ def test_helpers_are_for_calls_that_are_short_but_worth_sharing() -> None:
 def test_helpers_are_for_kernels_that_offer_their_work_in_few_loops() -> None:
     assert ask(HELPED, threads=3).helpers == 2
     assert ask(HELPED, threads=4).helpers == ask(HELPED, threads=64).helpers == 3
-    assert ask(HELPED, offers=0).helpers == 0
+    assert ask(HELPED, published=0).helpers == 0
     assert [ask(HELPED, loops=n).helpers for n in (LOOPS, LOOPS + 1)] == [1, 0]
     assert str(ask(HELPED)) == f"driver local-sync with helpers: {HELPED} operations in a call"
 
@@ -73,15 +73,15 @@ def test_a_program_without_calls_is_small() -> None:
 
 @pytest.mark.parametrize("weight_first", [False, True])
 def test_a_module_offers_what_it_may(weight_first: bool) -> None:
-    """A product whose rows are a weight's has a kernel for workers, and none that is offered."""
+    """A product whose rows are a weight's has a kernel for workers, and none that is published."""
     w = li.weight("w", np.zeros((512, 512), np.float32))
     x = li.input("x", (512, 512))
     product = w @ x if weight_first else x @ w
     lowered = prepare(li.Graph("g", [x], {"y": product}), resolve("cpu"), None, 2)
     alone = prepare(li.Graph("g", [x], {"y": product}), resolve("cpu"), {"helpers": False}, 2)
     assert (lowered.text == alone.text) is weight_first
-    assert lowered.offers == ({} if weight_first else {"main": 1})
-    assert alone.offers == {}
+    assert lowered.published == ({} if weight_first else {"main": 1})
+    assert alone.published == {}
 
 
 def test_the_report_says_which_and_the_device_decides() -> None:

@@ -1,22 +1,22 @@
-"""Kernels whose workgroups are offered to helper threads, and what a helper runs.
+"""Kernels whose workgroups are published to helper threads, and what a helper runs.
 
 IREE's workers sleep between calls, and a caller does nothing while they work. Where a call is short,
 waking them is a large part of it (docs/performance.md). Here the caller's thread runs the dispatch
-itself: it writes what the kernel was given on a board (`board.py`), opens the offer, and takes one
-workgroup after the other, as do the helpers that see it. A helper is a thread that runs `attend` of the
-same module: it looks at the board for a while, takes part in what is offered, and goes home.
+itself: it publishes what the kernel was given in the queue (`queue.py`), and takes one workgroup after the
+other, as do the helpers that see the entry. A helper is a thread that runs `serve` of the same module: it
+polls the queue for a while, takes workgroups of what is published, and leaves.
 
 A kernel of a module so becomes three functions: the kernel itself, which has its tensors as distances
-from the board instead of bindings; `share`, which reads the board and takes workgroups until none is
-left; and the one that IREE calls, which writes the board and closes the offer again. All are in one
-executable with `attend`, which calls `share` of the kernel that is offered.
+from the queue instead of bindings; `take_groups`, which reads the entry and takes workgroups until none is
+left; and the one that IREE calls, which publishes the entry and withdraws it again. All are in one
+executable with `serve`, which calls `take_groups` of the kernel that is published.
 
-Memory order. `open`, `inside` and `next` change by `atomicrmw` alone, which is acq_rel. A helper counts
-itself in before it looks whether the offer still stands; the caller closes the offer before it looks
-whether somebody is in. Both looks at the count are read-modify-writes of one word, so one comes first:
+Memory order. PUBLISHED, SERVING and NEXT_GROUP change by `atomicrmw` alone, which is acq_rel. A helper counts
+itself in before it looks whether the entry still stands; the caller withdraws the entry before it polls
+whether somebody serves. Both looks at the count are read-modify-writes of one word, so one comes first:
 if the helper's, the caller waits for it; if the caller's, the helper synchronises with it and sees that
-the offer is closed. What the board says is written before the offer opens, and the caller leaves when
-`inside` is 0, read with acquire: it sees all that helpers stored before they counted themselves out.
+the entry is withdrawn. The entry is written before it is published, and the caller leaves when
+SERVING is 0, read with acquire: it sees all that helpers stored before they counted themselves out.
 Nothing waits for a helper that has not come, and one that came ends: workgroups end whoever runs them
 (`cpu/team.py`).
 """
@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from lstm_ir.backends.kernels.cpu.team import rest
-from lstm_ir.backends.kernels.helpers import board
+from lstm_ir.backends.kernels.helpers import queue
 from lstm_ir.backends.kernels.text.kernel import BINDING, Function, Kernel, Signature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import acquired, address
 from lstm_ir.backends.kernels.text.statements import (
@@ -45,58 +45,58 @@ from lstm_ir.backends.kernels.text.statements import (
 )
 from lstm_ir.backends.kernels.text.text import Text
 
-SYMBOL = "offered"  # of the executable
-ATTEND = "attend"  # of what a helper runs
-# What a kernel takes besides: the board, its workgroups.
-BOARD, TOTAL = Name("%b_board", BINDING), argument("offered")
-TENSOR = f"tensor<{board.BYTES}xi8>"
+SYMBOL = "published"  # of the executable
+SERVE = "serve"  # of what a helper runs
+# What a kernel takes besides: the queue, its workgroups.
+QUEUE, TOTAL = Name("%b_queue", BINDING), argument("published")
+TENSOR = f"tensor<{queue.BYTES}xi8>"
 
 _BYTES, _WORD = MemRef((None,), "i8"), MemRef((1,), "i32")
-_WORDS = MemRef((2 + board.MOST,), "i64")
-_BASE, _GROUP = Name("%board", _BYTES), argument("group")  # of private functions
+_WORDS = MemRef((2 + queue.MOST_ARGUMENTS,), "i64")
+_BASE, _GROUP = Name("%queue", _BYTES), argument("group")  # of private functions
 
 
 def fits(bindings: int, numbers: int) -> bool:
-    """Whether the board has room for what a kernel takes."""
-    return bindings + numbers <= board.MOST
+    """Whether the queue has room for what a kernel takes."""
+    return bindings + numbers <= queue.MOST_ARGUMENTS
 
 
 def text(kernels: Mapping[str, Kernel], relax: str) -> str:
     """The functions of one executable for these kernels, by symbol: each has a function `symbol`_run."""
-    parts = [_Offered(k, i, relax).kernel().text(s) for i, (s, k) in enumerate(kernels.items())]
-    return "\n".join([*parts, Kernel((_attend(list(kernels), relax),)).text("")])
+    parts = [_Published(k, i, relax).kernel().text(s) for i, (s, k) in enumerate(kernels.items())]
+    return "\n".join([*parts, Kernel((_serve(list(kernels), relax),)).text("")])
 
 
 def names(kernels: Iterable[str]) -> list[str]:
     """What the executable exports."""
-    return [*(f"{symbol}_run" for symbol in kernels), f"{ATTEND}_run"]
+    return [*(f"{symbol}_run" for symbol in kernels), f"{SERVE}_run"]
 
 
 def module_function() -> str:
-    """The function of the module that a helper calls with the board."""
+    """The function of the module that a helper calls with the queue."""
     return "\n".join([
-        f'func.func @"{board.ATTEND}"(%board: {TENSOR}) -> tensor<1xi64> {{',
+        f'func.func @"{queue.SERVE}"(%queue: {TENSOR}) -> tensor<1xi64> {{',
         "  %one = arith.constant 1 : index",
-        f"  %looks = flow.dispatch @{SYMBOL}::@{ATTEND}_run[%one](%board)",
+        f"  %polls = flow.dispatch @{SYMBOL}::@{SERVE}_run[%one](%queue)",
         f"      : ({TENSOR}) -> tensor<1xi64>",
-        "  return %looks : tensor<1xi64>",
+        "  return %polls : tensor<1xi64>",
         "}",
     ])  # fmt: skip
 
 
-class _Board:
-    """The board as a function's statements see it."""
+class _Queue:
+    """The queue as a function's statements see it."""
 
     def __init__(self, t: Text, base: Name) -> None:
         self.t, self.base = t, base
-        self.words = self._view(board.RECORD * board.LINE, _WORDS)
+        self.words = self._view(queue.ENTRY * queue.LINE, _WORDS)
 
     def _view(self, at: int, kind: MemRef) -> Name:
         return self.t.op("memref.view {}[{}][] : {} to {}", self.base, self.t.index(at), _BYTES, kind)
 
     def word(self, line: int) -> Name:
         """The i32 at the head of a line."""
-        return self._view(line * board.LINE, _WORD)
+        return self._view(line * queue.LINE, _WORD)
 
     def cell(self, place: int) -> Name:
         """Any i32."""
@@ -116,27 +116,27 @@ class _Board:
         return acquired(t, t.op("llvm.inttoptr {} : i64 to !llvm.ptr", at))
 
     def put(self, place: int, v: Operand) -> None:
-        """An index of the record."""
+        """An index of the entry."""
         t = self.t
         wide = t.op("arith.index_cast {} : index to i64", v)
         t.line("memref.store {}, {}[{}] : {}", wide, self.words, t.index(place), _WORDS)
 
     def get(self, place: int) -> Name:
-        """An index of the record."""
+        """An index of the entry."""
         t = self.t
         wide = t.op("memref.load {}[{}] : {}", self.words, t.index(place), _WORDS)
         return t.op("arith.index_cast {} : i64 to index", wide)
 
-    def is_open(self, n: Operand) -> Name:
-        """Whether an offer stands where `open` is n."""
+    def stands(self, n: Operand) -> Name:
+        """Whether an entry stands where PUBLISHED is n."""
         t = self.t
         one = t.constant("1", "i32")
         return t.compare("eq", t.binary("andi", n, one, "i32"), one, "i32")
 
 
 def _bound(t: Text, binding: Name) -> Name:
-    """The bytes of the board, in a function that IREE calls."""
-    size, zero = t.index(board.BYTES), t.index(0)
+    """The bytes of the queue, in a function that IREE calls."""
+    size, zero = t.index(queue.BYTES), t.index(0)
     return _subspan(t, binding, zero, _BYTES, [size])
 
 
@@ -146,7 +146,7 @@ def _subspan(t: Text, binding: Name, zero: Operand, kind: MemRef, sizes: Sequenc
     return out
 
 
-class _Offered:
+class _Published:
     """One kernel as three functions, and those that it calls."""
 
     def __init__(self, kernel: Kernel, number: int, relax: str) -> None:
@@ -156,24 +156,24 @@ class _Offered:
 
     def kernel(self) -> Kernel:
         """Those that others call first."""
-        return Kernel((*self.before, self._work(), self._share(), self._run()))
+        return Kernel((*self.before, self._work(), self._take_groups(), self._run()))
 
     def _work(self) -> Function:
         """The kernel, for one workgroup."""
         given = tuple(replace(p, kind="index") for p in self.taken.all)
         signature = Signature((), (_BASE, *given, _GROUP), ())
-        body = _OnBoard().body(self.entry.body)
+        body = _OnQueue().body(self.entry.body)
         return replace(self.entry, name="_work", signature=signature, body=body, attributes="")
 
-    def _share(self) -> Function:
-        """Takes workgroups of an offer until none is left."""
+    def _take_groups(self) -> Function:
+        """Takes workgroups of the entry until none is left."""
         t = Text(0)
-        b = _Board(t, _BASE)
-        total = b.get(1)
-        given = [b.get(2 + i) for i in range(len(self.taken.all))]
-        following = b.word(board.NEXT)
+        q = _Queue(t, _BASE)
+        total = q.get(1)
+        given = [q.get(2 + i) for i in range(len(self.taken.all))]
+        following = q.word(queue.NEXT_GROUP)
         with t.block("scf.while () : () -> index", to=t.fresh()):
-            taken = t.op("arith.index_cast {} : i32 to index", b.add(following, 1))
+            taken = t.op("arith.index_cast {} : i32 to index", q.add(following, 1))
             more = t.compare("ult", taken, total)
             t.line("scf.condition({}) {} : index", more, taken)
         group = t.fresh("index")
@@ -181,25 +181,25 @@ class _Offered:
             kinds: list[Kind] = [_BYTES, *["index"] * (len(given) + 1)]
             t.put(Call("_work", (_BASE, *given, group), tuple(kinds)))
             t.line("scf.yield")
-        return t.function("_share", Signature((), (_BASE,), ()))
+        return t.function("_take_groups", Signature((), (_BASE,), ()))
 
     def _run(self) -> Function:
-        """Writes the offer, takes part in it, and waits for those who do."""
+        """Publishes the entry, takes part in it, and waits for those who do."""
         t = Text(0)
-        base = _bound(t, BOARD)
-        b = _Board(t, base)
+        base = _bound(t, QUEUE)
+        q = _Queue(t, base)
         origin = address(t, base, _BYTES)
-        b.put(0, t.index(self.number))
-        b.put(1, TOTAL)
+        q.put(0, t.index(self.number))
+        q.put(1, TOTAL)
         for i, p in enumerate(self.taken.all):
-            b.put(2 + i, self._distance(t, p, origin) if p.kind == BINDING else p)
-        following = b.word(board.NEXT)
+            q.put(2 + i, self._distance(t, p, origin) if p.kind == BINDING else p)
+        following = q.word(queue.NEXT_GROUP)
         t.line("memref.store {}, {}[{}] : {}", t.constant("0", "i32"), following, t.index(0), _WORD)
-        opened, inside = b.word(board.OPEN), b.word(board.INSIDE)
-        b.add(opened, 1)
-        t.put(Call("_share", (base,), (_BYTES,)))
-        b.add(opened, 1)
-        first, zero = b.add(inside, 0), t.index(0)
+        published, serving = q.word(queue.PUBLISHED), q.word(queue.SERVING)
+        q.add(published, 1)
+        t.put(Call("_take_groups", (base,), (_BYTES,)))
+        q.add(published, 1)
+        first, zero = q.add(serving, 0), t.index(0)
         at, turn, ended = t.fresh(), t.fresh(), t.fresh()
         start = "scf.while ({} = {}, {} = {}) : (i32, index) -> (i32, index)"
         with t.block(start, at, first, turn, zero, to=ended, results=2):
@@ -208,18 +208,18 @@ class _Offered:
         at, turn = t.fresh("i32"), t.fresh("index")
         with t.region("do", at, turn):
             rest(t, self.relax, turn)
-            t.line("scf.yield {}, {} : i32, index", b.seen(inside), t.add(turn, 1))
-        more = (*self.taken.numbers, BOARD, TOTAL)  # last among what a dispatch passes
+            t.line("scf.yield {}, {} : i32, index", q.seen(serving), t.add(turn, 1))
+        more = (*self.taken.numbers, QUEUE, TOTAL)  # last among what a dispatch passes
         return t.function("_run", self.taken._replace(numbers=more), called_by_iree())
 
     def _distance(self, t: Text, binding: Name, origin: Operand) -> Name:
-        """From the board to a tensor."""
+        """From the queue to a tensor."""
         held = _subspan(t, binding, t.index(0), _BYTES, [t.index(1)])
         return t.binary("subi", address(t, held, _BYTES), origin)
 
 
-class _OnBoard(Rewriter):
-    """Tensors at their distance from the board; a workgroup that is given."""
+class _OnQueue(Rewriter):
+    """Tensors at their distance from the queue; a workgroup that is given."""
 
     def __init__(self) -> None:
         self._places = 0
@@ -238,49 +238,49 @@ class _OnBoard(Rewriter):
             yield from super().statement(s)
 
 
-def _attend(symbols: list[str], relax: str) -> Function:
-    """What a helper runs: looks at the board, takes part in offers, ends when none comes."""
+def _serve(symbols: list[str], relax: str) -> Function:
+    """What a helper runs: polls the queue, takes part in what is published, ends when nothing is."""
     t = Text(0)
-    b = _Board(t, _bound(t, BOARD))
-    opened, inside, leave = (b.word(n) for n in (board.OPEN, board.INSIDE, board.LEAVE))
-    patience = b.seen(b.cell(board.PATIENCE))
-    calls = b.cell(board.BUSY)
+    q = _Queue(t, _bound(t, QUEUE))
+    published, serving, closed = (q.word(n) for n in (queue.PUBLISHED, queue.SERVING, queue.CLOSED))
+    limit = q.seen(q.cell(queue.POLLS))
+    calls = q.cell(queue.CALL)
     zero, one = t.constant("0", "i32"), t.constant("1", "i32")
-    looks, served, ended = t.fresh(), t.fresh(), t.fresh()
+    polls, served, ended = t.fresh(), t.fresh(), t.fresh()
     start = "scf.while ({} = {}, {} = {}) : (i32, i32) -> (i32, i32)"
-    with t.block(start, looks, zero, served, zero, to=ended, results=2):
-        some = t.compare("ult", looks, patience, "i32")
-        stay = t.compare("eq", b.seen(leave), zero, "i32")
+    with t.block(start, polls, zero, served, zero, to=ended, results=2):
+        some = t.compare("ult", polls, limit, "i32")
+        stay = t.compare("eq", q.seen(closed), zero, "i32")
         go = t.binary("andi", some, stay, "i1")
-        t.line("scf.condition({}) {}, {} : i32, i32", go, looks, served)
-    looks, served = t.fresh("i32"), t.fresh("i32")
-    with t.region("do", looks, served):
-        now = b.seen(opened)
+        t.line("scf.condition({}) {}, {} : i32, i32", go, polls, served)
+    polls, served = t.fresh("i32"), t.fresh("i32")
+    with t.region("do", polls, served):
+        now = q.seen(published)
         new = t.compare("ne", now, served, "i32")
-        go = t.binary("andi", b.is_open(now), new, "i1")
+        go = t.binary("andi", q.stands(now), new, "i1")
         out = t.fresh()
         with t.block("scf.if {} -> (i32, i32)", go, to=out, results=2):
-            b.add(inside, 1)
-            sure = b.add(opened, 0)
-            with t.when(b.is_open(sure)):
-                t.line("scf.index_switch {}", b.get(0))
+            q.add(serving, 1)
+            sure = q.add(published, 0)
+            with t.when(q.stands(sure)):
+                t.line("scf.index_switch {}", q.get(0))
                 for i, symbol in enumerate(symbols):
                     with t.region(f"case {i}"):
-                        t.put(Call(f"{symbol}_share", (b.base,), (_BYTES,)))
+                        t.put(Call(f"{symbol}_take_groups", (q.base,), (_BYTES,)))
                         t.line("scf.yield")
                 with t.region("default"):
                     t.line("scf.yield")
-            b.add(inside, -1)
+            q.add(serving, -1)
             t.line("scf.yield {}, {} : i32, i32", zero, sure)
         with t.region("else"):
             rest(t, relax, t.index(0))
-            busy = t.compare("ne", b.seen(calls), zero, "i32")
-            idle = t.constant(str(board.IDLE), "i32")
+            busy = t.compare("ne", q.seen(calls), zero, "i32")
+            idle = t.constant(str(queue.IDLE_POLL), "i32")
             more = t.select(busy, one, idle, "i32")
-            t.line("scf.yield {}, {} : i32, i32", t.binary("addi", looks, more, "i32"), served)
+            t.line("scf.yield {}, {} : i32, i32", t.binary("addi", polls, more, "i32"), served)
         t.line("scf.yield {} : i32, i32", t.results(out, ["i32", "i32"]))
     result, count = Name("%b_out", BINDING), MemRef((1,), "i64")
     held = _subspan(t, result, t.index(0), count)
     wide = t.op("arith.extui {} : i32 to i64", t.results(ended, ["i32", "i32"])[0])
     t.line("memref.store {}, {}[{}] : {}", wide, held, t.index(0), count)
-    return t.function(f"{ATTEND}_run", Signature((BOARD,), (), (result,)), called_by_iree())
+    return t.function(f"{SERVE}_run", Signature((QUEUE,), (), (result,)), called_by_iree())
