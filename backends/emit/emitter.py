@@ -2,8 +2,8 @@
 that rules share.
 
 Where every size is an int only StableHLO is made. Named sizes become `?`; their run-time values
-come from the entry block's `tensor.dim`, and the ops that StableHLO cannot say for `?` (IREE.md:
-reshape, updates, batched dots) are made with `tensor`, `linalg` and `scf`.
+come from the entry block's `tensor.dim`, and the ops that StableHLO cannot say for `?`
+(reshape, updates, batched dots) are made with `tensor`, `linalg` and `scf`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 the result.
 
 IREE copies every loop-carried tensor on each iteration. With the whole result carried by one loop
-the copies grow with T^2; with chunks of K rows they fall to T^2/K + T*K (IREE.md section 3). All
+the copies grow with T^2; with chunks of K rows they fall to T^2/K + T*K. All
 loops are rolled: text and module have the same size for every T.
 """
 

@@ -27,7 +27,7 @@ class RuleError(IRError):
 
 
 class Level(Enum):
-    """The stages at which an op may occur (DESIGN: source, core, scheduled)."""
+    """The stages at which an op may occur (source, core, scheduled)."""
 
     primitive = "primitive"  # every stage
     core = "core"  # source and core: `decompose` removes it

@@ -23,7 +23,7 @@ from lstm_ir.ir.opdef import OPS
 
 Array = np.ndarray[Any, Any]
 EACH = 1  # samples of an op
-TOLERANCE = {2: 4e-3, 4: 2e-5, 8: 1e-11}  # by bytes: half rounds to 11 bits; DESIGN of accuracy
+TOLERANCE = {2: 4e-3, 4: 2e-5, 8: 1e-11}  # by bytes: half rounds to 11 bits
 
 
 def runner() -> Path:
