@@ -69,26 +69,35 @@ def _edges(
     e: Emitter, n: Node, x: ir.Value, t: TensorType, value: ir.Value, to: TensorType,
     low: tuple[Dim, ...], high: tuple[Dim, ...],
 ) -> ir.Value:  # fmt: skip
-    """With `value` before and after the elements."""
+    """With `value` before and after the elements.
+
+    An axis that is cut at one end and filled at the other may lose all its elements: it is cut last.
+    """
     v, kind = signless(e, x, t)
     fill, _ = signless(e, value, TensorType((), t.dtype))
-    v, kind, starts = _cut(e, v, kind, low, high)
-    result = to.with_dtype(kind.dtype)
+    cuts = [(_below(a), _below(b)) for a, b in zip(low, high, strict=True)]
+    first, last = list(cuts), list(cuts)
+    for k, (d, (a, b), lo, hi) in enumerate(zip(t.shape, cuts, low, high, strict=True)):
+        late = ((a and hi != -b) or (b and lo != -a)) and dims.at_least(dims.add(d, -a - b), 0) is not True
+        (first if late else last)[k] = 0, 0
+    v, kind = _cut(e, v, kind, first)
+    starts = [dims.add(lo, a) for lo, (a, _) in zip(low, cuts, strict=True)]
+    ends = [dims.add(hi, b) for hi, (_, b) in zip(high, cuts, strict=True)]
+    sizes = zip(kind.shape, starts, ends, strict=True)
+    result = kind.with_shape([dims.add(dims.add(d, lo), hi) for d, lo, hi in sizes])
     if kind != result:
         v = e.insert_slice(v, room(e, n, fill, result), starts, kind.shape)
+    v, _ = _cut(e, v, result, last)
     return signed_back(e, v, to)
 
 
-def _cut(
-    e: Emitter, v: ir.Value, t: TensorType, low: tuple[Dim, ...], high: tuple[Dim, ...]
-) -> tuple[ir.Value, TensorType, list[Dim]]:
-    """What negative paddings leave, and the low paddings without them."""
-    off = [(_below(a), _below(b)) for a, b in zip(low, high, strict=True)]
+def _cut(e: Emitter, v: ir.Value, t: TensorType, off: list[tuple[int, int]]) -> tuple[ir.Value, TensorType]:
+    """Without so many elements at the ends of each axis."""
     if any(a or b for a, b in off):
         sizes = [dims.add(d, -a - b) for d, (a, b) in zip(t.shape, off, strict=True)]
         t = t.with_shape(sizes)
         v = e.extract_slice(v, t, [a for a, _ in off], sizes, tensor(t))
-    return v, t, [dims.add(d, a) for d, (a, _) in zip(low, off, strict=True)]
+    return v, t
 
 
 def _below(d: Dim) -> int:

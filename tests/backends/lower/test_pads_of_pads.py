@@ -177,3 +177,22 @@ def test_gradients(rng: np.random.Generator, size: int) -> None:
     got, want = li.compile(g)(**given), li.interpret(g, given)
     for name, v in want.items():
         np.testing.assert_allclose(got[name], v, rtol=1e-11, atol=1e-11, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i1"])
+def test_cut_at_one_end_and_filled_at_the_other(dtype: str) -> None:
+    """Also where nothing is left of the operand."""
+    kind = li.DType.of(dtype)
+    edges = [(-5, 8), (8, -5), (-3, 3), (2, -2), (-1, 4), (-2, -1)]
+    cases: list[Case] = []
+    for (low, high), size, named in product(edges, (1, 3, 4, 7), (False, True)):
+        if size + low + high < 0:
+            continue
+        x = li.input("x", ("N" if named else size, 3), dtype)
+        given = (np.arange(1, 3 * size + 1).reshape(size, 3) % 4).astype(kind.numpy)
+        one = li.constant(kind.numpy.type(1))
+        y = li.pad(x, [low, 0], [high, 1], value=one)
+        want = _placed(given, [low, 0], [high, 1], [0, 0], 1)
+        g = li.Graph("cut", [x], {"y": y})
+        cases.append((g, {"x": given}, {"y": want}, f"{low} {high} of {size}, named {named}"))
+    _agree(cases)
