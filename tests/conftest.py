@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -38,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Before tests are imported, which take names from these modules.
     """
     ordered_vulkan.load()
+    _hear_interrupts()
     from lstm_ir import api
     from lstm_ir.backends.run import runtime
     from lstm_ir.backends.run.threads import choice
@@ -53,6 +56,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--helpers"):
         runtime.set_threads(max(2, runtime.threads()))
         choice.HELPED, choice.LARGE, choice.LOOPS = 0, 1 << 62, 1 << 62
+
+
+def _hear_interrupts() -> None:
+    """A run that a shell put in the background ignores SIGINT, and so would the children of its tests."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
