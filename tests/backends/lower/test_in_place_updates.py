@@ -12,22 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from device import need
+from exact_cases import Case, agree
 
 import lstm_ir as li
 
 Array = np.ndarray[Any, Any]
 Pair = tuple[li.Value, Array]
-Case = tuple[li.Graph, dict[str, Array], dict[str, Array], str]
-
-
-def _agree(cases: list[Case], target: str = "cpu", **options: Any) -> None:
-    graphs = {f"e{k}": g for k, (g, *_) in enumerate(cases)}
-    exe = li.compile(li.Program("updates", graphs), target=target, options=options)
-    for k, (g, given, expected, said) in enumerate(cases):
-        got, meant = exe.entries[f"e{k}"](given), li.interpret(g, given)
-        for name, v in expected.items():
-            np.testing.assert_array_equal(meant[name], v, err_msg=said)
-            np.testing.assert_array_equal(got[name], v, err_msg=f"{name} of {said}")
 
 
 class Maker:
@@ -185,7 +175,7 @@ def _beside_a_twin(rng: np.random.Generator, named: bool, dtype: str) -> list[Ca
 
 @pytest.mark.parametrize("named", [False, True], ids=["numbers", "names"])
 def test_random_graphs(rng: np.random.Generator, named: bool) -> None:
-    _agree(_random(rng, 8 if named else 24, named))
+    agree(_random(rng, 8 if named else 24, named))
 
 
 @pytest.mark.parametrize("size", [(5, 4, 6, 7), (9, 3, 2, 8), (64, 33, 40, 50)])
@@ -204,36 +194,36 @@ def test_two_gathers_and_an_update(size: tuple[int, int, int, int]) -> None:
     picked, added = given["x"][given["i"]], given["x"][given["i"]]
     added[1] += 1
     want = {"a": picked, "b": added, "c": given["x"][given["j"]]}
-    _agree([(g, given, want, str(size))])
+    agree([(g, given, want, str(size))])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "u8", "i32"])
 @pytest.mark.parametrize("named", [False, True], ids=["numbers", "names"])
 def test_more_random_graphs(rng: np.random.Generator, named: bool, dtype: str) -> None:
-    _agree(_random(rng, 20 if named else 40, named, dtype))
-    _agree(_beside_a_twin(rng, named, dtype))
+    agree(_random(rng, 20 if named else 40, named, dtype))
+    agree(_beside_a_twin(rng, named, dtype))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{"pipeline": "o0"}, {"opt_level": "O1"}, {"data_tiling": False}])
 def test_with_other_options(rng: np.random.Generator, options: dict[str, Any]) -> None:
-    _agree(_random(rng, 24, False), **options)
-    _agree(_beside_a_twin(rng, False, "i32"), **options)
+    agree(_random(rng, 24, False), **options)
+    agree(_beside_a_twin(rng, False, "i32"), **options)
 
 
 @pytest.mark.vulkan
 def test_random_graphs_on_vulkan(rng: np.random.Generator) -> None:
     need("vulkan")
-    _agree(_random(rng, 5, False), "vulkan")
+    agree(_random(rng, 5, False), "vulkan")
 
 
 @pytest.mark.slow
 @pytest.mark.vulkan
 def test_more_random_graphs_on_vulkan(rng: np.random.Generator) -> None:
     need("vulkan")
-    _agree(_random(rng, 15, True), "vulkan")
-    _agree(_beside_a_twin(rng, False, "f32"), "vulkan")
+    agree(_random(rng, 15, True), "vulkan")
+    agree(_beside_a_twin(rng, False, "f32"), "vulkan")
 
 
 @pytest.mark.parametrize("dtype", ["f64", "i64", "f32"])
@@ -255,4 +245,4 @@ def test_two_pads_of_one_value(dtype: str) -> None:
             g = li.Graph("pads", inputs, {"p": p, "q": q})
             cases.append((g, given, want, f"{dtype} {value} {sizes}"))
     for case in cases:
-        _agree([case])
+        agree([case])

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from device import need
+from exact_cases import Case, agree
 
 import lstm_ir as li
 
 Array = np.ndarray[Any, Any]
 Ints = list[int]
-Case = tuple[li.Graph, dict[str, Array], dict[str, Array], str]
 
 
 def _placed(x: Array, low: Ints, high: Ints, between: Ints, value: float) -> Array:
@@ -32,16 +32,6 @@ def _placed(x: Array, low: Ints, high: Ints, between: Ints, value: float) -> Arr
     return out
 
 
-def _agree(cases: list[Case], target: str = "cpu", **options: Any) -> None:
-    graphs = {f"e{k}": g for k, (g, *_) in enumerate(cases)}
-    exe = li.compile(li.Program("pads", graphs), target=target, options=options)
-    for k, (g, given, expected, said) in enumerate(cases):
-        got, meant = exe.entries[f"e{k}"](given), li.interpret(g, given)
-        for name, v in expected.items():
-            np.testing.assert_array_equal(meant[name], v, err_msg=said)
-            np.testing.assert_array_equal(got[name], v, err_msg=f"{name} of {said}")
-
-
 def _pair(edges: tuple[int, ...], size: int, named: bool) -> Case:
     a, b, k, c, d, m = edges
     x = li.input("x", ("N" if named else size,))
@@ -55,7 +45,7 @@ def _pair(edges: tuple[int, ...], size: int, named: bool) -> Case:
 def test_pairs_of_one_value(named: bool) -> None:
     edges = list(product((-1, 0, 2), (0, 1), (0, 1), (-1, 0, 3), (0, 2), (0, 2)))
     chosen = edges[1::27] if named else edges[::9]
-    _agree([_pair(e, 6 + k % 3, named) for k, e in enumerate(chosen)])
+    agree([_pair(e, 6 + k % 3, named) for k, e in enumerate(chosen)])
 
 
 def _chain(rng: np.random.Generator, named: bool, steps: int) -> Case | None:
@@ -130,21 +120,21 @@ def _fits(requirement: Any, case: Case) -> bool:
 
 @pytest.mark.parametrize("named", [False, True], ids=["numbers", "names"])
 def test_random_chains(rng: np.random.Generator, named: bool) -> None:
-    _agree(_chains(rng, 6 if named else 12, named))
+    agree(_chains(rng, 6 if named else 12, named))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("named", [False, True], ids=["numbers", "names"])
 @pytest.mark.parametrize("part", range(4))
 def test_more_random_chains(rng: np.random.Generator, named: bool, part: int) -> None:
-    _agree(_chains(rng, 60, named))
+    agree(_chains(rng, 60, named))
 
 
 @pytest.mark.slow
 @pytest.mark.vulkan
 def test_random_chains_on_vulkan(rng: np.random.Generator) -> None:
     need("vulkan")
-    _agree(_chains(rng, 24, False), "vulkan")
+    agree(_chains(rng, 24, False), "vulkan")
 
 
 def test_every_dtype() -> None:
@@ -159,7 +149,7 @@ def test_every_dtype() -> None:
         want = _placed(want, [1, 0], [2, 3], [0, 0], 0)
         g = li.Graph("kinds", [x], {"y": y})
         cases.append((g, {"x": given}, {"y": want}, f"{dtype} {sizes}"))
-    _agree(cases)
+    agree(cases)
 
 
 @pytest.mark.parametrize("size", [11, 24])
@@ -195,4 +185,4 @@ def test_cut_at_one_end_and_filled_at_the_other(dtype: str) -> None:
         want = _placed(given, [low, 0], [high, 1], [0, 0], 1)
         g = li.Graph("cut", [x], {"y": y})
         cases.append((g, {"x": given}, {"y": want}, f"{low} {high} of {size}, named {named}"))
-    _agree(cases)
+    agree(cases)
