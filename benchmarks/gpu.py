@@ -159,7 +159,10 @@ def measure(device: str, point: Point, seconds: float) -> Measured:
             continue
         runs[name] = runner.run
     if OURS in runs:
-        m.times = interleaved(runs, calls, seconds)
+        try:
+            m.times = interleaved(runs, calls, seconds)
+        except LstmIrError as e:  # such as a device without memory left
+            m.problems[OURS] = f"{type(e).__name__}: {e}".splitlines()[0][:300]
     return m
 
 

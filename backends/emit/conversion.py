@@ -68,13 +68,15 @@ def _on_spirv(e: Emitter, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
     if dtype is DType.bf16:
         v, t = _on_spirv(e, v, t, DType.f32), t.with_dtype(DType.f32)
         return half.narrow(e, v, t)
+    if dtype is DType.f16 and t.dtype is DType.f32:
+        v = half.rounded_to_f16(e, v, t)
     return _converted(e, v, t, dtype)
 
 
 def _converted(e: Emitter, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
     if t.dtype is dtype:
         return v
-    if dtype is DType.bf16 and t.dtype.bits > 8:
+    if dtype is DType.bf16:  # of fewer bits too: LLVM calls __truncsfbf2 where the processor has no such convert
         return _to_bf16(e, _converted(e, v, t, DType.f32), t.with_dtype(DType.f32))
     if t.dtype is DType.f64 and dtype is DType.f16:
         v, t = _odd(e, v, t), t.with_dtype(DType.f32)

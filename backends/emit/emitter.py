@@ -219,12 +219,23 @@ class Emitter:
         signless = one if t.dtype.is_float else ir.IntegerType.get_signless(t.dtype.bits)
         if signless != one:  # arith has no unsigned constants
             return self.full(value, t)
-        attr = ir.FloatAttr.get(one, value) if t.dtype.is_float else ir.IntegerAttr.get(one, int(value))
+        if t.dtype is DType.bf16:  # the host has no constants of this type
+            one, value = ir.IntegerType.get_signless(16), int(np.asarray(value, t.dtype.numpy).view(np.int16))
+        floats = t.dtype.is_float and t.dtype is not DType.bf16
+        attr = ir.FloatAttr.get(one, value) if floats else ir.IntegerAttr.get(one, int(value))
         scalar = self.make("arith.constant", [], [one], {"value": attr}).result
         if own:
             scalar = self.hidden(scalar)
         sizes = [self.size(d) for d in t.shape if not isinstance(d, int)]
-        return self.make("flow.tensor.splat", [scalar, *sizes], [tensor(t)]).result
+        kind = tensor(t)
+        made = self.make("flow.tensor.splat", [scalar, *sizes], [ir.RankedTensorType.get(kind.shape, one)]).result
+        return self.view(made, t, kind) if t.dtype is DType.bf16 else made
+
+    def view(self, v: ir.Value, t: TensorType, to: ir.Type) -> ir.Value:
+        """The memory of `v`, of the shape of `t`, as elements of another type of as many bits."""
+        sizes = [self.size(d) for d in t.shape if not isinstance(d, int)]
+        attrs = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, len(sizes), len(sizes)])}
+        return self.make("flow.tensor.bitcast", [v, *sizes, *sizes], [to], attrs).result
 
     def opaque(self, v: ir.Value, t: TensorType) -> ir.Value:
         """`v`, made where it stands: a fill that a loop and what follows it read is else cloned into

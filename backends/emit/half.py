@@ -19,7 +19,7 @@ def widen(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
         out = e.hlo("convert", [v], wide)
     else:
         bits = t.with_dtype(DType.i32)
-        low = e.make("stablehlo.convert", [_view(e, v, t, _bits(t))], [tensor(bits)]).result
+        low = e.make("stablehlo.convert", [e.view(v, t, _bits(t))], [tensor(bits)]).result
         high = e.hlo("shift_left", [low, e.full(16, bits)], bits)
         out = e.hlo("bitcast_convert", [high], wide)
     return e.opaque(out, wide)
@@ -30,7 +30,7 @@ def narrow(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     bits = t.with_dtype(DType.i32)
     high = e.hlo("shift_right_logical", [rounded(e, v, t), e.full(16, bits)], bits)
     small = e.make("stablehlo.convert", [high], [_bits(t)]).result
-    return _view(e, small, t, tensor(t.with_dtype(DType.bf16)))
+    return e.view(small, t, tensor(t.with_dtype(DType.bf16)))
 
 
 def rounded(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
@@ -45,13 +45,24 @@ def rounded(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     return e.hlo("select", [nan, e.full(0x7FC00000, bits), up], bits)
 
 
+def rounded_to_f16(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+    """The f32 that is the nearest f16 (of two, the even one); infinite from 65520 on by the convert after it.
+
+    Drivers drop a convert to f16 whose result is widened again (NVIDIA 580).
+    """
+    bits, flags = t.with_dtype(DType.i32), t.with_dtype(DType.i1)
+    x = e.hlo("bitcast_convert", [v], bits)
+    odd = e.hlo("and", [e.hlo("shift_right_logical", [x, e.full(13, bits)], bits), e.full(1, bits)], bits)
+    up = e.hlo("add", [e.hlo("add", [x, odd], bits), e.full(0xFFF, bits)], bits)
+    whole = e.hlo("bitcast_convert", [e.hlo("and", [up, e.full(-(1 << 13), bits)], bits)], t)
+    steps = e.hlo("round_nearest_even", [e.hlo("multiply", [v, e.full(2.0**24, t)], t)], t)
+    small = e.hlo("multiply", [steps, e.full(2.0**-24, t)], t)  # subnormal: a multiple of 2^-24
+    less, differs = (ir.Attribute.parse(f"#stablehlo<comparison_direction {w}>") for w in ("LT", "NE"))
+    low = e.hlo("compare", [e.hlo("abs", [v], t), e.full(2.0**-14, t)], flags, comparison_direction=less)
+    nan = e.hlo("compare", [v, v], flags, comparison_direction=differs)
+    return e.hlo("select", [nan, v, e.hlo("select", [low, small, whole], t)], t)
+
+
 def _bits(t: TensorType) -> ir.RankedTensorType:
     shape = ir.RankedTensorType(tensor(t)).shape
     return ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(16))
-
-
-def _view(e: Emitter, v: ir.Value, t: TensorType, to: ir.Type) -> ir.Value:
-    """The same memory as other elements of 16 bits: no dispatch reads a bfloat16."""
-    sizes = [e.size(d) for d in t.shape if not isinstance(d, int)]
-    attrs = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, len(sizes), len(sizes)])}
-    return e.make("flow.tensor.bitcast", [v, *sizes, *sizes], [to], attrs).result

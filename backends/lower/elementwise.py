@@ -30,8 +30,11 @@ def _arithmetic(e: Emitter, n: Node, *operands: ir.Value) -> ir.Value:
         # no f64 ceil links for baseline x86-64; this one is exact, and keeps -0 and NaN
         below = e.hlo("floor", [e.hlo("negate", operands, t)], t)
         return e.hlo("negate", [below], t)
-    out = e.hlo(n.op.name, [e.convert(v, t, inside.dtype) for v in operands], inside)
-    return e.convert(out, inside, t.dtype)
+    given = [e.convert(v, t, inside.dtype) for v in operands]
+    if n.op.name == "negate" and t.dtype.is_float and e.target is not None and e.target.kind != "cpu":
+        # of a sum of negated elements IREE makes a reduction by subtraction, which it cannot tile for GPUs
+        return e.convert(e.hlo("multiply", [*given, e.full(-1, inside)], inside), inside, t.dtype)
+    return e.convert(e.hlo(n.op.name, given, inside), inside, t.dtype)
 
 
 @lower("and", "or", "xor", "not", "is_finite", "select", "bitcast_convert")

@@ -136,6 +136,8 @@ def _scatter_add(e: Emitter, n: Node, x: ir.Value, indices: ir.Value, updates: i
     v = _front(e, e.convert(x, t, total.dtype), moved, axis)
     v = own(e, n, n.inputs[0], v, moved)
     u = e.convert(updates, n.inputs[2].type, total.dtype)
+    if total.dtype is not t.dtype and e.target is not None and e.target.kind != "cpu":
+        u = e.opaque(u, n.inputs[2].type.with_dtype(total.dtype))  # no scatter for GPUs widens its rows itself
     u = reshape(e, u, n.inputs[2].type.with_dtype(total.dtype), flat.shape)
     u = _front(e, u, moved.resized(0, count), axis)
     at = reshape(e, rows, kind, (count, 1))

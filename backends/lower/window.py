@@ -40,9 +40,18 @@ def _slice(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
 @lower("pad")
 def _pad(e: Emitter, n: Node, x: ir.Value, value: ir.Value) -> ir.Value:
     t, to = n.inputs[0].type, n.types[0]
-    low, high, between = (n.attrs[k] for k in ("edge_padding_low", "edge_padding_high", "interior_padding"))
     if 0 in t.shape:
         return e.broadcast(value, TensorType((), t.dtype), to, ())
+    if t.dtype is not DType.i1 or e.target is None or not (any(n.attrs["interior_padding"]) or not to.is_static):
+        return _padded(e, n, x, t, value, to)
+    # A flat fill has no one-bit elements, and CUDA's code for spreading them loses the last of some sizes.
+    fill = e.convert(value, TensorType((), t.dtype), DType.i8)
+    out = _padded(e, n, e.convert(x, t, DType.i8), t.with_dtype(DType.i8), fill, to.with_dtype(DType.i8))
+    return compare(e, "NE", out, e.full(0, to.with_dtype(DType.i8)), to)
+
+
+def _padded(e: Emitter, n: Node, x: ir.Value, t: TensorType, value: ir.Value, to: TensorType) -> ir.Value:
+    low, high, between = (n.attrs[k] for k in ("edge_padding_low", "edge_padding_high", "interior_padding"))
     if any(between) and not (e.target is None and t.is_static):
         # IREE 3.13 makes one pad of two with one value, without what is between the elements.
         v, kind = signless(e, x, t)
@@ -55,13 +64,6 @@ def _pad(e: Emitter, n: Node, x: ir.Value, value: ir.Value) -> ir.Value:
             "pad", [x, value], to, edge_padding_low=array_attr(low),
             edge_padding_high=array_attr(high), interior_padding=array_attr(between),
         )  # fmt: skip
-    if t.dtype is DType.i1:  # a flat fill has no one-bit elements
-        byte = t.with_dtype(DType.i8)
-        fill = e.convert(value, TensorType((), t.dtype), DType.i8)
-        x = e.convert(x, t, DType.i8)
-        out = _edges(e, n, x, byte, fill, to.with_dtype(DType.i8), low, high)
-        zero = e.full(0, to.with_dtype(DType.i8))
-        return compare(e, "NE", out, zero, to)
     return _edges(e, n, x, t, value, to, low, high)
 
 

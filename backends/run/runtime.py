@@ -19,6 +19,8 @@ from lstm_ir.ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeE
 
 CPU_DRIVERS = ("local-task", "local-sync")
 LOST = "DEVICE_LOST"  # what drivers say of a GPU that stopped answering
+# IREE's CUDA queue takes no work after one that failed, a launch or a fill of nothing among them.
+_CUDA = re.compile(r"CUDA_ERROR_(?!OUT_OF_MEMORY)|hal\.device\.queue\.dealloca")
 MAX_THREADS = 64  # workers that one IREE executor has at most
 # What the bindings raise, by status code; never a class derived from these.
 RAISED = (RuntimeError, ValueError, IndexError, NotImplementedError)
@@ -221,7 +223,7 @@ def _forget_lost() -> None:
 def failure(error: BaseException, what: str) -> LstmIrError:
     """The project's error for one that the runtime raised while it ran `what`."""
     text = str(error)
-    if LOST in text:
+    if LOST in text or _CUDA.search(text):
         _forget_lost()
         return DeviceError(f"{what}: the device was lost; compile or load again ({short(error)})")
     found = _STATUS.search(text)

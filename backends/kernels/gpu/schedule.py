@@ -32,6 +32,8 @@ def choose(plan: Plan, target: TargetInfo) -> GpuSchedule:
     threads = min(have.threads, max(64, -(-widest // 64) * 64))
     shared = [*local_memories(plan, 1).values(), *partials(plan, threads).values()]
     need, held = weight_bytes(plan), sum(m.bytes for m in shared)
+    if plan.rows == 1 and need >= WHOLE_BYTES and target.kind == "cuda":
+        raise RefusedError(f"of one row with {need >> 10} KiB of weights, which the loop's products read faster")
     if need <= WHOLE_BYTES and held <= have.local_bytes:
         note = f"all steps in one dispatch, {threads} threads per row"
         return GpuSchedule(True, threads, 1, have.words, note)

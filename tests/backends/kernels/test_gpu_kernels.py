@@ -151,7 +151,20 @@ def test_large_weights_get_a_dispatch_per_step() -> None:
     program = Program("p", {"gated": loop.graph("gated", BODIES["gated"])})
     (note,) = choices(prepare(program, resolve("cuda:sm_89"), KERNELS).report)
     assert "one dispatch per step and phase for 4096 KiB of weights" in note
-    assert choices(prepare(program, resolve("cuda:sm_89"), {}).report) == []  # kernels are asked for
+    assert choices(prepare(program, resolve("cuda:sm_89"), {}).report) == [note]  # by default, where a GPU timed them
+    assert choices(prepare(program, resolve("hip:gfx942"), {}).report) == []
+
+
+def test_one_row_of_large_weights_stays_a_loop_on_cuda() -> None:
+    """H = 256: 1 MiB of weights; an H100 took 3.6 ms for the loop and 4.3 for the kernel."""
+    from lstm_ir.api import prepare
+
+    for width, rows, kernel in ((256, 1, False), (255, 1, True), (256, 2, True)):
+        loop = Loop(("T", rows, 5, width), np.random.default_rng(0))
+        program = Program("p", {"gated": loop.graph("gated", BODIES["gated"])})
+        for target, expected in (("cuda:sm_89", kernel), ("vulkan", True)):
+            (note,) = choices(prepare(program, resolve(target), {}).report)
+            assert (": kernel, " in note) is expected, note
 
 
 @pytest.mark.vulkan

@@ -11,6 +11,8 @@ import tolerances
 from device import need
 
 import lstm_ir as li
+from lstm_ir.api import build
+from lstm_ir.backends.run.devices import resolve
 
 Array = np.ndarray[Any, Any]
 Case = tuple[str, li.Graph, dict[str, tuple[int, ...]], Callable[..., Any]]
@@ -217,3 +219,11 @@ def same(name: str, entry: Any, g: li.Graph, given: Mapping[str, Array]) -> None
     for out, w in want.items():
         scale = max(1.0, float(np.abs(w).max(initial=0)))
         np.testing.assert_allclose(got[out] / scale, w / scale, atol=1e-4, err_msg=f"{name} {out}")
+
+
+def test_every_pair_for_a_processor_without_bf16() -> None:
+    """Booleans and bytes as bf16 were calls of a function that modules do not have."""
+    narrow = [li.input("x", ("N", 5), kind) for kind in ("i1", "i8", "u8")]
+    graphs = {str(x.dtype): li.Graph("g", [x], {"y": li.convert(x, "bf16")}) for x in narrow}
+    _, blob = build(li.Program("narrow", graphs), resolve("cpu:x86-64-v3"), {})
+    assert len(blob) > 1000

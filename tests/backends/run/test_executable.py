@@ -451,6 +451,21 @@ def test_loading_needs_no_compiler() -> None:
     assert out.strip() == "[]"
 
 
+def test_a_failed_cuda_queue_is_opened_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a launch of nothing the device takes no more work; without memory it does."""
+    for text, lost in (
+        ("cuda/stream_command_buffer.c:601: INVALID_ARGUMENT; CUDA error 'CUDA_ERROR_INVALID_VALUE' (1)", True),
+        ("INVALID_ARGUMENT; while invoking native function hal.device.queue.dealloca; while calling", True),
+        ("cuda_allocator.c:421: RESOURCE_EXHAUSTED; CUDA error 'CUDA_ERROR_OUT_OF_MEMORY' (2)", False),
+    ):
+        kept = {"local-task": object(), "cuda": object()}
+        monkeypatch.setattr(runtime, "_devices", kept)
+        error = runtime.failure(RuntimeError(text), "f")
+        assert isinstance(error, DeviceError)
+        assert ("device was lost" in str(error)) is lost
+        assert list(kept) == (["local-task"] if lost else ["local-task", "cuda"])
+
+
 def test_a_lost_device_is_opened_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"local-task": object(), "vulkan": object(), "cuda:1": object()}
     monkeypatch.setattr(runtime, "_devices", kept)
