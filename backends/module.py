@@ -94,7 +94,7 @@ def iree_module(
             for f in functions:
                 kernels |= f.runnable()
             relax = pause(target) if options.helpers else None
-            published = executables.define(module, kernels, target.kind == "cpu", relax)
+            published = executables.define(module, kernels, options, target.kind == "cpu", relax)
             if options.helpers and not published:
                 for f in functions:
                     f.leave_helpers_out()

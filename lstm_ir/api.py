@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +21,16 @@ from lstm_ir.ir.program import Program
 from lstm_ir.ir.work import largest, loops, operations
 
 if TYPE_CHECKING:
+    from lstm_ir.backends.emit.options import Thresholds
     from lstm_ir.backends.run.executable import Executable
     from lstm_ir.backends.targets.targets import Target
     from lstm_ir.passes.base import Step
 
 OPTIONS = (
     "pipeline", "kernels", "helpers", "opt_level", "data_tiling", "flags", "timeout", "cache",
-    "verify", "schedule_caller",
+    "verify", "schedule_caller", "thresholds",
 )  # fmt: skip
+ALWAYS = "always"  # of option helpers
 # Of options that a call does not name, where they are not the documented ones: the tests' seam.
 defaults: dict[str, Any] = {}
 LOAD_OPTIONS = ("schedule_caller",)
@@ -71,10 +73,12 @@ class Lowered:
     text: str
     report: Report
     published: Mapping[str, int]  # kernels that helpers may take part in, by function
+    always: bool = False  # they do, at any size
 
     def choice(self, threads: int) -> Choice:
         """Who runs its calls on the CPU, in a process of so many threads."""
-        return _choice(self.made, self.report, max(self.published.values(), default=0), threads)
+        published = max(self.published.values(), default=0)
+        return _choice(self.made, self.report, published, threads, self.always)
 
 
 def _options(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) -> dict[str, Any]:
@@ -84,15 +88,32 @@ def _options(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) 
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise LoweringError(f"unknown option {unknown[0]!r}; the options are {', '.join(known)}")
-    for name in ("kernels", "helpers", "cache", "verify", "schedule_caller"):
+    for name in ("kernels", "cache", "verify", "schedule_caller"):
         if not isinstance(given.get(name, True), bool):
             raise CompileError(f"option {name} is {given[name]!r}; expected True or False")
+    if not isinstance(given.get("helpers", True), bool) and given["helpers"] != ALWAYS:
+        raise CompileError(f"option helpers is {given['helpers']!r}; expected True, False or {ALWAYS!r}")
+    if "thresholds" in given:
+        _thresholds(given)
     seconds = given.get("timeout", 300.0)
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
         raise CompileError(f"option timeout is {seconds!r}; expected seconds, a number above 0")
     if not isinstance(given.get("pipeline", ""), (str, type(None))):
         raise CompileError(f"option pipeline is {given['pipeline']!r}; expected text")
     return {k: v for k, v in defaults.items() if k in known} | given
+
+
+def _thresholds(given: Mapping[str, Any]) -> Thresholds:
+    """Of option `thresholds`: whole numbers by name."""
+    from lstm_ir.backends.emit.options import Thresholds
+
+    chosen, known = given.get("thresholds", {}), [f.name for f in fields(Thresholds)]
+    if not isinstance(chosen, Mapping) or not all(isinstance(n, int) and n >= 0 for n in chosen.values()):
+        raise CompileError(f"option thresholds is {chosen!r}; expected a mapping from names to numbers of 0 or more")
+    for name in chosen:
+        if name not in known:
+            raise CompileError(f"option thresholds: {name!r} is none of {', '.join(known)}")
+    return Thresholds(**chosen)
 
 
 def optimize(
@@ -136,15 +157,17 @@ def prepare(
     kernels, published = given.get("kernels", info.kernels), 0
     if info.kind == "cpu" and kernels and given.get("helpers", True):
         published = max(map(publishable, made.entries.values()), default=0)
-    made_with = Options(kernels, _choice(made, report, published, threads).helpers > 0)
+    always = given.get("helpers") == ALWAYS
+    helped = _choice(made, report, published, threads, always).helpers > 0
+    made_with = Options(kernels, helped, thresholds=_thresholds(given))
     module = iree_module(made, info, made_with, report.notes)
-    return Lowered(source, made, module.text, report, module.published)
+    return Lowered(source, made, module.text, report, module.published, always)
 
 
-def _choice(made: Program, report: Report, published: int, threads: int) -> Choice:
+def _choice(made: Program, report: Report, published: int, threads: int, always: bool) -> Choice:
     """Who runs calls of any entry: the largest decides."""
     most = max(map(loops, made.entries.values()), default=0)
-    return choose(largest(report.operations.values()), most, published, threads)
+    return choose(largest(report.operations.values()), most, published, threads, always=always)
 
 
 def compile(
@@ -153,9 +176,9 @@ def compile(
     """A callable for `target`: `cpu`, `cpu:x86-64-v3`, `vulkan`, `cuda:sm_89`, `hip:gfx942`,
     `metal`, …
 
-    options: pipeline (text), kernels (default: on CPUs), helpers (default: on), opt_level,
-    data_tiling, flags, timeout (seconds), cache, verify (IREE's checks between its passes), schedule_caller
-    (default: on; as in `load`).
+    options: pipeline (text), kernels (default: on CPUs, CUDA and Vulkan), helpers (default: True; "always": in
+    calls of any size), opt_level, data_tiling, flags, timeout (seconds), cache, verify (IREE's checks between
+    its passes), schedule_caller (default: on; as in `load`), thresholds (sizes at which kernels take another form).
     device: as in `vulkan:1`; on the CPU `local-sync` (the caller's thread) or `local-task` (workers),
     by default chosen by the size of a call: in between helper threads take part in what the caller's
     thread runs.

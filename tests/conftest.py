@@ -43,19 +43,18 @@ def pytest_configure(config: pytest.Config) -> None:
     _hear_interrupts()
     from lstm_ir import api
     from lstm_ir.backends.run import runtime
-    from lstm_ir.backends.run.threads import choice
     from lstm_ir.backends.targets import targets
 
-    word, resolve = config.getoption("--cpu"), targets.resolve
+    runtime.set_threads(max(2, runtime.threads()))  # helpers take part on one processor too
+    word = config.getoption("--cpu")
     if word != "cpu":
-        targets.resolve = lambda w, *present: resolve(word if w == "cpu" else w, *present)
+        targets.meanings["cpu"] = word
     if config.getoption("--no-kernels"):
         api.defaults["kernels"] = False
     if config.getoption("--verify-each"):
         api.defaults["verify"] = True
     if config.getoption("--helpers"):
-        runtime.set_threads(max(2, runtime.threads()))
-        choice.HELPED, choice.LARGE, choice.LOOPS = 0, 1 << 62, 1 << 62
+        api.defaults["helpers"] = api.ALWAYS
 
 
 def _hear_interrupts() -> None:

@@ -47,7 +47,7 @@ def _on_gpu(
     assert e.target is not None
     plan = make_plan(n, False)  # the pass hoist-projection has moved what can be moved
     plan.rounds = e.decided.inside(plan.body)
-    schedule = gpu_schedule.choose(plan, e.target)
+    schedule = gpu_schedule.choose(plan, e.target, e.options.thresholds.whole_loop)
     form = GpuDispatch if schedule.whole else StepDispatch
     with mlir_loc(n.loc, n.op.name):
         return form(e, plan, schedule=schedule).run(consts, init, xs, count), schedule.note

@@ -72,6 +72,10 @@ Present = Callable[[str], "str | None"]
 """The name of the device of a kind, cuda or hip, that is here; None without one."""
 
 
+meanings: dict[str, str] = {}
+"""Words that name another target in this process: the tests run what is for `cpu` on other processors."""
+
+
 def resolve(word: str, present: Present = lambda kind: None) -> Target:
     """The target that `word` names; TargetError, with near names, for any other.
 
@@ -79,6 +83,7 @@ def resolve(word: str, present: Present = lambda kind: None) -> Target:
     """
     if not isinstance(word, str):
         raise TargetError(f"a target is a word like 'cpu' or 'vulkan', not {word!r}")
+    word = meanings.get(word, word)
     kind, _, detail = word.strip().partition(":")
     if kind not in KINDS:
         raise TargetError(f"unknown target {word!r}{_near(word, tuple(words()))}")

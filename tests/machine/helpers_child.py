@@ -11,18 +11,16 @@ from kernel_bodies import BODIES, Loop
 from kernel_random import random_body
 
 import lstm_ir as li
-from lstm_ir.backends.kernels.cpu import machine
-from lstm_ir.backends.run.threads import choice, helper_pool
+from lstm_ir.backends.run.threads import helper_pool
 from lstm_ir.ir.program import Program
 
 NAMES = ("gated", "two_phases", "ends_in_product", "both_ways", "normalised", "counted")
+SHARED = {"shared_step": 1}  # whatever there is
 SIZES = ((37, 1, 5, 72), (11, 5, 7, 68), (1, 9, 3, 130), (23, 16, 5, 40))
 
 
 def main(threads: int, callers: int, rounds: int, seed: int) -> None:
     li.set_threads(threads)
-    machine.SHARE_FLOPS = 1  # share whatever there is
-    choice.HELPED, choice.LARGE, choice.SMALL, choice.LOOPS = 0, 1 << 62, 1 << 62, 1 << 62
     loops: dict[str, Loop] = {}
     graphs: dict[str, li.Graph] = {}
     for i, n in enumerate((*NAMES, "r0", "r1", "r2")):
@@ -32,7 +30,7 @@ def main(threads: int, callers: int, rounds: int, seed: int) -> None:
         body = BODIES[n] if n in BODIES else random_body(seed + i)
         graphs[n] = loops[n].graph(n, body)
     graphs["back"], loops["back"] = gradient(seed + 50)
-    exe = li.compile(Program("bodies", graphs), options={"cache": False})
+    exe = li.compile(Program("bodies", graphs), options={"cache": False, "helpers": "always", "thresholds": SHARED})
     assert exe.helped, exe.report.notes
     cases: list[Any] = []
     for n, graph in graphs.items():

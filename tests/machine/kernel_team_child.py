@@ -10,7 +10,6 @@ from kernel_bodies import BODIES, Loop
 from kernel_random import random_body
 
 import lstm_ir as li
-from lstm_ir.backends.kernels.cpu import machine
 from lstm_ir.ir.program import Program
 
 NAMES = ("gated", "two_phases", "ends_in_product", "both_ways", "normalised", "counted")
@@ -27,7 +26,6 @@ KNOWN = {
 def main(threads: int, device: str, target: str, rounds: int, seed: int) -> None:
     if device == "local-task":
         li.set_threads(threads)
-    machine.SHARE_FLOPS = 1  # share whatever there is
     sizes, loops, graphs = ("T", "B", 5, 72), {}, {}
     for i, n in enumerate((*NAMES, "r0", "r1")):
         # What is random may be chaotic: in f64 only a wrong kernel differs.
@@ -36,7 +34,8 @@ def main(threads: int, device: str, target: str, rounds: int, seed: int) -> None
     rngs = {name: np.random.default_rng(90 + i) for i, name in enumerate(KNOWN)}
     known = {name: Loop(at, rngs[name]) for name, (_, at) in KNOWN.items()}
     graphs |= {name: loop.graph(name, BODIES[KNOWN[name][0]]) for name, loop in known.items()}
-    exe = li.compile(Program("bodies", graphs), target, device=device)
+    shared = {"thresholds": {"shared_step": 1}}  # whatever there is
+    exe = li.compile(Program("bodies", graphs), target, device=device, options=shared)
     print(exe.report.notes)
     worst = 0.0
     for _ in range(rounds):

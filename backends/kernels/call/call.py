@@ -11,11 +11,12 @@ from typing import ClassVar, TypeVar
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter, tensor
+from lstm_ir.backends.emit.options import words
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.backends.kernels.body.plan import KLoop, Plan, Sweep, walk
-from lstm_ir.backends.kernels.call.executables import BINDINGS, WORDS, symbol_of, words
+from lstm_ir.backends.kernels.call.executables import symbol_of
 from lstm_ir.backends.kernels.call.packing import Form, Packed, grouped, pack, packed_type
 from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel, Signature
 from lstm_ir.backends.kernels.text.memory import Memory
@@ -109,9 +110,10 @@ class KernelCall:
 
     def check(self, taken: Signature) -> None:
         """RefusedError where a dispatch would take more tensors or words than IREE's do."""
-        if taken.tensors > BINDINGS:
-            raise RefusedError(f"it reads and writes {taken.tensors} tensors, a dispatch takes {BINDINGS}")
-        self.check_words(taken.tensors, words(taken.tensors, len(taken.numbers)), WORDS)
+        have = self.e.options.dispatch
+        if taken.tensors > have.tensors:
+            raise RefusedError(f"it reads and writes {taken.tensors} tensors, a dispatch takes {have.tensors}")
+        self.check_words(taken.tensors, words(taken.tensors, len(taken.numbers)), have.words)
 
     def check_words(self, tensors: int, needed: int, most: int) -> None:
         """RefusedError where there are not enough."""

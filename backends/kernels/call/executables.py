@@ -15,16 +15,13 @@ from pathlib import Path
 from iree.compiler import ir
 from iree.compiler.passmanager import PassManager
 
+from lstm_ir.backends.emit.options import DispatchLimits, Options
 from lstm_ir.backends.kernels.call.dispatches import constant, dispatches, redirect
 from lstm_ir.backends.kernels.helpers import publish
 from lstm_ir.backends.kernels.text import form
 from lstm_ir.backends.kernels.text.form import Form
 from lstm_ir.backends.kernels.text.kernel import Kernel, Signature
 
-# Numbers of one dispatch. Each tensor has an offset and each size is one, as two words. IREE leaves
-# out those that are equal at all calls; a second entry that shares the kernel brings them back.
-WORDS = 64
-BINDINGS = 32  # tensors of one dispatch: the most that IREE's command buffers take
 _EXPORT = """  stream.executable.export public @{} workgroups(%n: index) -> (index, index, index) {{
     %c1 = arith.constant 1 : index
     stream.return %n, %c1, %c1 : index, index, index
@@ -37,12 +34,9 @@ def symbol_of(kernel: Kernel, word: str) -> str:
     return f"{word}_" + sha256(kernel.text("").encode()).hexdigest()[:12]
 
 
-def words(bindings: int, numbers: int) -> int:
-    """Of a dispatch, at most."""
-    return 2 * (bindings + numbers)
-
-
-def define(module: ir.Module, kernels: dict[str, Kernel], share: bool, helped: str | None) -> Counter[str]:
+def define(
+    module: ir.Module, kernels: dict[str, Kernel], options: Options, share: bool, helped: str | None
+) -> Counter[str]:
     """Puts the executables of `kernels`, by symbol, into the module.
 
     `helped`: functions publish their kernels to helpers (`helpers/publish.py`); the processor's hint for a thread
@@ -50,10 +44,10 @@ def define(module: ir.Module, kernels: dict[str, Kernel], share: bool, helped: s
     """
     kept = dict(kernels)
     calls: dict[str, tuple[str, list[int]]] = {}
-    for symbols, forms in _alike(kernels) if share else ():
+    for symbols, forms in _alike(kernels, options.thresholds.merged_kernels) if share else ():
         kernel, columns = form.merged(forms)
         taken = kernel.entry.signature
-        if words(taken.tensors, len(taken.numbers)) > WORDS:
+        if not options.dispatch.hold(taken.tensors, len(taken.numbers)):
             continue
         one = symbol_of(kernel, symbols[0].partition("_")[0])
         for i, symbol in enumerate(symbols):
@@ -65,20 +59,20 @@ def define(module: ir.Module, kernels: dict[str, Kernel], share: bool, helped: s
             if symbol in calls:
                 one, numbers = calls[symbol]
                 redirect(op, one, f"{one}_run", [constant(n, before=op) for n in numbers])
-    published = Counter[str]() if helped is None else _publish(module, kept, helped)
+    published = Counter[str]() if helped is None else _publish(module, kept, options.dispatch, helped)
     for symbol, kernel in kept.items():
         _define(module, symbol, [f"{symbol}_run"], kernel.text(f"{symbol}_run"))
     return published
 
 
-def _publish(module: ir.Module, kernels: dict[str, Kernel], relax: str) -> Counter[str]:
+def _publish(module: ir.Module, kernels: dict[str, Kernel], limits: DispatchLimits, relax: str) -> Counter[str]:
     """Kernels that functions run are published to helpers; `kernels` keeps what runs otherwise."""
     shared, plain, published = dict[str, Kernel](), set[str](), Counter[str]()
     for op in list(module.body):
         function = op.operation
         for dispatch, symbol in list(dispatches(function)):
             kernel = kernels[symbol]
-            if function.name == "func.func" and _has_room(kernel.entry.signature):
+            if function.name == "func.func" and _has_room(kernel.entry.signature, limits):
                 shared[symbol] = kernel
                 published[ir.StringAttr(function.attributes["sym_name"]).value] += 1
                 *_, queue, _ = function.regions[0].blocks[0].arguments
@@ -94,16 +88,14 @@ def _publish(module: ir.Module, kernels: dict[str, Kernel], relax: str) -> Count
     return published
 
 
-def _has_room(taken: Signature) -> bool:
+def _has_room(taken: Signature, limits: DispatchLimits) -> bool:
     """Whether a dispatch of such a kernel takes a queue besides."""
     tensors, numbers = taken.tensors, len(taken.numbers)
-    if tensors >= BINDINGS or words(tensors + 1, numbers + 1) > WORDS:
-        return False
-    return publish.fits(tensors, numbers)
+    return limits.hold(tensors + 1, numbers + 1) and publish.fits(tensors, numbers)
 
 
-def _alike(kernels: dict[str, Kernel]) -> Iterator[tuple[list[str], list[Form]]]:
-    """Kernels of one form, two or more."""
+def _alike(kernels: dict[str, Kernel], least: int | None) -> Iterator[tuple[list[str], list[Form]]]:
+    """Kernels of one form, two or more, or so many."""
     lengths: dict[int, list[str]] = {}
     for symbol, kernel in kernels.items():
         lengths.setdefault(kernel.length, []).append(symbol)
@@ -115,7 +107,7 @@ def _alike(kernels: dict[str, Kernel]) -> Iterator[tuple[list[str], list[Form]]]
             f = form.form(kernels[symbol])
             found.setdefault(f.kernel, []).append((symbol, f))
         for members in found.values():
-            if len(members) > 1:
+            if len(members) >= (2 if least is None else max(least, 2)):
                 yield [s for s, _ in members], [f for _, f in members]
 
 

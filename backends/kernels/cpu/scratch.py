@@ -16,7 +16,6 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.call.call import KernelCall, Make, at_entry, module_of_insertion
-from lstm_ir.backends.kernels.call.executables import BINDINGS
 from lstm_ir.backends.kernels.cpu.machine import KEPT_BYTES, LINE
 from lstm_ir.backends.kernels.cpu.team import FLAG
 from lstm_ir.backends.kernels.text.kernel import BINDING
@@ -73,7 +72,9 @@ def scratch(call: KernelCall, rows: list[Rows], flags: Flags | None) -> Scratch:
     kept = _kept(call, rows, flags)
     if kept is not None:
         return kept
-    many = len(call.inputs) + len(call.outputs) + len(rows) > BINDINGS - SPARE
+    chosen = call.e.options.thresholds.scratch_tensors
+    room = call.e.options.dispatch.tensors - SPARE if chosen is None else chosen
+    many = len(call.inputs) + len(call.outputs) + len(rows) > room
     out = _together(call, rows) if many else _apart(call, rows)
     if flags is not None:
         out.counters = _zeros(call, flags)

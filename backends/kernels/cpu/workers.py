@@ -70,7 +70,8 @@ def grid(e: Emitter, const: Callable[[Dim], ir.Value], plan: Plan, schedule: Sch
     # A member needs enough work between two waits.
     work = arith("muli", rows, const(work_of_step(plan)))
     pair = arith("minui", const(2), arith("divui", work, const(machine.PAIR_FLOPS)))
-    useful = arith("maxui", pair, arith("divui", work, const(machine.SHARE_FLOPS)))
+    chosen = e.options.thresholds.shared_step
+    useful = arith("maxui", pair, arith("divui", work, const(chosen if chosen is not None else machine.SHARE_FLOPS)))
     steps = [work_of_component(c, schedule) for c in plan.components]
     blocks = max((sum(w.blocks for w in sweeps) for sweeps in steps), default=1)
     members = arith("minui", left, arith("minui", const(blocks), useful))

@@ -24,20 +24,24 @@ class GpuSchedule:
     note: str
 
 
-def choose(plan: Plan, target: TargetInfo) -> GpuSchedule:
-    """The schedule of `plan`; RefusedError, with the reason, where no form fits."""
+def choose(plan: Plan, target: TargetInfo, whole_loop: int | None = None) -> GpuSchedule:
+    """The schedule of `plan`; RefusedError, with the reason, where no form fits.
+
+    whole_loop: bytes of weights up to which all steps are one dispatch; None: WHOLE_BYTES.
+    """
+    limit = WHOLE_BYTES if whole_loop is None else whole_loop
     have = limits(target)
     _check(plan, have)
     widest = max((s.width for s in sweeps_of(plan)), default=0)
     threads = min(have.threads, max(64, -(-widest // 64) * 64))
     shared = [*local_memories(plan, 1).values(), *partials(plan, threads).values()]
     need, held = weight_bytes(plan), sum(m.bytes for m in shared)
-    if plan.rows == 1 and need >= WHOLE_BYTES and target.kind == "cuda":
+    if plan.rows == 1 and need >= limit and whole_loop is None and target.kind == "cuda":
         raise RefusedError(f"of one row with {need >> 10} KiB of weights, which the loop's products read faster")
-    if need <= WHOLE_BYTES and held <= have.local_bytes:
+    if need <= limit and held <= have.local_bytes:
         note = f"all steps in one dispatch, {threads} threads per row"
         return GpuSchedule(True, threads, 1, have.words, note)
-    if need > WHOLE_BYTES:
+    if need > limit:
         why = f"{need >> 10} KiB of weights"
     else:
         why = f"{held} bytes of carries"

@@ -29,14 +29,16 @@ class Choice:
         return f"driver {self.driver}{helped}: {self.reason}"
 
 
-def choose(operations: int | None, loops: int, published: int, threads: int) -> Choice:
+def choose(operations: int | None, loops: int, published: int, threads: int, *, always: bool = False) -> Choice:
     """Who runs a call of so many operations in so many loops and products, in a process of `threads`.
 
     operations: None where the call's sizes are not known. published: kernels of the function that helpers
-    may take part in; before the function is lowered, those that it may have.
+    may take part in; before the function is lowered, those that it may have. always: they do, at any size.
     """
     if threads == 1:
         return Choice("local-sync", 0, "one thread")
+    if always and published:
+        return Choice("local-sync", helpers(threads), "helpers at any size")
     if operations is None:
         return Choice("local-task", 0, "sizes are known at the call")
     reason = f"{operations} operations in a call"

@@ -13,11 +13,11 @@ from kernel_checks import TOLERANCE, compare
 
 import lstm_ir as li
 from lstm_ir.api import build
-from lstm_ir.backends.kernels.gpu import schedule
 from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.program import Program
 
 KERNELS = {"kernels": True}
+OF_FORM = {"whole": KERNELS, "steps": {**KERNELS, "thresholds": {"whole_loop": 0}}}
 CALLS = ((11, 3), (1, 1), (0, 2), (6, 17))
 # phases, masks, numbers per row; reductions, carries that are products
 FEW = ("two_phases", "masked", "row_numbers")
@@ -44,12 +44,9 @@ def compiled(form: str, names: tuple[str, ...], target: str = "vulkan") -> Any:
     sizes = ("T", "B", 5, 23)
     loops = {n: Loop(sizes, np.random.default_rng(i)) for i, n in enumerate(names)}
     graphs = {n: loops[n].graph(n, BODIES[n]) for n in names}
-    with pytest.MonkeyPatch.context() as patch:
-        if form == "steps":
-            patch.setattr(schedule, "WHOLE_BYTES", -1)
-        if ":" not in target and target != "metal":
-            return li.compile(Program("bodies", graphs), target, options=KERNELS), loops, graphs
-        return build(Program("bodies", graphs), resolve(target), KERNELS)
+    if ":" not in target and target != "metal":
+        return li.compile(Program("bodies", graphs), target, options=OF_FORM[form]), loops, graphs
+    return build(Program("bodies", graphs), resolve(target), OF_FORM[form])
 
 
 def hold(form: str, names: tuple[str, ...], name: str, target: str) -> list[str]:
@@ -107,10 +104,7 @@ def test_gradients(target: str) -> None:
     ops = {"lstm": {}, "gru": {"direction": "reverse"}, "rnn": {}}
     graphs = {k: cell(k, k, **f) for k, f in ops.items()}
     for form in WORD:
-        with pytest.MonkeyPatch.context() as patch:
-            if form == "steps":
-                patch.setattr(schedule, "WHOLE_BYTES", -1)
-            exe = li.compile(Program("gradients", graphs), target, options=KERNELS)
+        exe = li.compile(Program("gradients", graphs), target, options=OF_FORM[form])
         assert all(WORD[form] in n for n in choices(exe.report)), choices(exe.report)
         for T, B in ((11, 3), (1, 1), (4, 6)):
             r = np.random.default_rng(T)

@@ -10,12 +10,13 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.kernels.call import executables
+from lstm_ir.backends.emit.options import DispatchLimits, Options, Thresholds
 from lstm_ir.backends.kernels.text.form import form, merged
 from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel, Signature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, on_stack
 from lstm_ir.backends.kernels.text.statements import Call, Name, argument
 from lstm_ir.backends.kernels.text.text import Text
+from lstm_ir.backends.module import iree_module
 from lstm_ir.backends.targets.targets import resolve
 
 SAME = {"w": 8, "at": 3, "divisor": 4, "step": 2, "buffer": 16}
@@ -109,15 +110,17 @@ def _stack(T: Any, B: Any, cell: str = "lstm", direction: str = "forward") -> li
     return li.Graph("stack", [x], {"y": y, "loss": li.sum(y * y)})
 
 
-def _executables(g: li.Graph) -> int:
-    text = prepare(g, resolve("cpu")).text
+KERNELS = Options(kernels=True)
+
+
+def _executables(g: li.Graph, options: Options = KERNELS) -> int:
+    text = iree_module(prepare(g, resolve("cpu")).made, resolve("cpu").info, options).text
     return text.count("stream.executable private @recurrence_")
 
 
-def test_words_of_a_dispatch_are_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_of_a_dispatch_are_a_limit() -> None:
     assert _executables(_stack(20, 16)) == 1
-    monkeypatch.setattr(executables, "WORDS", 24)
-    assert _executables(_stack(20, 16)) == 2
+    assert _executables(_stack(20, 16), Options(kernels=True, dispatch=DispatchLimits(words=24))) == 2
 
 
 @pytest.mark.parametrize(
@@ -131,18 +134,14 @@ def test_words_of_a_dispatch_are_a_limit(monkeypatch: pytest.MonkeyPatch) -> Non
         pytest.param("lstm", "reverse", ("T", 16), marks=pytest.mark.slow),
     ],
 )
-def test_layers_share_their_kernels(
-    cell: str, direction: str, sizes: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_layers_share_their_kernels(cell: str, direction: str, sizes: tuple[Any, Any]) -> None:
     """With gradients; against executables apart, which differ in nothing else: bit by bit."""
     rng = np.random.default_rng(11)
     g = _stack(*sizes, cell, direction)
     both = li.grad(g, "loss", ["x", *g.weights])
-    shared, count = li.compile(both), _executables(both)
-    with monkeypatch.context() as patch:
-        patch.setattr(executables, "_alike", lambda kernels: ())
-        apart = li.compile(both)
-        assert _executables(both) > count
+    shared, apart = li.compile(both), li.compile(both, options={"thresholds": {"merged_kernels": 1000}})
+    alone = Options(kernels=True, thresholds=Thresholds(merged_kernels=1000))
+    assert _executables(both, alone) > _executables(both)
     for T, B in ((20, 16), (1, 16), (3, 1)):
         if sizes not in ((T, B), ("T", "B"), ("T", B)):
             continue

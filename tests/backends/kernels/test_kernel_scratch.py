@@ -12,20 +12,20 @@ from iree.compiler import ir
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.kernels.call import call
+from lstm_ir.backends.emit.options import DispatchLimits, Options
 from lstm_ir.backends.kernels.call.call import KernelCall
-from lstm_ir.backends.kernels.call.executables import BINDINGS
 from lstm_ir.backends.kernels.cpu import scratch
 from lstm_ir.backends.kernels.cpu.machine import KEPT_BYTES
+from lstm_ir.backends.module import iree_module
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.interpret import interpret
+from lstm_ir.ir.program import Program
 
 SIZES = ((5, 3), (1, 1), (2, 0), (0, 2), (9, 18))
 
 
 def test_scratch_memories_share_a_tensor(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever a dispatch may take few; against the loop, for several sizes of one module."""
-    monkeypatch.setattr(scratch, "SPARE", BINDINGS)
     shared = []
     original = scratch._together
 
@@ -41,7 +41,8 @@ def test_scratch_memories_share_a_tensor(rng: np.random.Generator, monkeypatch: 
     y, h_n, c_n = li.lstm(x, *(li.weight(n, a) for n, a in w.items()), direction="bidirectional")
     outputs = {"loss": li.sum(y * y) + li.sum(h_n[0] * c_n[1])}
     g = li.grad(li.Graph("both", [x], outputs), "loss", ["x", "w_hh", "b"])
-    exe, loop = li.compile(g), li.compile(g, options={"kernels": False})
+    few = {"thresholds": {"scratch_tensors": 0}}
+    exe, loop = li.compile(g, options=few), li.compile(g, options={"kernels": False})
     assert [n for n in exe.report.notes if ": loop" in n] == []
     assert len(shared) > 2  # there and back, each with a projection before and inside
     assert max(map(len, shared)) > 2
@@ -95,17 +96,18 @@ def test_scratch_is_not_in_the_module_nor_without_bound(rng: np.random.Generator
 
 
 @pytest.mark.parametrize("sizes", [(4, 1), ("T", "B")])
-def test_a_kernel_that_does_not_fit_leaves_nothing(sizes: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_does_not_fit_leaves_nothing(sizes: tuple[Any, Any]) -> None:
     """Neither its scratch, nor packed weights, nor the executable of one of two variants."""
     x = li.input("x", (*sizes, 5))
     w, r = (li.weight(n, np.ones((4 * 6, k), np.float32)) for n, k in (("w", 5), ("r", 6)))
     graph = li.Graph("layer", [x], {"y": li.lstm(x, w, r)[0]})
     assert "stream.executable" in prepare(graph, resolve("cpu")).text
-    monkeypatch.setattr(call, "BINDINGS", 2)
-    lowered = prepare(graph, resolve("cpu"))
-    assert any("it reads and writes" in n for n in lowered.report.notes)
+    notes: list[str] = []
+    few = Options(kernels=True, dispatch=DispatchLimits(tensors=2))
+    text = iree_module(Program.of(graph), resolve("cpu").info, few, notes).text
+    assert any("it reads and writes" in n for n in notes)
     left = ("stream.executable", "flow.dispatch", "lstm_ir.scratch", "lstm_ir.workers", "stablehlo.pad")
-    assert [word for word in left if word in lowered.text] == []
+    assert [word for word in left if word in text] == []
 
 
 @pytest.mark.parametrize("device", ["local-task", "local-sync"])

@@ -21,7 +21,6 @@ from kernel_random import random_body
 import lstm_ir as li
 from lstm_ir.api import build
 from lstm_ir.backends.files import parameters
-from lstm_ir.backends.kernels.cpu import machine
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.program import Program
 
@@ -33,14 +32,14 @@ def _bodies() -> dict[str, Any]:
     return dict(BODIES) | {f"r{i}": random_body(SEED + i) for i in range(2)}
 
 
-def _module(work: Path) -> tuple[dict[str, Loop], dict[str, li.Graph]]:
+def _module(work: Path, **options: Any) -> tuple[dict[str, Loop], dict[str, li.Graph]]:
     """All bodies and the gradient of an LSTM, compiled for aarch64 into `work`."""
     bodies = _bodies()
     loops = {n: Loop(SIZES, np.random.default_rng(i)) for i, n in enumerate(bodies)}
     graphs = {n: loops[n].graph(n, bodies[n]) for n in bodies}
     loops["back"] = Loop(SIZES, np.random.default_rng(50))
     graphs["back"] = _gradient(loops["back"])
-    lowered, blob = build(Program("bodies", graphs), resolve("cpu:aarch64"))
+    lowered, blob = build(Program("bodies", graphs), resolve("cpu:aarch64"), options)
     notes = [n for n in lowered.report.notes if n.startswith("scan at")]
     assert all(": kernel, " in n for n in notes)
     (work / "m.vmfb").write_bytes(blob)
@@ -90,10 +89,9 @@ def test_every_body(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_shared_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_blocks(tmp_path: Path) -> None:
     qemu()
-    monkeypatch.setattr(machine, "SHARE_FLOPS", 1)
-    loops, graphs = _module(tmp_path)
+    loops, graphs = _module(tmp_path, thresholds={"shared_step": 1})
     some = ("gated", "two_phases", "both_ways", "normalised", "counted", "back", "r0")
     for n in (1, 5):
         many = f"--task_topology_group_count={n}"

@@ -14,7 +14,6 @@ import pytest
 from lstm_graph import lstm
 
 import lstm_ir as li
-from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.threads import affinity, caller
 
 pytestmark = pytest.mark.skipif(
@@ -26,8 +25,7 @@ DEVICES = ["local-task", "local-sync", None]  # None: the caller with helpers
 
 
 @pytest.fixture(autouse=True)
-def _two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime._process, "threads", max(2, runtime.threads()))
+def _scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(caller.VARIABLE, raising=False)
 
 

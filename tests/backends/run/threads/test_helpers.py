@@ -27,12 +27,6 @@ from lstm_ir.backends.run.threads import choice, helper_pool
 from lstm_ir.backends.targets.targets import resolve
 
 
-@pytest.fixture(autouse=True)
-def _two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also on a machine of one processor."""
-    monkeypatch.setattr(runtime._process, "threads", max(2, runtime.threads()))
-
-
 def child(*words: object) -> str:
     return script("helpers_child.py", *words, timeout=280, silent=True)
 
@@ -316,10 +310,8 @@ def test_kernels_without_room_are_not_offered(monkeypatch: pytest.MonkeyPatch) -
     assert "util.global.load @lstm_ir.workers" in text  # how many share the work: the device's workers
 
 
-def test_no_helper_where_there_is_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime._process, "threads", 1)
-    assert helper_pool.wanted() == 0
-    assert not li.compile(lstm()).helped
+def test_no_helper_where_there_is_one_thread() -> None:
+    assert script("one_thread_child.py") == "0 False\n"
 
 
 def test_rows_of_a_matrix_are_shared_by_columns(rng: np.random.Generator, seed: int) -> None:
