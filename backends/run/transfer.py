@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -210,7 +211,7 @@ class Staging:
         rt = runtime.native()
         memory = int(rt.MemoryType.HOST_LOCAL) | int(rt.MemoryType.DEVICE_VISIBLE)
         usage = int(rt.BufferUsage.TRANSFER) | int(rt.BufferUsage.MAPPING_SCOPED)
-        self._allocate = lambda size: allocator.allocate_buffer(memory, usage, size)
+        self._allocate = partial(allocator.allocate_buffer, memory, usage)
         self._lock = threading.Lock()
         self._free: list[tuple[int, Any]] = []  # bytes and buffers, the last used last
 

@@ -17,7 +17,7 @@ from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.program import Program
 
 KERNELS = {"kernels": True}
-OF_FORM = {"whole": KERNELS, "steps": {**KERNELS, "thresholds": {"whole_loop": 0}}}
+OF_FORM: dict[str, dict[str, Any]] = {"whole": KERNELS, "steps": {**KERNELS, "thresholds": {"whole_loop": 0}}}
 CALLS = ((11, 3), (1, 1), (0, 2), (6, 17))
 # phases, masks, numbers per row; reductions, carries that are products
 FEW = ("two_phases", "masked", "row_numbers")

@@ -19,7 +19,6 @@ from lstm_ir.backends.kernels.cpu.machine import KEPT_BYTES
 from lstm_ir.backends.module import iree_module
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.interpret import interpret
-from lstm_ir.ir.program import Program
 
 SIZES = ((5, 3), (1, 1), (2, 0), (0, 2), (9, 18))
 
@@ -104,7 +103,7 @@ def test_a_kernel_that_does_not_fit_leaves_nothing(sizes: tuple[Any, Any]) -> No
     assert "stream.executable" in prepare(graph, resolve("cpu")).text
     notes: list[str] = []
     few = Options(kernels=True, dispatch=DispatchLimits(tensors=2))
-    text = iree_module(Program.of(graph), resolve("cpu").info, few, notes).text
+    text = iree_module(prepare(graph, resolve("cpu")).made, resolve("cpu").info, few, notes).text
     assert any("it reads and writes" in n for n in notes)
     left = ("stream.executable", "flow.dispatch", "lstm_ir.scratch", "lstm_ir.workers", "stablehlo.pad")
     assert [word for word in left if word in text] == []
