@@ -207,12 +207,12 @@ class DeviceMover(Mover):
 class Staging:
     """Host memory that a GPU writes, kept between calls: CUDA takes 1.2 ms to allocate or free it (H100)."""
 
-    def __init__(self, allocator: Any) -> None:
+    def __init__(self, allocator: Any, limit: int = STAGED) -> None:
         rt = runtime.native()
         memory = int(rt.MemoryType.HOST_LOCAL) | int(rt.MemoryType.DEVICE_VISIBLE)
         usage = int(rt.BufferUsage.TRANSFER) | int(rt.BufferUsage.MAPPING_SCOPED)
         self._allocate = partial(allocator.allocate_buffer, memory, usage)
-        self._lock = threading.Lock()
+        self._lock, self._limit = threading.Lock(), limit
         self._free: list[tuple[int, Any]] = []  # bytes and buffers, the last used last
 
     def take(self, size: int) -> Any:
@@ -227,5 +227,5 @@ class Staging:
         """Keep it for later calls; the longest unused ones go where there is too much."""
         with self._lock:
             self._free.append((size, buffer))
-            while len(self._free) > 1 and sum(n for n, _ in self._free) > STAGED:
+            while len(self._free) > 1 and sum(n for n, _ in self._free) > self._limit:
                 del self._free[0]

@@ -23,10 +23,9 @@ class Allocator:
         return object()
 
 
-def test_a_buffer_of_the_same_size_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "STAGED", 100)
+def test_a_buffer_of_the_same_size_comes_back() -> None:
     made = Allocator()
-    kept = transfer.Staging(made)
+    kept = transfer.Staging(made, 100)
     a, b = kept.take(40), kept.take(40)
     assert a is not b
     kept.give_back(a, 40)
