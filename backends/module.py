@@ -24,7 +24,7 @@ from lstm_ir.backends.emit.places import mlir_loc
 from lstm_ir.backends.emit.regions import signless
 from lstm_ir.backends.files import parameters
 from lstm_ir.backends.kernels.call import executables
-from lstm_ir.backends.kernels.cpu.team import pause
+from lstm_ir.backends.kernels.cpu.team import relax_instruction
 from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.helpers import publish
 from lstm_ir.backends.kernels.text.kernel import Kernel
@@ -93,7 +93,7 @@ def iree_module(
                         functions.append(_Function(part, bound, target, options, symbols, []))
             for f in functions:
                 kernels |= f.runnable()
-            relax = pause(target) if options.helpers else None
+            relax = relax_instruction(target) if options.helpers else None
             published = executables.define(module, kernels, options, target.kind == "cpu", relax)
             if options.helpers and not published:
                 for f in functions:

@@ -28,7 +28,7 @@ import numpy as np
 import lstm_ir as li
 from lstm_ir.backends.run.runtime import devices_of
 from lstm_ir.bench import models, peers
-from lstm_ir.bench.models import NAMES, Call, Runner, Weights
+from lstm_ir.bench.models import NAMES, BenchCall, Runner, Weights
 from lstm_ir.bench.points import Point
 from lstm_ir.bench.side_by_side import OURS, Times, interleaved
 from lstm_ir.ir.errors import LstmIrError
@@ -92,11 +92,11 @@ def torch_runner(point: Point, sets: tuple[Weights, Weights]) -> Runner:
     for m in modules:
         m.flatten_parameters()
 
-    def infer(call: Call) -> Any:
+    def infer(call: BenchCall) -> Any:
         with t.inference_mode():
             return modules[0](t.from_numpy(call.x).cuda())[0].cpu()
 
-    def train(call: Call) -> Any:
+    def train(call: BenchCall) -> Any:
         m = modules[call.turn]
         m.zero_grad(set_to_none=True)
         x = t.from_numpy(call.x).cuda().requires_grad_()
@@ -125,7 +125,7 @@ def compiled(m: Measured, sets: tuple[Weights, Weights], kernels: bool) -> Runne
     return models.of_executable(m.point, sets, exe)
 
 
-def reference(point: Point, sets: tuple[Weights, Weights], call: Call) -> dict[str, Any]:
+def reference(point: Point, sets: tuple[Weights, Weights], call: BenchCall) -> dict[str, Any]:
     """What the interpreter gives, as runners name it."""
     program = models.program_of(point, sets[0])
 

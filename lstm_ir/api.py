@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lstm_ir.backends.emit.options import Thresholds
     from lstm_ir.backends.run.executable import Executable
     from lstm_ir.backends.targets.targets import Target
-    from lstm_ir.passes.base import Step
+    from lstm_ir.passes.base import PassStep
 
 OPTIONS = (
     "pipeline", "kernels", "helpers", "opt_level", "data_tiling", "flags", "timeout", "cache",
@@ -44,7 +44,7 @@ class Report:
     """
 
     target: str
-    steps: dict[str, tuple[Step, ...]] = field(default_factory=dict)
+    steps: dict[str, tuple[PassStep, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     operations: dict[str, Dim] = field(default_factory=dict)
     compile_seconds: float = 0.0
@@ -103,11 +103,11 @@ def _options(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) 
     return {k: v for k, v in defaults.items() if k in known} | given
 
 
-def _thresholds(given: Mapping[str, Any]) -> Thresholds:
+def _thresholds(numbers: Mapping[str, Any]) -> Thresholds:
     """Of option `thresholds`: whole numbers by name."""
     from lstm_ir.backends.emit.options import Thresholds
 
-    chosen, known = given.get("thresholds", {}), [f.name for f in fields(Thresholds)]
+    chosen, known = numbers.get("thresholds", {}), [f.name for f in fields(Thresholds)]
     if not isinstance(chosen, Mapping) or not all(isinstance(n, int) and n >= 0 for n in chosen.values()):
         raise CompileError(f"option thresholds is {chosen!r}; expected a mapping from names to numbers of 0 or more")
     for name in chosen:

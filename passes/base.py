@@ -100,7 +100,7 @@ def register(cls: P) -> P:
 
 
 @dataclass(frozen=True)
-class Step:
+class PassStep:
     """One pass of a run."""
 
     name: str
@@ -117,11 +117,11 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Result:
+class PassResult:
     """The graph after the last pass, and every step."""
 
     graph: Graph
-    steps: tuple[Step, ...] = field(default=())
+    steps: tuple[PassStep, ...] = field(default=())
 
 
 @dataclass(frozen=True)
@@ -155,14 +155,14 @@ class Pipeline:
         ))  # fmt: skip
 
     def run(
-        self, graph: Graph, target: TargetInfo | None = None, observe: Callable[[Step], None] | None = None
-    ) -> Result:
+        self, graph: Graph, target: TargetInfo | None = None, observe: Callable[[PassStep], None] | None = None
+    ) -> PassResult:
         """Run all passes, verifying after each; PassError names the pass that failed.
 
         After a pass that ends a stage (`passes/stages.py`), ops of that stage are refused.
         """
         verify(graph)
-        steps: list[Step] = []
+        steps: list[PassStep] = []
         levels = SOURCE
         for p in self.passes:
             levels = levels - {REMOVES[p.name]} if p.name in REMOVES else levels
@@ -171,12 +171,12 @@ class Pipeline:
             graph = step.after
             if observe is not None:
                 observe(step)
-        return Result(graph, tuple(steps))
+        return PassResult(graph, tuple(steps))
 
     def _one(
         self, p: Pass, graph: Graph, target: TargetInfo | None, before: list[str],
         levels: frozenset[Level],
-    ) -> Step:  # fmt: skip
+    ) -> PassStep:  # fmt: skip
         notes = Notes()
         start = time.perf_counter()
         past = ", ".join(before) if before else "none"
@@ -191,7 +191,7 @@ class Pipeline:
         except RecursionError as e:
             raise PassError(message(p.name, "recursed too deep", (), None, context)) from e
         seconds = time.perf_counter() - start
-        return Step(p.name, graph, after, seconds, tuple(notes.fired), tuple(notes.misses))
+        return PassStep(p.name, graph, after, seconds, tuple(notes.fired), tuple(notes.misses))
 
 
 def _same_signature(before: Graph, after: Graph) -> None:

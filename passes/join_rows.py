@@ -28,10 +28,10 @@ TOGETHER = 8  # rows of one tensor, at most: kernels write out leading indices
 @register
 @dataclass(frozen=True)
 class JoinRows(KernelPass):
-    """Rows saved for other loops alone, joined where a loop has more than `most` tensors."""
+    """Rows saved for other loops alone, joined where a loop has more than `max_tensors` tensors."""
 
     name: ClassVar[str] = "join-rows"
-    most: int = 20
+    max_tensors: int = 20
 
     def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
         """The graph with fewer tensors between its loops; only kernels need that."""
@@ -57,7 +57,7 @@ class JoinRows(KernelPass):
                 continue
             groups = _alike(graph, loop)
             loops = [loop.node, *(u for g in groups for u in graph.users[loop.ys[g[0]]])]
-            if groups and max(map(_tensors, loops)) > self.most:
+            if groups and max(map(_tensors, loops)) > self.max_tensors:
                 yield loop, groups
 
 

@@ -150,7 +150,7 @@ def _liftable(n: Node) -> bool:
     return n.op.name in _MOVES or n.op.name == "dot_general" or Trait.elementwise in n.op.traits
 
 
-def _kinds(loop: Loop, given: Mapping[Value, Kind]) -> dict[Value, Kind]:
+def _kinds(loop: Loop, parameters: Mapping[Value, Kind]) -> dict[Value, Kind]:
     kind: dict[Value, Kind] = {loop.step: Kind.step}
     kind |= dict.fromkeys(loop.const_params, Kind.fixed)
     kind |= dict.fromkeys(loop.carry_params, Kind.carried)
@@ -159,17 +159,17 @@ def _kinds(loop: Loop, given: Mapping[Value, Kind]) -> dict[Value, Kind]:
     for n in loop.body.nodes:
         if n.op.name != "parameter":
             found = _joined(n, {kind[v] for v in n.inputs})
-            kind.update({v: given.get(v, found) for v in n.values})
+            kind.update({v: parameters.get(v, found) for v in n.values})
     return kind
 
 
-def _joined(n: Node, found: set[Kind]) -> Kind:
-    found.discard(Kind.fixed)
-    if not found:
+def _joined(n: Node, kinds: set[Kind]) -> Kind:
+    kinds.discard(Kind.fixed)
+    if not kinds:
         return Kind.fixed
     if n.ranges or n.requires:  # demanded of the rows of steps that run, not of all rows
         return Kind.carried
-    if Kind.carried in found or not _liftable(n) or len(n.values) != 1:
+    if Kind.carried in kinds or not _liftable(n) or len(n.values) != 1:
         return Kind.carried
-    found.discard(Kind.step)
-    return Kind.step if not found else found.pop() if len(found) == 1 else Kind.carried
+    kinds.discard(Kind.step)
+    return Kind.step if not kinds else kinds.pop() if len(kinds) == 1 else Kind.carried

@@ -69,15 +69,15 @@ def _compared(n: Node) -> tuple[Value, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """All nodes, those in loops too; `given`: what a body's parameters are."""
+    """All nodes, those in loops too; `entering`: what a body's parameters are."""
 
     nodes: list[Node]
-    given: dict[Value, list[Value]]
+    entering: dict[Value, list[Value]]
 
     @classmethod
     def read(cls, graph: Graph) -> _Whole:
         nodes: list[Node] = []
-        given: dict[Value, list[Value]] = {}
+        entering: dict[Value, list[Value]] = {}
         todo = [graph]
         while todo:
             g = todo.pop()
@@ -87,15 +87,15 @@ class _Whole:
                 if loop is not None:
                     todo.append(loop.body)
                     for p, v in _enters(loop):
-                        given.setdefault(p, []).append(v)
-        return cls(nodes, given)
+                        entering.setdefault(p, []).append(v)
+        return cls(nodes, entering)
 
 
 class _Walk:
     """From values backward; a value is visited as such and as something that is added."""
 
     def __init__(self, whole: _Whole) -> None:
-        self.given = whole.given
+        self.entering = whole.entering
         self.products: set[Node] = set()
         self.seen: set[tuple[Value, bool]] = set()
 
@@ -116,7 +116,7 @@ class _Walk:
             if loop is not None:
                 todo.append((loop.body.outputs[n.values.index(v)], False))
             elif name == "parameter":
-                todo += [(x, False) for x in self.given.get(v, ())]
+                todo += [(x, False) for x in self.entering.get(v, ())]
             elif not n.inputs or (name in _ONCE and not _single(n)):
                 continue
             else:

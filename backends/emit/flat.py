@@ -18,7 +18,7 @@ ALIGN = 16  # elements; a part begins where vector loads may
 
 
 @dataclass(frozen=True)
-class _Part:
+class _FlatPart:
     """Where one value lies in the flat tensor."""
 
     type: TensorType
@@ -45,10 +45,10 @@ class Flat:
         self.e = e
         kinds = {t.dtype for t in types}
         self.stored = kinds.pop() if len(kinds) == 1 and DType.i1 not in kinds else None
-        self.parts: list[_Part] = []
+        self.parts: list[_FlatPart] = []
         begin: Dim = 0
         for t in types:
-            self.parts.append(_Part(t, begin, t.dtype))
+            self.parts.append(_FlatPart(t, begin, t.dtype))
             words = dims.mul(dims.product(t.shape), self._words(t.dtype))
             begin = dims.add(begin, dims.mul(dims.floordiv(dims.add(words, ALIGN - 1), ALIGN), ALIGN))
         self.type = TensorType((begin,), DType.i32 if self.stored is None else self.stored)
@@ -97,16 +97,24 @@ class Flat:
         return self.write(flat, v, p.type.with_shape(p.type.shape[1:]), self._row_begin(p, at))
 
     def move_rows(
-        self, flat: ir.Value, i: int, at: ir.Value, source: Flat, given: ir.Value, k: int, low: ir.Value, rows: ir.Value
+        self,
+        flat: ir.Value,
+        i: int,
+        at: ir.Value,
+        source: Flat,
+        source_value: ir.Value,
+        k: int,
+        low: ir.Value,
+        rows: ir.Value,
     ) -> ir.Value:
         """Rows `low` to `low + rows` of part k of another tensor, as rows of part i from `at` on."""
         p, q = self.parts[i], source.parts[k]
         length = self.index("muli", rows, self.e.size(dims.mul(p.row, self._words(p.type.dtype))))
         dynamic = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], element(self.type.dtype))
-        used = self.e.extract_slice(given, source.type, [source._row_begin(q, low)], [length], dynamic)
+        used = self.e.extract_slice(source_value, source.type, [source._row_begin(q, low)], [length], dynamic)
         return self.e.insert_slice(used, flat, [self._row_begin(p, at)], [length])
 
-    def _row_begin(self, p: _Part, at: ir.Value) -> ir.Value:
+    def _row_begin(self, p: _FlatPart, at: ir.Value) -> ir.Value:
         step = self.e.size(dims.mul(p.row, self._words(p.type.dtype)))
         return self.index("addi", self.e.size(p.begin), self.index("muli", at, step))
 

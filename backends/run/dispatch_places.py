@@ -13,7 +13,7 @@ _LEAVES = ("constant", "weight", "parameter")
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class DispatchPlace:
     """A node's op and the user's line."""
 
     file: str
@@ -24,15 +24,15 @@ class Place:
         return f"{self.op} at {self.file}:{self.line}"
 
 
-def dispatch_places(flow: str) -> dict[str, tuple[Place, ...]]:
+def dispatch_places(flow: str) -> dict[str, tuple[DispatchPlace, ...]]:
     """Dispatch name -> places, from the module's text after IREE formed its dispatches.
 
     `flow` has one location per line (--compile-to=flow --mlir-print-debuginfo
     --mlir-print-local-scope). A dispatch has the lines of the ops inside it; a kernel, which has no
     lines inside, those of its calls.
     """
-    inside: dict[str, dict[Place, None]] = {}
-    calls: dict[str, dict[Place, None]] = {}
+    inside: dict[str, dict[DispatchPlace, None]] = {}
+    calls: dict[str, dict[DispatchPlace, None]] = {}
     current: str | None = None
     for line in flow.splitlines():
         export = _EXPORT.search(line)
@@ -56,6 +56,6 @@ def dispatch_places(flow: str) -> dict[str, tuple[Place, ...]]:
     return found
 
 
-def _places(line: str) -> list[Place]:
+def _places(line: str) -> list[DispatchPlace]:
     at = line.find(" loc(")
-    return [Place(file, int(n), op) for op, file, n in _PLACE.findall(line[max(at, 0) :])]
+    return [DispatchPlace(file, int(n), op) for op, file, n in _PLACE.findall(line[max(at, 0) :])]

@@ -51,29 +51,29 @@ def open_package(
 
 
 def _load(
-    found: Package, target: PackedTarget, device: str | None, driver: str | None,
+    package: Package, target: PackedTarget, device: str | None, driver: str | None,
     schedule_caller: bool,
 ) -> Executable:  # fmt: skip
     kind = target.info.kind
     drivers = runtime.CPU_DRIVERS if kind == "cpu" else (kind,)
     where = None if device == kind else device
     return Executable(
-        found.signature,
-        found.blobs[target.file],
-        found.weights,
+        package.signature,
+        package.blobs[target.file],
+        package.weights,
         Target(target.info, (), drivers),
         where,
-        found.extra.get("report"),
+        package.extra.get("report"),
         driver=driver if kind == "cpu" else None,
-        state=found.state,
+        state=package.state,
         schedule_caller=schedule_caller,
     )
 
 
-def _order(found: Package, device: str | None) -> list[PackedTarget]:
+def _order(package: Package, device: str | None) -> list[PackedTarget]:
     word = None if device is None else device.partition(":")[0]
     kind = "cpu" if word in runtime.CPU_DRIVERS else word
-    chosen = [t for t in found.targets if kind is None or t.info.kind == kind]
+    chosen = [t for t in package.targets if kind is None or t.info.kind == kind]
     best = iter(sorted((t for t in chosen if t.info.kind == "cpu"), key=lambda t: -len(t.features)))
     return [next(best) if t.info.kind == "cpu" else t for t in chosen]
 
@@ -103,35 +103,35 @@ def _number(sm: str) -> int:
     return int(found[0]) if found is not None else 0
 
 
-def _same_runtime(found: Package) -> None:
+def _same_runtime(package: Package) -> None:
     """IREE promises nothing about modules of another release."""
     here = runtime.version()
-    if found.manifest.iree.split(".")[:2] != here.split(".")[:2]:
+    if package.manifest.iree.split(".")[:2] != here.split(".")[:2]:
         raise PackageError(
-            f"{found.path}: made with IREE {found.manifest.iree}, the runtime here is {here}; "
+            f"{package.path}: made with IREE {package.manifest.iree}, the runtime here is {here}; "
             "export it again, or install that release"
         )
 
 
-def _same_weights(found: Package) -> None:
-    types = found.signature.weights
-    for name in {*types, *found.weights}:
-        a = found.weights.get(name)
+def _same_weights(package: Package) -> None:
+    types = package.signature.weights
+    for name in {*types, *package.weights}:
+        a = package.weights.get(name)
         try:
             fits = a is not None and (a.shape, a.dtype) == (types[name].shape, types[name].dtype.numpy)
         except (KeyError, LstmIrError):
             fits = False
         if not fits:
-            raise PackageError(f"{found.path}: weight {name!r} is not what the signature says")
+            raise PackageError(f"{package.path}: weight {name!r} is not what the signature says")
 
 
-def _same_state(found: Package) -> None:
-    variables = found.signature.state
-    for name in {*variables, *found.state}:
-        a = found.state.get(name)
+def _same_state(package: Package) -> None:
+    variables = package.signature.state
+    for name in {*variables, *package.state}:
+        a = package.state.get(name)
         try:
             fits = a is not None and starts(TensorType(a.shape, DType.of(a.dtype)), variables[name].type)
         except (KeyError, LstmIrError):
             fits = False
         if not fits:
-            raise PackageError(f"{found.path}: state {name!r} does not start what the signature says")
+            raise PackageError(f"{package.path}: state {name!r} does not start what the signature says")

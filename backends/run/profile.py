@@ -22,7 +22,7 @@ import numpy as np
 
 from lstm_ir.backends.kernels.helpers import queue
 from lstm_ir.backends.run import runtime
-from lstm_ir.backends.run.dispatch_places import Place, dispatch_places
+from lstm_ir.backends.run.dispatch_places import DispatchPlace, dispatch_places
 from lstm_ir.backends.run.threads import stacks
 from lstm_ir.ir.errors import DeviceError
 from lstm_ir.ir.types import DType
@@ -41,14 +41,14 @@ _TYPES = {DType.u8: "ui8", DType.u32: "ui32"}
 
 
 @dataclass(frozen=True)
-class Row:
+class ProfileRow:
     """One dispatch: seconds of one call, summed over how often the call runs it."""
 
     name: str
     count: float  # per call
     seconds: float
     busy: float  # seconds of all workers together; 0 where the driver does not say
-    places: tuple[Place, ...] = ()
+    places: tuple[DispatchPlace, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Profile:
     workers: int  # 0 for devices that are not processors
     seconds: float  # of a call without the profiler, as a median of RUNS runs
     calls: int  # that were profiled
-    rows: tuple[Row, ...]  # longest first
+    rows: tuple[ProfileRow, ...]  # longest first
 
     @property
     def inside(self) -> float:
@@ -101,7 +101,7 @@ class Profile:
         return "\n".join(out)
 
 
-def _grouped(places: Iterable[Place]) -> list[str]:
+def _grouped(places: Iterable[DispatchPlace]) -> list[str]:
     """Ops of one line together: `add, tanh at model.py:7`."""
     at: dict[str, dict[str, None]] = {}
     for p in places:
@@ -144,7 +144,7 @@ def profile(exe: Executable, blob: bytes, entry: str, values: Sequence[Array], f
             calls = int(min(200, max(5, SECONDS / seconds)))
         rows = _profiled(command, folder, kind, calls)
     places = {} if flow is None else dispatch_places(flow)
-    shown = [Row(n, c / calls, s / calls, b / calls, places.get(n, ())) for n, (c, s, b) in rows.items()]
+    shown = [ProfileRow(n, c / calls, s / calls, b / calls, places.get(n, ())) for n, (c, s, b) in rows.items()]
     shown.sort(key=lambda r: -r.seconds)
     workers = {"local-task": runtime.threads(), "local-sync": 1}.get(exe.device, 0)
     return Profile(entry, exe.device, workers, seconds, calls, tuple(shown))
@@ -199,9 +199,9 @@ def _run(name: str, arguments: Sequence[str], folder: str) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def _benchmark(command: Sequence[str], folder: str, least: str, runs: int) -> float:
+def _benchmark(command: Sequence[str], folder: str, min_time: str, runs: int) -> float:
     """Median seconds of a call over so many runs of at least so many seconds, or calls."""
-    more = [f"--benchmark_min_time={least}", f"--benchmark_repetitions={runs}", "--benchmark_format=json"]
+    more = [f"--benchmark_min_time={min_time}", f"--benchmark_repetitions={runs}", "--benchmark_format=json"]
     said = json.loads(_run("iree-benchmark-module", [*command, *more], folder))
     unit = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
     times = [b["real_time"] * unit[b["time_unit"]] for b in said["benchmarks"] if b["run_type"] == "iteration"]

@@ -90,8 +90,8 @@ class Mover:
         raw = a.view(kind.raw)
         return self._copy(self._memory, self._usage, self.device, raw, kind.hal)
 
-    def arrays(self, results: Any, kinds: tuple[BorderType, ...], given: list[Array]) -> list[Array]:
-        """The results as arrays of their own; `given` is memory that they may not share."""
+    def arrays(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[Array]:
+        """The results as arrays of their own; `arguments` is memory that they may not share."""
         raise NotImplementedError
 
     def memory(self, views: list[Any]) -> list[Array]:
@@ -144,7 +144,7 @@ class HostMover(Mover):
         buffer = self.allocator.import_host_allocation(a, self._lent, self._usage)
         return self._view(buffer, a.shape if shape is None else shape, kind.hal)
 
-    def arrays(self, results: Any, kinds: tuple[BorderType, ...], given: list[Array]) -> list[Array]:
+    def arrays(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[Array]:
         """Views that own their buffer; an output that is an input, or another output, is copied."""
         out: list[Array] = []
         share = np.may_share_memory
@@ -155,7 +155,7 @@ class HostMover(Mover):
                 out.append(np.empty(shape, kind.dtype))
                 continue
             a: Array = np.ndarray(shape, kind.dtype, view.map())
-            for other in (*given, *out):
+            for other in (*arguments, *out):
                 if share(a, other):
                     a = a.copy()
             out.append(a)
@@ -178,7 +178,7 @@ class DeviceMover(Mover):
         self._fence = rt.HalFence
         self._staging = Staging(self.allocator)
 
-    def arrays(self, results: Any, kinds: tuple[BorderType, ...], given: list[Array]) -> list[Array]:
+    def arrays(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[Array]:
         """Copies in host memory; all transfers are queued before the first is awaited."""
         views = [results.get_as_object(i, self._view) for i in range(len(kinds))]
         staged = [self._stage(v) if 0 not in v.shape else None for v in views]

@@ -18,7 +18,7 @@ import numpy as np
 
 import lstm_ir as li
 from lstm_ir.bench import models, peers
-from lstm_ir.bench.models import Array, Call, Runner
+from lstm_ir.bench.models import Array, BenchCall, Runner
 from lstm_ir.bench.points import Point
 from lstm_ir.bench.side_by_side import OURS, Times, interleaved
 from lstm_ir.ir.errors import LstmIrError
@@ -30,7 +30,7 @@ _ROUNDS, _CALLS = 40, 50  # of empty calls
 
 
 @dataclass
-class Result:
+class PointResult:
     """What one point gave."""
 
     point: Point
@@ -84,7 +84,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def measure(point: Point, seconds: float = 1.0, threads: int | None = None, least: int = 7) -> Result:
+def measure(point: Point, seconds: float = 1.0, threads: int | None = None, min_turns: int = 7) -> PointResult:
     """Measure one point for about `seconds` per runner."""
     used = cores() if threads is None else threads
     sets, calls = models.weights(point), models.calls(point)
@@ -104,14 +104,14 @@ def measure(point: Point, seconds: float = 1.0, threads: int | None = None, leas
     if len(runs) == 2:
         raise NoPeerError(f"{point.name}: no peer for it is installed ({', '.join(missing)})")
     errors = _compare(runs, calls[0])
-    times = interleaved({w: r.run for w, r in runs.items()}, calls, seconds, least)
+    times = interleaved({w: r.run for w, r in runs.items()}, calls, seconds, min_turns)
     again = times.seconds[AGAIN]
     others = {w: s for w, s in times.seconds.items() if w != AGAIN}
     equals = Times({OURS: times.seconds[OURS], AGAIN: again})
-    return Result(point, Times(others), equals, errors, compiled, missing)
+    return PointResult(point, Times(others), equals, errors, compiled, missing)
 
 
-def _compare(runs: dict[str, Runner], call: Call) -> dict[str, float]:
+def _compare(runs: dict[str, Runner], call: BenchCall) -> dict[str, float]:
     """Every array that ours gives, against every peer."""
     got = {w: r.read(r.run(call)) for w, r in runs.items() if w != AGAIN}
     mine = got.pop(OURS)
@@ -141,7 +141,7 @@ def geometric_mean(ratios: Iterable[float]) -> float:
     return float(np.exp(np.mean(np.log(list(ratios)))))
 
 
-def save(results: list[Result], path: str, **about: Any) -> None:
+def save(results: list[PointResult], path: str, **about: Any) -> None:
     """Figures as JSON."""
     text = json.dumps({**about, "points": [r.as_json() for r in results]}, indent=1)
     with replacing(path) as f:

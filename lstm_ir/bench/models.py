@@ -20,7 +20,7 @@ Weights = list[tuple[Array, Array, Array]]  # per layer and direction: w_ih, w_h
 NAMES = ("w_ih", "w_hh", "b")
 
 
-class Call(NamedTuple):
+class BenchCall(NamedTuple):
     """One call's input, and which of the two sets of weights a training step uses."""
 
     x: Array
@@ -30,15 +30,15 @@ class Call(NamedTuple):
 class Runner(NamedTuple):
     """`run` is timed; `read` turns what it gave into arrays by name."""
 
-    run: Callable[[Call], Any]
+    run: Callable[[BenchCall], Any]
     read: Callable[[Any], dict[str, Array]]
 
 
-def calls(point: Point, count: int = 4) -> list[Call]:
+def calls(point: Point, count: int = 4) -> list[BenchCall]:
     """Inputs, the same ones for every runner."""
     rng = np.random.default_rng(sum(map(ord, point.name)))
     shape = (point.T, point.B, point.I)
-    return [Call(rng.standard_normal(shape, np.float32), k % 2) for k in range(count)]
+    return [BenchCall(rng.standard_normal(shape, np.float32), k % 2) for k in range(count)]
 
 
 def weights(point: Point) -> tuple[Weights, Weights]:
@@ -60,23 +60,23 @@ def weights(point: Point) -> tuple[Weights, Weights]:
     return sets[0], sets[1]
 
 
-def stacked(point: Point, given: Weights) -> dict[str, Array]:
+def stacked(point: Point, weights: Weights) -> dict[str, Array]:
     """The weights as `li.lstm` takes them: directions stacked, by `layer/name`."""
     out: dict[str, Array] = {}
     for layer in range(point.layers):
-        parts = given[layer * point.directions : (layer + 1) * point.directions]
+        parts = weights[layer * point.directions : (layer + 1) * point.directions]
         out |= {f"layer{layer}/{n}": np.stack([p[i] for p in parts]) for i, n in enumerate(NAMES)}
     return out
 
 
-def graph_of(point: Point, given: Weights) -> Any:
+def graph_of(point: Point, weights: Weights) -> Any:
     """The point's model: output y, or loss where it trains, whose weights are then inputs."""
     import lstm_ir as li
 
     x = li.input("x", (point.T, point.B, point.I))
     y, inputs = x, [x]
     direction = "bidirectional" if point.directions == 2 else "forward"
-    arrays = stacked(point, given)
+    arrays = stacked(point, weights)
     for layer in range(point.layers):
         values = []
         for n in NAMES:
@@ -95,11 +95,11 @@ def graph_of(point: Point, given: Weights) -> Any:
     return li.Graph("bench", inputs, outputs)
 
 
-def program_of(point: Point, given: Weights) -> Any:
+def program_of(point: Point, weights: Weights) -> Any:
     """What is compiled: the model, or its gradients by the input and every weight."""
     import lstm_ir as li
 
-    graph = graph_of(point, given)
+    graph = graph_of(point, weights)
     return li.grad(graph, of="loss", wrt=list(graph.input_names)) if point.training else graph
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.bench.models import NAMES, Array, Call, Runner, Weights
+from lstm_ir.bench.models import NAMES, Array, BenchCall, Runner, Weights
 from lstm_ir.bench.points import Point
 
 
@@ -35,11 +35,11 @@ def torch(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
     t.set_num_threads(threads)
     modules = torch_modules(point, sets)
 
-    def infer(call: Call) -> Any:
+    def infer(call: BenchCall) -> Any:
         with t.inference_mode():
             return modules[0](t.from_numpy(call.x))[0]
 
-    def train(call: Call) -> Any:
+    def train(call: BenchCall) -> Any:
         m = modules[call.turn]
         m.zero_grad(set_to_none=True)
         x = t.from_numpy(call.x).requires_grad_()
@@ -70,7 +70,7 @@ def onnxruntime(point: Point, sets: tuple[Weights, Weights], threads: int) -> Ru
     return Runner(lambda call: session.run(None, {"x": call.x})[0], lambda y: {"y": y})
 
 
-def _onnx_model(point: Point, given: Weights) -> Any:
+def _onnx_model(point: Point, weights: Weights) -> Any:
     import onnx
 
     make = onnx.helper.make_node
@@ -81,7 +81,7 @@ def _onnx_model(point: Point, given: Weights) -> Any:
     extra |= {"hidden_size": point.H}
     extra |= {"direction": "bidirectional" if point.directions == 2 else "forward"}
     for layer in range(point.layers):
-        parts = given[layer * point.directions : (layer + 1) * point.directions]
+        parts = weights[layer * point.directions : (layer + 1) * point.directions]
         names = [f"{n}{layer}" for n in ("W", "R", "B")]
         arrays = [np.stack([_reorder(p[i], order) for p in parts]) for i in range(3)]
         arrays[2] = np.concatenate([arrays[2], 0 * arrays[2]], axis=1)

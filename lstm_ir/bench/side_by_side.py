@@ -58,17 +58,21 @@ class Times:
 
 
 def interleaved(
-    runs: Mapping[str, Callable[[Any], Any]], inputs: Sequence[Any], seconds: float, least: int = 9, most: int = 3000
+    runs: Mapping[str, Callable[[Any], Any]],
+    inputs: Sequence[Any],
+    seconds: float,
+    min_turns: int = 9,
+    max_calls: int = 3000,
 ) -> Times:
-    """Call every runner with every input once, then for about `seconds` each, `least` turns or
-    `most` calls."""
+    """Call every runner with every input once, then for about `seconds` each, `min_turns` turns or
+    `max_calls` calls."""
     times: dict[str, list[float]] = {w: [] for w in runs}
     for a in inputs:
         for run in runs.values():
             run(a)
     stop = time.perf_counter() + seconds * len(runs)
     turn, names = 0, list(runs)
-    while turn < least or (time.perf_counter() < stop and len(times[names[0]]) < most):
+    while turn < min_turns or (time.perf_counter() < stop and len(times[names[0]]) < max_calls):
         for k in range(len(names)):
             who = names[(k + turn) % len(names)]
             times[who] += _turn(runs[who], inputs, turn)

@@ -15,7 +15,7 @@ from rich.console import Console
 from lstm_ir.api import set_threads
 from lstm_ir.bench import memory as bench_memory
 from lstm_ir.bench import report
-from lstm_ir.bench.measure import NoPeerError, Result, cores, empty_call, geometric_mean, measure, peak, save
+from lstm_ir.bench.measure import NoPeerError, PointResult, cores, empty_call, geometric_mean, measure, peak, save
 from lstm_ir.bench.points import Point, grid, named, short
 from lstm_ir.cli.files import write_text
 from lstm_ir.ir.errors import LstmIrError
@@ -62,7 +62,7 @@ def command(
     shown = ", ".join(f"{t} us by {d}" for d, t in about["empty_call_us"].items())
     console.print(f"an empty call, NumPy to NumPy: {shown}")
     end = time.monotonic() + (budget if full else float("inf"))
-    results: list[Result] = []
+    results: list[PointResult] = []
     seen = 0
     for point in _until(points, end):
         seen += 1
@@ -97,7 +97,7 @@ def _until(points: Iterable[Point], end: float) -> Iterable[Point]:
         yield p
 
 
-def _one(point: Point, seconds: float, threads: int | None, memory: bool, peak: float, say: Any) -> Result:
+def _one(point: Point, seconds: float, threads: int | None, memory: bool, peak: float, say: Any) -> PointResult:
     r = measure(point, seconds, threads)
     t = r.times
     low, high = r.times.interval()

@@ -14,7 +14,7 @@ from rich.progress import Progress as Bar
 
 from lstm_ir.cli.files import progress
 from lstm_ir.demo.model import Progress
-from lstm_ir.demo.oracle_table import Row
+from lstm_ir.demo.oracle_table import OracleRow
 from lstm_ir.demo.oracle_table import rows as oracle_rows
 from lstm_ir.demo.run import devices, run
 
@@ -60,7 +60,7 @@ def _training_bar() -> Iterator[Callable[[Progress], None]]:
         yield show
 
 
-def _print(rows: Sequence[Row]) -> None:
+def _print(rows: Sequence[OracleRow]) -> None:
     if not rows:
         click.echo("none: the project has no foreign op yet")
         return

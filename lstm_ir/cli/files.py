@@ -70,10 +70,10 @@ def read_weights(paths: Sequence[str]) -> dict[str, Array]:
     return out
 
 
-def read_inputs(given: Sequence[str]) -> dict[str, Array]:
+def read_inputs(arguments: Sequence[str]) -> dict[str, Array]:
     """Arrays from `x=x.npy`, `x=all.npz:x` or `all.npz` (every array under its own name)."""
     out: dict[str, Array] = {}
-    for text in given:
+    for text in arguments:
         name, eq, path = text.partition("=")
         found = _named(name, path) if eq else _all(text)
         for key, array in found.items():

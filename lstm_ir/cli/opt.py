@@ -10,7 +10,7 @@ from lstm_ir.backends.run.devices import resolve
 from lstm_ir.cli import files
 from lstm_ir.ir.errors import PassError
 from lstm_ir.ir.printer import print_graph, print_program
-from lstm_ir.passes.base import Pipeline, Step, registry
+from lstm_ir.passes.base import PassStep, Pipeline, registry
 from lstm_ir.passes.pipelines import for_target
 
 
@@ -41,7 +41,7 @@ def command(
     pipeline = for_target(info) if text is None else Pipeline.parse(text)
     pipeline = _cut(pipeline, stop_after)
 
-    def observe(step: Step) -> None:
+    def observe(step: PassStep) -> None:
         _report(step, print_each, explain, timed, locs)
 
     entries = {n: pipeline.run(g, info, observe).graph for n, g in program.entries.items()}
@@ -61,7 +61,7 @@ def _cut(pipeline: Pipeline, stop_after: str | None) -> Pipeline:
     return replace(pipeline, passes=pipeline.passes[: at + 1])
 
 
-def _report(step: Step, print_each: bool, explain: bool, timed: bool, locs: bool) -> None:
+def _report(step: PassStep, print_each: bool, explain: bool, timed: bool, locs: bool) -> None:
     if print_each or explain or timed:
         state = "changed" if step.changed else "nothing to do"
         clock = f" ({step.seconds * 1e3:.1f} ms)" if timed else ""

@@ -48,7 +48,7 @@ class Vectors:
 
 
 @dataclass(frozen=True)
-class Row:
+class OracleRow:
     """One op; `cells` has, per column, a worst error or "not run: reason"."""
 
     op: str
@@ -73,12 +73,12 @@ def foreign_ops() -> list[str]:
     return sorted(name for name in OPS if "." in name)
 
 
-def rows(targets: Sequence[str], absent: Mapping[str, str]) -> list[Row]:
+def rows(targets: Sequence[str], absent: Mapping[str, str]) -> list[OracleRow]:
     """The table. targets: run here. absent: target -> why it does not run here."""
     return [_row(op, targets, absent) for op in foreign_ops()]
 
 
-def _row(op: str, targets: Sequence[str], absent: Mapping[str, str]) -> Row:
+def _row(op: str, targets: Sequence[str], absent: Mapping[str, str]) -> OracleRow:
     away = {t: f"not run: {reason}" for t, reason in absent.items()}
     columns = (MEANING, *targets)
     try:
@@ -86,9 +86,9 @@ def _row(op: str, targets: Sequence[str], absent: Mapping[str, str]) -> Row:
             raise AbsentError("no results of its origin are registered")
         vectors = _SOURCES[op]()
     except AbsentError as e:
-        return Row(op, "none", {**{c: f"not run: {e}" for c in columns}, **away})
+        return OracleRow(op, "none", {**{c: f"not run: {e}" for c in columns}, **away})
     cells = {c: _worst(vectors.cases, c) for c in columns}
-    return Row(op, vectors.oracle, {**cells, **away})
+    return OracleRow(op, vectors.oracle, {**cells, **away})
 
 
 def _worst(cases: Sequence[Case], column: str) -> str:

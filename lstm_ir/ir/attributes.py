@@ -80,23 +80,23 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-def check_attrs(op: Op, given: Mapping[str, Any]) -> dict[str, Any]:
+def check_attrs(op: Op, attrs_by_name: Mapping[str, Any]) -> dict[str, Any]:
     """All attributes in defined order, defaults filled in.
 
     RuleError for a wrong, unknown or missing one.
     """
-    unknown = sorted(set(given) - set(op.attrs))
+    unknown = sorted(set(attrs_by_name) - set(op.attrs))
     if unknown:
         known = ", ".join(op.attrs) if op.attrs else "none"
         raise RuleError(f"has no attribute {unknown[0]}; its attributes: {known}")
     out: dict[str, Any] = {}
     for name, spec in op.attrs.items():
-        if name not in given:
+        if name not in attrs_by_name:
             if spec.default is REQUIRED:
                 raise RuleError(f"attribute {name} is required")
             out[name] = spec.default
             continue
-        value = given[name]
+        value = attrs_by_name[name]
         if value is None and spec.default is None:
             out[name] = None
             continue

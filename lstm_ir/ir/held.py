@@ -33,22 +33,22 @@ def converted(value: Any, dtype: DType) -> np.ndarray[Any, Any]:
     return array
 
 
-def _lost(given: np.ndarray[Any, Any], array: np.ndarray[Any, Any], dtype: DType) -> Any:
+def _lost(source: np.ndarray[Any, Any], array: np.ndarray[Any, Any], dtype: DType) -> Any:
     """Where a number became another one."""
     if dtype.is_float:
-        finite = np.isfinite(given) if given.dtype.kind not in "biu" else np.True_
+        finite = np.isfinite(source) if source.dtype.kind not in "biu" else np.True_
         return ~np.isfinite(array) & finite
-    if given.dtype.kind == "c":
-        return np.ones(given.shape, bool)
+    if source.dtype.kind == "c":
+        return np.ones(source.shape, bool)
     if dtype is DType.i1:
-        return (given != 0) & (given != 1)
-    if given.dtype.kind in "biu":
+        return (source != 0) & (source != 1)
+    if source.dtype.kind in "biu":
         limits = np.iinfo(dtype.numpy)
-        low, high = int(given.min()), int(given.max())
+        low, high = int(source.min()), int(source.max())
         if limits.min <= low and high <= limits.max:
             return np.False_
-        return (given < limits.min) if low < limits.min else (given > limits.max)
-    wide = given.astype(np.float64)
+        return (source < limits.min) if low < limits.min else (source > limits.max)
+    wide = source.astype(np.float64)
     end = 2.0 ** (dtype.bits - (0 if dtype.value.startswith("u") else 1))
     start = 0.0 if dtype.value.startswith("u") else -end
     return ~((wide >= start) & (wide < end) & (wide == np.trunc(wide)))

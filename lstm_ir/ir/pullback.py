@@ -24,7 +24,7 @@ Hook = Callable[[Node, Cts], Any]
 
 
 @dataclass
-class Session:
+class Differentiation:
     """What the rules of one differentiation share."""
 
     remat: int | None = None
@@ -44,17 +44,17 @@ class Session:
         return substitute(graph, self.replaced)
 
 
-_SESSION: ContextVar[Session | None] = ContextVar("lstm_ir_pullback", default=None)
+_SESSION: ContextVar[Differentiation | None] = ContextVar("lstm_ir_pullback", default=None)
 
 
-def session() -> Session:
+def session() -> Differentiation:
     """The session of the rule that is running; a fresh one outside of any."""
     active = _SESSION.get()
-    return Session() if active is None else active
+    return Differentiation() if active is None else active
 
 
 @contextmanager
-def opened(new: Session) -> Iterator[Session]:
+def opened(new: Differentiation) -> Iterator[Differentiation]:
     """Make `new` the active session."""
     token = _SESSION.set(new)
     try:
@@ -81,7 +81,7 @@ def pull_back(cts: Mapping[Value, Value], wrt: Sequence[Value], hook: Hook | Non
         if all(ct is None for ct in given) or not any(v in active for v in n.inputs):
             continue
         wanted = frozenset(v for v in n.inputs if v in active and v.dtype.is_float)
-        inner = Session(outer.remat, outer.replaced, wanted)
+        inner = Differentiation(outer.remat, outer.replaced, wanted)
         with at(n.loc.through("grad")), opened(inner):
             grads = hook(n, given) if hook is not None else None
             if grads is None and n.op.joint_vjp is not None and n.op.joint_vjp.takes(n):
@@ -149,7 +149,7 @@ def through(node: Node, results: Sequence[Value], cts: Cts, remat: int | None = 
             given[v] = given[v] + ct if v in given else ct
     active = session()
     inputs = [v for v in dict.fromkeys(node.inputs) if active.wants(v)]
-    with opened(Session(remat, {}, active.wanted)) as local:
+    with opened(Differentiation(remat, {}, active.wanted)) as local:
         found = pull_back(given, inputs, hook)
     done = settled([*results, *found.values()], local.replaced)
     active.replaced.update(zip(node.values, done[: len(results)], strict=True))

@@ -16,7 +16,7 @@ from lstm_ir.ir.opdef import OPS, Op, Operand, RuleError
 from lstm_ir.ir.types import DType
 
 
-def op(name: str, /, **given: Any) -> Any:
+def op(name: str, /, **arguments: Any) -> Any:
     """One node of the op called `name`; gives a named tuple with exactly the results that this call
     has.
 
@@ -32,9 +32,9 @@ def op(name: str, /, **given: Any) -> Any:
         raise IRError(message(name, f"there is no op of this name{hint}", (), here()))
     loc = here()
     operands = {o.name for o in found.operands}
-    attrs = {k: v for k, v in given.items() if k not in operands}
+    attrs = {k: v for k, v in arguments.items() if k not in operands}
     try:
-        args = tuple(_arg(o, given.get(o.name), _lead(given, operands)) for o in found.operands)
+        args = tuple(_arg(o, arguments.get(o.name), _lead(arguments, operands)) for o in found.operands)
     except RuleError as e:
         raise IRError(message(name, str(e), (), loc)) from None
     return named(make_node(found, args, attrs, loc))
@@ -65,9 +65,9 @@ def _tuple(op: Op, names: tuple[str, ...]) -> Any:
     return type(plain.__name__, (plain,), {"__slots__": (), "__getattr__": missing})
 
 
-def _lead(given: Mapping[str, Any], operands: set[str]) -> Any:
+def _lead(arguments: Mapping[str, Any], operands: set[str]) -> Any:
     """dtype for plain floats: that of the first float operand given as a value or array."""
-    for k, v in given.items():
+    for k, v in arguments.items():
         if k in operands:
             kind = _kind(v)
             if kind is not None and kind.is_float:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
-from lstm_ir.ir.pullback import Session, opened, pull_back
+from lstm_ir.ir.pullback import Differentiation, opened, pull_back
 from lstm_ir.ops.primitive.fill import ones
 
 Names = str | Sequence[str]
@@ -48,7 +48,7 @@ def _differentiated(
     if remat is not None and (isinstance(remat, bool) or not hasattr(remat, "__index__") or remat < 1):
         raise GradientError(f"grad: remat is {remat!r}; it is a number of steps, at least 1")
     sources = {n: _source(graph, n) for n in _names(wrt)}
-    with opened(Session(remat)) as active:
+    with opened(Differentiation(remat)) as active:
         seeds: dict[Value, Value] = {}
         for n, v in results.items():
             seeds[v] = seeds[v] + cts[n] if v in seeds else cts[n]
@@ -66,10 +66,10 @@ def _differentiated(
     return active.settle(Graph(f"{graph.name}_grad", [*graph.params, *more], outputs))
 
 
-def _names(given: Names) -> list[str]:
-    if not isinstance(given, (str, Iterable)):
-        raise GradientError(f"grad: {given!r} is no name and no list of names")
-    names = [given] if isinstance(given, str) else list(given)
+def _names(names: Names) -> list[str]:
+    if not isinstance(names, (str, Iterable)):
+        raise GradientError(f"grad: {names!r} is no name and no list of names")
+    names = [names] if isinstance(names, str) else list(names)
     if not all(isinstance(n, str) for n in names):
         raise GradientError(f"grad: {names} are not all names")
     if not names or len(set(names)) != len(names):

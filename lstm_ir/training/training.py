@@ -72,8 +72,8 @@ def train_step(
     )
 
 
-def _trainable(graph: Graph, given: str | Sequence[str]) -> Iterator[str]:
-    patterns = [given] if isinstance(given, str) else list(given)
+def _trainable(graph: Graph, names: str | Sequence[str]) -> Iterator[str]:
+    patterns = [names] if isinstance(names, str) else list(names)
     known = {n: v for n, v in graph.weights.items() if v.dtype.is_float}
     for p in patterns:
         if not fnmatch.filter(known, p):
@@ -87,7 +87,7 @@ def _trainable(graph: Graph, given: str | Sequence[str]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _BoundEntry:
     """An entry and what is bound in it."""
 
     graph: Graph
@@ -140,7 +140,7 @@ class _Plan:
         start[STEP] = Data.of(np.int64(0))
         return {n: State(n, d) for n, d in start.items()}
 
-    def train(self, wide: Graph) -> _Part:
+    def train(self, wide: Graph) -> _BoundEntry:
         """Loss, gradients and update in one."""
         held = self._held(self.state)
         outputs = _over(wide, held)
@@ -148,12 +148,12 @@ class _Plan:
         shown = {self.loss: outputs[self.loss], **more}
         return self._part("train", wide, shown, held, new, [] if lr is None else [lr])
 
-    def grads(self, wide: Graph) -> _Part:
+    def grads(self, wide: Graph) -> _BoundEntry:
         """Loss and gradients."""
         held = self._held([*self.names, STEP])
         return self._part("grads", wide, _over(wide, held), held, {}, [])
 
-    def apply(self) -> _Part:
+    def apply(self) -> _BoundEntry:
         """The update by gradients that are given."""
         held = self._held(self.state)
         given = {f"d_{n}": parameter(f"d_{n}", held[n].type) for n in self.names}
@@ -161,7 +161,7 @@ class _Plan:
         params = [*given.values(), *([] if lr is None else [lr])]
         return self._part("apply", Graph("apply", [], {}), more, held, new, params)
 
-    def infer(self, graph: Graph, others: Sequence[str]) -> _Part:
+    def infer(self, graph: Graph, others: Sequence[str]) -> _BoundEntry:
         """The other outputs, nothing dropped."""
         rest = Graph(graph.name, graph.params, {n: graph.output(n) for n in others})
         try:
@@ -201,13 +201,13 @@ class _Plan:
     def _part(
         self, name: str, source: Graph, shown: Mapping[str, Value], held: Mapping[str, Value],
         new: Mapping[str, Value], more: Sequence[Value],
-    ) -> _Part:  # fmt: skip
+    ) -> _BoundEntry:  # fmt: skip
         """The entry's graph: inputs that nothing needs are left out."""
         own = [p for p, n in zip(source.params, source.input_names, strict=True) if not _counts(p, n)]
         outputs = {**shown, **new}
         params = _needed(Graph(name, [*own, *more, *held.values()], outputs))
         reads = {n: n for n, p in held.items() if p in params}
-        return _Part(Graph(name, params, outputs), reads, {n: n for n in new})
+        return _BoundEntry(Graph(name, params, outputs), reads, {n: n for n in new})
 
 
 def _refuse(own: Mapping[str, str], names: Iterable[str], what: str) -> None:

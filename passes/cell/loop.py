@@ -10,7 +10,7 @@ from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.passes.base import Notes
 from lstm_ir.passes.cell.build import CellParts, gru_plan, plain_plan
-from lstm_ir.passes.cell.mask import Masked
+from lstm_ir.passes.cell.mask import MaskedLoop
 from lstm_ir.passes.cell.match import CellMatch, gru_cells, lstm_cells, rnn_cells
 from lstm_ir.passes.cell.op import recurrent
 from lstm_ir.passes.cell.terms import NoCellError, Terms
@@ -23,7 +23,7 @@ class LoopCell:
     def __init__(self, loop: Loop, name: str, notes: Notes) -> None:
         self.loop, self.name, self.notes = loop, name, notes
         self.lift = Lift(loop, name)
-        self.masked = Masked.of(loop)
+        self.masked = MaskedLoop.of(loop)
         fixed = self._is_fixed
         self.terms = Terms(fixed, fixed)
         self.reverse = False

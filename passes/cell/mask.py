@@ -14,7 +14,7 @@ from lstm_ir.passes.lift import Kind, Lift
 
 
 @dataclass(frozen=True)
-class Masked:
+class MaskedLoop:
     """A loop's new carries before they are held, and the comparison that holds them, or None."""
 
     loop: Loop
@@ -22,7 +22,7 @@ class Masked:
     test: Value | None
 
     @classmethod
-    def of(cls, loop: Loop) -> Masked:
+    def of(cls, loop: Loop) -> MaskedLoop:
         """The loop without its mask, if every carry has the same one."""
         found = [_held(v, p) for v, p in zip(loop.next, loop.carry_params, strict=True)]
         tests = {f[0] for f in found if f is not None}

@@ -38,14 +38,14 @@ def test_statistics() -> None:
     same = Times({OURS: np.full(9, 2.0), measure.AGAIN: np.full(9, 2.0)})
     noisy = Times({OURS: np.full(9, 2.0), measure.AGAIN: np.full(9, 0.9)})
     point = points.POINTS[0]
-    assert measure.Result(point, slow, same, {}, 0.0).slower
-    assert not measure.Result(point, slow, noisy, {}, 0.0).slower
-    assert not measure.Result(point, t, same, {}, 0.0).slower
+    assert measure.PointResult(point, slow, same, {}, 0.0).slower
+    assert not measure.PointResult(point, slow, noisy, {}, 0.0).slower
+    assert not measure.PointResult(point, t, same, {}, 0.0).slower
 
 
 def test_every_runner_gets_every_input_in_turn() -> None:
     seen: dict[str, list[int]] = {"a": [], "b": []}
-    times = interleaved({w: seen[w].append for w in seen}, [1, 2], seconds=0.0, least=5)
+    times = interleaved({w: seen[w].append for w in seen}, [1, 2], seconds=0.0, min_turns=5)
     # Each once, then five turns: a call that is not counted and CALLS short ones, inputs in turn.
     turns = [(t + k) % 2 + 1 for t in range(5) for k in range(1 + CALLS)]
     assert seen["a"] == seen["b"] == [1, 2, *turns]
@@ -53,7 +53,7 @@ def test_every_runner_gets_every_input_in_turn() -> None:
 
 
 def test_a_long_call_is_a_turn_of_its_own() -> None:
-    times = interleaved({OURS: lambda _: time.sleep(1.1 * TURN)}, [1], seconds=0.0, least=3)
+    times = interleaved({OURS: lambda _: time.sleep(1.1 * TURN)}, [1], seconds=0.0, min_turns=3)
     assert len(times.seconds[OURS]) == 3
     assert times.seconds[OURS].min() >= TURN
 

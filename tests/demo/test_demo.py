@@ -154,7 +154,7 @@ def test_error_hides_nothing(got: list[float], want: list[float], error: float) 
 
 def test_the_table_prints_long_reasons_once(capsys: pytest.CaptureFixture[str]) -> None:
     cells = {"cpu": "1.0e-07", "cuda": "not run: no driver library: libcuda.so"}
-    _print([oracle_table.Row(op, "calc 1.0", cells) for op in ("a.X", "a.Y")])
+    _print([oracle_table.OracleRow(op, "calc 1.0", cells) for op in ("a.X", "a.Y")])
     out = capsys.readouterr().out
     assert out.count("no driver library: libcuda.so") == 1
     assert out.count("not run: (1)") == 2

@@ -16,7 +16,7 @@ from lstm_ir.ir.graph import Graph, Node
 from lstm_ir.ir.opdef import Level
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.passes import base, expand, rewrite
-from lstm_ir.passes.base import Notes, Pass, Pipeline, Step
+from lstm_ir.passes.base import Notes, Pass, PassStep, Pipeline
 from lstm_ir.passes.pipelines import NAMED, for_target
 from lstm_ir.passes.stages import STAGES
 
@@ -141,7 +141,7 @@ def test_the_graph_has_the_same_size_for_every_t() -> None:
 
 
 def test_steps_are_observed_in_order() -> None:
-    seen: list[Step] = []
+    seen: list[PassStep] = []
     result = Pipeline.parse("cse,canonicalize").run(small(), observe=seen.append)
     assert [s.name for s in seen] == ["cse", "canonicalize"]
     assert tuple(seen) == result.steps

@@ -29,20 +29,20 @@ class CutError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RowAxis:
     """The axis of independent rows (the batch)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Col:
+class ColumnAxis:
     """The axis of columns; the window starts at `start`."""
 
     start: int
 
 
-Index: TypeAlias = "int | Row | Col"
+Index: TypeAlias = "int | RowAxis | ColumnAxis"
 Access: TypeAlias = "tuple[Index, ...]"
-ROW = Row()
+ROW = RowAxis()
 
 
 def leading_indices(sizes: Sequence[Dim], v: Value) -> list[tuple[int, ...]]:
@@ -74,11 +74,11 @@ def through_slice(v: Value, access: Access) -> Access:
         if v.shape[axis] == x.shape[axis] and start == 0 and stride == 1:
             out.append(at)
             continue
-        if isinstance(at, Row) and v.shape[axis] == 1:
+        if isinstance(at, RowAxis) and v.shape[axis] == 1:
             at = 0
-        if isinstance(at, Row) or not isinstance(start, int) or stride != 1:
+        if isinstance(at, RowAxis) or not isinstance(start, int) or stride != 1:
             raise RefusedError("a slice of rows, or with a stride", v)
-        out.append(Col(at.start + start) if isinstance(at, Col) else at + start)
+        out.append(ColumnAxis(at.start + start) if isinstance(at, ColumnAxis) else at + start)
     return _with_row(x, access, out)
 
 
@@ -105,9 +105,9 @@ def through_concatenate(v: Value, access: Access, width: int) -> tuple[Value, Ac
     """The piece that holds the window, and its access."""
     axis = v.node.attrs["dimension"]
     at = access[axis]
-    if isinstance(at, Row):
+    if isinstance(at, RowAxis):
         raise RefusedError("joins rows", v)
-    start, size = (at.start, width) if isinstance(at, Col) else (at, 1)
+    start, size = (at.start, width) if isinstance(at, ColumnAxis) else (at, 1)
     low = 0
     for piece in v.node.inputs:
         n = piece.shape[axis]
@@ -116,7 +116,7 @@ def through_concatenate(v: Value, access: Access, width: int) -> tuple[Value, Ac
         if start < low + n:
             if start + size > low + n:
                 raise CutError(low + n - start)
-            moved: Index = Col(start - low) if isinstance(at, Col) else start - low
+            moved: Index = ColumnAxis(start - low) if isinstance(at, ColumnAxis) else start - low
             return piece, (*access[:axis], moved, *access[axis + 1 :])
         low += n
     raise RefusedError("a window outside the value", v)
@@ -177,10 +177,10 @@ def _regrouped(old: list[Dim], new: list[tuple[Dim, Index]], width: int, v: Valu
         return [0] * len(old)
     offset, column = 0, False
     for n, (size, at) in enumerate(new):
-        if isinstance(at, Row) or (isinstance(at, Col) and n != len(new) - 1):
+        if isinstance(at, RowAxis) or (isinstance(at, ColumnAxis) and n != len(new) - 1):
             raise RefusedError("a reshape that mixes rows with columns", v)
-        offset = offset * int(size) + (at.start if isinstance(at, Col) else at)  # type: ignore[arg-type]
-        column = column or isinstance(at, Col)
+        offset = offset * int(size) + (at.start if isinstance(at, ColumnAxis) else at)  # type: ignore[arg-type]
+        column = column or isinstance(at, ColumnAxis)
     sizes = [int(s) for s in old]  # type: ignore[arg-type]
     out: list[Index] = []
     for n in reversed(sizes):
@@ -192,5 +192,5 @@ def _regrouped(old: list[Dim], new: list[tuple[Dim, Index]], width: int, v: Valu
         assert isinstance(last, int)
         if last + width > sizes[-1]:
             raise CutError(sizes[-1] - last)
-        out[-1] = Col(last)
+        out[-1] = ColumnAxis(last)
     return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lstm_ir.backends.kernels.body.access import Access, Col
+from lstm_ir.backends.kernels.body.access import Access, ColumnAxis
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.types import DType
 
@@ -32,7 +32,7 @@ class Atom:
     source: Source | None = None  # load
     access: Access = ()  # load
     number: float = 0  # splat
-    terms: tuple[Term, ...] = ()  # dot
+    terms: tuple[ProductTerm, ...] = ()  # dot
     width: int = 0  # reduce: number of columns
     kind: str = ""  # reduce: reduce_sum, ...
     has_dot: bool = False
@@ -40,7 +40,7 @@ class Atom:
     @property
     def column(self) -> int:
         """A load's first column."""
-        return next((at.start for at in self.access if isinstance(at, Col)), 0)
+        return next((at.start for at in self.access if isinstance(at, ColumnAxis)), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Matrix:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class ProductTerm:
     """sum over k < length of row[k] * matrix[k, column], or 0 where `mask` is false."""
 
     row: Atom

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lstm_ir import ops
-from lstm_ir.backends.kernels.body.access import Access, Col, Row
+from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, RowAxis
 from lstm_ir.backends.kernels.body.atoms import Matrix
 from lstm_ir.backends.kernels.body.products import rows_product
 from lstm_ir.ir import dims
@@ -44,10 +44,10 @@ class Projection:
         """[T, rows, length], static axes cut out."""
         shape: list[object] = [x.shape[0]]
         for axis, at in enumerate(self.access, start=1):
-            if isinstance(at, Col):
+            if isinstance(at, ColumnAxis):
                 x = slice_axis(x, axis, at.start, at.start + self.length)
                 shape.append(self.length)
-            elif isinstance(at, Row):
+            elif isinstance(at, RowAxis):
                 shape.append(x.shape[axis])
             else:
                 x = slice_axis(x, axis, at, at + 1)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lstm_ir.backends.kernels.body.access import ROW, Access, Col
-from lstm_ir.backends.kernels.body.plan import Plan, Sweep, below, static_of, walk
+from lstm_ir.backends.kernels.body.access import ROW, Access, ColumnAxis
+from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep, below, static_of, walk
 from lstm_ir.ir.types import DType
 
 WHOLE = ("dot", "reduce")  # they read whole rows
@@ -29,7 +29,7 @@ class _Window:
 
     @classmethod
     def of(cls, sweep: Sweep, access: Access) -> _Window:
-        start = next((a.start for a in access if isinstance(a, Col)), 0)
+        start = next((a.start for a in access if isinstance(a, ColumnAxis)), 0)
         row = access.index(ROW) if ROW in access else -1
         return cls(sweep, row, static_of(access), start, sweep.width)
 
@@ -44,7 +44,7 @@ class _Window:
         return self.start + self.width <= other.start or other.start + other.width <= self.start
 
 
-def overwritten(plan: Plan) -> dict[int, int]:
+def overwritten(plan: LoopPlan) -> dict[int, int]:
     """Stacked result -> the scanned operand over whose rows it may be written, as far as the kernel
     is concerned; what else reads that operand is the caller's to know."""
     loop = plan.loop
@@ -59,14 +59,14 @@ def overwritten(plan: Plan) -> dict[int, int]:
     return out
 
 
-def _fits(plan: Plan, k: int, j: int) -> bool:
+def _fits(plan: LoopPlan, k: int, j: int) -> bool:
     reads, writes = list(_reads(plan, j)), list(_writes(plan, k))
     if not reads or None in reads or any(w.width == 0 for w in writes):
         return False
     return all(w.spares(r) for w in writes for r in reads if r is not None)
 
 
-def _reads(plan: Plan, j: int) -> Iterator[_Window | None]:
+def _reads(plan: LoopPlan, j: int) -> Iterator[_Window | None]:
     """What is read of a scanned operand; None for a product or a sum that reads whole rows."""
     if any(p.scan == j for p in plan.projections):
         yield None  # of all steps, at any time
@@ -80,7 +80,7 @@ def _reads(plan: Plan, j: int) -> Iterator[_Window | None]:
                         yield _Window.of(s, a.access) if a not in whole and a.cols else None
 
 
-def _writes(plan: Plan, k: int) -> Iterator[_Window]:
+def _writes(plan: LoopPlan, k: int) -> Iterator[_Window]:
     for c in plan.components:
         for s in c.sweeps:
             for r in s.roots:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lstm_ir.backends.kernels.body.access import Access, Col
-from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, Source, Temp, Term
+from lstm_ir.backends.kernels.body.access import Access, ColumnAxis
+from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, ProductTerm, Source, Temp
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node, Value
@@ -64,7 +64,7 @@ class Component:
 
 
 @dataclass(eq=False)
-class Plan:
+class LoopPlan:
     """The whole loop."""
 
     node: Node
@@ -89,7 +89,7 @@ class Plan:
             for s in c.sweeps:
                 for r in s.roots:
                     if r.static == static and self._result(r.dest) is v:
-                        return tuple(Col(0) if isinstance(a, Col) else a for a in r.access)
+                        return tuple(ColumnAxis(0) if isinstance(a, ColumnAxis) else a for a in r.access)
         raise AssertionError("a result without windows")
 
     def _result(self, dest: Source) -> Value | None:
@@ -139,7 +139,7 @@ def _loops(dots: list[Atom]) -> list[KLoop]:
     A sum that takes two products of one row is in two passes: each adds to a sum once.
     """
     found: dict[tuple[Atom, int, Atom | None, DType, int], KLoop] = {}
-    terms: list[tuple[int, Term]] = [(i, t) for i, d in enumerate(dots) for t in d.terms]
+    terms: list[tuple[int, ProductTerm]] = [(i, t) for i, d in enumerate(dots) for t in d.terms]
     for i, t in terms:
         again = 0
         while True:

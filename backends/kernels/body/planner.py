@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lstm_ir.backends.kernels.body.access import ROW, Access, Col, CutError, RefusedError, leading_indices
+from lstm_ir.backends.kernels.body.access import ROW, Access, ColumnAxis, CutError, RefusedError, leading_indices
 from lstm_ir.backends.kernels.body.atoms import Atom, Source
-from lstm_ir.backends.kernels.body.plan import Component, Plan, Root, below, sweeps_of, walk
+from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Root, below, sweeps_of, walk
 from lstm_ir.backends.kernels.body.pull import Puller
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
@@ -19,7 +19,7 @@ from lstm_ir.ir.types import DType
 NARROW = frozenset((DType.bf16, DType.f16))
 
 
-def make_plan(n: Node, hoist: bool, narrow: frozenset[DType] = frozenset()) -> Plan:
+def make_plan(n: Node, hoist: bool, narrow: frozenset[DType] = frozenset()) -> LoopPlan:
     """The plan of a `scan`, or RefusedError with the op that stands in the way.
 
     hoist: products of scanned rows are made before the loop, for all steps at once.
@@ -50,7 +50,7 @@ class _Planner:
         invariant = unreached(body, loop.varying)
         self.puller = Puller(body, sources, invariant, self.rows, row_axis, hoist, narrow)
 
-    def plan(self) -> Plan:
+    def plan(self) -> LoopPlan:
         p = self.puller
         roots = [r for out in self._outputs() for r in self._roots(*out)]
         roots = self._matched(roots)
@@ -59,7 +59,7 @@ class _Planner:
         self._spill(roots)
         used = [p.temps[r.dest.index] for r in roots if r.dest.kind == "temp"]
         n_carries = len(self.carries)
-        return Plan(
+        return LoopPlan(
             self.node, self.body, self.rows, self._components(roots), used,
             self.carries, self.scanned,
             self.body.outputs[n_carries:], p.projections,
@@ -106,7 +106,7 @@ class _Planner:
         while todo:
             start, size = todo.pop()
             try:
-                done.append(self._root(dest, v, (*access[:-1], Col(start)), size))
+                done.append(self._root(dest, v, (*access[:-1], ColumnAxis(start)), size))
             except CutError as cut:
                 todo += [(start + cut.offset, size - cut.offset), (start, cut.offset)]
         return done
@@ -126,9 +126,9 @@ class _Planner:
                 continue
             v = self._value_of(r.dest)
             first = r.access[-1]
-            assert isinstance(first, Col)
+            assert isinstance(first, ColumnAxis)
             for start in range(0, r.width, part):
-                out.append(self._root(r.dest, v, (*r.access[:-1], Col(first.start + start)), part))
+                out.append(self._root(r.dest, v, (*r.access[:-1], ColumnAxis(first.start + start)), part))
         return out
 
     def _value_of(self, dest: Source) -> Value:
@@ -147,7 +147,7 @@ class _Planner:
                 if a.source is not None and a.source.kind == "temp" and a.source.index not in have:
                     have.add(a.source.index)
                     temp = self.puller.temps[a.source.index]
-                    at: Access = (ROW, Col(0)) if temp.width else (ROW,)
+                    at: Access = (ROW, ColumnAxis(0)) if temp.width else (ROW,)
                     roots.append(Root(Source("temp", temp.index), at, temp.atom, temp.width))
             i += 1
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lstm_ir.backends.kernels.body import access as ac
-from lstm_ir.backends.kernels.body.access import Access, Col, CutError, RefusedError, leading_indices
-from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, Source, Temp, Term
+from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, CutError, RefusedError, leading_indices
+from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, ProductTerm, Source, Temp
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node, Value
@@ -52,7 +52,7 @@ class Puller:
 
     def load(self, source: Source, access: Access, dtype: DType) -> Atom:
         """An element of memory."""
-        if any(isinstance(a, Col) for a in access[:-1]):
+        if any(isinstance(a, ColumnAxis) for a in access[:-1]):
             raise RefusedError("columns that are not the last axis in memory", source.value)
         if source.kind == "carry" and self.rows != 1 and access[self._row_axis(access)] != ac.ROW:
             # Rows are shared out to workgroups that do not wait for each other.
@@ -60,8 +60,8 @@ class Puller:
         phase = self.temps[source.index].atom.phase + 1 if source.kind == "temp" else 0
         return self._intern(
             ("load", source, access), "load", dtype, source=source, access=access, phase=phase,
-            rows=any(isinstance(a, ac.Row) for a in access),
-            cols=any(isinstance(a, Col) for a in access),
+            rows=any(isinstance(a, ac.RowAxis) for a in access),
+            cols=any(isinstance(a, ColumnAxis) for a in access),
         )  # fmt: skip
 
     def _row_axis(self, access: Access) -> int:
@@ -71,7 +71,7 @@ class Puller:
         """A number."""
         return self._intern(("splat", repr(number), dtype), "splat", dtype, number=number)
 
-    def dot(self, terms: tuple[Term, ...], dtype: DType) -> Atom:
+    def dot(self, terms: tuple[ProductTerm, ...], dtype: DType) -> Atom:
         """A sum of products."""
         masks = [t.mask for t in terms if t.mask is not None]
         phase = max(0, *(t.row.phase for t in terms), *(m.phase for m in masks))
@@ -89,7 +89,7 @@ class Puller:
 
     def temp_load(self, temp: Temp) -> Atom:
         """The element of a computed row at this place."""
-        access: Access = (ac.ROW, Col(0)) if temp.width else (ac.ROW,)
+        access: Access = (ac.ROW, ColumnAxis(0)) if temp.width else (ac.ROW,)
         return self.load(Source("temp", temp.index), access, temp.atom.dtype)
 
     def _intern(self, key: Any, op: str, dtype: DType, **rest: Any) -> Atom:
@@ -159,17 +159,17 @@ class Puller:
         length = matrix.shape[k_axis]
         if not isinstance(length, int) or not all(isinstance(d, int) for d in matrix.shape):
             raise RefusedError("a matrix of a named size", v)
-        row_at[contracting[1 - m][0]] = Col(0)
-        if any(isinstance(x, ac.Row) for x in matrix_at.values()):
+        row_at[contracting[1 - m][0]] = ColumnAxis(0)
+        if any(isinstance(x, ac.RowAxis) for x in matrix_at.values()):
             raise RefusedError("the matrix differs between rows", v)
-        if sum(isinstance(x, Col) for x in row_at.values()) != 1:
+        if sum(isinstance(x, ColumnAxis) for x in row_at.values()) != 1:
             raise RefusedError("the columns of the result are rows of its operand", v)
         place = tuple(row_at[i] for i in range(row.rank))
-        cols = [i for i, x in matrix_at.items() if isinstance(x, Col)]
+        cols = [i for i, x in matrix_at.items() if isinstance(x, ColumnAxis)]
         if not cols:
             return self._vector_product(v, row, place, n.inputs[m], matrix_at, k_axis)
         fixed = tuple(matrix_at[i] if i not in (k_axis, *cols) else None for i in range(matrix.rank))
-        terms: list[Term] = []
+        terms: list[ProductTerm] = []
         outside: list[Atom] = []
         for start, size in self._windows(row, place, length):
             pulled = self.pull(row, _shifted(place, start), size)
@@ -180,7 +180,7 @@ class Puller:
             if self.hoist and atom.source is not None and atom.source.kind == "scan" and atom.dtype is v.dtype:
                 outside.append(self._projected(atom, size, where, mask))
             else:
-                terms.append(Term(atom, size, where, mask))
+                terms.append(ProductTerm(atom, size, where, mask))
         parts = [self.dot(tuple(terms), v.dtype), *outside] if terms else outside
         total = parts[0] if parts else self.splat(0.0, v.dtype)
         for p in parts[1:]:
@@ -200,7 +200,7 @@ class Puller:
         p = Projection(row.source.index, row.access, length, replace(m, col_start=0))
         if p not in self.projections:
             self.projections.append(p)
-        access: Access = (ac.ROW, Col(m.col_start)) if row.rows else (Col(m.col_start),)
+        access: Access = (ac.ROW, ColumnAxis(m.col_start)) if row.rows else (ColumnAxis(m.col_start),)
         v = self.load(Source("projection", self.projections.index(p)), access, row.dtype)
         if mask is None:
             return v
@@ -210,7 +210,7 @@ class Puller:
         self, v: Value, row: Value, at: Access, matrix: Value, matrix_at: dict[int, Any], k_axis: int
     ) -> Atom:
         """A row times one column: a reduction."""
-        matrix_at[k_axis] = Col(0)
+        matrix_at[k_axis] = ColumnAxis(0)
         vector_at = tuple(matrix_at[i] for i in range(matrix.rank))
         length = int(matrix.shape[k_axis])
 
@@ -227,12 +227,12 @@ class Puller:
         leading = [i for i in dims if i != x.rank - 1]
         columns = len(leading) < len(dims)
         length = x.shape[-1]
-        if columns and (not isinstance(length, int) or any(isinstance(i, Col) for i in access)):
+        if columns and (not isinstance(length, int) or any(isinstance(i, ColumnAxis) for i in access)):
             raise RefusedError("a reduction that is not over the columns of a row", v)
         total: Atom | None = None
         for static in leading_indices([x.shape[i] for i in leading], v):
             left, known = iter(access), dict(zip(leading, static, strict=True))
-            place = tuple(known[i] if i in known else Col(0) if i in dims else next(left) for i in range(x.rank))
+            place = tuple(known[i] if i in known else ColumnAxis(0) if i in dims else next(left) for i in range(x.rank))
             part = self._over_columns(v, x, place) if columns else self.pull(x, place, width)
             total = part if total is None else self.elementwise(REDUCTIONS[v.op], v.dtype, (total, part), None)
         if total is None:
@@ -288,4 +288,4 @@ class Puller:
 
 
 def _shifted(access: Access, by: int) -> Access:
-    return tuple(Col(at.start + by) if isinstance(at, Col) else at for at in access)
+    return tuple(ColumnAxis(at.start + by) if isinstance(at, ColumnAxis) else at for at in access)

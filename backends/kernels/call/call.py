@@ -15,10 +15,10 @@ from lstm_ir.backends.emit.options import words
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.body.hoisting import Projection
-from lstm_ir.backends.kernels.body.plan import KLoop, Plan, Sweep, walk
+from lstm_ir.backends.kernels.body.plan import KLoop, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.executables import symbol_of
-from lstm_ir.backends.kernels.call.packing import Form, Packed, grouped, pack, packed_type
-from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel, Signature
+from lstm_ir.backends.kernels.call.packing import Packed, PackedForm, grouped, pack, packed_type
+from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel, KernelSignature
 from lstm_ir.backends.kernels.text.memory import Memory
 from lstm_ir.backends.kernels.text.statements import Name, argument
 from lstm_ir.backends.kernels.text.text import stored_type
@@ -102,24 +102,24 @@ class KernelCall:
         """The kernel's name for a size."""
         return self.sizes.setdefault(d, argument(f"d{len(self.sizes)}"))
 
-    def signature(self, extra: Sequence[Name]) -> Signature:
+    def signature(self, extra: Sequence[Name]) -> KernelSignature:
         """What the kernel takes: tensors it reads, sizes, `extra` indices, tensors it gives."""
         numbers = (*self.sizes.values(), *extra)
         reads, writes = (tuple(b for b, _ in some) for some in (self.inputs, self.outputs))
-        return Signature(reads, tuple(map(short, numbers)) if self.narrow else numbers, writes)
+        return KernelSignature(reads, tuple(map(short, numbers)) if self.narrow else numbers, writes)
 
-    def check(self, taken: Signature) -> None:
+    def check(self, taken: KernelSignature) -> None:
         """RefusedError where a dispatch would take more tensors or words than IREE's do."""
         have = self.e.options.dispatch
         if taken.tensors > have.tensors:
             raise RefusedError(f"it reads and writes {taken.tensors} tensors, a dispatch takes {have.tensors}")
         self.check_words(taken.tensors, words(taken.tensors, len(taken.numbers)), have.words)
 
-    def check_words(self, tensors: int, needed: int, most: int) -> None:
+    def check_words(self, tensors: int, needed: int, limit: int) -> None:
         """RefusedError where there are not enough."""
-        if needed > most:
+        if needed > limit:
             raise RefusedError(
-                f"the offsets of {tensors} tensors and its sizes may take {needed} words, a dispatch takes {most}"
+                f"the offsets of {tensors} tensors and its sizes may take {needed} words, a dispatch takes {limit}"
             )
 
     def boolean(self, v: ir.Value, t: TensorType) -> ir.Value:
@@ -182,10 +182,10 @@ Known = Callable[[], Mapping[Value, ir.Value]]  # values that the loop does not 
 
 
 @dataclass
-class Call(KernelCall):
+class LoopCall(KernelCall):
     """What every call of a loop's kernel has."""
 
-    plan: Plan
+    plan: LoopPlan
 
     def sources(self, kind: str) -> list[Source]:
         """Memories of one kind that the loop reads."""
@@ -220,7 +220,7 @@ class Call(KernelCall):
             memories[Source("projection", k)] = self.projected(k, graph, xs[made.scan], matrix)
         packed: dict[tuple[Sweep, int], Packed] = {}
         for sweep in (s for c in plan.components for s in c.sweeps):
-            form = Form(sweep.width, lanes, q[sweep])
+            form = PackedForm(sweep.width, lanes, q[sweep])
             # Two variants of a loop pack apart, so that weights that both read are kept once.
             for group in grouped(sweep.loops, together=self.e.outside is None):
                 loops = [sweep.loops[k] for k in group]
@@ -236,11 +236,11 @@ class Call(KernelCall):
         with self.e.before_choice():
             return self.e.graph(made.weights(), [known()[made.matrix.value]])[0]
 
-    def _packed(self, loops: list[KLoop], known: Known, form: Form) -> ir.Value:
+    def _packed(self, loops: list[KLoop], known: Known, form: PackedForm) -> ir.Value:
         with self.e.before_choice():
             return self.packed(loops, known(), form)
 
-    def packed(self, loops: list[KLoop], known: Mapping[Value, ir.Value], form: Form) -> ir.Value:
+    def packed(self, loops: list[KLoop], known: Mapping[Value, ir.Value], form: PackedForm) -> ir.Value:
         """The weights of passes that share a tensor."""
         return pack(self.e, loops, known, form)
 

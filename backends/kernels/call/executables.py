@@ -19,8 +19,8 @@ from lstm_ir.backends.emit.options import DispatchLimits, Options
 from lstm_ir.backends.kernels.call.dispatches import constant, dispatches, redirect
 from lstm_ir.backends.kernels.helpers import publish
 from lstm_ir.backends.kernels.text import form
-from lstm_ir.backends.kernels.text.form import Form
-from lstm_ir.backends.kernels.text.kernel import Kernel, Signature
+from lstm_ir.backends.kernels.text.form import KernelForm
+from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature
 
 _EXPORT = """  stream.executable.export public @{} workgroups(%n: index) -> (index, index, index) {{
     %c1 = arith.constant 1 : index
@@ -88,13 +88,13 @@ def _publish(module: ir.Module, kernels: dict[str, Kernel], limits: DispatchLimi
     return published
 
 
-def _has_room(taken: Signature, limits: DispatchLimits) -> bool:
+def _has_room(taken: KernelSignature, limits: DispatchLimits) -> bool:
     """Whether a dispatch of such a kernel takes a queue besides."""
     tensors, numbers = taken.tensors, len(taken.numbers)
     return limits.hold(tensors + 1, numbers + 1) and publish.fits(tensors, numbers)
 
 
-def _alike(kernels: dict[str, Kernel], least: int | None) -> Iterator[tuple[list[str], list[Form]]]:
+def _alike(kernels: dict[str, Kernel], min_count: int | None) -> Iterator[tuple[list[str], list[KernelForm]]]:
     """Kernels of one form, two or more, or so many."""
     lengths: dict[int, list[str]] = {}
     for symbol, kernel in kernels.items():
@@ -102,12 +102,12 @@ def _alike(kernels: dict[str, Kernel], least: int | None) -> Iterator[tuple[list
     for symbols in lengths.values():
         if len(symbols) == 1:
             continue
-        found: dict[Kernel, list[tuple[str, Form]]] = {}
+        found: dict[Kernel, list[tuple[str, KernelForm]]] = {}
         for symbol in symbols:
             f = form.form(kernels[symbol])
             found.setdefault(f.kernel, []).append((symbol, f))
         for members in found.values():
-            if len(members) >= (2 if least is None else max(least, 2)):
+            if len(members) >= (2 if min_count is None else max(min_count, 2)):
                 yield [s for s, _ in members], [f for _, f in members]
 
 

@@ -27,7 +27,7 @@ class Packed(NamedTuple):
     first: int
 
 
-class Form(NamedTuple):
+class PackedForm(NamedTuple):
     """Columns of a sweep, and how kernels read them: vectors of `lanes`, `q` of them in a block."""
 
     width: int
@@ -49,14 +49,14 @@ def grouped(loops: Sequence[KLoop], together: bool) -> list[list[int]]:
     return list(found.values())
 
 
-def packed_type(loops: Sequence[KLoop], form: Form) -> TensorType:
+def packed_type(loops: Sequence[KLoop], form: PackedForm) -> TensorType:
     """[blocks, k, q * gates * lanes]."""
     gates, length = len(loops[0].gates), sum(p.length for p in loops)
     dtype = loops[0].gates[0][1].value.dtype
     return TensorType((form.blocks, length, form.q * gates * form.lanes), dtype)
 
 
-def pack(e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], form: Form) -> ir.Value:
+def pack(e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], form: PackedForm) -> ir.Value:
     """The packed weights of some passes; `known` has the matrices of their gates."""
     runs = runs_of(loops)
     parts = [_columns(e, matrices, n, known, form) for matrices, n in runs]
@@ -85,7 +85,7 @@ def runs_of(loops: Sequence[KLoop]) -> list[tuple[list[Matrix], int]]:
 
 
 def _columns(
-    e: Emitter, matrices: list[Matrix], length: int, known: Mapping[Value, ir.Value], form: Form
+    e: Emitter, matrices: list[Matrix], length: int, known: Mapping[Value, ir.Value], form: PackedForm
 ) -> tuple[ir.Value, TensorType]:
     """[gates, padded columns, k]."""
     width, padded = form.width, form.blocks * form.lanes * form.q

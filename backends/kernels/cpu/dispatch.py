@@ -13,14 +13,14 @@ from lstm_ir.backends.kernels.body.in_place import overwritten
 from lstm_ir.backends.kernels.body.plan import KLoop
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.body.shifted import shifted
-from lstm_ir.backends.kernels.call.call import Call, Make, Values, ready
-from lstm_ir.backends.kernels.call.packing import Form
-from lstm_ir.backends.kernels.cpu.function import Layout, LoopKernel
+from lstm_ir.backends.kernels.call.call import LoopCall, Make, Values, ready
+from lstm_ir.backends.kernels.call.packing import PackedForm
+from lstm_ir.backends.kernels.cpu.function import CpuLoopKernel, KernelMemories
 from lstm_ir.backends.kernels.cpu.packing_kernel import pack_given
 from lstm_ir.backends.kernels.cpu.prologue import Prologue, fits, owner_of
 from lstm_ir.backends.kernels.cpu.schedule import Schedule, choose, narrow
-from lstm_ir.backends.kernels.cpu.scratch import GROUPS, Flags, Rows, Scratch, scratch
-from lstm_ir.backends.kernels.cpu.team import pause
+from lstm_ir.backends.kernels.cpu.scratch import GROUPS, Flags, Scratch, ScratchRows, scratch
+from lstm_ir.backends.kernels.cpu.team import relax_instruction
 from lstm_ir.backends.kernels.cpu.workers import flags_needed, grid, most_teams
 from lstm_ir.backends.kernels.text.memory import Memory, Shifted
 from lstm_ir.backends.kernels.text.statements import argument
@@ -35,7 +35,7 @@ CHUNKS, MEMBERS = argument("chunks"), argument("members")
 
 
 @dataclass
-class Dispatch(Call):
+class Dispatch(LoopCall):
     """Builds one kernel call."""
 
     schedule: Schedule = field(kw_only=True)
@@ -60,16 +60,16 @@ class Dispatch(Call):
         shares = self.deferred(lambda: grid(self.e, self.const, plan, self.schedule))
         groups = self.deferred(lambda: self.muli(shares()[0], self.const(len(plan.components))))
         made = self._scratch(memories, groups)
-        layout = Layout(
+        layout = KernelMemories(
             memories, packed, finals, starts, made.counters, counted,
             self.size(plan.loop.length), self.size(plan.rows),
-            CHUNKS, MEMBERS, self.schedule.tiles, pause(self.e.target),
+            CHUNKS, MEMBERS, self.schedule.tiles, relax_instruction(self.e.target),
             self.signature([CHUNKS, MEMBERS, GROUPS]),
         )  # fmt: skip
         layout.shared, layout.stays = made.pieces, made.stays
         layout.prologues = self.prologues
         layout.bindings = [*self.inputs, *self.outputs, *made.views]
-        kernel = LoopKernel(plan, layout, lanes).kernel()
+        kernel = CpuLoopKernel(plan, layout, lanes).kernel()
         self.check(kernel.entry.signature)
 
         def put() -> Values:
@@ -89,7 +89,7 @@ class Dispatch(Call):
         within, v = self.e.within, self.plan.node.values[i]
         return within is None or v in within.users or v in within.outputs
 
-    def packed(self, loops: list[KLoop], known: Mapping[Value, ir.Value], form: Form) -> ir.Value:
+    def packed(self, loops: list[KLoop], known: Mapping[Value, ir.Value], form: PackedForm) -> ir.Value:
         """By a kernel where calls bring the weights."""
         made = pack_given(self.e, loops, known, form)
         return super().packed(loops, known, form) if made is None else made
@@ -146,13 +146,13 @@ class Dispatch(Call):
         plan = self.plan
         own = {Source("carry", i): self._twice(p.type) for i, p in enumerate(plan.carries)}
         own |= {Source("temp", temp.index): self._rows(temp) for temp in plan.temps}
-        before = [Rows(p.plan.node.types[0], p.read) for p in self.prologues]
+        before = [ScratchRows(p.plan.node.types[0], p.read) for p in self.prologues]
         flags = None
         if self.schedule.share:
             work = [w for p in self.prologues for w in p.work(self.schedule.lanes)]
             each = flags_needed(plan, self.schedule, work)
             flags = Flags(each, groups, most_teams(plan, self.schedule))
-        made = scratch(self, [*(Rows(t) for t in own.values()), *before], flags)
+        made = scratch(self, [*(ScratchRows(t) for t in own.values()), *before], flags)
         memories |= zip(own, made.memories, strict=False)
         for p, m in zip(self.prologues, made.memories[len(own) :], strict=True):
             p.memories[Source("stack", 0)] = m

@@ -10,25 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lstm_ir.backends.kernels.body.atoms import Source
-from lstm_ir.backends.kernels.body.plan import Component, Plan, Sweep, walk
+from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.carries import VectorCarries
 from lstm_ir.backends.kernels.cpu.machine import LINE
 from lstm_ir.backends.kernels.cpu.prologue import Prologue
 from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
-from lstm_ir.backends.kernels.cpu.team import Rows, Team
+from lstm_ir.backends.kernels.cpu.team import RowRange, Team
 from lstm_ir.backends.kernels.cpu.tile import Block, work_of
 from lstm_ir.backends.kernels.text.evaluate import Evaluator
-from lstm_ir.backends.kernels.text.kernel import Function, Kernel, Signature, called_by_iree
+from lstm_ir.backends.kernels.text.kernel import Kernel, KernelFunction, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, Memory, on_stack
 from lstm_ir.backends.kernels.text.outline import PREFIX, outlined
-from lstm_ir.backends.kernels.text.statements import Name, Operand
-from lstm_ir.backends.kernels.text.steps import Step, backward, number_of_steps
+from lstm_ir.backends.kernels.text.statements import Name, TextOperand
+from lstm_ir.backends.kernels.text.steps import TimeStep, backward, number_of_steps
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 
 
 @dataclass
-class Layout:
+class KernelMemories:
     """Everything the function binds: memories by source, weights per pass, and index arguments."""
 
     memories: dict[Source, Memory]
@@ -37,23 +37,23 @@ class Layout:
     init: list[Memory | float]  # numbers: all elements
     counters: Memory | None
     count: Memory | None  # the run-time number of steps
-    length: Operand
-    rows: Operand
-    chunks: Operand
-    members: Operand
+    length: TextOperand
+    rows: TextOperand
+    chunks: TextOperand
+    members: TextOperand
     tiles: Mapping[Sweep, Tile]
     relax: str  # the processor's hint for waiting threads
-    signature: Signature
+    signature: KernelSignature
     bindings: list[tuple[Name, Memory]] = field(default_factory=list)
     shared: tuple[Name, list[list[Memory]]] | None = None  # a binding of bytes, and what is in it
     stays: bool = False  # what is in it stays till the next call
     prologues: list[Prologue] = field(default_factory=list)
 
 
-class LoopKernel:
+class CpuLoopKernel:
     """Writes the body of one kernel."""
 
-    def __init__(self, plan: Plan, layout: Layout, lanes: int) -> None:
+    def __init__(self, plan: LoopPlan, layout: KernelMemories, lanes: int) -> None:
         self.plan, self.l = plan, layout
         self.t = Text(lanes)
 
@@ -74,17 +74,17 @@ class LoopKernel:
         Each in one form or more.
         """
         t = self.t
-        at: Operand = t.index(0)
+        at: TextOperand = t.index(0)
         for m, *others in pieces:
             for form in (m, *others):
                 t.put(form.subspan(binding, at))
-            size: Operand = t.index(ELEMENT_BYTES[m.element])
+            size: TextOperand = t.index(ELEMENT_BYTES[m.element])
             for d in m.sizes:
                 size = t.binary("muli", size, t.index(d) if isinstance(d, int) else d)
             whole = t.binary("ceildivui", size, t.index(LINE))
             at = t.binary("addi", at, t.binary("muli", whole, t.index(LINE)))
 
-    def _everything(self) -> list[Function]:
+    def _everything(self) -> list[KernelFunction]:
         """The entry's statements; gives the functions that it calls."""
         t, args = self.t, self.l
         group = t.workgroup()
@@ -112,7 +112,9 @@ class LoopKernel:
                 t.call(call)
         return functions
 
-    def _component(self, c: Component, low: Operand, high: Operand, group: Operand, member: Operand) -> None:
+    def _component(
+        self, c: Component, low: TextOperand, high: TextOperand, group: TextOperand, member: TextOperand
+    ) -> None:
         t, args = self.t, self.l
         team = Team(t, args.counters, group, member, args.members, args.relax)
         work = [work_of(s, args.tiles[s], t.lanes) for s in c.sweeps]
@@ -124,10 +126,10 @@ class LoopKernel:
         self._before(team, mine)
         last = t.binary("subi", self.steps, t.index(1))
         with t.loop(t.index(0), team.steps(self.steps), t.index(1)) as s:
-            step = Step.make(t, s, last)
+            step = TimeStep.make(t, s, last)
             e = step.evaluator(t, self.plan, args.memories, self._rows(c, step))
             for i, sweep in enumerate(c.sweeps):
-                with team.blocks(i, s, step.parity, Rows(low, high)) as turn:
+                with team.blocks(i, s, step.parity, RowRange(low, high)) as turn:
                     self._block(e, sweep, args.tiles[sweep], args.packed).write(turn)
         with team.last(self.steps):
             carries.end(args.finals, self.steps)
@@ -136,13 +138,13 @@ class LoopKernel:
         if args.stays:
             team.leave()
 
-    def _rows(self, c: Component, step: Step) -> dict[Source, Operand]:
+    def _rows(self, c: Component, step: TimeStep) -> dict[Source, TextOperand]:
         """Row numbers by a constant that says which way, where components go both ways."""
         if len(self.plan.components) == 1 or len(set(self.plan.loop.reverse)) < 2:
             return {}
         roots = [r for s in c.sweeps for r in s.roots]
         found = [m for r in roots for m in (*(a.source for a in walk(r.atom)), r.dest)]
-        out: dict[Source, Operand] = {}
+        out: dict[Source, TextOperand] = {}
         for m in dict.fromkeys(m for m in found if m is not None):
             turned = backward(self.plan, m)
             if turned is not None:
@@ -155,9 +157,9 @@ class LoopKernel:
         t, number = self.t, 0
         zero = t.index(0)
         for p in prologues:
-            e = Step(zero, zero, zero, t.index(1)).evaluator(t, p.plan, p.memories)
+            e = TimeStep(zero, zero, zero, t.index(1)).evaluator(t, p.plan, p.memories)
             for sweep in p.sweeps:
-                with team.blocks_before(number, Rows(zero, t.index(p.rows))) as turn:
+                with team.blocks_before(number, RowRange(zero, t.index(p.rows))) as turn:
                     self._block(e, sweep, p.tiles[sweep], p.packed).write(turn)
                 number += 1
 

@@ -19,9 +19,9 @@ from lstm_ir.backends.kernels.body.shifted import without_edge
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu.machine import NARROW, PANEL, SHARES, SMALL_SUM, SUM, TERMS, WIDE, WORTH, machine
 from lstm_ir.backends.kernels.cpu.workers import workers
-from lstm_ir.backends.kernels.text.kernel import Kernel, Signature, called_by_iree
+from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
-from lstm_ir.backends.kernels.text.statements import Operand, argument
+from lstm_ir.backends.kernels.text.statements import TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -89,7 +89,7 @@ class OuterSum(KernelCall):
         # vectors.
         off = (self.skip, 0) if self.later else (0, self.skip)
         numbers = [*off, self.rows, self.columns, wide_columns(self.columns, lanes)]
-        text = _Text(
+        text = _OuterSumText(
             target, self.dtype, self.size(self.terms),
             uneven=self.rows % height != 0,
             ragged=self.columns % lanes != 0 or self.columns < NARROW * lanes,
@@ -121,13 +121,13 @@ def form(target: TargetInfo, dtype: DType) -> tuple[int, int]:
     return machine(target).outer, min(SUM, most // TERMS * TERMS)
 
 
-class _Text:
+class _OuterSumText:
     """The kernel's function: tiles of `height` rows and up to WIDE vectors of columns.
 
     uneven: the last tile has fewer rows; ragged: narrow tiles may have columns past the last one.
     """
 
-    def __init__(self, target: TargetInfo, dtype: DType, terms: Operand, *, uneven: bool, ragged: bool) -> None:
+    def __init__(self, target: TargetInfo, dtype: DType, terms: TextOperand, *, uneven: bool, ragged: bool) -> None:
         self.t = Text(max(1, target.vector_bits // dtype.bits))
         self.height, self.sums = form(target, dtype)
         self.terms, self.uneven, self.ragged = terms, uneven, ragged
@@ -137,7 +137,7 @@ class _Text:
         self.out = Memory("%m_out", element, (ROWS, COLUMNS))
         self.packed = Memory("%m_packed", element, (TILES, self.sums, self.height))
 
-    def kernel(self, taken: Signature) -> Kernel:
+    def kernel(self, taken: KernelSignature) -> Kernel:
         """One function, its memories first."""
         t = self.t
         t.binary("ceildivui", ROWS, t.index(self.height), to=TILES)
@@ -164,7 +164,7 @@ class _Text:
             self._pack_rows(start, count, whole, low, high)
             self._panels(panel, start, count, whole, low, high)
 
-    def _clear(self, low: Operand, high: Operand) -> None:
+    def _clear(self, low: TextOperand, high: TextOperand) -> None:
         t = self.t
         zero = t.constant("0.0", t.vector(self.element))
         with t.loop(low, high, t.index(1)) as row:
@@ -172,12 +172,14 @@ class _Text:
                 mask = self._mask(column) if self.ragged else None
                 store_vector(t, zero, self.out, [row, column], mask)
 
-    def _mask(self, column: Operand) -> Operand:
+    def _mask(self, column: TextOperand) -> TextOperand:
         t = self.t
         left = t.binary("subi", COLUMNS, column)
         return t.mask(left)
 
-    def _pack_rows(self, start: Operand, count: Operand, whole: Operand, low: Operand, high: Operand) -> None:
+    def _pack_rows(
+        self, start: TextOperand, count: TextOperand, whole: TextOperand, low: TextOperand, high: TextOperand
+    ) -> None:
         """A block of the first operand's columns low .. high, tile by tile; none is zero.
 
         A few terms of all tiles, then the next ones: lines that hold several tiles stay in L1.
@@ -203,18 +205,24 @@ class _Text:
             with t.loop(count, whole, t.index(1)) as k:
                 self._keep(zero, tile, k)
 
-    def _keep(self, v: Operand, tile: Operand, k: Operand) -> None:
+    def _keep(self, v: TextOperand, tile: TextOperand, k: TextOperand) -> None:
         store_vector(self.t, v, self.packed, [tile, k, self.t.index(0)], lanes=self.height)
 
     def _panels(
-        self, panel: Memory, start: Operand, count: Operand, whole: Operand, low: Operand, high: Operand
+        self,
+        panel: Memory,
+        start: TextOperand,
+        count: TextOperand,
+        whole: TextOperand,
+        low: TextOperand,
+        high: TextOperand,
     ) -> None:
         t = self.t
         start = t.binary("addi", start, SECOND)
         for first, end, vectors in ((t.index(0), MIDDLE, WIDE), (MIDDLE, COLUMNS, NARROW)):
             with t.loop(first, end, t.index(vectors * t.lanes)) as column:
                 places = [t.add(column, j * t.lanes) for j in range(vectors)]
-                masks: list[Operand | None] = [None] * vectors
+                masks: list[TextOperand | None] = [None] * vectors
                 if self.ragged and vectors == NARROW:
                     masks = [self._mask(place) for place in places]
                 self._pack_panel(panel, start, count, whole, places, masks)
@@ -222,8 +230,8 @@ class _Text:
                     self._tile(panel, whole, row, places, masks)
 
     def _pack_panel(
-        self, panel: Memory, start: Operand, count: Operand, whole: Operand, places: list[Operand],
-        masks: list[Operand | None],
+        self, panel: Memory, start: TextOperand, count: TextOperand, whole: TextOperand, places: list[TextOperand],
+        masks: list[TextOperand | None],
     ) -> None:  # fmt: skip
         """A block of some columns of the second operand; none is zero."""
         t = self.t
@@ -238,7 +246,12 @@ class _Text:
                 store_vector(t, zero, panel, [k, t.index(j * t.lanes)])
 
     def _tile(
-        self, panel: Memory, whole: Operand, row: Operand, places: list[Operand], masks: list[Operand | None]
+        self,
+        panel: Memory,
+        whole: TextOperand,
+        row: TextOperand,
+        places: list[TextOperand],
+        masks: list[TextOperand | None],
     ) -> None:
         """One tile of the result, over one block of the sum."""
         t, kind = self.t, self.t.vector(self.element)
@@ -262,12 +275,14 @@ class _Text:
         for (i, j), v in zip(cells, out, strict=True):
             store_vector(t, v, self.out, [rows[i], places[j]], guards[i, j])
 
-    def _guards(self, rows: list[Operand], masks: list[Operand | None]) -> dict[tuple[int, int], Operand | None]:
+    def _guards(
+        self, rows: list[TextOperand], masks: list[TextOperand | None]
+    ) -> dict[tuple[int, int], TextOperand | None]:
         """Which lanes of which row exist."""
         t = self.t
         if not self.uneven:
             return {(i, j): m for i in range(len(rows)) for j, m in enumerate(masks)}
-        out: dict[tuple[int, int], Operand | None] = {}
+        out: dict[tuple[int, int], TextOperand | None] = {}
         bits = t.vector("i1")
         none, every = t.constant("false", bits), t.constant("true", bits)
         for i, row in enumerate(rows):

@@ -18,20 +18,20 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.body.atoms import Matrix
 from lstm_ir.backends.kernels.body.plan import KLoop
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
-from lstm_ir.backends.kernels.call.packing import Form, packed_type, runs_of
+from lstm_ir.backends.kernels.call.packing import PackedForm, packed_type, runs_of
 from lstm_ir.backends.kernels.cpu.machine import PACKED_NUMBERS, SHARES
 from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.workers import workers
-from lstm_ir.backends.kernels.text.kernel import Kernel, Signature, called_by_iree
+from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
-from lstm_ir.backends.kernels.text.statements import Name, Operand, argument
+from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType, TensorType
 
 
-class Piece(NamedTuple):
+class MatrixColumns(NamedTuple):
     """Columns of one matrix, for each gate: the element of column c and k is at[gate] + ..."""
 
     value: Value
@@ -41,7 +41,9 @@ class Piece(NamedTuple):
     length: int  # of k
 
 
-def pack_given(e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], form: Form) -> ir.Value | None:
+def pack_given(
+    e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], form: PackedForm
+) -> ir.Value | None:
     """The packed weights of some passes, as `pack` gives them; None where that does as well."""
     t = packed_type(loops, form)
     if not e.has_cpu_kernels or t.dtype not in (DType.f32, DType.f64):
@@ -58,7 +60,7 @@ def pack_given(e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Valu
     return Packing(e, found, form, gates).run(known, t)
 
 
-def _piece(matrices: list[Matrix], length: int) -> Piece | None:
+def _piece(matrices: list[Matrix], length: int) -> MatrixColumns | None:
     """None for gates of several tensors, and for open sizes."""
     first = matrices[0]
     shape = first.value.shape
@@ -79,15 +81,15 @@ def _piece(matrices: list[Matrix], length: int) -> Piece | None:
         fixed = sum(s * f for s, f in zip(strides, m.fixed, strict=True) if f is not None)
         at.append(fixed + m.k_start * along + m.col_start * across)
     wide = across == 1
-    return Piece(first.value, tuple(at), along if wide else across, wide, length)
+    return MatrixColumns(first.value, tuple(at), along if wide else across, wide, length)
 
 
 @dataclass
 class Packing(KernelCall):
     """One such call."""
 
-    pieces: list[Piece]
-    form: Form
+    pieces: list[MatrixColumns]
+    form: PackedForm
     gates: int
     word: ClassVar[str] = "packing"
 
@@ -106,7 +108,7 @@ class Packing(KernelCall):
             numbers |= {_at(i, g): at for g, at in enumerate(p.at)}
         self.output(t)
         sources = [views[p.value] for p in self.pieces]
-        kernel = _Text(self, sources, t.dtype).kernel(self.signature([*numbers, GROUPS]))
+        kernel = _PackingText(self, sources, t.dtype).kernel(self.signature([*numbers, GROUPS]))
         symbol = self.begin(kernel)
         units = -(-self.form.width // self.form.lanes) * self.gates
         least = [self.const(units), self.muli(workers(self.e), self.const(SHARES))]
@@ -132,7 +134,7 @@ def _length(piece: int) -> Name:
     return argument(f"length{piece}")
 
 
-class _Text:
+class _PackingText:
     """The kernel's function: a workgroup packs some vectors of columns of some gates."""
 
     def __init__(self, call: Packing, sources: list[Memory], dtype: DType) -> None:
@@ -140,7 +142,7 @@ class _Text:
         self.call, self.sources, self.element = call, sources, stored_type(dtype)
         self.out = Memory("%m_out", self.element, (ROWS, COLUMNS))
 
-    def kernel(self, taken: Signature) -> Kernel:
+    def kernel(self, taken: KernelSignature) -> Kernel:
         """One function."""
         t = self.t
         zero = t.index(0)
@@ -152,8 +154,8 @@ class _Text:
 
     def _all(self, binding: Name) -> None:
         t, gates = self.t, self.t.index(self.call.gates)
-        starts: list[Operand] = []
-        length: Operand = t.index(0)
+        starts: list[TextOperand] = []
+        length: TextOperand = t.index(0)
         for i in range(len(self.sources)):
             starts.append(length)
             length = t.binary("addi", length, _length(i))
@@ -179,10 +181,12 @@ class _Text:
             for i, start in enumerate(starts):
                 self._copy(i, gate, here, count, t.binary("addi", top, start), left)
 
-    def _copy(self, i: int, gate: Operand, first: Operand, count: Operand, top: Operand, left: Operand) -> None:
+    def _copy(
+        self, i: int, gate: TextOperand, first: TextOperand, count: TextOperand, top: TextOperand, left: TextOperand
+    ) -> None:
         """Columns first .. first + count of a gate, to row `top` on; zeros behind them."""
         t, piece, source = self.t, self.call.pieces[i], self.sources[i]
-        at: Operand = _at(i, 0)
+        at: TextOperand = _at(i, 0)
         for g in range(1, self.call.gates):
             at = t.select(t.compare("eq", gate, t.index(g)), _at(i, g), at)
         whole = t.compare("eq", count, t.index(t.lanes))
@@ -202,10 +206,12 @@ class _Text:
         with t.when(self._not(enough)):
             self._elements(i, at, first, count, top, left)
 
-    def _not(self, yes: Operand) -> Operand:
+    def _not(self, yes: TextOperand) -> TextOperand:
         return self.t.binary("xori", yes, self.t.constant("true", "i1"), "i1")
 
-    def _squares(self, i: int, at: Operand, first: Operand, count: Operand, top: Operand, left: Operand) -> None:
+    def _squares(
+        self, i: int, at: TextOperand, first: TextOperand, count: TextOperand, top: TextOperand, left: TextOperand
+    ) -> None:
         """As many k at a time as there are columns; the last ones overlap those before."""
         t, source, kind = self.t, self.sources[i], self.t.vector(self.element)
         mask = t.mask(count)
@@ -224,7 +230,7 @@ class _Text:
                 v = t.op("arith.select {}, {}, {} : {}, {}", mask, v, zero, t.vector("i1"), kind)
                 store_vector(t, v, self.out, [t.add(under, j), left])
 
-    def _turned(self, rows: Sequence[Operand]) -> Sequence[Operand]:
+    def _turned(self, rows: Sequence[TextOperand]) -> Sequence[TextOperand]:
         """Columns of a square: its halves are shuffled together as often as they can be halved."""
         t, n = self.t, len(rows)
         kind = t.vector(self.element)
@@ -237,7 +243,9 @@ class _Text:
             ]
         return rows
 
-    def _elements(self, i: int, at: Operand, first: Operand, count: Operand, top: Operand, left: Operand) -> None:
+    def _elements(
+        self, i: int, at: TextOperand, first: TextOperand, count: TextOperand, top: TextOperand, left: TextOperand
+    ) -> None:
         t, source = self.t, self.sources[i]
         zero = t.constant("0.0", t.vector(self.element))
         at = t.binary("addi", at, t.binary("muli", first, _stride(i)))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body.atoms import Source
-from lstm_ir.backends.kernels.body.plan import Component, Plan, Sweep, walk
+from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.machine import MADE_SHARE, TENSORS
 from lstm_ir.backends.kernels.cpu.sums import Tile
@@ -29,7 +29,7 @@ class Prologue:
     """One product: a loop of one step without carries."""
 
     owner: Component  # of the loop: its team makes the product
-    plan: Plan
+    plan: LoopPlan
     tiles: Mapping[Sweep, Tile]
     memories: dict[Source, Memory]
     packed: dict[tuple[Sweep, int], Packed]
@@ -52,7 +52,7 @@ class Prologue:
         return [work_of(s, self.tiles[s], lanes) for s in self.sweeps]
 
 
-def owner_of(plan: Plan, projection: int) -> Component | None:
+def owner_of(plan: LoopPlan, projection: int) -> Component | None:
     """The one component that reads a projection."""
     wanted = Source("projection", projection)
     found = [
@@ -61,7 +61,7 @@ def owner_of(plan: Plan, projection: int) -> Component | None:
     return found[0] if len(found) == 1 else None
 
 
-def fits(plan: Plan, product: Node, target: TargetInfo) -> bool:
+def fits(plan: LoopPlan, product: Node, target: TargetInfo) -> bool:
     """Whether the kernel of `plan` makes this product: one team has all rows, and L2 holds them."""
     (rows,) = Loop(product).xs
     if plan.rows != 1 or _tensors(plan) > TENSORS or not rows.type.is_static:
@@ -72,7 +72,7 @@ def fits(plan: Plan, product: Node, target: TargetInfo) -> bool:
     return 0 < size * rows.dtype.bits // 8 <= target.l2_bytes // MADE_SHARE
 
 
-def _tensors(plan: Plan) -> int:
+def _tensors(plan: LoopPlan) -> int:
     """At most so many tensors, with all products made here."""
     sweeps = [s for c in plan.components for s in c.sweeps]
     weights = sum(len(s.loops) for s in sweeps)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom
-from lstm_ir.backends.kernels.body.plan import Plan, Sweep, walk
+from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.body.planner import NARROW
 from lstm_ir.backends.kernels.cpu.machine import (
     COLUMNS,
@@ -62,7 +62,7 @@ def hoists(n: Node) -> bool | None:
     return None
 
 
-def choose(plan: Plan, target: TargetInfo, helpers: bool = False) -> Schedule:
+def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False) -> Schedule:
     """The schedule of `plan` on `target`; RefusedError for element types without kernels.
 
     helpers: threads that stay awake between calls may take part.
@@ -107,7 +107,7 @@ def widest_bits(atoms: list[Atom]) -> int:
     return bits
 
 
-def _tile(s: Sweep, plan: Plan, lanes: int, target: TargetInfo) -> Tile:
+def _tile(s: Sweep, plan: LoopPlan, lanes: int, target: TargetInfo) -> Tile:
     if not s.dots:
         return Tile(1, parts=_parts(plan.rows, Tile(1).blocks(s.width, lanes)))
     if len({d.dtype for d in s.dots}) > 1:
@@ -134,7 +134,7 @@ def _parts(rows: Dim, blocks: int) -> int:
     return 2 if isinstance(rows, int) and rows > 1 and blocks % 2 and blocks < UNEVEN else 1
 
 
-def _bytes_of_step(plan: Plan) -> int:
+def _bytes_of_step(plan: LoopPlan) -> int:
     """Weights of the largest component."""
     return max(
         sum(
@@ -175,10 +175,10 @@ class _Products:
         return sum(rows * w for part in parts for w in part) / sum(loads)
 
 
-def _shapes(m: Machine, plan: Plan, p: _Products, most: int, parts: int) -> tuple[Shape, ...]:
+def _shapes(m: Machine, plan: LoopPlan, p: _Products, max_rows: int, parts: int) -> tuple[Shape, ...]:
     """Tiles by height: the tallest has the most products per load, the others take the rest."""
     rows = plan.rows
-    heights = [n for n in m.heights if n <= most]
+    heights = [n for n in m.heights if n <= max_rows]
     best = max(heights, key=lambda n: p.per_load(n, m.registers))
     if isinstance(rows, int) and rows > 0:
         best = -(-rows // -(-rows // best))  # even parts

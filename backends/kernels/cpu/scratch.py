@@ -34,12 +34,12 @@ GROUPS = argument("groups")  # teams, a number of the kernel
 class Flags(NamedTuple):
     """Of all teams of a kernel."""
 
-    each: int  # of one team
+    per_team: int  # of one team
     teams: Make
-    most: int | None  # teams, whatever workers there are; None if sizes are open
+    max_teams: int | None  # teams, whatever workers there are; None if sizes are open
 
 
-class Rows(NamedTuple):
+class ScratchRows(NamedTuple):
     """One piece of scratch, and a second form in which the kernel reads it."""
 
     type: TensorType
@@ -67,7 +67,7 @@ class Scratch:
         e.make("util.global.store", [v], [], {"global": ir.FlatSymbolRefAttr.get(self.symbol())})
 
 
-def scratch(call: KernelCall, rows: list[Rows], flags: Flags | None) -> Scratch:
+def scratch(call: KernelCall, rows: list[ScratchRows], flags: Flags | None) -> Scratch:
     """Scratch for a kernel whose operands and results are known."""
     kept = _kept(call, rows, flags)
     if kept is not None:
@@ -81,7 +81,7 @@ def scratch(call: KernelCall, rows: list[Rows], flags: Flags | None) -> Scratch:
     return out
 
 
-def _apart(call: KernelCall, rows: list[Rows]) -> Scratch:
+def _apart(call: KernelCall, rows: list[ScratchRows]) -> Scratch:
     out = Scratch([])
     for r in rows:
         out.memories.append(call.output(r.type))
@@ -90,7 +90,7 @@ def _apart(call: KernelCall, rows: list[Rows]) -> Scratch:
     return out
 
 
-def _together(call: KernelCall, rows: list[Rows]) -> Scratch:
+def _together(call: KernelCall, rows: list[ScratchRows]) -> Scratch:
     """One tensor: a dispatch takes few."""
     size: Dim = 0
     for r in rows:
@@ -102,7 +102,7 @@ def _together(call: KernelCall, rows: list[Rows]) -> Scratch:
     return Scratch(memories, pieces=(call.outputs[-1][0], pieces))
 
 
-def _pieces(call: KernelCall, rows: list[Rows]) -> list[Memory]:
+def _pieces(call: KernelCall, rows: list[ScratchRows]) -> list[Memory]:
     out = []
     for k, r in enumerate(rows):
         sizes = tuple(d if isinstance(d, int) else call.size(d) for d in r.type.shape)
@@ -114,7 +114,7 @@ def _zeros(call: KernelCall, flags: Flags) -> Memory:
     """Flags of one call; written in place."""
     tensor = call.deferred(lambda: _splat(call, flags))
     call.tied = lambda: (tensor(), [flags.teams()])
-    m = Memory("%m_flags", "i32", (GROUPS, flags.each, FLAG))
+    m = Memory("%m_flags", "i32", (GROUPS, flags.per_team, FLAG))
     call.inputs.append((Name("%b_flags", BINDING), m))
     return m
 
@@ -122,23 +122,23 @@ def _zeros(call: KernelCall, flags: Flags) -> Memory:
 def _splat(call: KernelCall, flags: Flags) -> ir.Value:
     """A fill of its own (see Emitter.filled): not merged with another loop's, nor cloned."""
     i32 = ir.IntegerType.get_signless(32)
-    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size(), flags.each, FLAG], i32)
+    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size(), flags.per_team, FLAG], i32)
     with at_entry(call.e):
         attrs = {"value": ir.IntegerAttr.get(i32, 0)}
         zero = call.e.hidden(call.e.make("arith.constant", [], [i32], attrs).result)
     return call.e.make("flow.tensor.splat", [zero, flags.teams()], [kind]).result
 
 
-def _kept(call: KernelCall, rows: list[Rows], flags: Flags | None) -> Scratch | None:
+def _kept(call: KernelCall, rows: list[ScratchRows], flags: Flags | None) -> Scratch | None:
     """A global; None in a loop or a branch, for open sizes, and for many bytes."""
     e = call.e
-    known = all(r.type.is_static for r in rows) and (flags is None or flags.most is not None)
+    known = all(r.type.is_static for r in rows) and (flags is None or flags.max_teams is not None)
     if not e.at_top or not known:
         return None
     counters, memories = None, _pieces(call, rows)
     pieces = [[m, *([] if r.read is None else [r.read])] for m, r in zip(memories, rows, strict=True)]
     if flags is not None:
-        counters = Memory("%m_flags", "i32", (int(flags.most or 0), flags.each, FLAG))
+        counters = Memory("%m_flags", "i32", (int(flags.max_teams or 0), flags.per_team, FLAG))
         pieces.insert(0, [counters])
     size = sum(-(-p[0].bytes // LINE) * LINE for p in pieces)
     if not 0 < size <= KEPT_BYTES:

@@ -17,8 +17,8 @@ from lstm_ir.backends.kernels.body.plan import Sweep
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.machine import LINE
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, row_element
-from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, Memory, Place, load_vector, store_vector
-from lstm_ir.backends.kernels.text.statements import Operand
+from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, ElementPlace, Memory, load_vector, store_vector
+from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.ir.types import DType
 
@@ -59,20 +59,20 @@ class Tile:
 class Ahead(NamedTuple):
     """The block that comes next, and which of so many loops over k asks for its piece of it."""
 
-    block: Operand
-    turn: Operand
+    block: TextOperand
+    turn: TextOperand
     turns: int
 
 
 class Part(NamedTuple):
     """What one loop over k sums."""
 
-    block: Operand
+    block: TextOperand
     shape: Shape
-    rows: list[Operand]
-    slot: Operand  # of the first row, in the buffer
+    rows: list[TextOperand]
+    slot: TextOperand  # of the first row, in the buffer
     vectors: list[Vector]
-    first: Operand  # so many vectors further than `vectors` says
+    first: TextOperand  # so many vectors further than `vectors` says
     ahead: Ahead | None
 
 
@@ -87,13 +87,13 @@ class Sums:
     packed: Mapping[int, Packed]  # by number of the pass
     buffer: Memory
 
-    def write(self, block: Operand, following: Operand, first: Operand, here: Operand) -> None:
-        """Sums of `here` rows from `first`, at most a group; the block `following` comes next."""
+    def write(self, block: TextOperand, following: TextOperand, first: TextOperand, count: TextOperand) -> None:
+        """Sums of `count` rows from `first`, at most a group; the block `following` comes next."""
         t = self.t
-        at: Operand = t.index(0)
+        at: TextOperand = t.index(0)
         for shape in self.tile.shapes:
             n = t.index(shape.rows)
-            fit = t.binary("muli", t.binary("divui", t.binary("subi", here, at), n), n)
+            fit = t.binary("muli", t.binary("divui", t.binary("subi", count, at), n), n)
             end = t.binary("addi", at, fit)
             with t.loop(at, end, n) as slot:
                 row = t.binary("addi", first, slot)
@@ -102,19 +102,19 @@ class Sums:
             at = end
 
     def _tile(
-        self, block: Operand, following: Operand, shape: Shape, rows: list[Operand], slot: Operand
+        self, block: TextOperand, following: TextOperand, shape: Shape, rows: list[TextOperand], slot: TextOperand
     ) -> None:  # fmt: skip
         """Part by part, in a loop where they differ in nothing but where they start."""
         t, n = self.t, shape.vectors
         every = [(v, g) for v in range(self.tile.q) for g in range(len(self.sweep.dots))]
         count = -(-len(every) // n)
         turns = count * -(-self.tile.group // shape.rows)
-        before: Operand | None = None
+        before: TextOperand | None = None
         if self.tile.ahead:
             before = t.binary("divui", slot, t.index(shape.rows))
             before = t.binary("muli", before, t.index(count))
 
-        def part(number: Operand, vectors: list[Vector], first: Operand) -> None:
+        def part(number: TextOperand, vectors: list[Vector], first: TextOperand) -> None:
             ahead = None
             if before is not None:
                 ahead = Ahead(following, t.binary("addi", before, number), turns)
@@ -134,14 +134,14 @@ class Sums:
 
     def _part(self, part: Part) -> None:
         t, width = self.t, len(self.sweep.dots)
-        sums: dict[Sum, Operand] = {}
+        sums: dict[Sum, TextOperand] = {}
         for number in range(len(self.sweep.loops)):
             self._pass(number, part, sums)
         for (r, v, g), value in sums.items():
             there = [t.add(part.slot, r), t.add(part.first, v * width + g), t.index(0)]
             store_vector(t, value, self.buffer, there)
 
-    def _pass(self, number: int, part: Part, sums: dict[Sum, Operand]) -> None:
+    def _pass(self, number: int, part: Part, sums: dict[Sum, TextOperand]) -> None:
         """Adds the products of one row of operands, for those vectors that it has."""
         t, packed, loop = self.t, self.packed[number], self.sweep.loops[number]
         at_gate = {g: i for i, (g, _) in enumerate(loop.gates)}
@@ -178,7 +178,7 @@ class Sums:
             for r, row in enumerate(part.rows):
                 self._clear(loop.mask, row, [k for k in keys if k[0] == r], sums, zero, kind)
 
-    def _ask(self, packed: Packed, ahead: Ahead, k: Operand, length: int, unroll: int) -> None:
+    def _ask(self, packed: Packed, ahead: Ahead, k: TextOperand, length: int, unroll: int) -> None:
         """Asks for this iteration's lines of the following block. Past the last block, and where
         the loops are more than `turns`, these are of no use, or no weights."""
         t, m = self.t, packed.memory
@@ -193,22 +193,22 @@ class Sums:
             t.line("memref.prefetch {}[{}], read, locality<2>, data : {}", m.ref, where, m.kind)
 
     def _clear(
-        self, mask: Atom, row: Operand, keys: list[Sum], sums: dict[Sum, Operand],
-        zero: Operand, kind: str,
+        self, mask: Atom, row: TextOperand, keys: list[Sum], sums: dict[Sum, TextOperand],
+        zero: TextOperand, kind: str,
     ) -> None:  # fmt: skip
         """Sums of a row that does not count become zero."""
-        there = self.e.value(mask, Place(row, None), False, None, {})
+        there = self.e.value(mask, ElementPlace(row, None), False, None, {})
         for k in keys:
             sums[k] = self.t.op("arith.select {}, {}, {} : {}", there, sums[k], zero, kind)
 
-    def _weight(self, m: Memory, there: list[Operand], dtype: DType) -> Operand:
+    def _weight(self, m: Memory, there: list[TextOperand], dtype: DType) -> TextOperand:
         t = self.t
         v = load_vector(t, m, there)
         if m.element == scalar_type(dtype):
             return v
         return t.op("arith.extf {} : {} to {}", v, t.vector(m.element), t.vector(scalar_type(dtype)))
 
-    def _wider(self, x: Operand, old: DType, new: DType) -> Operand:
+    def _wider(self, x: TextOperand, old: DType, new: DType) -> TextOperand:
         if old is new:
             return x
         return self.t.op("arith.extf {} : {} to {}", x, scalar_type(old), scalar_type(new))

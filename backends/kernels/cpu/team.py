@@ -28,7 +28,7 @@ from typing import NamedTuple, TypeAlias
 
 from lstm_ir.backends.kernels.cpu.machine import LINE, PAUSES, POLLS
 from lstm_ir.backends.kernels.text.memory import Memory, acquired, address
-from lstm_ir.backends.kernels.text.statements import Name, Operand
+from lstm_ir.backends.kernels.text.statements import Name, TextOperand
 from lstm_ir.backends.kernels.text.text import Text
 from lstm_ir.ir.target import TargetInfo
 
@@ -36,7 +36,7 @@ FLAG = LINE // 4  # i32 of a flag: every one has its own cache line
 FOREVER = 1 << 62
 
 
-def pause(target: TargetInfo | None) -> str:
+def relax_instruction(target: TargetInfo | None) -> str:
     """The processor's hint for a thread that waits."""
     triple = "" if target is None else target.triple
     if triple.startswith("x86_64"):
@@ -44,7 +44,7 @@ def pause(target: TargetInfo | None) -> str:
     return "yield" if triple.startswith(("aarch64", "arm64")) else ""
 
 
-def rest(t: Text, relax: str, turn: Operand) -> None:
+def spin_pause(t: Text, relax: str, turn: TextOperand) -> None:
     """Pauses between two looks, more of them with every PAUSES turns."""
     if relax:
         most = t.index(PAUSES)
@@ -65,29 +65,35 @@ class Work(NamedTuple):
         return self.blocks * self.parts
 
 
-class Rows(NamedTuple):
+class RowRange(NamedTuple):
     """Rows low .. high."""
 
-    low: Operand
-    high: Operand
+    low: TextOperand
+    high: TextOperand
 
 
 class Turn(NamedTuple):
     """Rows of a block that a member computes now; the block `following` need not exist."""
 
-    block: Operand
-    following: Operand
-    rows: Rows
+    block: TextOperand
+    following: TextOperand
+    rows: RowRange
 
 
-Share: TypeAlias = tuple[Operand, Operand]  # pieces from one on, up to another
+Share: TypeAlias = tuple[TextOperand, TextOperand]  # pieces from one on, up to another
 
 
 class Team:
     """The members of one chunk of one component."""
 
     def __init__(
-        self, t: Text, counters: Memory | None, group: Operand, member: Operand, members: Operand, relax: str = ""
+        self,
+        t: Text,
+        counters: Memory | None,
+        group: TextOperand,
+        member: TextOperand,
+        members: TextOperand,
+        relax: str = "",
     ) -> None:
         self.t, self.counters, self.group, self.member, self.members = (t, counters, group, member, members)
         self.relax = relax  # the processor's hint for a thread that waits
@@ -106,7 +112,7 @@ class Team:
             with self.t.when(self.many):
                 self._add(come, self.t.constant("1", "i32"))
 
-    def steps(self, steps: Operand) -> Operand:
+    def steps(self, steps: TextOperand) -> TextOperand:
         """The number of steps; 0 for a member that comes when all are done."""
         if self.counters is None:
             return steps
@@ -140,7 +146,7 @@ class Team:
         self._wait(t.index(1))
 
     @contextmanager
-    def last(self, steps: Operand) -> Iterator[None]:
+    def last(self, steps: TextOperand) -> Iterator[None]:
         """What one member does after the last step."""
         if self.counters is None:
             yield
@@ -163,7 +169,7 @@ class Team:
                     c.store(t, t.constant("0", "i32"), [self.group, flag, zero])
 
     @contextmanager
-    def blocks(self, sweep: int, step: Operand, odd: Operand, rows: Rows) -> Iterator[Turn]:
+    def blocks(self, sweep: int, step: TextOperand, odd: TextOperand, rows: RowRange) -> Iterator[Turn]:
         """The blocks of a sweep, forward on even steps and backward on odd ones."""
         t, work = self.t, self.sweeps[sweep]
         is_odd = t.compare("ne", odd, t.index(0))
@@ -174,7 +180,7 @@ class Team:
             yield turn
 
     @contextmanager
-    def blocks_before(self, number: int, rows: Rows) -> Iterator[Turn]:
+    def blocks_before(self, number: int, rows: RowRange) -> Iterator[Turn]:
         """The blocks of what comes before the first step."""
         t, work = self.t, self.before[number]
         earlier = sum(w.pieces for w in self.before[:number])
@@ -185,7 +191,7 @@ class Team:
 
     @contextmanager
     def _shared(
-        self, work: Work, flag: int, step: Operand, target: Operand, is_odd: Operand, rows: Rows
+        self, work: Work, flag: int, step: TextOperand, target: TextOperand, is_odd: TextOperand, rows: RowRange
     ) -> Iterator[Turn]:
         """All pieces, shared out by the flags from `flag` on, until `target` are done."""
         t = self.t
@@ -225,7 +231,7 @@ class Team:
         t, n = self.t, self.t.index(parts)
         return t.binary("divui", share[0], n), t.binary("ceildivui", share[1], n)
 
-    def _rows_of(self, block: Operand, share: Share, parts: int, rows: Rows) -> Rows:
+    def _rows_of(self, block: TextOperand, share: Share, parts: int, rows: RowRange) -> RowRange:
         """Those rows of a block that a share has."""
         if parts == 1:
             return rows
@@ -233,22 +239,22 @@ class Team:
         before = t.binary("muli", block, n)
         whole = t.binary("subi", rows.high, rows.low)
 
-        def row(piece: Operand) -> Operand:
+        def row(piece: TextOperand) -> TextOperand:
             """The first one of a piece, clamped into the block."""
             inside = t.binary("minsi", t.binary("maxsi", piece, t.index(0)), n)
             return t.binary("addi", rows.low, t.binary("divui", t.binary("muli", whole, inside), n))
 
-        return Rows(*(row(t.binary("subi", piece, before)) for piece in share))
+        return RowRange(*(row(t.binary("subi", piece, before)) for piece in share))
 
-    def _two(self, i: Operand, is_odd: Operand, last: Operand) -> tuple[Operand, Operand]:
+    def _two(self, i: TextOperand, is_odd: TextOperand, last: TextOperand) -> tuple[TextOperand, TextOperand]:
         """A block, and the one after it."""
         return self._turned(i, is_odd, last), self._turned(self.t.add(i, 1), is_odd, last)
 
-    def _turned(self, i: Operand, is_odd: Operand, last: Operand) -> Operand:
+    def _turned(self, i: TextOperand, is_odd: TextOperand, last: TextOperand) -> TextOperand:
         back = self.t.binary("subi", last, i)
         return self.t.select(is_odd, back, i)
 
-    def _claim(self, flag: Operand, step: Operand) -> Operand:
+    def _claim(self, flag: TextOperand, step: TextOperand) -> TextOperand:
         """Whether this member is the first at `flag` in this step; always, if it is alone."""
         t, c = self.t, self.counters
         assert c is not None
@@ -260,7 +266,7 @@ class Team:
             t.line("scf.yield {} : i1", t.compare("slt", old, stamp, "i32"))
         return out
 
-    def _claim_share(self, low: Operand, high: Operand, first: int, step: Operand) -> Operand:
+    def _claim_share(self, low: TextOperand, high: TextOperand, first: int, step: TextOperand) -> TextOperand:
         """Whether this member is the first at blocks low .. high of a step; not, if there are none."""
         t = self.t
         with self._flag(t.compare("ult", low, high), "false") as out:
@@ -268,7 +274,7 @@ class Team:
         return out
 
     @contextmanager
-    def _flag(self, where: Operand, otherwise: str) -> Iterator[Name]:
+    def _flag(self, where: TextOperand, otherwise: str) -> Iterator[Name]:
         """A flag, which the statements inside yield `where` another one is set."""
         t = self.t
         out = t.fresh()
@@ -277,7 +283,7 @@ class Team:
         with t.region("else"):
             t.line("scf.yield {} : i1", t.constant(otherwise, "i1"))
 
-    def _place(self, c: Memory, flag: int) -> Operand:
+    def _place(self, c: Memory, flag: int) -> TextOperand:
         """The address of a flag, for loads that memref has no operation for."""
         t = self.t
         base = address(t, c.ref, c.kind)
@@ -286,27 +292,27 @@ class Team:
         word = t.op("arith.index_cast {} : index to i64", t.add(at, flag * LINE))
         return t.op("llvm.inttoptr {} : i64 to !llvm.ptr", word)
 
-    def _add(self, flag: int, n: Operand) -> Operand:
+    def _add(self, flag: int, n: TextOperand) -> TextOperand:
         """Adds to a flag, and gives what it was."""
         t, c = self.t, self.counters
         assert c is not None
         at = [self.group, t.index(flag), t.index(0)]
         return t.op("memref.atomic_rmw addi {}, {}[{}] : (i32, {}) -> i32", n, c.ref, at, c.kind)
 
-    def _less(self, count: Operand) -> Operand:
+    def _less(self, count: TextOperand) -> TextOperand:
         """Whether fewer blocks are finished; the difference keeps its order past 2^31."""
         t = self.t
         seen = acquired(t, self.done)
         left = t.binary("subi", seen, t.op("arith.index_cast {} : index to i32", count), "i32")
         return t.compare("slt", left, t.constant("0", "i32"), "i32")
 
-    def _finish(self, n: Operand) -> None:
+    def _finish(self, n: TextOperand) -> None:
         t = self.t
         some = t.compare("ne", n, t.index(0))
         with t.when(t.binary("andi", self.many, some, "i1")):
             self._add(0, t.op("arith.index_cast {} : index to i32", n))
 
-    def _wait(self, count: Operand, polls: Operand | None = None) -> Operand:
+    def _wait(self, count: TextOperand, polls: TextOperand | None = None) -> TextOperand:
         """Spin until so many blocks are finished, with pauses that grow; or for so many looks.
 
         Gives whether they are; a member that is alone does not look.
@@ -323,7 +329,7 @@ class Team:
                 t.line("scf.condition({}) {}, {} : index, i1", more, at, less)
             turn, last = t.fresh("index"), t.fresh("i1")
             with t.region("do", turn, last):
-                rest(t, self.relax, turn)
+                spin_pause(t, self.relax, turn)
                 t.line("scf.yield {} : index", t.add(turn, 1))
             _, left = t.results(spins, ["index", "i1"])
             reached = t.binary("xori", left, t.constant("true", "i1"), "i1")

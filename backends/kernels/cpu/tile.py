@@ -9,8 +9,8 @@ from lstm_ir.backends.kernels.body.plan import Root, Sweep
 from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
 from lstm_ir.backends.kernels.cpu.team import Turn, Work
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, order
-from lstm_ir.backends.kernels.text.memory import Place, load_vector
-from lstm_ir.backends.kernels.text.statements import Operand
+from lstm_ir.backends.kernels.text.memory import ElementPlace, load_vector
+from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text
 
 FETCHED = ("scan", "projection")  # new rows in every step: they are in no cache of this core
@@ -47,7 +47,7 @@ class Block:
             with t.loop(t.index(0), here, t.index(1)) as r:
                 self._epilogue(block, t.binary("addi", first, r), r)
 
-    def _fetch(self, block: Operand, first: Operand, here: Operand) -> None:
+    def _fetch(self, block: TextOperand, first: TextOperand, count: TextOperand) -> None:
         """Ask for what the epilogue will read, while sums are made."""
         t = self.t
         loads = [
@@ -59,22 +59,22 @@ class Block:
             return
         first_col = t.binary("muli", block, t.index(t.lanes * self.tile.q))
         ends = (0, t.lanes - 1) if self.sweep.width % t.lanes else (0,)  # a vector over two lines
-        with t.loop(t.index(0), here, t.index(1)) as r:
+        with t.loop(t.index(0), count, t.index(1)) as r:
             row = t.binary("addi", first, r)
             for v in range(self.tile.q):
                 for lane in ends:
-                    place = Place(row, t.add(first_col, v * t.lanes + lane))
+                    place = ElementPlace(row, t.add(first_col, v * t.lanes + lane))
                     for a in loads:
                         self.e.fetch(a, place)
 
-    def _epilogue(self, block: Operand, row: Operand, slot: Operand | None) -> None:
+    def _epilogue(self, block: TextOperand, row: TextOperand, slot: TextOperand | None) -> None:
         """All results of one row in this block."""
         t = self.t
         if self.sweep.width == 0:
-            known: dict[Atom, Operand] = {}
+            known: dict[Atom, TextOperand] = {}
             for root in self.sweep.roots:
-                v = self.e.value(root.atom, Place(row, None), False, None, known)
-                self.e.store(v, root.atom.dtype, root.dest, root.access, Place(row, None), False)
+                v = self.e.value(root.atom, ElementPlace(row, None), False, None, known)
+                self.e.store(v, root.atom.dtype, root.dest, root.access, ElementPlace(row, None), False)
             return
         if self.tile.q == 1:
             self._vector(block, t.binary("muli", block, t.index(t.lanes)), row, slot, t.index(0))
@@ -84,24 +84,26 @@ class Block:
             col = t.binary("addi", first, t.binary("muli", v, t.index(t.lanes)))
             self._vector(block, col, row, slot, t.binary("muli", v, t.index(len(self.sweep.dots))))
 
-    def _vector(self, block: Operand, col: Operand, row: Operand, slot: Operand | None, first_sum: Operand) -> None:
+    def _vector(
+        self, block: TextOperand, col: TextOperand, row: TextOperand, slot: TextOperand | None, first_sum: TextOperand
+    ) -> None:
         t, width = self.t, self.sweep.width
         mask = None
         if width % (t.lanes * self.tile.q):
             left = t.binary("maxsi", t.binary("subi", t.index(width), col), t.index(0))
             mask = t.mask(left)
-        place = Place(row, col, mask)
+        place = ElementPlace(row, col, mask)
 
-        def sums(a: Atom) -> Operand:
+        def sums(a: Atom) -> TextOperand:
             assert self.sums is not None
             assert slot is not None
             at = [slot, t.add(first_sum, self.sweep.dots.index(a)), t.index(0)]
             return load_vector(t, self.sums.buffer, at)
 
-        known: dict[Atom, Operand] = {}
+        known: dict[Atom, TextOperand] = {}
         values = [self._result(root, place, sums, known) for root in self.sweep.roots]
         for root, v in zip(self.sweep.roots, values, strict=True):
             self.e.store(v, root.atom.dtype, root.dest, root.access, place, True)
 
-    def _result(self, root: Root, place: Place, sums: object, known: dict[Atom, Operand]) -> Operand:
+    def _result(self, root: Root, place: ElementPlace, sums: object, known: dict[Atom, TextOperand]) -> TextOperand:
         return self.e.value(root.atom, place, True, sums, known)  # type: ignore[arg-type]

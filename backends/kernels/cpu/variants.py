@@ -14,7 +14,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.emitter import Emitter, tensor
 from lstm_ir.backends.emit.places import mlir_loc
 from lstm_ir.backends.kernels.body.access import RefusedError
-from lstm_ir.backends.kernels.body.plan import Plan
+from lstm_ir.backends.kernels.body.plan import LoopPlan
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.cpu.dispatch import Dispatch
@@ -44,7 +44,7 @@ def on_cpu(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count:
     return out, "" if schedule.panel else schedule.note
 
 
-def _plan(e: Emitter, n: Node, hoist: bool) -> Plan:
+def _plan(e: Emitter, n: Node, hoist: bool) -> LoopPlan:
     assert e.target is not None
     plan = make_plan(n, hoist, narrow(e.target))
     plan.rounds = e.decided.inside(plan.body)
@@ -54,7 +54,9 @@ def _plan(e: Emitter, n: Node, hoist: bool) -> Plan:
 class _Pair:
     """Both variants, and the choice."""
 
-    def __init__(self, e: Emitter, n: Node, folded: tuple[Plan, Schedule], hoisted: tuple[Plan, Schedule]) -> None:
+    def __init__(
+        self, e: Emitter, n: Node, folded: tuple[LoopPlan, Schedule], hoisted: tuple[LoopPlan, Schedule]
+    ) -> None:
         self.e, self.n, self.folded, self.hoisted = e, n, folded, hoisted
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:

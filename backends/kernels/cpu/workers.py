@@ -7,7 +7,7 @@ from collections.abc import Callable
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.kernels.body.plan import Component, Plan
+from lstm_ir.backends.kernels.body.plan import Component, LoopPlan
 from lstm_ir.backends.kernels.call.call import module_of_insertion
 from lstm_ir.backends.kernels.cpu import machine
 from lstm_ir.backends.kernels.cpu.schedule import Schedule
@@ -49,7 +49,7 @@ def workers(e: Emitter) -> ir.Value:
     return ir.Operation.create("util.global.load", results=[ir.IndexType.get()], attributes=attrs).result
 
 
-def grid(e: Emitter, const: Callable[[Dim], ir.Value], plan: Plan, schedule: Schedule) -> tuple[ir.Value, ir.Value]:
+def grid(e: Emitter, const: Callable[[Dim], ir.Value], plan: LoopPlan, schedule: Schedule) -> tuple[ir.Value, ir.Value]:
     """(chunks of rows, members per chunk) as index values."""
     index = ir.IndexType.get()
 
@@ -78,7 +78,7 @@ def grid(e: Emitter, const: Callable[[Dim], ir.Value], plan: Plan, schedule: Sch
     return chunks, arith("maxui", members, one)
 
 
-def most_teams(plan: Plan, schedule: Schedule) -> int | None:
+def most_teams(plan: LoopPlan, schedule: Schedule) -> int | None:
     """Teams of all components, however many workers there are; None where the rows are open."""
     if not isinstance(plan.rows, int) or schedule.panel:
         return None
@@ -90,7 +90,7 @@ def _least(schedule: Schedule) -> int:
     return max((t.chunk for t in schedule.tiles.values()), default=1)
 
 
-def work_of_step(plan: Plan) -> int:
+def work_of_step(plan: LoopPlan) -> int:
     """Multiplications and additions of one row in one step, of the largest component."""
     return max(
         (sum(2 * s.width * k.length * len(k.gates) for s in c.sweeps for k in s.loops) for c in plan.components),
@@ -103,7 +103,7 @@ def work_of_component(c: Component, schedule: Schedule) -> list[Work]:
     return [work_of(s, schedule.tiles[s], schedule.lanes) for s in c.sweeps]
 
 
-def flags_needed(plan: Plan, schedule: Schedule, before: list[Work]) -> int:
+def flags_needed(plan: LoopPlan, schedule: Schedule, before: list[Work]) -> int:
     """Flags of a team: the count, those of the first and last copy, one for each piece of a step,
     and of what comes `before` the steps, how many members have come, and how many have left."""
     steps = [work_of_component(c, schedule) for c in plan.components]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.flat import ALIGN, Flat
 from lstm_ir.backends.kernels.body.access import RefusedError
-from lstm_ir.backends.kernels.gpu.memory import FlatMemory, Piece
-from lstm_ir.backends.kernels.text.statements import Operand
+from lstm_ir.backends.kernels.gpu.memory import FlatMemory, MemoryPiece
+from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.types import TensorType
@@ -31,17 +31,17 @@ class Arena:
             shown = ", ".join(sorted(d.value for d in kinds))
             raise RefusedError(f"carries and results of {shown} in one tensor")
         self.flat = Flat(e, types)
-        self.pieces: list[Piece] = []
+        self.pieces: list[MemoryPiece] = []
 
     @property
     def stored(self) -> str:
         """The element type of the tensor."""
         return stored_type(self.flat.type.dtype)
 
-    def bind(self, whole: FlatMemory, size: Callable[[Dim], Operand]) -> list[Piece]:
+    def bind(self, whole: FlatMemory, size: Callable[[Dim], TextOperand]) -> list[MemoryPiece]:
         """The memories of the values, in the kernel's memory `whole`."""
         self.pieces = [
-            Piece(
+            MemoryPiece(
                 f"{whole.name}_{i}",
                 stored_type(t.dtype),
                 tuple(d if isinstance(d, int) else size(d) for d in t.shape),
@@ -53,7 +53,7 @@ class Arena:
 
     def open(self, t: Text) -> None:
         """The statements that say where the values begin."""
-        at: Operand = t.index(0)
+        at: TextOperand = t.index(0)
         for p in self.pieces:
             t.binary("addi", at, t.index(0), to=p.base)
             up = t.binary("addi", p.elements(t), t.index(ALIGN - 1))

@@ -12,20 +12,20 @@ from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.gpu.machine import LANES, PRODUCTS
 from lstm_ir.backends.kernels.gpu.memory import LocalMemory
 from lstm_ir.backends.kernels.text.evaluate import REDUCE, Evaluator, Sums
-from lstm_ir.backends.kernels.text.memory import Place, load_scalar, store_scalar
-from lstm_ir.backends.kernels.text.statements import Operand
+from lstm_ir.backends.kernels.text.memory import ElementPlace, load_scalar, store_scalar
+from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.ir.types import DType
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The rows of a tile: those that exist are `slots` 0 .. `here` from row `first` on."""
+class TileRows:
+    """The rows of a tile: those that exist are `slots` 0 .. `count` from row `first` on."""
 
-    first: Operand
-    here: Operand
+    first: TextOperand
+    count: TextOperand
     slots: int
-    safe: Sequence[Operand]  # global row of each slot; one that exists
+    safe: Sequence[TextOperand]  # global row of each slot; one that exists
 
 
 @dataclass
@@ -36,12 +36,12 @@ class GpuBlock:
     e: Evaluator
     sweep: Sweep
     packed: Mapping[int, Packed]  # by number of the pass
-    tid: Operand
+    tid: TextOperand
     threads: int
     partial: Mapping[DType, LocalMemory]  # a number per thread, for reductions
-    alone: Operand | None = None  # the one column of this thread, where a workgroup has some of them
+    alone: TextOperand | None = None  # the one column of this thread, where a workgroup has some of them
 
-    def write(self, rows: Rows) -> None:
+    def write(self, rows: TileRows) -> None:
         """All columns of all rows of the tile."""
         t = self.t
         if self.sweep.width == 0:
@@ -53,14 +53,14 @@ class GpuBlock:
             sums = self._sums(rows, col) if self.sweep.dots else {}
             for slot in range(rows.slots):
                 with self._exists(rows, slot):
-                    place = Place(rows.safe[slot], col, None, t.index(slot))
+                    place = ElementPlace(rows.safe[slot], col, None, t.index(slot))
                     here = {a: v for (r, a), v in sums.items() if r == slot}
                     self._store(place, here.__getitem__, {})
 
-    def _exists(self, rows: Rows, slot: int) -> AbstractContextManager[None]:
-        return self.t.when(self.t.compare("ult", self.t.index(slot), rows.here))
+    def _exists(self, rows: TileRows, slot: int) -> AbstractContextManager[None]:
+        return self.t.when(self.t.compare("ult", self.t.index(slot), rows.count))
 
-    def _store(self, place: Place, sums: Sums | None, known: dict[Atom, Operand]) -> None:
+    def _store(self, place: ElementPlace, sums: Sums | None, known: dict[Atom, TextOperand]) -> None:
         roots = self.sweep.roots
         values = [self.e.value(r.atom, place, False, sums, known) for r in roots]
         for r, v in zip(roots, values, strict=True):
@@ -68,10 +68,10 @@ class GpuBlock:
 
     # -- products
 
-    def _sums(self, rows: Rows, col: Operand) -> dict[tuple[int, Atom], Operand]:
+    def _sums(self, rows: TileRows, col: TextOperand) -> dict[tuple[int, Atom], TextOperand]:
         """Every product of the sweep at one column, by slot."""
         t = self.t
-        acc: dict[tuple[int, int], Operand] = {}
+        acc: dict[tuple[int, int], TextOperand] = {}
         block = t.binary("divui", col, t.index(LANES))
         lane = t.binary("remui", col, t.index(LANES))
         for number, loop in enumerate(self.sweep.loops):
@@ -79,8 +79,8 @@ class GpuBlock:
         return {(r, d): acc[r, g] for g, d in enumerate(self.sweep.dots) for r in range(rows.slots)}
 
     def _pass(
-        self, packed: Packed, loop: KLoop, rows: Rows, block: Operand, lane: Operand,
-        acc: dict[tuple[int, int], Operand],
+        self, packed: Packed, loop: KLoop, rows: TileRows, block: TextOperand, lane: TextOperand,
+        acc: dict[tuple[int, int], TextOperand],
     ) -> None:  # fmt: skip
         t = self.t
         dtype = self.sweep.dots[loop.gates[0][0]].dtype
@@ -105,7 +105,7 @@ class GpuBlock:
                 for i in range(len(loop.gates))
             ]  # fmt: skip
             for r in range(rows.slots):
-                x = self.e.load(loop.row, Place(rows.safe[r], k, None, t.index(r)), False)
+                x = self.e.load(loop.row, ElementPlace(rows.safe[r], k, None, t.index(r)), False)
                 x = self._wider(x, scalar_type(loop.row.dtype), kind)
                 for (g, _), w in zip(loop.gates, weights, strict=True):
                     current[r, g] = t.op("math.fma {}, {}, {} : {}", x, w, current[r, g], kind)
@@ -114,35 +114,35 @@ class GpuBlock:
         if loop.mask is None:
             return
         for r in range(rows.slots):
-            place = Place(rows.safe[r], None, None, t.index(r))
+            place = ElementPlace(rows.safe[r], None, None, t.index(r))
             there = self.e.value(loop.mask, place, False, None, {})
             for key in (k for k in keys if k[0] == r):
                 acc[key] = t.op("arith.select {}, {}, {} : i1, {}", there, acc[key], zero, kind)
 
-    def _wider(self, v: Operand, old: str, new: str) -> Operand:
+    def _wider(self, v: TextOperand, old: str, new: str) -> TextOperand:
         return v if old == new else self.t.op("arith.extf {} : {} to {}", v, old, new)
 
     # -- reductions
 
-    def _numbers(self, rows: Rows) -> None:
+    def _numbers(self, rows: TileRows) -> None:
         """One number per row: threads reduce parts of its columns, then each other's results."""
         t = self.t
         reductions = list(dict.fromkeys(a for r in self.sweep.roots for a in walk(r.atom) if a.op == "reduce"))
         first = t.compare("eq", self.tid, t.index(0))
         for slot in range(rows.slots):
-            row = Place(rows.safe[slot], None, None, t.index(slot))
+            row = ElementPlace(rows.safe[slot], None, None, t.index(slot))
             known = {a: self._reduced(a, row) for a in reductions}
             with t.when(first), self._exists(rows, slot):
                 self._store(row, None, known)
 
-    def _reduced(self, a: Atom, row: Place) -> Operand:
+    def _reduced(self, a: Atom, row: ElementPlace) -> TextOperand:
         t, (inner,) = self.t, a.args
         op, start = REDUCE[a.kind]
         kind, shared = scalar_type(a.dtype), self.partial[a.dtype]
         initial = t.number(start, a.dtype, False)
         width = t.index(a.width)
         at, (acc,), (mine,) = t.carried(self.tid, width, t.index(self.threads), [initial], [kind])
-        v = self.e.value(inner, Place(row.row, at, None, row.slot), False, None, {})
+        v = self.e.value(inner, ElementPlace(row.row, at, None, row.slot), False, None, {})
         t.close([t.binary(op, acc, v, kind)], [kind])
         store_scalar(t, mine, shared, [self.tid])
         t.line("gpu.barrier")

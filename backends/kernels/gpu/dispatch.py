@@ -8,20 +8,20 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from lstm_ir.backends.kernels.body.atoms import Source
-from lstm_ir.backends.kernels.call.call import Call, Values, ready
+from lstm_ir.backends.kernels.call.call import LoopCall, Values, ready
 from lstm_ir.backends.kernels.gpu.arena import Arena
-from lstm_ir.backends.kernels.gpu.function import GpuLayout, LoopKernel
+from lstm_ir.backends.kernels.gpu.function import GpuLayout, GpuLoopKernel
 from lstm_ir.backends.kernels.gpu.machine import GROUPS, LANES
 from lstm_ir.backends.kernels.gpu.memory import FlatMemory
 from lstm_ir.backends.kernels.gpu.schedule import GpuSchedule
-from lstm_ir.backends.kernels.text.kernel import Signature
+from lstm_ir.backends.kernels.text.kernel import KernelSignature
 from lstm_ir.backends.kernels.text.memory import Memory
 from lstm_ir.backends.kernels.text.text import ZERO
 from lstm_ir.ir.types import TensorType
 
 
 @dataclass
-class GpuDispatch(Call):
+class GpuDispatch(LoopCall):
     """Builds one kernel call."""
 
     schedule: GpuSchedule = field(kw_only=True)
@@ -46,7 +46,7 @@ class GpuDispatch(Call):
         layout = GpuLayout(memories, packed, finals, starts, counted, length, rows, numbers, taken)
         layout.arenas = [a for a in (held, made) if a is not None]
         layout.bindings = [*self.inputs, *self.outputs]
-        symbol = self.begin(LoopKernel(plan, layout, self.schedule).kernel())
+        symbol = self.begin(GpuLoopKernel(plan, layout, self.schedule).kernel())
         out = self.call(symbol, self._groups(), [self._zero()])
         return self.unpacked(out) if made is None else [made.flat.get(out[0], i) for i in range(len(kinds))]
 
@@ -74,7 +74,7 @@ class GpuDispatch(Call):
         assert isinstance(whole, FlatMemory)
         return list(arena.bind(whole, self.size))
 
-    def check(self, taken: Signature) -> None:
+    def check(self, taken: KernelSignature) -> None:
         """RefusedError where a dispatch would take more words than every device does."""
         super().check(taken._replace(numbers=()))
         needed = 2 * taken.tensors + len(taken.numbers)

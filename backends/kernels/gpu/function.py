@@ -10,20 +10,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from lstm_ir.backends.kernels.body.access import Access, Col, Row
+from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, RowAxis
 from lstm_ir.backends.kernels.body.atoms import Source
-from lstm_ir.backends.kernels.body.plan import Component, Plan, Sweep
+from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep
 from lstm_ir.backends.kernels.call.call import short
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.gpu.arena import Arena
-from lstm_ir.backends.kernels.gpu.block import GpuBlock, Rows
+from lstm_ir.backends.kernels.gpu.block import GpuBlock, TileRows
 from lstm_ir.backends.kernels.gpu.memory import FlatMemory, local_memories, partials
 from lstm_ir.backends.kernels.gpu.schedule import GpuSchedule
 from lstm_ir.backends.kernels.text.carries import Carries, Element
-from lstm_ir.backends.kernels.text.kernel import Kernel, Signature, called_by_iree
-from lstm_ir.backends.kernels.text.memory import Memory, Place
-from lstm_ir.backends.kernels.text.statements import Name, Operand
-from lstm_ir.backends.kernels.text.steps import Step, number_of_steps
+from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
+from lstm_ir.backends.kernels.text.memory import ElementPlace, Memory
+from lstm_ir.backends.kernels.text.statements import Name, TextOperand
+from lstm_ir.backends.kernels.text.steps import TimeStep, number_of_steps
 from lstm_ir.backends.kernels.text.text import ZERO, Text
 from lstm_ir.ir.graph import Value
 
@@ -37,10 +37,10 @@ class GpuLayout:
     finals: list[Memory]
     init: list[Memory]
     count: Memory | None
-    length: Operand
-    rows: Operand
+    length: TextOperand
+    rows: TextOperand
     numbers: list[Name]  # indices that arrive as i32
-    signature: Signature
+    signature: KernelSignature
     arenas: list[Arena] = field(default_factory=list)
     bindings: list[tuple[Name, Memory]] = field(default_factory=list)
 
@@ -55,10 +55,10 @@ class GpuLayout:
             a.open(t)
 
 
-class LoopKernel:
+class GpuLoopKernel:
     """Writes the kernel of a whole loop."""
 
-    def __init__(self, plan: Plan, layout: GpuLayout, schedule: GpuSchedule) -> None:
+    def __init__(self, plan: LoopPlan, layout: GpuLayout, schedule: GpuSchedule) -> None:
         self.plan, self.l, self.s = plan, layout, schedule
         self.t = Text(0)
         self.local = local_memories(plan, schedule.rows)
@@ -89,7 +89,7 @@ class LoopKernel:
             with t.when(t.compare("eq", which, t.index(i))):
                 self._tiles(c, mine, t.binary("divui", groups, many), tiles)
 
-    def _tiles(self, c: Component, first: Operand, groups: Operand, tiles: Operand) -> None:
+    def _tiles(self, c: Component, first: TextOperand, groups: TextOperand, tiles: TextOperand) -> None:
         """Tiles of rows first, first + groups, ...: a device bounds the number of workgroups."""
         t = self.t
         with t.loop(first, tiles, groups) as tile:
@@ -97,16 +97,16 @@ class LoopKernel:
             here = t.binary("minui", t.binary("subi", self.l.rows, low), t.index(self.s.rows))
             last = t.binary("subi", self.l.rows, t.index(1))
             safe = [t.binary("minui", t.add(low, r), last) for r in range(self.s.rows)]
-            self._tile(c, Rows(low, here, self.s.rows, safe))
+            self._tile(c, TileRows(low, here, self.s.rows, safe))
 
-    def _tile(self, c: Component, rows: Rows) -> None:
+    def _tile(self, c: Component, rows: TileRows) -> None:
         t = self.t
         carries = _Threads(t, self.plan, self.memories, c, rows, self.tid, self.s.threads)
         carries.begin(self.l.init)
         t.line("gpu.barrier")
         last = t.binary("subi", self.steps, t.index(1))
         with t.loop(t.index(0), self.steps, t.index(1)) as s:
-            e = Step.make(t, s, last).evaluator(t, self.plan, self.memories)
+            e = TimeStep.make(t, s, last).evaluator(t, self.plan, self.memories)
             for n, sweep in enumerate(c.sweeps):
                 packed = {k: self.l.packed[sweep, k] for k in range(len(sweep.loops))}
                 GpuBlock(t, e, sweep, packed, self.tid, self.s.threads, self.partial).write(rows)
@@ -123,22 +123,22 @@ class LoopKernel:
 class _Threads(Carries):
     """Each element of a tile's rows once, by one thread."""
 
-    rows: Rows
-    tid: Operand
+    rows: TileRows
+    tid: TextOperand
     threads: int
 
     @contextmanager
     def elements(self, v: Value, access: Access) -> Iterator[Element]:
         """Rows one after the other, columns by thread."""
         t = self.t
-        width = int(v.shape[-1]) if any(isinstance(a, Col) for a in access) else 1
-        high = self.rows.here if any(isinstance(a, Row) for a in access) else t.index(1)
+        width = int(v.shape[-1]) if any(isinstance(a, ColumnAxis) for a in access) else 1
+        high = self.rows.count if any(isinstance(a, RowAxis) for a in access) else t.index(1)
         with t.loop(t.index(0), high, t.index(1)) as slot:
             row = t.binary("addi", self.rows.first, slot)
             with t.loop(self.tid, t.index(width), t.index(self.threads)) as col:
-                yield Element(access, Place(row, col, None, slot), False)
+                yield Element(access, ElementPlace(row, col, None, slot), False)
 
 
-def kernel(t: Text, taken: Signature, threads: int) -> Kernel:
+def kernel(t: Text, taken: KernelSignature, threads: int) -> Kernel:
     """What `t` holds, for workgroups of so many threads."""
     return Kernel((t.function("", taken, called_by_iree(f" workgroup_size = [{threads}, 1, 1]")),))

@@ -12,9 +12,9 @@ from functools import cached_property
 
 from lstm_ir.backends.kernels.body.access import ROW
 from lstm_ir.backends.kernels.body.atoms import Source
-from lstm_ir.backends.kernels.body.plan import Plan, walk
-from lstm_ir.backends.kernels.text.memory import Memory, Place
-from lstm_ir.backends.kernels.text.statements import MemRef, Name, Operand, Subspan, operation
+from lstm_ir.backends.kernels.body.plan import LoopPlan, walk
+from lstm_ir.backends.kernels.text.memory import ElementPlace, Memory
+from lstm_ir.backends.kernels.text.statements import MemRef, Name, Subspan, TextOperand, operation
 from lstm_ir.backends.kernels.text.text import Text, scalar_type, stored_type
 from lstm_ir.ir.types import DType
 
@@ -29,25 +29,25 @@ class FlatMemory(Memory):
         known = all(isinstance(d, int) for d in self.sizes)
         return MemRef((self.count if known else None,), self.element, "strided<[1], offset: ?>")
 
-    def at(self, t: Text, where: Sequence[Operand]) -> Sequence[Operand]:
+    def at(self, t: Text, where: Sequence[TextOperand]) -> Sequence[TextOperand]:
         """One index, row-major."""
         return [_linear(t, where, self.sizes)]
 
-    def elements(self, t: Text) -> Operand:
+    def elements(self, t: Text) -> TextOperand:
         """The number of elements."""
-        total: Operand = t.index(1)
+        total: TextOperand = t.index(1)
         for d in self.sizes:
             total = t.binary("muli", total, t.index(d) if isinstance(d, int) else d)
         return total
 
-    def open(self, t: Text, binding: Name, zero: Operand) -> None:
+    def open(self, t: Text, binding: Name, zero: TextOperand) -> None:
         """The statements that make it from a binding; `zero` is unknown to the compiler."""
         sizes = (self.elements(t),) if self.kind.sizes == (None,) else ()
         t.put(Subspan(self.ref, binding, zero, self.kind, sizes))
 
 
 @dataclass(frozen=True)
-class Piece(FlatMemory):
+class MemoryPiece(FlatMemory):
     """A part of a flat tensor that holds several values, some as the bits of 32-bit integers."""
 
     whole: FlatMemory
@@ -62,11 +62,11 @@ class Piece(FlatMemory):
         """The memref type of the flat tensor."""
         return self.whole.kind
 
-    def at(self, t: Text, where: Sequence[Operand]) -> Sequence[Operand]:
+    def at(self, t: Text, where: Sequence[TextOperand]) -> Sequence[TextOperand]:
         """One index into the flat tensor."""
         return [t.binary("addi", self.base, _linear(t, where, self.sizes))]
 
-    def load(self, t: Text, where: Sequence[Operand]) -> Name:
+    def load(self, t: Text, where: Sequence[TextOperand]) -> Name:
         """One element."""
         stored = self.whole.element
         v = t.op("memref.load {}[{}] : {}", self.whole.ref, self.at(t, where), self.kind)
@@ -75,7 +75,7 @@ class Piece(FlatMemory):
         way = "bitcast" if self.element[0] == "f" else "trunci"
         return t.op("arith.{} {} : {} to {}", way, v, stored, self.element)
 
-    def store(self, t: Text, v: Operand, where: Sequence[Operand]) -> None:
+    def store(self, t: Text, v: TextOperand, where: Sequence[TextOperand]) -> None:
         """One element."""
         stored = self.whole.element
         if stored != self.element:
@@ -93,11 +93,11 @@ class LocalMemory(Memory):
         """The memref type."""
         return MemRef((self.count,), self.element, "#gpu.address_space<workgroup>")
 
-    def at(self, t: Text, where: Sequence[Operand]) -> Sequence[Operand]:
+    def at(self, t: Text, where: Sequence[TextOperand]) -> Sequence[TextOperand]:
         """One index, row-major."""
         return [_linear(t, where, self.sizes)]
 
-    def row(self, place: Place) -> Operand | None:
+    def row(self, place: ElementPlace) -> TextOperand | None:
         """The row among those of the tile."""
         return place.slot
 
@@ -106,8 +106,8 @@ class LocalMemory(Memory):
         t.buffers.append(operation("memref.alloc() : {}", self.kind, to=self.ref))
 
 
-def _linear(t: Text, where: Sequence[Operand], sizes: Sequence[int | Operand]) -> Operand:
-    total: Operand | None = None
+def _linear(t: Text, where: Sequence[TextOperand], sizes: Sequence[int | TextOperand]) -> TextOperand:
+    total: TextOperand | None = None
     for at, size in zip(where, sizes, strict=True):
         if total is not None:
             wide = t.index(size) if isinstance(size, int) else size
@@ -118,7 +118,7 @@ def _linear(t: Text, where: Sequence[Operand], sizes: Sequence[int | Operand]) -
     return t.index(0) if total is None else total
 
 
-def local_memories(plan: Plan, rows: int) -> dict[Source, LocalMemory]:
+def local_memories(plan: LoopPlan, rows: int) -> dict[Source, LocalMemory]:
     """Two copies of every carry and every computed row, for the rows of one tile."""
     out: dict[Source, LocalMemory] = {}
     for c in plan.components:
@@ -135,7 +135,7 @@ def local_memories(plan: Plan, rows: int) -> dict[Source, LocalMemory]:
     return out
 
 
-def partials(plan: Plan, threads: int) -> dict[DType, LocalMemory]:
+def partials(plan: LoopPlan, threads: int) -> dict[DType, LocalMemory]:
     """A number per thread, for reductions."""
     roots = [r.atom for c in plan.components for s in c.sweeps for r in s.roots]
     kinds = {a.dtype for r in roots for a in walk(r) if a.op == "reduce"}

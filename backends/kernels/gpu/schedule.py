@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body.access import RefusedError
-from lstm_ir.backends.kernels.body.plan import Component, Plan, Sweep, walk
+from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.cpu.schedule import widest_bits
 from lstm_ir.backends.kernels.gpu.machine import ROWS, STEP_THREADS, WHOLE_BYTES, Limits, limits
 from lstm_ir.backends.kernels.gpu.memory import local_memories, partials
@@ -24,7 +24,7 @@ class GpuSchedule:
     note: str
 
 
-def choose(plan: Plan, target: TargetInfo, whole_loop: int | None = None) -> GpuSchedule:
+def choose(plan: LoopPlan, target: TargetInfo, whole_loop: int | None = None) -> GpuSchedule:
     """The schedule of `plan`; RefusedError, with the reason, where no form fits.
 
     whole_loop: bytes of weights up to which all steps are one dispatch; None: WHOLE_BYTES.
@@ -50,12 +50,12 @@ def choose(plan: Plan, target: TargetInfo, whole_loop: int | None = None) -> Gpu
     return GpuSchedule(False, STEP_THREADS, max(1, rows), have.words, note)
 
 
-def sweeps_of(plan: Plan) -> list[Sweep]:
+def sweeps_of(plan: LoopPlan) -> list[Sweep]:
     """All sweeps of a step."""
     return [s for c in plan.components for s in c.sweeps]
 
 
-def weight_bytes(plan: Plan) -> int:
+def weight_bytes(plan: LoopPlan) -> int:
     """Bytes of weights that one row's step reads, in the largest component."""
     return max((_component_bytes(c) for c in plan.components), default=0)
 
@@ -67,7 +67,7 @@ def _component_bytes(c: Component) -> int:
 _NOT_IN_SPIRV = ("erf",)
 
 
-def _check(plan: Plan, have: Limits) -> None:
+def _check(plan: LoopPlan, have: Limits) -> None:
     atoms = [a for s in sweeps_of(plan) for r in s.roots for a in walk(r.atom)]
     widest_bits(atoms)
     if not have.spirv:

@@ -15,10 +15,10 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.for_loop import first_carried, for_one
 from lstm_ir.backends.kernels.body.atoms import Source
-from lstm_ir.backends.kernels.body.plan import Plan, Sweep
+from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep
 from lstm_ir.backends.kernels.call.call import Values, ready
 from lstm_ir.backends.kernels.gpu.arena import Arena
-from lstm_ir.backends.kernels.gpu.block import GpuBlock, Rows
+from lstm_ir.backends.kernels.gpu.block import GpuBlock, TileRows
 from lstm_ir.backends.kernels.gpu.dispatch import GpuDispatch
 from lstm_ir.backends.kernels.gpu.function import GpuLayout, kernel
 from lstm_ir.backends.kernels.gpu.machine import DISPATCHES, GROUPS, LANES
@@ -27,8 +27,8 @@ from lstm_ir.backends.kernels.gpu.schedule import GpuSchedule
 from lstm_ir.backends.kernels.text.evaluate import Evaluator
 from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel
 from lstm_ir.backends.kernels.text.memory import Memory
-from lstm_ir.backends.kernels.text.statements import Name, Operand, argument
-from lstm_ir.backends.kernels.text.steps import Step, number_of_steps
+from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
+from lstm_ir.backends.kernels.text.steps import TimeStep, number_of_steps
 from lstm_ir.backends.kernels.text.text import ZERO, Text
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.types import DType, TensorType
@@ -39,7 +39,7 @@ TIME = argument("step")
 class StepKernel:
     """Writes the kernel of one phase: the work of step `TIME`, nothing from the last one on."""
 
-    def __init__(self, plan: Plan, layout: GpuLayout, schedule: GpuSchedule, sweeps: Sequence[Sweep]) -> None:
+    def __init__(self, plan: LoopPlan, layout: GpuLayout, schedule: GpuSchedule, sweeps: Sequence[Sweep]) -> None:
         self.plan, self.l, self.s, self.sweeps = plan, layout, schedule, sweeps
         self.t = Text(0)
         self.partial = partials(plan, schedule.threads) if any(not s.width for s in sweeps) else {}
@@ -58,7 +58,7 @@ class StepKernel:
         with t.when(there):
             tiles = t.binary("ceildivui", self.l.rows, t.index(self.s.rows))
             last = t.binary("subi", steps, t.index(1))
-            e = Step.make(t, TIME, last).evaluator(t, self.plan, self.l.memories)
+            e = TimeStep.make(t, TIME, last).evaluator(t, self.plan, self.l.memories)
             total = t.binary("muli", tiles, t.index(sum(map(self._blocks, self.sweeps))))
             with t.loop(group, total, groups) as at:
                 self._work(e, at, tiles)
@@ -67,7 +67,7 @@ class StepKernel:
     def _blocks(self, s: Sweep) -> int:
         return max(1, -(-s.width // self.s.threads))
 
-    def _work(self, e: Evaluator, at: Operand, tiles: Operand) -> None:
+    def _work(self, e: Evaluator, at: TextOperand, tiles: TextOperand) -> None:
         t, before = self.t, 0
         for s in self.sweeps:
             n = self._blocks(s)
@@ -77,7 +77,7 @@ class StepKernel:
             # unsigned: what lies before the first workgroup of this sweep is a huge number
             with t.when(t.compare("ult", mine, size)):
                 tile = t.binary("divui", mine, t.index(n))
-                block: Operand = t.index(0)
+                block: TextOperand = t.index(0)
                 if n > 1:
                     block = t.binary("remui", mine, t.index(n))
                 first = t.binary("muli", block, t.index(self.s.threads))
@@ -87,12 +87,12 @@ class StepKernel:
                 GpuBlock(t, e, s, packed, self.tid, threads, self.partial, column).write(self._rows(tile))
             before += n
 
-    def _rows(self, tile: Operand) -> Rows:
+    def _rows(self, tile: TextOperand) -> TileRows:
         t, n = self.t, self.s.rows
         low = t.binary("muli", tile, t.index(n))
         here = t.binary("minui", t.binary("subi", self.l.rows, low), t.index(n))
         last = t.binary("subi", self.l.rows, t.index(1))
-        return Rows(low, here, n, [t.binary("minui", t.add(low, r), last) for r in range(n)])
+        return TileRows(low, here, n, [t.binary("minui", t.add(low, r), last) for r in range(n)])
 
 
 class StepDispatch(GpuDispatch):
@@ -222,7 +222,7 @@ def _state(state: ir.Value, sizes: Values) -> tuple[ir.Value, Values]:
     return state, sizes
 
 
-def phases(plan: Plan) -> list[list[Sweep]]:
+def phases(plan: LoopPlan) -> list[list[Sweep]]:
     """Sweeps that may run side by side, of all components, in the order of a step."""
     out: list[list[Sweep]] = []
     for c in plan.components:

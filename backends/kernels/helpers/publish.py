@@ -26,19 +26,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from lstm_ir.backends.kernels.cpu.team import rest
+from lstm_ir.backends.kernels.cpu.team import spin_pause
 from lstm_ir.backends.kernels.helpers import queue
-from lstm_ir.backends.kernels.text.kernel import BINDING, Function, Kernel, Signature, called_by_iree
+from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel, KernelFunction, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import acquired, address
 from lstm_ir.backends.kernels.text.statements import (
-    Call,
+    CallStatement,
     Kind,
     MemRef,
     Name,
-    Operand,
     Rewriter,
     Statement,
     Subspan,
+    TextOperand,
     WorkgroupId,
     argument,
     operation,
@@ -115,7 +115,7 @@ class _Queue:
         at = t.op("arith.index_cast {} : index to i64", address(t, word, _WORD))
         return acquired(t, t.op("llvm.inttoptr {} : i64 to !llvm.ptr", at))
 
-    def put(self, place: int, v: Operand) -> None:
+    def put(self, place: int, v: TextOperand) -> None:
         """An index of the entry."""
         t = self.t
         wide = t.op("arith.index_cast {} : index to i64", v)
@@ -127,7 +127,7 @@ class _Queue:
         wide = t.op("memref.load {}[{}] : {}", self.words, t.index(place), _WORDS)
         return t.op("arith.index_cast {} : i64 to index", wide)
 
-    def stands(self, n: Operand) -> Name:
+    def stands(self, n: TextOperand) -> Name:
         """Whether an entry stands where PUBLISHED is n."""
         t = self.t
         one = t.constant("1", "i32")
@@ -140,7 +140,7 @@ def _bound(t: Text, binding: Name) -> Name:
     return _subspan(t, binding, zero, _BYTES, [size])
 
 
-def _subspan(t: Text, binding: Name, zero: Operand, kind: MemRef, sizes: Sequence[Operand] = ()) -> Name:
+def _subspan(t: Text, binding: Name, zero: TextOperand, kind: MemRef, sizes: Sequence[TextOperand] = ()) -> Name:
     out = t.fresh()
     t.put(Subspan(out, binding, zero, kind, tuple(sizes)))
     return out
@@ -158,14 +158,14 @@ class _Published:
         """Those that others call first."""
         return Kernel((*self.before, self._work(), self._take_groups(), self._run()))
 
-    def _work(self) -> Function:
+    def _work(self) -> KernelFunction:
         """The kernel, for one workgroup."""
         given = tuple(replace(p, kind="index") for p in self.taken.all)
-        signature = Signature((), (_BASE, *given, _GROUP), ())
+        signature = KernelSignature((), (_BASE, *given, _GROUP), ())
         body = _OnQueue().body(self.entry.body)
         return replace(self.entry, name="_work", signature=signature, body=body, attributes="")
 
-    def _take_groups(self) -> Function:
+    def _take_groups(self) -> KernelFunction:
         """Takes workgroups of the entry until none is left."""
         t = Text(0)
         q = _Queue(t, _BASE)
@@ -179,11 +179,11 @@ class _Published:
         group = t.fresh("index")
         with t.region("do", group):
             kinds: list[Kind] = [_BYTES, *["index"] * (len(given) + 1)]
-            t.put(Call("_work", (_BASE, *given, group), tuple(kinds)))
+            t.put(CallStatement("_work", (_BASE, *given, group), tuple(kinds)))
             t.line("scf.yield")
-        return t.function("_take_groups", Signature((), (_BASE,), ()))
+        return t.function("_take_groups", KernelSignature((), (_BASE,), ()))
 
-    def _run(self) -> Function:
+    def _run(self) -> KernelFunction:
         """Publishes the entry, takes part in it, and waits for those who do."""
         t = Text(0)
         base = _bound(t, QUEUE)
@@ -197,7 +197,7 @@ class _Published:
         t.line("memref.store {}, {}[{}] : {}", t.constant("0", "i32"), following, t.index(0), _WORD)
         published, serving = q.word(queue.PUBLISHED), q.word(queue.SERVING)
         q.add(published, 1)
-        t.put(Call("_take_groups", (base,), (_BYTES,)))
+        t.put(CallStatement("_take_groups", (base,), (_BYTES,)))
         q.add(published, 1)
         first, zero = q.add(serving, 0), t.index(0)
         at, turn, ended = t.fresh(), t.fresh(), t.fresh()
@@ -207,12 +207,12 @@ class _Published:
             t.line("scf.condition({}) {}, {} : i32, index", busy, at, turn)
         at, turn = t.fresh("i32"), t.fresh("index")
         with t.region("do", at, turn):
-            rest(t, self.relax, turn)
+            spin_pause(t, self.relax, turn)
             t.line("scf.yield {}, {} : i32, index", q.seen(serving), t.add(turn, 1))
         more = (*self.taken.numbers, QUEUE, TOTAL)  # last among what a dispatch passes
         return t.function("_run", self.taken._replace(numbers=more), called_by_iree())
 
-    def _distance(self, t: Text, binding: Name, origin: Operand) -> Name:
+    def _distance(self, t: Text, binding: Name, origin: TextOperand) -> Name:
         """From the queue to a tensor."""
         held = _subspan(t, binding, t.index(0), _BYTES, [t.index(1)])
         return t.binary("subi", address(t, held, _BYTES), origin)
@@ -224,7 +224,7 @@ class _OnQueue(Rewriter):
     def __init__(self) -> None:
         self._places = 0
 
-    def statement(self, s: Subspan | WorkgroupId | Call) -> Iterable[Statement]:
+    def statement(self, s: Subspan | WorkgroupId | CallStatement) -> Iterable[Statement]:
         """Views instead of bindings."""
         if isinstance(s, WorkgroupId):
             yield operation("arith.maxui {}, {} : index", _GROUP, _GROUP, to=s.result)
@@ -238,7 +238,7 @@ class _OnQueue(Rewriter):
             yield from super().statement(s)
 
 
-def _serve(symbols: list[str], relax: str) -> Function:
+def _serve(symbols: list[str], relax: str) -> KernelFunction:
     """What a helper runs: polls the queue, takes part in what is published, ends when nothing is."""
     t = Text(0)
     q = _Queue(t, _bound(t, QUEUE))
@@ -266,14 +266,14 @@ def _serve(symbols: list[str], relax: str) -> Function:
                 t.line("scf.index_switch {}", q.get(0))
                 for i, symbol in enumerate(symbols):
                     with t.region(f"case {i}"):
-                        t.put(Call(f"{symbol}_take_groups", (q.base,), (_BYTES,)))
+                        t.put(CallStatement(f"{symbol}_take_groups", (q.base,), (_BYTES,)))
                         t.line("scf.yield")
                 with t.region("default"):
                     t.line("scf.yield")
             q.add(serving, -1)
             t.line("scf.yield {}, {} : i32, i32", zero, sure)
         with t.region("else"):
-            rest(t, relax, t.index(0))
+            spin_pause(t, relax, t.index(0))
             busy = t.compare("ne", q.seen(calls), zero, "i32")
             idle = t.constant(str(queue.IDLE_POLL), "i32")
             more = t.select(busy, one, idle, "i32")
@@ -283,4 +283,4 @@ def _serve(symbols: list[str], relax: str) -> Function:
     held = _subspan(t, result, t.index(0), count)
     wide = t.op("arith.extui {} : i32 to i64", t.results(ended, ["i32", "i32"])[0])
     t.line("memref.store {}, {}[{}] : {}", wide, held, t.index(0), count)
-    return t.function(f"{SERVE}_run", Signature((QUEUE,), (), (result,)), called_by_iree())
+    return t.function(f"{SERVE}_run", KernelSignature((QUEUE,), (), (result,)), called_by_iree())

@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 from lstm_ir.backends.kernels.body.access import Access
 from lstm_ir.backends.kernels.body.atoms import Source
-from lstm_ir.backends.kernels.body.plan import Component, Plan
+from lstm_ir.backends.kernels.body.plan import Component, LoopPlan
 from lstm_ir.backends.kernels.text.memory import (
+    ElementPlace,
     Memory,
-    Place,
     indices,
     load_scalar,
     load_vector,
     store_scalar,
     store_vector,
 )
-from lstm_ir.backends.kernels.text.statements import Operand
+from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
@@ -30,24 +30,24 @@ class There(NamedTuple):
     """A memory, and the indices before those of rows and columns."""
 
     memory: Memory
-    first: tuple[Operand, ...] = ()
+    first: tuple[TextOperand, ...] = ()
 
 
 class Element(NamedTuple):
     """One element, or the lanes of a vector that the mask of its place has."""
 
     access: Access
-    place: Place
+    place: ElementPlace
     wide: bool
 
-    def load(self, t: Text, there: There) -> Operand:
+    def load(self, t: Text, there: There) -> TextOperand:
         """As it is stored."""
         at = [*there.first, *indices(t, self.access, self.place, there.memory)]
         if self.wide:
             return load_vector(t, there.memory, at, self.place.mask)
         return load_scalar(t, there.memory, at)
 
-    def store(self, t: Text, v: Operand, there: There) -> None:
+    def store(self, t: Text, v: TextOperand, there: There) -> None:
         """What `load` gives."""
         at = [*there.first, *indices(t, self.access, self.place, there.memory)]
         if self.wide:
@@ -61,7 +61,7 @@ class Carries(ABC):
     """Of one component."""
 
     t: Text
-    plan: Plan
+    plan: LoopPlan
     memories: Mapping[Source, Memory]
     component: Component
 
@@ -79,7 +79,7 @@ class Carries(ABC):
             else:
                 self._fill(v, static, first, to)
 
-    def end(self, finals: Sequence[Memory | None], steps: Operand) -> None:
+    def end(self, finals: Sequence[Memory | None], steps: TextOperand) -> None:
         """The last values, where they are wanted; which half of the scratch has them, `steps` says."""
         parity = self.t.binary("remui", steps, self.t.index(2))
         for i, static in self.component.carries:
@@ -88,7 +88,7 @@ class Carries(ABC):
             if to is not None:
                 self._copy(self.plan.carries[i], static, scratch, There(to))
 
-    def zero_rest(self, steps: Operand, length: Operand) -> None:
+    def zero_rest(self, steps: TextOperand, length: TextOperand) -> None:
         """Stacked rows of the steps from `steps` to `length`."""
         roots = [r for s in self.component.sweeps for r in s.roots]
         stacked = {(r.dest.index, r.static) for r in roots if r.dest.kind == "stack"}

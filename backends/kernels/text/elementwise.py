@@ -9,7 +9,7 @@ from typing import TypeAlias
 from lstm_ir.backends.emit import formulas
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom
-from lstm_ir.backends.kernels.text.statements import Operand
+from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import ZERO, Text, scalar_type
 from lstm_ir.ir.types import DType
 
@@ -54,12 +54,12 @@ class Ops:
         """The MLIR type."""
         return self.t.vector(scalar_type(dtype)) if wide else scalar_type(dtype)
 
-    def emit(self, a: Atom, args: Sequence[Operand], wide: bool) -> Operand:
+    def emit(self, a: Atom, args: Sequence[TextOperand], wide: bool) -> TextOperand:
         """The op of atom `a` on operands of equal width."""
         v = self._emit(a, args, wide)
         return self._rounded(v, a.dtype, wide) if self.rounds and a.op in _PRODUCTS else v
 
-    def _rounded(self, v: Operand, dtype: DType, wide: bool) -> Operand:
+    def _rounded(self, v: TextOperand, dtype: DType, wide: bool) -> TextOperand:
         """`v`, with which nothing is contracted. On GPUs 0 is subtracted, which drivers cannot see."""
         t, kind = self.t, self.kind(dtype, wide)
         if not dtype.is_float:
@@ -69,7 +69,7 @@ class Ops:
         zero = t.op("arith.index_cast {} : index to i32", ZERO)
         return t.binary("subf", v, t.op("arith.sitofp {} : i32 to {}", zero, kind), kind)
 
-    def _emit(self, a: Atom, args: Sequence[Operand], wide: bool) -> Operand:
+    def _emit(self, a: Atom, args: Sequence[TextOperand], wide: bool) -> TextOperand:
         dtype, kind = a.args[0].dtype, self.kind(a.args[0].dtype, wide)
         if a.op == "compare":
             assert a.node is not None
@@ -87,7 +87,7 @@ class Ops:
             return args[0]
         return self._float(a, args, dtype, kind, wide) if dtype.is_float else self._int(a, args, dtype, kind, wide)
 
-    def _int(self, a: Atom, args: Sequence[Operand], dtype: DType, kind: str, wide: bool) -> Operand:
+    def _int(self, a: Atom, args: Sequence[TextOperand], dtype: DType, kind: str, wide: bool) -> TextOperand:
         t = self.t
         if a.op in _INT and (dtype is not DType.i1 or a.op in ("and", "or", "xor")):
             return t.op("{} {}, {} : {}", _INT[a.op], args[0], args[1], kind)
@@ -99,7 +99,7 @@ class Ops:
             return t.binary("minsi", t.binary("maxsi", args[0], args[1], kind), args[2], kind)
         raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a))
 
-    def _float(self, a: Atom, args: Sequence[Operand], dtype: DType, kind: str, wide: bool) -> Operand:
+    def _float(self, a: Atom, args: Sequence[TextOperand], dtype: DType, kind: str, wide: bool) -> TextOperand:
         t = self.t
         if dtype.bits < 32:
             raise RefusedError(f"arithmetic in {dtype}; convert to f32 first", _value(a))
@@ -121,7 +121,7 @@ class Ops:
         if a.op == "clamp":
             low = t.op("arith.maximumf {}, {} : {}", args[0], args[1], kind)
             return t.op("arith.minimumf {}, {} : {}", low, args[2], kind)
-        special: dict[str, Callable[[Operand, DType, str, bool], Operand]] = {
+        special: dict[str, Callable[[TextOperand, DType, str, bool], TextOperand]] = {
             "tanh": self._tanh, "logistic": self._logistic,
             "sign": self._sign, "is_finite": self._finite,
         }  # fmt: skip
@@ -129,24 +129,24 @@ class Ops:
             return special[a.op](args[0], dtype, kind, wide)
         raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a))
 
-    def _tanh(self, x: Operand, dtype: DType, kind: str, wide: bool) -> Operand:
+    def _tanh(self, x: TextOperand, dtype: DType, kind: str, wide: bool) -> TextOperand:
         if dtype is DType.f32:
             return self.t.op("math.tanh {} : {}", x, kind)
         return formulas.tanh64(KernelCalc(self, dtype, wide), x)  # none links for f64
 
-    def _wave(self, x: Operand, dtype: DType, wide: bool, cosine: bool) -> Operand:
+    def _wave(self, x: TextOperand, dtype: DType, wide: bool, cosine: bool) -> TextOperand:
         """In f64: IREE's f32 functions err by 1e-5 at 355, and give infinities at 1e15."""
         inside = self._convert(x, dtype, DType.f64, wide)
         out = formulas.wave(KernelCalc(self, DType.f64, wide), inside, cosine, double=True)
         return self._convert(out, DType.f64, dtype, wide)
 
-    def _logistic(self, x: Operand, dtype: DType, kind: str, wide: bool) -> Operand:
+    def _logistic(self, x: TextOperand, dtype: DType, kind: str, wide: bool) -> TextOperand:
         t = self.t
         one = t.number(1.0, dtype, wide)
         e = t.op("math.exp {} : {}", t.op("arith.negf {} : {}", x, kind), kind)
         return t.binary("divf", one, t.binary("addf", one, e, kind), kind)
 
-    def _sign(self, x: Operand, dtype: DType, kind: str, wide: bool) -> Operand:
+    def _sign(self, x: TextOperand, dtype: DType, kind: str, wide: bool) -> TextOperand:
         t = self.t
         mask = self.kind(DType.i1, wide)
         zero, one = t.number(0.0, dtype, wide), t.number(1.0, dtype, wide)
@@ -156,12 +156,12 @@ class Ops:
         nan = t.op("arith.cmpf uno, {}, {} : {}", x, x, kind)
         return t.op("arith.select {}, {}, {} : {}, {}", nan, x, signed, mask, kind)
 
-    def _finite(self, x: Operand, dtype: DType, kind: str, wide: bool) -> Operand:
+    def _finite(self, x: TextOperand, dtype: DType, kind: str, wide: bool) -> TextOperand:
         t = self.t
         size = t.op("math.absf {} : {}", x, kind)
         return t.op("arith.cmpf olt, {}, {} : {}", size, t.number(math.inf, dtype, wide), kind)
 
-    def _convert(self, x: Operand, old: DType, new: DType, wide: bool) -> Operand:
+    def _convert(self, x: TextOperand, old: DType, new: DType, wide: bool) -> TextOperand:
         t = self.t
         a, b = self.kind(old, wide), self.kind(new, wide)
         if old is new:
@@ -188,12 +188,12 @@ class Ops:
         way = "trunci" if new.bits < old.bits else "extui" if old is DType.i1 else "extsi"
         return t.op("arith.{} {} : {} to {}", way, x, a, b)
 
-    def _to_bf16(self, x: Operand, wide: bool) -> Operand:
+    def _to_bf16(self, x: TextOperand, wide: bool) -> TextOperand:
         """f32 as bf16, rounded to nearest and even before the truncation, which IREE drops where the
         kernel widens its result again: it does arithmetic in bf16 in f32."""
         t, kind, whole = self.t, self.kind(DType.f32, wide), self.kind(DType.i32, wide)
 
-        def number(n: int) -> Operand:
+        def number(n: int) -> TextOperand:
             return t.number(n, DType.i32, wide)
 
         bits = t.op("arith.bitcast {} : {} to {}", x, kind, whole)
@@ -205,7 +205,7 @@ class Ops:
         kept = t.op(_SELECT, nan, x, rounded, self.kind(DType.i1, wide), kind)
         return t.op("arith.truncf {} : {} to {}", kept, kind, self.kind(DType.bf16, wide))
 
-    def _odd(self, x: Operand, wide: bool) -> Operand:
+    def _odd(self, x: TextOperand, wide: bool) -> TextOperand:
         """f64 as f32, cut off, with the last bit set where bits are lost: the next rounding is right."""
         t, kind, whole = self.t, self.kind(DType.f64, wide), self.kind(DType.i64, wide)
         low = t.number((1 << 29) - 1, DType.i64, wide)
@@ -216,7 +216,7 @@ class Ops:
         return t.op("arith.truncf {} : {} to {}", odd, kind, self.kind(DType.f32, wide))
 
 
-Number: TypeAlias = "Operand | float"
+Number: TypeAlias = "TextOperand | float"
 
 
 class KernelCalc:
@@ -226,49 +226,49 @@ class KernelCalc:
         self.ops, self.dtype, self.wide = ops, dtype, wide
         self.kind, self.mask = ops.kind(dtype, wide), ops.kind(DType.i1, wide)
 
-    def _value(self, x: Number) -> Operand:
-        return x if isinstance(x, Operand) else self.ops.t.number(x, self.dtype, self.wide)
+    def _value(self, x: Number) -> TextOperand:
+        return x if isinstance(x, TextOperand) else self.ops.t.number(x, self.dtype, self.wide)
 
-    def op(self, name: str, *xs: Number) -> Operand:
+    def op(self, name: str, *xs: Number) -> TextOperand:
         """An op by StableHLO's name."""
         values = [self._value(x) for x in xs]
         if name == "sign":
             return self.ops._sign(values[0], self.dtype, self.kind, self.wide)
         return self.ops.t.op("{} {} : {}", (_FLOAT | _UNARY)[name], values, self.kind)
 
-    def add(self, a: Number, b: Number) -> Operand:
+    def add(self, a: Number, b: Number) -> TextOperand:
         """a + b."""
         return self.op("add", a, b)
 
-    def sub(self, a: Number, b: Number) -> Operand:
+    def sub(self, a: Number, b: Number) -> TextOperand:
         """a - b."""
         return self.op("subtract", a, b)
 
-    def mul(self, a: Number, b: Number) -> Operand:
+    def mul(self, a: Number, b: Number) -> TextOperand:
         """a b."""
         return self.op("multiply", a, b)
 
-    def div(self, a: Number, b: Number) -> Operand:
+    def div(self, a: Number, b: Number) -> TextOperand:
         """a / b."""
         return self.op("divide", a, b)
 
-    def polynomial(self, x: Operand, coefficients: Sequence[float]) -> Operand:
+    def polynomial(self, x: TextOperand, coefficients: Sequence[float]) -> TextOperand:
         """The polynomial in x by Horner's rule, highest power first."""
         out = self._value(coefficients[0])
         for c in coefficients[1:]:
             out = self.add(self.mul(out, x), c)
         return out
 
-    def compare(self, direction: str, a: Number, b: Number) -> Operand:
+    def compare(self, direction: str, a: Number, b: Number) -> TextOperand:
         """a EQ|NE|LT|LE|GT|GE b."""
         way = f"arith.cmpf {_ORDERED[direction]}, {{}}, {{}} : {{}}"
         return self.ops.t.op(way, self._value(a), self._value(b), self.kind)
 
-    def either(self, a: Operand, b: Operand) -> Operand:
+    def either(self, a: TextOperand, b: TextOperand) -> TextOperand:
         """a or b, booleans."""
         return self.ops.t.binary("ori", a, b, self.mask)
 
-    def pick(self, p: Operand, a: Number, b: Number) -> Operand:
+    def pick(self, p: TextOperand, a: Number, b: Number) -> TextOperand:
         """a where p, else b."""
         return self.ops.t.op(_SELECT, p, self._value(a), self._value(b), self.mask, self.kind)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from lstm_ir.backends.kernels.body.access import Col
+from lstm_ir.backends.kernels.body.access import ColumnAxis
 from lstm_ir.backends.kernels.body.atoms import Atom, Source
 from lstm_ir.backends.kernels.text.elementwise import Ops
 from lstm_ir.backends.kernels.text.memory import (
+    ElementPlace,
     Memory,
-    Place,
     Shifted,
     indices,
     load_scalar,
@@ -17,11 +17,11 @@ from lstm_ir.backends.kernels.text.memory import (
     store_scalar,
     store_vector,
 )
-from lstm_ir.backends.kernels.text.statements import Operand
+from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.ir.types import DType
 
-Sums = Callable[[Atom], Operand]
+Sums = Callable[[Atom], TextOperand]
 
 
 class Evaluator:
@@ -31,14 +31,14 @@ class Evaluator:
         self,
         t: Text,
         memories: Mapping[Source, Memory],
-        prefix: Callable[[Source, bool], list[Operand]],
-        step: Operand,
+        prefix: Callable[[Source, bool], list[TextOperand]],
+        step: TextOperand,
         rounds: bool = False,
     ) -> None:
         self.t, self.memories, self.prefix, self.step = t, memories, prefix, step
         self.ops = Ops(t, rounds)
 
-    def load(self, a: Atom, place: Place, wide: bool) -> Operand:
+    def load(self, a: Atom, place: ElementPlace, wide: bool) -> TextOperand:
         """A load, as a vector or one element."""
         assert a.source is not None
         m, wide = self.memories[a.source], wide and self.t.lanes > 0
@@ -49,7 +49,7 @@ class Evaluator:
         kind = self.t.vector("i8") if wide else "i8"
         return self.t.op("arith.cmpi ne, {}, {} : {}", v, self.t.number(0, DType.i8, wide), kind)
 
-    def fetch(self, a: Atom, place: Place) -> None:
+    def fetch(self, a: Atom, place: ElementPlace) -> None:
         """Bring what a load will read into the cache."""
         assert a.source is not None
         m = self.memories[a.source]
@@ -58,7 +58,9 @@ class Evaluator:
             at, _ = m.moved(self.t, at)
         self.t.line("memref.prefetch {}[{}], read, locality<3>, data : {}", m.ref, at, m.kind)
 
-    def store(self, v: Operand, dtype: DType, dest: Source, access: object, place: Place, wide: bool) -> None:
+    def store(
+        self, v: TextOperand, dtype: DType, dest: Source, access: object, place: ElementPlace, wide: bool
+    ) -> None:
         """A result element or vector to its memory."""
         m, wide = self.memories[dest], wide and self.t.lanes > 0
         if dtype is DType.i1:
@@ -70,21 +72,23 @@ class Evaluator:
         else:
             store_scalar(self.t, v, m, at)
 
-    def value(self, root: Atom, place: Place, wide: bool, sums: Sums | None, known: dict[Atom, Operand]) -> Operand:
+    def value(
+        self, root: Atom, place: ElementPlace, wide: bool, sums: Sums | None, known: dict[Atom, TextOperand]
+    ) -> TextOperand:
         """The atom at `place`; `known` holds what was computed there already."""
         for a in order(root):
             if a not in known:
                 known[a] = self._one(a, place, sums, known)
         return self.widened(root, known[root]) if wide else known[root]
 
-    def widened(self, a: Atom, v: Operand) -> Operand:
+    def widened(self, a: Atom, v: TextOperand) -> TextOperand:
         """The value of `a` as a vector."""
         if a.cols or not self.t.lanes:
             return v
         kind = scalar_type(a.dtype)
         return self.t.op("vector.broadcast {} : {} to {}", v, kind, self.t.vector(kind))
 
-    def _one(self, a: Atom, place: Place, sums: Sums | None, known: dict[Atom, Operand]) -> Operand:
+    def _one(self, a: Atom, place: ElementPlace, sums: Sums | None, known: dict[Atom, TextOperand]) -> TextOperand:
         if a.op == "load":
             return self.load(a, place, a.cols)
         if a.op == "splat":
@@ -99,7 +103,7 @@ class Evaluator:
         args = [self.widened(x, known[x]) if a.cols else known[x] for x in a.args]
         return self.ops.emit(a, args, a.cols)
 
-    def _reduce(self, a: Atom, place: Place) -> Operand:
+    def _reduce(self, a: Atom, place: ElementPlace) -> TextOperand:
         """A loop over the columns with a vector of partial results, then across its lanes."""
         t, (inner,) = self.t, a.args
         kind = scalar_type(a.dtype)
@@ -111,7 +115,7 @@ class Evaluator:
         if a.width % t.lanes:
             left = t.binary("subi", t.index(a.width), at)
             mask = t.mask(left)
-        v = self.value(inner, Place(place.row, at, mask), True, None, {})
+        v = self.value(inner, ElementPlace(place.row, at, mask), True, None, {})
         new = t.binary(op, acc, v, wide)
         if mask is not None:
             new = t.op("arith.select {}, {}, {} : {}, {}", mask, new, acc, t.vector("i1"), wide)
@@ -144,7 +148,7 @@ def order(root: Atom) -> list[Atom]:
     return out
 
 
-def row_element(e: Evaluator, a: Atom, row: Operand, k: Operand) -> Operand:
+def row_element(e: Evaluator, a: Atom, row: TextOperand, k: TextOperand) -> TextOperand:
     """Element k of the row that the load `a` reads."""
-    assert any(isinstance(at, Col) for at in a.access)
-    return e.load(a, Place(row, k), False)
+    assert any(isinstance(at, ColumnAxis) for at in a.access)
+    return e.load(a, ElementPlace(row, k), False)

@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from lstm_ir.backends.kernels.text.kernel import Function, Kernel
+from lstm_ir.backends.kernels.text.kernel import Kernel, KernelFunction
 from lstm_ir.backends.kernels.text.statements import (
     HOLE,
-    Call,
+    CallStatement,
     Constant,
     Hole,
     MemRef,
     Name,
-    Operand,
     Operation,
     Piece,
     Rewriter,
     Statement,
     Subspan,
+    TextOperand,
     WorkgroupId,
 )
 
@@ -31,21 +31,21 @@ Column = tuple[int, ...]  # what one number is in each kernel
 
 
 @dataclass(frozen=True)
-class Form:
+class KernelForm:
     """A kernel with holes for its numbers, and these in order."""
 
     kernel: Kernel
     numbers: tuple[int, ...]
 
 
-def form(kernel: Kernel) -> Form:
+def form(kernel: Kernel) -> KernelForm:
     """The form of a kernel."""
     marked = _Marked()
     functions = tuple(map(marked.function, kernel.functions))
-    return Form(Kernel(functions), tuple(marked.numbers))
+    return KernelForm(Kernel(functions), tuple(marked.numbers))
 
 
-def merged(forms: Sequence[Form]) -> tuple[Kernel, list[Column]]:
+def merged(forms: Sequence[KernelForm]) -> tuple[Kernel, list[Column]]:
     """The one kernel of equal forms, and what its further arguments are for each of them."""
     columns = list(zip(*(f.numbers for f in forms), strict=True))
     differing = [c for c in dict.fromkeys(columns) if len(set(c)) > 1]
@@ -59,12 +59,12 @@ class _Marked(Rewriter):
     def __init__(self) -> None:
         self.numbers: list[int] = []
 
-    def function(self, f: Function) -> Function:
+    def function(self, f: KernelFunction) -> KernelFunction:
         """Its constants are those that are used."""
         signature = f.signature._replace(numbers=self.parameters(f.signature.numbers))
         return replace(f, signature=signature, constants=(), body=self.body(f.body))
 
-    def operand(self, o: Operand) -> Operand:
+    def operand(self, o: TextOperand) -> TextOperand:
         """A hole for an index constant."""
         if not isinstance(o, Constant) or o.kind != "index":
             return o
@@ -96,7 +96,7 @@ class _Merged(Rewriter):
         """The functions; those that others call stand first."""
         return Kernel(tuple(map(self._function, self._form.functions)))
 
-    def _function(self, f: Function) -> Function:
+    def _function(self, f: KernelFunction) -> KernelFunction:
         self._constants, self._used = {}, {}
         own, body = self.parameters(f.signature.numbers), self.body(f.body)
         more = tuple(self._used) if f.private else tuple(self._names.values())
@@ -104,22 +104,22 @@ class _Merged(Rewriter):
         signature = f.signature._replace(numbers=(*own, *more))
         return replace(f, signature=signature, constants=tuple(self._constants), body=body)
 
-    def statement(self, s: Subspan | WorkgroupId | Call) -> Iterable[Statement]:
+    def statement(self, s: Subspan | WorkgroupId | CallStatement) -> Iterable[Statement]:
         """Calls pass numbers on, and sizes that are not known are operands of a memory."""
         match s:
-            case Call():
+            case CallStatement():
                 (call,) = super().statement(s)
-                assert isinstance(call, Call)
+                assert isinstance(call, CallStatement)
                 more = self._given[s.function]
                 self._used |= dict.fromkeys(more)
                 kinds = (*call.kinds, *("index" for _ in more))
-                yield Call(s.function, (*call.arguments, *more), kinds)
+                yield CallStatement(s.function, (*call.arguments, *more), kinds)
             case Subspan():
                 yield self._subspan(s)
             case _:
                 yield from super().statement(s)
 
-    def operand(self, o: Operand) -> Operand:
+    def operand(self, o: TextOperand) -> TextOperand:
         """A number, or an argument."""
         if isinstance(o, Hole):
             name, number = self._number()

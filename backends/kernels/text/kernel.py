@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from lstm_ir.backends.kernels.text.statements import (
     Body,
-    Call,
+    CallStatement,
     Constant,
     MemRef,
     Name,
-    Operand,
     Operation,
     Piece,
     Subspan,
+    TextOperand,
     WorkgroupId,
     count,
 )
@@ -31,7 +31,7 @@ def called_by_iree(more: str = "") -> str:
     return f"attributes {{translation_info = #iree_codegen.translation_info<{info}>}}"
 
 
-class Signature(NamedTuple):
+class KernelSignature(NamedTuple):
     """What a function takes. One that IREE calls has bindings: tensors that it reads and writes."""
 
     reads: tuple[Name, ...]
@@ -50,11 +50,11 @@ class Signature(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Function:
+class KernelFunction:
     """A function; its name is what follows the kernel's."""
 
     name: str
-    signature: Signature
+    signature: KernelSignature
     constants: tuple[Constant, ...]  # in the order in which they stand at the head
     buffers: tuple[Operation, ...]  # on the stack, or in a workgroup's memory
     body: Body
@@ -84,10 +84,10 @@ class Function:
 class Kernel:
     """Functions that others call stand first; IREE calls the last one."""
 
-    functions: tuple[Function, ...]
+    functions: tuple[KernelFunction, ...]
 
     @property
-    def entry(self) -> Function:
+    def entry(self) -> KernelFunction:
         """The function that IREE calls."""
         return self.functions[-1]
 
@@ -126,7 +126,7 @@ class _Spelling:
         assert isinstance(p, (Name, MemRef))
         return p.text
 
-    def _listed(self, operands: tuple[Operand, ...]) -> str:
+    def _listed(self, operands: tuple[TextOperand, ...]) -> str:
         return ", ".join(map(self._piece, operands))
 
     def _body(self, body: Body) -> None:
@@ -153,7 +153,7 @@ class _Spelling:
             text = "}"
         self._lines.append(text)
 
-    def _other(self, s: Subspan | WorkgroupId | Call) -> str:
+    def _other(self, s: Subspan | WorkgroupId | CallStatement) -> str:
         match s:
             case Subspan():
                 sizes = f"{{{self._listed(s.sizes)}}}" if s.sizes else ""
@@ -161,7 +161,7 @@ class _Spelling:
                 return f"{s.result.text} = stream.binding.subspan {at} -> {s.kind}{sizes}"
             case WorkgroupId():
                 return f"{s.result.text} = stream.dispatch.workgroup.id[0] : index"
-            case Call():
+            case CallStatement():
                 kinds, given = ", ".join(map(str, s.kinds)), self._listed(s.arguments)
                 return f"func.call @{self.kernel}{s.function}({given}) : ({kinds}) -> ()"
 

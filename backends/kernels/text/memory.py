@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from lstm_ir.backends.kernels.body.access import Access, Col, Row
-from lstm_ir.backends.kernels.text.statements import Kind, MemRef, Name, Operand, Subspan
+from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, RowAxis
+from lstm_ir.backends.kernels.text.statements import Kind, MemRef, Name, Subspan, TextOperand
 from lstm_ir.backends.kernels.text.text import Text
 
 ELEMENT_BYTES = {"i8": 1, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
@@ -20,7 +20,7 @@ class Memory:
 
     name: str
     element: str
-    sizes: tuple[int | Operand, ...]
+    sizes: tuple[int | TextOperand, ...]
 
     def size(self, axis: int) -> int:
         """A size that is a number."""
@@ -49,25 +49,25 @@ class Memory:
         """The memref."""
         return Name(self.name, self.kind)
 
-    def at(self, t: Text, where: Sequence[Operand]) -> Sequence[Operand]:
+    def at(self, t: Text, where: Sequence[TextOperand]) -> Sequence[TextOperand]:
         """The indices of an element in the memref."""
         return where
 
-    def load(self, t: Text, where: Sequence[Operand]) -> Name:
+    def load(self, t: Text, where: Sequence[TextOperand]) -> Name:
         """One element."""
         return t.op("memref.load {}[{}] : {}", self.ref, self.at(t, where), self.kind)
 
-    def store(self, t: Text, v: Operand, where: Sequence[Operand]) -> None:
+    def store(self, t: Text, v: TextOperand, where: Sequence[TextOperand]) -> None:
         """One element."""
         t.line("memref.store {}, {}[{}] : {}", v, self.ref, self.at(t, where), self.kind)
 
-    def row(self, place: Place) -> Operand | None:
+    def row(self, place: ElementPlace) -> TextOperand | None:
         """The row of `place` as this memory counts rows."""
         return place.row
 
-    def subspan(self, binding: Name, offset: Operand) -> Subspan:
+    def subspan(self, binding: Name, offset: TextOperand) -> Subspan:
         """The statement that makes it from a binding."""
-        sizes = tuple(d for d in self.sizes if isinstance(d, Operand))
+        sizes = tuple(d for d in self.sizes if isinstance(d, TextOperand))
         return Subspan(self.ref, binding, offset, self.kind, sizes)
 
 
@@ -77,9 +77,9 @@ class Shifted(Memory):
 
     edge: Memory | float
     later: bool
-    length: Operand  # rows, an index value
+    length: TextOperand  # rows, an index value
 
-    def moved(self, t: Text, where: Sequence[Operand]) -> tuple[list[Operand], Name]:
+    def moved(self, t: Text, where: Sequence[TextOperand]) -> tuple[list[TextOperand], Name]:
         """The indices in memory, and whether the row is the edge."""
         row, rest = where[0], where[1:]
         # Constants, not operations, tell the two ways apart: see `outline`.
@@ -91,12 +91,12 @@ class Shifted(Memory):
         return [t.select(is_edge, end, step), *rest], is_edge
 
     def ends(
-        self, t: Text, v: Operand, is_edge: Operand, where: Sequence[Operand],
-        mask: Operand | None, lanes: bool,
+        self, t: Text, v: TextOperand, is_edge: TextOperand, where: Sequence[TextOperand],
+        mask: TextOperand | None, lanes: bool,
     ) -> Name:  # fmt: skip
         """`v`, or what the edge holds."""
         kind = t.vector(self.element) if lanes else self.element
-        first: Operand
+        first: TextOperand
         if not isinstance(self.edge, Memory):
             first = t.constant(f"{self.edge:.17e}", kind)
         elif lanes:
@@ -112,24 +112,24 @@ def on_stack(t: Text, element: str, sizes: tuple[int, ...]) -> Memory:
 
 
 @dataclass(frozen=True)
-class Place:
+class ElementPlace:
     """Where an element is wanted: the row, the block's first column, the lanes that exist."""
 
-    row: Operand | None
-    col: Operand | None
-    mask: Operand | None = None
-    slot: Operand | None = None  # the row among those that a group of threads holds
+    row: TextOperand | None
+    col: TextOperand | None
+    mask: TextOperand | None = None
+    slot: TextOperand | None = None  # the row among those that a group of threads holds
 
 
-def indices(t: Text, access: Access, place: Place, m: Memory | None = None) -> list[Operand]:
+def indices(t: Text, access: Access, place: ElementPlace, m: Memory | None = None) -> list[TextOperand]:
     """The index values of `access` at `place`, in memory `m`."""
-    out: list[Operand] = []
+    out: list[TextOperand] = []
     for at in access:
-        if isinstance(at, Row):
+        if isinstance(at, RowAxis):
             row = place.row if m is None else m.row(place)
             assert row is not None
             out.append(row)
-        elif isinstance(at, Col):
+        elif isinstance(at, ColumnAxis):
             assert place.col is not None
             out.append(t.add(place.col, at.start))
         else:
@@ -137,7 +137,7 @@ def indices(t: Text, access: Access, place: Place, m: Memory | None = None) -> l
     return out
 
 
-def load_scalar(t: Text, m: Memory, at: Sequence[Operand]) -> Name:
+def load_scalar(t: Text, m: Memory, at: Sequence[TextOperand]) -> Name:
     """One element as it is stored."""
     if isinstance(m, Shifted):
         there, is_edge = m.moved(t, at)
@@ -145,12 +145,12 @@ def load_scalar(t: Text, m: Memory, at: Sequence[Operand]) -> Name:
     return m.load(t, at)
 
 
-def store_scalar(t: Text, v: Operand, m: Memory, at: Sequence[Operand]) -> None:
+def store_scalar(t: Text, v: TextOperand, m: Memory, at: Sequence[TextOperand]) -> None:
     """One element."""
     m.store(t, v, at)
 
 
-def load_vector(t: Text, m: Memory, at: Sequence[Operand], mask: Operand | None = None, lanes: int = 0) -> Name:
+def load_vector(t: Text, m: Memory, at: Sequence[TextOperand], mask: TextOperand | None = None, lanes: int = 0) -> Name:
     """A full vector, or one of `lanes`; those outside `mask` are zero and not read."""
     if isinstance(m, Shifted):
         there, is_edge = m.moved(t, at)
@@ -158,7 +158,7 @@ def load_vector(t: Text, m: Memory, at: Sequence[Operand], mask: Operand | None 
     return _vector(t, m, at, mask, lanes)
 
 
-def _vector(t: Text, m: Memory, at: Sequence[Operand], mask: Operand | None, lanes: int) -> Name:
+def _vector(t: Text, m: Memory, at: Sequence[TextOperand], mask: TextOperand | None, lanes: int) -> Name:
     kind, bits = t.vector(m.element, lanes), t.vector("i1", lanes)
     if mask is None:
         return t.op("vector.load {}[{}] : {}, {}", m.ref, at, m.kind, kind)
@@ -168,7 +168,7 @@ def _vector(t: Text, m: Memory, at: Sequence[Operand], mask: Operand | None, lan
 
 
 def store_vector(
-    t: Text, v: Operand, m: Memory, at: Sequence[Operand], mask: Operand | None = None,
+    t: Text, v: TextOperand, m: Memory, at: Sequence[TextOperand], mask: TextOperand | None = None,
     lanes: int = 0,
 ) -> None:  # fmt: skip
     """A full vector, or one of `lanes`; or those that `mask` has."""
@@ -180,12 +180,12 @@ def store_vector(
         t.line("vector.maskedstore {}[{}], {}, {} : {}", m.ref, at, mask, v, kinds)
 
 
-def address(t: Text, ref: Operand, kind: MemRef) -> Name:
+def address(t: Text, ref: TextOperand, kind: MemRef) -> Name:
     """Where a memory is, as an index: for loads that memref has no operation for."""
     return t.op("memref.extract_aligned_pointer_as_index {} : {} -> index", ref, kind)
 
 
-def acquired(t: Text, pointer: Operand) -> Name:
+def acquired(t: Text, pointer: TextOperand) -> Name:
     """An i32 as it is now; what was stored before it was changed is seen after this."""
     acquire = "<{alignment = 4 : i64, ordering = 4 : i64}>"
     return t.op(f'"llvm.load"({{}}) {acquire} : (!llvm.ptr) -> i32', pointer)

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from lstm_ir.backends.kernels.text.kernel import Function, Signature
-from lstm_ir.backends.kernels.text.statements import HOLE, Call, Constant, Kind, Name, Operand, Rewriter
+from lstm_ir.backends.kernels.text.kernel import KernelFunction, KernelSignature
+from lstm_ir.backends.kernels.text.statements import HOLE, CallStatement, Constant, Kind, Name, Rewriter, TextOperand
 from lstm_ir.backends.kernels.text.text import Text
 
 PREFIX = "%w"  # of values inside a component
-Column = tuple[Operand, ...]  # what stands in one place in each component
+Column = tuple[TextOperand, ...]  # what stands in one place in each component
 
 
-def outlined(parts: Sequence[Text], name: str) -> tuple[list[Function], list[Call]]:
+def outlined(parts: Sequence[Text], name: str) -> tuple[list[KernelFunction], list[CallStatement]]:
     """The functions, `name`_0 and on, and a call for each part."""
     forms = [_Form(p) for p in parts]
     same: list[list[int]] = []
@@ -27,14 +27,14 @@ def outlined(parts: Sequence[Text], name: str) -> tuple[list[Function], list[Cal
         if not members:
             same.append(members)
         members.append(i)
-    functions: list[Function] = []
-    calls: dict[int, Call] = {}
+    functions: list[KernelFunction] = []
+    calls: dict[int, CallStatement] = {}
     for k, members in enumerate(same):
         filled = _Filled(list(zip(*(forms[i].outside for i in members), strict=True)))
         functions.append(filled.function(f"{name}_{k}", forms[members[0]]))
         for place, i in enumerate(members):
             given = tuple(column[place] for column in filled.arguments)
-            calls[i] = Call(f"{name}_{k}", given, tuple(map(_kind, given)))
+            calls[i] = CallStatement(f"{name}_{k}", given, tuple(map(_kind, given)))
     return functions, [calls[i] for i in range(len(parts))]
 
 
@@ -43,7 +43,7 @@ class _Form(Rewriter):
 
     def __init__(self, t: Text) -> None:
         self._own = t.own
-        self.outside: list[Operand] = []
+        self.outside: list[TextOperand] = []
         self.buffers = tuple(map(self.operation, t.buffers))
         self.lines = self.body(t.body)
 
@@ -51,7 +51,7 @@ class _Form(Rewriter):
         """Whether the statements are the same."""
         return self.buffers == other.buffers and self.lines == other.lines
 
-    def operand(self, o: Operand) -> Operand:
+    def operand(self, o: TextOperand) -> TextOperand:
         """A hole, or a value of the component's."""
         if isinstance(o, Name) and o.text in self._own:
             return o
@@ -65,32 +65,32 @@ class _Filled(Rewriter):
     def __init__(self, columns: list[Column]) -> None:
         self.arguments: list[Column] = []
         self._text = Text(0)
-        names: dict[Column, Operand] = {}
+        names: dict[Column, TextOperand] = {}
         for column in columns:
             if column not in names:
                 names[column] = self._filling(column)
-        self._order: Iterator[Operand] = (names[c] for c in columns)
+        self._order: Iterator[TextOperand] = (names[c] for c in columns)
 
-    def _filling(self, column: Column) -> Operand:
+    def _filling(self, column: Column) -> TextOperand:
         first = column[0]
         if isinstance(first, Constant) and all(o == first for o in column):
             return self._text.constant(first.literal, first.kind)
         self.arguments.append(column)
         return Name(f"%a{len(self.arguments) - 1}", _kind(first))
 
-    def operand(self, o: Operand) -> Operand:
+    def operand(self, o: TextOperand) -> TextOperand:
         """What a hole stands for."""
         return next(self._order) if o is HOLE else o
 
-    def function(self, name: str, form: _Form) -> Function:
+    def function(self, name: str, form: _Form) -> KernelFunction:
         """The function of all components."""
         given = tuple(Name(f"%a{i}", _kind(c[0])) for i, c in enumerate(self.arguments))
-        head = self._text.function(name, Signature((), given, ()))
+        head = self._text.function(name, KernelSignature((), given, ()))
         buffers = tuple(map(self.operation, form.buffers))
         return replace(head, buffers=buffers, body=self.body(form.lines))
 
 
-def _kind(o: Operand) -> Kind:
+def _kind(o: TextOperand) -> Kind:
     """The type of an argument."""
     assert isinstance(o, (Name, Constant))
     assert o.kind is not None, f"{o} comes from outside, and has no type"

@@ -13,14 +13,14 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple, TypeAlias
 
 
-class Operand:
+class TextOperand:
     """What an operation takes."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Name(Operand):
+class Name(TextOperand):
     """A value; `kind` is its type, where it may be an argument of a function."""
 
     text: str
@@ -33,7 +33,7 @@ def argument(word: str) -> Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant(Operand):
+class Constant(TextOperand):
     """A number."""
 
     literal: str
@@ -41,7 +41,7 @@ class Constant(Operand):
 
 
 @dataclass(frozen=True, slots=True)
-class Hole(Operand):
+class Hole(TextOperand):
     """Stands for what differs between functions of one form."""
 
 
@@ -67,11 +67,11 @@ class MemRef:
 
 
 Kind: TypeAlias = "str | MemRef"  # a type
-Piece: TypeAlias = "Operand | MemRef"  # what is spelled when the function is
-Part: TypeAlias = "Operand | Kind | Sequence[Operand | Kind]"  # a sequence is spelled with commas
+Piece: TypeAlias = "TextOperand | MemRef"  # what is spelled when the function is
+Part: TypeAlias = "TextOperand | Kind | Sequence[TextOperand | Kind]"  # a sequence is spelled with commas
 
 
-class Region(NamedTuple):
+class RegionStatement(NamedTuple):
     """Statements in braces; `word` stands before them."""
 
     word: str
@@ -89,7 +89,7 @@ class Operation(NamedTuple):
     operands: tuple[Piece, ...]
     result: Name | None = None
     results: int = 1
-    regions: tuple[Region, ...] = ()
+    regions: tuple[RegionStatement, ...] = ()
     known: tuple[int, ...] = ()
 
 
@@ -98,9 +98,9 @@ class Subspan(NamedTuple):
 
     result: Name
     binding: Name
-    offset: Operand
+    offset: TextOperand
     kind: MemRef
-    sizes: tuple[Operand, ...]
+    sizes: tuple[TextOperand, ...]
 
 
 class WorkgroupId(NamedTuple):
@@ -109,15 +109,15 @@ class WorkgroupId(NamedTuple):
     result: Name
 
 
-class Call(NamedTuple):
+class CallStatement(NamedTuple):
     """A call of another function of the kernel, which gives nothing."""
 
     function: str
-    arguments: tuple[Operand, ...]
+    arguments: tuple[TextOperand, ...]
     kinds: tuple[Kind, ...]
 
 
-Statement: TypeAlias = "Operation | Subspan | WorkgroupId | Call"
+Statement: TypeAlias = "Operation | Subspan | WorkgroupId | CallStatement"
 Body: TypeAlias = "tuple[Statement, ...]"
 
 
@@ -129,7 +129,7 @@ def operation(
     words: list[str] = []
     operands: list[Piece] = []
     for part in parts:
-        if isinstance(part, (Operand, MemRef)):
+        if isinstance(part, (TextOperand, MemRef)):
             words.append(_GAP)
             operands.append(part)
         elif isinstance(part, str):
@@ -154,7 +154,7 @@ def _spelling(template: str, words: tuple[str, ...]) -> tuple[str, ...]:
 class Rewriter:
     """Exchanges parts of statements, in the order in which they are spelled; this one keeps all."""
 
-    def operand(self, o: Operand) -> Operand:
+    def operand(self, o: TextOperand) -> TextOperand:
         """Instead of an operand."""
         return o
 
@@ -170,16 +170,16 @@ class Rewriter:
         """What a function takes, with other types."""
         return tuple(replace(n, kind=None if n.kind is None else self.kind(n.kind)) for n in names)
 
-    def statement(self, s: Subspan | WorkgroupId | Call) -> Iterable[Statement]:
+    def statement(self, s: Subspan | WorkgroupId | CallStatement) -> Iterable[Statement]:
         """Instead of a statement that is no operation."""
         match s:
             case Subspan():
                 offset, kind = self.operand(s.offset), self.memref(s.kind)
                 sizes = tuple(map(self.operand, s.sizes))
                 yield Subspan(s.result, s.binding, offset, kind, sizes)
-            case Call():
+            case CallStatement():
                 arguments = tuple(map(self.operand, s.arguments))
-                yield Call(s.function, arguments, tuple(map(self.kind, s.kinds)))
+                yield CallStatement(s.function, arguments, tuple(map(self.kind, s.kinds)))
             case _:
                 yield s
 
@@ -188,7 +188,7 @@ class Rewriter:
         regions = s.regions
         operands = self.operands(s)
         if regions:
-            regions = tuple([Region(r.word, r.arguments, self.body(r.body)) for r in regions])
+            regions = tuple([RegionStatement(r.word, r.arguments, self.body(r.body)) for r in regions])
         return Operation(s.spelling, operands, s.result, s.results, regions, s.known)
 
     def operands(self, s: Operation) -> tuple[Piece, ...]:

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body.atoms import Source
-from lstm_ir.backends.kernels.body.plan import Plan
+from lstm_ir.backends.kernels.body.plan import LoopPlan
 from lstm_ir.backends.kernels.text.evaluate import Evaluator
 from lstm_ir.backends.kernels.text.memory import Memory, load_scalar
-from lstm_ir.backends.kernels.text.statements import Operand
+from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text
 
-NO_ROWS: Mapping[Source, Operand] = {}
+NO_ROWS: Mapping[Source, TextOperand] = {}
 
 
-def number_of_steps(t: Text, count: Memory | None, length: Operand) -> Operand:
+def number_of_steps(t: Text, count: Memory | None, length: TextOperand) -> TextOperand:
     """min(max(count, 0), T), or T without a run-time count."""
     if count is None:
         return length
@@ -23,7 +23,7 @@ def number_of_steps(t: Text, count: Memory | None, length: Operand) -> Operand:
     return t.binary("minsi", t.binary("maxsi", n, t.index(0)), length)
 
 
-def backward(plan: Plan, m: Source) -> bool | None:
+def backward(plan: LoopPlan, m: Source) -> bool | None:
     """Whether the last row of `m` comes first; None for what has no row for each step."""
     loop = plan.loop
     if m.kind == "scan":
@@ -34,27 +34,27 @@ def backward(plan: Plan, m: Source) -> bool | None:
 
 
 @dataclass(frozen=True)
-class Step:
+class TimeStep:
     """Step `at` of `steps`: reads the copy `parity` of every carry and writes the other one."""
 
-    at: Operand
-    back: Operand  # steps - 1 - at
-    parity: Operand
-    other: Operand
+    at: TextOperand
+    back: TextOperand  # steps - 1 - at
+    parity: TextOperand
+    other: TextOperand
 
     @classmethod
-    def make(cls, t: Text, at: Operand, last: Operand) -> Step:
+    def make(cls, t: Text, at: TextOperand, last: TextOperand) -> TimeStep:
         """Step `at` where the last one is `last`."""
         back = t.binary("subi", last, at)
         parity = t.binary("remui", at, t.index(2))
         return cls(at, back, parity, t.binary("subi", t.index(1), parity))
 
     def evaluator(
-        self, t: Text, plan: Plan, memories: Mapping[Source, Memory], rows: Mapping[Source, Operand] = NO_ROWS
+        self, t: Text, plan: LoopPlan, memories: Mapping[Source, Memory], rows: Mapping[Source, TextOperand] = NO_ROWS
     ) -> Evaluator:
         """Atoms and stores of this step; `rows`: row numbers that are known already."""
 
-        def prefix(m: Source, store: bool) -> list[Operand]:
+        def prefix(m: Source, store: bool) -> list[TextOperand]:
             if m in rows:
                 return [rows[m]]
             if m.kind == "carry":

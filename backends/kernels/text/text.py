@@ -6,19 +6,19 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from lstm_ir.backends.kernels.text.kernel import Function, Signature
+from lstm_ir.backends.kernels.text.kernel import KernelFunction, KernelSignature
 from lstm_ir.backends.kernels.text.statements import (
     Body,
-    Call,
+    CallStatement,
     Constant,
     Kind,
     MemRef,
     Name,
-    Operand,
     Operation,
     Part,
-    Region,
+    RegionStatement,
     Statement,
+    TextOperand,
     WorkgroupId,
     argument,
     operation,
@@ -68,10 +68,10 @@ class Text:
         """All statements."""
         return tuple(self._bodies[0])
 
-    def function(self, name: str, signature: Signature, attributes: str = "") -> Function:
+    def function(self, name: str, signature: KernelSignature, attributes: str = "") -> KernelFunction:
         """What was written, as a function."""
         constants = tuple(self._constants.values())
-        return Function(name, signature, constants, tuple(self.buffers), self.body, attributes)
+        return KernelFunction(name, signature, constants, tuple(self.buffers), self.body, attributes)
 
     def fresh(self, kind: Kind | None = None) -> Name:
         """A new value."""
@@ -101,30 +101,30 @@ class Text:
         self.put(operation(template, *parts, to=out))
         return out
 
-    def binary(self, op: str, a: Operand, b: Operand, kind: str = "index", to: Name | None = None) -> Name:
+    def binary(self, op: str, a: TextOperand, b: TextOperand, kind: str = "index", to: Name | None = None) -> Name:
         """arith op of two values of one type."""
         out = self.fresh(kind) if to is None else to
         known = (0, 1) if op in DIVISIONS else ()
         self.put(operation(f"arith.{op} {{}}, {{}} : {kind}", a, b, to=out, known=known))
         return out
 
-    def compare(self, way: str, a: Operand, b: Operand, kind: str = "index") -> Name:
+    def compare(self, way: str, a: TextOperand, b: TextOperand, kind: str = "index") -> Name:
         """Whether a is less than b, equal, ..., as integers."""
         return self.op(f"arith.cmpi {way}, {{}}, {{}} : {kind}", a, b)
 
-    def select(self, flag: Operand, a: Operand, b: Operand, kind: str = "index") -> Name:
+    def select(self, flag: TextOperand, a: TextOperand, b: TextOperand, kind: str = "index") -> Name:
         """a where the flag is set, else b."""
         return self.op(f"arith.select {{}}, {{}}, {{}} : {kind}", flag, a, b, to=self.fresh(kind))
 
-    def mask(self, count: Operand, lanes: int = 0) -> Name:
+    def mask(self, count: TextOperand, lanes: int = 0) -> Name:
         """So many of the first lanes of a vector."""
         return self.op("vector.create_mask {} : {}", count, self.vector("i1", lanes))
 
-    def add(self, a: Operand, n: int) -> Operand:
+    def add(self, a: TextOperand, n: int) -> TextOperand:
         """index + constant."""
         return a if n == 0 else self.binary("addi", a, self.index(n))
 
-    def call(self, call: Call) -> None:
+    def call(self, call: CallStatement) -> None:
         """A call, whose constants are this function's."""
         for a in call.arguments:
             if isinstance(a, Constant):
@@ -182,17 +182,17 @@ class Text:
         self._end(last, word, arguments)
 
     def _end(self, owner: Operation, word: str = "", arguments: tuple[Name, ...] = ()) -> None:
-        region = Region(word, arguments, tuple(self._bodies.pop()))
+        region = RegionStatement(word, arguments, tuple(self._bodies.pop()))
         self.put(owner._replace(regions=(*owner.regions, region)))
 
     @contextmanager
-    def when(self, flag: Operand) -> Iterator[None]:
+    def when(self, flag: TextOperand) -> Iterator[None]:
         """scf.if without results."""
         with self.block("scf.if {}", flag):
             yield
 
     @contextmanager
-    def loop(self, low: Operand, high: Operand, by: Operand) -> Iterator[Name]:
+    def loop(self, low: TextOperand, high: TextOperand, by: TextOperand) -> Iterator[Name]:
         """scf.for without results; gives the index."""
         at = self.fresh("index")
         self._bodies.append([])
@@ -200,7 +200,7 @@ class Text:
         self._end(operation("scf.for {} = {} to {} step {}", at, low, high, by, known=_STEP))
 
     def carried(
-        self, low: Operand, high: Operand, by: Operand, init: Sequence[Operand],
+        self, low: TextOperand, high: TextOperand, by: TextOperand, init: Sequence[TextOperand],
         kinds: Sequence[str],
     ) -> tuple[Name, list[Name], list[Name]]:  # fmt: skip
         """Opens scf.for with loop-carried values: (index, values inside, results)."""
@@ -215,7 +215,7 @@ class Text:
         self._bodies.append([])
         return at, inside, self.results(out, kinds)
 
-    def close(self, values: Sequence[Operand], kinds: Sequence[str]) -> None:
+    def close(self, values: Sequence[TextOperand], kinds: Sequence[str]) -> None:
         """Ends what `carried` opened."""
         self.line("scf.yield {} : {}", values, kinds)
         self._end(self._loops.pop())

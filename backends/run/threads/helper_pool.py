@@ -97,17 +97,17 @@ class Queue:
         if missing > 0 and self._open:
             self._wake(missing, here)
 
-    def _wake(self, missing: int, here: int | None) -> None:
+    def _wake(self, missing: int, caller_cpu: int | None) -> None:
         """Helpers with nothing to do, and new ones, that are kept elsewhere than the caller runs.
 
         Linux may leave a thread that it wakes on its waker's processor, for a slice of 3 ms.
         """
         for h in _helpers:
-            if missing > 0 and h.queue is None and (h.cpu is None or h.cpu != here):
+            if missing > 0 and h.queue is None and (h.cpu is None or h.cpu != caller_cpu):
                 h.queue = self
                 h.call()
                 missing -= 1
-        while missing > 0 and (started := _start(here)) is not None:
+        while missing > 0 and (started := _start(caller_cpu)) is not None:
             started.queue = self
             started.call()
             missing -= 1
@@ -194,7 +194,7 @@ class _Helper:
             queue.close()
 
 
-def _start(here: int | None) -> _Helper | None:
+def _start(caller_cpu: int | None) -> _Helper | None:
     """A new helper that is kept elsewhere; None where there are enough, or no thread can be had."""
     with _lock:
         if _Pool.closed:
@@ -203,7 +203,7 @@ def _start(here: int | None) -> _Helper | None:
         free: list[int | None] = [None] * (wanted() - len(taken))
         found = affinity.processor_each(1 + wanted())
         if found is not None:
-            free = [cpu for cpu in found if cpu != here and cpu not in taken]
+            free = [cpu for cpu in found if cpu != caller_cpu and cpu not in taken]
         if not free:
             return None
         try:

@@ -20,7 +20,7 @@ from lstm_ir.ops.core import frame as rs
 from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Frame, Rows, block
 from lstm_ir.ops.core.grad import arriving_names, saved_names
-from lstm_ir.ops.core.operands import Plan
+from lstm_ir.ops.core.operands import LayerPlan
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.fill import iota, zeros
@@ -34,14 +34,14 @@ from lstm_ir.ops.primitive.window import slice_axis
 class Back:
     """The plan of the forward op, and the operands that its gradient has beyond it, by name."""
 
-    p: Plan
+    p: LayerPlan
     f: Frame
     more: Mapping[str, Value | None]
 
     @classmethod
     def of(cls, cell: Cell, forward: Op, operands: tuple[Value | None, ...], a: Mapping[str, Any]) -> Back:
         """From the operands of the gradient op of `forward`."""
-        p = Plan.of(cell, operands, a)
+        p = LayerPlan.of(cell, operands, a)
         f = dataclasses.replace(p.f, reverse=tuple(not r for r in p.f.reverse))
         rest = map(rs.widened, operands[len(cell.names) :])
         names = (*saved_names(forward), *arriving_names(forward))
@@ -183,7 +183,7 @@ def plus(*terms: Value | None) -> Value:
     return total
 
 
-def before_gate(p: Plan, k: int, gate: Value, d_gate: Value, pre: Value | None) -> Value:
+def before_gate(p: LayerPlan, k: int, gate: Value, d_gate: Value, pre: Value | None) -> Value:
     """The gradient of a pre-activation from that of gate k; `pre`, all of them, tells what
     gate_clip held."""
     da = d_gate * p.f.slope(p.act(k), gate)

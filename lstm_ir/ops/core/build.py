@@ -43,16 +43,16 @@ def _narrowed(lengths: Value | None, steps: Dim) -> Value | None:
     return convert(in_range(lengths, 0, steps), DType.i32)
 
 
-def _operand(name: str, given: Any, lead: DType | None, direction: str) -> Value | None:
-    if given is None:
+def _operand(name: str, argument: Any, lead: DType | None, direction: str) -> Value | None:
+    if argument is None:
         return None
     integer = name in ("lengths", "count")
-    if isinstance(given, Value):
-        v = given
-    elif hasattr(given, "dtype") and not integer:
-        v = constant(given)
+    if isinstance(argument, Value):
+        v = argument
+    elif hasattr(argument, "dtype") and not integer:
+        v = constant(argument)
     else:
-        v = constant(given, DType.i32 if integer else lead)
+        v = constant(argument, DType.i32 if integer else lead)
     rank = RANKS.get(name)
     if rank is not None and v.rank == rank - 1 and direction != "bidirectional":
         v = expand_dims(v, 0)

@@ -123,11 +123,11 @@ class _Convolution:
         """[N,T,O] as [N,T,1,G,M]."""
         return reshape(rows, (*rows.shape[:2], 1, self.groups, self.more))
 
-    def _rows(self, v: Value, each: Dim) -> Value:
+    def _rows(self, v: Value, channels: Dim) -> Value:
         """[N,C,L] as rows."""
         if not self.split:
             return transpose(v, (0, 2, 1))
-        apart = reshape(v, (v.shape[0], self.groups, each, v.shape[2]))
+        apart = reshape(v, (v.shape[0], self.groups, channels, v.shape[2]))
         return transpose(apart, (1, 0, 3, 2))
 
     def _columns(self, rows: Value) -> Value:

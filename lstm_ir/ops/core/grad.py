@@ -71,9 +71,9 @@ def define_gradient(forward: Op, cell: Cell, expand: Callable[..., Any]) -> Op:
     )
 
 
-def gradients(op: Op, given: dict[str, Any]) -> dict[str, Any]:
+def gradients(op: Op, arguments: dict[str, Any]) -> dict[str, Any]:
     """The results of a gradient op over operands and attributes by name."""
-    attrs = {"direction": "forward", **given}
+    attrs = {"direction": "forward", **arguments}
     operands = tuple(attrs.pop(o.name, None) for o in op.operands)
     node = layer_node(op, operands, **attrs)
     return {n: node.result(n) for n in op.results}

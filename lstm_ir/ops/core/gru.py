@@ -30,12 +30,12 @@ from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, State, block, clipped
 from lstm_ir.ops.core.grad import layer_vjp
 from lstm_ir.ops.core.meaning import Array, Layer, clip, start, wide
-from lstm_ir.ops.core.operands import Plan, masked
+from lstm_ir.ops.core.operands import LayerPlan, masked
 from lstm_ir.ops.primitive.shape import concat
 from lstm_ir.ops.primitive.window import slice_axis
 
 
-class Operands(NamedTuple):
+class GruOperands(NamedTuple):
     """Types, arrays or values of the operands; None where one is absent."""
 
     x: Any
@@ -49,11 +49,11 @@ class Operands(NamedTuple):
     recurrent_mask: Any
 
 
-CELL = Cell("gru", Operands, ("r", "z", "n"), ("sigmoid", "sigmoid", "tanh"))
+CELL = Cell("gru", GruOperands, ("r", "z", "n"), ("sigmoid", "sigmoid", "tanh"))
 ATTRS = {**rt.SHARED_ATTRS, "reset_after": Attr("bool", True), "flip_z": Attr("bool", False)}
 
 
-def _sizes(v: Operands, a: dict[str, Any]) -> rt.Sizes:
+def _sizes(v: GruOperands, a: dict[str, Any]) -> rt.Sizes:
     """The sizes, every operand and attribute checked."""
     s = rt.sizes(CELL, v.x, v.w_ih, v.w_hh, a["direction"], a["layout"])
     rt.exactly("b", v.b, s, (s.D, 3 * s.H))
@@ -69,7 +69,7 @@ def _sizes(v: Operands, a: dict[str, Any]) -> rt.Sizes:
 
 
 def _types(*operands: TensorType | None, **a: Any) -> dict[str, TensorType | None]:
-    s = _sizes(Operands(*operands), a)
+    s = _sizes(GruOperands(*operands), a)
     return {
         "y": s.rows(s.H),
         "h_n": s.state(s.H),
@@ -79,7 +79,7 @@ def _types(*operands: TensorType | None, **a: Any) -> dict[str, TensorType | Non
 
 
 def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) -> list[Array]:
-    v = Operands(*map(wide, operands))
+    v = GruOperands(*map(wide, operands))
     layer = Layer(v.x, v.lengths, v.count, direction=direction, layout=layout, padding=padding)
     (D, G, H), kind = v.w_hh.shape, layer.x.dtype
     acts = rt.acts(a["activations"], CELL.acts, D)
@@ -116,7 +116,7 @@ def _gate_arrays(pre: Array, hm: Array, R: Array, b_hn: Array, acts: Any, a: Any
 
 def _expand(*operands: Value | None, **a: Any) -> dict[str, Value]:
     """The results of `gru` by one `scan`."""
-    p = Plan.of(CELL, operands, a)
+    p = LayerPlan.of(CELL, operands, a)
     first = (p.f.state(p.v["h0"], p.H),)
     extra = (2 if a["reset_after"] else 1) if a["save"] else 0
 
@@ -137,7 +137,7 @@ def _expand(*operands: Value | None, **a: Any) -> dict[str, Value]:
     return results | {n: p.result(r) for n, r in zip(("gates", "inner"), out[1:], strict=False)}
 
 
-def recurrent_weights(p: Plan) -> Consts:
+def recurrent_weights(p: LayerPlan) -> Consts:
     """w_hh whole where one product serves all gates; cut behind r and z where n waits for r."""
     w = p.f.inside(p.v["w_hh"])
     assert w is not None
@@ -147,10 +147,10 @@ def recurrent_weights(p: Plan) -> Consts:
     return {"w_rz": slice_axis(w, axis, 0, 2 * p.H), "w_n": slice_axis(w, axis, 2 * p.H, 3 * p.H)}
 
 
-def _gates(p: Plan, given: Value, hm: Value, c: Consts) -> tuple[State, Value | None]:
+def _gates(p: LayerPlan, preactivations: Value, hm: Value, c: Consts) -> tuple[State, Value | None]:
     """(r, z, n) and, with reset_after, what r multiplies."""
     H, limit = p.H, p.a["gate_clip"]
-    ar, az, an = (block(given, k, H) for k in range(3))
+    ar, az, an = (block(preactivations, k, H) for k in range(3))
     k: Value | None = None
     weights = c["w_hh"] if p.a["reset_after"] else c["w_rz"]
     assert weights is not None
@@ -227,7 +227,7 @@ def gru(
     """
     node = layer_node(
         GRU,
-        Operands(x, w_ih, w_hh, b, b_hn, h0, lengths, count, recurrent_mask),
+        GruOperands(x, w_ih, w_hh, b, b_hn, h0, lengths, count, recurrent_mask),
         direction=direction,
         layout=layout,
         activations=activations,

@@ -10,7 +10,7 @@ from lstm_ir.ops.core.backward import Back, before_gate, plus
 from lstm_ir.ops.core.frame import Alive, Consts, Rows, State, block
 from lstm_ir.ops.core.grad import define_gradient, gradients, with_saved
 from lstm_ir.ops.core.gru import CELL, GRU, recurrent_weights
-from lstm_ir.ops.core.operands import Plan, masked
+from lstm_ir.ops.core.operands import LayerPlan, masked
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.reduce import sum as reduce_sum
 from lstm_ir.ops.primitive.shape import concat
@@ -21,7 +21,7 @@ def _expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
     """One gradient per present operand."""
     operands = with_saved(GRU, operands, a, ("gates", "y"))
     k = Back.of(CELL, GRU, operands, a)
-    p, s = k.p, _Saved(k)
+    p, s = k.p, _GruSaved(k)
     rows: dict[str, Rows | None] = {
         "gates": s.gates, "before": s.h_prev, "inner": s.inner if a["reset_after"] else None,
         "pre": s.pre(),
@@ -30,8 +30,8 @@ def _expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
     there = {n: r for n, r in rows.items() if r is not None}
     late, early = k.held()
 
-    def cell(state: State, given: State, c: Consts, alive: Alive) -> tuple[State, State]:
-        row: Consts = dict.fromkeys(rows) | dict(zip(there, given, strict=True))
+    def cell(state: State, slices: State, c: Consts, alive: Alive) -> tuple[State, State]:
+        row: Consts = dict.fromkeys(rows) | dict(zip(there, slices, strict=True))
         return _step(p, state[0], row, c, alive)
 
     consts = p.inside("recurrent_mask") | recurrent_weights(p)
@@ -40,7 +40,7 @@ def _expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
     return _results(k, s, out, plus(final[0], early))
 
 
-class _Saved:
+class _GruSaved:
     """The saved values by direction, those that are absent derived."""
 
     def __init__(self, k: Back) -> None:
@@ -104,7 +104,7 @@ class _Saved:
         return out
 
 
-def _step(p: Plan, dh: Value, row: Consts, c: Consts, alive: Alive) -> tuple[State, State]:
+def _step(p: LayerPlan, dh: Value, row: Consts, c: Consts, alive: Alive) -> tuple[State, State]:
     """One step back: carry dh, rows da [B,3H] and, with reset_after, the gradient of the
     product."""
     d_h = plus(dh, row["d_y"])
@@ -143,7 +143,7 @@ def _step(p: Plan, dh: Value, row: Consts, c: Consts, alive: Alive) -> tuple[Sta
     return (alive.choose(new, passed),), (da, *extra)
 
 
-def _results(k: Back, s: _Saved, out: list[Rows], d_h0: Value) -> dict[str, Value | None]:
+def _results(k: Back, s: _GruSaved, out: list[Rows], d_h0: Value) -> dict[str, Value | None]:
     """Gradients by result, for every operand that is there."""
     p, da, H = k.p, out[0], k.p.H
     du = out[1] if p.a["reset_after"] else [block(v, 2, H) for v in da]

@@ -33,11 +33,11 @@ from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, State, block, clipped
 from lstm_ir.ops.core.grad import layer_vjp
 from lstm_ir.ops.core.meaning import Array, Layer, clip, gate_values, start, wide
-from lstm_ir.ops.core.operands import Plan, masked
+from lstm_ir.ops.core.operands import LayerPlan, masked
 from lstm_ir.ops.primitive.shape import concat
 
 
-class Operands(NamedTuple):
+class LstmOperands(NamedTuple):
     """Types, arrays or values of the operands; None where one is absent."""
 
     x: Any
@@ -53,7 +53,7 @@ class Operands(NamedTuple):
     recurrent_mask: Any
 
 
-CELL = Cell("lstm", Operands, ("i", "f", "g", "o"), ("sigmoid", "sigmoid", "tanh", "sigmoid", "tanh"))
+CELL = Cell("lstm", LstmOperands, ("i", "f", "g", "o"), ("sigmoid", "sigmoid", "tanh", "sigmoid", "tanh"))
 ATTRS = {
     **rt.SHARED_ATTRS, "forget_bias": Attr("float", 0.0), "cell_clip": Attr("float", 0.0),
     "clip_gradient": Attr("str", "exact"), "input_forget": Attr("bool", False),
@@ -61,7 +61,7 @@ ATTRS = {
 }  # fmt: skip
 
 
-def _sizes(v: Operands, a: dict[str, Any]) -> rt.Sizes:
+def _sizes(v: LstmOperands, a: dict[str, Any]) -> rt.Sizes:
     """The sizes, every operand and attribute checked."""
     s = rt.sizes(CELL, v.x, v.w_ih, v.w_hh, a["direction"], a["layout"], v.w_hr)
     rt.exactly("b", v.b, s, (s.D, 4 * s.H))
@@ -83,7 +83,7 @@ def _sizes(v: Operands, a: dict[str, Any]) -> rt.Sizes:
 
 
 def _types(*operands: TensorType | None, **a: Any) -> dict[str, TensorType | None]:
-    s, saved = _sizes(Operands(*operands), a), a["save"]
+    s, saved = _sizes(LstmOperands(*operands), a), a["save"]
     return {
         "y": s.rows(s.P), "h_n": s.state(s.P), "c_n": s.state(s.H),
         "gates": s.rows(4 * s.H) if saved else None,
@@ -93,7 +93,7 @@ def _types(*operands: TensorType | None, **a: Any) -> dict[str, TensorType | Non
 
 
 def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) -> list[Array]:
-    v = Operands(*map(wide, operands))
+    v = LstmOperands(*map(wide, operands))
     layer = Layer(v.x, v.lengths, v.count, direction=direction, layout=layout, padding=padding)
     D, G, P = v.w_hh.shape
     H, kind = G // 4, layer.x.dtype
@@ -147,7 +147,7 @@ def _step_arrays(pre: Array, c: Array, p: Any, acts: Any, a: Any) -> tuple[Array
 
 def _expand(*operands: Value | None, **a: Any) -> dict[str, Value]:
     """The results of `lstm` by one `scan`."""
-    p = Plan.of(CELL, operands, a)
+    p = LayerPlan.of(CELL, operands, a)
     f = p.f
     first = (f.state(p.v["h0"], p.P), f.state(p.v["c0"], p.H))
     saved = a["save"]
@@ -173,7 +173,7 @@ def _expand(*operands: Value | None, **a: Any) -> dict[str, Value]:
     return results | {n: p.result(r) for n, r in zip(names, out[1:], strict=False)}
 
 
-def bias(p: Plan) -> Value | None:
+def bias(p: LayerPlan) -> Value | None:
     """Bias with forget_bias in the f block."""
     b = p.f.inside(p.v["b"])
     if p.a["forget_bias"] == 0:
@@ -184,7 +184,7 @@ def bias(p: Plan) -> Value | None:
     return row if b is None else b + row
 
 
-def peepholes(p: Plan) -> Consts:
+def peepholes(p: LayerPlan) -> Consts:
     """p_i, p_f, p_g, p_o; None where there is none."""
     names = ["p_i", "p_f", "p_g", "p_o"]
     out: Consts = dict.fromkeys(names)
@@ -196,7 +196,7 @@ def peepholes(p: Plan) -> Consts:
     return out | {n: block(v, k, p.H) for k, n in enumerate(names)}
 
 
-def _step(p: Plan, pre: Value, old: Value, c: Consts) -> tuple[State, Value, Value]:
+def _step(p: LayerPlan, pre: Value, old: Value, c: Consts) -> tuple[State, Value, Value]:
     """(i, f, g, o), the new cell, and its activation."""
     ai, af, ag, ao = (block(pre, k, p.H) for k in range(4))
     ai, af, ag = (_peeped(p, v, old, c[n]) for v, n in ((ai, "p_i"), (af, "p_f"), (ag, "p_g")))
@@ -210,7 +210,7 @@ def _step(p: Plan, pre: Value, old: Value, c: Consts) -> tuple[State, Value, Val
     return (i, f, g, o), new, p.f.apply(p.act(4), new)
 
 
-def _peeped(p: Plan, pre: Value, cell: Value, weights: Value | None) -> Value:
+def _peeped(p: LayerPlan, pre: Value, cell: Value, weights: Value | None) -> Value:
     """A pre-activation with its peephole."""
     return pre if weights is None else pre + p.f.columns(weights, pre) * cell
 
@@ -282,7 +282,7 @@ def lstm(
     """
     node = layer_node(
         LSTM,
-        Operands(x, w_ih, w_hh, b, h0, c0, w_hr, peephole, lengths, count, recurrent_mask),
+        LstmOperands(x, w_ih, w_hh, b, h0, c0, w_hr, peephole, lengths, count, recurrent_mask),
         direction=direction,
         layout=layout,
         activations=activations,

@@ -12,7 +12,7 @@ from lstm_ir.ops.core.backward import Back, before_gate, plus
 from lstm_ir.ops.core.frame import Alive, Consts, Rows, State, block
 from lstm_ir.ops.core.grad import define_gradient, gradients, with_saved
 from lstm_ir.ops.core.lstm import CELL, LSTM, bias, peepholes
-from lstm_ir.ops.core.operands import Plan
+from lstm_ir.ops.core.operands import LayerPlan
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.fill import zeros_like
@@ -24,7 +24,7 @@ def _expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
     operands = with_saved(LSTM, operands, a, ("gates", "cells"))
     k = Back.of(CELL, LSTM, operands, a)
     p = k.p
-    s = _Saved(k)
+    s = _LstmSaved(k)
     rows: dict[str, Rows | None] = {
         "gates": s.gates, "before": s.c_prev, "activated": s.activated,
         "cells": s.cells if a["cell_clip"] > 0 and a["clip_gradient"] == "exact" else None,
@@ -36,8 +36,8 @@ def _expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
     first = (plus(k.state("d_h_n", p.P), late), k.state("d_c_n", p.H))
     projected = p.v["w_hr"] is not None
 
-    def cell(state: State, given: State, c: Consts, alive: Alive) -> tuple[State, State]:
-        row: Consts = dict.fromkeys(rows) | dict(zip(there, given, strict=True))
+    def cell(state: State, slices: State, c: Consts, alive: Alive) -> tuple[State, State]:
+        row: Consts = dict.fromkeys(rows) | dict(zip(there, slices, strict=True))
         return _step(p, state, row, c, alive)
 
     consts = p.inside("w_hh", "w_hr", "recurrent_mask") | peepholes(p)
@@ -45,7 +45,7 @@ def _expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
     return _results(k, s, out, (plus(final[0], early), final[1]))
 
 
-class _Saved:
+class _LstmSaved:
     """The saved values by direction, those that are absent derived."""
 
     def __init__(self, k: Back) -> None:
@@ -111,7 +111,7 @@ class _Saved:
         return concat(parts, 2)
 
 
-def _step(p: Plan, state: State, row: Consts, c: Consts, alive: Alive) -> tuple[State, State]:
+def _step(p: LayerPlan, state: State, row: Consts, c: Consts, alive: Alive) -> tuple[State, State]:
     """One step back: carries dh and dc, rows da [B,4H] and, with a projection, what reached h."""
     dh, dc = state
     d_h = plus(dh, row["d_y"])
@@ -128,7 +128,7 @@ def _step(p: Plan, state: State, row: Consts, c: Consts, alive: Alive) -> tuple[
     return carries, rows if w_hr is not None else rows[:1]
 
 
-def _cell(p: Plan, d_m: Value, dc: Value, row: Consts, c: Consts) -> tuple[Value, Value]:
+def _cell(p: LayerPlan, d_m: Value, dc: Value, row: Consts, c: Consts) -> tuple[Value, Value]:
     """da [B,4H] and the gradient of the cell before, from that of m = o * act_h(c)."""
     gates, act, old, arriving = row["gates"], row["activated"], row["before"], row["d_gates"]
     assert gates is not None
@@ -164,11 +164,11 @@ def _cell(p: Plan, d_m: Value, dc: Value, row: Consts, c: Consts) -> tuple[Value
     return concat([da_i, da_f, da_g, da_o], da_i.rank - 1), before
 
 
-def _weighed(p: Plan, weights: Value | None, da: Value) -> Value | None:
+def _weighed(p: LayerPlan, weights: Value | None, da: Value) -> Value | None:
     return None if weights is None else p.f.columns(weights, da) * da
 
 
-def _results(k: Back, s: _Saved, out: list[Rows], final: State) -> dict[str, Value | None]:
+def _results(k: Back, s: _LstmSaved, out: list[Rows], final: State) -> dict[str, Value | None]:
     """Gradients by result, for every operand that is there."""
     p, da = k.p, out[0]
     builders: dict[str, Callable[[], Value]] = {
@@ -185,7 +185,7 @@ def _results(k: Back, s: _Saved, out: list[Rows], final: State) -> dict[str, Val
     return {f"d_{n}": None if p.v[n] is None else build() for n, build in builders.items()}
 
 
-def _d_peephole(k: Back, s: _Saved, da: Rows) -> Value:
+def _d_peephole(k: Back, s: _LstmSaved, da: Rows) -> Value:
     H, v = k.p.H, k.p.v["peephole"]
     assert v is not None
     gates = (0, 1, 2, 3) if v.shape[1] == 4 * H else (0, 1, 3)

@@ -18,7 +18,7 @@ from lstm_ir.ops.primitive.size import in_range
 
 
 @dataclass(frozen=True)
-class Plan:
+class LayerPlan:
     """Frame, sizes, attributes, activations per direction, and operands by name."""
 
     f: Frame
@@ -30,7 +30,7 @@ class Plan:
     kind: DType
 
     @classmethod
-    def of(cls, cell: Cell, operands: tuple[Value | None, ...], a: Mapping[str, Any]) -> Plan:
+    def of(cls, cell: Cell, operands: tuple[Value | None, ...], a: Mapping[str, Any]) -> LayerPlan:
         """The plan of the forward operands (those that follow are left out) and attributes."""
         given = operands[: len(cell.names)]
         v = {n: rs.widened(o) for n, o in zip(cell.names, given, strict=True)}

@@ -19,10 +19,10 @@ from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, State, clipped
 from lstm_ir.ops.core.grad import layer_vjp
 from lstm_ir.ops.core.meaning import Array, Layer, clip, start, wide
-from lstm_ir.ops.core.operands import Plan, masked
+from lstm_ir.ops.core.operands import LayerPlan, masked
 
 
-class Operands(NamedTuple):
+class RnnOperands(NamedTuple):
     """Types, arrays or values of the operands; None where one is absent."""
 
     x: Any
@@ -35,10 +35,10 @@ class Operands(NamedTuple):
     recurrent_mask: Any
 
 
-CELL = Cell("rnn", Operands, ("h",), ("tanh",))
+CELL = Cell("rnn", RnnOperands, ("h",), ("tanh",))
 
 
-def _sizes(v: Operands, a: dict[str, Any]) -> rt.Sizes:
+def _sizes(v: RnnOperands, a: dict[str, Any]) -> rt.Sizes:
     """The sizes, every operand and attribute checked."""
     s = rt.sizes(CELL, v.x, v.w_ih, v.w_hh, a["direction"], a["layout"])
     rt.exactly("b", v.b, s, (s.D, s.H))
@@ -51,13 +51,13 @@ def _sizes(v: Operands, a: dict[str, Any]) -> rt.Sizes:
 
 
 def _types(*operands: TensorType | None, **a: Any) -> dict[str, TensorType | None]:
-    s = _sizes(Operands(*operands), a)
+    s = _sizes(RnnOperands(*operands), a)
     pre = s.rows(s.H) if a["save"] else None
     return {"y": s.rows(s.H), "h_n": s.state(s.H), "pre": pre}
 
 
 def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) -> list[Array]:
-    v = Operands(*map(wide, operands))
+    v = RnnOperands(*map(wide, operands))
     layer = Layer(v.x, v.lengths, v.count, direction=direction, layout=layout, padding=padding)
     D, H, _ = v.w_hh.shape
     acts = rt.acts(a["activations"], CELL.acts, D)
@@ -79,7 +79,7 @@ def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) 
 
 def _expand(*operands: Value | None, **a: Any) -> dict[str, Value]:
     """The results of `rnn` by one `scan`."""
-    p = Plan.of(CELL, operands, a)
+    p = LayerPlan.of(CELL, operands, a)
     first = (p.f.state(p.v["h0"], p.H),)
 
     def cell(state: State, rows: State, c: Consts, alive: Alive) -> tuple[State, State]:
@@ -152,7 +152,7 @@ def rnn(
     """
     node = layer_node(
         RNN,
-        Operands(x, w_ih, w_hh, b, h0, lengths, count, recurrent_mask),
+        RnnOperands(x, w_ih, w_hh, b, h0, lengths, count, recurrent_mask),
         direction=direction,
         layout=layout,
         activations=activations,

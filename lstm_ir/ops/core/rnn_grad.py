@@ -10,7 +10,7 @@ from lstm_ir.ir.graph import Value
 from lstm_ir.ops.core.backward import Back, before_gate, plus
 from lstm_ir.ops.core.frame import Alive, Consts, Rows, State, clipped
 from lstm_ir.ops.core.grad import define_gradient, gradients, with_saved
-from lstm_ir.ops.core.operands import Plan, masked
+from lstm_ir.ops.core.operands import LayerPlan, masked
 from lstm_ir.ops.core.rnn import CELL, RNN
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 
@@ -27,8 +27,8 @@ def _expand(*operands: Value | None, **a: Any) -> dict[str, Value | None]:
     there = {n: r for n, r in rows.items() if r is not None}
     late, early = k.held()
 
-    def cell(state: State, given: State, c: Consts, alive: Alive) -> tuple[State, State]:
-        row: Consts = dict.fromkeys(rows) | dict(zip(there, given, strict=True))
+    def cell(state: State, slices: State, c: Consts, alive: Alive) -> tuple[State, State]:
+        row: Consts = dict.fromkeys(rows) | dict(zip(there, slices, strict=True))
         return _step(p, state[0], row, c, alive)
 
     first = (plus(k.state("d_h_n", p.P), late),)
@@ -65,7 +65,7 @@ def _pre(k: Back, h_prev: Rows) -> Rows | None:
     return [v + broadcast_in_dim(k.direction(b, d), v.shape, (2,)) for d, v in enumerate(out)]
 
 
-def _step(p: Plan, dh: Value, row: Consts, c: Consts, alive: Alive) -> tuple[State, State]:
+def _step(p: LayerPlan, dh: Value, row: Consts, c: Consts, alive: Alive) -> tuple[State, State]:
     """One step back: carry dh, row da [B,H]."""
     d_h = plus(dh, row["d_y"])
     y, pre, w_hh = row["y"], row["pre"], c["w_hh"]

@@ -114,17 +114,17 @@ def check_masks(s: Sizes, lengths: Maybe, count: Maybe, recurrent_mask: Maybe) -
     exactly("recurrent_mask", recurrent_mask, s, (s.D, s.B, s.P))
 
 
-def acts(given: tuple[str, ...], default: tuple[str, ...], D: int) -> tuple[tuple[Act, ...], ...]:
+def acts(names: tuple[str, ...], default: tuple[str, ...], D: int) -> tuple[tuple[Act, ...], ...]:
     """Activations per direction."""
     k = len(default)
-    need(len(given) in (0, k * D), f"{len(given)} activations for {D} directions of {k}; give {k * D} or none")
-    flat = [parse(t) for t in (given if given else default * D)]
+    need(len(names) in (0, k * D), f"{len(names)} activations for {D} directions of {k}; give {k * D} or none")
+    flat = [parse(t) for t in (names if names else default * D)]
     return tuple(tuple(flat[d * k : d * k + k]) for d in range(D))
 
 
-def need_slopes(given: tuple[tuple[Act, ...], ...]) -> None:
+def need_slopes(acts_by_direction: tuple[tuple[Act, ...], ...]) -> None:
     """In a gradient's type rule: refuse an activation whose output does not tell its slope."""
-    for a in {a for row in given for a in row}:
+    for a in {a for row in acts_by_direction for a in row}:
         need(a.has_slope, f"activation {a} has no gradient: its output does not tell its slope")
 
 

@@ -10,18 +10,18 @@ from lstm_ir.ir.graph import Arg, Node, Value, make
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import OPS
 from lstm_ir.ir.types import DType
-from lstm_ir.ops.cudnn.contract import Call
-from lstm_ir.ops.cudnn.layout import Network, Region
+from lstm_ir.ops.cudnn.contract import CudnnCall
+from lstm_ir.ops.cudnn.layout import Network, WeightRegion
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.shape import concat, expand_dims, reshape, swapaxes
 from lstm_ir.ops.primitive.window import slice_axis
 
 
 @dataclass(frozen=True)
-class Operands:
+class CudnnOperands:
     """The operands of a call, time-major and in the type that is computed in."""
 
-    call: Call
+    call: CudnnCall
     x: Value
     h0: Value
     c0: Value | None
@@ -97,7 +97,7 @@ def narrow(v: Value, dtype: DType) -> Value:
     return v if v.dtype is dtype else e.convert(v, dtype)
 
 
-def _region(params: Value, r: Region) -> Value:
+def _region(params: Value, r: WeightRegion) -> Value:
     return reshape(slice_axis(params, 0, r.offset, r.offset + r.size), r.shape)
 
 
@@ -105,7 +105,7 @@ def _axis0(v: Value, at: slice) -> Value:
     return slice_axis(v, 0, at.start, at.stop)
 
 
-def layers(v: Operands, save: bool) -> list[Node]:
+def layers(v: CudnnOperands, save: bool) -> list[Node]:
     """The core ops, first layer first."""
     out: list[Node] = []
     x = v.x

@@ -32,7 +32,7 @@ SHARED: Mapping[str, Attr] = {
 
 
 @dataclass(frozen=True)
-class Call:
+class CudnnCall:
     """The network and the sizes of one call: T steps, B rows, elements of `dtype`."""
 
     net: Network
@@ -132,7 +132,7 @@ def call(
     time_major: bool,
     dropout: float,
     **attrs: Any,
-) -> Call:
+) -> CudnnCall:
     """The sizes of a call from the operands that forward and backward share, all checked."""
     check_attrs(dropout=dropout, **attrs)
     need(x.dtype.is_float, f"input has {x.dtype} elements, not floats")
@@ -141,7 +141,7 @@ def call(
     for name, d in (("T", T), ("B", B)):
         need_rows(d, name, f"input is {x}")
     net = _network(x, h, c, time_major, attrs)
-    found = Call(net, T, B, x.dtype, time_major, dropout)
+    found = CudnnCall(net, T, B, x.dtype, time_major, dropout)
     states = "[L*D,B,%s]" if time_major else "[B,L*D,%s]"
     exactly("input_h", h, found.state(net.Q), states % ("Q" if net.projected else "H"))
     if net.lstm:
@@ -181,7 +181,7 @@ def _network(x: TensorType, h: TensorType, c: TensorType, time_major: bool, attr
     return network(count // D, I, H, **attrs)
 
 
-def _check_params(params: TensorType, call: Call) -> None:
+def _check_params(params: TensorType, call: CudnnCall) -> None:
     n = call.net
     need(params.rank == 1, f"params is {params}, expected a vector of {n.size}")
     same_dtype("params", params, call.dtype)

@@ -20,7 +20,7 @@ GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
 """Gates per cell, by rnn_mode."""
 
 
-class Region(NamedTuple):
+class WeightRegion(NamedTuple):
     """One array inside the vector: its kind, pseudo-layer p, gate, start and shape."""
 
     kind: str
@@ -38,11 +38,11 @@ class Region(NamedTuple):
 class Blocks(NamedTuple):
     """The regions of one pseudo-layer, all gates together (b_in = bW, b_rec = bR)."""
 
-    W: Region | None
-    R: Region
-    P: Region | None
-    b_in: Region
-    b_rec: Region
+    W: WeightRegion | None
+    R: WeightRegion
+    P: WeightRegion | None
+    b_in: WeightRegion
+    b_rec: WeightRegion
 
 
 @dataclass(frozen=True)
@@ -89,17 +89,17 @@ class Network:
         for p in range(self.L * self.D):
             w = r = proj = None
             if self.feeds(p // self.D):
-                w = Region("W", p, 0, at, (GH, self.fan_in(p // self.D)))
+                w = WeightRegion("W", p, 0, at, (GH, self.fan_in(p // self.D)))
                 at += w.size
-            r = Region("R", p, 0, at, (GH, self.Q))
+            r = WeightRegion("R", p, 0, at, (GH, self.Q))
             at += r.size
             if self.projected:
-                proj = Region("P", p, 0, at, (self.Q, self.H))
+                proj = WeightRegion("P", p, 0, at, (self.Q, self.H))
                 at += proj.size
             matrices.append((w, r, proj))
         out = []
         for p, parts in enumerate(matrices):
-            biases = Region("bW", p, 0, at, (GH,)), Region("bR", p, 0, at + GH, (GH,))
+            biases = WeightRegion("bW", p, 0, at, (GH,)), WeightRegion("bR", p, 0, at + GH, (GH,))
             out.append(Blocks(*parts, *biases))
             at += 2 * GH
         return tuple(out)
@@ -112,23 +112,23 @@ class Network:
         proj = self.L * self.Q * self.H if self.projected else 0
         return self.D * (self.G * self.H * (inputs + self.L * (self.Q + 2)) + proj)
 
-    def weights(self) -> list[Region]:
+    def weights(self) -> list[WeightRegion]:
         """The canonical matrices: per p, W of every gate, R of every gate, P.
 
         W of the first layer under skip_input is listed as [H,0].
         """
         out = []
         for p, b in enumerate(self.blocks):
-            absent = Region("W", p, 0, b.R.offset, (self.G * self.H, 0))
+            absent = WeightRegion("W", p, 0, b.R.offset, (self.G * self.H, 0))
             out += [*self._by_gate(absent if b.W is None else b.W), *self._by_gate(b.R)]
             out += [] if b.P is None else [b.P._replace(gate=2 * self.G)]
         return out
 
-    def biases(self) -> list[Region]:
+    def biases(self) -> list[WeightRegion]:
         """The canonical biases: per p, bW of every gate, bR of every gate."""
         return [r for b in self.blocks for part in (b.b_in, b.b_rec) for r in self._by_gate(part)]
 
-    def _by_gate(self, r: Region) -> Iterator[Region]:
+    def _by_gate(self, r: WeightRegion) -> Iterator[WeightRegion]:
         size = r.size // self.G
         for k in range(self.G):
-            yield Region(r.kind, r.p, k, r.offset + k * size, (self.H, *r.shape[1:]))
+            yield WeightRegion(r.kind, r.p, k, r.offset + k * size, (self.H, *r.shape[1:]))

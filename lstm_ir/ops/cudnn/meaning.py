@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.ops.cudnn.layout import Blocks, Network, Region
+from lstm_ir.ops.cudnn.layout import Blocks, Network, WeightRegion
 from lstm_ir.ops.primitive.numpy_math import logistic
 
 Array = np.ndarray[Any, Any]
@@ -49,7 +49,7 @@ class Run:
     keep: list[Array] | None
     scale: float
 
-    def at(self, region: Region) -> Array:
+    def at(self, region: WeightRegion) -> Array:
         """The region as an array."""
         return self.params[region.offset : region.offset + region.size].reshape(region.shape)
 

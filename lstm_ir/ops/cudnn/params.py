@@ -19,7 +19,7 @@ from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import Attr, Level, define, need, need_equal
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.cudnn import contract as cc
-from lstm_ir.ops.cudnn.layout import Network, Region
+from lstm_ir.ops.cudnn.layout import Network, WeightRegion
 from lstm_ir.ops.primitive.fill import zeros
 from lstm_ir.ops.primitive.shape import concat, reshape
 from lstm_ir.ops.primitive.window import slice_axis
@@ -74,10 +74,10 @@ CUDNN_PARAMS_SIZE = define(
 )
 
 
-def _check_count(name: str, given: int, want: int, net: Network) -> None:
+def _check_count(name: str, count: int, want: int, net: Network) -> None:
     per = want // (net.L * net.D)
     what = f"{net.L * net.D} pseudo-layers (layers times directions) of {per}"
-    need(given == want, f"{given} {name}, expected {want}: {what}")
+    need(count == want, f"{count} {name}, expected {want}: {what}")
 
 
 def _to_types(
@@ -115,7 +115,7 @@ def _to_expand(
     }
 
 
-def _cut(params: Value, r: Region) -> Value:
+def _cut(params: Value, r: WeightRegion) -> Value:
     if r.size == 0:
         return zeros(r.shape, params.dtype)
     return reshape(slice_axis(params, 0, r.offset, r.offset + r.size), r.shape)

@@ -19,7 +19,7 @@ from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.types import DType
-from lstm_ir.ops.cudnn.contract import Call
+from lstm_ir.ops.cudnn.contract import CudnnCall
 from lstm_ir.ops.nn import threefry
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.fill import zeros
@@ -30,7 +30,7 @@ Array = np.ndarray[Any, Any]
 Parts = Mapping[tuple[str, int], Any]
 
 
-def packed(call: Call, parts: Parts) -> Value:
+def packed(call: CudnnCall, parts: Parts) -> Value:
     """The parts as one vector."""
     flat = []
     for name, layer, _ in call.saved():
@@ -40,7 +40,7 @@ def packed(call: Call, parts: Parts) -> Value:
     return concat(flat) if flat else zeros((0,), call.dtype)
 
 
-def unpacked(call: Call, reserve: Value) -> dict[tuple[str, int], Value]:
+def unpacked(call: CudnnCall, reserve: Value) -> dict[tuple[str, int], Value]:
     """The parts by name and layer; masks as i1."""
     out: dict[tuple[str, int], Value] = {}
     at: dims.Dim = 0
@@ -52,13 +52,13 @@ def unpacked(call: Call, reserve: Value) -> dict[tuple[str, int], Value]:
     return out
 
 
-def packed_numpy(call: Call, parts: Parts) -> Array:
+def packed_numpy(call: CudnnCall, parts: Parts) -> Array:
     """`packed`, of arrays."""
     flat = [np.asarray(parts[name, layer]).ravel() for name, layer, _ in call.saved()]
     return np.concatenate([np.zeros(0), *flat]).astype(call.dtype.numpy)
 
 
-def unpacked_numpy(call: Call, reserve: Array) -> dict[tuple[str, int], Array]:
+def unpacked_numpy(call: CudnnCall, reserve: Array) -> dict[tuple[str, int], Array]:
     """`unpacked`, of arrays; call.T and call.B are ints."""
     out, at = {}, 0
     for name, layer, width in call.saved():
@@ -70,30 +70,30 @@ def unpacked_numpy(call: Call, reserve: Array) -> dict[tuple[str, int], Array]:
     return out
 
 
-def masks(call: Call, given: Value | None, step: Value | None, seed: int, seed2: int) -> list[Value] | None:
+def masks(call: CudnnCall, stored: Value | None, step: Value | None, seed: int, seed2: int) -> list[Value] | None:
     """Keep masks i1[T,B,D*Q] per layer but the last; None where nothing is dropped."""
     if not call.masked:
         return None
     shape = _shape(call)
-    if given is None:
+    if stored is None:
         key = constant(threefry.number_key(seed, seed2))
         key = key if step is None else threefry.fold_in(key, step)
-        given = threefry.random_bits(key, shape)
+        stored = threefry.random_bits(key, shape)
     # cut first: a cut of the booleans is not compiled for the CPU where T and B are names
-    parts = (slice_axis(given, 0, k, k + 1) for k in range(call.net.L - 1))
+    parts = (slice_axis(stored, 0, k, k + 1) for k in range(call.net.L - 1))
     rows = [reshape(v, shape[1:]) for v in parts]
-    if given.dtype is DType.u32:
+    if stored.dtype is DType.u32:
         return [threefry.drawn(v, call.dropout) for v in rows]
     wides = [v if v.dtype.is_float else e.convert(v, DType.i32) for v in rows]  # as above: bytes
     return [e.not_equal(v, 0) for v in wides]
 
 
-def masks_numpy(call: Call, given: Array | None, step: Array | None, seed: int, seed2: int) -> list[Array] | None:
+def masks_numpy(call: CudnnCall, stored: Array | None, step: Array | None, seed: int, seed2: int) -> list[Array] | None:
     """`masks`, of arrays."""
     if not call.masked:
         return None
-    if given is not None:
-        return list(given != 0)
+    if stored is not None:
+        return list(stored != 0)
     key = threefry.number_key(seed, seed2)
     if step is not None:
         number = int(step) % 2**64
@@ -102,6 +102,6 @@ def masks_numpy(call: Call, given: Array | None, step: Array | None, seed: int, 
     return list(threefry.drawn(bits, call.dropout))
 
 
-def _shape(call: Call) -> tuple[dims.Dim, ...]:
+def _shape(call: CudnnCall) -> tuple[dims.Dim, ...]:
     """[L-1,T,B,D*Q]: the masks, counted in this order whatever time_major is."""
     return (call.net.L - 1, call.T, call.B, call.net.width)

@@ -21,7 +21,7 @@ from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.core.meaning import wide as wide_array
 from lstm_ir.ops.cudnn import contract as cc
 from lstm_ir.ops.cudnn import reserve
-from lstm_ir.ops.cudnn.build import Operands, got, layers, major, narrow, wide
+from lstm_ir.ops.cudnn.build import CudnnOperands, got, layers, major, narrow, wide
 from lstm_ir.ops.cudnn.meaning import Array, Run, forward
 from lstm_ir.ops.primitive.fill import zeros, zeros_like
 from lstm_ir.ops.primitive.shape import concat
@@ -48,7 +48,7 @@ def _types(*operands: Any, is_training: bool, **a: Any) -> dict[str, TensorType]
     }
 
 
-def _check_keep(keep: TensorType, call: cc.Call) -> None:
+def _check_keep(keep: TensorType, call: cc.CudnnCall) -> None:
     kinds = (call.dtype, DType.u8, DType.i1)
     problem = f"dropout_keep is {keep}; its elements are one of u8, i1, {call.dtype}"
     need(keep.dtype in kinds, problem)
@@ -58,12 +58,12 @@ def _check_keep(keep: TensorType, call: cc.Call) -> None:
                "[L-1,T,B,D*Q]")  # fmt: skip
 
 
-def array_call(arrays: tuple[Array, ...], a: dict[str, Any]) -> cc.Call:
+def array_call(arrays: tuple[Array, ...], a: dict[str, Any]) -> cc.CudnnCall:
     """The sizes of a call with arrays."""
     return cc.call(*(TensorType(v.shape, DType.of(v.dtype)) for v in arrays), **a)
 
 
-def array_run(call: cc.Call, arrays: tuple[Array, ...], keep: list[Array] | None) -> Run:
+def array_run(call: cc.CudnnCall, arrays: tuple[Array, ...], keep: list[Array] | None) -> Run:
     """A call with arrays, time-major and wide."""
     x, h, c, params, lengths = (np.asarray(wide_array(v)) for v in arrays)
     if not call.time_major:
@@ -73,7 +73,7 @@ def array_run(call: cc.Call, arrays: tuple[Array, ...], keep: list[Array] | None
     return Run(call.net, params, x, h, cells, lengths, keep, call.scale)
 
 
-def array_results(call: cc.Call, *arrays: Array) -> list[Array]:
+def array_results(call: cc.CudnnCall, *arrays: Array) -> list[Array]:
     """Time-major arrays as the op gives them."""
     return [v if call.time_major else np.swapaxes(v, 0, 1) for v in arrays]
 
@@ -91,12 +91,12 @@ def _numpy(*operands: Any, is_training: bool, seed: int, seed2: int, **a: Any) -
     return [*array_results(call, y, h, c), kept, np.zeros((), np.int8)]
 
 
-def operands_of(call: cc.Call, values: tuple[Value, ...], keep: list[Value] | None) -> Operands:
+def operands_of(call: cc.CudnnCall, values: tuple[Value, ...], keep: list[Value] | None) -> CudnnOperands:
     """A call's first operands as the core ops take them."""
     x, h, c, params, lengths = values
     x, h = (major(wide(v), call.time_major) for v in (x, h))
     cells = major(wide(c), call.time_major) if call.net.lstm else None
-    return Operands(call, x, h, cells, wide(params), lengths, keep)
+    return CudnnOperands(call, x, h, cells, wide(params), lengths, keep)
 
 
 def _expand(*operands: Any, is_training: bool, seed: int, seed2: int, **a: Any) -> dict[str, Value]:

@@ -16,7 +16,7 @@ from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.core.meaning import wide as wide_array
 from lstm_ir.ops.cudnn import contract as cc
 from lstm_ir.ops.cudnn import reserve
-from lstm_ir.ops.cudnn.build import Operands, core, got, layers, major, narrow, wide
+from lstm_ir.ops.cudnn.build import CudnnOperands, core, got, layers, major, narrow, wide
 from lstm_ir.ops.cudnn.meaning import Array, backward, forward
 from lstm_ir.ops.cudnn.rnn import FIRST, SAVED, array_call, array_results, array_run, operands_of
 from lstm_ir.ops.primitive.fill import zeros_like
@@ -97,7 +97,7 @@ def _expand(*values: Value, seed: int, seed2: int, **a: Any) -> dict[str, Value]
     return out | {"params_backprop": narrow(d_params, call.dtype)}
 
 
-def _run_again(v: Operands) -> Parts:
+def _run_again(v: CudnnOperands) -> Parts:
     """The saved values of another forward run."""
     nodes = layers(v, save=True)
     rows = {(name, k): m.by_name.get(name) for k, m in enumerate(nodes) for name in SAVED}
@@ -105,7 +105,7 @@ def _run_again(v: Operands) -> Parts:
 
 
 def _back(
-    v: Operands, parts: Parts, dy: Value, dh: Value, dc: Value | None
+    v: CudnnOperands, parts: Parts, dy: Value, dh: Value, dc: Value | None
 ) -> tuple[Value, Value, Value | None, Value]:
     """Gradients of x, h0, c0 and params; the last layer first."""
     n, nodes = v.call.net, list[Node]()
@@ -133,7 +133,7 @@ def _arriving(D: int, layer: int, parts: Parts, dy: Value, dh: Value, dc: Value 
     return saved | {"d_y": dy} | states
 
 
-def _params(v: Operands, nodes: list[Node]) -> Value:
+def _params(v: CudnnOperands, nodes: list[Node]) -> Value:
     """The gradients of all weights in the order of the vector."""
     n = v.call.net
     matrices, biases = [], []

@@ -18,7 +18,7 @@ import numpy as np
 from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.cudnn.contract import DIRECTIONS, check_attrs, network
-from lstm_ir.ops.cudnn.layout import Network, Region
+from lstm_ir.ops.cudnn.layout import Network, WeightRegion
 
 Array = np.ndarray[Any, Any]
 KERAS_GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": (0,)}
@@ -26,7 +26,7 @@ KERAS_GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_re
 BIASES = ("bias_ih", "bias_hh")
 
 
-class Cell(NamedTuple):
+class LayerWeights(NamedTuple):
     """One pseudo-layer: W [G*H,in], R [G*H,Q], P [Q,H] or None, bW and bR [G*H]."""
 
     W: Array
@@ -75,7 +75,7 @@ def _need_all_or_no_biases(named: Mapping[str, Any], ends: list[str], prefix: st
         raise IRError(f"from_torch: {', '.join(lost)} missing; {kept}, {why}")
 
 
-def _torch_cell(named: dict[str, Any], tail: str) -> Cell:
+def _torch_cell(named: dict[str, Any], tail: str) -> LayerWeights:
     """Takes the arrays of one pseudo-layer out of `named`."""
     for needed in ("weight_ih", "weight_hh"):
         if needed + tail not in named:
@@ -88,8 +88,8 @@ def _torch_cell(named: dict[str, Any], tail: str) -> Cell:
     P = taken("weight_hr", 2) if "weight_hr" + tail in named else None
     if BIASES[0] + tail not in named:
         zeros = np.zeros(len(R), R.dtype)
-        return Cell(W, R, P, zeros, zeros)
-    return Cell(W, R, P, *(taken(name, 1) for name in BIASES))
+        return LayerWeights(W, R, P, zeros, zeros)
+    return LayerWeights(W, R, P, *(taken(name, 1) for name in BIASES))
 
 
 def to_torch(
@@ -134,31 +134,31 @@ def from_keras(layers: Sequence[Sequence[Any]], *, rnn_mode: str = "lstm", direc
     return packed(cells, rnn_mode, D)
 
 
-def _listed(given: Any, what: str) -> list[Any]:
+def _listed(value: Any, what: str) -> list[Any]:
     """A sequence of arrays or of layers' arrays; a layer itself has get_weights()."""
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        hint = "; give what its get_weights() gives" if hasattr(given, "get_weights") else ""
-        raise IRError(f"from_keras: the {what} are {type(given).__name__}, no list{hint}")
-    return list(given)
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        hint = "; give what its get_weights() gives" if hasattr(value, "get_weights") else ""
+        raise IRError(f"from_keras: the {what} are {type(value).__name__}, no list{hint}")
+    return list(value)
 
 
-def _keras_cell(arrays: list[Array], mode: str) -> Cell:
+def _keras_cell(arrays: list[Array], mode: str) -> LayerWeights:
     if arrays[0].ndim < 2 or arrays[1].ndim < 2:
         shapes = f"{arrays[0].shape} and {arrays[1].shape}"
         raise IRError(f"from_keras: kernels of shapes {shapes} are no matrices")
     kernel, recurrent = (_gates(a.T, mode) for a in arrays[:2])
     zeros = np.zeros(len(kernel), kernel.dtype)
     if len(arrays) == 2:
-        return Cell(kernel, recurrent, None, zeros, zeros)
+        return LayerWeights(kernel, recurrent, None, zeros, zeros)
     bias = arrays[2]
     if mode != "gru":
-        return Cell(kernel, recurrent, None, zeros, _gates(bias, mode))
+        return LayerWeights(kernel, recurrent, None, zeros, _gates(bias, mode))
     if bias.ndim != 2:
         raise IRError(
             f"from_keras: a GRU's bias is {bias.shape}, not (2, 3*units): with reset_after=False "
             "Keras resets before the product, which no CudnnRNN mode does"
         )
-    return Cell(kernel, recurrent, None, _gates(bias[0], mode), _gates(bias[1], mode))
+    return LayerWeights(kernel, recurrent, None, _gates(bias[0], mode), _gates(bias[1], mode))
 
 
 def to_keras(
@@ -191,7 +191,7 @@ def _gates(a: Array, mode: str) -> Array:
     return np.concatenate([blocks[k] for k in order])
 
 
-def packed(cells: Sequence[Cell], rnn_mode: str, D: int) -> Array:
+def packed(cells: Sequence[LayerWeights], rnn_mode: str, D: int) -> Array:
     """The vector of pseudo-layers; IRError for a shape that does not fit."""
     if not cells:
         raise IRError("params: no layers")
@@ -214,7 +214,7 @@ def packed(cells: Sequence[Cell], rnn_mode: str, D: int) -> Array:
     return out
 
 
-def _place(out: Array, region: Region, value: Array) -> None:
+def _place(out: Array, region: WeightRegion, value: Array) -> None:
     if value.shape != region.shape:
         where = f"params: pseudo-layer {region.p}: {region.kind}"
         raise IRError(f"{where} has shape {value.shape}, expected {region.shape}")
@@ -223,17 +223,20 @@ def _place(out: Array, region: Region, value: Array) -> None:
     out[region.offset : region.offset + region.size] = value.ravel()
 
 
-def unpacked(params: Any, net: Network) -> list[Cell]:
+def unpacked(params: Any, net: Network) -> list[LayerWeights]:
     """The pseudo-layers of a vector, as copies."""
     flat = _array(params, "params")
     if flat.shape != (net.size,):
         raise IRError(f"params has shape {flat.shape}, these sizes have ({net.size},)")
 
-    def cut(r: Region | None) -> Array:
+    def cut(r: WeightRegion | None) -> Array:
         assert r is not None  # without skip_input only P may be absent
         return flat[r.offset : r.offset + r.size].reshape(r.shape).copy()
 
-    return [Cell(cut(b.W), cut(b.R), None if b.P is None else cut(b.P), cut(b.b_in), cut(b.b_rec)) for b in net.blocks]
+    return [
+        LayerWeights(cut(b.W), cut(b.R), None if b.P is None else cut(b.P), cut(b.b_in), cut(b.b_rec))
+        for b in net.blocks
+    ]
 
 
 def _network(sizes: Sequence[int], mode: str, direction: str) -> Network:
@@ -244,13 +247,13 @@ def _network(sizes: Sequence[int], mode: str, direction: str) -> Network:
     return network(L, I, H, **attrs, num_proj=proj)
 
 
-def _sizes(what: str, *given: Any) -> list[int]:
+def _sizes(what: str, *values: Any) -> list[int]:
     """num_layers, num_units, input_size and num_proj as integers."""
     names = ("num_layers", "num_units", "input_size", "num_proj")
-    for name, v in zip(names, given, strict=True):
+    for name, v in zip(names, values, strict=True):
         if isinstance(v, (bool, np.bool_)) or not isinstance(v, (int, np.integer)):
             raise IRError(f"{what}: {name} is {v!r}, not an integer")
-    return [int(v) for v in given]
+    return [int(v) for v in values]
 
 
 def _array(value: Any, what: str, rank: int | None = None) -> Array:

@@ -28,7 +28,7 @@ from lstm_ir.ops.core.gru import CELL, gru
 from lstm_ir.ops.mps import activations as ma
 from lstm_ir.ops.mps import contract as mc
 from lstm_ir.ops.mps import meaning as mn
-from lstm_ir.ops.mps.layout import Layout, Order, Values, named
+from lstm_ir.ops.mps.layout import MpsOperands, Order, Values, named
 from lstm_ir.ops.mps.vjp import by_gradients
 from lstm_ir.ops.primitive.fill import zeros_like
 from lstm_ir.ops.primitive.shape import reshape
@@ -104,9 +104,9 @@ def _direction(w: mn.Direction, a: Mapping[str, Any]) -> dict[str, mn.Array]:
     return out
 
 
-def core_operands(v: Values, a: Mapping[str, Any]) -> tuple[Layout, dict[str, Any]]:
+def core_operands(v: Values, a: Mapping[str, Any]) -> tuple[MpsOperands, dict[str, Any]]:
     """The layout, and the operands and attributes of the core op `gru`."""
-    k = Layout.of(v, a, gate_order(a), RESET_FIRST)
+    k = MpsOperands.of(v, a, gate_order(a), RESET_FIRST)
     b2 = v["secondaryBias"] if a["resetAfter"] else None
     names = tuple(a[n] for n in GATE_ATTRS.values())
     return k, {

@@ -28,7 +28,7 @@ def named(names: Sequence[str], values: Sequence[Value | None]) -> dict[str, Val
 
 
 @dataclass(frozen=True)
-class Layout:
+class MpsOperands:
     """The operands of a call, and how they become those of a core op."""
 
     v: Values
@@ -39,7 +39,7 @@ class Layout:
     direction: str
 
     @classmethod
-    def of(cls, v: Values, a: Mapping[str, Any], order: Order, core: Order) -> Layout:
+    def of(cls, v: Values, a: Mapping[str, Any], order: Order, core: Order) -> MpsOperands:
         """From the operands, the descriptor, and the gate orders here and in the core op."""
         R = v["recurrentWeight"]
         assert R is not None

@@ -28,7 +28,7 @@ from lstm_ir.ops.core.lstm import CELL, lstm
 from lstm_ir.ops.mps import activations as ma
 from lstm_ir.ops.mps import contract as mc
 from lstm_ir.ops.mps import meaning as mn
-from lstm_ir.ops.mps.layout import Layout, Order, Values, named
+from lstm_ir.ops.mps.layout import MpsOperands, Order, Values, named
 from lstm_ir.ops.mps.vjp import by_gradients
 
 OPERANDS = "source recurrentWeight inputWeight? bias? initState? initCell? mask? peephole?"
@@ -105,9 +105,9 @@ def _direction(w: mn.Direction, a: Mapping[str, Any]) -> dict[str, mn.Array]:
     return out
 
 
-def core_operands(v: Values, a: Mapping[str, Any]) -> tuple[Layout, dict[str, Any]]:
+def core_operands(v: Values, a: Mapping[str, Any]) -> tuple[MpsOperands, dict[str, Any]]:
     """The layout, and the operands and attributes of the core op `lstm`."""
-    k = Layout.of(v, a, gate_order(a), GATES)
+    k = MpsOperands.of(v, a, gate_order(a), GATES)
     names = tuple(a[n] for n in (*GATE_ATTRS.values(), "activation"))
     return k, {
         **k.shared(),

@@ -19,7 +19,7 @@ from lstm_ir.ops.core.rnn import CELL, rnn
 from lstm_ir.ops.mps import activations as ma
 from lstm_ir.ops.mps import contract as mc
 from lstm_ir.ops.mps import meaning as mn
-from lstm_ir.ops.mps.layout import Layout, Values, named
+from lstm_ir.ops.mps.layout import MpsOperands, Values, named
 from lstm_ir.ops.mps.vjp import by_gradients
 
 OPERANDS = "source recurrentWeight inputWeight? bias? initState? mask?"
@@ -55,9 +55,9 @@ def _direction(w: mn.Direction, a: Mapping[str, Any]) -> dict[str, mn.Array]:
     return out
 
 
-def core_operands(v: Values, a: Mapping[str, Any]) -> tuple[Layout, dict[str, Any]]:
+def core_operands(v: Values, a: Mapping[str, Any]) -> tuple[MpsOperands, dict[str, Any]]:
     """The layout, and the operands and attributes of the core op `rnn`."""
-    k = Layout.of(v, a, GATES, GATES)
+    k = MpsOperands.of(v, a, GATES, GATES)
     return k, k.shared() | {"activations": ma.core_names((a["activation"],), CELL.acts, k.D)}
 
 

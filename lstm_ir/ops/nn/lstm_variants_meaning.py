@@ -38,8 +38,8 @@ def _loop(x: Array, w_hh: Array, h0: Any, c0: Any, lengths: Any, direction: str,
     return layer.results(False)
 
 
-def _wides(*given: Any) -> Any:
-    return (wide(v) for v in given)
+def _wides(*arrays: Any) -> Any:
+    return (wide(v) for v in arrays)
 
 
 def _pre(w_ih: Array, w_hh: Array, b: Any, d: int, x: Array, h: Array) -> Array:

@@ -73,13 +73,13 @@ def _at(v: Maybe, d: int) -> Maybe:
     return None if v is None else index(v, d)
 
 
-def _in_f32(*given: Maybe) -> list[Any]:
+def _in_f32(*values: Maybe) -> list[Any]:
     """Half and bfloat16 as f32, as every recurrent op computes."""
-    return [e.convert(v, DType.f32) if v is not None and v.dtype.is_float and v.dtype.bits < 32 else v for v in given]
+    return [e.convert(v, DType.f32) if v is not None and v.dtype.is_float and v.dtype.bits < 32 else v for v in values]
 
 
-def _back(found: dict[str, Value], like: Value) -> dict[str, Value]:
-    return {n: v if v.dtype is like.dtype else e.convert(v, like.dtype) for n, v in found.items()}
+def _back(results: dict[str, Value], like: Value) -> dict[str, Value]:
+    return {n: v if v.dtype is like.dtype else e.convert(v, like.dtype) for n, v in results.items()}
 
 
 def zoneout(

@@ -19,7 +19,7 @@ from typing import Any
 from lstm_ir.ir.graph import Graph, Node, Value, topological
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
-from lstm_ir.ir.pullback import Cts, Session, opened, pull_back, session
+from lstm_ir.ir.pullback import Cts, Differentiation, opened, pull_back, session
 from lstm_ir.ir.reach import reached
 from lstm_ir.ops.primitive.broadcast import BROADCAST
 from lstm_ir.ops.primitive.fill import zeros_like
@@ -27,7 +27,7 @@ from lstm_ir.ops.primitive.linear import DOT_GENERAL
 from lstm_ir.ops.scan.pair import Pair, Parts
 from lstm_ir.ops.scan.parts import lifted, names_beside
 from lstm_ir.ops.scan.remat import segmented_vjp
-from lstm_ir.ops.scan.sums import Term
+from lstm_ir.ops.scan.sums import SumTerm
 
 
 def scan_vjp(node: Node, cts: Cts, everything_again: bool = False) -> Any:
@@ -69,7 +69,7 @@ class _Backward:
     loop: Loop
     cts: Cts
     everything_again: bool
-    terms: list[Term] = field(default_factory=list)
+    terms: list[SumTerm] = field(default_factory=list)
 
     def run(self) -> dict[Value, Value]:
         """Gradients by parameter of the loop's body."""
@@ -125,7 +125,7 @@ class _Backward:
             *((loop.rows[j], d) for j, d in d_rows.items()),
         ]:
             seeds[v] = seeds[v] + ct if v in seeds else ct
-        inner = Session()
+        inner = Differentiation()
         with opened(inner):
             found = pull_back(seeds, [*consts, *carries, *xs], self._hook(set(consts), set(xs)))
         backward = [found.get(p, zeros_like(p)) for p in carries]
@@ -140,7 +140,8 @@ class _Backward:
         done = len(loop.body.outputs)
         settled = iter(whole.outputs[done + len(backward) :])
         after = [
-            Term(t.node, t.at, t.source, next(settled), None if t.other is None else next(settled)) for t in self.terms
+            SumTerm(t.node, t.at, t.source, next(settled), None if t.other is None else next(settled))
+            for t in self.terms
         ]
         plain = whole.outputs[done : done + len(backward)]
         split = (len(carries), len(carries) + len(sums))
@@ -162,7 +163,7 @@ class _Backward:
             if n.op is BROADCAST:
                 if n.inputs[0] not in consts:
                     return None
-                self.terms.append(Term(n, 0, n.inputs[0], ct, None))
+                self.terms.append(SumTerm(n, 0, n.inputs[0], ct, None))
                 return (None,)
             late = [i for i, v in enumerate(n.inputs) if v in consts or (v in xs and n.inputs[1 - i] in fixed)]
             if not late:
@@ -170,7 +171,7 @@ class _Backward:
             assert n.op.vjp is not None
             grads = list(n.op.vjp(n, cts))
             for i in late:
-                self.terms.append(Term(n, i, n.inputs[i], ct, n.inputs[1 - i]))
+                self.terms.append(SumTerm(n, i, n.inputs[i], ct, n.inputs[1 - i]))
                 grads[i] = None
             return tuple(grads)
 

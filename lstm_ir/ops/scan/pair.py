@@ -16,7 +16,7 @@ from lstm_ir.ops.primitive.fill import zeros, zeros_like
 from lstm_ir.ops.primitive.size import size
 from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.ops.scan.parts import names_beside, to_save
-from lstm_ir.ops.scan.sums import Term, of_slices, summed
+from lstm_ir.ops.scan.sums import SumTerm, of_slices, summed
 
 Stacked = tuple[Value, bool]
 """Rows of all steps, and whether they lie in the opposite order of the steps."""
@@ -33,7 +33,7 @@ class Parts:
     forward: Sequence[Value]
     backward: Sequence[Value]
     split: tuple[int, int]
-    terms: Sequence[Term]
+    terms: Sequence[SumTerm]
     d_out: dict[Value, Value]
     d_rows: dict[int, Value]
 
@@ -95,7 +95,7 @@ class Pair:
 
     def _with_sums(
         self,
-        found: dict[Value, Value],
+        sums: dict[Value, Value],
         stacks: dict[Stacked, Value],
         kept: dict[Value, Stacked],
         outer: dict[Value, Value],
@@ -111,14 +111,14 @@ class Pair:
                 part = summed(t, outer[t.source], ct, rows)
             else:
                 part = summed(t, outer[t.source], ct, stacks[t.other, order])
-            found[t.source] = found[t.source] + part if t.source in found else part
-        return found
+            sums[t.source] = sums[t.source] + part if t.source in sums else part
+        return sums
 
     def _whole(self, v: Value) -> bool:
         """Whether v is a slice of an operand all of whose rows the loop visits."""
         return self.loop.count is None and v in self.loop.x_params
 
-    def _order(self, t: Term, kept: dict[Value, Stacked], flag: dict[Value, bool]) -> bool:
+    def _order(self, t: SumTerm, kept: dict[Value, Stacked], flag: dict[Value, bool]) -> bool:
         """The order in which the rows lie that go together with the term's cotangent."""
         if t.source in flag:
             return flag[t.source]
@@ -138,7 +138,7 @@ class Pair:
                 out[_there(t.other), order] = None
         return list(out)
 
-    def _inside(self, t: Term) -> bool:
+    def _inside(self, t: SumTerm) -> bool:
         """Whether the loop that goes back has to know the other operand."""
         if t.other is None or t.source in self.loop.x_params:
             return False

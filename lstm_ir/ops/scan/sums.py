@@ -12,7 +12,7 @@ from lstm_ir.ops.primitive.shape import reshape, transpose
 
 
 @dataclass(frozen=True)
-class Term:
+class SumTerm:
     """`ct` arrived at `node`, which reads the parameter `source` as operand `at`.
 
     `other` is the other operand of a product, None for a broadcast.
@@ -25,7 +25,7 @@ class Term:
     other: Value | None
 
 
-def of_slices(term: Term, rows: Value, const: Value, ct: Value) -> Value:
+def of_slices(term: SumTerm, rows: Value, const: Value, ct: Value) -> Value:
     """The gradient of all slices [T, ...] that were multiplied by `const`, from ct [T, ...]."""
     attrs = term.node.attrs
     own, side = ("lhs", "rhs") if term.at == 0 else ("rhs", "lhs")
@@ -39,7 +39,7 @@ def of_slices(term: Term, rows: Value, const: Value, ct: Value) -> Value:
     return _gradient(node, transpose(ct, order), term.at)
 
 
-def summed(term: Term, const: Value, ct: Value, other: Value | None) -> Value:
+def summed(term: SumTerm, const: Value, ct: Value, other: Value | None) -> Value:
     """The constant's gradient from ct and other stacked over the steps, [T, ...] each."""
     if other is None:
         at = (d + 1 for d in term.node.attrs["broadcast_dimensions"])
@@ -56,7 +56,7 @@ def summed(term: Term, const: Value, ct: Value, other: Value | None) -> Value:
     return _gradient(node, transpose(ct, order), term.at)
 
 
-def _shifted(term: Term, rows: Value, const: Value, own: str, side: str, rank: int) -> tuple[Node, tuple[int, ...]]:
+def _shifted(term: SumTerm, rows: Value, const: Value, own: str, side: str, rank: int) -> tuple[Node, tuple[int, ...]]:
     """The product over rows [T, ...], T a free axis; and how [T, ...] of its cotangent is
     ordered."""
     attrs = dict(term.node.attrs)

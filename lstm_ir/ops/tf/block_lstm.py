@@ -16,17 +16,17 @@ from lstm_ir.ir.opdef import Attr, Level, Op, define
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.tf import contract as tc
 from lstm_ir.ops.tf import layout as tl
-from lstm_ir.ops.tf.contract import ICFO, IFCO, Operands
-from lstm_ir.ops.tf.meaning import Array, Order, Step, forward_step, widened
+from lstm_ir.ops.tf.contract import ICFO, IFCO, TfOperands
+from lstm_ir.ops.tf.meaning import Array, Order, StepResults, forward_step, widened
 from lstm_ir.ops.tf.vjp import block_lstm
 
-OPERANDS = f"seq_len_max:i64 {' '.join(Operands._fields)}"
+OPERANDS = f"seq_len_max:i64 {' '.join(TfOperands._fields)}"
 
 
 def _types(count: TensorType, *operands: TensorType, **_: Any) -> dict[str, TensorType]:
     tc.scalar_count(count)
-    s = tc.lstm_sizes(Operands(*operands), steps=True, exact=True)
-    return {name: s.rows for name in Step._fields}
+    s = tc.lstm_sizes(TfOperands(*operands), steps=True, exact=True)
+    return {name: s.rows for name in StepResults._fields}
 
 
 def _numpy(
@@ -39,8 +39,8 @@ def _numpy(
 ) -> list[Array]:
     kind = DType.of(arrays[0].dtype)
     bias, limit = tc.forget(forget_bias, kind), tc.clip_limit(cell_clip, kind)
-    v = Operands(*widened(*arrays))
-    rows = [np.zeros((v.x.shape[0], *v.cs_prev.shape), v.x.dtype) for _ in Step._fields]
+    v = TfOperands(*widened(*arrays))
+    rows = [np.zeros((v.x.shape[0], *v.cs_prev.shape), v.x.dtype) for _ in StepResults._fields]
     now = v
     for t in range(int(count)):
         out = forward_step(now._replace(x=v.x[t]), order, use_peephole, bias, limit)
@@ -59,10 +59,10 @@ def _expand(
     forget_bias: float = 0.0,
 ) -> dict[str, Value]:
     """`lstm` over `count` steps."""
-    v = Operands(*values)
+    v = TfOperands(*values)
     s = tc.sizes(v.x.type, v.cs_prev.type, "cs_prev", steps=True)
     if s.C == 0:
-        return tl.nothing(s, dict.fromkeys(Step._fields, s.rows.shape))
+        return tl.nothing(s, dict.fromkeys(StepResults._fields, s.rows.shape))
     return tl.forward(s, v, count, order, forget_bias, cell_clip, use_peephole)
 
 
@@ -71,7 +71,7 @@ def _define(name: str, order: Order, attrs: dict[str, Attr]) -> Op:
         name,
         OPERANDS,
         attrs=attrs,
-        results=" ".join(Step._fields),
+        results=" ".join(StepResults._fields),
         types=_types,
         numpy=lambda count, *arrays, **a: _numpy(count, arrays, order, **a),
         vjp=block_lstm,

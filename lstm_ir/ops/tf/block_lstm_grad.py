@@ -25,25 +25,25 @@ from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.tf import contract as tc
 from lstm_ir.ops.tf import layout as tl
 from lstm_ir.ops.tf.block_lstm import OPERANDS
-from lstm_ir.ops.tf.contract import ICFO, IFCO, Operands
+from lstm_ir.ops.tf.contract import ICFO, IFCO, TfOperands
 from lstm_ir.ops.tf.meaning import Array, Order, backward_step, peephole_part, placed, widened
 
 SAVED = ("i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad")
-GRADS = tuple(f"{name}_grad" for name in Operands._fields)
+GRADS = tuple(f"{name}_grad" for name in TfOperands._fields)
 
 
 def _types(count: TensorType, *operands: TensorType, use_peephole: bool) -> dict[str, TensorType]:
     tc.scalar_count(count)
-    v = Operands(*operands[:8])
+    v = TfOperands(*operands[:8])
     s = tc.lstm_sizes(v, steps=True, exact=use_peephole)
     tc.all_exactly(SAVED, operands[8:], s.rows, "[T,B,C]")
     return dict(zip(GRADS, v, strict=True))
 
 
 def _numpy(count: Array, arrays: tuple[Array, ...], order: Order, use_peephole: bool) -> tuple[Array, ...]:
-    v = Operands(*widened(*arrays[:8]))
+    v = TfOperands(*widened(*arrays[:8]))
     a = dict(zip(SAVED, widened(*arrays[8:]), strict=True))
-    out = Operands(*(np.zeros_like(value) for value in v))
+    out = TfOperands(*(np.zeros_like(value) for value in v))
     Gc, Gh, split = np.zeros_like(v.cs_prev), np.zeros_like(v.h_prev), v.x.shape[2]
     peepholes = v.peepholes if use_peephole else None
     for t in reversed(range(int(count))):
@@ -63,7 +63,7 @@ def _numpy(count: Array, arrays: tuple[Array, ...], order: Order, use_peephole: 
 
 def _expand(count: Value, values: tuple[Value, ...], order: Order, use_peephole: bool) -> dict[str, Value]:
     """`lstm_grad` over `count` steps, the saved values given."""
-    v = Operands(*values[:8])
+    v = TfOperands(*values[:8])
     a = dict(zip(SAVED, values[8:], strict=True))
     s = tc.sizes(v.x.type, v.cs_prev.type, "cs_prev", steps=True)
     if s.C == 0:

@@ -23,7 +23,7 @@ IFCO = ("i", "f", "ci", "o")
 """Blocks of the 4C axis in BlockLSTMV2; also the order of the core op's gates."""
 
 
-class Operands(NamedTuple):
+class TfOperands(NamedTuple):
     """Types, arrays or values of the operands that the LSTM ops share, in TensorFlow's order."""
 
     x: Any
@@ -98,7 +98,7 @@ def exactly(name: str, got: TensorType, want: TensorType, symbols: str) -> None:
         need_equal(a, b, f"{name} is {got}, expected {shown}")
 
 
-def lstm_sizes(v: Operands, steps: bool, exact: bool) -> TfSizes:
+def lstm_sizes(v: TfOperands, steps: bool, exact: bool) -> TfSizes:
     """Sizes from the shared operands, all checked.
 
     Peephole vectors have length C where `exact`; without it, any.

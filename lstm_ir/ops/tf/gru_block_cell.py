@@ -33,7 +33,7 @@ from lstm_ir.ops.tf.meaning import Array, widened
 from lstm_ir.ops.tf.vjp import gru_block_cell
 
 
-class Operands(NamedTuple):
+class GruBlockOperands(NamedTuple):
     """Types, arrays or values of the operands that both ops share, in TensorFlow's order."""
 
     x: Any
@@ -44,13 +44,13 @@ class Operands(NamedTuple):
     b_c: Any
 
 
-OPERANDS = " ".join(Operands._fields)
+OPERANDS = " ".join(GruBlockOperands._fields)
 RESULTS = ("r", "u", "c", "h")
 SAVED = ("r", "u", "c", "d_h")
 GRADS = ("d_x", "d_h_prev", "d_c_bar", "d_r_bar_u_bar")
 
 
-def _sizes(v: Operands) -> tc.TfSizes:
+def _sizes(v: GruBlockOperands) -> tc.TfSizes:
     s = tc.sizes(v.x, v.h_prev, "h_prev", steps=False)
     tc.exactly("w_ru", v.w_ru, s.of(s.fan_in, 2 * s.C), "[I+C,2C]")
     tc.exactly("w_c", v.w_c, s.of(s.fan_in, s.C), "[I+C,C]")
@@ -60,25 +60,25 @@ def _sizes(v: Operands) -> tc.TfSizes:
 
 
 def _types(*operands: TensorType) -> dict[str, TensorType]:
-    return dict.fromkeys(RESULTS, _sizes(Operands(*operands)).state)
+    return dict.fromkeys(RESULTS, _sizes(GruBlockOperands(*operands)).state)
 
 
 def _numpy(*arrays: Array) -> tuple[Array, ...]:
-    v = Operands(*widened(*arrays))
+    v = GruBlockOperands(*widened(*arrays))
     gates = logistic(np.concatenate([v.x, v.h_prev], axis=1) @ v.w_ru + v.b_ru)
     r, u = np.split(gates, 2, axis=1)
     c = np.tanh(np.concatenate([v.x, v.h_prev * r], axis=1) @ v.w_c + v.b_c)
     return r, u, c, u * (v.h_prev - c) + c
 
 
-def _matrices(s: tc.TfSizes, v: Operands) -> tuple[Value, Value]:
+def _matrices(s: tc.TfSizes, v: GruBlockOperands) -> tuple[Value, Value]:
     """w_ih [1,3C,I] and w_hh [1,3C,C], gates r, z = u, n = c."""
     return tl.matrices(s, concat([v.w_ru, v.w_c], 1), None)
 
 
 def _expand(*values: Value) -> dict[str, Value]:
     """`gru` over one step, the reset before the product."""
-    v = Operands(*values)
+    v = GruBlockOperands(*values)
     s = tc.sizes(v.x.type, v.h_prev.type, "h_prev", steps=False)
     if s.C == 0:
         return tl.nothing(s, dict.fromkeys(RESULTS, s.state.shape))
@@ -103,14 +103,14 @@ GRU_BLOCK_CELL = define(
 
 
 def _grad_types(*operands: TensorType) -> dict[str, TensorType]:
-    s = _sizes(Operands(*operands[:6]))
+    s = _sizes(GruBlockOperands(*operands[:6]))
     tc.all_exactly(SAVED, operands[6:], s.state, "[B,C]")
     shapes = (operands[0], s.state, s.state, s.of(s.B, 2 * s.C))
     return dict(zip(GRADS, shapes, strict=True))
 
 
 def _grad_numpy(*arrays: Array) -> tuple[Array, ...]:
-    v, (r, u, c, d_h) = Operands(*widened(*arrays[:6])), widened(*arrays[6:])
+    v, (r, u, c, d_h) = GruBlockOperands(*widened(*arrays[:6])), widened(*arrays[6:])
     split = v.x.shape[1]
     d_c_bar = d_h * (1 - u) * (1 - c * c)
     d_u_bar = d_h * (v.h_prev - c) * u * (1 - u)
@@ -124,7 +124,7 @@ def _grad_numpy(*arrays: Array) -> tuple[Array, ...]:
 
 def _grad_expand(*values: Value) -> dict[str, Value]:
     """`gru_grad` over one step, the gates' input projected: its gradient is d_r, d_u, d_c_bar."""
-    v, (r, u, c, d_h) = Operands(*values[:6]), values[6:]
+    v, (r, u, c, d_h) = GruBlockOperands(*values[:6]), values[6:]
     s = tc.sizes(v.x.type, v.h_prev.type, "h_prev", steps=False)
     if s.C == 0:
         shapes = (v.x.shape, s.state.shape, s.state.shape, s.state.shape)

@@ -20,7 +20,7 @@ from lstm_ir.ops.primitive.broadcast import broadcast_to
 from lstm_ir.ops.primitive.fill import zeros
 from lstm_ir.ops.primitive.shape import concat, expand_dims, reshape, transpose
 from lstm_ir.ops.primitive.window import slice_axis
-from lstm_ir.ops.tf.contract import IFCO, Operands, TfSizes, as_float32, clip_limit, forget
+from lstm_ir.ops.tf.contract import IFCO, TfOperands, TfSizes, as_float32, clip_limit, forget
 
 Order = tuple[str, ...]
 
@@ -126,7 +126,13 @@ def got(node: Node, name: str) -> Value:
 
 
 def forward(
-    s: TfSizes, v: Operands, count: Value | None, order: Order, forget_bias: float, cell_clip: float, use_peephole: bool
+    s: TfSizes,
+    v: TfOperands,
+    count: Value | None,
+    order: Order,
+    forget_bias: float,
+    cell_clip: float,
+    use_peephole: bool,
 ) -> dict[str, Value]:
     """i, cs, f, o, ci, co, h of `lstm` over v.x [T,B,I]."""
     w_ih, w_hh = matrices(s, v.w, order)
@@ -145,13 +151,13 @@ def forward(
     return {name: out[name] for name in ("i", "cs", "f", "o", "ci", "co", "h")}
 
 
-def states(v: Operands, use_peephole: bool) -> dict[str, Arg]:
+def states(v: TfOperands, use_peephole: bool) -> dict[str, Arg]:
     """First states and peepholes as operands of the core ops; peepholes only where read."""
     joined = expand_dims(concat(v.peepholes, 0), 0) if use_peephole else None
     return {"h0": one_step(v.h_prev), "c0": one_step(v.cs_prev), "peephole": joined}
 
 
-def backward(v: Operands, saved: dict[str, Value], use_peephole: bool) -> dict[str, Arg]:
+def backward(v: TfOperands, saved: dict[str, Value], use_peephole: bool) -> dict[str, Arg]:
     """States, saved values and arriving gradients as operands of `lstm_grad`."""
     return states(v, use_peephole) | {
         "y": saved.get("h"),

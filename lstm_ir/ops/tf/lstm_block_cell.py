@@ -21,30 +21,30 @@ from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive.fill import zeros
 from lstm_ir.ops.tf import contract as tc
 from lstm_ir.ops.tf import layout as tl
-from lstm_ir.ops.tf.contract import ICFO, IFCO, Operands
-from lstm_ir.ops.tf.meaning import Array, Step, backward_step, forward_step, peephole_part, placed, widened
+from lstm_ir.ops.tf.contract import ICFO, IFCO, TfOperands
+from lstm_ir.ops.tf.meaning import Array, StepResults, backward_step, forward_step, peephole_part, placed, widened
 from lstm_ir.ops.tf.vjp import lstm_block_cell
 
-OPERANDS = " ".join(Operands._fields)
+OPERANDS = " ".join(TfOperands._fields)
 SAVED = ("i", "cs", "f", "o", "ci", "co", "cs_grad", "h_grad")
 GRADS = ("cs_prev_grad", "dicfo", "wci_grad", "wcf_grad", "wco_grad")
 
 
 def _types(*operands: TensorType, use_peephole: bool, **_: Any) -> dict[str, TensorType]:
-    s = tc.lstm_sizes(Operands(*operands), steps=False, exact=use_peephole)
+    s = tc.lstm_sizes(TfOperands(*operands), steps=False, exact=use_peephole)
     tc.not_empty(s)
-    return {name: s.state for name in Step._fields}
+    return {name: s.state for name in StepResults._fields}
 
 
-def _numpy(*arrays: Array, forget_bias: float, cell_clip: float, use_peephole: bool) -> Step:
+def _numpy(*arrays: Array, forget_bias: float, cell_clip: float, use_peephole: bool) -> StepResults:
     kind = DType.of(arrays[0].dtype)
     bias, limit = tc.forget(forget_bias, kind), tc.clip_limit(cell_clip, kind)
-    return forward_step(Operands(*widened(*arrays)), ICFO, use_peephole, bias, limit)
+    return forward_step(TfOperands(*widened(*arrays)), ICFO, use_peephole, bias, limit)
 
 
 def _expand(*values: Value, forget_bias: float, cell_clip: float, use_peephole: bool) -> dict[str, Value]:
     """`lstm` over one step."""
-    v = Operands(*values)
+    v = TfOperands(*values)
     s = tc.sizes(v.x.type, v.cs_prev.type, "cs_prev", steps=False)
     row = v._replace(x=tl.one_step(v.x))
     out = tl.forward(s, row, None, ICFO, forget_bias, cell_clip, use_peephole)
@@ -55,7 +55,7 @@ LSTM_BLOCK_CELL = define(
     "tf.LSTMBlockCell",
     OPERANDS,
     attrs={"forget_bias": Attr("float", 1.0), "cell_clip": Attr("float", 3.0), "use_peephole": Attr("bool", False)},
-    results=" ".join(Step._fields),
+    results=" ".join(StepResults._fields),
     types=_types,
     numpy=_numpy,
     vjp=lstm_block_cell,
@@ -65,14 +65,14 @@ LSTM_BLOCK_CELL = define(
 
 
 def _grad_types(*operands: TensorType, use_peephole: bool) -> dict[str, TensorType]:
-    v = Operands(*operands[:8])
+    v = TfOperands(*operands[:8])
     s = tc.lstm_sizes(v, steps=False, exact=use_peephole)
     tc.all_exactly(SAVED, operands[8:], s.state, "[B,C]")
     return dict(zip(GRADS, (s.state, s.of(s.B, 4 * s.C), *v.peepholes), strict=True))
 
 
 def _grad_numpy(*arrays: Array, use_peephole: bool) -> tuple[Array, ...]:
-    v = Operands(*widened(*arrays[:8]))
+    v = TfOperands(*widened(*arrays[:8]))
     a = dict(zip(SAVED, widened(*arrays[8:]), strict=True))
     peepholes = v.peepholes if use_peephole else None
     d = backward_step(a, v.cs_prev, a["cs_grad"], a["h_grad"], peepholes)
@@ -85,7 +85,7 @@ def _grad_numpy(*arrays: Array, use_peephole: bool) -> tuple[Array, ...]:
 
 def _grad_expand(*values: Value, use_peephole: bool) -> dict[str, Value]:
     """`lstm_grad` over one step, the gates' input projected: the gradient of that is `dicfo`."""
-    v = Operands(*values[:8])
+    v = TfOperands(*values[:8])
     a = dict(zip(SAVED, map(tl.one_step, values[8:]), strict=True))
     s = tc.sizes(v.x.type, v.cs_prev.type, "cs_prev", steps=False)
     if s.C == 0:

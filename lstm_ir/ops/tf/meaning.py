@@ -21,14 +21,14 @@ import numpy as np
 
 from lstm_ir.ops.core.meaning import wide
 from lstm_ir.ops.primitive.numpy_math import logistic
-from lstm_ir.ops.tf.contract import Operands
+from lstm_ir.ops.tf.contract import TfOperands
 
 Array = np.ndarray[Any, Any]
 Order = tuple[str, ...]
 Peepholes = tuple[Array, Array, Array] | None
 
 
-class Step(NamedTuple):
+class StepResults(NamedTuple):
     """Results of one step in TensorFlow's order, each [B,C]."""
 
     i: Array
@@ -50,7 +50,9 @@ class Slopes(NamedTuple):
     cs_prev: Array
 
 
-def forward_step(v: Operands, order: Order, use_peephole: bool, forget_bias: float, limit: float | None) -> Step:
+def forward_step(
+    v: TfOperands, order: Order, use_peephole: bool, forget_bias: float, limit: float | None
+) -> StepResults:
     """One step; the blocks of w and b stand in `order`."""
     pre = np.concatenate([v.x, v.h_prev], axis=1) @ v.w + v.b
     g: dict[str, Array] = dict(zip(order, np.split(pre, 4, axis=1), strict=True))
@@ -65,7 +67,7 @@ def forward_step(v: Operands, order: Order, use_peephole: bool, forget_bias: flo
     if use_peephole:
         go = go + cs * v.wco
     o, co = logistic(go), np.tanh(cs)
-    return Step(i, cs, f, o, ci, co, o * co)
+    return StepResults(i, cs, f, o, ci, co, o * co)
 
 
 def backward_step(

@@ -21,7 +21,7 @@ from lstm_ir.ops.primitive.linear import dot_general
 from lstm_ir.ops.primitive.reduce import sum as sum_
 from lstm_ir.ops.primitive.shape import concat
 from lstm_ir.ops.primitive.window import slice_axis
-from lstm_ir.ops.tf.contract import Operands, clip_limit
+from lstm_ir.ops.tf.contract import TfOperands, clip_limit
 from lstm_ir.ops.tf.layout import got
 
 
@@ -55,7 +55,7 @@ def lstm_block_cell(node: Node, cts: Cts) -> Any:
     peephole = node.attrs["use_peephole"]
     saved = node.values[:-1]  # without h
     out = make(OPS["tf.LSTMBlockCellGrad"], *node.args, *saved, *arrived, use_peephole=peephole)
-    v, dicfo = Operands(*node.args), got(out, "dicfo")
+    v, dicfo = TfOperands(*node.args), got(out, "dicfo")
     dx, dh = _back(dicfo, v.w, v.x)
     peepholes = (got(out, f"{name}_grad") for name in ("wci", "wcf", "wco"))
     dw = _weight(v.x, v.h_prev, dicfo)

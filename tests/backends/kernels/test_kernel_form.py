@@ -12,9 +12,9 @@ import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.emit.options import DispatchLimits, Options, Thresholds
 from lstm_ir.backends.kernels.text.form import form, merged
-from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel, Signature, called_by_iree
+from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, on_stack
-from lstm_ir.backends.kernels.text.statements import Call, Name, argument
+from lstm_ir.backends.kernels.text.statements import CallStatement, Name, argument
 from lstm_ir.backends.kernels.text.text import Text
 from lstm_ir.backends.module import iree_module
 from lstm_ir.backends.targets.targets import resolve
@@ -28,7 +28,7 @@ def _kernel(**numbers: int) -> Kernel:
     t = Text(0)
     m = Memory("%a1", "f32", (n["w"],))
     m.store(t, t.constant("0.0", "f32"), [t.index(n["at"])])
-    part = t.function("_component_0", Signature((), (argument("a0"), m.ref), ()))
+    part = t.function("_component_0", KernelSignature((), (argument("a0"), m.ref), ()))
     t = Text(0)
     d0, read, written = argument("d0"), Name("%b_in0", BINDING), Name("%b_out0", BINDING)
     source, out = Memory("%m_in0", "f32", (d0, n["w"])), Memory("%m_out0", "f32", (n["w"],))
@@ -39,8 +39,8 @@ def _kernel(**numbers: int) -> Kernel:
     end = t.binary("divui", d0, t.index(n["divisor"]))
     with t.loop(zero, end, t.index(n["step"])) as i:
         source.load(t, [i, zero])
-    t.call(Call(part.name, (d0, out.ref), ("index", out.kind)))
-    taken = Signature((read,), (d0,), (written,))
+    t.call(CallStatement(part.name, (d0, out.ref), ("index", out.kind)))
+    taken = KernelSignature((read,), (d0,), (written,))
     return Kernel((part, t.function("", taken, called_by_iree())))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.kernels.text.kernel import Signature
+from lstm_ir.backends.kernels.text.kernel import KernelSignature
 from lstm_ir.backends.kernels.text.memory import Memory
 from lstm_ir.backends.kernels.text.outline import PREFIX, outlined
 from lstm_ir.backends.kernels.text.statements import Constant, argument
@@ -47,7 +47,7 @@ def test_names_and_constants_that_differ_are_arguments() -> None:
     assert "memref.store %w2, %a0[%c0]" in text  # 0 in both, and not the 0 that is 1 in the other
     main = Text(4)
     main.call(calls[1])
-    caller = list(main.function("", Signature((), (), ())).lines("k"))
+    caller = list(main.function("", KernelSignature((), (), ())).lines("k"))
     assert caller[1:3] == [
         "%c0 = arith.constant 1 : index",
         "func.call @k_f_0(%m_b, %c0, %low) : (memref<4xf32>, index, index) -> ()",

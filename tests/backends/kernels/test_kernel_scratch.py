@@ -28,7 +28,7 @@ def test_scratch_memories_share_a_tensor(rng: np.random.Generator, monkeypatch: 
     shared = []
     original = scratch._together
 
-    def seen(made: KernelCall, rows: list[scratch.Rows]) -> scratch.Scratch:
+    def seen(made: KernelCall, rows: list[scratch.ScratchRows]) -> scratch.Scratch:
         shared.append(rows)
         return original(made, rows)
 

@@ -102,7 +102,7 @@ def test_gates_that_lie_elsewhere_are_left_to_iree() -> None:
         "axes": replace(first, k_axis=1, col_axis=2),
     }
     found = {n: packing_kernel._piece([first, m], 4) for n, m in others.items()}
-    assert found["order"] == packing_kernel.Piece(a, (420 + 140 + 3, 420 + 3), 7, False, 4)
+    assert found["order"] == packing_kernel.MatrixColumns(a, (420 + 140 + 3, 420 + 3), 7, False, 4)
     assert found["tensor"] is found["axes"] is None
 
 

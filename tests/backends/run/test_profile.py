@@ -12,7 +12,7 @@ import pytest
 from device import need
 
 import lstm_ir as li
-from lstm_ir.backends.run.dispatch_places import Place, dispatch_places
+from lstm_ir.backends.run.dispatch_places import DispatchPlace, dispatch_places
 from lstm_ir.cli import group
 from lstm_ir.view.profile_picture import bars
 
@@ -39,8 +39,8 @@ FLOW = """
 def test_places_are_those_of_the_ops_inside_and_of_a_kernels_calls() -> None:
     found = dispatch_places(FLOW)
     assert found == {
-        "recurrence_a_run": (Place("m.py", 3, "scan"), Place("m.py", 4, "scan")),
-        "main_dispatch_0_elementwise_8xf32": (Place("m.py", 7, "add"), Place("m.py", 8, "tanh")),
+        "recurrence_a_run": (DispatchPlace("m.py", 3, "scan"), DispatchPlace("m.py", 4, "scan")),
+        "main_dispatch_0_elementwise_8xf32": (DispatchPlace("m.py", 7, "add"), DispatchPlace("m.py", 8, "tanh")),
     }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.passes.base import Pipeline, Result
+from lstm_ir.passes.base import PassResult, Pipeline
 
 T, B, I, H = 11, 3, 5, 7
 FUSE = Pipeline.parse("canonicalize,cse,fuse-cell,canonicalize,cse")
@@ -22,7 +22,7 @@ def ops_of(graph: li.Graph) -> list[str]:
     return [n.op.name for n in graph.nodes]
 
 
-def fuse(graph: li.Graph, inputs: dict[str, Array]) -> Result:
+def fuse(graph: li.Graph, inputs: dict[str, Array]) -> PassResult:
     """The pass run, its meaning compared with that of the primitives."""
     result = FUSE.run(graph)
     want, got = li.interpret(graph, inputs), li.interpret(result.graph, inputs)
@@ -32,14 +32,14 @@ def fuse(graph: li.Graph, inputs: dict[str, Array]) -> Result:
     return result
 
 
-def core(result: Result) -> list[li.Node]:
+def core(result: PassResult) -> list[li.Node]:
     """The recurrent ops of a graph in which no loop and no gate arithmetic is left."""
     left = set(ops_of(result.graph)) & {"scan", "tanh", "logistic"}
     assert not left, left
     return [n for n in result.graph.nodes if n.op.name in ("lstm", "gru", "rnn")]
 
 
-def reasons(result: Result) -> list[str]:
+def reasons(result: PassResult) -> list[str]:
     return [m.reason for s in result.steps if s.name == "fuse-cell" for m in s.misses]
 
 
@@ -345,7 +345,7 @@ def test_one_other_activation(rng: np.random.Generator) -> None:
     assert _left_alone(rng, sigmoid=third) == "the loop is not fused: a gate is sine, not an activation of lstm"
 
 
-def _loop(rng: np.random.Generator, cell: Callable[..., Any], carries: int) -> Result:
+def _loop(rng: np.random.Generator, cell: Callable[..., Any], carries: int) -> PassResult:
     x = li.input("x", ("T", "B", I))
     w = [li.weight(f"w{k}", rng.standard_normal((I, H)).astype("f")) for k in range(4)]
     r = [li.weight(f"r{k}", rng.standard_normal((H, H)).astype("f")) for k in range(4)]
@@ -399,7 +399,7 @@ def test_a_third_carry(rng: np.random.Generator) -> None:
     assert reasons(result) == ["the loop is not fused: it carries 3 values, an LSTM two"]
 
 
-def _three(rng: np.random.Generator, cell: Callable[..., Any]) -> Result:
+def _three(rng: np.random.Generator, cell: Callable[..., Any]) -> PassResult:
     x = li.input("x", ("T", "B", I))
     w = [li.weight(f"w{k}", rng.standard_normal((I, H)).astype("f")) for k in range(4)]
     r = [li.weight(f"r{k}", rng.standard_normal((H, H)).astype("f")) for k in range(4)]
@@ -432,7 +432,7 @@ def test_half_precision_is_left_alone() -> None:
 # single steps -----------------------------------------------------------------------------------
 
 
-def _step(use: Callable[..., dict[str, li.Value]]) -> Result:
+def _step(use: Callable[..., dict[str, li.Value]]) -> PassResult:
     rng = np.random.default_rng(3)
     x, h, c = li.input("x", ("B", I)), li.input("h", ("B", H)), li.input("c", ("B", H))
     w = li.weight("w", rng.standard_normal((I, 4 * H)).astype("f"))
