@@ -83,9 +83,9 @@ def test_what_targets_have() -> None:
     }
     assert have == {
         "cpu": (True, True, True, True, True),
-        "vulkan": (False, True, False, False, False),
-        "vulkan:rdna3": (False, True, False, False, False),
-        "cuda:sm_89": (True, True, True, False, False),
+        "vulkan": (False, True, False, True, False),
+        "vulkan:rdna3": (False, True, False, True, False),
+        "cuda:sm_89": (True, True, True, True, False),
         "metal": (False, True, False, False, False),
     }
 

@@ -29,9 +29,9 @@ def test_workers_have_the_stack_that_they_are_asked_to_have() -> None:
 
 @linux
 def test_dispatches_at_the_limit_leave_most_of_a_worker_s_stack_untouched() -> None:
-    """They ended the process on stacks of 128 KiB. What they touch is more than the compiler counts."""
+    """They ended the process on stacks of 128 KiB. With AVX-512 they touch more than the compiler counts."""
     most = max(touched for _, touched in _child("calls"))
-    assert DISPATCH_STACK < most < stacks.CALLER - (32 << 10), most
+    assert DISPATCH_STACK // 4 < most < stacks.CALLER - (32 << 10), most
     assert most < stacks.WORKER // 4, most
 
 
