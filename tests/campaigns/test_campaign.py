@@ -1,0 +1,90 @@
+"""The frame of campaigns, with trials that fail, hang and die on purpose."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from child import environment
+
+SCRIPT = """
+import os
+import time
+
+import campaign
+
+
+def trial(rng, number):
+    drawn = int(rng.integers(1000))
+    if number == {first} + 2:
+        raise ValueError("wrong on purpose")
+    if number == {first} + 4:
+        time.sleep(60)
+    if number == {first} + 6:
+        os.abort()
+    if number == {first} + 8:
+        assert os.getcwd() != {cwd!r}
+        with open({log!r}, "a") as f:
+            print(number, drawn, file=f)
+        time.sleep(60)
+    return "even" if number % 2 == 0 else "odd"
+
+
+if __name__ == "__main__":
+    campaign.main(trial, seconds=1)
+"""
+
+
+def run(script: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(script), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A script, and where it writes what it drew."""
+    folder = tmp_path_factory.mktemp("campaign")
+    script, log = folder / "purpose.py", folder / "drawn.txt"
+    script.write_text(SCRIPT.format(first=10, cwd=str(Path.cwd()), log=str(log)))
+    return script, log
+
+
+def test_every_defect_is_told_with_the_command_that_repeats_it(made: tuple[Path, Path]) -> None:
+    script, _ = made
+    done = run(script, "--seed", 7, "--from", 10, "--to", 17)
+    assert done.returncode == 1, done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith("defect: ")]
+    assert [line.rpartition("purpose.py ")[2] for line in told] == [f"--seed 7 --trial {k}" for k in (12, 14, 16)]
+    assert "wrong on purpose" in done.stdout
+    assert "runs for more than 1 s" in done.stdout
+    assert "ended its process: SIGABRT" in done.stdout
+    assert "time.sleep(60)" not in done.stdout  # a hang is told with its stack, on stderr
+    assert "in trial" in done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert last == "purpose: seed 7, trials 10..17: 4 odd, 1 even, 3 defects"
+
+    again = run(script, "--seed", 7, "--trial", 12)
+    assert again.returncode == 1
+    assert again.stderr.endswith("ValueError: wrong on purpose\n")
+
+
+def test_a_trial_depends_on_seed_and_number_alone(made: tuple[Path, Path]) -> None:
+    script, log = made
+    log.unlink(missing_ok=True)
+    run(script, "--seed", 7, "--from", 17, "--to", 18)
+    run(script, "--seed", 7, "--from", 18, "--to", 18)
+    first, second = log.read_text().splitlines()
+    assert first == second
+
+
+def test_without_a_defect_the_code_is_0(made: tuple[Path, Path]) -> None:
+    done = run(made[0], "--seed", 3, "--from", 1000, "--to", 3000)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "purpose: seed 3, trials 1000..3000: 1001 even, 1000 odd, 0 defects\n"
+
+
+def test_it_ends_when_its_time_does(made: tuple[Path, Path]) -> None:
+    done = run(made[0], "--seconds", 0.5, "--seed", 3, "--from", 1000)
+    assert done.returncode == 0, done.stderr
