@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from lstm_ir.backends import process
 from lstm_ir.backends.files import parameters, state_file
 from lstm_ir.backends.kernels.helpers.queue import SERVE
 from lstm_ir.backends.run import runtime, transfer
@@ -79,6 +79,7 @@ class Function:
 
     def __call__(self, arrays: Arrays | None = None, /, **named: Any) -> dict[str, Array]:
         """The outputs by name, for inputs by name."""
+        process.enter()
         if arrays is not None:
             if not isinstance(arrays, Mapping):
                 got = type(arrays).__name__
@@ -97,6 +98,7 @@ class Function:
             results = self._session._run(self, values, shapes, plan)
         except runtime.RAISED as e:
             if type(e) not in runtime.RAISED:
+                process.hold_back()
                 raise  # ours, or a signal handler's
             raise runtime.failure(e, self.entry.name) from e
         return dict(zip(self._names, results, strict=True))
@@ -117,7 +119,7 @@ class Session:
     def __init__(self, loaded: _Loaded) -> None:
         self._loaded: _Loaded | None = loaded
         runtime.outlive_fork(self)
-        self._lock = threading.Lock()
+        self._lock = process.new_lock()
         self._held = HeldState(loaded.signature.state, loaded.initial, loaded.move, self._lock, self._what)
         self._queue = loaded.queue()
         self.entries: Mapping[str, Function] = MappingProxyType(
@@ -169,7 +171,7 @@ class Session:
             loaded = self._loaded
             if loaded is None:
                 raise DeviceError(f"the {self._what} is closed")
-            runtime.check_process()
+            process.check()
             move = loaded.move
             results = move.results(f.given)
             if plan is None:
@@ -254,8 +256,13 @@ class Session:
         self._held.update_all(state_file.read(path), str(path))
 
     def close(self) -> None:
-        """Free the session's memory; later calls are errors. Results stay valid."""
-        with self._lock:
+        """Free the session's memory; later calls are errors. Results stay valid.
+
+        In a forked child nothing is done: the memory is the parent's.
+        """
+        if process.forked():
+            return
+        with process.turn(self._lock):
             self._held.close()
             if self._queue is not None:
                 self._queue.close()
@@ -368,8 +375,10 @@ class Executable(Session):
         self.signature, self.target, self.report = signature, target, report
         self.device = where
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._opening, self._closed = process.new_lock(), False  # of sessions
         initial = {} if state is None else state
-        super().__init__(_Loaded(signature, blob, weights, where, initial, schedule_caller))
+        with process.turn(process.new_lock()):
+            super().__init__(_Loaded(signature, blob, weights, where, initial, schedule_caller))
         assert self._loaded is not None
         self.weights: Mapping[str, Array] = MappingProxyType(self._loaded.weights)
 
@@ -384,7 +393,7 @@ class Executable(Session):
 
         called = self.entries[entry].entry
         values = call_values(called, arrays)
-        with self._lock:
+        with process.turn(self._lock):
             if self._loaded is None:
                 raise DeviceError("the executable is closed")
             env = called.bound(tuple(a.shape for a in values)).env
@@ -393,14 +402,21 @@ class Executable(Session):
 
     def session(self) -> Session:
         """Another client of the same module and weights; sessions run beside each other."""
-        if self._loaded is None:
-            raise DeviceError("the executable is closed")
-        made = Session(self._loaded)
-        self._sessions.add(made)
-        return made
+        with process.turn(self._opening):
+            loaded = self._loaded
+            if self._closed or loaded is None:
+                raise DeviceError("the executable is closed")
+            made = Session(loaded)
+            self._sessions.add(made)
+            return made
 
     def close(self) -> None:
         """Close the executable and all its sessions; later calls are errors. Results stay valid."""
-        for s in list(self._sessions):
+        if process.forked():
+            return
+        with process.turn(self._opening):
+            self._closed = True
+            sessions = list(self._sessions)
+        for s in sessions:
             s.close()
         super().close()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from lstm_ir.backends import process
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.transfer import BorderType, Mover
 from lstm_ir.ir import dims
@@ -30,7 +31,7 @@ class HeldState(MutableMapping[str, Array]):
         variables: Mapping[str, StateVar],
         initial: Mapping[str, Array],
         move: Mover,
-        lock: AbstractContextManager[Any],
+        lock: process.Lock,
         owner: str = "session",
     ) -> None:
         missing = [n for n in variables if n not in initial]
@@ -41,12 +42,11 @@ class HeldState(MutableMapping[str, Array]):
         self._views: dict[str, Any] = {}
         self._closed, self._owner = False, owner
         # Buffers must go before their device: at exit too, where Python frees in any order.
-        weakref.finalize(self, self._views.clear)
+        weakref.finalize(self, _free, self._views)
 
     def __getitem__(self, name: str) -> Array:
         self._known(name)
-        with self._lock:
-            self._alive()
+        with self._turn():
             return self._read(name)
 
     def _read(self, name: str) -> Array:
@@ -59,8 +59,7 @@ class HeldState(MutableMapping[str, Array]):
 
     def snapshot(self) -> dict[str, Array]:
         """Every variable, all as of one moment between two calls; CallError for sizes that differ."""
-        with self._lock:
-            self._alive()
+        with self._turn():
             out = {n: self._read(n) for n in self._variables}
         self._agree(out)
         return out
@@ -72,8 +71,7 @@ class HeldState(MutableMapping[str, Array]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         a = self._checked(name, value)
-        with self._lock:
-            self._alive()
+        with self._turn():
             self._views[name] = self._move.put(a, self._kinds[name])
 
     def _checked(self, name: str, value: Any) -> Array:
@@ -86,10 +84,12 @@ class HeldState(MutableMapping[str, Array]):
             raise CallError(f"state {name!r}: expected {t}, got shape {list(a.shape)}")
         return np.array(a, order="C")
 
-    def _alive(self) -> None:
-        runtime.check_process()
-        if self._closed:
-            raise DeviceError(f"the {self._owner} is closed")
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        with process.turn(self._lock):
+            if self._closed:
+                raise DeviceError(f"the {self._owner} is closed")
+            yield
 
     def __delitem__(self, name: str) -> None:
         raise CallError(f"state {name!r} cannot be removed; reset() starts it again")
@@ -104,8 +104,7 @@ class HeldState(MutableMapping[str, Array]):
         """Start these variables again; all without names."""
         for name in names:
             self._known(name)
-        with self._lock:
-            self._alive()
+        with self._turn():
             self.restart(*names)
 
     def restart(self, *names: str) -> None:
@@ -134,8 +133,7 @@ class HeldState(MutableMapping[str, Array]):
             self._agree(checked)
         except CallError as e:
             raise PackageError(f"{where}: {e}") from e
-        with self._lock:
-            self._alive()
+        with self._turn():
             made = {n: self._move.put(a, self._kinds[n]) for n, a in checked.items()}
             self._views.update(made)
 
@@ -191,3 +189,8 @@ class HeldState(MutableMapping[str, Array]):
                     f"state {name!r} has {have} on axis {axis}, this call has {d} = "
                     f"{dims.evaluate(d, env)}; reset() it first"
                 )
+
+
+def _free(views: dict[str, Any]) -> None:
+    if not process.forked():  # there they are the parent's, as their device is
+        views.clear()

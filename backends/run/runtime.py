@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from lstm_ir.backends import process
 from lstm_ir.backends.run.threads import affinity, stacks
 from lstm_ir.backends.targets import cpus
 from lstm_ir.ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeError
@@ -33,7 +34,6 @@ class _Process:
 
     threads: int
     instance: Any = None
-    forked: bool = False  # since the instance was made
     started: bool = False  # the CPU driver has its workers
     fixed: bool = False  # an executable counts on so many threads
 
@@ -86,15 +86,6 @@ def threads() -> int:
     return _process.threads
 
 
-def check_process() -> None:
-    """DeviceError in a forked child: worker threads do not survive a fork."""
-    if _process.forked:
-        raise DeviceError(
-            "the process was forked after lstm_ir's runtime started; "
-            "start it with multiprocessing's 'spawn', or fork before the first module is loaded"
-        )
-
-
 def outlive_fork(owner: object) -> None:
     """`owner` is never freed in a forked child: what it holds of IREE would wait for workers."""
     _owners.add(owner)
@@ -107,8 +98,7 @@ def _forked() -> None:
     """
     global _lock
     _lock = threading.RLock()  # another thread of the parent may have held it
-    if _process.instance is not None:
-        _process.forked = True
+    if process.forked():
         for kept in (_process.instance, *_devices.values(), *_owners):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
         native().disable_leak_checker()  # prints what is alive at exit
@@ -118,17 +108,28 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
+def _leave_to_threads() -> None:
+    """What daemon threads hold is alive at exit, and the bindings would list it."""
+    if _process.instance is not None and threading.active_count() > 1:
+        native().disable_leak_checker()
+
+
+process.at_end(farewell=_leave_to_threads)
+
+
 def instance() -> Any:
     """The process-wide VM instance."""
+    process.check()
     with _lock:
         if _process.instance is None:
+            process.runtime_started()
             _process.instance = native().VmInstance()
-        check_process()
         return _process.instance
 
 
 def device(word: str) -> Any:
     """The HAL device: `local-task`, `vulkan`, `vulkan:1` (by index) or `vulkan://path`."""
+    process.check()
     with _lock:
         instance()
         found = _devices.get(word)

@@ -13,7 +13,6 @@ a call that never says that it ended keeps helpers for IDLE times their patience
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import time
@@ -23,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.backends import process
 from lstm_ir.backends.kernels.helpers import queue
 from lstm_ir.backends.run import runtime, transfer
 from lstm_ir.backends.run.threads import affinity, choice, stacks
-from lstm_ir.ir.errors import DeviceError
 from lstm_ir.ir.types import DType
 
 PATIENCE = 400e-6  # seconds
@@ -215,13 +214,8 @@ def _start(caller_cpu: int | None) -> _Helper | None:
         return made
 
 
-@atexit.register
 def _close_all() -> None:
     """Before IREE's modules are unloaded nobody may run their code, or keep it."""
-    try:
-        runtime.check_process()
-    except DeviceError:
-        return  # a forked child has no helpers
     _Pool.closed = True
     end = time.monotonic() + _END
     for b in list(_queues):
@@ -230,3 +224,6 @@ def _close_all() -> None:
         time.sleep(1e-4)
     for h in _helpers:
         h.end()
+
+
+process.at_end(farewell=_close_all)
