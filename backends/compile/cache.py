@@ -6,10 +6,12 @@ import hashlib
 import os
 import stat
 import sys
-import tempfile
 import warnings
 from contextlib import suppress
 from pathlib import Path
+
+from lstm_ir.ir.output_file import replacing
+from lstm_ir.ir.temporary import is_ours
 
 _MAGIC = b"LSTMIR1\n"
 _HEADER = len(_MAGIC) + 32 + 8  # magic, sha256 of the payload, its length
@@ -75,21 +77,11 @@ class Cache:
         """Write the entry in one step; a full or read-only disk leaves the cache as it was."""
         if self.path is None:
             return
-        temporary = ""
-        try:
-            handle, temporary = tempfile.mkstemp(prefix=".new-", dir=self.path)
-            with os.fdopen(handle, "wb") as f:
+        with suppress(OSError):
+            with replacing(self.path / name, mode=0o600, durable=False) as f:
                 f.write(_header(payload))
                 f.write(payload)
-            os.replace(temporary, self.path / name)
-            temporary = ""
             self._evict()
-        except OSError:
-            return
-        finally:
-            if temporary:
-                with suppress(OSError):
-                    os.unlink(temporary)
 
     def _evict(self) -> None:
         assert self.path is not None
@@ -98,7 +90,7 @@ class Cache:
             for e in entries:
                 with suppress(OSError):
                     info = e.stat(follow_symlinks=False)
-                    if stat.S_ISREG(info.st_mode):
+                    if stat.S_ISREG(info.st_mode) and not is_ours(e.name):
                         found.append((info.st_mtime, info.st_size, e.path))
         total = sum(size for _, size, _ in found)
         for _, size, path in sorted(found):

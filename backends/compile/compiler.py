@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import re
 import select
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any, Protocol
 
+from lstm_ir.backends import process
+from lstm_ir.backends.compile import child as children
 from lstm_ir.backends.compile.cache import Cache, key
 from lstm_ir.ir.errors import CompileError
+from lstm_ir.ir.output_file import replacing
 from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.temporary import new_folder
 
 _KEPT = 32 << 10  # bytes of messages kept, at either end
 # Bytes of arrays that a dispatch may have on the stack; small batched products of odd sizes take 40 KiB.
@@ -188,17 +190,25 @@ def executable() -> str:
 def run(text: str, flags: Sequence[str], *, name: str, target: str, timeout: float) -> bytes:
     """What iree-compile writes for the module `text`."""
     command = [executable(), "module.mlir", *flags, "-o", "module.out"]
-    folder = tempfile.mkdtemp(prefix="lstm-ir-")
-    try:
-        work = Path(folder)
+    with process.work(), _folder(name) as work:
         (work / "module.mlir").write_text(text, encoding="utf-8")
-        code, messages = _child(command, folder, name, timeout)
+        code, messages = _child(command, str(work), name, timeout)
         if code == 0:
             with suppress(FileNotFoundError):
                 return (work / "module.out").read_bytes()
         raise CompilerRefusedError(_explain(code, messages, name, target) + _dump(text, name, command))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _folder(name: str) -> Iterator[Path]:
+    """A folder for one compilation; CompileError where it cannot be made or written."""
+    try:
+        with new_folder() as folder:
+            yield folder
+    except OSError as e:
+        if e.errno is None:
+            raise  # a signal handler's, such as TimeoutError
+        raise CompileError(f"{name}: the compiler cannot be run: {e}") from e
 
 
 def _child(command: list[str], folder: str, name: str, timeout: float) -> tuple[int, str]:
@@ -206,26 +216,14 @@ def _child(command: list[str], folder: str, name: str, timeout: float) -> tuple[
     deadline = time.monotonic() + timeout
     child: subprocess.Popen[bytes] | None = None
     try:
-        child = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**os.environ, "TMPDIR": folder},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        child = children.start(command, timeout, folder)
         messages = _read(child, deadline)
         if messages is None:
             raise CompileError(f"{name}: the compiler ran past its time limit of {timeout:g} s")
         return child.wait(), messages
     finally:
-        if child is not None and child.poll() is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        if child is not None and child.stderr is not None:
-            child.stderr.close()
+        if child is not None:
+            children.stop(child)
 
 
 def _read(child: subprocess.Popen[bytes], deadline: float) -> str | None:
@@ -288,7 +286,8 @@ def _dump(text: str, name: str, command: list[str]) -> str:
     path = Path(folder) / (re.sub(r"[^A-Za-z0-9._-]", "_", name)[:80] + ".mlir")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"// {' '.join(command)}\n{text}", encoding="utf-8")
+        with replacing(path) as f:
+            f.write(f"// {' '.join(command)}\n{text}".encode())
     except OSError as e:
         return f"\n  no reproducer in {folder}: {e.strerror}"
     return f"\n  reproducer: {path}"

@@ -12,6 +12,7 @@ from lstm_ir.backends.files import npz, safetensors
 from lstm_ir.backends.files.memory import Array, bytes_of, empty
 from lstm_ir.backends.run import runtime
 from lstm_ir.ir.errors import CallError, PackageError
+from lstm_ir.ir.output_file import replacing
 from lstm_ir.ir.types import TensorType
 
 SCOPE = "model"  # #flow.parameter.named<"model"::"encoder/w_ih">
@@ -72,4 +73,6 @@ def read_weights(path: str | Path) -> dict[str, Array]:
 
 def write_irpa(path: str | Path, weights: Mapping[str, Array]) -> None:
     """A parameter file for `iree-run-module --parameters=model=PATH`."""
-    index({n: np.require(a, requirements="C") for n, a in weights.items()}).create_archive_file(str(path))
+    arrays = {n: np.require(a, requirements="C") for n, a in weights.items()}
+    with replacing(path) as f:
+        index(arrays).create_archive_file(f.name)

@@ -12,7 +12,6 @@ import importlib.util
 import json
 import statistics
 import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.dispatch_places import DispatchPlace, dispatch_places
 from lstm_ir.backends.run.threads import stacks
 from lstm_ir.ir.errors import DeviceError
+from lstm_ir.ir.temporary import new_folder
 from lstm_ir.ir.types import DType
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 RUNS = 5  # of the benchmark; the median counts
 SECONDS = 0.1  # of each run
+LIMIT = 300  # seconds of one of IREE's programs
 SLOW = 1.0  # seconds of a call from which one is enough
 _MODES = {"cpu": "queue-events,host-execution,executable-metadata"}
 _ROWS = {"cpu": "host_execution_function"}
@@ -121,8 +122,8 @@ def profile(exe: Executable, blob: bytes, entry: str, values: Sequence[Array], f
     """
     kind = exe.target.info.kind
     called = exe.signature.entries[entry]
-    with tempfile.TemporaryDirectory(prefix="lstm-ir-") as folder:
-        work = Path(folder)
+    with new_folder() as work:
+        folder = str(work)
         (work / "module.vmfb").write_bytes(blob)
         command = ["--module=module.vmfb", f"--function={entry}", f"--device={_device(exe.device)}"]
         if exe.weights:
@@ -189,10 +190,13 @@ def _tool(name: str) -> str:
 
 
 def _run(name: str, arguments: Sequence[str], folder: str) -> str:
+    from lstm_ir.backends.compile.child import bounded
+
+    command = bounded([_tool(name), *arguments], LIMIT)
     try:
-        done = subprocess.run([_tool(name), *arguments], cwd=folder, capture_output=True, timeout=300, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=LIMIT, check=False)
     except subprocess.TimeoutExpired:
-        raise DeviceError(f"{name} ran past its time limit of 300 s") from None
+        raise DeviceError(f"{name} ran past its time limit of {LIMIT} s") from None
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace")
         raise DeviceError(f"{name} failed: {runtime.short(said)}")

@@ -12,11 +12,11 @@ import importlib
 import resource
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from lstm_ir.bench.points import POINTS, Point
 from lstm_ir.bench.side_by_side import OURS
+from lstm_ir.ir.temporary import new_folder
 
 MODULES = {OURS: ("lstm_ir.api", "lstm_ir.backends.run.package", "iree.runtime"),
            "torch": ("torch",), "jax": ("jax", "jax.numpy"), "onnxruntime": ("onnxruntime", "onnx")}  # fmt: skip
@@ -24,13 +24,13 @@ MODULES = {OURS: ("lstm_ir.api", "lstm_ir.backends.run.package", "iree.runtime")
 
 def measure(point: Point, who: str) -> int:
     """Bytes of a fresh process that runs the point."""
-    with tempfile.TemporaryDirectory() as folder:
+    with new_folder() as folder:
         command = [sys.executable, "-m", "lstm_ir.bench.memory", point.name, who]
         if who == OURS:
             import lstm_ir as li
             from lstm_ir.bench import models
 
-            package = Path(folder) / "point.lirpkg"
+            package = folder / "point.lirpkg"
             made = models.program_of(point, models.weights(point)[0])
             li.export(made, package, targets=["cpu:host"])
             command.append(str(package))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from lstm_ir.demo.model import Progress
 from lstm_ir.demo.oracle_table import OracleRow
 from lstm_ir.demo.oracle_table import rows as oracle_rows
 from lstm_ir.demo.run import devices, run
+from lstm_ir.ir.temporary import new_folder
 
 
 @click.command()
@@ -31,8 +31,8 @@ def command(output: Path | None, seconds: float) -> None:
     """
     if output is not None and output.suffix != ".lirpkg":
         raise click.UsageError(f"-o {output}: a package ends in .lirpkg")
-    with tempfile.TemporaryDirectory(prefix="lstm-ir-demo-") as folder:
-        package = Path(folder) / "digits.lirpkg" if output is None else output
+    with new_folder() as folder:
+        package = folder / "digits.lirpkg" if output is None else output
         with _training_bar() as show:
             run(click.echo, package, seconds, show)
     here, absent = devices()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
@@ -20,7 +23,11 @@ VERBS = {  # verb: (module, one line for --help)
     "bench": ("lstm_ir.cli.bench", "Measure beside torch, onnxruntime and JAX."),
     "targets": ("lstm_ir.cli.targets", "List what can be compiled and run here, and why not."),
 }
-INTERRUPTED = 130  # what shells report for SIGINT
+INTERRUPTED, TERMINATED = 130, 143  # what shells report for SIGINT and SIGTERM
+
+
+class _TerminatedError(BaseException):
+    """SIGTERM came; what is half done is removed on the way out."""
 
 
 class Verbs(click.Group):
@@ -54,15 +61,16 @@ def group() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run one verb and exit: 0, 1 for an error, 2 for wrong usage, 130 when interrupted."""
+    """Run one verb and exit: 0, 1 for an error, 2 for wrong usage, 130 when interrupted, 143 when terminated."""
     sys.exit(run(args))
 
 
 def run(args: Sequence[str] | None = None) -> int:
     """One verb; its exit code. Errors are one message on stderr, never a traceback."""
     try:
-        group.main(None if args is None else list(args), prog_name="lstm-ir", standalone_mode=False)
-        sys.stdout.flush()
+        with _termination_raises():
+            group.main(None if args is None else list(args), prog_name="lstm-ir", standalone_mode=False)
+            sys.stdout.flush()
         return 0
     except click.exceptions.Exit as e:
         return e.exit_code
@@ -71,6 +79,8 @@ def run(args: Sequence[str] | None = None) -> int:
         return e.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", INTERRUPTED)
+    except _TerminatedError:
+        return _fail("terminated", TERMINATED)
     except BrokenPipeError:  # the reader of a pipe has enough: `lstm-ir show g.lir | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -87,6 +97,25 @@ def run(args: Sequence[str] | None = None) -> int:
         return _fail(
             f"a fault of lstm-ir itself: {type(e).__name__}: {e}\n  LSTM_IR_DEBUG=1 shows where; please report it"
         )
+
+
+@contextmanager
+def _termination_raises() -> Iterator[None]:
+    """SIGTERM is an exception inside, once; not where whoever started the process chose otherwise."""
+
+    def terminate(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # while what is half done is removed
+        raise _TerminatedError
+
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _fail(text: str, code: int = 1) -> int:
