@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from lstm_ir.backends import process
 from lstm_ir.backends.files.archive import Package, read_package, write_package
 from lstm_ir.backends.files.manifest import PackedTarget
 from lstm_ir.backends.run import devices, runtime
@@ -31,6 +32,7 @@ def open_package(
     `device` is a kind (`cpu`, `vulkan`, …) or a device word as for Executable. Of several CPU
     modules the one that uses most of this processor is taken. `schedule_caller`: as for Executable.
     """
+    process.enter()
     found = read_package(path, require_key=require_key)
     _same_runtime(found)
     _same_weights(found)

@@ -16,6 +16,7 @@ import pytest
 import lstm_ir as li
 from lstm_ir.api import build
 from lstm_ir.backends.compile import cache as caching
+from lstm_ir.backends.compile import child as children
 from lstm_ir.backends.compile import compiler
 from lstm_ir.backends.compile.cache import Cache, folder, key
 from lstm_ir.backends.compile.compiler import compile_mlir
@@ -148,36 +149,72 @@ def _group_runs(pid: int) -> bool:
     return True
 
 
-def test_ctrl_c_ends_the_child(tmp_path: Path) -> None:
+ENDED = """
+import sys
+from pathlib import Path
+from lstm_ir.backends.compile import compiler
+from lstm_ir.backends.targets import targets
+from lstm_ir.cli.group import run
+targets.resolve("vulkan")
+compiler.executable = lambda: sys.argv[1]
+if len(sys.argv) > 2:
+    sys.exit(run(["compile", "-t", "vulkan", sys.argv[2], "-o", sys.argv[2] + ".lirpkg"]))
+try:
+    compiler.compile_mlir("module {}", targets.resolve("vulkan"), name="m")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_the_child_ends_with_its_parent(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the library, SIGTERM on the command line; after SIGKILL the next compilation tidies up."""
     scratch, store = tmp_path / "scratch", tmp_path / "cache"
     scratch.mkdir()
-    compiler_script = tmp_path / "iree-compile"
-    compiler_script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\ntouch $TMPDIR/x\nsleep 600 & wait\n")
-    compiler_script.chmod(0o755)
-    script = (
-        "from lstm_ir.backends.compile import compiler\nfrom lstm_ir.backends.targets import targets\n"
-        "target = targets.resolve('vulkan')\n"
-        f"compiler.executable = lambda: {str(compiler_script)!r}\n"
-        "try:\n    compiler.compile_mlir('module {}', target, name='m')\n"
-        "except KeyboardInterrupt:\n    print('interrupted')\n"
-    )
+    script = tmp_path / "iree-compile"
+    script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\ntouch $TMPDIR/x\nsleep 600 & wait\n")
+    if how == "SIGKILL":  # which reaches no children of the child
+        script.write_text(script.read_text().replace("sleep 600 & wait", "exec sleep 600"))
+    script.chmod(0o755)
+    (tmp_path / "g").write_text(str(li.Graph("g", [x := li.input("x", (2,))], {"y": x + 1.0})))
     env = {**os.environ, "TMPDIR": str(scratch), "LSTM_IR_CACHE": str(store)}
-    parent = subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    words = [str(script)] + ([str(tmp_path / "g")] if how == "SIGTERM" else [])
+    parent = subprocess.Popen(
+        [sys.executable, "-c", ENDED, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     try:
-        for _ in range(600):
+        for _ in range(1200):
             if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip():
                 break
             time.sleep(0.05)
         child = int((tmp_path / "pid").read_text())
         assert len(list(scratch.iterdir())) == 1  # the compile is under way
-        parent.send_signal(signal.SIGINT)
+        parent.send_signal(signal.Signals[how])
         out, err = parent.communicate(timeout=30)
     finally:
         parent.kill()
-    assert out.decode().strip() == "interrupted", err.decode()
+    expected = {"SIGINT": (0, "interrupted", ""), "SIGTERM": (143, "", "lstm-ir: terminated"), "SIGKILL": (-9, "", "")}
+    assert (parent.returncode, out.decode().strip(), err.decode().strip()) == expected[how]
+    assert how != "SIGKILL" or sys.platform == "linux" or pytest.skip("only Linux ends children with their parents")
     assert _group_ended(child)
+    if how == "SIGKILL":
+        monkeypatch.setattr("tempfile.tempdir", str(scratch))
+        compiler.run(ADD, ["--compile-to=input"], name="m", target="vulkan", timeout=60)
     assert list(scratch.iterdir()) == []
-    assert list(store.iterdir()) == []
+    assert not store.exists() or list(store.iterdir()) == []
+
+
+def test_a_compiler_without_parent_has_its_time_limit(tmp_path: Path) -> None:
+    """Where the system cannot end it with its parent: by a clock of its own."""
+    command = children.bounded([sys.executable, "-c", "import signal; print(signal.alarm(0))"], 77)
+    left = int(subprocess.run(command, capture_output=True, timeout=60, check=True).stdout)
+    assert 77 < left <= 87
+
+
+def test_what_cannot_be_written_is_a_compile_error(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
+    with pytest.raises(CompileError, match=r"m: the compiler cannot be run: .*nowhere"):
+        compile_mlir(ADD, resolve("vulkan"), name="m")
 
 
 def test_options(store: Path) -> None:

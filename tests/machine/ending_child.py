@@ -1,0 +1,63 @@
+"""A process that ends while daemon threads are inside of native work: `python ending_child.py HOW`.
+
+HOW: exit (code 7), error (an exception), main (the end of the program).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import handmade
+import numpy as np
+
+import lstm_ir as li
+
+A = np.ones((400, 5), np.float32)
+
+
+def trainer() -> Callable[[], Any]:
+    """A call of a program with state."""
+    x = li.input("x", (64, 8))
+    w = li.weight("w", np.full((8, 8), 0.1, np.float32))
+    graph = li.Graph("g", [x], {"loss": li.mean((x @ w) * (x @ w))})
+    exe = li.compile(li.train_step(graph, loss="loss", optimizer=li.sgd(0.01)))
+    a = np.ones((64, 8), np.float32)
+    return lambda: exe.entries["train"](x=a)
+
+
+def main(how: str) -> None:
+    by_caller, by_workers = (handmade.load("cpu", driver=d) for d in ("local-sync", "local-task"))
+
+    def stream() -> None:
+        with by_caller.session() as s:
+            for _ in range(5):
+                s({"input.1": A})
+
+    def load() -> None:
+        handmade.load("cpu", driver="local-sync").close()
+
+    shapes = (lambda: by_caller({"input.1": A}), lambda: by_workers({"input.1": A}), stream, load, trainer())
+    begun = threading.Barrier(1 + len(shapes))
+
+    def forever(act: Callable[[], Any]) -> None:
+        act()
+        begun.wait()
+        while True:
+            act()
+
+    for act in shapes:
+        threading.Thread(target=forever, args=(act,), daemon=True).start()
+    begun.wait()
+    time.sleep(0.05)
+    if how == "exit":
+        sys.exit(7)
+    if how == "error":
+        raise RuntimeError("mine")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
