@@ -74,5 +74,8 @@ def read_weights(path: str | Path) -> dict[str, Array]:
 def write_irpa(path: str | Path, weights: Mapping[str, Array]) -> None:
     """A parameter file for `iree-run-module --parameters=model=PATH`."""
     arrays = {n: np.require(a, requirements="C") for n, a in weights.items()}
-    with replacing(path) as f:
-        index(arrays).create_archive_file(f.name)
+    try:
+        with replacing(path) as f:
+            index(arrays).create_archive_file(f.name)
+    except runtime.RAISED as e:
+        raise PackageError(f"{path}: {runtime.short(e)}") from e

@@ -29,7 +29,17 @@ def test_a_forked_child_refuses_at_once_whatever_its_parents_threads_hold(tmp_pa
     ("exit", 7), pytest.param("error", 1, marks=pytest.mark.slow), pytest.param("main", 0, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_the_end_of_a_process_waits_for_calls(how: str, code: int) -> None:
-    command = [sys.executable, str(MACHINE / "ending_child.py"), how]
+    command = [
+        sys.executable,
+        str(MACHINE / "ending_child.py"),
+        how,
+        "0.05",
+        "caller",
+        "workers",
+        "stream",
+        "load",
+        "train",
+    ]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
     assert done.returncode == code, done.stderr[-2000:]
     assert "mine" in done.stderr if how == "error" else done.stderr == ""

@@ -1,6 +1,6 @@
-"""A process that ends while daemon threads are inside of native work: `python ending_child.py HOW`.
+"""A process that ends while daemon threads are inside of native work: `python ending_child.py HOW SECONDS [SHAPE ...]`.
 
-HOW: exit (code 7), error (an exception), main (the end of the program).
+HOW: exit (code 7), error (an exception), main (the end of the program), so many seconds after all threads work.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def trainer() -> Callable[[], Any]:
     return lambda: exe.entries["train"](x=a)
 
 
-def main(how: str) -> None:
+def main(how: str, seconds: str, *chosen: str) -> None:
     by_caller, by_workers = (handmade.load("cpu", driver=d) for d in ("local-sync", "local-task"))
 
     def stream() -> None:
@@ -40,8 +40,15 @@ def main(how: str) -> None:
     def load() -> None:
         handmade.load("cpu", driver="local-sync").close()
 
-    shapes = (lambda: by_caller({"input.1": A}), lambda: by_workers({"input.1": A}), stream, load, trainer())
-    begun = threading.Barrier(1 + len(shapes))
+    def compile() -> None:
+        li.compile(li.Graph("g", [x := li.input("x", (3,))], {"y": x + 1.0}), options={"cache": False})
+
+    shapes = {
+        "caller": lambda: by_caller({"input.1": A}), "workers": lambda: by_workers({"input.1": A}),
+        "stream": stream, "load": load, "train": trainer(), "compile": compile,
+    }  # fmt: skip
+    acts = [shapes[name] for name in chosen or shapes]
+    begun = threading.Barrier(1 + len(acts))
 
     def forever(act: Callable[[], Any]) -> None:
         act()
@@ -49,10 +56,10 @@ def main(how: str) -> None:
         while True:
             act()
 
-    for act in shapes:
+    for act in acts:
         threading.Thread(target=forever, args=(act,), daemon=True).start()
     begun.wait()
-    time.sleep(0.05)
+    time.sleep(float(seconds))
     if how == "exit":
         sys.exit(7)
     if how == "error":
@@ -60,4 +67,4 @@ def main(how: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
