@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from lstm_ir.ir.attributes import check_attrs
+from lstm_ir.ir.cached import cached_property
 from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.held import converted
 from lstm_ir.ir.location import Loc, here

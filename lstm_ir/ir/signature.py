@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.arrays import Conform, take
+from lstm_ir.ir.cached import cached_property
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import CallError, ValueRangeError
 from lstm_ir.ir.types import TensorType

@@ -5,11 +5,11 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from lstm_ir.ir import dims
+from lstm_ir.ir.cached import cached_property
 from lstm_ir.ir.errors import GradientError, IRError
 from lstm_ir.ir.graph import Data, Graph, Node, Value, make_node, map_arg
 from lstm_ir.ir.leaf import constant, parameter

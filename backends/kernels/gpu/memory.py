@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from lstm_ir.backends.kernels.body.access import ROW
 from lstm_ir.backends.kernels.body.atoms import Source
@@ -16,6 +15,7 @@ from lstm_ir.backends.kernels.body.plan import LoopPlan, walk
 from lstm_ir.backends.kernels.text.memory import ElementPlace, Memory
 from lstm_ir.backends.kernels.text.statements import MemRef, Name, Subspan, TextOperand, operation
 from lstm_ir.backends.kernels.text.text import Text, scalar_type, stored_type
+from lstm_ir.ir.cached import cached_property
 from lstm_ir.ir.types import DType
 
 

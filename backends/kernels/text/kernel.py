@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 from lstm_ir.backends.kernels.text.statements import (
@@ -19,6 +18,7 @@ from lstm_ir.backends.kernels.text.statements import (
     WorkgroupId,
     count,
 )
+from lstm_ir.ir.cached import cached_property
 
 BINDING = "!stream.binding"
 _NAME = "\0"  # of a kernel that is printed: the text is part of its name

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, RowAxis
 from lstm_ir.backends.kernels.text.statements import Kind, MemRef, Name, Subspan, TextOperand
 from lstm_ir.backends.kernels.text.text import Text
+from lstm_ir.ir.cached import cached_property
 
 ELEMENT_BYTES = {"i8": 1, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
 
