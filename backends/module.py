@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -119,13 +121,30 @@ def empty_variants(graph: Graph) -> Iterator[tuple[str, Graph]]:
 def _uncollected() -> Iterator[None]:
     """No garbage collection inside: the parts of a module stay until its text is written, and looking through
     them took a fifth of the time."""
-    enabled = gc.isenabled()
+    thread = threading.get_ident()
+    if gc.isenabled():
+        _paused.add(thread)
     gc.disable()
     try:
         yield
     finally:
-        if enabled:
+        if thread in _paused:
+            _paused.remove(thread)
             gc.enable()
+
+
+_paused: set[int] = set()  # the thread that gives garbage collection back
+
+
+def _collect_again() -> None:
+    """In a forked child, which lacks that thread."""
+    if _paused:
+        _paused.clear()
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_collect_again)
 
 
 @contextlib.contextmanager
