@@ -12,7 +12,8 @@ import gc
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from iree.compiler import ir
@@ -73,11 +74,11 @@ class Module(NamedTuple):
 
 def iree_module(
     program: Program, target: TargetInfo, options: Options | None = None,
-    notes: list[str] | None = None,
+    notes: list[str] | None = None, helped: Collection[str] = (),
 ) -> Module:  # fmt: skip
     """The module that IREE compiles for `target`; without options, with kernels where it has them.
 
-    Adds to `notes` how each recurrence was lowered.
+    Adds to `notes` how each recurrence was lowered. `helped`: entries whose kernels helpers may take part in.
     """
     options = Options(target.kernels) if options is None else options
     said = [] if notes is None else notes
@@ -88,17 +89,18 @@ def iree_module(
             functions: list[_Function] = []
             for name in program.entries:
                 graph = program.ordered(name)
-                functions.append(_Function(name, graph, target, options, symbols, said))
+                own = replace(options, helpers=name in helped)
+                functions.append(_Function(name, graph, target, own, symbols, said))
                 if target.kind != "cpu":
                     for suffix, bound in empty_variants(graph):
                         part = f"{name}.empty.{suffix}"
                         functions.append(_Function(part, bound, target, options, symbols, []))
             for f in functions:
                 kernels |= f.runnable()
-            relax = relax_instruction(target) if options.helpers else None
-            published = executables.define(module, kernels, options, target.kind == "cpu", relax)
-            if options.helpers and not published:
-                for f in functions:
+            relax = relax_instruction(target)
+            published = executables.define(module, kernels, options, target.kind == "cpu", helped, relax)
+            for f in functions:
+                if f.name in helped and not published[f.name]:
                     f.leave_helpers_out()
         return Module(_text(module, locs=True), published)
 
@@ -212,20 +214,20 @@ class _Function:
         with ir.InsertionPoint(block):
             arguments = list(block.arguments)
             if self.options.helpers:
-                *arguments, _, self.e.workers = arguments
+                *arguments, _, self.e.workers, _ = arguments
             self._body(arguments, checks=True, held=held)
         return self.e.kernels
 
     def leave_helpers_out(self) -> None:
         """Take away the arguments that no kernel of the module uses to publish its work."""
         block = self.func.regions[0].blocks[0]
-        *_, queue, brought = block.arguments
+        *_, queue, brought, publishes = block.arguments
         if list(brought.uses):  # kernels that have no room for a queue
             self.e.workers = None
             with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
                 found = self.e.make("arith.index_cast", [workers(self.e)], [brought.type])
             brought.replace_all_uses_with(found.result)
-        for argument in (brought, queue):
+        for argument in (publishes, brought, queue):
             block.erase_argument(argument.arg_number)
         outs = [tensor(v.type) for v in self.graph.outputs]
         kind = ir.FunctionType.get([a.type for a in block.arguments], outs)
@@ -237,7 +239,7 @@ class _Function:
     def _function(self, params: Sequence[Value]) -> ir.Block:
         ins: list[ir.Type] = [tensor(p.type) for p in params]
         if self.options.helpers:
-            ins += [ir.Type.parse(publish.TENSOR), ir.IntegerType.get_signless(32)]
+            ins += [ir.Type.parse(t) for t in publish.CALL_ARGUMENTS]
         outs = [tensor(v.type) for v in self.graph.outputs]
         kind = ir.FunctionType.get(ins, outs)
         attrs = {"sym_name": ir.StringAttr.get(self.name), "function_type": ir.TypeAttr.get(kind)}

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lstm_ir.backends.run.threads.choice import Choice, choose
-from lstm_ir.ir.dims import Dim
+from lstm_ir.backends.run.threads.choice import choose, may_help
 from lstm_ir.ir.errors import CompileError, LoweringError, PackageError, TargetError
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.program import Program
-from lstm_ir.ir.work import largest, loops, operations
+from lstm_ir.ir.work import CallWork, loops, operations
 
 if TYPE_CHECKING:
     from lstm_ir.backends.emit.options import Thresholds
@@ -33,7 +32,7 @@ OPTIONS = (
 ALWAYS = "always"  # of option helpers
 # Of options that a call does not name, where they are not the documented ones: the tests' seam.
 defaults: dict[str, Any] = {}
-LOAD_OPTIONS = ("schedule_caller",)
+LOAD_OPTIONS = ("helpers", "schedule_caller")
 
 
 @dataclass
@@ -46,7 +45,7 @@ class Report:
     target: str
     steps: dict[str, tuple[PassStep, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    operations: dict[str, Dim] = field(default_factory=dict)
+    work: dict[str, CallWork] = field(default_factory=dict)
     compile_seconds: float = 0.0
     module_bytes: int = 0
 
@@ -72,13 +71,8 @@ class Lowered:
     made: Program  # by the passes
     text: str
     report: Report
-    published: Mapping[str, int]  # kernels that helpers may take part in, by function
-    always: bool = False  # they do, at any size
-
-    def choice(self, threads: int) -> Choice:
-        """Who runs its calls on the CPU, in a process of so many threads."""
-        published = max(self.published.values(), default=0)
-        return _choice(self.made, self.report, published, threads, self.always)
+    work: Mapping[str, CallWork]  # of each entry
+    always: bool = False  # helpers take part in calls of any size
 
 
 def _options(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) -> dict[str, Any]:
@@ -140,9 +134,9 @@ def optimize(
 
 
 def prepare(
-    program: Graph | Program, target: Target, options: Mapping[str, Any] | None = None, threads: int = 1
+    program: Graph | Program, target: Target, options: Mapping[str, Any] | None = None, helpers: bool = False
 ) -> Lowered:
-    """Everything up to the compiler. `threads`: of the process that will call it, if that is known."""
+    """Everything up to the compiler. `helpers`: whether processes that call it may have some."""
     from lstm_ir.backends.emit.options import Options
     from lstm_ir.backends.kernels.body.products import publishable
     from lstm_ir.backends.module import iree_module
@@ -153,21 +147,14 @@ def prepare(
     source.verify()
     info = target.info
     made = optimize(source, target, report, given.get("pipeline"), given.get("kernels"))
-    report.operations = {name: operations(graph) for name, graph in made.entries.items()}
-    kernels, published = given.get("kernels", info.kernels), 0
-    if info.kind == "cpu" and kernels and given.get("helpers", True):
-        published = max(map(publishable, made.entries.values()), default=0)
-    always = given.get("helpers") == ALWAYS
-    helped = _choice(made, report, published, threads, always).helpers > 0
-    made_with = Options(kernels, helped, thresholds=_thresholds(given))
-    module = iree_module(made, info, made_with, report.notes)
-    return Lowered(source, made, module.text, report, module.published, always)
-
-
-def _choice(made: Program, report: Report, published: int, threads: int, always: bool) -> Choice:
-    """Who runs calls of any entry: the largest decides."""
-    most = max(map(loops, made.entries.values()), default=0)
-    return choose(largest(report.operations.values()), most, published, threads, always=always)
+    kernels, always = given.get("kernels", info.kernels), given.get("helpers") == ALWAYS
+    helpers = helpers and info.kind == "cpu" and kernels and given.get("helpers", True) is not False
+    before = {n: CallWork(operations(g), loops(g), publishable(g)) for n, g in made.entries.items()}
+    helped = [n for n, w in before.items() if helpers and may_help(w.known(), w.loops, w.published, always=always)]
+    made_with = Options(kernels, thresholds=_thresholds(given))
+    module = iree_module(made, info, made_with, report.notes, helped)
+    report.work = {n: replace(w, published=module.published.get(n, 0)) for n, w in before.items()}
+    return Lowered(source, made, module.text, report, report.work, always)
 
 
 def compile(
@@ -180,13 +167,14 @@ def compile(
     calls of any size), opt_level, data_tiling, flags, timeout (seconds), cache, verify (IREE's checks between
     its passes), schedule_caller (default: on; as in `load`), thresholds (sizes at which kernels take another form).
     device: as in `vulkan:1`; on the CPU `local-sync` (the caller's thread) or `local-task` (workers),
-    by default chosen by the size of a call: in between helper threads take part in what the caller's
+    by default chosen at each call by its size: in between helper threads take part in what the caller's
     thread runs.
     Raises TargetError, LoweringError, PassError or CompileError.
     """
     from lstm_ir.backends.run import runtime
     from lstm_ir.backends.run.devices import resolve
     from lstm_ir.backends.run.executable import Executable
+    from lstm_ir.backends.run.loaded import CallOptions
 
     given = _options(options)
     _device_word(device)
@@ -194,29 +182,41 @@ def compile(
     if not where.drivers:
         raise TargetError(f"target {where.info.name} can be compiled and exported here, not run: no driver for it")
     chosen = device is None and where.info.kind == "cpu"
-    threads = runtime.threads() if chosen else 1
-    lowered, blob = build(program, where, given, threads)
+    threads = runtime.threads()
+    lowered, blob = build(program, where, given, helpers=chosen and threads > 1)
     weights = {n: d.array for n, d in lowered.program.weights.items()}
     start = {n: s.initial.array for n, s in lowered.program.state.items()}
     signature, report = lowered.program.signature(lowered.made), lowered.report
     if chosen:
-        choice = lowered.choice(threads)
-        device = choice.driver
-        report.notes.append(str(choice))
+        report.notes += _drivers(lowered, threads)
     return Executable(
         signature, blob, weights, where, device, report,
-        state=start, schedule_caller=given.get("schedule_caller", True),
+        state=start, work=lowered.work if chosen else None,
+        options=CallOptions(given.get("schedule_caller", True), always=lowered.always),
     )  # fmt: skip
 
 
+def _drivers(lowered: Lowered, threads: int) -> list[str]:
+    """Who runs the calls of each entry, as `--explain` says it."""
+    notes = []
+    for name, w in lowered.work.items():
+        where = f" of {name}" if len(lowered.work) > 1 else ""
+        if w.known() is None and threads > 1:
+            notes.append(f"driver{where} chosen at each call: {w.operations} operations")
+        else:
+            choice = choose(w.known(), w.loops, w.published, threads, always=lowered.always)
+            notes.append(str(choice).replace("driver", f"driver{where}", 1))
+    return notes
+
+
 def build(
-    program: Graph | Program, target: Target, options: Mapping[str, Any] | None = None, threads: int = 1
+    program: Graph | Program, target: Target, options: Mapping[str, Any] | None = None, helpers: bool = False
 ) -> tuple[Lowered, bytes]:
-    """The lowered program and its compiled module; `threads` as in `prepare`."""
+    """The lowered program and its compiled module; `helpers` as in `prepare`."""
     from lstm_ir.backends.compile.compiler import compile_mlir
 
     given = _options(options)
-    lowered = prepare(program, target, given, threads)
+    lowered = prepare(program, target, given, helpers)
     passed: dict[str, Any] = {k: given[k] for k in ("opt_level", "data_tiling", "flags") if k in given}
     start = time.perf_counter()
     blob = compile_mlir(
@@ -265,7 +265,7 @@ def export(
     `cpu` is its architecture's baseline.
     """
     from lstm_ir.backends.run.devices import resolve
-    from lstm_ir.backends.run.package import write_package
+    from lstm_ir.backends.run.package import ModuleFile, write_package
     from lstm_ir.backends.targets.targets import baseline
 
     if isinstance(targets, str):
@@ -276,8 +276,8 @@ def export(
     places = {w: baseline(w) if w == "cpu" else resolve(w) for w in targets}
     modules, made = {}, []
     for word, where in places.items():
-        lowered, blob = build(program, where, given)
-        modules[word] = (where, blob)
+        lowered, blob = build(program, where, given, helpers=True)
+        modules[word] = ModuleFile(where, blob, lowered.work)
         made.append(lowered.made)
     source = Program.of(program)
     weights = {n: d.array for n, d in source.weights.items()}
@@ -289,17 +289,19 @@ def export(
 def load(path: str | Path, device: str | None = None, options: Mapping[str, Any] | None = None) -> Executable:
     """The package at `path`, ready to call; needs iree-base-runtime and NumPy only.
 
-    options: schedule_caller, whether calls on the CPU may set the processor affinity and the
+    options: helpers, whether helper threads may take part in calls on the CPU (default: on);
+    schedule_caller, whether calls on the CPU may set the processor affinity and the
     scheduling policy of the thread that calls, for as long as they run (default: on). The environment
     variable LSTM_IR_SCHEDULE_CALLER=0 refuses that for every executable of the process.
     """
+    from lstm_ir.backends.run.loaded import CallOptions
     from lstm_ir.backends.run.package import open_package
 
     if not isinstance(path, (str, Path)):
         raise PackageError(f"load: takes the path of a package, got {type(path).__name__}")
     given = _options(options, LOAD_OPTIONS)
     _device_word(device)
-    return open_package(path, device, schedule_caller=given.get("schedule_caller", True))
+    return open_package(path, device, options=CallOptions(**given))
 
 
 def _device_word(device: str | None) -> None:

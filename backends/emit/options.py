@@ -44,7 +44,7 @@ class Options:
     """Read by lowering rules and kernels; a target says what the hardware is."""
 
     kernels: bool = False  # loops and products may become kernels of this project
-    helpers: bool = False  # functions take what lets helper threads take part in their kernels
+    helpers: bool = False  # the function takes what lets helper threads take part in its kernels
     thresholds: Thresholds = Thresholds()
     dispatch: DispatchLimits = DispatchLimits()
 

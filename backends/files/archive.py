@@ -15,7 +15,8 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,12 +26,21 @@ from lstm_ir.backends.targets.targets import Target
 from lstm_ir.ir.errors import PackageError
 from lstm_ir.ir.output_file import replacing
 from lstm_ir.ir.signature import Signature
+from lstm_ir.ir.work import CallWork
 
 Array = np.ndarray[Any, Any]
 MANIFEST, WEIGHTS, SEAL = "manifest.json", "weights.safetensors", "manifest.hmac"
 STATE = "state.safetensors"  # only of a program with state
 _NAME = re.compile(r"manifest\.json|manifest\.hmac|(weights|state)\.safetensors|module-[0-9]{1,3}\.vmfb")
 _LIMIT = 16 << 20  # bytes of the manifest
+
+
+class ModuleFile(NamedTuple):
+    """A compiled module, the target it is for, and what its entries compute."""
+
+    target: Target
+    blob: bytes
+    work: Mapping[str, CallWork] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -63,14 +73,17 @@ class Package:
 def write_package(
     path: str | Path,
     signature: Signature,
-    modules: Mapping[str, tuple[Target, bytes]],
+    modules: Mapping[str, tuple[Target, bytes]] | Mapping[str, ModuleFile],
     weights: Mapping[str, Any],
     extra: Mapping[str, Any] | None = None,
     *,
     sign_key: bytes | str | None = None,
     state: Mapping[str, Array] | None = None,
 ) -> None:
-    """Write the package in one step: after a failure the old file, or none, is there."""
+    """Write the package in one step: after a failure the old file, or none, is there.
+
+    A module that comes without what its entries compute runs on IREE's workers.
+    """
     from lstm_ir.backends.compile.compiler import versions
 
     if not modules:
@@ -84,10 +97,11 @@ def write_package(
     if start:
         members[STATE] = _packed(start)
     targets = []
-    for i, (target, blob) in enumerate(modules.values()):
+    for i, made in enumerate(modules.values()):
+        target, blob, work = made if isinstance(made, ModuleFile) else ModuleFile(made[0], made[1])
         file = f"module-{i}.vmfb"
         members[file] = blob
-        targets.append(PackedTarget.of(target.info, file))
+        targets.append(PackedTarget.of(target.info, file, work))
     manifest = Manifest(
         lstm_ir=versions()[1],
         iree=versions()[0],

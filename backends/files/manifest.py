@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lstm_ir.backends.targets import cpus
 from lstm_ir.ir.errors import PackageError
 from lstm_ir.ir.signature import Signature
+from lstm_ir.ir.signature_json import load_dim, shown_dim
 from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.work import CallWork
 
-FORMAT = 2  # 2: state, and what it starts as
+FORMAT = 3  # 2: state, and what it starts as; 3: what entries compute, by target
+_READ = (2, 3)
+_ENTRIES = 100_000  # of a program
 _KINDS = ("cpu", "vulkan", "cuda", "hip", "metal")
 
 
@@ -30,11 +35,12 @@ class PackedTarget:
     info: TargetInfo
     file: str
     features: tuple[str, ...]  # those whose absence would kill the process
+    work: Mapping[str, CallWork]  # by entry; none in format 2
 
     @classmethod
-    def of(cls, info: TargetInfo, file: str) -> PackedTarget:
+    def of(cls, info: TargetInfo, file: str, work: Mapping[str, CallWork]) -> PackedTarget:
         """The target as it is recorded."""
-        return cls(info, file, cpus.needed(info.features))
+        return cls(info, file, cpus.needed(info.features), work)
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -42,19 +48,21 @@ class PackedTarget:
         return {
             "name": i.name, "kind": i.kind, "detail": i.detail, "triple": i.triple, "cpu": i.cpu,
             "features": list(self.features), "file": self.file,
+            "work": {n: [shown_dim(w.operations), w.loops, w.published] for n, w in self.work.items()},
         }  # fmt: skip
 
     @classmethod
-    def from_json(cls, data: object) -> PackedTarget:
-        """The target in `data`."""
-        f = fields(data, "target", ("name", "kind", "detail", "triple", "cpu", "features", "file"))
+    def from_json(cls, data: object, version: int) -> PackedTarget:
+        """The target in `data`, of a manifest of this format."""
+        names = ("name", "kind", "detail", "triple", "cpu", "features", "file")
+        f = fields(data, "target", names if version < 3 else (*names, "work"))
         texts = [text(f[k], k) for k in ("name", "kind", "detail", "triple", "cpu", "file")]
         name, kind, detail, triple, cpu, file = texts
         if kind not in _KINDS or not isinstance(f["features"], list):
             raise PackageError(f"target {name[:40]!r}: kind {kind[:20]!r} or its features")
         features = tuple(text(x, "feature") for x in f["features"])
         info = TargetInfo(name, kind, detail, triple, cpu, features, kernels=kind == "cpu")
-        return cls(info, file, features)
+        return cls(info, file, features, _work(f["work"]) if version >= 3 else {})
 
 
 @dataclass(frozen=True)
@@ -83,9 +91,9 @@ class Manifest:
     @classmethod
     def from_json(cls, data: object) -> Manifest:
         """The manifest in `data`; PackageError for anything that `to_json` does not write."""
-        if isinstance(data, dict) and data.get("format") != FORMAT:
-            found = str(data.get("format"))[:20]
-            raise PackageError(f"format {found}; this version reads {FORMAT}")
+        version = data.get("format") if isinstance(data, dict) else None
+        if isinstance(data, dict) and (type(version) is not int or version not in _READ):
+            raise PackageError(f"format {str(version)[:20]}; this version reads {' and '.join(map(str, _READ))}")
         names = ("format", "lstm_ir", "iree", "signature", "targets", "members", "extra")
         f = fields(data, "manifest", names)
         if not isinstance(f["targets"], list) or not f["targets"]:
@@ -96,7 +104,7 @@ class Manifest:
             text(f["lstm_ir"], "version"),
             text(f["iree"], "version"),
             Signature.from_json(f["signature"]),
-            tuple(PackedTarget.from_json(t) for t in f["targets"]),
+            tuple(PackedTarget.from_json(t, f["format"]) for t in f["targets"]),
             {n: _member(n, m) for n, m in f["members"].items()},
             f["extra"],
         )
@@ -109,6 +117,20 @@ def _member(name: str, data: object) -> Member:
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
         raise PackageError(f"member {name[:40]!r}: not a SHA-256")
     return Member(data[0], digest)
+
+
+def _work(data: object) -> dict[str, CallWork]:
+    if not isinstance(data, dict) or len(data) > _ENTRIES:
+        raise PackageError("target: its work is an object")
+    found = {}
+    for entry, values in data.items():
+        if not (isinstance(values, list) and len(values) == 3 and all(type(n) is int and n >= 0 for n in values[1:])):
+            raise PackageError(f"target: the work of {entry[:40]!r}")
+        operations = load_dim(values[0])
+        if operations is None:
+            raise PackageError(f"target: the operations of {entry[:40]!r}")
+        found[entry] = CallWork(operations, *values[1:])
+    return found
 
 
 def fields(data: object, what: str, names: tuple[str, ...]) -> dict[str, Any]:

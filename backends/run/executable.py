@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lstm_ir.backends import process
-from lstm_ir.backends.files import parameters, state_file
-from lstm_ir.backends.kernels.helpers.queue import SERVE
+from lstm_ir.backends.files import state_file
 from lstm_ir.backends.run import runtime, transfer
-from lstm_ir.backends.run.contexts import Contexts
 from lstm_ir.backends.run.held_state import HeldState
-from lstm_ir.backends.run.threads import helper_pool
-from lstm_ir.backends.run.threads.caller import may_schedule
+from lstm_ir.backends.run.loaded import ANY, CALLER, WORKERS, CallOptions, Loaded, Runner
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.targets import Target
-from lstm_ir.ir.errors import CallError, DeviceError, PackageError, TargetError, ValueRangeError
+from lstm_ir.ir.errors import CallError, DeviceError, TargetError, ValueRangeError
 from lstm_ir.ir.signature import Bound, Entry, Port, Signature, call_values, confirm, native
+from lstm_ir.ir.work import CallWork
 
 if TYPE_CHECKING:
     from typing import Self
@@ -31,15 +29,14 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Any]
 Shapes = tuple[tuple[int, ...], ...]
-Names = frozenset[str]
 _SHAPES = 16  # combinations of input shapes whose buffers an entry keeps
-_ANY: Names = frozenset()
 
 
 class CallPlan(NamedTuple):
-    """For one combination of input shapes: the VM function, reusable inputs, and its sizes."""
+    """For one combination of input shapes: the VM function, who runs it, reusable inputs, and its sizes."""
 
     vm: Any
+    runner: Runner
     slots: transfer.Slots | None
     bound: Bound
 
@@ -47,25 +44,30 @@ class CallPlan(NamedTuple):
 class Function:
     """One entry, ready to call: `f(x=a)` or `f({"input.1": a})` -> {name: ndarray}."""
 
-    def __init__(self, entry: Entry, session: Session, vm: Mapping[Names, Any], stateful: bool) -> None:
-        self.entry, self._session, self._vm = entry, session, vm
+    def __init__(self, entry: Entry, session: Session, loaded: Loaded) -> None:
+        self.entry, self._session, self._vm = entry, session, loaded.lookup(entry)
+        self._runner, self.publishes = loaded.runner, loaded.publishes(entry.name)
         self.arguments = tuple(transfer.BorderType(p.type.dtype) for p in entry.inputs)
         self.results = tuple(transfer.BorderType(p.type.dtype) for p in entry.outputs)
         self.plans: dict[Shapes, CallPlan] = {}
         self._names = tuple(p.name for p in entry.outputs)
         self.given = len(self.results) + len(entry.writes)  # by the VM function
-        self.restarts = entry.restarts and stateful
+        self.restarts = entry.restarts and bool(loaded.signature.state)
         self.steps = bool(entry.reads or entry.writes or entry.finite)
         self.watched = entry.watched()
 
-    def plan(self, shapes: Shapes, slots: transfer.Slots | None) -> CallPlan:
-        """How calls with these shapes run; remembered, for the last few combinations."""
+    def plan(self, shapes: Shapes) -> CallPlan:
+        """How calls with these shapes run."""
         bound = self.entry.bound(shapes)
         empty = frozenset(n for n, size in bound.env.items() if size == 0)
+        vm = self._vm.get(empty, self._vm[ANY])
+        return CallPlan(vm, self._runner(self.entry.name, bound.env), None, bound)
+
+    def remember(self, shapes: Shapes, plan: CallPlan) -> None:
+        """For the last few combinations."""
         if len(self.plans) >= _SHAPES:
             self.plans.clear()
-        made = self.plans[shapes] = CallPlan(self._vm.get(empty, self._vm[_ANY]), slots, bound)
-        return made
+        self.plans[shapes] = plan
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -116,19 +118,14 @@ class Session:
 
     _what = "session"
 
-    def __init__(self, loaded: _Loaded) -> None:
-        self._loaded: _Loaded | None = loaded
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded: Loaded | None = loaded
         runtime.outlive_fork(self)
         self._lock = process.new_lock()
         self._held = HeldState(loaded.signature.state, loaded.initial, loaded.move, self._lock, self._what)
         self._queue = loaded.queue()
         self.entries: Mapping[str, Function] = MappingProxyType(
-            _Entries(
-                {
-                    e.name: Function(e, self, loaded.lookup(e), bool(loaded.signature.state))
-                    for e in loaded.signature.entries.values()
-                }
-            )
+            _Entries({e.name: Function(e, self, loaded) for e in loaded.signature.entries.values()})
         )
         main = loaded.signature.main
         self._main = None if main is None else self.entries[main.name]
@@ -175,54 +172,60 @@ class Session:
             move = loaded.move
             results = move.results(f.given)
             if plan is None:
+                plan = f.plan(shapes)
                 slots = None if f.steps else move.slots(values, f.arguments)
-                if slots is not None and self._queue is not None:
-                    self._queue.append_to(slots.arguments)
-                plan = f.plan(shapes, slots)
-            vm, slots, bound = plan
+                if slots is not None:
+                    self._bring(f, plan.runner, slots.arguments)
+                    plan = plan._replace(slots=slots)
+                f.remember(shapes, plan)
+            slots = plan.slots
             if f.restarts:
                 self._held.restart()
                 return []
             if f.steps:
-                return self._step(f, vm, values, bound.env, results)
+                return self._step(f, plan, values, results)
             if slots and slots.large and all(move.lendable(values[i]) for i in slots.large):
                 slots = None
             if slots is None:
                 given, arguments = values, move.arguments(values, f.arguments)
-                if self._queue is not None:
-                    self._queue.append_to(arguments)
-                self._invoke(loaded, vm, arguments, results)
+                self._bring(f, plan.runner, arguments)
+                self._invoke(plan, arguments, results)
             else:
                 given = [slots.block]
                 for place, a in zip(slots.places, values, strict=True):
                     place[...] = a
-                self._invoke(loaded, vm, slots.arguments, results)
+                self._invoke(plan, slots.arguments, results)
             return move.arrays(results, f.results, given)
 
-    def _invoke(self, loaded: _Loaded, vm: Any, arguments: Any, results: Any) -> None:
-        queue = self._queue
-        if queue is None:
-            loaded.contexts.invoke(vm, arguments, results)
+    def _bring(self, f: Function, runner: Runner, arguments: Any) -> None:
+        """What a function takes besides its inputs and state, where its kernels publish their work."""
+        if f.publishes:
+            assert self._queue is not None
+            self._queue.append_to(arguments, runner.workers, runner.helpers)
+
+    def _invoke(self, plan: CallPlan, arguments: Any, results: Any) -> None:
+        contexts, queue = plan.runner.contexts, self._queue
+        if queue is None or not plan.runner.helpers:
+            contexts.invoke(plan.vm, arguments, results)
             return
         try:
             queue.begin_call()
-            loaded.contexts.invoke(vm, arguments, results)
+            contexts.invoke(plan.vm, arguments, results)
         finally:
             queue.end_call()
 
-    def _step(self, f: Function, vm: Any, values: list[Array], env: Mapping[str, int], results: Any) -> list[Array]:
+    def _step(self, f: Function, plan: CallPlan, values: list[Array], results: Any) -> list[Array]:
         """A call that reads or writes state, which changes only if the call succeeds."""
         assert self._loaded is not None
         move, entry = self._loaded.move, f.entry
         if entry.finite:
             self._need_finite(entry, f.watched[0], values)
         arguments = move.arguments(values, f.arguments)
-        read = self._held.views(entry.reads, env)
+        read = self._held.views(entry.reads, plan.bound.env)
         for view in read:
             arguments.push_ref(view)
-        if self._queue is not None:
-            self._queue.append_to(arguments)
-        self._invoke(self._loaded, vm, arguments, results)
+        self._bring(f, plan.runner, arguments)
+        self._invoke(plan, arguments, results)
         first = len(f.results)
         kept = [results.get_as_object(first + i, move.view) for i in range(len(entry.writes))]
         outputs = move.arrays(results, f.results, [*values, *move.memory([*read, *kept])])
@@ -275,66 +278,6 @@ class Session:
         self.close()
 
 
-class _Loaded:
-    """What sessions share: device, module, weights, and what the module computed from them."""
-
-    def __init__(
-        self,
-        signature: Signature,
-        blob: bytes,
-        weights: Mapping[str, Any],
-        device: str,
-        initial: Mapping[str, Array],
-        schedule_caller: bool,
-    ) -> None:
-        rt = runtime.native()
-        self.schedule_caller = may_schedule(schedule_caller)
-        runtime.outlive_fork(self)
-        self.signature, self.initial, self.blob = signature, initial, blob
-        self.weights = parameters.check(weights, signature.weights)
-        self.device_name = device
-        self.device = runtime.device(device)
-        self.move = transfer.mover(self.device, device, stateful=bool(signature.state))
-        instance = runtime.instance()
-        self.modules = [rt.create_hal_module(instance, self.device)]
-        if self.weights:
-            source = parameters.provider(self.weights)
-            self.modules.append(rt.create_io_parameters_module(instance, source))
-        try:
-            self.module = rt.VmModule.copy_buffer(instance, blob)
-        except (RuntimeError, ValueError) as e:
-            raise PackageError(f"{signature.name}: not a module: {runtime.short(e)}") from e
-        self.modules.append(self.module)
-        published = SERVE in self.module.function_names
-        self.serve = self.module.lookup_function(SERVE) if published else None
-        waits = self.schedule_caller and device == "local-task"
-        own = device == "local-sync"
-        self.contexts = Contexts(self.modules, signature.name, schedule=waits, own=own)
-
-    def queue(self) -> helper_pool.Queue | None:
-        """The queue of one session, where the module publishes its work to helpers."""
-        if self.serve is None:
-            return None
-        assert isinstance(self.move, transfer.HostMover)
-        return helper_pool.Queue(self.contexts.first, self.serve, self.move, self.schedule_caller)
-
-    def lookup(self, entry: Entry) -> dict[Names, Any]:
-        """The entry's function, and its variants by the dimension names that are 0 in them.
-
-        Vulkan refuses dispatches with empty buffers, so a module may hold `main.empty.B.T` beside
-        `main`: the same graph with B = T = 0 written into it, where IREE removes what is empty.
-        """
-        found = {_ANY: self.module.lookup_function(entry.name)}
-        if found[_ANY] is None:
-            raise PackageError(f"{self.signature.name}: the module has no function @{entry.name}")
-        start = f"{entry.name}.empty."
-        for name in self.module.function_names:
-            if name.startswith(start):
-                names = frozenset(name.removeprefix(start).split("."))
-                found[names] = self.module.lookup_function(name)
-        return found
-
-
 class Executable(Session):
     """A compiled program on a device; also the first session over it."""
 
@@ -351,41 +294,46 @@ class Executable(Session):
         *,
         driver: str | None = None,
         state: Mapping[str, Array] | None = None,
-        schedule_caller: bool = True,
+        work: Mapping[str, CallWork] | None = None,
+        options: CallOptions | None = None,
     ) -> None:
         """Load `blob`; `device` as in `vulkan:1`, `driver` for local-sync or local-task.
 
-        `state` holds what each state variable starts as. `schedule_caller`: as in `run/threads/caller.py`.
+        `state` holds what each state variable starts as. On the CPU the sizes of each call choose between the two
+        drivers where no device is given and `work` says what entries compute.
         """
-        where = device if device is not None else driver
-        if where is None:
-            if not target.drivers:
-                raise TargetError(f"target {target} cannot run here: it has no runtime driver")
-            where = target.drivers[0]
-        if where == target.info.kind == "cpu":
-            where = target.drivers[0]
-        if where.partition(":")[0] not in target.drivers:
-            raise TargetError(
-                f"device {where} does not run modules for {target}; expected {' or '.join(target.drivers)}"
-            )
-        if target.info.kind == "cpu":
+        asked = device if device is not None else driver
+        if not target.drivers:
+            raise TargetError(f"target {target} cannot run here: it has no runtime driver")
+        on_cpu = target.info.kind == "cpu"
+        if asked is None and on_cpu and work:
+            drivers: tuple[str, ...] = (CALLER, WORKERS)
+        else:
+            drivers = (target.drivers[0] if asked is None or (on_cpu and asked == "cpu") else asked,)
+        for where in drivers:
+            if where.partition(":")[0] not in target.drivers:
+                expected = " or ".join(target.drivers)
+                raise TargetError(f"device {where} does not run modules for {target}; expected {expected}")
+        if on_cpu:
             why = cpus.refusal(target.info.triple, target.info.features)
             if why is not None:
                 raise TargetError(f"a module for {target} cannot run here: {why}")
         self.signature, self.target, self.report = signature, target, report
-        self.device = where
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._opening, self._closed = process.new_lock(), False  # of sessions
         initial = {} if state is None else state
+        how = CallOptions() if options is None else options
         with process.turn(process.new_lock()):
-            super().__init__(_Loaded(signature, blob, weights, where, initial, schedule_caller))
-        assert self._loaded is not None
-        self.weights: Mapping[str, Array] = MappingProxyType(self._loaded.weights)
+            loaded = Loaded(signature, blob, weights, drivers, initial, {} if work is None else work, how)
+            super().__init__(loaded)
+        self.device = loaded.device
+        self.weights: Mapping[str, Array] = MappingProxyType(loaded.weights)
 
     @property
     def helped(self) -> bool:
         """Whether helper threads take part in calls."""
-        return self._queue is not None
+        loaded = self._loaded
+        return loaded is not None and loaded.helps
 
     def profile(self, entry: str, arrays: Arrays, flow: str | None = None) -> Profile:
         """Where the time of a call goes; `flow` as in `profile.profile`."""
@@ -398,7 +346,8 @@ class Executable(Session):
                 raise DeviceError("the executable is closed")
             env = called.bound(tuple(a.shape for a in values)).env
             values += self._held.arrays(called.reads, env)
-        return profile(self, self._loaded.blob, entry, values, flow)
+            device = self._loaded.choice(entry, env).driver
+        return profile(self, device, self._loaded.blob, entry, values, flow)
 
     def session(self) -> Session:
         """Another client of the same module and weights; sessions run beside each other."""

@@ -6,17 +6,18 @@ import re
 from pathlib import Path
 
 from lstm_ir.backends import process
-from lstm_ir.backends.files.archive import Package, read_package, write_package
+from lstm_ir.backends.files.archive import ModuleFile, Package, read_package, write_package
 from lstm_ir.backends.files.manifest import PackedTarget
 from lstm_ir.backends.run import devices, runtime
 from lstm_ir.backends.run.executable import Executable
+from lstm_ir.backends.run.loaded import CallOptions
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.targets import Target
 from lstm_ir.ir.errors import DeviceError, LstmIrError, PackageError, TargetError
 from lstm_ir.ir.signature import starts
 from lstm_ir.ir.types import DType, TensorType
 
-__all__ = ["Package", "open_package", "read_package", "write_package"]
+__all__ = ["ModuleFile", "Package", "open_package", "read_package", "write_package"]
 
 
 def open_package(
@@ -25,12 +26,12 @@ def open_package(
     *,
     require_key: bytes | str | None = None,
     driver: str | None = None,
-    schedule_caller: bool = True,
+    options: CallOptions | None = None,
 ) -> Executable:
     """The first target, in the order of export, that this machine can run.
 
     `device` is a kind (`cpu`, `vulkan`, …) or a device word as for Executable. Of several CPU
-    modules the one that uses most of this processor is taken. `schedule_caller`: as for Executable.
+    modules the one that uses most of this processor is taken.
     """
     process.enter()
     found = read_package(path, require_key=require_key)
@@ -42,7 +43,7 @@ def open_package(
         why = _why_not(target)
         if why is None:
             try:
-                return _load(found, target, device, driver, schedule_caller)
+                return _load(found, target, device, driver, options)
             except (DeviceError, TargetError) as e:
                 why = str(e)
         reasons.append(f"{target.info.name}: {why}")
@@ -54,7 +55,7 @@ def open_package(
 
 def _load(
     package: Package, target: PackedTarget, device: str | None, driver: str | None,
-    schedule_caller: bool,
+    options: CallOptions | None,
 ) -> Executable:  # fmt: skip
     kind = target.info.kind
     drivers = runtime.CPU_DRIVERS if kind == "cpu" else (kind,)
@@ -68,7 +69,8 @@ def _load(
         package.extra.get("report"),
         driver=driver if kind == "cpu" else None,
         state=package.state,
-        schedule_caller=schedule_caller,
+        work=target.work,
+        options=options,
     )
 
 

@@ -114,8 +114,10 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.1f} us"
 
 
-def profile(exe: Executable, blob: bytes, entry: str, values: Sequence[Array], flow: str | None = None) -> Profile:
-    """Run `entry` of `blob` on `values` (its inputs, then the state it reads) on the device of `exe`.
+def profile(
+    exe: Executable, device: str, blob: bytes, entry: str, values: Sequence[Array], flow: str | None = None
+) -> Profile:
+    """Run `entry` of `blob` on `values` (its inputs, then the state it reads) on the device.
 
     `flow` is the module's text with locations (`flow_text`); without
     it no lines are known. Raises DeviceError where IREE's tools are missing or fail.
@@ -125,19 +127,20 @@ def profile(exe: Executable, blob: bytes, entry: str, values: Sequence[Array], f
     with new_folder() as work:
         folder = str(work)
         (work / "module.vmfb").write_bytes(blob)
-        command = ["--module=module.vmfb", f"--function={entry}", f"--device={_device(exe.device)}"]
+        command = ["--module=module.vmfb", f"--function={entry}", f"--device={_device(device)}"]
         if exe.weights:
             _archive(work / "weights.irpa", exe.weights)
             command.append("--parameters=model=weights.irpa")
-        if exe.device == "local-task":
+        workers = {"local-task": runtime.threads(), "local-sync": 1}.get(device, 0)
+        if device == "local-task":
             command.append(f"--task_topology_group_count={runtime.threads()}")
             command.append(f"--task_worker_stack_size={stacks.WORKER}")
         types = [p.type.dtype for p in called.inputs]
         types += [exe.signature.state[n].type.dtype for n in called.reads]
         for i, (a, t) in enumerate(zip(values, types, strict=True)):
             command.append(_input(work, i, a, t))
-        if exe.helped:  # the tool has none: a queue nobody polls, one thread
-            command += [f"--input={queue.BYTES}xi8=0", "--input=1"]
+        if exe.entries[entry].publishes:  # the tool has no helpers: a queue nobody polls
+            command += [f"--input={queue.BYTES}xi8=0", f"--input={workers}", "--input=0"]
         seconds = _benchmark(command, folder, "1x", 1)
         calls = 1
         if seconds < SLOW:
@@ -147,8 +150,7 @@ def profile(exe: Executable, blob: bytes, entry: str, values: Sequence[Array], f
     places = {} if flow is None else dispatch_places(flow)
     shown = [ProfileRow(n, c / calls, s / calls, b / calls, places.get(n, ())) for n, (c, s, b) in rows.items()]
     shown.sort(key=lambda r: -r.seconds)
-    workers = {"local-task": runtime.threads(), "local-sync": 1}.get(exe.device, 0)
-    return Profile(entry, exe.device, workers, seconds, calls, tuple(shown))
+    return Profile(entry, device, workers, seconds, calls, tuple(shown))
 
 
 def flow_text(text: str, target: Target, options: Mapping[str, Any] | None = None) -> str:

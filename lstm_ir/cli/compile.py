@@ -9,7 +9,7 @@ import click
 
 from lstm_ir.api import build
 from lstm_ir.backends.run.devices import resolve
-from lstm_ir.backends.run.package import write_package
+from lstm_ir.backends.run.package import ModuleFile, write_package
 from lstm_ir.backends.targets.targets import baseline
 from lstm_ir.cli import files
 
@@ -54,10 +54,10 @@ def command(
         if where.note:
             click.echo(f"{word}: {where.note}", err=True)
         with files.progress(f"compiling for {where.info.name}"):
-            lowered, blob = build(program, where, options)
+            lowered, blob = build(program, where, options, helpers=True)
         if explain:
             click.echo(str(lowered.report), err=True)
-        modules[word] = (where, blob)
+        modules[word] = ModuleFile(where, blob, lowered.work)
         made.append(lowered.made)
     arrays = {n: d.array for n, d in program.weights.items()}
     write_package(output, program.signature(*made), modules, arrays)

@@ -31,8 +31,8 @@ def _dump_entry(e: Entry) -> dict[str, Any]:
         "name": e.name,
         "inputs": [[p.name, str(p.type)] for p in e.inputs],
         "outputs": [[p.name, str(p.type)] for p in e.outputs],
-        "requires": [[_dim(r.dim), r.what] for r in e.requires],
-        "checks": [[c.input, _dim(c.low), _dim(c.high), c.what] for c in e.checks],
+        "requires": [[shown_dim(r.dim), r.what] for r in e.requires],
+        "checks": [[c.input, shown_dim(c.low), shown_dim(c.high), c.what] for c in e.checks],
         "dims": list(e.dims),
         "reads": list(e.reads),
         "writes": list(e.writes),
@@ -40,7 +40,8 @@ def _dump_entry(e: Entry) -> dict[str, Any]:
     }
 
 
-def _dim(d: Dim | None) -> int | str | None:
+def shown_dim(d: Dim | None) -> int | str | None:
+    """A size expression as a JSON value."""
     return d if d is None or isinstance(d, int) else str(d)
 
 
@@ -115,7 +116,7 @@ def _port(data: object, what: str) -> Port:
 
 def _requirement(data: object) -> Requirement:
     d, what = _pair(data, "requirement", 2)
-    found = _load_dim(d)
+    found = load_dim(d)
     if found is None:
         raise PackageError("requirement: no expression")
     return Requirement(found, _text(what, "requirement", empty=True))
@@ -124,10 +125,11 @@ def _requirement(data: object) -> Requirement:
 def _check(data: object) -> Check:
     name, low, high, what = _pair(data, "check", 4)
     what = _text(what, "check", empty=True)
-    return Check(_text(name, "check"), _load_dim(low), _load_dim(high), what)
+    return Check(_text(name, "check"), load_dim(low), load_dim(high), what)
 
 
-def _load_dim(data: object) -> Dim | None:
+def load_dim(data: object) -> Dim | None:
+    """The size expression that `shown_dim` wrote; PackageError for anything else."""
     if data is None:
         return None
     if isinstance(data, int) and not isinstance(data, bool) and abs(data) < dims.LIMIT:

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
+
+
+@dataclass(frozen=True, slots=True)
+class CallWork:
+    """What is known of an entry's calls before they come: from it and their sizes follows who runs them."""
+
+    operations: Dim  # of a call
+    loops: int  # loops and products
+    published: int  # kernels that helper threads may take part in
+
+    def known(self) -> int | None:
+        """The operations, where no call changes them."""
+        return self.operations if isinstance(self.operations, int) else None
+
+    def at(self, sizes: Mapping[str, int]) -> int | None:
+        """The operations of a call with these sizes; None where one of them is not among these."""
+        if not dims.names(self.operations) <= sizes.keys():
+            return None
+        return dims.evaluate(self.operations, sizes)
 
 
 def operations(graph: Graph) -> Dim:
@@ -21,13 +41,6 @@ def operations(graph: Graph) -> Dim:
     for n in graph.nodes:
         total = dims.add(total, _of(n))
     return total
-
-
-def largest(operations: Iterable[Dim]) -> int | None:
-    """The largest of these; None where one has a size that only calls know."""
-    known = list(operations)
-    numbers = [d for d in known if isinstance(d, int)]
-    return max(numbers, default=0) if len(numbers) == len(known) else None
 
 
 def loops(graph: Graph) -> int:

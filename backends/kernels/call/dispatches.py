@@ -27,15 +27,15 @@ def constant(n: int, before: ir.Operation) -> ir.Value:
         return ir.Operation.create("arith.constant", results=[index], attributes=attrs).result
 
 
-def redirect(op: ir.Operation, symbol: str, function: str, more: Sequence[ir.Value], alone: bool = False) -> None:
-    """The dispatch runs `function` of the executable `symbol`, which takes `more` arguments.
-
-    alone: as one workgroup.
-    """
+def redirect(
+    op: ir.Operation, symbol: str, function: str, more: Sequence[ir.Value], count: ir.Value | None = None
+) -> None:
+    """The dispatch runs `function` of the executable `symbol`, which takes `more` arguments, in `count` workgroups
+    or as many as before."""
     attrs = {name: op.attributes[name] for name in op.attributes}
     total, arguments, *dims = ir.DenseI32ArrayAttr(attrs["operandSegmentSizes"])
     given, at = list(op.operands), total + arguments
-    groups = [constant(1, before=op)] if alone else given[:total]
+    groups = given[:total] if count is None else [count]
     attrs["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([len(groups), arguments + len(more), *dims])
     attrs["entry_points"] = ir.ArrayAttr.get([ir.Attribute.parse(f"@{symbol}::@{function}")])
     with ir.InsertionPoint(op), op.location:

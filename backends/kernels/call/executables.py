@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -35,12 +35,12 @@ def symbol_of(kernel: Kernel, word: str) -> str:
 
 
 def define(
-    module: ir.Module, kernels: dict[str, Kernel], options: Options, share: bool, helped: str | None
+    module: ir.Module, kernels: dict[str, Kernel], options: Options, share: bool, helped: Collection[str], relax: str
 ) -> Counter[str]:
     """Puts the executables of `kernels`, by symbol, into the module.
 
-    `helped`: functions publish their kernels to helpers (`helpers/publish.py`); the processor's hint for a thread
-    that waits. Gives how many kernels each function publishes.
+    `helped`: functions that publish their kernels to helpers (`helpers/publish.py`); `relax`: the processor's
+    hint for a thread that waits. Gives how many kernels each function publishes.
     """
     kept = dict(kernels)
     calls: dict[str, tuple[str, list[int]]] = {}
@@ -59,25 +59,26 @@ def define(
             if symbol in calls:
                 one, numbers = calls[symbol]
                 redirect(op, one, f"{one}_run", [constant(n, before=op) for n in numbers])
-    published = Counter[str]() if helped is None else _publish(module, kept, options.dispatch, helped)
+    published = _publish(module, kept, options.dispatch, helped, relax)
     for symbol, kernel in kept.items():
         _define(module, symbol, [f"{symbol}_run"], kernel.text(f"{symbol}_run"))
     return published
 
 
-def _publish(module: ir.Module, kernels: dict[str, Kernel], limits: DispatchLimits, relax: str) -> Counter[str]:
-    """Kernels that functions run are published to helpers; `kernels` keeps what runs otherwise."""
+def _publish(
+    module: ir.Module, kernels: dict[str, Kernel], limits: DispatchLimits, helped: Collection[str], relax: str
+) -> Counter[str]:
+    """Kernels that these functions run are published to helpers; `kernels` keeps what runs otherwise."""
     shared, plain, published = dict[str, Kernel](), set[str](), Counter[str]()
     for op in list(module.body):
         function = op.operation
         for dispatch, symbol in list(dispatches(function)):
             kernel = kernels[symbol]
-            if function.name == "func.func" and _has_room(kernel.entry.signature, limits):
+            if _name(function) in helped and _has_room(kernel.entry.signature, limits):
                 shared[symbol] = kernel
-                published[ir.StringAttr(function.attributes["sym_name"]).value] += 1
-                *_, queue, _ = function.regions[0].blocks[0].arguments
-                groups = dispatch.operands[0]
-                redirect(dispatch, publish.SYMBOL, f"{symbol}_run", [queue, groups], alone=True)
+                published[_name(function)] += 1
+                *_, queue, _, publishes = function.regions[0].blocks[0].arguments
+                _redirect(dispatch, symbol, queue, publishes)
             else:
                 plain.add(symbol)
     if shared:
@@ -88,10 +89,30 @@ def _publish(module: ir.Module, kernels: dict[str, Kernel], limits: DispatchLimi
     return published
 
 
+def _name(op: ir.Operation) -> str:
+    """Of a function; of nothing else."""
+    return ir.StringAttr(op.attributes["sym_name"]).value if op.name == "func.func" else ""
+
+
+def _redirect(dispatch: ir.Operation, symbol: str, queue: ir.Value, publishes: ir.Value) -> None:
+    """The dispatch publishes its workgroups from a single one, where the call says so."""
+    index, groups = ir.IndexType.get(), dispatch.operands[0]
+    with ir.InsertionPoint(dispatch), dispatch.location:
+        flag = ir.Operation.create("arith.index_cast", results=[index], operands=[publishes]).result
+        zero = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
+        none = ir.Operation.create(
+            "arith.cmpi", results=[ir.IntegerType.get_signless(1)], operands=[flag, constant(0, before=dispatch)],
+            attributes={"predicate": zero},
+        ).result  # fmt: skip
+        chosen = [none, groups, constant(1, before=dispatch)]
+        count = ir.Operation.create("arith.select", results=[index], operands=chosen).result
+    redirect(dispatch, publish.SYMBOL, f"{symbol}_run", [queue, groups, flag], count)
+
+
 def _has_room(taken: KernelSignature, limits: DispatchLimits) -> bool:
     """Whether a dispatch of such a kernel takes a queue besides."""
     tensors, numbers = taken.tensors, len(taken.numbers)
-    return limits.hold(tensors + 1, numbers + 1) and publish.fits(tensors, numbers)
+    return limits.hold(tensors + 1, numbers + 2) and publish.fits(tensors, numbers)
 
 
 def _alike(kernels: dict[str, Kernel], min_count: int | None) -> Iterator[tuple[list[str], list[KernelForm]]]:

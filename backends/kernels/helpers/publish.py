@@ -6,10 +6,14 @@ itself: it publishes what the kernel was given in the queue (`queue.py`), and ta
 other, as do the helpers that see the entry. A helper is a thread that runs `serve` of the same module: it
 polls the queue for a while, takes workgroups of what is published, and leaves.
 
-A kernel of a module so becomes three functions: the kernel itself, which has its tensors as distances
-from the queue instead of bindings; `take_groups`, which reads the entry and takes workgroups until none is
-left; and the one that IREE calls, which publishes the entry and withdraws it again. All are in one
-executable with `serve`, which calls `take_groups` of the kernel that is published.
+A kernel of a module so becomes these functions: the kernel itself, which has its tensors as distances
+from the queue instead of bindings; `take_groups`, which takes workgroups until none is left; and the one that
+IREE calls, which publishes the entry and withdraws it again. All are in one executable with `serve`, which
+takes groups of the kernel that is published, with what the entry says.
+
+The call says whether it publishes. Where it does not, IREE's workers, or the caller alone, run the
+workgroups as those of any dispatch, by the same code. (IREE 3.13 takes a function that is called in two places
+of one executable's function for recursive: each is called in one.)
 
 Memory order. PUBLISHED, SERVING and NEXT_GROUP change by `atomicrmw` alone, which is acq_rel. A helper counts
 itself in before it looks whether the entry still stands; the caller withdraws the entry before it polls
@@ -47,9 +51,11 @@ from lstm_ir.backends.kernels.text.text import Text
 
 SYMBOL = "published"  # of the executable
 SERVE = "serve"  # of what a helper runs
-# What a kernel takes besides: the queue, its workgroups.
-QUEUE, TOTAL = Name("%b_queue", BINDING), argument("published")
+# What a kernel takes besides: the queue, its workgroups, whether it publishes them.
+QUEUE, TOTAL, PUBLISHES = Name("%b_queue", BINDING), argument("published"), argument("publishes")
 TENSOR = f"tensor<{queue.BYTES}xi8>"
+# What a function takes besides: the queue, how many share the work, whether its kernels publish theirs.
+CALL_ARGUMENTS = (TENSOR, "i32", "i32")
 
 _BYTES, _WORD = MemRef((None,), "i8"), MemRef((1,), "i32")
 _WORDS = MemRef((2 + queue.MOST_ARGUMENTS,), "i64")
@@ -156,7 +162,7 @@ class _Published:
 
     def kernel(self) -> Kernel:
         """Those that others call first."""
-        return Kernel((*self.before, self._work(), self._take_groups(), self._run()))
+        return Kernel((*self.before, self._work(), self._take_groups(), self._help(), self._run()))
 
     def _work(self) -> KernelFunction:
         """The kernel, for one workgroup."""
@@ -166,39 +172,71 @@ class _Published:
         return replace(self.entry, name="_work", signature=signature, body=body, attributes="")
 
     def _take_groups(self) -> KernelFunction:
-        """Takes workgroups of the entry until none is left."""
+        """Runs workgroup `group`, or takes those of the entry that stands until none is left."""
+        t = Text(0)
+        given = tuple(replace(p, kind="index") for p in self.taken.all)
+        following = _Queue(t, _BASE).word(queue.NEXT_GROUP)
+        published = t.compare("ne", PUBLISHES, t.index(0))
+        turn, zero = t.fresh(), t.index(0)
+        with t.block("scf.while ({} = {}) : (index) -> (index, index)", turn, zero, to=t.fresh(), results=2):
+            taken = t.fresh()
+            with t.block("scf.if {} -> (index)", published, to=taken):
+                next_group = t.op("memref.atomic_rmw addi {}, {}[{}] : (i32, {}) -> i32", t.constant("1", "i32"),
+                                  following, zero, _WORD)  # fmt: skip
+                t.line("scf.yield {} : index", t.op("arith.index_cast {} : i32 to index", next_group))
+            with t.region("else"):
+                t.line("scf.yield {} : index", _GROUP)
+            left = t.compare("ult", taken, TOTAL)
+            more = t.select(published, left, t.compare("eq", turn, zero), "i1")
+            t.line("scf.condition({}) {}, {} : index, index", more, taken, turn)
+        group, turn = t.fresh("index"), t.fresh("index")
+        with t.region("do", group, turn):
+            t.put(CallStatement("_work", (_BASE, *given, group), self._kinds(1)))
+            t.line("scf.yield {} : index", t.add(turn, 1))
+        return t.function("_take_groups", KernelSignature((), (_BASE, *given, _GROUP, TOTAL, PUBLISHES), ()))
+
+    def _kinds(self, more: int) -> tuple[Kind, ...]:
+        """Of what a private function takes: the queue, what the kernel does, and so many indices more."""
+        return (_BYTES, *["index"] * (len(self.taken.all) + more))
+
+    def _help(self) -> KernelFunction:
+        """What a helper does about this kernel's entry."""
         t = Text(0)
         q = _Queue(t, _BASE)
-        total = q.get(1)
         given = [q.get(2 + i) for i in range(len(self.taken.all))]
-        following = q.word(queue.NEXT_GROUP)
-        with t.block("scf.while () : () -> index", to=t.fresh()):
-            taken = t.op("arith.index_cast {} : i32 to index", q.add(following, 1))
-            more = t.compare("ult", taken, total)
-            t.line("scf.condition({}) {} : index", more, taken)
-        group = t.fresh("index")
-        with t.region("do", group):
-            kinds: list[Kind] = [_BYTES, *["index"] * (len(given) + 1)]
-            t.put(CallStatement("_work", (_BASE, *given, group), tuple(kinds)))
-            t.line("scf.yield")
-        return t.function("_take_groups", KernelSignature((), (_BASE,), ()))
+        t.call(CallStatement("_take_groups", (_BASE, *given, t.index(0), q.get(1), t.index(1)), self._kinds(3)))
+        return t.function("_help", KernelSignature((), (_BASE,), ()))
 
     def _run(self) -> KernelFunction:
-        """Publishes the entry, takes part in it, and waits for those who do."""
+        """One workgroup; or the entry published, all workgroups with those who help, the entry withdrawn."""
         t = Text(0)
         base = _bound(t, QUEUE)
-        q = _Queue(t, base)
         origin = address(t, base, _BYTES)
+        taken = [self._distance(t, p, origin) if p.kind == BINDING else p for p in self.taken.all]
+        group, q = t.workgroup(), _Queue(t, base)
+        published = t.compare("ne", PUBLISHES, t.index(0))
+        with t.when(published):
+            self._publish(t, q, taken)
+        t.put(CallStatement("_take_groups", (base, *taken, group, TOTAL, PUBLISHES), self._kinds(3)))
+        with t.when(published):
+            self._withdraw(t, q)
+        more = (*self.taken.numbers, QUEUE, TOTAL, PUBLISHES)  # last among what a dispatch passes
+        return t.function("_run", self.taken._replace(numbers=more), called_by_iree())
+
+    def _publish(self, t: Text, q: _Queue, taken: Sequence[TextOperand]) -> None:
+        """The entry stands."""
         q.put(0, t.index(self.number))
         q.put(1, TOTAL)
-        for i, p in enumerate(self.taken.all):
-            q.put(2 + i, self._distance(t, p, origin) if p.kind == BINDING else p)
+        for i, v in enumerate(taken):
+            q.put(2 + i, v)
         following = q.word(queue.NEXT_GROUP)
         t.line("memref.store {}, {}[{}] : {}", t.constant("0", "i32"), following, t.index(0), _WORD)
-        published, serving = q.word(queue.PUBLISHED), q.word(queue.SERVING)
-        q.add(published, 1)
-        t.put(CallStatement("_take_groups", (base,), (_BYTES,)))
-        q.add(published, 1)
+        q.add(q.word(queue.PUBLISHED), 1)
+
+    def _withdraw(self, t: Text, q: _Queue) -> None:
+        """It stands no more, and who served it is waited for."""
+        serving = q.word(queue.SERVING)
+        q.add(q.word(queue.PUBLISHED), 1)
         first, zero = q.add(serving, 0), t.index(0)
         at, turn, ended = t.fresh(), t.fresh(), t.fresh()
         start = "scf.while ({} = {}, {} = {}) : (i32, index) -> (i32, index)"
@@ -209,8 +247,6 @@ class _Published:
         with t.region("do", at, turn):
             spin_pause(t, self.relax, turn)
             t.line("scf.yield {}, {} : i32, index", q.seen(serving), t.add(turn, 1))
-        more = (*self.taken.numbers, QUEUE, TOTAL)  # last among what a dispatch passes
-        return t.function("_run", self.taken._replace(numbers=more), called_by_iree())
 
     def _distance(self, t: Text, binding: Name, origin: TextOperand) -> Name:
         """From the queue to a tensor."""
@@ -266,7 +302,7 @@ def _serve(symbols: list[str], relax: str) -> KernelFunction:
                 t.line("scf.index_switch {}", q.get(0))
                 for i, symbol in enumerate(symbols):
                     with t.region(f"case {i}"):
-                        t.put(CallStatement(f"{symbol}_take_groups", (q.base,), (_BYTES,)))
+                        t.put(CallStatement(f"{symbol}_help", (q.base,), (_BYTES,)))
                         t.line("scf.yield")
                 with t.region("default"):
                     t.line("scf.yield")

@@ -1,6 +1,6 @@
 """Who runs a call on the CPU: the caller's thread, IREE's workers, or the caller with helpers.
 
-Decided here alone, from numbers: at compilation today, and as well at a call, whose sizes are bound.
+Decided here alone, from numbers, at each call: its sizes are known then.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Choice:
 def choose(operations: int | None, loops: int, published: int, threads: int, *, always: bool = False) -> Choice:
     """Who runs a call of so many operations in so many loops and products, in a process of `threads`.
 
-    operations: None where the call's sizes are not known. published: kernels of the function that helpers
-    may take part in; before the function is lowered, those that it may have. always: they do, at any size.
+    operations: None where sizes of state alone decide them. published: kernels of the function that helpers
+    may take part in. always: they do, at any size.
     """
     if threads == 1:
         return Choice("local-sync", 0, "one thread")
     if always and published:
         return Choice("local-sync", helpers(threads), "helpers at any size")
     if operations is None:
-        return Choice("local-task", 0, "sizes are known at the call")
+        return Choice("local-task", 0, "its operations are not known")
     reason = f"{operations} operations in a call"
     # Beyond so many operations more workers than there are helpers end sooner.
     limit = LARGE if threads <= 1 + HELPERS else SMALL
@@ -49,6 +49,11 @@ def choose(operations: int | None, loops: int, published: int, threads: int, *, 
     if operations < SMALL:
         return Choice("local-sync", 0, f"{reason}, below {SMALL}")
     return Choice("local-task", 0, reason)
+
+
+def may_help(operations: int | None, loops: int, publishable: int, *, always: bool = False) -> bool:
+    """Whether some call, in some process, is run with helpers; operations: None where calls decide them."""
+    return 0 < publishable and (always or (loops <= LOOPS and (operations is None or HELPED <= operations < LARGE)))
 
 
 def helpers(threads: int) -> int:

@@ -17,6 +17,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -54,7 +55,9 @@ def wanted() -> int:
 class Queue:
     """What one session publishes, and how its calls name it. One call at a time uses it."""
 
-    def __init__(self, context: Any, function: Any, move: transfer.HostMover, schedule_caller: bool) -> None:
+    def __init__(
+        self, context: Callable[[], Any], function: Any, move: transfer.HostMover, schedule_caller: bool
+    ) -> None:
         self._context, self._function, self._move = context, function, move
         self._schedule_caller = schedule_caller  # onto a processor without a helper
         self._wanted = wanted()
@@ -74,10 +77,11 @@ class Queue:
         words = memory[: queue.ENTRY * queue.LINE].view(np.int32)
         return words, self._move.lent(memory, transfer.BorderType(DType.i8))
 
-    def append_to(self, arguments: Any) -> Any:
-        """An argument list, with what a function takes of helpers."""
+    def append_to(self, arguments: Any, workers: int, helpers: int) -> Any:
+        """An argument list, with what helpers need: the queue, how many share the work, whether they do."""
         arguments.push_ref(self._view)
-        arguments.push_int(1 + self._wanted)
+        arguments.push_int(workers)
+        arguments.push_int(int(helpers > 0))
         return arguments
 
     def begin_call(self) -> None:
@@ -141,7 +145,7 @@ class Queue:
         rt = runtime.native()
         arguments, results = rt.VmVariantList(1), rt.VmVariantList(1)
         arguments.push_ref(view)
-        self._context.invoke(self._function, arguments, results)
+        self._context().invoke(self._function, arguments, results)
 
     def close(self) -> None:
         """Have helpers leave; none comes again."""

@@ -21,13 +21,18 @@ from handmade import WEIGHTS, dtypes, module, signature
 
 from lstm_ir.backends.files import safetensors
 from lstm_ir.backends.files.parameters import read_weights, write_irpa
-from lstm_ir.backends.run.package import open_package, read_package, write_package
+from lstm_ir.backends.run.package import ModuleFile, open_package, read_package, write_package
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.errors import PackageError, TargetError
 
 W = WEIGHTS["enc/w"]
 Z = np.zeros((2, 5), np.float32)
+
+
+def packed(word: str) -> ModuleFile:
+    """The handmade module for a target."""
+    return ModuleFile(*module(word))
 
 
 def small() -> Any:
@@ -38,7 +43,7 @@ def small() -> Any:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     file = tmp_path / "m.lirpkg"
-    write_package(file, small(), {"cpu": module("cpu")}, WEIGHTS, {"report": "kernel"})
+    write_package(file, small(), {"cpu": packed("cpu")}, WEIGHTS, {"report": "kernel"})
     return file
 
 
@@ -60,7 +65,7 @@ def test_round_trip(path: Path) -> None:
 
 def test_equal_input_equal_file(path: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.lirpkg"
-    write_package(again, small(), {"cpu": module("cpu")}, WEIGHTS, {"report": "kernel"})
+    write_package(again, small(), {"cpu": packed("cpu")}, WEIGHTS, {"report": "kernel"})
     assert again.read_bytes() == path.read_bytes()
 
 
@@ -72,11 +77,11 @@ def test_write_is_atomic(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(PackageError, match="No space left"):
-        write_package(path, small(), {"cpu": module("cpu")}, WEIGHTS)
+        write_package(path, small(), {"cpu": packed("cpu")}, WEIGHTS)
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["m.lirpkg"]
     with pytest.raises(PackageError, match="Not a directory"):
-        write_package(path / "no" / "folder", small(), {"cpu": module("cpu")}, WEIGHTS)
+        write_package(path / "no" / "folder", small(), {"cpu": packed("cpu")}, WEIGHTS)
     with pytest.raises(PackageError, match="at least one target"):
         write_package(path, small(), {}, WEIGHTS)
 
@@ -85,7 +90,7 @@ def test_write_is_atomic(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_several_targets(tmp_path: Path) -> None:
     need("vulkan")
     file = tmp_path / "m.lirpkg"
-    both = {w: module(w) for w in ("cpu", "vulkan")}
+    both = {w: packed(w) for w in ("cpu", "vulkan")}
     write_package(file, small(), both, WEIGHTS)
     assert zipfile.ZipFile(file).namelist().count("weights.safetensors") == 1
     assert open_package(file).target.info.kind == "cpu"  # the first that runs here
@@ -102,10 +107,10 @@ def test_several_targets(tmp_path: Path) -> None:
 def test_other_processors_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "m.lirpkg"
     other = "cpu:aarch64" if cpus.machine() == "x86_64" else "cpu:x86-64-v3"
-    write_package(file, small(), {other: module(other)}, WEIGHTS)
+    write_package(file, small(), {other: packed(other)}, WEIGHTS)
     with pytest.raises(TargetError, match=f"made for {cpus.architecture(resolve(other).info.triple)}"):
         open_package(file)
-    write_package(file, small(), {other: module(other), "cpu": module("cpu")}, WEIGHTS)
+    write_package(file, small(), {other: packed(other), "cpu": packed("cpu")}, WEIGHTS)
     assert open_package(file).target.info.name == resolve("cpu").info.name
     lost = resolve("cpu").info.features
     needed = cpus.needed(lost)
@@ -121,7 +126,7 @@ def test_best_of_several_cpu_modules(tmp_path: Path) -> None:
         pytest.skip("needs a processor with AVX2")
     file = tmp_path / "m.lirpkg"
     words = ("cpu:x86-64", "cpu:x86-64-v3")
-    write_package(file, small(), {w: module(w) for w in words}, WEIGHTS)
+    write_package(file, small(), {w: packed(w) for w in words}, WEIGHTS)
     assert open_package(file).target.info.name == "cpu:x86-64-v3"
 
 
@@ -175,7 +180,7 @@ def test_every_altered_region_is_seen(path: Path) -> None:
             continue
         opened += 1  # a byte that means nothing, such as a time stamp: all content is as written
         np.testing.assert_array_equal(found.weights["enc/w"], W)
-        assert found.blobs == {"module-0.vmfb": module("cpu")[1]}
+        assert found.blobs == {"module-0.vmfb": packed("cpu")[1]}
         assert found.signature == small()
     assert opened < 8
 
@@ -242,7 +247,9 @@ def test_exchanged_members(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda m: m.update(format=3),
+        lambda m: m.update(format=4),
+        lambda m: m.update(format=2),
+        lambda m: m.update(format=3.0),
         lambda m: m.update(more=1),
         lambda m: m.pop("extra"),
         lambda m: m.update(targets=[]),
@@ -251,6 +258,11 @@ def test_exchanged_members(path: Path, tmp_path: Path) -> None:
         lambda m: m["targets"][0].update(file="../../x"),
         lambda m: m["targets"][0].update(features="avx2"),
         lambda m: m["targets"][0].pop("triple"),
+        lambda m: m["targets"][0].update(work=[]),
+        lambda m: m["targets"][0].update(work={"main": [1, 1]}),
+        lambda m: m["targets"][0].update(work={"main": [None, 1, 1]}),
+        lambda m: m["targets"][0].update(work={"main": ["T*", 1, 1]}),
+        lambda m: m["targets"][0].update(work={"main": [1, -1, 1]}),
         lambda m: m["members"].pop("weights.safetensors"),
         lambda m: m["members"].update({"weights.safetensors": [-1, "0" * 64]}),
         lambda m: m["members"].update({"weights.safetensors": [1, "xyz"]}),
@@ -277,7 +289,7 @@ def test_manifest_bombs(path: Path) -> None:
 
 def test_signed(tmp_path: Path) -> None:
     file = tmp_path / "m.lirpkg"
-    write_package(file, small(), {"cpu": module("cpu")}, WEIGHTS, sign_key="secret")
+    write_package(file, small(), {"cpu": packed("cpu")}, WEIGHTS, sign_key="secret")
     assert read_package(file, require_key=b"secret").signed
     assert not read_package(file).signed
     np.testing.assert_array_equal(open_package(file, require_key="secret")({"input.1": Z})["y"], Z + W)
@@ -303,7 +315,7 @@ def test_loading_runs_without_the_compiler(path: Path) -> None:
         "for m in ('networkx', 'lark', 'iree.compiler', 'ml_dtypes', 'rich', 'click'):\n"
         "    sys.modules[m] = None\n"  # importing any of them fails
         "import numpy as np\n"
-        "from lstm_ir.backends.run.package import open_package\n"
+        "from lstm_ir.backends.run.package import ModuleFile, open_package\n"
         f"exe = open_package({str(path)!r})\n"
         "print(exe({'input.1': np.zeros((2, 5), np.float32)})['y'][1].tolist())\n"
     )

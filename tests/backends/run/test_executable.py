@@ -223,7 +223,7 @@ def test_sessions_share_what_was_computed_from_weights() -> None:
     exe = load("cpu", driver="local-sync")
     sessions = [exe.session() for _ in range(9)]
     assert exe._loaded is not None
-    contexts = exe._loaded.contexts
+    contexts = exe._loaded.contexts("local-sync")
     for s in sessions:
         s.entries["weight"]()
     assert contexts.made == 1
@@ -408,11 +408,11 @@ def test_what_a_signal_handler_raises_in_a_call_arrives_as_it_is(monkeypatch: py
         loaded = exe._loaded
         assert loaded is not None
         for error in (TooSlowError("9 s"), TimeoutError("9 s")):
-            monkeypatch.setattr(loaded.contexts, "invoke", raises(error))
+            monkeypatch.setattr(loaded.contexts("local-sync"), "invoke", raises(error))
             with pytest.raises(type(error)) as caught:
                 exe.entries["weight"]()
             assert caught.value is error
-        monkeypatch.setattr(loaded.contexts, "invoke", raises(RuntimeError("a.c:1: INTERNAL; broken")))
+        monkeypatch.setattr(loaded.contexts("local-sync"), "invoke", raises(RuntimeError("a.c:1: INTERNAL; broken")))
         with pytest.raises(DeviceError, match="broken"):
             exe.entries["weight"]()
 

@@ -187,7 +187,7 @@ def test_options_and_devices_say_who_works() -> None:
     assert not li.compile(graph, device="local-sync").helped
     assert not li.compile(graph, device="local-task").helped
     assert not li.compile(graph, options={"kernels": False}).helped
-    assert "lstm_ir.serve" not in prepare(graph, resolve("cpu")).text  # packages
+    assert "lstm_ir.serve" not in prepare(graph, resolve("cpu")).text
     with pytest.raises(li.CompileError, match="option helpers is 1"):
         li.compile(graph, options={"helpers": 1})
 
@@ -262,7 +262,7 @@ def test_a_process_ends_while_they_are_there(ending: str, tmp_path: Path) -> Non
 def test_order_in_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What publish.py says of memory order is in the code that LLVM gets."""
     target = resolve("cpu:aarch64")
-    text = prepare(lstm(), target, None, 2).text
+    text = prepare(lstm(), target, None, helpers=True).text
     flags = [*compiler.BASE_FLAGS, *target.flags, f"--iree-hal-dump-executable-intermediates-to={tmp_path}"]
     compiler.run(text, flags, name="order", target="cpu:aarch64", timeout=120)
     (codegen,) = tmp_path.glob("*linked*.optimized.ll")
@@ -279,7 +279,7 @@ def test_a_module_for_aarch64(tmp_path: Path, rng: np.random.Generator) -> None:
     """Compiles, and runs alone with a queue that nobody polls."""
     emulator = qemu()
     graph = lstm()
-    lowered, blob = build(graph, resolve("cpu:aarch64"), None, 2)
+    lowered, blob = build(graph, resolve("cpu:aarch64"), None, helpers=True)
     (tmp_path / "m.vmfb").write_bytes(blob)
     from lstm_ir.backends.files import parameters
 
@@ -291,7 +291,7 @@ def test_a_module_for_aarch64(tmp_path: Path, rng: np.random.Generator) -> None:
     command = [
         emulator, "-L", str(aarch64.sysroot()), str(aarch64.tool()), "--module=m.vmfb",
         "--parameters=model=w.irpa", f"--function={entry}", "--device=local-sync",
-        "--input=@x.npy", f"--input={queue.BYTES}xi8=0", "--input=2", "--output=@y.npy",
+        "--input=@x.npy", f"--input={queue.BYTES}xi8=0", "--input=2", "--input=1", "--output=@y.npy",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -302,9 +302,9 @@ def test_a_module_for_aarch64(tmp_path: Path, rng: np.random.Generator) -> None:
 def test_kernels_without_room_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     from lstm_ir.backends.kernels.helpers import publish
 
-    assert "lstm_ir.serve" in prepare(lstm(), resolve("cpu"), None, 2).text
+    assert "lstm_ir.serve" in prepare(lstm(), resolve("cpu"), None, helpers=True).text
     monkeypatch.setattr(publish, "fits", lambda tensors, numbers: False)
-    text = prepare(lstm(), resolve("cpu"), None, 2).text
+    text = prepare(lstm(), resolve("cpu"), None, helpers=True).text
     assert "lstm_ir.serve" not in text
     assert "tensor<" + str(queue.BYTES) not in text
     assert "util.global.load @lstm_ir.workers" in text  # how many share the work: the device's workers
@@ -322,18 +322,17 @@ def test_rows_of_a_matrix_are_shared_by_columns(rng: np.random.Generator, seed: 
     graph = li.Graph("g", [x], {"y": li.lstm(x, w, r)[0]})
     exe = li.compile(graph)
     assert exe.helped
-    (operations,) = exe.report.operations.values()
-    assert isinstance(operations, int)
-    assert choice.choose(operations, loops=2, published=2, threads=2).helpers == 1
+    (work,) = exe.report.work.values()
+    assert work.published > 0
+    assert choice.choose(work.known(), work.loops, work.published, threads=2).helpers == 1
     want = li.interpret(graph, arrays)["y"]
     for _ in range(50):
         np.testing.assert_allclose(exe(arrays)["y"], want, rtol=2e-5, atol=2e-5)
 
 
-def test_a_gradient_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gradient_has_none() -> None:
     """Loops and products are five, and what is between them runs on one thread: workers are as fast."""
     graph = lstm()
     train = li.vjp(graph, ["y"], ["x", *graph.weights])
-    assert "lstm_ir.serve" not in prepare(train, resolve("cpu"), None, 2).text
-    monkeypatch.setattr(choice, "LOOPS", 5)
-    assert "lstm_ir.serve" in prepare(train, resolve("cpu"), None, 2).text
+    assert "lstm_ir.serve" not in prepare(train, resolve("cpu"), None, helpers=True).text
+    assert "lstm_ir.serve" in prepare(train, resolve("cpu"), {"helpers": "always"}, helpers=True).text

@@ -10,11 +10,11 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.run.threads.choice import HELPED, LARGE, LOOPS, SMALL, Choice, choose
+from lstm_ir.backends.run.threads.choice import HELPED, LARGE, LOOPS, SMALL, Choice, choose, may_help
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.bench.measure import empty_call
 from lstm_ir.ir import dims
-from lstm_ir.ir.work import largest, operations
+from lstm_ir.ir.work import CallWork, operations
 from lstm_ir.passes.base import Pipeline
 
 
@@ -33,28 +33,31 @@ def test_products_count_twice_and_loops_their_length() -> None:
     assert dims.evaluate(operations(made), {"T": 7}) == 7 * per_step
 
 
-def ask(n: dims.Dim, threads: int = 2, published: int = 1, loops: int = 1) -> Choice:
-    """The choice for a program whose smaller entry has 5 operations."""
-    return choose(largest([5, n]), loops, published, threads)
+def ask(n: int | None, threads: int = 2, published: int = 1, loops: int = 1) -> Choice:
+    return choose(n, loops, published, threads)
 
 
 def test_small_calls_stay_in_the_callers_thread() -> None:
-    assert choose(largest([SMALL - 1]), 1, 0, 2).driver == "local-sync"
+    assert ask(0, published=0).driver == ask(SMALL - 1, published=0).driver == "local-sync"
     assert ask(SMALL, published=0).driver == "local-task"
     assert ask(SMALL, published=1).driver == "local-sync"
-    unknown = ask(dims.name("T"), published=0)
-    assert unknown.driver == "local-task"
-    assert str(unknown) == "driver local-task: sizes are known at the call"
-    assert ask(dims.name("T"), published=0, threads=1).driver == "local-sync"
+    unknown = ask(None, published=0)
+    assert str(unknown) == "driver local-task: its operations are not known"
+    assert ask(None, published=0, threads=1).driver == "local-sync"
+
+
+def test_operations_follow_from_the_sizes_of_a_call() -> None:
+    work = CallWork(dims.mul(dims.name("T"), 7), 1, 1)
+    assert (work.known(), work.at({"T": 5, "B": 2}), work.at({"B": 2})) == (None, 35, None)
+    assert CallWork(12, 1, 1).known() == CallWork(12, 1, 1).at({}) == 12
 
 
 def test_helpers_are_for_calls_that_are_short_but_worth_sharing() -> None:
-    def helped(n: dims.Dim, threads: int = 2) -> bool:
+    def helped(n: int, threads: int = 2) -> bool:
         return ask(n, threads).helpers > 0
 
     sizes = (HELPED - 1, HELPED, LARGE - 1, LARGE)
     assert [helped(n) for n in sizes] == [False, True, True, False]
-    assert not helped(dims.name("T"))
     assert [helped(n, threads=64) for n in (SMALL - 1, SMALL)] == [True, False]
     assert not helped(HELPED, threads=1)
 
@@ -67,8 +70,19 @@ def test_helpers_are_for_kernels_that_offer_their_work_in_few_loops() -> None:
     assert str(ask(HELPED)) == f"driver local-sync with helpers: {HELPED} operations in a call"
 
 
-def test_a_program_without_calls_is_small() -> None:
-    assert largest([]) == 0
+def test_a_module_is_made_for_helpers_where_some_call_may_have_them() -> None:
+    """As `choose` says it, for some process and some sizes."""
+    for n in (None, 0, HELPED - 1, HELPED, SMALL, LARGE - 1, LARGE):
+        for loops in (1, LOOPS, LOOPS + 1):
+            for published in (0, 1):
+                for always in (False, True):
+                    tried = [HELPED, SMALL] if n is None else [n]
+                    some = any(
+                        choose(m, loops, published, threads, always=always).helpers
+                        for m in tried
+                        for threads in (2, 64)
+                    )
+                    assert may_help(n, loops, published, always=always) == some
 
 
 @pytest.mark.parametrize("weight_first", [False, True])
@@ -77,11 +91,11 @@ def test_a_module_offers_what_it_may(weight_first: bool) -> None:
     w = li.weight("w", np.zeros((512, 512), np.float32))
     x = li.input("x", (512, 512))
     product = w @ x if weight_first else x @ w
-    lowered = prepare(li.Graph("g", [x], {"y": product}), resolve("cpu"), None, 2)
-    alone = prepare(li.Graph("g", [x], {"y": product}), resolve("cpu"), {"helpers": False}, 2)
+    lowered = prepare(li.Graph("g", [x], {"y": product}), resolve("cpu"), None, helpers=True)
+    alone = prepare(li.Graph("g", [x], {"y": product}), resolve("cpu"), {"helpers": False}, helpers=True)
     assert (lowered.text == alone.text) is weight_first
-    assert lowered.published == ({} if weight_first else {"main": 1})
-    assert alone.published == {}
+    assert [w.published for w in lowered.work.values()] == [0 if weight_first else 1]
+    assert [w.published for w in alone.work.values()] == [0]
 
 
 def test_the_report_says_which_and_the_device_decides() -> None:
