@@ -4,6 +4,9 @@ A context holds what the module computed from its weights when it was loaded (pa
 added), and nothing that a call changes: state belongs to sessions. So any context serves any call, and
 sessions need none of their own. A context serves one call at a time, and the bindings let other
 threads run meanwhile: calls that overlap get one each, up to LIMIT, and then wait.
+
+Helper threads run `serve` in the first context beside its calls: that function reads and writes nothing of the
+context, only the queue that it is given.
 """
 
 from __future__ import annotations

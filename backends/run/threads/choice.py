@@ -1,6 +1,7 @@
 """Who runs a call on the CPU: the caller's thread, IREE's workers, or the caller with helpers.
 
-Decided here alone, from numbers, at each call: its sizes are known then.
+Decided here, from numbers, when a call has sizes that the calls before it had not: they are known then. What was
+asked for by name (`device=`) is not asked here.
 """
 
 from __future__ import annotations

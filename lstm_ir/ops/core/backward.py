@@ -16,7 +16,7 @@ from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import Op
 from lstm_ir.ir.types import DType
-from lstm_ir.ops.core import frame as rs
+from lstm_ir.ops.core import frame
 from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Frame, Rows, block
 from lstm_ir.ops.core.grad import arriving_names, saved_names
@@ -43,14 +43,14 @@ class Back:
         """From the operands of the gradient op of `forward`."""
         p = LayerPlan.of(cell, operands, a)
         f = dataclasses.replace(p.f, reverse=tuple(not r for r in p.f.reverse))
-        rest = map(rs.widened, operands[len(cell.names) :])
+        rest = map(frame.widened, operands[len(cell.names) :])
         names = (*saved_names(forward), *arriving_names(forward))
         return cls(p, f, dict(zip(names, rest, strict=True)))
 
     def rows(self, name: str) -> Rows | None:
         """A further operand [T,B,D*w] per direction, None where it is absent."""
         v = self.more[name]
-        return None if v is None else self.p.f.split(rs.time_major(v, self.p.a["layout"]))
+        return None if v is None else self.p.f.split(frame.time_major(v, self.p.a["layout"]))
 
     def state(self, name: str, width: int) -> Value:
         """A further operand [D,B,w] as the loop has it; zeros where it is absent."""
@@ -142,7 +142,7 @@ class Back:
             return self.p.result(da)
         parts = self.through(da, w_ih)
         total = parts[0] if len(parts) == 1 else parts[0] + parts[1]
-        return e.convert(rs.time_major(total, self.p.a["layout"]), self.p.kind)
+        return e.convert(frame.time_major(total, self.p.a["layout"]), self.p.kind)
 
     def d_mask(self, da: Rows, h_prev: Rows) -> Value:
         """The gradient of the recurrent mask, [D,B,P]."""

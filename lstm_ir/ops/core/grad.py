@@ -14,7 +14,7 @@ from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.opdef import OPS, Level, Op, define, need
 from lstm_ir.ir.pullback import Cts, session, through
 from lstm_ir.ir.types import DType, TensorType
-from lstm_ir.ops.core import sizes as rt
+from lstm_ir.ops.core import sizes as layer_sizes
 from lstm_ir.ops.core.activations import parse
 from lstm_ir.ops.core.build import layer_node
 from lstm_ir.ops.core.cell import Cell
@@ -44,8 +44,8 @@ def define_gradient(forward: Op, cell: Cell, expand: Callable[..., Any]) -> Op:
     def types(*operands: TensorType | None, **a: Any) -> dict[str, TensorType | None]:
         results = forward.types(*operands[:n], **a, save=True)
         assert not isinstance(results, TensorType)
-        D = len(rt.DIRECTIONS[a["direction"]])
-        rt.need_slopes(rt.acts(a["activations"], cell.acts, D))
+        D = len(layer_sizes.DIRECTIONS[a["direction"]])
+        layer_sizes.need_slopes(layer_sizes.acts(a["activations"], cell.acts, D))
         for operand, t in zip(further, operands[n:], strict=True):
             base = operand.removeprefix("d_")
             want = results[base]
@@ -53,7 +53,7 @@ def define_gradient(forward: Op, cell: Cell, expand: Callable[..., Any]) -> Op:
             if want is None:
                 need(t is None, f"{operand} is given, but with these attributes there is no {base}")
             else:
-                rt.same(operand, t, want)
+                layer_sizes.same(operand, t, want)
         pairs = zip(cell.names, operands, strict=False)
         return {f"d_{k}": t for k, t in pairs if k not in MASKS}
 
@@ -67,7 +67,7 @@ def define_gradient(forward: Op, cell: Cell, expand: Callable[..., Any]) -> Op:
         vjp=_expanded_vjp,
         expand=expand,
         level=Level.core,
-        ranges=rt.ranges,
+        ranges=layer_sizes.ranges,
     )
 
 

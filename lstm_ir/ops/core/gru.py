@@ -24,7 +24,7 @@ import numpy as np
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.opdef import Attr, Level, define, need
 from lstm_ir.ir.types import TensorType
-from lstm_ir.ops.core import sizes as rt
+from lstm_ir.ops.core import sizes as layer_sizes
 from lstm_ir.ops.core.build import layer_node
 from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, State, block, clipped
@@ -50,21 +50,21 @@ class GruOperands(NamedTuple):
 
 
 CELL = Cell("gru", GruOperands, ("r", "z", "n"), ("sigmoid", "sigmoid", "tanh"))
-ATTRS = {**rt.SHARED_ATTRS, "reset_after": Attr("bool", True), "flip_z": Attr("bool", False)}
+ATTRS = {**layer_sizes.SHARED_ATTRS, "reset_after": Attr("bool", True), "flip_z": Attr("bool", False)}
 
 
-def _sizes(v: GruOperands, a: dict[str, Any]) -> rt.Sizes:
+def _sizes(v: GruOperands, a: dict[str, Any]) -> layer_sizes.Sizes:
     """The sizes, every operand and attribute checked."""
-    s = rt.sizes(CELL, v.x, v.w_ih, v.w_hh, a["direction"], a["layout"])
-    rt.exactly("b", v.b, s, (s.D, 3 * s.H))
-    rt.exactly("b_hn", v.b_hn, s, (s.D, s.H))
-    rt.exactly("h0", v.h0, s, (s.D, s.B, s.H))
-    rt.check_masks(s, v.lengths, v.count, v.recurrent_mask)
-    rt.one_of("padding", a["padding"], ("zero", "hold"))
-    rt.clip_limit("gate_clip", a["gate_clip"])
+    s = layer_sizes.sizes(CELL, v.x, v.w_ih, v.w_hh, a["direction"], a["layout"])
+    layer_sizes.exactly("b", v.b, s, (s.D, 3 * s.H))
+    layer_sizes.exactly("b_hn", v.b_hn, s, (s.D, s.H))
+    layer_sizes.exactly("h0", v.h0, s, (s.D, s.B, s.H))
+    layer_sizes.check_masks(s, v.lengths, v.count, v.recurrent_mask)
+    layer_sizes.one_of("padding", a["padding"], ("zero", "hold"))
+    layer_sizes.clip_limit("gate_clip", a["gate_clip"])
     problem = "b_hn is the bias inside the product with r: it needs reset_after; add it to b"
     need(v.b_hn is None or a["reset_after"], problem)
-    rt.acts(a["activations"], CELL.acts, s.D)
+    layer_sizes.acts(a["activations"], CELL.acts, s.D)
     return s
 
 
@@ -82,7 +82,7 @@ def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) 
     v = GruOperands(*map(wide, operands))
     layer = Layer(v.x, v.lengths, v.count, direction=direction, layout=layout, padding=padding)
     (D, G, H), kind = v.w_hh.shape, layer.x.dtype
-    acts = rt.acts(a["activations"], CELL.acts, D)
+    acts = layer_sizes.acts(a["activations"], CELL.acts, D)
     for d in range(D):
         given = layer.inputs(d, v.w_ih, G)
         zeros = np.zeros(G, kind)
@@ -179,7 +179,7 @@ GRU = define(
     vjp=layer_vjp,
     expand=_expand,
     level=Level.core,
-    ranges=rt.ranges,
+    ranges=layer_sizes.ranges,
 )
 
 

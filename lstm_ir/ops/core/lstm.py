@@ -27,7 +27,7 @@ from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import Attr, Level, define, need
 from lstm_ir.ir.types import TensorType
-from lstm_ir.ops.core import sizes as rt
+from lstm_ir.ops.core import sizes as layer_sizes
 from lstm_ir.ops.core.build import layer_node
 from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, State, block, clipped
@@ -55,30 +55,30 @@ class LstmOperands(NamedTuple):
 
 CELL = Cell("lstm", LstmOperands, ("i", "f", "g", "o"), ("sigmoid", "sigmoid", "tanh", "sigmoid", "tanh"))
 ATTRS = {
-    **rt.SHARED_ATTRS, "forget_bias": Attr("float", 0.0), "cell_clip": Attr("float", 0.0),
+    **layer_sizes.SHARED_ATTRS, "forget_bias": Attr("float", 0.0), "cell_clip": Attr("float", 0.0),
     "clip_gradient": Attr("str", "exact"), "input_forget": Attr("bool", False),
     "output_peephole": Attr("str", "new"),
 }  # fmt: skip
 
 
-def _sizes(v: LstmOperands, a: dict[str, Any]) -> rt.Sizes:
+def _sizes(v: LstmOperands, a: dict[str, Any]) -> layer_sizes.Sizes:
     """The sizes, every operand and attribute checked."""
-    s = rt.sizes(CELL, v.x, v.w_ih, v.w_hh, a["direction"], a["layout"], v.w_hr)
-    rt.exactly("b", v.b, s, (s.D, 4 * s.H))
-    rt.exactly("h0", v.h0, s, (s.D, s.B, s.P))
-    rt.exactly("c0", v.c0, s, (s.D, s.B, s.H))
+    s = layer_sizes.sizes(CELL, v.x, v.w_ih, v.w_hh, a["direction"], a["layout"], v.w_hr)
+    layer_sizes.exactly("b", v.b, s, (s.D, 4 * s.H))
+    layer_sizes.exactly("h0", v.h0, s, (s.D, s.B, s.P))
+    layer_sizes.exactly("c0", v.c0, s, (s.D, s.B, s.H))
     if v.peephole is not None:
         k = 4 if v.peephole.rank == 2 and v.peephole.shape[1] == 4 * s.H else 3
-        rt.exactly("peephole", v.peephole, s, (s.D, k * s.H))
-    rt.check_masks(s, v.lengths, v.count, v.recurrent_mask)
-    rt.one_of("padding", a["padding"], ("zero", "hold"))
+        layer_sizes.exactly("peephole", v.peephole, s, (s.D, k * s.H))
+    layer_sizes.check_masks(s, v.lengths, v.count, v.recurrent_mask)
+    layer_sizes.one_of("padding", a["padding"], ("zero", "hold"))
     need(a["clip_gradient"] != "true", "clip_gradient is 'true', which is called 'exact' now")
-    rt.one_of("clip_gradient", a["clip_gradient"], ("exact", "straight_through"))
-    rt.one_of("output_peephole", a["output_peephole"], ("new", "previous"))
-    rt.clip_limit("cell_clip", a["cell_clip"])
-    rt.clip_limit("gate_clip", a["gate_clip"])
+    layer_sizes.one_of("clip_gradient", a["clip_gradient"], ("exact", "straight_through"))
+    layer_sizes.one_of("output_peephole", a["output_peephole"], ("new", "previous"))
+    layer_sizes.clip_limit("cell_clip", a["cell_clip"])
+    layer_sizes.clip_limit("gate_clip", a["gate_clip"])
     need(bool(np.isfinite(a["forget_bias"])), f"forget_bias is {a['forget_bias']}")
-    rt.acts(a["activations"], CELL.acts, s.D)
+    layer_sizes.acts(a["activations"], CELL.acts, s.D)
     return s
 
 
@@ -97,7 +97,7 @@ def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) 
     layer = Layer(v.x, v.lengths, v.count, direction=direction, layout=layout, padding=padding)
     D, G, P = v.w_hh.shape
     H, kind = G // 4, layer.x.dtype
-    acts = rt.acts(a["activations"], CELL.acts, D)
+    acts = layer_sizes.acts(a["activations"], CELL.acts, D)
     for d in range(D):
         given = layer.inputs(d, v.w_ih, G)
         p = _peephole_arrays(v.peephole, d, H, kind)
@@ -225,7 +225,7 @@ LSTM = define(
     vjp=layer_vjp,
     expand=_expand,
     level=Level.core,
-    ranges=rt.ranges,
+    ranges=layer_sizes.ranges,
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
-from lstm_ir.ops.core import frame as rs
-from lstm_ir.ops.core import sizes as rt
+from lstm_ir.ops.core import frame
+from lstm_ir.ops.core import sizes as layer_sizes
 from lstm_ir.ops.core.activations import Act
 from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, Frame, Rows
@@ -33,21 +33,21 @@ class LayerPlan:
     def of(cls, cell: Cell, operands: tuple[Value | None, ...], a: Mapping[str, Any]) -> LayerPlan:
         """The plan of the forward operands (those that follow are left out) and attributes."""
         given = operands[: len(cell.names)]
-        v = {n: rs.widened(o) for n, o in zip(cell.names, given, strict=True)}
+        v = {n: frame.widened(o) for n, o in zip(cell.names, given, strict=True)}
         x, w_hh = v["x"], v["w_hh"]
         assert x is not None
         assert w_hh is not None
-        v["x"] = x = rs.time_major(x, a["layout"])
+        v["x"] = x = frame.time_major(x, a["layout"])
         if v["lengths"] is not None:
             v["lengths"] = in_range(v["lengths"], 0, x.shape[0])
-        way = rt.DIRECTIONS[a["direction"]]
+        way = layer_sizes.DIRECTIONS[a["direction"]]
         f = Frame(x.shape[0], x.shape[1], way, x.dtype, v["lengths"], v["count"])
         wide, P = w_hh.shape[1], w_hh.shape[2]
         assert isinstance(wide, int)
         assert isinstance(P, int)
         first = operands[0]
         assert first is not None
-        acts = rt.acts(a["activations"], cell.acts, f.D)
+        acts = layer_sizes.acts(a["activations"], cell.acts, f.D)
         return cls(f, wide // len(cell.gates), P, a, acts, v, first.dtype)
 
     @property
@@ -85,11 +85,11 @@ class LayerPlan:
     def y_rows(self, rows: Rows, final: Value, first: Value) -> Rows:
         """y of all steps, those after `count` included."""
         hold = self.a["padding"] == "hold"
-        return rs.held_rows(self.f, rows, final, first) if hold else rows
+        return frame.held_rows(self.f, rows, final, first) if hold else rows
 
     def result(self, rows: Rows) -> Value:
         """Rows of the loop as the op gives them."""
-        return e.convert(rs.time_major(self.f.join(rows), self.a["layout"]), self.kind)
+        return e.convert(frame.time_major(self.f.join(rows), self.a["layout"]), self.kind)
 
     def final(self, state: Value) -> Value:
         """A final state as the op gives it."""

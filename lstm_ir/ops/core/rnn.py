@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.opdef import Level, define
 from lstm_ir.ir.types import TensorType
-from lstm_ir.ops.core import sizes as rt
+from lstm_ir.ops.core import sizes as layer_sizes
 from lstm_ir.ops.core.build import layer_node
 from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, State, clipped
@@ -38,15 +38,15 @@ class RnnOperands(NamedTuple):
 CELL = Cell("rnn", RnnOperands, ("h",), ("tanh",))
 
 
-def _sizes(v: RnnOperands, a: dict[str, Any]) -> rt.Sizes:
+def _sizes(v: RnnOperands, a: dict[str, Any]) -> layer_sizes.Sizes:
     """The sizes, every operand and attribute checked."""
-    s = rt.sizes(CELL, v.x, v.w_ih, v.w_hh, a["direction"], a["layout"])
-    rt.exactly("b", v.b, s, (s.D, s.H))
-    rt.exactly("h0", v.h0, s, (s.D, s.B, s.H))
-    rt.check_masks(s, v.lengths, v.count, v.recurrent_mask)
-    rt.one_of("padding", a["padding"], ("zero", "hold"))
-    rt.clip_limit("gate_clip", a["gate_clip"])
-    rt.acts(a["activations"], CELL.acts, s.D)
+    s = layer_sizes.sizes(CELL, v.x, v.w_ih, v.w_hh, a["direction"], a["layout"])
+    layer_sizes.exactly("b", v.b, s, (s.D, s.H))
+    layer_sizes.exactly("h0", v.h0, s, (s.D, s.B, s.H))
+    layer_sizes.check_masks(s, v.lengths, v.count, v.recurrent_mask)
+    layer_sizes.one_of("padding", a["padding"], ("zero", "hold"))
+    layer_sizes.clip_limit("gate_clip", a["gate_clip"])
+    layer_sizes.acts(a["activations"], CELL.acts, s.D)
     return s
 
 
@@ -60,7 +60,7 @@ def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) 
     v = RnnOperands(*map(wide, operands))
     layer = Layer(v.x, v.lengths, v.count, direction=direction, layout=layout, padding=padding)
     D, H, _ = v.w_hh.shape
-    acts = rt.acts(a["activations"], CELL.acts, D)
+    acts = layer_sizes.acts(a["activations"], CELL.acts, D)
     for d in range(D):
         given = layer.inputs(d, v.w_ih, H)
 
@@ -101,14 +101,14 @@ def _expand(*operands: Value | None, **a: Any) -> dict[str, Value]:
 RNN = define(
     "rnn",
     CELL.written,
-    attrs=rt.SHARED_ATTRS,
+    attrs=layer_sizes.SHARED_ATTRS,
     results="y h_n pre",
     types=_types,
     numpy=_numpy,
     vjp=layer_vjp,
     expand=_expand,
     level=Level.core,
-    ranges=rt.ranges,
+    ranges=layer_sizes.ranges,
 )
 
 

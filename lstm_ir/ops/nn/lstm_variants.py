@@ -32,7 +32,7 @@ from typing import Any
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.opdef import Attr, Level, Range, define, need
 from lstm_ir.ir.types import TensorType
-from lstm_ir.ops.core import sizes as rt
+from lstm_ir.ops.core import sizes as layer_sizes
 from lstm_ir.ops.core.build import layer_node
 from lstm_ir.ops.core.lstm import CELL, LSTMResult
 from lstm_ir.ops.nn import lstm_variants_meaning as meaning
@@ -44,18 +44,18 @@ TRAINING = {"direction": Attr("str", "forward"), "training": Attr("bool", True)}
 
 
 def _sizes(
-    direction: str, x: TensorType, w_ih: TensorType, w_hh: TensorType, b: rt.Maybe, h0: rt.Maybe,
-    c0: rt.Maybe, lengths: rt.Maybe,
-) -> rt.Sizes:  # fmt: skip
-    s = rt.sizes(CELL, x, w_ih, w_hh, direction, "time")
-    rt.exactly("b", b, s, (s.D, 4 * s.H))
-    rt.exactly("h0", h0, s, (s.D, s.B, s.H))
-    rt.exactly("c0", c0, s, (s.D, s.B, s.H))
-    rt.check_masks(s, lengths, None, None)
+    direction: str, x: TensorType, w_ih: TensorType, w_hh: TensorType, b: layer_sizes.Maybe, h0: layer_sizes.Maybe,
+    c0: layer_sizes.Maybe, lengths: layer_sizes.Maybe,
+) -> layer_sizes.Sizes:  # fmt: skip
+    s = layer_sizes.sizes(CELL, x, w_ih, w_hh, direction, "time")
+    layer_sizes.exactly("b", b, s, (s.D, 4 * s.H))
+    layer_sizes.exactly("h0", h0, s, (s.D, s.B, s.H))
+    layer_sizes.exactly("c0", c0, s, (s.D, s.B, s.H))
+    layer_sizes.check_masks(s, lengths, None, None)
     return s
 
 
-def _results(s: rt.Sizes) -> dict[str, TensorType]:
+def _results(s: layer_sizes.Sizes) -> dict[str, TensorType]:
     return {"y": s.rows(s.H), "h_n": s.state(s.H), "c_n": s.state(s.H)}
 
 
@@ -85,7 +85,7 @@ def _norm_types(*operands: Any, direction: str, epsilon: float) -> Any:
     s = _sizes(direction, *operands[:7])
     widths = {"scale_x": 4, "scale_h": 4, "scale_c": 1, "bias_c": 1}
     for (name, k), t in zip(widths.items(), operands[7:], strict=True):
-        rt.exactly(name, t, s, (s.D, k * s.H))
+        layer_sizes.exactly(name, t, s, (s.D, k * s.H))
     need(epsilon >= 0, f"epsilon is {epsilon}; it is at least 0")
     return _results(s)
 

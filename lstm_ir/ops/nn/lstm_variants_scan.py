@@ -8,7 +8,7 @@ from typing import Any
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.types import DType
-from lstm_ir.ops.core import sizes as rt
+from lstm_ir.ops.core import sizes as layer_sizes
 from lstm_ir.ops.core.lstm import lstm
 from lstm_ir.ops.nn import threefry
 from lstm_ir.ops.nn.layers import dense, layer_norm
@@ -38,7 +38,7 @@ def _scanned(
     H = w_hh.shape[2]
     kept = x if lengths is None else _existing(x, lengths)
     parts = []
-    for d, reverse in enumerate(rt.DIRECTIONS[direction]):
+    for d, reverse in enumerate(layer_sizes.DIRECTIONS[direction]):
         first = tuple(zeros((x.shape[1], H), x.dtype) if v is None else index(v, d) for v in (h0, c0))
 
         def step(state: Any, rows: Any, w: Any) -> Any:
