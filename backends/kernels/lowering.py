@@ -1,4 +1,4 @@
-"""What the lowering rules call: a scan, a product or a sum of outer products by a kernel."""
+"""What the lowering rules call: a scan, a product, a sum of outer products or a stencil by a kernel."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.cpu.outer_sum import lower_outer_sum
 from lstm_ir.backends.kernels.cpu.products import lower_product
+from lstm_ir.backends.kernels.cpu.stencil import lower_stencil
 from lstm_ir.backends.kernels.cpu.variants import on_cpu
 from lstm_ir.backends.kernels.gpu import schedule as gpu_schedule
 from lstm_ir.backends.kernels.gpu.dispatch import GpuDispatch
 from lstm_ir.backends.kernels.gpu.steps import StepDispatch
 from lstm_ir.ir.graph import Node
 
-__all__ = ["lower_loop", "lower_outer_sum", "lower_product"]
+__all__ = ["lower_loop", "lower_outer_sum", "lower_product", "lower_stencil"]
 
 
 def lower_loop(

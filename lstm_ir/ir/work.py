@@ -45,7 +45,7 @@ def operations(graph: Graph) -> Dim:
 
 def loops(graph: Graph) -> int:
     """Loops and products: what is between them has one thread."""
-    return sum(n.op.name in ("scan", "dot_general") for n in graph.nodes)
+    return sum(n.op.name in ("scan", "dot_general", "stencil") for n in graph.nodes)
 
 
 def _of(n: Node) -> Dim:
@@ -56,6 +56,9 @@ def _of(n: Node) -> Dim:
         lhs = n.inputs[0].shape
         over = tuple(lhs[a] for a in n.attrs["lhs_contracting_dimensions"])
         return dims.product((2, *n.types[0].shape, *over))
+    if n.op.name == "stencil":
+        _, _, each, taps = n.inputs[1].shape
+        return dims.product((2, *n.types[0].shape, each, taps))
     if Trait.elementwise in n.op.traits:
         return dims.product(n.types[0].shape)
     return 0

@@ -24,7 +24,9 @@ from lstm_ir.ops.primitive.fill import arange, full, iota, ones, zeros, zeros_li
 from lstm_ir.ops.primitive.reduce import argmax, cumsum, max, mean, min, sum
 from lstm_ir.ops.primitive.gather import scatter_add, take
 from lstm_ir.ops.nn.softmax import log_softmax, softmax
-from lstm_ir.ops.core.convolution import conv1d
+from lstm_ir.ops.core.convolution import conv1d, conv2d
+from lstm_ir.ops.core.convolution_transpose import conv_transpose1d, conv_transpose2d
+from lstm_ir.ops.core.pool import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
 from lstm_ir.ops.nn.dropout import dropout, random_key
 from lstm_ir.ops.nn.layers import dense, embedding, layer_norm
 from lstm_ir.ops.nn.losses import cross_entropy, mse
@@ -42,14 +44,14 @@ from lstm_ir.ops import cudnn, mps, tf
 # isort: on
 
 __all__ = [
-    "abs", "add", "arange", "argmax", "bitcast_convert", "broadcast_in_dim", "broadcast_to",
-    "ceil", "clamp", "compare", "concat", "constant", "conv1d", "convert", "cos", "cross_entropy",
+    "abs", "add", "arange", "argmax", "avg_pool1d", "avg_pool2d", "bitcast_convert", "broadcast_in_dim", "broadcast_to",
+    "ceil", "clamp", "compare", "concat", "constant", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convert", "cos", "cross_entropy",
     "ctc_loss", "cumsum", "dense", "dim", "divide", "dot", "dot_general", "dropout",
     "dynamic_slice", "dynamic_update_slice", "embedding", "equal", "erf", "exp", "expand_dims",
     "expm1", "floor", "full", "greater", "greater_equal", "gru", "gru_grad", "in_range", "index",
     "input", "iota", "is_finite", "layer_norm", "layer_norm_lstm", "less", "less_equal", "log",
     "log1p", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logistic",
-    "lstm", "lstm_grad", "matmul", "max", "maximum", "mean", "min", "minimum", "mse", "multiply",
+    "lstm", "lstm_grad", "matmul", "max", "max_pool1d", "max_pool2d", "maximum", "mean", "min", "minimum", "mse", "multiply",
     "negate", "not_equal", "ones", "pad", "parameter", "power", "random_key",
     "recurrent_dropout_lstm", "remainder", "reshape", "reverse", "rnn", "rnn_grad", "round",
     "rsqrt", "scan", "scatter_add", "select", "shift_left", "shift_right_arithmetic",

@@ -22,7 +22,7 @@ def rows_product(rows: Value, matrix: Value, k_axis: int) -> Value:
 
 
 def publishable(graph: Graph) -> int:
-    """Loops and products whose kernels helpers may take part in, if they become kernels.
+    """Loops, products and stencils whose kernels helpers may take part in, if they become kernels.
 
     Not those of rows that weights alone decide: see `cpu/products.py`.
     """
@@ -34,5 +34,5 @@ def publishable(graph: Graph) -> int:
             of_rows = n.attrs["lhs_contracting_dimensions"] == (rows.type.rank - 1,)
             found += rows in called or not of_rows
         else:
-            found += n.op.name == "scan"
+            found += n.op.name == "scan" or (n.op.name == "stencil" and n.inputs[0] in called)
     return found

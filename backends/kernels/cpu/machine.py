@@ -90,3 +90,10 @@ PANEL = 24 << 10  # bytes of a panel of the second operand, on the stack, which 
 WIDE, NARROW = (3, 2)  # vectors of a tile's columns; a tile of one would load as often as it multiplies
 TERMS = 4  # terms of an iteration; packed operands end with zeros
 PACKED_NUMBERS = 24  # of a packing kernel's call, at most, beside the tensors; more is left to IREE
+
+# -- stencils
+
+SUMS = 3  # vectors of places of the tallest tile, as of a sum of outer products; lower ones have more
+VECTORS = 8  # at most: enough sums for the latency of one
+SEEN = 128 << 10  # bytes of a block's channels, which stay in L2 while tiles of outputs pass over them
+PLACES = 1024  # of a block, at most: few channels still give several workgroups work

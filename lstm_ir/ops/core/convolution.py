@@ -1,97 +1,173 @@
-"""Convolution over one axis, as networks have it (the kernel is not flipped).
+"""Convolution over one or two axes, as networks have it (the kernel is not flipped).
 
     y[n, o, t] = sum over c, k of xp[n, g C/G + c, t stride + k dilation] w[o, c, k]
 
-xp is x with zeros around it, g = o // (O / G) the group of o, G = groups.
+t, k, strides and dilations have one number per axis; xp is x with zeros around it, or less of it where
+a padding is negative; g = o // (O / G) is the group of o, G = groups. The gradient of x is the
+transposed convolution of the same attributes (`convolution_transpose.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from lstm_ir.ir import dims
-from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.graph import Value, make
-from lstm_ir.ir.opdef import Attr, Level, RuleError, define, need, need_at_least, need_equal
-from lstm_ir.ir.types import DType, TensorType
-from lstm_ir.ops.core import convolution_products as g
+from lstm_ir.ir.graph import Node, Value, make
+from lstm_ir.ir.opdef import OPS, Attr, Level, define, need, need_equal
+from lstm_ir.ir.pullback import Cts, only
+from lstm_ir.ir.types import DType, Shape, TensorType
+from lstm_ir.ops.core.windows import (
+    ATTRS,
+    DILATIONS,
+    Axes,
+    Padding,
+    Pair,
+    axes_of,
+    each,
+    need_axes,
+    need_steps,
+    paddings,
+    phases,
+    plane_sizes,
+    steps_of,
+    taps_of,
+)
 from lstm_ir.ops.primitive.broadcast import as_values
+from lstm_ir.ops.primitive.elementwise import convert
 from lstm_ir.ops.primitive.reduce import wide
-from lstm_ir.ops.primitive.window import pad
+from lstm_ir.ops.primitive.shape import reshape
+from lstm_ir.ops.primitive.stencil import stencil, tap_products
 
 Array = np.ndarray[Any, Any]
+Ints = tuple[int, ...]
 
 
-def _types(
-    lhs: TensorType, rhs: TensorType, *, stride: int, padding_low: int, padding_high: int, dilation: int, groups: int
-) -> TensorType:
+def need_operands(lhs: TensorType, rhs: TensorType, layout: str, groups: int, attrs: Mapping[str, Any]) -> Axes:
+    """Inside a type rule: what both kinds of convolution ask of their operands."""
     need(lhs.dtype is rhs.dtype, f"lhs is {lhs.dtype}, rhs {rhs.dtype}; convert one of them")
     need(lhs.dtype is not DType.i1, "takes numbers, got i1")
-    need(lhs.rank == 3 and rhs.rank == 3, "takes lhs [N, C, L] and rhs [O, C/groups, K]")
-    need(min(stride, dilation, groups) >= 1, "stride, dilation and groups are 1 or more")
-    (batch, channels, length), (outputs, each, taps) = lhs.shape, rhs.shape
-    if not isinstance(taps, int) or taps < 1:
-        raise RuleError(f"the kernel size is {taps}, not an int of 1 or more")
-    need_equal(channels, dims.mul(each, groups), f"{channels} channels, but {groups} groups of {each}")
+    rank = len(attrs["strides"])
+    need(lhs.rank == rhs.rank == rank + 2, f"takes lhs and rhs of rank {rank + 2}: {layout}")
+    need(groups >= 1, f"groups are {groups}, not 1 or more")
+    outputs = rhs.shape[0]
     fits = groups == 1 or (isinstance(outputs, int) and outputs % groups == 0)
-    need(fits, f"{outputs} output channels do not divide into {groups} groups")
-    window = (taps - 1) * dilation + 1
-    paddings = f"paddings {padding_low} and {padding_high}"
-    need(
-        0 <= min(padding_low, padding_high) and max(padding_low, padding_high) < window,
-        f"{paddings} are not in 0..{window - 1}; pad explicitly",
+    need(fits, f"{outputs} kernels do not divide into {groups} groups")
+    return need_axes("the kernel size", rhs.shape[2:], attrs)
+
+
+def _types(lhs: TensorType, rhs: TensorType, *, groups: int, **attrs: Ints) -> TensorType:
+    axes = need_operands(lhs, rhs, "[N, C, ..] and [O, C/groups, ..]", groups, attrs)
+    (batch, channels, *sizes), (outputs, per_group) = lhs.shape, rhs.shape[:2]
+    need_equal(channels, dims.mul(per_group, groups), f"{channels} channels, but {groups} groups of {per_group}")
+    return TensorType((batch, outputs, *need_steps(axes, tuple(sizes))), lhs.dtype)
+
+
+def cut(x: Array, lows: Ints, highs: Ints) -> Array:
+    """[N, C, ..] with zeros around it, or less of it."""
+    edges = list(zip(lows, highs, strict=True))
+    x = np.pad(x, ((0, 0), (0, 0), *((max(a, 0), max(b, 0)) for a, b in edges)))
+    kept = tuple(np.s_[max(-a, 0) : n - max(-b, 0)] for (a, b), n in zip(edges, x.shape[2:], strict=True))
+    return x[(..., *kept)]
+
+
+def seen(axes: Axes, tap: Ints, steps: Ints) -> Any:
+    """The index of what a tap sees, in an array with its padding."""
+    return (
+        ...,
+        *(
+            np.s_[k * a.dilation : k * a.dilation + (n - 1) * a.stride + 1 : a.stride]
+            for a, k, n in zip(axes, tap, steps, strict=True)
+        ),
     )
-    room = dims.add(length, padding_low + padding_high - window)
-    need_at_least(room, 0, f"a window of {window} does not fit {length} with {paddings}")
-    return TensorType((batch, outputs, dims.add(dims.floordiv(room, stride), 1)), lhs.dtype)
 
 
-def _numpy(
-    x: Array, w: Array, *, stride: int, padding_low: int, padding_high: int, dilation: int, groups: int
-) -> Array:
+def _numpy(x: Array, w: Array, *, groups: int, **attrs: Ints) -> Array:
     """One product per tap; two-byte floats are summed in float32."""
-    xp = np.pad(wide(x), ((0, 0), (0, 0), (padding_low, padding_high)))
-    batch, channels, length = xp.shape
-    outputs, each, taps = w.shape
-    steps = (length - (taps - 1) * dilation - 1) // stride + 1
-    kernel = wide(w).reshape(groups, outputs // groups, each, taps)
-    out = np.zeros((batch, groups, outputs // groups, steps), xp.dtype)
-    for k in range(taps):
-        part = xp[:, :, k * dilation :][:, :, : (steps - 1) * stride + 1 : stride]
-        part = part.reshape(batch, groups, channels // groups, steps)
-        out += np.einsum("ngcl,goc->ngol", part, kernel[..., k])
-    return out.reshape(batch, outputs, steps).astype(x.dtype)
+    axes = axes_of(w.shape[2:], attrs)
+    steps = tuple(int(n) for n in steps_of(axes, x.shape[2:]))  # type: ignore[arg-type]
+    xp = cut(wide(x), attrs["padding_low"], attrs["padding_high"])
+    apart = wide(w).reshape(groups, -1, *w.shape[1:])
+    out = np.zeros((x.shape[0], *apart.shape[:2], *steps), xp.dtype)
+    for tap in np.ndindex(w.shape[2:]):
+        part = xp[seen(axes, tap, steps)].reshape(x.shape[0], groups, w.shape[1], *steps)
+        out += np.einsum("ngc...,goc->ngo...", part, apart[(..., *tap)])
+    return out.reshape(x.shape[0], w.shape[0], *steps).astype(x.dtype)
 
 
-CONVOLUTION_1D = define(
-    "convolution_1d", "lhs rhs",
-    attrs={
-        "stride": Attr("int", 1), "padding_low": Attr("int", 0), "padding_high": Attr("int", 0),
-        "dilation": Attr("int", 1), "groups": Attr("int", 1),
-    },
-    types=_types, numpy=_numpy, vjp=g.vjp, expand=g.expand, level=Level.core,
+def as_wide(v: Value) -> Value:
+    """Two-byte floats as f32."""
+    return convert(v, DType.f32) if v.dtype.is_float and v.dtype.bits == 16 else v
+
+
+def grouped(x: Value, groups: int, sizes: Shape) -> Value:
+    """[N, C, ..] as [N, G, C/G, *sizes]."""
+    return reshape(x, (x.shape[0], groups, dims.floordiv(x.shape[1], groups), *sizes))
+
+
+def _expand(lhs: Value, rhs: Value, *, groups: int, **attrs: Ints) -> Value:
+    axes, sizes = axes_of(rhs.shape[2:], attrs), lhs.shape[2:]
+    steps = steps_of(axes, sizes)
+    planes = phases(grouped(as_wide(lhs), groups, sizes), axes, sizes)
+    taps = taps_of(axes)
+    outputs, per_group = rhs.shape[:2]
+    kernel = reshape(as_wide(rhs), (groups, dims.floordiv(outputs, groups), per_group, len(taps.planes)))
+    y = stencil(planes, kernel, taps, *plane_sizes(steps))
+    return convert(reshape(y, (lhs.shape[0], outputs, *steps)), lhs.dtype)
+
+
+def _vjp(node: Node, cts: Cts) -> Cts:
+    """The transposed convolution of the cotangent; for each tap what it saw times the cotangent."""
+    (x, w), ct = node.inputs, only(cts)
+    back = make(OPS["convolution_transpose"], ct, w, sizes=x.shape[2:], **node.attrs).values[0]
+    return back, kernel_gradient(x, ct, w, node.attrs)
+
+
+def kernel_gradient(x: Value, y: Value, w: Value, attrs: Mapping[str, Any]) -> Value:
+    """The gradient of w where x [N,C,..] is convolved with it, and y is the cotangent of the result."""
+    axes, groups, sizes = axes_of(w.shape[2:], attrs), attrs["groups"], x.shape[2:]
+    planes = phases(grouped(as_wide(x), groups, sizes), axes, sizes)
+    rows = grouped(as_wide(y), groups, plane_sizes(y.shape[2:]))
+    return convert(reshape(tap_products(planes, rows, taps_of(axes)), w.shape), w.dtype)
+
+
+CONVOLUTION = define(
+    "convolution", "lhs rhs", attrs={**ATTRS, **DILATIONS, "groups": Attr("int", 1)},
+    types=_types, numpy=_numpy, vjp=_vjp, expand=_expand, level=Level.core,
 )  # fmt: skip
 
 
 def conv1d(
-    x: Any, w: Any, stride: int = 1, padding: int | tuple[int, int] = 0, dilation: int = 1, groups: int = 1
+    x: Any, w: Any, stride: int = 1, padding: Padding = 0, dilation: int = 1, groups: int = 1, *, bias: Any = None
 ) -> Value:
     """x [N, C, L] with w [O, C/groups, K] -> [N, O, (L + padding - window) // stride + 1]."""
-    a, b = as_values("convolution_1d", x, w)
-    low, high = (padding, padding) if isinstance(padding, int) else padding
-    most = _window(b.shape[2], dilation) - 1 if b.rank == 3 else 0
-    if a.rank == 3 and (min(low, high) < 0 or max(low, high) > most):
-        inside = [min(max(p, 0), most) for p in (low, high)]
-        a = pad(a, (0, 0, low - inside[0]), (0, 0, high - inside[1]))
-        low, high = inside
+    return _convolution(1, x, w, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    x: Any, w: Any, stride: Pair = 1, padding: Padding = 0, dilation: Pair = 1, groups: int = 1, *, bias: Any = None
+) -> Value:
+    """x [N, C, H, W] with w [O, C/groups, KH, KW] -> [N, O, H', W'], each as in conv1d."""
+    return _convolution(2, x, w, bias, stride, padding, dilation, groups)
+
+
+def _convolution(
+    rank: int, x: Any, w: Any, bias: Any, stride: Pair, padding: Padding, dilation: Pair, groups: int
+) -> Value:
+    a, b = as_values("convolution", x, w)
+    low, high = paddings(padding, rank)
     node = make(
-        CONVOLUTION_1D, a, b, stride=stride, padding_low=low, padding_high=high,
-        dilation=dilation, groups=groups,
+        CONVOLUTION, a, b, strides=each(stride, rank), padding_low=low, padding_high=high,
+        dilations=each(dilation, rank), groups=groups,
     )  # fmt: skip
-    return node.values[0]
+    return biased(node.values[0], bias)
 
 
-def _window(taps: Dim, dilation: int) -> int:
-    return (taps - 1) * dilation + 1 if isinstance(taps, int) else 1
+def biased(y: Value, bias: Any) -> Value:
+    """y [N, O, ..] plus bias [O], if there is one."""
+    if bias is None:
+        return y
+    _, b = as_values("add", y, bias)
+    return y + reshape(b, (*b.shape, *(1,) * (y.rank - 2)))

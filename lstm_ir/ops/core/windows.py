@@ -1,0 +1,178 @@
+"""Windows over the last axes of a tensor, one or two: what convolutions and pools have in common.
+
+Tap k of step t sees place t stride + k dilation of the axis with its padding. Split by phases, places
+that are a stride apart are neighbours: place p is in phase p mod stride, and there at p // stride.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.opdef import Attr, need, need_at_least
+from lstm_ir.ir.types import Shape
+from lstm_ir.ops.primitive.shape import reshape, transpose
+from lstm_ir.ops.primitive.stencil import Taps
+from lstm_ir.ops.primitive.window import pad, slice_axis
+
+Ints = tuple[int, ...]
+ATTRS = {"strides": Attr("ints"), "padding_low": Attr("ints"), "padding_high": Attr("ints")}
+DILATIONS = {"dilations": Attr("ints")}
+
+
+@dataclass(frozen=True)
+class WindowAxis:
+    """One axis: a negative padding cuts off."""
+
+    taps: int
+    stride: int = 1
+    low: int = 0
+    high: int = 0
+    dilation: int = 1
+
+    @property
+    def window(self) -> int:
+        """Places from the first tap to the last."""
+        return (self.taps - 1) * self.dilation + 1
+
+    @property
+    def reach(self) -> int:
+        """Places of a phase after the first that a step sees."""
+        return (self.window - 1) // self.stride
+
+    def steps(self, size: Dim) -> Dim:
+        """Windows that fit."""
+        room = dims.add(size, self.low + self.high - self.window)
+        return dims.add(dims.floordiv(room, self.stride), 1)
+
+    def seen(self, k: int) -> tuple[int, int]:
+        """(shift, phase) of tap k."""
+        return divmod(k * self.dilation, self.stride)
+
+
+Axes = tuple[WindowAxis, ...]
+
+
+def axes_of(taps: Shape, attrs: Mapping[str, Any]) -> Axes:
+    """One per axis."""
+    given = (attrs["strides"], attrs["padding_low"], attrs["padding_high"], attrs.get("dilations", (1,) * len(taps)))
+    return tuple(WindowAxis(*numbers) for numbers in zip(taps, *given, strict=True))  # type: ignore[arg-type]
+
+
+def need_axes(what: str, taps: Shape, attrs: Mapping[str, Any]) -> Axes:
+    """Inside a type rule: the axes, if the numbers make sense; `what` has the taps."""
+    rank = len(taps)
+    need(rank in (1, 2), f"takes windows over 1 or 2 axes, got {rank}")
+    need(all(isinstance(k, int) and k >= 1 for k in taps), f"{what} is {_listed(taps)}, not an int of 1 or more each")
+    for name in ("strides", "padding_low", "padding_high", "dilations"):
+        given = attrs.get(name, taps)
+        need(len(given) == rank, f"{len(given)} {name.replace('_', ' ')} for {rank} axes")
+    least = (*attrs["strides"], *attrs.get("dilations", ()))
+    need(min(least) >= 1, "strides and dilations are 1 or more")
+    return axes_of(taps, attrs)
+
+
+def _listed(taps: Shape) -> str:
+    return " x ".join(map(str, taps))
+
+
+def need_steps(axes: Axes, sizes: Shape) -> Shape:
+    """Inside a type rule: how many windows fit each axis, at least one."""
+    for a, size in zip(axes, sizes, strict=True):
+        room = dims.add(size, a.low + a.high - a.window)
+        need_at_least(room, 0, f"a window of {a.window} does not fit {size} with paddings {a.low} and {a.high}")
+    return steps_of(axes, sizes)
+
+
+def steps_of(axes: Axes, sizes: Shape) -> Shape:
+    """Windows along each axis."""
+    return tuple(a.steps(n) for a, n in zip(axes, sizes, strict=True))
+
+
+# -- as planes: two axes always, phase by phase
+
+
+def as_planes(axes: Axes) -> Axes:
+    """Two axes: a row before a single one."""
+    return axes if len(axes) == 2 else (WindowAxis(1), *axes)
+
+
+def plane_sizes(sizes: Shape) -> Shape:
+    """Likewise of sizes."""
+    return sizes if len(sizes) == 2 else (1, *sizes)
+
+
+def taps_of(axes: Axes) -> Taps:
+    """Where each tap reads in what `phases` gives, the last axis fastest."""
+    (rows, columns), across = as_planes(axes), as_planes(axes)[1].stride
+    seen = [(rows.seen(i), columns.seen(j)) for i, j in product(range(rows.taps), range(columns.taps))]
+    planes = tuple(p * across + q for (_, p), (_, q) in seen)
+    return Taps(planes, tuple(i for (i, _), _ in seen), tuple(j for _, (j, _) in seen))
+
+
+def phases(x: Value, axes: Axes, sizes: Shape) -> Value:
+    """x [.., *sizes] with its padding, as [.., S, H, W]: one plane per phase, all that windows see."""
+    lead = x.shape[: -len(axes)]
+    steps = plane_sizes(steps_of(axes, sizes))
+    axes = as_planes(axes)
+    x = reshape(x, (*lead, *plane_sizes(sizes)))
+    for k, a in enumerate(axes):
+        x = edged(x, len(lead) + k, a.low, a.high + a.stride - 1)
+        x = slice_axis(x, len(lead) + k, 0, dims.mul(dims.add(steps[k], a.reach), a.stride))
+    high, across = (dims.add(n, a.reach) for n, a in zip(steps, axes, strict=True))
+    down, right = (a.stride for a in axes)
+    n = len(lead)
+    x = reshape(x, (*lead, high, down, across, right))
+    x = transpose(x, (*range(n), n + 1, n + 3, n, n + 2))
+    return reshape(x, (*lead, down * right, high, across))
+
+
+def joined(planes: Value, axes: Axes, sizes: Shape) -> Value:
+    """The way back: planes [.., S, H, W], from the low padding on, as [.., *sizes]."""
+    lead = planes.shape[:-3]
+    high, across = planes.shape[-2:]
+    both, n = as_planes(axes), len(lead)
+    down, right = (a.stride for a in both)
+    x = reshape(planes, (*lead, down, right, high, across))
+    x = transpose(x, (*range(n), n + 2, n, n + 3, n + 1))
+    x = reshape(x, (*lead, dims.mul(high, down), dims.mul(across, right)))
+    for k, (a, size) in enumerate(zip(both, plane_sizes(sizes), strict=True)):
+        x = edged(x, n + k, -a.low, max(0, a.stride - 1 - min(a.high, 0)) if a.stride > 1 else -min(a.high, 0))
+        x = slice_axis(x, n + k, 0, size)
+    return reshape(x, (*lead, *sizes))
+
+
+def edged(x: Value, axis: int, low: int, high: int, value: Any = 0) -> Value:
+    """x with `value` before and after on one axis; a negative number cuts off."""
+    before = [0] * x.rank
+    after = list(before)
+    before[axis], after[axis] = low, high
+    return pad(x, before, after, value=value)
+
+
+# -- arguments of builders
+
+
+Pair = int | Sequence[int]
+Padding = int | Sequence[int | Sequence[int]]
+
+
+def each(given: Pair, rank: int) -> Ints:
+    """One number per axis: an int is that of all."""
+    return (given,) * rank if isinstance(given, int) else tuple(given)
+
+
+def paddings(given: Padding, rank: int) -> tuple[Ints, Ints]:
+    """(low, high) per axis: ints are both ends of an axis; on one axis a pair is its two ends."""
+    if isinstance(given, int):
+        return (given,) * rank, (given,) * rank
+    ends = list(given)
+    if rank == 1 and len(ends) == 2 and all(isinstance(p, int) for p in ends):
+        ends = [tuple(ends)]  # type: ignore[list-item]
+    pairs = [(p, p) if isinstance(p, int) else tuple(p) for p in ends]
+    return tuple(p[0] for p in pairs), tuple(p[-1] for p in pairs)
