@@ -90,18 +90,20 @@ def _dynamic(
     y, yt, y_last = _matrix(e, rhs, b, rb, rc)
     rows, columns = xt.shape[1 if x_last else 2], yt.shape[1 if y_last else 2]
     inner = xt.shape[2 if x_last else 1]
+    summed = not isinstance(inner, int)
     if not lb and 1 not in (rows, columns, inner):  # IREE fails on a product with a size of 1
         x, y = reshape(e, x, xt, xt.shape[1:]), reshape(e, y, yt, yt.shape[1:])
         flat = total.with_shape((rows, columns))
-        summed = not isinstance(inner, int)
         if summed or _multiple(rows):
-            x = _alone(e, x, xt)
+            x = _alone(e, x, xt.with_shape(xt.shape[1:]))
         if summed or _multiple(columns):
-            y = _alone(e, y, yt)
+            y = _alone(e, y, yt.with_shape(yt.shape[1:]))
         numbers = _numbers((), (), (int(x_last),), (int(y_last),))
         v = e.hlo("dot_general", [x, y], flat, dot_dimension_numbers=numbers)
     else:
         flat = total.with_shape((xt.shape[0], rows, columns))
+        if summed and not lb:
+            x, y = _alone(e, x, xt), _alone(e, y, yt)
         v = _batched(e, x, xt, x_last, y, yt, y_last, flat)
     return reshape(e, v, flat, total.shape)
 
@@ -112,10 +114,9 @@ def _multiple(size: Dim) -> bool:
 
 
 def _alone(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
-    """A matrix [1,m,n] that is made before the product: fused into the packing of a product that
-    sums over a named size, or has 8*B rows, IREE 3.13 fails ("no basis element may be statically
-    non-positive")."""
-    return barrier(e, v, t.with_shape(t.shape[1:]))
+    """A matrix that is made before the product: fused into the packing of a product that sums over a
+    named size, or has 8*B rows, IREE 3.13 fails ("no basis element may be statically non-positive")."""
+    return barrier(e, v, t)
 
 
 def _matrix(

@@ -27,7 +27,7 @@ FLOATS = ("f16", "bf16", "f32", "f64")
 INTS = ("i8", "u8", "i32", "u32", "i64")
 FAMILIES = (
     "samples_elementwise", "samples_choice", "samples_shape", "samples_window", "samples_product",
-    "samples_reduce", "samples_gather", "samples_loop", "samples_recurrent", "samples_variants",
+    "samples_convolution", "samples_reduce", "samples_gather", "samples_loop", "samples_recurrent", "samples_variants",
 )  # fmt: skip
 
 # Relative to 1 or the value, for results computed in float64 from the same inputs. "rounded": one

@@ -1,4 +1,4 @@
-"""Samples of products and convolution; expected values by einsum and loops."""
+"""Samples of products; expected values by einsum."""
 
 from __future__ import annotations
 
@@ -71,51 +71,6 @@ def _dot() -> Iterator[Sample]:
     )
 
 
-def _convolved(x: Array, w: Array, stride: int, low: int, high: int, dilation: int, groups: int) -> Array:
-    """The definition, by loops."""
-    (n, _, length), (o, each, taps) = x.shape, w.shape
-    steps = (length + low + high - (taps - 1) * dilation - 1) // stride + 1
-    out = np.zeros((n, o, steps), x.dtype)
-    for f in range(o):
-        for t in range(steps):
-            for k in range(taps):
-                at = t * stride + k * dilation - low
-                if 0 <= at < length:
-                    first = f // (o // groups) * each
-                    out[:, f, t] += (x[:, first : first + each, at] * w[f, :, k]).sum(1, dtype=x.dtype)
-    return out
-
-
-@of("convolution_1d")
-def _convolution() -> Iterator[Sample]:
-    forms = [(1, 0, 0, 1, 1), (2, 1, 2, 1, 1), (1, 2, 0, 2, 1), (3, 1, 1, 1, 2), (2, 4, 3, 2, 2)]
-    for k in NUMBERS:
-        x, w, v = (data("conv x", k, (2, 4, 11)), data("conv w", k, (6, 4, 3)), data("conv v", k, (6, 2, 3)))
-        yield case(
-            f"convolution_1d {k}",
-            lambda x, w, v: tuple(li.conv1d(x, w if g == 1 else v, s, (a, b), d, g) for s, a, b, d, g in forms),
-            [x, w, v],
-            lambda x, w, v: tuple(_convolved(x, w if g == 1 else v, s, a, b, d, g) for s, a, b, d, g in forms),
-            kind="summed",
-        )
-    for N, L in ((3, 11), (1, 3), (0, 4)):
-        yield case(
-            f"convolution_1d dynamic {N} {L}",
-            lambda x, w: (li.conv1d(x, w, padding=1), li.conv1d(x, w, 2, (2, 0))),
-            [data("conv x", "f64", (N, 5, L)), data("conv w", "f64", (7, 5, 3))],
-            lambda x, w: (_convolved(x, w, 1, 1, 1, 1, 1), _convolved(x, w, 2, 2, 0, 1, 1)),
-            shapes=[("N", 5, "L")],
-            kind="summed",
-        )
-    yield case(
-        "convolution_1d wide and negative padding",
-        lambda x, w: (li.conv1d(x, w, padding=(5, 2)), li.conv1d(x, w, padding=-2)),
-        [data("conv x", "f64", (2, 4, 11)), data("conv w", "f64", (6, 4, 3))],
-        lambda x, w: (_convolved(x, w, 1, 5, 2, 1, 1), _convolved(x[:, :, 2:-2], w, 1, 0, 0, 1, 1)),
-        kind="summed",
-    )
-
-
 def _in(*shape: int | str, k: str = "f32") -> li.Value:
     return li.input("x", shape, k)
 
@@ -128,8 +83,3 @@ bad_of("dot_general", (lambda: li.dot(_in(2, 3, 5), _in(5, 7)), "dot takes two m
 bad_of("dot_general", (lambda: li.dot_general(_in(3, 5), _in(5), ((1,), ())), "1 contracting axes of lhs, 0 of rhs"))
 bad_of("dot_general", (lambda: li.dot_general(_in(3), _in(3), ((1,), (0,))), "axis 1 is outside"))
 bad_of("dot_general", (lambda: _in(3, 5, k="i1") @ _in(5, 7, k="i1"), "takes numbers, got i1"))
-bad_of("convolution_1d", (lambda: li.conv1d(_in(2, 4, 9), _in(6, 3, 3)), "4 channels, but 1 groups of 3"))
-bad_of("convolution_1d", (lambda: li.conv1d(_in(2, 4, 2), _in(6, 4, 3)), "a window of 3 does not fit 2"))
-bad_of("convolution_1d", (lambda: li.conv1d(_in(2, 4, 9), _in(5, 2, 3), groups=2), "5 output channels do not divide"))
-bad_of("convolution_1d", (lambda: li.conv1d(_in(2, 4, 9), _in(6, 4, 3), stride=0), "are 1 or more"))
-bad_of("convolution_1d", (lambda: li.conv1d(_in(2, 4, 9), _in(6, 4, "K")), "the kernel size is K"))

@@ -69,7 +69,7 @@ def _numpy(x: Array, w: Array, *, groups: int, sizes: Ints, **attrs: Ints) -> Ar
     low, high = attrs["padding_low"], attrs["padding_high"]
     padded = [n + a + b for n, a, b in zip(sizes, low, high, strict=True)]
     apart = wide(w).reshape(groups, -1, *w.shape[1:])
-    rows = wide(x).reshape(batch, groups, -1, *steps)
+    rows = wide(x).reshape(batch, groups, x.shape[1] // groups, *steps)
     out = np.zeros((batch, outputs, *padded), rows.dtype)
     for tap in np.ndindex(w.shape[2:]):
         part = np.einsum("ngc...,gco->ngo...", rows, apart[(..., *tap)])

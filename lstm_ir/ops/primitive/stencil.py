@@ -167,8 +167,9 @@ def tap_products(lhs: Value, ct: Value, taps: Taps) -> Value:
     """[G,M,E,K]: lhs [N,G,E,S,H,W] at each tap times ct [N,G,M,height,width], summed over places."""
     (batch, groups, more, height, width), each, count = ct.shape, lhs.shape[2], len(taps.planes)
     if groups != 1 and each == 1:
-        sums = [sum(_seen_by(lhs, tap, height, width) * ct, (0, 3, 4)) for tap in zip(*taps, strict=True)]
-        return expand_dims(stack(sums, 2), 2)
+        parts = [_seen_by(lhs, tap, height, width) for tap in zip(*taps, strict=True)]
+        met = reshape(concat(parts, 2), (batch, groups, 1, count, height, width))
+        return reshape(sum(met * expand_dims(ct, 3), (0, 4, 5)), (groups, more, 1, count))
     depth, places = dims.mul(each, count), dims.product((batch, height, width))
     seen, rows = _windows(lhs, taps, height, width), transpose(ct, (1, 0, 3, 4, 2))
     if groups == 1:

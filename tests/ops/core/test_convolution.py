@@ -1,111 +1,178 @@
-"""Compiled convolutions and both their gradients, against one sum per tap in float64."""
+"""Convolutions, their transposes and pools with all gradients, against their definition in float64."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from convolution_cases import Case, check, near, random_case
+from convolution_cases import LIMIT, Case, check, near, random_case
 from device import need
 
 import lstm_ir as li
-from lstm_ir.ops.core.convolution_windows import DIRECT, folded, windows
+from lstm_ir.api import prepare
+from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.passes.base import Pipeline
 
 FIXED = [
-    Case(1, 256, 200, 256, 3, 2, 1, (1, 1)),
-    Case(1, 40, 1000, 256, 5, 1, 1, (2, 2)),
-    Case(2, 12, 37, 10, 4, 3, 2, (1, 5), groups=2),
+    Case("conv", 1, 40, (100,), (5,), 64, padding=((2, 2),)),
+    Case("conv", 2, 12, (37,), (4,), 10, (3,), ((1, 5),), (2,), groups=2),
+    Case("conv", 2, 3, (13, 21), (3, 2), 5, (2, 1), ((1, 0), (0, 1))),
+    Case("transposed", 2, 6, (7,), (5,), 9, (2,), ((1, 2),), groups=3, more=(1,)),
 ]
-OPEN = [Case("N", 80, "L", 128, 3, 1, 1, (1, 1)), Case("N", 6, "L", 12, 4, 2, 1, (1, 2), groups=6)]
+OPEN = [
+    Case("conv", "N", 20, ("L",), (3,), 28, padding=((1, 1),)),
+    Case("conv", "N", 6, ("H", "W"), (3, 4), 12, (1, 2), ((1, 2), (3, 0)), groups=6),
+    Case("transposed", "N", 3, ("H", "W"), (2, 3), 5, (2, 1), ((0, 1), (1, 0))),
+]
+POOLS = [
+    Case("max", "N", 3, ("H", "W"), (3, 2), strides=(2, 3), padding=((1, 1), (0, 1)), ceil=True),
+    Case("avg", 2, 3, ("L",), (4,), strides=(3,), padding=((2, 1),), ceil=True, counted=False),
+]
+KINDS = ["conv", "transposed", "max", "avg"]
 
 
-@pytest.mark.parametrize("device", ["local-task", "local-sync"])
-def test_fixed_sizes(device: str, seed: int) -> None:
-    check(FIXED, seed, device=device, weaker=False)
+def test_fixed_sizes(seed: int) -> None:
+    check(FIXED, seed, device="local-task", weaker=False)
 
 
 def test_open_sizes(seed: int) -> None:
     check(OPEN, seed, device="local-task", weaker=False)
 
 
-def test_expectation_agrees_with_torch(rng: np.random.Generator) -> None:
+def test_pools_of_open_sizes(seed: int) -> None:
+    check(POOLS, seed, device="local-sync", weaker=False)
+
+
+def _by_torch(c: Case, arrays: dict[str, Any]) -> dict[str, Any]:
+    import torch
+    from torch.nn import functional
+
+    given = {k: torch.tensor(a, requires_grad=True) for k, a in arrays.items() if k != "ct_y"}
+    x, pads = given["x"], [p for pair in reversed(c.padding) for p in pair]
+    if c.kind == "conv":
+        f = (functional.conv1d, functional.conv2d)[c.rank - 1]
+        x = functional.pad(x, pads)
+        y = f(x, given["w"], given["b"], stride=c.strides, dilation=c.dilations, groups=c.groups)
+    elif c.kind == "transposed":
+        f = (functional.conv_transpose1d, functional.conv_transpose2d)[c.rank - 1]
+        y = f(x, given["w"], None, c.strides, groups=c.groups, dilation=c.dilations)
+        y = functional.pad(y, [n for m in reversed(c.more) for n in (0, m)])
+        y = y[(..., *(slice(a, n - b) for (a, b), n in zip(c.padding, y.shape[2:], strict=True)))]
+        y = y + given["b"].reshape(-1, *(1,) * c.rank)
+    else:
+        low = [a for a, _ in c.padding]
+        if c.kind == "max":
+            g = (functional.max_pool1d, functional.max_pool2d)[c.rank - 1]
+            y = g(x, c.taps, c.strides, low, c.dilations, c.ceil)
+        else:
+            h = (functional.avg_pool1d, functional.avg_pool2d)[c.rank - 1]
+            y = h(x, c.taps, c.strides, low, c.ceil, c.counted)
+    y.backward(torch.tensor(arrays["ct_y"]))
+    grads = {f"d_{k}": t.grad for k, t in given.items()}
+    return {k: t.detach().numpy() for k, t in {"y": y, **grads}.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_expectation_agrees_with_torch(kind: str, rng: np.random.Generator) -> None:
+    need("torch")
+    for _ in range(10):
+        c = random_case(rng, kind, most=16, dtype="f64")
+        batch, sizes = c.calls()[0]
+        arrays = c.arrays(rng, batch, sizes)
+        want = c.expected(**arrays)
+        for name, got in _by_torch(c, arrays).items():
+            near(got, want[name], 1e-12, f"{c} {name}")
+
+
+def test_output_padding_is_torchs() -> None:
+    """Of a dilated kernel it may be as much as the stride, or more than the padding."""
     need("torch")
     import torch
 
-    for _ in range(40):
-        c = random_case(rng, most=16, dtype="f64")
-        arrays = c.arrays(rng, *c.sizes()[0])
-        x, w = (torch.tensor(arrays[k], requires_grad=True) for k in "xw")
-        padded = torch.nn.functional.pad(x, c.padding)
-        y = torch.nn.functional.conv1d(padded, w, stride=c.stride, dilation=c.dilation, groups=c.groups)
-        y.backward(torch.tensor(arrays["ct_y"]))
+    r = np.random.default_rng(0)
+    x, w = r.standard_normal((2, 3, 5)), r.standard_normal((3, 4, 3))
+    for stride, padding, more, dilation in ((2, 0, 1, 1), (1, 2, 1, 2), (2, 1, 2, 3), (3, 1, 2, 1)):
+        a, b = li.input("x", x.shape, "f64"), li.input("w", w.shape, "f64")
+        y = li.conv_transpose1d(a, b, stride, padding, more, dilation=dilation)
+        got = li.interpret(li.Graph("g", [a, b], {"y": y}), x=x, w=w)["y"]
+        given = torch.tensor(x), torch.tensor(w)
+        want = torch.nn.functional.conv_transpose1d(*given, None, stride, padding, more, dilation=dilation)
+        near(got, want.numpy(), 1e-12, str((stride, padding, more, dilation)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_meaning_gradients_and_expansion(kind: str, rng: np.random.Generator) -> None:
+    """Of the ops and of the primitives that they become; no compiler."""
+    for k in range(8):
+        c = random_case(rng, kind, most=16, dtype=("f64", "f64", "f32", "f16")[k % 4])
+        graph = c.graph()
+        batch, sizes = c.calls()[0]
+        arrays = c.arrays(rng, batch, sizes)
         want = c.expected(**arrays)
-        for name, got in (("y", y), ("d_x", x.grad), ("d_w", w.grad)):
-            assert got is not None
-            near(got.detach().numpy(), want[name], 1e-12, f"{c} {name}")
+        for form in (graph, Pipeline.parse("o0").run(graph).graph):
+            for name, got in li.interpret(form, arrays).items():
+                near(got, want[name], LIMIT[c.dtype], f"{c} {sizes} {name}")
 
 
-def test_the_expansion_means_what_the_op_means(rng: np.random.Generator) -> None:
-    """Integers wrap, two-byte floats are summed in f32; no compiler."""
-    for dtype in ("i8", "u8", "i32", "f16", "f64"):
-        for _ in range(12):
-            c = random_case(rng, most=16, dtype=dtype)
-            x = li.input("x", (c.batch, c.channels, c.length), dtype)
-            w = li.input("w", c.weights, dtype)
-            y = li.conv1d(x, w, c.stride, c.padding, c.dilation, c.groups)
-            graph = li.Graph("convolution", [x, w], {"y": y})
-            arrays = c.arrays(rng, *c.sizes()[0])
-            given = {k: arrays[k] for k in "xw"}
-            got = li.interpret(Pipeline.parse("o0").run(graph).graph, given)["y"]
-            want = li.interpret(graph, given)["y"]
-            if dtype == "f16":
-                near(got, want.astype("f8"), 2e-3, str(c))
-            else:
-                np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12, err_msg=str(c))
+def test_the_expansion_wraps_integers(rng: np.random.Generator) -> None:
+    for dtype in ("i8", "u8", "i32"):
+        for kind in ("conv", "transposed", "max"):
+            c = random_case(rng, kind, most=16, dtype=dtype)
+            graph = c.forward()
+            batch, sizes = c.calls()[0]
+            arrays = {k: a for k, a in c.arrays(rng, batch, sizes).items() if k != "ct_y"}
+            got = li.interpret(Pipeline.parse("o0").run(graph).graph, arrays)["y"]
+            np.testing.assert_array_equal(got, li.interpret(graph, arrays)["y"], err_msg=str(c))
 
 
-@pytest.mark.parametrize("taps", [1, 2, DIRECT, DIRECT + 1, 31, 300])
-def test_windows_and_their_transpose(taps: int, rng: np.random.Generator) -> None:
-    """<windows(x), r> = <x, folded(r)>, and windows are what they are said to be."""
-    for stride, dilation, low in ((1, 1, 0), (3, 1, 2), (1, 2, 1), (2, 3, 1), (7, 2, 0)):
-        spare, steps, channels = int(rng.integers(stride)), int(rng.integers(1, 6)), 3
-        length = (steps - 1) * stride + (taps - 1) * dilation + 1 + spare
-        x, r = li.input("x", (length, channels), "f64"), li.input("r", (steps, taps * channels), "f64")
-        seen = windows(x, taps, stride, dilation, steps)
-        back = folded(r, taps, stride, dilation, low, length - low)
-        graph = li.Graph("taps", [x, r], {"seen": seen, "back": back})
-        a, b = rng.standard_normal((length, channels)), rng.standard_normal(r.shape)
-        a[:low] = 0
-        out = li.interpret(graph, x=a, r=b)
-        at = stride * np.arange(steps)[:, None] + dilation * np.arange(taps)
-        np.testing.assert_array_equal(out["seen"], a[at].reshape(steps, -1))
-        np.testing.assert_allclose((out["seen"] * b).sum(), (a[low:] * out["back"]).sum(), rtol=1e-9)
+def test_nan_and_padding_of_a_largest_element() -> None:
+    x = li.input("x", (1, 1, "L"), "f32")
+    graph = li.Graph("g", [x], {"y": li.max_pool1d(x, 3, 2, 1)})
+    a = np.float32([[[-5, -7, np.nan, -2, -3]]])
+    np.testing.assert_array_equal(li.interpret(graph, x=a)["y"], [[[-5, np.nan, -2]]])
+
+
+def test_on_a_cpu_nothing_is_multiplied_by_a_copy_of_windows() -> None:
+    """Forward and back to the operand are kernels' calls, whatever stride and groups."""
+    for c in (*FIXED, *OPEN):
+        text = prepare(c.forward(), resolve("cpu:x86-64-v3")).text
+        assert "stencil_" in text
+        assert "dot_general" not in text, c
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(12))
-def test_random_convolutions(part: int, rng: np.random.Generator, seed: int) -> None:
+@pytest.mark.parametrize("part", range(8))
+def test_random_cases(part: int, rng: np.random.Generator, seed: int) -> None:
     device = ("local-task", "local-sync")[part % 2]
-    check([random_case(rng) for _ in range(3)], seed, device=device)
+    check([random_case(rng, KINDS[part % 4]) for _ in range(4)], seed, device=device)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f64", "f16", "bf16"])
 def test_other_floats(dtype: str, rng: np.random.Generator, seed: int) -> None:
-    check([random_case(rng, 80, dtype) for _ in range(3)], seed, device="local-task")
+    check([random_case(rng, kind, most=40, dtype=dtype) for kind in KINDS], seed, device="local-task")
 
 
 @pytest.mark.slow
-def test_many_taps(seed: int) -> None:
+def test_many_taps_and_channels(seed: int) -> None:
     cases = [
-        Case(2, 1, 1600, 40, 400, 160),
-        Case("N", 3, "L", 5, 33, 2, 1, (8, 9)),
-        Case("N", 16, "L", 32, 31, 1, 2, (30, 30), groups=16),
+        Case("conv", 2, 1, (1600,), (400,), 40, (160,)),
+        Case("conv", "N", 3, ("L",), (33,), 5, (2,), ((8, 9),)),
+        Case("conv", "N", 16, ("L",), (31,), 32, padding=((30, 30),), dilations=(2,), groups=16),
+        Case("conv", 1, 256, (200,), (3,), 256, (2,), ((1, 1),)),
+        Case("transposed", 1, 32, ("L",), (16,), 16, (8,), ((4, 4),)),
     ]
     check(cases, seed, device="local-task")
 
 
 @pytest.mark.slow
+def test_without_kernels(seed: int) -> None:
+    check([*FIXED, *OPEN], seed, options={"kernels": False})
+
+
+@pytest.mark.slow
 def test_vulkan(rng: np.random.Generator, seed: int) -> None:
     need("vulkan")
-    check([random_case(rng, 40) for _ in range(4)], seed, target="vulkan")
+    check([random_case(rng, kind, most=16) for kind in KINDS], seed, target="vulkan")
+    check([*FIXED[1:], *OPEN], seed, target="vulkan")
