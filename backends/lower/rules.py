@@ -2,7 +2,18 @@
 
 from lstm_ir.backends.emit.emitter import RULES
 from lstm_ir.backends.lower import (
-    convert, elementwise, erf, gather, integer, linear, math, reduce, scan, shape, stencil, window,
+    convert,
+    elementwise,
+    erf,
+    gather,
+    integer,
+    linear,
+    math,
+    reduce,
+    scan,
+    shape,
+    stencil,
+    window,
 )  # fmt: skip
 
 __all__ = [

@@ -44,20 +44,21 @@ from lstm_ir.ops import cudnn, mps, tf
 # isort: on
 
 __all__ = [
-    "abs", "add", "arange", "argmax", "avg_pool1d", "avg_pool2d", "bitcast_convert", "broadcast_in_dim", "broadcast_to",
-    "ceil", "clamp", "compare", "concat", "constant", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convert", "cos", "cross_entropy",
-    "ctc_loss", "cumsum", "dense", "dim", "divide", "dot", "dot_general", "dropout",
-    "dynamic_slice", "dynamic_update_slice", "embedding", "equal", "erf", "exp", "expand_dims",
-    "expm1", "floor", "full", "greater", "greater_equal", "gru", "gru_grad", "in_range", "index",
-    "input", "iota", "is_finite", "layer_norm", "layer_norm_lstm", "less", "less_equal", "log",
-    "log1p", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logistic",
-    "lstm", "lstm_grad", "matmul", "max", "max_pool1d", "max_pool2d", "maximum", "mean", "min", "minimum", "mse", "multiply",
-    "negate", "not_equal", "ones", "pad", "parameter", "power", "random_key",
-    "recurrent_dropout_lstm", "remainder", "reshape", "reverse", "rnn", "rnn_grad", "round",
-    "rsqrt", "scan", "scatter_add", "select", "shift_left", "shift_right_arithmetic",
-    "shift_right_logical", "sign", "sin", "size", "slice", "softmax", "sqrt", "squeeze", "stack",
-    "subtract", "sum", "swapaxes", "take", "tanh", "transpose", "weight", "zeros", "zeros_like",
-    "zoneout_lstm",
+    "abs", "add", "arange", "argmax", "avg_pool1d", "avg_pool2d", "bitcast_convert",
+    "broadcast_in_dim", "broadcast_to", "ceil", "clamp", "compare", "concat", "constant",
+    "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convert", "cos",
+    "cross_entropy", "ctc_loss", "cumsum", "dense", "dim", "divide", "dot", "dot_general",
+    "dropout", "dynamic_slice", "dynamic_update_slice", "embedding", "equal", "erf", "exp",
+    "expand_dims", "expm1", "floor", "full", "greater", "greater_equal", "gru", "gru_grad",
+    "in_range", "index", "input", "iota", "is_finite", "layer_norm", "layer_norm_lstm", "less",
+    "less_equal", "log", "log1p", "log_softmax", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "logistic", "lstm", "lstm_grad", "matmul", "max", "max_pool1d", "max_pool2d",
+    "maximum", "mean", "min", "minimum", "mse", "multiply", "negate", "not_equal", "ones",
+    "pad", "parameter", "power", "random_key", "recurrent_dropout_lstm", "remainder", "reshape",
+    "reverse", "rnn", "rnn_grad", "round", "rsqrt", "scan", "scatter_add", "select",
+    "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "size",
+    "slice", "softmax", "sqrt", "squeeze", "stack", "subtract", "sum", "swapaxes", "take",
+    "tanh", "transpose", "weight", "zeros", "zeros_like", "zoneout_lstm",
 ]  # fmt: skip
 
 bind({name: globals()[name] for name in __all__})

@@ -115,9 +115,7 @@ class Case:
     def steps(self, sizes: Ints) -> Ints:
         """The result's sizes, by PyTorch's formulas."""
         out = []
-        for n, k, s, (low, high), more in zip(
-            sizes, self.windows, self.strides, self.padding, self.more, strict=True
-        ):
+        for n, k, s, (low, high), more in zip(sizes, self.windows, self.strides, self.padding, self.more, strict=True):
             if self.kind == "transposed":
                 out.append((n - 1) * s - low - high + k + more)
                 continue
@@ -153,8 +151,7 @@ class Case:
         """Of each tap its place in the kernel, and what it sees of an array with its padding."""
         for tap in np.ndindex(*self.taps):
             places = (
-                k * d + s * np.arange(n)
-                for k, d, s, n in zip(tap, self.dilations, self.strides, steps, strict=True)
+                k * d + s * np.arange(n) for k, d, s, n in zip(tap, self.dilations, self.strides, steps, strict=True)
             )
             yield tap, (slice(None), slice(None), *np.ix_(*places))
 

@@ -20,9 +20,7 @@ def _convolved(x: Array, w: Array, strides: Ints, pads: Pairs, dilations: Ints, 
     """The definition, by loops."""
     (n, _, *sizes), (o, each, *taps) = x.shape, w.shape
     rank = len(sizes)
-    steps = [
-        (sizes[a] + sum(pads[a]) - (taps[a] - 1) * dilations[a] - 1) // strides[a] + 1 for a in range(rank)
-    ]
+    steps = [(sizes[a] + sum(pads[a]) - (taps[a] - 1) * dilations[a] - 1) // strides[a] + 1 for a in range(rank)]
     out = np.zeros((n, o, *steps), x.dtype)
     for f in range(o):
         first = f // (o // groups) * each

@@ -36,8 +36,7 @@ from lstm_ir.ops.primitive.stencil import Taps
 # Numbers of the kernel: workgroups, and what they share out: batches times groups, of each blocks of so
 # many places, of each tiles of outputs; places, groups, channels and taps; outputs of a group.
 GROUPS, OUTER, BLOCK, TILES, PLACE_COUNT, KINDS, CHANNELS, TAPS, OUTPUTS = (
-    argument(word)
-    for word in ("groups", "outer", "block", "tiles", "places", "kinds", "channels", "taps", "outputs")
+    argument(word) for word in ("groups", "outer", "block", "tiles", "places", "kinds", "channels", "taps", "outputs")
 )
 
 # Sizes of the tensors that are products of these.
@@ -58,9 +57,7 @@ def lower_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value
     call = Stencil(e, a.dtype, dims.mul(batch, groups), b.shape, places)
     flat = (dims.product((batch, groups, each)), dims.product((count, high, across)))
     pitch = dims.mul(height, across)
-    y = call.run(
-        reshape(e, lhs, a, flat), call.packed(rhs), call.shifts(Taps.of(n.attrs), high, across), flat, pitch
-    )
+    y = call.run(reshape(e, lhs, a, flat), call.packed(rhs), call.shifts(Taps.of(n.attrs), high, across), flat, pitch)
     whole = TensorType((*to.shape[:4], across), a.dtype)
     y = reshape(e, y, TensorType((dims.product(to.shape[:3]), pitch), a.dtype), whole.shape)
     if width == across:
@@ -137,7 +134,9 @@ class Stencil(KernelCall):
         self.output(TensorType((dims.mul(self.outer, outputs), pitch), self.dtype))
         span = vectors * self.lanes
         block = max(1, min(PLACES, SEEN // (each * self.dtype.bits // 8)) // span) * span
-        text = _StencilText(self.dtype, self.lanes, rows, vectors, self.size(flat[0]), self.size(flat[1]), self.size(pitch))
+        text = _StencilText(
+            self.dtype, self.lanes, rows, vectors, self.size(flat[0]), self.size(flat[1]), self.size(pitch)
+        )
         numbers = [GROUPS, OUTER, BLOCK, TILES, PLACE_COUNT, KINDS, CHANNELS, TAPS, OUTPUTS]
         symbol = self.begin(text.kernel(self.signature(numbers)))
         index = [ir.IndexType.get()]

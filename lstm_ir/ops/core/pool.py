@@ -24,7 +24,7 @@ from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import Attr, Level, define, need
 from lstm_ir.ir.pullback import Cts, only
-from lstm_ir.ir.types import DType, Shape, TensorType
+from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.core.windows import (
     ATTRS,
     DILATIONS,

@@ -70,9 +70,7 @@ def _types(
     return TensorType((batch, groups, more, height, width), lhs.dtype)
 
 
-def _numpy(
-    x: Array, w: Array, *, planes: Ints, rows: Ints, columns: Ints, height: int, width: int
-) -> Array:
+def _numpy(x: Array, w: Array, *, planes: Ints, rows: Ints, columns: Ints, height: int, width: int) -> Array:
     """One product per tap; two-byte floats are summed in float32."""
     xs, ws = wide(x), wide(w)
     out = np.zeros((*x.shape[:2], w.shape[1], height, width), xs.dtype)
