@@ -1,4 +1,4 @@
-"""Lowering of stencil: a kernel on CPUs, products elsewhere."""
+"""Lowering of stencil: a kernel on CPUs, products elsewhere. Sums of two-byte floats are in float32."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.kernels import lowering as kernels
+from lstm_ir.backends.lower.linear import sum_type
 from lstm_ir.ir.graph import Graph, Node
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ops.primitive.stencil import Taps, products
@@ -13,10 +14,11 @@ from lstm_ir.ops.primitive.stencil import Taps, products
 
 @lower("stencil")
 def _stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
-    if e.has_cpu_kernels:
-        done = kernels.lower_stencil(e, n, lhs, rhs)
-        if done is not None:
-            return done
-    x, w = (parameter(name, v.type) for name, v in zip(("x", "w"), n.inputs, strict=True))
-    y = products(x, w, Taps.of(n.attrs), n.attrs["height"], n.attrs["width"])
-    return e.graph(Graph("stencil", [x, w], [y]), [lhs, rhs])[0]
+    to = sum_type(n.types[0])
+    lhs, rhs = (e.convert(v, x.type, to.dtype) for v, x in zip((lhs, rhs), n.inputs, strict=True))
+    out = kernels.lower_stencil(e, n, lhs, rhs, to) if e.has_cpu_kernels else None
+    if out is None:
+        x, w = (parameter(f"x{k}", v.type.with_dtype(to.dtype)) for k, v in enumerate(n.inputs))
+        y = products(x, w, Taps.of(n.attrs), n.attrs["height"], n.attrs["width"])
+        (out,) = e.graph(Graph("stencil", [x, w], [y]), [lhs, rhs])
+    return e.convert(out, to, n.types[0].dtype)

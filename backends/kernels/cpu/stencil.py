@@ -43,23 +43,23 @@ GROUPS, OUTER, BLOCK, TILES, PLACE_COUNT, KINDS, CHANNELS, TAPS, OUTPUTS = (
 ALL_TILES, TERMS, ALL_OUTPUTS = (argument(word) for word in ("all_tiles", "terms", "all_outputs"))
 
 
-def lower_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value | None:
-    """A stencil of f32 or f64 and known channels; None where it is products."""
-    a, b, to = n.inputs[0].type, n.inputs[1].type, n.types[0]
-    if a.dtype not in (DType.f32, DType.f64) or not b.is_static or not e.at_top:
+def lower_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorType) -> ir.Value | None:
+    """A stencil of f32 or f64 and known channels; None where it is products. All have `to`'s dtype."""
+    a, b = (v.type.with_dtype(to.dtype) for v in n.inputs)
+    if to.dtype not in (DType.f32, DType.f64) or not b.is_static or not e.at_top:
         return None
     if 0 in a.shape or 0 in b.shape or 0 in to.shape or (e.options.helpers and not given(lhs)):
         return None
     batch, groups, each, count, high, across = a.shape
-    assert isinstance(b.shape[1], int)
     height, width = to.shape[3:]
     places = dims.add(dims.mul(dims.add(height, -1), across), width)
-    call = Stencil(e, a.dtype, dims.mul(batch, groups), b.shape, places)
-    flat = (dims.product((batch, groups, each)), dims.product((count, high, across)))
-    pitch = dims.mul(height, across)
-    y = call.run(reshape(e, lhs, a, flat), call.packed(rhs), call.shifts(Taps.of(n.attrs), high, across), flat, pitch)
-    whole = TensorType((*to.shape[:4], across), a.dtype)
-    y = reshape(e, y, TensorType((dims.product(to.shape[:3]), pitch), a.dtype), whole.shape)
+    call = Stencil(e, to.dtype, dims.mul(batch, groups), b.shape, places)
+    flat = TensorType((dims.product((batch, groups, each)), dims.product((count, high, across))), to.dtype)
+    lines = TensorType((dims.product(to.shape[:3]), dims.mul(height, across)), to.dtype)
+    x, shifts = reshape(e, lhs, a, flat.shape), call.shifts(Taps.of(n.attrs), high, across)
+    y = call.run(x, call.packed(rhs), shifts, flat, lines)
+    whole = to.with_shape((*to.shape[:4], across))
+    y = reshape(e, y, lines, whole.shape)
     if width == across:
         return y
     v = parameter("y", whole)
@@ -123,29 +123,28 @@ class Stencil(KernelCall):
         tall, wide = (ops.size(d) if not isinstance(d, int) else ops.constant(d, DType.i32) for d in (high, across))
         return self.e.graph(Graph("shifts", [], [(planes * tall + rows) * wide + columns]), [])[0]
 
-    def run(self, x: ir.Value, w: ir.Value, shifts: ir.Value, flat: tuple[Dim, Dim], pitch: Dim) -> ir.Value:
-        """The dispatch."""
-        assert self.e.target is not None
+    def run(self, x: ir.Value, w: ir.Value, shifts: ir.Value, flat: TensorType, lines: TensorType) -> ir.Value:
+        """The dispatch: lines of planes give lines of results."""
         groups, outputs, each, taps = (int(d) for d in self.kernels)  # type: ignore[arg-type]
         rows, vectors = self.tile
-        self.input(ready(x), TensorType(flat, self.dtype))
+        self.input(ready(x), flat)
         self.input(ready(w), TensorType((groups * self.tiles, taps * each, rows), self.dtype))
         self.input(ready(shifts), TensorType((taps,), DType.i32))
-        self.output(TensorType((dims.mul(self.outer, outputs), pitch), self.dtype))
+        self.output(lines)
         span = vectors * self.lanes
         block = max(1, min(PLACES, SEEN // (each * self.dtype.bits // 8)) // span) * span
-        text = _StencilText(
-            self.dtype, self.lanes, rows, vectors, self.size(flat[0]), self.size(flat[1]), self.size(pitch)
-        )
+        text = _StencilText(self.dtype, self.lanes, rows, vectors, *map(self.size, (*flat.shape, lines.shape[1])))
         numbers = [GROUPS, OUTER, BLOCK, TILES, PLACE_COUNT, KINDS, CHANNELS, TAPS, OUTPUTS]
         symbol = self.begin(text.kernel(self.signature(numbers)))
         index = [ir.IndexType.get()]
-        blocks = self.e.make("arith.ceildivui", [self.const(self.places), self.const(block)], index).result
+        # Of no rows there would be fewer than none.
+        places = self.e.make("arith.maxsi", [self.const(self.places), self.const(0)], index).result
+        blocks = self.e.make("arith.ceildivui", [places, self.const(block)], index).result
         units = self.muli(self.muli(self.const(self.outer), blocks), self.const(self.tiles))
         shared = self.e.make("arith.minui", [units, self.muli(workers(self.e), self.const(SHARES))], index).result
         total = self.e.make("arith.maxui", [shared, self.const(1)], index).result
-        rest = (self.outer, block, self.tiles, self.places, groups, each, taps, outputs)
-        return self.call(symbol, total, [total, *map(self.const, rest)])[0]
+        before, after = (self.outer, block, self.tiles), (groups, each, taps, outputs)
+        return self.call(symbol, total, [total, *map(self.const, before), places, *map(self.const, after)])[0]
 
 
 class _StencilText:
