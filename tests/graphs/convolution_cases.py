@@ -73,7 +73,8 @@ class Case:
 
     def build(self, x: Any, w: Any, b: Any) -> Any:
         """By the builder."""
-        f, given = BUILDERS[self.kind][self.rank - 1], {"padding": self.padding, "stride": self.strides}
+        f: Any = BUILDERS[self.kind][self.rank - 1]
+        given: dict[str, Any] = {"padding": self.padding, "stride": self.strides}
         if self.rank == 1:
             given |= {"padding": self.padding[0], "stride": self.strides[0]}
         one = [v[0] if self.rank == 1 else v for v in (self.taps, self.dilations, self.more)]

@@ -69,19 +69,15 @@ def cut(x: Array, lows: Ints, highs: Ints) -> Array:
     """[N, C, ..] with zeros around it, or less of it."""
     edges = list(zip(lows, highs, strict=True))
     x = np.pad(x, ((0, 0), (0, 0), *((max(a, 0), max(b, 0)) for a, b in edges)))
-    kept = tuple(np.s_[max(-a, 0) : n - max(-b, 0)] for (a, b), n in zip(edges, x.shape[2:], strict=True))
-    return x[(..., *kept)]
+    kept = (np.s_[max(-a, 0) : n - max(-b, 0)] for (a, b), n in zip(edges, x.shape[2:], strict=True))
+    return np.asarray(x[(..., *kept)])
 
 
 def seen(axes: Axes, tap: Ints, steps: Ints) -> Any:
     """The index of what a tap sees, in an array with its padding."""
-    return (
-        ...,
-        *(
-            np.s_[k * a.dilation : k * a.dilation + (n - 1) * a.stride + 1 : a.stride]
-            for a, k, n in zip(axes, tap, steps, strict=True)
-        ),
-    )
+    starts = [k * a.dilation for a, k in zip(axes, tap, strict=True)]
+    ends = [at + (n - 1) * a.stride + 1 for a, at, n in zip(axes, starts, steps, strict=True)]
+    return (..., *(np.s_[at : end : a.stride] for a, at, end in zip(axes, starts, ends, strict=True)))
 
 
 def _numpy(x: Array, w: Array, *, groups: int, **attrs: Ints) -> Array:

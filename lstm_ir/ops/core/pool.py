@@ -127,7 +127,7 @@ def _max_numpy(x: Array, **attrs: Any) -> Array:
     edges = ((0, 0), (0, 0), *((a.low, a.high) for a in axes))
     out = np.pad(x, edges, constant_values=lowest(DType.of(x.dtype)))
     for k, (a, n) in enumerate(zip(axes, steps_of(axes, x.shape[2:]), strict=True)):
-        at = [a.dilation * tap + a.stride * np.arange(n) for tap in range(a.taps)]
+        at = [a.dilation * tap + a.stride * np.arange(int(n)) for tap in range(a.taps)]  # type: ignore[arg-type]
         out = reduce(np.maximum, [np.take(out, i, axis=k + 2) for i in at])
     return out
 
@@ -191,7 +191,7 @@ def _avg_numpy(x: Array, *, window: Ints, ceil_mode: bool, count_include_pad: bo
     for k, (a, length, (low, high)) in enumerate(zip(axes, x.shape[2:], bounds, strict=True)):
         at = np.arange(a.taps) + a.stride * np.arange(a.steps(length))[:, None]  # type: ignore[arg-type]
         inside = ((at - a.low >= -low) & (at - a.low < length + high)).sum(1).astype(out.dtype)
-        out = sum(np.take(out, at[:, tap], axis=k + 2) for tap in range(a.taps))
+        out = reduce(np.add, [np.take(out, at[:, tap], axis=k + 2) for tap in range(a.taps)])
         out = out / inside.reshape(-1, *(1,) * (x.ndim - k - 3))
     return out.astype(x.dtype)
 

@@ -171,8 +171,7 @@ def paddings(given: Padding, rank: int) -> tuple[Ints, Ints]:
     """(low, high) per axis: ints are both ends of an axis; on one axis a pair is its two ends."""
     if isinstance(given, int):
         return (given,) * rank, (given,) * rank
-    ends = list(given)
-    if rank == 1 and len(ends) == 2 and all(isinstance(p, int) for p in ends):
-        ends = [tuple(ends)]  # type: ignore[list-item]
-    pairs = [(p, p) if isinstance(p, int) else tuple(p) for p in ends]
+    pairs = [(p, p) if isinstance(p, int) else tuple(p) for p in given]
+    if rank == 1 and len(pairs) == 2 and all(isinstance(p, int) for p in given):
+        pairs = [(pairs[0][0], pairs[1][0])]
     return tuple(p[0] for p in pairs), tuple(p[-1] for p in pairs)

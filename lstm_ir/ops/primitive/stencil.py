@@ -125,7 +125,7 @@ def spread(rows: Value, rhs: Value, taps: Taps, count: int, height: Dim, width: 
 def _of_taps(rhs: Value, which: Sequence[int]) -> Value:
     """rhs [.., K] with these taps alone."""
     axis = rhs.rank - 1
-    if list(which) == list(range(rhs.shape[axis])):  # type: ignore[arg-type]
+    if list(which) == list(range(rhs.shape[axis])):
         return rhs
     steps = {b - a for a, b in pairwise(which)} or {1}
     if len(steps) == 1 and min(steps) > 0:
