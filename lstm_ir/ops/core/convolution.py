@@ -69,7 +69,7 @@ def cut(x: Array, lows: Ints, highs: Ints) -> Array:
     """[N, C, ..] with zeros around it, or less of it."""
     edges = list(zip(lows, highs, strict=True))
     x = np.pad(x, ((0, 0), (0, 0), *((max(a, 0), max(b, 0)) for a, b in edges)))
-    kept = (np.s_[max(-a, 0) : n - max(-b, 0)] for (a, b), n in zip(edges, x.shape[2:], strict=True))
+    kept: Any = [np.s_[max(-a, 0) : n - max(-b, 0)] for (a, b), n in zip(edges, x.shape[2:], strict=True)]
     return np.asarray(x[(..., *kept)])
 
 
