@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from lstm_ir.ir.graph import Data, Graph, Node, Value, make_node, map_arg
+from lstm_ir.ir.congruence import node_key
+from lstm_ir.ir.graph import Graph, Node, Value, make_node, map_arg
 from lstm_ir.ir.location import Loc
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.target import TargetInfo
@@ -42,31 +43,11 @@ def _keepers(graph: Graph) -> dict[Node, Node]:
     seen: dict[Hashable, Node] = {}
     number: dict[Value, int] = {}
     for n in graph.nodes:
-        first = n if n.op.name in KEPT else seen.setdefault(_key(n, number), n)
+        first = n if n.op.name in KEPT else seen.setdefault(node_key(n, number), n)
         keeper[n] = first
         for v, w in zip(n.values, first.values, strict=True):
             number[v] = number.setdefault(w, len(number))
     return keeper
-
-
-def _key(node: Node, number: dict[Value, int]) -> Hashable:
-    args: list[Hashable] = [
-        None if a is None else tuple(number[v] for v in a) if isinstance(a, tuple) else number[a] for a in node.args
-    ]
-    if Trait.commutative in node.op.traits:
-        args.sort(key=str)
-    return node.op.name, tuple(args), tuple(map(attr_key, node.attrs.values()))
-
-
-def attr_key(value: Any) -> Hashable:
-    """Equal for equal attribute values only: 1, 1.0 and True differ, so do 0.0 and -0.0."""
-    if isinstance(value, tuple):
-        return tuple(map(attr_key, value))
-    if isinstance(value, Data):
-        return value.sha256
-    if isinstance(value, Graph):
-        return str(value)
-    return type(value).__name__, repr(value) if isinstance(value, float) else value
 
 
 def _rebuilt(graph: Graph, keeper: dict[Node, Node], merged: dict[Node, list[Node]]) -> Graph:

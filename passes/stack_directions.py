@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lstm_ir import ops
+from lstm_ir.ir.congruence import attr_key
 from lstm_ir.ir.graph import Arg, Graph, Node, Value, make, substitute, topological, transform
 from lstm_ir.ir.location import at
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ops.core.build import RANKS
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.passes.base import Notes, Pass, register
-from lstm_ir.passes.cse import attr_key
 from lstm_ir.passes.rewrite import with_bodies
 
 LAYERS = ("lstm", "gru", "rnn")

@@ -7,15 +7,17 @@ reach a decision round wherever they stand (`rounding.py`): every copy of a valu
 
 A decision's operands are followed to products and sums over more than one element, which are made
 once, through loops in both directions: forward rows that a gradient's loop compares are followed
-into the loop that saved them. `sqrt`, `log` and divisors decide where an extreme was subtracted:
+into the loop that saved them. A gradient's loop also computes anew what the loop before it computed: of the
+copies of a product (`_Numbers`) all round where one does. `sqrt`, `log` and divisors decide where an extreme was subtracted:
 `sqrt(max(v) - v)` is NaN below 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
+from lstm_ir.ir.congruence import node_key
 from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.loop import Loop
 
@@ -58,7 +60,56 @@ def decisions(graph: Graph) -> Decisions:
             part.follow([n.inputs[at]])
             if any(m.op.name in _EXTREMES for m in part.nodes()):
                 walk.follow([n.inputs[at]])
-    return Decisions(frozenset(walk.nodes()), frozenset(walk.products))
+    return _with_copies(graph, whole, frozenset(walk.nodes()), frozenset(walk.products))
+
+
+def _with_copies(graph: Graph, whole: _Whole, nodes: frozenset[Node], products: frozenset[Node]) -> Decisions:
+    """These, and the nodes in other places that compute the same."""
+    if not products:
+        return Decisions(nodes, products)
+    number = _Numbers(graph).of
+    found, rounded = ({number[v] for n in some for v in n.values if v in number} for some in (nodes, products))
+    copies = [n for n in whole.nodes if n.inputs and number[n.values[0]] in found]
+    return Decisions(nodes | {*copies}, products | {n for n in copies if number[n.values[0]] in rounded})
+
+
+class _Numbers:
+    """`of`: values with one number are equal, or are the rows of equal values in loops of either direction."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.of: dict[Value, int] = {}
+        self._seen: dict[Hashable, int] = {}
+        self._graph(graph)
+
+    def _number(self, v: Value, *key: Hashable) -> None:
+        self.of[v] = self._seen.setdefault(key, len(self._seen))
+
+    def _graph(self, graph: Graph) -> None:
+        for n in graph.nodes:
+            loop = Loop.of(n)
+            if loop is not None:
+                self._loop(loop)
+            elif n.values[0] not in self.of:
+                key: Hashable = n if n.op.name == "parameter" else node_key(n, self.of)
+                for k, v in enumerate(n.values):
+                    self._number(v, key, k)
+
+    def _loop(self, loop: Loop) -> None:
+        """A row of what another loop stacked is what that loop computed."""
+        self._number(loop.step, "step")
+        for p, x in zip(loop.const_params, loop.consts, strict=True):
+            self.of[p] = self.of[x]
+        for k, p in enumerate(loop.carry_params):
+            self._number(p, loop.node, k)
+        for p, x in zip(loop.x_params, loop.xs, strict=True):
+            stacks = Loop.of(x.node)
+            if stacks is None:
+                self._number(p, "row", self.of[x])
+            else:
+                self.of[p] = self.of[stacks.body.outputs[x.index]]
+        self._graph(loop.body)
+        for v in loop.node.values:
+            self._number(v, loop.node, v)
 
 
 def _compared(n: Node) -> tuple[Value, ...]:

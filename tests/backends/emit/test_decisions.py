@@ -98,6 +98,27 @@ def test_gradients_of_extremes_on_vulkan(seed: int) -> None:
     gradients_hold([SHORT[0], SHORT[3]], "f32", False, seed, "vulkan")
 
 
+@pytest.mark.parametrize("reduce", [li.max, li.min])
+def test_a_gradient_s_loop_decides_by_the_value_that_another_loop_returns(reduce: Reduce, seed: int) -> None:
+    """The returned value, and the one that the gradient compares, are made by loops of their own."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(1, 2, (4, 5, 8)).astype(np.float32)
+    k = rng.integers(-3, 4, x.shape)
+    given = {"x": x, "c": (k / x.astype(np.float64)).astype(np.float32), "e": np.float32(-k)}
+    inputs = {n: li.input(n, x.shape) for n in given}
+
+    def step(h: li.Value, rows: tuple[li.Value, ...]) -> tuple[li.Value, tuple[li.Value, ...]]:
+        v = rows[0] * rows[1] + rows[2]  # 0 but for the rounding
+        return h, (v, reduce(v, -1))
+
+    _, (v, tops) = li.scan(step, li.zeros((), "f32"), tuple(inputs.values()))
+    slopes = li.grad(li.Graph("loops", [*inputs.values()], {"loss": li.sum(tops)}), "loss", ["e"])
+    graph = li.Graph("loops", slopes.params, {"v": v, "d_e": slopes.outputs[1]})
+    got = li.compile(graph)(**given)
+    hit = got["v"] == (got["v"].max(-1, keepdims=True) if reduce is li.max else got["v"].min(-1, keepdims=True))
+    np.testing.assert_allclose(got["d_e"], hit / hit.sum(-1, keepdims=True), rtol=1e-6, err_msg=f"seed {seed}")
+
+
 # -- decisions forward
 
 
