@@ -7,9 +7,9 @@ reach a decision round wherever they stand (`rounding.py`): every copy of a valu
 
 A decision's operands are followed to products and sums over more than one element, which are made
 once, through loops in both directions: forward rows that a gradient's loop compares are followed
-into the loop that saved them. A gradient's loop also computes anew what the loop before it computed: of the
-copies of a product (`_Numbers`) all round where one does. `sqrt`, `log` and divisors decide where an extreme was subtracted:
-`sqrt(max(v) - v)` is NaN below 0.
+into the loop that saved them. A gradient's loop may also compute anew what another loop computed:
+of the copies of a product (`_Numbers`) all round where one does. `sqrt`, `log` and divisors decide
+where an extreme was subtracted: `sqrt(max(v) - v)` is NaN below 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run by test_stacks: calls on IREE's workers; prints the stack of each worker, and what of it was touched."""
+"""`stacks_child.py CORPUS`: calls on IREE's workers; prints the stack of each worker, and what of it was touched."""
 
 from __future__ import annotations
 
@@ -7,34 +7,21 @@ import mmap
 import os
 import struct
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import stack_corpus
+import test_converts_into_ops
+import test_moves_of_moves
+from sweep import entries
 
 import lstm_ir as li
 from lstm_ir.backends.run import runtime
 
+Array = np.ndarray[Any, Any]
 TASKS = Path("/proc/self/task")
-
-
-def strided_product(channels: int, length: int) -> li.Graph:
-    """A product of [C,T] with every second column of [C,L], summed over T: a dispatch that takes as
-    much stack as the compiler allows."""
-    x = li.input("x", (1, channels, length))
-    y = li.input("y", (1, 1, channels, length // 2))
-    met = li.reshape(x[:, :, ::2], (1, 1, channels, length // 2))
-    out = li.dot_general(y, met, ((0, 3), (0, 3)), ((1,), (1,)))
-    return li.Graph("product", [x, y], {"out": out})
-
-
-def trained(t: int, b: int, i: int, h: int) -> li.Graph:
-    """The gradients of an LSTM behind a dense layer."""
-    r = np.random.default_rng(h)
-    x = li.input("x", (t, b, i))
-    ws = [li.input(f"w{k}", s) for k, s in enumerate(((4 * h, h), (4 * h, h), (h, i)))]
-    y, _, _ = li.lstm(li.tanh(x @ li.transpose(ws[2], (1, 0))), ws[0], ws[1])
-    scores = li.softmax(li.log_softmax(y) * li.constant(r.standard_normal(h), "f32"))
-    return li.grad(li.Graph("lstm", [x, *ws], {"loss": li.sum(scores * y)}), "loss", ["w0", "w1", "w2"])
 
 
 def workers() -> list[tuple[int, int]]:
@@ -61,15 +48,26 @@ def workers() -> list[tuple[int, int]]:
     return found
 
 
+def corpus(word: str) -> Iterator[tuple[str, li.Graph, dict[str, Array]]]:
+    """`largest`: dispatches that take much; `broad`: graphs of all kinds and the sweeps' samples too; or `nothing`."""
+    if word == "largest":
+        yield from stack_corpus.largest()
+    if word == "broad":
+        yield from stack_corpus.broad()
+        for cases in (test_converts_into_ops.sample(1), test_moves_of_moves.sample(1)):
+            for k, entry in enumerate(entries(cases)):
+                arrays = {n: a for c in entry.cases for n, a in c.inputs.arrays(np.random.default_rng(k)).items()}
+                yield f"sweep {k}", entry.graph, arrays
+
+
 def main() -> None:
-    graphs = [strided_product(c, n) for c, n in ((256, 200), (136, 90))] + [trained(5, 3, 7, 40)]
-    for graph in graphs if sys.argv[1:] == ["calls"] else ():
-        r = np.random.default_rng(1)
-        given = zip(graph.input_names, graph.params, strict=True)
-        arrays = {name: r.standard_normal(p.shape, np.float32) for name, p in given}
-        got = li.compile(graph, device="local-task")(arrays)
-        for name, want in li.interpret(graph, arrays).items():
-            np.testing.assert_allclose(got[name], want, rtol=1e-3, atol=1e-3)
+    for name, graph, arrays in corpus(sys.argv[1]):
+        print(f"# {name}", file=sys.stderr, flush=True)
+        with np.errstate(all="ignore"):
+            got, want = li.compile(graph, device="local-task")(arrays), li.interpret(graph, arrays)
+        for key, w in want.items():
+            if w.dtype.kind == "f" and name.startswith(("product", "lstm")):
+                np.testing.assert_allclose(got[key], w, rtol=1e-3, atol=1e-3)
     runtime.device("local-task")
     while len(waiting := workers()) < runtime.threads():
         os.sched_yield()

@@ -76,7 +76,8 @@ def _sloped(use: Use, i: Inputs, v: li.Value) -> li.Value:
 
 def _open(use: Use, dtype: str, wrap: Any, sizes: tuple[tuple[int, int], ...], what: str) -> Iterator[Case]:
     """Named sizes, called with those that numbers may be."""
-    fits = [s for s in sizes if _made(use, dtype, Inputs("fixed", *s), wrap) is not None]
+    enough = [(n, m) for n, m in sizes if n >= use.rows and m >= use.columns]
+    fits = [s for s in enough if _made(use, dtype, Inputs("fixed", *s), wrap) is not None]
     i = Inputs("both")
     y = _made(use, dtype, i, wrap)
     if y is not None and fits:

@@ -82,11 +82,11 @@ def _elementwise() -> Iterator[Use]:
     for name, op in OPS.items():
         if Trait.elementwise not in op.traits or op.attrs or name in ("select", "clamp"):
             continue
-        tame = not _takes(name, li.DType.i32)
+        tame = not takes(name, li.DType.i32)
         places = range(1 if Trait.commutative in op.traits else len(op.operands))
         for at in places:
 
-            def build(i: Inputs, v: li.Value, at: int = at, name: str = name) -> li.Value:
+            def build(i: Inputs, v: li.Value, at: int = at, name: str = name, tame: bool = tame) -> li.Value:
                 fill = (lambda r, s: numbers(r, v.dtype, s, True)) if tame else None
                 others = [i.new(v.dtype, v.shape, fill) for _ in OPS[name].operands[1:]]
                 return make(OPS[name], *others[:at], v, *others[at:]).values[0]
@@ -94,7 +94,8 @@ def _elementwise() -> Iterator[Use]:
             yield Use(name, f"{name} {op.operands[at].name}", build, tame=tame)
 
 
-def _takes(name: str, dtype: li.DType) -> bool:
+def takes(name: str, dtype: li.DType) -> bool:
+    """Whether the type rule of an elementwise op takes operands of a dtype."""
     t = li.input("x", (1,), dtype).type
     try:
         OPS[name].types(*[t] * len(OPS[name].operands))
@@ -150,6 +151,9 @@ for _to in li.DType:
     @use("convert", f"to {_to}", dtypes=lambda d, to=_to: d is not to)
     def _convert(i: Inputs, v: li.Value, to: li.DType = _to) -> li.Value:
         return li.convert(v, to)
+
+
+for _to in (d for d in li.DType if d is not li.DType.i1):
 
     @use("bitcast_convert", f"to {_to}", dtypes=lambda d, to=_to: d is not to and d.bits == to.bits)
     def _bitcast(i: Inputs, v: li.Value, to: li.DType = _to) -> li.Value:

@@ -1,0 +1,89 @@
+"""Convolutions and both their gradients over all attributes, beside torch, on the caller and on IREE's workers."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from convolution_cases import LIMIT, Case, near
+from device import need
+
+import lstm_ir as li
+
+STRIDES, DILATIONS, TAPS = (1, 2, 3), (1, 2, 3), (1, 2, 3, 5)
+CHANNELS = ((1, 1, 1), (3, 5, 1), (4, 6, 2), (3, 3, 3), (16, 24, 1), (17, 9, 1))  # in, out, groups
+PADDINGS = ("none", "low", "high", "most")
+
+
+def _padding(kind: str, window: int) -> tuple[int, int]:
+    most = window - 1
+    return {"none": (0, 0), "low": (most, 0), "high": (0, (most + 1) // 2), "most": (most, most)}[kind]
+
+
+def every() -> list[Case]:
+    """All strides, dilations, kernel sizes and paddings; channels, lengths and what is open in turn."""
+    found: list[Case] = []
+    for k, (stride, dilation, taps, padding) in enumerate(product(STRIDES, DILATIONS, TAPS, PADDINGS)):
+        c, o, groups = CHANNELS[k % len(CHANNELS)]
+        window = (taps - 1) * dilation + 1
+        length: Any = "L" if k % 4 in (1, 3) else window + k % 7
+        batch: Any = "N" if k % 4 in (2, 3) else 1 + k % 3
+        found.append(Case(batch, c, length, o, taps, stride, dilation, _padding(padding, window), groups))
+    return found
+
+
+def by_torch(c: Case, x: Any, w: Any, ct_y: Any) -> dict[str, Any]:
+    """y, d_x and d_w by torch in float64."""
+    import torch
+
+    a, b = (torch.tensor(v.astype("f8"), requires_grad=True) for v in (x, w))
+    padded = torch.nn.functional.pad(a, c.padding)
+    y = torch.nn.functional.conv1d(padded, b, stride=c.stride, dilation=c.dilation, groups=c.groups)
+    y.backward(torch.tensor(ct_y.astype("f8")))
+    assert a.grad is not None
+    assert b.grad is not None
+    return {"y": y.detach().numpy(), "d_x": a.grad.numpy(), "d_w": b.grad.numpy()}
+
+
+def held(cases: list[Case], seed: int, **how: Any) -> None:
+    """All cases in one module, at all their sizes."""
+    need("torch")
+    exe = li.compile(li.Program("convolutions", {f"c{k}": c.graph() for k, c in enumerate(cases)}), **how)
+    for k, c in enumerate(cases):
+        for batch, length in c.sizes():
+            arrays = c.arrays(np.random.default_rng([seed, k, batch]), batch, length)
+            got, want = exe.entries[f"c{k}"](arrays), by_torch(c, **arrays)
+            for name, right in want.items():
+                near(got[name], right, LIMIT[c.dtype], f"seed {seed}: {c} {(batch, length)} {name}")
+
+
+def test_every_attribute_is_here() -> None:
+    cases = every()
+    for of, values in (("stride", STRIDES), ("dilation", DILATIONS), ("taps", TAPS)):
+        assert {getattr(c, of) for c in cases} == set(values)
+    assert {(c.channels, c.outputs, c.groups) for c in cases} == set(CHANNELS)
+    assert {(isinstance(c.batch, str), isinstance(c.length, str)) for c in cases} == set(
+        product((False, True), repeat=2)
+    )
+
+
+def test_some(seed: int) -> None:
+    held(every()[seed % 29 :: 29], seed, device="local-task")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["local-sync", "local-task"])
+@pytest.mark.parametrize("part", range(6))
+def test_every_convolution(part: int, device: str, seed: int) -> None:
+    """The second device finds the modules of the first in the cache."""
+    held(every()[part::6], seed, device=device)
+
+
+@pytest.mark.slow
+@pytest.mark.vulkan
+@pytest.mark.parametrize("part", range(6))
+def test_every_convolution_on_vulkan(part: int, seed: int) -> None:
+    need("vulkan")
+    held(every()[part::24], seed, target="vulkan")
