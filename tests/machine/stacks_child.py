@@ -13,9 +13,6 @@ from typing import Any
 
 import numpy as np
 import stack_corpus
-import test_converts_into_ops
-import test_moves_of_moves
-from sweep import entries
 
 import lstm_ir as li
 from lstm_ir.backends.run import runtime
@@ -53,6 +50,10 @@ def corpus(word: str) -> Iterator[tuple[str, li.Graph, dict[str, Array]]]:
     if word == "largest":
         yield from stack_corpus.largest()
     if word == "broad":
+        import test_converts_into_ops
+        import test_moves_of_moves
+        from sweep import entries
+
         yield from stack_corpus.broad()
         for cases in (test_converts_into_ops.sample(1), test_moves_of_moves.sample(1)):
             for k, entry in enumerate(entries(cases)):
