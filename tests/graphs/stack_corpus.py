@@ -43,7 +43,7 @@ def largest() -> Iterator[tuple[str, li.Graph, dict[str, Array]]]:
     for k, graph in enumerate(graphs):
         r = np.random.default_rng(1)
         given = zip(graph.input_names, graph.params, strict=True)
-        yield f"{graph.name} {k}", graph, {name: r.standard_normal(p.shape, np.float32) for name, p in given}  # type: ignore[arg-type]
+        yield f"{graph.name} {k}", graph, {name: r.standard_normal(p.shape, np.float32) for name, p in given}
 
 
 def broad() -> Iterator[tuple[str, li.Graph, dict[str, Array]]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from typing import Any
 
@@ -57,8 +57,8 @@ class Inputs:
     def arrays(self, rng: np.random.Generator, **sizes: int) -> dict[str, Array]:
         """Arrays for every input at these sizes."""
         known = self.sizes | sizes
-        shapes = {name: v.type.bind(known).shape for name, v in self.values.items()}
-        return {name: self.fills[name](rng, tuple(map(int, shape))) for name, shape in shapes.items()}  # type: ignore[call-overload]
+        shapes = {name: tuple(dims.evaluate(d, known) for d in v.shape) for name, v in self.values.items()}
+        return {name: self.fills[name](rng, shape) for name, shape in shapes.items()}
 
 
 def numbers(rng: np.random.Generator, dtype: li.DType, shape: tuple[int, ...], tame: bool = False) -> Array:
@@ -103,12 +103,16 @@ def case(name: str, inputs: Inputs, outputs: li.Value | Mapping[str, li.Value], 
     return Case(name, inputs, {"y": outputs} if isinstance(outputs, li.Value) else outputs, **more)
 
 
+def _same(array: Array, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return array
+
+
 def given(name: str, graph: li.Graph, arrays: Mapping[str, Array], **more: Any) -> Case:
     """A case of a graph that is there, with its arrays; it stands alone, for the names of its inputs."""
     inputs = Inputs("fixed")
     for p in graph.params:
         key = p.node.attrs["name"]
-        inputs.values[key], inputs.fills[key] = p, lambda r, s, key=key: arrays[key]
+        inputs.values[key], inputs.fills[key] = p, partial(_same, arrays[key])
         inputs.sizes |= {str(d): n for d, n in zip(p.shape, arrays[key].shape, strict=True) if str(d) in dims.names(d)}
     return case(name, inputs, dict(zip(graph.output_names, graph.outputs, strict=True)), alone=True, **more)
 

@@ -69,15 +69,18 @@ def _compared(word: str) -> Decision:
 
 def _whole(a: Array) -> Array:
     """Truncated, as a convert to i32 does."""
-    return np.trunc(a.astype("f8")).astype("i4")
+    return np.asarray(np.trunc(a.astype("f8")).astype("i4"))
+
+
+BITS = {16: "bf16", 32: "u32", 64: "i64"}
 
 
 def _halved(a: Array) -> Array:
-    return a * a.dtype.type(0.5)
+    return np.asarray(a * a.dtype.type(0.5))
 
 
 def _clamped(a: Array, high: Array) -> Array:
-    return np.minimum(np.maximum(a, a.dtype.type(-1)), high)
+    return np.asarray(np.minimum(np.maximum(a, a.dtype.type(-1)), high))
 
 
 DECISIONS: dict[str, Decision] = {
@@ -102,8 +105,6 @@ DECISIONS: dict[str, Decision] = {
     "bits": Decision("bitcast_convert", lambda v, w: li.bitcast_convert(v, BITS[v.dtype.bits]),
                      lambda v, w: v.view(li.DType(BITS[v.dtype.itemsize * 8]).numpy)),
 }  # fmt: skip
-BITS = {16: "bf16", 32: "u32", 64: "i64"}
-
 # Of v = x * c + e: the slope in e, by what was returned
 SLOPES: dict[str, tuple[Callable[[Value, Value], Value], Callable[[Array, Array], Array]]] = {
     "max": (lambda v, w: li.max(v, -1), lambda v, w: _share(v, v.max(-1, keepdims=True))),
@@ -176,7 +177,7 @@ def forward(value: str, decision: str, dtype: str, loop: bool, fixed: bool) -> C
             return li.tanh(v), (v, w, o)
 
         _, out = li.scan(step, li.zeros(x.shape[1:], dtype), (x, c, d, e))
-        v, w, o = out  # type: ignore[misc]
+        v, w, o = out
     else:
         v, w, o = results(x, c, d, e)
     name = f"{value}, {decision}, {dtype}, loop={loop}, fixed={fixed}"
@@ -195,7 +196,7 @@ def backward(slope: str, dtype: str, loop: bool, fixed: bool) -> Case:
             return h, (v, w, build(v, w))
 
         _, out = li.scan(step, li.zeros((), dtype), (x, c, d, e))
-        v, w, y = out  # type: ignore[misc]
+        v, w, y = out
     else:
         v, w = x * c + e, x * c + d
         y = build(v, w)
@@ -234,12 +235,10 @@ def test_every_op_jumps_or_not() -> None:
 
 @pytest.mark.parametrize("loop", [False, True], ids=["plain", "loop"])
 def test_some_decisions(loop: bool, seed: int) -> None:
-    """Each decision once, each value at least once."""
-    values, first = list(VALUES), seed % len(VALUES)
-    cases = [
-        forward(values[(first + k) % len(values)], name, "f32", loop, k % 2 == 0) for k, name in enumerate(DECISIONS)
-    ]
-    cases = cases[seed % 2 :: 2]
+    """Every fourth decision, each on another value: others for other seeds."""
+    values, first = list(VALUES), seed % 4
+    chosen = list(enumerate(DECISIONS))[first::4]
+    cases = [forward(values[(seed + k) % len(values)], name, "f32", loop, k % 2 == 0) for k, name in chosen]
     held([*cases, backward("max", "f32", loop, True)], "f32", loop, seed, kernels=loop)
 
 

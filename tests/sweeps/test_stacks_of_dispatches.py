@@ -41,6 +41,7 @@ def test_frames_are_read_from_assembly() -> None:
     assert frames.read(arm) == {"f": 64 + 6 * 4096 + 1984 + frames.ALIGNED, "g": 4096}
 
 
+@pytest.mark.slow_cases(word=["cpu"])
 @pytest.mark.parametrize("word", ["cpu", "cpu:aarch64"])
 def test_frames_of_dispatches_at_the_limit(word: str) -> None:
     """What is there to be seen: the arrays of these are no less than a quarter of the limit."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import tolerances
 from sweep import Inputs, Tolerance, numbers
@@ -20,7 +20,8 @@ from lstm_ir.ir.opdef import OPS, Level, Trait
 from lstm_ir.ops.primitive.size import in_range
 from lstm_ir.ops.primitive.window import slice_axis
 
-Build = Callable[[Inputs, li.Value], li.Value]
+Build = Callable[..., li.Value]  # of inputs and a value
+B = TypeVar("B", bound=Build)
 
 UNUSED = {"parameter", "weight", "constant", "dim", "iota"}  # they have no operands
 EXACT = {  # results are elements of operands, or are rounded once
@@ -62,10 +63,10 @@ class Use:
 TABLE: list[Use] = []
 
 
-def use(op: str, name: str = "", *, dtypes: Callable[[li.DType], bool] | None = None, **more: Any) -> Any:
+def use(op: str, name: str = "", *, dtypes: Callable[..., bool] | None = None, **more: Any) -> Callable[[B], B]:
     """Register how `op` takes a value; `dtypes` refuses some."""
 
-    def register(build: Build) -> Build:
+    def register(build: B) -> B:
         def checked(i: Inputs, v: li.Value) -> li.Value:
             if dtypes is not None and not dtypes(v.dtype):
                 raise li.IRError(f"{op} is not taken with {v.dtype} here")
@@ -143,7 +144,9 @@ for _at in range(3):
     @use("clamp", OPS["clamp"].operands[_at].name)
     def _clamp(i: Inputs, v: li.Value, at: int = _at) -> li.Value:
         others = [i.new(v.dtype, v.shape) for _ in "ab"]
-        return li.clamp(*others[:at], v, *others[at:])
+        others.insert(at, v)
+        low, x, high = others
+        return li.clamp(low, x, high)
 
 
 for _to in li.DType:
