@@ -82,8 +82,8 @@ def test_the_sample_has_every_pair_and_most_uses(seed: int) -> None:
 
 
 def test_some_conversions(seed: int) -> None:
-    """Every sixth of the sample: other pairs for other seeds."""
-    held(sample(seed)[seed % 6 :: 6], seed)
+    """Every eighth of the sample: other pairs for other seeds."""
+    held(sample(seed)[seed % 8 :: 8], seed)
 
 
 @pytest.mark.slow

@@ -69,10 +69,6 @@ def test_every_attribute_is_here() -> None:
     )
 
 
-def test_some(seed: int) -> None:
-    held(every()[seed % 72 :: 72], seed, device="local-task")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("device", ["local-sync", "local-task"])
 @pytest.mark.parametrize("part", range(6))
