@@ -50,12 +50,12 @@ def corpus(word: str) -> Iterator[tuple[str, li.Graph, dict[str, Array]]]:
     if word == "largest":
         yield from stack_corpus.largest()
     if word == "broad":
-        import test_converts_into_ops
-        import test_moves_of_moves
+        import conversions
+        import moves
         from sweep import entries
 
         yield from stack_corpus.broad()
-        for cases in (test_converts_into_ops.sample(1), test_moves_of_moves.sample(1)):
+        for cases in (conversions.sample(1), moves.sample(1)):
             for k, entry in enumerate(entries(cases)):
                 arrays = {n: a for c in entry.cases for n, a in c.inputs.arrays(np.random.default_rng(k)).items()}
                 yield f"sweep {k}", entry.graph, arrays
