@@ -76,6 +76,16 @@ def array_attr(values: Sequence[int]) -> ir.Attribute:
 SIGNED = {DType.u8: DType.i8, DType.u32: DType.i32}  # the signed type of an unsigned one's width
 
 
+def _host_number(value: float, dtype: DType) -> tuple[ir.Type, ir.Attribute]:
+    """A number for the host, which has f32, f64 and signless integers: others as integers of their bits."""
+    bits = np.asarray(value, dtype.numpy)
+    if dtype in (DType.f32, DType.f64):
+        one = element(dtype)
+        return one, ir.FloatAttr.get(one, float(bits))
+    one = ir.IntegerType.get_signless(dtype.bits)
+    return one, ir.IntegerAttr.get(one, int(bits.view(f"i{bits.itemsize}")))
+
+
 class Emitter:
     """Builds one function's worth of ops at the current insertion point."""
 
@@ -215,21 +225,16 @@ class Emitter:
         """
         if self.target is None or t.dtype is DType.i1 or (t.is_static and not own):
             return self.full(value, t)
-        one = element(t.dtype)
-        signless = one if t.dtype.is_float else ir.IntegerType.get_signless(t.dtype.bits)
-        if signless != one:  # arith has no unsigned constants
-            return self.full(value, t)
-        if t.dtype is DType.bf16:  # the host has no constants of this type
-            one, value = ir.IntegerType.get_signless(16), int(np.asarray(value, t.dtype.numpy).view(np.int16))
-        floats = t.dtype.is_float and t.dtype is not DType.bf16
-        attr = ir.FloatAttr.get(one, value) if floats else ir.IntegerAttr.get(one, int(value))
-        scalar = self.make("arith.constant", [], [one], {"value": attr}).result
+        one, number = _host_number(value, t.dtype)
+        scalar = self.make("arith.constant", [], [one], {"value": number}).result
         if own:
             scalar = self.hidden(scalar)
         sizes = [self.size(d) for d in t.shape if not isinstance(d, int)]
         kind = tensor(t)
         made = self.make("flow.tensor.splat", [scalar, *sizes], [ir.RankedTensorType.get(kind.shape, one)]).result
-        return self.view(made, t, kind) if t.dtype is DType.bf16 else made
+        if t.dtype in SIGNED:
+            return self._of_elements(made, element(t.dtype))
+        return made if one == element(t.dtype) else self.view(made, t, kind)
 
     def view(self, v: ir.Value, t: TensorType, to: ir.Type) -> ir.Value:
         """The memory of `v`, of the shape of `t`, as elements of another type of as many bits."""
@@ -379,6 +384,12 @@ class Emitter:
     def _slice_op(
         self, name: str, operands: list[ir.Value], offsets: Sequence[Any], sizes: Sequence[Any], result: ir.Type
     ) -> ir.Value:
+        one = ir.RankedTensorType(result).element_type
+        if isinstance(one, ir.IntegerType) and one.is_unsigned:  # `tensor` knows no sign
+            signless = ir.IntegerType.get_signless(one.width)
+            plain = [self._of_elements(v, signless) for v in operands]
+            kind = ir.RankedTensorType.get(ir.RankedTensorType(result).shape, signless)
+            return self._of_elements(self._slice_op(name, plain, offsets, sizes, kind), one)
         dynamic = ir.ShapedType.get_dynamic_size()
         static: list[list[int]] = []
         moving: list[list[ir.Value]] = []
@@ -398,6 +409,11 @@ class Emitter:
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
         }
         return self.make(name, [*operands, *moving[0], *moving[1]], [result], attrs).result
+
+    def _of_elements(self, v: ir.Value, one: ir.Type) -> ir.Value:
+        """The same bits as elements of another type."""
+        kind = ir.RankedTensorType.get(ir.RankedTensorType(v.type).shape, one)
+        return self.make("stablehlo.bitcast_convert", [v], [kind]).result
 
     # -- graphs
 

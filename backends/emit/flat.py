@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import Emitter, element, tensor
+from lstm_ir.backends.emit.emitter import SIGNED, Emitter, element, tensor
 from lstm_ir.backends.emit.for_loop import first_carried
+from lstm_ir.backends.emit.regions import signed_back, signless
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -43,7 +44,7 @@ class Flat:
 
     def __init__(self, e: Emitter, types: Sequence[TensorType]) -> None:
         self.e = e
-        kinds = {t.dtype for t in types}
+        kinds = {SIGNED.get(t.dtype, t.dtype) for t in types}
         self.stored = kinds.pop() if len(kinds) == 1 and DType.i1 not in kinds else None
         self.parts: list[_FlatPart] = []
         begin: Dim = 0
@@ -136,11 +137,11 @@ class Flat:
 
     def _to_bits(self, v: ir.Value, t: TensorType) -> tuple[ir.Value, TensorType]:
         if self.stored is not None:
-            return v, t
+            return signless(self.e, v, t)
         i32 = t.with_dtype(DType.i32)
-        if t.dtype.bits == 64:
+        if t.dtype.bits == 64:  # the memory as it is: IREE knows no size of a bitcast that adds an axis
             pair = TensorType((*t.shape, 2), DType.i32)
-            return self.e.hlo("bitcast_convert", [v], pair), pair
+            return self.e.view(v, t, tensor(pair)), pair
         if t.dtype.bits == 32:
             return (v if t.dtype is DType.i32 else self.e.hlo("bitcast_convert", [v], i32)), i32
         if t.dtype in (DType.f16, DType.bf16):  # exact in f32
@@ -150,8 +151,10 @@ class Flat:
 
     def _from_bits(self, v: ir.Value, t: TensorType) -> ir.Value:
         if self.stored is not None or t.dtype is DType.i32:
-            return v
-        if t.dtype.bits >= 32:
+            return signed_back(self.e, v, t)
+        if t.dtype.bits == 64:
+            return self.e.view(v, t, tensor(t))
+        if t.dtype.bits == 32:
             return self.e.hlo("bitcast_convert", [v], t)
         if t.dtype in (DType.f16, DType.bf16):
             wide = self.e.hlo("bitcast_convert", [v], t.with_dtype(DType.f32))

@@ -6,7 +6,7 @@ import numpy as np
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import Calc
-from lstm_ir.backends.emit.emitter import Emitter, lower
+from lstm_ir.backends.emit.emitter import SIGNED, Emitter, lower
 from lstm_ir.backends.lower.elementwise import in_f32
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType, TensorType
@@ -20,8 +20,10 @@ def _convert(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     if t.dtype.is_float and not to.dtype.is_float:
         wide = in_f32(t)
         return _saturated(e, e.convert(x, t, wide.dtype), wide, to)
-    if not t.rank and to.dtype is DType.f64 and e.target is not None and not t.dtype.is_float:
-        # IREE computes a single integer, as the number of a step, on the host: its VM has no f64
+    unfit = to.dtype is DType.f64 or to.dtype in SIGNED
+    if not t.rank and unfit and e.target is not None and not t.dtype.is_float and t.dtype not in SIGNED:
+        # IREE computes a single integer, as the number of a step, on the host, which has no f64 and
+        # no unsigned arithmetic
         x = e.hidden(x)
     return e.convert(x, t, to.dtype)
 

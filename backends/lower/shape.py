@@ -7,6 +7,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower
 from lstm_ir.backends.emit.regions import signed_back, signless
 from lstm_ir.backends.emit.shapes import fill, fills_itself, iota, number_filled, reshape
+from lstm_ir.backends.lower.linear import barrier
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
@@ -45,6 +46,9 @@ def _transpose(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
 def _reverse(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     t = n.types[0]
     v, kind = signless(e, x, t)
+    if e.target is not None and t.rank - 1 in n.attrs["dimensions"]:
+        # IREE 3.13 fails on elements of every second place, say, read backwards in one dispatch
+        v = barrier(e, v, kind)
     out = e.hlo("reverse", [v], kind, dimensions=array_attr(n.attrs["dimensions"]))
     return signed_back(e, out, t)
 

@@ -11,6 +11,7 @@ from lstm_ir.ir.errors import VerifyError
 from lstm_ir.ir.graph import Data, Graph, Value
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.program import Program, State, literal
+from lstm_ir.training.gradient import need_graph
 
 
 def stateful(graph: Graph, state: Mapping[str, str], initial: Mapping[str, Any] | None = None) -> Program:
@@ -20,6 +21,9 @@ def stateful(graph: Graph, state: Mapping[str, str], initial: Mapping[str, Any] 
     it by input name, `reset` starts it again. It starts as `initial`, or as zeros; a size with a name
     is that of the first call after a reset.
     """
+    need_graph(
+        "stateful", graph, "stream the graph that it was made of, with weights as `state` of the executable holds"
+    )
     if not state:
         raise VerifyError("stateful: no input is named, so there is nothing to keep")
     params = dict(zip(graph.input_names, graph.params, strict=True))

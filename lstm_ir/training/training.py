@@ -19,7 +19,7 @@ from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.nn.dropout import DROPOUT
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.reduce import sum
-from lstm_ir.training.gradient import grad
+from lstm_ir.training.gradient import grad, need_graph
 from lstm_ir.training.optimizers import Optimizer, is_number
 
 STEP, NORM = "step", "grad_norm"
@@ -45,8 +45,10 @@ def train_step(
     the graph is fed from it) and the optimizer's slots, `adam/m/NAME`. clip_norm: gradients are scaled so
     that the norm of all is at most this. remat: as in `grad`. stop_on_nan: a step whose loss, norm or
     learning rate (where it is an input) is not finite is an error that names the step, and changes nothing.
-    Raises GradientError for a name that matches nothing or is taken, weights of f16 or bf16, and as `grad`.
+    Raises GradientError for a name that matches nothing or is taken, weights of f16 or bf16, a program
+    instead of a graph, and as `grad`.
     """
+    need_graph("train_step", graph, "train the graph that it was made of, then make the program of the trained graph")
     if not isinstance(optimizer, Optimizer):
         raise GradientError(
             f"train_step: the optimizer is {optimizer!r}; expected one made by li.adam(...), "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 
@@ -217,11 +218,14 @@ def _saturated(values: list[float], k: str) -> Array:
 
 @of("bitcast_convert")
 def _bitcast() -> Iterator[Sample]:
-    for a, b in (("f32", "u32"), ("u32", "f32"), ("i8", "u8"), ("f64", "i64"), ("f16", "bf16")):
-        x = data("bitcast", a, (5, 7), 1, 2)
-        want = np.frombuffer(x.tobytes(), dtype(b)).reshape(5, 7)
+    pairs = ("f32", "u32"), ("u32", "f32"), ("i8", "u8"), ("f64", "i64"), ("f16", "bf16")
+    for (a, b), shape in itertools.product(pairs, ((5, 7), ())):
+        x = data("bitcast", a, shape, 1, 2)
+        want = np.frombuffer(x.tobytes(), dtype(b)).reshape(shape)
         wide = want.astype(np.float64) if want.dtype.kind not in "iu" else want
-        yield case(f"bitcast {a} {b}", lambda x, b=b: li.bitcast_convert(x, b), [x], lambda *_, w=wide: w, kind="exact")
+        yield case(
+            f"bitcast {a} {b} {shape}", lambda x, b=b: li.bitcast_convert(x, b), [x], lambda *_, w=wide: w, kind="exact"
+        )
 
 
 def _in(k: str, *shape: int | str) -> li.Value:

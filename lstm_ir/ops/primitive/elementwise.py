@@ -153,7 +153,7 @@ def _bitcast_types(operand: TensorType, *, dtype: DType) -> TensorType:
 
 BITCAST = define(
     "bitcast_convert", "operand", attrs={"dtype": Attr("dtype")}, types=_bitcast_types,
-    numpy=lambda x, *, dtype: np.ascontiguousarray(x).view(dtype.numpy), vjp=g.none, traits=(Trait.elementwise,),
+    numpy=lambda x, *, dtype: np.asarray(x, order="C").view(dtype.numpy), vjp=g.none, traits=(Trait.elementwise,),
 )  # fmt: skip
 
 

@@ -1,0 +1,93 @@
+"""Loops whose carries have any type: arithmetic on them, alone and beside carries of another width."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from exact_cases import Case, agree
+
+import lstm_ir as li
+
+Array = np.ndarray[Any, Any]
+T, B = 5, 3
+KINDS = ("f16", "bf16", "u8", "u32", "i8", "i32", "i64", "f64")
+
+
+def _sums(rng: np.random.Generator, kind: str, named: bool, from_input: bool) -> Case:
+    """Running sums, which are whole numbers or wrap: exact in any type."""
+    t, b = ("T", "B") if named else (T, B)
+    dtype = li.DType(kind).numpy
+    x = li.input("x", (t, b), kind)
+    start = li.input("start", (b,), kind) if from_input else li.full((b,), 3, kind)
+    last, before = li.scan(lambda h, row: (h + row, h), start, x)
+    whole = kind[0] in "iu"
+    rows = rng.integers(0, 2 ** (min(li.DType(kind).bits, 62) - 1) if whole else 9, (T, B)).astype(dtype)
+    first = rng.integers(0, 9, B).astype(dtype) if from_input else np.full(B, 3, dtype)
+    with np.errstate(over="ignore"):
+        sums = [first.astype(dtype if whole else "f8")]
+        for row in rows:
+            sums.append(sums[-1] + row.astype(sums[0].dtype))
+    given = {"x": rows} | ({"start": first} if from_input else {})
+    want = {"last": sums[-1].astype(dtype), "before": np.array(sums[:-1]).astype(dtype)}
+    name = f"{kind}_{named}_{from_input}"
+    return li.Graph(name, [x, start] if from_input else [x], {"last": last, "before": before}), given, want, name
+
+
+def _counted(kind: str, counter: str, named: bool) -> Case:
+    """Two carries of different widths; the step's number as any integer."""
+    x = li.input("x", ("T", "B") if named else (T, B), kind)
+
+    def step(held: Any, row: li.Value, at: li.Value) -> Any:
+        h, n = held
+        return (li.maximum(row - h, -h), n + 3), li.convert(n + li.convert(at, counter), kind)
+
+    (h, n), ys = li.scan(step, (li.zeros((x.shape[1],), kind), li.constant(1, counter)), x, with_step=True)
+    dtype = li.DType(kind).numpy
+    rows = np.arange(T * B).reshape(T, B).astype(dtype)
+    wide = np.zeros(B)
+    for row in rows.astype("f8"):
+        wide = np.maximum(row - wide, -wide)
+    numbers = np.array([1 + 4 * i for i in range(T)])
+    want = {"h": wide.astype(dtype), "n": np.asarray(1 + 3 * T, li.DType(counter).numpy), "y": numbers.astype(dtype)}
+    name = f"{kind}_{counter}_{named}"
+    return li.Graph(name, [x], {"h": h, "n": n, "y": ys}), {"x": rows}, want, name
+
+
+def _narrowed(named: bool) -> Case:
+    """Rows made in the loop, of a type that nothing else has."""
+    x = li.input("x", ("T", "B") if named else (T, B), "i64")
+    _, ys = li.scan(lambda _, row: ((), li.convert(row, "u32")), (), x)
+    rows = np.arange(T * B, dtype=np.int64).reshape(T, B) * 2**30 - 7
+    return li.Graph(f"u_{named}", [x], {"y": ys}), {"x": rows}, {"y": (rows % 2**32).astype("u4")}, f"narrowed {named}"
+
+
+@pytest.mark.parametrize("kernels", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_sums(rng: np.random.Generator, kernels: bool) -> None:
+    made = [
+        _sums(rng, kind, named, from_input) for kind in KINDS for named in (False, True) for from_input in (False, True)
+    ]
+    agree([c for c in made if kernels or c[3].endswith(("False_False", "True_True"))], kernels=kernels)
+
+
+@pytest.mark.parametrize("kernels", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_two_widths(kernels: bool) -> None:
+    kinds = (("f64", "i32"), ("f64", "i64"), ("f32", "u32"), ("f16", "u8"), ("bf16", "i64"))
+    made = [_counted(kind, counter, named) for kind, counter in kinds for named in (False, True)]
+    agree([*made, _narrowed(False), _narrowed(True)], kernels=kernels)
+
+
+def test_dropout_by_the_number_of_the_step() -> None:
+    """The mask of each step is that of its number, drawn outside of any loop."""
+    x = li.input("x", ("T", 40))
+    _, ys = li.scan(
+        lambda _, row, at: ((), li.dropout(row, 0.5, li.random_key(7, li.convert(at, "i64")))), (), x, with_step=True
+    )
+    ones = li.constant(np.ones(40, np.float32))
+    alone = [li.dropout(ones, 0.5, li.random_key(7, li.constant(np.int64(i)))) for i in range(T)]
+    exe = li.compile(li.Graph("drops", [x], {"y": ys, "alone": li.stack(alone)}), options={"kernels": False})
+    got = exe(x=np.ones((T, 40), np.float32))
+    np.testing.assert_array_equal(got["y"], got["alone"])
+    assert set(np.unique(got["y"])) == {0, 2}
+    assert len(np.unique(got["y"], axis=0)) == T
