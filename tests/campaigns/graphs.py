@@ -22,6 +22,7 @@ from roundoff import limits
 from shrink import shrunk
 
 import lstm_ir as li
+from lstm_ir.ir import dims
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
@@ -79,7 +80,9 @@ def _sizes(g: Growth) -> Iterator[dict[str, int]]:
     """Values of the names: those that the graph was made for, then others, 0 and 1 among them."""
     yield g.env
     for _ in range(2 if g.named else 0):
-        yield {n: int(g.rng.choice([0, 1, 1, 2, 3, 6, 13])) for n in NAMES}
+        env = {n: int(g.rng.choice([0, 1, 1, 2, 3, 6, 13])) for n in NAMES}
+        if all(dims.evaluate(d, env) >= 0 for v in g.inputs for d in v.shape):
+            yield env
 
 
 # -- one target

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from growth import FLOATS, INTS, KINDS, Growth
 
 import lstm_ir as li
@@ -99,7 +100,7 @@ def _in_range(g: Growth) -> Grown:
     return li.in_range(g.indices(g.shape(0, 2), low, high, g.among(["i32", "i64"])), low, high)
 
 
-@step("iota", "constant")
+@step("iota")
 def _counted(g: Growth) -> Grown:
     shape = g.shape(1)
     return li.iota(shape, g.whole(0, len(shape) - 1), g.kind("fi"))
@@ -110,10 +111,14 @@ def _dim(g: Growth) -> Grown:
     return li.size(g.size())
 
 
-@step("weight", "parameter")
-def _leaf(g: Growth) -> Grown:
-    shape = tuple(g.at(d) for d in g.shape())
-    return g.literal(TensorType(shape, DType(g.kind())))
+@step("parameter")
+def _input(g: Growth) -> Grown:
+    return g.input(TensorType(g.shape(), DType(g.kind())))
+
+
+@step("weight", "constant")
+def _literal(g: Growth) -> Grown:
+    return g.literal(TensorType(tuple(g.at(d) for d in g.shape()), DType(g.kind())))
 
 
 # -- shapes
@@ -337,7 +342,7 @@ def _softmax(g: Growth) -> Grown:
     return (li.softmax if g.chance() else li.log_softmax)(v, g.axis(v))
 
 
-@step("threefry", "dropout")
+@step("dropout")
 def _drop(g: Growth) -> Grown:
     counter = g.indices((), 0, 100, "i64") if g.chance() else None
     return li.dropout(g.pick("f"), g.among([0.0, 0.3, 0.5, 0.9]), li.random_key(g.whole(0, 99), counter))
@@ -359,6 +364,20 @@ def _layer(g: Growth) -> Grown:
     layout = "batch" if batch else "time"
     out = getattr(li, name)(x, **w, direction=way, layout=layout, lengths=lengths)
     return tuple(out[: g.whole(1, len(out))])
+
+
+@step("zoneout_lstm", "recurrent_dropout_lstm", "layer_norm_lstm")
+def _variant(g: Growth) -> Grown:
+    x = g.leaf(TensorType((*g.shape(2, 2), g.whole(1, 6)), DType.f32))
+    hidden = g.whole(1, 9)
+    w_ih, w_hh = (g.weight(g.rng.normal(0, 0.4, (4 * hidden, k)).astype("f4")) for k in (x.shape[2], hidden))
+    way, key = g.among(["forward", "reverse"]), li.random_key(g.whole(0, 99))
+    form = g.whole(0, 2)
+    if form == 0:
+        return li.zoneout_lstm(x, w_ih, w_hh, key=key, zoneout_c=0.3, zoneout_h=0.1, direction=way)[0]
+    if form == 1:
+        return li.recurrent_dropout_lstm(x, w_ih, w_hh, key=key, rate=0.4, direction=way)[0]
+    return li.layer_norm_lstm(x, w_ih, w_hh, scale_c=np.ones(hidden, np.float32), direction=way)[0]
 
 
 @step("convolution_1d")
@@ -401,7 +420,18 @@ def _scan(g: Growth) -> Grown:
 
 
 # What takes the compiler long stands in no loop.
-LARGE = ("threefry", "dropout", "lstm", "gru", "rnn", "convolution_1d", "softmax", "log_softmax")
+LARGE = (
+    "dropout",
+    "lstm",
+    "gru",
+    "rnn",
+    "convolution_1d",
+    "softmax",
+    "log_softmax",
+    "zoneout_lstm",
+    "recurrent_dropout_lstm",
+    "layer_norm_lstm",
+)
 COMMON = ("scan", "scan", "slice", "dot_general", "gather", "scatter_add", "pad", "convert", "concatenate")
 
 

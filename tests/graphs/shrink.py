@@ -37,7 +37,7 @@ def shrunk(graph: li.Graph, arrays: Mapping[str, Array], fails: Fails, seconds: 
             if cut is not None and fails(*cut):
                 (graph, held), changed = cut, True
                 break
-    used = [p for p in graph.params if graph.users[p] or p in graph.outputs]
+    used = [p for p in graph.params if graph.users.get(p) or p in graph.outputs]
     fewer = li.Graph(graph.name, used, dict(zip(graph.output_names, graph.outputs, strict=True)))
     names = set(fewer.input_names)
     kept = {k: a for k, a in held.items() if k in names}

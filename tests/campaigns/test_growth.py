@@ -1,0 +1,83 @@
+"""Random graphs grow to every op; their bounds notice what is wrong, and shrinking finds where."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from growth import NAMES, Growth
+from growth_steps import STEPS, graph
+from roundoff import limits
+from shrink import shrunk
+
+import lstm_ir as li
+from lstm_ir.ir.opdef import OPS
+
+INSIDE = {"lstm_grad", "gru_grad", "rnn_grad", "threefry"}  # of slopes, which the campaign takes, and of dropout
+FOREIGN = {op for op in OPS if "." in op}  # have oracles of their own: tests/ops/tf, cudnn, mps
+
+
+@pytest.mark.parametrize("op", sorted(set(OPS) - INSIDE - FOREIGN))
+def test_every_op_is_grown(op: str, rng: np.random.Generator) -> None:
+    """A step is registered for each op, and makes it, with numbers and with names for sizes."""
+    for named in (False, True):
+        for turn in range(300):
+            g = Growth(rng, named, f"g{turn}")
+            made = STEPS[op](g)
+            values = () if made is None else made if isinstance(made, tuple) else (made,)
+            if values and op in {n.op.name for n in li.Graph("g", g.inputs, values).nodes}:
+                break
+        else:
+            raise AssertionError(f"the step {op} made no {op} in 300 turns, named: {named}")
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_graphs_are_legal(rng: np.random.Generator, named: bool) -> None:
+    """They are what their text says, and the interpreter takes them."""
+    for turn in range(10):
+        g = Growth(rng, named, f"g{turn}")
+        made = graph(g, 4)
+        li.verify(made)
+        given = g.arrays(g.env)
+        want = li.interpret(made, given)
+        far = limits(made, given, g.env, want, rng)
+        assert all(far[n].worst(w, w) is None for n, w in want.items())
+    assert set(g.env) == set(NAMES)
+
+
+def _steps() -> li.Graph:
+    x = li.input("x", (3, 4))
+    y = li.tanh(li.sum(li.reverse(li.transpose(x * 2.0), 0), 1))
+    return li.Graph("steps", [x], {"y": y})
+
+
+def test_bounds_are_tight(rng: np.random.Generator) -> None:
+    """Some units in the last place are taken, a hundred are not; what only moves is exact."""
+    given = {"x": rng.uniform(0.1, 0.3, (3, 4)).astype("f4")}
+    want = li.interpret(_steps(), given)
+    far = limits(_steps(), given, {}, want, rng)["y"]
+    assert far.worst(want["y"] * np.float32(1 + 2**-22), want["y"]) is None
+    assert far.worst(want["y"] * np.float32(1 + 2**-14), want["y"]) is not None
+    x = li.input("x", (3, 4))
+    moved = li.Graph("moved", [x], {"y": li.reverse(x, 0)})
+    turned = li.interpret(moved, given)["y"]
+    assert limits(moved, given, {}, {"y": turned}, rng)["y"].worst(np.nextafter(turned, np.float32(9)), turned)
+
+
+def test_a_comparison_within_rounding_is_not_held(rng: np.random.Generator) -> None:
+    x = li.input("x", (2,))
+    g = li.Graph("edge", [x], {"y": li.exp(x) * 3.0 > np.float32(3.0 * np.e)})
+    given = {"x": np.array([1, 2], np.float32)}
+    want = li.interpret(g, given)
+    kept = limits(g, given, {}, want, rng)["y"].kept
+    assert list(kept) == [False, True]
+
+
+def test_shrinking_finds_the_node() -> None:
+    """What fails wherever a transposition is comes down to it."""
+
+    def fails(g: li.Graph, arrays: dict[str, np.ndarray]) -> bool:
+        return any(n.op.name == "transpose" for n in g.nodes)
+
+    small, given = shrunk(_steps(), {"x": np.ones((3, 4), np.float32)}, fails, 60)
+    assert [n.op.name for n in small.nodes] == ["parameter", "transpose"]
+    assert [a.shape for a in given.values()] == [(3, 4)]
