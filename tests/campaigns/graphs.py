@@ -105,14 +105,15 @@ def _held(cases: list[Case], options: dict[str, Any], rng: np.random.Generator) 
         except li.LoweringError as e:
             refused.append(str(e).splitlines()[0])
             cases = [c for c in cases if not _refused(c, options)]
-    for c in cases if exe is not None else []:
+    if exe is None:
+        return told, refused
+    for c in cases:
         for env, arrays in c.calls:
             wrong = _difference(c.graph, exe.entries[c.graph.name], env, arrays, rng)
             if wrong is not None:
                 told.append(_shown("wrong", c, arrays, options, wrong))
                 break
-    if exe is not None:
-        exe.close()
+    exe.close()
     return told, refused
 
 

@@ -308,9 +308,10 @@ def _rows(g: Growth) -> tuple[li.Value, int, li.Value] | None:
     if not g.fits((*v.shape[:a], *shape, *v.shape[a + 1 :])):
         return None
     form, kind = g.whole(0, 2), g.among(["i32", "i64", "u8", "u32"])
-    if form == 0 and all(isinstance(d, int) for d in shape):
+    sizes = [d for d in shape if isinstance(d, int)]
+    if form == 0 and len(sizes) == len(shape):
         least = g.at(v.shape[a]) if isinstance(v.shape[a], int) else 1
-        return v, a, li.constant(g.rng.integers(0, least, shape).astype(DType(kind).numpy))
+        return v, a, li.constant(g.rng.integers(0, least, sizes).astype(DType(kind).numpy))
     if form == 1:  # computed: whatever it was, it lies inside
         found = g.like(TensorType(shape, DType.i32))
         return v, a, li.clamp(0, found, li.size(last))
