@@ -23,6 +23,7 @@ Array = np.ndarray[Any, Any]
 RUNS = 6
 MARGIN = 6  # times the largest spread of RUNS: a true spread hides below a sixth of its scale with chance 1e-4
 UNIT = {DType.f16: 2.0**-10, DType.bf16: 2.0**-7, DType.f32: 2.0**-23, DType.f64: 2.0**-52}  # in the last place
+_NORMAL = {DType.f16: 1e-45, DType.bf16: 1.18e-38, DType.f32: 1.18e-38, DType.f64: 2.23e-308}
 LEAST = {DType.f16: 1e-7, DType.bf16: 1e-37, DType.f32: 1e-37, DType.f64: 1e-300}  # what may be flushed to 0
 
 # Units in the last place of f32, and of f64.
@@ -160,5 +161,7 @@ class _Noise:
         return self._signed(out)
 
     def _signed(self, a: Array) -> Array:
-        flip = (a == 0) & (self.rng.random(a.shape) < self.zeros)
-        return np.where(flip, np.negative(a), a).astype(a.dtype)
+        """Zeros of another sign; IREE's workers may flush what is below the normal numbers to zero."""
+        least = _NORMAL[DType.of(a.dtype)]
+        flip = (np.abs(a) < least) & (self.rng.random(a.shape) < self.zeros)
+        return np.where(flip, np.negative(a * 0), a).astype(a.dtype)
