@@ -241,4 +241,4 @@ def _by_differences(graph: li.Graph, slopes: li.Graph, given: Arrays, rng: np.ra
 
 
 if __name__ == "__main__":
-    campaign.main(trial, seconds=400)
+    campaign.main(trial, seconds=600)

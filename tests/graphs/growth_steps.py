@@ -369,6 +369,8 @@ def _layer(g: Growth) -> Grown:
 
 @step("zoneout_lstm", "recurrent_dropout_lstm", "layer_norm_lstm")
 def _variant(g: Growth) -> Grown:
+    if "f32" not in g.kinds:
+        return None
     x = g.leaf(TensorType((*g.shape(2, 2), g.whole(1, 6)), DType.f32))
     hidden = g.whole(1, 9)
     w_ih, w_hh = (g.weight(g.rng.normal(0, 0.4, (4 * hidden, k)).astype("f4")) for k in (x.shape[2], hidden))

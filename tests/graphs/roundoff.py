@@ -162,6 +162,6 @@ class _Noise:
 
     def _signed(self, a: Array) -> Array:
         """Zeros of another sign; IREE's workers may flush what is below the normal numbers to zero."""
-        least = _NORMAL[DType.of(a.dtype)]
-        flip = (np.abs(a) < least) & (self.rng.random(a.shape) < self.zeros)
-        return np.where(flip, np.negative(a * 0), a).astype(a.dtype)
+        wide = a.astype("f8")
+        flip = (np.abs(wide) < _NORMAL[DType.of(a.dtype)]) & (self.rng.random(a.shape) < self.zeros)
+        return np.where(flip, np.copysign(0.0, -wide), wide).astype(a.dtype)
