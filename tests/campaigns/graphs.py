@@ -103,8 +103,11 @@ def _held(cases: list[Case], options: dict[str, Any], rng: np.random.Generator) 
             told.append(_shown("the compiler fails", bad, bad.calls[0][1], options, str(e), compiles=True))
             cases = [c for c in cases if c is not bad]
         except li.LoweringError as e:
-            refused.append(str(e).splitlines()[0])
-            cases = [c for c in cases if not _refused(c, options)]
+            kept = [c for c in cases if not _refused(c, options)]
+            if len(kept) == len(cases):
+                return [*told, f"a module of {len(cases)} graphs of which none alone is refused: {e}"], refused
+            refused += [str(e).splitlines()[0]] * (len(cases) - len(kept))
+            cases = kept
     if exe is None:
         return told, refused
     for c in cases:
@@ -149,15 +152,19 @@ def _difference(
     graph: li.Graph, run: Any, env: Mapping[str, int], arrays: Arrays, rng: np.random.Generator
 ) -> str | None:
     """How a call differs from the meaning."""
+    refused: li.LstmIrError | None = None
+    want: Arrays = {}
     try:
         want = li.interpret(graph, arrays)
     except REFUSALS as e:
-        try:
-            run(arrays)
-        except type(e):
-            return None
-        return f"not refused, as li.interpret does: {e}"
-    got = run(arrays)
+        refused = e
+    try:
+        got = run(arrays)
+    except li.LstmIrError as e:
+        alike = refused is not None and isinstance(e, type(refused))
+        return None if alike else f"a call fails: {type(e).__name__}: {e}"
+    if refused is not None:
+        return f"not refused, as li.interpret does: {refused}"
     far = limits(graph, arrays, env, want, rng)
     for name, w in want.items():
         worst = far[name].worst(np.asarray(got[name]), w)
