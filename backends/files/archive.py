@@ -20,10 +20,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lstm_ir.backends.files import parameters, safetensors
+from lstm_ir.backends.files import parameters, safetensors, strict_json
 from lstm_ir.backends.files.manifest import Manifest, Member, PackedTarget
 from lstm_ir.backends.targets.targets import Target
-from lstm_ir.ir.errors import PackageError
+from lstm_ir.ir.errors import LstmIrError, PackageError
+from lstm_ir.ir.foreign_errors import become
+from lstm_ir.ir.input_file import reading
 from lstm_ir.ir.output_file import replacing
 from lstm_ir.ir.signature import Signature
 from lstm_ir.ir.work import CallWork
@@ -126,42 +128,38 @@ def _packed(arrays: Mapping[str, Array]) -> bytes:
 def _key(key: bytes | str | None) -> bytes | None:
     if key is None:
         return None
-    data = key.encode() if isinstance(key, str) else bytes(key)
+    if not isinstance(key, (str, bytes)):
+        raise PackageError(f"the key of a signature is a {type(key).__name__}; expected text or bytes")
+    with become(PackageError, "the key of a signature"):
+        data = key.encode() if isinstance(key, str) else key
     if not data:
         raise PackageError("the key of a signature is empty")
     return data
 
 
 def _write(path: Path, members: Mapping[str, bytes]) -> None:
-    try:
-        with replacing(path) as f, zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
-            for name, data in members.items():
-                archive.writestr(zipfile.ZipInfo(name), data)  # 1980: equal input, equal file
-    except OSError as e:
-        raise PackageError(f"{path}: {e.strerror}") from e
+    with become(PackageError, str(path)), replacing(path) as f, zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name), data)  # 1980: equal input, equal file
 
 
 def read_package(path: str | Path, *, require_key: bytes | str | None = None) -> Package:
     """Everything in the package, each member checked against the manifest before it is used."""
-    file, key = Path(path), _key(require_key)
-    try:
-        with zipfile.ZipFile(file) as archive:
-            infos = _members(archive, file)
-            text = archive.read(MANIFEST)
-            if key is not None:
-                _unseal(archive, infos, text, key, file)
-            manifest = _manifest(text, file)
-            _same_members(infos, manifest, file)
-            data = {name: archive.read(name) for name in manifest.members}
-    except OSError as e:
-        raise PackageError(f"{file}: {e.strerror or e}") from e
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as e:
-        raise PackageError(f"{file}: a damaged package: {e}") from e
-    for name, member in manifest.members.items():
-        if not hmac.compare_digest(hashlib.sha256(data[name]).hexdigest(), member.sha256):
-            raise PackageError(f"{file}: {name} is not the file that the manifest describes")
-    weights, state = _unpacked(data, WEIGHTS, file), _unpacked(data, STATE, file)
-    return Package(file, manifest, data, weights, state, key is not None)
+    key = _key(require_key)
+    with reading(path, "a package") as (f, size), zipfile.ZipFile(f) as archive:
+        file = Path(path)
+        infos = _members(archive, size, file)
+        text = archive.read(MANIFEST)
+        if key is not None:
+            _unseal(archive, infos, text, key, file)
+        manifest = _manifest(text, file)
+        _same_members(infos, manifest, file)
+        data = {name: archive.read(name) for name in manifest.members}
+        for name, member in manifest.members.items():
+            if not hmac.compare_digest(hashlib.sha256(data[name]).hexdigest(), member.sha256):
+                raise PackageError(f"{file}: {name} is not the file that the manifest describes")
+        weights, state = _unpacked(data, WEIGHTS, file), _unpacked(data, STATE, file)
+        return Package(file, manifest, data, weights, state, key is not None)
 
 
 def _unpacked(data: dict[str, bytes], member: str, file: Path) -> dict[str, Array]:
@@ -171,10 +169,10 @@ def _unpacked(data: dict[str, bytes], member: str, file: Path) -> dict[str, Arra
     return safetensors.read_from(io.BytesIO(packed), len(packed), f"{file}: {member}")
 
 
-def _members(archive: zipfile.ZipFile, file: Path) -> dict[str, zipfile.ZipInfo]:
+def _members(archive: zipfile.ZipFile, size: int, file: Path) -> dict[str, zipfile.ZipInfo]:
     """The members by name; sizes are bounded by the file itself, since nothing is packed."""
     out: dict[str, zipfile.ZipInfo] = {}
-    total = file.stat().st_size
+    total = size
     for info in archive.infolist():
         name = info.filename
         if not _NAME.fullmatch(name):
@@ -201,12 +199,11 @@ def _unseal(archive: zipfile.ZipFile, infos: Mapping[str, object], text: bytes, 
 
 
 def _manifest(text: bytes, file: Path) -> Manifest:
+    data = strict_json.read(text, f"{file}: a damaged manifest")
     try:
-        return Manifest.from_json(json.loads(text, object_pairs_hook=safetensors.once))
-    except PackageError as e:
+        return Manifest.from_json(data)
+    except LstmIrError as e:
         raise PackageError(f"{file}: {e}") from e
-    except (ValueError, RecursionError) as e:
-        raise PackageError(f"{file}: a damaged manifest: {str(e)[:200]}") from e
 
 
 def _same_members(infos: Mapping[str, zipfile.ZipInfo], manifest: Manifest, file: Path) -> None:

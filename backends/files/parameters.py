@@ -60,15 +60,12 @@ def provider(weights: Mapping[str, Array]) -> Any:
 
 def read_weights(path: str | Path) -> dict[str, Array]:
     """The arrays of a `.npz` or `.safetensors` file; PackageError for anything else."""
-    file = Path(path)
-    try:
-        if file.suffix == ".npz":
-            return npz.read(file)
-        if file.suffix == ".safetensors":
-            return safetensors.read(file)
-    except OSError as e:
-        raise PackageError(f"{file}: {e.strerror or e}") from e
-    raise PackageError(f"{file}: expected a .npz or .safetensors file")
+    suffix = Path(path).suffix if isinstance(path, (str, Path)) else ""
+    if suffix == ".npz":
+        return npz.read(path)
+    if suffix == ".safetensors":
+        return safetensors.read(path)
+    raise PackageError(f"{path}: expected a .npz or .safetensors file")
 
 
 def write_irpa(path: str | Path, weights: Mapping[str, Array]) -> None:

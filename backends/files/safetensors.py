@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from lstm_ir.backends.files.memory import ALIGNMENT, Array, bytes_of, empty
-from lstm_ir.ir.dims import LIMIT
-from lstm_ir.ir.errors import IRError, PackageError
-from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.backends.files import strict_json
+from lstm_ir.backends.files.memory import ALIGNMENT, ARRAYS, Array, bytes_of, empty, fill, size_of
+from lstm_ir.ir.errors import PackageError
+from lstm_ir.ir.input_file import reading
+from lstm_ir.ir.types import DType
 
 _NAMES = {
-    "F16": "f16", "BF16": "bf16", "F32": "f32", "F64": "f64", "I8": "i8", "U8": "u8",
-    "I32": "i32", "U32": "u32", "I64": "i64", "BOOL": "i1",
+    "F16": DType.f16, "BF16": DType.bf16, "F32": DType.f32, "F64": DType.f64, "I8": DType.i8, "U8": DType.u8,
+    "I32": DType.i32, "U32": DType.u32, "I64": DType.i64, "BOOL": DType.i1,
 }  # fmt: skip
 _WORDS = {v: k for k, v in _NAMES.items()}
-_HEADER = 64 << 20  # bytes
+_HEADER = 16 << 20  # bytes; as Python's objects they take some twenty times that
+
+Kind = tuple[DType, tuple[int, ...]]  # element type and shape
 
 
-def read(path: Path) -> dict[str, Array]:
-    """Every array of the file, by name."""
-    with path.open("rb") as f:
-        size = f.seek(0, 2)
-        f.seek(0)
+def read(path: object) -> dict[str, Array]:
+    """Every array of the file, by name; PackageError for anything else."""
+    with reading(path, "a safetensors file") as (f, size):
         return read_from(f, size, str(path))
 
 
@@ -35,37 +35,24 @@ def read_from(f: BinaryIO, size: int, where: str) -> dict[str, Array]:
     types, spans = _header(f, size, where)
     out: dict[str, Array] = {}
     for name in sorted(spans, key=lambda n: spans[n]):  # the file's order
-        kind = types[name]
-        try:
-            a = empty(tuple(d for d in kind.shape if isinstance(d, int)), kind.dtype.numpy)
-        except IRError as e:
-            raise PackageError(f"{where}: {name}: {e}") from e
-        place = bytes_of(a).data
-        done = 0
-        while done < len(place):
-            data = f.read(min(1 << 20, len(place) - done))
-            if not data:
-                raise PackageError(f"{where}: {name}: the file ends too early")
-            place[done : done + len(data)] = data
-            done += len(data)
-        if kind.dtype is DType.i1 and a.size and int(bytes_of(a).max()) > 1:
+        dtype, shape = types[name]
+        a = out[name] = fill(empty(shape, dtype.numpy), f, f"{where}: {name}")
+        if dtype is DType.i1 and a.size and int(bytes_of(a).max()) > 1:
             raise PackageError(f"{where}: {name}: a boolean that is neither 0 nor 1")
-        out[name] = a
     return {name: out[name] for name in types}
 
 
-def _header(f: BinaryIO, size: int, where: str) -> tuple[dict[str, TensorType], dict[str, tuple[int, int]]]:
+def _header(f: BinaryIO, size: int, where: str) -> tuple[dict[str, Kind], dict[str, tuple[int, int]]]:
     length = int.from_bytes(f.read(8), "little") if size >= 8 else 0
     if not 2 <= length <= min(size - 8, _HEADER):
         raise PackageError(f"{where}: not a safetensors file, or one that is cut off")
-    try:
-        data = json.loads(f.read(length), object_pairs_hook=once)
-    except (ValueError, RecursionError) as e:
-        raise PackageError(f"{where}: a damaged header: {str(e)[:200]}") from e
-    if not isinstance(data, dict):
-        raise PackageError(f"{where}: the header is not an object")
-    data.pop("__metadata__", None)
-    types: dict[str, TensorType] = {}
+    data = strict_json.read(f.read(length), f"{where}: a damaged header")
+    metadata = data.pop("__metadata__", None)
+    if metadata is not None and not (isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())):
+        raise PackageError(f"{where}: __metadata__ is not texts by name")
+    if len(data) > ARRAYS:
+        raise PackageError(f"{where}: {len(data)} tensors; at most {ARRAYS} are read")
+    types: dict[str, Kind] = {}
     spans: dict[str, tuple[int, int]] = {}
     for name, entry in data.items():
         types[name], spans[name] = _entry(entry, f"{where}: {str(name)[:80]}")
@@ -79,15 +66,7 @@ def _header(f: BinaryIO, size: int, where: str) -> tuple[dict[str, TensorType], 
     return types, spans
 
 
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object in which no name appears twice."""
-    out = dict(pairs)
-    if len(out) != len(pairs):
-        raise ValueError("a name appears twice")
-    return out
-
-
-def _entry(entry: object, where: str) -> tuple[TensorType, tuple[int, int]]:
+def _entry(entry: object, where: str) -> tuple[Kind, tuple[int, int]]:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise PackageError(f"{where}: expected dtype, shape and data_offsets")
     shape, span = entry["shape"], entry["data_offsets"]
@@ -97,15 +76,11 @@ def _entry(entry: object, where: str) -> tuple[TensorType, tuple[int, int]]:
     word = entry["dtype"]
     if not isinstance(word, str) or word not in _NAMES:
         raise PackageError(f"{where}: element type {str(word)[:20]!r}")
-    kind = DType(_NAMES[word])
-    count = kind.bytes
-    for n in shape:
-        count *= n
-    if len(shape) > 32 or count >= LIMIT or any(n >= LIMIT for n in shape):
-        raise PackageError(f"{where}: the shape {str(shape)[:80]} is too large")
+    dtype = _NAMES[word]
+    count = size_of(shape, dtype.bytes, where)
     if len(span) != 2 or span[1] - span[0] != count:
-        raise PackageError(f"{where}: {kind}{shape} takes {count} bytes, data_offsets is {span}")
-    return TensorType(tuple(shape), kind), (span[0], span[1])
+        raise PackageError(f"{where}: {dtype}{shape} takes {count} bytes, data_offsets is {str(span)[:80]}")
+    return (dtype, tuple(shape)), (span[0], span[1])
 
 
 def write(f: BinaryIO, weights: Mapping[str, Array]) -> None:
@@ -113,7 +88,7 @@ def write(f: BinaryIO, weights: Mapping[str, Array]) -> None:
     header: dict[str, Any] = {}
     end = 0
     for name, a in weights.items():
-        word = _WORDS[DType.of(a.dtype).value]
+        word = _WORDS[DType.of(a.dtype)]
         header[name] = {
             "dtype": word, "shape": list(a.shape), "data_offsets": [end, end + a.nbytes]
         }  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 
 from lstm_ir.backends.files import safetensors
 from lstm_ir.ir.errors import PackageError
+from lstm_ir.ir.foreign_errors import become
 from lstm_ir.ir.output_file import replacing
 
 Array = np.ndarray[Any, Any]
@@ -19,20 +20,13 @@ Array = np.ndarray[Any, Any]
 def write(path: str | Path, arrays: Mapping[str, Array]) -> None:
     """The arrays by name; after a failure the old file, or none, is there."""
     file = _file(path)
-    try:
-        with replacing(file) as f:
-            safetensors.write(f, arrays)
-    except OSError as e:
-        raise PackageError(f"{file}: {e.strerror}") from e
+    with become(PackageError, str(file)), replacing(file) as f:
+        safetensors.write(f, arrays)
 
 
 def read(path: str | Path) -> dict[str, Array]:
     """The arrays of the file; PackageError if it is absent, damaged or cut off."""
-    file = _file(path)
-    try:
-        return safetensors.read(file)
-    except OSError as e:
-        raise PackageError(f"{file}: {e.strerror or e}") from e
+    return safetensors.read(path)
 
 
 def _file(path: object) -> Path:

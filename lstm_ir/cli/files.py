@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 import numpy as np
-from numpy.lib import format as npy
 
-from lstm_ir.backends.files import parameters
+from lstm_ir.backends.files import npy, parameters
 from lstm_ir.ir.errors import PackageError, ParseError
+from lstm_ir.ir.input_file import reading
 from lstm_ir.ir.output_file import replacing
 from lstm_ir.ir.parser import parse
 from lstm_ir.ir.program import Program
@@ -45,18 +45,17 @@ def read_program(path: str, weights: Sequence[str] = (), *, whole: bool = False)
 
 
 def _text(path: str) -> str:
-    data = sys.stdin.buffer.read(TEXT_LIMIT + 1) if path == "-" else _bytes(Path(path))
+    if path == "-":
+        data = sys.stdin.buffer.read(TEXT_LIMIT + 1)
+    else:
+        with reading(path, "a graph's text", ParseError) as (f, _):
+            data = f.read(TEXT_LIMIT + 1)
     if len(data) > TEXT_LIMIT:
         raise ParseError(f"{path}: more than {TEXT_LIMIT >> 20} MiB of text")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as e:
         raise ParseError(f"{path}: not UTF-8 text: byte {e.start}") from None
-
-
-def _bytes(path: Path) -> bytes:
-    with path.open("rb") as f:
-        return f.read(TEXT_LIMIT + 1)
 
 
 def read_weights(paths: Sequence[str]) -> dict[str, Array]:
@@ -97,30 +96,8 @@ def _named(name: str, path: str) -> dict[str, Array]:
             raise PackageError(f"{file}: there is no {key!r}; it has {', '.join(arrays)}")
         return {name: arrays[key]}
     if Path(path).suffix == ".npy":
-        return {name: read_array(Path(path))}
+        return {name: npy.read(path)}
     raise click.UsageError(f"--input {name}={path}: expected a .npy file, or FILE.npz:KEY")
-
-
-def read_array(path: Path) -> Array:
-    """The array of a .npy file; its size is compared with the file's before memory is taken."""
-    try:
-        with path.open("rb") as f:
-            version = npy.read_magic(f)
-            header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-            if version not in header:
-                raise ValueError(f"version {version}")
-            shape, _, dtype = header[version](f)
-            if dtype.hasobject:
-                raise ValueError("pickled Python objects are refused")
-            size = dtype.itemsize
-            for n in shape:
-                size *= n
-            if size != path.stat().st_size - f.tell():
-                raise ValueError(f"shape {shape} of {dtype} does not fit the file's size")
-        loaded: Array = np.load(path, allow_pickle=False)
-        return loaded
-    except ValueError as e:
-        raise PackageError(f"{path}: not a usable .npy file: {e}") from None
 
 
 def check_arrays_path(path: Path) -> None:

@@ -1,0 +1,32 @@
+"""JSON that comes from somewhere else: UTF-8 alone, every name once, no half of a surrogate pair."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from lstm_ir.ir.errors import PackageError
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a surrogate pair, as JSON escapes it
+
+
+def read(data: bytes, where: str) -> dict[str, Any]:
+    """The object in `data`; PackageError, which begins with `where`, for anything else."""
+    try:
+        text = data.decode()  # of bytes, Python's JSON takes UTF-16 and UTF-32 too
+        found = json.loads(text, object_pairs_hook=_once)
+        if _HALF.search(text):
+            json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as e:
+        raise PackageError(f"{where}: {str(e)[:200]}") from e
+    if not isinstance(found, dict):
+        raise PackageError(f"{where}: not an object")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        raise ValueError("a name appears twice")
+    return out

@@ -1,0 +1,34 @@
+"""Files that are read: regular ones, whose size is known before they are."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from lstm_ir.ir.errors import LstmIrError, PackageError
+from lstm_ir.ir.foreign_errors import become
+
+
+@contextmanager
+def reading(path: object, what: str, error: type[LstmIrError] = PackageError) -> Iterator[tuple[BinaryIO, int]]:
+    """The file and its size in bytes. What is wrong with it, there or within, is an `error` that names `path`.
+
+    what: as in "a package". Devices, pipes and folders are refused: their size is not known, and a pipe may
+    never end or never begin.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise error(f"the path of {what} is {path!r:.80}, which is no path")
+    with become(error, os.fspath(path), f"not {what}, or a damaged one"):
+        with open(path, "rb", opener=_at_once) as f:
+            found = os.fstat(f.fileno())  # of what was opened: the name may lead elsewhere by now
+            if not stat.S_ISREG(found.st_mode):
+                raise error(f"{os.fspath(path)}: not a regular file: {what} is read from a file on disk")
+            yield f, found.st_size
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Without O_NONBLOCK a pipe waits for its writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
