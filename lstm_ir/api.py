@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.backends.run.threads.choice import choose, may_help
-from lstm_ir.ir.errors import CompileError, LoweringError, PackageError, TargetError
+from lstm_ir.ir.errors import CompileError, DeviceError, LoweringError, PackageError, TargetError
+from lstm_ir.ir.foreign_errors import refusals_become
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.program import Program
 from lstm_ir.ir.work import CallWork, loops, operations
@@ -157,6 +158,7 @@ def prepare(
     return Lowered(source, made, module.text, report, report.work, always)
 
 
+@refusals_become(CompileError, "compile")
 def compile(
     program: Graph | Program, target: str = "cpu", device: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Executable:
@@ -209,6 +211,7 @@ def _drivers(lowered: Lowered, threads: int) -> list[str]:
     return notes
 
 
+@refusals_become(CompileError, "compile")
 def build(
     program: Graph | Program, target: Target, options: Mapping[str, Any] | None = None, helpers: bool = False
 ) -> tuple[Lowered, bytes]:
@@ -241,6 +244,7 @@ def _all_numbers(program: Program) -> bool:
     return all(v.type.is_static for g in graphs for v in (*g.params, *g.outputs))
 
 
+@refusals_become(CompileError, "lower")
 def lower(program: Graph | Program, *, pipeline: str | None = None, locs: bool = False) -> str:
     """StableHLO text; weights are arguments after the inputs, in the order of `Graph.weights`.
 
@@ -254,6 +258,7 @@ def lower(program: Graph | Program, *, pipeline: str | None = None, locs: bool =
     return stablehlo_text(made, source, locs)
 
 
+@refusals_become(CompileError, "export")
 def export(
     program: Graph | Program,
     path: str | Path,
@@ -286,6 +291,7 @@ def export(
     return Path(path)
 
 
+@refusals_become(DeviceError, "load")
 def load(path: str | Path, device: str | None = None, options: Mapping[str, Any] | None = None) -> Executable:
     """The package at `path`, ready to call; needs iree-base-runtime and NumPy only.
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import metadata, util
 from pathlib import Path
@@ -19,6 +20,7 @@ from lstm_ir.backends import process
 from lstm_ir.backends.compile import child as children
 from lstm_ir.backends.compile.cache import Cache, key
 from lstm_ir.ir.errors import CompileError
+from lstm_ir.ir.foreign_errors import limit_in, refusals_become, strerror
 from lstm_ir.ir.output_file import replacing
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.temporary import new_folder
@@ -39,6 +41,11 @@ BASE_FLAGS = (
 # code. Modules that compile either way are the same.
 LESS_FUSION = "--iree-dispatch-creation-enable-aggressive-fusion=false"
 UNCHECKED = "--verify=false"
+_ENDED_BY = {  # signals that the system sends
+    signal.SIGXFSZ: strerror(errno.EFBIG),
+    signal.SIGXCPU: "its processor time is used up (ulimit -t)",
+    signal.SIGKILL: "SIGKILL, which the system sends where memory runs out",
+}
 _AT = re.compile(r"^(?:\s*)([^\s:<>][^:<>\n]*):(\d+):(\d+): (error|note): (.*)$", re.MULTILINE)
 
 
@@ -190,25 +197,23 @@ def executable() -> str:
 def run(text: str, flags: Sequence[str], *, name: str, target: str, timeout: float) -> bytes:
     """What iree-compile writes for the module `text`."""
     command = [executable(), "module.mlir", *flags, "-o", "module.out"]
-    with process.work(), _folder(name) as work:
+    with refusals_become(CompileError, f"{name}: the compiler cannot be run"), process.work(), new_folder() as work:
         (work / "module.mlir").write_text(text, encoding="utf-8")
         code, messages = _child(command, str(work), name, timeout)
         if code == 0:
             with suppress(FileNotFoundError):
                 return (work / "module.out").read_bytes()
+        limit = _limit(code, messages)
+        if limit is not None:
+            raise CompileError(f"{name}: the compiler met a limit of this machine, target {target}: {limit}")
         raise CompilerRefusedError(_explain(code, messages, name, target) + _dump(text, name, command))
 
 
-@contextmanager
-def _folder(name: str) -> Iterator[Path]:
-    """A folder for one compilation; CompileError where it cannot be made or written."""
-    try:
-        with new_folder() as folder:
-            yield folder
-    except OSError as e:
-        if e.errno is None:
-            raise  # a signal handler's, such as TimeoutError
-        raise CompileError(f"{name}: the compiler cannot be run: {e}") from e
+def _limit(code: int, messages: str) -> str | None:
+    """The limit of the system that ended the compiler: no fault of the module or of IREE."""
+    if -code in _ENDED_BY:
+        return _ENDED_BY[-code]
+    return limit_in(messages)
 
 
 def _child(command: list[str], folder: str, name: str, timeout: float) -> tuple[int, str]:

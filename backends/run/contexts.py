@@ -80,7 +80,5 @@ class Contexts:
     def _make(self) -> Any:
         if self._own:
             stacks.confirm()
-        try:
+        with runtime.reporting(f"loading {self._name}"):
             return runtime.native().VmContext(runtime.instance(), self._modules)
-        except Exception as e:  # the bindings raise a builtin class per status code
-            raise runtime.failure(e, f"loading {self._name}") from e

@@ -96,7 +96,7 @@ class Function:
         bound = self.entry.bound(shapes) if plan is None else plan.bound
         if bound.checks:
             confirm(self.entry, bound, values)
-        try:
+        try:  # as `runtime.reporting`, which takes a microsecond
             results = self._session._run(self, values, shapes, plan)
         except runtime.RAISED as e:
             if type(e) not in runtime.RAISED:

@@ -70,10 +70,8 @@ class Loaded:
         first = self._first()
         # The memory of one device of the processor is as good for the other.
         self.move = transfer.mover(runtime.device(first), first, stateful=bool(signature.state))
-        try:
+        with runtime.reporting(f"{signature.name}: not a module", PackageError):
             self.module = runtime.native().VmModule.copy_buffer(instance, blob)
-        except (RuntimeError, ValueError) as e:
-            raise PackageError(f"{signature.name}: not a module: {runtime.short(e)}") from e
         published = SERVE in self.module.function_names
         self.serve = self.module.lookup_function(SERVE) if published else None
         self._contexts: dict[str, Contexts] = {}
@@ -109,9 +107,10 @@ class Loaded:
 
     def _opened(self, driver: str) -> Contexts:
         rt, instance = runtime.native(), runtime.instance()
-        modules = [rt.create_hal_module(instance, runtime.device(driver))]
-        if self.weights:
-            modules.append(rt.create_io_parameters_module(instance, parameters.provider(self.weights)))
+        with runtime.reporting(f"loading {self.signature.name}"):
+            modules = [rt.create_hal_module(instance, runtime.device(driver))]
+            if self.weights:
+                modules.append(rt.create_io_parameters_module(instance, parameters.provider(self.weights)))
         waits = self.schedule_caller and driver == WORKERS
         return Contexts([*modules, self.module], self.signature.name, schedule=waits, own=driver == CALLER)
 

@@ -9,6 +9,8 @@ import os
 import re
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,6 +19,7 @@ from lstm_ir.backends import process
 from lstm_ir.backends.run.threads import affinity, stacks
 from lstm_ir.backends.targets import cpus
 from lstm_ir.ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeError
+from lstm_ir.ir.foreign_errors import limit_in, refusals_become, strerror
 
 CPU_DRIVERS = ("local-task", "local-sync")
 LOST = "DEVICE_LOST"  # what drivers say of a GPU that stopped answering
@@ -47,14 +50,10 @@ _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 @cache
 def native() -> Any:
     """IREE's native bindings. The package around them imports ml_dtypes, which few models need."""
-    try:
-        return importlib.import_module("iree._runtime_libs._runtime")
-    except ImportError:
-        pass
-    try:
-        return importlib.import_module("iree.runtime._binding")
-    except ImportError as e:
-        raise DeviceError("iree-base-runtime is not installed") from e
+    for name in ("iree._runtime_libs._runtime", "iree.runtime._binding"):
+        with suppress(ModuleNotFoundError), refusals_become(DeviceError, "iree-base-runtime cannot be loaded"):
+            return importlib.import_module(name)
+    raise DeviceError("iree-base-runtime is not installed")
 
 
 def version() -> str:
@@ -137,7 +136,7 @@ def device(word: str) -> Any:
             return found
         name = re.split(r":", word, maxsplit=1)[0]
         driver = _driver(name)
-        try:
+        with reporting(f"device {word}", TargetError):
             if (m := re.fullmatch(r"[a-z-]+:(\d+)", word)) is not None:
                 listed = driver.query_available_devices()
                 if int(m[1]) >= len(listed):
@@ -145,10 +144,6 @@ def device(word: str) -> Any:
                 found = driver.create_device(listed[int(m[1])]["device_id"], None)
             else:
                 found = driver.create_device_by_uri(word)
-        except (RuntimeError, ValueError) as e:
-            if isinstance(e, LstmIrError):
-                raise
-            raise TargetError(f"device {word}: {short(e)}") from e
         _devices[word] = found
         return found
 
@@ -163,10 +158,8 @@ def _driver(name: str) -> Any:
         room = f"--task_worker_stack_size={stacks.WORKER}"
         rt.parse_flags(*_topology(_process.threads), f"--task_worker_spin_us={SPIN}", room)
         _process.started = True
-    try:
+    with reporting(f"no {name} device here", TargetError):
         return rt.get_cached_hal_driver(name)
-    except (RuntimeError, ValueError) as e:
-        raise TargetError(f"no {name} device here: {short(e)}") from e
 
 
 def devices_of(name: str) -> tuple[tuple[str, ...], str]:
@@ -191,14 +184,20 @@ def devices_of(name: str) -> tuple[tuple[str, ...], str]:
 _STATUS = re.compile(r"\b([A-Z]+(?:_[A-Z]+)*); (.*)", re.DOTALL)
 
 
+_NUMBER = re.compile(r"failed with (\d+)|failed \((\d+)\)")  # of the system's error, in place of its words
+
+
 def short(error: BaseException | str) -> str:
-    """What the runtime said, without its source places and stack."""
+    """What the runtime said, without its source places and stack, and the limit that it met."""
     text = str(error)
     found = _STATUS.search(text)
     if found is not None:
         text = found[2]
     text = re.split(r"; while (?:invoking|calling)|\n\s*\[\s*\d+\]|; \n", text, maxsplit=1)[0]
-    return text.strip().rstrip(";").strip()[:400]
+    text = text.strip().rstrip(";").strip()[:400]
+    number = _NUMBER.search(text)
+    limit = limit_in(text) if number is None else strerror(int(number[1] or number[2]))
+    return text if limit is None else f"{text} ({limit})"
 
 
 def _topology(workers: int) -> tuple[str, ...]:
@@ -219,6 +218,17 @@ def _forget_lost() -> None:
     with _lock:
         for word in [w for w in _devices if not w.startswith(CPU_DRIVERS)]:
             del _devices[word]
+
+
+@contextmanager
+def reporting(what: str, error: type[LstmIrError] | None = None) -> Iterator[None]:
+    """What the bindings raise within becomes an `error`, or what `failure` makes of it."""
+    try:
+        yield
+    except RAISED as e:
+        if type(e) not in RAISED:
+            raise  # ours, or a signal handler's
+        raise (failure(e, what) if error is None else error(f"{what}: {short(e)}")) from e
 
 
 def failure(error: BaseException, what: str) -> LstmIrError:

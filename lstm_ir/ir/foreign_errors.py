@@ -11,7 +11,7 @@ from lstm_ir.ir.errors import LstmIrError
 
 # What the system says too briefly: which limit was met, and what shows it.
 _LIMITS = {
-    errno.EAGAIN: "no more processes or threads may be started (ulimit -u)",
+    errno.EAGAIN: "no more processes or threads may be started (ulimit -u, or -v for their stacks)",
     errno.EMFILE: "this process may open no more files (ulimit -n)",
     errno.ENFILE: "this machine may open no more files",
     errno.EFBIG: "a file would be longer than allowed (ulimit -f)",
@@ -19,6 +19,11 @@ _LIMITS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the quota of the disk is used up",
 }
+_MORE = {  # what programs write instead of the system's words
+    errno.EAGAIN: ("Cannot fork",),
+    errno.ENOMEM: ("std::bad_alloc", "LLVM ERROR: out of memory", "libc allocator failed", "failed to map segment"),
+}
+_WORDS = {n: (os.strerror(n), *_MORE.get(n, ())) for n in _LIMITS}
 _SHOWN = 200  # characters of a foreign message
 
 
@@ -38,21 +43,40 @@ def become(error: type[LstmIrError], what: str, otherwise: str = "") -> Iterator
         raise error(": ".join(words)) from e
 
 
+@contextmanager
+def refusals_become(error: type[LstmIrError], what: str) -> Iterator[None]:
+    """What the system refuses within (files, memory, processes, libraries) is an `error` that begins with `what`.
+
+    All other exceptions pass, that of a library which is not installed too.
+    """
+    try:
+        yield
+    except (OSError, MemoryError, ImportError) as e:
+        handlers = isinstance(e, OSError) and e.errno is None  # a signal handler's, such as TimeoutError
+        if handlers or isinstance(e, (LstmIrError, ModuleNotFoundError)):
+            raise
+        raise error(f"{what}: {reason(e)}") from e
+
+
 def reason(e: Exception) -> str:
     """What `e` says, with the limit that it met."""
     if isinstance(e, MemoryError):
-        return f"{os.strerror(errno.ENOMEM)}: {_LIMITS[errno.ENOMEM]}"
+        return strerror(errno.ENOMEM)
     if isinstance(e, OSError) and e.strerror:
-        return f"{e.strerror}: {_LIMITS[e.errno]}" if e.errno in _LIMITS else e.strerror
-    text = str(e)[:_SHOWN]
-    return text if text else type(e).__name__
+        return strerror(e.errno, e.strerror)
+    return limit_in(str(e)) or str(e)[:_SHOWN] or type(e).__name__
+
+
+def strerror(number: int, otherwise: str = "") -> str:
+    """What the system calls its error `number`, and the limit that it speaks of."""
+    if number in _LIMITS:
+        return f"{os.strerror(number)}: {_LIMITS[number]}"
+    return otherwise or os.strerror(number)
 
 
 def limit_in(messages: str) -> str | None:
     """The limit of the system that a program's messages speak of."""
-    for number, meaning in _LIMITS.items():
-        if os.strerror(number) in messages:
-            return f"{os.strerror(number)}: {meaning}"
-    if "std::bad_alloc" in messages or "out of memory" in messages.lower():
-        return reason(MemoryError())
+    for number, words in _WORDS.items():
+        if any(w in messages for w in words):
+            return strerror(number)
     return None

@@ -58,7 +58,7 @@ def dump(path: str) -> None:
     try:
         compiler.run("module {", [], name="m", target="t", timeout=60)
     except li.CompileError as e:
-        assert "reproducer" in str(e) or not path  # noqa: PT017
+        assert "reproducer" in str(e) or not path
     finally:
         del os.environ["LSTM_IR_DUMP"]
 

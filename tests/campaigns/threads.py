@@ -85,7 +85,7 @@ def open_and_close(shared: Shared, rng: np.random.Generator) -> None:
         try:
             s.entries["step"](x=np.ones(SIZE, np.float32))
         except li.DeviceError as e:
-            assert str(e) == "the session is closed"  # noqa: PT017
+            assert str(e) == "the session is closed"
         else:
             raise AssertionError("a session outlived its executable")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -19,12 +20,14 @@ import pytest
 from device import need
 from handmade import WEIGHTS, dtypes, module, signature
 
+import lstm_ir as li
 from lstm_ir.backends.files import safetensors
 from lstm_ir.backends.files.parameters import read_weights, write_irpa
+from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.package import ModuleFile, open_package, read_package, write_package
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.targets import resolve
-from lstm_ir.ir.errors import PackageError, TargetError
+from lstm_ir.ir.errors import DeviceError, PackageError, TargetError
 
 W = WEIGHTS["enc/w"]
 Z = np.zeros((2, 5), np.float32)
@@ -285,6 +288,23 @@ def test_manifest_bombs(path: Path) -> None:
         rezip(path, [*{**files, "manifest.json": text}.items()])
         with pytest.raises(PackageError):
             read_package(path)
+
+
+def test_a_module_that_the_runtime_refuses(path: Path) -> None:
+    _, blob = module("cpu")
+    for bad in (b"", blob[: len(blob) // 2], blob[:100], bytes(4096)):
+        write_package(path, small(), {"cpu": (resolve("cpu"), bad)}, WEIGHTS)
+        with pytest.raises(PackageError, match="not a module"):
+            open_package(path)
+
+
+def test_what_the_system_refuses_while_loading(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(runtime, "native", none_left)
+    with pytest.raises(DeviceError, match=r"^load: Too many open files: .*ulimit -n"):
+        li.load(path)
 
 
 def test_signed(tmp_path: Path) -> None:
