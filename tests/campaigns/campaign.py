@@ -15,6 +15,7 @@ can be imported by bare names, as under pytest.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import faulthandler
 import json
@@ -29,7 +30,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -54,16 +54,24 @@ class Done:
     defect: str = ""
 
 
-def main(trial: Trial, *, seconds: float, memory: int | None = None) -> NoReturn:
+def main(
+    trial: Trial, *, seconds: float, memory: int | None = None, prepare: Callable[[], object] | None = None
+) -> NoReturn:
     """Run the campaign of the script that calls, as its command line says.
 
     seconds: the time limit of one trial. memory: bytes of address space of the process that runs them.
+    prepare: called once in that process, before the first trial's time begins.
     """
     options = _options()
+    if prepare is None:
+        prepare = bool  # does nothing
     if options.trial is not None:
-        print(f"{_command(options.seed)}: {trial(_generator(options.seed, options.trial), options.trial)}")
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            prepare()
+            print(trial(_generator(options.seed, options.trial), options.trial))
         sys.exit(0)
     if options.worker is not None:
+        prepare()
         _work(trial, options.seed, options.first, options.worker, memory)
     sys.exit(_run(options.seed, options.first, options.last, options.seconds, seconds))
 
@@ -98,7 +106,7 @@ def _run(seed: int, first: int, last: int, seconds: float, limit: float) -> int:
     defects, number = 0, first
     with (
         tempfile.TemporaryDirectory(prefix="campaign-", ignore_cleanup_errors=True) as folder,
-        suppress(KeyboardInterrupt),
+        contextlib.suppress(KeyboardInterrupt),
     ):
         for done in _trials(seed, first, time.monotonic() + seconds, limit, folder):
             number = done.number + 1
@@ -170,9 +178,9 @@ class _Worker:
 
     def _hangs(self, number: int, limit: float) -> Done:
         self.ended = True
-        with suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):
             self.child.send_signal(signal.SIGABRT)  # faulthandler writes where it is
-        with suppress(subprocess.TimeoutExpired):
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.child.wait(2)
         return Done(number, None, f"  runs for more than {limit:g} s")
 
@@ -184,7 +192,7 @@ class _Worker:
 
     def stop(self) -> None:
         """End the process and those that it started."""
-        with suppress(ProcessLookupError, PermissionError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.child.pid, signal.SIGKILL)
         self.child.wait()
         os.close(self.out)

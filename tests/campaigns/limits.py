@@ -168,4 +168,4 @@ def _child(rng: Rng, kind: str, action: Callable[[Path], None], files: Path, pip
 
 if __name__ == "__main__":
     assert all((api, executable, package)), "imported before the limits"
-    campaign.main(trial, seconds=60)
+    campaign.main(trial, seconds=60, prepare=folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -45,22 +45,37 @@ def _alter(rng: Rng, out: bytearray, others: Sequence[bytes]) -> None:
         out[a:a] = rng.integers(256, size=int(rng.integers(1, 16)), dtype=np.uint8).tobytes()
 
 
-def reworded(rng: Rng, tokens: list[str], others: Sequence[str]) -> list[str]:
-    """A list of tokens after one to four changes: dropped, repeated, exchanged, or taken from `others`."""
+def reworded(rng: Rng, tokens: Sequence[str], others: Mapping[str, Sequence[str]]) -> list[str]:
+    """Tokens after one to three changes: dropped, repeated, exchanged, or one of `others` by its kind or by any."""
     out = list(tokens)
-    for _ in range(int(rng.integers(1, 5))):
-        a, b = sorted(int(n) for n in rng.integers(len(out) + 1, size=2))
-        b = min(b, a + int(rng.integers(1, 8)))
-        kind = int(rng.integers(5))
-        if kind == 0:
+    kinds = list(others)
+    for _ in range(int(rng.integers(1, 4))):
+        a = int(rng.integers(len(out) + 1))
+        b = a + int(rng.integers(1, 8))
+        way = rng.random()
+        if way < 0.5:
+            places = [i for i, t in enumerate(out) if kind_of(t)]
+            if places:
+                a = places[int(rng.integers(len(places)))]
+                same = others[kind_of(out[a])]
+                out[a] = same[int(rng.integers(len(same)))]
+        elif way < 0.6:
             del out[a:b]
-        elif kind == 1:
+        elif way < 0.7:
             out[a:a] = out[a:b]
-        elif kind == 2 and len(out) > 1:
+        elif way < 0.85 and len(out) > 1:
             c, d = (int(n) for n in rng.integers(len(out), size=2))
             out[c], out[d] = out[d], out[c]
-        elif kind == 3 and a < len(out):
-            out[a] = str(rng.choice(np.array(others, object)))
         else:
-            out[a:a] = [str(rng.choice(np.array(others, object)))]
+            some = others[kinds[int(rng.integers(len(kinds)))]]
+            out[a:a] = [some[int(rng.integers(len(some)))]]
     return out
+
+
+def kind_of(token: str) -> str:
+    """What may stand where it stands: a value, a text, a number, a type, a word; empty for signs and blanks."""
+    if token[0] in '%"':
+        return token[0]
+    if token[0].isdigit() or token[:1] == "-":
+        return "number"
+    return "" if not token[0].isalpha() else "type" if "[" in token else "word"
