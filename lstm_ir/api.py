@@ -252,9 +252,12 @@ def lower(program: Graph | Program, *, pipeline: str | None = None, locs: bool =
     """
     from lstm_ir.backends.module import stablehlo_text
 
+    if not isinstance(locs, bool):
+        raise CompileError(f"locs is {locs!r:.80}; expected True or False")
+    given = _options({"pipeline": pipeline})
     source = Program.of(program)
     source.verify()
-    made = optimize(source, None, Report("stablehlo"), pipeline)
+    made = optimize(source, None, Report("stablehlo"), given["pipeline"])
     return stablehlo_text(made, source, locs)
 
 

@@ -158,7 +158,7 @@ def option_flags(options: Mapping[str, Any] | None, kind: str) -> list[str]:
         raise CompileError(f"option opt_level is {level!r}; expected O0, O1, O2 or O3")
     if not isinstance(tiling, bool):
         raise CompileError(f"option data_tiling is {tiling!r}; expected True or False")
-    if isinstance(extra, str) or not all(isinstance(f, str) for f in extra):
+    if not isinstance(extra, (list, tuple)) or not all(isinstance(f, str) for f in extra):
         raise CompileError("option flags: expected a list of compiler flags")
     on = "true" if tiling else "false"
     chosen = any(f.startswith(LESS_FUSION.partition("=")[0]) for f in extra)

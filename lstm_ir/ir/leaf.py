@@ -51,7 +51,7 @@ def parameter(name: str, type: TensorType) -> Value:
 
 def weight(name: str, array: Any, dtype: DTypeLike | None = None) -> Value:
     """A named array, kept under its name in modules and packages; differentiable and trainable."""
-    if not name:
+    if isinstance(name, str) and not name:
         raise IRError("a weight needs a name")
     data = array if isinstance(array, Data) else Data.of(array, _dtype(dtype))
     return make(WEIGHT, name=name, value=data).values[0]

@@ -76,7 +76,10 @@ class DType(Enum):
         """The DType of a name (`f32`, `float32`), a NumPy dtype or a DType."""
         if isinstance(value, DType):
             return value
-        text = value if isinstance(value, str) else np.dtype(value).name
+        try:
+            text = value if isinstance(value, str) else np.dtype(value).name
+        except (TypeError, ValueError) as e:
+            raise IRError(f"{value!r:.80} is no element type: {e}") from None
         found = _BY_NAME.get(text)
         if found is None:
             raise IRError(f"element type {text!r} is not one of {', '.join(d.value for d in cls)}")
@@ -98,6 +101,8 @@ Shape: TypeAlias = "tuple[Dim, ...]"
 def shape_of(sizes: Iterable[DimLike]) -> Shape:
     """A checked shape; a string is a dimension expression."""
     out: list[Dim] = []
+    if isinstance(sizes, bytes) or not hasattr(sizes, "__iter__") or getattr(sizes, "ndim", 1) != 1:
+        raise DimError(f"a shape is {sizes!r:.80}; expected a list of sizes")
     for s in sizes:
         d = dims.parse(s) if isinstance(s, str) else s
         if isinstance(d, (int, np.integer)) and not isinstance(d, bool):

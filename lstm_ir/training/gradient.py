@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.options import is_int
 from lstm_ir.ir.program import Program
 from lstm_ir.ir.pullback import Differentiation, opened, pull_back
 from lstm_ir.ops.primitive.fill import ones
@@ -46,7 +47,7 @@ def vjp(graph: Graph, of: Names, wrt: Names, *, remat: int | None = None) -> Gra
 def _differentiated(
     graph: Graph, results: dict[str, Value], cts: dict[str, Value], more: list[Value], wrt: Names, remat: int | None
 ) -> Graph:
-    if remat is not None and (isinstance(remat, bool) or not hasattr(remat, "__index__") or remat < 1):
+    if remat is not None and (not is_int(remat) or remat < 1):
         raise GradientError(f"grad: remat is {remat!r}; it is a number of steps, at least 1")
     sources = {n: _source(graph, n) for n in _names(wrt)}
     with opened(Differentiation(remat)) as active:
@@ -76,7 +77,7 @@ def need_graph(word: str, given: object, instead: str) -> None:
 
 
 def _names(names: Names) -> list[str]:
-    if not isinstance(names, (str, Iterable)):
+    if not isinstance(names, (str, Iterable)) or getattr(names, "ndim", 1) != 1:
         raise GradientError(f"grad: {names!r} is no name and no list of names")
     names = [names] if isinstance(names, str) else list(names)
     if not all(isinstance(n, str) for n in names):

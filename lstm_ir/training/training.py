@@ -54,6 +54,10 @@ def train_step(
             f"train_step: the optimizer is {optimizer!r}; expected one made by li.adam(...), "
             "li.adamw(...), li.momentum(...) or li.sgd(...)"
         )
+    if not isinstance(loss, str):
+        raise GradientError(f"train_step: loss is {loss!r:.80}; expected the name of an output")
+    if not isinstance(stop_on_nan, bool):
+        raise GradientError(f"train_step: stop_on_nan is {stop_on_nan!r:.80}; expected True or False")
     if clip_norm is not None and not (is_number(clip_norm) and clip_norm > 0):
         raise GradientError(f"train_step: clip_norm is {clip_norm!r}; it is above 0")
     plan = _Plan(graph, loss, optimizer, tuple(_trainable(graph, trainable)), clip_norm)
@@ -75,7 +79,9 @@ def train_step(
 
 
 def _trainable(graph: Graph, names: str | Sequence[str]) -> Iterator[str]:
-    patterns = [names] if isinstance(names, str) else list(names)
+    patterns = [names] if isinstance(names, str) else names
+    if not isinstance(patterns, (list, tuple)) or not all(isinstance(p, str) for p in patterns):
+        raise GradientError(f"train_step: trainable is {names!r:.80}; expected a name or a list of names")
     known = {n: v for n, v in graph.weights.items() if v.dtype.is_float}
     for p in patterns:
         if not fnmatch.filter(known, p):

@@ -17,6 +17,7 @@ from lstm_ir.ir.output_file import replacing
 X = li.input("x", (2,))
 A = np.zeros(2, "f4")
 G = li.Graph("g", [X], {"y": X + 1, "l": li.sum(X * li.weight("w", A))})
+C = li.input("c", (3, 2, 2))
 any_: Any = li
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
     "interpret an array": (lambda: any_.interpret(G, np.zeros(3)), li.CallError),
@@ -41,6 +42,34 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
     "a beta of text": (lambda: any_.adam(1e-3, ("a", 0.9)), li.IRError),
     "no learning rate": (lambda: any_.sgd(None), li.IRError),
     "options of a number": (lambda: any_.compile(G, options=5), li.CompileError),
+    "an axis that is a number with a point": (lambda: any_.sum(X, axis=0.0), li.IRError),
+    "an axis that is true": (lambda: any_.softmax(X, axis=True), li.IRError),
+    "axes in no list": (lambda: any_.transpose(X, axes=5), li.IRError),
+    "an axis that is not there": (lambda: li.dim(X, 1), li.IRError),
+    "keepdims of an array": (lambda: any_.sum(X, keepdims=np.zeros(2)), li.IRError),
+    "a shape of a number": (lambda: any_.zeros(3), li.IRError),
+    "a shape that is an array": (lambda: any_.broadcast_to(X, np.array(2)), li.IRError),
+    "a dtype of a number": (lambda: any_.zeros((2,), dtype=5), li.IRError),
+    "a dtype of fields": (lambda: any_.constant(1, dtype=[("a", "f4")]), li.IRError),
+    "contracting a number": (lambda: any_.dot_general(X, X, contracting=0), li.IRError),
+    "batching one side": (lambda: any_.dot_general(X, X, ((0,), (0,)), batching=((),)), li.IRError),
+    "strides in no list": (lambda: any_.slice(X, (0,), (1,), strides=1), li.IRError),
+    "edges in no list": (lambda: any_.pad(X, 1, 1), li.IRError),
+    "three paddings": (lambda: any_.conv1d(C, C, padding=(1, 2, 3)), li.IRError),
+    "a dilation of text": (lambda: any_.conv1d(C, C, dilation="2"), li.IRError),
+    "reverse of a number": (lambda: any_.scan(lambda c, x: (c, x), X, C, reverse=1), li.IRError),
+    "a name of bytes": (lambda: any_.scan(lambda c, x: (c, x), X, C, name=b"s"), li.IRError),
+    "a direction of numbers": (lambda: any_.lstm(C, C, C, direction=np.zeros(2)), li.IRError),
+    "a reduction of numbers": (lambda: any_.mse(X, X, reduction=np.zeros(2)), li.IRError),
+    "a weight named by an array": (lambda: any_.weight(np.zeros(2), A), li.IRError),
+    "a loss of a list": (lambda: any_.train_step(G, ["l"], li.sgd(0.1)), li.GradientError),
+    "trainable by number": (lambda: any_.train_step(G, "l", li.sgd(0.1), 5), li.GradientError),
+    "stop_on_nan of an array": (lambda: any_.train_step(G, "l", li.sgd(0.1), stop_on_nan=A), li.GradientError),
+    "remat of an array": (lambda: any_.grad(G, "l", "x", remat=A), li.GradientError),
+    "grad by an array of no axis": (lambda: any_.grad(G, "l", np.array(1)), li.GradientError),
+    "lower with locs of text": (lambda: any_.lower(G, locs="yes"), li.CompileError),
+    "lower by a pipeline of numbers": (lambda: any_.lower(G, pipeline=5), li.CompileError),
+    "flags of a number": (lambda: any_.compile(G, options={"flags": 5, "cache": False}), li.CompileError),
     "a path with a null": (lambda: li.export(G, "a\0b.lirpkg"), li.PackageError),
 }
 OPTIONS: list[dict[str, Any]] = [

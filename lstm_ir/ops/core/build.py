@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lstm_ir.ir import options
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
@@ -23,6 +24,8 @@ RANKS = {
 
 def layer_node(op: Op, operands: tuple[Any, ...], **attrs: Any) -> Node:
     """The node of `op` over values, arrays and numbers."""
+    for name in attrs.keys() & {"direction", "layout"}:
+        options.text(op.name, name, attrs[name])
     lead = next((v.dtype for v in operands if isinstance(v, Value) and v.dtype.is_float), None)
     args = tuple(
         _operand(spec.name, v, lead, attrs["direction"]) for spec, v in zip(op.operands, operands, strict=True)

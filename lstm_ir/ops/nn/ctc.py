@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lstm_ir.ir import dims
+from lstm_ir.ir import dims, options
 from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
@@ -80,11 +80,11 @@ def _wrong(v: Value, labels: Value, n_in: Value, n_out: Value) -> str | None:
 
 def _wrong_choice(blank: Any, classes: Any, reduction: Any) -> str | None:
     """What is wrong with the options."""
-    if isinstance(blank, bool) or not hasattr(blank, "__index__"):
+    if not options.is_int(blank):
         return f"blank is {blank!r}, not an integer"
-    if blank < 0 or dims.at_least(dims.add(classes, -1 - blank), 0) is False:
+    if blank < 0 or dims.at_least(dims.add(classes, -1 - int(blank)), 0) is False:
         return f"blank is {blank}, which is no class: there are {classes}, from 0"
-    if reduction not in ("mean", "sum", "none"):
+    if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
         return f"reduction is {reduction!r}; there are mean, sum and none"
     return None
 

@@ -78,7 +78,7 @@ def _weights(name: str, mask: Any, v: Value, like: TensorType) -> Value:
 
 
 def _reduced(name: str, loss: Value, weights: Value | None, reduction: str) -> Value:
-    if reduction not in ("mean", "sum", "none"):
+    if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
         _need(name, False, f"reduction is {reduction!r}; there are mean, sum and none", loss, loss)
     if weights is not None:
         loss = loss * weights

@@ -46,7 +46,7 @@ def arange(size: DimLike, dtype: DTypeLike = "i32") -> Value:
 
 def full(shape: Sequence[DimLike], value: Any, dtype: DTypeLike | None = None) -> Value:
     """`value` repeated to `shape`."""
-    return broadcast_to(constant(value, dtype), tuple(shape))
+    return broadcast_to(constant(value, dtype), shape)
 
 
 def zeros(shape: Sequence[DimLike], dtype: DTypeLike = "f32") -> Value:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.ir import options
 from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.location import here
@@ -125,10 +126,11 @@ DOT_GENERAL = define(
 def dot_general(lhs: Any, rhs: Any, contracting: tuple[Ints, Ints], batching: tuple[Ints, Ints] = ((), ())) -> Value:
     """Sum over the contracting axes (lhs, rhs): [batching..., lhs free..., rhs free...]."""
     a, b = as_values("dot_general", lhs, rhs)
+    summed_a, summed_b = options.pair("dot_general", "contracting", contracting)
+    batch_a, batch_b = options.pair("dot_general", "batching", batching)
     node = make(
-        DOT_GENERAL, a, b,
-        lhs_batching_dimensions=batching[0], rhs_batching_dimensions=batching[1],
-        lhs_contracting_dimensions=contracting[0], rhs_contracting_dimensions=contracting[1],
+        DOT_GENERAL, a, b, lhs_batching_dimensions=batch_a, rhs_batching_dimensions=batch_b,
+        lhs_contracting_dimensions=summed_a, rhs_contracting_dimensions=summed_b,
     )  # fmt: skip
     return node.values[0]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.ir import options
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import Attr, Level, Op, define, need, need_at_least
@@ -194,6 +195,7 @@ ARGMAX = define(
 def _reduce(op: Op, x: object, axis: Axes, keepdims: bool) -> Value:
     (v,) = as_values(op.name, x)
     found = axes_of(op.name, v, axis)
+    keepdims = options.flag(op.name, "keepdims", keepdims)
     if not found and op is not REDUCE_MEAN:
         return v
     out = make(op, v, dimensions=found).values[0]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.ir import dims
+from lstm_ir.ir import dims, options
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Node, Value, make
@@ -120,7 +120,7 @@ def need_axes(operand: TensorType, axes: Sequence[int]) -> None:
 def axis_of(op: str, x: Value, axis: int, extra: int = 0) -> int:
     """An axis counted from the end or the start, as an index below the rank (+ `extra`)."""
     rank = x.rank + extra
-    if not isinstance(axis, (int, np.integer)) or not -rank <= axis < rank:
+    if not options.is_int(axis) or not -rank <= axis < rank:
         problem = f"axis {axis!r} is outside {-rank}..{rank - 1}"
         raise IRError(message(op, problem, [("operand", x.type)], here()))
     return int(axis) % rank
@@ -130,7 +130,7 @@ def axes_of(op: str, x: Value, axis: int | Sequence[int] | None) -> tuple[int, .
     """The axes meant by NumPy's `axis`: all for None, one, or several, ascending."""
     if axis is None:
         return tuple(range(x.rank))
-    many = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    many = (axis,) if options.is_int(axis) else options.several(op, "axis", axis)
     return tuple(sorted(axis_of(op, x, a) for a in many))
 
 
@@ -181,8 +181,9 @@ def _quotient(shape: Shape, known: Shape) -> Dim | None:
 def transpose(x: Any, axes: Sequence[int] | None = None) -> Value:
     """Result axis i is axis axes[i] of x; without `axes`, all reversed."""
     (v,) = as_values("transpose", x)
-    order = range(v.rank)[::-1] if axes is None else [axis_of("transpose", v, a) for a in axes]
-    if list(order) == list(range(v.rank)):
+    given = range(v.rank)[::-1] if axes is None else options.several("transpose", "axes", axes)
+    order = [axis_of("transpose", v, a) for a in given]
+    if order == list(range(v.rank)):
         return v
     return make(TRANSPOSE, v, permutation=tuple(order)).values[0]
 
@@ -222,7 +223,7 @@ def stack(xs: Sequence[Any], axis: int = 0) -> Value:
 def expand_dims(x: Any, axis: int | Sequence[int]) -> Value:
     """x with axes of size 1 at these places of the result."""
     (v,) = as_values("reshape", x)
-    many = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    many = (axis,) if options.is_int(axis) else options.several("reshape", "axis", axis)
     at = sorted({axis_of("reshape", v, a, len(many)) for a in many})
     shape = list(v.shape)
     for a in at:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.ir import options
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.opdef import Attr, Range, Trait, define, need
@@ -24,7 +25,10 @@ def size(d: DimLike) -> Value:
 
 def dim(x: Value, axis: int) -> Value:
     """The size of `axis` of x at run time, i32[]."""
-    return size(x.shape[axis])
+    at = options.integer("dim", "axis", axis)
+    if not -x.rank <= at < x.rank:
+        raise options.refuse("dim", "axis", axis, f"an axis of {x.type}")
+    return size(x.shape[at])
 
 
 def _in_range_types(operand: TensorType, *, low: Dim, high: Dim) -> TensorType:

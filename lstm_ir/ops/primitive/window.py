@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.ir import dims
+from lstm_ir.ir import dims, options
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
@@ -226,7 +226,7 @@ def slice(x: Any, start: Sequence[DimLike], limit: Sequence[DimLike], strides: S
     """Elements start, start + stride, ... below limit on every axis."""
     (v,) = as_values("slice", x)
     lo, hi = shape_for("slice", start), shape_for("slice", limit)
-    steps = (1,) * v.rank if strides is None else tuple(strides)
+    steps = (1,) * v.rank if strides is None else options.several("slice", "strides", strides)
     if lo == (0,) * v.rank and hi == v.shape and steps == (1,) * v.rank:
         return v
     return make(SLICE, v, start_indices=lo, limit_indices=hi, strides=steps).values[0]
@@ -247,9 +247,12 @@ def pad(
     """x with `value` before, after and between its elements; a negative edge cuts off."""
     (v,) = as_values("pad", x)
     fill = value if isinstance(value, Value) else constant(value, v.dtype)
-    lo, hi = (tuple(dims.parse(d) if isinstance(d, str) else d for d in edge) for edge in (low, high))
-    gaps = (0,) * v.rank if interior is None else tuple(interior)
-    if gaps == lo == hi == (0,) * v.rank:
+    lo, hi = (
+        tuple(dims.parse(d) if isinstance(d, str) else d for d in options.several("pad", name, edge))
+        for name, edge in (("low", low), ("high", high))
+    )
+    gaps = (0,) * v.rank if interior is None else options.several("pad", "interior", interior)
+    if all(options.is_int(n) and n == 0 for n in (*lo, *hi, *gaps)) and len(lo) == len(hi) == len(gaps) == v.rank:
         return v
     node = make(
         PAD, v, fill, edge_padding_low=lo, edge_padding_high=hi, interior_padding=gaps

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lstm_ir.ir import options
 from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Graph, Value, topological
 from lstm_ir.ir.leaf import constant, parameter
@@ -78,6 +79,8 @@ def scan(
     def fault(problem: str) -> IRError:
         return IRError(message("scan", problem, (), loc))
 
+    name = str(getattr(cell, "__name__", "cell")) if name is None else options.text("scan", "name", name)
+    with_step = options.flag("scan", "with_step", with_step)
     flat_init, flat_xs = flatten(init), flatten(xs)
     const_trees = tuple(consts) if isinstance(consts, (tuple, list)) else (consts,)
     flat_consts = flatten(const_trees)
@@ -103,12 +106,7 @@ def scan(
     captured = _captured(outputs, set(params))
     lifted = [parameter(f"outer{i}", v.type) for i, v in enumerate(captured)]
     params = [step, *ps_c, *lifted, *ps_h, *ps_x]
-    body = _closed(
-        str(getattr(cell, "__name__", "cell")) if name is None else name,
-        params,
-        outputs,
-        dict(zip(captured, lifted, strict=True)),
-    )
+    body = _closed(name, params, outputs, dict(zip(captured, lifted, strict=True)))
     node = scan_node(
         body, (*flat_consts, *captured), tuple(flat_init), tuple(flat_xs), length=rows, reverse=flags, count=count
     )
@@ -137,9 +135,10 @@ def _check_carries(old: list[Value], new: list[Value], fault: Fault) -> None:
 def _flags(reverse: bool | Sequence[bool], n_xs: int, n_ys: int, fault: Fault) -> tuple[bool, ...]:
     if isinstance(reverse, bool):
         return (reverse,) * (n_xs + n_ys)
-    if len(reverse) != n_xs + n_ys:
-        raise fault(f"reverse has {len(reverse)} flags for {n_xs} scanned and {n_ys} stacked values")
-    return tuple(map(bool, reverse))
+    flags = options.several("scan", "reverse", reverse)
+    if len(flags) != n_xs + n_ys:
+        raise fault(f"reverse has {len(flags)} flags for {n_xs} scanned and {n_ys} stacked values")
+    return tuple(options.flag("scan", "reverse", f) for f in flags)
 
 
 def _captured(outputs: list[Value], own: set[Value]) -> list[Value]:

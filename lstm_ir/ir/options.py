@@ -1,0 +1,64 @@
+"""Options of builders: of the class that is expected, or an IRError that names the option and the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.ir.errors import IRError, message
+from lstm_ir.ir.location import here
+
+
+def refuse(op: str, option: str, value: object, expected: str) -> IRError:
+    """The error for a value that the option cannot have."""
+    return IRError(message(op, f"{option} is {value!r:.80}; expected {expected}", (), here()))
+
+
+def is_int(value: object) -> bool:
+    """Whether it is a whole number: Python's or NumPy's, and no truth value."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def integer(op: str, option: str, value: Any) -> int:
+    """A whole number."""
+    if not is_int(value):
+        raise refuse(op, option, value, "a whole number")
+    return int(value)
+
+
+def several(op: str, option: str, value: Any) -> tuple[Any, ...]:
+    """The items of a list, tuple or range, or of an array with one axis."""
+    if not isinstance(value, (list, tuple, range)) and getattr(value, "ndim", 0) != 1:
+        raise refuse(op, option, value, "a list")
+    return tuple(value)
+
+
+def pair(op: str, option: str, value: Any) -> tuple[Any, Any]:
+    """The two items of a list or tuple."""
+    items = several(op, option, value)
+    if len(items) != 2:
+        raise refuse(op, option, value, "two of them")
+    return items[0], items[1]
+
+
+def flag(op: str, option: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise refuse(op, option, value, "True or False")
+    return bool(value)
+
+
+def text(op: str, option: str, value: Any) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise refuse(op, option, value, "a text")
+    return value
+
+
+def choice(op: str, option: str, value: Any, among: Sequence[str]) -> str:
+    """One of these words."""
+    if not isinstance(value, str) or value not in among:
+        raise refuse(op, option, value, ", ".join(among[:-1]) + f" or {among[-1]}")
+    return value
