@@ -297,12 +297,12 @@ def tanh(x: Any) -> Value:
 
 
 def sin(x: Any) -> Value:
-    """Sine, x in radians."""
+    """Sine, x in radians; compiled for a CPU it is NaN where |x| is 2^54 or more."""
     return _apply(SINE, x)
 
 
 def cos(x: Any) -> Value:
-    """Cosine, x in radians."""
+    """Cosine, x in radians; compiled for a CPU it is NaN where |x| is 2^54 or more."""
     return _apply(COSINE, x)
 
 
