@@ -41,7 +41,7 @@ BASE_FLAGS = (
 # code. Modules that compile either way are the same.
 LESS_FUSION = "--iree-dispatch-creation-enable-aggressive-fusion=false"
 UNCHECKED = "--verify=false"
-_ENDED_BY = {  # signals that the system sends
+_ENDED_BY: dict[int, str] = {  # signals that the system sends
     signal.SIGXFSZ: strerror(errno.EFBIG),
     signal.SIGXCPU: "its processor time is used up (ulimit -t)",
     signal.SIGKILL: "SIGKILL, which the system sends where memory runs out",

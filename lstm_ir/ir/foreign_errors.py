@@ -63,7 +63,7 @@ def reason(e: Exception) -> str:
     if isinstance(e, MemoryError):
         return strerror(errno.ENOMEM)
     if isinstance(e, OSError) and e.strerror:
-        return strerror(e.errno, e.strerror)
+        return strerror(e.errno or 0, e.strerror)
     return limit_in(str(e)) or str(e)[:_SHOWN] or type(e).__name__
 
 

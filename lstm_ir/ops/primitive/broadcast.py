@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ def broadcast_in_dim(x: Value, shape: tuple[DimLike, ...], broadcast_dimensions:
     return make(BROADCAST, x, shape=shape, broadcast_dimensions=broadcast_dimensions).values[0]
 
 
-def broadcast_to(x: Any, shape: tuple[DimLike, ...]) -> Value:
+def broadcast_to(x: Any, shape: Sequence[DimLike]) -> Value:
     """x repeated to `shape` by NumPy's rule."""
     (v,) = aligned("broadcast_to", x)
     to = shape_for("broadcast_in_dim", shape)
