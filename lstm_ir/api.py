@@ -86,7 +86,8 @@ def _options(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) 
     for name in ("kernels", "cache", "verify", "schedule_caller"):
         if not isinstance(given.get(name, True), bool):
             raise CompileError(f"option {name} is {given[name]!r}; expected True or False")
-    if not isinstance(given.get("helpers", True), bool) and given["helpers"] != ALWAYS:
+    helpers = given.get("helpers", True)
+    if not isinstance(helpers, bool) and not (isinstance(helpers, str) and helpers == ALWAYS):
         raise CompileError(f"option helpers is {given['helpers']!r}; expected True, False or {ALWAYS!r}")
     if "thresholds" in given:
         _thresholds(given)

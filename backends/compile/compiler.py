@@ -154,7 +154,7 @@ def option_flags(options: Mapping[str, Any] | None, kind: str) -> list[str]:
     extra = given.pop("flags", ())
     if given:
         raise CompileError(f"unknown option {min(given)!r}; the options are opt_level, data_tiling, flags")
-    if level not in ("O0", "O1", "O2", "O3"):
+    if not isinstance(level, str) or level not in ("O0", "O1", "O2", "O3"):
         raise CompileError(f"option opt_level is {level!r}; expected O0, O1, O2 or O3")
     if not isinstance(tiling, bool):
         raise CompileError(f"option data_tiling is {tiling!r}; expected True or False")

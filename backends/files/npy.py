@@ -54,7 +54,7 @@ def _header(f: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, np.dtype[np
     if len(text) != length:
         raise PackageError(f"{where}: the header is cut off, or longer than {_HEADER} bytes")
     try:
-        found = ast.literal_eval(text.decode("ascii").strip())
+        found = ast.literal_eval(text.decode("ascii"))
         descr, fortran, shape = (found.pop(k) for k in ("descr", "fortran_order", "shape"))
         sound = not found and type(fortran) is bool and type(shape) is tuple and all(type(n) is int for n in shape)
     except (ValueError, SyntaxError, TypeError, AttributeError, KeyError, RecursionError, MemoryError) as e:

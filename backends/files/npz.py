@@ -13,16 +13,20 @@ from lstm_ir.ir.input_file import reading
 # Deflate makes zeros a thousand times smaller. Arrays may take so many bytes in all:
 ANY = 64 << 20  # of a file of any size
 RATIO = 32  # or this times the file's size
+_MAGIC = (b"PK\3\4", b"PK\5\6")  # of a member, of the end of an empty archive
 _HOW = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # as NumPy writes; Python inflates others without bounds
 
 
 def read(path: object) -> dict[str, Array]:
     """Every array of the file, by name; PackageError for anything else."""
-    with reading(path, "a .npz file") as (file, size), zipfile.ZipFile(file) as archive:
+    with reading(path, "a .npz file") as (file, size):
+        if file.read(4) not in _MAGIC:  # zips may begin with anything; those that NumPy reads do not
+            raise PackageError(f"{path}: not a .npz file")
         out: dict[str, Array] = {}
-        for name, info in _members(archive, size, str(path)).items():
-            with archive.open(info) as f:  # gives no more bytes than the member claims
-                out[name] = npy.read_from(cast(BinaryIO, f), info.file_size, f"{path}: {name}")
+        with zipfile.ZipFile(file) as archive:
+            for name, info in _members(archive, size, str(path)).items():
+                with archive.open(info) as f:  # gives no more bytes than the member claims
+                    out[name] = npy.read_from(cast(BinaryIO, f), info.file_size, f"{path}: {name}")
         return out
 
 

@@ -20,7 +20,7 @@ _LIMITS = {
     errno.EDQUOT: "the quota of the disk is used up",
 }
 _MORE = {  # what programs write instead of the system's words
-    errno.EAGAIN: ("Cannot fork",),
+    errno.EAGAIN: ("Cannot fork", "returned exit code 32512"),  # of a shell that could not start
     errno.ENOMEM: ("std::bad_alloc", "LLVM ERROR: out of memory", "libc allocator failed", "failed to map segment"),
 }
 _WORDS = {n: (os.strerror(n), *_MORE.get(n, ())) for n in _LIMITS}

@@ -69,6 +69,8 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
     "grad by an array of no axis": (lambda: any_.grad(G, "l", np.array(1)), li.GradientError),
     "lower with locs of text": (lambda: any_.lower(G, locs="yes"), li.CompileError),
     "lower by a pipeline of numbers": (lambda: any_.lower(G, pipeline=5), li.CompileError),
+    "helpers of an array": (lambda: any_.compile(G, options={"helpers": A}), li.CompileError),
+    "opt_level of an array": (lambda: any_.compile(G, options={"opt_level": A, "cache": False}), li.CompileError),
     "flags of a number": (lambda: any_.compile(G, options={"flags": 5, "cache": False}), li.CompileError),
     "a path with a null": (lambda: li.export(G, "a\0b.lirpkg"), li.PackageError),
 }

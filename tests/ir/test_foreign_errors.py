@@ -58,4 +58,5 @@ def test_refusals_of_the_system_alone() -> None:
 
 def test_limits_in_messages() -> None:
     assert limit_in("sh: 1: Cannot fork") == limit_in("pthread_create failed: Resource temporarily unavailable")
+    assert limit_in("escaped command line returned exit code 32512") == limit_in("Cannot fork")
     assert limit_in("error: a name that is unknown") is None

@@ -64,6 +64,24 @@ HEADERS = {
 }
 
 
+@pytest.mark.parametrize("blank", [b"\xa0", b"\x0b", b"\x1c", b"\x85"])
+def test_blanks_that_are_none(blank: bytes, tmp_path: Path) -> None:
+    """Python's `strip` takes them for blanks, NumPy's reader does not."""
+    text = fields().encode() + blank + b"\n"
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text + bytes(8))
+    with pytest.raises((ValueError, SyntaxError)):
+        np.load(tmp_path / "x.npy")
+    with pytest.raises(PackageError, match="a damaged header"):
+        npy.read(tmp_path / "x.npy")
+
+
+def test_an_archive_begins_as_one(tmp_path: Path) -> None:
+    np.savez(tmp_path / "w.npz", a=np.zeros(3))
+    (tmp_path / "w.npz").write_bytes(b"text" + (tmp_path / "w.npz").read_bytes())
+    with pytest.raises(PackageError, match=r"not a \.npz file"):
+        read_weights(tmp_path / "w.npz")
+
+
 @pytest.mark.parametrize("name", HEADERS)
 def test_headers_of_arrays_that_are_refused(name: str, tmp_path: Path) -> None:
     data = header(HEADERS[name])
