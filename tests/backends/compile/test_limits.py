@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,8 @@ def test_what_the_system_refuses_before_the_compiler_runs(monkeypatch: pytest.Mo
     for place, name, number, said in (
         (subprocess, "Popen", errno.EAGAIN, "no more processes"),
         (subprocess, "Popen", errno.EMFILE, "open no more files"),
-        (tempfile, "mkdtemp", errno.ENOSPC, "the disk is full"),
-        (tempfile, "mkdtemp", errno.ENOENT, "No such file"),
+        (compiler, "new_folder", errno.ENOSPC, "the disk is full"),
+        (compiler, "new_folder", errno.ENOENT, "No such file"),
     ):
         with monkeypatch.context() as m:
             m.setattr(place, name, raising(number))
