@@ -23,7 +23,7 @@ import numpy as np
 import lstm_ir as li
 from lstm_ir.backends.compile import compiler
 from lstm_ir.backends.compile.cache import Cache
-from lstm_ir.backends.files import state_file
+from lstm_ir.backends.files import npy, state_file
 from lstm_ir.backends.files.parameters import read_weights, write_irpa
 from lstm_ir.cli import files, group
 
@@ -99,7 +99,7 @@ READERS: dict[str, Act] = {
     ".lirpkg": lambda p: li.load(p).close(),
     ".safetensors": state_file.read,
     ".npz": read_weights,
-    ".npy": lambda p: files.read_array(Path(p)),
+    ".npy": lambda p: npy.read(Path(p)),
     ".lir": files.read_program,
 }
 OTHERS: dict[str, Act] = {"dump": dump, "scratch": scratch, "cache": store, "command line": command_line}
