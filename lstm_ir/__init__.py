@@ -24,6 +24,7 @@ from lstm_ir.ir.errors import (
     IRError,
     LoweringError,
     LstmIrError,
+    ModelError,
     PackageError,
     ParseError,
     PassError,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.api import load as load
     from lstm_ir.api import lower as lower
     from lstm_ir.api import set_threads as set_threads
+    from lstm_ir.importers.onnx.model import from_onnx as from_onnx
     from lstm_ir.ir.parser import parse as parse
     from lstm_ir.ops.by_name import op as op
     from lstm_ir.training.gradient import grad as grad
@@ -77,6 +79,7 @@ _LAZY = {  # what only some programs need: parsing, training, passes, the compil
     name: module
     for module, names in {
         "lstm_ir.api": "compile export load lower set_threads",
+        "lstm_ir.importers.onnx.model": "from_onnx",
         "lstm_ir.ir.parser": "parse",
         "lstm_ir.ops.by_name": "op",
         "lstm_ir.training.gradient": "grad vjp",
@@ -89,7 +92,7 @@ _LAZY = {  # what only some programs need: parsing, training, passes, the compil
 
 __all__ = [
     "CallError", "CompileError", "DType", "Data", "DeviceError", "DimError", "GradientError",
-    "Graph", "IRError", "Loc", "LoweringError", "LstmIrError", "Node", "PackageError",
+    "Graph", "IRError", "Loc", "LoweringError", "LstmIrError", "ModelError", "Node", "PackageError",
     "ParseError", "PassError", "Program", "State", "TargetError", "TensorType", "Value",
     "ValueRangeError", "VerifyError", "interpret", "verify", *_LAZY, *_builders,
 ]  # fmt: skip

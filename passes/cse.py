@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from lstm_ir.ir.congruence import node_key
@@ -70,6 +69,6 @@ def _joined(node: Node, others: list[Node]) -> Loc:
     if Trait.leaf in node.op.traits:
         return loc
     for o in others:
-        if (o.loc.file, o.loc.line) != (node.loc.file, node.loc.line):
-            loc = loc.through(f"cse {Path(o.loc.file).name}:{o.loc.line}")
+        if (o.loc.file, o.loc.line, o.loc.node) != (node.loc.file, node.loc.line, node.loc.node):
+            loc = loc.through(f"cse {o.loc.place}")
     return loc

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import PurePath
 
 from iree.compiler import ir
 
@@ -19,10 +20,10 @@ def location(n: Node) -> Iterator[None]:
 
 
 def mlir_loc(loc: Loc, op: str) -> ir.Location:
-    """loc("op"("model.py":78:0)).
+    """loc("op"("model.py":78:0)), or loc("op"("model.onnx:lstm_4")) of a file without lines.
 
     The file's name alone, so that texts and cache keys are the same everywhere.
     """
-    from pathlib import Path
-
-    return ir.Location.name(op, ir.Location.file(Path(loc.file).name, loc.line, 0))
+    if loc.node:
+        return ir.Location.name(op, ir.Location.name(loc.place))
+    return ir.Location.name(op, ir.Location.file(PurePath(loc.file).name, loc.line, 0))

@@ -65,6 +65,17 @@ class PackageError(LstmIrError, ValueError):
     """A package, weight file or state file that is damaged, foreign or unsafe."""
 
 
+class ModelError(LstmIrError, ValueError):
+    """A foreign model that cannot be read, or that holds what the importer does not take.
+
+    `refusals` has one line for each node that is not taken, with its name, its op and the reason.
+    """
+
+    def __init__(self, message: str, refusals: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.refusals = tuple(refusals)
+
+
 class DeviceError(LstmIrError, RuntimeError):
     """The runtime or the device reported a failure."""
 

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -18,18 +18,27 @@ _CURRENT: ContextVar[Loc | None] = ContextVar("lstm_ir_loc", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Loc:
-    """A line of the user's source, and the rules that rewrote the node since."""
+    """A line of the user's source, and the rules that rewrote the node since.
+
+    In a file without lines `node` is the name that the node has there, and `line` is 0.
+    """
 
     file: str
     line: int
     via: tuple[str, ...] = ()
+    node: str = ""
 
     def __str__(self) -> str:
-        return " <- ".join((f"{Path(self.file).name}:{self.line}", *self.via))
+        return " <- ".join((self.place, *self.via))
+
+    @property
+    def place(self) -> str:
+        """`model.py:54`, or `model.onnx:lstm_4`; the file's name alone, without its folder."""
+        return f"{Path(self.file).name}:{self.node or self.line}"
 
     def through(self, rule: str) -> Loc:
         """This line, after one more rule; a rule that repeats is named once."""
-        return self if rule in self.via else Loc(self.file, self.line, (*self.via, rule))
+        return self if rule in self.via else replace(self, via=(*self.via, rule))
 
 
 UNKNOWN = Loc("<unknown>", 0)

@@ -42,7 +42,7 @@ list: "[" (value ("," value)*)? "]"
 types: (":" type ("," type)*)?
 ?type: TYPE | type_list
 type_list: "[" (TYPE ("," TYPE)*)? "]"
-loc: "@" name ":" INT (READS name)*
+loc: "@" name ":" (INT | STRING) (READS name)*
 body: "with" NAME "{" graph "}"
 ?name: NAME | STRING
 VALUE: /%([A-Za-z_][A-Za-z0-9_.]*|[0-9]+|"([^"\\\n]|\\.)*")/
@@ -233,8 +233,9 @@ class _Reader:
         loc = Loc(self.file, tree.meta.line)
         for part in rest:
             if part.data == "loc":
-                file, line, *via = (t for t in part.children if getattr(t, "type", "") != "READS")
-                loc = Loc(_unquote(file), int(line), tuple(_unquote(v) for v in via))
+                file, place, *via = (t for t in part.children if getattr(t, "type", "") != "READS")
+                line, name_there = (int(place), "") if place.type == "INT" else (0, _unquote(place))
+                loc = Loc(_unquote(file), line, tuple(_unquote(v) for v in via), name_there)
             else:
                 values[str(part.children[0])] = self.graph(part.children[1], depth + 1)
         operands = tuple(self.arg(a, env) for a in args.children)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir.graph import Arg, Data, Graph, Node, Value
+from lstm_ir.ir.location import Loc
 from lstm_ir.ir.opdef import TypeOrList
 from lstm_ir.ir.program import Program
 from lstm_ir.ir.types import DType
@@ -79,7 +80,7 @@ def _node_lines(n: Node, names: dict[Value, str], locs: bool) -> Iterator[str]:
     ]
     attrs = f" {{{', '.join(plain)}}}" if plain else ""
     types = f" : {', '.join(_result(t) for _, t in n.results)}" if n.results else ""
-    where = f" @ {_quoted(n.loc.file)}:{n.loc.line}" + "".join(f" <- {_quoted(r)}" for r in n.loc.via) if locs else ""
+    where = _place(n.loc) if locs else ""
     head = f"{results} = " if results else ""
     line = f"{head}{_quoted(n.op.name)}({args}){attrs}{types}{where}"
     bodies = [(k, v) for k, v in n.attrs.items() if isinstance(v, Graph)]
@@ -155,6 +156,11 @@ def _literal(a: np.ndarray[Any, Any], dtype: DType) -> str:
 def _param(name: str) -> str:
     numeric = name.isdigit()  # a parameter called "0" would read as the first node
     return f"%{name}" if _BARE.fullmatch(name) and not numeric else f"%{_string(name)}"
+
+
+def _place(loc: Loc) -> str:
+    place = _string(loc.node) if loc.node else str(loc.line)
+    return f" @ {_quoted(loc.file)}:{place}" + "".join(f" <- {_quoted(r)}" for r in loc.via)
 
 
 def _quoted(name: str) -> str:

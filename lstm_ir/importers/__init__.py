@@ -1,0 +1,1 @@
+"""Foreign models as graphs: a room for each format."""

@@ -1,0 +1,14 @@
+"""What each op means: importing this package fills the table."""
+
+from lstm_ir.importers.onnx.handlers import (  # noqa: F401
+    arithmetic,
+    control,
+    fill,
+    indices,
+    layers,
+    products,
+    quantized,
+    recurrent,
+    reductions,
+    shapes,
+)

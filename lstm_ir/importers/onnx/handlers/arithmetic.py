@@ -1,0 +1,237 @@
+"""Elementwise ops: arithmetic, comparison, choice, activations, conversions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from lstm_ir import ops as li
+from lstm_ir.importers.onnx import sizes as s
+from lstm_ir.importers.onnx.call import Call, Refused
+from lstm_ir.importers.onnx.sizes import Sizes, chained, each
+from lstm_ir.importers.onnx.table import ALL, Build, Result, taken
+from lstm_ir.importers.onnx.tensors import dtype_of
+from lstm_ir.ir import dims
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
+
+Function = Callable[..., Any]
+
+
+def _register(name: str, versions: tuple[int, ...], build: Build, rule: s.Rule | None = None) -> None:
+    taken(name, *versions, sizes=rule)(build)
+
+
+def _unary(name: str, versions: tuple[int, ...], function: Callable[[Value], Value], rule: s.Rule | None = None) -> None:
+    _register(name, versions, lambda c: function(c.value(0)), rule)
+
+
+def _binary(name: str, versions: tuple[int, ...], function: Function, rule: s.Rule | None = None) -> None:
+    _register(name, versions, lambda c: function(c.value(0), c.value(1)), rule)
+
+
+def _variadic(name: str, versions: tuple[int, ...], function: Function, rule: s.Rule | None = None) -> None:
+    def build(c: Call) -> Value:
+        if not c.inputs:
+            raise Refused("it has no operands")
+        out: Value = reduce(function, c.values())
+        return out
+
+    _register(name, versions, build, rule)
+
+
+def softplus(x: Value) -> Value:
+    """log(1 + exp(x)), without overflow."""
+    return li.maximum(x, 0.0) + li.log1p(li.exp(-li.abs(x)))
+
+
+
+_unary("Abs", (6, 13), li.abs)
+_unary("Neg", (6, 13), li.negate, each(lambda d: dims.mul(d, -1)))
+_unary("Exp", (6, 13), li.exp)
+_unary("Log", (6, 13), li.log)
+_unary("Sqrt", (6, 13), li.sqrt)
+_unary("Sin", (7, 22), li.sin)
+_unary("Cos", (7, 22), li.cos)
+_unary("Tanh", (6, 13), li.tanh)
+_unary("Sigmoid", (6, 13), li.logistic)
+_unary("Erf", (9, 13), li.erf)
+_unary("Floor", (6, 13), li.floor)
+_unary("Ceil", (6, 13), li.ceil)
+_unary("Round", (11, 22), li.round)
+_unary("Sign", (9, 13), li.sign)
+_unary("Reciprocal", (6, 13), lambda x: 1.0 / x)
+_unary("Not", (1,), li.logical_not)
+_unary("Relu", (6, 13, 14), lambda x: li.maximum(x, 0))
+_unary("Softplus", (1, 22), softplus)
+_unary("Softsign", (1, 22), lambda x: x / (1.0 + li.abs(x)))
+_unary("Mish", (18, 22), lambda x: x * li.tanh(softplus(x)))
+_unary("HardSwish", (14, 22), lambda x: x * li.clamp(0.0, x * (1 / 6) + 0.5, 1.0))
+
+_binary("Add", (7, 13, 14), li.add, each(dims.add))
+_binary("Sub", (7, 13, 14), li.subtract, each(s.minus))
+_binary("Mul", (7, 13, 14), li.multiply, each(dims.mul))
+_binary("Div", (7, 13, 14), li.divide, each(s.divided))
+_binary("Equal", (7, 11, 13, 19), li.equal, each(s.same))
+_binary("Less", (7, 9, 13), li.less, each(lambda a, b: not s.not_below(a, b)))
+_binary("LessOrEqual", (12, 16), li.less_equal, each(lambda a, b: s.not_below(b, a)))
+_binary("Greater", (7, 9, 13), li.greater, each(lambda a, b: not s.not_below(b, a)))
+_binary("GreaterOrEqual", (12, 16), li.greater_equal, each(s.not_below))
+_binary("And", (7,), li.logical_and)
+_binary("Or", (7,), li.logical_or)
+_binary("Xor", (7,), li.logical_xor)
+
+_variadic("Min", (6, 8, 12, 13), li.minimum, chained(s.smaller))
+_variadic("Max", (6, 8, 12, 13), li.maximum, chained(s.larger))
+_variadic("Sum", (6, 8, 13), li.add)
+
+
+@taken("Mean", 6, 8, 13)
+def mean(c: Call) -> Value:
+    """The sum by the number of operands."""
+    if not c.inputs:
+        raise Refused("it has no operands")
+    out: Value = reduce(li.add, c.values())
+    return li.divide(out, float(len(c.inputs)))
+
+
+@taken("Pow", 7, 12, 13, 15, refused="a base of integers with an exponent that is not a known number 0 to 16")
+def power(c: Call) -> Value:
+    """The base's elements decide the result's; a small known exponent is a product."""
+    x, p = c.value(0), c.value(1)
+    known = c.known(1)
+    exponent = float(known.reshape(-1)[0]) if known is not None and known.size == 1 else math.nan
+    scalar = known is not None and known.ndim <= x.rank
+    if scalar and exponent == 2:
+        return x * x
+    if x.dtype.is_float:
+        return li.power(x, li.convert(p, x.dtype))
+    if not (scalar and exponent in range(17)):
+        raise Refused("a power of integers needs one known exponent, 0 to 16")
+    return reduce(li.multiply, [x] * int(exponent), li.full(x.shape, 1, x.dtype))
+
+
+@taken("Where", 9, 16, sizes=each(s.choice))
+def where(c: Call) -> Value:
+    """The first where true, else the second."""
+    return li.select(c.value(0), c.value(1), c.value(2))
+
+
+@taken("Clip", 6, 11, 12, 13)
+def clip(c: Call) -> Value:
+    """Held between bounds: attributes at first, later operands of one element."""
+    x = c.value(0)
+    if c.opset < 11:
+        bounds = [c.real(name, default) for name, default in (("min", -np.inf), ("max", np.inf))]
+        return li.minimum(li.maximum(x, bounds[0]), bounds[1])
+    low, high = c.maybe(1), c.maybe(2)
+    x = x if low is None else li.maximum(x, li.reshape(low, ()))
+    return x if high is None else li.minimum(x, li.reshape(high, ()))
+
+
+def _sizes_keep(c: Call, to: DType) -> Result | None:
+    v = c.raw(0)
+    return Sizes(v.array, to) if isinstance(v, Sizes) and to in (DType.i64, DType.i32) else None
+
+
+def converted(x: Value, to: DType) -> Value:
+    """Elements of another type; what is not 0 is true."""
+    return li.not_equal(x, 0) if to is DType.i1 and x.dtype is not DType.i1 else li.convert(x, to)
+
+
+@taken("Cast", 6, 9, 13, 19, 21, 23, 24, 25, 28, refused="text, and elements that no other op takes")
+def cast(c: Call) -> Result:
+    """Elements converted; a float becomes an integer by truncation."""
+    if c.has_attribute("saturate"):
+        c.integer("saturate")  # is about eight-bit floats
+    to = dtype_of(c.integer("to"))
+    kept = _sizes_keep(c, to)
+    return converted(c.value(0), to) if kept is None else kept
+
+
+@taken("CastLike", 15, 19, 21, 23, 24, 25)
+def cast_like(c: Call) -> Result:
+    """Elements converted to those of the second operand."""
+    if c.has_attribute("saturate"):
+        c.integer("saturate")
+    to = c.value(1).dtype
+    kept = _sizes_keep(c, to)
+    return converted(c.value(0), to) if kept is None else kept
+
+
+@taken("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, moves=(ALL,), refused="sequences and optionals")
+def identity(c: Call) -> Value:
+    """The operand."""
+    return c.value(0)
+
+
+@taken("Dropout", 7, 10, 12, 13, 22, refused="training mode")
+def dropout(c: Call) -> tuple[Value, Value]:
+    """The operand, and a mask of true."""
+    x = c.value(0)
+    if c.has_attribute("ratio"):
+        c.real("ratio")
+    if c.has_attribute("seed"):
+        c.integer("seed")
+    if c.has(1):
+        c.value(1)
+    if c.has(2) and bool(c.number(2, "training_mode")):
+        raise Refused("training mode is not taken")
+    return x, li.ones(x.shape, DType.i1)
+
+
+@taken("PRelu", 7, 9, 16)
+def prelu(c: Call) -> Value:
+    """Below 0 multiplied by the slope."""
+    x = c.value(0)
+    return li.select(li.less(x, 0), x * c.value(1), x)
+
+
+@taken("LeakyRelu", 6, 16)
+def leaky_relu(c: Call) -> Value:
+    """Below 0 multiplied by alpha."""
+    x = c.value(0)
+    return li.select(li.less(x, 0.0), x * c.real("alpha", 0.01), x)
+
+
+@taken("ThresholdedRelu", 10, 22)
+def thresholded_relu(c: Call) -> Value:
+    """0 up to alpha."""
+    x = c.value(0)
+    return li.select(li.greater(x, c.real("alpha", 1.0)), x, li.zeros_like(x))
+
+
+@taken("Elu", 6, 22)
+def elu(c: Call) -> Value:
+    """Below 0 alpha (exp(x) - 1)."""
+    x = c.value(0)
+    return li.select(li.less(x, 0.0), li.expm1(li.minimum(x, 0.0)) * c.real("alpha", 1.0), x)
+
+
+@taken("Selu", 6, 22)
+def selu(c: Call) -> Value:
+    """Elu, scaled."""
+    x, alpha, gamma = c.value(0), c.real("alpha", 1.67326319217681884765625), c.real("gamma", 1.05070102214813232421875)
+    return li.select(li.less_equal(x, 0.0), li.expm1(li.minimum(x, 0.0)) * alpha, x) * gamma
+
+
+@taken("HardSigmoid", 6, 22)
+def hard_sigmoid(c: Call) -> Value:
+    """alpha x + beta, between 0 and 1."""
+    return li.clamp(0.0, c.value(0) * c.real("alpha", 0.2) + c.real("beta", 0.5), 1.0)
+
+
+@taken("Gelu", 20)
+def gelu(c: Call) -> Value:
+    """x times the normal distribution below x, exact or by tanh."""
+    x, how = c.value(0), c.word("approximate", "none")
+    if how == "none":
+        return x * 0.5 * (1.0 + li.erf(x * math.sqrt(0.5)))
+    if how != "tanh":
+        raise Refused(f"approximate is {how!r}, not none or tanh")
+    inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
+    return x * 0.5 * (1.0 + li.tanh(inner))

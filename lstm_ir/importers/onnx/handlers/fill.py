@@ -1,0 +1,97 @@
+"""Ops that make tensors from attributes and sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lstm_ir import ops as li
+from lstm_ir.importers.onnx import sizes as s
+from lstm_ir.importers.onnx.call import Call, Refused
+from lstm_ir.importers.onnx.sizes import Undecided
+from lstm_ir.importers.onnx.table import taken
+from lstm_ir.importers.onnx.tensors import read_tensor
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
+
+
+@taken("Constant", 1, 9, 11, 12, 13, 19, 21, 23, 24, 25, refused="text and sparse tensors")
+def constant(c: Call) -> Value:
+    """The literal that an attribute holds."""
+    if c.has_attribute("value"):
+        return li.constant(read_tensor(c.tensor("value")))
+    readers: dict[str, tuple[Any, Any]] = {
+        "value_float": (c.real, np.float32), "value_floats": (c.reals, np.float32),
+        "value_int": (c.integer, np.int64), "value_ints": (c.integers, np.int64),
+    }  # fmt: skip
+    for name, (read, dtype) in readers.items():
+        if c.has_attribute(name):
+            return li.constant(np.array(read(name), dtype))
+    raise Refused("its value is not a tensor and not numbers")
+
+
+@taken("ConstantOfShape", 9, 20, 21, 23, 24, 25)
+def constant_of_shape(c: Call) -> Value:
+    """One number in a shape."""
+    shape = c.dims(0, "the shape")
+    fill = np.zeros(1, np.float32)
+    if c.has_attribute("value"):
+        fill = read_tensor(c.tensor("value")).array
+    if fill.size != 1:
+        raise Refused(f"its value has {fill.size} elements, not one")
+    number = li.constant(fill.reshape(()))
+    return li.broadcast_to(number, tuple(shape))
+
+
+@taken("Range", 11, 27, refused="bounds that only a call knows, apart from sizes")
+def arange(c: Call) -> Value:
+    """start, start + delta, ... before limit."""
+    dtype = c.value(0).dtype
+    if dtype.is_float:
+        start, limit, delta = (c.number(i, what) for i, what in enumerate(("start", "limit", "delta")))
+        count: Dim = max(0, int(np.ceil((limit - start) / delta))) if delta else 0
+    else:
+        start, limit, delta = (c.dim(i, what) for i, what in enumerate(("start", "limit", "delta")))
+        count = _steps(start, limit, delta)
+    if delta == 0:
+        raise Refused("delta is 0")
+    if c.has_attribute("stash_type") and c.integer("stash_type") != 1:
+        raise Refused("stash_type is not 1, f32")
+    inside = DType.f32 if dtype.is_float and dtype.bits == 16 else dtype
+    steps = li.iota((count,), 0, inside)
+    first = li.convert(li.size(start), inside) if isinstance(start, dims.Expr) else li.constant(start, inside)
+    return li.convert(steps * li.constant(delta, inside) + first, dtype)
+
+
+def _steps(start: Dim, limit: Dim, delta: Dim) -> Dim:
+    """How many numbers there are, at least 0."""
+    if not isinstance(delta, int) or delta == 0:
+        raise Refused(f"delta is {delta}")
+    way = s.minus(limit, start) if delta > 0 else s.minus(start, limit)
+    count = dims.floordiv(dims.add(way, abs(delta) - 1), abs(delta))
+    try:
+        return s.larger(count, 0)
+    except Undecided:
+        return count  # a call at which it is negative is refused
+
+
+@taken("Shape", 1, 13, 15, 19, 21, 23, 24, 25)
+def shape(c: Call) -> s.Sizes | Value:
+    """The sizes of the operand, from axis `start` up to `end`."""
+    x = c.raw(0)
+    sizes = list(x.array.shape if isinstance(x, s.Sizes) else x.shape)
+    start = c.integer("start", 0) if c.opset >= 15 else 0
+    end = c.integer("end", len(sizes)) if c.opset >= 15 else len(sizes)
+    found = sizes[start:end]
+    return s.settled(s.objects(found, (len(found),)), DType.i64)
+
+
+@taken("Size", 1, 13, 19, 21, 23, 24, 25)
+def size(c: Call) -> s.Sizes | Value:
+    """How many elements the operand has."""
+    x = c.raw(0)
+    sizes = x.array.shape if isinstance(x, s.Sizes) else x.shape
+    return s.settled(s.objects([dims.product(tuple(sizes))], ()), DType.i64)

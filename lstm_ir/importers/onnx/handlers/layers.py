@@ -1,0 +1,91 @@
+"""Softmax, normalisations, pooling over everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lstm_ir import ops as li
+from lstm_ir.importers.onnx.call import Call, Refused
+from lstm_ir.importers.onnx.handlers.shapes import flattened
+from lstm_ir.importers.onnx.table import taken
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
+
+
+def _soft(name: str, function: Callable[[Value, int], Value]) -> None:
+    @taken(name, 1, 11, 13)
+    def build(c: Call) -> Value:
+        x = c.value(0)
+        if c.opset >= 13:
+            return function(x, c.axis(x.rank, -1))
+        # Until operator set 12 all axes from `axis` on are one.
+        rows = flattened(x, c.axis(x.rank, 1))
+        return li.reshape(function(rows, 1), x.shape)
+
+
+_soft("Softmax", lambda x, axis: li.softmax(x, axis))
+_soft("LogSoftmax", lambda x, axis: li.log_softmax(x, axis))
+
+
+def _per_channel(v: Value, x: Value) -> Value:
+    """One number for each channel, axis 1 of x."""
+    return li.reshape(v, (v.shape[0], *(1,) * (x.rank - 2)))
+
+
+@taken("BatchNormalization", 7, 9, 14, 15, refused="training mode")
+def batch_normalization(c: Call) -> Value:
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, with given mean and variance."""
+    x, scale, bias, mean, variance = c.values()
+    if c.opset >= 14 and c.flag("training_mode"):
+        raise Refused("training mode is not taken")
+    if c.opset < 9 and not c.flag("spatial", True):
+        raise Refused("spatial is 0")
+    if c.has_attribute("momentum"):
+        c.real("momentum")
+    if x.rank < 2:
+        raise Refused(f"the operand is {x.type}, without channels")
+    factor = scale / li.sqrt(variance + c.real("epsilon", 1e-5))
+    return (x - _cast(_per_channel(mean, x), x)) * _cast(_per_channel(factor, x), x) + _cast(_per_channel(bias, x), x)
+
+
+def _cast(v: Value, like: Value) -> Value:
+    return li.convert(v, like.dtype)
+
+
+def _normalised(x: Value, axes: tuple[int, ...], epsilon: float) -> tuple[Value, Value, Value]:
+    """(x - mean) / deviation, with mean and 1 / deviation over axes, which stay as size 1."""
+    mean = li.mean(x, axes, keepdims=True)
+    centred = x - mean
+    inverse = 1.0 / li.sqrt(li.mean(centred * centred, axes, keepdims=True) + epsilon)
+    return centred * inverse, mean, inverse
+
+
+@taken("LayerNormalization", 17)
+def layer_normalization(c: Call) -> tuple[Value, Value, Value]:
+    """Normalised over the axes from `axis` on, in f32 where stash_type says so."""
+    x, scale, bias = c.value(0), c.value(1), c.maybe(2)
+    if c.integer("stash_type", 1) != 1:
+        raise Refused("stash_type is not 1, f32")
+    axis = c.axis(x.rank, -1)
+    inside = DType.f32 if x.dtype.bits == 16 else x.dtype
+    y, mean, inverse = _normalised(li.convert(x, inside), tuple(range(axis, x.rank)), c.real("epsilon", 1e-5))
+    y = li.convert(y, x.dtype) * scale
+    stash = (li.convert(v, DType.f32) for v in (mean, inverse))
+    return (y if bias is None else y + bias, *stash)
+
+
+@taken("InstanceNormalization", 6, 22)
+def instance_normalization(c: Call) -> Value:
+    """Normalised over the axes after the channels, for each row and channel."""
+    x = c.value(0)
+    if x.rank < 3:
+        raise Refused(f"the operand is {x.type}, without axes after the channels")
+    y, _, _ = _normalised(x, tuple(range(2, x.rank)), c.real("epsilon", 1e-5))
+    return y * _per_channel(c.value(1), x) + _per_channel(c.value(2), x)
+
+
+@taken("GlobalAveragePool", 1, 22)
+def global_average_pool(c: Call) -> Value:
+    """The mean over the axes after the channels, which stay as size 1."""
+    x = c.value(0)
+    return li.mean(x, tuple(range(2, x.rank)), keepdims=True) if x.rank > 2 else x

@@ -1,0 +1,103 @@
+"""Integers that stand for numbers: value = (integer - zero point) scale."""
+
+from __future__ import annotations
+
+from lstm_ir import ops as li
+from lstm_ir.importers.onnx.call import Call, Refused
+from lstm_ir.importers.onnx.table import taken
+from lstm_ir.importers.onnx.tensors import dtype_of
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
+
+LIMITS = {DType.u8: (0, 255), DType.i8: (-128, 127)}
+
+
+def _along(c: Call, x: Value, v: Value) -> Value:
+    """A scale or zero point as it meets x: one number, or one for each place of `axis`."""
+    axis = c.integer("axis", 1) if c.opset >= 13 else 1
+    if v.rank == 0 or v.shape == (1,):
+        return li.reshape(v, ())
+    if v.rank != 1:
+        raise Refused(f"a scale of {v.rank} axes, for blocks, is not taken")
+    axis = c.axis_of(axis, x.rank)
+    c.agree("scale and axis", x.shape[axis], v.shape[0])
+    return li.reshape(v, tuple(v.shape[0] if a == axis else 1 for a in range(x.rank)))
+
+
+def _no_blocks(c: Call) -> None:
+    if c.has_attribute("block_size") and c.integer("block_size") != 0:
+        raise Refused("blocks are not taken")
+    for name in ("saturate", "precision"):  # about elements that are not taken, and a wish
+        if c.has_attribute(name):
+            c.integer(name)
+
+
+def quantized(x: Value, scale: Value, zero: Value | None, to: DType) -> Value:
+    """round(x / scale) + zero point, held inside the integers; halves go to even."""
+    if to not in LIMITS:
+        raise Refused(f"integers of type {to} are not taken")
+    wide = li.convert(li.round(x / scale), DType.f32)
+    if zero is not None:
+        wide = wide + li.convert(zero, DType.f32)
+    low, high = LIMITS[to]
+    return li.convert(li.clamp(float(low), wide, float(high)), to)
+
+
+@taken("QuantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28, refused="blocks; integers other than i8 and u8")
+def quantize_linear(c: Call) -> Value:
+    """round(x / scale) + zero point."""
+    x, scale, zero = c.value(0), c.value(1), c.maybe(2)
+    _no_blocks(c)
+    to = DType.u8 if zero is None else zero.dtype
+    if c.has_attribute("output_dtype") and (code := c.integer("output_dtype")):
+        if zero is not None and dtype_of(code) is not to:
+            raise Refused(f"output_dtype is {dtype_of(code)}, the zero point {to}")
+        to = dtype_of(code)
+    x = li.convert(x, scale.dtype)
+    return quantized(x, _along(c, x, scale), None if zero is None else _along(c, x, zero), to)
+
+
+@taken("DequantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28, refused="blocks; integers other than i8, u8 and i32")
+def dequantize_linear(c: Call) -> Value:
+    """(x - zero point) scale."""
+    x, scale, zero = c.value(0), c.value(1), c.maybe(2)
+    _no_blocks(c)
+    to = scale.dtype
+    if c.has_attribute("output_dtype") and (code := c.integer("output_dtype")):
+        to = dtype_of(code)
+    wide = li.convert(x, DType.i32)
+    if zero is not None:
+        wide = wide - li.convert(_along(c, x, zero), DType.i32)
+    inside = scale.dtype if scale.dtype.bits > 16 else DType.f32
+    return li.convert(li.convert(wide, inside) * li.convert(_along(c, x, scale), inside), to)
+
+
+@taken("DynamicQuantizeLinear", 11)
+def dynamic_quantize_linear(c: Call) -> tuple[Value, Value, Value]:
+    """u8 integers whose range is that of the operand and 0; with it scale and zero point.
+
+    Of zeros alone the specification's scale, 0, divides; 1 is taken, as onnxruntime does.
+    """
+    x = c.value(0)
+    low, high = li.minimum(li.min(x), 0.0), li.maximum(li.max(x), 0.0)
+    scale = (high - low) / 255.0
+    scale = li.select(li.equal(scale, 0.0), li.ones((), x.dtype), scale)
+    zero = quantized(-low, scale, None, DType.u8)
+    return quantized(x, scale, zero, DType.u8), scale, zero
+
+
+@taken("MatMulInteger", 10)
+def matmul_integer(c: Call) -> Value:
+    """(A - zero point) (B - zero point), in i32; zero points for rows of A and columns of B."""
+    a, b = (li.convert(c.value(i), DType.i32) for i in (0, 1))
+    for i, name in ((2, "rows"), (3, "columns")):
+        zero = c.maybe(i)
+        if zero is None:
+            continue
+        zero = li.convert(zero, DType.i32)
+        if zero.shape == (1,):
+            zero = li.reshape(zero, ())
+        elif zero.rank == 1 and name == "rows":
+            zero = li.expand_dims(zero, 1)
+        a, b = (a - zero, b) if name == "rows" else (a, b - zero)
+    return li.matmul(a, b)

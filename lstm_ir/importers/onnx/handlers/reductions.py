@@ -1,0 +1,87 @@
+"""Ops that reduce along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lstm_ir import ops as li
+from lstm_ir.importers.onnx.call import Call, Refused
+from lstm_ir.importers.onnx.sizes import Rule, Sizes, chained, objects, settled
+from lstm_ir.importers.onnx.table import taken
+from lstm_ir.ir import dims
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
+
+Reduce = Callable[[Value, Sequence[int]], Value]
+
+
+def _product(x: Value, axes: Sequence[int]) -> Value:
+    """The product over axes, one element after another."""
+    others = [a for a in range(x.rank) if a not in axes]
+    rows = li.transpose(x, (*axes, *others))
+    kept = rows.shape[len(axes) :]
+    rows = li.reshape(rows, (dims.product(rows.shape[: len(axes)]), *kept))
+    total, _ = li.scan(lambda out, row: (out * row, None), li.full(kept, 1, x.dtype), rows)
+    out: Value = total
+    return out
+
+
+def _mean(x: Value, axes: Sequence[int]) -> Value:
+    if not x.dtype.is_float:
+        raise Refused(f"the mean of {x.dtype} is not taken")
+    return li.mean(x, axes)
+
+
+def _reduction(
+    name: str, versions: tuple[int, ...], reduce: Reduce, axes_operand_since: int, rule: Rule | None = None
+) -> None:
+    def build(c: Call) -> Value | Sizes:
+        sizes = c.raw(0)
+        if isinstance(sizes, Sizes) and rule is not None and sizes.array.ndim == 1:
+            c.axes(1, 1)  # one axis, which is reduced whether it is named or not
+            out = rule(*(objects([d], ()) for d in sizes.array))
+            return settled(out.reshape((1,) if c.flag("keepdims", True) else ()), sizes.dtype)
+        x = c.value(0)
+        keep = c.flag("keepdims", True)
+        axes = c.axes(1, x.rank) if c.opset >= axes_operand_since or c.has_attribute("axes") else None
+        if not axes:
+            if c.opset >= axes_operand_since and c.flag("noop_with_empty_axes"):
+                return x
+            axes = tuple(range(x.rank))
+        elif c.has_attribute("noop_with_empty_axes"):
+            c.flag("noop_with_empty_axes")
+        y = reduce(x, axes) if axes else x
+        return li.expand_dims(y, axes) if keep and axes else y
+
+    taken(name, *versions)(build)
+
+
+_reduction("ReduceSum", (1, 11, 13), lambda x, a: li.sum(x, a), 13, chained(dims.add))
+_reduction("ReduceMean", (1, 11, 13, 18), _mean, 18)
+_reduction("ReduceProd", (1, 11, 13, 18), _product, 18, chained(dims.mul))
+
+
+def _extreme(pick: Callable[[Value, Sequence[int]], Value]) -> Reduce:
+    def reduce(x: Value, axes: Sequence[int]) -> Value:
+        if x.dtype is DType.i1:  # since operator set 20: false is below true
+            return li.not_equal(pick(li.convert(x, DType.i32), axes), 0)
+        return pick(x, axes)
+
+    return reduce
+
+
+_reduction("ReduceMax", (1, 11, 12, 13, 18, 20), _extreme(lambda x, a: li.max(x, a)), 18)
+_reduction("ReduceMin", (1, 11, 12, 13, 18, 20), _extreme(lambda x, a: li.min(x, a)), 18)
+
+
+@taken("ArgMax", 1, 11, 12, 13)
+def argmax(c: Call) -> Value:
+    """Where the largest stands along `axis`: the first of equal ones, or the last."""
+    x = c.value(0)
+    axis, keep = c.axis(x.rank, 0), c.flag("keepdims", True)
+    last = c.flag("select_last_index") if c.opset >= 12 else False
+    place = li.argmax(li.reverse(x, axis) if last else x, axis)
+    if last:
+        place = li.size(dims.add(x.shape[axis], -1)) - place
+    place = li.convert(place, DType.i64)
+    return li.expand_dims(place, axis) if keep else place

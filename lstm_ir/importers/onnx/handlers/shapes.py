@@ -1,0 +1,260 @@
+"""Ops that rearrange elements: by shape, by order, by slices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lstm_ir import ops as li
+from lstm_ir.importers.onnx import sizes as s
+from lstm_ir.importers.onnx.call import Call, Refused
+from lstm_ir.importers.onnx.sizes import Undecided
+from lstm_ir.importers.onnx.table import ALL, taken
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Value
+from lstm_ir.ops.primitive.broadcast import common_shape
+from lstm_ir.ops.primitive.window import slice_axis
+
+FAR = 2**31 - 1  # bounds of a slice that exporters write for "to the end"
+
+
+@taken("Reshape", 5, 13, 14, 19, 21, 23, 24, 25, moves=(0,), refused="a shape that only a call knows, apart from sizes")
+def reshape(c: Call) -> Value:
+    """0 keeps a size, -1 is the size that is left."""
+    x, shape = c.value(0), c.dims(1, "the shape")
+    zero = c.opset >= 14 and c.flag("allowzero")
+    to: list[Dim] = []
+    for axis, d in enumerate(shape):
+        if d == 0 and not zero:
+            if axis >= x.rank:
+                raise Refused(f"the shape keeps axis {axis} of an operand of rank {x.rank}")
+            d = x.shape[axis]
+        to.append(d)
+    return li.reshape(x, tuple(to))
+
+
+@taken("Flatten", 9, 11, 13, 21, 23, 24, 25, moves=(0,))
+def flatten(c: Call) -> Value:
+    """Two axes: those before `axis`, and the others."""
+    x, axis = c.value(0), c.integer("axis", 1)
+    if not -x.rank <= axis <= x.rank:
+        raise Refused(f"axis {axis} is outside {-x.rank}..{x.rank}")
+    return flattened(x, axis % x.rank if axis < 0 else axis)
+
+
+def flattened(x: Value, axis: int) -> Value:
+    """x [product of the axes before `axis`, product of the others]."""
+    return li.reshape(x, (dims.product(x.shape[:axis]), dims.product(x.shape[axis:])))
+
+
+@taken("Transpose", 1, 13, 21, 23, 24, 25, moves=(0,))
+def transpose(c: Call) -> Value:
+    """Axes in another order, reversed by default."""
+    x = c.value(0)
+    order = c.integers("perm", tuple(range(x.rank))[::-1])
+    if sorted(order) != list(range(x.rank)):
+        raise Refused(f"perm {order} does not order {x.rank} axes")
+    return li.transpose(x, order)
+
+
+@taken("Squeeze", 1, 11, 13, 21, 23, 24, 25, moves=(0,))
+def squeeze(c: Call) -> Value:
+    """Without axes of size 1."""
+    x = c.value(0)
+    axes = c.axes(1, x.rank)
+    if axes is None and any(isinstance(d, dims.Expr) for d in x.shape):
+        raise Refused(f"without axes, {x.type} has a size that may be 1 or not")
+    for a in axes or ():
+        c.agree(f"axis {a}, which is squeezed", x.shape[a], 1)
+    return li.squeeze(x, axes)
+
+
+@taken("Unsqueeze", 1, 11, 13, 21, 23, 24, 25, moves=(0,))
+def unsqueeze(c: Call) -> Value:
+    """With new axes of size 1."""
+    x = c.value(0)
+    given = c.integers("axes") if c.has_attribute("axes") else c.numbers(1, "axes")
+    axes = [c.axis_of(a, x.rank + len(given)) for a in given]
+    if len(set(axes)) != len(axes):
+        raise Refused(f"axes {given} name one axis twice")
+    return li.expand_dims(x, axes) if axes else x
+
+
+@taken("Concat", 4, 11, 13, moves=(ALL,))
+def concat(c: Call) -> Value:
+    """Operands one after another along `axis`."""
+    xs = c.values()
+    if not xs:
+        raise Refused("it has no operands")
+    axis = c.axis(xs[0].rank)
+    for x in xs[1:]:
+        for a in range(min(x.rank, xs[0].rank)):
+            if a != axis:
+                c.agree(f"axis {a} of the operands", xs[0].shape[a], x.shape[a])
+    return li.concat(xs, axis)
+
+
+@taken("Split", 2, 11, 13, 18, moves=(0,))
+def split(c: Call) -> list[Value]:
+    """Parts along `axis`: given sizes, or equal ones, the last of which may be smaller."""
+    x = c.value(0)
+    axis = c.axis(x.rank, 0)
+    size = x.shape[axis]
+    if c.has_attribute("split") or c.has(1):
+        parts: list[Dim] = list(c.integers("split")) if c.has_attribute("split") else c.dims(1, "split")
+        c.agree("the sum of the parts", size, dims.add(0, _total(parts)))
+    else:
+        parts = _equal_parts(c, size)
+    out, at = [], 0
+    start: Dim = at
+    for part in parts:
+        end = dims.add(start, part)
+        out.append(slice_axis(x, axis, start, end))
+        start = end
+    return out
+
+
+def _total(parts: Sequence[Dim]) -> Dim:
+    out: Dim = 0
+    for p in parts:
+        out = dims.add(out, p)
+    return out
+
+
+def _equal_parts(c: Call, size: Dim) -> list[Dim]:
+    count = c.integer("num_outputs") if c.has_attribute("num_outputs") else len(c.outputs)
+    if isinstance(size, int):
+        each = -(-size // count)
+        last = size - each * (count - 1)
+        if last < 0 or (last != each and not c.has_attribute("num_outputs")):
+            raise Refused(f"{size} does not divide into {count} parts")
+        return [each] * (count - 1) + [last]
+    each_ = dims.floordiv(size, count)
+    if dims.mul(each_, count) != size:
+        raise Refused(f"{size} is not known to divide into {count} parts")
+    return [each_] * count
+
+
+@taken("Slice", 1, 10, 11, 13, moves=(0,), refused="bounds that only a call knows, apart from sizes")
+def slice_(c: Call) -> Value:
+    """Ranges along axes; a bound outside the axis is moved to its end.
+
+    Where a size has a name, a bound that may be outside is refused at the call.
+    """
+    x = c.value(0)
+    if c.opset < 10:
+        starts: list[Dim] = list(c.integers("starts"))
+        ends: list[Dim] = list(c.integers("ends"))
+        axes = c.integers("axes", range(len(starts)))
+        steps = [1] * len(starts)
+    else:
+        starts, ends = c.dims(1, "starts"), c.dims(2, "ends")
+        axes = c.numbers(3, "axes") if c.has(3) else list(range(len(starts)))
+        steps = c.numbers(4, "steps") if c.has(4) else [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise Refused(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        x = _sliced(x, c.axis_of(axis, x.rank), start, end, step)
+    return x
+
+
+def _sliced(x: Value, axis: int, start: Dim, end: Dim, step: int) -> Value:
+    if step == 0:
+        raise Refused("a step is 0")
+    size = x.shape[axis]
+    start, end = _from_start(size, start, step), _from_start(size, end, step)
+    if step < 0:  # place i is place size - 1 - i of the reversed operand
+        x = li.reverse(x, axis)
+        start, end = (s.minus(dims.add(size, -1), d) for d in (start, end))
+    if isinstance(start, int) and isinstance(end, int):
+        end = max(start, end)
+    return slice_axis(x, axis, start, end, abs(step))
+
+
+def _from_start(size: Dim, bound: Dim, step: int) -> Dim:
+    """A bound counted from the start, inside the axis: 0..size, or -1..size-1 of a negative step."""
+    low, high = (0, size) if step > 0 else (-1, dims.add(size, -1))
+    if isinstance(bound, int) and abs(bound) >= FAR:
+        return high if bound > 0 else low
+    if isinstance(bound, int) and bound < 0:
+        bound = dims.add(size, bound)
+    for limit, choose in ((high, s.smaller), (low, s.larger)):
+        try:
+            bound = choose(bound, limit)
+        except Undecided:
+            continue  # a call at which it matters is refused by the slice's own bounds
+    return bound
+
+
+@taken("Expand", 8, 13, moves=(0,))
+def expand(c: Call) -> Value:
+    """Repeated to the shape that both broadcast to."""
+    x = c.value(0)
+    shape = tuple(c.dims(1, "the shape"))
+    return li.broadcast_to(x, common_shape("broadcast_to", [x.shape, shape]))
+
+
+@taken("Tile", 6, 13, moves=(0,))
+def tile(c: Call) -> Value:
+    """Repeated whole, a number of times along each axis."""
+    x, repeats = c.value(0), c.dims(1, "repeats")
+    if len(repeats) != x.rank:
+        raise Refused(f"{len(repeats)} repeats for {x.rank} axes")
+    pairs = [d for r, size in zip(repeats, x.shape, strict=True) for d in (r, size)]
+    wide = li.broadcast_in_dim(x, tuple(pairs), tuple(range(1, 2 * x.rank, 2)))
+    return li.reshape(wide, tuple(dims.mul(r, size) for r, size in zip(repeats, x.shape, strict=True)))
+
+
+@taken("Pad", 2, 11, 13, 18, 19, 21, 23, 24, 25, moves=(), refused="pads that only a call knows, apart from sizes")
+def pad(c: Call) -> Value:
+    """Before and after each axis: a number, the mirrored inside, the edge, or the other end."""
+    x, mode = c.value(0), c.word("mode", "constant")
+    given = c.dims(1, "pads") if c.opset >= 11 else list(c.integers("pads"))
+    axes = range(x.rank)
+    if c.has(3):
+        axes = [c.axis_of(a, x.rank) for a in c.numbers(3, "axes")]
+    if len(given) != 2 * len(axes):
+        raise Refused(f"{len(given)} pads for {len(axes)} axes")
+    low: list[Dim] = [0] * x.rank
+    high: list[Dim] = [0] * x.rank
+    for k, a in enumerate(axes):
+        low[a], high[a] = given[k], given[k + len(axes)]
+    if mode == "constant":
+        fill = li.reshape(c.value(2), ()) if c.has(2) else None
+        value = c.real("value", 0.0) if c.opset < 11 else 0
+        return li.pad(x, low, high, value=value if fill is None else fill)
+    if c.has(2):
+        c.value(2)  # is there for the mode "constant"
+    if mode not in _EDGES:
+        raise Refused(f"mode is {mode!r}, not one of constant, {', '.join(_EDGES)}")
+    for axis in range(x.rank):
+        x = _padded(x, axis, low[axis], high[axis], mode)
+    return x
+
+
+_EDGES = ("reflect", "edge", "wrap")
+
+
+def _padded(x: Value, axis: int, low: Dim, high: Dim, mode: str) -> Value:
+    cut = [min(d, 0) if isinstance(d, int) else 0 for d in (low, high)]
+    if any(cut):
+        x = slice_axis(x, axis, -cut[0], dims.add(x.shape[axis], cut[1]))
+    n = x.shape[axis]
+    parts = [x]
+    if not isinstance(low, int) or low > 0:
+        bounds = {"reflect": (1, dims.add(low, 1)), "edge": (0, 1), "wrap": (s.minus(n, low), n)}
+        parts.insert(0, _edge(x, axis, *bounds[mode], low, mode))
+    if not isinstance(high, int) or high > 0:
+        last = dims.add(n, -1)
+        bounds = {"reflect": (s.minus(last, high), last), "edge": (last, n), "wrap": (0, high)}
+        parts.append(_edge(x, axis, *bounds[mode], high, mode))
+    return li.concat(parts, axis)
+
+
+def _edge(x: Value, axis: int, start: Dim, end: Dim, count: Dim, mode: str) -> Value:
+    part = slice_axis(x, axis, start, end)
+    if mode == "reflect":
+        return li.reverse(part, axis)
+    if mode == "edge":
+        return li.broadcast_to(part, part.type.resized(axis, count).shape)
+    return part

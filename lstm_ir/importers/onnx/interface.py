@@ -1,0 +1,114 @@
+"""Inputs and outputs of a model: their types, the sizes they name, and what the caller fixes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.importers.onnx.call import Refused
+from lstm_ir.importers.onnx.reading import Source
+from lstm_ir.importers.onnx.sizes import Sizes
+from lstm_ir.importers.onnx.tensors import dtype_of
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.errors import DimError, IRError, ModelError
+from lstm_ir.ir.graph import Data, Value
+from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.types import DimLike, TensorType, shape_of
+
+
+class Bindings:
+    """Names of sizes as the graph has them, and inputs that are constants."""
+
+    def __init__(self, source: Source, constants: Mapping[str, Any], sizes: Mapping[str, DimLike]) -> None:
+        self.file, self.constants = source.file, dict(constants)
+        graph = source.model.graph
+        inputs = [v for v in graph.inputs if v.name not in graph.initializers]
+        self._refuse_unknown("constants", constants, [v.name for v in inputs])
+        self.named: dict[str, Dim] = {}
+        free = [v for v in inputs if v.name not in constants]
+        there = sorted(set().union(*(dims.names(d) for v in free for d in _declared(v) or ())))
+        self._refuse_unknown("sizes", sizes, there)
+        try:
+            for name, size in sizes.items():
+                (self.named[name],) = shape_of((size,))
+        except DimError as e:
+            raise ModelError(f"{self.file}: sizes: {e}") from None
+
+    def _refuse_unknown(self, what: str, given: Mapping[str, Any], there: list[str]) -> None:
+        unknown = sorted(set(given) - set(there))
+        if unknown:
+            shown = ", ".join(there) or "none"
+            raise ModelError(f"{self.file}: {what} has {unknown[0]!r}; the model has {shown}")
+
+    def unify(self, name: str, by: Dim) -> None:
+        """From now on the size `name` is `by`."""
+        self.named = {n: dims.substitute(d, {name: by}) for n, d in self.named.items()}
+        self.named[name] = by
+
+    def type(self, v: Any) -> TensorType:
+        """The type of an input."""
+        shape = _declared(v)
+        if shape is None:
+            raise Refused("its rank is not stated")
+        try:
+            return TensorType(tuple(dims.substitute(d, self.named) for d in shape), dtype_of(v.dtype))
+        except DimError as e:
+            raise Refused(str(e)) from None
+
+    def constant(self, v: Any) -> Value | None:
+        """The array that the caller fixes an input to; None where it stays an input."""
+        if v.name not in self.constants:
+            return None
+        try:
+            data = Data.of(np.asarray(self.constants[v.name]), dtype_of(v.dtype))
+        except (IRError, ValueError, TypeError) as e:
+            raise ModelError(f"{self.file}: constants: {v.name}: {e}") from None
+        shape = _declared(v)
+        if shape is not None and not _fits(data.type.shape, shape):
+            shown = ",".join(map(str, shape))
+            raise ModelError(f"{self.file}: constants: {v.name} is [{shown}], got {data.type}")
+        return constant(data)
+
+
+def _fits(shape: tuple[Dim, ...], declared: tuple[Dim, ...]) -> bool:
+    return len(shape) == len(declared) and all(
+        a == b or not isinstance(b, int) for a, b in zip(shape, declared, strict=True)
+    )
+
+
+def _declared(v: Any) -> tuple[Dim, ...] | None:
+    """The sizes as the file states them; one without a name is called after input and axis."""
+    if v.type is None or v.shape is None or type(v.type).__name__ != "TensorType":
+        return None
+    return tuple(_size(d, f"{v.name}_{axis}") for axis, d in enumerate(v.shape))
+
+
+def _size(d: Any, otherwise: str) -> Dim:
+    if isinstance(d, int):
+        return d
+    text = d.value if isinstance(d.value, str) else ""
+    try:
+        return dims.parse(text) if text else dims.name(_word(otherwise))
+    except DimError:
+        return dims.name(_word(text) if re.search("[A-Za-z]", text) else _word(otherwise))
+
+
+def _word(text: str) -> str:
+    """The text as a name of a size."""
+    word = re.sub(r"[^A-Za-z0-9_]", "_", text)
+    return word if re.match("[A-Za-z_]", word) else f"_{word}"
+
+
+def graph_name(text: str | None) -> str:
+    """The text as a name of a graph."""
+    word = _word(text or "model")
+    return word if word.isidentifier() else "model"
+
+
+def tensor(result: Value | Sizes) -> Value:
+    """A result as a tensor."""
+    return result.value() if isinstance(result, Sizes) else result

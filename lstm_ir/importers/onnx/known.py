@@ -1,0 +1,98 @@
+"""What is known of a value at import: its elements, computed by the NumPy meaning of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.ir.dims import Expr
+from lstm_ir.ir.graph import Data, Node, Value
+from lstm_ir.ir.interpret import run_node
+from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.literals import splat
+from lstm_ir.ir.opdef import Level
+
+Array = np.ndarray[Any, Any]
+MAX_ELEMENTS = 2**27  # of one array that is computed at import
+SMALL = 2**16  # elements that are folded although what they come from is smaller
+
+
+class Knowledge:
+    """The elements of values that depend on weights and constants alone, each computed once."""
+
+    def __init__(self) -> None:
+        self._fixed: dict[Node, bool] = {}  # depends on weights and constants alone
+        self._literal: dict[Node, bool] = {}  # depends on constants alone
+        self._arrays: dict[Value, Array] = {}
+        self._computed: set[Node] = set()
+
+    def array(self, v: Value) -> Array | None:
+        """The elements of `v`; None where they depend on an input, or are too many."""
+        if not self._is_fixed(v.node):
+            return None
+        for n in _new_nodes(v.node, self._computed):
+            self._arrays.update(zip(n.values, run_node(n, self._arrays, {}), strict=True))
+            self._computed.add(n)
+        return self._arrays[v]
+
+    def folded(self, v: Value) -> Value:
+        """`v` as one constant where it depends on constants alone, else `v`.
+
+        A number that is repeated stays so, and weights keep their names.
+        """
+        if v.op == "constant" or not self._is_fixed(v.node) or not self._literal[v.node] or splat(v) is not None:
+            return v
+        if prod(v.shape) > max(SMALL, sum(prod(u.shape) for u in v.node.inputs)):
+            return v
+        return constant(Data.of(self.array(v)))
+
+    def is_zero(self, v: Value) -> bool:
+        """Whether every element is known to be 0, at whatever size the value has."""
+        todo = [v]
+        while todo:
+            u = todo.pop()
+            if splat(u) == 0:
+                continue
+            if u.op in _MOVES:
+                todo += u.node.inputs
+                continue
+            array = self.array(u)
+            if array is None or array.any():
+                return False
+        return True
+
+    def _is_fixed(self, node: Node) -> bool:
+        for n in _new_nodes(node, self._fixed):
+            below = [v.node for v in n.inputs]
+            computed = n.op.level is Level.primitive and n.op.name not in ("parameter", "scan") and not _reads_sizes(n)
+            small = all(t.is_static and prod(t.shape) <= MAX_ELEMENTS for t in n.types)
+            self._fixed[n] = computed and small and all(self._fixed[b] for b in below)
+            self._literal[n] = n.op.name != "weight" and all(self._literal[b] for b in below)
+        return self._fixed[node]
+
+
+_MOVES = ("slice", "concatenate", "broadcast_in_dim", "reshape", "transpose", "reverse", "convert")
+
+
+def _reads_sizes(node: Node) -> bool:
+    """Whether an attribute holds a size that only calls know."""
+    return any(isinstance(d, Expr) for a in node.attrs.values() for d in (a if isinstance(a, tuple) else (a,)))
+
+
+def _new_nodes(root: Node, seen: Container[Node]) -> Iterator[Node]:
+    """Nodes below `root` that are not in `seen`, each after its inputs."""
+    done: set[Node] = set()
+    stack = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if node in seen or node in done:
+            continue
+        if ready:
+            done.add(node)
+            yield node
+        else:
+            stack.append((node, True))
+            stack += [(v.node, False) for v in node.inputs]

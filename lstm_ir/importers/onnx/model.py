@@ -1,0 +1,256 @@
+"""`li.from_onnx`: the walk over a model, which gives every node to its handler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lstm_ir.importers.onnx import handlers
+from lstm_ir.importers.onnx.call import Call, Refused, Unified
+from lstm_ir.importers.onnx.interface import Bindings, graph_name, tensor
+from lstm_ir.importers.onnx.known import Knowledge
+from lstm_ir.importers.onnx.reading import Source, read
+from lstm_ir.importers.onnx.refusals import Refusals
+from lstm_ir.importers.onnx.sizes import Sizes, Undecided, objects, settled
+from lstm_ir.importers.onnx.table import ALL, TABLE, Result, Taken
+from lstm_ir.importers.onnx.tensors import Tensors
+from lstm_ir.ir.errors import IRError, ModelError
+from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.leaf import constant, parameter
+from lstm_ir.ir.location import Loc, at
+from lstm_ir.ir.types import DimLike, DType
+
+if TYPE_CHECKING:
+    from lstm_ir.importers.onnx.reading import Model
+
+DEPTH = 32  # subgraphs nested deeper are refused
+assert handlers.__doc__  # importing them registers every op
+
+
+def from_onnx(
+    model: Model,
+    *,
+    constants: Mapping[str, Any] | None = None,
+    sizes: Mapping[str, DimLike] | None = None,
+    stateful: bool = False,
+) -> Graph:
+    """The graph of an ONNX model, with the names of its inputs, outputs and initializers.
+
+    model: a path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`. constants: arrays for inputs
+    that are to be fixed. sizes: numbers, or other names, for named sizes; an axis without a name is
+    called after its input, `x_0`. Initializers with float elements are weights. Raises ModelError,
+    which lists every node that is not taken.
+    """
+    if stateful:
+        raise ModelError("from_onnx: stateful is not supported yet")
+    source = read(model)
+    tensors = Tensors(source.file)
+    bindings = Bindings(source, constants or {}, sizes or {})
+    while True:  # as often as two names turn out to be one size
+        try:
+            return _Import(source, tensors, bindings).graph()
+        except Unified as e:
+            bindings.unify(e.name, e.by)
+
+
+class _Undefined:
+    """What a node gives that was refused: nodes that read it are passed over."""
+
+
+_UNDEFINED = _Undefined()
+
+
+class _Passed(Exception):
+    """A node whose subgraph has refusals: these say why."""
+
+
+class _Import:
+    """One walk over a model."""
+
+    def __init__(self, source: Source, tensors: Tensors, bindings: Bindings) -> None:
+        self.source, self.tensors, self.bindings = source, tensors, bindings
+        self.knowledge = Knowledge()
+        self.refusals = Refusals(source.file)
+        self.weights: dict[str, Value] = {}
+        self.depth = 0
+
+    def graph(self) -> Graph:
+        model = self.source.model.graph
+        known: dict[Any, Any] = {}
+        inputs: list[Value] = []
+        for v in model.inputs:
+            if v.name in model.initializers:
+                continue
+            with at(self._loc(v.name)):
+                try:
+                    known[v] = self.bindings.constant(v)
+                    if known[v] is None:
+                        known[v] = parameter(v.name, self.bindings.type(v))
+                        inputs.append(known[v])
+                except (Refused, IRError) as e:
+                    self.refusals.add(v.name, "input", e)
+                    known[v] = _UNDEFINED
+        results = self._run(model, known)
+        self.refusals.raise_any()
+        outputs = {v.name: tensor(r) for v, r in zip(model.outputs, results, strict=True)}
+        try:
+            return Graph(graph_name(model.name), inputs, outputs)
+        except IRError as e:
+            raise ModelError(f"{self.source.file}: {e}") from e
+
+    def _run(self, graph: Any, known: dict[Any, Any]) -> list[Any]:
+        """The outputs of a graph, whose inputs and outer values are in `known`."""
+        if self.depth > DEPTH:
+            raise Refused(f"subgraphs are nested deeper than {DEPTH}")
+        self.depth += 1
+        try:
+            for v in graph.initializers.values():
+                known[v] = self._initializer(v)
+            for node in graph:
+                results = self._node(node, known)
+                known.update(zip(node.outputs, results, strict=True))
+            return [self._lookup(v, known, "output") for v in graph.outputs]
+        finally:
+            self.depth -= 1
+
+    def _initializer(self, v: Any) -> Any:
+        with at(self._loc(v.name)):
+            try:
+                data = self.tensors.data(v.const_value)
+                if not data.type.dtype.is_float:
+                    return constant(data)
+                # Two subgraphs may have tensors of one name; the first keeps it.
+                name = v.name if v.name not in self.weights else f"{v.name}#{len(self.weights)}"
+                self.weights[name] = self.tensors.weight(name, data)
+                return self.weights[name]
+            except (Refused, IRError) as e:
+                self.refusals.add(v.name, "initializer", e)
+                return _UNDEFINED
+
+    def _lookup(self, v: Any, known: Mapping[Any, Any], what: str) -> Any:
+        if v is None or v.name == "":
+            return None
+        if v not in known:
+            self.refusals.add(v.name, what, Refused("no earlier node makes it: a cycle, or a missing node"))
+            return _UNDEFINED
+        return known[v]
+
+    def _node(self, node: Any, known: dict[Any, Any]) -> Sequence[Any]:
+        """The results of a node; what cannot be had is noted as a refusal."""
+        name = node.name or next((o.name for o in node.outputs if o.name), "")
+        undefined = [_UNDEFINED] * len(node.outputs)
+        with at(self._loc(name)):
+            try:
+                entry = self._entry(node)
+                inputs = [self._lookup(v, known, f"operand of {name}") for v in node.inputs]
+                if any(v is _UNDEFINED for v in inputs):
+                    return undefined
+                outputs = [bool(o.name) for o in node.outputs]
+
+                def inner(graph: Any, values: Sequence[Result]) -> list[Result]:
+                    return self._inner(graph, values, known)
+
+                call = Call(
+                    node.op_type, self._opset(node), inputs, outputs, node.attributes, self.knowledge, inner
+                )  # fmt: skip
+                return self._results(entry, call)
+            except _Passed:
+                return undefined
+            except (Refused, IRError) as e:
+                self.refusals.add(name, node.op_type, e)
+                return undefined
+
+    def _opset(self, node: Any) -> int:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        return self.source.opset if domain == "" else int(self.source.model.opset_imports.get(domain, 1))
+
+    def _entry(self, node: Any) -> Taken:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        entry = TABLE.get((domain, node.op_type))
+        if entry is None:
+            where = f" of the domain {domain}" if domain else ""
+            raise Refused(f"the op{where} is not taken")
+        if self._opset(node) < entry.versions[0]:
+            first = entry.versions[0]
+            raise Refused(f"taken from operator set {first} on, the model has {self._opset(node)}")
+        return entry
+
+    def _inner(self, graph: Any, values: Sequence[Result], outer: dict[Any, Any]) -> list[Result]:
+        """The outputs of a subgraph over values; its nodes read the graph around it."""
+        if len(values) != len(graph.inputs):
+            raise Refused(f"the subgraph has {len(graph.inputs)} inputs, not {len(values)}")
+        scope = dict(outer)
+        scope.update(zip(graph.inputs, values, strict=True))
+        before = len(self.refusals)
+        results = self._run(graph, scope)
+        if len(self.refusals) > before or any(r is _UNDEFINED for r in results):
+            raise _Passed
+        return results
+
+    def _results(self, entry: Taken, call: Call) -> list[Result]:
+        results = _on_sizes(entry, call)
+        if results is None:
+            built = entry.build(call)
+            results = list(built) if isinstance(built, Sequence) else [built]
+            call.check_all_read()
+        for i, wanted in enumerate(call.outputs):
+            if wanted and (i >= len(results) or results[i] is None):
+                raise Refused(f"its result {i} is not taken")
+        results = [self.knowledge.folded(r) if isinstance(r, Value) else r for r in results]
+        return (results + [None] * len(call.outputs))[: len(call.outputs)]
+
+    def _loc(self, name: str) -> Loc:
+        return Loc(self.source.file, 0, node=name)
+
+
+def _on_sizes(entry: Taken, call: Call) -> list[Result] | None:
+    """What the op does to operands that are sizes, as sizes; None where it makes tensors."""
+    if not any(isinstance(v, Sizes) for v in call.inputs):
+        return None
+    if entry.sizes is not None:
+        return _computed(entry, call)
+    return _moved(entry, call) if entry.moves else None
+
+
+def _computed(entry: Taken, call: Call) -> list[Result] | None:
+    arrays = [call.elements(i) for i in range(len(call.inputs))]
+    dtypes = {v.dtype for v in call.inputs if v is not None}
+    if any(a is None for a in arrays):
+        return None
+    assert entry.sizes is not None
+    try:
+        out = entry.sizes(*arrays)
+    except Undecided:
+        return None
+    truth = out.size > 0 and all(isinstance(d, bool) for d in out.flat)
+    return [settled(out, DType.i1 if truth else max(dtypes, key=lambda d: d.bits))]
+
+
+def _moved(entry: Taken, call: Call) -> list[Result] | None:
+    """The handler run over the places of the elements, then the elements put where those went."""
+    at_ = range(len(call.inputs)) if ALL in entry.moves else entry.moves
+    if not any(isinstance(call.inputs[i], Sizes) for i in at_ if i < len(call.inputs)):
+        return None
+    inputs = list(call.inputs)
+    elements: list[Any] = []
+    dtype = DType.i64
+    for i in at_:
+        if not call.has(i):
+            continue
+        array, dtype = call.elements(i), call.raw(i).dtype
+        if array is None:
+            return None
+        inputs[i] = constant(np.arange(len(elements), len(elements) + array.size).reshape(array.shape))
+        elements += array.flat
+    moved = call.with_inputs(inputs)
+    built = entry.build(moved)
+    moved.check_all_read()
+    out: list[Result] = []
+    for r in built if isinstance(built, Sequence) else [built]:
+        places = moved.elements_of(r)
+        if places is None:
+            return None
+        out.append(settled(objects([elements[p] for p in places.flat], places.shape), dtype))
+    return out

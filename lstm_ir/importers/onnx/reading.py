@@ -1,0 +1,151 @@
+"""From a file, bytes or a library's object to an `onnx_ir.Model` whose functions are inlined.
+
+Only Python code of `onnx` and `onnx_ir`, and the protobuf reader, see the file: no checker and no
+shape inference runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from lstm_ir.ir.errors import ModelError
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir
+
+Model: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model"
+OPSETS = range(1, 29)
+"""Versions of the standard operator set that are read; a test compares the handlers with each."""
+MAX_BYTES = 2**31 - 1  # of the protobuf format
+MAX_NODES = 1_000_000  # with functions inlined
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model, its file's name, and the version of the standard operator set."""
+
+    model: Any
+    file: str
+    opset: int
+
+
+def read(model: Model) -> Source:
+    """The model with its functions inlined; ModelError for what is not a whole model."""
+    ir = _library()
+    file = "<onnx>"
+    if isinstance(model, ir.Model):
+        found = model
+    elif isinstance(model, (str, os.PathLike)):
+        file = Path(model).name
+        found = _from_file(Path(model))
+    else:
+        found = _from_proto(model)
+    opset = _opset(found, file)
+    if found.functions:
+        found = _inlined(ir, found, file)
+    return Source(found, file, opset)
+
+
+def _library() -> Any:
+    try:
+        import onnx  # noqa: F401  onnx_ir imports it
+        import onnx_ir
+    except ImportError as e:
+        raise ModelError(f"from_onnx needs {e.name}: pip install 'lstm-ir[onnx]'") from e
+    return onnx_ir
+
+
+def _from_file(path: Path) -> Any:
+    import onnx_ir
+
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise ModelError(f"{path.name}: the file has {size} bytes, more than {MAX_BYTES}")
+        found = _from_proto(path.read_bytes(), path.name)
+    except OSError as e:
+        raise ModelError(f"{path.name}: {e.strerror or e}") from e
+    # Without a folder the library checks no path of external data, so the folder is never empty.
+    onnx_ir.external_data.set_base_dir(found.graph, str(path.resolve().parent))
+    return found
+
+
+def _from_proto(model: Any, file: str = "<onnx>") -> Any:
+    import onnx
+    import onnx_ir
+
+    if isinstance(model, bytes):
+        proto, model = model, onnx.ModelProto()
+        if len(proto) > MAX_BYTES:
+            raise ModelError(f"{file}: {len(proto)} bytes, more than {MAX_BYTES}")
+        try:
+            model.ParseFromString(proto)
+        except Exception as e:  # protobuf's errors differ between its implementations
+            raise ModelError(f"{file}: is not an ONNX model, or is damaged: {e}") from e
+    if not isinstance(model, onnx.ModelProto):
+        raise ModelError(f"from_onnx takes a path, bytes, a ModelProto or an onnx_ir.Model, got {type(model).__name__}")
+    if not model.HasField("graph"):
+        raise ModelError(f"{file}: is not an ONNX model: it has no graph")
+    try:
+        return onnx_ir.from_proto(model)
+    except RecursionError as e:
+        raise ModelError(f"{file}: subgraphs are nested too deep") from e
+    except Exception as e:  # whatever a foreign reader raises over a damaged file
+        raise ModelError(f"{file}: the model contradicts itself: {type(e).__name__}: {e}") from e
+
+
+def _opset(model: Any, file: str) -> int:
+    found = model.opset_imports.get("", model.opset_imports.get("ai.onnx"))
+    if found is None:
+        raise ModelError(f"{file}: the model names no version of the standard operator set")
+    if found not in OPSETS:
+        raise ModelError(f"{file}: operator set {found} is not one of {OPSETS[0]} to {OPSETS[-1]}")
+    return int(found)
+
+
+def _inlined(ir: Any, model: Any, file: str) -> Any:
+    try:
+        if _expanded_nodes(model) > MAX_NODES:
+            raise ModelError(f"{file}: its functions stand for more than {MAX_NODES} nodes")
+        copy = model.clone()
+        return ir.passes.common.InlinePass()(copy).model
+    except ModelError:
+        raise
+    except Exception as e:  # functions that call themselves, differ in opset, or miss arguments
+        raise ModelError(f"{file}: its functions cannot be inlined: {e}") from e
+
+
+def _expanded_nodes(model: Any) -> int:
+    """How many nodes there are when every call is its function's nodes; counted without inlining."""
+    functions = model.functions
+    calls = {name: _called(f, functions) for name, f in functions.items()}
+    sizes: dict[Any, int] = {}
+    stack = list(functions)
+    waiting: set[Any] = set()
+    while stack:
+        name = stack[-1]
+        missing = [n for n in calls[name] if n not in sizes]
+        if not missing:
+            sizes[name] = sum(1 for _ in functions[name].all_nodes()) + _total(calls[name], sizes)
+            waiting.discard(stack.pop())
+            continue
+        if name in waiting:
+            raise ModelError(f"the function {name[1]} calls itself")
+        waiting.add(name)
+        stack += missing
+    return sum(1 for _ in model.graph.all_nodes()) + _total(_called(model.graph, functions), sizes)
+
+
+def _called(graph: Any, functions: Iterable[Any]) -> Counter[Any]:
+    named = set(functions)
+    return Counter(n.op_identifier() for n in graph.all_nodes() if n.op_identifier() in named)
+
+
+def _total(calls: Counter[Any], sizes: dict[Any, int]) -> int:
+    return sum(times * sizes[name] for name, times in calls.items())

@@ -1,0 +1,134 @@
+"""Integers that are sizes: what Shape gives, followed through arithmetic to Reshape, Expand, Slice.
+
+Their elements are dimension expressions. What only moves them (Gather, Concat, Slice, ...) is run
+by the handler of the op itself, on the numbers of their places; arithmetic has a rule each, in
+this file. Where neither decides, the sizes become a tensor of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim, Expr
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.types import DType
+from lstm_ir.ops.primitive.elementwise import convert
+from lstm_ir.ops.primitive.shape import reshape, stack
+from lstm_ir.ops.primitive.size import size
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """An array of ints and dimension expressions, at least one of them an expression."""
+
+    array: Array
+    dtype: DType
+
+    def value(self) -> Value:
+        """The sizes as a tensor that is computed at each call."""
+        parts = [constant(d, self.dtype) if isinstance(d, int) else convert(size(d), self.dtype) for d in self.array.flat]
+        return reshape(stack(parts), self.array.shape)
+
+
+def settled(array: Array, dtype: DType) -> Sizes | Value:
+    """The array as a constant where no element is an expression."""
+    if any(isinstance(d, Expr) for d in array.flat):
+        return Sizes(array, dtype)
+    return constant(array.astype(dtype.numpy))
+
+
+def objects(elements: list[Any], shape: tuple[int, ...]) -> Array:
+    """An array of Python objects."""
+    out = np.empty(len(elements), object)
+    out[:] = elements
+    return out.reshape(shape)
+
+
+class Undecided(Exception):
+    """Raised where the answer depends on the values of the names."""
+
+
+Rule: TypeAlias = Callable[..., Array]
+
+
+def each(function: Callable[..., Any]) -> Rule:
+    """The rule that applies `function` to the elements of arrays, which broadcast."""
+
+    def rule(*arrays: Array) -> Array:
+        wide = np.broadcast_arrays(*arrays)
+        columns = zip(*(a.flat for a in wide), strict=True)
+        return objects([function(*column) for column in columns], wide[0].shape)
+
+    return rule
+
+
+def chained(function: Callable[[Any, Any], Any]) -> Rule:
+    """The same of a function of two, from left to right over any number of arrays."""
+    both = each(function)
+
+    def rule(*arrays: Array) -> Array:
+        out = arrays[0]
+        for a in arrays[1:]:
+            out = both(out, a)
+        return out
+
+    return rule
+
+
+def minus(a: Dim, b: Dim) -> Dim:
+    """a - b."""
+    return dims.add(a, dims.mul(b, -1))
+
+
+def divided(a: Dim, b: Dim) -> Dim:
+    """a / b as integers divide in ONNX, toward zero."""
+    if not isinstance(b, int) or b == 0:
+        if a == b:
+            return 1
+        raise Undecided
+    if isinstance(a, int):
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    if b < 0 or not dims.at_least(a, 0):
+        raise Undecided
+    return dims.floordiv(a, b)
+
+
+def not_below(a: Dim, b: Dim) -> bool:
+    """a >= b."""
+    found = dims.at_least(minus(a, b), 0)
+    if found is None:
+        raise Undecided
+    return found
+
+
+def same(a: Dim, b: Dim) -> bool:
+    """a == b."""
+    difference = minus(a, b)
+    if isinstance(difference, int):
+        return difference == 0
+    if dims.at_least(difference, 1) or dims.at_least(dims.mul(difference, -1), 1):
+        return False
+    raise Undecided
+
+
+def larger(a: Dim, b: Dim) -> Dim:
+    """The larger one."""
+    return a if not_below(a, b) else b
+
+
+def smaller(a: Dim, b: Dim) -> Dim:
+    """The smaller one."""
+    return b if not_below(a, b) else a
+
+
+def choice(pick: bool, a: Dim, b: Dim) -> Dim:
+    """One of the two."""
+    return a if pick else b

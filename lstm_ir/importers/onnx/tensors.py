@@ -1,0 +1,70 @@
+"""Tensors of a file as data of the graph, each read once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lstm_ir.importers.onnx.call import Refused
+from lstm_ir.ir.errors import IRError
+from lstm_ir.ir.graph import Data, Value
+from lstm_ir.ir.leaf import weight
+from lstm_ir.ir.types import DType
+
+DTYPES = {
+    "FLOAT": DType.f32, "DOUBLE": DType.f64, "FLOAT16": DType.f16, "BFLOAT16": DType.bf16, "INT8": DType.i8,
+    "UINT8": DType.u8, "INT32": DType.i32, "UINT32": DType.u32, "INT64": DType.i64, "BOOL": DType.i1,
+}  # fmt: skip
+"""Element types by ONNX's names; those that are missing here are refused."""
+
+
+def dtype_of(kind: Any) -> DType:
+    """The element type of the library's enumeration, or of its number in an attribute."""
+    import onnx_ir
+
+    try:
+        name = onnx_ir.DataType(kind).name
+    except ValueError:
+        raise Refused(f"the element type {kind!r} does not exist") from None
+    if name not in DTYPES:
+        raise Refused(f"elements of type {name} are not taken")
+    return DTYPES[name]
+
+
+class Tensors:
+    """Reads tensors, and keeps what was read."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._data: dict[int, tuple[Any, Data]] = {}  # with the tensor, whose id would be used again
+
+    def data(self, tensor: Any) -> Data:
+        """`read_tensor`, once for each."""
+        if id(tensor) not in self._data:
+            self._data[id(tensor)] = (tensor, read_tensor(tensor))
+        return self._data[id(tensor)][1]
+
+    def weight(self, name: str, data: Data) -> Value:
+        """A weight of the graph."""
+        return weight(name, data)
+
+
+def read_tensor(tensor: Any) -> Data:
+    """The elements; Refused where they are not there, or are not as many as the shape says."""
+    import onnx_ir
+
+    if tensor is None:
+        raise Refused("the tensor has no data")
+    dtype = dtype_of(tensor.dtype)
+    shape = tuple(tensor.shape.numpy())
+    if isinstance(tensor, onnx_ir.ExternalTensor) and not str(tensor.base_dir):
+        raise Refused("its data is in another file, and the model was not read from a folder")
+    try:
+        array = tensor.numpy()
+    except Exception as e:  # whatever a foreign reader raises over damaged or missing data
+        raise Refused(f"its data cannot be read: {e}") from e
+    if array.shape != shape:
+        raise Refused(f"its data has the shape {list(array.shape)}, its type {list(shape)}")
+    try:
+        return Data.of(array, dtype)
+    except IRError as e:
+        raise Refused(f"its data cannot be taken: {e}") from e
