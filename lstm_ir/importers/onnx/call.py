@@ -104,6 +104,12 @@ class Call:
         """Whether all elements of `v` are known to be 0."""
         return self._knowledge.is_zero(v)
 
+    def unknown(self, i: int) -> str:
+        """Words for what operand i depends on: what the caller may fix."""
+        inputs, names = self._knowledge.depends_on(self.value(i))
+        parts = [f"the input {n} (constants=)" for n in inputs] + [f"the size {n} (sizes=)" for n in names]
+        return "depends on " + " and ".join(parts or ["values that only a call knows"])
+
     def number(self, i: int, what: str) -> Any:
         """The one element of operand i, which has to be known."""
         array = self.known(i)

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Expr
-from lstm_ir.ir.graph import Data, Node, Value
+from lstm_ir.ir.graph import Data, Node, Value, topological
 from lstm_ir.ir.interpret import run_node
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.opdef import Level
+from lstm_ir.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
 MAX_ELEMENTS = 2**27  # of one array that is computed at import
@@ -45,7 +47,7 @@ class Knowledge:
         """
         if v.op == "constant" or not self._is_fixed(v.node) or not self._literal[v.node] or splat(v) is not None:
             return v
-        if prod(v.shape) > max(SMALL, sum(prod(u.shape) for u in v.node.inputs)):
+        if _elements(v.type) > max(SMALL, sum(_elements(u.type) for u in v.node.inputs)):
             return v
         return constant(Data.of(self.array(v)))
 
@@ -64,17 +66,34 @@ class Knowledge:
                 return False
         return True
 
+    @staticmethod
+    def depends_on(v: Value) -> tuple[list[str], list[str]]:
+        """The inputs and the named sizes that the elements of `v` depend on."""
+        inputs: set[str] = set()
+        names: set[str] = set()
+        for n in topological([v.node]):
+            if n.op.name == "parameter":
+                inputs.add(n.attrs["name"])
+            elif n.op.name == "dim":
+                names |= dims.names(n.attrs["size"])
+        return sorted(inputs), sorted(names)
+
     def _is_fixed(self, node: Node) -> bool:
         for n in _new_nodes(node, self._fixed):
             below = [v.node for v in n.inputs]
             computed = n.op.level is Level.primitive and n.op.name not in ("parameter", "scan") and not _reads_sizes(n)
-            small = all(t.is_static and prod(t.shape) <= MAX_ELEMENTS for t in n.types)
+            small = all(t.is_static and _elements(t) <= MAX_ELEMENTS for t in n.types)
             self._fixed[n] = computed and small and all(self._fixed[b] for b in below)
             self._literal[n] = n.op.name != "weight" and all(self._literal[b] for b in below)
         return self._fixed[node]
 
 
 _MOVES = ("slice", "concatenate", "broadcast_in_dim", "reshape", "transpose", "reverse", "convert")
+
+
+def _elements(t: TensorType) -> int:
+    """How many elements a tensor has whose sizes are numbers."""
+    return prod(d for d in t.shape if isinstance(d, int))
 
 
 def _reads_sizes(node: Node) -> bool:

@@ -22,7 +22,7 @@ def if_(c: Call) -> list[Result]:
     """The branch that the condition names."""
     known = c.known(0)
     if known is None:
-        raise Refused("its condition is not known at import; fix an input by constants= or a size by sizes=")
+        raise Refused(f"its condition {c.unknown(0)}")
     if known.size != 1:
         raise Refused(f"its condition has {known.size} elements")
     then, other = c.graph("then_branch"), c.graph("else_branch")

@@ -31,9 +31,8 @@ def gather(c: Call) -> Value:
     axis = c.axis(x.rank, 0)
     known = c.elements(1)
     size = x.shape[axis]
-    if known is not None and known.ndim == 0 and not isinstance(known.item(), dims.Expr):
-        at: Dim = known.item()
-        at = dims.add(size, at) if at < 0 else at
+    if known is not None and known.ndim == 0 and isinstance(known.item(), int):
+        at: Dim = known.item() if known.item() >= 0 else dims.add(size, known.item())
         return li.squeeze(slice_axis(x, axis, at, dims.add(at, 1)), axis)
     indices = c.value(1)
     if known is not None and all(isinstance(d, int) and d >= 0 for d in known.flat):

@@ -70,8 +70,7 @@ def layer_normalization(c: Call) -> tuple[Value, Value, Value]:
     inside = DType.f32 if x.dtype.bits == 16 else x.dtype
     y, mean, inverse = _normalised(li.convert(x, inside), tuple(range(axis, x.rank)), c.real("epsilon", 1e-5))
     y = li.convert(y, x.dtype) * scale
-    stash = (li.convert(v, DType.f32) for v in (mean, inverse))
-    return (y if bias is None else y + bias, *stash)
+    return y if bias is None else y + bias, mean, inverse
 
 
 @taken("InstanceNormalization", 6, 22)

@@ -64,7 +64,7 @@ _reduction("ReduceProd", (1, 11, 13, 18), _product, 18, chained(dims.mul))
 def _extreme(pick: Callable[[Value, Sequence[int]], Value]) -> Reduce:
     def reduce(x: Value, axes: Sequence[int]) -> Value:
         if x.dtype is DType.i1:  # since operator set 20: false is below true
-            return li.not_equal(pick(li.convert(x, DType.i32), axes), 0)
+            return li.greater(pick(li.convert(x, DType.i32), axes), 0)
         return pick(x, axes)
 
     return reduce

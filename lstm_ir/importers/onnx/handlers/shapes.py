@@ -101,12 +101,12 @@ def split(c: Call) -> list[Value]:
     axis = c.axis(x.rank, 0)
     size = x.shape[axis]
     if c.has_attribute("split") or c.has(1):
-        parts: list[Dim] = list(c.integers("split")) if c.has_attribute("split") else c.dims(1, "split")
+        parts: Sequence[Dim] = c.integers("split") if c.has_attribute("split") else c.dims(1, "split")
         c.agree("the sum of the parts", size, dims.add(0, _total(parts)))
     else:
         parts = _equal_parts(c, size)
-    out, at = [], 0
-    start: Dim = at
+    out = []
+    start: Dim = 0
     for part in parts:
         end = dims.add(start, part)
         out.append(slice_axis(x, axis, start, end))
@@ -121,7 +121,7 @@ def _total(parts: Sequence[Dim]) -> Dim:
     return out
 
 
-def _equal_parts(c: Call, size: Dim) -> list[Dim]:
+def _equal_parts(c: Call, size: Dim) -> Sequence[Dim]:
     count = c.integer("num_outputs") if c.has_attribute("num_outputs") else len(c.outputs)
     if isinstance(size, int):
         each = -(-size // count)
@@ -210,7 +210,7 @@ def pad(c: Call) -> Value:
     """Before and after each axis: a number, the mirrored inside, the edge, or the other end."""
     x, mode = c.value(0), c.word("mode", "constant")
     given = c.dims(1, "pads") if c.opset >= 11 else list(c.integers("pads"))
-    axes = range(x.rank)
+    axes = list(range(x.rank))
     if c.has(3):
         axes = [c.axis_of(a, x.rank) for a in c.numbers(3, "axes")]
     if len(given) != 2 * len(axes):
