@@ -200,12 +200,12 @@ class Call:
         return [int(v) for v in self._attribute(name, "INTS", default)]
 
     def real(self, name: str, default: float | None = None) -> float:
-        """A number."""
-        return float(self._attribute(name, "FLOAT", default))
+        """A number, which in ONNX is an f32; a default is rounded to one too."""
+        return float(np.float32(self._attribute(name, "FLOAT", default)))
 
     def reals(self, name: str, default: Sequence[float] | None = None) -> list[float]:
-        """A list of numbers."""
-        return [float(v) for v in self._attribute(name, "FLOATS", default)]
+        """A list of numbers, each an f32."""
+        return [float(np.float32(v)) for v in self._attribute(name, "FLOATS", default)]
 
     def word(self, name: str, default: str | None = None) -> str:
         """A word."""

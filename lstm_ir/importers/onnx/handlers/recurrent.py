@@ -7,6 +7,7 @@ initial_h [D,B,H], initial_c [D,B,H], P [D,3*H] the last two are LSTM's. With la
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,16 +19,19 @@ from lstm_ir.importers.onnx.call import Call, Refused
 from lstm_ir.importers.onnx.table import Result, taken
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
 from lstm_ir.ops.core.sizes import DIRECTIONS
 from lstm_ir.ops.primitive.window import slice_axis
 
-ACTIVATIONS = {  # ONNX's name in small letters: ours, and the defaults of alpha and beta it has
-    "affine": ("affine", (1.0, 0.0)),
+NONE = math.nan  # the specification has no operator of that name, so no default
+ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
+    # ONNX's name in small letters: ours, and the defaults of the alpha and beta that it has
+    "affine": ("affine", (NONE, NONE)),
     "elu": ("elu", (1.0,)),
     "hardsigmoid": ("hard_sigmoid", (0.2, 0.5)),
     "leakyrelu": ("leaky_relu", (0.01,)),
     "relu": ("relu", ()),
-    "scaledtanh": ("scaled_tanh", (1.0, 1.0)),
+    "scaledtanh": ("scaled_tanh", (NONE, NONE)),
     "sigmoid": ("sigmoid", ()),
     "softplus": ("softplus", ()),
     "softsign": ("softsign", ()),
@@ -158,7 +162,8 @@ class Layer:
         found = [row for row in rows if row is not None]
         alphas = self._parameters("activation_alpha", [row[1][:1] for row in found])
         betas = self._parameters("activation_beta", [row[1][1:] for row in found])
-        texts = [_written(row[0], (*a, *b)) for row, a, b in zip(found, alphas, betas, strict=True)]
+        dtype = self.c.value(0).dtype
+        texts = [_written(row[0], (*a, *b), dtype) for row, a, b in zip(found, alphas, betas, strict=True)]
         step = len(self.kind.defaults)
         return tuple(texts[d * step + k] for d in range(self.D) for k in self.kind.spread)
 
@@ -180,9 +185,14 @@ class Layer:
         return [y, *states]
 
 
-def _written(name: str, parameters: tuple[float, ...]) -> str:
-    # The attribute is f32: its shortest text, not that of the f64 that it becomes in Python.
-    return f"{name}({','.join(str(np.float32(p)) for p in parameters)})" if parameters else name
+def _written(name: str, parameters: tuple[float, ...], dtype: DType) -> str:
+    if any(map(math.isnan, parameters)):
+        raise Refused(f"the activation {name} has no default alpha and beta")
+    exact = [float(np.float32(p)) for p in parameters]  # parameters are f32 in ONNX: in f64 0.2 is 0.20000000298
+    if name == "thresholded_relu":  # ONNX: x >= alpha; ours: x > alpha
+        kind = np.float64 if dtype is DType.f64 else np.float32  # in which the layer computes
+        exact = [float(np.nextafter(kind(p), kind(-np.inf))) for p in exact]
+    return f"{name}({','.join(map(repr, exact))})" if exact else name
 
 
 @taken("LSTM", 1, 7, 14, 22)
