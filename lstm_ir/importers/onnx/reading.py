@@ -93,11 +93,26 @@ def _from_proto(model: Any, file: str = "<onnx>") -> Any:
     if not model.HasField("graph"):
         raise ModelError(f"{file}: is not an ONNX model: it has no graph")
     try:
-        return onnx_ir.from_proto(model)
+        made = onnx_ir.from_proto(model)
+        _check_names(made, file)
+        return made
+    except ModelError:
+        raise
     except RecursionError as e:
         raise ModelError(f"{file}: subgraphs are nested too deep") from e
     except Exception as e:  # whatever a foreign reader raises over a damaged file
         raise ModelError(f"{file}: the model contradicts itself: {type(e).__name__}: {e}") from e
+
+
+def _check_names(model: Any, file: str) -> None:
+    """Names that are not UTF-8 come from the protobuf reader as bytes."""
+    values = [*model.graph.inputs, *model.graph.outputs, *model.graph.initializers.values()]
+    names = [model.graph.name, *(v.name for v in values)]
+    for n in model.graph.all_nodes():
+        names += [n.name, n.op_type, n.domain, *(v.name for v in n.outputs), *n.attributes]
+    wrong = next((n for n in names if not isinstance(n, str | None)), None)
+    if wrong is not None:
+        raise ModelError(f"{file}: the name {wrong!r} is not text")
 
 
 def _opset(model: Any, file: str) -> int:

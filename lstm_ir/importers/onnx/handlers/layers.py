@@ -35,7 +35,7 @@ def _per_channel(v: Value, x: Value) -> Value:
 @taken("BatchNormalization", 7, 9, 14, 15, refused="training mode")
 def batch_normalization(c: Call) -> Value:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, with given mean and variance."""
-    x, scale, bias, mean, variance = c.values()
+    x, scale, bias, mean, variance = (c.value(i) for i in range(5))
     if c.opset >= 14 and c.flag("training_mode"):
         raise Refused("training mode is not taken")
     if c.opset < 9 and not c.flag("spatial", True):

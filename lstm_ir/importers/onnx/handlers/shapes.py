@@ -123,6 +123,8 @@ def _total(parts: Sequence[Dim]) -> Dim:
 
 def _equal_parts(c: Call, size: Dim) -> Sequence[Dim]:
     count = c.integer("num_outputs") if c.has_attribute("num_outputs") else len(c.outputs)
+    if count < 1:
+        raise Refused(f"num_outputs is {count}")
     if isinstance(size, int):
         each = -(-size // count)
         last = size - each * (count - 1)

@@ -1,0 +1,280 @@
+"""Ops around recurrent layers against onnxruntime, at the versions where their definition changed.
+
+What has a size in capital letters (below) is imported with a named size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_models as om
+import pytest
+from device import need
+
+import lstm_ir as li
+
+SIZES = {"T": 6, "B": 3, "C": 4, "I": 5}
+Shape = tuple["int | str", ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One node over random inputs of f32 and literals of any type."""
+
+    op: str
+    shapes: tuple[Shape, ...]
+    literals: tuple[Any, ...] = ()
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    opsets: tuple[int, ...] = (22,)
+    outputs: int = 1
+    positive: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.op}-{','.join(map(str, self.attrs.values()))}-{len(self.literals)}"
+
+
+def ints(*values: int) -> Any:
+    return np.array(values, np.int64)
+
+
+X: Shape = ("B", "T", 5)
+BINARY = ["Add", "Sub", "Mul", "Div", "Min", "Max", "Sum", "Mean"]
+UNARY = [
+    "Abs", "Neg", "Exp", "Sin", "Cos", "Tanh", "Sigmoid", "Erf", "Floor", "Ceil", "Round", "Sign", "Reciprocal", "Relu",
+    "Softplus", "Softsign", "HardSwish", "Identity", "LeakyRelu", "Elu", "Selu", "HardSigmoid", "ThresholdedRelu", "Gelu",
+    "Mish", "Dropout",
+]  # fmt: skip
+CASES = [
+    *(Case(op, (X, (1, "T", 1))) for op in BINARY),
+    *(Case(op, (X,)) for op in UNARY),
+    *(Case(op, (X,), positive=True) for op in ("Log", "Sqrt")),
+    Case("LeakyRelu", (X,), (), {"alpha": 0.3}, (9, 16)),
+    Case("Elu", (X,), (), {"alpha": 0.3}),
+    Case("Selu", (X,), (), {"alpha": 1.3, "gamma": 0.7}),
+    Case("HardSigmoid", (X,), (), {"alpha": 0.4, "beta": 0.3}),
+    Case("Gelu", (X,), (), {"approximate": "tanh"}),
+    Case("PRelu", (X, (5,)), (), {}, (9, 16)),
+    Case("Pow", (X,), (np.float32(2),), {}, (9, 12, 15)),
+    Case("Pow", (X,), (np.float32(0.5),), positive=True),
+    Case("Clip", (X,), (), {"min": -0.2, "max": 0.4}, (9,)),
+    Case("Clip", (X,), (np.float32(-0.2), np.float32(0.4)), {}, (11, 13)),
+    Case("Cast", (X,), (), {"to": 7}, (9, 13, 19)),
+    Case("Cast", (X,), (), {"to": 9}),
+    # shapes
+    Case("Reshape", (X,), (ints(0, -1),), {}, (9, 14)),
+    Case("Reshape", (X,), (ints(-1, 5),)),
+    Case("Flatten", (X,), (), {"axis": 2}, (9, 13)),
+    Case("Flatten", (X,), (), {"axis": -1}, (11,)),
+    Case("Transpose", (X,), (), {"perm": [1, 0, 2]}),
+    Case("Transpose", (X,)),
+    Case("Squeeze", (("B", 1, 5),), (), {"axes": [1]}, (9, 11)),
+    Case("Squeeze", (("B", 1, 5),), (ints(-2),), {}, (13,)),
+    Case("Unsqueeze", (X,), (), {"axes": [0, 2]}, (9, 11)),
+    Case("Unsqueeze", (X,), (ints(0, -1),), {}, (13,)),
+    Case("Concat", (X, X), (), {"axis": 1}),
+    Case("Concat", (X, ("B", 2, 5)), (), {"axis": -2}),
+    Case("Split", (("B", 6, 5),), (), {"axis": 1, "split": [1, 3, 2]}, (9, 11), 3),
+    Case("Split", (("B", 6, 5),), (ints(1, 5),), {"axis": 1}, (13, 18), 2),
+    Case("Split", (("B", 7, 5),), (), {"axis": 1, "num_outputs": 3}, (18,), 3),
+    Case("Slice", (X,), (), {"axes": [1, 2], "starts": [1, -3], "ends": [-1, 99]}, (9,)),
+    Case("Slice", (X,), (ints(1, -3), ints(-1, 2**63 - 1), ints(1, 2)), {}, (10, 13)),
+    Case("Slice", (X,), (ints(-1, 3), ints(-(2**63) + 1, 0), ints(1, 2), ints(-1, -2))),
+    Case("Slice", (X,), (ints(0, -3), ints(2, 4))),
+    Case("Slice", (("B", 6, 5),), (ints(-99, 3), ints(99, 2), ints(1, 2))),
+    Case("Expand", (("B", 1, 5),), (ints(2, 1, 4, 1),), {}, (9, 13)),
+    Case("Tile", (X,), (ints(1, 2, 3),), {}, (9, 13)),
+    Case("Pad", (X,), (), {"pads": [0, 1, 2, 0, 3, 0], "value": 0.5}, (9,)),
+    Case("Pad", (X,), (ints(0, 1, 2, 0, 3, 0), np.float32(0.5)), {}, (11, 13, 18)),
+    Case("Pad", (X,), (ints(0, 2, 1, 0, 3, -1),), {"mode": "reflect"}),
+    Case("Pad", (X,), (ints(0, 2, 1, 0, 3, 2),), {"mode": "edge"}),
+    Case("Pad", (X,), (ints(2, 3), np.float32(0.5), ints(-2)), {}, (18,)),
+    Case("Pad", (X,), (ints(0, 2, 1, 0, 3, 2),), {"mode": "wrap"}, (19,)),
+    Case("Shape", (X,)),
+    Case("Shape", (X,), (), {"start": 1, "end": -1}, (15,)),
+    Case("Size", (X,)),
+    Case("ConstantOfShape", (), (ints(2, 3),)),
+    Case("Range", (), (np.int64(9), np.int64(-2), np.int64(-3)), {}, (11,)),
+    Case("Range", (), (np.float32(0.5), np.float32(2.1), np.float32(0.25)), {}, (11,)),
+    # indices
+    Case("Gather", (X,), (np.int64(-1),), {"axis": 1}),
+    Case("Gather", (X,), (np.array([[0, -1], [2, 1]]),), {"axis": 2}),
+    Case("GatherElements", (("B", 6, 5),), (np.array([[[0, -1, 2]], [[1, 1, 0]]]),), {"axis": 1}, (11, 13)),
+    Case("ScatterElements", (("B", 6, 5),), (np.array([[[0, -1, 2]], [[1, 4, 0]]]), np.ones((2, 1, 3), "f4")), {"axis": 1}),
+    Case(
+        "ScatterElements", (("B", 6, 5),), (np.array([[[0, -1, 2]], [[1, 4, 0]]]), np.ones((2, 1, 3), "f4")),
+        {"axis": 2, "reduction": "add"}, (16, 18),
+    ),
+    Case("ScatterND", ((4, 6, 5),), (np.array([[1, 2], [-1, 0]]), np.full((2, 5), 7, "f4")), {}, (11, 13)),
+    Case("ScatterND", (("B", 6, 5),), (np.array([[1], [1]]), np.full((2, 6, 5), 7, "f4")), {"reduction": "add"}, (16,)),
+    Case("CumSum", (X,), (np.int64(1),), {"exclusive": 1, "reverse": 1}, (11, 14)),
+    Case("TopK", (X,), (ints(3),), {"axis": 1}, (10,), 2),
+    Case("TopK", (X,), (ints(5),), {"largest": 0}, (11,), 2),
+    Case("ArgMax", (X,), (), {"axis": 1, "keepdims": 0}, (9, 11)),
+    Case("ArgMax", (("B", "T", 1),), (), {"axis": -1, "select_last_index": 1}, (12, 13)),
+    # reductions and products
+    *(
+        Case(op, (X,), (), {"axes": [1, -1], "keepdims": 0}, (9, 11))
+        for op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
+    ),
+    Case("ReduceSum", (X,), (ints(1),), {}, (13,)),
+    Case("ReduceSum", (X,), (np.array([], np.int64),), {"noop_with_empty_axes": 1}, (13,)),
+    Case("ReduceMean", (X,), (ints(0, 1),), {}, (18,)),
+    Case("ReduceMax", (X,), (ints(-1),), {"keepdims": 0}, (18, 20)),
+    Case("ReduceMean", (X,)),
+    Case("MatMul", (X, (5, 4)), (), {}, (9, 13)),
+    Case("MatMul", (X, ("B", 5, 4))),
+    Case("Gemm", (("B", 5), (4, 5), (1, 4)), (), {"transB": 1, "alpha": 0.5, "beta": 2.0}, (9, 11, 13)),
+    Case("Gemm", ((5, "B"), (5, 4)), (), {"transA": 1}, (11,)),
+    Case("Einsum", (X, (2, 5, 4)), (), {"equation": "bti,gio->btgo"}, (12,)),
+    Case("Einsum", (X, ("B", "T", 4)), (), {"equation": "b t i, b t o -> i o"}),
+    Case("Einsum", (X,), (), {"equation": "...i"}),
+    Case("Einsum", (X, (5, 4)), (), {"equation": "...i,io"}),
+    Case("Einsum", (X,), (), {"equation": "bti->tb"}),
+    Case("Conv", ((2, 4, "T"), (6, 2, 3), (6,)), (), {"group": 2, "pads": [2, 1], "strides": [2]}, (9, 11, 22)),
+    Case("Conv", ((2, 4, "T"), (6, 4, 3)), (), {"auto_pad": "SAME_LOWER"}),
+    Case("Conv", ((2, 4, "T"), (6, 4, 3)), (), {"dilations": [2]}),
+    Case("Conv", ((2, 4, 7), (6, 4, 3)), (), {"strides": [2], "auto_pad": "SAME_UPPER", "kernel_shape": [3]}),
+    # layers
+    Case("Softmax", (X,), (), {"axis": 1}, (9, 11, 13)),
+    Case("Softmax", (X,), (), {}, (9, 13)),
+    Case("LogSoftmax", (X,), (), {"axis": 1}, (11, 13)),
+    Case("BatchNormalization", (X, ("T",), ("T",), ("T",), ("T",)), (), {"epsilon": 1e-3}, (9, 14, 15), 1, True),
+    Case("LayerNormalization", (X, ("T", 5), ("T", 5)), (), {"axis": 1}, (17,), 1),
+    Case("LayerNormalization", (X, (5,)), (), {"epsilon": 1e-2}, (17,), 1),
+    Case("InstanceNormalization", (X, ("T",), ("T",)), (), {"epsilon": 1e-2}, (9, 22)),
+    Case("GlobalAveragePool", (X,)),
+    # integers that stand for numbers
+    Case("QuantizeLinear", (X,), (np.float32(0.02), np.uint8(120)), {}, (10, 13, 19)),
+    Case("QuantizeLinear", (X,), (np.full(5, 0.02, "f4"), np.arange(5, dtype="i1")), {"axis": 2}, (13, 21)),
+    Case("DequantizeLinear", (), (np.arange(6, dtype="u1").reshape(2, 3), np.float32(0.02), np.uint8(3)), {}, (10, 21)),
+    Case("DequantizeLinear", (), (np.arange(6, dtype="i4").reshape(2, 3), np.full(2, 0.3, "f4")), {"axis": 0}, (13,)),
+    Case("DynamicQuantizeLinear", (X,), outputs=3),
+    Case("MatMulInteger", (), (np.arange(6, dtype="u1").reshape(2, 3), np.arange(-6, 6, dtype="i1").reshape(3, 4), np.uint8(2), np.int8(-1))),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _libraries() -> None:
+    for name in ("onnx", "onnx_ir", "onnxruntime"):
+        need(name)
+
+
+def arrays_of(case: Case, rng: np.random.Generator) -> dict[str, Any]:
+    """Inputs, of which none is near the middle between two integers."""
+    found = {}
+    for i, shape in enumerate(case.shapes):
+        size = tuple(SIZES[d] if isinstance(d, str) else d for d in shape)
+        a = rng.normal(size=size).astype(np.float32)
+        found[f"x{i}"] = np.abs(a) + np.float32(0.1) if case.positive else a
+    return found
+
+
+def model_of(case: Case, opset: int, named: bool, rng: np.random.Generator) -> tuple[Any, dict[str, Any]]:
+    arrays = arrays_of(case, rng)
+    shapes = {n: case.shapes[i] if named else a.shape for i, (n, a) in enumerate(arrays.items())}
+    literals = {f"c{i}": a for i, a in enumerate(case.literals)}
+    outputs = [f"y{i}" for i in range(case.outputs)]
+    node = om.node(case.op, [*arrays, *literals], outputs, **case.attrs)
+    infos = {n: (shapes[n], np.float32) for n in arrays}
+    return om.model([node], infos, outputs, literals, opset), arrays
+
+
+def compare(case: Case, opset: int, rng: np.random.Generator) -> None:
+    for named in (False, True):
+        made, arrays = model_of(case, opset, named, rng)
+        want = om.run(made, arrays)
+        got = li.interpret(li.from_onnx(made), arrays)
+        for a, b in zip(got.values(), want, strict=True):
+            assert a.dtype == b.dtype
+            assert a.shape == b.shape
+            np.testing.assert_allclose(a, b, atol=4e-6, rtol=4e-6, err_msg=f"{case} at opset {opset}, named: {named}")
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_as_onnxruntime(case: Case, rng: np.random.Generator) -> None:
+    for opset in case.opsets:
+        compare(case, opset, rng)
+
+
+COMPARISONS = ["Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"]
+
+
+def test_comparison_choice_and_logic(rng: np.random.Generator) -> None:
+    """One model: every comparison of f32 and i64, then logic, then Where."""
+    x, n = rng.integers(-2, 3, (3, 5)).astype(np.float32), rng.integers(-2, 3, (3, 5))
+    nodes, outputs = [], []
+    for op in COMPARISONS:
+        for a in ("x", "n"):
+            nodes.append(om.node(op, [a, a + "_row"], [f"{op}_{a}"], name=f"{op}_{a}"))
+            outputs.append(f"{op}_{a}")
+    for op in ("And", "Or", "Xor"):
+        nodes.append(om.node(op, ["Less_x", "Greater_n"], [op]))
+    nodes += [om.node("Not", ["And"], ["Not"]), om.node("Where", ["Not", "x", "x_row"], ["Where"])]
+    outputs += ["And", "Or", "Xor", "Not", "Where"]
+    rows = {"x_row": x[:1], "n_row": n[1]}
+    made = om.model(nodes, {"x": (["B", 5], "f4"), "n": (["B", 5], "i8")}, outputs, rows)
+    fed = {"x": x, "n": n}
+    for a, b in zip(li.interpret(li.from_onnx(made), fed).values(), om.run(made, fed), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8", "i4", "i8"])
+def test_other_elements(dtype: str, rng: np.random.Generator) -> None:
+    """A chain of what all numbers have; integers divide toward zero."""
+    a, b = ((rng.normal(size=(3, 5)) * 9).astype(dtype) for _ in range(2))
+    b = np.where(b == 0, np.array(1, dtype), b)
+    nodes = [
+        om.node("Add", ["a", "b"], ["s"]), om.node("Mul", ["s", "a"], ["m"]), om.node("Div", ["m", "b"], ["d"]),
+        om.node("Neg", ["d"], ["n"]), om.node("Abs", ["n"], ["p"]), om.node("Max", ["p", "b"], ["y"]),
+        om.node("ReduceMax", ["y"], ["z"]), om.node("Cast", ["y"], ["c"], to=1),
+    ]  # fmt: skip
+    made = om.model(nodes, {"a": (["B", 5], dtype), "b": (["B", 5], dtype)}, ["y", "z", "c"])
+    fed = {"a": a, "b": b}
+    for got, want in zip(li.interpret(li.from_onnx(made), fed).values(), om.run(made, fed), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-3 if dtype == "f2" else 1e-12)
+
+
+REFUSED = [
+    (Case("MaxPool", ((2, 4, "T"),), (), {"kernel_shape": [2]}), r"the_MaxPool \(MaxPool\): the op is not taken"),
+    (Case("Mish", (X,), opsets=(17,)), "taken from operator set 18 on, the model has 17"),
+    (Case("Conv", ((2, 4, 7, 7), (6, 4, 3, 3))), "convolutions of 2 spatial axes are not taken"),
+    (Case("Reshape", (X, ("C",))), "the shape depends on values that only a call knows"),
+    (Case("Squeeze", (X,)), "has a size that may be 1 or not"),
+    (Case("Concat", (X, ("B", "T", 4)), (), {"axis": 1}), "5 and 4 differ"),
+    (Case("Softmax", (X,), (), {"axis": 3}), "axis 3 is outside -3..2"),
+    (Case("Softmax", (X,), (), {"axis": 1.5}), "the attribute axis is FLOAT, not INT"),
+    (Case("Softmax", (X, X)), "operand 1 is not known to Softmax"),
+    (Case("Relu", (X,), outputs=2), "its result 1 is not taken"),
+    (Case("Einsum", ((5, 5),), (), {"equation": "ii->i"}), "an operand has a letter twice"),
+    (Case("ScatterND", ((4, 5),), (ints(1), np.ones(5, "f4")), {"reduction": "mul"}, (16,)), "reduction 'mul' is not taken"),
+]
+
+
+@pytest.mark.parametrize(("case", "why"), REFUSED, ids=[w for _, w in REFUSED])
+def test_refused(case: Case, why: str, rng: np.random.Generator) -> None:
+    made, _ = model_of(case, case.opsets[0], True, rng)
+    with pytest.raises(li.ModelError, match=why):
+        li.from_onnx(made)
+
+
+def test_all_refusals_at_once(rng: np.random.Generator) -> None:
+    """Nodes behind a refused one are passed over, others are not."""
+    nodes = [
+        om.node("MaxPool", ["x"], ["a"], kernel_shape=[2], name="first"),
+        om.node("Relu", ["a"], ["b"], name="behind"),
+        om.node("Stft", ["b"], ["c"], name="second"),
+        om.node("Softmax", ["x"], ["d"], axis=7, name="third"),
+        om.node("Tanh", ["x"], ["e"], domain="my.domain", name="fourth"),
+    ]
+    with pytest.raises(li.ModelError) as caught:
+        li.from_onnx(om.model(nodes, {"x": ([2, 3, 9], "f4")}, ["c", "d", "e"]))
+    assert caught.value.refusals == (
+        "first (MaxPool): the op is not taken",
+        "second (Stft): the op is not taken",
+        "third (Softmax): axis 7 is outside -3..2",
+        "fourth (Tanh): the op of the domain my.domain is not taken",
+    )
+    assert str(caught.value).startswith("<onnx>: 4 refusals\n  first (MaxPool)")
