@@ -10,7 +10,9 @@ import numpy as np
 Shape = Sequence["int | str | None"]
 
 
-def node(op: str, inputs: Sequence[str], outputs: Sequence[str], *, name: str = "", domain: str = "", **attrs: Any) -> Any:
+def node(
+    op: str, inputs: Sequence[str], outputs: Sequence[str], *, name: str = "", domain: str = "", **attrs: Any
+) -> Any:
     """One node; it is called `the_<op>` unless it has a name."""
     from onnx import helper
 

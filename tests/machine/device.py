@@ -18,8 +18,8 @@ import pytest
 REQUIRED = frozenset(w for w in os.environ.get("LSTM_IR_REQUIRE", "").split(",") if w)
 DEVICES = ("vulkan", "cuda", "hip", "metal")
 LIBRARIES = {  # word -> name of the distribution
-    "torch": "torch", "tensorflow": "tensorflow-cpu", "jax": "jax", "onnx": "onnx",
-    "onnx_ir": "onnx-ir", "onnxruntime": "onnxruntime", "keras": "keras", "safetensors": "safetensors", "hypothesis": "hypothesis",
+    "torch": "torch", "tensorflow": "tensorflow-cpu", "jax": "jax", "onnx": "onnx", "onnx_ir": "onnx-ir",
+    "onnxruntime": "onnxruntime", "keras": "keras", "safetensors": "safetensors", "hypothesis": "hypothesis",
 }  # fmt: skip
 PROGRAMS = {"qemu-aarch64": ("qemu-aarch64-static", "qemu-aarch64")}
 WORDS = (*DEVICES, *LIBRARIES, *PROGRAMS)

@@ -93,7 +93,7 @@ def _start(o: Operands, name: str, d: int, b: int, H: int, layout: int) -> Array
 
 def _clip(x: Array, attrs: Mapping[str, Any]) -> Array:
     limit = float(np.float32(attrs.get("clip", np.inf)))
-    return np.clip(x, -limit, limit)
+    return np.asarray(np.clip(x, -limit, limit))
 
 
 def _parts(o: Operands, d: int, gates: int) -> tuple[list[Array], list[Array], list[Array], list[Array]]:

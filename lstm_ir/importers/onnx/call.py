@@ -19,11 +19,11 @@ Inner = Callable[[Any, Sequence[Result]], list[Result]]
 """Runs a subgraph over values for its inputs."""
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """Why a node is not taken; the importer adds which one it is."""
 
 
-class Unified(Exception):
+class UnifiedError(Exception):
     """Two sizes that the specification demands to be equal: `name` is to be `by`."""
 
     def __init__(self, name: str, by: Dim) -> None:
@@ -59,10 +59,10 @@ class Call:
         """Refuse an operand or attribute that the handler does not know."""
         for i, v in enumerate(self.inputs):
             if v is not None and i not in self._read_inputs:
-                raise Refused(f"operand {i} is not known to {self.name} in operator set {self.opset}")
+                raise RefusedError(f"operand {i} is not known to {self.name} in operator set {self.opset}")
         for name in self._attributes:
             if name not in self._read_attributes:
-                raise Refused(f"the attribute {name} is not known to {self.name} in operator set {self.opset}")
+                raise RefusedError(f"the attribute {name} is not known to {self.name} in operator set {self.opset}")
 
     # operands
 
@@ -79,7 +79,7 @@ class Call:
         self._read_inputs.add(i)
         v = self.inputs[i] if i < len(self.inputs) else None
         if v is None:
-            raise Refused(f"operand {i} is missing")
+            raise RefusedError(f"operand {i} is missing")
         return v
 
     def value(self, i: int) -> Value:
@@ -114,7 +114,7 @@ class Call:
         """The one element of operand i, which has to be known."""
         array = self.known(i)
         if array is None or array.size != 1:
-            raise Refused(f"{what} is not one number that is known at import")
+            raise RefusedError(f"{what} is not one number that is known at import")
         return array.reshape(-1)[0].item()
 
     def elements(self, i: int) -> Array | None:
@@ -133,28 +133,30 @@ class Call:
         """Operand i, a list of sizes."""
         array = self.elements(i)
         if array is None:
-            raise Refused(f"{what} depends on values that only a call knows")
+            raise RefusedError(f"{what} depends on values that only a call knows")
         if array.ndim > 1:
-            raise Refused(f"{what} has {array.ndim} axes, not one")
+            raise RefusedError(f"{what} has {array.ndim} axes, not one")
         return list(array.reshape(-1))
 
     def dim(self, i: int, what: str) -> Dim:
         """Operand i, one size."""
         found = self.dims(i, what)
         if len(found) != 1:
-            raise Refused(f"{what} has {len(found)} elements, not one")
+            raise RefusedError(f"{what} has {len(found)} elements, not one")
         return found[0]
 
     def numbers(self, i: int, what: str) -> list[int]:
         """Operand i, a list of ints."""
         found = self.dims(i, what)
         if any(isinstance(d, Expr) for d in found):
-            raise Refused(f"{what} depends on sizes that only a call knows")
+            raise RefusedError(f"{what} depends on sizes that only a call knows")
         return [int(d) for d in found if isinstance(d, int)]
 
     def axes(self, i: int, rank: int) -> tuple[int, ...] | None:
         """Axes from the attribute `axes`, or from operand i, counted from the start; None if absent."""
-        given = self.integers("axes") if self.has_attribute("axes") else self.numbers(i, "axes") if self.has(i) else None
+        given = (
+            self.integers("axes") if self.has_attribute("axes") else self.numbers(i, "axes") if self.has(i) else None
+        )
         return None if given is None else tuple(self.axis_of(a, rank) for a in given)
 
     def axis(self, rank: int, default: int | None = None) -> int:
@@ -164,7 +166,7 @@ class Call:
     def axis_of(self, axis: int, rank: int) -> int:
         """An axis counted from either end, counted from the start."""
         if not -rank <= axis < rank:
-            raise Refused(f"axis {axis} is outside {-rank}..{rank - 1}")
+            raise RefusedError(f"axis {axis} is outside {-rank}..{rank - 1}")
         return axis % rank
 
     def agree(self, what: str, a: Dim, b: Dim) -> None:
@@ -172,11 +174,11 @@ class Call:
         if a == b:
             return
         if isinstance(minus(a, b), int):
-            raise Refused(f"{what}: {a} and {b} differ")
+            raise RefusedError(f"{what}: {a} and {b} differ")
         for size, by in ((b, a), (a, b)):
             if (name := plain(size)) is not None:
-                raise Unified(name, by)
-        raise Refused(f"{what}: {a} and {b} cannot be decided to be equal")
+                raise UnifiedError(name, by)
+        raise RefusedError(f"{what}: {a} and {b} cannot be decided to be equal")
 
     # attributes
 
@@ -192,7 +194,7 @@ class Call:
         """An attribute that is 0 or 1."""
         found = self.integer(name, int(default))
         if found not in (0, 1):
-            raise Refused(f"{name} is {found}, not 0 or 1")
+            raise RefusedError(f"{name} is {found}, not 0 or 1")
         return bool(found)
 
     def integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
@@ -228,10 +230,10 @@ class Call:
         found = self._attributes.get(name)
         if found is None:
             if default is None:
-                raise Refused(f"the attribute {name} is missing")
+                raise RefusedError(f"the attribute {name} is missing")
             return default
         if found.is_ref() or found.type.name != kind:
-            raise Refused(f"the attribute {name} is {found.type.name}, not {kind}")
+            raise RefusedError(f"the attribute {name} is {found.type.name}, not {kind}")
         return found.value
 
 

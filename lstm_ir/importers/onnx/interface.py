@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.importers.onnx.call import Refused
+from lstm_ir.importers.onnx.call import RefusedError
 from lstm_ir.importers.onnx.reading import Source
 from lstm_ir.importers.onnx.sizes import Sizes
 from lstm_ir.importers.onnx.tensors import dtype_of
@@ -53,11 +53,11 @@ class Bindings:
         """The type of an input."""
         shape = _declared(v)
         if shape is None:
-            raise Refused("its rank is not stated")
+            raise RefusedError("its rank is not stated")
         try:
             return TensorType(tuple(dims.substitute(d, self.named) for d in shape), dtype_of(v.dtype))
         except DimError as e:
-            raise Refused(str(e)) from None
+            raise RefusedError(str(e)) from None
 
     def constant(self, v: Any) -> Value | None:
         """The array that the caller fixes an input to; None where it stays an input."""

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lstm_ir.importers.onnx import handlers
-from lstm_ir.importers.onnx.call import Call, Refused, Unified
+from lstm_ir.importers.onnx.call import Call, RefusedError, UnifiedError
 from lstm_ir.importers.onnx.interface import Bindings, graph_name, tensor
 from lstm_ir.importers.onnx.known import Knowledge
 from lstm_ir.importers.onnx.reading import Source, read
 from lstm_ir.importers.onnx.refusals import Refusals
-from lstm_ir.importers.onnx.sizes import Sizes, Undecided, objects, settled
+from lstm_ir.importers.onnx.sizes import Sizes, UndecidedError, objects, settled
 from lstm_ir.importers.onnx.table import ALL, TABLE, Result, Taken
 from lstm_ir.importers.onnx.tensors import Tensors
-from lstm_ir.ir.errors import IRError, ModelError
+from lstm_ir.ir.errors import IRError, LstmIrError, ModelError
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.location import Loc, at
@@ -51,7 +51,7 @@ def from_onnx(
     while True:  # as often as two names turn out to be one size
         try:
             return _Import(source, tensors, bindings).graph()
-        except Unified as e:
+        except UnifiedError as e:
             bindings.unify(e.name, e.by)
 
 
@@ -62,7 +62,7 @@ class _Undefined:
 _UNDEFINED = _Undefined()
 
 
-class _Passed(Exception):
+class _PassedError(Exception):
     """A node whose subgraph has refusals: these say why."""
 
 
@@ -89,7 +89,7 @@ class _Import:
                     if known[v] is None:
                         known[v] = parameter(v.name, self.bindings.type(v))
                         inputs.append(known[v])
-                except (Refused, IRError) as e:
+                except (RefusedError, LstmIrError) as e:
                     self.refusals.add(v.name, "input", e)
                     known[v] = _UNDEFINED
         results = self._run(model, known)
@@ -103,7 +103,7 @@ class _Import:
     def _run(self, graph: Any, known: dict[Any, Any]) -> list[Any]:
         """The outputs of a graph, whose inputs and outer values are in `known`."""
         if self.depth > DEPTH:
-            raise Refused(f"subgraphs are nested deeper than {DEPTH}")
+            raise RefusedError(f"subgraphs are nested deeper than {DEPTH}")
         self.depth += 1
         try:
             for v in graph.initializers.values():
@@ -125,7 +125,7 @@ class _Import:
                 name = v.name if v.name not in self.weights else f"{v.name}#{len(self.weights)}"
                 self.weights[name] = self.tensors.weight(name, data)
                 return self.weights[name]
-            except (Refused, IRError) as e:
+            except (RefusedError, LstmIrError) as e:
                 self.refusals.add(v.name, "initializer", e)
                 return _UNDEFINED
 
@@ -133,7 +133,7 @@ class _Import:
         if v is None or v.name == "":
             return None
         if v not in known:
-            self.refusals.add(v.name, what, Refused("no earlier node makes it: a cycle, or a missing node"))
+            self.refusals.add(v.name, what, RefusedError("no earlier node makes it: a cycle, or a missing node"))
             return _UNDEFINED
         return known[v]
 
@@ -156,9 +156,9 @@ class _Import:
                     node.op_type, self._opset(node), inputs, outputs, node.attributes, self.knowledge, inner
                 )  # fmt: skip
                 return self._results(entry, call)
-            except _Passed:
+            except _PassedError:
                 return undefined
-            except (Refused, IRError) as e:
+            except (RefusedError, LstmIrError) as e:
                 self.refusals.add(name, node.op_type, e)
                 return undefined
 
@@ -171,22 +171,22 @@ class _Import:
         entry = TABLE.get((domain, node.op_type))
         if entry is None:
             where = f" of the domain {domain}" if domain else ""
-            raise Refused(f"the op{where} is not taken")
+            raise RefusedError(f"the op{where} is not taken")
         if self._opset(node) < entry.versions[0]:
             first = entry.versions[0]
-            raise Refused(f"taken from operator set {first} on, the model has {self._opset(node)}")
+            raise RefusedError(f"taken from operator set {first} on, the model has {self._opset(node)}")
         return entry
 
     def _inner(self, graph: Any, values: Sequence[Result], outer: dict[Any, Any]) -> list[Result]:
         """The outputs of a subgraph over values; its nodes read the graph around it."""
         if len(values) != len(graph.inputs):
-            raise Refused(f"the subgraph has {len(graph.inputs)} inputs, not {len(values)}")
+            raise RefusedError(f"the subgraph has {len(graph.inputs)} inputs, not {len(values)}")
         scope = dict(outer)
         scope.update(zip(graph.inputs, values, strict=True))
         before = len(self.refusals)
         results = self._run(graph, scope)
         if len(self.refusals) > before or any(r is _UNDEFINED for r in results):
-            raise _Passed
+            raise _PassedError
         return results
 
     def _results(self, entry: Taken, call: Call) -> list[Result]:
@@ -197,7 +197,7 @@ class _Import:
             call.check_all_read()
         for i, wanted in enumerate(call.outputs):
             if wanted and (i >= len(results) or results[i] is None):
-                raise Refused(f"its result {i} is not taken")
+                raise RefusedError(f"its result {i} is not taken")
         results = [self.knowledge.folded(r) if isinstance(r, Value) else r for r in results]
         return (results + [None] * len(call.outputs))[: len(call.outputs)]
 
@@ -222,7 +222,7 @@ def _computed(entry: Taken, call: Call) -> list[Result] | None:
     assert entry.sizes is not None
     try:
         out = entry.sizes(*arrays)
-    except Undecided:
+    except UndecidedError:
         return None
     truth = out.size > 0 and all(isinstance(d, bool) for d in out.flat)
     return [settled(out, DType.i1 if truth else max(dtypes, key=lambda d: d.bits))]

@@ -34,7 +34,9 @@ class Sizes:
 
     def value(self) -> Value:
         """The sizes as a tensor that is computed at each call."""
-        parts = [constant(d, self.dtype) if isinstance(d, int) else convert(size(d), self.dtype) for d in self.array.flat]
+        parts = [
+            constant(d, self.dtype) if isinstance(d, int) else convert(size(d), self.dtype) for d in self.array.flat
+        ]
         return reshape(stack(parts), self.array.shape)
 
 
@@ -52,7 +54,7 @@ def objects(elements: list[Any], shape: tuple[int, ...]) -> Array:
     return out.reshape(shape)
 
 
-class Undecided(Exception):
+class UndecidedError(Exception):
     """Raised where the answer depends on the values of the names."""
 
 
@@ -93,11 +95,11 @@ def divided(a: Dim, b: Dim) -> Dim:
     if not isinstance(b, int) or b == 0:
         if a == b:
             return 1
-        raise Undecided
+        raise UndecidedError
     if isinstance(a, int):
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
     if b < 0 or not dims.at_least(a, 0):
-        raise Undecided
+        raise UndecidedError
     return dims.floordiv(a, b)
 
 
@@ -105,7 +107,7 @@ def not_below(a: Dim, b: Dim) -> bool:
     """a >= b."""
     found = dims.at_least(minus(a, b), 0)
     if found is None:
-        raise Undecided
+        raise UndecidedError
     return found
 
 
@@ -116,7 +118,7 @@ def same(a: Dim, b: Dim) -> bool:
         return difference == 0
     if dims.at_least(difference, 1) or dims.at_least(dims.mul(difference, -1), 1):
         return False
-    raise Undecided
+    raise UndecidedError
 
 
 def larger(a: Dim, b: Dim) -> Dim:

@@ -39,7 +39,12 @@ TABLE: dict[tuple[str, str], Taken] = {}
 
 
 def taken(
-    name: str, *versions: int, domain: str = "", moves: tuple[int, ...] = (), sizes: Rule | None = None, refused: str = ""
+    name: str,
+    *versions: int,
+    domain: str = "",
+    moves: tuple[int, ...] = (),
+    sizes: Rule | None = None,
+    refused: str = "",
 ) -> Callable[[Build], Build]:
     """Register the decorated function as the meaning of an op."""
 

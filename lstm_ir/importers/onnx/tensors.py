@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lstm_ir.importers.onnx.call import Refused
+from lstm_ir.importers.onnx.call import RefusedError
 from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.graph import Data, Value
 from lstm_ir.ir.leaf import weight
@@ -24,9 +24,9 @@ def dtype_of(kind: Any) -> DType:
     try:
         name = onnx_ir.DataType(kind).name
     except ValueError:
-        raise Refused(f"the element type {kind!r} does not exist") from None
+        raise RefusedError(f"the element type {kind!r} does not exist") from None
     if name not in DTYPES:
-        raise Refused(f"elements of type {name} are not taken")
+        raise RefusedError(f"elements of type {name} are not taken")
     return DTYPES[name]
 
 
@@ -49,22 +49,22 @@ class Tensors:
 
 
 def read_tensor(tensor: Any) -> Data:
-    """The elements; Refused where they are not there, or are not as many as the shape says."""
+    """The elements; RefusedError where they are not there, or are not as many as the shape says."""
     import onnx_ir
 
     if tensor is None:
-        raise Refused("the tensor has no data")
+        raise RefusedError("the tensor has no data")
     dtype = dtype_of(tensor.dtype)
     shape = tuple(tensor.shape.numpy())
     if isinstance(tensor, onnx_ir.ExternalTensor) and not str(tensor.base_dir):
-        raise Refused("its data is in another file, and the model was not read from a folder")
+        raise RefusedError("its data is in another file, and the model was not read from a folder")
     try:
         array = tensor.numpy()
     except Exception as e:  # whatever a foreign reader raises over damaged or missing data
-        raise Refused(f"its data cannot be read: {e}") from e
+        raise RefusedError(f"its data cannot be read: {e}") from e
     if array.shape != shape:
-        raise Refused(f"its data has the shape {list(array.shape)}, its type {list(shape)}")
+        raise RefusedError(f"its data has the shape {list(array.shape)}, its type {list(shape)}")
     try:
         return Data.of(array, dtype)
     except IRError as e:
-        raise Refused(f"its data cannot be taken: {e}") from e
+        raise RefusedError(f"its data cannot be taken: {e}") from e

@@ -41,11 +41,13 @@ def ints(*values: int) -> Any:
 
 
 X: Shape = ("B", "T", 5)
+PLACES, ONES = np.array([[[0, -1, 2]], [[1, 4, 0]]]), np.ones((2, 1, 3), np.float32)
+BYTES = np.arange(6, dtype="u1").reshape(2, 3), np.arange(-6, 6, dtype="i1").reshape(3, 4)
 BINARY = ["Add", "Sub", "Mul", "Div", "Min", "Max", "Sum", "Mean"]
 UNARY = [
     "Abs", "Neg", "Exp", "Sin", "Cos", "Tanh", "Sigmoid", "Erf", "Floor", "Ceil", "Round", "Sign", "Reciprocal", "Relu",
-    "Softplus", "Softsign", "HardSwish", "Identity", "LeakyRelu", "Elu", "Selu", "HardSigmoid", "ThresholdedRelu", "Gelu",
-    "Mish", "Dropout",
+    "Softplus", "Softsign", "HardSwish", "Identity", "LeakyRelu", "Elu", "Selu", "HardSigmoid", "ThresholdedRelu",
+    "Gelu", "Mish", "Dropout",
 ]  # fmt: skip
 CASES = [
     *(Case(op, (X, (1, "T", 1))) for op in BINARY),
@@ -102,11 +104,8 @@ CASES = [
     Case("Gather", (X,), (np.int64(-1),), {"axis": 1}),
     Case("Gather", (X,), (np.array([[0, -1], [2, 1]]),), {"axis": 2}),
     Case("GatherElements", (("B", 6, 5),), (np.array([[[0, -1, 2]], [[1, 1, 0]]]),), {"axis": 1}, (11, 13)),
-    Case("ScatterElements", (("B", 6, 5),), (np.array([[[0, -1, 2]], [[1, 4, 0]]]), np.ones((2, 1, 3), "f4")), {"axis": 1}),
-    Case(
-        "ScatterElements", (("B", 6, 5),), (np.array([[[0, -1, 2]], [[1, 4, 0]]]), np.ones((2, 1, 3), "f4")),
-        {"axis": 2, "reduction": "add"}, (16, 18),
-    ),
+    Case("ScatterElements", (("B", 6, 5),), (PLACES, ONES), {"axis": 1}),
+    Case("ScatterElements", (("B", 6, 5),), (PLACES, ONES), {"axis": 2, "reduction": "add"}, (16, 18)),
     Case("ScatterND", ((4, 6, 5),), (np.array([[1, 2], [-1, 0]]), np.full((2, 5), 7, "f4")), {}, (11, 13)),
     Case("ScatterND", (("B", 6, 5),), (np.array([[1], [1]]), np.full((2, 6, 5), 7, "f4")), {"reduction": "add"}, (16,)),
     Case("CumSum", (X,), (np.int64(1),), {"exclusive": 1, "reverse": 1}, (11, 14)),
@@ -152,7 +151,7 @@ CASES = [
     Case("DequantizeLinear", (), (np.arange(6, dtype="u1").reshape(2, 3), np.float32(0.02), np.uint8(3)), {}, (10, 21)),
     Case("DequantizeLinear", (), (np.arange(6, dtype="i4").reshape(2, 3), np.full(2, 0.3, "f4")), {"axis": 0}, (13,)),
     Case("DynamicQuantizeLinear", (X,), outputs=3),
-    Case("MatMulInteger", (), (np.arange(6, dtype="u1").reshape(2, 3), np.arange(-6, 6, dtype="i1").reshape(3, 4), np.uint8(2), np.int8(-1))),
+    Case("MatMulInteger", (), (*BYTES, np.uint8(2), np.int8(-1))),
 ]  # fmt: skip
 
 
@@ -217,8 +216,8 @@ def test_comparison_choice_and_logic(rng: np.random.Generator) -> None:
     rows = {"x_row": x[:1], "n_row": n[1]}
     made = om.model(nodes, {"x": (["B", 5], "f4"), "n": (["B", 5], "i8")}, outputs, rows)
     fed = {"x": x, "n": n}
-    for a, b in zip(li.interpret(li.from_onnx(made), fed).values(), om.run(made, fed), strict=True):
-        np.testing.assert_array_equal(a, b)
+    for got, want in zip(li.interpret(li.from_onnx(made), fed).values(), om.run(made, fed), strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f8", "i4", "i8"])
@@ -249,7 +248,10 @@ REFUSED = [
     (Case("Softmax", (X, X)), "operand 1 is not known to Softmax"),
     (Case("Relu", (X,), outputs=2), "its result 1 is not taken"),
     (Case("Einsum", ((5, 5),), (), {"equation": "ii->i"}), "an operand has a letter twice"),
-    (Case("ScatterND", ((4, 5),), (ints(1), np.ones(5, "f4")), {"reduction": "mul"}, (16,)), "reduction 'mul' is not taken"),
+    (
+        Case("ScatterND", ((4, 5),), (ints(1), np.ones(5, "f4")), {"reduction": "mul"}, (16,)),
+        "reduction 'mul' is not taken",
+    ),
 ]
 
 

@@ -17,11 +17,7 @@ import lstm_ir as li
 T, B, I, H = 6, 3, 5, 4
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 SLOTS = ["X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"]
-OTHER_ACTIVATIONS = {
-    "LSTM": ["HardSigmoid", "Elu", "Softsign"],
-    "GRU": ["HardSigmoid", "LeakyRelu"],
-    "RNN": ["Elu"],
-}
+OTHER_ACTIVATIONS = {"LSTM": ["HardSigmoid", "Elu", "Softsign"], "GRU": ["HardSigmoid", "LeakyRelu"], "RNN": ["Elu"]}
 CHOICES: dict[str, list[Any]] = {
     "direction": ["forward", "reverse", "bidirectional"],
     "layout": [0, 1],
@@ -157,7 +153,9 @@ def shape_of(name: str, a: Any, case: Mapping[str, Any]) -> list[Any]:
     return [None, a.shape[1], H] if case["layout"] else [a.shape[0], None, H]
 
 
-def check(op: str, case: Mapping[str, Any], rng: np.random.Generator, dtype: Any = np.float32, atol: float = 3e-6) -> None:
+def check(
+    op: str, case: Mapping[str, Any], rng: np.random.Generator, dtype: Any = np.float32, atol: float = 3e-6
+) -> None:
     made, fed, arrays, attrs = built(op, case, rng, dtype)
     got = li.interpret(li.from_onnx(made), fed)
     for name, want in zip(got, onnx_layers.run(op, arrays, attrs), strict=True):
@@ -254,7 +252,10 @@ def test_compiled(rng: np.random.Generator) -> None:
 
 @pytest.mark.slow
 def test_more_compiled(rng: np.random.Generator) -> None:
-    compiled({f"{op}_{k}": (op, case | {"sizes": "named"}) for op in GATES for k, case in enumerate(sampled(op, 2, rng))}, rng)
+    compiled(
+        {f"{op}_{k}": (op, case | {"sizes": "named"}) for op in GATES for k, case in enumerate(sampled(op, 2, rng))},
+        rng,
+    )
 
 
 def prefixed(graph: li.Graph, prefix: str) -> li.Graph:
@@ -305,7 +306,7 @@ def _tensor(name: str, array: Any) -> Any:
 
 def test_weights_behind_constant_arithmetic(rng: np.random.Generator) -> None:
     """Two halves of R, one of them quantized, f64 biases, a state made by ConstantOfShape."""
-    made, fed, arrays, attrs = built("LSTM", PLAIN | {"state": "absent"}, rng)
+    _, fed, arrays, attrs = built("LSTM", PLAIN | {"state": "absent"}, rng)
     quantized = rng.integers(-90, 90, (1, 4 * H, 2)).astype(np.int8)
     left = rng.normal(size=(4 * H, 1, 2)).astype(np.float32) * 0.4
     parts = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx import sizes as s
-from lstm_ir.importers.onnx.call import Call, Refused
+from lstm_ir.importers.onnx.call import Call, RefusedError
 from lstm_ir.importers.onnx.sizes import Sizes, chained, each
 from lstm_ir.importers.onnx.table import ALL, Build, Result, taken
 from lstm_ir.importers.onnx.tensors import dtype_of
@@ -26,7 +26,9 @@ def _register(name: str, versions: tuple[int, ...], build: Build, rule: s.Rule |
     taken(name, *versions, sizes=rule)(build)
 
 
-def _unary(name: str, versions: tuple[int, ...], function: Callable[[Value], Value], rule: s.Rule | None = None) -> None:
+def _unary(
+    name: str, versions: tuple[int, ...], function: Callable[[Value], Value], rule: s.Rule | None = None
+) -> None:
     _register(name, versions, lambda c: function(c.value(0)), rule)
 
 
@@ -37,7 +39,7 @@ def _binary(name: str, versions: tuple[int, ...], function: Function, rule: s.Ru
 def _variadic(name: str, versions: tuple[int, ...], function: Function, rule: s.Rule | None = None) -> None:
     def build(c: Call) -> Value:
         if not c.inputs:
-            raise Refused("it has no operands")
+            raise RefusedError("it has no operands")
         out: Value = reduce(function, c.values())
         return out
 
@@ -47,7 +49,6 @@ def _variadic(name: str, versions: tuple[int, ...], function: Function, rule: s.
 def softplus(x: Value) -> Value:
     """log(1 + exp(x)), without overflow."""
     return li.maximum(x, 0.0) + li.log1p(li.exp(-li.abs(x)))
-
 
 
 _unary("Abs", (6, 13), li.abs)
@@ -94,7 +95,7 @@ _variadic("Sum", (6, 8, 13), li.add)
 def mean(c: Call) -> Value:
     """The sum by the number of operands."""
     if not c.inputs:
-        raise Refused("it has no operands")
+        raise RefusedError("it has no operands")
     out: Value = reduce(li.add, c.values())
     return li.divide(out, float(len(c.inputs)))
 
@@ -111,7 +112,7 @@ def power(c: Call) -> Value:
     if x.dtype.is_float:
         return li.power(x, li.convert(p, x.dtype))
     if not (scalar and exponent in range(17)):
-        raise Refused("a power of integers needs one known exponent, 0 to 16")
+        raise RefusedError("a power of integers needs one known exponent, 0 to 16")
     return reduce(li.multiply, [x] * int(exponent), li.full(x.shape, 1, x.dtype))
 
 
@@ -180,7 +181,7 @@ def dropout(c: Call) -> tuple[Value, Value]:
     if c.has(1):
         c.value(1)
     if c.has(2) and bool(c.number(2, "training_mode")):
-        raise Refused("training mode is not taken")
+        raise RefusedError("training mode is not taken")
     return x, li.ones(x.shape, DType.i1)
 
 
@@ -232,6 +233,6 @@ def gelu(c: Call) -> Value:
     if how == "none":
         return x * 0.5 * (1.0 + li.erf(x * math.sqrt(0.5)))
     if how != "tanh":
-        raise Refused(f"approximate is {how!r}, not none or tanh")
+        raise RefusedError(f"approximate is {how!r}, not none or tanh")
     inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
     return x * 0.5 * (1.0 + li.tanh(inner))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx.call import Call, Refused
+from lstm_ir.importers.onnx.call import Call, RefusedError
 from lstm_ir.importers.onnx.interface import tensor
 from lstm_ir.importers.onnx.table import Result, taken
 from lstm_ir.ir.dims import Dim
@@ -22,9 +22,9 @@ def if_(c: Call) -> list[Result]:
     """The branch that the condition names."""
     known = c.known(0)
     if known is None:
-        raise Refused(f"its condition {c.unknown(0)}")
+        raise RefusedError(f"its condition {c.unknown(0)}")
     if known.size != 1:
-        raise Refused(f"its condition has {known.size} elements")
+        raise RefusedError(f"its condition has {known.size} elements")
     then, other = c.graph("then_branch"), c.graph("else_branch")
     return c.inner(then if bool(known.reshape(-1)[0]) else other, ())
 
@@ -34,14 +34,14 @@ def loop(c: Call) -> list[Result]:
     """A number of steps over states; what each step gives besides them is stacked."""
     body = c.graph("body")
     if not c.has(0):
-        raise Refused("it has no number of steps")
+        raise RefusedError("it has no number of steps")
     steps: Dim = c.dim(0, "the number of steps")
     if isinstance(steps, int):
         steps = max(steps, 0)
     if c.has(1):
         first = c.known(1)
         if first is None:
-            raise Refused("whether it starts depends on values that only a call knows")
+            raise RefusedError("whether it starts depends on values that only a call knows")
         steps = steps if bool(first.reshape(-1)[0]) else 0
     init = c.values(2)
 
@@ -49,7 +49,7 @@ def loop(c: Call) -> list[Result]:
         # What continues the loop: true, of the steps that are run.
         going, *results = c.inner(body, [li.convert(step, DType.i64), li.constant(np.array(True)), *state])
         if going is None or not _always(c, going):
-            raise Refused("it ends when a condition says so that only a call knows")
+            raise RefusedError("it ends when a condition says so that only a call knows")
         values = tuple(map(_given, results))
         return values[: len(state)], values[len(state) :]
 
@@ -64,21 +64,21 @@ def _always(c: Call, going: Result) -> bool:
 
 def _given(result: Result) -> Value:
     if result is None:
-        raise Refused("a result of its body is absent")
+        raise RefusedError("a result of its body is absent")
     return tensor(result)
 
 
-@taken("Scan", *(9, *BODIES[1:]))
+@taken("Scan", 9, 11, *BODIES[3:])
 def scan(c: Call) -> list[Result]:
     """States carried over the rows of the last `num_scan_inputs` operands."""
     body, count = c.graph("body"), c.integer("num_scan_inputs")
     values = c.values()
     if not 1 <= count <= len(values):
-        raise Refused(f"num_scan_inputs is {count} of {len(values)} operands")
+        raise RefusedError(f"num_scan_inputs is {count} of {len(values)} operands")
     init, xs = values[:-count], values[-count:]
     outputs = len(c.outputs) - len(init)
     if outputs < 0:
-        raise Refused(f"{len(c.outputs)} results for {len(init)} states")
+        raise RefusedError(f"{len(c.outputs)} results for {len(init)} states")
     axes = _list(c, "scan_input_axes", count)
     rows = [_moved(x, c.axis_of(a, x.rank), 0) for x, a in zip(xs, axes, strict=True)]
     for x in rows[1:]:
@@ -88,7 +88,7 @@ def scan(c: Call) -> list[Result]:
     def cell(state: tuple[Value, ...], row: tuple[Value, ...]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
         results = tuple(map(_given, c.inner(body, [*state, *row])))
         if len(results) != len(init) + outputs:
-            raise Refused(f"its body has {len(results)} results, the node {len(c.outputs)}")
+            raise RefusedError(f"its body has {len(results)} results, the node {len(c.outputs)}")
         return results[: len(init)], results[len(init) :]
 
     final, ys = li.scan(cell, tuple(init), tuple(rows), reverse=[bool(f) for f in flags])
@@ -99,7 +99,7 @@ def scan(c: Call) -> list[Result]:
 def _list(c: Call, name: str, count: int) -> Sequence[int]:
     found = c.integers(name, (0,) * count)
     if len(found) != count:
-        raise Refused(f"{name} has {len(found)} numbers, not {count}")
+        raise RefusedError(f"{name} has {len(found)} numbers, not {count}")
     return found
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx import sizes as s
-from lstm_ir.importers.onnx.call import Call, Refused
-from lstm_ir.importers.onnx.sizes import Undecided
+from lstm_ir.importers.onnx.call import Call, RefusedError
+from lstm_ir.importers.onnx.sizes import UndecidedError
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.onnx.tensors import read_tensor
 from lstm_ir.ir import dims
@@ -30,7 +30,7 @@ def constant(c: Call) -> Value:
     for name, (read, dtype) in readers.items():
         if c.has_attribute(name):
             return li.constant(np.array(read(name), dtype))
-    raise Refused("its value is not a tensor and not numbers")
+    raise RefusedError("its value is not a tensor and not numbers")
 
 
 @taken("ConstantOfShape", 9, 20, 21, 23, 24, 25)
@@ -41,7 +41,7 @@ def constant_of_shape(c: Call) -> Value:
     if c.has_attribute("value"):
         fill = read_tensor(c.tensor("value")).array
     if fill.size != 1:
-        raise Refused(f"its value has {fill.size} elements, not one")
+        raise RefusedError(f"its value has {fill.size} elements, not one")
     number = li.constant(fill.reshape(()))
     return li.broadcast_to(number, tuple(shape))
 
@@ -57,9 +57,9 @@ def arange(c: Call) -> Value:
         start, limit, delta = (c.dim(i, what) for i, what in enumerate(("start", "limit", "delta")))
         count = _steps(start, limit, delta)
     if delta == 0:
-        raise Refused("delta is 0")
+        raise RefusedError("delta is 0")
     if c.has_attribute("stash_type") and c.integer("stash_type") != 1:
-        raise Refused("stash_type is not 1, f32")
+        raise RefusedError("stash_type is not 1, f32")
     inside = DType.f32 if dtype.is_float and dtype.bits == 16 else dtype
     steps = li.iota((count,), 0, inside)
     first = li.convert(li.size(start), inside) if isinstance(start, dims.Expr) else li.constant(start, inside)
@@ -69,12 +69,12 @@ def arange(c: Call) -> Value:
 def _steps(start: Dim, limit: Dim, delta: Dim) -> Dim:
     """How many numbers there are, at least 0."""
     if not isinstance(delta, int) or delta == 0:
-        raise Refused(f"delta is {delta}")
+        raise RefusedError(f"delta is {delta}")
     way = s.minus(limit, start) if delta > 0 else s.minus(start, limit)
     count = dims.floordiv(dims.add(way, abs(delta) - 1), abs(delta))
     try:
         return s.larger(count, 0)
-    except Undecided:
+    except UndecidedError:
         return count  # a call at which it is negative is refused
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx.call import Call, Refused
+from lstm_ir.importers.onnx.call import Call, RefusedError
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -20,7 +20,7 @@ def size_value(d: Dim, dtype: DType) -> Value:
 def from_start(indices: Value, size: Dim) -> Value:
     """Indices counted from either end, counted from the start."""
     if not indices.dtype.is_int:
-        raise Refused(f"indices are {indices.dtype}, not integers")
+        raise RefusedError(f"indices are {indices.dtype}, not integers")
     return li.select(li.less(indices, 0), indices + size_value(size, indices.dtype), indices)
 
 
@@ -52,7 +52,7 @@ def gather_elements(c: Call) -> Value:
 def _places(x: Value, indices: Value, axis: int) -> Value:
     """Where the elements that `indices` name lie in x read row by row."""
     if indices.rank != x.rank:
-        raise Refused(f"indices have {indices.rank} axes, the operand {x.rank}")
+        raise RefusedError(f"indices have {indices.rank} axes, the operand {x.rank}")
     along = from_start(li.convert(indices, DType.i64), x.shape[axis])
     along = li.in_range(along, 0, dims.add(x.shape[axis], -1))
     total = None
@@ -62,14 +62,14 @@ def _places(x: Value, indices: Value, axis: int) -> Value:
         part = place * size_value(step, DType.i64)
         total = part if total is None else total + part
     if total is None:
-        raise Refused("the operand is a scalar")
+        raise RefusedError("the operand is a scalar")
     return total
 
 
 def _reduction(c: Call) -> str:
     how = c.word("reduction", "none") if c.opset >= 16 else "none"
     if how not in ("none", "add"):
-        raise Refused(f"reduction {how!r} is not taken")
+        raise RefusedError(f"reduction {how!r} is not taken")
     return how
 
 
@@ -101,7 +101,7 @@ def scatter_nd(c: Call) -> Value:
     how = _reduction(c)
     depth = indices.shape[-1] if indices.rank else None
     if not isinstance(depth, int) or not 1 <= depth <= x.rank:
-        raise Refused(f"indices are {indices.type}; the last axis is 1 to {x.rank}")
+        raise RefusedError(f"indices are {indices.type}; the last axis is 1 to {x.rank}")
     places = None
     for a in range(depth):
         column = li.squeeze(slice_axis(li.convert(indices, DType.i64), indices.rank - 1, a, a + 1), indices.rank - 1)
@@ -146,7 +146,9 @@ def top_k(c: Call) -> tuple[Value, Value]:
     before = li.logical_or(before, li.logical_and(li.equal(other, own), earlier))
     place = li.sum(li.convert(before, DType.i32), -1)  # [..., n]
     chosen = (*moved.shape[:-1], k, n)
-    wanted = li.equal(li.broadcast_in_dim(place, chosen, (*lead, moved.rank)), li.iota(chosen, moved.rank - 1, DType.i32))
+    wanted = li.equal(
+        li.broadcast_in_dim(place, chosen, (*lead, moved.rank)), li.iota(chosen, moved.rank - 1, DType.i32)
+    )
     picked = li.sum(li.select(wanted, li.iota(chosen, moved.rank, DType.i32), li.zeros(chosen, DType.i32)), -1)
     values = li.take(li.reshape(moved, (dims.product(moved.shape),)), _places(moved, picked, moved.rank - 1))
     return li.swapaxes(values, axis, -1), li.convert(li.swapaxes(picked, axis, -1), DType.i64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx.call import Call, Refused
+from lstm_ir.importers.onnx.call import Call, RefusedError
 from lstm_ir.importers.onnx.handlers.shapes import flattened
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.ir.graph import Value
@@ -37,13 +37,13 @@ def batch_normalization(c: Call) -> Value:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, with given mean and variance."""
     x, scale, bias, mean, variance = (c.value(i) for i in range(5))
     if c.opset >= 14 and c.flag("training_mode"):
-        raise Refused("training mode is not taken")
+        raise RefusedError("training mode is not taken")
     if c.opset < 9 and not c.flag("spatial", True):
-        raise Refused("spatial is 0")
+        raise RefusedError("spatial is 0")
     if c.has_attribute("momentum"):
         c.real("momentum")
     if x.rank < 2:
-        raise Refused(f"the operand is {x.type}, without channels")
+        raise RefusedError(f"the operand is {x.type}, without channels")
     factor = scale / li.sqrt(variance + c.real("epsilon", 1e-5))
     return (x - _cast(_per_channel(mean, x), x)) * _cast(_per_channel(factor, x), x) + _cast(_per_channel(bias, x), x)
 
@@ -65,7 +65,7 @@ def layer_normalization(c: Call) -> tuple[Value, Value, Value]:
     """Normalised over the axes from `axis` on, in f32 where stash_type says so."""
     x, scale, bias = c.value(0), c.value(1), c.maybe(2)
     if c.integer("stash_type", 1) != 1:
-        raise Refused("stash_type is not 1, f32")
+        raise RefusedError("stash_type is not 1, f32")
     axis = c.axis(x.rank, -1)
     inside = DType.f32 if x.dtype.bits == 16 else x.dtype
     y, mean, inverse = _normalised(li.convert(x, inside), tuple(range(axis, x.rank)), c.real("epsilon", 1e-5))
@@ -78,7 +78,7 @@ def instance_normalization(c: Call) -> Value:
     """Normalised over the axes after the channels, for each row and channel."""
     x = c.value(0)
     if x.rank < 3:
-        raise Refused(f"the operand is {x.type}, without axes after the channels")
+        raise RefusedError(f"the operand is {x.type}, without axes after the channels")
     y, _, _ = _normalised(x, tuple(range(2, x.rank)), c.real("epsilon", 1e-5))
     return y * _per_channel(c.value(1), x) + _per_channel(c.value(2), x)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx.call import Call, Refused
+from lstm_ir.importers.onnx.call import Call, RefusedError
 from lstm_ir.importers.onnx.table import taken
-from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 
@@ -20,7 +19,7 @@ def matmul(c: Call) -> Value:
 def agreed_matmul(c: Call, a: Value, b: Value) -> Value:
     """a @ b, whose inner sizes are one."""
     if not (a.rank and b.rank):
-        raise Refused("an operand is a scalar")
+        raise RefusedError("an operand is a scalar")
     c.agree("columns of the first and rows of the second", a.shape[-1], b.shape[max(0, b.rank - 2)])
     return li.matmul(a, b)
 
@@ -31,7 +30,7 @@ def gemm(c: Call) -> Value:
     a, b = (li.transpose(v) if c.flag(f) else v for v, f in ((c.value(0), "transA"), (c.value(1), "transB")))
     alpha, beta = c.real("alpha", 1.0), c.real("beta", 1.0)
     if a.rank != 2 or b.rank != 2:
-        raise Refused(f"takes two matrices, got {a.type} and {b.type}")
+        raise RefusedError(f"takes two matrices, got {a.type} and {b.type}")
     y = _times(agreed_matmul(c, a, b), alpha)
     added = c.maybe(2)
     if added is None:
@@ -43,7 +42,7 @@ def _times(x: Value, factor: float) -> Value:
     if factor == 1.0:
         return x
     if not x.dtype.is_float:
-        raise Refused(f"a product of {x.dtype} with {factor} is not taken")
+        raise RefusedError(f"a product of {x.dtype} with {factor} is not taken")
     return x * factor
 
 
@@ -54,7 +53,7 @@ def einsum(c: Call) -> Value:
     left, arrow, right = equation.partition("->")
     terms, xs = left.split(","), c.values()
     if len(terms) != len(xs):
-        raise Refused(f"{equation!r} has {len(terms)} operands, the node {len(xs)}")
+        raise RefusedError(f"{equation!r} has {len(terms)} operands, the node {len(xs)}")
     lettered = [_letters(t, x.rank) for t, x in zip(terms, xs, strict=True)]
     dots = max((n for _, n in lettered), default=0)
     names = [_aligned(t, n, dots) for t, n in lettered]
@@ -65,11 +64,11 @@ def einsum(c: Call) -> Value:
         once = sorted(x for x in set(flat) if flat.count(x) == 1 and x not in _DOTS)
         out = _DOTS[:dots] + "".join(once)
     if set(out) - set("".join(names)) or len(set(out)) != len(out):
-        raise Refused(f"the result of {equation!r} has a letter twice, or one of no operand")
+        raise RefusedError(f"the result of {equation!r} has a letter twice, or one of no operand")
     sizes: dict[str, Dim] = {}
     for name, x in zip(names, xs, strict=True):
         if len(set(name)) != len(name):
-            raise Refused(f"{equation!r}: an operand has a letter twice")
+            raise RefusedError(f"{equation!r}: an operand has a letter twice")
         for letter, size in zip(name, x.shape, strict=True):
             c.agree(f"the sizes of one letter of {equation!r}", sizes.setdefault(letter, size), size)
     pairs = list(zip(xs, names, strict=True))
@@ -88,14 +87,14 @@ def _letters(term: str, rank: int | None, dots: int = 0) -> tuple[str, int]:
     """A term, and the number of axes that its ellipsis stands for."""
     bare = term.replace("...", "", 1)
     if not all(x.isascii() and x.isalpha() for x in bare):
-        raise Refused(f"a term of the equation is {term!r}")
+        raise RefusedError(f"a term of the equation is {term!r}")
     count = dots if rank is None else rank - len(bare)
     if "..." not in term:
         count = 0
         if rank is not None and rank != len(bare):
-            raise Refused(f"the term {term!r} is for {len(bare)} axes, the operand has {rank}")
+            raise RefusedError(f"the term {term!r} is for {len(bare)} axes, the operand has {rank}")
     if not 0 <= count <= len(_DOTS):
-        raise Refused(f"the term {term!r} does not fit an operand of {rank} axes")
+        raise RefusedError(f"the term {term!r} does not fit an operand of {rank} axes")
     return term, count
 
 
@@ -124,12 +123,12 @@ def conv(c: Call) -> Value:
     """A convolution over one axis, and a bias for each output channel."""
     x, w = c.value(0), c.value(1)
     if x.rank != 3 or w.rank != 3:
-        raise Refused(f"convolutions of {max(x.rank - 2, 0)} spatial axes are not taken, of one they are")
+        raise RefusedError(f"convolutions of {max(x.rank - 2, 0)} spatial axes are not taken, of one they are")
     taps = w.shape[2]
     if not isinstance(taps, int):
-        raise Refused(f"the kernel {w.type} has an open size")
+        raise RefusedError(f"the kernel {w.type} has an open size")
     if c.integers("kernel_shape", (taps,)) != [taps]:
-        raise Refused(f"kernel_shape is {c.integers('kernel_shape')}, the kernel {w.type}")
+        raise RefusedError(f"kernel_shape is {c.integers('kernel_shape')}, the kernel {w.type}")
     (stride,), (dilation,) = (_one(c, n) for n in ("strides", "dilations"))
     groups = c.integer("group", 1)
     if isinstance(w.shape[1], int):
@@ -142,7 +141,7 @@ def conv(c: Call) -> Value:
 def _one(c: Call, name: str) -> list[int]:
     found = c.integers(name, (1,))
     if len(found) != 1:
-        raise Refused(f"{name} has {len(found)} numbers, not one")
+        raise RefusedError(f"{name} has {len(found)} numbers, not one")
     return found
 
 
@@ -151,18 +150,18 @@ def _padding(c: Call, size: Dim, window: int, stride: int) -> tuple[int, int]:
     how = c.word("auto_pad", "NOTSET")
     pads = c.integers("pads", (0, 0))
     if len(pads) != 2:
-        raise Refused(f"pads has {len(pads)} numbers, not two")
+        raise RefusedError(f"pads has {len(pads)} numbers, not two")
     if how == "NOTSET":
         return pads[0], pads[1]
     if how == "VALID":
         return 0, 0
     if how not in ("SAME_UPPER", "SAME_LOWER"):
-        raise Refused(f"auto_pad is {how!r}")
+        raise RefusedError(f"auto_pad is {how!r}")
     if stride == 1:
         total = window - 1
     elif isinstance(size, int):
         total = max(0, (-(-size // stride) - 1) * stride + window - size)
     else:
-        raise Refused(f"auto_pad {how} with stride {stride} over the open size {size}")
+        raise RefusedError(f"auto_pad {how} with stride {stride} over the open size {size}")
     less = total // 2
     return (less, total - less) if how == "SAME_UPPER" else (total - less, less)

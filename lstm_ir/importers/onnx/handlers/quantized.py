@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx.call import Call, Refused
+from lstm_ir.importers.onnx.call import Call, RefusedError
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.ir.graph import Value
@@ -18,7 +18,7 @@ def _along(c: Call, x: Value, v: Value) -> Value:
     if v.rank == 0 or v.shape == (1,):
         return li.reshape(v, ())
     if v.rank != 1:
-        raise Refused(f"a scale of {v.rank} axes, for blocks, is not taken")
+        raise RefusedError(f"a scale of {v.rank} axes, for blocks, is not taken")
     axis = c.axis_of(axis, x.rank)
     c.agree("scale and axis", x.shape[axis], v.shape[0])
     return li.reshape(v, tuple(v.shape[0] if a == axis else 1 for a in range(x.rank)))
@@ -26,7 +26,7 @@ def _along(c: Call, x: Value, v: Value) -> Value:
 
 def _no_blocks(c: Call) -> None:
     if c.has_attribute("block_size") and c.integer("block_size") != 0:
-        raise Refused("blocks are not taken")
+        raise RefusedError("blocks are not taken")
     for name in ("saturate", "precision"):  # about elements that are not taken, and a wish
         if c.has_attribute(name):
             c.integer(name)
@@ -35,7 +35,7 @@ def _no_blocks(c: Call) -> None:
 def quantized(x: Value, scale: Value, zero: Value | None, to: DType) -> Value:
     """round(x / scale) + zero point, held inside the integers; halves go to even."""
     if to not in LIMITS:
-        raise Refused(f"integers of type {to} are not taken")
+        raise RefusedError(f"integers of type {to} are not taken")
     wide = li.convert(li.round(x / scale), DType.f32)
     if zero is not None:
         wide = wide + li.convert(zero, DType.f32)
@@ -51,7 +51,7 @@ def quantize_linear(c: Call) -> Value:
     to = DType.u8 if zero is None else zero.dtype
     if c.has_attribute("output_dtype") and (code := c.integer("output_dtype")):
         if zero is not None and dtype_of(code) is not to:
-            raise Refused(f"output_dtype is {dtype_of(code)}, the zero point {to}")
+            raise RefusedError(f"output_dtype is {dtype_of(code)}, the zero point {to}")
         to = dtype_of(code)
     x = li.convert(x, scale.dtype)
     return quantized(x, _along(c, x, scale), None if zero is None else _along(c, x, zero), to)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx.call import Call, Refused
+from lstm_ir.importers.onnx.call import Call, RefusedError
 from lstm_ir.importers.onnx.sizes import Rule, Sizes, chained, objects, settled
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.ir import dims
@@ -28,7 +28,7 @@ def _product(x: Value, axes: Sequence[int]) -> Value:
 
 def _mean(x: Value, axes: Sequence[int]) -> Value:
     if not x.dtype.is_float:
-        raise Refused(f"the mean of {x.dtype} is not taken")
+        raise RefusedError(f"the mean of {x.dtype} is not taken")
     return li.mean(x, axes)
 
 

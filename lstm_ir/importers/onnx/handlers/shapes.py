@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx import sizes as s
-from lstm_ir.importers.onnx.call import Call, Refused
-from lstm_ir.importers.onnx.sizes import Undecided
+from lstm_ir.importers.onnx.call import Call, RefusedError
+from lstm_ir.importers.onnx.sizes import UndecidedError
 from lstm_ir.importers.onnx.table import ALL, taken
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -27,7 +27,7 @@ def reshape(c: Call) -> Value:
     for axis, d in enumerate(shape):
         if d == 0 and not zero:
             if axis >= x.rank:
-                raise Refused(f"the shape keeps axis {axis} of an operand of rank {x.rank}")
+                raise RefusedError(f"the shape keeps axis {axis} of an operand of rank {x.rank}")
             d = x.shape[axis]
         to.append(d)
     return li.reshape(x, tuple(to))
@@ -38,7 +38,7 @@ def flatten(c: Call) -> Value:
     """Two axes: those before `axis`, and the others."""
     x, axis = c.value(0), c.integer("axis", 1)
     if not -x.rank <= axis <= x.rank:
-        raise Refused(f"axis {axis} is outside {-x.rank}..{x.rank}")
+        raise RefusedError(f"axis {axis} is outside {-x.rank}..{x.rank}")
     return flattened(x, axis % x.rank if axis < 0 else axis)
 
 
@@ -53,7 +53,7 @@ def transpose(c: Call) -> Value:
     x = c.value(0)
     order = c.integers("perm", tuple(range(x.rank))[::-1])
     if sorted(order) != list(range(x.rank)):
-        raise Refused(f"perm {order} does not order {x.rank} axes")
+        raise RefusedError(f"perm {order} does not order {x.rank} axes")
     return li.transpose(x, order)
 
 
@@ -63,7 +63,7 @@ def squeeze(c: Call) -> Value:
     x = c.value(0)
     axes = c.axes(1, x.rank)
     if axes is None and any(isinstance(d, dims.Expr) for d in x.shape):
-        raise Refused(f"without axes, {x.type} has a size that may be 1 or not")
+        raise RefusedError(f"without axes, {x.type} has a size that may be 1 or not")
     for a in axes or ():
         c.agree(f"axis {a}, which is squeezed", x.shape[a], 1)
     return li.squeeze(x, axes)
@@ -76,7 +76,7 @@ def unsqueeze(c: Call) -> Value:
     given = c.integers("axes") if c.has_attribute("axes") else c.numbers(1, "axes")
     axes = [c.axis_of(a, x.rank + len(given)) for a in given]
     if len(set(axes)) != len(axes):
-        raise Refused(f"axes {given} name one axis twice")
+        raise RefusedError(f"axes {given} name one axis twice")
     return li.expand_dims(x, axes) if axes else x
 
 
@@ -85,7 +85,7 @@ def concat(c: Call) -> Value:
     """Operands one after another along `axis`."""
     xs = c.values()
     if not xs:
-        raise Refused("it has no operands")
+        raise RefusedError("it has no operands")
     axis = c.axis(xs[0].rank)
     for x in xs[1:]:
         for a in range(min(x.rank, xs[0].rank)):
@@ -124,16 +124,16 @@ def _total(parts: Sequence[Dim]) -> Dim:
 def _equal_parts(c: Call, size: Dim) -> Sequence[Dim]:
     count = c.integer("num_outputs") if c.has_attribute("num_outputs") else len(c.outputs)
     if count < 1:
-        raise Refused(f"num_outputs is {count}")
+        raise RefusedError(f"num_outputs is {count}")
     if isinstance(size, int):
         each = -(-size // count)
         last = size - each * (count - 1)
         if last < 0 or (last != each and not c.has_attribute("num_outputs")):
-            raise Refused(f"{size} does not divide into {count} parts")
+            raise RefusedError(f"{size} does not divide into {count} parts")
         return [each] * (count - 1) + [last]
     each_ = dims.floordiv(size, count)
     if dims.mul(each_, count) != size:
-        raise Refused(f"{size} is not known to divide into {count} parts")
+        raise RefusedError(f"{size} is not known to divide into {count} parts")
     return [each_] * count
 
 
@@ -154,7 +154,7 @@ def slice_(c: Call) -> Value:
         axes = c.numbers(3, "axes") if c.has(3) else list(range(len(starts)))
         steps = c.numbers(4, "steps") if c.has(4) else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
-        raise Refused(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
+        raise RefusedError(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         x = _sliced(x, c.axis_of(axis, x.rank), start, end, step)
     return x
@@ -162,7 +162,7 @@ def slice_(c: Call) -> Value:
 
 def _sliced(x: Value, axis: int, start: Dim, end: Dim, step: int) -> Value:
     if step == 0:
-        raise Refused("a step is 0")
+        raise RefusedError("a step is 0")
     size = x.shape[axis]
     start, end = _from_start(size, start, step), _from_start(size, end, step)
     if step < 0:  # place i is place size - 1 - i of the reversed operand
@@ -183,7 +183,7 @@ def _from_start(size: Dim, bound: Dim, step: int) -> Dim:
     for limit, choose in ((high, s.smaller), (low, s.larger)):
         try:
             bound = choose(bound, limit)
-        except Undecided:
+        except UndecidedError:
             continue  # a call at which it matters is refused by the slice's own bounds
     return bound
 
@@ -201,7 +201,7 @@ def tile(c: Call) -> Value:
     """Repeated whole, a number of times along each axis."""
     x, repeats = c.value(0), c.dims(1, "repeats")
     if len(repeats) != x.rank:
-        raise Refused(f"{len(repeats)} repeats for {x.rank} axes")
+        raise RefusedError(f"{len(repeats)} repeats for {x.rank} axes")
     pairs = [d for r, size in zip(repeats, x.shape, strict=True) for d in (r, size)]
     wide = li.broadcast_in_dim(x, tuple(pairs), tuple(range(1, 2 * x.rank, 2)))
     return li.reshape(wide, tuple(dims.mul(r, size) for r, size in zip(repeats, x.shape, strict=True)))
@@ -216,7 +216,7 @@ def pad(c: Call) -> Value:
     if c.has(3):
         axes = [c.axis_of(a, x.rank) for a in c.numbers(3, "axes")]
     if len(given) != 2 * len(axes):
-        raise Refused(f"{len(given)} pads for {len(axes)} axes")
+        raise RefusedError(f"{len(given)} pads for {len(axes)} axes")
     low: list[Dim] = [0] * x.rank
     high: list[Dim] = [0] * x.rank
     for k, a in enumerate(axes):
@@ -228,7 +228,7 @@ def pad(c: Call) -> Value:
     if c.has(2):
         c.value(2)  # is there for the mode "constant"
     if mode not in _EDGES:
-        raise Refused(f"mode is {mode!r}, not one of constant, {', '.join(_EDGES)}")
+        raise RefusedError(f"mode is {mode!r}, not one of constant, {', '.join(_EDGES)}")
     for axis in range(x.rank):
         x = _padded(x, axis, low[axis], high[axis], mode)
     return x
