@@ -25,6 +25,12 @@ def value_info(name: str, shape: Shape | None, dtype: Any = np.float32) -> Any:
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
 
 
+def tensor(array: Any, name: str = "literal") -> Any:
+    from onnx import numpy_helper
+
+    return numpy_helper.from_array(np.asarray(array), name)
+
+
 def graph(
     nodes: Sequence[Any],
     inputs: Mapping[str, tuple[Shape, Any]],

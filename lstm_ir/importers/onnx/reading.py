@@ -48,7 +48,7 @@ def read(model: Model) -> Source:
         found = _from_proto(model)
     opset = _opset(found, file)
     if found.functions:
-        found = _inlined(ir, found, file)
+        found = _inlined(found, file)
     return Source(found, file, opset)
 
 
@@ -124,12 +124,14 @@ def _opset(model: Any, file: str) -> int:
     return int(found)
 
 
-def _inlined(ir: Any, model: Any, file: str) -> Any:
+def _inlined(model: Any, file: str) -> Any:
+    from onnx_ir.passes.common import InlinePass
+
     try:
         if _expanded_nodes(model) > MAX_NODES:
             raise ModelError(f"{file}: its functions stand for more than {MAX_NODES} nodes")
         copy = model.clone()
-        return ir.passes.common.InlinePass()(copy).model
+        return InlinePass()(copy).model
     except ModelError:
         raise
     except Exception as e:  # functions that call themselves, differ in opset, or miss arguments

@@ -1,0 +1,91 @@
+"""The node cases of the `onnx` package for the ops that are taken: right or refused, none wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from device import need
+
+import lstm_ir as li
+from lstm_ir.importers.onnx import handlers
+from lstm_ir.importers.onnx.table import TABLE
+
+RECURRENT = ("LSTM", "GRU", "RNN", "Scan")
+LITTLE = 64  # elements of an input that is fixed where the model needs it to be known
+assert handlers
+
+
+@pytest.fixture(autouse=True)
+def _libraries() -> None:
+    need("onnx")
+    need("onnx_ir")
+
+
+def array(value: Any) -> Any:
+    from onnx import TensorProto, numpy_helper
+
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
+
+
+def imported(case: Any, arrays: dict[str, Any]) -> li.Graph:
+    """The graph; shapes, axes and the like, which the cases have as inputs, are fixed where they have to be."""
+    try:
+        return li.from_onnx(case.model)
+    except li.ModelError:
+        few = {n: a for n, a in arrays.items() if hasattr(a, "dtype") and (a.dtype.kind in "iub" or a.ndim == 0)}
+        return li.from_onnx(case.model, constants={n: a for n, a in few.items() if a.size <= LITTLE})
+
+
+def outcome(case: Any) -> str:
+    for given, wanted in case.data_sets:
+        arrays = {i.name: array(v) for i, v in zip(case.model.graph.input, given, strict=False)}
+        try:
+            g = imported(case, arrays)
+        except li.ModelError as e:
+            return str(e)
+        got = li.interpret(g, {n: np.asarray(arrays[n]) for n in g.input_names})
+        for name, want in zip(got, map(array, wanted), strict=True):
+            tolerance = 2e-3 if want.dtype.itemsize == 2 else 2e-5
+            assert got[name].dtype == want.dtype, case.name
+            assert got[name].shape == want.shape, case.name
+            np.testing.assert_allclose(
+                got[name].astype(np.float64),
+                want.astype(np.float64),
+                rtol=tolerance,
+                atol=tolerance / 2,
+                err_msg=case.name,
+            )
+    return "right"
+
+
+def cases(op: str | None) -> list[Any]:
+    import warnings
+
+    from onnx.backend.test.case.node import collect_testcases
+
+    taken = {name for domain, name in TABLE if domain == ""}
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # of the generators
+        found = collect_testcases(op)
+    return [c for c in found if c.model is not None and taken & {n.op_type for n in c.model.graph.node}]
+
+
+@pytest.mark.parametrize("op", RECURRENT)
+def test_recurrent_cases_are_right(op: str) -> None:
+    found = [c for c in cases(op) if op in {n.op_type for n in c.model.graph.node}]
+    assert found
+    for case in found:
+        if case.model.opset_import[0].version > 8:  # Scan of operator set 8 had another form
+            assert outcome(case) == "right", case.name
+
+
+@pytest.mark.slow
+def test_all_cases_are_right_or_refused() -> None:
+    """That many are right says that the refusals are not all there is."""
+    outcomes = {c.name: outcome(c) for c in cases(None)}
+    counts = Counter("right" if o == "right" else "refused" for o in outcomes.values())
+    print(counts)
+    assert counts["right"] >= 780

@@ -1,0 +1,147 @@
+"""Sizes: from Shape through arithmetic to shapes, as expressions; names that turn out to be one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_models as om
+import pytest
+from device import need
+
+import lstm_ir as li
+
+H = 4
+
+
+@pytest.fixture(autouse=True)
+def _libraries() -> None:
+    for name in ("onnx", "onnx_ir", "onnxruntime"):
+        need(name)
+
+
+def ints(*values: int) -> Any:
+    return np.array(values, np.int64)
+
+
+def same(made: Any, fed: dict[str, Any], **arguments: Any) -> li.Graph:
+    """The imported graph, which gives what onnxruntime gives."""
+    g = li.from_onnx(made, **arguments)
+    for got, want in zip(li.interpret(g, fed).values(), om.run(made, fed), strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, atol=2e-6)
+    return g
+
+
+def ops(g: li.Graph) -> set[str]:
+    return {n.op.name for n in g.nodes}
+
+
+def test_shapes_are_expressions(rng: np.random.Generator) -> None:
+    """[B,T,6] to [2*B*T,3] by Shape, Gather, Mul, Div, Concat, Reshape, as exporters write it."""
+    nodes = [
+        om.node("Shape", ["x"], ["s"]), om.node("Gather", ["s", "zero"], ["B"]),
+        om.node("Gather", ["s", "one"], ["T"], name="g2"),
+        om.node("Mul", ["B", "T"], ["BT"]), om.node("Mul", ["BT", "six"], ["all"], name="m2"),
+        om.node("Div", ["all", "three"], ["rows"]), om.node("Unsqueeze", ["rows", "at"], ["rows1"]),
+        om.node("Concat", ["rows1", "last"], ["shape"], axis=0), om.node("Reshape", ["x", "shape"], ["y"]),
+        om.node("Cast", ["T"], ["Tf"], to=1), om.node("Sqrt", ["Tf"], ["root"]),
+        om.node("Div", ["y", "root"], ["z"], name="d2"),
+    ]  # fmt: skip
+    literals = {
+        "zero": np.int64(0),
+        "one": np.int64(1),
+        "six": np.int64(6),
+        "three": np.int64(3),
+        "at": ints(0),
+        "last": ints(3),
+    }
+    made = om.model(nodes, {"x": (["B", "T", 6], "f4")}, ["y", "z"], literals)
+    g = same(made, {"x": rng.normal(size=(3, 5, 6)).astype("f4")})
+    assert str(g.output("y").type) == "f32[2*B*T,3]"
+    assert "gather" not in ops(g)
+
+
+def test_expand_and_slice_by_sizes(rng: np.random.Generator) -> None:
+    """Where(Equal(shape, -1), ones, shape) before Expand; a state cut from ConstantOfShape; the second half of x."""
+    nodes = [
+        om.node("Shape", ["x"], ["s"]), om.node("Slice", ["s", "one", "two"], ["B"]),
+        om.node("Concat", ["wish", "B", "four"], ["shape"], axis=0), om.node("Equal", ["shape", "minus"], ["open"]),
+        om.node("ConstantOfShape", ["rank"], ["ones"], value=om.tensor(ints(1))),
+        om.node("Where", ["open", "ones", "shape"], ["to"]),
+        om.node("Expand", ["h", "to"], ["wide"]), om.node("ConstantOfShape", ["shape4"], ["states"], name="c2"),
+        om.node("Slice", ["states", "one", "two"], ["state"], name="s2"), om.node("Add", ["wide", "state"], ["y"]),
+        om.node("Gather", ["s", "at"], ["T"]), om.node("Div", ["T", "halves"], ["half"]),
+        om.node("Slice", ["x", "half", "far", "at0"], ["z"], name="s3"),
+    ]  # fmt: skip
+    literals = {
+        "one": ints(1), "two": ints(2), "wish": ints(-1), "four": ints(H), "minus": ints(-1), "rank": ints(3),
+        "shape4": ints(4, 1, H), "at": ints(0), "halves": ints(2), "far": ints(2**63 - 1), "at0": ints(0),
+    }  # fmt: skip
+    made = om.model(nodes, {"x": (["T", "B", 5], "f4"), "h": ([1, 1, H], "f4")}, ["y", "z"], literals)
+    fed = {"x": rng.normal(size=(7, 3, 5)).astype("f4"), "h": rng.normal(size=(1, 1, H)).astype("f4")}
+    g = same(made, fed)
+    assert str(g.output("y").type) == f"f32[1,B,{H}]"
+    assert str(g.output("z").type) == "f32[-(T)//2+T,B,5]"
+
+
+def test_sizes_that_are_results(rng: np.random.Generator) -> None:
+    nodes = [
+        om.node("Shape", ["x"], ["s"]), om.node("ReduceProd", ["s"], ["n"], keepdims=0), om.node("Size", ["x"], ["m"]),
+        om.node("Sub", ["n", "m"], ["zero"]), om.node("Range", ["zero", "m", "three"], ["r"]), om.node("Max", ["s", "m"], ["most"]),
+        om.node("Split", ["s"], ["B", "T"], num_outputs=2), om.node("Tile", ["T", "two"], ["TT"]),
+    ]  # fmt: skip
+    literals = {"three": np.int64(3), "two": ints(2)}
+    made = om.model(nodes, {"x": (["B", "T"], "f4")}, ["n", "m", "zero", "r", "B", "TT"], literals)
+    g = same(made, {"x": rng.normal(size=(3, 5)).astype("f4")})
+    assert str(g.output("r").type) == "i64[(B*T+2)//3]"
+
+
+LAYER = ["x", "W", "R", "", "", "h"]
+
+
+def layer(x: list[Any], h: list[Any], rng: np.random.Generator) -> Any:
+    weights = {"W": rng.normal(size=(1, H, 5)).astype("f4"), "R": rng.normal(size=(1, H, H)).astype("f4")}
+    node = om.node("RNN", LAYER, ["Y", "Y_h"], hidden_size=H)
+    return om.model([node], {"x": (x, "f4"), "h": (h, "f4")}, ["Y", "Y_h"], weights)
+
+
+@pytest.mark.parametrize(
+    ("x", "h", "types"),
+    [
+        (["T", "B", 5], [1, "N", H], ("f32[T,B,5]", f"f32[1,B,{H}]")),
+        ([None, None, None], [None, None, None], ("f32[x_0,x_1,5]", f"f32[1,x_1,{H}]")),
+        (["T", "batch size", 5], [1, 3, H], ("f32[T,3,5]", f"f32[1,3,{H}]")),
+        (["seq+1", "B", 5], ["1", "B", H], ("f32[seq+1,B,5]", f"f32[1,B,{H}]")),
+    ],
+)
+def test_names_that_have_to_be_one(x: Any, h: Any, types: tuple[str, ...], rng: np.random.Generator) -> None:
+    made = layer(x, h, rng)
+    g = same(made, {"x": rng.normal(size=(6, 3, 5)).astype("f4"), "h": rng.normal(size=(1, 3, H)).astype("f4")})
+    assert tuple(str(p.type) for p in g.params) == types
+
+
+def test_names_that_may_be_one_or_broadcast_are_not_one() -> None:
+    made = om.model([om.node("Add", ["a", "b"], ["y"])], {"a": (["N"], "f4"), "b": (["M"], "f4")}, ["y"])
+    with pytest.raises(li.ModelError, match=r"the_Add \(Add\): .*sizes M and N do not broadcast"):
+        li.from_onnx(made)
+    assert str(li.from_onnx(made, sizes={"M": "N"}).output("y").type) == "f32[N]"
+    assert str(li.from_onnx(made, sizes={"M": 1}).output("y").type) == "f32[N]"
+
+
+def test_sizes_and_constants_of_the_caller(rng: np.random.Generator) -> None:
+    made = layer(["T", "B", 5], [1, "B", H], rng)
+    g = li.from_onnx(made, sizes={"T": 1, "B": 2}, constants={"h": np.zeros((1, 2, H), "f4")})
+    assert [str(p.type) for p in g.params] == ["f32[1,2,5]"]
+    assert g.is_static
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"sizes": {"X": 1}}, "sizes has 'X'; the model has B, T"),
+        ({"sizes": {"T": -1}}, "a size is -1"),
+        ({"constants": {"y": 1}}, "constants has 'y'; the model has x, h"),
+        ({"constants": {"h": np.zeros((1, 2, 9), "f4")}}, "h is .*got f32"),
+        ({"constants": {"h": "word"}}, "constants: h"),
+        ({"stateful": True}, "stateful is not supported yet"),
+    ]
+    for arguments, why in wrong:
+        with pytest.raises(li.ModelError, match=why):
+            li.from_onnx(made, **arguments)
