@@ -88,7 +88,7 @@ def run(op: str, operands: Operands, attrs: Mapping[str, Any]) -> list[Array]:
 def _start(o: Operands, name: str, d: int, b: int, H: int, layout: int) -> Array:
     if name not in o:
         return np.zeros(H)
-    return o[name][b, d] if layout else o[name][d, b]
+    return np.asarray(o[name][b, d] if layout else o[name][d, b])
 
 
 def _clip(x: Array, attrs: Mapping[str, Any]) -> Array:

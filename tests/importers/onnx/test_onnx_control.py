@@ -42,7 +42,7 @@ def branches() -> dict[str, Any]:
 
 def if_model(*before: Any, inputs: dict[str, Any] | None = None) -> Any:
     nodes = [*before, om.node("If", ["which"], ["y"], **branches())]
-    rate = {"rate": np.int64(16000), "axis": np.int64(0), "w": np.float32([1, 2])}
+    rate = {"rate": np.int64(16000), "axis": np.int64(0), "w": np.array([1, 2], "f4")}
     return om.model(nodes, {"x": (["N", 2], "f4"), **(inputs or {})}, ["y"], rate)
 
 
@@ -51,7 +51,7 @@ def test_if_is_folded_by_a_constant() -> None:
     x = np.ones((3, 2), np.float32)
     g = li.from_onnx(made, constants={"sr": 16000})
     assert g.input_names == ("x",)
-    np.testing.assert_array_equal(li.interpret(g, x=x)["y"], x + np.float32([1, 2]))
+    np.testing.assert_array_equal(li.interpret(g, x=x)["y"], x + np.array([1, 2], "f4"))
     with pytest.raises(li.ModelError, match=r"the_If \(If\): its condition depends on the input sr \(constants=\)"):
         li.from_onnx(made)
     with pytest.raises(li.ModelError, match=r"1 refusal\n  inside \(Stft\): the op is not taken"):

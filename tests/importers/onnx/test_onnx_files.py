@@ -49,15 +49,16 @@ def test_every_way_in(tmp_path: Path, rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(graphs[0].weights["R"].node.attrs["value"].array, _array(made, "R"))
 
 
-def test_places_are_kept_in_texts_and_modules(rng: np.random.Generator) -> None:
+def test_places_are_kept_in_texts(rng: np.random.Generator) -> None:
     from lstm_ir.ir.printer import print_graph
 
     g = li.from_onnx(small(rng))
     text = print_graph(g, locs=True)
     assert '@ "<onnx>":"/encoder/RNN"' in text
     data = {n: w.node.attrs["value"].array for n, w in g.weights.items()}
-    assert print_graph(li.parse(text, data), locs=True) == text  # type: ignore[arg-type]
-    assert "<onnx>:/encoder/RNN" in li.lower(g).asm(debug=True) if hasattr(li.lower(g), "asm") else True
+    again = li.parse(text, data)
+    assert isinstance(again, li.Graph)
+    assert print_graph(again, locs=True) == text
 
 
 def _array(made: Any, name: str) -> Any:
@@ -121,7 +122,7 @@ def test_what_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(li.ModelError, match=r"nothing\.onnx: No such file"):
         li.from_onnx(tmp_path / "nothing.onnx")
     with pytest.raises(li.ModelError, match=r"takes a path, bytes, a ModelProto or an onnx_ir\.Model, got dict"):
-        li.from_onnx({})  # type: ignore[arg-type]
+        li.from_onnx({})
 
 
 def _opset(made: Any) -> None:
@@ -242,10 +243,10 @@ def test_functions_that_grow_without_end() -> None:
 def test_literals_that_would_fill_the_memory() -> None:
     """2^50 zeros as a literal stay one number; as a shape they are refused."""
     nodes = [
-        om.node("ConstantOfShape", ["n"], ["zeros"], value=om.tensor(np.int64([0]))),
+        om.node("ConstantOfShape", ["n"], ["zeros"], value=om.tensor(np.array([0]))),
         om.node("Reshape", ["x", "zeros"], ["y"]),
     ]
-    made = om.model(nodes, {"x": ([2], "f4")}, ["y"], {"n": np.int64([2**50])})
+    made = om.model(nodes, {"x": ([2], "f4")}, ["y"], {"n": np.array([2**50])})
     with pytest.raises(li.ModelError, match=r"the_Reshape \(Reshape\): the shape depends on values"):
         li.from_onnx(made)
 
