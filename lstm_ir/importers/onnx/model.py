@@ -34,7 +34,7 @@ def from_onnx(
     *,
     constants: Mapping[str, Any] | None = None,
     sizes: Mapping[str, DimLike] | None = None,
-    stateful: bool = False,
+    stateful: bool | Mapping[str, str] = False,
 ) -> Graph:
     """The graph of an ONNX model, with the names of its inputs, outputs and initializers.
 

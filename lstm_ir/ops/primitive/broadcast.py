@@ -12,7 +12,7 @@ from lstm_ir.ir.errors import DimError, IRError, message
 from lstm_ir.ir.graph import Data, Node, Value, make
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
-from lstm_ir.ir.opdef import OPS, Attr, Trait, define, need, need_equal
+from lstm_ir.ir.opdef import OPS, Attr, Trait, define, need, need_at_least, need_equal
 from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DimLike, DType, Shape, TensorType, shape_of
 
@@ -20,6 +20,8 @@ from lstm_ir.ir.types import DimLike, DType, Shape, TensorType, shape_of
 def _types(operand: TensorType, *, shape: Shape, broadcast_dimensions: tuple[int, ...]) -> TensorType:
     dims = broadcast_dimensions
     need(len(dims) == operand.rank, f"{len(dims)} broadcast_dimensions for {operand.rank} axes")
+    for size in shape:
+        need_at_least(size, 0, f"the size {size} is below 0")
     need(list(dims) == sorted(set(dims)), f"broadcast_dimensions {dims} do not ascend")
     for axis, d in enumerate(dims):
         need(0 <= d < len(shape), f"broadcast dimension {d} is outside 0..{len(shape) - 1}")

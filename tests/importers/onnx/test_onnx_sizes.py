@@ -145,3 +145,21 @@ def test_sizes_and_constants_of_the_caller(rng: np.random.Generator) -> None:
     for arguments, why in wrong:
         with pytest.raises(li.ModelError, match=why):
             li.from_onnx(made, **arguments)
+
+
+def test_a_size_below_zero_is_refused_at_the_call() -> None:
+    """ConstantOfShape of T - 5, and of sizes alone; a Loop of T - 5 steps has none."""
+    body = om.graph(
+        [om.node("Identity", ["go"], ["on"]), om.node("Add", ["h", "one"], ["new"])],
+        {"i": ([], "i8"), "go": ([], "?"), "h": ([], "f4")}, ["on", "new"],
+    )  # fmt: skip
+    nodes = [om.node("Shape", ["x"], ["s"]), om.node("Sub", ["s", "five"], ["d"])]
+    literals = {"five": ints(5), "h0": np.float32(0), "one": np.float32(1)}
+    filled = [*nodes, om.node("ConstantOfShape", ["d"], ["y"])]
+    g = li.from_onnx(om.model(filled, {"x": (["T"], "f4")}, ["y"], literals))
+    assert li.interpret(g, x=np.zeros(7, "f4"))["y"].shape == (2,)
+    with pytest.raises(li.CallError, match=r"the size T-5 is below 0 \(T = 3\)"):
+        li.interpret(g, x=np.zeros(3, "f4"))
+    looped = [*nodes, om.node("Loop", ["d", "", "h0"], ["y"], body=body)]
+    g = li.from_onnx(om.model(looped, {"x": (["T"], "f4")}, ["y"], literals))
+    assert [float(li.interpret(g, x=np.zeros(n, "f4"))["y"]) for n in (7, 3)] == [2.0, 0.0]
