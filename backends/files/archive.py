@@ -75,7 +75,7 @@ class Package:
 def write_package(
     path: str | Path,
     signature: Signature,
-    modules: Mapping[str, tuple[Target, bytes]] | Mapping[str, ModuleFile],
+    modules: Mapping[str, ModuleFile | tuple[Target, bytes]],
     weights: Mapping[str, Any],
     extra: Mapping[str, Any] | None = None,
     *,
@@ -100,7 +100,7 @@ def write_package(
         members[STATE] = _packed(start)
     targets = []
     for i, made in enumerate(modules.values()):
-        target, blob, work = made if isinstance(made, ModuleFile) else ModuleFile(made[0], made[1])
+        target, blob, work = made if isinstance(made, ModuleFile) else ModuleFile(*made)
         file = f"module-{i}.vmfb"
         members[file] = blob
         targets.append(PackedTarget.of(target.info, file, work))

@@ -52,5 +52,7 @@ def broad() -> Iterator[tuple[str, li.Graph, dict[str, Array]]]:
     for name in zoo.ZOO:
         a = zoo.get(name)
         yield name, a.graph, a.inputs
-    for c in (Case(2, 40, 70, 64, 5, 2, 2, (4, 4)), Case(1, 12, 60, 10, 4, 3, 2, (1, 5), 2, "f64")):
-        yield f"convolution {c.channels}", c.graph(), c.arrays(np.random.default_rng(2), *c.sizes()[0])
+    wide = Case("conv", 2, 40, (70,), (5,), 64, (2,), ((4, 4),), (2,))
+    grouped = Case("conv", 1, 12, (60,), (4,), 10, (3,), ((1, 5),), (2,), 2, dtype="f64")
+    for c in (wide, grouped):
+        yield f"convolution {c.channels}", c.graph(), c.arrays(np.random.default_rng(2), *c.calls()[0])

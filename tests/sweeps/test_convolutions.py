@@ -30,21 +30,24 @@ def every() -> list[Case]:
         window = (taps - 1) * dilation + 1
         length: Any = "L" if k % 4 in (1, 3) else window + k % 7
         batch: Any = "N" if k % 4 in (2, 3) else 1 + k % 3
-        found.append(Case(batch, c, length, o, taps, stride, dilation, _padding(padding, window), groups))
+        pads = (_padding(padding, window),)
+        found.append(Case("conv", batch, c, (length,), (taps,), o, (stride,), pads, (dilation,), groups))
     return found
 
 
-def by_torch(c: Case, x: Any, w: Any, ct_y: Any) -> dict[str, Any]:
-    """y, d_x and d_w by torch in float64."""
+def by_torch(c: Case, x: Any, w: Any, b: Any, ct_y: Any) -> dict[str, Any]:
+    """y and the gradients of x, w and the bias by torch in float64."""
     import torch
 
-    a, b = (torch.tensor(v.astype("f8"), requires_grad=True) for v in (x, w))
-    padded = torch.nn.functional.pad(a, c.padding)
-    y = torch.nn.functional.conv1d(padded, b, stride=c.stride, dilation=c.dilation, groups=c.groups)
+    leaves = {n: torch.tensor(v.astype("f8"), requires_grad=True) for n, v in (("x", x), ("w", w), ("b", b))}
+    padded = torch.nn.functional.pad(leaves["x"], c.padding[0])
+    y = torch.nn.functional.conv1d(padded, leaves["w"], leaves["b"], c.strides, 0, c.dilations, c.groups)
     y.backward(torch.tensor(ct_y.astype("f8")))
-    assert a.grad is not None
-    assert b.grad is not None
-    return {"y": y.detach().numpy(), "d_x": a.grad.numpy(), "d_w": b.grad.numpy()}
+    found = {"y": y.detach().numpy()}
+    for name, leaf in leaves.items():
+        assert leaf.grad is not None
+        found[f"d_{name}"] = leaf.grad.numpy()
+    return found
 
 
 def held(cases: list[Case], seed: int, **how: Any) -> None:
@@ -52,19 +55,19 @@ def held(cases: list[Case], seed: int, **how: Any) -> None:
     need("torch")
     exe = li.compile(li.Program("convolutions", {f"c{k}": c.graph() for k, c in enumerate(cases)}), **how)
     for k, c in enumerate(cases):
-        for batch, length in c.sizes():
-            arrays = c.arrays(np.random.default_rng([seed, k, batch]), batch, length)
+        for batch, sizes in c.calls():
+            arrays = c.arrays(np.random.default_rng([seed, k, batch]), batch, sizes)
             got, want = exe.entries[f"c{k}"](arrays), by_torch(c, **arrays)
             for name, right in want.items():
-                near(got[name], right, LIMIT[c.dtype], f"seed {seed}: {c} {(batch, length)} {name}")
+                near(got[name], right, LIMIT[c.dtype], f"seed {seed}: {c} {(batch, sizes)} {name}")
 
 
 def test_every_attribute_is_here() -> None:
     cases = every()
-    for of, values in (("stride", STRIDES), ("dilation", DILATIONS), ("taps", TAPS)):
-        assert {getattr(c, of) for c in cases} == set(values)
+    for of, values in (("strides", STRIDES), ("dilations", DILATIONS), ("taps", TAPS)):
+        assert {getattr(c, of)[0] for c in cases} == set(values)
     assert {(c.channels, c.outputs, c.groups) for c in cases} == set(CHANNELS)
-    assert {(isinstance(c.batch, str), isinstance(c.length, str)) for c in cases} == set(
+    assert {(isinstance(c.batch, str), isinstance(c.sizes[0], str)) for c in cases} == set(
         product((False, True), repeat=2)
     )
 

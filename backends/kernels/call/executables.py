@@ -69,22 +69,24 @@ def _publish(
     module: ir.Module, kernels: dict[str, Kernel], limits: DispatchLimits, helped: Collection[str], relax: str
 ) -> Counter[str]:
     """Kernels that these functions run are published to helpers; `kernels` keeps what runs otherwise."""
-    shared, plain, published = dict[str, Kernel](), set[str](), Counter[str]()
+    shared, published = dict[str, Kernel](), Counter[str]()
+    served, plain = set[str](), set[str]()
     for op in list(module.body):
         function = op.operation
         for dispatch, symbol in list(dispatches(function)):
             kernel = kernels[symbol]
             if _name(function) in helped and _has_room(kernel.entry.signature, limits):
-                shared[symbol] = kernel
+                shared[publish.published_symbol(symbol)] = kernel
+                served.add(symbol)
                 published[_name(function)] += 1
                 *_, queue, _, publishes = function.regions[0].blocks[0].arguments
-                _redirect(dispatch, symbol, queue, publishes)
+                _redirect(dispatch, publish.published_symbol(symbol), queue, publishes)
             else:
                 plain.add(symbol)
     if shared:
         _define(module, publish.SYMBOL, publish.names(shared), publish.text(shared, relax))
         ir.InsertionPoint(module.body).insert(ir.Operation.parse(publish.module_function()))
-    for symbol in shared.keys() - plain:
+    for symbol in served - plain:
         del kernels[symbol]
     return published
 

@@ -62,6 +62,11 @@ _WORDS = MemRef((2 + queue.MOST_ARGUMENTS,), "i64")
 _BASE, _GROUP = Name("%queue", _BYTES), argument("group")  # of private functions
 
 
+def published_symbol(kernel: str) -> str:
+    """The name of a kernel that publishes its work: another function of the module may run it as a plain dispatch."""
+    return f"{SYMBOL}_{kernel}"
+
+
 def fits(bindings: int, numbers: int) -> bool:
     """Whether the queue has room for what a kernel takes."""
     return bindings + numbers <= queue.MOST_ARGUMENTS
