@@ -16,6 +16,8 @@ from lstm_ir.importers.onnx import handlers
 from lstm_ir.importers.onnx.table import TABLE
 
 RECURRENT = ("LSTM", "GRU", "RNN", "Scan")
+# Cases whose expected values are written with so many digits.
+DIGITS = {"test_averagepool_2d_ceil_last_window_starts_on_pad": 4}
 LITTLE = 64  # elements of an input that is fixed where the model needs it to be known
 assert handlers
 
@@ -51,6 +53,8 @@ def outcome(case: Any) -> str:
         got = li.interpret(g, {n: np.asarray(arrays[n]) for n in g.input_names})
         for name, want in zip(got, map(array, wanted), strict=True):
             tolerance = 2e-3 if want.dtype.itemsize == 2 else 2e-5
+            if case.name in DIGITS:
+                tolerance = 2 * 10.0 ** -DIGITS[case.name]  # halved: the last digit is rounded
             assert got[name].dtype == want.dtype, case.name
             assert got[name].shape == want.shape, case.name
             np.testing.assert_allclose(
@@ -92,4 +96,4 @@ def test_all_cases_are_right_or_refused() -> None:
     outcomes = {c.name: outcome(c) for c in found if taken & {n.op_type for n in c.model.graph.node}}
     counts = Counter("right" if o == "right" else "refused" for o in outcomes.values())
     print(counts)
-    assert counts["right"] >= 750
+    assert counts["right"] >= 800

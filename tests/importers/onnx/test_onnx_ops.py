@@ -136,6 +136,21 @@ CASES = [
     Case("Conv", ((2, 4, "T"), (6, 4, 3)), (), {"auto_pad": "SAME_LOWER"}),
     Case("Conv", ((2, 4, "T"), (6, 4, 3)), (), {"dilations": [2]}),
     Case("Conv", ((2, 4, 7), (6, 4, 3)), (), {"strides": [2], "auto_pad": "SAME_UPPER", "kernel_shape": [3]}),
+    Case("Conv", ((2, 4, "T", 7), (6, 2, 3, 2)), (), {"group": 2, "pads": [2, 0, 1, 1], "strides": [2, 1]}, (11, 22)),
+    Case("Conv", ((2, 3, 9, "T"), (5, 3, 3, 2)), (), {"dilations": [2, 3], "auto_pad": "VALID"}),
+    Case("Conv", ((2, 3, 9, 8), (5, 3, 4, 3)), (), {"strides": [2, 3], "auto_pad": "SAME_UPPER"}),
+    Case("ConvTranspose", ((2, 4, "T"), (4, 3, 5), (6,)), (), {"group": 2, "pads": [2, 1], "strides": [3]}, (9, 22)),
+    Case("ConvTranspose", ((2, 4, "T", 5), (4, 3, 3, 2)), (), {"strides": [2, 3], "output_padding": [1, 2]}),
+    Case("ConvTranspose", ((2, 4, 6, 5), (4, 3, 3, 4)), (), {"strides": [2, 3], "output_shape": [12, 14]}),
+    Case("ConvTranspose", ((2, 4, 6), (4, 3, 3)), (), {"strides": [2], "auto_pad": "SAME_LOWER"}),
+    Case("ConvTranspose", ((2, 4, "T"), (4, 3, 4)), (), {"strides": [2], "dilations": [2], "auto_pad": "SAME_UPPER"}),
+    Case("MaxPool", ((2, 3, "T"),), (), {"kernel_shape": [3], "strides": [2], "pads": [1, 1]}, (9, 10, 11, 12, 22)),
+    Case("MaxPool", ((2, 3, 9, "T"),), (), {"kernel_shape": [3, 2], "dilations": [2, 1]}),
+    Case("MaxPool", ((2, 3, 10, 11),), (), {"kernel_shape": [3, 3], "strides": [2, 3], "ceil_mode": 1}),
+    Case("MaxPool", ((2, 3, 10, 11),), (), {"kernel_shape": [3, 2], "strides": [2, 2], "auto_pad": "SAME_LOWER"}),
+    Case("AveragePool", ((2, 3, "T"),), (), {"kernel_shape": [3], "strides": [2], "pads": [1, 1]}, (9, 10, 11, 19, 22)),
+    Case("AveragePool", ((2, 3, 9, "T"),), (), {"kernel_shape": [3, 2], "pads": [1, 0, 2, 1], "count_include_pad": 1}),
+    Case("AveragePool", ((2, 3, 10, 11),), (), {"kernel_shape": [3, 3], "strides": [2, 3], "ceil_mode": 1}, (19,)),
     # layers
     Case("Softmax", (X,), (), {"axis": 1}, (9, 11, 13)),
     Case("Softmax", (X,), (), {}, (9, 13)),
@@ -237,9 +252,12 @@ def test_other_elements(dtype: str, rng: np.random.Generator) -> None:
 
 
 REFUSED = [
-    (Case("MaxPool", ((2, 4, "T"),), (), {"kernel_shape": [2]}), r"the_MaxPool \(MaxPool\): the op is not taken"),
+    (Case("LpPool", ((2, 4, "T"),), (), {"kernel_shape": [2]}), r"the_LpPool \(LpPool\): the op is not taken"),
+    (Case("MaxPool", ((2, 4, 9),), (), {"kernel_shape": [2]}, outputs=2), "the result Indices is not taken"),
+    (Case("AveragePool", ((2, 4, 9),), (), {"kernel_shape": [2], "dilations": [2]}, (19,)), "dilations are"),
     (Case("Mish", (X,), opsets=(17,)), "taken from operator set 18 on, the model has 17"),
-    (Case("Conv", ((2, 4, 7, 7), (6, 4, 3, 3))), "convolutions of 2 spatial axes are not taken"),
+    (Case("Conv", ((2, 4, 7, 7, 7), (6, 4, 3, 3, 3))), "windows over 3 spatial axes are not taken"),
+    (Case("Conv", ((2, 4, 7), (6, 4, 3)), (), {"strides": [1, 1]}), "strides has 2 numbers, not 1"),
     (Case("Reshape", (X, ("C",))), "the shape depends on values that only a call knows"),
     (Case("Squeeze", (X,)), "has a size that may be 1 or not"),
     (Case("Concat", (X, ("B", "T", 4)), (), {"axis": 1}), "5 and 4 differ"),
@@ -265,7 +283,7 @@ def test_refused(case: Case, why: str, rng: np.random.Generator) -> None:
 def test_all_refusals_at_once(rng: np.random.Generator) -> None:
     """Nodes behind a refused one are passed over, others are not."""
     nodes = [
-        om.node("MaxPool", ["x"], ["a"], kernel_shape=[2], name="first"),
+        om.node("LpPool", ["x"], ["a"], kernel_shape=[2], name="first"),
         om.node("Relu", ["a"], ["b"], name="behind"),
         om.node("Stft", ["b"], ["c"], name="second"),
         om.node("Softmax", ["x"], ["d"], axis=7, name="third"),
@@ -274,9 +292,9 @@ def test_all_refusals_at_once(rng: np.random.Generator) -> None:
     with pytest.raises(li.ModelError) as caught:
         li.from_onnx(om.model(nodes, {"x": ([2, 3, 9], "f4")}, ["c", "d", "e"]))
     assert caught.value.refusals == (
-        "first (MaxPool): the op is not taken",
+        "first (LpPool): the op is not taken",
         "second (Stft): the op is not taken",
         "third (Softmax): axis 7 is outside -3..2",
         "fourth (Tanh): the op of the domain my.domain is not taken",
     )
-    assert str(caught.value).startswith("<onnx>: 4 refusals\n  first (MaxPool)")
+    assert str(caught.value).startswith("<onnx>: 4 refusals\n  first (LpPool)")

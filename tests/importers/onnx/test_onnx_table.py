@@ -16,7 +16,7 @@ PRelu Range ScatterND Not Size Elu Abs LeakyRelu LogSoftmax ArgMax ReduceMax Sof
 LayerNormalization ReduceSum Round Tile InstanceNormalization ReduceProd ScatterElements TopK RNN GlobalAveragePool Gelu
 Erf Exp Neg Min Max Floor Ceil Greater GreaterOrEqual Less LessOrEqual And Or CumSum GatherElements Selu Softsign Mish
 HardSigmoid Sin Cos Dropout Flatten Sum Mean QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger Scan
-Loop
+Loop ConvTranspose MaxPool AveragePool
 """
 WANTED = DEPLOYED.split()
 

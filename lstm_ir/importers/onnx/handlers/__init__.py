@@ -11,4 +11,5 @@ from lstm_ir.importers.onnx.handlers import (  # noqa: F401
     recurrent,
     reductions,
     shapes,
+    windows,
 )

@@ -1,4 +1,4 @@
-"""Matrix products, sums of products written as letters, convolutions."""
+"""Matrix products, and sums of products written as letters."""
 
 from __future__ import annotations
 
@@ -116,52 +116,3 @@ def _contracted(a: Value, la: str, b: Value, lb: str, later: str) -> tuple[Value
     places = [(tuple(map(n.index, part))) for part in (inner, batch) for n in (la, lb)]
     y = li.dot_general(a, b, (places[0], places[1]), (places[2], places[3]))
     return y, "".join([*batch, *(x for x in la if x not in both), *(x for x in lb if x not in both)])
-
-
-@taken("Conv", 1, 11, 22, refused="two and more spatial axes")
-def conv(c: Call) -> Value:
-    """A convolution over one axis, and a bias for each output channel."""
-    x, w = c.value(0), c.value(1)
-    if x.rank != 3 or w.rank != 3:
-        raise RefusedError(f"convolutions of {max(x.rank - 2, 0)} spatial axes are not taken, of one they are")
-    taps = w.shape[2]
-    if not isinstance(taps, int):
-        raise RefusedError(f"the kernel {w.type} has an open size")
-    if c.integers("kernel_shape", (taps,)) != [taps]:
-        raise RefusedError(f"kernel_shape is {c.integers('kernel_shape')}, the kernel {w.type}")
-    (stride,), (dilation,) = (_one(c, n) for n in ("strides", "dilations"))
-    groups = c.integer("group", 1)
-    if isinstance(w.shape[1], int):
-        c.agree("channels", x.shape[1], w.shape[1] * groups)
-    y = li.conv1d(x, w, stride, _padding(c, x.shape[2], (taps - 1) * dilation + 1, stride), dilation, groups)
-    b = c.maybe(2)
-    return y if b is None else y + li.reshape(b, (1, b.shape[0], 1))
-
-
-def _one(c: Call, name: str) -> list[int]:
-    found = c.integers(name, (1,))
-    if len(found) != 1:
-        raise RefusedError(f"{name} has {len(found)} numbers, not one")
-    return found
-
-
-def _padding(c: Call, size: Dim, window: int, stride: int) -> tuple[int, int]:
-    """What stands before and after, as `pads` or `auto_pad` says."""
-    how = c.word("auto_pad", "NOTSET")
-    pads = c.integers("pads", (0, 0))
-    if len(pads) != 2:
-        raise RefusedError(f"pads has {len(pads)} numbers, not two")
-    if how == "NOTSET":
-        return pads[0], pads[1]
-    if how == "VALID":
-        return 0, 0
-    if how not in ("SAME_UPPER", "SAME_LOWER"):
-        raise RefusedError(f"auto_pad is {how!r}")
-    if stride == 1:
-        total = window - 1
-    elif isinstance(size, int):
-        total = max(0, (-(-size // stride) - 1) * stride + window - size)
-    else:
-        raise RefusedError(f"auto_pad {how} with stride {stride} over the open size {size}")
-    less = total // 2
-    return (less, total - less) if how == "SAME_UPPER" else (total - less, less)
