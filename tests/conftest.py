@@ -20,6 +20,8 @@ import selection
 from _pytest.runner import runtestprotocol
 from paths import GOLDEN
 
+_TODAY = "LSTM_IR_CASES_OF_TODAY"  # 1: a run of the whole tree, in which cases take turns by the day
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
@@ -32,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--within", type=float, metavar="MINUTES",
         help="cases of all tests in turns, and skip what has not begun after so long",
     )  # fmt: skip
+    parser.addoption("--all-cases", action="store_true", help="in a run without paths: all cases, not those of today")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,6 +44,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     ordered_vulkan.load()
     _hear_interrupts()
+    if not hasattr(config, "workerinput"):  # workers are told by the environment, which they inherit
+        chosen = config.getoption("--all-cases") or config.getoption("--within") is not None
+        whole_tree = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption("keyword")
+        os.environ[_TODAY] = "1" if whole_tree and not chosen else "0"
     from lstm_ir import api
     from lstm_ir.backends.run import runtime
     from lstm_ir.backends.targets import targets
@@ -73,6 +80,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"seed {config.getoption('--seed')}; LSTM_IR_REQUIRE: {required if required else 'nothing'}",
         f"`cpu` means {config.getoption('--cpu')}; kernels {kernels}, {helpers}",
         f"IREE's checks between its passes: {checks}",
+        "cases: of many a third, others tomorrow (--all-cases)" if os.environ[_TODAY] == "1" else "cases: all",
         f"threads that call: {'left alone' if left else 'scheduled by the library'}",
     ]
 
@@ -251,6 +259,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what takes long, before -m looks at marks."""
     selection.mark(items)
+    if os.environ[_TODAY] == "1":
+        kept = selection.of_today(items)
+        config.hook.pytest_deselected(items=sorted(set(items) - set(kept), key=items.index))
+        items[:] = kept
     if config.getoption("--within") is not None:
         selection.in_turns(items)
 

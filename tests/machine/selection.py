@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Container, Mapping
 
 import pytest
 
 _started = time.monotonic()
+DAYS = 3  # in which the runs of whole days have run every case
+MANY = 4  # cases of a test, from which they take turns
 
 
 def mark(items: list[pytest.Item]) -> None:
@@ -38,6 +41,18 @@ def in_turns(items: list[pytest.Item]) -> None:
     for like in cases.values():
         turns.update({item: (i - day) % len(like) for i, item in enumerate(like)})
     items.sort(key=turns.__getitem__)
+
+
+def of_today(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Of tests with many cases those of today, a third; all of the others. Which is when follows from the name."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    day, chosen = int(time.time() // 86400), set[pytest.Item]()
+    for like in cases.values():
+        today = [i for i in like if (zlib.crc32(i.nodeid.encode()) + day) % DAYS == 0]
+        chosen.update(like if len(like) < MANY else today or like[:1])
+    return [item for item in items if item in chosen]
 
 
 def leave_out(minutes: float) -> None:
