@@ -20,7 +20,7 @@ import selection
 from _pytest.runner import runtestprotocol
 from paths import GOLDEN
 
-_TODAY = "LSTM_IR_CASES_OF_TODAY"  # 1: a run of the whole tree, in which cases take turns by the day
+_TODAY = "CASES_OF_TODAY"  # 1: a run of the whole tree, in which cases take turns by the day
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -80,7 +80,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"seed {config.getoption('--seed')}; LSTM_IR_REQUIRE: {required if required else 'nothing'}",
         f"`cpu` means {config.getoption('--cpu')}; kernels {kernels}, {helpers}",
         f"IREE's checks between its passes: {checks}",
-        "cases: of many a third, others tomorrow (--all-cases)" if os.environ[_TODAY] == "1" else "cases: all",
+        "cases: of many a quarter, others tomorrow (--all-cases)" if os.environ[_TODAY] == "1" else "cases: all",
         f"threads that call: {'left alone' if left else 'scheduled by the library'}",
     ]
 

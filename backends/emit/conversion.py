@@ -32,15 +32,16 @@ def converted(e: Emitter, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
     return e.opaque(out, wide)
 
 
-def apart(e: Emitter, v: ir.Value, operand: Value) -> ir.Value:
-    """An operand of a product, on SPIR-V in no dispatch with what widened its elements.
+def apart(e: Emitter, v: ir.Value, operand: Value, dtype: DType | None = None) -> ir.Value:
+    """An operand of a product, on SPIR-V in no dispatch with what widened its elements; now of type `dtype`.
 
     IREE fuses the two, and at some sizes the code reads other elements. A dispatch and a buffer more,
     for such operands alone. Open sizes have that already (see `converted`).
     """
-    if not is_spirv(e) or not operand.type.is_static or not _widened(operand):
+    now = operand.dtype if dtype is None else dtype
+    if not is_spirv(e) or not operand.type.is_static or not (now is not operand.dtype or _widened(operand)):
         return v
-    return e.opaque(v, operand.type)
+    return e.opaque(v, operand.type.with_dtype(now))
 
 
 def is_spirv(e: Emitter) -> bool:

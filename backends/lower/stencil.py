@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
+from lstm_ir.backends.emit.conversion import apart
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.kernels import lowering as kernels
 from lstm_ir.backends.lower.linear import sum_type
@@ -15,7 +16,9 @@ from lstm_ir.ops.primitive.stencil import Taps, products
 @lower("stencil")
 def _stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     to = sum_type(n.types[0])
-    lhs, rhs = (e.convert(v, x.type, to.dtype) for v, x in zip((lhs, rhs), n.inputs, strict=True))
+    lhs, rhs = (
+        apart(e, e.convert(v, x.type, to.dtype), x, to.dtype) for v, x in zip((lhs, rhs), n.inputs, strict=True)
+    )
     out = kernels.lower_stencil(e, n, lhs, rhs, to) if e.has_cpu_kernels else None
     if out is None:
         x, w = (parameter(f"x{k}", v.type.with_dtype(to.dtype)) for k, v in enumerate(n.inputs))

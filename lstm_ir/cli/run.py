@@ -10,6 +10,7 @@ import click
 import numpy as np
 
 from lstm_ir.api import compile, load, prepare
+from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.run.profile import flow_text
 from lstm_ir.cli import files
@@ -128,7 +129,7 @@ def _profile(
 
 def _flow(program: Program, kind: str) -> str:
     target = resolve(kind)
-    return flow_text(prepare(program, target).text, target)
+    return flow_text(prepare(program, target, helpers=runtime.threads() > 1).text, target)
 
 
 def _interpreted(program: Program, entry: str | None) -> Call:

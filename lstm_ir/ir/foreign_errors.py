@@ -55,7 +55,8 @@ def refusals_become(error: type[LstmIrError], what: str) -> Iterator[None]:
         handlers = isinstance(e, OSError) and e.errno is None  # a signal handler's, such as TimeoutError
         if handlers or isinstance(e, (LstmIrError, ModuleNotFoundError)):
             raise
-        raise error(f"{what}: {reason(e)}") from e
+        file = str(e.filename) if isinstance(e, OSError) and e.filename is not None else ""
+        raise error(f"{what}: {reason(e)}" + (f": {file}" if file and file not in what else "")) from e
 
 
 def reason(e: Exception) -> str:

@@ -15,6 +15,7 @@ import lstm_ir as li
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.primitive.stencil import Taps, stencil
 
 Grown = li.Value | tuple[li.Value, ...] | None
 Step = Callable[[Growth], Grown]
@@ -383,7 +384,7 @@ def _variant(g: Growth) -> Grown:
     return li.layer_norm_lstm(x, w_ih, w_hh, scale_c=np.ones(hidden, np.float32), direction=way)[0]
 
 
-@step("convolution_1d")
+@step("convolution")
 def _convolved(g: Growth) -> Grown:
     kind = g.among([k for k in ("f32", "f64") if k in g.kinds] or ["f32"])
     groups, width, by = g.among([1, 1, 2]), g.whole(1, 3), g.whole(1, 2)
@@ -391,6 +392,35 @@ def _convolved(g: Growth) -> Grown:
     x = g.leaf(TensorType((g.size(), c, g.whole(width * by, 12)), DType(kind)))
     w = g.leaf(TensorType((o, c // groups, width), DType(kind)))
     return li.conv1d(x, w, stride=g.whole(1, 3), padding=g.whole(0, 2), dilation=by, groups=groups)
+
+
+@step("convolution_transpose")
+def _transposed(g: Growth) -> Grown:
+    kind, groups, width = (
+        g.among([k for k in ("f32", "f64") if k in g.kinds] or ["f32"]),
+        g.among([1, 2]),
+        g.whole(1, 3),
+    )
+    c = groups * g.whole(1, 2)
+    x = g.leaf(TensorType((g.size(), c, g.whole(1, 5)), DType(kind)))
+    w = g.leaf(TensorType((c, g.whole(1, 3), width), DType(kind)))
+    return li.conv_transpose1d(x, w, stride=g.whole(1, 3), dilation=g.whole(1, 2), groups=groups)
+
+
+@step("max_pool", "avg_pool")
+def _pooled(g: Growth) -> Grown:
+    kind, width = g.among([k for k in ("f32", "f64") if k in g.kinds] or ["f32"]), g.whole(1, 3)
+    x = g.leaf(TensorType((g.size(), g.whole(1, 3), g.whole(width, 9), g.whole(width, 5)), DType(kind)))
+    build: Any = g.among([li.max_pool2d, li.avg_pool2d])
+    return build(x, width, stride=g.whole(1, 3), padding=g.whole(0, width // 2), ceil_mode=g.chance(0.5))
+
+
+@step("stencil")
+def _stencil(g: Growth) -> Grown:
+    kind, groups, each = g.among([k for k in ("f32", "f64") if k in g.kinds] or ["f32"]), g.whole(1, 2), g.whole(1, 3)
+    x = g.leaf(TensorType((g.size(), groups, each, 2, 5, 6), DType(kind)))
+    w = g.leaf(TensorType((groups, g.whole(1, 3), each, 3), DType(kind)))
+    return stencil(x, w, Taps((0, 1, 0), (0, 2, 1), (3, 0, 1)), 3, 3)
 
 
 @step("scan")
@@ -428,7 +458,11 @@ LARGE = (
     "lstm",
     "gru",
     "rnn",
-    "convolution_1d",
+    "convolution",
+    "convolution_transpose",
+    "stencil",
+    "max_pool",
+    "avg_pool",
     "softmax",
     "log_softmax",
     "zoneout_lstm",

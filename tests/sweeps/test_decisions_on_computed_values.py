@@ -132,7 +132,7 @@ NO_JUMPS = {  # for floats
     "in_range", "broadcast_in_dim", "add", "subtract", "multiply", "divide", "power", "negate", "exponential",
     "exponential_minus_one", "log", "log_plus_one", "erf", "logistic", "tanh", "sine", "cosine", "sqrt", "rsqrt",
     "reshape", "transpose", "reverse", "concatenate", "reduce_sum", "cumsum", "slice", "pad", "dynamic_slice",
-    "dynamic_update_slice", "dot_general", "gather", "scatter_add", "scan",
+    "dynamic_update_slice", "dot_general", "gather", "scatter_add", "scan", "stencil",
 }  # fmt: skip
 NO_FLOATS = {"and", "or", "xor", "not", "shift_left", "shift_right_logical", "shift_right_arithmetic"}
 

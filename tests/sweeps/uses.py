@@ -18,6 +18,7 @@ import lstm_ir as li
 from lstm_ir.ir.graph import make
 from lstm_ir.ir.opdef import OPS, Level, Trait
 from lstm_ir.ops.primitive.size import in_range
+from lstm_ir.ops.primitive.stencil import Taps, stencil
 from lstm_ir.ops.primitive.window import slice_axis
 
 Build = Callable[..., li.Value]  # of inputs and a value
@@ -113,7 +114,13 @@ def uses() -> tuple[Use, ...]:
 
 def taken() -> set[str]:
     """The ops that a sweep over all ops must have."""
-    core = {"convolution_1d", "lstm"}  # of the core level, those that make values met by others
+    core = {
+        "convolution",
+        "convolution_transpose",
+        "max_pool",
+        "avg_pool",
+        "lstm",
+    }  # of the core level, those that make values met by others
     return {n for n, op in OPS.items() if op.level is Level.primitive and n not in UNUSED} | core
 
 
@@ -367,14 +374,35 @@ def _count(i: Inputs, v: li.Value) -> li.Value:
     return ys
 
 
-@use("convolution_1d", "lhs", columns=2)
+@use("convolution", "lhs", columns=2)
 def _convolved(i: Inputs, v: li.Value) -> li.Value:
     return li.conv1d(li.expand_dims(v, 0), i.new(v.dtype, (2, v.shape[0], 3)), padding=1)
 
 
-@use("convolution_1d", "rhs")
+@use("convolution", "rhs")
 def _kernel(i: Inputs, v: li.Value) -> li.Value:
     return li.conv1d(i.new(v.dtype, (2, v.shape[1], 4)), li.expand_dims(v, 2))
+
+
+@use("convolution_transpose", "lhs", columns=1)
+def _transposed(i: Inputs, v: li.Value) -> li.Value:
+    return li.conv_transpose1d(li.expand_dims(v, 0), i.new(v.dtype, (v.shape[0], 2, 3)), stride=2)
+
+
+@use("max_pool", "operand", columns=2)
+def _max_pooled(i: Inputs, v: li.Value) -> li.Value:
+    return li.max_pool1d(li.expand_dims(v, 0), 2)
+
+
+@use("avg_pool", "operand", columns=2, dtypes=lambda d: d.is_float)
+def _avg_pooled(i: Inputs, v: li.Value) -> li.Value:
+    return li.avg_pool1d(li.expand_dims(v, 0), 2)
+
+
+@use("stencil", "rhs")
+def _stencil(i: Inputs, v: li.Value) -> li.Value:
+    rhs = li.reshape(v, (1, v.shape[0], v.shape[1], 1))
+    return stencil(i.new(v.dtype, (2, 1, v.shape[1], 1, 3, 4)), rhs, Taps((0,), (1,), (0,)), 2, 3)
 
 
 @use("lstm", "x", dtypes=lambda d: d.is_float, tame=True)
