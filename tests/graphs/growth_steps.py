@@ -412,7 +412,8 @@ def _pooled(g: Growth) -> Grown:
     kind, width = g.among([k for k in ("f32", "f64") if k in g.kinds] or ["f32"]), g.whole(1, 3)
     x = g.leaf(TensorType((g.size(), g.whole(1, 3), g.whole(width, 9), g.whole(width, 5)), DType(kind)))
     build: Any = g.among([li.max_pool2d, li.avg_pool2d])
-    return build(x, width, stride=g.whole(1, 3), padding=g.whole(0, width // 2), ceil_mode=g.chance(0.5))
+    y: li.Value = build(x, width, stride=g.whole(1, 3), padding=g.whole(0, width // 2), ceil_mode=g.chance(0.5))
+    return y
 
 
 @step("stencil")
