@@ -33,7 +33,8 @@ _FUNCTIONS = {
 _OF_A_FUNCTION = {DType.f32: 16, DType.f64: 64}
 _ROUNDED = {"add": 1, "subtract": 1, "multiply": 1, "divide": 2, "sqrt": 1, "rsqrt": 4}
 _ABSOLUTE = {"sine", "cosine", "log", "erf"}  # near their zeros, relative to 1
-_SUMS = {"reduce_sum", "dot_general", "cumsum", "scatter_add", "reduce_mean", "convolution_1d"}
+_OF_A_KERNEL = {"stencil", "convolution", "convolution_transpose"}  # sums over the second operand
+_SUMS = {"reduce_sum", "dot_general", "cumsum", "scatter_add", "reduce_mean", "avg_pool", *_OF_A_KERNEL}
 _COMPOSITE = 32  # of an op that is made of others
 
 
@@ -128,7 +129,7 @@ class _Noise:
 
     def _terms(self, n: Node) -> float:
         """Units by which each term of a sum moves: a quarter of how many there are."""
-        x = n.inputs[0]
+        x = n.inputs[n.op.name in _OF_A_KERNEL]
         axes = n.attrs.get("lhs_contracting_dimensions", n.attrs.get("dimensions", range(x.rank)))
         return 1 + float(np.prod([bind_attr(x.shape[a], self.env) for a in axes])) / 4
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.ir import dims
+from lstm_ir.ir import dims, options
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.opdef import OPS, Attr, Level, define, need, need_equal
 from lstm_ir.ir.pullback import Cts, only
@@ -152,12 +152,14 @@ def conv2d(
 def _convolution(
     rank: int, x: Any, w: Any, bias: Any, stride: Pair, padding: Padding, dilation: Pair, groups: int
 ) -> Value:
-    a, b = as_values("convolution", x, w)
-    low, high = paddings(padding, rank)
+    op = "convolution"
+    a, b = as_values(op, x, w)
+    low, high = paddings(op, padding, rank)
+    strides, dilations = each(op, "stride", stride, rank), each(op, "dilation", dilation, rank)
+    groups = options.integer(op, "groups", groups)
     node = make(
-        CONVOLUTION, a, b, strides=each(stride, rank), padding_low=low, padding_high=high,
-        dilations=each(dilation, rank), groups=groups,
-    )  # fmt: skip
+        CONVOLUTION, a, b, strides=strides, padding_low=low, padding_high=high, dilations=dilations, groups=groups
+    )
     return biased(node.values[0], bias)
 
 

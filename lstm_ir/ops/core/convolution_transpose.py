@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.ir import dims
+from lstm_ir.ir import dims, options
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.opdef import Attr, Level, define, need, need_equal
 from lstm_ir.ir.pullback import Cts, only
@@ -122,9 +122,11 @@ def conv_transpose2d(
 def _transposed(
     rank: int, x: Any, w: Any, bias: Any, stride: Pair, padding: Padding, more: Pair, groups: int, dilation: Pair
 ) -> Value:
-    a, b = as_values("convolution_transpose", x, w)
-    strides, dilations, (low, ends) = each(stride, rank), each(dilation, rank), paddings(padding, rank)
-    high = tuple(end - n for end, n in zip(ends, each(more, rank), strict=True))
+    op = "convolution_transpose"
+    a, b = as_values(op, x, w)
+    strides, dilations = each(op, "stride", stride, rank), each(op, "dilation", dilation, rank)
+    (low, ends), groups = paddings(op, padding, rank), options.integer(op, "groups", groups)
+    high = tuple(end - n for end, n in zip(ends, each(op, "output_padding", more, rank), strict=True))
     taps, steps = b.shape[2:], a.shape[2:]
     sizes: Shape = ()
     if len(taps) == len(steps) == rank and all(isinstance(k, int) for k in taps):

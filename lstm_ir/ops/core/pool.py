@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.ir import dims
+from lstm_ir.ir import dims, options
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
@@ -248,26 +248,28 @@ AVG_POOL = define(
 # -- builders
 
 
-def _given(rank: int, window: Pair, stride: Pair | None, padding: Padding) -> dict[str, Any]:
-    taps, (low, high) = each(window, rank), paddings(padding, rank)
-    strides = taps if stride is None else each(stride, rank)
-    return {"window": taps, "strides": strides, "padding_low": low, "padding_high": high}
+def _given(op: str, rank: int, window: Pair, stride: Pair | None, padding: Padding, ceil_mode: bool) -> dict[str, Any]:
+    taps, (low, high) = each(op, "kernel_size", window, rank), paddings(op, padding, rank)
+    strides = taps if stride is None else each(op, "stride", stride, rank)
+    ceil_mode = options.flag(op, "ceil_mode", ceil_mode)
+    return {"window": taps, "strides": strides, "padding_low": low, "padding_high": high, "ceil_mode": ceil_mode}
 
 
 def _max_pool(
     rank: int, x: Any, window: Pair, stride: Pair | None, padding: Padding, dilation: Pair, ceil_mode: bool
 ) -> Value:
     (v,) = as_values("max_pool", x)
-    given = _given(rank, window, stride, padding)
-    return make(MAX_POOL, v, **given, dilations=each(dilation, rank), ceil_mode=ceil_mode).values[0]
+    given = _given("max_pool", rank, window, stride, padding, ceil_mode)
+    return make(MAX_POOL, v, **given, dilations=each("max_pool", "dilation", dilation, rank)).values[0]
 
 
 def _avg_pool(
     rank: int, x: Any, window: Pair, stride: Pair | None, padding: Padding, ceil_mode: bool, count_include_pad: bool
 ) -> Value:
     (v,) = as_values("avg_pool", x)
-    given = _given(rank, window, stride, padding)
-    return make(AVG_POOL, v, **given, ceil_mode=ceil_mode, count_include_pad=count_include_pad).values[0]
+    given = _given("avg_pool", rank, window, stride, padding, ceil_mode)
+    counted = options.flag("avg_pool", "count_include_pad", count_include_pad)
+    return make(AVG_POOL, v, **given, count_include_pad=counted).values[0]
 
 
 def max_pool1d(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from lstm_ir.ir import dims
+from lstm_ir.ir import dims, options
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.opdef import Attr, need, need_at_least
@@ -162,16 +162,25 @@ Pair = int | Sequence[int]
 Padding = int | Sequence[int | Sequence[int]]
 
 
-def each(given: Pair, rank: int) -> Ints:
+def each(op: str, option: str, given: Pair, rank: int) -> Ints:
     """One number per axis: an int is that of all."""
-    return (given,) * rank if isinstance(given, int) else tuple(given)
+    if options.is_int(given):
+        return (options.integer(op, option, given),) * rank
+    numbers = tuple(options.integer(op, option, n) for n in options.several(op, option, given))
+    if len(numbers) != rank:
+        raise options.refuse(op, option, given, f"a number or {rank} of them")
+    return numbers
 
 
-def paddings(given: Padding, rank: int) -> tuple[Ints, Ints]:
+def paddings(op: str, given: Padding, rank: int) -> tuple[Ints, Ints]:
     """(low, high) per axis: ints are both ends of an axis; on one axis a pair is its two ends."""
-    if isinstance(given, int):
-        return (given,) * rank, (given,) * rank
-    pairs = [(p, p) if isinstance(p, int) else tuple(p) for p in given]
-    if rank == 1 and len(pairs) == 2 and all(isinstance(p, int) for p in given):
-        pairs = [(pairs[0][0], pairs[1][0])]
-    return tuple(p[0] for p in pairs), tuple(p[-1] for p in pairs)
+    if options.is_int(given):
+        return (options.integer(op, "padding", given),) * rank, (options.integer(op, "padding", given),) * rank
+    items: tuple[Any, ...] = options.several(op, "padding", given)
+    if rank == 1 and len(items) == 2 and all(map(options.is_int, items)):
+        items = (items,)
+    if len(items) != rank:
+        raise options.refuse(op, "padding", given, f"a number, or one or a pair for each of {rank} axes")
+    pairs = [(p, p) if options.is_int(p) else options.pair(op, "padding", p) for p in items]
+    low, high = (tuple(options.integer(op, "padding", p[end]) for p in pairs) for end in (0, 1))
+    return low, high
