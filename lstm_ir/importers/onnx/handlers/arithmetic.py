@@ -18,6 +18,7 @@ from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
+from lstm_ir.ops.core.activations import TABLE
 
 Function = Callable[..., Any]
 
@@ -46,11 +47,6 @@ def _variadic(name: str, versions: tuple[int, ...], function: Function, rule: s.
     _register(name, versions, build, rule)
 
 
-def softplus(x: Value) -> Value:
-    """log(1 + exp(x)), without overflow."""
-    return li.maximum(x, 0.0) + li.log1p(li.exp(-li.abs(x)))
-
-
 _unary("Abs", (6, 13), li.abs)
 _unary("Neg", (6, 13), li.negate, each(lambda d: dims.mul(d, -1)))
 _unary("Exp", (6, 13), li.exp)
@@ -68,9 +64,9 @@ _unary("Sign", (9, 13), li.sign)
 _unary("Reciprocal", (6, 13), lambda x: 1.0 / x)
 _unary("Not", (1,), li.logical_not)
 _unary("Relu", (6, 13, 14), lambda x: li.maximum(x, 0))
-_unary("Softplus", (1, 22), softplus)
-_unary("Softsign", (1, 22), lambda x: x / (1.0 + li.abs(x)))
-_unary("Mish", (18, 22), lambda x: x * li.tanh(softplus(x)))
+_unary("Softplus", (1, 22), TABLE["softplus"].build)
+_unary("Softsign", (1, 22), TABLE["softsign"].build)
+_unary("Mish", (18, 22), lambda x: x * li.tanh(TABLE["softplus"].build(x)))
 _unary("HardSwish", (14, 22), lambda x: x * li.clamp(0.0, x * (1 / 6) + 0.5, 1.0))
 
 _binary("Add", (7, 13, 14), li.add, each(dims.add))
