@@ -21,7 +21,8 @@ from iree.compiler import ir
 from lstm_ir.backends.emit import module_globals
 from lstm_ir.backends.emit.decisions import decisions
 from lstm_ir.backends.emit.derived import derived_values
-from lstm_ir.backends.emit.emitter import Emitter, tensor
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.emit.options import PLAIN, Options
 from lstm_ir.backends.emit.places import mlir_loc
 from lstm_ir.backends.emit.regions import signless

@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import (
     CallError,
     CompileError,
@@ -32,7 +33,7 @@ from lstm_ir.ir.errors import (
     ValueRangeError,
     VerifyError,
 )
-from lstm_ir.ir.graph import Data, Graph, Node, Value
+from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.interpret import interpret
 from lstm_ir.ir.location import Loc
 from lstm_ir.ir.program import Program, State

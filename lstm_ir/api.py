@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lstm_ir.backends.emit.options import Thresholds
     from lstm_ir.backends.run.executable import Executable
     from lstm_ir.backends.targets.targets import Target
-    from lstm_ir.passes.base import PassStep
+    from lstm_ir.passes.pipeline import PassStep
 
 OPTIONS = (
     "pipeline", "kernels", "helpers", "opt_level", "data_tiling", "flags", "timeout", "cache",
@@ -120,8 +120,7 @@ def optimize(
 
     kernels: whether loops become kernels, where the caller chose.
     """
-    from lstm_ir.passes.base import Pipeline
-    from lstm_ir.passes.pipelines import for_target
+    from lstm_ir.passes.pipeline import Pipeline, for_target
 
     info = None if target is None else target.info
     chosen = for_target(info) if pipeline is None else Pipeline.parse(pipeline)

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import LstmIrError
-from lstm_ir.ir.graph import Data, Graph, Node, Value
+from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.interpret import run_node
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import Level

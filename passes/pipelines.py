@@ -1,4 +1,4 @@
-"""Named pipelines, and the one that each target gets. Importing this registers every pass.
+"""Named pipelines, as texts, and the passes they are made of. Importing this registers every pass.
 
 The order, and why:
 
@@ -25,7 +25,6 @@ the pipeline bf16.
 
 from __future__ import annotations
 
-from lstm_ir.ir.target import TargetInfo
 from lstm_ir.passes import (
     cse,
     decompose,
@@ -39,7 +38,7 @@ from lstm_ir.passes import (
     stack_directions,
     time_major,
 )
-from lstm_ir.passes.base import Pipeline
+from lstm_ir.passes.base import PASSES, Pass
 from lstm_ir.passes.canonical import canonicalize
 from lstm_ir.passes.cell import fuse_cell
 
@@ -64,9 +63,6 @@ NAMED = {
 """Pipelines that can be written by name, alone or among passes: `core,decompose`."""
 
 
-def for_target(target: TargetInfo | None) -> Pipeline:
-    """The passes that bring a source graph to the scheduled stage for `target`.
-
-    None is plain StableHLO. One text serves all targets: passes read the target where it matters.
-    """
-    return Pipeline.parse(NAMED["default"])
+def registry() -> dict[str, type[Pass]]:
+    """Every pass by name."""
+    return PASSES

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.builder import Builder
 from lstm_ir.ir.types import DType, TensorType
 
 
 class Calc:
     """Elementwise ops over values of type `t`; a number stands for a tensor of that number."""
 
-    def __init__(self, e: Emitter, t: TensorType) -> None:
+    def __init__(self, e: Builder, t: TensorType) -> None:
         self.e, self.t = e, t
         self.logical = t.with_dtype(DType.i1)
 
@@ -65,7 +65,7 @@ class Calc:
         return self.op("select", p, a, b)
 
 
-def compare(e: Emitter, direction: str, a: ir.Value, b: ir.Value, result: TensorType) -> ir.Value:
+def compare(e: Builder, direction: str, a: ir.Value, b: ir.Value, result: TensorType) -> ir.Value:
     """stablehlo.compare."""
     word = ir.Attribute.parse(f"#stablehlo<comparison_direction {direction}>")
     return e.hlo("compare", [a, b], result, comparison_direction=word)

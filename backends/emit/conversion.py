@@ -6,14 +6,14 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit import half
 from lstm_ir.backends.emit.arithmetic import Calc
-from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.builder import Builder
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType, TensorType
 
 _MADE = ("dot_general", "scan")  # in dispatches of their own
 
 
-def converted(e: Emitter, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
+def converted(e: Builder, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
     """`v` of type `t` as `dtype`, no saturation; what StableHLO calls convert."""
     if t.dtype is dtype:
         return v
@@ -32,7 +32,7 @@ def converted(e: Emitter, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
     return e.opaque(out, wide)
 
 
-def apart(e: Emitter, v: ir.Value, operand: Value, dtype: DType | None = None) -> ir.Value:
+def apart(e: Builder, v: ir.Value, operand: Value, dtype: DType | None = None) -> ir.Value:
     """An operand of a product, on SPIR-V in no dispatch with what widened its elements; now of type `dtype`.
 
     IREE fuses the two, and at some sizes the code reads other elements. A dispatch and a buffer more,
@@ -44,7 +44,7 @@ def apart(e: Emitter, v: ir.Value, operand: Value, dtype: DType | None = None) -
     return e.opaque(v, operand.type.with_dtype(now))
 
 
-def is_spirv(e: Emitter) -> bool:
+def is_spirv(e: Builder) -> bool:
     """Whether the target takes SPIR-V, or Metal's translation of it."""
     return e.target is not None and e.target.kind in ("vulkan", "metal")
 
@@ -63,7 +63,7 @@ def _widened(v: Value) -> bool:
     return False
 
 
-def _on_spirv(e: Emitter, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
+def _on_spirv(e: Builder, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
     if t.dtype in (DType.f16, DType.bf16):
         v, t = half.widen(e, v, t), t.with_dtype(DType.f32)
     if dtype is DType.bf16:
@@ -74,7 +74,7 @@ def _on_spirv(e: Emitter, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
     return _converted(e, v, t, dtype)
 
 
-def _converted(e: Emitter, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
+def _converted(e: Builder, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
     if t.dtype is dtype:
         return v
     if dtype is DType.bf16:  # of fewer bits too: LLVM calls __truncsfbf2 where the processor has no such convert
@@ -86,7 +86,7 @@ def _converted(e: Emitter, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value
     return e.hlo("convert", [v], t.with_dtype(dtype))
 
 
-def _from_unsigned(e: Emitter, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
+def _from_unsigned(e: Builder, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
     """Unsigned elements and booleans in a wider type, through signed integers.
 
     IREE makes a product of elements that a convert widened one of the narrow elements, and takes
@@ -100,7 +100,7 @@ def _from_unsigned(e: Emitter, v: ir.Value, t: TensorType, dtype: DType) -> ir.V
     return e.hlo("convert", [out], t.with_dtype(dtype)) if dtype.is_float else out
 
 
-def _to_bf16(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+def _to_bf16(e: Builder, v: ir.Value, t: TensorType) -> ir.Value:
     """f32 as bf16, rounded before the convert.
 
     IREE does the arithmetic of a dispatch in f32 where it is in bf16, and there drops a convert to
@@ -112,7 +112,7 @@ def _to_bf16(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     return e.hlo("convert", [short], t.with_dtype(DType.bf16))
 
 
-def _odd(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+def _odd(e: Builder, v: ir.Value, t: TensorType) -> ir.Value:
     """f64 as f32, cut off, with the last bit set where bits are lost: a second rounding is then right."""
     bits = Calc(e, t.with_dtype(DType.i64))
     held = e.hlo("bitcast_convert", [v], bits.t)

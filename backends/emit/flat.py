@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import SIGNED, Emitter, element, tensor
+from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.for_loop import first_carried
+from lstm_ir.backends.emit.mlir_types import SIGNED, element, tensor
 from lstm_ir.backends.emit.regions import signed_back, signless
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.ir import dims

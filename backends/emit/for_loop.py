@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import Emitter, tensor
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.ir.types import TensorType
 
 Values: TypeAlias = "list[ir.Value]"

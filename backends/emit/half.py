@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import Emitter, tensor
+from lstm_ir.backends.emit.builder import Builder
+from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.ir.types import DType, TensorType
 
 
-def widen(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+def widen(e: Builder, v: ir.Value, t: TensorType) -> ir.Value:
     """f16 or bf16 as f32."""
     wide = t.with_dtype(DType.f32)
     if t.dtype is DType.f16:
@@ -25,7 +26,7 @@ def widen(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     return e.opaque(out, wide)
 
 
-def narrow(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+def narrow(e: Builder, v: ir.Value, t: TensorType) -> ir.Value:
     """f32 as bf16, to nearest and even; NaN stays one."""
     bits = t.with_dtype(DType.i32)
     high = e.hlo("shift_right_logical", [rounded(e, v, t), e.full(16, bits)], bits)
@@ -33,7 +34,7 @@ def narrow(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     return e.view(small, t, tensor(t.with_dtype(DType.bf16)))
 
 
-def rounded(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+def rounded(e: Builder, v: ir.Value, t: TensorType) -> ir.Value:
     """The bits of an f32, whose high half is those of the nearest bf16 (of two, the even one)."""
     bits, flags = t.with_dtype(DType.i32), t.with_dtype(DType.i1)
     x = e.hlo("bitcast_convert", [v], bits)
@@ -45,7 +46,7 @@ def rounded(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     return e.hlo("select", [nan, e.full(0x7FC00000, bits), up], bits)
 
 
-def rounded_to_f16(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+def rounded_to_f16(e: Builder, v: ir.Value, t: TensorType) -> ir.Value:
     """The f32 that is the nearest f16 (of two, the even one); infinite from 65520 on by the convert after it.
 
     Drivers drop a convert to f16 whose result is widened again (NVIDIA 580).

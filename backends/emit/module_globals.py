@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import Emitter, tensor
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.ir.types import DType, TensorType
 
 _HELD = {DType.u8: DType.i8, DType.u32: DType.i32, DType.i1: DType.i8}

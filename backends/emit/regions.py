@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import SIGNED, Emitter, array_attr, element, tensor
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.mlir_types import SIGNED, array_attr, element, tensor
 from lstm_ir.ir.types import TensorType
 
 Values = list[ir.Value]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.builder import Builder
 from lstm_ir.ir.types import TensorType
 
 # What IREE writes with a product at its end.
@@ -21,7 +21,7 @@ _PRODUCTS = {
 }  # fmt: skip
 
 
-def rounded(e: Emitter, name: str, v: ir.Value, t: TensorType) -> ir.Value:
+def rounded(e: Builder, name: str, v: ir.Value, t: TensorType) -> ir.Value:
     """`v`, the result of stablehlo.`name`, with the same bits for all that read it."""
     if not t.dtype.is_float:
         return v

@@ -6,7 +6,8 @@ from typing import Any
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import Emitter, array_attr, tensor
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import signed_back, signless
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim

@@ -10,7 +10,7 @@ from typing import Any
 from lstm_ir.backends.targets import cpus
 from lstm_ir.ir.errors import PackageError
 from lstm_ir.ir.signature import Signature
-from lstm_ir.ir.signature_json import load_dim, shown_dim
+from lstm_ir.ir.signature_json import dump, load, load_dim, shown_dim
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.work import CallWork
 
@@ -82,7 +82,7 @@ class Manifest:
             "format": FORMAT,
             "lstm_ir": self.lstm_ir,
             "iree": self.iree,
-            "signature": self.signature.to_json(),
+            "signature": dump(self.signature),
             "targets": [t.to_json() for t in self.targets],
             "members": {n: [m.size, m.sha256] for n, m in self.members.items()},
             "extra": self.extra,
@@ -103,7 +103,7 @@ class Manifest:
         return cls(
             text(f["lstm_ir"], "version"),
             text(f["iree"], "version"),
-            Signature.from_json(f["signature"]),
+            load(f["signature"]),
             tuple(PackedTarget.from_json(t, f["format"]) for t in f["targets"]),
             {n: _member(n, m) for n, m in f["members"].items()},
             f["extra"],

@@ -6,7 +6,8 @@ import numpy as np
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import Calc
-from lstm_ir.backends.emit.emitter import SIGNED, Emitter, lower
+from lstm_ir.backends.emit.emitter import Emitter, lower
+from lstm_ir.backends.emit.mlir_types import SIGNED
 from lstm_ir.backends.lower.elementwise import in_f32
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType, TensorType

@@ -11,7 +11,8 @@ import numpy as np
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import Calc, compare
-from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower, tensor
+from lstm_ir.backends.emit.emitter import Emitter, lower
+from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, reduce, signed_back, signless  # fmt: skip
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.lower.linear import barrier, sum_type

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.conversion import apart, is_spirv
-from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower
+from lstm_ir.backends.emit.emitter import Emitter, lower
+from lstm_ir.backends.emit.mlir_types import array_attr
 from lstm_ir.backends.emit.regions import generic, signed_back, signless
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels import lowering as kernels

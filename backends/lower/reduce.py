@@ -5,8 +5,9 @@ from __future__ import annotations
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import compare
-from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower, tensor
+from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.for_loop import first_carried
+from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, reduce, signed_back, signless  # fmt: skip
 from lstm_ir.backends.emit.shapes import iota
 from lstm_ir.backends.lower.linear import sum_type

@@ -13,8 +13,9 @@ from typing import Any
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower, tensor
+from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.for_loop import Values, for_loop
+from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.shapes import fill, fills_itself, number_filled
 from lstm_ir.backends.kernels.lowering import lower_loop
 from lstm_ir.backends.lower.gather import confined

@@ -23,9 +23,10 @@ from typing import TypeAlias
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import Emitter, tensor
+from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.flat import Flat
 from lstm_ir.backends.emit.for_loop import Values, for_one
+from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType, TensorType

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower
+from lstm_ir.backends.emit.emitter import Emitter, lower
+from lstm_ir.backends.emit.mlir_types import array_attr
 from lstm_ir.backends.emit.regions import signed_back, signless
 from lstm_ir.backends.emit.shapes import fill, fills_itself, iota, number_filled, reshape
 from lstm_ir.backends.lower.linear import barrier

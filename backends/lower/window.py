@@ -5,7 +5,8 @@ from __future__ import annotations
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import compare
-from lstm_ir.backends.emit.emitter import Emitter, array_attr, lower, tensor
+from lstm_ir.backends.emit.emitter import Emitter, lower
+from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, signed_back, signless
 from lstm_ir.backends.lower.linear import barrier
 from lstm_ir.backends.lower.own_memory import own

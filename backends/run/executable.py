@@ -337,7 +337,7 @@ class Executable(Session):
 
     def profile(self, entry: str, arrays: Arrays, flow: str | None = None) -> Profile:
         """Where the time of a call goes; `flow` as in `profile.profile`."""
-        from lstm_ir.backends.run.profile import profile
+        from lstm_ir.backends.run.profile import Profiled, profile
 
         called = self.entries[entry].entry
         values = call_values(called, arrays)
@@ -347,7 +347,9 @@ class Executable(Session):
             env = called.bound(tuple(a.shape for a in values)).env
             values += self._held.arrays(called.reads, env)
             device = self._loaded.choice(entry, env).driver
-        return profile(self, device, self._loaded.blob, entry, values, flow)
+            blob, publishes = self._loaded.blob, self.entries[entry].publishes
+        of = Profiled(blob, self.signature, self.weights, self.target.info.kind, device, entry, publishes)
+        return profile(of, values, flow)
 
     def session(self) -> Session:
         """Another client of the same module and weights; sessions run beside each other."""

@@ -24,11 +24,11 @@ from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.dispatch_places import DispatchPlace, dispatch_places
 from lstm_ir.backends.run.threads import stacks
 from lstm_ir.ir.errors import DeviceError
+from lstm_ir.ir.signature import Signature
 from lstm_ir.ir.temporary import new_folder
 from lstm_ir.ir.types import DType
 
 if TYPE_CHECKING:
-    from lstm_ir.backends.run.executable import Executable
     from lstm_ir.backends.targets.targets import Target
 
 Array = np.ndarray[Any, Any]
@@ -114,39 +114,50 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.1f} us"
 
 
-def profile(
-    exe: Executable, device: str, blob: bytes, entry: str, values: Sequence[Array], flow: str | None = None
-) -> Profile:
-    """Run `entry` of `blob` on `values` (its inputs, then the state it reads) on the device.
+@dataclass(frozen=True)
+class Profiled:
+    """What is profiled: an entry of a module, on the device that runs it."""
+
+    blob: bytes
+    signature: Signature
+    weights: Mapping[str, Array]
+    kind: str  # of the target
+    device: str
+    entry: str
+    publishes: bool  # whether its kernels take the queue of the helpers
+
+
+def profile(of: Profiled, values: Sequence[Array], flow: str | None = None) -> Profile:
+    """Run the entry on `values` (its inputs, then the state it reads).
 
     `flow` is the module's text with locations (`flow_text`); without
     it no lines are known. Raises DeviceError where IREE's tools are missing or fail.
     """
-    kind = exe.target.info.kind
-    called = exe.signature.entries[entry]
+    entry, device, signature = of.entry, of.device, of.signature
+    called = signature.entries[entry]
     with new_folder() as work:
         folder = str(work)
-        (work / "module.vmfb").write_bytes(blob)
+        (work / "module.vmfb").write_bytes(of.blob)
         command = ["--module=module.vmfb", f"--function={entry}", f"--device={_device(device)}"]
-        if exe.weights:
-            _archive(work / "weights.irpa", exe.weights)
+        if of.weights:
+            _archive(work / "weights.irpa", of.weights)
             command.append("--parameters=model=weights.irpa")
         workers = {"local-task": runtime.threads(), "local-sync": 1}.get(device, 0)
         if device == "local-task":
             command.append(f"--task_topology_group_count={runtime.threads()}")
             command.append(f"--task_worker_stack_size={stacks.WORKER}")
         types = [p.type.dtype for p in called.inputs]
-        types += [exe.signature.state[n].type.dtype for n in called.reads]
+        types += [signature.state[n].type.dtype for n in called.reads]
         for i, (a, t) in enumerate(zip(values, types, strict=True)):
             command.append(_input(work, i, a, t))
-        if exe.entries[entry].publishes:  # the tool has no helpers: a queue nobody polls
+        if of.publishes:  # the tool has no helpers: a queue nobody polls
             command += [f"--input={queue.BYTES}xi8=0", f"--input={workers}", "--input=0"]
         seconds = _benchmark(command, folder, "1x", 1)
         calls = 1
         if seconds < SLOW:
             seconds = _benchmark(command, folder, f"{SECONDS}s", RUNS)
             calls = int(min(200, max(5, SECONDS / seconds)))
-        rows = _profiled(command, folder, kind, calls)
+        rows = _profiled(command, folder, of.kind, calls)
     places = {} if flow is None else dispatch_places(flow)
     shown = [ProfileRow(n, c / calls, s / calls, b / calls, places.get(n, ())) for n, (c, s, b) in rows.items()]
     shown.sort(key=lambda r: -r.seconds)

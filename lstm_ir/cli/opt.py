@@ -10,8 +10,8 @@ from lstm_ir.backends.run.devices import resolve
 from lstm_ir.cli import files
 from lstm_ir.ir.errors import PassError
 from lstm_ir.ir.printer import print_graph, print_program
-from lstm_ir.passes.base import PassStep, Pipeline, registry
-from lstm_ir.passes.pipelines import for_target
+from lstm_ir.passes.pipeline import PassStep, Pipeline, for_target
+from lstm_ir.passes.pipelines import registry
 
 
 @click.command()

@@ -14,8 +14,7 @@ from lstm_ir.cli import files
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.printer import print_program
 from lstm_ir.ir.program import Program
-from lstm_ir.passes.base import Pipeline
-from lstm_ir.passes.pipelines import for_target
+from lstm_ir.passes.pipeline import Pipeline, for_target
 from lstm_ir.view.picture import picture
 
 STAGES = ("source", "core", "scheduled", "stablehlo", "kernel")

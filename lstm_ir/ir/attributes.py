@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir import dims
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.opdef import REQUIRED, Op, RuleError
 from lstm_ir.ir.types import DType, shape_of
 
@@ -49,17 +50,13 @@ def _offset(v: Any) -> dims.Dim:
     return v if isinstance(v, dims.Expr) else _int(v)
 
 
-def _graph(v: Any) -> Any:
-    from lstm_ir.ir.graph import Graph  # whose nodes check their attributes here
-
-    if not isinstance(v, Graph):
+def _instance(v: Any, cls: type) -> Any:
+    if not isinstance(v, cls):
         raise TypeError
     return v
 
 
 def _data(v: Any) -> Any:
-    from lstm_ir.ir.graph import Data  # the same circle
-
     return v if isinstance(v, Data) else Data.of(v)
 
 
@@ -74,14 +71,14 @@ def _many(one: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
 
 KINDS: dict[str, Callable[[Any], Any]] = {
     "int": _int, "float": _float, "bool": _bool, "str": _str, "dim": _dim, "dtype": DType.of,
-    "graph": _graph, "data": _data, "ints": _many(_int), "floats": _many(_float),
+    "data": _data, "ints": _many(_int), "floats": _many(_float),
     "bools": _many(_bool), "strs": _many(_str), "dims": _many(_dim),
     "offsets": _many(_offset),
 }  # fmt: skip
 
 
-def check_attrs(op: Op, attrs_by_name: Mapping[str, Any]) -> dict[str, Any]:
-    """All attributes in defined order, defaults filled in.
+def check_attrs(op: Op, attrs_by_name: Mapping[str, Any], graph: type) -> dict[str, Any]:
+    """All attributes in defined order, defaults filled in; those of kind graph are instances of `graph`.
 
     RuleError for a wrong, unknown or missing one.
     """
@@ -101,7 +98,7 @@ def check_attrs(op: Op, attrs_by_name: Mapping[str, Any]) -> dict[str, Any]:
             out[name] = None
             continue
         try:
-            out[name] = KINDS[spec.kind](value)
+            out[name] = _instance(value, graph) if spec.kind == "graph" else KINDS[spec.kind](value)
         except (TypeError, OverflowError) as e:
             why = f" ({e})" if str(e) else ""
             raise RuleError(f"attribute {name} is {value!r}; expected {spec.kind}{why}") from None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from lstm_ir.ir.graph import Data, Graph, Node, Value
+from lstm_ir.ir.data import Data
+from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.opdef import Trait
 
 

@@ -6,21 +6,18 @@ graph: everything it reads is one of its parameters.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from lstm_ir.ir.attributes import check_attrs
 from lstm_ir.ir.cached import cached_property
-from lstm_ir.ir.errors import IRError, message
-from lstm_ir.ir.held import converted
+from lstm_ir.ir.errors import IRError, VerifyError, message
 from lstm_ir.ir.location import Loc, here
 from lstm_ir.ir.opdef import Op, Range, RuleError, TypeOrList, derive
 from lstm_ir.ir.operators import Operators
+from lstm_ir.ir.printer import print_graph
 from lstm_ir.ir.signature import Requirement
 from lstm_ir.ir.types import DType, TensorType
 
@@ -137,75 +134,6 @@ def _same_arg(a: Arg, b: Arg) -> bool:
     return a is b
 
 
-class Data:
-    """A read-only array inside a graph, known by its hash.
-
-    `array` is None where only the hash was read.
-    """
-
-    __slots__ = ("_array", "_hash", "_splat", "type")
-
-    def __init__(self, array: np.ndarray[Any, Any] | None, type: TensorType, sha256: str | None = None) -> None:
-        self.type, self._array, self._hash = type, array, sha256
-        self._splat: Any = ...  # not looked for yet
-
-    @classmethod
-    def of(cls, value: Any, dtype: DType | None = None) -> Data:
-        """A copy of `value` that nobody can write to; IRError for a number that `dtype` cannot
-        hold (a float may be rounded, not become infinite).
-        """
-        array = np.array(value, order="C", copy=True) if dtype is None else converted(value, dtype)
-        if array.dtype.hasobject:
-            raise IRError("an array of Python objects is not data")
-        kind = TensorType(array.shape, DType.of(array.dtype))
-        array = array.astype(kind.dtype.numpy, copy=False)
-        array.setflags(write=False)
-        return cls(array, kind)
-
-    @property
-    def array(self) -> np.ndarray[Any, Any]:
-        """The elements; refused where only the hash is known."""
-        if self._array is None:
-            raise IRError(f"the array with sha256 {self._hash} was not given; pass it in `data`")
-        return self._array
-
-    @property
-    def known(self) -> bool:
-        """Whether the elements are here."""
-        return self._array is not None
-
-    @property
-    def splat(self) -> Any:
-        """The NumPy number that all elements are, bit for bit; None where there is no such number,
-        and where only the hash is known."""
-        if self._splat is ...:
-            flat = None if self._array is None else self._array.reshape(-1)
-            if flat is None or not flat.size:
-                self._splat = None
-            else:
-                bits = flat.view(f"V{flat.itemsize}")  # NaN is NaN here, and -0.0 is not 0.0
-                self._splat = flat[0] if (bits == bits[0]).all() else None
-        return self._splat
-
-    @property
-    def sha256(self) -> str:
-        """Hash of type and bytes."""
-        if self._hash is None:
-            digest = hashlib.sha256(str(self.type).encode())
-            digest.update(self.array.tobytes())
-            self._hash = digest.hexdigest()
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Data) and (self is other or self.sha256 == other.sha256)
-
-    def __hash__(self) -> int:
-        return hash(self.sha256)
-
-    def __repr__(self) -> str:
-        return f"Data({self.type}, {self.sha256[:8]})"
-
-
 def _rule_arg(op: Op, i: int, arg: Arg) -> Any:
     spec = op.operands[i]
     if arg is None:
@@ -241,7 +169,7 @@ def make_node(op: Op, args: tuple[Arg, ...], attrs: Mapping[str, Any], loc: Loc)
                     raise RuleError(f"an operand is {type(v).__name__}, not a value of the graph")
         if len(args) != len(op.operands):
             raise RuleError(f"takes {len(op.operands)} operands, got {len(args)}")
-        checked = check_attrs(op, attrs)
+        checked = check_attrs(op, attrs, Graph)
         rule_args = tuple(_rule_arg(op, i, a) for i, a in enumerate(args))
         results, requires = derive(op, rule_args, checked)
     except IRError as e:
@@ -276,8 +204,6 @@ class Graph:
         else:
             self.outputs = tuple(outputs)
             self.output_names = tuple(f"out{i}" for i in range(len(self.outputs)))
-        from lstm_ir.ir.verify import check_structure  # which reads graphs
-
         check_structure(self)
 
     @cached_property
@@ -327,12 +253,45 @@ class Graph:
         return type(self)(self.name, new, dict(zip(self.output_names, outputs, strict=True)))
 
     def __str__(self) -> str:
-        from lstm_ir.ir.printer import print_graph  # which reads graphs
-
         return print_graph(self)
 
     def __repr__(self) -> str:
         return f"<graph @{self.name}: {len(self.params)} inputs, {len(self.outputs)} outputs>"
+
+
+def check_structure(graph: Graph) -> None:
+    """Names are unique and every parameter is an input."""
+    where = f"graph @{graph.name}"
+    if not isinstance(graph.name, str) or not graph.name.isidentifier():
+        raise VerifyError(f"graph: the name {graph.name!r} is not an identifier")
+    for what, values in (("input", graph.params), ("output", graph.outputs)):
+        for v in values:
+            if not isinstance(v, Value):
+                raise VerifyError(f"graph: an {what} is {type(v).__name__}, not a value of the graph\n  in {where}")
+    for p in graph.params:
+        if p.op != "parameter":
+            raise VerifyError(f"graph: an input is a value of {p.op}, not of li.input\n  in {where}")
+    _unique(graph.input_names, "input", where)
+    _unique(graph.output_names, "output", where)
+    inputs = set(graph.params)
+    weights: dict[str, object] = {}
+    for n in graph.nodes:
+        if n.op.name == "parameter" and n.values[0] not in inputs:
+            problem = f"reads {n.attrs['name']!r}, which is not an input of the graph"
+            raise VerifyError(message("graph", problem, (), n.loc, where))
+        if n.op.name == "weight" and weights.setdefault(n.attrs["name"], n) is not n:
+            problem = f"two weights are called {n.attrs['name']!r}"
+            raise VerifyError(message("weight", problem, (), n.loc, where))
+
+
+def _unique(names: Iterable[str], what: str, where: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise VerifyError(f"graph: an {what} has no name\n  in {where}")
+        if name in seen:
+            raise VerifyError(f"graph: two {what}s are called {name!r}\n  in {where}")
+        seen.add(name)
 
 
 def topological(roots: Iterable[Node]) -> Iterator[Node]:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import IRError
-from lstm_ir.ir.graph import Data, Value, make
+from lstm_ir.ir.graph import Value, make
 from lstm_ir.ir.opdef import Attr, Trait, define
 from lstm_ir.ir.types import DimLike, DType, DTypeLike, TensorType
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.dims import parse as parse_dim
 from lstm_ir.ir.errors import IRError, LstmIrError, ParseError
-from lstm_ir.ir.graph import Arg, Data, Graph, Value, make_node
+from lstm_ir.ir.graph import Arg, Graph, Value, make_node
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.location import Loc, at
 from lstm_ir.ir.opdef import OPS, REQUIRED, Op

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lstm_ir.ir.graph import Arg, Data, Graph, Node, Value
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.location import Loc
 from lstm_ir.ir.opdef import TypeOrList
-from lstm_ir.ir.program import Program
 from lstm_ir.ir.types import DType
+
+if TYPE_CHECKING:
+    from lstm_ir.ir.graph import Arg, Graph, Node, Value
+    from lstm_ir.ir.program import Program
 
 INLINE = 16  # constants of more elements are written as their hash
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*|[0-9]+")
@@ -73,17 +76,17 @@ def _outputs(graph: Graph, names: dict[Value, str]) -> Iterator[str]:
 def _node_lines(n: Node, names: dict[Value, str], locs: bool) -> Iterator[str]:
     results = ", ".join(names[v] for v in n.values)
     args = ", ".join(_arg(a, names) for a in n.args)
+    bodies = [(k, n.attrs[k]) for k, spec in n.op.attrs.items() if spec.kind == "graph"]
     plain = [
         f"{k}={_attr(v, spec.kind)}"
         for (k, spec), v in zip(n.op.attrs.items(), n.attrs.values(), strict=True)
-        if not isinstance(v, Graph) and not _is_default(v, spec.default)
+        if spec.kind != "graph" and not _is_default(v, spec.default)
     ]
     attrs = f" {{{', '.join(plain)}}}" if plain else ""
     types = f" : {', '.join(_result(t) for _, t in n.results)}" if n.results else ""
     where = _place(n.loc) if locs else ""
     head = f"{results} = " if results else ""
     line = f"{head}{_quoted(n.op.name)}({args}){attrs}{types}{where}"
-    bodies = [(k, v) for k, v in n.attrs.items() if isinstance(v, Graph)]
     if not bodies:
         yield line
         return

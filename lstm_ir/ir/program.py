@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lstm_ir.ir import dims
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import IRError, ValueRangeError, VerifyError, message
-from lstm_ir.ir.graph import Data, Graph, Node, Value, operand_types
+from lstm_ir.ir.graph import Graph, Node, Value, operand_types
 from lstm_ir.ir.literals import constant_of
 from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.printer import print_program
 from lstm_ir.ir.signature import Check, Entry, Port, Requirement, Signature, StateVar, starts
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ir.verify import verify
@@ -129,8 +131,6 @@ class Program:
         return Graph(g.name, [*first, *(params[n] for n in reads)], open_outputs | {n: outputs[n] for n in writes})
 
     def __str__(self) -> str:
-        from lstm_ir.ir.printer import print_program  # which reads programs
-
         return print_program(self)
 
     def _check_weights(self) -> None:

@@ -152,19 +152,6 @@ class Signature:
             return next(iter(self.entries.values()))
         return self.entries.get("main")
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values that `from_json` takes."""
-        from lstm_ir.ir.signature_json import dump  # which reads signatures
-
-        return dump(self)
-
-    @staticmethod
-    def from_json(data: object) -> Signature:
-        """The signature in `data`; PackageError for anything that `to_json` does not write."""
-        from lstm_ir.ir.signature_json import load  # the same circle
-
-        return load(data)
-
 
 def _value(d: Dim | None, env: Mapping[str, int]) -> int | None:
     return None if d is None else dims.evaluate(d, env)

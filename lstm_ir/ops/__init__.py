@@ -6,6 +6,7 @@ from __future__ import annotations
 from lstm_ir.ir.leaf import constant, input, parameter, weight
 from lstm_ir.ir.operators import bind
 from lstm_ir.ops.primitive.size import dim, in_range, size
+from lstm_ir.ops.primitive import elementwise_ops
 from lstm_ir.ops.primitive.elementwise import (
     abs, add, bitcast_convert, ceil, clamp, compare, convert, cos, divide, equal, erf, exp, expm1,
     floor, greater, greater_equal, is_finite, less, less_equal, log, log1p, logical_and,

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import AbsentResultError, IRError, message
-from lstm_ir.ir.graph import Arg, Data, Graph, Node, Value, make_node
+from lstm_ir.ir.graph import Arg, Graph, Node, Value, make_node
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
 from lstm_ir.ir.opdef import OPS, Op, Operand, RuleError

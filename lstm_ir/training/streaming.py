@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import VerifyError
-from lstm_ir.ir.graph import Data, Graph, Value
+from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.program import Program, State, literal
 from lstm_ir.training.gradient import need_graph

@@ -10,8 +10,9 @@ import numpy as np
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.cached import cached_property
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import GradientError, IRError
-from lstm_ir.ir.graph import Data, Graph, Node, Value, make_node, map_arg
+from lstm_ir.ir.graph import Graph, Node, Value, make_node, map_arg
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.program import Program, State
 from lstm_ir.ir.pullback import rebuilt

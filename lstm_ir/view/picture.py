@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from lstm_ir.ir.graph import Arg, Data, Graph, Node
+from lstm_ir.ir.data import Data
+from lstm_ir.ir.graph import Arg, Graph, Node
 from lstm_ir.ir.opdef import Level, Trait
 from lstm_ir.view.networks import to_networkx
 

@@ -18,7 +18,7 @@ from paths import GOLDEN
 
 import lstm_ir as li
 from lstm_ir.backends.targets.targets import resolve
-from lstm_ir.passes.base import Pipeline
+from lstm_ir.passes.pipeline import Pipeline
 
 Case = Callable[[], object]
 GRAPHS: dict[str, tuple[Case, type[Exception]]] = {}

@@ -118,7 +118,7 @@ def test_opt_stops_after_a_pass_by_name_or_number(folder: Path, capsys: Capture)
 
 
 def test_opt_lists_passes(capsys: Capture) -> None:
-    from lstm_ir.passes.base import registry
+    from lstm_ir.passes.pipelines import registry
 
     assert call("opt", "--list") == 0
     lines = capsys.readouterr().out.splitlines()

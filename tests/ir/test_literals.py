@@ -9,7 +9,7 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.backends.emit.shapes import number_filled
-from lstm_ir.ir.graph import Data
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.types import DType, TensorType

@@ -15,7 +15,8 @@ from paths import GOLDEN
 
 import lstm_ir as li
 from lstm_ir.backends.targets.targets import resolve
-from lstm_ir.passes.base import Pipeline, registry
+from lstm_ir.passes.pipeline import Pipeline
+from lstm_ir.passes.pipelines import registry
 
 FOLDER = GOLDEN / "passes"
 CASES = sorted(p.relative_to(FOLDER) for p in FOLDER.glob("*/*.lir"))

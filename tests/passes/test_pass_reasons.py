@@ -19,7 +19,7 @@ import pytest
 from paths import DOCS
 
 import lstm_ir as li
-from lstm_ir.passes.base import Pipeline
+from lstm_ir.passes.pipeline import Pipeline
 from lstm_ir.passes.pipelines import NAMED
 
 H = 64

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from random_graphs import graphs
 
 import lstm_ir as li
-from lstm_ir.passes.base import Pass, Pipeline, registry
-from lstm_ir.passes.pipelines import NAMED
+from lstm_ir.passes.base import Pass
+from lstm_ir.passes.pipeline import Pipeline
+from lstm_ir.passes.pipelines import NAMED, registry
 
 OWN = {Path(li.__file__).parent, *(Path(li.__file__).parents[1] / p for p in ("passes", "backends"))}
 TEXTS = sorted(registry())

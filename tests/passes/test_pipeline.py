@@ -16,8 +16,9 @@ from lstm_ir.ir.graph import Graph, Node
 from lstm_ir.ir.opdef import Level
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.passes import base, expand, rewrite
-from lstm_ir.passes.base import Notes, Pass, PassStep, Pipeline
-from lstm_ir.passes.pipelines import NAMED, for_target
+from lstm_ir.passes.base import Notes, Pass
+from lstm_ir.passes.pipeline import PassStep, Pipeline, for_target
+from lstm_ir.passes.pipelines import NAMED
 from lstm_ir.passes.stages import STAGES
 
 KERNELS = TargetInfo("cpu:test", "cpu", kernels=True)

@@ -12,7 +12,7 @@ import pytest
 import tf_cases as tf
 
 import lstm_ir as li
-from lstm_ir.passes.base import Pipeline
+from lstm_ir.passes.pipeline import Pipeline
 
 SIZES = (11, 3, 5, 7)  # T, B, I, H
 CUDNN: dict[str, dict[str, Any]] = {

@@ -10,7 +10,8 @@ from typing import ClassVar, TypeVar
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import Emitter, tensor
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.emit.options import words
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Source

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import Emitter, array_attr
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.mlir_types import array_attr
 from lstm_ir.backends.kernels.body.atoms import Matrix
 from lstm_ir.backends.kernels.body.plan import KLoop
 from lstm_ir.backends.kernels.text.memory import Memory

@@ -11,7 +11,8 @@ from contextlib import suppress
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.emitter import Emitter, tensor
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.emit.places import mlir_loc
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.plan import LoopPlan

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from lstm_ir.importers.onnx.known import Knowledge
 from lstm_ir.importers.onnx.sizes import Sizes, minus
-from lstm_ir.importers.onnx.table import Result
 from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
 Array = np.ndarray[Any, Any]
+Result: TypeAlias = Value | Sizes | None
+"""What a handler gives for one output."""
 Inner = Callable[[Any, Sequence[Result]], list[Result]]
 """Runs a subgraph over values for its inputs."""
 

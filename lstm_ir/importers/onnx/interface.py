@@ -13,9 +13,10 @@ from lstm_ir.importers.onnx.reading import Source
 from lstm_ir.importers.onnx.sizes import Sizes
 from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.ir import dims
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import DimError, IRError, ModelError
-from lstm_ir.ir.graph import Data, Value
+from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.types import DimLike, TensorType, shape_of
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir import dims
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.dims import Expr
-from lstm_ir.ir.graph import Data, Node, Value, topological
+from lstm_ir.ir.graph import Node, Value, topological
 from lstm_ir.ir.interpret import run_node
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.literals import splat

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lstm_ir.importers.onnx import handlers
-from lstm_ir.importers.onnx.call import Call, RefusedError, UnifiedError
+from lstm_ir.importers.onnx.call import Call, RefusedError, Result, UnifiedError
 from lstm_ir.importers.onnx.interface import Bindings, graph_name, tensor
 from lstm_ir.importers.onnx.known import Knowledge
 from lstm_ir.importers.onnx.reading import Source, read
 from lstm_ir.importers.onnx.refusals import Refusals
 from lstm_ir.importers.onnx.sizes import Sizes, UndecidedError, objects, settled
-from lstm_ir.importers.onnx.table import ALL, TABLE, Result, Taken
+from lstm_ir.importers.onnx.table import ALL, TABLE, Taken
 from lstm_ir.importers.onnx.tensors import Tensors
 from lstm_ir.ir.errors import IRError, LstmIrError, ModelError
 from lstm_ir.ir.graph import Graph, Value

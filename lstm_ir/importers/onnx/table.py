@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from lstm_ir.importers.onnx.sizes import Rule, Sizes
-from lstm_ir.ir.graph import Value
+from lstm_ir.importers.onnx.call import Call, Result
+from lstm_ir.importers.onnx.sizes import Rule
 
-if TYPE_CHECKING:
-    from lstm_ir.importers.onnx.call import Call
-
-Result: TypeAlias = "Value | Sizes | None"
-Build: TypeAlias = "Callable[[Call], Result | Sequence[Result]]"
+Build: TypeAlias = Callable[[Call], Result | Sequence[Result]]
 ALL = -1  # in `moves`: every operand
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from lstm_ir.importers.onnx.call import RefusedError
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import IRError
-from lstm_ir.ir.graph import Data, Value
+from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import weight
 from lstm_ir.ir.types import DType
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import DimError, IRError, message
-from lstm_ir.ir.graph import Data, Node, Value, make
+from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
 from lstm_ir.ir.opdef import OPS, Attr, Trait, define, need, need_at_least, need_equal

@@ -12,7 +12,7 @@ import math
 
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.pullback import Cts, only
-from lstm_ir.ops.primitive import elementwise as e  # a circle of two files: rules need builders
+from lstm_ir.ops.primitive import elementwise as e
 
 
 def none(node: Node, cts: Cts) -> Cts:

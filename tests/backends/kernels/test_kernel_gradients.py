@@ -12,7 +12,7 @@ from paths import DOCS
 import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.targets.targets import resolve
-from lstm_ir.passes.base import Pipeline
+from lstm_ir.passes.pipeline import Pipeline
 from lstm_ir.passes.pipelines import NAMED
 
 FEW = ("masked", "normalised", "heads", "over_heads", "column_of_another")

@@ -12,8 +12,7 @@ from tensorflow_child import definitions
 
 import lstm_ir as li
 from lstm_ir.ir.opdef import OPS, REQUIRED
-from lstm_ir.passes.base import Pipeline
-from lstm_ir.passes.pipelines import for_target
+from lstm_ir.passes.pipeline import Pipeline, for_target
 
 MODES: dict[str, dict[str, Any]] = {
     "rnn_relu": {"rnn_mode": "rnn_relu"},

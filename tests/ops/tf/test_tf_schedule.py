@@ -11,7 +11,7 @@ import lstm_ir as li
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ops.core.lstm_grad import lstm_grad
-from lstm_ir.passes.pipelines import for_target
+from lstm_ir.passes.pipeline import for_target
 
 I, C = 5, 7
 FORWARD = ("i", "cs", "f", "o", "ci", "co", "h")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.passes.base import PassResult, Pipeline
+from lstm_ir.passes.pipeline import PassResult, Pipeline
 
 T, B, I, H = 11, 3, 5, 7
 FUSE = Pipeline.parse("canonicalize,cse,fuse-cell,canonicalize,cse")

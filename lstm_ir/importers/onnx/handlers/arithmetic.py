@@ -11,9 +11,9 @@ import numpy as np
 
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx import sizes as s
-from lstm_ir.importers.onnx.call import Call, RefusedError
+from lstm_ir.importers.onnx.call import Call, RefusedError, Result
 from lstm_ir.importers.onnx.sizes import Sizes, chained, each
-from lstm_ir.importers.onnx.table import ALL, Build, Result, taken
+from lstm_ir.importers.onnx.table import ALL, Build, taken
 from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value

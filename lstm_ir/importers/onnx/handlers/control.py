@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx.call import Call, RefusedError
+from lstm_ir.importers.onnx.call import Call, RefusedError, Result
 from lstm_ir.importers.onnx.interface import tensor
-from lstm_ir.importers.onnx.table import Result, taken
+from lstm_ir.importers.onnx.table import taken
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType

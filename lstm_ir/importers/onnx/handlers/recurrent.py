@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx.call import Call, RefusedError
-from lstm_ir.importers.onnx.table import Result, taken
+from lstm_ir.importers.onnx.call import Call, RefusedError, Result
+from lstm_ir.importers.onnx.table import taken
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType

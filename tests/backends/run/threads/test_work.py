@@ -15,7 +15,7 @@ from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.bench.measure import empty_call
 from lstm_ir.ir import dims
 from lstm_ir.ir.work import CallWork, operations
-from lstm_ir.passes.base import Pipeline
+from lstm_ir.passes.pipeline import Pipeline
 
 
 def lstm(T: int | str, H: int) -> li.Graph:
