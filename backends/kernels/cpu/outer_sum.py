@@ -18,6 +18,7 @@ from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.body.shifted import without_edge
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu.machine import NARROW, PANEL, SHARES, SMALL_SUM, SUM, TERMS, WIDE, WORTH, machine
+from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
@@ -256,7 +257,7 @@ class _OuterSumText:
         """One tile of the result, over one block of the sum."""
         t, kind = self.t, self.t.vector(self.element)
         rows = [t.add(row, i) for i in range(self.height)]
-        cells = [(i, j) for i in range(self.height) for j in range(len(places))]
+        cells: list[tuple[int, ...]] = [(i, j) for i in range(self.height) for j in range(len(places))]
         guards = self._guards(rows, masks)
         first = [load_vector(t, self.out, [rows[i], places[j]], guards[i, j]) for i, j in cells]
         kinds = [kind] * len(cells)
@@ -265,12 +266,9 @@ class _OuterSumText:
         current = dict(zip(cells, sums, strict=True))
         for u in range(TERMS):
             k = t.add(at, u)
-            right = [load_vector(t, panel, [k, t.index(j * t.lanes)]) for j in range(len(places))]
+            right = {(j,): load_vector(t, panel, [k, t.index(j * t.lanes)]) for j in range(len(places))}
             for i in range(self.height):
-                one = self.packed.load(t, [tile, k, t.index(i)])
-                left = t.op("vector.broadcast {} : {} to {}", one, self.element, kind)
-                for j, v in enumerate(right):
-                    current[i, j] = t.op("vector.fma {}, {}, {} : {}", left, v, current[i, j], kind)
+                add_products(t, current, i, self.packed.load(t, [tile, k, t.index(i)]), right, self.element)
         t.close([current[c] for c in cells], kinds)
         for (i, j), v in zip(cells, out, strict=True):
             store_vector(t, v, self.out, [rows[i], places[j]], guards[i, j])

@@ -21,6 +21,7 @@ from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu.machine import PLACES, SEEN, SHARES, SUMS, VECTORS, machine
 from lstm_ir.backends.kernels.cpu.products import given
+from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
@@ -216,7 +217,7 @@ class _StencilText:
         masks: list[TextOperand | None] = [None] * self.vectors
         if count is not None:
             masks = [t.mask(t.binary("subi", count, t.index(j))) for j in offsets]
-        cells = [(i, j) for i in range(self.rows) for j in range(self.vectors)]
+        cells: list[tuple[int, ...]] = [(i, j) for i in range(self.rows) for j in range(self.vectors)]
         kinds = [kind] * len(cells)
         zero = t.constant("0.0", kind)
         k, before, sums = t.carried(t.index(0), TAPS, t.index(1), [zero] * len(cells), kinds)
@@ -226,14 +227,11 @@ class _StencilText:
         places = [t.add(base, j) for j in offsets]
         channel, inside, after = t.carried(t.index(0), CHANNELS, t.index(1), before, kinds)
         here = t.binary("addi", line, channel)
-        seen = [load_vector(t, self.x, [here, p], m) for p, m in zip(places, masks, strict=True)]
+        seen = {(j,): load_vector(t, self.x, [here, places[j]], m) for j, m in enumerate(masks)}
         at = t.binary("addi", term, channel)
         current = dict(zip(cells, inside, strict=True))
         for i in range(self.rows):
-            one = self.w.load(t, [kernels, at, t.index(i)])
-            left = t.op("vector.broadcast {} : {} to {}", one, self.element, kind)
-            for j, v in enumerate(seen):
-                current[i, j] = t.op("vector.fma {}, {}, {} : {}", left, v, current[i, j], kind)
+            add_products(t, current, i, self.w.load(t, [kernels, at, t.index(i)]), seen, self.element)
         t.close([current[c] for c in cells], kinds)
         t.close(after, kinds)
         results = [t.add(row, i) for i in range(self.rows)]

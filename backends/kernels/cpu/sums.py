@@ -16,14 +16,15 @@ from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.plan import Sweep
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.machine import LINE
+from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, row_element
 from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, ElementPlace, Memory, load_vector, store_vector
 from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.ir.types import DType
 
-Vector = tuple[int, int]  # of a block: vector of columns, gate
-Sum = tuple[int, int, int]  # of a tile: row, vector of columns, gate
+Vector = tuple[int, ...]  # of a block: vector of columns, gate
+Sum = tuple[int, ...]  # of a tile: row, vector of columns, gate
 
 
 @dataclass(frozen=True)
@@ -168,10 +169,7 @@ class Sums:
             }
             for r, row in enumerate(part.rows):
                 x = self._wider(row_element(self.e, loop.row, row, k), loop.row.dtype, dtype)
-                xs = t.op("vector.broadcast {} : {} to {}", x, scalar_type(dtype), kind)
-                for vector, w in weights.items():
-                    old = current[r, *vector]
-                    current[r, *vector] = t.op("vector.fma {}, {}, {} : {}", xs, w, old, kind)
+                add_products(t, current, r, x, weights, scalar_type(dtype))
         t.close([current[k] for k in keys], kinds)
         sums.update(zip(keys, out, strict=True))
         if loop.mask is not None:
