@@ -272,26 +272,36 @@ def export(
 
     `cpu` is its architecture's baseline.
     """
-    from lstm_ir.backends.run.devices import resolve
-    from lstm_ir.backends.run.package import ModuleFile, write_package
-    from lstm_ir.backends.targets.targets import baseline
-
     if isinstance(targets, str):
         targets = [targets]
     if not targets:
         raise TargetError("export needs at least one target")
     given = _options(options)
-    places = {w: baseline(w) if w == "cpu" else resolve(w) for w in targets}
-    modules, made = {}, []
-    for word, where in places.items():
-        lowered, blob = build(program, where, given, helpers=True)
-        modules[word] = ModuleFile(where, blob, lowered.work)
-        made.append(lowered.made)
-    source = Program.of(program)
+    modules = {word: (where, *build(program, where, given, helpers=True)) for word, where in places(targets).items()}
+    write_modules(path, Program.of(program), modules)
+    return Path(path)
+
+
+def places(targets: Sequence[str]) -> dict[str, Target]:
+    """The targets of a package by their words; TargetError for a word that is none.
+
+    `cpu` is the baseline of this architecture, so that the package runs on other machines too.
+    """
+    from lstm_ir.backends.run.devices import resolve
+    from lstm_ir.backends.targets.targets import baseline
+
+    return {word: baseline(word) if word == "cpu" else resolve(word) for word in targets}
+
+
+def write_modules(path: str | Path, source: Program, modules: Mapping[str, tuple[Target, Lowered, bytes]]) -> None:
+    """A package with what `build` made of `source` for each target, and its weights and state once."""
+    from lstm_ir.backends.run.package import ModuleFile, write_package
+
+    signature = source.signature(*(lowered.made for _, lowered, _ in modules.values()))
+    held = {word: ModuleFile(where, blob, lowered.work) for word, (where, lowered, blob) in modules.items()}
     weights = {n: d.array for n, d in source.weights.items()}
     start = {n: s.initial.array for n, s in source.state.items()}
-    write_package(path, source.signature(*made), modules, weights, {}, state=start)
-    return Path(path)
+    write_package(path, signature, held, weights, state=start)
 
 
 @refusals_become(DeviceError, "load")

@@ -159,6 +159,20 @@ def test_a_package_runs_as_the_graph_means(folder: Path, tmp_path: Path) -> None
     assert sorted(p.name for p in tmp_path.iterdir()) == ["g.lirpkg", "out.npz"]
 
 
+def test_a_package_of_a_program_has_its_state(tmp_path: Path) -> None:
+    start = np.asarray([2, -3, 5], "f4")
+    x, before = li.input("x", ("T", 3)), li.input("before", (3,))
+    graph = li.Graph("running", [x, before], {"total": before + li.sum(x, 0)})
+    (tmp_path / "r.lir").write_text(str(li.stateful(graph, {"before": "total"}, {"before": start})))
+    assert call("compile", tmp_path / "r.lir", "-o", tmp_path / "r.lirpkg") == 0
+    exe = li.load(tmp_path / "r.lirpkg")
+    np.testing.assert_array_equal(exe.state["before"], start)
+    rows = np.arange(12, dtype="f4").reshape(4, 3)
+    exe.entries["step"](x=rows[:1])
+    exe.entries["step"](x=rows[1:])
+    np.testing.assert_array_equal(exe.state["before"], start + rows.sum(0))
+
+
 @pytest.mark.parametrize("how", [["--interpret"], ["--device", "cpu"], ["--device", "local-sync"]])
 def test_a_graph_runs(folder: Path, tmp_path: Path, how: list[str]) -> None:
     out = tmp_path / "out.npz"
