@@ -257,7 +257,7 @@ class _OuterSumText:
         """One tile of the result, over one block of the sum."""
         t, kind = self.t, self.t.vector(self.element)
         rows = [t.add(row, i) for i in range(self.height)]
-        cells: list[tuple[int, ...]] = [(i, j) for i in range(self.height) for j in range(len(places))]
+        cells = [(i, j) for i in range(self.height) for j in range(len(places))]
         guards = self._guards(rows, masks)
         first = [load_vector(t, self.out, [rows[i], places[j]], guards[i, j]) for i, j in cells]
         kinds = [kind] * len(cells)
@@ -266,9 +266,10 @@ class _OuterSumText:
         current = dict(zip(cells, sums, strict=True))
         for u in range(TERMS):
             k = t.add(at, u)
-            right = {(j,): load_vector(t, panel, [k, t.index(j * t.lanes)]) for j in range(len(places))}
+            right = [load_vector(t, panel, [k, t.index(j * t.lanes)]) for j in range(len(places))]
             for i in range(self.height):
-                add_products(t, current, i, self.packed.load(t, [tile, k, t.index(i)]), right, self.element)
+                one = self.packed.load(t, [tile, k, t.index(i)])
+                add_products(t, current, one, {(i, j): v for j, v in enumerate(right)}, self.element)
         t.close([current[c] for c in cells], kinds)
         for (i, j), v in zip(cells, out, strict=True):
             store_vector(t, v, self.out, [rows[i], places[j]], guards[i, j])

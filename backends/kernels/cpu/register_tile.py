@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
 
-from lstm_ir.backends.kernels.text.statements import TextOperand
+from lstm_ir.backends.kernels.text.statements import Name, TextOperand
 from lstm_ir.backends.kernels.text.text import Text
+
+Sum = TypeVar("Sum", bound=Hashable)
 
 
 def add_products(
-    t: Text, sums: dict[tuple[int, ...], TextOperand], row: int, factor: TextOperand,
-    vectors: Mapping[tuple[int, ...], TextOperand], element: str,
-) -> None:  # fmt: skip
-    """Add `factor`, a number of type `element`, times each of the vectors to the sums of a row.
+    t: Text, sums: dict[Sum, Name], factor: TextOperand, vectors: Mapping[Sum, TextOperand], element: str
+) -> None:
+    """Add `factor`, a number of type `element`, times a vector to each of the sums that `vectors` names.
 
-    `sums` has the row's number and the vector's place as keys; the new sums take the places of the old.
+    The new sums take the places of the old.
     """
     kind = t.vector(element)
     every = t.op("vector.broadcast {} : {} to {}", factor, element, kind)
-    for place, v in vectors.items():
-        sums[row, *place] = t.op("vector.fma {}, {}, {} : {}", every, v, sums[row, *place], kind)
+    for key, v in vectors.items():
+        sums[key] = t.op("vector.fma {}, {}, {} : {}", every, v, sums[key], kind)

@@ -217,7 +217,7 @@ class _StencilText:
         masks: list[TextOperand | None] = [None] * self.vectors
         if count is not None:
             masks = [t.mask(t.binary("subi", count, t.index(j))) for j in offsets]
-        cells: list[tuple[int, ...]] = [(i, j) for i in range(self.rows) for j in range(self.vectors)]
+        cells = [(i, j) for i in range(self.rows) for j in range(self.vectors)]
         kinds = [kind] * len(cells)
         zero = t.constant("0.0", kind)
         k, before, sums = t.carried(t.index(0), TAPS, t.index(1), [zero] * len(cells), kinds)
@@ -227,11 +227,12 @@ class _StencilText:
         places = [t.add(base, j) for j in offsets]
         channel, inside, after = t.carried(t.index(0), CHANNELS, t.index(1), before, kinds)
         here = t.binary("addi", line, channel)
-        seen = {(j,): load_vector(t, self.x, [here, places[j]], m) for j, m in enumerate(masks)}
+        seen = [load_vector(t, self.x, [here, p], m) for p, m in zip(places, masks, strict=True)]
         at = t.binary("addi", term, channel)
         current = dict(zip(cells, inside, strict=True))
         for i in range(self.rows):
-            add_products(t, current, i, self.w.load(t, [kernels, at, t.index(i)]), seen, self.element)
+            w = self.w.load(t, [kernels, at, t.index(i)])
+            add_products(t, current, w, {(i, j): v for j, v in enumerate(seen)}, self.element)
         t.close([current[c] for c in cells], kinds)
         t.close(after, kinds)
         results = [t.add(row, i) for i in range(self.rows)]

@@ -23,8 +23,8 @@ from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.ir.types import DType
 
-Vector = tuple[int, ...]  # of a block: vector of columns, gate
-Sum = tuple[int, ...]  # of a tile: row, vector of columns, gate
+Vector = tuple[int, int]  # of a block: vector of columns, gate
+Sum = tuple[int, int, int]  # of a tile: row, vector of columns, gate
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Sums:
             }
             for r, row in enumerate(part.rows):
                 x = self._wider(row_element(self.e, loop.row, row, k), loop.row.dtype, dtype)
-                add_products(t, current, r, x, weights, scalar_type(dtype))
+                add_products(t, current, x, {(r, *vector): w for vector, w in weights.items()}, scalar_type(dtype))
         t.close([current[k] for k in keys], kinds)
         sums.update(zip(keys, out, strict=True))
         if loop.mask is not None:
