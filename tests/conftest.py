@@ -80,7 +80,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"seed {config.getoption('--seed')}; LSTM_IR_REQUIRE: {required if required else 'nothing'}",
         f"`cpu` means {config.getoption('--cpu')}; kernels {kernels}, {helpers}",
         f"IREE's checks between its passes: {checks}",
-        "cases: of many a quarter, others tomorrow (--all-cases)" if os.environ[_TODAY] == "1" else "cases: all",
+        "cases: of many a sixth, others tomorrow (--all-cases)" if os.environ[_TODAY] == "1" else "cases: all",
         f"threads that call: {'left alone' if left else 'scheduled by the library'}",
     ]
 

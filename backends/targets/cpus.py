@@ -50,6 +50,12 @@ _ARM_FLAGS = {
     "sve2": "sve2", "i8mm": "i8mm", "bf16": "bf16", "aes": "aes", "sha2": "sha2", "sb": "sb",
     "ssbs": "ssbs", "flagm": "flagm", "sme": "sme", "sve-bitperm": "svebitperm",
 }  # fmt: skip
+# A number for a sum of features without an instruction of its own; /proc/cpuinfo has no flag for it on many kernels.
+_AVX10_1 = tuple(
+    """avx512f avx512cd avx512bw avx512dq avx512vl avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bf16
+    avx512bitalg avx512vpopcntdq avx512fp16""".split()
+)
+_SUMS = {"avx10.1": _AVX10_1, "avx10.1-256": _AVX10_1, "avx10.1-512": _AVX10_1}
 # Never chosen by the code generator on its own, or part of the architecture itself.
 _FREE = frozenset(
     """64bit cmov cx8 fxsr mmx sse sse2 x87 cldemote clflushopt clwb clzero enqcmd fsgsbase
@@ -128,8 +134,9 @@ def _sysctl(*words: str) -> str:
 
 
 def needed(features: tuple[str, ...]) -> tuple[str, ...]:
-    """Of a target's features, those whose absence would kill the process."""
-    return tuple(f for f in features if f not in _FREE and not _is_level(f))
+    """Of a target's features, those whose absence would kill the process, each once."""
+    parts = (part for f in features for part in _SUMS.get(f, (f,)))
+    return tuple(dict.fromkeys(f for f in parts if f not in _FREE and not _is_level(f)))
 
 
 def _is_level(feature: str) -> bool:

@@ -31,7 +31,7 @@ def measure(point: Point, who: str) -> int:
             from lstm_ir.bench import models
 
             package = folder / "point.lirpkg"
-            made = models.program_of(point, models.weights(point)[0])
+            made = models.program_of(point, models.weights(point)[0], names=True)
             li.export(made, package, targets=["cpu:host"])
             command.append(str(package))
         done = subprocess.run(command, capture_output=True, text=True, check=True)

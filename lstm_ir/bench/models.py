@@ -69,11 +69,12 @@ def stacked(point: Point, weights: Weights) -> dict[str, Array]:
     return out
 
 
-def graph_of(point: Point, weights: Weights) -> Any:
-    """The point's model: output y, or loss where it trains, whose weights are then inputs."""
+def graph_of(point: Point, weights: Weights, names: bool = False) -> Any:
+    """The point's model: output y, or loss where it trains, whose weights are then inputs. Its steps and rows are
+    numbers, or the named sizes T and B."""
     import lstm_ir as li
 
-    x = li.input("x", (point.T, point.B, point.I))
+    x = li.input("x", ("T", "B", point.I) if names else (point.T, point.B, point.I))
     y, inputs = x, [x]
     direction = "bidirectional" if point.directions == 2 else "forward"
     arrays = stacked(point, weights)
@@ -95,19 +96,19 @@ def graph_of(point: Point, weights: Weights) -> Any:
     return li.Graph("bench", inputs, outputs)
 
 
-def program_of(point: Point, weights: Weights) -> Any:
+def program_of(point: Point, weights: Weights, names: bool = False) -> Any:
     """What is compiled: the model, or its gradients by the input and every weight."""
     import lstm_ir as li
 
-    graph = graph_of(point, weights)
+    graph = graph_of(point, weights, names)
     return li.grad(graph, of="loss", wrt=list(graph.input_names)) if point.training else graph
 
 
-def ours(point: Point, sets: tuple[Weights, Weights], threads: int, cache: bool = True) -> Runner:
-    """lstm-ir on the CPU with default options; sizes written into the module."""
+def ours(point: Point, sets: tuple[Weights, Weights], names: bool, cache: bool = True) -> Runner:
+    """lstm-ir on the CPU with default options; T and B are named, or written into the module."""
     import lstm_ir as li
 
-    return of_executable(point, sets, li.compile(program_of(point, sets[0]), "cpu", options={"cache": cache}))
+    return of_executable(point, sets, li.compile(program_of(point, sets[0], names), "cpu", options={"cache": cache}))
 
 
 def of_executable(point: Point, sets: tuple[Weights, Weights], exe: Any) -> Runner:

@@ -58,7 +58,7 @@ def torch(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
 
 
 def onnxruntime(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner | None:
-    """onnxruntime's LSTM / GRU; it does not train."""
+    """onnxruntime's LSTM / GRU, with open axes T and B; it does not train."""
     if point.training:
         return None
     import onnxruntime as ort
@@ -90,10 +90,10 @@ def _onnx_model(point: Point, weights: Weights) -> Any:
         nodes.append(make("Transpose", [f"r{layer}"], [f"t{layer}"], perm=[0, 2, 1, 3]))
         value = f"y{layer}"
         nodes.append(make("Reshape", [f"t{layer}", "shape"], [value]))
-    shape = [point.T, point.B, point.directions * point.H]
-    tensors.append(onnx.numpy_helper.from_array(np.array(shape), "shape"))
+    width = point.directions * point.H
+    tensors.append(onnx.numpy_helper.from_array(np.array([0, 0, width]), "shape"))  # 0: the size as it is
     f32, info = onnx.TensorProto.FLOAT, onnx.helper.make_tensor_value_info
-    x, y = info("x", f32, (point.T, point.B, point.I)), info(value, f32, shape)
+    x, y = info("x", f32, ("T", "B", point.I)), info(value, f32, ("T", "B", width))
     graph = onnx.helper.make_graph(nodes, "bench", [x], [y], tensors)
     opset = [onnx.helper.make_opsetid("", 17)]
     return onnx.helper.make_model(graph, opset_imports=opset, ir_version=9)

@@ -7,29 +7,34 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
+from lstm_ir.bench.measure import NAMES, NUMBERS, PACKAGE, WAYS
+
 ROW, LEFT, WIDTH, TOP = 16, 250, 420, 34
 SPAN = 3.0  # the axis reaches from 1/8 to 8
 TONES = {False: "#4878a8", True: "#b0603c"}  # inference, training
 
 
 def table(points: Sequence[dict[str, Any]], peak: float) -> str:
-    """One row per point; `points` as `Result.as_json` gives them."""
+    """One row per point; `points` as `PointResult.as_json` gives them. Shares of the peak are of named sizes."""
     measured = any(p["memory_mib"] for p in points)
-    lines = [
-        "| point | lstm-ir ms | torch ms | onnxruntime ms | JAX ms | ratio (90 % interval) | GFLOP/s | of peak |"
-        + (" MiB: lstm-ir / torch |" if measured else ""),
-        "|---|---|---|---|---|---|---|---|" + ("---|" if measured else ""),
-    ]
+    heads = ["point", "names ms", "numbers ms", "package ms", "torch ms", "onnxruntime ms", "JAX ms",
+             "ratio of names (90 % interval)", "of numbers", "of package", "of peak"]  # fmt: skip
+    heads += ["MiB: lstm-ir / torch"] if measured else []
+    lines = [_row(heads), "|" + "---|" * len(heads)]
     for p in points:
-        ms = p["median_ms"]
-        cells = [f"{ms[w]:.3g}" if w in ms else "-" for w in ("torch", "onnxruntime", "jax")]
-        low, high = p["interval"]
-        ratio = f"{p['ratio']:.2f} ({low:.2f}-{high:.2f})" + (" slower" if p["slower"] else "")
-        lines.append(
-            f"| {p['point']} | {ms['lstm-ir']:.3g} | {' | '.join(cells)} | {ratio} "
-            f"| {p['gflops']:.0f} | {p['gflops'] / peak:.0%} |" + (f" {_memory(p['memory_mib'])} |" if measured else "")
-        )
+        ms, ratios = p["median_ms"], []
+        for way in WAYS:
+            low, high = p["interval"][way]
+            span = f" ({low:.2f}-{high:.2f})" if way == NAMES else ""
+            ratios.append(f"{p['ratio'][way]:.2f}{span}" + (" slower" if p["slower"][way] else ""))
+        cells = [f"{ms[w]:.3g}" if w in ms else "-" for w in (*WAYS, "torch", "onnxruntime", "jax")]
+        memory = [_memory(p["memory_mib"])] if measured else []
+        lines.append(_row([p["point"], *cells, *ratios, f"{p['gflops'][NAMES] / peak:.0%}", *memory]))
     return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _memory(used: Mapping[str, float]) -> str:
@@ -37,7 +42,8 @@ def _memory(used: Mapping[str, float]) -> str:
 
 
 def picture(points: Sequence[dict[str, Any]], title: str) -> str:
-    """SVG: each point's ratio and its interval on a logarithmic axis."""
+    """SVG: each point's ratios on a logarithmic axis: a dot for named sizes, with its interval, a ring for numbers,
+    a square for the package."""
     height = TOP + ROW * len(points) + 30
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 20}" height="{height}" '
@@ -52,11 +58,14 @@ def picture(points: Sequence[dict[str, Any]], title: str) -> str:
         out.append(f'<text x="{x}" y="{height - 10}" text-anchor="middle">{label}</text>')
     for n, p in enumerate(points):
         y = TOP + ROW * n + ROW // 2
-        low, high = (_x(v) for v in p["interval"])
+        low, high = (_x(v) for v in p["interval"][NAMES])
+        at = {way: _x(p["ratio"][way]) for way in WAYS}
         tone = TONES[p["training"]]
         out.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{p["point"]}</text>')
         out.append(f'<line x1="{low}" x2="{high}" y1="{y}" y2="{y}" stroke="{tone}"/>')
-        out.append(f'<circle cx="{_x(p["ratio"])}" cy="{y}" r="4" fill="{tone}"/>')
+        out.append(f'<circle cx="{at[NAMES]}" cy="{y}" r="4" fill="{tone}"/>')
+        out.append(f'<circle cx="{at[NUMBERS]}" cy="{y}" r="4" fill="none" stroke="{tone}"/>')
+        out.append(f'<rect x="{at[PACKAGE] - 3}" y="{y - 3}" width="6" height="6" fill="none" stroke="{tone}"/>')
     return "\n".join([*out, "</svg>"]) + "\n"
 
 

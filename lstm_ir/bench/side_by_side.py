@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -57,8 +57,43 @@ class Times:
         return float(low), float(high)
 
 
+class Elsewhere(Protocol):
+    """A runner in another process, which has the same inputs and takes its turns there."""
+
+    def warm(self) -> None:
+        """Call with every input once."""
+
+    def turn(self, turn: int) -> list[float]:
+        """Seconds of each counted call of a turn."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """A runner in this process."""
+
+    run: Callable[[Any], Any]
+    inputs: Sequence[Any]
+
+    def warm(self) -> None:
+        """Call with every input once."""
+        for a in self.inputs:
+            self.run(a)
+
+    def turn(self, turn: int) -> list[float]:
+        """A rest, a call that is not counted, and calls that are."""
+        time.sleep(REST)
+        self.run(self.inputs[turn % len(self.inputs)])
+        times: list[float] = []
+        while not times or (sum(times) < TURN and len(times) < CALLS):
+            a = self.inputs[(turn + 1 + len(times)) % len(self.inputs)]
+            begin = time.perf_counter()
+            self.run(a)
+            times.append(time.perf_counter() - begin)
+        return times
+
+
 def interleaved(
-    runs: Mapping[str, Callable[[Any], Any]],
+    runs: Mapping[str, Callable[[Any], Any] | Elsewhere],
     inputs: Sequence[Any],
     seconds: float,
     min_turns: int = 9,
@@ -67,26 +102,14 @@ def interleaved(
     """Call every runner with every input once, then for about `seconds` each, `min_turns` turns or
     `max_calls` calls."""
     times: dict[str, list[float]] = {w: [] for w in runs}
-    for a in inputs:
-        for run in runs.values():
-            run(a)
+    sides = {w: Here(r, inputs) if callable(r) else r for w, r in runs.items()}
+    for side in sides.values():
+        side.warm()
     stop = time.perf_counter() + seconds * len(runs)
     turn, names = 0, list(runs)
     while turn < min_turns or (time.perf_counter() < stop and len(times[names[0]]) < max_calls):
         for k in range(len(names)):
             who = names[(k + turn) % len(names)]
-            times[who] += _turn(runs[who], inputs, turn)
+            times[who] += sides[who].turn(turn)
         turn += 1
     return Times({w: np.array(t) for w, t in times.items()})
-
-
-def _turn(run: Callable[[Any], Any], inputs: Sequence[Any], turn: int) -> list[float]:
-    time.sleep(REST)
-    run(inputs[turn % len(inputs)])
-    times: list[float] = []
-    while not times or (sum(times) < TURN and len(times) < CALLS):
-        a = inputs[(turn + 1 + len(times)) % len(inputs)]
-        begin = time.perf_counter()
-        run(a)
-        times.append(time.perf_counter() - begin)
-    return times

@@ -13,10 +13,12 @@ import click
 from rich.console import Console
 
 from lstm_ir.api import set_threads
+from lstm_ir.bench import measure as bench
 from lstm_ir.bench import memory as bench_memory
 from lstm_ir.bench import report
-from lstm_ir.bench.measure import NoPeerError, PointResult, cores, empty_call, geometric_mean, measure, peak, save
+from lstm_ir.bench.measure import NAMES, WAYS, NoPeerError, PointResult
 from lstm_ir.bench.points import Point, grid, named, short
+from lstm_ir.bench.side_by_side import OURS
 from lstm_ir.cli.files import write_text
 from lstm_ir.ir.errors import LstmIrError
 
@@ -39,7 +41,8 @@ def command(
     only_list: bool,
 ) -> None:  # fmt: skip
     """Measure the points whose name is, or else contains, one of WORDS (a short list without),
-    interleaved with every peer that is here.
+    interleaved with every peer that is here: with named sizes, with numbers, and from a package with named sizes
+    in a process of its own.
 
     The ratio is the fastest peer's median by ours: above 1 is faster than every peer. Nothing else
     should run.
@@ -55,10 +58,10 @@ def command(
     if threads is not None:
         set_threads(threads)
     console = Console(highlight=False, soft_wrap=True)
-    about: dict[str, Any] = {"machine": machine(), "versions": _versions(), "peak_gflops": peak()}
+    about: dict[str, Any] = {"machine": machine(), "versions": _versions(), "peak_gflops": bench.peak()}
     console.print(f"{about['machine']}\n{about['versions']}")
     console.print(f"NumPy's f32 product: {about['peak_gflops']:.0f} GFLOP/s")
-    about["empty_call_us"] = {d: round(t * 1e6, 1) for d, t in empty_call().items()}
+    about["empty_call_us"] = {d: round(t * 1e6, 1) for d, t in bench.empty_call().items()}
     shown = ", ".join(f"{t} us by {d}" for d, t in about["empty_call_us"].items())
     console.print(f"an empty call, NumPy to NumPy: {shown}")
     end = time.monotonic() + (budget if full else float("inf"))
@@ -73,7 +76,7 @@ def command(
             continue
         results.append(found)
         if output is not None:
-            save(results, output, **about)
+            bench.save(results, output, **about)
     if not results:
         raise LstmIrError("nothing was measured: no peer for these points is installed")
     _pictures([r.as_json() for r in results], about, table, svg)
@@ -82,12 +85,11 @@ def command(
         console.print(f"left out, out of budget: {', '.join(p.name for p in left_out)}")
     for training in (False, True):
         part = [r for r in results if r.point.training is training]
-        if part:
-            slower = [r.point.name for r in part if r.slower]
-            console.print(
-                f"{'training' if training else 'inference'}: geometric mean of {len(part)} ratios "
-                f"{geometric_mean(r.times.ratio for r in part):.2f}; slower: {', '.join(slower) or 'none'}"
-            )
+        for way in WAYS if part else ():
+            slower = ", ".join(r.point.name for r in part if r.slower(way)) or "none"
+            mean = bench.geometric_mean(r.beside_peers(way).ratio for r in part)
+            kind = "training" if training else "inference"
+            console.print(f"{kind}, {way}: geometric mean of {len(part)} ratios {mean:.2f}; slower: {slower}")
 
 
 def _until(points: Iterable[Point], end: float) -> Iterable[Point]:
@@ -98,17 +100,19 @@ def _until(points: Iterable[Point], end: float) -> Iterable[Point]:
 
 
 def _one(point: Point, seconds: float, threads: int | None, memory: bool, peak: float, say: Any) -> PointResult:
-    r = measure(point, seconds, threads)
+    r = bench.measure(point, seconds, threads)
     t = r.times
-    low, high = r.times.interval()
-    others = "  ".join(f"{w} {t.median(w) * 1e3:.3f}" for w in t.seconds if w != "lstm-ir")
+    ours = "  ".join(f"{w} {t.median(w) * 1e3:.3f}" for w in r.ways)
+    others = "  ".join(f"{w} {t.median(w) * 1e3:.3f}" for w in t.seconds if w not in r.ways)
+    ratios = " ".join(f"{r.beside_peers(w).ratio:.2f}" for w in r.ways)
+    low, high = r.beside_peers(NAMES).interval()
     say(
-        f"{point.name:34} {t.median('lstm-ir') * 1e3:9.3f} ms  {others}  "
-        f"ratio {t.ratio:.2f} [{low:.2f}, {high:.2f}]  {r.gflops:.0f} GFLOP/s ({r.gflops / peak:.0%})  "
-        f"error {max(r.errors.values()):.0e}  made in {r.compile_seconds:.1f} s"
+        f"{point.name:34} {ours} ms  {others}  ratios {ratios} [{low:.2f}, {high:.2f}]  "
+        f"{r.gflops(NAMES):.0f} GFLOP/s ({r.gflops(NAMES) / peak:.0%})  error {max(r.errors.values()):.0e}  "
+        f"made in {' '.join(f'{s:.1f}' for s in r.compile_seconds.values())} s"
     )
     if memory:
-        r.memory = {w: bench_memory.measure(point, w) for w in t.seconds}
+        r.memory = {w: bench_memory.measure(point, w) for w in (OURS, *(w for w in t.seconds if w not in r.ways))}
         shown = ", ".join(f"{w} {m >> 20} MiB" for w, m in r.memory.items())
         say(f"{'':34} memory {shown}")
     return r
@@ -120,7 +124,10 @@ def _pictures(points: list[dict[str, Any]], about: dict[str, Any], table: str | 
         text = head + report.table(points, about["peak_gflops"])
         write_text(table, text)
     if svg is not None:
-        title = "time of the fastest peer by ours (right of 1: faster); blue infers, brown trains"
+        title = (
+            "time of the fastest peer by ours (right of 1: faster); blue infers, brown trains; "
+            "dot: named sizes, ring: numbers, square: package"
+        )
         write_text(svg, report.picture(points, title))
 
 
@@ -132,7 +139,7 @@ def machine() -> str:
         lines = info.read_text(encoding="utf-8", errors="replace").splitlines()
         names = [text.partition(":")[2].strip() for text in lines if text.startswith("model name")]
         name = names[0] if names else name
-    return f"{name}, {cores()} cores, {platform.system()}"
+    return f"{name}, {bench.cores()} cores, {platform.system()}"
 
 
 def _versions() -> str:

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from device import need
 
 from lstm_ir.bench import measure, memory, models, peers, points, report
+from lstm_ir.bench.elsewhere import PackageProcess
 from lstm_ir.bench.points import Point
 from lstm_ir.bench.side_by_side import CALLS, OURS, TURN, Times, interleaved
 from lstm_ir.cli.bench import command
@@ -34,13 +35,16 @@ def test_flops_by_hand() -> None:
 def test_statistics() -> None:
     t = Times({OURS: np.full(9, 2.0), "a": np.full(9, 3.0), "b": np.full(9, 5.0)})
     assert (t.best, t.ratio, t.interval()) == ("a", 1.5, (1.5, 1.5))
-    slow = Times({OURS: np.full(9, 2.0), "a": np.full(9, 1.0)})
     same = Times({OURS: np.full(9, 2.0), measure.AGAIN: np.full(9, 2.0)})
     noisy = Times({OURS: np.full(9, 2.0), measure.AGAIN: np.full(9, 0.9)})
+    found = Times({"names": np.full(9, 2.0), "numbers": np.full(9, 1.0), "package": np.full(9, 1.5),
+                   "a": np.full(9, 1.5), "b": np.full(9, 5.0)})  # fmt: skip
     point = points.POINTS[0]
-    assert measure.PointResult(point, slow, same, {}, 0.0).slower
-    assert not measure.PointResult(point, slow, noisy, {}, 0.0).slower
-    assert not measure.PointResult(point, t, same, {}, 0.0).slower
+    r = measure.PointResult(point, found, same, {}, {})
+    assert [r.slower(w) for w in measure.WAYS] == [True, False, False]
+    assert [r.beside_peers(w).ratio for w in measure.WAYS] == [0.75, 1.5, 1.0]
+    assert not measure.PointResult(point, found, noisy, {}, {}).slower("names")
+    assert r.as_json()["ratio"] == {"names": 0.75, "numbers": 1.5, "package": 1.0}
 
 
 def test_every_runner_gets_every_input_in_turn() -> None:
@@ -61,9 +65,30 @@ def test_a_long_call_is_a_turn_of_its_own() -> None:
 SMALL = (Point("lstm", 3, 2, 5, 7, layers=2, directions=2), Point("gru", 3, 2, 5, 7))
 
 
+def test_a_package_in_a_process_of_its_own_gives_what_the_model_means(tmp_path: Path) -> None:
+    import lstm_ir as li
+
+    for training in (False, True):
+        p = Point("lstm", 3, 2, 5, 7, directions=2, training=training)
+        sets, call = models.weights(p), models.calls(p)[1]
+        program = models.program_of(p, sets[0], names=True)
+        package = tmp_path / f"{training}.lirpkg"
+        li.export(program, package, targets=["cpu:host"])
+        meaning = models.of_executable(p, sets, lambda **a: li.interpret(program, a))  # noqa: B023
+        want = meaning.read(meaning.run(call))
+        with PackageProcess(p, package, 1) as process:
+            process.warm()
+            assert 1 <= len(process.turn(3)) <= CALLS
+            got = process.result(1)
+        assert got.keys() == want.keys()
+        for k, a in want.items():
+            np.testing.assert_allclose(got[k], a, rtol=1e-4, atol=2e-6, err_msg=k)
+
+
+@pytest.mark.parametrize("names", [False, True])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("peer", peers.PEERS)
-def test_every_peer_runs_the_same_model(peer: str, training: bool) -> None:
+def test_every_peer_runs_the_same_model(peer: str, training: bool, names: bool) -> None:
     need(peer)
     for small in SMALL:
         p = Point(small.cell, 3, 2, 5, 7, small.layers, small.directions, training)
@@ -72,7 +97,7 @@ def test_every_peer_runs_the_same_model(peer: str, training: bool) -> None:
         if theirs is None:
             assert (peer, training) == ("onnxruntime", True)
             continue
-        graph = models.program_of(p, sets[0])
+        graph = models.program_of(p, sets[0], names)
         import lstm_ir as li
 
         mine = models.of_executable(p, sets, lambda **a: li.interpret(graph, a))  # noqa: B023
@@ -92,7 +117,8 @@ def test_the_command_measures_and_reports(tmp_path: Path) -> None:
          str(files["f.md"]), "--svg", str(files["f.svg"])],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert "inference: geometric mean of 1 ratios" in done.output
+    for way in measure.WAYS:
+        assert f"inference, {way}: geometric mean of 1 ratios" in done.output
     assert "MiB" not in files["f.md"].read_text()
     assert files["f.md"].read_text().count("| lstm-t1-b1-h64 |") == 1
     assert "<circle" in files["f.svg"].read_text()
@@ -100,12 +126,13 @@ def test_the_command_measures_and_reports(tmp_path: Path) -> None:
 
 
 def test_memory_is_in_the_table_where_it_was_measured() -> None:
-    p = {"point": "a", "training": True, "median_ms": {"lstm-ir": 1.0, "torch": 2.0}, "ratio": 2.0,
-         "interval": [1.9, 2.1], "slower": False, "gflops": 10.0}  # fmt: skip
+    p = {"point": "a", "training": True, "median_ms": {**dict.fromkeys(measure.WAYS, 1.0), "torch": 2.0},
+         "ratio": dict.fromkeys(measure.WAYS, 2.0), "interval": {w: [1.9, 2.1] for w in measure.WAYS},
+         "slower": {"names": False, "numbers": False, "package": True}, "gflops": {"names": 10.0}}  # fmt: skip
     used = {"lstm-ir": 29.4, "torch": 62.0, "jax": 162.0}
     head, _, row = report.table([{**p, "memory_mib": used}], 100.0).splitlines()
     assert head.endswith("| of peak | MiB: lstm-ir / torch |")
-    assert row.endswith("| 10% | 29 / 62 |")
+    assert row.endswith("| 2.00 (1.90-2.10) | 2.00 | 2.00 slower | 10% | 29 / 62 |")
     both = report.table([{**p, "memory_mib": used}, {**p, "memory_mib": {}}], 100.0)
     assert both.splitlines()[3].endswith("| 10% | - / - |")
 

@@ -9,7 +9,7 @@ from collections.abc import Container, Mapping
 import pytest
 
 _started = time.monotonic()
-DAYS = 4  # in which the runs of whole days have run every case
+DAYS = 6  # in which the runs of whole days have run every case
 MANY = 4  # cases of a test, from which they take turns
 
 
@@ -44,7 +44,7 @@ def in_turns(items: list[pytest.Item]) -> None:
 
 
 def of_today(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Of tests with many cases those of today, a quarter; all of the others. Which is when follows from the name."""
+    """Of tests with many cases those of today, one share of DAYS; all of the others. The day follows from the name."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)

@@ -47,6 +47,14 @@ def test_compiler_and_kernel_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cpus.missing(features) == []
 
 
+def test_a_number_for_a_sum_of_features_needs_the_features() -> None:
+    assert "avx10.1" in targets.resolve("cpu:diamondrapids").info.features
+    needed = cpus.needed(("avx512f", "avx10.1"))
+    assert {"avx512f", "avx512vl", "avx512fp16", "avx512bf16"} <= set(needed)
+    assert len(set(needed)) == len(needed)
+    assert not [f for f in needed if f.startswith("avx10")]
+
+
 @pytest.mark.parametrize(
     ("word", "triple", "cpu", "feature"),
     [
