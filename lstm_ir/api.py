@@ -270,7 +270,7 @@ def export(
 ) -> Path:
     """Write a `.lirpkg` with one module per target and the weights once.
 
-    `cpu` is its architecture's baseline.
+    `cpu` is one module for each level of this architecture (x86-64-v2, v3 and v4); the loader takes the best.
     """
     if isinstance(targets, str):
         targets = [targets]
@@ -285,12 +285,15 @@ def export(
 def places(targets: Sequence[str]) -> dict[str, Target]:
     """The targets of a package by their words; TargetError for a word that is none.
 
-    `cpu` is the baseline of this architecture, so that the package runs on other machines too.
+    `cpu` stands for the levels of this architecture, so that the package runs on other machines too, and well.
     """
     from lstm_ir.backends.run.devices import resolve
-    from lstm_ir.backends.targets.targets import baseline
+    from lstm_ir.backends.targets.targets import portable
 
-    return {word: baseline(word) if word == "cpu" else resolve(word) for word in targets}
+    found: dict[str, Target] = {}
+    for word in targets:
+        found |= {t.info.name: t for t in portable()} if word == "cpu" else {word: resolve(word)}
+    return found
 
 
 def write_modules(path: str | Path, source: Program, modules: Mapping[str, tuple[Target, Lowered, bytes]]) -> None:

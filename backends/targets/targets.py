@@ -53,6 +53,7 @@ ARCHITECTURES = {
 _RISCV = ("--iree-llvmcpu-target-cpu-features=+m,+a,+f,+d,+c", "--iree-llvmcpu-target-abi=lp64d")
 KINDS = ("cpu", "vulkan", "cuda", "hip", "metal")
 _L1, _L2 = 32 << 10, 512 << 10
+_L2_OF = {"x86-64-v4": 1 << 20}  # what servers with AVX-512 have at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,14 @@ def words() -> list[str]:
     return list(dict.fromkeys([*out, "metal"]))
 
 
-def baseline(kind: str, triple: str | None = None) -> Target:
-    """For packages: the processors of the last ten years of this architecture (or `triple`'s)."""
-    if kind != "cpu":
-        return resolve(kind)
+def portable(triple: str | None = None) -> tuple[Target, ...]:
+    """What `cpu` means in a package: a target for each level of this architecture (or `triple`'s), the least first.
+
+    AArch64 has one: f32 products gain nothing from dot products of bytes, and kernels have vectors of 128 bits.
+    """
     here = cpus.host_triple() if triple is None else triple
-    return _named(here, "x86-64-v3" if cpus.architecture(here) == "x86_64" else "generic")
+    levels = ("x86-64-v2", "x86-64-v3", "x86-64-v4") if cpus.architecture(here) == "x86_64" else ("generic",)
+    return tuple(_named(here, level) for level in levels)
 
 
 def _near(word: str, known: tuple[str, ...], prefix: str = "") -> str:
@@ -178,7 +181,7 @@ def _cpu_target(
         flags.append("--iree-llvmcpu-target-cpu-features=" + ",".join(f"+{f}" for f in extra))
     info = TargetInfo(
         name=name, kind="cpu", detail=name.partition(":")[2], triple=triple, cpu=cpu,
-        features=features, vector_bits=8 * width, l1_bytes=_L1, l2_bytes=_L2, kernels=True,
+        features=features, vector_bits=8 * width, l1_bytes=_L1, l2_bytes=_L2_OF.get(cpu, _L2), kernels=True,
     )  # fmt: skip
     return Target(info, tuple(flags), ("local-task", "local-sync"))
 

@@ -28,8 +28,8 @@ def command(
 ) -> None:  # fmt: skip
     """Compile GRAPH (a .lir file) and write a package.
 
-    The target `cpu` is the baseline of this architecture, so that the package runs on other
-    machines too; `cpu:NAME` names a processor.
+    The target `cpu` is one module for each level of this architecture (x86-64-v2, v3 and v4), so that the package
+    runs on other machines too; `cpu:NAME` names a processor.
     """
     if output is None:
         if graph == "-":

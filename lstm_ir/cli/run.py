@@ -29,7 +29,7 @@ from lstm_ir.ir.program import Program
 @click.option("-e", "--entry", help="Which entry of a program; default: main.")
 @click.option("-w", "--weights", multiple=True, help="Arrays (.npz, .safetensors) a graph names.")
 @click.option("--interpret", is_flag=True, help="Run a graph by its NumPy meaning, uncompiled.")
-@click.option("--explain", is_flag=True, help="Say how a graph was compiled.")
+@click.option("--explain", is_flag=True, help="Say how a graph was compiled, and which module of a package runs.")
 @click.option("--profile", is_flag=True, help="Say how long each dispatch takes, and for which "
               "nodes and lines (of a graph; a package keeps no lines).")  # fmt: skip
 @click.option("--picture", type=click.Path(dir_okay=False),
@@ -71,7 +71,7 @@ def _callable(
     interpret: bool, explain: bool,
 ) -> tuple[Call, Callable[[], None]]:  # fmt: skip
     if Path(model).suffix == ".lirpkg":
-        exe = _packed(model, device, weights, interpret)
+        exe = _packed(model, device, weights, interpret, explain)
     else:
         program = files.read_program(model, weights, whole=True)
         if interpret:
@@ -84,10 +84,13 @@ def _callable(
     return exe.entries[entry], exe.close
 
 
-def _packed(model: str, device: str | None, weights: tuple[str, ...], interpret: bool) -> Any:
+def _packed(model: str, device: str | None, weights: tuple[str, ...], interpret: bool, explain: bool) -> Any:
     if interpret or weights:
         raise click.UsageError("--interpret and --weights are for graphs, not packages")
-    return load(model, device)
+    exe = load(model, device)
+    if explain:
+        click.echo(f"{model}: its module for {exe.target}", err=True)
+    return exe
 
 
 def _compiled(program: Program, device: str | None, explain: bool) -> tuple[Any, str]:
@@ -107,7 +110,7 @@ def _profile(
 ) -> None:  # fmt: skip
     flow = None
     if Path(model).suffix == ".lirpkg":
-        exe = _packed(model, device, weights, False)
+        exe = _packed(model, device, weights, False, explain)
     else:
         program = files.read_program(model, weights, whole=True)
         exe, kind = _compiled(program, device, explain)

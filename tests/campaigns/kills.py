@@ -34,11 +34,11 @@ def graph(value: float) -> li.Graph:
 
 
 def export(folder: Path, value: float) -> None:
-    li.export(graph(value), folder / "target.lirpkg", targets=["cpu"])
+    li.export(graph(value), folder / "target.lirpkg", targets=["cpu:host"])
 
 
 def export_anew(folder: Path, value: float) -> None:
-    li.export(graph(value), folder / "target.lirpkg", targets=["cpu"], options={"cache": False})
+    li.export(graph(value), folder / "target.lirpkg", targets=["cpu:host"], options={"cache": False})
 
 
 def state(folder: Path, value: float) -> None:

@@ -47,7 +47,7 @@ def sound() -> tuple[bytes, ...]:
         "three": li.train_step(loss, "loss", li.adam(0.1)),
     }
     for name, program in programs.items():
-        li.export(program, f"{name}.lirpkg")
+        li.export(program, f"{name}.lirpkg", ["cpu:host"])
     return tuple(Path(f"{name}.lirpkg").read_bytes() for name in programs)
 
 

@@ -28,7 +28,7 @@ def package() -> Path:
     """A program that counts: y = s + x is its next s."""
     x, s = li.input("x", (SIZE,)), li.input("s", (SIZE,))
     graph = li.Graph("count", [x, s], {"y": x + s, "z": x + 1.0})
-    return li.export(li.stateful(graph, {"s": "y"}), "count.lirpkg").absolute()
+    return li.export(li.stateful(graph, {"s": "y"}), "count.lirpkg", ["cpu:host"]).absolute()
 
 
 class Shared:

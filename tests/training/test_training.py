@@ -311,7 +311,7 @@ BARE = """
 
 @pytest.mark.parametrize("exe", ["cpu"], indirect=True)
 def test_a_package_trains_without_the_compiler(exe: Executable, seed: int, tmp_path: Path) -> None:
-    package = li.export(dropped().only("train"), tmp_path / "m.lirpkg")
+    package = li.export(dropped().only("train"), tmp_path / "m.lirpkg", ["cpu:host"])
     arrays: dict[str, Any] = {f"{n}{k}": a for k, b in enumerate(batches(seed, 4)) for n, a in b.items()}
     np.savez(tmp_path / "data.npz", **arrays)
     command = [sys.executable, "-c", textwrap.dedent(BARE), str(package), str(tmp_path / "data.npz")]

@@ -49,7 +49,7 @@ def exe() -> Executable:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return li.export(graph(), tmp_path_factory.mktemp("package") / "m.lirpkg")
+    return li.export(graph(), tmp_path_factory.mktemp("package") / "m.lirpkg", ["cpu:host"])
 
 
 def test_sizes_choose(exe: Executable) -> None:
@@ -127,7 +127,7 @@ def test_numbers_have_one_device() -> None:
 
 def test_a_package_of_format_2_runs_on_workers(package: Path, tmp_path: Path, rng: np.random.Generator) -> None:
     """It does not say how much its entries compute."""
-    old = li.export(graph(), tmp_path / "old.lirpkg", options={"helpers": False})
+    old = li.export(graph(), tmp_path / "old.lirpkg", ["cpu:host"], options={"helpers": False})
     changed = _changed(old, 2, None)
     e = li.load(changed)
     assert e.device == WORKERS
@@ -138,7 +138,9 @@ def test_a_package_of_format_2_runs_on_workers(package: Path, tmp_path: Path, rn
 @pytest.mark.parametrize("published", [0, 1])
 def test_a_package_that_lies_about_its_kernels(published: int, package: Path, tmp_path: Path) -> None:
     """Its functions take other arguments than it says."""
-    path = package if published == 0 else li.export(graph(), tmp_path / "m.lirpkg", options={"helpers": False})
+    path = package
+    if published:
+        path = li.export(graph(), tmp_path / "m.lirpkg", ["cpu:host"], options={"helpers": False})
     (entry,) = li.load(path).entries
     changed = _changed(path, 3, {entry: ["T", 1, published]})
     x = np.zeros((40, 3, 40), np.float32)

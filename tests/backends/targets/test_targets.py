@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -98,10 +99,13 @@ def test_what_targets_have() -> None:
     }
 
 
-def test_baseline() -> None:
-    assert targets.baseline("cpu", "x86_64-unknown-linux-gnu").info.cpu == "x86-64-v3"
-    assert targets.baseline("cpu", "aarch64-unknown-linux-gnu").info.cpu == "generic"
-    assert targets.baseline("vulkan") == targets.resolve("vulkan")
+def test_what_cpu_means_in_a_package() -> None:
+    levels = targets.portable("x86_64-unknown-linux-gnu")
+    assert [(t.info.cpu, t.info.vector_bits) for t in levels] == [
+        ("x86-64-v2", 128), ("x86-64-v3", 256), ("x86-64-v4", 512)
+    ]  # fmt: skip
+    assert [set(a.info.features) < set(b.info.features) for a, b in pairwise(levels)] == [True, True]
+    assert [t.info.cpu for t in targets.portable("aarch64-unknown-linux-gnu")] == ["generic"]
 
 
 def test_hopper_is_compiled_as_ada() -> None:

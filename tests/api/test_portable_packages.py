@@ -1,0 +1,59 @@
+"""What `cpu` means in a package: a module for each level of the architecture, of which the loader takes the best."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lstm_ir as li
+from lstm_ir.backends.files.archive import read_package
+from lstm_ir.backends.targets import cpus
+from lstm_ir.cli.group import group
+
+RNG = np.random.default_rng(20261123)
+W, R, B = (RNG.standard_normal(s).astype(np.float32) * 0.3 for s in ((1, 68, 13), (1, 68, 17), (1, 68)))
+X = RNG.standard_normal((7, 3, 13)).astype(np.float32)
+pytestmark = pytest.mark.skipif(cpus.machine() != "x86_64", reason="levels of x86-64")
+
+
+def graph() -> li.Graph:
+    x = li.input("x", ("T", "B", 13))
+    return li.Graph("levels", [x], {"y": li.lstm(x, li.weight("w", W), li.weight("r", R), li.weight("b", B))[0]})
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return li.export(graph(), tmp_path_factory.mktemp("package") / "m.lirpkg")
+
+
+def test_modules_of_three_levels_and_the_weights_once(package: Path) -> None:
+    found = read_package(package)
+    assert [t.info.name for t in found.targets] == ["cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4"]
+    weights = sum(a.nbytes for a in (W, R, B))
+    modules = sum(len(found.blobs[t.file]) for t in found.targets)
+    assert weights + modules < package.stat().st_size < weights + modules + 40_000
+
+
+@pytest.mark.parametrize(
+    ("absent", "level"), [((), "v4"), (("avx512",), "v3"), (("avx", "fma", "f16c"), "v2")], ids=["v4", "v3", "v2"]
+)
+def test_the_loader_takes_the_best_and_says_so(
+    package: Path, monkeypatch: pytest.MonkeyPatch, absent: tuple[str, ...], level: str
+) -> None:
+    target = next(t for t in read_package(package).targets if t.info.name.endswith(level))
+    if cpus.refusal(target.info.triple, target.features) is not None:
+        pytest.skip(f"a processor without x86-64-{level}")
+    flags = frozenset(f for f in cpus.flags() if not f.startswith(absent))
+    monkeypatch.setattr(cpus, "flags", lambda: flags)
+    monkeypatch.setattr(cpus, "_confirmed", set())
+    exe = li.load(package)
+    assert str(exe.target) == f"cpu:x86-64-{level}"
+    np.testing.assert_allclose(exe(x=X)["y"], li.interpret(graph(), {"x": X})["y"], rtol=1e-4, atol=1e-5)
+
+
+def test_the_command_line_names_the_module(package: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    done = CliRunner().invoke(group, ["run", str(package), "-i", f"x={tmp_path / 'x.npy'}", "--explain"])
+    assert done.exit_code == 0, done.output
+    assert f"{package}: its module for {li.load(package).target}" in done.output
