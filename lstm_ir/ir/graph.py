@@ -116,6 +116,11 @@ class Node:
                 i += 1
         return out
 
+    @cached_property
+    def results_by_rule(self) -> tuple[tuple[str, TypeOrList], ...]:
+        """What the type rule gives for these operands: asked once, however often a graph with this node is verified."""
+        return make_node(self.op, self.args, self.attrs, self.loc).results
+
     @property
     def ranges(self) -> tuple[Range, ...]:
         """Value preconditions of this node's operands."""

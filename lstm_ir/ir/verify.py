@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lstm_ir.ir.errors import VerifyError, message
-from lstm_ir.ir.graph import Graph, check_structure, make_node, operand_types
+from lstm_ir.ir.graph import Graph, check_structure, operand_types
 from lstm_ir.ir.opdef import Level
 
 DEPTH = 32  # bodies nested deeper are refused: generic walks over bodies recurse
@@ -33,9 +33,8 @@ def verify(
     check_structure(graph)
     names = _check_sizes(graph, outer)
     for n in graph.nodes:
-        again = make_node(n.op, n.args, n.attrs, n.loc)
-        if again.results != n.results:
-            problem = f"its result types are {list(n.types)}; its rule gives {list(again.types)}"
+        if n.results_by_rule != n.results:
+            problem = f"its result types are {list(n.types)}; its rule gives {[t for _, t in n.results_by_rule]}"
             raise VerifyError(message(n.op.name, problem, operand_types(n.op, n.args), n.loc))
         if levels is not None and n.op.level not in levels:
             raise VerifyError(message(n.op.name, f"a {n.op.level.value} op is left at this stage", (), n.loc))
