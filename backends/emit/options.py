@@ -14,6 +14,7 @@ class Thresholds:
 
     shared_step: int | None = None  # CPU: multiplications and additions of a step for each further worker
     merged_kernels: int | None = None  # CPU: kernels, different in numbers alone, that become one if they are so many
+    published_arguments: int | None = None  # CPU: tensors and numbers of a kernel up to which helpers take part in it
     scratch_tensors: int | None = None  # CPU: tensors of a kernel above which its rows of scratch share one
     whole_loop: int | None = None  # GPU: bytes of weights of a step up to which one dispatch runs all steps
 

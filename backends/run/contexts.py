@@ -29,9 +29,12 @@ class Contexts:
     `own`: it runs dispatches itself.
     """
 
-    def __init__(self, modules: Sequence[Any], name: str, *, schedule: bool = False, own: bool = False) -> None:
+    def __init__(
+        self, modules: Sequence[Any], name: str, *, schedule: bool = False, own: bool = False,
+        placement: affinity.Placement = affinity.of_process,
+    ) -> None:  # fmt: skip
         self._modules, self._name, self._own = list(modules), name, own
-        self._schedule = schedule
+        self._schedule, self._placement = schedule, placement
         self._call = policy.batch if schedule else policy.unchanged
         self.first = self._make()
         self._free = [self.first]
@@ -53,7 +56,7 @@ class Contexts:
         except IndexError:
             context = self._another()
         if self._schedule and self._made == 1:  # callers that overlap do not crowd on one processor
-            affinity.move_to_first_worker()
+            self._placement.to_first_worker()
         try:
             self._call(context.invoke, function, arguments, results)
         finally:

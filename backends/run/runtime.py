@@ -208,7 +208,7 @@ def _topology(workers: int) -> tuple[str, ...]:
     """
     mine = affinity.processor_each(workers)
     if mine is not None:
-        affinity.set_first_worker(mine[0])
+        affinity.of_process.first_worker = mine[0]
         return ("--task_topology_cpu_ids=" + ",".join(map(str, mine)),)
     return (f"--task_topology_group_count={workers}",)
 

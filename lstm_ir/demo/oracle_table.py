@@ -75,16 +75,16 @@ def foreign_ops() -> list[str]:
 
 def rows(targets: Sequence[str], absent: Mapping[str, str]) -> list[OracleRow]:
     """The table. targets: run here. absent: target -> why it does not run here."""
-    return [_row(op, targets, absent) for op in foreign_ops()]
+    return [_row(op, _SOURCES.get(op), targets, absent) for op in foreign_ops()]
 
 
-def _row(op: str, targets: Sequence[str], absent: Mapping[str, str]) -> OracleRow:
+def _row(op: str, source: Callable[[], Vectors] | None, targets: Sequence[str], absent: Mapping[str, str]) -> OracleRow:
     away = {t: f"not run: {reason}" for t, reason in absent.items()}
     columns = (MEANING, *targets)
     try:
-        if op not in _SOURCES:
+        if source is None:
             raise AbsentError("no results of its origin are registered")
-        vectors = _SOURCES[op]()
+        vectors = source()
     except AbsentError as e:
         return OracleRow(op, "none", {**{c: f"not run: {e}" for c in columns}, **away})
     cells = {c: _worst(vectors.cases, c) for c in columns}

@@ -54,8 +54,8 @@ class Puller:
         """An element of memory."""
         if any(isinstance(a, ColumnAxis) for a in access[:-1]):
             raise RefusedError("columns that are not the last axis in memory", source.value)
-        if source.kind == "carry" and self.rows != 1 and access[self._row_axis(access)] != ac.ROW:
-            # Rows are shared out to workgroups that do not wait for each other.
+        if source.kind == "carry" and self.rows != 1 and (not access or access[self._row_axis(access)] != ac.ROW):
+            # Rows are shared out to workgroups that do not wait for each other; a single number has no rows.
             raise RefusedError("a row reads another row's carry")
         phase = self.temps[source.index].atom.phase + 1 if source.kind == "temp" else 0
         return self._intern(

@@ -15,7 +15,7 @@ from pathlib import Path
 from iree.compiler import ir
 from iree.compiler.passmanager import PassManager
 
-from lstm_ir.backends.emit.options import DispatchLimits, Options
+from lstm_ir.backends.emit.options import Options
 from lstm_ir.backends.kernels.call.dispatches import constant, dispatches, redirect
 from lstm_ir.backends.kernels.helpers import publish
 from lstm_ir.backends.kernels.text import form
@@ -59,14 +59,14 @@ def define(
             if symbol in calls:
                 one, numbers = calls[symbol]
                 redirect(op, one, f"{one}_run", [constant(n, before=op) for n in numbers])
-    published = _publish(module, kept, options.dispatch, helped, relax)
+    published = _publish(module, kept, options, helped, relax)
     for symbol, kernel in kept.items():
         _define(module, symbol, [f"{symbol}_run"], kernel.text(f"{symbol}_run"))
     return published
 
 
 def _publish(
-    module: ir.Module, kernels: dict[str, Kernel], limits: DispatchLimits, helped: Collection[str], relax: str
+    module: ir.Module, kernels: dict[str, Kernel], options: Options, helped: Collection[str], relax: str
 ) -> Counter[str]:
     """Kernels that these functions run are published to helpers; `kernels` keeps what runs otherwise."""
     shared, published = dict[str, Kernel](), Counter[str]()
@@ -75,7 +75,7 @@ def _publish(
         function = op.operation
         for dispatch, symbol in list(dispatches(function)):
             kernel = kernels[symbol]
-            if _name(function) in helped and _has_room(kernel.entry.signature, limits):
+            if _name(function) in helped and _has_room(kernel.entry.signature, options):
                 shared[publish.published_symbol(symbol)] = kernel
                 served.add(symbol)
                 published[_name(function)] += 1
@@ -111,10 +111,11 @@ def _redirect(dispatch: ir.Operation, symbol: str, queue: ir.Value, publishes: i
     redirect(dispatch, publish.SYMBOL, f"{symbol}_run", [queue, groups, flag], count)
 
 
-def _has_room(taken: KernelSignature, limits: DispatchLimits) -> bool:
+def _has_room(taken: KernelSignature, options: Options) -> bool:
     """Whether a dispatch of such a kernel takes a queue besides."""
     tensors, numbers = taken.tensors, len(taken.numbers)
-    return limits.hold(tensors + 1, numbers + 2) and publish.fits(tensors, numbers)
+    published = publish.fits(tensors, numbers, options.thresholds.published_arguments)
+    return published and options.dispatch.hold(tensors + 1, numbers + 2)
 
 
 def _alike(kernels: dict[str, Kernel], min_count: int | None) -> Iterator[tuple[list[str], list[KernelForm]]]:

@@ -67,9 +67,10 @@ def published_symbol(kernel: str) -> str:
     return f"{SYMBOL}_{kernel}"
 
 
-def fits(bindings: int, numbers: int) -> bool:
-    """Whether the queue has room for what a kernel takes."""
-    return bindings + numbers <= queue.MOST_ARGUMENTS
+def fits(bindings: int, numbers: int, most: int | None) -> bool:
+    """Whether the queue has room for what a kernel takes, and that is no more than `most`."""
+    room = queue.MOST_ARGUMENTS
+    return bindings + numbers <= (room if most is None else min(room, most))
 
 
 def text(kernels: Mapping[str, Kernel], relax: str) -> str:

@@ -10,22 +10,12 @@ they are moved, once in a while. Helpers that are kept on a processor take none 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-
-PAUSE = 0.05  # seconds between two moves, where something else keeps moving the caller away
-
-
-@dataclass(slots=True)
-class _State:
-    first_worker: int | None = None  # the processor that it is kept on
-    moved: float = 0.0  # when a caller was, by time.monotonic
-
-
-_state = _State()
 
 
 def _reader() -> Callable[[], int] | None:
@@ -41,46 +31,12 @@ def _reader() -> Callable[[], int] | None:
     return read
 
 
-_cpu = _reader() if hasattr(os, "sched_setaffinity") else None
-
-
 def processor_each(threads: int) -> list[int] | None:
     """One processor for each of so many threads, where the process may use no others."""
     if not hasattr(os, "sched_getaffinity"):
         return None
     mine = sorted(os.sched_getaffinity(0))
     return mine if len(mine) == threads > 1 else None
-
-
-def current_processor() -> int | None:
-    """The processor that the calling thread runs on; None where the system does not say."""
-    return None if _cpu is None else _cpu()
-
-
-def set_first_worker(cpu: int | None) -> None:
-    """Say on which processor the first worker is kept; None: on any."""
-    _state.first_worker = cpu
-
-
-def move_to_first_worker() -> None:
-    """Move the calling thread to the first worker's processor, if it may run there."""
-    if _state.first_worker is None or _cpu is None or _cpu() == _state.first_worker:
-        return
-    now = time.monotonic()
-    if now - _state.moved < PAUSE:
-        return
-    _state.moved = now
-    _move((_state.first_worker,))
-
-
-def move_off(taken: Collection[int | None]) -> None:
-    """Move the calling thread off these processors, on which helpers wait awake for its work."""
-    now = time.monotonic()
-    if now - _state.moved < PAUSE:
-        return
-    _state.moved = now
-    if hasattr(os, "sched_getaffinity"):
-        _move(os.sched_getaffinity(0).difference(taken))
 
 
 def _move(to: Collection[int]) -> None:
@@ -93,3 +49,40 @@ def _move(to: Collection[int]) -> None:
                 os.sched_setaffinity(0, there)
             finally:
                 os.sched_setaffinity(0, allowed)
+
+
+@dataclass(slots=True)
+class Placement:
+    """Where callers are, and on which processors they should be."""
+
+    cpu: Callable[[], int] | None  # the processor that the calling thread runs on, where the system says it
+    pause: float = 0.05  # seconds between two moves, where something else keeps moving the caller away
+    first_worker: int | None = None  # the processor that it is kept on; None: on any
+    moved: float = -math.inf  # when a caller was, by time.monotonic
+
+    def current(self) -> int | None:
+        """The processor that the calling thread runs on; None where the system does not say."""
+        return None if self.cpu is None else self.cpu()
+
+    def to_first_worker(self) -> None:
+        """Move the calling thread to the first worker's processor, if it may run there."""
+        if self.first_worker is None or self.cpu is None or self.cpu() == self.first_worker:
+            return
+        if self._again():
+            _move((self.first_worker,))
+
+    def off(self, taken: Collection[int | None]) -> None:
+        """Move the calling thread off these processors, on which helpers wait awake for its work."""
+        if self._again() and hasattr(os, "sched_getaffinity"):
+            _move(os.sched_getaffinity(0).difference(taken))
+
+    def _again(self) -> bool:
+        """Whether the pause since the last move is over; the next one begins then."""
+        now = time.monotonic()
+        if now - self.moved < self.pause:
+            return False
+        self.moved = now
+        return True
+
+
+of_process = Placement(_reader() if hasattr(os, "sched_setaffinity") else None)

@@ -88,7 +88,7 @@ class Queue:
         """A call begins: wake helpers, if none poll the queue."""
         self._calls = self._calls % 0x7FFFFFFF + 1
         self._words[queue.CALL] = self._calls
-        here, missing = affinity.current_processor(), self._wanted
+        here, missing = affinity.of_process.current(), self._wanted
         for h in _helpers:
             if h.queue is not self:
                 continue
@@ -96,7 +96,7 @@ class Queue:
             if not h.awake:
                 h.call()
             elif h.cpu is not None and h.cpu == here and self._schedule_caller:
-                affinity.move_off([x.cpu for x in _helpers if x.queue is self])
+                affinity.of_process.off([x.cpu for x in _helpers if x.queue is self])
         if missing > 0 and self._open:
             self._wake(missing, here)
 

@@ -120,9 +120,19 @@ def _turned(h: li.Value, x: li.Value, w: li.Value) -> Any:
     return h, h
 
 
+def _one_number(carry: Any, x: li.Value, w: li.Value) -> Any:
+    h, count = carry
+    h = li.tanh(h @ w + x * count)
+    return (h, count + 1.0), h
+
+
 @pytest.mark.parametrize(
-    ("cell", "shapes"), [(_one_row, [(32, 40)]), (_numbers, [(32, 40), (32,)]), (_turned, [(16, 16, 40)])]
-)
+    ("cell", "shapes"),
+    [
+        (_one_row, [(32, 40)]), (_numbers, [(32, 40), (32,)]), (_turned, [(16, 16, 40)]),
+        (_one_number, [(32, 40), ()]),
+    ],
+)  # fmt: skip
 def test_rows_that_read_rows_of_others_are_no_kernel(
     rng: np.random.Generator, cell: Any, shapes: list[tuple[int, ...]]
 ) -> None:

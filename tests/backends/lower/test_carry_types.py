@@ -95,3 +95,19 @@ def test_dropout_by_the_number_of_the_step() -> None:
     np.testing.assert_array_equal(got["y"], got["alone"])
     assert set(np.unique(got["y"])) == {0, 2}
     assert len(np.unique(got["y"], axis=0)) == T
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_the_number_of_the_step_in_f64(kernels: bool) -> None:
+    x, scale = li.input("x", ("T", "B")), li.input("scale", (), "i64")
+
+    def step(total: li.Value, row: li.Value, at: li.Value) -> tuple[li.Value, li.Value]:
+        late = li.convert(at, "f64") * li.convert(scale, "f64") > 3.0
+        return total + li.select(late, row, row * 2.0), li.convert(at + 1, "f64")
+
+    total, numbers = li.scan(step, li.zeros(("B",)), x, with_step=True)
+    exe = li.compile(li.Graph("g", [x, scale], {"total": total, "numbers": numbers}), options={"kernels": kernels})
+    rows = np.arange(T * B, dtype=np.float32).reshape(T, B)
+    got = exe(x=rows, scale=np.int64(2))
+    np.testing.assert_array_equal(got["numbers"], np.arange(1.0, T + 1))
+    np.testing.assert_array_equal(got["total"], 2 * rows[:2].sum(0) + rows[2:].sum(0))

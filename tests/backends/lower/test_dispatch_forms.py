@@ -1,10 +1,12 @@
-"""Pairs of ops of which IREE makes one dispatch that it cannot compile."""
+"""Ops, and pairs of ops, of which IREE makes one dispatch that it cannot compile, or that is wrong."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import pytest
+from device import need
 from exact_cases import Case, agree
 
 import lstm_ir as li
@@ -45,3 +47,62 @@ def test_picked_rows_are_added_again() -> None:
         want = table * np.array([3, 1, 5, 1, 3, 1, 1], table.dtype)[:, None]
         cases.append((li.Graph(kind, [t, i], {"y": y}), {"t": table, "i": rows}, {"y": want}, kind))
     agree(cases)
+
+
+def test_a_scatter_of_no_rows() -> None:
+    """The compiler divides by their number, and ends."""
+    cases: list[Case] = []
+    for kind, (rows, columns) in (("f32", (7, 9)), ("f16", (5, 3)), ("i32", (2, 4))):
+        t = li.input("t", (rows, columns), kind)
+        table = np.arange(rows * columns).reshape(rows, columns).astype(li.DType(kind).numpy)
+        none = np.zeros((0,), np.int32)
+        y = li.scatter_add(t, none, li.constant(np.zeros((0, columns)), kind))
+        cases.append((li.Graph(kind, [t], {"y": y}), {"t": table}, {"y": table}, kind))
+        y = li.scatter_add(t, none, li.constant(np.zeros((rows, 0)), kind), axis=1)
+        cases.append((li.Graph(f"{kind}_columns", [t], {"y": y}), {"t": table}, {"y": table}, kind))
+    agree(cases)
+
+
+def test_joins_of_widened_rows() -> None:
+    """Rows that a join widens were an array on the stack, of any size."""
+    cases: list[Case] = []
+    for kind in ("f16", "bf16"):
+        a, b = li.input("a", ("T", "B", 1), kind), li.input("b", (1, "B", 1), kind)
+        rows, row = A[:4, :5, None].astype(a.dtype.numpy), A[6:, :5, None].astype(a.dtype.numpy)
+        for to in ("f32", "i32"):
+            wide = li.convert(a, to)
+            y = li.concat([wide, li.convert(b, to), wide * li.constant(2, to)])
+            want = np.concatenate([rows, row, 2 * rows]).astype(li.DType(to).numpy)
+            cases.append((li.Graph(f"{kind}_{to}", [a, b], {"y": y}), {"a": rows, "b": row}, {"y": want}, kind))
+    agree(cases)
+
+
+@pytest.mark.vulkan
+def test_products_of_widened_rows_on_vulkan() -> None:
+    """Whole numbers, whose sums are exact in any order."""
+    need("vulkan")
+    a = np.arange(4 * 3 * 16).reshape(4, 3, 16).astype(np.int8) % 11 - 5
+    w = np.arange(16 * 4).reshape(16, 4).astype(np.float32) % 7 - 3
+    x = li.input("x", ("T", "B", 16), "i8")
+    y = li.matmul(li.convert(x, "f32"), li.constant(w))
+    agree([(li.Graph("g", [x], {"y": y}), {"x": a}, {"y": a.astype(np.float32) @ w}, "i8")], "vulkan")
+
+
+@pytest.mark.vulkan
+def test_a_sum_over_parts_of_open_sizes_on_vulkan() -> None:
+    """One dispatch that picks the buffer of a part element by element reads all from the first."""
+    need("vulkan")
+    a, b, c = A[0, :4], A[1, :7], A[2, :2]
+    x, y, z = li.input("x", ("T",)), li.input("y", (7,)), li.input("z", (2,))
+    total = li.sum(li.concat([x, li.abs(y), li.convert(li.convert(z, "bf16"), "f32")]))
+    want = np.asarray(a.sum() + b.sum() + c.sum(), np.float32)  # whole numbers below 256: exact in bf16
+    agree([(li.Graph("g", [x, y, z], {"v": total}), {"x": a, "y": b, "z": c}, {"v": want}, "sum")], "vulkan")
+
+
+@pytest.mark.vulkan
+def test_halves_side_by_side_on_vulkan() -> None:
+    need("vulkan")
+    p, q = li.input("p", ("B", 2), "f16"), li.input("q", ("B", "T"), "f16")
+    m, n = A[:3, :2].astype(np.float16), A[:3, 2:7].astype(np.float16)
+    want = {"v": np.concatenate([m, n], 1)}
+    agree([(li.Graph("g", [p, q], {"v": li.concat([p, q], 1)}), {"p": m, "q": n}, want, "halves")], "vulkan")

@@ -13,15 +13,14 @@ from lstm_ir.backends.run.contexts import Contexts
 from lstm_ir.backends.run.threads import affinity
 
 pytestmark = pytest.mark.skipif(
-    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2 or affinity._cpu is None,
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2 or affinity.of_process.cpu is None,
     reason="needs Linux, two processors and sched_getcpu",
 )
 
 
-@pytest.fixture(autouse=True)
-def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No worker is kept anywhere, and nobody was moved."""
-    monkeypatch.setattr(affinity, "_state", affinity._State())
+def placement(first_worker: int | None) -> affinity.Placement:
+    """Nobody was moved yet."""
+    return affinity.Placement(affinity.of_process.cpu, first_worker=first_worker)
 
 
 def _in_thread(run: Callable[[], None]) -> None:
@@ -42,8 +41,9 @@ def _in_thread(run: Callable[[], None]) -> None:
 
 
 def _cpu() -> int:
-    assert affinity._cpu is not None
-    return affinity._cpu()
+    cpu = affinity.of_process.current()
+    assert cpu is not None
+    return cpu
 
 
 def test_an_interrupted_move_leaves_all_processors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,10 +62,9 @@ def test_an_interrupted_move_leaves_all_processors(monkeypatch: pytest.MonkeyPat
                     raise KeyboardInterrupt
 
             monkeypatch.setattr(os, "sched_setaffinity", raising)
-            affinity.set_first_worker(next(iter(mine - {_cpu()})))
-            affinity._state.moved = 0.0
+            place = placement(next(iter(mine - {_cpu()})))
             with pytest.raises(KeyboardInterrupt):
-                affinity.move_to_first_worker()
+                place.to_first_worker()
             assert os.sched_getaffinity(0) == mine
             assert len(calls) == 2
 
@@ -76,9 +75,7 @@ def test_a_caller_moves_and_keeps_its_processors() -> None:
     def run() -> None:
         mine = os.sched_getaffinity(0)
         for cpu in sorted(mine) * 3:
-            affinity.set_first_worker(cpu)
-            affinity._state.moved = 0.0
-            affinity.move_to_first_worker()
+            placement(cpu).to_first_worker()
             assert os.sched_getaffinity(0) == mine
             seen.append(_cpu() == cpu)
 
@@ -91,8 +88,7 @@ def test_a_processor_that_a_caller_may_not_use_is_left_alone() -> None:
     def run() -> None:
         first, second, *_ = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {second})
-        affinity.set_first_worker(first)
-        affinity.move_to_first_worker()
+        placement(first).to_first_worker()
         assert os.sched_getaffinity(0) == {second}
         assert _cpu() == second
 
@@ -102,17 +98,17 @@ def test_a_processor_that_a_caller_may_not_use_is_left_alone() -> None:
 def test_a_caller_is_moved_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """What keeps a caller away would otherwise cost every call a move."""
     moves: list[object] = []
-    monkeypatch.setattr(affinity, "_cpu", lambda: -1)
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: moves.append(cpus))
-    affinity.move_to_first_worker()
+    place = affinity.Placement(lambda: -1)
+    place.to_first_worker()
     assert moves == []  # nobody lives anywhere
-    affinity.set_first_worker(min(os.sched_getaffinity(0)))
-    affinity.move_to_first_worker()
+    place.first_worker = min(os.sched_getaffinity(0))
+    place.to_first_worker()
     assert len(moves) == 2  # there, and all processors again
-    affinity.move_to_first_worker()
+    place.to_first_worker()
     assert len(moves) == 2
-    affinity._state.moved -= 2 * affinity.PAUSE
-    affinity.move_to_first_worker()
+    place.moved -= 2 * place.pause
+    place.to_first_worker()
     assert len(moves) == 4
 
 
@@ -126,9 +122,14 @@ class _Context:
 
 def test_callers_that_overlap_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     came: list[int] = []
-    monkeypatch.setattr(affinity, "move_to_first_worker", lambda: came.append(1))
+
+    class Recording(affinity.Placement):
+        def to_first_worker(self) -> None:
+            came.append(1)
+
+    place = Recording(None)
     monkeypatch.setattr(Contexts, "_make", lambda _: _Context(lambda: None))
-    contexts = Contexts([], "c", schedule=True)
+    contexts = Contexts([], "c", schedule=True, placement=place)
     contexts.invoke(None, None, None)
     assert len(came) == 1
     inner = _Context(lambda: contexts.invoke(None, None, None))
@@ -138,6 +139,6 @@ def test_callers_that_overlap_stay_where_they_are(monkeypatch: pytest.MonkeyPatc
     assert len(came) == 2
     contexts.invoke(None, None, None)
     assert len(came) == 2
-    alone = Contexts([], "c", schedule=False)
+    alone = Contexts([], "c", schedule=False, placement=place)
     alone.invoke(None, None, None)
     assert len(came) == 2

@@ -90,8 +90,8 @@ def refused(option: bool, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Callers are never where they should be: each call would move them."""
-    monkeypatch.setattr(affinity, "PAUSE", 0.0)
-    monkeypatch.setattr(affinity, "_cpu", lambda: -1)
+    monkeypatch.setattr(affinity.of_process, "pause", 0.0)
+    monkeypatch.setattr(affinity.of_process, "cpu", lambda: -1)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -299,12 +299,10 @@ def test_a_module_for_aarch64(tmp_path: Path, rng: np.random.Generator) -> None:
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), want, rtol=2e-5, atol=2e-5)
 
 
-def test_kernels_without_room_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lstm_ir.backends.kernels.helpers import publish
-
+def test_kernels_without_room_are_not_offered() -> None:
     assert "lstm_ir.serve" in prepare(lstm(), resolve("cpu"), None, helpers=True).text
-    monkeypatch.setattr(publish, "fits", lambda tensors, numbers: False)
-    text = prepare(lstm(), resolve("cpu"), None, helpers=True).text
+    few = {"thresholds": {"published_arguments": 1}}
+    text = prepare(lstm(), resolve("cpu"), few, helpers=True).text
     assert "lstm_ir.serve" not in text
     assert "tensor<" + str(queue.BYTES) not in text
     assert "util.global.load @lstm_ir.workers" in text  # how many share the work: the device's workers
