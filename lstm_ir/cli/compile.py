@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from lstm_ir.api import build
-from lstm_ir.backends.run.devices import resolve
-from lstm_ir.backends.run.package import ModuleFile, write_package
-from lstm_ir.backends.targets.targets import baseline
 from lstm_ir.cli import files
+from lstm_ir.cli.package import PackagePlan
 
 
 @click.command()
@@ -38,27 +34,5 @@ def command(
         if graph == "-":
             raise click.UsageError("a graph from stdin needs -o")
         output = str(Path(graph).with_suffix(".lirpkg"))
-    if Path(output).suffix != ".lirpkg":
-        raise click.UsageError(f"-o {output}: a package ends in .lirpkg")
-    if not (0 < timeout < float("inf")):
-        raise click.UsageError(f"--timeout {timeout:g}: a number of seconds above 0")
-    places = {w: baseline(w) if w == "cpu" else resolve(w) for w in dict.fromkeys(targets)}
-    program = files.read_program(graph, weights, whole=True)
-    options: dict[str, Any] = {"timeout": timeout}
-    if kernels is not None:
-        options["kernels"] = kernels
-    if pipeline is not None:
-        options["pipeline"] = pipeline
-    modules, made = {}, []
-    for word, where in places.items():
-        if where.note:
-            click.echo(f"{word}: {where.note}", err=True)
-        with files.progress(f"compiling for {where.info.name}"):
-            lowered, blob = build(program, where, options, helpers=True)
-        if explain:
-            click.echo(str(lowered.report), err=True)
-        modules[word] = ModuleFile(where, blob, lowered.work)
-        made.append(lowered.made)
-    arrays = {n: d.array for n, d in program.weights.items()}
-    write_package(output, program.signature(*made), modules, arrays)
-    click.echo(f"{output}: {', '.join(modules)}, {Path(output).stat().st_size} bytes", err=True)
+    plan = PackagePlan.of(output, targets, pipeline, kernels, timeout)
+    plan.write(files.read_program(graph, weights, whole=True), explain)

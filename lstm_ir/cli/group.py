@@ -16,6 +16,8 @@ from lstm_ir.ir.errors import LstmIrError
 
 VERBS = {  # verb: (module, one line for --help)
     "demo": ("lstm_ir.cli.demo", "Classify handwritten digits on every device that is here."),
+    "import": ("lstm_ir.cli.importing", "Say what an ONNX model holds and what is taken; make a package of it."),
+    "verify": ("lstm_ir.cli.verifying", "Run an ONNX model by onnxruntime and by this project, and compare."),
     "compile": ("lstm_ir.cli.compile", "Compile a graph into a package."),
     "run": ("lstm_ir.cli.run", "Run a package or a graph on arrays."),
     "opt": ("lstm_ir.cli.opt", "Run passes over a graph, text in and text out."),

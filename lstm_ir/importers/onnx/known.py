@@ -19,6 +19,7 @@ from lstm_ir.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
 MAX_ELEMENTS = 2**27  # of one array that is computed at import
+MAX_COMPARED = 16  # numbers in one comparison
 SMALL = 2**16  # elements that are folded although what they come from is smaller
 
 
@@ -77,6 +78,19 @@ class Knowledge:
             elif n.op.name == "dim":
                 names |= dims.names(n.attrs["size"])
         return sorted(inputs), sorted(names)
+
+    def compared(self, v: Value) -> dict[str, tuple[int | float | bool, ...]]:
+        """By input, the numbers that inputs are compared with on the way to `v`, in order of size."""
+        found: dict[str, set[int | float | bool]] = {}
+        for n in topological([v.node]):
+            if n.op.name != "compare":
+                continue
+            for a, b in (n.inputs, n.inputs[::-1]):
+                array = self.array(b)
+                inputs, _ = self.depends_on(a)
+                if array is not None and array.size <= MAX_COMPARED and len(inputs) == 1:
+                    found.setdefault(inputs[0], set()).update(array.reshape(-1).tolist())
+        return {name: tuple(sorted(values)) for name, values in found.items()}
 
     def _is_fixed(self, node: Node) -> bool:
         for n in _new_nodes(node, self._fixed):
