@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Iterable
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import click
@@ -15,7 +13,8 @@ from rich.console import Console
 from lstm_ir.api import set_threads
 from lstm_ir.bench import memory as bench_memory
 from lstm_ir.bench import report
-from lstm_ir.bench.measure import NoPeerError, PointResult, cores, empty_call, geometric_mean, measure, peak, save
+from lstm_ir.bench.machine import machine
+from lstm_ir.bench.measure import NoPeerError, PointResult, empty_call, geometric_mean, measure, peak, save
 from lstm_ir.bench.points import Point, grid, named, short
 from lstm_ir.cli.files import write_text
 from lstm_ir.ir.errors import LstmIrError
@@ -122,17 +121,6 @@ def _pictures(points: list[dict[str, Any]], about: dict[str, Any], table: str | 
     if svg is not None:
         title = "time of the fastest peer by ours (right of 1: faster); blue infers, brown trains"
         write_text(svg, report.picture(points, title))
-
-
-def machine() -> str:
-    """The processor's name and how many cores this process may use."""
-    name = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        lines = info.read_text(encoding="utf-8", errors="replace").splitlines()
-        names = [text.partition(":")[2].strip() for text in lines if text.startswith("model name")]
-        name = names[0] if names else name
-    return f"{name}, {cores()} cores, {platform.system()}"
 
 
 def _versions() -> str:

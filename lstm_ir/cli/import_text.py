@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -14,13 +15,20 @@ from lstm_ir.importers.onnx.report import ImportReport
 from lstm_ir.importers.recurrences import Recurrence
 
 WIDTH = 120  # columns where nobody says how many there are
+UNBROKEN = "\u00a0"  # a space at which no line ends
 SHOWN = 3  # names of nodes in one line
 
 
 def show(report: ImportReport) -> None:
-    """Print the report to stdout."""
+    """Print the report to stdout, without spaces at the ends of lines, so that it can be pasted."""
     width = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
     console = Console(width=width, highlight=False, markup=False, emoji=False)
+    with console.capture() as made:
+        _print(console, report)
+    click.echo("\n".join(line.rstrip() for line in made.get().replace(UNBROKEN, " ").splitlines()))
+
+
+def _print(console: Console, report: ImportReport) -> None:
     console.print(_head(report))
     rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     rows.add_column(no_wrap=True)
@@ -35,7 +43,7 @@ def show(report: ImportReport) -> None:
 
 def safe(text: str) -> str:
     """The text without control characters: names come from files, and a terminal obeys some of them."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or c == UNBROKEN else repr(c)[1:-1] for c in text)
 
 
 def _head(r: ImportReport) -> Text:
@@ -78,7 +86,7 @@ def _lines(r: ImportReport) -> Iterator[tuple[str, str]]:
 
 
 def _counts(ops: Sequence[tuple[str, int]]) -> str:
-    return "  ".join(f"{name} {n}" for name, n in ops if n) or "none"
+    return "  ".join(f"{name}{UNBROKEN}{n}" for name, n in ops if n) or "none"
 
 
 def _some(names: Sequence[str]) -> str:

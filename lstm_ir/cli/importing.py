@@ -23,7 +23,7 @@ from lstm_ir.verification.verify import verify
 @click.argument("model")
 @click.option("-o", "--output", help="Compile too, and write this package (.lirpkg).")
 @click.option("-t", "--target", "targets", multiple=True, default=("cpu",), show_default=True,
-              help="A target word, repeat it for several; the report says how the first runs the recurrences.")  # fmt: skip
+              help="A target word, repeat it for several; the report says how the first runs recurrences.")  # fmt: skip
 @click.option("--constant", "constants", multiple=True, help="Fix an input: NAME=NUMBER, NAME=1,2,3 or NAME=FILE.npy.")
 @click.option("--size", "sizes", multiple=True, help="Fix or rename a named size: T=100, input_0=B.")
 @click.option("--stateful", is_flag=True, help="Keep the states of recurrent layers between calls.")
@@ -84,5 +84,3 @@ def _check(found: Examined, model: str, constants: Mapping[str, Any], as_json: b
     click.echo(result.summary, err=as_json)
     if not result.ok:
         raise click.exceptions.Exit(1)
-
-

@@ -13,11 +13,11 @@ from typing import Any
 from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.moves import MOVES
 from lstm_ir.ops.core import gru, lstm, rnn
 from lstm_ir.ops.core.sizes import Sizes, sizes
 
 CELLS = {c.op: c for c in (lstm.CELL, gru.CELL, rnn.CELL)}
-MOVES = ("slice", "concatenate", "broadcast_in_dim", "reshape", "transpose", "reverse", "convert")
 STARTS = {"h0": "h", "c0": "c"}  # operand of a layer: the state's letter
 ONE_STEP = "plain ops: it has one step"
 JOINED = "in the loop of another one"  # the pass stack-directions joins loops that run side by side

@@ -14,6 +14,7 @@ from lstm_ir.ir.graph import Data, Node, Value, topological
 from lstm_ir.ir.interpret import run_node
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.literals import splat
+from lstm_ir.ir.moves import MOVES
 from lstm_ir.ir.opdef import Level
 from lstm_ir.ir.types import TensorType
 
@@ -59,7 +60,7 @@ class Knowledge:
             u = todo.pop()
             if splat(u) == 0:
                 continue
-            if u.op in _MOVES:
+            if u.op in MOVES:
                 todo += u.node.inputs
                 continue
             array = self.array(u)
@@ -100,9 +101,6 @@ class Knowledge:
             self._fixed[n] = computed and small and all(self._fixed[b] for b in below)
             self._literal[n] = n.op.name != "weight" and all(self._literal[b] for b in below)
         return self._fixed[node]
-
-
-_MOVES = ("slice", "concatenate", "broadcast_in_dim", "reshape", "transpose", "reverse", "convert")
 
 
 def _elements(t: TensorType) -> int:
