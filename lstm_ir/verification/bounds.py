@@ -65,6 +65,8 @@ def _keeps(n: Node, same: set[Value]) -> bool:
     """Whether every element of the result is one of the input, where that is not below 0."""
     if n.op.name in MOVES or n.op.name == "in_range":
         return any(v in same for v in n.inputs)
+    if n.op.name == "gather":  # rows of the input, as where rows are sorted by their lengths
+        return n.inputs[0] in same
     if n.op.name == "select":  # i < 0 ? i + n : i, an index that may count from the end
         test, _, kept = n.inputs
         below = test.op == "compare" and test.node.attrs["direction"] == "LT" and splat(test.node.inputs[1]) == 0

@@ -141,7 +141,8 @@ class Walk:
         with at(self._loc(v.name)):
             try:
                 data = self.tensors.data(v.const_value)
-                if not data.type.dtype.is_float:
+                # A scalar is a number of a formula, as the 1 of 1 - z: not what is trained.
+                if not data.type.dtype.is_float or not data.type.rank:
                     return constant(data)
                 # Two subgraphs may have tensors of one name; the first keeps it.
                 name = v.name if v.name not in self.weights else f"{v.name}#{len(self.weights)}"
