@@ -70,6 +70,9 @@ def _lines(r: ImportReport) -> Iterator[tuple[str, str]]:
         hint = f"--constant {w.input}={w.values[0]}" if w.values else f"--constant {w.input}=VALUE"
         seen = f"compared with {', '.join(map(str, w.values))}" if w.values else "compared with no number"
         yield "wants constant", f"{w.input}, {seen}: {hint}"
+    for first, *others in r.alike:
+        hints = " ".join(f"--size {n}={first}" for n in others)
+        yield "wants one size", f"{' and '.join((first, *others))}, if they are always equal: {hints}"
     for sum_, name in ((r.weights, "weights"), (r.literals, "literals")):
         if sum_.count:
             kinds = ", ".join(f"{k} {size(b)}" for k, b in sum_.dtypes.items())

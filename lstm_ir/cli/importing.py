@@ -48,13 +48,14 @@ def command(
     given = {"constants": onnx_options.constants(constants), "sizes": onnx_options.sizes(sizes)}
     plan = PackagePlan.of("report.lirpkg" if output is None else output, targets, pipeline, kernels, timeout)
     found = examine(model, **given)
+    # The one place where --stateful acts: from_onnx lifts the states, or says why it does not.
+    program = Program.of(from_onnx(model, stateful=True, **given)) if stateful else None
     report = found.report if found.graph is None else _planned(found, targets[0], plan.options)
     _show(report, as_json)
     if found.graph is None:
         raise click.exceptions.Exit(1)
     if output is not None:
-        program = Program.of(from_onnx(model, stateful=True, **given) if stateful else found.graph)
-        plan.write(program, explain)
+        plan.write(Program.of(found.graph) if program is None else program, explain)
     if check:
         _check(found, model, given["constants"], as_json)
 

@@ -20,12 +20,15 @@ def activation(v: Value, terms: Terms) -> tuple[str, Value] | None:
     if n.op.name in ACTS:
         terms.inner.add(n)
         return ACTS[n.op.name], n.inputs[0]
+    hard = _hard_sigmoid(v, terms)
+    if hard is not None:
+        return hard
     if n.op.name == "maximum":
         for a, b in (n.inputs, n.inputs[::-1]):
             if splat(b) == 0:
                 terms.inner.add(n)
                 return "relu", a
-    return _written_out_sigmoid(n, terms) or _hard_sigmoid(v, terms)
+    return _written_out_sigmoid(n, terms)
 
 
 def _written_out_sigmoid(n: Node, terms: Terms) -> tuple[str, Value] | None:
@@ -63,7 +66,7 @@ def _hard_sigmoid(v: Value, terms: Terms) -> tuple[str, Value] | None:
     if cut is None or v.dtype not in ROUNDING:
         return None
     below, above, inside, between = cut
-    low, high = (outer.slope * limit + outer.offset for limit in (below, above))
+    low, high = sorted(outer.slope * limit + outer.offset for limit in (below, above))
     if low != 0 or abs(high - 1.0) > ROUNDING[v.dtype]:
         return None
     line = _line(inside)

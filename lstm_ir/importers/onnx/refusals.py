@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lstm_ir.importers.onnx.call import UnknownError, Wanted
-from lstm_ir.ir.errors import ModelError
+from lstm_ir.ir.errors import BroadcastError, ModelError
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A node that is not taken: its name, its op, the reason, and the constants with which it might be."""
+    """A node that is not taken: its name, its op, the reason, and with what it might be taken.
+
+    wanted: inputs that could be constants. alike: names of sizes that could be one.
+    """
 
     node: str
     op: str
     reason: str
     wanted: tuple[Wanted, ...] = ()
+    alike: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.node} ({self.op}): {self.reason}"
@@ -39,7 +43,9 @@ class Refusals:
     def add(self, name: str, op: str, why: Exception) -> None:
         """Note one; of a message about a graph the reason is the first line."""
         reason = str(why).splitlines()[0] if str(why) else type(why).__name__
-        found = Refusal(name, op, reason, why.wanted if isinstance(why, UnknownError) else ())
+        wanted = why.wanted if isinstance(why, UnknownError) else ()
+        names = why.sizes if isinstance(why, BroadcastError) else ()
+        found = Refusal(name, op, reason, wanted, names if all(map(str.isidentifier, names)) else ())
         self._found.setdefault(str(found), found)
 
     def raise_any(self) -> None:

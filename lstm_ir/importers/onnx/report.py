@@ -50,8 +50,8 @@ class WeightSum:
 class ImportReport:
     """The whole report. `recurrences` say how they run once the model was planned for a target.
 
-    literals: arrays without names, of Constant nodes. fused: how many cells the pass `fuse-cell` found among plain
-    ops. target: None where nothing was planned.
+    alike: names of sizes that would have to be one. literals: arrays without names, of Constant nodes. fused: how
+    many cells the pass `fuse-cell` found among plain ops. target: None where nothing was planned.
     """
 
     file: str
@@ -63,6 +63,7 @@ class ImportReport:
     outputs: tuple[str, ...]
     sizes: tuple[SizeName, ...]
     constants: tuple[Wanted, ...]
+    alike: tuple[tuple[str, ...], ...]
     weights: WeightSum
     literals: WeightSum
     recurrences: tuple[Recurrence, ...] = ()
