@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lstm_ir.cli import files
 from lstm_ir.importers.onnx.report import ImportReport
 from lstm_ir.importers.recurrences import Recurrence
+from lstm_ir.verification.result import bytes_text
 
 WIDTH = 120  # columns where nobody says how many there are
-UNBROKEN = "\u00a0"  # a space at which no line ends
 SHOWN = 3  # names of nodes in one line
 
 
@@ -25,7 +26,7 @@ def show(report: ImportReport) -> None:
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as made:
         _print(console, report)
-    click.echo("\n".join(line.rstrip() for line in made.get().replace(UNBROKEN, " ").splitlines()))
+    click.echo("\n".join(line.rstrip() for line in made.get().replace(files.UNBROKEN, " ").splitlines()))
 
 
 def _print(console: Console, report: ImportReport) -> None:
@@ -34,22 +35,17 @@ def _print(console: Console, report: ImportReport) -> None:
     rows.add_column(no_wrap=True)
     rows.add_column()
     for name, text in _lines(report):
-        rows.add_row(Text(name, "bold"), Text(safe(text)))
+        rows.add_row(Text(name, "bold"), Text(files.safe(text)))
     console.print(rows)
     if report.refusals:
         console.print(_refusals(report))
         console.print(Text("Refused as a whole: nothing is dropped.", "bold"))
 
 
-def safe(text: str) -> str:
-    """The text without control characters: names come from files, and a terminal obeys some of them."""
-    return "".join(c if c.isprintable() or c == UNBROKEN else repr(c)[1:-1] for c in text)
-
-
 def _head(r: ImportReport) -> Text:
     state = "taken" if r.ok else f"{len(r.refusals)} refusal{'s' if len(r.refusals) > 1 else ''}"
-    text = f"{r.file}: {size(r.bytes)}, operator set {r.opset}, {r.nodes} nodes of {len(r.ops)} ops: "
-    return Text.assemble(safe(text), (state, "bold green" if r.ok else "bold red"))
+    text = f"{r.file}: {bytes_text(r.bytes)}, operator set {r.opset}, {r.nodes} nodes of {len(r.ops)} ops: "
+    return Text.assemble(files.safe(text), (state, "bold green" if r.ok else "bold red"))
 
 
 def _lines(r: ImportReport) -> Iterator[tuple[str, str]]:
@@ -75,8 +71,8 @@ def _lines(r: ImportReport) -> Iterator[tuple[str, str]]:
         yield "wants one size", f"{' and '.join((first, *others))}, if they are always equal: {hints}"
     for sum_, name in ((r.weights, "weights"), (r.literals, "literals")):
         if sum_.count:
-            kinds = ", ".join(f"{k} {size(b)}" for k, b in sum_.dtypes.items())
-            yield name, f"{sum_.count} arrays, {size(sum_.bytes)}: {kinds}"
+            kinds = ", ".join(f"{k} {bytes_text(b)}" for k, b in sum_.dtypes.items())
+            yield name, f"{sum_.count} arrays, {bytes_text(sum_.bytes)}: {kinds}"
     for found in r.recurrences:
         yield "recurrence", _recurrence(found)
     if r.fused:
@@ -89,7 +85,7 @@ def _lines(r: ImportReport) -> Iterator[tuple[str, str]]:
 
 
 def _counts(ops: Sequence[tuple[str, int]]) -> str:
-    return "  ".join(f"{name}{UNBROKEN}{n}" for name, n in ops if n) or "none"
+    return "  ".join(f"{name}{files.UNBROKEN}{n}" for name, n in ops if n) or "none"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -113,13 +109,5 @@ def _refusals(r: ImportReport) -> Table:
     for name in ("refused op", "node", "reason"):
         table.add_column(name, overflow="fold")
     for refusal in r.refusals:
-        table.add_row(*(Text(safe(t)) for t in (refusal.op, refusal.node, refusal.reason)))
+        table.add_row(*(Text(files.safe(t)) for t in (refusal.op, refusal.node, refusal.reason)))
     return table
-
-
-def size(count: int) -> str:
-    """Bytes in words."""
-    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count} bytes"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from lstm_ir.cli.package import PackagePlan
 from lstm_ir.importers.onnx.examine import Examined, examine, planned
 from lstm_ir.importers.onnx.model import from_onnx
 from lstm_ir.importers.onnx.report import ImportReport
+from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.program import Program
 from lstm_ir.verification.verify import verify
 
@@ -57,7 +57,7 @@ def command(
     if output is not None:
         plan.write(Program.of(found.graph) if program is None else program, explain)
     if check:
-        _check(found, model, given["constants"], as_json)
+        _check(found.graph, model, given["constants"], as_json)
 
 
 def _planned(found: Examined, word: str, options: Mapping[str, Any]) -> ImportReport:
@@ -72,16 +72,16 @@ def _planned(found: Examined, word: str, options: Mapping[str, Any]) -> ImportRe
 
 def _show(report: ImportReport, as_json: bool) -> None:
     if as_json:
-        files.write_text(None, json.dumps(report.as_json(), indent=1))
+        click.echo(files.json_text(report.as_json()))
         return
     from lstm_ir.cli.import_text import show  # rich, only where it is drawn
 
     show(report)
 
 
-def _check(found: Examined, model: str, constants: Mapping[str, Any], as_json: bool) -> None:
+def _check(graph: Graph, model: str, constants: Mapping[str, Any], as_json: bool) -> None:
     with files.progress("comparing with onnxruntime"):
-        result = verify(found.graph, against=model, constants=constants, seconds=0.0, cold=False)
-    click.echo(result.summary, err=as_json)
+        result = verify(graph, against=model, constants=constants, seconds=0.0, cold=False)
+    click.echo(files.safe(result.summary), err=as_json)
     if not result.ok:
         raise click.exceptions.Exit(1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from lstm_ir.cli import files, onnx_options
@@ -37,13 +35,13 @@ def command(
     The exit code is 1 where a difference is beyond the limits. Nothing else should run while times are taken.
     """
     fixed = onnx_options.constants(constants)
-    given = {"sizes": onnx_options.tried(tried), "ranges": onnx_options.ranges(ranges)}
+    numbers, values = onnx_options.tried(tried), onnx_options.ranges(ranges)
     graph = from_onnx(model, constants=fixed, sizes=onnx_options.sizes(sizes))
     with files.progress("compiling and comparing"):
         result = verify(
-            graph, against=model, constants=fixed, **given, calls=calls, seed=seed, absolute=absolute,
-            relative=relative, seconds=seconds, cold=cold, target=target,
+            graph, against=model, constants=fixed, sizes=numbers, ranges=values, calls=calls, seed=seed,
+            absolute=absolute, relative=relative, seconds=seconds, cold=cold, target=target,
         )  # fmt: skip
-    click.echo(json.dumps(result.as_json(), indent=1) if as_json else str(result))
+    click.echo(files.json_text(result.as_json()) if as_json else files.safe(str(result)))
     if not result.ok:
         raise click.exceptions.Exit(1)

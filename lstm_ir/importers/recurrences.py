@@ -19,6 +19,7 @@ from lstm_ir.ops.core.sizes import Sizes, sizes
 
 CELLS = {c.op: c for c in (lstm.CELL, gru.CELL, rnn.CELL)}
 STARTS = {"h0": "h", "c0": "c"}  # operand of a layer: the state's letter
+ENDS = {"h_n": "h", "c_n": "c", "y": "h"}  # result of a layer: the state that it holds, y in its last row
 ONE_STEP = "plain ops: it has one step"
 JOINED = "in the loop of another one"  # the pass stack-directions joins loops that run side by side
 
@@ -105,8 +106,8 @@ def sizes_of(n: Node) -> Sizes:
         v = n.arg(operand) if any(o.name == operand for o in n.op.operands) else None
         return v.type if isinstance(v, Value) else None
 
-    given = [type_of(name) for name in ("x", "w_ih", "w_hh")]
-    return sizes(CELLS[n.op.name], *given, n.attrs["direction"], n.attrs["layout"], type_of("w_hr"))
+    x, w_ih, w_hh, w_hr = (type_of(name) for name in ("x", "w_ih", "w_hh", "w_hr"))
+    return sizes(CELLS[n.op.name], x, w_ih, w_hh, n.attrs["direction"], n.attrs["layout"], w_hr)
 
 
 def starts(n: Node) -> dict[str, Value | None]:
@@ -118,17 +119,20 @@ def starts(n: Node) -> dict[str, Value | None]:
     return {letter: v if isinstance(v, Value) else None for letter, v in given.items()}
 
 
+Slot = tuple[Node, str]  # a recurrence, and which of its states
+
+
 def states(graph: Graph) -> tuple[tuple[StatePair, ...], tuple[Liftable, ...]]:
     """Inputs and outputs that are states, and layers whose states could become some."""
     names = dict(zip(graph.params, graph.input_names, strict=True))
-    fed: dict[str, dict[Node, None]] = {}
+    fed: dict[str, dict[Slot, None]] = {}
     liftable = []
     for n in _recurrent(graph):
         begins = starts(n)
-        for v in begins.values():
+        for letter, v in begins.items():
             for source in () if v is None else _moved(v):
                 if source in names:
-                    fed.setdefault(names[source], {})[n] = None
+                    fed.setdefault(names[source], {})[n, letter] = None
         zeros = all(v is None or splat(v) == 0 for v in begins.values())
         if n.op.name in CELLS and n.attrs["direction"] == "forward" and zeros:
             s = sizes_of(n)
@@ -136,23 +140,31 @@ def states(graph: Graph) -> tuple[tuple[StatePair, ...], tuple[Liftable, ...]]:
     return tuple(_pairs(graph, fed)), tuple(liftable)
 
 
-def _pairs(graph: Graph, fed: Mapping[str, Mapping[Node, None]]) -> Iterator[StatePair]:
+def _pairs(graph: Graph, fed: Mapping[str, Mapping[Slot, None]]) -> Iterator[StatePair]:
     types = {n: p.type for n, p in zip(graph.input_names, graph.params, strict=True)}
     outputs = dict(zip(graph.output_names, graph.outputs, strict=True))
-    ends = {name: _ends(v) for name, v in outputs.items()}
+    held = {name: _held(v) for name, v in outputs.items()}
     taken: set[str] = set()
-    for name, layers in fed.items():
-        # An output that comes from the same layers is meant; else any of the type that comes from a layer.
+    for name, slots in fed.items():
         alike = [o for o, v in outputs.items() if v.type == types[name] and o not in taken]
-        own = [o for o in alike if ends[o] & set(layers)] or alike
-        if own:
-            taken.add(own[0])
-            yield StatePair(name, own[0], str(types[name]), tuple(n.loc.place for n in layers))
+        if alike:
+            # The output that holds most of the states that the input starts; max takes the first of equals.
+            best = max(alike, key=lambda o: len(held[o] & set(slots)))
+            taken.add(best)
+            layers = dict.fromkeys(n.loc.place for n, _ in slots)
+            yield StatePair(name, best, str(types[name]), tuple(layers))
 
 
-def _ends(v: Value) -> set[Node]:
-    """The recurrences whose states a value holds."""
-    return {u.node for u in _moved(v) if u.op in CELLS or Loop.of(u.node) is not None}
+def _held(v: Value) -> set[Slot]:
+    """The states that a value holds after the last step."""
+    found: set[Slot] = set()
+    for u in _moved(v):
+        loop = Loop.of(u.node)
+        if loop is not None and u in loop.finals:
+            found.add((u.node, str(loop.finals.index(u))))
+        elif u.op in CELLS:
+            found |= {(u.node, letter) for result, letter in ENDS.items() if u.node.result(result) is u}
+    return found
 
 
 def _moved(v: Value) -> Iterator[Value]:

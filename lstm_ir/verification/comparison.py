@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -174,7 +174,7 @@ class Comparison:
                 self.found.setdefault(port.name, []).append((sizes, apart))
         if not self.options.seconds:
             return CaseResult(sizes)
-        runs = {OURS: self.ours.exe, ORIGINAL: self.original}
+        runs: dict[str, Callable[[Any], Any]] = {OURS: self.ours.exe, ORIGINAL: self.original}
         times = interleaved(runs, [arrays], self.options.seconds, min_turns=3)
         return CaseResult(sizes, times.median(OURS), times.median(ORIGINAL))
 

@@ -70,8 +70,8 @@ def _array(
     if dtype is DType.i1:
         return rng.integers(0, 2, shape).astype(bool)
     if dtype.is_float:
-        values = rng.standard_normal(shape) if given is None else rng.uniform(*given, shape)
-        return values.astype(dtype.numpy)
+        reals = rng.standard_normal(shape) if given is None else rng.uniform(*given, shape)
+        return np.asarray(reals).astype(dtype.numpy)
     low, high = _limits(p, sizes, given, known)
     values = rng.integers(low, high, shape, endpoint=True)
     if given is None and any(b.lengths for b in known) and values.size:

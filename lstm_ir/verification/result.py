@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -92,23 +92,24 @@ class Verification:
                     ratio = f"{c.original_seconds / c.seconds:.2f}"
                     rows.append((sizes_text(c.sizes), time_text(c.seconds), time_text(c.original_seconds), ratio))
             yield from table(rows)
-        rows = [("", "lstm-ir", "original", "")]
+        costs = [("", "lstm-ir", "original")]
         for name, show, pair in (
             ("cold start", time_text, (self.cold_start, self.original_cold_start)),
             ("package, model", bytes_text, (self.package_bytes, self.model_bytes)),
         ):
             if pair != (None, None):
-                rows.append((name, *("-" if v is None else show(v) for v in pair), ""))
-        if len(rows) > 1:
+                ours, original = ("-" if v is None else show(v) for v in pair)
+                costs.append((name, ours, original))
+        if len(costs) > 1:
             yield ""
-            yield from table(rows)
+            yield from table(costs)
         for line in self.passed_over:
             yield f"passed over: {line}"
         for line in self.failures:
             yield f"FAILED: {line}"
 
 
-def table(rows: list[tuple[str, ...]]) -> Iterator[str]:
+def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     """Lines of cells in columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

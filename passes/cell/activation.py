@@ -82,7 +82,8 @@ ROUNDING = {DType.f32: 2.0**-21, DType.f64: 2.0**-50}  # 6 * (1 / 6), each round
 
 def _line(v: Value) -> _Line:
     """The value as a line of another one, through products, quotients, sums and differences with numbers."""
-    slope, offset, inner = 1.0, 0.0, set()
+    slope, offset = 1.0, 0.0
+    inner: set[Node] = set()
     while True:
         step = _number(v.node)
         if step is None:

@@ -42,7 +42,7 @@ def torch_modules() -> dict[str, tuple[Any, tuple[tuple[str, tuple[Any, ...]], .
     """By name a module and its inputs with their shapes; "B" is open."""
     import torch as t
 
-    class Step(t.nn.Module):
+    class Step(t.nn.Module):  # type: ignore[misc]
         def __init__(self, kind: str, bias: bool = True) -> None:
             super().__init__()
             self.cell = (t.nn.LSTMCell if kind == "lstm" else t.nn.GRUCell)(I, H, bias=bias)
@@ -62,7 +62,7 @@ def torch_modules() -> dict[str, tuple[Any, tuple[tuple[str, tuple[Any, ...]], .
                 ys.append(h)
             return t.stack(ys)
 
-    class Packed(t.nn.Module):
+    class Packed(t.nn.Module):  # type: ignore[misc]
         """The form of silero's decoder: both states in one tensor [2,B,H], a cell, and a head."""
 
         def __init__(self) -> None:
@@ -115,7 +115,7 @@ def record_torch() -> None:
             )
             write(path, onnx.load(path))
             found = {n: a.numpy() for n, a in (*arrays.items(), *zip(names[1], outs, strict=True))}
-            np.savez(path.with_suffix(".npz"), **found)  # type: ignore[arg-type]
+            np.savez(path.with_suffix(".npz"), **found)
 
 
 def record_keras() -> None:

@@ -87,8 +87,8 @@ def _ops(walk: Walk) -> tuple[OpCount, ...]:
         counts[name]["unread" if outcome is None else outcome.name] += 1
     rows = []
     for name, found in sorted(counts.items()):
-        parts = [found[o.name] for o in (Outcome.taken, Outcome.refused, Outcome.passed)]
-        rows.append(OpCount(name, found.total(), *parts, found["unread"]))
+        taken, refused, passed = (found[o.name] for o in (Outcome.taken, Outcome.refused, Outcome.passed))
+        rows.append(OpCount(name, found.total(), taken, refused, passed, found["unread"]))
     return tuple(rows)
 
 
