@@ -50,13 +50,12 @@ def difference(port: Port, got: Any, want: Any, limits: Limits) -> Difference | 
     if not a.size:
         return Difference(0.0, 0.0, True)
     x, y = (v.astype(np.float64) for v in (a, b))
-    if not port.type.dtype.is_float:
-        # i64 beyond 2^53 has no f64 of its own, so equality is asked of the integers.
-        x, y = np.where(a == b, y, x), y
-        x = np.where((a != b) & (x == y), y + 1.0, x)
-    same = (x == y) | (np.isnan(x) & np.isnan(y))
-    with np.errstate(invalid="ignore"):
-        apart = np.where(same, 0.0, np.abs(x - y))
+    if port.type.dtype.is_float:
+        same = (x == y) | (np.isnan(x) & np.isnan(y))
+        with np.errstate(invalid="ignore"):
+            apart = np.where(same, 0.0, np.abs(x - y))
+    else:  # two i64 beyond 2^53 may be one f64
+        apart = np.where(a == b, 0.0, np.maximum(np.abs(x - y), 1.0))
     absolute = float("inf") if np.isnan(apart).any() else float(apart.max())
     finite = np.abs(y[np.isfinite(y)])
     largest = float(finite.max(initial=0.0))
