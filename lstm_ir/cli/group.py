@@ -71,9 +71,10 @@ def run(args: Sequence[str] | None = None) -> int:
     """One verb; its exit code. Errors are one message on stderr, never a traceback."""
     try:
         with _termination_raises():
-            group.main(None if args is None else list(args), prog_name="lstm-ir", standalone_mode=False)
+            # click turns Exit(code), raised by a verb, into this result.
+            code = group.main(None if args is None else list(args), prog_name="lstm-ir", standalone_mode=False)
             sys.stdout.flush()
-        return 0
+        return code if isinstance(code, int) else 0
     except click.exceptions.Exit as e:
         return e.exit_code
     except click.ClickException as e:
