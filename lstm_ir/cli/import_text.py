@@ -66,6 +66,8 @@ def _lines(r: ImportReport) -> Iterator[tuple[str, str]]:
         hint = f"--constant {w.input}={w.values[0]}" if w.values else f"--constant {w.input}=VALUE"
         seen = f"compared with {', '.join(map(str, w.values))}" if w.values else "compared with no number"
         yield "wants constant", f"{w.input}, {seen}: {hint}"
+    for name in r.numbers:
+        yield "wants number", f"{name}: --size {name}=NUMBER"
     for first, *others in r.alike:
         hints = " ".join(f"--size {n}={first}" for n in others)
         yield "wants one size", f"{' and '.join((first, *others))}, if they are always equal: {hints}"

@@ -33,11 +33,11 @@ class Wanted:
 
 
 class UnknownError(RefusedError):
-    """An operand that has to be known at import: the constants would say it."""
+    """An operand that has to be known at import: constants and numbers for sizes would say it."""
 
-    def __init__(self, reason: str, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, reason: str, wanted: Sequence[Wanted], sizes: Sequence[str]) -> None:
         super().__init__(reason)
-        self.wanted = tuple(wanted)
+        self.wanted, self.sizes = tuple(wanted), tuple(sizes)
 
 
 class UnifiedError(Exception):
@@ -127,7 +127,8 @@ class Call:
         parts = [f"the input {n} (constants=)" for n in inputs] + [f"the size {n} (sizes=)" for n in names]
         compared = self._knowledge.compared(self.value(i))
         wanted = [Wanted(n, compared.get(n, ())) for n in inputs]
-        return UnknownError(f"{what} depends on " + " and ".join(parts or ["values that only a call knows"]), wanted)
+        words = " and ".join(parts or ["values that only a call knows"])
+        return UnknownError(f"{what} depends on {words}", wanted, names)
 
     def number(self, i: int, what: str) -> Any:
         """The one element of operand i, which has to be known."""

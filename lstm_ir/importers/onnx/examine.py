@@ -53,6 +53,7 @@ def examine(
         outputs=() if graph is None else _outputs(graph),
         sizes=_sizes(walk.inputs),
         constants=_wanted(walk),
+        numbers=tuple(dict.fromkeys(n for r in refusals for n in r.numbers)),
         alike=tuple(dict.fromkeys(r.alike for r in refusals if r.alike)),
         weights=_sum(weights.values()),
         literals=_sum(() if graph is None else _literals(graph)),

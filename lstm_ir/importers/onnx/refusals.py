@@ -12,13 +12,14 @@ from lstm_ir.ir.errors import BroadcastError, ModelError
 class Refusal:
     """A node that is not taken: its name, its op, the reason, and with what it might be taken.
 
-    wanted: inputs that could be constants. alike: names of sizes that could be one.
+    wanted: inputs that could be constants. numbers: sizes that could be numbers. alike: sizes that could be one.
     """
 
     node: str
     op: str
     reason: str
     wanted: tuple[Wanted, ...] = ()
+    numbers: tuple[str, ...] = ()
     alike: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -43,9 +44,9 @@ class Refusals:
     def add(self, name: str, op: str, why: Exception) -> None:
         """Note one; of a message about a graph the reason is the first line."""
         reason = str(why).splitlines()[0] if str(why) else type(why).__name__
-        wanted = why.wanted if isinstance(why, UnknownError) else ()
+        wanted, numbers = (why.wanted, why.sizes) if isinstance(why, UnknownError) else ((), ())
         names = why.sizes if isinstance(why, BroadcastError) else ()
-        found = Refusal(name, op, reason, wanted, names if all(map(str.isidentifier, names)) else ())
+        found = Refusal(name, op, reason, wanted, numbers, names if all(map(str.isidentifier, names)) else ())
         self._found.setdefault(str(found), found)
 
     def raise_any(self) -> None:

@@ -50,8 +50,9 @@ class WeightSum:
 class ImportReport:
     """The whole report. `recurrences` say how they run once the model was planned for a target.
 
-    alike: names of sizes that would have to be one. literals: arrays without names, of Constant nodes. fused: how
-    many cells the pass `fuse-cell` found among plain ops. target: None where nothing was planned.
+    numbers: sizes that would have to be numbers. alike: those that would have to be one. literals: arrays without
+    names, of Constant nodes. fused: how many cells the pass `fuse-cell` found among plain ops. target: None where
+    nothing was planned.
     """
 
     file: str
@@ -63,6 +64,7 @@ class ImportReport:
     outputs: tuple[str, ...]
     sizes: tuple[SizeName, ...]
     constants: tuple[Wanted, ...]
+    numbers: tuple[str, ...]
     alike: tuple[tuple[str, ...], ...]
     weights: WeightSum
     literals: WeightSum

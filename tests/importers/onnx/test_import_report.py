@@ -136,6 +136,19 @@ def test_constants_that_conditions_want_with_the_numbers_they_are_compared_with(
     assert examine(made, constants={"rate": 16000, "flag": False}).report.ok
 
 
+def test_sizes_that_conditions_want_as_numbers() -> None:
+    then, other = (om.graph([om.node(op, ["x"], [op])], {}, [op]) for op in ("Neg", "Abs"))
+    nodes = [
+        om.node("Shape", ["x"], ["s"]), om.node("Gather", ["s", "first"], ["T"]),
+        om.node("Equal", ["T", "five"], ["is"]),
+        om.node("If", ["is"], ["y"], then_branch=then, else_branch=other),
+    ]  # fmt: skip
+    made = om.model(nodes, {"x": (["T", 3], "f4")}, ["y"], {"first": np.array(0), "five": np.array(5)})
+    report = examine(made).report
+    assert (report.ok, report.numbers, report.constants) == (False, ("T",), ())
+    assert examine(made, sizes={"T": 5}).report.ok
+
+
 def test_sizes_that_would_have_to_be_one() -> None:
     made = om.model(
         [om.node("Add", ["a", "b"], ["y"])], {"a": (["batch_a", 3], "f4"), "b": (["batch_b", 3], "f4")}, ["y"]
