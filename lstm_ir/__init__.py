@@ -38,7 +38,6 @@ from lstm_ir.ir.interpret import interpret
 from lstm_ir.ir.location import Loc
 from lstm_ir.ir.program import Program, State
 from lstm_ir.ir.types import DType, TensorType
-from lstm_ir.ir.verify import verify
 from lstm_ir.ops import *  # noqa: F403  the builders, listed in lstm_ir.ops.__all__
 from lstm_ir.ops import __all__ as _builders
 
@@ -75,6 +74,7 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.training.optimizers import sgd as sgd
     from lstm_ir.training.streaming import stateful as stateful
     from lstm_ir.training.training import train_step as train_step
+    from lstm_ir.verification.verify import verify as verify
 
 _LAZY = {  # what only some programs need: parsing, training, passes, the compiler, the runtime
     name: module
@@ -87,6 +87,7 @@ _LAZY = {  # what only some programs need: parsing, training, passes, the compil
         "lstm_ir.training.optimizers": "adam adamw momentum sgd",
         "lstm_ir.training.streaming": "stateful",
         "lstm_ir.training.training": "train_step",
+        "lstm_ir.verification.verify": "verify",
     }.items()
     for name in names.split()
 }
@@ -95,7 +96,7 @@ __all__ = [
     "CallError", "CompileError", "DType", "Data", "DeviceError", "DimError", "GradientError",
     "Graph", "IRError", "Loc", "LoweringError", "LstmIrError", "ModelError", "Node", "PackageError",
     "ParseError", "PassError", "Program", "State", "TargetError", "TensorType", "Value",
-    "ValueRangeError", "VerifyError", "interpret", "verify", *_LAZY, *_builders,
+    "ValueRangeError", "VerifyError", "interpret", *_LAZY, *_builders,
 ]  # fmt: skip
 
 

@@ -10,7 +10,6 @@ counts as slower only if the upper end of its ratio's interval is below 1 and be
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ import numpy as np
 import lstm_ir as li
 from lstm_ir.bench import models, peers
 from lstm_ir.bench.elsewhere import PackageProcess
+from lstm_ir.bench.machine import cores
 from lstm_ir.bench.models import Array, BenchCall, Runner
 from lstm_ir.bench.points import Point
 from lstm_ir.bench.side_by_side import OURS, Elsewhere, Times, interleaved
@@ -89,13 +89,6 @@ class PointResult:
 
 class NoPeerError(LstmIrError):
     """Nothing that is installed runs the point."""
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def measure(point: Point, seconds: float = 1.0, threads: int | None = None, min_turns: int = 7) -> PointResult:

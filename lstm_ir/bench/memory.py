@@ -50,7 +50,7 @@ def resident() -> int:
 def main(name: str, who: str, package: str = "") -> None:
     """Run the point here."""
     from lstm_ir.bench import models, peers
-    from lstm_ir.bench.measure import cores
+    from lstm_ir.bench.machine import cores
 
     point = next(p for p in POINTS if p.name == name)
     for module in MODULES[who]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Iterable
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,6 +14,7 @@ from lstm_ir.api import set_threads
 from lstm_ir.bench import measure as bench
 from lstm_ir.bench import memory as bench_memory
 from lstm_ir.bench import report
+from lstm_ir.bench.machine import machine
 from lstm_ir.bench.measure import NAMES, WAYS, NoPeerError, PointResult
 from lstm_ir.bench.points import Point, grid, named, short
 from lstm_ir.bench.side_by_side import OURS
@@ -129,17 +128,6 @@ def _pictures(points: list[dict[str, Any]], about: dict[str, Any], table: str | 
             "dot: named sizes, ring: numbers, square: package"
         )
         write_text(svg, report.picture(points, title))
-
-
-def machine() -> str:
-    """The processor's name and how many cores this process may use."""
-    name = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        lines = info.read_text(encoding="utf-8", errors="replace").splitlines()
-        names = [text.partition(":")[2].strip() for text in lines if text.startswith("model name")]
-        name = names[0] if names else name
-    return f"{name}, {bench.cores()} cores, {platform.system()}"
 
 
 def _versions() -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from lstm_ir import api
 from lstm_ir.cli import files
+from lstm_ir.cli.package import PackagePlan
 
 
 @click.command()
@@ -35,25 +34,5 @@ def command(
         if graph == "-":
             raise click.UsageError("a graph from stdin needs -o")
         output = str(Path(graph).with_suffix(".lirpkg"))
-    if Path(output).suffix != ".lirpkg":
-        raise click.UsageError(f"-o {output}: a package ends in .lirpkg")
-    if not (0 < timeout < float("inf")):
-        raise click.UsageError(f"--timeout {timeout:g}: a number of seconds above 0")
-    places = api.places(targets)
-    program = files.read_program(graph, weights, whole=True)
-    options: dict[str, Any] = {"timeout": timeout}
-    if kernels is not None:
-        options["kernels"] = kernels
-    if pipeline is not None:
-        options["pipeline"] = pipeline
-    modules = {}
-    for word, where in places.items():
-        if where.note:
-            click.echo(f"{word}: {where.note}", err=True)
-        with files.progress(f"compiling for {where.info.name}"):
-            lowered, blob = api.build(program, where, options, helpers=True)
-        if explain:
-            click.echo(str(lowered.report), err=True)
-        modules[word] = (where, lowered, blob)
-    api.write_modules(output, program, modules)
-    click.echo(f"{output}: {', '.join(modules)}, {Path(output).stat().st_size} bytes", err=True)
+    plan = PackagePlan.of(output, targets, pipeline, kernels, timeout)
+    plan.write(files.read_program(graph, weights, whole=True), explain)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +22,8 @@ from lstm_ir.ir.parser import parse
 from lstm_ir.ir.program import Program
 
 Array = np.ndarray[Any, Any]
+UNBROKEN = "\ue000"  # becomes a space, but no line ends at it
+KEPT = f"\n{UNBROKEN}"
 TEXT_LIMIT = 64 << 20  # bytes of a graph's text
 
 
@@ -125,6 +129,24 @@ def write_text(path: str | None, text: str) -> None:
         return
     with replacing(path) as f:
         f.write(text.encode())
+
+
+def safe(text: str) -> str:
+    """The text without control characters: names come from files, and a terminal obeys some of them."""
+    return "".join(c if c.isprintable() or c in KEPT else repr(c)[1:-1] for c in text)
+
+
+def json_text(data: Any) -> str:
+    """JSON in lines; numbers that it does not have are words: "inf", "nan"."""
+    return json.dumps(_worded(data), indent=1)
+
+
+def _worded(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {str(k): _worded(v) for k, v in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_worded(v) for v in data]
+    return str(data) if isinstance(data, float) and not math.isfinite(data) else data
 
 
 @contextlib.contextmanager

@@ -16,6 +16,8 @@ from lstm_ir.ir.errors import LstmIrError
 
 VERBS = {  # verb: (module, one line for --help)
     "demo": ("lstm_ir.cli.demo", "Classify handwritten digits on every device that is here."),
+    "import": ("lstm_ir.cli.importing", "Say what an ONNX model holds and what is taken; make a package of it."),
+    "verify": ("lstm_ir.cli.verifying", "Run an ONNX model by onnxruntime and by this project, and compare."),
     "compile": ("lstm_ir.cli.compile", "Compile a graph into a package."),
     "run": ("lstm_ir.cli.run", "Run a package or a graph on arrays."),
     "opt": ("lstm_ir.cli.opt", "Run passes over a graph, text in and text out."),
@@ -69,9 +71,10 @@ def run(args: Sequence[str] | None = None) -> int:
     """One verb; its exit code. Errors are one message on stderr, never a traceback."""
     try:
         with _termination_raises():
-            group.main(None if args is None else list(args), prog_name="lstm-ir", standalone_mode=False)
+            # click turns Exit(code), raised by a verb, into this result.
+            code = group.main(None if args is None else list(args), prog_name="lstm-ir", standalone_mode=False)
             sys.stdout.flush()
-        return 0
+        return code if isinstance(code, int) else 0
     except click.exceptions.Exit as e:
         return e.exit_code
     except click.ClickException as e:

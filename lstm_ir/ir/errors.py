@@ -17,6 +17,14 @@ class DimError(IRError):
     """A dimension that is not a size, or two that cannot be decided to be equal."""
 
 
+class BroadcastError(IRError):
+    """Sizes of one axis that are neither equal nor 1; `sizes` are their texts."""
+
+    def __init__(self, message: str, sizes: Iterable[str]) -> None:
+        super().__init__(message)
+        self.sizes = tuple(sizes)
+
+
 class ParseError(IRError):
     """A text file that does not follow the grammar; carries line and column (from 1)."""
 

@@ -17,8 +17,9 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.window import slice_axis
+from lstm_ir.passes.cell.activation import activation
 from lstm_ir.passes.cell.match import CellMatch
-from lstm_ir.passes.cell.terms import Bias, Dot, NoCellError, Other, Term, Terms, activation
+from lstm_ir.passes.cell.terms import Bias, Dot, NoCellError, Other, Term, Terms
 
 
 class Site(Protocol):

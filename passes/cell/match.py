@@ -1,6 +1,6 @@
 """The equations of LSTM, GRU and plain RNN cells, found among primitives.
 
-lstm  h' = o * tanh(c'),  c' = f * c + i * g                          any order of factors and terms
+lstm  h' = o * act(c'),  c' = f * c + i * g                           any order of factors and terms
 gru   h' = z * h + (1 - z) * n = n + z * (h - n),  n = tanh(.. + r * k) or n = tanh(.. + R (r * h))
       or with z and 1 - z exchanged
 rnn   h' = tanh(..) or relu(..)
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.literals import splat
-from lstm_ir.passes.cell.terms import NoCellError, Terms, activation
+from lstm_ir.passes.cell.activation import activation
+from lstm_ir.passes.cell.terms import NoCellError, Terms
 
 Pair = tuple[Value, Value]
 
@@ -56,10 +57,10 @@ def _both(v: Value, op: str, terms: Terms) -> Iterator[Pair]:
 
 
 def lstm_cells(h: Value, fixed: Terms, near: list[NoCellError]) -> Iterator[CellMatch]:
-    """Ways to read h as o * tanh(c') with c' = f * c + i * g; `near` gains why almost."""
+    """Ways to read h as o * act(c') with c' = f * c + i * g; `near` gains why almost."""
     for o, outer in factors(h, fixed.fresh()):
         squashed = activation(outer, fixed.fresh())
-        if squashed is None or squashed[0] != "tanh":
+        if squashed is None:
             continue
         cell = fixed.fresh().peel(squashed[1])
         if cell.op == "add":
@@ -84,7 +85,7 @@ def _lstm(
     terms = fixed.fresh()
     for v in (h, kept, added):
         terms.inner.add(terms.peel(v).node)
-    activation(outer, terms)
+    squashed = (activation(outer, terms) or ("", outer))[0]
     terms.inner.add(cell.node)
     found = [activation(v, terms) for v in gates]
     names = [a[0] for a in found if a is not None]
@@ -94,9 +95,15 @@ def _lstm(
             near.append(NoCellError(f"a gate is {odd.op}, not an activation of lstm", odd))
     if len(names) < 4:
         return None
-    if names[0] == "tanh" and names[2] == "sigmoid":  # i * g the other way round is the form with names in order
+    if not _is_gate(names[0]) and _is_gate(names[2]):  # i * g the other way round is the form with names in order
         return None
-    return CellMatch("lstm", (h, cell), (None, c), tuple(a[1] for a in found if a is not None), (*names, "tanh"), terms)
+    acts = (*names, squashed)
+    return CellMatch("lstm", (h, cell), (None, c), tuple(a[1] for a in found if a is not None), acts, terms)
+
+
+def _is_gate(activation: str) -> bool:
+    """Whether its values go from 0 to 1, as those of a gate do."""
+    return activation.partition("(")[0] in ("sigmoid", "hard_sigmoid")
 
 
 def gru_cells(h: Value, fixed: Terms) -> Iterator[CellMatch]:

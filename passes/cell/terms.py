@@ -155,36 +155,3 @@ def _constant_term(v: Value, low: int, high: int) -> Term:
     if v.rank and all(d == 1 for d in v.shape[:-1]):
         return Bias(v, low, high)
     return Other(v, low, high)
-
-
-ACTS = {"logistic": "sigmoid", "tanh": "tanh"}
-
-
-def activation(v: Value, terms: Terms) -> tuple[str, Value] | None:
-    """The activation's name and what it is applied to; None for anything else."""
-    v = terms.peel(v)
-    n = v.node
-    if n.op.name in ACTS:
-        terms.inner.add(n)
-        return ACTS[n.op.name], n.inputs[0]
-    if n.op.name == "maximum":
-        for a, b in (n.inputs, n.inputs[::-1]):
-            if splat(b) == 0:
-                terms.inner.add(n)
-                return "relu", a
-    return _written_out_sigmoid(n, terms)
-
-
-def _written_out_sigmoid(n: Node, terms: Terms) -> tuple[str, Value] | None:
-    """1 / (1 + exp(-x))."""
-    if n.op.name != "divide" or splat(n.inputs[0]) != 1:
-        return None
-    below = n.inputs[1].node
-    if below.op.name != "add":
-        return None
-    for a, b in (below.inputs, below.inputs[::-1]):
-        if splat(a) == 1 and b.op == "exponential" and b.node.inputs[0].op == "negate":
-            negated = b.node.inputs[0].node
-            terms.inner |= {n, below, b.node, negated}
-            return "sigmoid", negated.inputs[0]
-    return None

@@ -217,6 +217,39 @@ def graph_name() -> object:
     return li.Graph("a graph", [], {})
 
 
+def negated() -> li.Graph:
+    v = li.input("v", ("T", 3))
+    return li.Graph("negated", [v], {"y": -v})
+
+
+@elsewhere(li.CallError)
+def verify_unknown_size() -> object:
+    return li.verify(negated(), against=lambda arrays: arrays, sizes={"B": [3]})
+
+
+@elsewhere(li.CallError)
+def verify_unknown_range() -> object:
+    return li.verify(negated(), against=lambda arrays: arrays, ranges={"x": (0, 1)})
+
+
+@elsewhere(li.CallError)
+def verify_sizes_that_do_not_fit() -> object:
+    def picky(arrays: Any) -> Any:
+        raise ValueError("T is not 7")
+
+    return li.verify(negated(), against=picky, sizes={"T": [2]})
+
+
+@elsewhere(li.CallError)
+def verify_output_that_is_missing() -> object:
+    return li.verify(negated(), against=lambda arrays: {"z": arrays["v"]}, cold=False)
+
+
+@elsewhere(li.CallError)
+def verify_no_calls() -> object:
+    return li.verify(negated(), against=lambda arrays: arrays, calls=0)
+
+
 @in_graph()
 def negative_size() -> object:
     return li.input("x", (3, -1))

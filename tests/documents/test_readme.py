@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+from device import need
 from paths import DOCS, ROOT
 
 import lstm_ir as li
@@ -121,6 +122,28 @@ def test_the_message_is_the_real_one() -> None:
         li.dot(li.input("a", (3, 5)), li.input("b", (3, 7)))
     here = re.compile(r"\S+\.py:\d+")
     assert here.sub("model.py:78", str(e.value)) == shown.rstrip("\n")
+
+
+def test_the_import_prints_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a file that lies beside the project, where it does."""
+    file = ROOT.parent / "shared" / "models" / "silero.onnx"
+    if not file.is_file():
+        pytest.skip("the file is not here")
+    need("onnx")
+    need("onnx_ir")
+    (line,) = [b for b in blocks("sh") if b.startswith("lstm-ir import")]
+    (shown,) = [b for b in blocks("") if b.startswith("silero.onnx")]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / file.name).symlink_to(file)
+    assert group.run(shlex.split(line)[1:]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    first, elided, *others = shown.splitlines()
+    assert (first, elided) == (printed[0], "…")
+    assert others == [text for text in printed if text in others]
+    assert len(others) == 4
+    assert (tmp_path / "vad.lirpkg").is_file()
 
 
 def test_every_command_is_one_that_exists() -> None:

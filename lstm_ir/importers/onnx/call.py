@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +23,22 @@ Inner = Callable[[Any, Sequence[Result]], list[Result]]
 
 class RefusedError(Exception):
     """Why a node is not taken; the importer adds which one it is."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An input that is to be a constant, and the numbers that the model compares it with."""
+
+    input: str
+    values: tuple[int | float | bool, ...]
+
+
+class UnknownError(RefusedError):
+    """An operand that has to be known at import: constants and numbers for sizes would say it."""
+
+    def __init__(self, reason: str, wanted: Sequence[Wanted], sizes: Sequence[str]) -> None:
+        super().__init__(reason)
+        self.wanted, self.sizes = tuple(wanted), tuple(sizes)
 
 
 class UnifiedError(Exception):
@@ -105,11 +122,14 @@ class Call:
         """Whether all elements of `v` are known to be 0."""
         return self._knowledge.is_zero(v)
 
-    def unknown(self, i: int) -> str:
-        """Words for what operand i depends on: what the caller may fix."""
+    def unknown(self, i: int, what: str) -> UnknownError:
+        """The refusal of operand i, which is not known: what it depends on, which the caller may fix."""
         inputs, names = self._knowledge.depends_on(self.value(i))
         parts = [f"the input {n} (constants=)" for n in inputs] + [f"the size {n} (sizes=)" for n in names]
-        return "depends on " + " and ".join(parts or ["values that only a call knows"])
+        compared = self._knowledge.compared(self.value(i))
+        wanted = [Wanted(n, compared.get(n, ())) for n in inputs]
+        words = " and ".join(parts or ["values that only a call knows"])
+        return UnknownError(f"{what} depends on {words}", wanted, names)
 
     def number(self, i: int, what: str) -> Any:
         """The one element of operand i, which has to be known."""

@@ -15,11 +15,13 @@ from lstm_ir.ir.graph import Node, Value, topological
 from lstm_ir.ir.interpret import run_node
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.literals import splat
+from lstm_ir.ir.moves import MOVES
 from lstm_ir.ir.opdef import Level
 from lstm_ir.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
 MAX_ELEMENTS = 2**27  # of one array that is computed at import
+MAX_COMPARED = 16  # numbers in one comparison
 SMALL = 2**16  # elements that are folded although what they come from is smaller
 
 
@@ -59,7 +61,7 @@ class Knowledge:
             u = todo.pop()
             if splat(u) == 0:
                 continue
-            if u.op in _MOVES:
+            if u.op in MOVES:
                 todo += u.node.inputs
                 continue
             array = self.array(u)
@@ -79,6 +81,19 @@ class Knowledge:
                 names |= dims.names(n.attrs["size"])
         return sorted(inputs), sorted(names)
 
+    def compared(self, v: Value) -> dict[str, tuple[int | float | bool, ...]]:
+        """By input, the numbers that inputs are compared with on the way to `v`, in order of size."""
+        found: dict[str, set[int | float | bool]] = {}
+        for n in topological([v.node]):
+            if n.op.name != "compare":
+                continue
+            for a, b in (n.inputs, n.inputs[::-1]):
+                array = self.array(b)
+                inputs, _ = self.depends_on(a)
+                if array is not None and array.size <= MAX_COMPARED and len(inputs) == 1:
+                    found.setdefault(inputs[0], set()).update(array.reshape(-1).tolist())
+        return {name: tuple(sorted(values)) for name, values in found.items()}
+
     def _is_fixed(self, node: Node) -> bool:
         for n in _new_nodes(node, self._fixed):
             below = [v.node for v in n.inputs]
@@ -87,9 +102,6 @@ class Knowledge:
             self._fixed[n] = computed and small and all(self._fixed[b] for b in below)
             self._literal[n] = n.op.name != "weight" and all(self._literal[b] for b in below)
         return self._fixed[node]
-
-
-_MOVES = ("slice", "concatenate", "broadcast_in_dim", "reshape", "transpose", "reverse", "convert")
 
 
 def _elements(t: TensorType) -> int:

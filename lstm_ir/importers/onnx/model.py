@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,11 +47,17 @@ def from_onnx(
     if stateful:
         raise ModelError("from_onnx: stateful is not supported yet")
     source = read(model)
+    return walked(source, Bindings(source, constants or {}, sizes or {})).graph()
+
+
+def walked(source: Source, bindings: Bindings) -> Walk:
+    """The walk over the whole model, with what it made and what it refused."""
     tensors = Tensors(source.file)
-    bindings = Bindings(source, constants or {}, sizes or {})
     while True:  # as often as two names turn out to be one size
+        walk = Walk(source, tensors, bindings)
         try:
-            return _Import(source, tensors, bindings).graph()
+            walk.run()
+            return walk
         except UnifiedError as e:
             bindings.unify(e.name, e.by)
 
@@ -62,24 +69,35 @@ class _Undefined:
 _UNDEFINED = _Undefined()
 
 
+class Outcome(Enum):
+    """What became of a node."""
+
+    taken = "taken"
+    refused = "refused"
+    passed = "passed over"  # it reads what was refused, or its subgraph was
+
+
 class _PassedError(Exception):
     """A node whose subgraph has refusals: these say why."""
 
 
-class _Import:
-    """One walk over a model."""
+class Walk:
+    """One walk over a model. `outcomes` says of each node that was looked at what became of it."""
 
     def __init__(self, source: Source, tensors: Tensors, bindings: Bindings) -> None:
         self.source, self.tensors, self.bindings = source, tensors, bindings
         self.knowledge = Knowledge()
         self.refusals = Refusals(source.file)
+        self.outcomes: dict[Any, Outcome] = {}
         self.weights: dict[str, Value] = {}
+        self.inputs: list[Value] = []
+        self.results: list[Any] = []
         self.depth = 0
 
-    def graph(self) -> Graph:
+    def run(self) -> None:
+        """Walk over all nodes; UnifiedError where two names are one size, and the walk starts again."""
         model = self.source.model.graph
         known: dict[Any, Any] = {}
-        inputs: list[Value] = []
         for v in model.inputs:
             if v.name in model.initializers:
                 continue
@@ -88,15 +106,19 @@ class _Import:
                     known[v] = self.bindings.constant(v)
                     if known[v] is None:
                         known[v] = parameter(v.name, self.bindings.type(v))
-                        inputs.append(known[v])
+                        self.inputs.append(known[v])
                 except (RefusedError, LstmIrError) as e:
                     self.refusals.add(v.name, "input", e)
                     known[v] = _UNDEFINED
-        results = self._run(model, known)
+        self.results = self._run(model, known)
+
+    def graph(self) -> Graph:
+        """The graph of the whole model; ModelError with all refusals where there is one."""
         self.refusals.raise_any()
-        outputs = {v.name: tensor(r) for v, r in zip(model.outputs, results, strict=True)}
+        model = self.source.model.graph
+        outputs = {v.name: tensor(r) for v, r in zip(model.outputs, self.results, strict=True)}
         try:
-            return Graph(graph_name(model.name), inputs, outputs)
+            return Graph(graph_name(model.name), self.inputs, outputs)
         except IRError as e:
             raise ModelError(f"{self.source.file}: {e}") from e
 
@@ -119,7 +141,8 @@ class _Import:
         with at(self._loc(v.name)):
             try:
                 data = self.tensors.data(v.const_value)
-                if not data.type.dtype.is_float:
+                # A scalar is a number of a formula, as the 1 of 1 - z: not what is trained.
+                if not data.type.dtype.is_float or not data.type.rank:
                     return constant(data)
                 # Two subgraphs may have tensors of one name; the first keeps it.
                 name = v.name if v.name not in self.weights else f"{v.name}#{len(self.weights)}"
@@ -141,6 +164,7 @@ class _Import:
         """The results of a node; what cannot be had is noted as a refusal."""
         name = node.name or next((o.name for o in node.outputs if o.name), "")
         undefined = [_UNDEFINED] * len(node.outputs)
+        self.outcomes[node] = Outcome.passed
         with at(self._loc(name)):
             try:
                 entry = self._entry(node)
@@ -155,10 +179,13 @@ class _Import:
                 call = Call(
                     node.op_type, self._opset(node), inputs, outputs, node.attributes, self.knowledge, inner
                 )  # fmt: skip
-                return self._results(entry, call)
+                results = self._results(entry, call)
+                self.outcomes[node] = Outcome.taken
+                return results
             except _PassedError:
                 return undefined
             except (RefusedError, LstmIrError) as e:
+                self.outcomes[node] = Outcome.refused
                 self.refusals.add(name, node.op_type, e)
                 return undefined
 

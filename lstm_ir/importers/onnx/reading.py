@@ -52,6 +52,27 @@ def read(model: Model) -> Source:
     return Source(found, file, opset)
 
 
+def model_bytes(model: Model, source: Source) -> int:
+    """Bytes of the model: of the file with its external data, or as one message of the format."""
+    import onnx
+    import onnx_ir
+
+    if isinstance(model, (str, os.PathLike)):
+        kept = {t.path: t for v in source.model.graph.initializers.values() if (t := _external(v.const_value))}
+        beside = sum(os.path.getsize(p) for p in kept if os.path.isfile(p))
+        return os.path.getsize(model) + beside
+    if isinstance(model, bytes):
+        return len(model)
+    found = model if isinstance(model, onnx.ModelProto) else onnx_ir.to_proto(model)
+    return int(found.ByteSize())
+
+
+def _external(tensor: Any) -> Any:
+    import onnx_ir
+
+    return tensor if isinstance(tensor, onnx_ir.ExternalTensor) else None
+
+
 def _library() -> Any:
     try:
         import onnx  # noqa: F401  onnx_ir imports it

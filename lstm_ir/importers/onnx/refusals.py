@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
-from lstm_ir.ir.errors import ModelError
+from dataclasses import dataclass
+
+from lstm_ir.importers.onnx.call import UnknownError, Wanted
+from lstm_ir.ir.errors import BroadcastError, ModelError
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A node that is not taken: its name, its op, the reason, and with what it might be taken.
+
+    wanted: inputs that could be constants. numbers: sizes that could be numbers. alike: sizes that could be one.
+    """
+
+    node: str
+    op: str
+    reason: str
+    wanted: tuple[Wanted, ...] = ()
+    numbers: tuple[str, ...] = ()
+    alike: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.node} ({self.op}): {self.reason}"
 
 
 class Refusals:
-    """Lines `name (op): reason`, each once."""
+    """Refusals in the order in which they were found, each once."""
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self._lines: dict[str, None] = {}
+        self._found: dict[str, Refusal] = {}
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._found)
+
+    @property
+    def all(self) -> tuple[Refusal, ...]:
+        """Every one."""
+        return tuple(self._found.values())
 
     def add(self, name: str, op: str, why: Exception) -> None:
         """Note one; of a message about a graph the reason is the first line."""
         reason = str(why).splitlines()[0] if str(why) else type(why).__name__
-        self._lines.setdefault(f"{name} ({op}): {reason}")
+        wanted, numbers = (why.wanted, why.sizes) if isinstance(why, UnknownError) else ((), ())
+        names = why.sizes if isinstance(why, BroadcastError) else ()
+        found = Refusal(name, op, reason, wanted, numbers, names if all(map(str.isidentifier, names)) else ())
+        self._found.setdefault(str(found), found)
 
     def raise_any(self) -> None:
         """ModelError if there is one."""
-        if self._lines:
-            many = "1 refusal" if len(self._lines) == 1 else f"{len(self._lines)} refusals"
-            text = "".join(f"\n  {line}" for line in self._lines)
-            raise ModelError(f"{self.file}: {many}{text}", self._lines)
+        if self._found:
+            many = "1 refusal" if len(self._found) == 1 else f"{len(self._found)} refusals"
+            text = "".join(f"\n  {line}" for line in self._found)
+            raise ModelError(f"{self.file}: {many}{text}", self._found)

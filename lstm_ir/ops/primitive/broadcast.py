@@ -9,7 +9,7 @@ import numpy as np
 
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.errors import DimError, IRError, message
+from lstm_ir.ir.errors import BroadcastError, DimError, IRError, message
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
@@ -87,8 +87,9 @@ def common_shape(op: str, shapes: list[Shape]) -> Shape:
     for axis in range(-rank, 0):
         sizes = {s[axis] for s in shapes if len(s) >= -axis} - {1}
         if len(sizes) > 1:
-            shown = " and ".join(sorted(map(str, sizes)))
-            raise IRError(message(op, f"sizes {shown} do not broadcast (axis {axis})", _shown(shapes), here()))
+            texts = sorted(map(str, sizes))
+            problem = f"sizes {' and '.join(texts)} do not broadcast (axis {axis})"
+            raise BroadcastError(message(op, problem, _shown(shapes), here()), texts)
         out.append(sizes.pop() if sizes else 1)
     return tuple(out)
 

@@ -22,7 +22,7 @@ def if_(c: Call) -> list[Result]:
     """The branch that the condition names."""
     known = c.known(0)
     if known is None:
-        raise RefusedError(f"its condition {c.unknown(0)}")
+        raise c.unknown(0, "its condition")
     if known.size != 1:
         raise RefusedError(f"its condition has {known.size} elements")
     then, other = c.graph("then_branch"), c.graph("else_branch")

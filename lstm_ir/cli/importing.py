@@ -1,0 +1,87 @@
+"""`lstm-ir import`: what a foreign model holds, what of it is taken, and the package that is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from lstm_ir.api import prepare
+from lstm_ir.backends.run.devices import resolve
+from lstm_ir.cli import files, onnx_options
+from lstm_ir.cli.package import PackagePlan
+from lstm_ir.importers.onnx.examine import Examined, examine, planned
+from lstm_ir.importers.onnx.model import from_onnx
+from lstm_ir.importers.onnx.report import ImportReport
+from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.program import Program
+from lstm_ir.verification.verify import verify
+
+
+@click.command("import")
+@click.argument("model")
+@click.option("-o", "--output", help="Compile too, and write this package (.lirpkg).")
+@click.option("-t", "--target", "targets", multiple=True, default=("cpu",), show_default=True,
+              help="A target word, repeat it for several; the report says how the first runs recurrences.")  # fmt: skip
+@click.option("--constant", "constants", multiple=True, help="Fix an input: NAME=NUMBER, NAME=1,2,3 or NAME=FILE.npy.")
+@click.option("--size", "sizes", multiple=True, help="Fix or rename a named size: T=100, input_0=B.")
+@click.option("--stateful", is_flag=True, help="Keep the states of recurrent layers between calls.")
+@click.option("--check", is_flag=True, help="Compile for this machine, and compare with onnxruntime.")
+@click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
+@click.option("--kernels/--no-kernels", default=None,
+              help="Recurrence kernels, or StableHLO loops only; default: kernels on CPUs.")  # fmt: skip
+@click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds per target.")
+@click.option("--explain", is_flag=True, help="With -o: say what each pass did, and kernel or loop and why.")
+@click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
+def command(
+    model: str, output: str | None, targets: tuple[str, ...], constants: tuple[str, ...], sizes: tuple[str, ...],
+    stateful: bool, check: bool, pipeline: str | None, kernels: bool | None, timeout: float, explain: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Say what MODEL (an .onnx file) holds, what of it is taken, and how it runs; write a package with -o.
+
+    The exit code is 1 where a node is refused, or where --check finds a difference.
+    """
+    if explain and output is None:
+        raise click.UsageError("--explain says how -o was compiled: give -o too")
+    given = {"constants": onnx_options.constants(constants), "sizes": onnx_options.sizes(sizes)}
+    plan = PackagePlan.of("report.lirpkg" if output is None else output, targets, pipeline, kernels, timeout)
+    found = examine(model, **given)
+    # The one place where --stateful acts: from_onnx lifts the states, or says why it does not.
+    program = Program.of(from_onnx(model, stateful=True, **given)) if stateful else None
+    report = found.report if found.graph is None else _planned(found, targets[0], plan.options)
+    _show(report, as_json)
+    if found.graph is None:
+        raise click.exceptions.Exit(1)
+    if output is not None:
+        plan.write(Program.of(found.graph) if program is None else program, explain)
+    if check:
+        _check(found.graph, model, given["constants"], as_json)
+
+
+def _planned(found: Examined, word: str, options: Mapping[str, Any]) -> ImportReport:
+    assert found.graph is not None
+    target = resolve(word)
+    lowered = prepare(found.graph, target, options, helpers=True)
+    steps = [s for s in lowered.report.steps["main"] if s.name == "fuse-cell"]
+    cells = steps[-1].after if steps else found.graph
+    kernels = options.get("kernels", target.info.kernels)
+    return planned(found.report, word, cells, lowered.report.notes, kernels)
+
+
+def _show(report: ImportReport, as_json: bool) -> None:
+    if as_json:
+        click.echo(files.json_text(report.as_json()))
+        return
+    from lstm_ir.cli.import_text import show  # rich, only where it is drawn
+
+    show(report)
+
+
+def _check(graph: Graph, model: str, constants: Mapping[str, Any], as_json: bool) -> None:
+    with files.progress("comparing with onnxruntime"):
+        result = verify(graph, against=model, constants=constants, seconds=0.0, cold=False)
+    click.echo(files.safe(result.summary), err=as_json)
+    if not result.ok:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,78 @@
+"""What `import` and `verify` share: constants, sizes and ranges as words of the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from lstm_ir.backends.files import npy
+
+WORDS = {"true": True, "false": False}
+
+
+def constants(words: Sequence[str]) -> dict[str, Any]:
+    """Arrays by name from `sr=16000`, `w=0.5,0.25` and `m=m.npy`."""
+    return {name: _array(f"--constant {name}={text}", text) for name, text in _pairs("--constant", words)}
+
+
+def _array(word: str, text: str) -> Any:
+    if Path(text).suffix == ".npy":
+        return npy.read(text)
+    numbers = [_number(word, part) for part in text.split(",")]
+    return np.asarray(numbers if "," in text else numbers[0])
+
+
+def _number(word: str, text: str) -> Any:
+    text = text.strip()
+    if text in WORDS:
+        return WORDS[text]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    raise click.UsageError(f"{word}: {text!r} is not a number, true, false or a .npy file")
+
+
+def sizes(words: Sequence[str]) -> dict[str, int | str]:
+    """Numbers, or other names, by name from `T=100` and `input_0=B`."""
+    return {n: int(text) if re.fullmatch(r"\d+", text) else text for n, text in _pairs("--size", words)}
+
+
+def tried(words: Sequence[str]) -> dict[str, list[int]]:
+    """Numbers that are tried by name of a size, from `T=1,7,100`."""
+    out: dict[str, list[int]] = {}
+    for name, text in _pairs("--try", words):
+        if not re.fullmatch(r"\d+(,\d+)*", text):
+            raise click.UsageError(f"--try {name}={text}: expected whole numbers with commas between")
+        out[name] = [int(part) for part in text.split(",")]
+    return out
+
+
+def ranges(words: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+    """Lowest and highest value by input, from `ids=0..99`."""
+    out: dict[str, tuple[Any, Any]] = {}
+    for name, text in _pairs("--range", words):
+        low, dots, high = text.partition("..")
+        if not dots:
+            raise click.UsageError(f"--range {name}={text}: expected LOW..HIGH")
+        word = f"--range {name}={text}"
+        out[name] = (_number(word, low), _number(word, high))
+    return out
+
+
+def _pairs(option: str, words: Sequence[str]) -> list[tuple[str, str]]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, eq, text = word.rpartition("=")
+        if not eq or not name or not text:
+            raise click.UsageError(f"{option} {word}: expected NAME=VALUE")
+        if name in found:
+            raise click.UsageError(f"{option} {name} is given twice")
+        found[name] = text
+    return list(found.items())

@@ -1,0 +1,90 @@
+"""An ONNX model by onnxruntime on the CPU, as what a graph is compared with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lstm_ir.importers.onnx.call import RefusedError
+from lstm_ir.importers.onnx.reading import Source, model_bytes, read
+from lstm_ir.importers.onnx.tensors import dtype_of
+from lstm_ir.ir.errors import ModelError
+
+if TYPE_CHECKING:
+    from lstm_ir.importers.onnx.reading import Model
+
+COLD = """\
+import numpy, onnxruntime
+options = onnxruntime.SessionOptions()
+options.log_severity_level = 4
+session = onnxruntime.InferenceSession({model!r}, options, providers=["CPUExecutionProvider"])
+with numpy.load({arrays!r}) as given:
+    session.run(None, dict(given))
+"""
+
+
+class OnnxRuntime:
+    """A session of onnxruntime with its default settings; inputs that are constants of the graph are given to it."""
+
+    def __init__(self, model: Model, constants: Mapping[str, Any] | None = None) -> None:
+        try:
+            import onnxruntime
+        except ImportError as e:
+            raise ModelError("to compare with an ONNX model needs onnxruntime: pip install onnxruntime") from e
+        source = read(model)
+        self.name = f"{source.file} by onnxruntime {onnxruntime.__version__}"
+        self.bytes: int | None = model_bytes(model, source)
+        self._model = os.fspath(model) if isinstance(model, (str, os.PathLike)) else _serialized(model)
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        try:
+            self._session = onnxruntime.InferenceSession(self._model, options, providers=["CPUExecutionProvider"])
+        except Exception as e:  # a class of its own for each kind of fault
+            raise ModelError(f"{source.file}: onnxruntime does not take it: {_first(e)}") from e
+        self._outputs = [o.name for o in self._session.get_outputs()]
+        self._constants = _typed(source, constants or {})
+
+    def __call__(self, arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Results by name."""
+        return dict(zip(self._outputs, self._session.run(self._outputs, {**arrays, **self._constants}), strict=True))
+
+    def cold(self, folder: Path, arrays: Path) -> str | None:
+        """A session of its own, and one call."""
+        with np.load(arrays) as given:
+            whole = {**given, **self._constants}
+        np.savez(folder / "original.npz", **whole)
+        path = self._model
+        if isinstance(path, bytes):
+            (folder / "original.onnx").write_bytes(path)
+            path = str(folder / "original.onnx")
+        return COLD.format(model=str(Path(path).resolve()), arrays=str(folder / "original.npz"))
+
+
+def _serialized(model: Any) -> bytes:
+    import onnx_ir
+
+    if isinstance(model, bytes):
+        return model
+    proto = onnx_ir.to_proto(model) if isinstance(model, onnx_ir.Model) else model
+    data: bytes = proto.SerializeToString()
+    return data
+
+
+def _first(e: Exception) -> str:
+    return (str(e).splitlines() or [type(e).__name__])[0]
+
+
+def _typed(source: Source, constants: Mapping[str, Any]) -> dict[str, Any]:
+    """The constants as arrays of the model's dtypes."""
+    there = {v.name: v for v in source.model.graph.inputs}
+    unknown = sorted(set(constants) - set(there))
+    if unknown:
+        raise ModelError(f"{source.file}: constants has {unknown[0]!r}; the model has {', '.join(there)}")
+    try:
+        return {n: np.asarray(a).astype(dtype_of(there[n].dtype).numpy) for n, a in constants.items()}
+    except (RefusedError, ValueError, TypeError) as e:
+        raise ModelError(f"{source.file}: constants: {e}") from e
