@@ -305,7 +305,7 @@ def test_state_is_refused(rng: np.random.Generator) -> None:
 
 def test_without_against_a_graph_is_checked_and_nothing_is_run(rng: np.random.Generator) -> None:
     graph, _ = encoder(rng)
-    assert li.verify(graph) is None  # type: ignore[func-returns-value]
+    assert li.verify(graph) is None
     from lstm_ir.ir.opdef import Level
 
     with pytest.raises(li.VerifyError, match="a core op is left"):

@@ -16,7 +16,7 @@ from paths import DATA, ROOT
 
 import lstm_ir as li
 from lstm_ir.importers.onnx.examine import examine, planned
-from lstm_ir.passes.base import PassResult, Pipeline
+from lstm_ir.passes.pipeline import PassResult, Pipeline
 
 FOLDER = DATA / "onnx_cells"
 NAMES = sorted(p.stem for p in FOLDER.glob("*.onnx"))

@@ -10,7 +10,7 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.ops.core.activations import parse
-from lstm_ir.passes.base import Pipeline
+from lstm_ir.passes.pipeline import Pipeline
 
 T, B, I, H = 11, 3, 5, 7
 FUSE = Pipeline.parse("canonicalize,cse,fuse-cell,canonicalize,cse")
