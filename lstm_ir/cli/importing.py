@@ -14,6 +14,7 @@ from lstm_ir.cli.package import PackagePlan
 from lstm_ir.importers.onnx.examine import Examined, examine, planned
 from lstm_ir.importers.onnx.model import from_onnx
 from lstm_ir.importers.onnx.report import ImportReport
+from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.program import Program
 from lstm_ir.verification.verify import verify
@@ -50,7 +51,11 @@ def command(
     found = examine(model, **given)
     # The one place where --stateful acts: from_onnx lifts the states, or says why it does not.
     program = Program.of(from_onnx(model, stateful=True, **given)) if stateful else None
-    report = found.report if found.graph is None else _planned(found, targets[0], plan.options)
+    try:
+        report = found.report if found.graph is None else _planned(found, targets[0], plan.options)
+    except LstmIrError:  # the target does not take what the model has: the report stands beside the reason
+        _show(found.report, as_json)
+        raise
     _show(report, as_json)
     if found.graph is None:
         raise click.exceptions.Exit(1)

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_models as om
 import pytest
 from device import need
+from paths import ROOT
 
 import lstm_ir as li
 from lstm_ir.verification.bounds import Bound, bounds
@@ -361,6 +362,29 @@ def test_what_onnxruntime_does_not_take(rng: np.random.Generator) -> None:
     made.graph.node[2].op_type = "NoSuchOp"
     with pytest.raises(li.ModelError, match="onnxruntime does not take it: "):
         quick(graph, made, constants={"rate": 2})
+
+
+MODELS = ROOT.parent / "shared" / "models"
+FIXED: dict[str, dict[str, Any]] = {  # by file: arguments of from_onnx
+    "dtln1.onnx": {},
+    "dtln2.onnx": {},
+    "silero.onnx": {"constants": {"sr": 16000}, "sizes": {"input_1": 576}},
+    "zoo_encodec_slstm.onnx": {},
+    "zoo_rnnoise.onnx": {},
+    "zoo_tagger_packed.onnx": {},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MODELS.is_dir(), reason="the files are not here")
+@pytest.mark.usefixtures("_onnxruntime")
+@pytest.mark.parametrize("name", FIXED)
+def test_real_files(name: str) -> None:
+    """With the ranges and sizes that are found without help."""
+    graph = li.from_onnx(MODELS / name, **FIXED[name])
+    found = quick(graph, MODELS / name, constants=FIXED[name].get("constants"))
+    assert found.ok, str(found)
+    assert found.original.startswith(f"{name} by onnxruntime")
 
 
 @pytest.mark.slow

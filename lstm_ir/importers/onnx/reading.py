@@ -131,6 +131,7 @@ def _check_names(model: Any, file: str) -> None:
     names = [model.graph.name, *(v.name for v in values)]
     for n in model.graph.all_nodes():
         names += [n.name, n.op_type, n.domain, *(v.name for v in n.outputs), *n.attributes]
+        names += [v.name for v in n.inputs if v is not None]
     wrong = next((n for n in names if not isinstance(n, str | None)), None)
     if wrong is not None:
         raise ModelError(f"{file}: the name {wrong!r} is not text")

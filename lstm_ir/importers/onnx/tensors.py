@@ -55,8 +55,11 @@ def read_tensor(tensor: Any) -> Data:
 
     if tensor is None:
         raise RefusedError("the tensor has no data")
-    dtype = dtype_of(tensor.dtype)
-    shape = tuple(tensor.shape.numpy())
+    try:
+        kind, shape = tensor.dtype, tuple(tensor.shape.numpy())
+    except (ValueError, TypeError) as e:  # the library reads them when it is asked
+        raise RefusedError(f"its type cannot be read: {e}") from e
+    dtype = dtype_of(kind)
     if isinstance(tensor, onnx_ir.ExternalTensor) and not str(tensor.base_dir):
         raise RefusedError("its data is in another file, and the model was not read from a folder")
     try:

@@ -187,6 +187,27 @@ def test_models_that_contradict_themselves(damage: Any, why: str, rng: np.random
         li.from_onnx(made.SerializeToString())
 
 
+def _constant_of_no_type(made: Any) -> None:
+    made.graph.node.append(om.node("Constant", [], ["c"], name="literal", value=om.tensor(np.array(1.0))))
+    made.graph.node[-1].attribute[0].t.data_type = 52
+
+
+def test_a_literal_of_a_type_that_does_not_exist(rng: np.random.Generator) -> None:
+    made = small(rng)
+    _constant_of_no_type(made)
+    with pytest.raises(li.ModelError, match=r"literal \(Constant\): its type cannot be read"):
+        li.from_onnx(made.SerializeToString())
+
+
+def test_a_name_that_is_no_text(rng: np.random.Generator) -> None:
+    """Of an operand: protobuf gives bytes where they are not UTF-8."""
+    made = small(rng)
+    made.graph.node[0].input[1] = "nobody"
+    damaged = made.SerializeToString().replace(b"nobody", b"nob\xffdy")
+    with pytest.raises(li.ModelError, match=r"is not text|is damaged"):
+        li.from_onnx(damaged)
+
+
 def test_a_value_that_is_made_twice(rng: np.random.Generator) -> None:
     made = small(rng)
     _twice(made)
