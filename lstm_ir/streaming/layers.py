@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from lstm_ir.ir.graph import Node, Value, topological
-from lstm_ir.ir.interpret import run_node
-from lstm_ir.ir.literals import splat
 from lstm_ir.ir.loop import Loop
 from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed
 from lstm_ir.streaming.rule import Carries, CutError, Step, rule
+from lstm_ir.streaming.start import start_of
 
 STATES = ("h0", "c0")
 
@@ -42,7 +38,7 @@ def _over_time(s: Step, f: Timed) -> list[Fact]:
             s.refuse(f"has {name} of whole sequences")
     if f.more:
         s.refuse("gets rows that stand for no frame of the call")
-    starts = {o.name: _start(s.node.arg(o.name)) for o in s.node.op.operands if o.name in STATES}
+    starts = {o.name: _start(s, s.node.arg(o.name)) for o in s.node.op.operands if o.name in STATES}
     s.keep(Carries(starts))
     y = Timed(f.axis, f.rate, 0, f.look)
     return [y if name not in ("h_n", "c_n") else Latest() for name in s.node.by_name]
@@ -79,28 +75,17 @@ def scan(s: Step) -> Sequence[Fact]:
         s.refuse("a carry has a size that depends on the number of frames")
     if made.more:
         s.refuse("gets rows that stand for no frame of the call")
-    s.keep(Carries({f"init{i}": _start(v) for i, v in enumerate(loop.init)}))
+    s.keep(Carries({f"init{i}": _start(s, v) for i, v in enumerate(loop.init)}))
     y = Timed(0, made.rate, 0, made.look)
     return [*(Latest() for _ in loop.init), *(y for _ in loop.ys)]
 
 
-def _start(first: Any) -> Any:
-    """What a state starts as: an array, or one number; None where it is absent."""
+def _start(s: Step, first: Any) -> Any:
+    """What a state starts as; None where it is absent, which is zero."""
     if first is None:
         return None
-    number = splat(first)
-    return number if number is not None else _computed(first)
-
-
-def _computed(first: Value) -> np.ndarray[Any, Any]:
-    """The elements of a first state that follow from the file alone."""
-    nodes: list[Node] = list(topological([first.node]))
-    inputs = sorted(n.attrs["name"] for n in nodes if n.op.name == "parameter")
-    if inputs:
-        raise CutError(f"its first state comes from the input {inputs[0]}: name it in `stateful`, with its output")
-    if not all(t.is_static for n in nodes for t in n.types) or any(n.op.name == "scan" for n in nodes):
-        raise CutError("its first state is not one number, and has a size that only a call knows")
-    values: dict[Value, Any] = {}
-    for n in nodes:
-        values.update(zip(n.values, run_node(n, values, {}), strict=True))
-    return np.asarray(values[first])
+    found = start_of(first, s.whole.facts[first])
+    if isinstance(found, str):
+        s.refuse(f"its first state {found}")
+        return None
+    return found

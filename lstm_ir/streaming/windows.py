@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lstm_ir.ir import dims
-from lstm_ir.ir.literals import splat
 from lstm_ir.ops.core.pool import lowest
 from lstm_ir.ops.core.windows import axes_of
 from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed
 from lstm_ir.streaming.rule import Context, CutError, Step, rule
+from lstm_ir.streaming.start import start_of
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ def pad(s: Step) -> Sequence[Fact]:
         raise CutError(f"pads by {low} and {high} rows")
     if low == high == 0:
         return [f]
-    value = splat(s.node.inputs[1])
-    if value is None:
-        raise CutError("the value of its padding is not known")
+    value = start_of(s.node.inputs[1], s.facts[1])
+    if isinstance(value, str):
+        raise CutError(f"the value of its padding {value}")
     return [_slid(s, f, Sliding(1, 1, low, high), value, f"pads by {low} before and {high} after")]
 
 
