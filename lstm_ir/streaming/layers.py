@@ -86,6 +86,7 @@ def _start(s: Step, first: Any) -> Any:
         return None
     found = start_of(first, s.whole.facts[first])
     if isinstance(found, str):
-        s.refuse(f"its first state {found}")
+        hint = ": name it in `stateful`, with the output that it becomes" if "the input" in found else ""
+        s.refuse(f"its first state {found}{hint}")
         return None
     return found

@@ -140,7 +140,6 @@ def test_sizes_and_constants_of_the_caller(rng: np.random.Generator) -> None:
         ({"constants": {"y": 1}}, "constants has 'y'; the model has x, h"),
         ({"constants": {"h": np.zeros((1, 2, 9), "f4")}}, "h is .*got f32"),
         ({"constants": {"h": "word"}}, "constants: h"),
-        ({"stateful": True}, "stateful is not supported yet"),
     ]
     for arguments, why in wrong:
         with pytest.raises(li.ModelError, match=why):
