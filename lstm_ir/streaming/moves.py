@@ -42,12 +42,12 @@ def reshape(s: Step) -> Sequence[Fact]:
     rows = quotient((before[f.axis],), (f.outer, f.inner))
     ahead = dims.mul(dims.product(before[: f.axis]), f.outer)
     behind = dims.mul(dims.product(before[f.axis + 1 :]), f.inner)
-    found = [a for a in range(len(after)) if rows is not None and s.whole.timed(after[a])]
+    found = [a for a, d in enumerate(after) if s.whole.timed(d)]
     for axis in found:
-        outer = quotient((ahead,), after[:axis])
-        inner = quotient((behind,), after[axis + 1 :])
-        whole = rows is not None and outer is not None and inner is not None
-        if whole and dims.product((outer, rows, inner)) == after[axis]:  # type: ignore[arg-type]
+        outer, inner = quotient((ahead,), after[:axis]), quotient((behind,), after[axis + 1 :])
+        if rows is None or outer is None or inner is None:
+            continue
+        if dims.product((outer, rows, inner)) == after[axis]:
             return [replace(f, axis=axis, outer=outer, inner=inner)]
     raise CutError(f"the steps of {s.node.inputs[0].type} lie on no one axis of {s.node.types[0]}")
 
@@ -110,18 +110,17 @@ def dot(s: Step) -> Sequence[Fact]:
     lb, rb = a["lhs_batching_dimensions"], a["rhs_batching_dimensions"]
     lc, rc = a["lhs_contracting_dimensions"], a["rhs_contracting_dimensions"]
     left, right = (v.rank for v in s.node.inputs)
-    sides = []
+    sides: list[Timed] = []
     for f, batch, summed, rank, skip in ((lhs, lb, lc, left, 0), (rhs, rb, rc, right, left - len(lb) - len(lc))):
         if isinstance(f, Latest):
             raise CutError("reads at every step what only the last step gives")
         if not isinstance(f, Timed):
-            sides.append(None)
             continue
         if f.axis in summed:
             raise CutError("a product that sums over all steps")
         free = free_axes(rank, batch, summed)
         sides.append(f.at(batch.index(f.axis) if f.axis in batch else len(batch) + skip + free.index(f.axis)))
-    made = s.merged([f for f in sides if f is not None])
+    made = s.merged(sides)
     if made.axis < len(lb):
         s.even([(f, batch[made.axis]) for f, batch in ((lhs, lb), (rhs, rb))])
     return [made]

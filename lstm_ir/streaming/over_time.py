@@ -9,7 +9,7 @@ from lstm_ir.ir import dims
 from lstm_ir.ir.errors import DimError, VerifyError
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
-from lstm_ir.ir.options import several
+from lstm_ir.ir.options import refuse, several
 from lstm_ir.ir.program import need_graph
 from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.types import DimLike, shape_of
@@ -29,6 +29,8 @@ def over_time(
     the graph does not have, a state that changes its type, and a `length` that the graph uses already.
     """
     need_graph("over_time", graph, "run one of its entries over time")
+    if not isinstance(state, Mapping):
+        raise refuse("over_time", "state", state, "names of inputs and outputs")
     rows = _rows(graph, length)
     params = dict(zip(graph.input_names, graph.params, strict=True))
     scanned = [str(n) for n in several("over_time", "xs", xs)]

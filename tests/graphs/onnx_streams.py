@@ -61,7 +61,7 @@ def _conv(c: Chain, x: str, pads: tuple[int, int], k: int, stride: int, dilation
     groups = 2 if c.channels % 2 == 0 and c.integer(0, 1) else 1
     w = c.weight(c.channels, c.channels // groups, k)
     b = c.weight(c.channels)
-    given = {"pads": list(pads), "strides": [stride], "dilations": [dilation], "group": groups}
+    given: dict[str, Any] = {"pads": list(pads), "strides": [stride], "dilations": [dilation], "group": groups}
     return c.node("Conv", x, w, b, **given)
 
 

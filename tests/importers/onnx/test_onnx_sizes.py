@@ -26,7 +26,7 @@ def ints(*values: int) -> Any:
 
 def same(made: Any, fed: dict[str, Any], **arguments: Any) -> li.Graph:
     """The imported graph, which gives what onnxruntime gives."""
-    g = li.from_onnx(made, **arguments)
+    g: li.Graph = li.from_onnx(made, **arguments)
     for got, want in zip(li.interpret(g, fed).values(), om.run(made, fed), strict=True):
         assert got.dtype == want.dtype
         np.testing.assert_allclose(got, want, atol=2e-6)

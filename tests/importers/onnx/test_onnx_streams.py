@@ -118,7 +118,7 @@ def test_torch_models_in_parts(rng: np.random.Generator) -> None:
 
     torch.manual_seed(int(rng.integers(2**31)))
 
-    class Net(torch.nn.Module):
+    class Net(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.strided = torch.nn.Conv1d(5, 6, 4, stride=2)
@@ -210,7 +210,7 @@ def with_state(rng: np.random.Generator, batch: str) -> Any:
         om.node("Cast", ["n"], ["whole"], to=7),
         om.node("Abs", ["n"], ["b"]),
     ]
-    inputs = {"x": (["T", "B", 4], np.float32), "h": ([1, batch, 3], np.float32)}
+    inputs: dict[str, Any] = {"x": (["T", "B", 4], np.float32), "h": ([1, batch, 3], np.float32)}
     return om.model(nodes, inputs, ["y", "n", "wide", "whole", "b"], {k: v.astype("f4") for k, v in w.items()})
 
 
