@@ -144,5 +144,5 @@ def slice_(s: Step) -> Sequence[Fact]:
     cut = dims.add(size, dims.mul(high, -1))
     if not isinstance(low, int) or not isinstance(cut, int):
         raise CutError(f"picks steps by their places in the call: [{low}, {high})")
-    how = f"cuts {low} rows off before and {cut} after"
+    how = f"cuts rows off, {low} before and {cut} after"
     return [_slid(s, f, Sliding(1, stride, -low, -cut), None, how)]
