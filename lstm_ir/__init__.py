@@ -66,13 +66,14 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.importers.onnx.model import from_onnx as from_onnx
     from lstm_ir.ir.parser import parse as parse
     from lstm_ir.ops.by_name import op as op
+    from lstm_ir.streaming.over_time import over_time as over_time
+    from lstm_ir.streaming.stateful import stateful as stateful
     from lstm_ir.training.gradient import grad as grad
     from lstm_ir.training.gradient import vjp as vjp
     from lstm_ir.training.optimizers import adam as adam
     from lstm_ir.training.optimizers import adamw as adamw
     from lstm_ir.training.optimizers import momentum as momentum
     from lstm_ir.training.optimizers import sgd as sgd
-    from lstm_ir.training.streaming import stateful as stateful
     from lstm_ir.training.training import train_step as train_step
     from lstm_ir.verification.verify import verify as verify
 
@@ -83,9 +84,10 @@ _LAZY = {  # what only some programs need: parsing, training, passes, the compil
         "lstm_ir.importers.onnx.model": "from_onnx",
         "lstm_ir.ir.parser": "parse",
         "lstm_ir.ops.by_name": "op",
+        "lstm_ir.streaming.over_time": "over_time",
+        "lstm_ir.streaming.stateful": "stateful",
         "lstm_ir.training.gradient": "grad vjp",
         "lstm_ir.training.optimizers": "adam adamw momentum sgd",
-        "lstm_ir.training.streaming": "stateful",
         "lstm_ir.training.training": "train_step",
         "lstm_ir.verification.verify": "verify",
     }.items()

@@ -8,7 +8,7 @@ from typing import Any
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.data import Data
-from lstm_ir.ir.errors import IRError, ValueRangeError, VerifyError, message
+from lstm_ir.ir.errors import GradientError, IRError, ValueRangeError, VerifyError, message
 from lstm_ir.ir.graph import Graph, Node, Value, operand_types
 from lstm_ir.ir.literals import constant_of
 from lstm_ir.ir.loop import Loop
@@ -250,3 +250,11 @@ def _deep(graph: Graph) -> Iterator[Node]:
 def literal(value: Any) -> Data:
     """An array as data."""
     return value if isinstance(value, Data) else Data.of(value)
+
+
+def need_graph(word: str, given: object, instead: str) -> None:
+    """Refuse what is no graph; `instead` says what to do with a program."""
+    if isinstance(given, Program):
+        raise GradientError(f"{word}: takes a graph, got the program {given.name!r}; {instead}")
+    if not isinstance(given, Graph):
+        raise GradientError(f"{word}: takes a graph, got {type(given).__name__}")

@@ -9,7 +9,6 @@ from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.options import is_int
-from lstm_ir.ir.program import Program
 from lstm_ir.ir.pullback import Differentiation, opened, pull_back
 from lstm_ir.ops.primitive.fill import ones
 
@@ -66,14 +65,6 @@ def _differentiated(
             f"grad: an output is already called {min(taken)!r}; make a Graph that gives it another name"
         )
     return active.settle(Graph(f"{graph.name}_grad", [*graph.params, *more], outputs))
-
-
-def need_graph(word: str, given: object, instead: str) -> None:
-    """Refuse what is no graph; `instead` says what to do with a program."""
-    if isinstance(given, Program):
-        raise GradientError(f"{word}: takes a graph, got the program {given.name!r}; {instead}")
-    if not isinstance(given, Graph):
-        raise GradientError(f"{word}: takes a graph, got {type(given).__name__}")
 
 
 def _names(names: Names) -> list[str]:

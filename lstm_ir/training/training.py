@@ -14,13 +14,13 @@ from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import GradientError, IRError
 from lstm_ir.ir.graph import Graph, Node, Value, make_node, map_arg
 from lstm_ir.ir.leaf import constant, parameter
-from lstm_ir.ir.program import Program, State
+from lstm_ir.ir.program import Program, State, need_graph
 from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.nn.dropout import DROPOUT
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.reduce import sum
-from lstm_ir.training.gradient import grad, need_graph
+from lstm_ir.training.gradient import grad
 from lstm_ir.training.optimizers import Optimizer, is_number
 
 STEP, NORM = "step", "grad_norm"

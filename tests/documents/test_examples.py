@@ -10,13 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from paths import EXAMPLES
+from device import need
+from paths import EXAMPLES, ROOT
 
-RUNNABLE = ("tagger.py", "layer_norm_cell.py", "dynamic_shapes.py", "tf_block_lstm.py", "char_lm.py")
+RUNNABLE = (
+    "tagger.py", "layer_norm_cell.py", "dynamic_shapes.py", "tf_block_lstm.py", "char_lm.py", "silero_stream.py",
+    "import_crnn.py",
+)  # fmt: skip
+MODELS = ROOT.parent / "shared" / "models"
 
 
-def run(name: str, cwd: Path) -> str:
-    done = subprocess.run([sys.executable, "-W", "error", EXAMPLES / name], capture_output=True, text=True, cwd=cwd)
+def run(name: str, cwd: Path, *arguments: str | Path) -> str:
+    command = [sys.executable, "-W", "error", EXAMPLES / name, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -44,6 +50,54 @@ def test_block_lstm_follows_the_loss_curve_of_tensorflow(tmp_path: Path) -> None
     lines = run("tf_block_lstm.py", tmp_path).splitlines()
     assert len(lines) == 3
     assert all("largest difference to TensorFlow" in line for line in lines)
+
+
+@pytest.mark.slow
+def test_the_voice_detector_finds_speech(tmp_path: Path) -> None:
+    need("onnx_ir")
+    if not MODELS.is_dir():
+        pytest.skip("the files are not here")
+    lines = run("silero_stream.py", tmp_path, MODELS / "silero.onnx", MODELS / "test.wav").splitlines()
+    assert [line.split(",")[0] for line in lines[:2]] == ["as_stream: 1875 frames", "in_one_call: 1875 frames"]
+    found = [tuple(map(float, re.findall(r"[0-9.]+(?= s)", line))) for line in lines[3:]]
+    assert len(found) >= 10
+    ends = [t for segment in found for t in segment]
+    assert ends == sorted(ends)
+    assert ends[-1] <= 60.0
+
+
+def test_the_text_recogniser_gives_what_pytorch_gives(tmp_path: Path) -> None:
+    need("onnx_ir")
+    need("torch")
+    lines = run("import_crnn.py", tmp_path).splitlines()
+    assert lines[0].startswith("scores [1, 20, 27]: largest difference to PyTorch ")
+    assert re.fullmatch(r"read: '[a-z]*'", lines[1])
+
+
+@pytest.mark.parametrize("kind", ["P2", "P5", "npy"])
+def test_the_text_recogniser_reads_a_file(kind: str, tmp_path: Path) -> None:
+    """The classes that onnxruntime's scores have, of an image that fits as it is."""
+    need("onnx_ir")
+    need("onnxruntime")
+    if not MODELS.is_dir():
+        pytest.skip("the files are not here")
+    import onnxruntime
+
+    grey = np.random.default_rng(5).integers(0, 256, (32, 128)).astype(np.uint8)
+    path = tmp_path / ("word.npy" if kind == "npy" else "word.pgm")
+    head = f"{kind}\n# a word\n128 32\n255\n".encode()
+    if kind == "npy":
+        np.save(path, grey)
+    else:
+        path.write_bytes(head + (grey.tobytes() if kind == "P5" else " ".join(map(str, grey.reshape(-1))).encode()))
+    x = np.tile(((grey / 255 - 0.5) / 0.5).astype(np.float32), (1, 3, 1, 1))
+    model = MODELS / "zoo_doctr_crnn.onnx"
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (scores,) = session.run(None, {"x": x})
+    letters = "abcdefghijklmnopqrs"
+    best = [k for i, k in enumerate(scores[0].argmax(1)) if i == 0 or k != scores[0].argmax(1)[i - 1]]
+    want = "".join(letters[k] for k in best if k != 19)
+    assert run("import_crnn.py", tmp_path, model, path, "--alphabet", letters) == f"read: {want!r}\n"
 
 
 @pytest.mark.slow

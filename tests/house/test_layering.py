@@ -139,6 +139,7 @@ ROOMS = {
     "lstm_ir/ops": ("lstm_ir.importers", "lstm_ir.serving"),
     "passes": ("lstm_ir.importers", "lstm_ir.serving"),
     "backends": ("lstm_ir.importers", "lstm_ir.serving"),
+    "lstm_ir/streaming": ("lstm_ir.importers", "lstm_ir.training", "lstm_ir.api", "lstm_ir.cli"),
     "lstm_ir/importers": ("lstm_ir.training", "lstm_ir.api", "lstm_ir.cli"),
 }
 

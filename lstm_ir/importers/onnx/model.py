@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -15,12 +15,14 @@ from lstm_ir.importers.onnx.known import Knowledge
 from lstm_ir.importers.onnx.reading import Source, read
 from lstm_ir.importers.onnx.refusals import Refusals
 from lstm_ir.importers.onnx.sizes import Sizes, UndecidedError, objects, settled
+from lstm_ir.importers.onnx.streams import streamed
 from lstm_ir.importers.onnx.table import ALL, TABLE, Taken
 from lstm_ir.importers.onnx.tensors import Tensors
 from lstm_ir.ir.errors import IRError, LstmIrError, ModelError
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.location import Loc, at
+from lstm_ir.ir.program import Program
 from lstm_ir.ir.types import DimLike, DType
 
 if TYPE_CHECKING:
@@ -30,24 +32,48 @@ DEPTH = 32  # subgraphs nested deeper are refused
 assert handlers.__doc__  # importing them registers every op
 
 
+@overload
+def from_onnx(
+    model: Model,
+    *,
+    constants: Mapping[str, Any] | None = ...,
+    sizes: Mapping[str, DimLike] | None = ...,
+    stateful: Literal[False] = ...,
+) -> Graph: ...
+
+
+@overload
+def from_onnx(
+    model: Model,
+    *,
+    constants: Mapping[str, Any] | None = ...,
+    sizes: Mapping[str, DimLike] | None = ...,
+    stateful: Literal[True] | Mapping[str, str],
+) -> Program: ...
+
+
 def from_onnx(
     model: Model,
     *,
     constants: Mapping[str, Any] | None = None,
     sizes: Mapping[str, DimLike] | None = None,
     stateful: bool | Mapping[str, str] = False,
-) -> Graph:
+) -> Graph | Program:
     """The graph of an ONNX model, with the names of its inputs, outputs and initializers.
 
     model: a path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`. constants: arrays for inputs
     that are to be fixed. sizes: numbers, or other names, for named sizes; an axis without a name is
-    called after its input, `x_0`. Initializers with float elements are weights. Raises ModelError,
-    which lists every node that is not taken.
+    called after its input, `x_0`. Initializers with float elements are weights. stateful: True makes
+    a program with the entries of `li.stateful`, whose state is found: the states of recurrent layers
+    that start at zero, and the last rows that causal windows saw; `{"state": "stateN"}` names the
+    inputs that are state and the outputs that they become. Raises ModelError, which lists every node
+    that is not taken, or that would have to know later steps.
     """
-    if stateful:
-        raise ModelError("from_onnx: stateful is not supported yet")
+    if not isinstance(stateful, (bool, Mapping)):
+        raise ModelError(f"from_onnx: stateful is {stateful!r}, not a bool and not names of inputs and outputs")
     source = read(model)
-    return walked(source, Bindings(source, constants or {}, sizes or {})).graph()
+    graph = walked(source, Bindings(source, constants or {}, sizes or {})).graph()
+    return graph if stateful is False else streamed(source.file, source.model, graph, stateful)
 
 
 def walked(source: Source, bindings: Bindings) -> Walk:

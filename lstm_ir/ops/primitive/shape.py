@@ -141,7 +141,7 @@ def reshape(x: Any, shape: Sequence[DimLike] | DimLike) -> Value:
     free = [i for i, s in enumerate(sizes) if isinstance(s, (int, np.integer)) and s == -1]
     to = shape_for("reshape", (1 if i in free else s for i, s in enumerate(sizes)))
     if free:
-        left = _quotient(v.shape, to) if len(free) == 1 else None
+        left = quotient(v.shape, to) if len(free) == 1 else None
         if left is None:
             shown = ",".join(map(str, sizes))
             problem = f"the -1 in [{shown}] stands for no size that can be decided"
@@ -150,7 +150,7 @@ def reshape(x: Any, shape: Sequence[DimLike] | DimLike) -> Value:
     return v if to == v.shape else make(RESHAPE, v, shape=to).values[0]
 
 
-def _quotient(shape: Shape, known: Shape) -> Dim | None:
+def quotient(shape: Shape, known: Shape) -> Dim | None:
     """product(shape) / product(known) as an expression; None if it is not one."""
     rest, by = list(shape), []
     for d in known:

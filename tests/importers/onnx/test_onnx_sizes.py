@@ -26,7 +26,7 @@ def ints(*values: int) -> Any:
 
 def same(made: Any, fed: dict[str, Any], **arguments: Any) -> li.Graph:
     """The imported graph, which gives what onnxruntime gives."""
-    g = li.from_onnx(made, **arguments)
+    g: li.Graph = li.from_onnx(made, **arguments)
     for got, want in zip(li.interpret(g, fed).values(), om.run(made, fed), strict=True):
         assert got.dtype == want.dtype
         np.testing.assert_allclose(got, want, atol=2e-6)
@@ -140,7 +140,6 @@ def test_sizes_and_constants_of_the_caller(rng: np.random.Generator) -> None:
         ({"constants": {"y": 1}}, "constants has 'y'; the model has x, h"),
         ({"constants": {"h": np.zeros((1, 2, 9), "f4")}}, "h is .*got f32"),
         ({"constants": {"h": "word"}}, "constants: h"),
-        ({"stateful": True}, "stateful is not supported yet"),
     ]
     for arguments, why in wrong:
         with pytest.raises(li.ModelError, match=why):

@@ -11,8 +11,7 @@ from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import VerifyError
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
-from lstm_ir.ir.program import Program, State, literal
-from lstm_ir.training.gradient import need_graph
+from lstm_ir.ir.program import Program, State, literal, need_graph
 
 
 def stateful(graph: Graph, state: Mapping[str, str], initial: Mapping[str, Any] | None = None) -> Program:

@@ -1,0 +1,84 @@
+"""`stateful` of `li.from_onnx`: the imported graph as a program that keeps state between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lstm_ir.importers.onnx.call import RefusedError, UnifiedError, plain
+from lstm_ir.importers.onnx.refusals import Refusals
+from lstm_ir.ir import dims
+from lstm_ir.ir.errors import ModelError
+from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.program import Program
+from lstm_ir.ir.types import TensorType
+from lstm_ir.streaming.causality import Causality
+from lstm_ir.streaming.lift import lifted
+from lstm_ir.streaming.stateful import stateful
+from lstm_ir.streaming.steps import candidates
+
+
+def streamed(file: str, model: Any, graph: Graph, kept: bool | Mapping[str, str]) -> Program:
+    """The program; ModelError with all reasons where there is none.
+
+    UnifiedError where a size has to be another one: two sizes of a state that are one, or a number of
+    frames that is a multiple.
+    """
+    return _named(file, graph, kept) if isinstance(kept, Mapping) else _found(file, model, graph)
+
+
+def _named(file: str, graph: Graph, kept: Mapping[str, str]) -> Program:
+    """The outputs that are named go to the inputs of the next call."""
+    for known, asked, what in ((graph.input_names, kept, "input"), (graph.output_names, kept.values(), "output")):
+        unknown = [n for n in asked if n not in known]
+        if unknown:
+            shown = ", ".join(known) or "none"
+            raise ModelError(f"{file}: stateful has the {what} {unknown[0]!r}; the model has {shown}")
+    if len(set(kept.values())) != len(kept):
+        raise ModelError(f"{file}: stateful feeds one output to two inputs")
+    if not kept:
+        raise ModelError(f"{file}: stateful names no input")
+    params = dict(zip(graph.input_names, graph.params, strict=True))
+    for taken, given in kept.items():
+        _need_equal(file, taken, params[taken].type, given, graph.output(given).type)
+    return stateful(graph, kept)
+
+
+def _need_equal(file: str, taken: str, before: TensorType, given: str, after: TensorType) -> None:
+    differ = ModelError(f"{file}: stateful: the input {taken} is {before}, the output {given} is {after}")
+    if before.dtype is not after.dtype or before.rank != after.rank:
+        raise differ
+    for a, b in zip(before.shape, after.shape, strict=True):
+        if a != b:
+            for size, by in ((a, b), (b, a)):
+                name = plain(size)
+                if name is not None and name not in dims.names(by):
+                    raise UnifiedError(name, by)
+            raise differ
+
+
+def _found(file: str, model: Any, graph: Graph) -> Program:
+    """What layers and windows keep, found by the analysis."""
+    names = candidates(graph)
+    if not names:
+        raise ModelError(f"{file}: stateful: no layer, loop or window runs over a size that has a name")
+    tried = [Causality.of(graph, n) for n in names]
+    good = [c for c in tried if not c.reasons]
+    if len(names) > 1 and len(good) != 1:
+        shown = ", ".join(names)
+        raise ModelError(f"{file}: stateful: each of the sizes {shown} may be time; give the others numbers (sizes=)")
+    found = good[0] if good else tried[0]
+    _raise_reasons(file, model, found)
+    if found.factor % found.unit:
+        raise UnifiedError(found.steps, dims.mul(dims.name(found.steps), found.unit))
+    if not found.kept:
+        raise ModelError(f"{file}: stateful: nothing is kept between calls; every step depends on itself alone")
+    return lifted(found)
+
+
+def _raise_reasons(file: str, model: Any, found: Causality) -> None:
+    ops = {n.name or next((o.name for o in n.outputs if o.name), ""): n.op_type for n in model.graph.all_nodes()}
+    refusals = Refusals(file)
+    for node, reason in found.reasons:
+        refusals.add(node.loc.node, ops.get(node.loc.node, "input"), RefusedError(reason))
+    refusals.raise_any()

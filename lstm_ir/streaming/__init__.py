@@ -1,0 +1,1 @@
+"""Streaming: programs that keep state between calls, and what of a graph may be cut into calls."""

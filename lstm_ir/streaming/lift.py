@@ -1,0 +1,102 @@
+"""From a graph over a whole recording to a program that takes it in parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.ir import dims
+from lstm_ir.ir.graph import Arg, Data, Graph, Node, Value, make_node, map_arg
+from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.location import at
+from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.program import Program
+from lstm_ir.ir.types import TensorType
+from lstm_ir.ops.primitive.shape import concat
+from lstm_ir.ops.primitive.window import slice_axis
+from lstm_ir.streaming.causality import Causality
+from lstm_ir.streaming.rule import Carries, Context, Kept
+from lstm_ir.streaming.stateful import stateful
+
+FINALS = {"h0": "h_n", "c0": "c_n"}
+
+
+def lifted(found: Causality) -> Program:
+    """The program of `li.stateful` whose state is what the analysis keeps; no reason may be left."""
+    assert not found.reasons
+    graph, made = found.graph, _Lift(found.graph)
+    env: dict[Value, Value] = {}
+    for old in graph.nodes:
+        with at(old.loc.through("stateful")):
+            new = made.over(old, tuple(map_arg(a, env) for a in old.args), found.kept.get(old))
+        env |= {o: v for o, v in zip(old.values, new.values, strict=True) if o is not v}
+    outputs = {n: env.get(v, v) for n, v in zip(graph.output_names, graph.outputs, strict=True)}
+    whole = Graph(graph.name, [*graph.params, *made.inputs.values()], outputs | made.outputs)
+    return stateful(whole, {n: n for n in made.inputs}, made.starts)
+
+
+class _Lift:
+    """States by name, as they are made: their inputs, outputs, and what they start as."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.inputs: dict[str, Value] = {}
+        self.outputs: dict[str, Value] = {}
+        self.starts: dict[str, Any] = {}
+        self._taken = {*graph.input_names, *graph.output_names}
+
+    def over(self, old: Node, args: tuple[Arg, ...], kept: Kept | None) -> Node:
+        """The node over new arguments, with what it keeps."""
+        if kept is None:
+            return old.with_args(args)
+        if isinstance(kept, Context):
+            return self._window(old, args, kept)
+        return self._loop(old, args, kept) if old.op.name == "scan" else self._layer(old, args, kept)
+
+    def _window(self, old: Node, args: tuple[Arg, ...], kept: Context) -> Node:
+        """Over the kept rows and those of the call, without padding before them."""
+        x = args[0]
+        assert isinstance(x, Value)
+        name, first = self._state(old, "context", x.type.resized(kept.axis, kept.rows), kept.value)
+        joined = concat([first, x], kept.axis)
+        end = dims.add(joined.shape[kept.axis], -kept.more)
+        self.outputs[name] = slice_axis(joined, kept.axis, dims.add(end, -kept.rows), end)
+        which, at_ = ("edge_padding_low", 0) if old.op.name == "pad" else ("padding_low", 2)
+        low = list(old.attrs[which])
+        low[kept.axis - at_] = 0
+        return make_node(old.op, (joined, *args[1:]), {**old.attrs, which: tuple(low)}, old.loc)
+
+    def _loop(self, old: Node, args: tuple[Arg, ...], kept: Carries) -> Node:
+        loop, index = Loop(old), old.op.operand_index("init")
+        states = [
+            self._state(old, f"carry{i}", v.type, start)
+            for i, (v, start) in enumerate(zip(loop.init, kept.starts.values(), strict=True))
+        ]
+        node = old.with_args((*args[:index], tuple(v for _, v in states), *args[index + 1 :]))
+        self.outputs |= {name: v for (name, _), v in zip(states, Loop(node).finals, strict=True)}
+        return node
+
+    def _layer(self, old: Node, args: tuple[Arg, ...], kept: Carries) -> Node:
+        new, names = list(args), {}
+        for operand, start in kept.starts.items():
+            final = old.result(FINALS[operand])
+            assert isinstance(final, Value)
+            names[operand], new[old.op.operand_index(operand)] = self._state(old, operand[0], final.type, start)
+        node = old.with_args(tuple(new))
+        for operand, name in names.items():
+            final = node.result(FINALS[operand])
+            assert isinstance(final, Value)
+            self.outputs[name] = final
+        return node
+
+    def _state(self, old: Node, word: str, kind: TensorType, start: Any) -> tuple[str, Value]:
+        """A new input for a state, and its name: that of the node in its file, and a word."""
+        base = f"{old.loc.node or old.op.name}.{word}"
+        name, n = base, 2
+        while name in self._taken:
+            name, n = f"{base}#{n}", n + 1
+        self._taken.add(name)
+        self.inputs[name] = parameter(name, kind)
+        if start is not None:
+            self.starts[name] = Data.of(np.asarray(start, kind.dtype.numpy))
+        return name, self.inputs[name]

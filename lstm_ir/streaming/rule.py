@@ -1,0 +1,133 @@
+"""A rule of causality: the facts of a node's results from those of its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import lcm
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from lstm_ir.ir.graph import Node, Value
+from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed
+
+if TYPE_CHECKING:
+    from lstm_ir.streaming.causality import Causality
+
+Rule: TypeAlias = "Callable[[Step], Sequence[Fact]]"
+RULES: dict[str, Rule] = {}
+"""By op: the facts of the results of a node that reads a value with an axis of time."""
+
+
+class CutError(Exception):
+    """Why a node cannot be cut into calls, where nothing is known of its results."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """The last `rows` rows that a window saw along `axis`, `value` before the first; `more` rows of
+    the operand stand for no frame of the call."""
+
+    axis: int
+    rows: int
+    more: int
+    value: Any
+
+
+@dataclass(frozen=True)
+class Carries:
+    """The state of a loop or a layer, by the name of the operand that it starts from; what it starts as."""
+
+    starts: dict[str, Any]
+
+
+Kept: TypeAlias = "Context | Carries"
+
+
+class Step:
+    """One node as its rule sees it."""
+
+    def __init__(self, whole: Causality, node: Node) -> None:
+        self.whole, self.node = whole, node
+        self.facts = tuple(whole.facts[v] for v in node.inputs)
+
+    @property
+    def timed(self) -> list[Timed]:
+        """Those with an axis of time."""
+        return [f for f in self.facts if isinstance(f, Timed)]
+
+    def fact(self, operand: str) -> Fact | None:
+        """That of an operand; None where it is absent."""
+        v = self.node.arg(operand)
+        return self.whole.facts[v] if isinstance(v, Value) else None
+
+    def refuse(self, reason: str) -> None:
+        """Note a reason, and go on."""
+        self.whole.refuse(self.node, reason)
+
+    def keep(self, kept: Kept) -> None:
+        """Note what this node keeps between calls."""
+        self.whole.kept[self.node] = kept
+
+    def every(self, rate: int) -> None:
+        """A call takes a multiple of `rate` frames."""
+        self.whole.unit = lcm(self.whole.unit, rate)
+
+    def only(self) -> Timed:
+        """The fact of the one operand."""
+        (fact,) = self.facts
+        assert isinstance(fact, Timed)
+        return fact
+
+    def needs_fixed(self, operands: Sequence[str], what: str = "over time") -> None:
+        """Refuse operands that change from call to call, or from step to step."""
+        for name in operands:
+            fact = self.fact(name)
+            if isinstance(fact, (Latest, Timed)):
+                raise CutError(f"its operand {name} changes {what}")
+
+    def even(self, operands: Sequence[tuple[Fact, int]]) -> None:
+        """That operands without time, each with the axis that meets time, are the same at every step."""
+        for fact, axis in operands:
+            if isinstance(fact, Latest):
+                raise CutError("reads at every step what only the last step gives")
+            if isinstance(fact, Fixed) and axis not in fact.even:
+                raise CutError("reads a value that has a row of its own for every step of a call")
+
+    def merged(self, timed: Sequence[Timed]) -> Timed:
+        """One fact of several operands whose axes of time meet."""
+        first = timed[0]
+        for other in timed[1:]:
+            if first.axis != other.axis or (first.outer, first.inner) != (other.outer, other.inner):
+                raise CutError("its operands have their steps on different axes")
+            if first.rate != other.rate:
+                raise CutError("its operands have steps of different lengths")
+            if first.more != other.more:
+                raise CutError("its operands have different numbers of rows beside those of the frames")
+        return max(timed, key=lambda t: t.look)
+
+    def causal(self, made: Timed, far: str) -> Timed:
+        """The fact, if its rows know no later ones."""
+        if made.look <= 0:
+            return made
+        self.refuse(f"looks ahead: {far}")
+        return Timed(made.axis, made.rate, made.more, 0, made.outer, made.inner)
+
+
+def elementwise(s: Step) -> Sequence[Fact]:
+    """Operands have one shape, so their axes of time meet."""
+    made = s.merged(s.timed)
+    s.even([(f, made.axis) for f, v in zip(s.facts, s.node.inputs, strict=True) if v.rank])
+    return [made]
+
+
+ELEMENTWISE: Rule = elementwise
+
+
+def rule(*ops: str) -> Callable[[Rule], Rule]:
+    """Register the decorated function as the rule of these ops."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(ops, function))
+        return function
+
+    return register
