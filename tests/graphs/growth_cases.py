@@ -129,7 +129,7 @@ def streamed(g: Growth, steps: int) -> Case | None:
     graph = li.Graph(g.name, g.inputs, outputs)
     fixed = [v for v in kept if v.type.is_static and g.chance()]
     start = {v.node.attrs["name"]: a for v, a in zip(fixed, _numbers(g, fixed), strict=True)}
-    program = _named(li.stateful(graph, names, start), g.name)
+    program = _named(li.stateful(graph, names, start).only("step"), g.name)
     entry, calls = f"{g.name}.step", []
     for env in _sizes(g, g.inputs):
         for turn in range(2):
@@ -181,12 +181,14 @@ def trained(g: Growth, steps: int) -> Case | None:
         if remat is None or "remat" not in str(e):
             raise
         return None
+    kept = ["grads", "train"] if g.slopes else g.among([["train"], ["train", "infer"], ["grads", "apply"]])
+    made = made.only(*(n for n in kept if n in made.entries))
     program = _named(made, g.name)
     calls = [
         Call(f"{g.name}.{entry}", env, _fed(g, program.signature().entries[f"{g.name}.{entry}"], env))
         for env in _sizes(g, g.inputs)
         for entry in ("grads", "train", "train", "infer", "apply")
-        if env is g.env or entry == "train"
+        if entry in made.entries and (env is g.env or entry == "train")
     ]
     return Case(g.name, program, calls, f"{g.name}.grads" if g.slopes else None)
 
@@ -204,10 +206,10 @@ def _fed(g: Growth, entry: Any, env: Sizes) -> Arrays:
 
 
 def grown(rng: np.random.Generator, named: bool, number: int, kinds: Sequence[str], literals: int) -> Case:
-    """The case of this number of a module: every fourth has slopes, every eighth keeps state or trains."""
+    """The case of this number of a module: every fourth has slopes, every eighth keeps state, every 16th trains."""
     while True:
         f64 = "f64" in kinds and rng.random() < 0.5  # held to differences
-        trains, slopes = number % 8 == 5, number % 4 == 3
+        trains, slopes = number % 16 == 5, number % 4 == 3
         few = ("f64", *(k for k in KINDS if k not in ("f16", "bf16", "f32"))) if trains else ("f64",)
         g = Growth(
             rng, named, f"g{number}", few if f64 and (trains or slopes) else kinds,
