@@ -32,7 +32,7 @@ import lstm_ir as li
 from lstm_ir.ir.binding import bind_sizes
 
 GRAPHS = 32  # of a module
-SHRINK = 60.0  # seconds
+SHRINK = 30.0  # seconds
 LOST = "the device was lost"  # by Mesa's driver, now and then: docs/hardware.md
 
 

@@ -374,17 +374,16 @@ def _ragged(g: Growth) -> Grown:
     return tuple(v for v in (*carry, y) if g.fits(v.shape))
 
 
-# What takes the compiler long stands in no loop.
-LARGE = {*growth_layers.OPS, *growth_foreign.OPS}
+# What takes the compiler long: in no loop, and one step of eight.
+LARGE = (*growth_layers.OPS, *growth_foreign.OPS)
 _COMMON = ("scan", "scan", "slice", "dot_general", "gather", "scatter_add", "pad", "convert", "concatenate")
 
 
 def grow(g: Growth, steps: int) -> None:
     """So many steps more, each of which finds a use for what is there."""
-    names = [n for n in (*STEPS, *_COMMON) if not g.depth or n not in LARGE]
-    names = [n for n in names if n != "scan" or g.depth < 2]
+    small = [n for n in (*STEPS, *_COMMON) if n not in LARGE and (n != "scan" or g.depth < 2)]
     while steps:
-        made = STEPS[g.among(names)](g)
+        made = STEPS[g.among(LARGE if not g.depth and g.chance(0.12) else small)](g)
         values = () if made is None else made if isinstance(made, tuple) else (made,)
         kept = [v for v in values if g.fits(v.shape)]
         g.pool += kept
