@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from exact_cases import Case, agree
 
 import lstm_ir as li
@@ -45,3 +46,15 @@ def test_picked_rows_are_added_again() -> None:
         want = table * np.array([3, 1, 5, 1, 3, 1, 1], table.dtype)[:, None]
         cases.append((li.Graph(kind, [t, i], {"y": y}), {"t": table, "i": rows}, {"y": want}, kind))
     agree(cases)
+
+
+@pytest.mark.parametrize("kind", ["i32", "i64", "i8", "u8", "u32"])
+def test_an_integer_less_itself(kind: str, rng: np.random.Generator) -> None:
+    """Of open sizes; IREE makes a literal of it, which needs numbers."""
+    x, y = li.input("x", ("N", "M"), kind), li.input("y", ("M",), kind)
+    g = li.Graph("less", [x, y], {"zero": x - x, "less": x - y})
+    a, b = (rng.integers(0, 100, s).astype(li.DType(kind).numpy) for s in ((3, 5), (5,)))
+    with li.compile(g, options={"cache": False}) as exe:
+        got = exe(x=a, y=b)
+    np.testing.assert_array_equal(got["zero"], np.zeros_like(a))
+    np.testing.assert_array_equal(got["less"], a - b)
