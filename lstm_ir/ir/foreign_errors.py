@@ -21,8 +21,13 @@ _LIMITS = {
 }
 _MORE = {  # what programs write instead of the system's words
     errno.EAGAIN: ("Cannot fork", "returned exit code 32512"),  # of a shell that could not start
-    errno.ENOMEM: ("std::bad_alloc", "LLVM ERROR: out of memory", "libc allocator failed", "failed to map segment",
-                   "error return without exception set"),  # of Python while it imports
+    errno.ENOMEM: (
+        "std::bad_alloc",
+        "LLVM ERROR: out of memory",
+        "libc allocator failed",
+        "failed to map segment",
+        "error return without exception set",
+    ),  # of Python while it imports
 }
 _WORDS = {n: (os.strerror(n), *_MORE.get(n, ())) for n in _LIMITS}
 _SHOWN = 200  # characters of a foreign message

@@ -13,9 +13,6 @@ import lstm_ir as li
 from lstm_ir.ir.opdef import OPS
 
 
-
-
-
 @pytest.mark.parametrize("op", sorted(OPS))
 def test_every_op_is_grown(op: str, rng: np.random.Generator) -> None:
     """A step is registered for each op, and makes it, with numbers and with names for sizes."""

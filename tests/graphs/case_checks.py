@@ -11,6 +11,7 @@ from growth_cases import Arrays, Call, Case
 from roundoff import limits
 
 import lstm_ir as li
+from lstm_ir.ir import dims
 
 Array = np.ndarray[Any, Any]
 # Errors of a call: of the interpreter and of the compiled module the same.
@@ -25,7 +26,8 @@ def state_before(case: Case, call: Call, kept: Mapping[str, Any] | None) -> Arra
     for port, name in reads.items():
         if call.fresh or kept is None:
             start = case.program.state[name]
-            out[port] = np.broadcast_to(start.initial.array, tuple(start.type.bind(call.env).shape)).copy()
+            shape = tuple(dims.evaluate(d, call.env) for d in start.type.shape)
+            out[port] = np.broadcast_to(start.initial.array, shape).copy()
         else:
             out[port] = np.asarray(kept[name])
     return out

@@ -124,9 +124,7 @@ class Growth:
 
     def inside(self) -> Growth:
         """For the body of a loop: its own values, and what is outside by the same names."""
-        inner = Growth(
-            self.rng, self.named, self.name, self.kinds, literals=self.literals, slopes=self.slopes
-        )
+        inner = Growth(self.rng, self.named, self.name, self.kinds, literals=self.literals, slopes=self.slopes)
         inner.env, inner.inputs, inner.ranges, inner.weights = self.env, self.inputs, self.ranges, self.weights
         inner.depth = self.depth + 1
         return inner

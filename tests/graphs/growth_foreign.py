@@ -9,7 +9,7 @@ import cudnn_cases as cu
 import mps_cases as mps
 import numpy as np
 import tf_cases as tf
-from growth import Growth, Grown, step
+from growth import Grown, Growth, step
 
 import lstm_ir as li
 from lstm_ir.ir.types import DType, TensorType
@@ -44,16 +44,19 @@ def _steps(g: Growth, least: int, most: int = 9) -> Any:
 
 def _block(g: Growth, op: str) -> Grown:
     kind = g.float(KINDS)
-    sizes = _steps(g, 0), _steps(g, 0 if op in (tf.SEQ, tf.SEQ_V2) else 1), g.whole(0 if op in (tf.SEQ, tf.SEQ_V2) else 1, 5), g.whole(1, 6)
+    sizes = (
+        _steps(g, 0),
+        _steps(g, 0 if op in (tf.SEQ, tf.SEQ_V2) else 1),
+        g.whole(0 if op in (tf.SEQ, tf.SEQ_V2) else 1, 5),
+        g.whole(1, 6),
+    )
     shapes = tf.shapes(op, *sizes)
     steps = shapes.pop("seq_len_max", None)
     given = _given(g, shapes, kind)
     if steps is not None:
         known = isinstance(sizes[0], int) and g.chance(0.3)
         most = int(sizes[0]) if known else 0
-        given["seq_len_max"] = (
-            li.constant(np.int64(g.whole(0, most))) if known else g.indices((), 0, sizes[0], "i64")
-        )
+        given["seq_len_max"] = li.constant(np.int64(g.whole(0, most))) if known else g.indices((), 0, sizes[0], "i64")
     attrs: dict[str, Any] = tf.required(op, g.chance())
     if op in (tf.CELL, tf.SEQ, tf.SEQ_V2) and (g.slopes or g.chance()):
         attrs["cell_clip"] = 0.0 if g.slopes else g.among([0.0, -1.0, 0.4, 3.0])
@@ -91,7 +94,7 @@ def _call(g: Growth, attrs: dict[str, Any]) -> Values:
     attrs |= {"time_major": False} if g.chance(0.2) else {}
     attrs |= {"dropout": 0.5, "seed": g.whole(0, 9)} if g.chance(0.2) else {}
     rows = layers * (2 if attrs["direction"] == "bidirectional" else 1)
-    shapes = {
+    shapes: dict[str, Any] = {
         "input": (T, B, inputs), "input_h": (rows, B, attrs.get("num_proj", hidden)), "input_c": (rows, B, hidden),
     }  # fmt: skip
     if attrs["rnn_mode"] != "lstm":

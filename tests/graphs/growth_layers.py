@@ -6,10 +6,10 @@ import contextlib
 from typing import Any
 
 import numpy as np
-from growth import Growth, Grown, step
+from growth import Grown, Growth, step
 
 import lstm_ir as li
-from lstm_ir.ir.types import DType, TensorType, shape_of
+from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.core import activations
 from lstm_ir.ops.nn.threefry import random_bits
 from lstm_ir.ops.primitive.stencil import Taps, stencil
@@ -74,7 +74,7 @@ def _layer(g: Growth, name: str) -> tuple[li.Value, ...]:
 def _small(g: Growth, t: TensorType) -> li.Value:
     """A weight of small numbers, or any value."""
     if t.is_static and not g.chance(0.2):
-        return g.weight(g.rng.normal(0, 0.4, shape_of(t.shape)).astype(t.dtype.numpy))
+        return g.weight(g.rng.normal(0, 0.4, [g.at(d) for d in t.shape]).astype(t.dtype.numpy))
     return g.like(t)
 
 
@@ -102,7 +102,7 @@ def sloped(g: Growth, y: li.Value) -> Grown:
     g.named_outputs += 1
     graph = li.Graph("sloped", g.inputs, {f"s{g.named_outputs}": y})
     known = {**graph.weights, **dict(zip(graph.input_names, g.inputs, strict=True))}
-    wrt = []
+    wrt: list[str] = []
     for name in known:
         if known[name].dtype.is_float and len(wrt) < 3:
             with contextlib.suppress(li.GradientError):
@@ -149,11 +149,7 @@ def _convolved(g: Growth) -> Grown:
 
 @step("convolution_transpose")
 def _transposed(g: Growth) -> Grown:
-    kind, groups, width = (
-        g.float(),
-        g.among([1, 2]),
-        g.whole(1, 3),
-    )
+    kind, groups, width = (g.float(), g.among([1, 2]), g.whole(1, 3))
     c = groups * g.whole(1, 2)
     x = g.leaf(TensorType((g.size(), c, g.whole(1, 5)), kind))
     w = g.leaf(TensorType((c, g.whole(1, 3), width), kind))
@@ -175,7 +171,6 @@ def _stencil(g: Growth) -> Grown:
     x = g.leaf(TensorType((g.size(), groups, each, 2, 5, 6), kind))
     w = g.leaf(TensorType((groups, g.whole(1, 3), each, 3), kind))
     return stencil(x, w, Taps((0, 1, 0), (0, 2, 1), (3, 0, 1)), 3, 3)
-
 
 
 # What this file makes.

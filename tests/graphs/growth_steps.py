@@ -7,7 +7,7 @@ from typing import Any
 
 import growth_foreign
 import growth_layers
-from growth import FLOATS, INTS, KINDS, STEPS, Growth, Grown, step
+from growth import FLOATS, INTS, KINDS, STEPS, Grown, Growth, step
 
 import lstm_ir as li
 from lstm_ir.ir import dims
