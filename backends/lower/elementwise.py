@@ -26,6 +26,9 @@ def _arithmetic(e: Emitter, n: Node, *operands: ir.Value) -> ir.Value:
     if n.op.name == "sign" and not t.dtype.is_signed:
         return e.hlo("minimum", [operands[0], e.full(1, t)], t)
     inside = in_f32(t)
+    if n.op.name == "subtract" and not t.dtype.is_float and not t.is_static and e.target is not None:
+        # x - x becomes a literal 0 of open size, which there is not; so does what only IREE finds to be that
+        return e.hlo("add", [operands[0], e.hlo("negate", [operands[1]], t)], t)
     if n.op.name == "ceil" and t.dtype is DType.f64 and e.target is not None:
         # no f64 ceil links for baseline x86-64; this one is exact, and keeps -0 and NaN
         below = e.hlo("floor", [e.hlo("negate", operands, t)], t)

@@ -15,6 +15,7 @@ from lstm_ir.backends.kernels import lowering as kernels
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.types import DType, Shape, TensorType
 from lstm_ir.ops.primitive.linear import free_axes
 
@@ -50,7 +51,37 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         out = e.hlo("dot_general", [lhs, rhs], total, dot_dimension_numbers=_numbers(*axes))
     else:
         out = _dynamic(e, lhs, a, rhs, b, axes, total)
+    if e.target is not None and e.target.kind == "cpu" and _meets_a_mask(e, n):
+        out = barrier(e, out, total)
     return e.convert(out, total, to.dtype)
+
+
+def _meets_a_mask(e: Emitter, n: Node) -> bool:
+    """Whether a select by a mask from memory may be fused with the product.
+
+    IREE 3.13 hands the product's packed layout on to what is fused with it, and packs the mask as single
+    bits where memory has bytes: the module is invalid, and computes other numbers where nothing checks it.
+    """
+    users = {} if e.within is None else e.within.users
+    found, walk = {n.values[0]}, [n.values[0]]
+    while walk:
+        for user in users.get(walk.pop(), ()):
+            if user.op.name == "select" and _from_memory(user.inputs[0]):
+                return True
+            fused = {Trait.elementwise, Trait.data_movement} & set(user.op.traits)
+            more = [v for v in user.values if fused and v not in found]
+            found.update(more)
+            walk += more
+    return False
+
+
+def _from_memory(mask: Value) -> bool:
+    """Whether no comparison beside it makes the mask."""
+    while mask.node.inputs and Trait.data_movement in mask.node.op.traits:
+        mask = mask.node.inputs[0]
+    if mask.op in ("and", "or", "xor", "not"):
+        return any(map(_from_memory, mask.node.inputs))
+    return mask.rank > 0 and mask.op not in ("compare", "is_finite", "constant")
 
 
 def _made(e: Emitter, v: ir.Value, operand: Value) -> ir.Value:

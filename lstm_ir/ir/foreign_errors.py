@@ -21,7 +21,13 @@ _LIMITS = {
 }
 _MORE = {  # what programs write instead of the system's words
     errno.EAGAIN: ("Cannot fork", "returned exit code 32512"),  # of a shell that could not start
-    errno.ENOMEM: ("std::bad_alloc", "LLVM ERROR: out of memory", "libc allocator failed", "failed to map segment"),
+    errno.ENOMEM: (
+        "std::bad_alloc",
+        "LLVM ERROR: out of memory",
+        "libc allocator failed",
+        "failed to map segment",
+        "error return without exception set",
+    ),  # of Python while it imports
 }
 _WORDS = {n: (os.strerror(n), *_MORE.get(n, ())) for n in _LIMITS}
 _SHOWN = 200  # characters of a foreign message
@@ -51,9 +57,10 @@ def refusals_become(error: type[LstmIrError], what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, MemoryError, ImportError) as e:
+    except (OSError, MemoryError, ImportError, SystemError) as e:
         handlers = isinstance(e, OSError) and e.errno is None  # a signal handler's, such as TimeoutError
-        if handlers or isinstance(e, (LstmIrError, ModuleNotFoundError)):
+        inner = isinstance(e, SystemError) and limit_in(str(e)) is None
+        if handlers or inner or isinstance(e, (LstmIrError, ModuleNotFoundError)):
             raise
         file = str(e.filename) if isinstance(e, OSError) and e.filename is not None else ""
         raise error(f"{what}: {reason(e)}" + (f": {file}" if file and file not in what else "")) from e

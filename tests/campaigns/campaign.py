@@ -102,6 +102,8 @@ def _command(seed: int) -> str:
 
 def _run(seed: int, first: int, last: int, seconds: float, limit: float) -> int:
     """The exit status: 1 after a defect."""
+    for interruption in (signal.SIGINT, signal.SIGTERM):  # ends with the counts so far, in the background too
+        signal.signal(interruption, signal.default_int_handler)
     counts: Counter[str] = Counter()
     defects, number = 0, first
     with (

@@ -1,146 +1,159 @@
 """Random legal graphs: what compiles, and whether it is right.
 
-A trial is a module of many graphs over the public ops (`tests/graphs/growth_steps.py`), with numbers or names
-for sizes. Results on IREE's workers, with kernels and without, are held to `li.interpret`, within what roundings
-make of each graph (`tests/graphs/roundoff.py`); so are gradients in f64, which are held to differences too, and
-the portable module on XLA's CPU. A graph that is wrong, or that the compiler refuses, is made smaller and shown.
+A trial is a module of many graphs over all ops (`tests/graphs/growth.py`), with numbers or names for sizes:
+graphs, slopes of graphs, streams that keep state, training steps (`tests/graphs/growth_cases.py`). Results are
+held to `li.interpret`, within what roundings make of each graph (`tests/graphs/roundoff.py`); slopes in f64 are
+held to differences too. Trials take turns:
+
+    with kernels, on IREE's workers; with IREE's checks between its passes; with helper threads
+    the portable lowering, the same graphs by IREE's optimisations, by its checks, and by XLA's CPU
+    Vulkan, where a driver is: every 16th trial
+
+A graph that is wrong, or that the compiler refuses, is made smaller and shown.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import campaign
+import device
 import numpy as np
+import ordered_vulkan
 import xla
-from growth import NAMES, Growth
-from growth_steps import graph as grown
-from roundoff import limits
+from case_checks import by_differences, difference, on, state_before
+from growth import KINDS
+from growth_cases import Arrays, Call, Case, grown, joined
 from shrink import shrunk
 
 import lstm_ir as li
-from lstm_ir.ir import dims
+from lstm_ir.ir.binding import bind_sizes
 
-Array = np.ndarray[Any, Any]
-Arrays = dict[str, Array]
-GRAPHS = 16  # of a module
-SHRINK = 60.0  # seconds
-DEVICE = "local-task"
-# Errors of a call: of the interpreter and of the compiled module the same.
-REFUSALS = (li.CallError, li.ValueRangeError)
+GRAPHS = 32  # of a module
+SHRINK = 30.0  # seconds
+LOST = "the device was lost"  # by Mesa's driver, now and then: docs/hardware.md
 
 
-@dataclass
-class Case:
-    """A graph, and the sizes and arrays of its calls."""
+@dataclass(frozen=True)
+class Way:
+    """How graphs are compiled and run."""
 
-    graph: li.Graph
-    calls: list[tuple[dict[str, int], Arrays]]
+    options: Mapping[str, Any]
+    target: str = "cpu"
+    device: str | None = "local-task"
+
+    def __str__(self) -> str:
+        return f"{self.target} on {self.device}, options {dict(self.options)}"
+
+
+KERNELS = (
+    Way({}), Way({}), Way({"verify": True}), Way({"helpers": "always"}, device=None),
+)  # fmt: skip
+PORTABLE = Way({"kernels": False})
+CHECKED = Way({"kernels": False, "verify": True})
+VULKAN = Way({}, "vulkan", None)
+NOT_ON_VULKAN = ("f64",)
+
+
+def prepare() -> None:
+    """Before the first Vulkan device is opened."""
+    ordered_vulkan.load()
 
 
 def trial(rng: np.random.Generator, number: int) -> str:
     """Grow a module, and hold every way to run it to the meaning of its graphs."""
     told: list[str] = []
-    cases = list(_cases(rng, number % 2 == 1, told))
-    ways: list[dict[str, Any]] = [{}, {"kernels": False}, {"verify": True}]
-    options = ways[number // 2 % 3]
-    wrong, refused = _held(cases, options, rng)
-    told += wrong
-    if number % 8 == 0:
+    named = number % 2 == 1
+    vulkan = number % 16 == 15 and device.has("vulkan")
+    portable = number % 8 in (0, 3)
+    kinds = [k for k in KINDS if not vulkan or k not in NOT_ON_VULKAN]
+    literals = 2 if number % 5 == 0 else 1
+    cases = [grown(rng, named, k, kinds, literals) for k in range(GRAPHS)]
+    for c in cases:
+        wrong = None if c.smooth is None else by_differences(c, rng)
+        told += [] if wrong is None else [f"{wrong}\n{c.program}"]
+    # Open sizes are always compiled with IREE's checks.
+    ways = [VULKAN] if vulkan else [PORTABLE, *([] if named else [CHECKED])] if portable else [KERNELS[number // 2 % 4]]
+    said: set[str] = set()
+    for way in ways:
+        told += _held(cases, way, rng, said)
+    if portable:
         told += _on_xla(cases, rng)
     if told:
         raise AssertionError("\n".join(told))
-    return f"{GRAPHS} graphs" + "".join(f", refused: {why}" for why in sorted(set(refused)))
+    return ", ".join([f"{GRAPHS} graphs", *sorted(said)])
 
 
-def _cases(rng: np.random.Generator, named: bool, told: list[str]) -> Iterator[Case]:
-    """Graphs of any type and, in f64, gradients of graphs, whose meaning is held to differences."""
-    made = 0
-    while made < GRAPHS:
-        smooth = made % 4 == 3
-        g = Growth(rng, named, f"g{made}", *([("f64",)] if smooth else []))
-        graph = grown(g, g.whole(1, 6))
-        if smooth:
-            slopes = _slopes(graph)
-            if slopes is None:
-                continue
-            g.inputs = list(slopes.params)
-            arrays = g.arrays(g.env)
-            wrong = _by_differences(graph, slopes, arrays, rng)
-            told += [] if wrong is None else [f"{wrong}\n{graph}"]
-            graph = slopes
-        yield Case(graph, [(env, g.arrays(env)) for env in _sizes(g)])
-        made += 1
+# -- one way
 
 
-def _sizes(g: Growth) -> Iterator[dict[str, int]]:
-    """Values of the names: those that the graph was made for, then others, 0 and 1 among them."""
-    yield g.env
-    for _ in range(2 if g.named else 0):
-        env = {n: int(g.rng.choice([0, 1, 1, 2, 3, 6, 13])) for n in NAMES}
-        if all(dims.evaluate(d, env) >= 0 for v in g.inputs for d in v.shape):
-            yield env
-
-
-# -- one target
-
-
-def _held(cases: list[Case], options: dict[str, Any], rng: np.random.Generator) -> tuple[list[str], list[str]]:
-    """What is wrong, and what this project refuses to compile, in one module."""
+def _held(cases: list[Case], way: Way, rng: np.random.Generator, said: set[str]) -> list[str]:
+    """What is wrong; `said` gets what this project refuses to compile, in one module."""
     told: list[str] = []
-    refused: list[str] = []
     exe = None
     while cases and exe is None:
         try:
-            exe = _compiled(cases, options)
+            exe = _compiled(cases, way)
         except li.CompileError as e:
-            bad = _culprit(cases, options)
+            bad = _culprit(cases, way)
             if bad is None:
-                return [*told, f"a module of {len(cases)} graphs that compile one by one: {e}"], refused
-            told.append(_shown("the compiler fails", bad, bad.calls[0][1], options, str(e), compiles=True))
+                return [*told, f"a module of {len(cases)} graphs that compile one by one: {e}"]
+            told.append(_shown(f"the compiler fails, {way}: {e}", bad, way, None))
             cases = [c for c in cases if c is not bad]
         except li.LoweringError as e:
-            kept = [c for c in cases if not _refused(c, options)]
+            kept = [c for c in cases if not _refused(c, way)]
             if len(kept) == len(cases):
-                return [*told, f"a module of {len(cases)} graphs of which none alone is refused: {e}"], refused
-            refused += [str(e).splitlines()[0]] * (len(cases) - len(kept))
+                return [*told, f"a module of {len(cases)} graphs of which none alone is refused: {e}"]
+            said.add(f"{len(cases) - len(kept)} refused: {str(e).splitlines()[0]}")
             cases = kept
     if exe is None:
-        return told, refused
+        return told
+    said.update(n.partition(",")[0] for n in exe.report.notes if n.startswith("compiled with"))
     for c in cases:
-        for env, arrays in c.calls:
-            wrong = _difference(c.graph, exe.entries[c.graph.name], env, arrays, rng)
-            if wrong is not None:
-                told.append(_shown("wrong", c, arrays, options, wrong))
-                break
+        wrong = _calls(c, exe, rng)
+        if wrong is not None and LOST in wrong[0]:
+            said.add("device lost")
+            break
+        if wrong is not None:
+            told.append(_shown(f"wrong, {way}: {wrong[0]}", c, way, wrong[1]))
     exe.close()
-    return told, refused
+    return told
 
 
-def _compiled(cases: list[Case], options: Mapping[str, Any]) -> li.Executable:
-    program = li.Program("graphs", {c.graph.name: c.graph for c in cases})
-    return li.compile(program, device=DEVICE, options={"cache": False, **options})
+def _calls(case: Case, exe: li.Executable, rng: np.random.Generator) -> tuple[str, tuple[Call, Arrays]] | None:
+    """The first call that differs, and how; with the state before it."""
+    for call in case.calls:
+        if call.fresh:
+            exe.state.reset()
+        before = state_before(case, call, exe.state)
+        wrong = difference(case, call, before, on(exe, case, call), rng)
+        if wrong is not None:
+            return wrong, (call, before)
+    return None
 
 
-def _culprit(cases: list[Case], options: Mapping[str, Any]) -> Case | None:
+def _compiled(cases: Sequence[Case], way: Way) -> li.Executable:
+    return li.compile(joined(cases), way.target, way.device, {"cache": False, **way.options})
+
+
+def _culprit(cases: list[Case], way: Way) -> Case | None:
     """A graph that alone does not compile, found by halves."""
     if len(cases) > 1:
         half = len(cases) // 2
         for part in (cases[:half], cases[half:]):
             try:
-                _compiled(part, options).close()
+                _compiled(part, way).close()
             except li.CompileError:
-                return _culprit(part, options)
+                return _culprit(part, way)
         return None
     return cases[0]
 
 
-def _refused(case: Case, options: Mapping[str, Any]) -> bool:
+def _refused(case: Case, way: Way) -> bool:
     try:
-        _compiled([case], options).close()
+        _compiled([case], way).close()
     except li.LoweringError:
         return True
     except li.CompileError:
@@ -148,104 +161,56 @@ def _refused(case: Case, options: Mapping[str, Any]) -> bool:
     return False
 
 
-def _difference(
-    graph: li.Graph, run: Any, env: Mapping[str, int], arrays: Arrays, rng: np.random.Generator
-) -> str | None:
-    """How a call differs from the meaning."""
-    refused: li.LstmIrError | None = None
-    want: Arrays = {}
-    try:
-        want = li.interpret(graph, arrays)
-    except REFUSALS as e:
-        refused = e
-    try:
-        got = run(arrays)
-    except li.LstmIrError as e:
-        alike = refused is not None and isinstance(e, type(refused))
-        return None if alike else f"a call fails: {type(e).__name__}: {e}"
-    if refused is not None:
-        return f"not refused, as li.interpret does: {refused}"
-    far = limits(graph, arrays, env, want, rng)
-    for name, w in want.items():
-        worst = far[name].worst(np.asarray(got[name]), w)
-        if worst is not None:
-            at, a, b = worst
-            return f"{name}{at} is {a}, expected {b}"
-    return None
-
-
-def _shown(what: str, case: Case, arrays: Arrays, options: Mapping[str, Any], said: str, compiles: bool = False) -> str:
-    """The defect, and the smallest graph that shows it."""
-    env = next(env for env, given in case.calls if given is arrays)
+def _shown(what: str, case: Case, way: Way, at: tuple[Call, Arrays] | None) -> str:
+    """The defect, and the smallest graph that shows it; without a call the compiler fails."""
     rng = np.random.default_rng(0)
+    call, before = (case.calls[0], state_before(case, case.calls[0], None)) if at is None else at
+
+    def alone(graph: li.Graph) -> Case:
+        return Case("alone", li.Program("alone", {"main": graph}), [])
 
     def fails(graph: li.Graph, given: Arrays) -> bool:
+        small = alone(graph)
         try:
-            exe = _compiled([Case(graph, [])], options)
+            exe = _compiled([small], way)
         except li.CompileError:
-            return compiles
+            return at is None
         except li.LstmIrError:
             return False
         with exe:
-            return not compiles and _difference(graph, exe.entries[graph.name], env, given, rng) is not None
+            again = Call("main", call.env, given)
+            return at is not None and difference(small, again, {}, on(exe, small, again), rng) is not None
 
-    small, given = shrunk(case.graph, arrays, fails, SHRINK)
-    held = "\n".join(f"  {n} = {a.tolist() if a.size <= 16 else a.shape}" for n, a in given.items())
-    return f"{what}, options {dict(options)}: {said}\n{small}\n{held}"
+    for graph in case.program.entries.values() if at is None else [case.program.entries[call.entry]]:
+        given = call.arrays | before
+        if at is None:
+            given = next(({**c.arrays, **state_before(case, c, None)} for c in case.calls
+                          if case.program.entries[c.entry] is graph), {})  # fmt: skip
+        if set(given) >= set(graph.input_names) and fails(graph, given):
+            small, arrays = shrunk(graph, given, fails, SHRINK)
+            held = "\n".join(f"  {n} = {a.tolist() if a.size <= 16 else a.shape}" for n, a in arrays.items())
+            return f"{what}\n{small}\n{held}"
+    return f"{what}\n{case.program}"
 
 
 # -- other ways
 
 
 def _on_xla(cases: list[Case], rng: np.random.Generator) -> list[str]:
-    """The portable module, on XLA's CPU."""
+    """The portable module, on XLA's CPU, which takes no names of sizes."""
     told = []
     for c in cases:
-        (env, arrays) = c.calls[0]
-        wrong = _difference(c.graph, lambda given, g=c.graph: xla.run(g, given), env, arrays, rng)
+        call = c.calls[0]
+        graph = bind_sizes(c.program.entries[call.entry], call.env)
+
+        def run(arrays: Arrays, before: Arrays, graph: li.Graph = graph) -> Arrays:
+            return xla.run(graph, arrays | before)
+
+        wrong = difference(c, call, state_before(c, call, None), run, rng)
         if wrong is not None:
-            told.append(f"wrong on XLA: {wrong}\n{c.graph}")
+            told.append(f"wrong on XLA: {wrong}\n{graph}")
     return told
 
 
-def _slopes(graph: li.Graph) -> li.Graph | None:
-    """The float outputs and, for cotangents of them, the slopes by all float inputs that they depend on."""
-    if any(n.op.name == "bitcast_convert" for n in graph.nodes):  # which has no slope by definition
-        return None
-    outputs = [n for n, v in zip(graph.output_names, graph.outputs, strict=True) if v.dtype.is_float]
-    wrt = []
-    for p in graph.params:
-        if p.dtype.is_float and outputs:
-            with contextlib.suppress(li.GradientError):
-                li.vjp(graph, outputs, p.node.attrs["name"])
-                wrt.append(p.node.attrs["name"])
-    if not wrt:
-        return None
-    made = li.vjp(graph, outputs, wrt)
-    return li.Graph(graph.name, made.params, dict(zip(made.output_names, made.outputs, strict=True)))
-
-
-def _by_differences(graph: li.Graph, slopes: li.Graph, given: Arrays, rng: np.random.Generator) -> str | None:
-    """How the slope along a random way differs from differences of the meaning, where these settle."""
-    given = {n: a + rng.normal(0, 0.2, a.shape) if a.dtype.kind == "f" else a for n, a in given.items()}
-    found = {n[2:]: d for n, d in li.interpret(slopes, given).items() if n.startswith("d_")}
-    ways = {n: rng.normal(size=d.shape) for n, d in found.items()}
-
-    def risen(by: float) -> float:
-        moved = {n: a + by * ways[n] if n in ways else a for n, a in given.items() if n in graph.input_names}
-        out = li.interpret(graph, moved)
-        return sum(float(np.sum(out[n[3:]] * ct)) for n, ct in given.items() if n.startswith("ct_"))
-
-    with np.errstate(all="ignore"):
-        steps = [(risen(h) - risen(-h)) / (2 * h) for h in (4e-5, 1e-5)]
-        terms = [float(np.sum(d * ways[n])) for n, d in found.items()]
-        scale = 1 + sum(map(abs, terms))
-        if not np.isfinite([*steps, *terms]).all() or abs(steps[0] - steps[1]) > 1e-5 * scale:
-            return None
-        if abs(sum(terms) - steps[1]) > 1e-4 * scale:
-            return f"the slope is {sum(terms)}, differences give {steps[0]} and {steps[1]}"
-    return None
-
-
 if __name__ == "__main__":
-    campaign.main(trial, seconds=600)
+    campaign.main(trial, seconds=900, prepare=prepare)

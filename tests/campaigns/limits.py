@@ -11,6 +11,8 @@ import os
 import resource
 import signal
 import struct
+import subprocess
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -127,8 +129,43 @@ def _small_folder(size: int) -> str:
     return place
 
 
+FIRST = """
+import resource
+import sys
+from pathlib import Path
+import numpy as np
+import lstm_ir as li
+
+kind, most, file = sys.argv[1:]
+limit, now = resource.RLIMIT_NOFILE, 0
+if kind == "memory":
+    limit, now = resource.RLIMIT_AS, int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(limit, (now + int(most),) * 2)
+try:
+    li.load(file)(x=np.ones((2, 3), np.float32))
+    print("worked")
+except li.LstmIrError as e:
+    print(f"refused {e}")
+"""
+
+
+def first_use(rng: Rng, kind: str, files: Path) -> str:
+    """A package is loaded in a process that has imported the names alone: the rest is imported under the limit."""
+    most = int(rng.integers(0, 24)) if kind == "files" else int(rng.integers(0, 60 * MB))
+    command = [sys.executable, "-c", FIRST, kind, str(most), str(files / "g.lirpkg")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if kind == "memory" and done.returncode == -signal.SIGABRT:
+        return "memory aborted"
+    word, _, said = done.stdout.partition(" ")
+    if done.returncode or (word == "refused" and not any(w in said for w in SAID)):
+        raise AssertionError(f"{kind} {most}, first use: status {done.returncode}: {said}{done.stderr}")
+    return f"{kind} first {word.strip()}"
+
+
 def trial(rng: Rng, number: int) -> str:
     kind = KINDS[number % len(KINDS)]
+    if kind in ("files", "memory") and rng.random() < 0.4:
+        return first_use(rng, kind, folder())
     action = ACTIONS[int(rng.integers(len(ACTIONS)))]
     files = folder()
     out, pipe = os.pipe()

@@ -5,6 +5,7 @@ Modules are not altered under a hash that fits: they are machine code, which not
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
@@ -103,7 +104,7 @@ def odd_manifest(rng: Rng, manifest: Any) -> None:
                 del path[key]
                 break
             else:
-                path[key] = ODD[int(rng.integers(len(ODD)))]
+                path[key] = copy.deepcopy(ODD[int(rng.integers(len(ODD)))])  # it may be altered next
                 break
 
 

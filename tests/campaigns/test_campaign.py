@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,13 @@ def test_without_a_defect_the_code_is_0(made: tuple[Path, Path]) -> None:
 def test_it_ends_when_its_time_does(made: tuple[Path, Path]) -> None:
     done = run(made[0], "--seconds", 0.5, "--seed", 3, "--from", 1000)
     assert done.returncode == 0, done.stderr
+
+
+def test_it_tells_its_counts_when_it_is_stopped(made: tuple[Path, Path]) -> None:
+    command = [sys.executable, str(made[0]), "--seed", "3", "--from", "1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as child:
+        time.sleep(2)
+        child.terminate()
+        told = child.communicate(timeout=60)[0]
+    assert told.startswith("purpose: seed 3, trials 1000..")
+    assert told.endswith("0 defects\n")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from growth import NAMES, Growth
-from growth_steps import STEPS, graph
+from growth import NAMES, STEPS, Growth
+from growth_steps import graph
 from roundoff import limits
 from shrink import shrunk
 
 import lstm_ir as li
 from lstm_ir.ir.opdef import OPS
 
-INSIDE = {"lstm_grad", "gru_grad", "rnn_grad", "threefry"}  # of slopes, which the campaign takes, and of dropout
-FOREIGN = {op for op in OPS if "." in op}  # have oracles of their own: tests/ops/tf, cudnn, mps
 
-
-@pytest.mark.parametrize("op", sorted(set(OPS) - INSIDE - FOREIGN))
+@pytest.mark.parametrize("op", sorted(OPS))
 def test_every_op_is_grown(op: str, rng: np.random.Generator) -> None:
     """A step is registered for each op, and makes it, with numbers and with names for sizes."""
     for named in (False, True):

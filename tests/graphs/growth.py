@@ -1,6 +1,8 @@
 """Random legal graphs over the public ops: values of any type grow from inputs, step by step.
 
-`Growth` holds what exists so far; `grown.py` has the table of steps, by the op that they make.
+`Growth` holds what exists so far. Steps register themselves in STEPS, by the op that they make: those of
+`growth_steps.py`, `growth_layers.py` and `growth_foreign.py`. A step takes the graph so far and gives new
+values, or nothing where it has no use for what is there.
 """
 
 from __future__ import annotations
@@ -31,17 +33,25 @@ class Growth:
     """Values so far, the graph's inputs among them, and what is drawn for the next one.
 
     env: what the names of sizes are at one call; shapes that are legal there alone are not made.
-    ranges: bounds of integer inputs.
+    ranges: bounds of integer inputs. kinds: dtypes. literals: how many of ten leaves of known size are
+    weights and constants; what is computed from constants the compiler computes, which takes it as long
+    as all else. slopes: the graph is held to differences, so that slopes are exact, not those of a clip
+    that TensorFlow takes straight through.
     """
 
-    def __init__(self, rng: np.random.Generator, named: bool, name: str, kinds: Sequence[str] = KINDS) -> None:
+    def __init__(
+        self, rng: np.random.Generator, named: bool, name: str, kinds: Sequence[str] = KINDS, *,
+        literals: int = 2, slopes: bool = False,
+    ) -> None:  # fmt: skip
         self.rng, self.named, self.name, self.kinds = rng, named, name, tuple(kinds)
+        self.literals, self.slopes = literals, slopes
         self.env = {n: int(rng.choice([2, 3, 4, 5, 9])) for n in NAMES}
         self.pool: list[li.Value] = []
         self.inputs: list[li.Value] = []
         self.ranges: dict[str, tuple[Dim, Dim]] = {}
         self.weights: list[li.Value] = []
         self.depth = 0  # of loops
+        self.named_outputs = 0  # of slopes on the way
 
     # -- drawing
 
@@ -63,6 +73,11 @@ class Growth:
         if not share.any():
             return {"f": "f32", "i": "i32", "b": "i1"}[of[0]]
         return str(self.rng.choice(np.array(KINDS), p=share / share.sum()))
+
+    def float(self, wide: Sequence[str] = ("f32", "f32", "f64")) -> DType:
+        """A dtype of what has floats alone."""
+        found = [k for k in wide if k in self.kinds]
+        return DType(self.among(found) if found else "f32")
 
     def size(self) -> Dim:
         """A size of an axis."""
@@ -91,7 +106,7 @@ class Growth:
 
     def leaf(self, t: TensorType) -> li.Value:
         """An input of this type, a weight, or a constant."""
-        if t.is_static and not self.depth and self.chance(0.2):
+        if t.is_static and not self.depth and self.chance(self.literals / 10):
             return self.literal(t)
         return self.input(t)
 
@@ -109,7 +124,7 @@ class Growth:
 
     def inside(self) -> Growth:
         """For the body of a loop: its own values, and what is outside by the same names."""
-        inner = Growth(self.rng, self.named, self.name, self.kinds)
+        inner = Growth(self.rng, self.named, self.name, self.kinds, literals=self.literals, slopes=self.slopes)
         inner.env, inner.inputs, inner.ranges, inner.weights = self.env, self.inputs, self.ranges, self.weights
         inner.depth = self.depth + 1
         return inner
@@ -194,3 +209,18 @@ def numbers(rng: np.random.Generator, dtype: DType, shape: Sequence[Any]) -> Arr
     return np.asarray(
         rng.integers(low, high, shape, endpoint=True, dtype=np.uint64 if low >= 0 else np.int64).astype(dtype.numpy)
     )
+
+
+Grown = li.Value | tuple[li.Value, ...] | None
+Step = Callable[[Growth], Grown]
+STEPS: dict[str, Step] = {}
+
+
+def step(*ops: str) -> Callable[[Step], Step]:
+    """Register a step under the ops that it makes."""
+
+    def put(made: Step) -> Step:
+        STEPS.update(dict.fromkeys(ops, made))
+        return made
+
+    return put

@@ -1,35 +1,18 @@
-"""The steps by which random graphs grow (`growth.py`), by the op that each makes.
-
-A step takes the graph so far and gives new values, or nothing where it has no use for what is there.
-"""
+"""Steps of random graphs (`growth.py`) that make primitive ops and loops, and graphs of steps of all kinds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from growth import FLOATS, INTS, KINDS, Growth
+import growth_foreign
+import growth_layers
+from growth import FLOATS, INTS, KINDS, STEPS, Grown, Growth, step
 
 import lstm_ir as li
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.types import DType, TensorType
-from lstm_ir.ops.primitive.stencil import Taps, stencil
-
-Grown = li.Value | tuple[li.Value, ...] | None
-Step = Callable[[Growth], Grown]
-STEPS: dict[str, Step] = {}
-
-
-def step(*ops: str) -> Callable[[Step], Step]:
-    """Register a step under the ops that it makes."""
-
-    def put(made: Step) -> Step:
-        STEPS.update(dict.fromkeys(ops, made))
-        return made
-
-    return put
 
 
 def _elementwise() -> None:
@@ -335,98 +318,14 @@ def _scatter(g: Growth) -> Grown:
     return li.scatter_add(v, i, li.take(v, i, a) if g.chance(0.2) else g.like(to), a)
 
 
-# -- layers
-
-
-@step("softmax", "log_softmax")
-def _softmax(g: Growth) -> Grown:
-    v = g.pick("f", lambda v: v.rank > 0 and all(map(g.at, v.shape)))
-    return (li.softmax if g.chance() else li.log_softmax)(v, g.axis(v))
-
-
-@step("dropout")
-def _drop(g: Growth) -> Grown:
-    counter = g.indices((), 0, 100, "i64") if g.chance() else None
-    return li.dropout(g.pick("f"), g.among([0.0, 0.3, 0.5, 0.9]), li.random_key(g.whole(0, 99), counter))
-
-
-@step("lstm", "gru", "rnn")
-def _layer(g: Growth) -> Grown:
-    kind = "f64" if "f32" not in g.kinds or ("f64" in g.kinds and g.chance(0.3)) else "f32"
-    found = [v for v in g.pool if v.rank == 3 and v.dtype.value == kind and isinstance(v.shape[2], int) and v.shape[2]]
-    x = g.among(found) if found else g.leaf(TensorType((*g.shape(2, 2), g.whole(1, 6)), DType(kind)))
-    name, batch, hidden = g.among(["lstm", "gru", "rnn"]), g.chance(0.3), g.whole(1, 9)
-    way = g.among(["forward", "reverse", "bidirectional"])
-    rows = {"lstm": 4, "gru": 3, "rnn": 1}[name] * hidden
-    lead = (2,) if way == "bidirectional" else ()
-    shapes = {"w_ih": (*lead, rows, x.shape[2]), "w_hh": (*lead, rows, hidden), "b": (*lead, rows)}
-    w = {n: g.weight(g.rng.normal(0, 0.4, s).astype(DType(kind).numpy)) for n, s in shapes.items()}
-    steps, many = (x.shape[1], x.shape[0]) if batch else (x.shape[0], x.shape[1])
-    lengths = g.indices((many,), 0, steps) if g.chance(0.3) else None
-    layout = "batch" if batch else "time"
-    out = getattr(li, name)(x, **w, direction=way, layout=layout, lengths=lengths)
-    return tuple(out[: g.whole(1, len(out))])
-
-
-@step("zoneout_lstm", "recurrent_dropout_lstm", "layer_norm_lstm")
-def _variant(g: Growth) -> Grown:
-    if "f32" not in g.kinds:
-        return None
-    x = g.leaf(TensorType((*g.shape(2, 2), g.whole(1, 6)), DType.f32))
-    hidden = g.whole(1, 9)
-    w_ih, w_hh = (g.weight(g.rng.normal(0, 0.4, (4 * hidden, k)).astype("f4")) for k in (x.shape[2], hidden))
-    way, key = g.among(["forward", "reverse"]), li.random_key(g.whole(0, 99))
-    form = g.whole(0, 2)
-    if form == 0:
-        return li.zoneout_lstm(x, w_ih, w_hh, key=key, zoneout_c=0.3, zoneout_h=0.1, direction=way)[0]
-    if form == 1:
-        return li.recurrent_dropout_lstm(x, w_ih, w_hh, key=key, rate=0.4, direction=way)[0]
-    return li.layer_norm_lstm(x, w_ih, w_hh, scale_c=np.ones(hidden, np.float32), direction=way)[0]
-
-
-@step("convolution")
-def _convolved(g: Growth) -> Grown:
-    kind = g.among([k for k in ("f32", "f64") if k in g.kinds] or ["f32"])
-    groups, width, by = g.among([1, 1, 2]), g.whole(1, 3), g.whole(1, 2)
-    c, o = groups * g.whole(1, 3), groups * g.whole(1, 3)
-    x = g.leaf(TensorType((g.size(), c, g.whole(width * by, 12)), DType(kind)))
-    w = g.leaf(TensorType((o, c // groups, width), DType(kind)))
-    return li.conv1d(x, w, stride=g.whole(1, 3), padding=g.whole(0, 2), dilation=by, groups=groups)
-
-
-@step("convolution_transpose")
-def _transposed(g: Growth) -> Grown:
-    kind, groups, width = (
-        g.among([k for k in ("f32", "f64") if k in g.kinds] or ["f32"]),
-        g.among([1, 2]),
-        g.whole(1, 3),
-    )
-    c = groups * g.whole(1, 2)
-    x = g.leaf(TensorType((g.size(), c, g.whole(1, 5)), DType(kind)))
-    w = g.leaf(TensorType((c, g.whole(1, 3), width), DType(kind)))
-    return li.conv_transpose1d(x, w, stride=g.whole(1, 3), dilation=g.whole(1, 2), groups=groups)
-
-
-@step("max_pool", "avg_pool")
-def _pooled(g: Growth) -> Grown:
-    kind, width = g.among([k for k in ("f32", "f64") if k in g.kinds] or ["f32"]), g.whole(1, 3)
-    x = g.leaf(TensorType((g.size(), g.whole(1, 3), g.whole(width, 9), g.whole(width, 5)), DType(kind)))
-    build: Any = g.among([li.max_pool2d, li.avg_pool2d])
-    y: li.Value = build(x, width, stride=g.whole(1, 3), padding=g.whole(0, width // 2), ceil_mode=g.chance(0.5))
-    return y
-
-
-@step("stencil")
-def _stencil(g: Growth) -> Grown:
-    kind, groups, each = g.among([k for k in ("f32", "f64") if k in g.kinds] or ["f32"]), g.whole(1, 2), g.whole(1, 3)
-    x = g.leaf(TensorType((g.size(), groups, each, 2, 5, 6), DType(kind)))
-    w = g.leaf(TensorType((groups, g.whole(1, 3), each, 3), DType(kind)))
-    return stencil(x, w, Taps((0, 1, 0), (0, 2, 1), (3, 0, 1)), 3, 3)
+# -- loops
 
 
 @step("scan")
 def _scan(g: Growth) -> Grown:
     """A loop whose body grows as graphs do: rows, carries of any type, what lies outside."""
+    if g.chance(0.2):
+        return _ragged(g)
     length = g.size()
     if g.at(length) > 9 or g.depth > 1:
         length = g.whole(0, 4)
@@ -453,32 +352,38 @@ def _scan(g: Growth) -> Grown:
     return tuple(v for v in (*carry, *ys) if g.fits(v.shape))
 
 
-# What takes the compiler long stands in no loop.
-LARGE = (
-    "dropout",
-    "lstm",
-    "gru",
-    "rnn",
-    "convolution",
-    "convolution_transpose",
-    "stencil",
-    "max_pool",
-    "avg_pool",
-    "softmax",
-    "log_softmax",
-    "zoneout_lstm",
-    "recurrent_dropout_lstm",
-    "layer_norm_lstm",
-)
-COMMON = ("scan", "scan", "slice", "dot_general", "gather", "scatter_add", "pad", "convert", "concatenate")
+def _ragged(g: Growth) -> Grown:
+    """A loop whose rows of the batch have lengths of their own."""
+    length, batch = g.size(), g.size()
+    if g.at(length) > 9 or g.depth:
+        length = g.whole(0, 4)
+    init = [g.like(TensorType((batch, *g.shape(0, 1)), DType(g.kind()))) for _ in range(g.whole(1, 3))]
+    rows = g.like(TensorType((length, batch, *g.shape(0, 1)), DType(g.kind())))
+    if not all(g.fits(v.shape) for v in (*init, rows)):
+        return None
+    inner = g.inside()
+
+    def cell(carries: Any, x: li.Value) -> Any:
+        inner.pool = [x, *carries]
+        grow(inner, g.whole(1, 3))
+        new = [g.among([v for v in inner.pool if v.type == c.type][-3:]) for c in carries]
+        return tuple(new), g.among([v for v in inner.pool if v.rank and v.shape[0] == batch])
+
+    lengths = g.indices((batch,), 0, length)
+    carry, y = li.scan(cell, tuple(init), rows, lengths=lengths, reverse=g.chance(0.4))
+    return tuple(v for v in (*carry, y) if g.fits(v.shape))
+
+
+# What takes the compiler long: in no loop, and one step of eight.
+LARGE = (*growth_layers.OPS, *growth_foreign.OPS)
+_COMMON = ("scan", "scan", "slice", "dot_general", "gather", "scatter_add", "pad", "convert", "concatenate")
 
 
 def grow(g: Growth, steps: int) -> None:
     """So many steps more, each of which finds a use for what is there."""
-    names = [n for n in (*STEPS, *COMMON) if not g.depth or n not in LARGE]
-    names = [n for n in names if n != "scan" or g.depth < 2]
+    small = [n for n in (*STEPS, *_COMMON) if n not in LARGE and (n != "scan" or g.depth < 2)]
     while steps:
-        made = STEPS[g.among(names)](g)
+        made = STEPS[g.among(LARGE if not g.depth and g.chance(0.12) else small)](g)
         values = () if made is None else made if isinstance(made, tuple) else (made,)
         kept = [v for v in values if g.fits(v.shape)]
         g.pool += kept

@@ -157,7 +157,8 @@ class _Noise:
         with np.errstate(all="ignore"):
             wide = a.astype("f8")
             far = units * UNIT[dtype] * np.maximum(np.abs(wide), near) + absolute
-            step = self.rng.uniform(0.5, 1, a.shape) * self.rng.choice([-1.0, 1.0], a.shape)
+            drawn = self.rng.uniform(-1, 1, a.shape)
+            step = np.copysign(0.5 + 0.5 * np.abs(drawn), drawn)
             out = np.where(np.isfinite(wide), wide + far * step, wide).astype(a.dtype)
         return self._signed(out)
 

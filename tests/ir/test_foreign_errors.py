@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 
 import pytest
+from child import environment
 
 import lstm_ir as li
 from lstm_ir.ir.foreign_errors import become, limit_in, refusals_become
@@ -51,7 +54,9 @@ def test_refusals_of_the_system_alone() -> None:
         refusals_become(li.CompileError, "compile"),
     ):
         raise system(errno.EMFILE)
-    for passes in (ModuleNotFoundError("x"), KeyError("x"), li.DimError("x")):
+    with pytest.raises(li.CompileError, match=r"\(ulimit -v\)$"), refusals_become(li.CompileError, "compile"):
+        raise SystemError("error return without exception set")
+    for passes in (SystemError("bad argument"), ModuleNotFoundError("x"), KeyError("x"), li.DimError("x")):
         with pytest.raises(type(passes)), refusals_become(li.CompileError, "compile"):
             raise passes
 
@@ -60,3 +65,23 @@ def test_limits_in_messages() -> None:
     assert limit_in("sh: 1: Cannot fork") == limit_in("pthread_create failed: Resource temporarily unavailable")
     assert limit_in("escaped command line returned exit code 32512") == limit_in("Cannot fork")
     assert limit_in("error: a name that is unknown") is None
+
+
+FIRST = """
+import resource
+import lstm_ir as li
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+try:
+    li.load("any.lirpkg")
+except li.LstmIrError as e:
+    print(e)
+"""
+
+
+def test_a_first_use_without_files() -> None:
+    """The modules that loading needs are imported when it is first named."""
+    done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, timeout=60, env=environment())
+    assert done.stderr == ""
+    told = "lstm_ir.load cannot be imported: Too many open files: this process may open no more files (ulimit -n): "
+    assert done.stdout.startswith(told)

@@ -4,6 +4,7 @@ forward op, and the forward op's rule."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from lstm_ir.ir.errors import GradientError, message
@@ -82,14 +83,16 @@ def gradients(op: Op, arguments: dict[str, Any]) -> dict[str, Any]:
 def _by_expansion(name: str) -> Callable[..., Any]:
     """The meaning of a gradient op: that of the primitives it expands into."""
 
-    def run(*arrays: Any, **attrs: Any) -> Any:
+    @lru_cache(maxsize=64)
+    def expanded(types: tuple[TensorType | None, ...], attrs: tuple[tuple[str, Any], ...]) -> Graph:
         op = OPS[name]
-        types = [None if a is None else TensorType(a.shape, DType.of(a.dtype)) for a in arrays]
         params = [None if t is None else parameter(o.name, t) for o, t in zip(op.operands, types, strict=True)]
-        node = make(op, *params, **attrs)
-        there = [p for p in params if p is not None]
-        graph = Graph(name, there, expansion(node, "meaning"))
-        return evaluate(graph, [a for a in arrays if a is not None], {})
+        node = make(op, *params, **dict(attrs))
+        return Graph(name, [p for p in params if p is not None], expansion(node, "meaning"))
+
+    def run(*arrays: Any, **attrs: Any) -> Any:
+        types = tuple(None if a is None else TensorType(a.shape, DType.of(a.dtype)) for a in arrays)
+        return evaluate(expanded(types, tuple(attrs.items())), [a for a in arrays if a is not None], {})
 
     return run
 

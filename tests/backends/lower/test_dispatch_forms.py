@@ -106,3 +106,15 @@ def test_halves_side_by_side_on_vulkan() -> None:
     m, n = A[:3, :2].astype(np.float16), A[:3, 2:7].astype(np.float16)
     want = {"v": np.concatenate([m, n], 1)}
     agree([(li.Graph("g", [p, q], {"v": li.concat([p, q], 1)}), {"p": m, "q": n}, want, "halves")], "vulkan")
+
+
+@pytest.mark.parametrize("kind", ["i32", "i64", "i8", "u8", "u32"])
+def test_an_integer_less_itself(kind: str, rng: np.random.Generator) -> None:
+    """Of open sizes; IREE makes a literal of it, which needs numbers."""
+    x, y = li.input("x", ("N", "M"), kind), li.input("y", ("M",), kind)
+    g = li.Graph("less", [x, y], {"zero": x - x, "less": x - y})
+    a, b = (rng.integers(0, 100, s).astype(li.DType(kind).numpy) for s in ((3, 5), (5,)))
+    with li.compile(g, options={"cache": False}) as exe:
+        got = exe(x=a, y=b)
+    np.testing.assert_array_equal(got["zero"], np.zeros_like(a))
+    np.testing.assert_array_equal(got["less"], a - b)
