@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir import dims
-from lstm_ir.ir.graph import Arg, Data, Graph, Node, Value, make_node, map_arg
+from lstm_ir.ir.data import Data
+from lstm_ir.ir.graph import Arg, Graph, Node, Value, make_node, map_arg
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.location import at
 from lstm_ir.ir.loop import Loop

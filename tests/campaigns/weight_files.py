@@ -75,7 +75,7 @@ def odd_tensor(rng: Rng) -> bytes:
         key = keys[int(rng.integers(len(keys)))]
         inner = path[key]
         if not isinstance(inner, (dict, list)) or rng.random() < 0.3:
-            path[key] = copy.deepcopy(ODD[int(rng.integers(len(ODD)))])
+            path[key] = ODD[int(rng.integers(len(ODD)))]
             break
         path = inner
     text = json.dumps(header, ensure_ascii=bool(rng.integers(2)))
