@@ -10,6 +10,7 @@ from lstm_ir.importers.onnx.handlers import (  # noqa: F401
     quantized,
     recurrent,
     reductions,
+    selections,
     shapes,
     windows,
 )

@@ -207,6 +207,42 @@ def tile(c: Call) -> Value:
     return li.reshape(wide, tuple(dims.mul(r, size) for r, size in zip(repeats, x.shape, strict=True)))
 
 
+def _blocks(c: Call, x: Value) -> int:
+    size = c.integer("blocksize")
+    if x.rank != 4 or size < 1:
+        raise RefusedError(f"the operand is {x.type}, blocksize {size}")
+    return size
+
+
+@taken("DepthToSpace", 1, 11, 13, 28)
+def depth_to_space(c: Call) -> Value:
+    """Channels become blocks of the last two axes: the place in a block first (DCR), or the channel (CRD)."""
+    x = c.value(0)
+    k, mode = _blocks(c, x), c.word("mode", "DCR") if c.opset >= 11 else "DCR"
+    if mode not in ("DCR", "CRD"):
+        raise RefusedError(f"mode is {mode!r}, not DCR or CRD")
+    n, channels, h, w = x.shape
+    if not isinstance(channels, int) or channels % (k * k):
+        raise RefusedError(f"the operand is {x.type}, blocksize {k}")
+    d = channels // (k * k)
+    split, order = ((k, k, d), (0, 3, 4, 1, 5, 2)) if mode == "DCR" else ((d, k, k), (0, 1, 4, 2, 5, 3))
+    parts = li.transpose(li.reshape(x, (n, *split, h, w)), order)
+    return li.reshape(parts, (n, d, dims.mul(h, k), dims.mul(w, k)))
+
+
+@taken("SpaceToDepth", 1, 13, 28)
+def space_to_depth(c: Call) -> Value:
+    """Blocks of the last two axes become channels, the place in a block first."""
+    x = c.value(0)
+    k = _blocks(c, x)
+    n, d, h, w = x.shape
+    low, wide = dims.floordiv(h, k), dims.floordiv(w, k)
+    if (dims.mul(low, k), dims.mul(wide, k)) != (h, w):
+        raise RefusedError(f"{h} and {w} are not known to divide into blocks of {k}")
+    parts = li.transpose(li.reshape(x, (n, d, low, k, wide, k)), (0, 3, 5, 1, 2, 4))
+    return li.reshape(parts, (n, dims.product((k, k, d)), low, wide))
+
+
 @taken("Pad", 2, 11, 13, 18, 19, 21, 23, 24, 25, moves=(), refused="pads that only a call knows, apart from sizes")
 def pad(c: Call) -> Value:
     """Before and after each axis: a number, the mirrored inside, the edge, or the other end."""
