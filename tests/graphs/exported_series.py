@@ -114,7 +114,7 @@ class Fusion(nn.Module):
         q, k, v = self.inside(x).view(b, n, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
         mask = torch.ones(n, n, dtype=torch.bool, device=x.device).tril()
         y = f.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).reshape(b, n, 8)
-        return self.head(x + self.outside(y))[:, past.shape[1] :]  # type: ignore[no-any-return]
+        return self.head(x + self.outside(y))[:, past.shape[1] :]
 
 
 class Speaker(nn.Module):
@@ -141,7 +141,9 @@ class Speaker(nn.Module):
         h1, c1, h2, c2 = (memory.new_zeros(b, k) for k in (9, 9, 10, 10))
         weights, total = memory.new_zeros(b, n), memory.new_zeros(b, n)
         context, frame = memory.new_zeros(b, 8), memory.new_zeros(b, 5)
-        frames, stops, seen = [], [], []
+        frames: list[Tensor] = []
+        stops: list[Tensor] = []
+        seen: list[Tensor] = []
         for _ in range(4):
             h1, c1 = self.ask(torch.cat([self.prenet(frame), context], -1), (h1, c1))
             where = self.location(self.places(torch.stack([weights, total], 1)).transpose(1, 2))

@@ -198,7 +198,7 @@ class Amplifier(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[T,B,1] to the same."""
-        return self.lin(self.rec(x)[0]) + x  # type: ignore[no-any-return]
+        return self.lin(self.rec(x)[0]) + x
 
 
 class Separator(nn.Module):

@@ -29,7 +29,7 @@ class TextLine(nn.Module):
         x = self.front(image)
         x = x.flatten(1, 2).permute(2, 0, 1)
         x = self.between(self.first(x)[0])
-        return f.log_softmax(self.head(self.second(x)[0]), -1)  # type: ignore[no-any-return]
+        return f.log_softmax(self.head(self.second(x)[0]), -1)
 
 
 class Transcriber(nn.Module):
@@ -56,7 +56,7 @@ class Transcriber(nn.Module):
             x = y.view(y.shape[0], y.shape[1], 2, -1).sum(2)
         x = f.pad(x.permute(1, 2, 0), (0, 3))
         x = f.hardtanh(self.lookahead(x), 0, 20)
-        return f.log_softmax(self.head(x.transpose(1, 2)), -1)  # type: ignore[no-any-return]
+        return f.log_softmax(self.head(x.transpose(1, 2)), -1)
 
 
 class Transducer(nn.Module):
@@ -76,7 +76,7 @@ class Transducer(nn.Module):
         known = self.words(f.pad(words, (1, 0)))
         below, _ = self.prediction(known)
         both = self.of_encoder(above).unsqueeze(2) + self.of_prediction(below).unsqueeze(1)
-        return f.log_softmax(self.head(torch.tanh(both)), -1)  # type: ignore[no-any-return]
+        return f.log_softmax(self.head(torch.tanh(both)), -1)
 
 
 class PredictionStep(nn.Module):

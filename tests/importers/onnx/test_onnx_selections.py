@@ -79,7 +79,7 @@ def test_numbers_that_are_none() -> None:
     """NaN and both infinities, by the meaning and compiled, where a comparison of a value with itself decides."""
     x = np.array([[1, np.nan, -np.inf], [np.inf, 0, np.nan]], "f4")
     above, below = {"detect_negative": 0}, {"detect_positive": 0}
-    asked = {"both": {}, "above": above, "below": below, "never": above | below}
+    asked: dict[str, Any] = {"both": {}, "above": above, "below": below, "never": above | below}
     nodes = [om.node("IsInf", ["x"], [name], name=name, **attrs) for name, attrs in asked.items()]
     nodes.append(om.node("IsNaN", ["x"], ["none"]))
     same(om.model(nodes, {"x": (["N", 3], "f4")}, [*asked, "none"], opset=20), {"x": x})

@@ -8,6 +8,7 @@ from lstm_ir.importers.onnx.handlers import (  # noqa: F401
     layers,
     products,
     quantized,
+    quantized_lstm,
     recurrent,
     reductions,
     selections,

@@ -146,14 +146,18 @@ def reverse_sequence(c: Call) -> Value:
     if x.rank < 2 or {time, batch} != {0, 1}:
         raise RefusedError(f"the operand is {x.type}, time_axis {time}, batch_axis {batch}")
     c.agree("rows and lengths", x.shape[batch], lengths.shape[0] if lengths.rank == 1 else -1)
-    T, B = x.shape[time], x.shape[batch]
+    y = rows_backwards(x if time == 0 else li.swapaxes(x, 0, 1), lengths)
+    return y if time == 0 else li.swapaxes(y, 0, 1)
+
+
+def rows_backwards(x: Value, lengths: Value) -> Value:
+    """x [T,B,...] whose column b has its first lengths[b] steps backwards; the others stay."""
+    T, B, *rest = x.shape
     n = li.broadcast_in_dim(li.in_range(li.convert(lengths, DType.i64), 0, T), (T, B), (1,))
     step = li.iota((T, B), 0, DType.i64)
     source = li.select(li.less(step, n), n - step - 1, step)
-    rows = x if time == 0 else li.swapaxes(x, 0, 1)
     places = source * size_value(B, DType.i64) + li.iota((T, B), 1, DType.i64)
-    y = li.take(li.reshape(rows, (dims.mul(T, B), *rows.shape[2:])), places)
-    return y if time == 0 else li.swapaxes(y, 0, 1)
+    return li.take(li.reshape(x, (dims.mul(T, B), *rest)), places)
 
 
 @taken("CumSum", 11, 14)
