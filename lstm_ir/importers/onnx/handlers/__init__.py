@@ -6,6 +6,7 @@ from lstm_ir.importers.onnx.handlers import (  # noqa: F401
     fill,
     indices,
     layers,
+    loops,
     products,
     quantized,
     quantized_lstm,

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx import sizes as s
 from lstm_ir.importers.onnx.call import Call, RefusedError
+from lstm_ir.importers.onnx.handlers.counted import counted, distance, pieces
 from lstm_ir.importers.onnx.sizes import UndecidedError
 from lstm_ir.importers.onnx.table import ALL, taken
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.broadcast import common_shape
 from lstm_ir.ops.primitive.window import slice_axis
 
@@ -150,6 +152,8 @@ def slice_(c: Call) -> Value:
         axes = c.integers("axes", range(len(starts)))
         steps = [1] * len(starts)
     else:
+        if c.elements(1) is None or c.elements(2) is None:
+            return _at_a_place(c, x)
         starts, ends = c.dims(1, "starts"), c.dims(2, "ends")
         axes = c.numbers(3, "axes") if c.has(3) else list(range(len(starts)))
         steps = c.numbers(4, "steps") if c.has(4) else [1] * len(starts)
@@ -157,6 +161,33 @@ def slice_(c: Call) -> Value:
         raise RefusedError(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         x = _sliced(x, c.axis_of(axis, x.rank), start, end, step)
+    return x
+
+
+def _at_a_place(c: Call, x: Value) -> Value:
+    """Ranges that start where only a call knows, whose ends are a known number of places further: `x[t : t + 1]`.
+
+    A range that is not inside the axis is refused at the call.
+    """
+    starts, ends = (pieces(c.value(i)) for i in (1, 2))
+    if starts is None or ends is None or len(starts) != len(ends):
+        raise RefusedError("bounds depend on values that only a call knows")
+    axes = c.numbers(3, "axes") if c.has(3) else list(range(len(starts)))
+    if len(axes) != len(starts) or (c.has(4) and set(c.numbers(4, "steps")) != {1}):
+        raise RefusedError("bounds depend on values that only a call knows, and a step is not 1")
+    for start, end, a in zip(starts, ends, axes, strict=True):
+        first, axis = counted(start), c.axis_of(a, x.rank)
+        count = distance(first, counted(end))
+        if count is None:
+            raise RefusedError("how many places a range has depends on values that only a call knows")
+        if first.of is None:
+            x = _sliced(x, axis, first.more, dims.add(first.more, count), 1)
+            continue
+        place = li.in_range(li.convert(li.reshape(start, ()), DType.i64), 0, s.minus(x.shape[axis], count))
+        if count == 1:
+            x = li.expand_dims(li.take(x, place, axis), axis)
+        else:
+            x = li.take(x, place + li.iota((count,), 0, DType.i64), axis)
     return x
 
 
