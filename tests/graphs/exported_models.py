@@ -28,8 +28,9 @@ NAMES = tuple(n for names in ROOMS.values() for n in names)
 WAYS = ("trace", "export")  # torch's older exporter, and the newer
 OPSETS = {"trace": range(13, 21), "export": range(18, 26)}
 INTEGERS = 9  # word numbers are below
-# Sizes that the newer exporter of torch 2.13 closes, whether they are asked to be open or not: it counts the steps of
-# some recurrent layers. Rows packed by their lengths it does not take at all.
+# The newer exporter of torch 2.13 counts the steps of recurrent layers. Of some models it makes the size a number by
+# itself, others it writes wrong or not at all unless these sizes are numbers from the start. Rows packed by their
+# lengths it does not take.
 CLOSED = {
     "text line": "W", "transcriber": "BT", "diarizer": "N", "basecaller": "N", "complex mask": "T", "deep filter": "T",
     "codec": "N", "amplifier": "T", "separator": "N", "magnitudes": "T", "character tagger": "T", "forecaster": "T",
@@ -48,14 +49,17 @@ class Exported:
     inputs: Mapping[str, tuple[Any, ...]]  # shapes; "i" first stands for integers
     calls: list[dict[str, int]]
 
-    def sizes(self, way: str) -> list[dict[str, int]]:
-        """Those of the calls, with one number for what the exporter closes."""
-        closed = self.closed(way)
-        return [s | {d: self.calls[0][d] for d in closed} for s in self.calls]
+    def sizes(self, data: bytes) -> list[dict[str, int]]:
+        """Those of the calls, with the file's numbers for what the exporter closed."""
+        import onnx
 
-    def closed(self, way: str) -> str:
-        """Names of sizes that the exporter makes numbers of."""
-        return CLOSED.get(self.name, "") if way == "export" else ""
+        closed: dict[str, int] = {}
+        for v in onnx.load_from_string(data).graph.input:
+            shape = [d for d in self.inputs[v.name] if d != "i"]
+            for d, there in zip(shape, v.type.tensor_type.shape.dim, strict=True):
+                if isinstance(d, str) and there.HasField("dim_value"):
+                    closed[d] = there.dim_value
+        return [s | closed for s in self.calls]
 
     def arrays(self, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
         """Inputs of one call; lengths are in falling order, the first of them whole."""
@@ -79,14 +83,11 @@ class Exported:
             found = self.module(*(torch.from_numpy(a) for a in arrays.values()))
         return [t.numpy() for t in (found if isinstance(found, tuple) else (found,))]
 
-    def exported(self, way: str, opset: int, rng: np.random.Generator, closing: bool = True) -> bytes:
-        """The file, made from a call of other sizes than those that are tried.
-
-        closing: whether sizes that the exporter makes numbers of are numbers from the start.
-        """
+    def exported(self, way: str, opset: int, rng: np.random.Generator) -> bytes:
+        """The file, made from a call of other sizes than those that are tried."""
         import torch
 
-        closed = self.closed(way) if closing else ""
+        closed = CLOSED.get(self.name, "") if way == "export" else ""
         sizes = {name: size + (name not in closed) for name, size in self.calls[0].items()}
         arrays = self.arrays(sizes, rng)
         args = tuple(torch.from_numpy(a) for a in arrays.values())

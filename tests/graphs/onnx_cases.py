@@ -14,7 +14,7 @@ import onnx_models as om
 
 import lstm_ir as li
 
-SIZES = {"T": 6, "B": 3, "C": 4, "I": 5}
+SIZES = {"K": 8, "T": 6, "B": 3, "C": 4, "I": 5}
 Shape = tuple["int | str", ...]
 
 

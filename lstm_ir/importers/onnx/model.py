@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,9 @@ class _Import:
         results = self._run(model, known)
         self.refusals.raise_any()
         outputs = {v.name: tensor(r) for v, r in zip(model.outputs, results, strict=True)}
+        if len(outputs) < len(results):
+            twice = next(name for name, n in Counter(v.name for v in model.outputs).items() if n > 1)
+            raise ModelError(f"{self.source.file}: two outputs are called {twice!r}")
         try:
             return Graph(graph_name(model.name), inputs, outputs)
         except IRError as e:
@@ -108,8 +112,8 @@ class _Import:
         try:
             for v in graph.initializers.values():
                 known[v] = self._initializer(v)
-            for node in graph:
-                results = self._node(node, known)
+            for place, node in enumerate(graph):
+                results = self._node(node, known, place)
                 known.update(zip(node.outputs, results, strict=True))
             return [self._lookup(v, known, "output") for v in graph.outputs]
         finally:
@@ -137,9 +141,9 @@ class _Import:
             return _UNDEFINED
         return known[v]
 
-    def _node(self, node: Any, known: dict[Any, Any]) -> Sequence[Any]:
+    def _node(self, node: Any, known: dict[Any, Any], place: int) -> Sequence[Any]:
         """The results of a node; what cannot be had is noted as a refusal."""
-        name = node.name or next((o.name for o in node.outputs if o.name), "")
+        name = node.name or next((o.name for o in node.outputs if o.name), f"node {place}")
         undefined = [_UNDEFINED] * len(node.outputs)
         with at(self._loc(name)):
             try:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from lstm_ir.ir.errors import ModelError
 
 
+def printable(text: str) -> str:
+    """The text on one line: signs that do not print, which a damaged file may have in a name, as escapes."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 class Refusals:
     """Lines `name (op): reason`, each once."""
 
@@ -18,7 +23,7 @@ class Refusals:
     def add(self, name: str, op: str, why: Exception) -> None:
         """Note one; of a message about a graph the reason is the first line."""
         reason = str(why).splitlines()[0] if str(why) else type(why).__name__
-        self._lines.setdefault(f"{name} ({op}): {reason}")
+        self._lines.setdefault(f"{printable(name)} ({printable(op)}): {printable(reason)}")
 
     def raise_any(self) -> None:
         """ModelError if there is one."""

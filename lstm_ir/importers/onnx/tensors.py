@@ -54,7 +54,11 @@ def read_tensor(tensor: Any) -> Data:
 
     if tensor is None:
         raise RefusedError("the tensor has no data")
-    dtype = dtype_of(tensor.dtype)
+    try:
+        kind = tensor.dtype
+    except ValueError as e:
+        raise RefusedError(f"its elements are of no type: {e}") from None
+    dtype = dtype_of(kind)
     shape = tuple(tensor.shape.numpy())
     if isinstance(tensor, onnx_ir.ExternalTensor) and not str(tensor.base_dir):
         raise RefusedError("its data is in another file, and the model was not read from a folder")

@@ -15,6 +15,8 @@ import lstm_ir as li
 X: Shape = ("B", "T", 5)
 FOUR: Shape = ("B", 12, "T", 5)
 REDUCTIONS = ("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp")
+HEADS: Shape = ("B", 2, "T", 4)
+MASK = np.linspace(-1, 1, 30, dtype="f4").reshape(6, 5)
 TUPLES = np.array([[[1, 0], [0, -1]], [[2, 4], [0, 1]], [[-3, 2], [1, 1]]])
 CASES = [
     # by place
@@ -45,6 +47,12 @@ CASES = [
     Case("RMSNormalization", (X, ("T", 5)), (), {"axis": 1}, (23,)),
     Case("LpNormalization", (X,), (), {"axis": 1, "p": 1}, (9, 22)),
     Case("LpNormalization", (X,)),
+    # attention
+    *(Case("Attention", (HEADS, ("B", 2, "K", 4), ("B", 2, "K", 7)), (), {"is_causal": k}, (23, 24)) for k in (0, 1)),
+    Case("Attention", ((3, 2, 6, 4), (3, 1, 5, 4), (3, 1, 5, 3)), (MASK,), {"scale": 0.3}, (23,)),
+    Case("Attention", ((3, 2, 6, 4), (3, 2, 5, 4), (3, 2, 5, 3)), (MASK > 0,), {}, (23,)),
+    Case("Attention", (HEADS, HEADS, HEADS), (), {"softcap": 0.7}, (23,)),
+    Case("Attention", (("B", "T", 8), ("B", "K", 4), ("B", "K", 6)), (), {"q_num_heads": 4, "kv_num_heads": 2}, (23,)),
     # functions
     Case("Celu", (X,), (), {"alpha": 0.3}, (12,)),
     Case("Swish", (X,), (), {"alpha": 1.7}, (24,)),

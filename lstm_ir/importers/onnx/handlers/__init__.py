@@ -2,6 +2,7 @@
 
 from lstm_ir.importers.onnx.handlers import (  # noqa: F401
     arithmetic,
+    attention,
     control,
     fill,
     indices,
