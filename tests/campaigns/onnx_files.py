@@ -119,13 +119,21 @@ def _given(g: li.Graph, rng: Rng) -> dict[str, Any]:
     return found
 
 
+def _calm(g: li.Graph) -> bool:
+    """Whether no constant is above a million: sums of such numbers overflow, or keep no digit of the others."""
+    floats = (
+        n.attrs["value"].array for n in g.nodes if n.op.name in ("weight", "constant") and n.types[0].dtype.is_float
+    )
+    return all(bool((np.abs(a[np.isfinite(a)]) <= 1e6).all()) for a in floats)
+
+
 def _ran(g: li.Graph, data: bytes, what: str, rng: Rng) -> str:
     try:
         given = _given(g, rng)
         got = li.interpret(g, given)
     except li.LstmIrError:
         return "imported, refused at the call"
-    wanted = onnx_bases.by_onnxruntime(data, given)
+    wanted = onnx_bases.by_onnxruntime(data, given) if _calm(g) else None
     if wanted is None:
         return "imported, run"
     for (name, a), w in zip(got.items(), wanted, strict=True):

@@ -190,7 +190,11 @@ def _damage_tensor(rng: Rng, t: Any) -> None:
     elif way == 6:
         t.name = _of(rng, WORDS)
     elif way == 7:
-        t.raw_data = rng.integers(256, size=len(t.raw_data), dtype=np.uint8).tobytes()
+        size = len(t.raw_data)
+        drawn = (
+            rng.normal(size=size // 4).astype("<f4") if t.data_type == 1 else rng.integers(256, size=size, dtype="u1")
+        )
+        t.raw_data = drawn.tobytes()
     else:
         t.data_location = 1
         t.ClearField("raw_data")
