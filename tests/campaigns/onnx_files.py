@@ -19,6 +19,7 @@ import campaign
 import numpy as np
 import onnx_bases
 import onnx_mutation
+import onnx_runner
 from mutation import altered
 from paths import ROOT
 
@@ -133,13 +134,13 @@ def _ran(g: li.Graph, data: bytes, what: str, rng: Rng) -> str:
         got = li.interpret(g, given)
     except li.LstmIrError:
         return "imported, refused at the call"
-    wanted = onnx_bases.by_onnxruntime(data, given) if _calm(g) else None
+    wanted = onnx_runner.by_onnxruntime(data, given) if _calm(g) else None
     if wanted is None:
         return "imported, run"
     for (name, a), w in zip(got.items(), wanted, strict=True):
         assert a.dtype == w.dtype, (what, name, a.dtype, w.dtype)
         assert a.shape == w.shape, (what, name, a.shape, w.shape)
-        onnx_bases.close(a, w, f"{what}: {name}")
+        onnx_runner.close(a, w, f"{what}: {name}")
     return "imported, as onnxruntime"
 
 

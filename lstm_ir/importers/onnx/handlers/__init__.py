@@ -8,6 +8,7 @@ from lstm_ir.importers.onnx.handlers import (  # noqa: F401
     indices,
     layers,
     loops,
+    pads,
     products,
     quantized,
     quantized_lstm,
