@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import compare
+from lstm_ir.backends.emit.conversion import is_spirv
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.for_loop import first_carried
 from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, reduce, signed_back, signless  # fmt: skip
-from lstm_ir.backends.emit.shapes import iota
-from lstm_ir.backends.lower.linear import sum_type
+from lstm_ir.backends.emit.shapes import iota, reshape
+from lstm_ir.backends.lower.linear import barrier, sum_type
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType, TensorType
@@ -24,9 +27,9 @@ def _sum(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     out = e.convert(x, t, inside.dtype)
     # One axis after another: IREE adds one by one, and the error of a sum grows with its length.
     for axis in sorted(n.attrs["dimensions"], reverse=True):
-        out = reduce(e, "add", out, inside, 0, (axis,))
+        out = _one_row(e, "add", out, inside, 0, (axis,))
         inside = inside.with_shape((*inside.shape[:axis], *inside.shape[axis + 1 :]))
-    return e.convert(out, inside, t.dtype)
+    return e.convert(_apart(e, n, out, inside), inside, t.dtype)
 
 
 @lower("reduce_max", "reduce_min")
@@ -37,7 +40,33 @@ def _extreme(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     word = "maximum" if greatest else "minimum"
     if t.dtype is DType.i1:
         word = "or" if greatest else "and"
-    return reduce(e, word, x, t, least if greatest else largest, n.attrs["dimensions"])
+    out = _one_row(e, word, x, t, least if greatest else largest, n.attrs["dimensions"])
+    return _apart(e, n, out, n.types[0])
+
+
+def _apart(e: Emitter, n: Node, out: ir.Value, kept: TensorType) -> ir.Value:
+    """The result of a reduction over other axes than the last ones of an open tensor, on SPIR-V in no dispatch
+    with what reads it.
+
+    IREE 3.13 fuses it with what spreads it over the rows that were reduced, and the numbers are wrong.
+    """
+    t, axes = n.inputs[0].type, n.attrs["dimensions"]
+    before = any(t.shape[i] != 1 for i in range(min(axes, default=0), t.rank) if i not in axes)
+    return barrier(e, out, kept) if is_spirv(e) and before and not t.is_static else out
+
+
+def _one_row(e: Emitter, op: str, x: ir.Value, t: TensorType, start: float, axes: Sequence[int]) -> ir.Value:
+    """`reduce`, of a single row [1, T] as of [T].
+
+    IREE 3.13 takes a softmax of a row [1, T] with T open for one of as many rows as there are numbers,
+    and asks for 2^55 bytes of stack: the compiler refuses the module. Without the axis of size 1 it does not.
+    """
+    kept = t.with_shape(d for i, d in enumerate(t.shape) if i not in axes)
+    if e.target is None or t.is_static or not kept.shape or any(d != 1 for d in kept.shape):
+        return reduce(e, op, x, t, start, axes)
+    row = t.with_shape(t.shape[i] for i in sorted(axes))
+    found = reduce(e, op, reshape(e, x, t, row.shape), row, start, range(row.rank))
+    return reshape(e, found, row.with_shape(()), kept.shape)
 
 
 @lower("argmax")

@@ -5,7 +5,8 @@ The oracle for everything else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -98,9 +99,22 @@ def bind_attr(value: Any, env: Mapping[str, int]) -> Any:
     if isinstance(value, tuple):
         return tuple(bind_attr(v, env) for v in value)
     if isinstance(value, Graph):
-        return _body(value, env)
+        return Body(value, env)
     return value
 
 
-def _body(graph: Graph, env: Mapping[str, int]) -> Callable[..., list[Array]]:
-    return lambda *arrays: evaluate(graph, arrays, env)
+@dataclass(frozen=True)
+class Body:
+    """A graph that an attribute holds, as a function of arrays."""
+
+    graph: Graph
+    env: Mapping[str, int]
+
+    def __call__(self, *arrays: Array) -> list[Array]:
+        """The outputs in order."""
+        return evaluate(self.graph, arrays, self.env)
+
+    def zeros(self) -> list[Array]:
+        """Zeros of the outputs' types: what they look like where the graph is not run."""
+        types = [v.type for v in self.graph.outputs]
+        return [np.zeros([dims.evaluate(d, self.env) for d in t.shape], t.dtype.numpy) for t in types]

@@ -64,11 +64,16 @@ def model(
 
 def run(made: Any, arrays: Mapping[str, Any]) -> list[Any]:
     """onnxruntime's results in order."""
+    return run_bytes(made.SerializeToString(), arrays)
+
+
+def run_bytes(data: bytes, arrays: Mapping[str, Any]) -> list[Any]:
+    """The same of a file."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     found: list[Any] = session.run(None, dict(arrays))
     return found

@@ -19,7 +19,8 @@ REQUIRED = frozenset(w for w in os.environ.get("LSTM_IR_REQUIRE", "").split(",")
 DEVICES = ("vulkan", "cuda", "hip", "metal")
 LIBRARIES = {  # word -> name of the distribution
     "torch": "torch", "tensorflow": "tensorflow-cpu", "jax": "jax", "onnx": "onnx", "onnx_ir": "onnx-ir",
-    "onnxruntime": "onnxruntime", "keras": "keras", "safetensors": "safetensors", "hypothesis": "hypothesis",
+    "onnxruntime": "onnxruntime", "onnxscript": "onnxscript",
+    "keras": "keras", "safetensors": "safetensors", "hypothesis": "hypothesis",
 }  # fmt: skip
 PROGRAMS = {"qemu-aarch64": ("qemu-aarch64-static", "qemu-aarch64")}
 WORDS = (*DEVICES, *LIBRARIES, *PROGRAMS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -143,6 +144,9 @@ class Walk:
         self.refusals.raise_any()
         model = self.source.model.graph
         outputs = {v.name: tensor(r) for v, r in zip(model.outputs, self.results, strict=True)}
+        if len(outputs) < len(self.results):
+            twice = next(name for name, n in Counter(v.name for v in model.outputs).items() if n > 1)
+            raise ModelError(f"{self.source.file}: two outputs are called {twice!r}")
         try:
             return Graph(graph_name(model.name), self.inputs, outputs)
         except IRError as e:
@@ -156,8 +160,8 @@ class Walk:
         try:
             for v in graph.initializers.values():
                 known[v] = self._initializer(v)
-            for node in graph:
-                results = self._node(node, known)
+            for place, node in enumerate(graph):
+                results = self._node(node, known, place)
                 known.update(zip(node.outputs, results, strict=True))
             return [self._lookup(v, known, "output") for v in graph.outputs]
         finally:
@@ -186,9 +190,9 @@ class Walk:
             return _UNDEFINED
         return known[v]
 
-    def _node(self, node: Any, known: dict[Any, Any]) -> Sequence[Any]:
+    def _node(self, node: Any, known: dict[Any, Any], place: int) -> Sequence[Any]:
         """The results of a node; what cannot be had is noted as a refusal."""
-        name = node.name or next((o.name for o in node.outputs if o.name), "")
+        name = node.name or next((o.name for o in node.outputs if o.name), f"node {place}")
         undefined = [_UNDEFINED] * len(node.outputs)
         self.outcomes[node] = Outcome.passed
         with at(self._loc(name)):

@@ -127,11 +127,12 @@ def _from_proto(model: Any, file: str = "<onnx>") -> Any:
 
 def _check_names(model: Any, file: str) -> None:
     """Names that are not UTF-8 come from the protobuf reader as bytes."""
-    values = [*model.graph.inputs, *model.graph.outputs, *model.graph.initializers.values()]
-    names = [model.graph.name, *(v.name for v in values)]
+    names = []
+    for g in (model.graph, *model.graph.subgraphs()):
+        names += [g.name, *(v.name for v in (*g.inputs, *g.outputs, *g.initializers.values()) if v is not None)]
     for n in model.graph.all_nodes():
-        names += [n.name, n.op_type, n.domain, *(v.name for v in n.outputs), *n.attributes]
-        names += [v.name for v in n.inputs if v is not None]
+        values = (v for v in (*n.inputs, *n.outputs) if v is not None)
+        names += [n.name, n.op_type, n.domain, *n.attributes, *(v.name for v in values)]
     wrong = next((n for n in names if not isinstance(n, str | None)), None)
     if wrong is not None:
         raise ModelError(f"{file}: the name {wrong!r} is not text")

@@ -26,6 +26,11 @@ class Refusal:
         return f"{self.node} ({self.op}): {self.reason}"
 
 
+def printable(text: str) -> str:
+    """The text on one line: signs that do not print, which a damaged file may have in a name, as escapes."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 class Refusals:
     """Refusals in the order in which they were found, each once."""
 
@@ -45,8 +50,8 @@ class Refusals:
         """Note one; of a message about a graph the reason is the first line."""
         reason = str(why).splitlines()[0] if str(why) else type(why).__name__
         wanted, numbers = (why.wanted, why.sizes) if isinstance(why, UnknownError) else ((), ())
-        names = why.sizes if isinstance(why, BroadcastError) else ()
-        found = Refusal(name, op, reason, wanted, numbers, names if all(map(str.isidentifier, names)) else ())
+        alike = why.sizes if isinstance(why, BroadcastError) and all(map(str.isidentifier, why.sizes)) else ()
+        found = Refusal(printable(name), printable(op), printable(reason), wanted, numbers, alike)
         self._found.setdefault(str(found), found)
 
     def raise_any(self) -> None:

@@ -7,6 +7,7 @@ this file. Where neither decides, the sizes become a tensor of the graph.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -63,8 +64,11 @@ Rule: TypeAlias = Callable[..., Array]
 
 def each(function: Callable[..., Any]) -> Rule:
     """The rule that applies `function` to the elements of arrays, which broadcast."""
+    operands = len(inspect.signature(function).parameters)
 
     def rule(*arrays: Array) -> Array:
+        if len(arrays) != operands:
+            raise UndecidedError  # the op's handler says what is wrong
         wide = np.broadcast_arrays(*arrays)
         columns = zip(*(a.flat for a in wide), strict=True)
         return objects([function(*column) for column in columns], wide[0].shape)

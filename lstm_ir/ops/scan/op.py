@@ -15,13 +15,13 @@ slices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node
+from lstm_ir.ir.interpret import Body
 from lstm_ir.ir.opdef import Attr, Range, define, need, need_equal
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.scan.grad import scan_vjp
@@ -55,7 +55,7 @@ def _scan_types(
 
 
 def _scan_numpy(
-    consts: Any, init: Any, xs: Any, count: Any, *, length: int, reverse: Any, body: Callable[..., Any],
+    consts: Any, init: Any, xs: Any, count: Any, *, length: int, reverse: Any, body: Body,
 ) -> list[Any]:  # fmt: skip
     n = length if count is None else int(count)
     carries = list(init)
@@ -66,19 +66,13 @@ def _scan_numpy(
         carries = out[: len(init)]
         rows.append(out[len(init) :])
     stacked = []
-    probe = rows[0] if rows else _zero_rows(body, consts, init, xs)
+    probe = rows[0] if rows else body.zeros()[len(init) :]
     for k, r in enumerate(reverse[len(xs) :]):
         y = np.zeros((length, *probe[k].shape), probe[k].dtype)
         for s, row in enumerate(rows):
             y[n - 1 - s if r else s] = row[k]
         stacked.append(y)
     return [*carries, *stacked]
-
-
-def _zero_rows(body: Callable[..., Any], consts: Any, init: Any, xs: Any) -> Any:
-    """One run of the body on zeros: only shapes and dtypes of its rows are used."""
-    slices = [np.zeros(x.shape[1:], x.dtype) for x in xs]
-    return body(np.int32(0), *consts, *init, *slices)[len(init) :]
 
 
 def _scan_ranges(node: Node) -> tuple[Range, ...]:

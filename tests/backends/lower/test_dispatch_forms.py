@@ -118,3 +118,21 @@ def test_an_integer_less_itself(kind: str, rng: np.random.Generator) -> None:
         got = exe(x=a, y=b)
     np.testing.assert_array_equal(got["zero"], np.zeros_like(a))
     np.testing.assert_array_equal(got["less"], a - b)
+
+
+def test_softmax_of_one_row() -> None:
+    """Over an open size beside axes of size 1, 2^55 bytes of stack were asked for."""
+    x, deep = li.input("x", (1, "T")), li.input("x", (1, 1, "T"))
+    a = A[:1]
+    want = np.exp(a - a.max()) / np.exp(a - a.max()).sum()
+    rows = li.input("x", (1, "T", "Q"))
+    greatest = A.reshape(1, 7, 9).max(2)
+    of_rows = np.exp(greatest - greatest.max()) / np.exp(greatest - greatest.max()).sum()
+    cases = [
+        _case("row", x, li.softmax(x, 1), a, want),
+        _case("deep", deep, li.softmax(deep, 2), a[None], want[None]),
+        _case("greatest", rows, li.softmax(li.max(rows, 2), 1), A.reshape(1, 7, 9), of_rows),
+    ]
+    for graph, given, wanted, name in cases:
+        with li.compile(graph) as exe:
+            np.testing.assert_allclose(exe(**given)["y"], wanted["y"], atol=1e-6, err_msg=name)

@@ -166,6 +166,30 @@ def _twice(made: Any) -> None:
     made.graph.node.add().CopyFrom(made.graph.node[0])
 
 
+def _two_outputs(made: Any) -> None:
+    made.graph.output.append(made.graph.output[0])
+
+
+def _no_type(made: Any) -> None:
+    made.graph.node.append(om.node("Constant", [], ["k"], value=om.tensor(np.ones(2, "f4"))))
+    made.graph.node[-1].attribute[0].t.data_type = -1
+
+
+def _line_break(made: Any) -> None:
+    made.graph.node[0].name = "two\nlines\x04"
+    made.graph.node[0].op_type = "Stft"
+
+
+def _nameless(made: Any) -> None:
+    made.graph.node[0].ClearField("name")
+    made.graph.node[0].op_type = "Stft"
+    made.graph.node[0].output[0] = ""
+
+
+def _sizes_with_one_operand(made: Any) -> None:
+    made.graph.node.extend([om.node("Shape", ["x"], ["s"]), om.node("Mul", ["s"], ["t"])])
+
+
 FAULTS: list[tuple[Callable[[Any], None], str]] = [
     (_opset, "operator set 999 is not one of 1 to 28"),
     (_cycle, r"operand of the_Add\): no earlier node makes it"),
@@ -175,6 +199,11 @@ FAULTS: list[tuple[Callable[[Any], None], str]] = [
     (_text, r"W \(initializer\): elements of type STRING are not taken"),
     (_rank, r"x \(input\): its rank is not stated"),
     (_sequence, r"x \(input\): its rank is not stated"),
+    (_two_outputs, "two outputs are called 'Y'"),
+    (_no_type, r"the_Constant \(Constant\): its type cannot be read"),
+    (_line_break, r"  two\\nlines\\x04 \(Stft\): the op is not taken"),
+    (_nameless, r"  node 0 \(Stft\): the op is not taken"),
+    (_sizes_with_one_operand, r"the_Mul \(Mul\): operand 1 is missing"),
     (_no_output, r"nobody \(output\): no earlier node makes it"),
 ]
 
@@ -206,6 +235,17 @@ def test_a_name_that_is_no_text(rng: np.random.Generator) -> None:
     damaged = made.SerializeToString().replace(b"nobody", b"nob\xffdy")
     with pytest.raises(li.ModelError, match=r"is not text|is damaged"):
         li.from_onnx(damaged)
+
+
+@pytest.mark.parametrize("old", [b"b_name", b"inside"])
+def test_names_that_are_not_text(old: bytes, rng: np.random.Generator) -> None:
+    """Bytes that are no UTF-8, as the operand of a node and as the result of a subgraph."""
+    then = om.graph([om.node("Neg", ["x"], ["inside"])], {}, ["inside"])
+    other = om.graph([om.node("Abs", ["x"], ["b"])], {}, ["b"])
+    nodes = [om.node("Relu", ["b_name"], ["y"]), om.node("If", ["c"], ["z"], then_branch=then, else_branch=other)]
+    data = om.model(nodes, {"x": ([2], "f4")}, ["y", "z"], {"c": np.array(True)}).SerializeToString()
+    with pytest.raises(li.ModelError, match=r"the name b'\\xff.*' is not text"):
+        li.from_onnx(data.replace(old, b"\xff" * len(old)))
 
 
 def test_a_value_that_is_made_twice(rng: np.random.Generator) -> None:

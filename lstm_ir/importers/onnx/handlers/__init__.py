@@ -2,14 +2,19 @@
 
 from lstm_ir.importers.onnx.handlers import (  # noqa: F401
     arithmetic,
+    attention,
     control,
     fill,
     indices,
     layers,
+    loops,
+    pads,
     products,
     quantized,
+    quantized_lstm,
     recurrent,
     reductions,
+    selections,
     shapes,
     windows,
 )

@@ -112,6 +112,23 @@ def power(c: Call) -> Value:
     return reduce(li.multiply, [x] * int(exponent), li.full(x.shape, 1, x.dtype))
 
 
+def _mod_of_sizes(a: dims.Dim, b: dims.Dim) -> dims.Dim:
+    return s.minus(a, dims.mul(s.divided(a, b), b))
+
+
+@taken("Mod", 10, 13, 28, sizes=each(_mod_of_sizes), refused="floats without fmod")
+def mod(c: Call) -> Value:
+    """What a division leaves, with the sign of the divisor, or with fmod of the dividend."""
+    a, b = c.value(0), c.value(1)
+    left = li.remainder(a, b)
+    if c.flag("fmod"):
+        return left
+    if a.dtype.is_float:
+        raise RefusedError(f"fmod is 0 for {a.dtype}; it is 1 for floats")
+    other = li.logical_and(li.not_equal(left, 0), li.not_equal(li.less(left, 0), li.less(b, 0)))
+    return li.select(other, left + b, left)
+
+
 @taken("Where", 9, 16, sizes=each(s.choice))
 def where(c: Call) -> Value:
     """The first where true, else the second."""
@@ -207,6 +224,20 @@ def elu(c: Call) -> Value:
     """Below 0 alpha (exp(x) - 1)."""
     x = c.value(0)
     return li.select(li.less(x, 0.0), li.expm1(li.minimum(x, 0.0)) * c.real("alpha", 1.0), x)
+
+
+@taken("Celu", 12, 28)
+def celu(c: Call) -> Value:
+    """Below 0 alpha (exp(x / alpha) - 1)."""
+    x, alpha = c.value(0), c.real("alpha", 1.0)
+    return li.maximum(x, 0.0) + li.expm1(li.minimum(x, 0.0) * (1 / alpha)) * alpha
+
+
+@taken("Swish", 24)
+def swish(c: Call) -> Value:
+    """x times the sigmoid of alpha x."""
+    x, alpha = c.value(0), c.real("alpha", 1.0)
+    return x * li.logistic(x if alpha == 1.0 else x * alpha)
 
 
 @taken("Selu", 6, 22)

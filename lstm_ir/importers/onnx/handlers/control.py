@@ -1,16 +1,13 @@
-"""Subgraphs: If with a condition that is known, and the recurrences Loop and Scan."""
+"""Subgraphs: If with a condition that is known, and Scan."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call, RefusedError, Result
 from lstm_ir.importers.onnx.interface import tensor
 from lstm_ir.importers.onnx.table import taken
-from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
@@ -29,48 +26,18 @@ def if_(c: Call) -> list[Result]:
     return c.inner(then if bool(known.reshape(-1)[0]) else other, ())
 
 
-@taken("Loop", *BODIES, refused="a number of steps, or an end, that only a call knows")
-def loop(c: Call) -> list[Result]:
-    """A number of steps over states; what each step gives besides them is stacked."""
-    body = c.graph("body")
-    if not c.has(0):
-        raise RefusedError("it has no number of steps")
-    steps: Dim = c.dim(0, "the number of steps")
-    if isinstance(steps, int):
-        steps = max(steps, 0)
-    if c.has(1):
-        first = c.known(1)
-        if first is None:
-            raise RefusedError("whether it starts depends on values that only a call knows")
-        steps = steps if bool(first.reshape(-1)[0]) else 0
-    init = c.values(2)
-
-    def cell(state: tuple[Value, ...], x: None, step: Value) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-        # What continues the loop: true, of the steps that are run.
-        going, *results = c.inner(body, [li.convert(step, DType.i64), li.constant(np.array(True)), *state])
-        if going is None or not _always(c, going):
-            raise RefusedError("it ends when a condition says so that only a call knows")
-        values = tuple(map(_given, results))
-        return values[: len(state)], values[len(state) :]
-
-    final, ys = li.scan(cell, tuple(init), length=steps, with_step=True)
-    return [*final, *ys]
-
-
-def _always(c: Call, going: Result) -> bool:
-    array = c.elements_of(going)
-    return array is not None and bool(array.size) and all(bool(v) for v in array.flat)
-
-
-def _given(result: Result) -> Value:
+def given(result: Result) -> Value:
+    """A result of a body as a tensor."""
     if result is None:
         raise RefusedError("a result of its body is absent")
     return tensor(result)
 
 
-@taken("Scan", 9, 11, *BODIES[3:])
+@taken("Scan", 8, 9, 11, *BODIES[3:])
 def scan(c: Call) -> list[Result]:
-    """States carried over the rows of the last `num_scan_inputs` operands."""
+    """States carried over the rows of the last `num_scan_inputs` operands; until operator set 8 for each of a batch."""
+    if c.opset < 9:
+        return _of_each_row(c)
     body, count = c.graph("body"), c.integer("num_scan_inputs")
     values = c.values()
     if not 1 <= count <= len(values):
@@ -86,7 +53,7 @@ def scan(c: Call) -> list[Result]:
     flags = [*_list(c, "scan_input_directions", count), *_list(c, "scan_output_directions", outputs)]
 
     def cell(state: tuple[Value, ...], row: tuple[Value, ...]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-        results = tuple(map(_given, c.inner(body, [*state, *row])))
+        results = tuple(map(given, c.inner(body, [*state, *row])))
         if len(results) != len(init) + outputs:
             raise RefusedError(f"its body has {len(results)} results, the node {len(c.outputs)}")
         return results[: len(init)], results[len(init) :]
@@ -107,3 +74,45 @@ def _moved(x: Value, axis: int, to: int) -> Value:
     order = [a for a in range(x.rank) if a != axis]
     order.insert(to, axis)
     return li.transpose(x, order)
+
+
+def _of_each_row(c: Call) -> list[Result]:
+    """Scan of operator set 8: lengths [B], states [B,...] and operands [B,T,...], one row of B after another."""
+    body, count = c.graph("body"), c.integer("num_scan_inputs")
+    values = c.values(1)
+    if not 1 <= count <= len(values):
+        raise RefusedError(f"num_scan_inputs is {count} of {len(values)} operands")
+    init, xs = values[:-count], values[-count:]
+    if any(v.rank < 1 for v in init) or any(x.rank < 2 for x in xs):
+        raise RefusedError("a state has no axis of rows, or a scanned operand no axis of steps")
+    B, T = xs[0].shape[:2]
+    for v in (*init, *xs):
+        c.agree("the numbers of rows", B, v.shape[0])
+    for x in xs:
+        c.agree("the numbers of steps", T, x.shape[1])
+    lengths = c.maybe(0)
+    if lengths is not None:
+        c.agree("rows and lengths", B, lengths.shape[0] if lengths.rank == 1 else -1)
+        if len(set(_list(c, "directions", count))) > 1 or any(_list(c, "directions", count)):
+            raise RefusedError("rows backwards with lengths are not taken")
+        lengths = li.in_range(lengths, 0, T)
+    flags = [bool(f) for f in _list(c, "directions", count)]
+    outputs = len(c.outputs) - len(init)
+
+    def one(_: tuple[()], row: tuple[tuple[Value, ...], ...]) -> tuple[tuple[()], tuple[Value, ...]]:
+        def cell(state: tuple[Value, ...], at: tuple[Value, ...]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+            results = tuple(map(given, c.inner(body, [*state, *at])))
+            if len(results) != len(c.outputs):
+                raise RefusedError(f"its body has {len(results)} results, the node {len(c.outputs)}")
+            return results[: len(init)], results[len(init) :]
+
+        states, steps, *rest = row
+        n = li.convert(rest[0][0], DType.i32) if rest else None
+        final, ys = li.scan(cell, states, steps, reverse=[*flags, *[False] * outputs], count=n)
+        return (), (*final, *ys)
+
+    if outputs < 0:
+        raise RefusedError(f"{len(c.outputs)} results for {len(init)} states")
+    rows = (tuple(init), tuple(xs), *(((lengths,),) if lengths is not None else ()))
+    _, found = li.scan(one, (), rows)
+    return list(found)

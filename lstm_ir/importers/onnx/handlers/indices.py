@@ -115,6 +115,51 @@ def scatter_nd(c: Call) -> Value:
     return li.reshape(out, x.shape)
 
 
+@taken("GatherND", 11, 12, 13)
+def gather_nd(c: Call) -> Value:
+    """Slices picked by tuples of indices, the last axis of `indices`; the first `batch_dims` axes are those of both."""
+    x, indices = c.value(0), c.value(1)
+    batch = c.integer("batch_dims", 0) if c.opset >= 12 else 0
+    depth = indices.shape[-1] if indices.rank else None
+    if not isinstance(depth, int) or not 0 <= batch < indices.rank or not 1 <= depth <= x.rank - batch:
+        raise RefusedError(f"indices are {indices.type}, the operand {x.type}, batch_dims {batch}")
+    for a in range(batch):
+        c.agree(f"axis {a} of both operands", x.shape[a], indices.shape[a])
+    picked = indices.shape[:-1]
+    columns = [li.iota(picked, a, DType.i64) for a in range(batch)]
+    for k in range(depth):
+        column = li.squeeze(slice_axis(li.convert(indices, DType.i64), indices.rank - 1, k, k + 1), indices.rank - 1)
+        size = x.shape[batch + k]
+        columns.append(li.in_range(from_start(column, size), 0, dims.add(size, -1)))
+    known = batch + depth
+    places = columns[0] * size_value(dims.product(x.shape[1:known]), DType.i64)
+    for a in range(1, known):
+        places = places + columns[a] * size_value(dims.product(x.shape[a + 1 : known]), DType.i64)
+    return li.take(li.reshape(x, (dims.product(x.shape[:known]), *x.shape[known:])), places)
+
+
+@taken("ReverseSequence", 10, 28)
+def reverse_sequence(c: Call) -> Value:
+    """The first steps of each row backwards, as many as its length; the steps after them stay."""
+    x, lengths = c.value(0), c.value(1)
+    time, batch = c.integer("time_axis", 0), c.integer("batch_axis", 1)
+    if x.rank < 2 or {time, batch} != {0, 1}:
+        raise RefusedError(f"the operand is {x.type}, time_axis {time}, batch_axis {batch}")
+    c.agree("rows and lengths", x.shape[batch], lengths.shape[0] if lengths.rank == 1 else -1)
+    y = rows_backwards(x if time == 0 else li.swapaxes(x, 0, 1), lengths)
+    return y if time == 0 else li.swapaxes(y, 0, 1)
+
+
+def rows_backwards(x: Value, lengths: Value) -> Value:
+    """x [T,B,...] whose column b has its first lengths[b] steps backwards; the others stay."""
+    T, B, *rest = x.shape
+    n = li.broadcast_in_dim(li.in_range(li.convert(lengths, DType.i64), 0, T), (T, B), (1,))
+    step = li.iota((T, B), 0, DType.i64)
+    source = li.select(li.less(step, n), n - step - 1, step)
+    places = source * size_value(B, DType.i64) + li.iota((T, B), 1, DType.i64)
+    return li.take(li.reshape(x, (dims.mul(T, B), *rest)), places)
+
+
 @taken("CumSum", 11, 14)
 def cumsum(c: Call) -> Value:
     """Running sums along an axis."""

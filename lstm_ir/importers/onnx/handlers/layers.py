@@ -73,6 +73,51 @@ def layer_normalization(c: Call) -> tuple[Value, Value, Value]:
     return y if bias is None else y + bias, mean, inverse
 
 
+@taken("RMSNormalization", 23)
+def rms_normalization(c: Call) -> Value:
+    """By the root of the mean of squares over the axes from `axis` on, in f32 where stash_type says so."""
+    x, scale = c.value(0), c.value(1)
+    if c.integer("stash_type", 1) != 1:
+        raise RefusedError("stash_type is not 1, f32")
+    inside = DType.f32 if x.dtype.bits == 16 else x.dtype
+    wide = li.convert(x, inside)
+    axes = tuple(range(c.axis(x.rank, -1), x.rank))
+    y = wide / li.sqrt(li.mean(wide * wide, axes, keepdims=True) + c.real("epsilon", 1e-5))
+    return li.convert(y, x.dtype) * scale
+
+
+@taken("GroupNormalization", 18, 21)
+def group_normalization(c: Call) -> Value:
+    """Normalised over the channels of a group and the axes after them; scales of groups, of channels since 21."""
+    x, scale, bias = c.value(0), c.value(1), c.value(2)
+    groups = c.integer("num_groups")
+    channels = x.shape[1] if x.rank > 2 else None
+    if not isinstance(channels, int) or groups < 1 or channels % groups:
+        raise RefusedError(f"the operand is {x.type}, num_groups {groups}")
+    if c.opset >= 21 and c.integer("stash_type", 1) != 1:
+        raise RefusedError("stash_type is not 1, f32")
+    inside = DType.f32 if x.dtype.bits == 16 else x.dtype
+    parts = li.reshape(li.convert(x, inside), (x.shape[0], groups, channels // groups, *x.shape[2:]))
+    y, _, _ = _normalised(parts, tuple(range(2, parts.rank)), c.real("epsilon", 1e-5))
+    like = parts if c.opset < 21 else x
+    y = li.convert(li.reshape(y, like.shape), x.dtype)
+    for v in (scale, bias):
+        c.agree("scale or bias, and groups or channels", like.shape[1], v.shape[0] if v.rank == 1 else -1)
+    return li.reshape(y * _per_channel(scale, like) + _per_channel(bias, like), x.shape)
+
+
+@taken("LpNormalization", 1, 22)
+def lp_normalization(c: Call) -> Value:
+    """By the norm along `axis`, the sum of sizes or the root of the sum of squares; 0 where the norm is 0."""
+    x = c.value(0)
+    axis, p = c.axis(x.rank, -1), c.integer("p", 2)
+    if p not in (1, 2):
+        raise RefusedError(f"p is {p}, not 1 or 2")
+    norm = li.sum(li.abs(x), axis, keepdims=True) if p == 1 else li.sqrt(li.sum(x * x, axis, keepdims=True))
+    none = li.equal(norm, 0)
+    return x / li.select(none, li.ones(norm.shape, x.dtype), norm)
+
+
 @taken("InstanceNormalization", 6, 22)
 def instance_normalization(c: Call) -> Value:
     """Normalised over the axes after the channels, for each row and channel."""
@@ -88,3 +133,10 @@ def global_average_pool(c: Call) -> Value:
     """The mean over the axes after the channels, which stay as size 1."""
     x = c.value(0)
     return li.mean(x, tuple(range(2, x.rank)), keepdims=True) if x.rank > 2 else x
+
+
+@taken("GlobalMaxPool", 1, 22)
+def global_max_pool(c: Call) -> Value:
+    """The largest over the axes after the channels, which stay as size 1."""
+    x = c.value(0)
+    return li.max(x, tuple(range(2, x.rank)), keepdims=True) if x.rank > 2 else x

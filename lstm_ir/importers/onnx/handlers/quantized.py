@@ -74,11 +74,15 @@ def dequantize_linear(c: Call) -> Value:
 
 @taken("DynamicQuantizeLinear", 11)
 def dynamic_quantize_linear(c: Call) -> tuple[Value, Value, Value]:
-    """u8 integers whose range is that of the operand and 0; with it scale and zero point.
+    """u8 integers whose range is that of the operand and 0; with it scale and zero point."""
+    return dynamically_quantized(c.value(0))
+
+
+def dynamically_quantized(x: Value) -> tuple[Value, Value, Value]:
+    """u8 integers of the shape of x, their scale and their zero point, from the range of x and 0.
 
     Of zeros alone the specification's scale, 0, divides; 1 is taken, as onnxruntime does.
     """
-    x = c.value(0)
     low, high = li.minimum(li.min(x), 0.0), li.maximum(li.max(x), 0.0)
     scale = (high - low) / 255.0
     scale = li.select(li.equal(scale, 0.0), li.ones((), x.dtype), scale)

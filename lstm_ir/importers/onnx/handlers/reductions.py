@@ -61,6 +61,22 @@ _reduction("ReduceMean", (1, 11, 13, 18), _mean, 18)
 _reduction("ReduceProd", (1, 11, 13, 18), _product, 18, chained(dims.mul))
 
 
+_reduction("ReduceL1", (1, 11, 13, 18), lambda x, a: li.sum(li.abs(x), a), 18)
+_reduction("ReduceL2", (1, 11, 13, 18), lambda x, a: li.sqrt(li.sum(x * x, a)), 18)
+_reduction("ReduceSumSquare", (1, 11, 13, 18), lambda x, a: li.sum(x * x, a), 18)
+_reduction("ReduceLogSum", (1, 11, 13, 18, 28), lambda x, a: li.log(li.sum(x, a)), 18)
+
+
+def _log_sum_exp(x: Value, axes: Sequence[int]) -> Value:
+    """log(sum(exp(x))) from the distances to the largest, which do not overflow."""
+    top = li.max(x, axes, keepdims=True)
+    top = li.select(li.is_finite(top), top, li.zeros_like(top))
+    return li.log(li.sum(li.exp(x - top), axes)) + li.squeeze(top, axes)
+
+
+_reduction("ReduceLogSumExp", (1, 11, 13, 18, 28), _log_sum_exp, 18)
+
+
 def _extreme(pick: Callable[[Value, Sequence[int]], Value]) -> Reduce:
     def reduce(x: Value, axes: Sequence[int]) -> Value:
         if x.dtype is DType.i1:  # since operator set 20: false is below true
@@ -74,14 +90,21 @@ _reduction("ReduceMax", (1, 11, 12, 13, 18, 20), _extreme(lambda x, a: li.max(x,
 _reduction("ReduceMin", (1, 11, 12, 13, 18, 20), _extreme(lambda x, a: li.min(x, a)), 18)
 
 
-@taken("ArgMax", 1, 11, 12, 13)
-def argmax(c: Call) -> Value:
-    """Where the largest stands along `axis`: the first of equal ones, or the last."""
-    x = c.value(0)
-    axis, keep = c.axis(x.rank, 0), c.flag("keepdims", True)
-    last = c.flag("select_last_index") if c.opset >= 12 else False
-    place = li.argmax(li.reverse(x, axis) if last else x, axis)
-    if last:
-        place = li.size(dims.add(x.shape[axis], -1)) - place
-    place = li.convert(place, DType.i64)
-    return li.expand_dims(place, axis) if keep else place
+def _place(name: str, along: Callable[[Value], Value]) -> None:
+    """Register the op that says where the largest of `along(x)` stands: the first of equal ones, or the last."""
+
+    @taken(name, 1, 11, 12, 13)
+    def build(c: Call) -> Value:
+        x = c.value(0)
+        axis, keep = c.axis(x.rank, 0), c.flag("keepdims", True)
+        last = c.flag("select_last_index") if c.opset >= 12 else False
+        x = along(x)
+        place = li.argmax(li.reverse(x, axis) if last else x, axis)
+        if last:
+            place = li.size(dims.add(x.shape[axis], -1)) - place
+        place = li.convert(place, DType.i64)
+        return li.expand_dims(place, axis) if keep else place
+
+
+_place("ArgMax", lambda x: x)
+_place("ArgMin", lambda x: li.negate(x) if x.dtype.is_float else li.negate(x) - 1)  # -x - 1 overflows for no integer

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx import sizes as s
 from lstm_ir.importers.onnx.call import Call, RefusedError
+from lstm_ir.importers.onnx.handlers.counted import counted, distance, pieces
 from lstm_ir.importers.onnx.sizes import UndecidedError
 from lstm_ir.importers.onnx.table import ALL, taken
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.broadcast import common_shape
 from lstm_ir.ops.primitive.window import slice_axis
 
@@ -150,6 +152,8 @@ def slice_(c: Call) -> Value:
         axes = c.integers("axes", range(len(starts)))
         steps = [1] * len(starts)
     else:
+        if c.elements(1) is None or c.elements(2) is None:
+            return _at_a_place(c, x)
         starts, ends = c.dims(1, "starts"), c.dims(2, "ends")
         axes = c.numbers(3, "axes") if c.has(3) else list(range(len(starts)))
         steps = c.numbers(4, "steps") if c.has(4) else [1] * len(starts)
@@ -157,6 +161,33 @@ def slice_(c: Call) -> Value:
         raise RefusedError(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         x = _sliced(x, c.axis_of(axis, x.rank), start, end, step)
+    return x
+
+
+def _at_a_place(c: Call, x: Value) -> Value:
+    """Ranges that start where only a call knows, whose ends are a known number of places further: `x[t : t + 1]`.
+
+    A range that is not inside the axis is refused at the call.
+    """
+    starts, ends = (pieces(c.value(i)) for i in (1, 2))
+    if starts is None or ends is None or len(starts) != len(ends):
+        raise RefusedError("bounds depend on values that only a call knows")
+    axes = c.numbers(3, "axes") if c.has(3) else list(range(len(starts)))
+    if len(axes) != len(starts) or (c.has(4) and set(c.numbers(4, "steps")) != {1}):
+        raise RefusedError("bounds depend on values that only a call knows, and a step is not 1")
+    for start, end, a in zip(starts, ends, axes, strict=True):
+        first, axis = counted(start), c.axis_of(a, x.rank)
+        count = distance(first, counted(end))
+        if count is None:
+            raise RefusedError("how many places a range has depends on values that only a call knows")
+        if first.of is None:
+            x = _sliced(x, axis, first.more, dims.add(first.more, count), 1)
+            continue
+        place = li.in_range(li.convert(li.reshape(start, ()), DType.i64), 0, s.minus(x.shape[axis], count))
+        if count == 1:
+            x = li.expand_dims(li.take(x, place, axis), axis)
+        else:
+            x = li.take(x, place + li.iota((count,), 0, DType.i64), axis)
     return x
 
 
@@ -207,56 +238,37 @@ def tile(c: Call) -> Value:
     return li.reshape(wide, tuple(dims.mul(r, size) for r, size in zip(repeats, x.shape, strict=True)))
 
 
-@taken("Pad", 2, 11, 13, 18, 19, 21, 23, 24, 25, moves=(), refused="pads that only a call knows, apart from sizes")
-def pad(c: Call) -> Value:
-    """Before and after each axis: a number, the mirrored inside, the edge, or the other end."""
-    x, mode = c.value(0), c.word("mode", "constant")
-    given = c.dims(1, "pads") if c.opset >= 11 else list(c.integers("pads"))
-    axes = list(range(x.rank))
-    if c.has(3):
-        axes = [c.axis_of(a, x.rank) for a in c.numbers(3, "axes")]
-    if len(given) != 2 * len(axes):
-        raise RefusedError(f"{len(given)} pads for {len(axes)} axes")
-    low: list[Dim] = [0] * x.rank
-    high: list[Dim] = [0] * x.rank
-    for k, a in enumerate(axes):
-        low[a], high[a] = given[k], given[k + len(axes)]
-    if mode == "constant":
-        fill = li.reshape(c.value(2), ()) if c.has(2) else None
-        value = c.real("value", 0.0) if c.opset < 11 else 0
-        return li.pad(x, low, high, value=value if fill is None else fill)
-    if c.has(2):
-        c.value(2)  # is there for the mode "constant"
-    if mode not in _EDGES:
-        raise RefusedError(f"mode is {mode!r}, not one of constant, {', '.join(_EDGES)}")
-    for axis in range(x.rank):
-        x = _padded(x, axis, low[axis], high[axis], mode)
-    return x
+def _blocks(c: Call, x: Value) -> int:
+    size = c.integer("blocksize")
+    if x.rank != 4 or size < 1:
+        raise RefusedError(f"the operand is {x.type}, blocksize {size}")
+    return size
 
 
-_EDGES = ("reflect", "edge", "wrap")
+@taken("DepthToSpace", 1, 11, 13, 28)
+def depth_to_space(c: Call) -> Value:
+    """Channels become blocks of the last two axes: the place in a block first (DCR), or the channel (CRD)."""
+    x = c.value(0)
+    k, mode = _blocks(c, x), c.word("mode", "DCR") if c.opset >= 11 else "DCR"
+    if mode not in ("DCR", "CRD"):
+        raise RefusedError(f"mode is {mode!r}, not DCR or CRD")
+    n, channels, h, w = x.shape
+    if not isinstance(channels, int) or channels % (k * k):
+        raise RefusedError(f"the operand is {x.type}, blocksize {k}")
+    d = channels // (k * k)
+    split, order = ((k, k, d), (0, 3, 4, 1, 5, 2)) if mode == "DCR" else ((d, k, k), (0, 1, 4, 2, 5, 3))
+    parts = li.transpose(li.reshape(x, (n, *split, h, w)), order)
+    return li.reshape(parts, (n, d, dims.mul(h, k), dims.mul(w, k)))
 
 
-def _padded(x: Value, axis: int, low: Dim, high: Dim, mode: str) -> Value:
-    cut = [min(d, 0) if isinstance(d, int) else 0 for d in (low, high)]
-    if any(cut):
-        x = slice_axis(x, axis, -cut[0], dims.add(x.shape[axis], cut[1]))
-    n = x.shape[axis]
-    parts = [x]
-    if not isinstance(low, int) or low > 0:
-        bounds = {"reflect": (1, dims.add(low, 1)), "edge": (0, 1), "wrap": (s.minus(n, low), n)}
-        parts.insert(0, _edge(x, axis, *bounds[mode], low, mode))
-    if not isinstance(high, int) or high > 0:
-        last = dims.add(n, -1)
-        bounds = {"reflect": (s.minus(last, high), last), "edge": (last, n), "wrap": (0, high)}
-        parts.append(_edge(x, axis, *bounds[mode], high, mode))
-    return li.concat(parts, axis)
-
-
-def _edge(x: Value, axis: int, start: Dim, end: Dim, count: Dim, mode: str) -> Value:
-    part = slice_axis(x, axis, start, end)
-    if mode == "reflect":
-        return li.reverse(part, axis)
-    if mode == "edge":
-        return li.broadcast_to(part, part.type.resized(axis, count).shape)
-    return part
+@taken("SpaceToDepth", 1, 13, 28)
+def space_to_depth(c: Call) -> Value:
+    """Blocks of the last two axes become channels, the place in a block first."""
+    x = c.value(0)
+    k = _blocks(c, x)
+    n, d, h, w = x.shape
+    low, wide = dims.floordiv(h, k), dims.floordiv(w, k)
+    if (dims.mul(low, k), dims.mul(wide, k)) != (h, w):
+        raise RefusedError(f"{h} and {w} are not known to divide into blocks of {k}")
+    parts = li.transpose(li.reshape(x, (n, d, low, k, wide, k)), (0, 3, 5, 1, 2, 4))
+    return li.reshape(parts, (n, dims.product((k, k, d)), low, wide))

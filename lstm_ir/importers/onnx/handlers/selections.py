@@ -1,0 +1,77 @@
+"""Ops that choose by where an element stands, or by what kind of number it is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lstm_ir import ops as li
+from lstm_ir.importers.onnx.call import Call, RefusedError
+from lstm_ir.importers.onnx.handlers.indices import size_value
+from lstm_ir.importers.onnx.handlers.shapes import flattened
+from lstm_ir.importers.onnx.table import taken
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
+from lstm_ir.ops.primitive.window import slice_axis
+
+
+@taken("Trilu", 14)
+def trilu(c: Call) -> Value:
+    """The elements on and above the k-th diagonal of the last two axes, or on and below it; 0 elsewhere."""
+    x, k = c.value(0), c.dim(1, "k") if c.has(1) else 0
+    if x.rank < 2:
+        raise RefusedError(f"the operand is {x.type}, without two axes")
+    diagonal = li.iota(x.shape, x.rank - 1, DType.i64) - li.iota(x.shape, x.rank - 2, DType.i64)
+    kept = (li.greater_equal if c.flag("upper", True) else li.less_equal)(diagonal, size_value(k, DType.i64))
+    return li.select(kept, x, li.zeros_like(x))
+
+
+@taken("IsNaN", 9, 13, 20)
+def is_nan(c: Call) -> Value:
+    """Whether an element is no number."""
+    x = c.value(0)
+    return li.not_equal(x, x)
+
+
+@taken("IsInf", 10, 20)
+def is_inf(c: Call) -> Value:
+    """Whether an element is infinite, of the signs that are asked for."""
+    x = c.value(0)
+    signs = [s for s, name in ((1, "detect_positive"), (-1, "detect_negative")) if c.flag(name, True)]
+    found = [li.equal(x, s * np.inf) for s in signs]
+    if not found:
+        return li.zeros(x.shape, DType.i1)
+    return found[0] if len(found) == 1 else li.logical_or(*found)
+
+
+@taken("OneHot", 9, 11, 28, refused="a depth that only a call knows, apart from sizes")
+def one_hot(c: Call) -> Value:
+    """A new axis of `depth` places: the second of two values where the index stands, the first elsewhere.
+
+    An index below 0 counts from the end; one outside stands nowhere.
+    """
+    indices, values = c.value(0), c.value(2)
+    depth = c.dim(1, "the depth")
+    if values.shape != (2,):
+        raise RefusedError(f"values are {values.type}, not two")
+    axis = c.axis(indices.rank + 1, -1)
+    indices = li.convert(indices, DType.i64)
+    indices = li.select(li.less(indices, 0), indices + size_value(depth, DType.i64), indices)
+    shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
+    hit = li.equal(li.broadcast_to(li.expand_dims(indices, axis), shape), li.iota(shape, axis, DType.i64))
+    off, on = (li.broadcast_to(li.squeeze(slice_axis(values, 0, i, i + 1), 0), shape) for i in (0, 1))
+    return li.select(hit, on, off)
+
+
+@taken("Hardmax", 1, 11, 13)
+def hardmax(c: Call) -> Value:
+    """1 where the first of the largest stands along `axis`, 0 elsewhere."""
+    x = c.value(0)
+    if c.opset >= 13:
+        return _first_of_largest(x, c.axis(x.rank, -1))
+    # Until operator set 12 all axes from `axis` on are one.
+    return li.reshape(_first_of_largest(flattened(x, c.axis(x.rank, 1)), 1), x.shape)
+
+
+def _first_of_largest(x: Value, axis: int) -> Value:
+    place = li.broadcast_to(li.expand_dims(li.convert(li.argmax(x, axis), DType.i64), axis), x.shape)
+    return li.convert(li.equal(place, li.iota(x.shape, axis, DType.i64)), x.dtype)

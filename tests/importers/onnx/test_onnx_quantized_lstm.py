@@ -1,0 +1,189 @@
+"""onnxruntime's `DynamicQuantizeLSTM`, against onnxruntime on one thread and the equations in NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import exported_models as em
+import numpy as np
+import onnx_models as om
+import pytest
+import quantized_lstm
+from device import need
+
+import lstm_ir as li
+
+T, B, I, H = 6, 3, 5, 7
+NAMES = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
+NAMES += ("W_scale", "W_zero_point", "R_scale", "R_zero_point")
+FED = ("X", "sequence_lens", "initial_h", "initial_c")
+MARGIN = 1e-4  # of one integer: nearer to the middle between two, either is right
+TOLERANCE = 3e-6
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "unsigned": {"dtype": np.uint8},
+    "scales of columns": {"columns": True, "zero": False, "more": ("B",)},
+    "unsigned columns": {"columns": True, "zero": False, "dtype": np.uint8},
+    "states and peepholes": {"more": ("B", "initial_h", "initial_c", "P")},
+    "reverse": {"attrs": {"direction": "reverse"}},
+    "both ways": {"attrs": {"direction": "bidirectional"}, "more": ("B", "initial_h", "initial_c")},
+    "lengths": {"more": ("sequence_lens", "B")},
+    "lengths backwards": {"attrs": {"direction": "reverse"}, "more": ("sequence_lens", "B", "initial_h", "initial_c")},
+    "lengths both ways": {
+        "attrs": {"direction": "bidirectional"},
+        "more": ("sequence_lens", "B", "initial_h", "initial_c"),
+    },
+    "clip": {"attrs": {"clip": 0.4}, "more": ("B",)},
+    "input_forget": {"attrs": {"input_forget": 1}, "more": ("B", "P", "initial_c")},
+}
+
+
+@pytest.fixture(autouse=True)
+def _libraries() -> None:
+    for name in ("onnx", "onnx_ir", "onnxruntime"):
+        need(name)
+
+
+def drawn(case: dict[str, Any], rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+    attrs = {"hidden_size": H, "direction": "forward"} | case.get("attrs", {})
+    D = 2 if attrs["direction"] == "bidirectional" else 1
+    dtype = np.dtype(case.get("dtype", np.int8))
+    info = np.iinfo(dtype)
+    arrays: dict[str, Any] = {"X": rng.normal(size=(T, B, I)).astype("f4") + np.float32(0.3)}
+    for name, rows in (("W", I), ("R", H)):
+        shape = (D, 4 * H) if case.get("columns") else (D,)
+        middle = rng.integers(-9, 10, shape) + (128 if info.min == 0 else 0)
+        arrays[name] = rng.integers(info.min, info.max + 1, (D, rows, 4 * H)).astype(dtype)
+        arrays[f"{name}_scale"] = (0.002 + 0.003 * rng.random(shape)).astype("f4")
+        arrays[f"{name}_zero_point"] = (middle * case.get("zero", True)).astype(dtype)
+    some = {
+        "B": (D, 8 * H), "P": (D, 3 * H), "initial_h": (D, B, H), "initial_c": (D, B, H)
+    }  # fmt: skip
+    for name in case.get("more", ()):
+        if name == "sequence_lens":
+            arrays[name] = rng.permutation(np.array([T - 1, 2, T - 3], "i4"))
+        else:
+            arrays[name] = rng.normal(size=some[name]).astype("f4")
+    return arrays, attrs
+
+
+def settled(case: dict[str, Any], rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
+    """Arrays none of whose numbers is near the middle between two integers, and the results."""
+    for _ in range(50):
+        arrays, attrs = drawn(case, rng)
+        want, margin = quantized_lstm.run(arrays, attrs)
+        if margin > MARGIN:
+            return arrays, attrs, want
+    raise AssertionError("every draw was near a tie")
+
+
+def model(arrays: dict[str, Any], attrs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    from onnx import helper
+
+    inputs = [n if n in arrays else "" for n in NAMES]
+    node = om.node("DynamicQuantizeLSTM", inputs, ["Y", "Y_h", "Y_c"], domain="com.microsoft", **attrs)
+    fed = {n: arrays[n] for n in FED if n in arrays}
+    named: dict[str, list[Any]] = {"X": ["T", "B", I], "sequence_lens": ["B"]}
+    infos = {n: (named.get(n, [len(a), "B", H]), a.dtype) for n, a in fed.items()}
+    made = om.model([node], infos, ["Y", "Y_h", "Y_c"], {n: a for n, a in arrays.items() if n not in fed}, 17)
+    made.opset_import.extend([helper.make_opsetid("com.microsoft", 1)])
+    return made, fed
+
+
+def near(found: Any, wanted: Any) -> None:
+    for got, want in zip(found, wanted, strict=True):
+        assert (got.shape, got.dtype) == (want.shape, want.dtype)
+        np.testing.assert_allclose(got, want, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_by_the_meaning(name: str, rng: np.random.Generator) -> None:
+    """The equations are onnxruntime's, and so is the graph."""
+    arrays, attrs, want = settled(CASES[name], rng)
+    made, fed = model(arrays, attrs)
+    near(om.run(made, fed), want)
+    near(li.interpret(li.from_onnx(made), fed).values(), want)
+
+
+@pytest.mark.slow_cases(name=[n for n in CASES if n != "lengths both ways"])
+@pytest.mark.parametrize("name", CASES)
+def test_compiled(name: str, rng: np.random.Generator) -> None:
+    arrays, attrs, want = settled(CASES[name], rng)
+    made, fed = model(arrays, attrs)
+    with li.compile(li.from_onnx(made)) as exe:
+        near(exe(**fed).values(), want)
+
+
+def test_zero_points_of_columns(rng: np.random.Generator) -> None:
+    """onnxruntime refuses those that are not 0; the equations say what they mean."""
+    arrays, attrs, want = settled({"columns": True, "more": ("B",)}, rng)
+    made, fed = model(arrays, attrs)
+    near(li.interpret(li.from_onnx(made), fed).values(), want)
+
+
+def test_zeros_alone(rng: np.random.Generator) -> None:
+    """A range of 0 has the scale 1."""
+    arrays, attrs = drawn({"more": ("B",)}, rng)
+    arrays["X"] *= 0
+    made, fed = model(arrays, attrs)
+    want, margin = quantized_lstm.run(arrays, attrs)
+    assert margin > MARGIN
+    near(om.run(made, fed), want)
+    near(li.interpret(li.from_onnx(made), fed).values(), want)
+
+
+def test_what_the_quantizer_of_onnxruntime_writes(tmp_path: Path) -> None:
+    """A model of PyTorch, its LSTM and dense layer quantized, over open sizes; few numbers, none of them near a tie."""
+    need("torch")
+    pytest.importorskip("sympy")
+    rng = np.random.default_rng(3)
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    made = em.built("amplifier", 3)
+    (tmp_path / "whole.onnx").write_bytes(made.exported("trace", 17, np.random.default_rng(3)))
+    quantize_dynamic(tmp_path / "whole.onnx", tmp_path / "small.onnx", weight_type=QuantType.QInt8)
+    data = (tmp_path / "small.onnx").read_bytes()
+    assert b"DynamicQuantizeLSTM" in data
+    g = li.from_onnx(data)
+    for sizes in ({"T": 4, "B": 2}, {"T": 5, "B": 1}):
+        given = made.arrays(sizes, rng)
+        got, want = li.interpret(g, given), om.run_bytes(data, given)
+        for a, b in zip(got.values(), want, strict=True):
+            np.testing.assert_allclose(a, b, atol=TOLERANCE)
+
+
+def _columns(arrays: dict[str, Any]) -> None:
+    arrays["W_scale"] = np.ones((1, 5), "f4")
+
+
+def _wide(arrays: dict[str, Any]) -> None:
+    arrays["R"] = arrays["R"].astype("i4")
+
+
+def _other(arrays: dict[str, Any]) -> None:
+    arrays["R_zero_point"] = arrays["R_zero_point"].astype("u1")
+
+
+def _rows(arrays: dict[str, Any]) -> None:
+    arrays["W"] = arrays["W"][:, 1:]
+
+
+REFUSED = [
+    (_columns, r"the scale of W is f32\[1,5\], expected \[1,28\]"),
+    (_wide, r"R is i32\[1,7,28\] with a scale f32\[1\], not i8 or u8 with f32"),
+    (_other, r"the zero point of R is u8\[1\], R i8\[1,7,28\]"),
+    (_rows, r"W is i8\[1,4,28\], expected \[1,5,28\]"),
+]
+
+
+@pytest.mark.parametrize(("damage", "why"), REFUSED, ids=[d.__name__ for d, _ in REFUSED])
+def test_refused(damage: Any, why: str, rng: np.random.Generator) -> None:
+    arrays, attrs = drawn({}, rng)
+    damage(arrays)
+    with pytest.raises(li.ModelError, match=why):
+        li.from_onnx(model(arrays, attrs)[0])
+    for name, value in (("clip", 0.0), ("direction", "backward"), ("hidden_size", 8), ("layout", 1)):
+        arrays, attrs = drawn({}, rng)
+        with pytest.raises(li.ModelError, match=name):
+            li.from_onnx(model(arrays, attrs | {name: value})[0])
