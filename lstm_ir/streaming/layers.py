@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lstm_ir.ir.loop import Loop
-from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed
+from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed, Unknown
 from lstm_ir.streaming.rule import Carries, CutError, Step, rule
 from lstm_ir.streaming.start import start_of
 
@@ -65,6 +65,9 @@ def scan(s: Step) -> Sequence[Fact]:
     if made.axis != 0 or not made.plain:
         raise CutError("the loop runs over another axis than time")
     s.even([(facts[v], 0) for v in loop.xs])
+    inside = [*(d for v in loop.consts for d in v.shape), *(d for v in loop.xs for d in v.shape[1:])]
+    if any(map(s.whole.timed, inside)):
+        raise CutError("its steps read a value that has a row for every step of a call")
     if any(loop.reverse):
         s.refuse("is reverse: it starts at the last step")
     if loop.count is not None:
@@ -82,7 +85,7 @@ def scan(s: Step) -> Sequence[Fact]:
 
 def _start(s: Step, first: Any) -> Any:
     """What a state starts as; None where it is absent, which is zero."""
-    if first is None:
+    if first is None or isinstance(s.whole.facts[first], Unknown):
         return None
     found = start_of(first, s.whole.facts[first])
     if isinstance(found, str):

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.types import Shape
 from lstm_ir.ops.primitive.linear import free_axes
 from lstm_ir.ops.primitive.shape import quotient
-from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed
+from lstm_ir.streaming.facts import Fact, Latest, Timed
 from lstm_ir.streaming.rule import CutError, Step, rule
 
 
@@ -93,13 +95,20 @@ def along(s: Step) -> Sequence[Fact]:
 def gather(s: Step) -> Sequence[Fact]:
     """Rows of a table by the numbers of each step; or picked on another axis than time."""
     (x, indices), at = s.facts, s.node.attrs["axis"]
-    if isinstance(x, Timed) and isinstance(indices, Fixed):
+    if any(s.whole.timed(d) for f, v in zip(s.facts, s.node.inputs, strict=True) for d in _others(f, v.shape)):
+        raise CutError("picks from a value that has a row for every step of a call")
+    if isinstance(x, Timed) and not isinstance(indices, (Latest, Timed)):
         if x.axis == at:
             raise CutError("picks steps by their places in the call")
         return [x if x.axis < at else x.at(x.axis - 1 + s.node.inputs[1].rank)]
-    if isinstance(indices, Timed) and isinstance(x, Fixed):
+    if isinstance(indices, Timed) and not isinstance(x, (Latest, Timed)):
         return [indices.at(indices.axis + at)]
     raise CutError("both the table and the indices change over time")
+
+
+def _others(f: Fact, shape: Shape) -> list[Dim]:
+    """Sizes of the axes that are not time."""
+    return [d for axis, d in enumerate(shape) if not isinstance(f, Timed) or axis != f.axis]
 
 
 @rule("dot_general")

@@ -121,6 +121,13 @@ AHEAD: dict[str, tuple[Any, str]] = {
         li.scan(lambda h, x, n: (h + x * li.convert(n, "f32"), h), li.zeros(("B", C)), S, with_step=True)[1],
         "scan: reads the number of its step, which starts again at every call",
     ),
+    "table of places": (
+        li.take(li.iota(("T", 2), 0, "f32"), li.argmax(BTC, 2), 0), "gather: picks from a value that has a row",
+    ),
+    "places in a loop": (
+        li.scan(lambda h, x, c: (h + x, h * li.sum(c)), li.zeros(("B", C)), S, li.iota(("T",), 0, "f32"))[1],
+        "scan: its steps read a value that has a row for every step of a call",
+    ),
     "transposed": (li.conv_transpose1d(X, weight(C, 5, 2), 2), "a transposed convolution over time is not kept"),
     "first state of an input": (lstm(S, h0=li.expand_dims(li.broadcast_to(K[:3], ("B", 3)), 0))[0], "from the input k"),
     "batch outside": (li.reshape(BTC, ("B*T", C)), "all sequences on one axis, one sequence after another"),

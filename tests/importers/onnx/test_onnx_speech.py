@@ -64,7 +64,7 @@ def silero() -> tuple[Array, Array]:
     return np.array(found), state
 
 
-SILERO = {"constants": {"sr": RATE}, "sizes": {"input_0": 1, "input_1": FRAME + BEFORE}}
+SILERO: dict[str, Any] = {"constants": {"sr": RATE}, "sizes": {"input_0": 1, "input_1": FRAME + BEFORE}}
 
 
 def on(target: str) -> str:
