@@ -9,7 +9,7 @@ the fault were mended, so all reasons come at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim, Expr
@@ -18,26 +18,17 @@ from lstm_ir.ir.literals import splat
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.streaming import layers, moves, windows
 from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed, Unknown
-from lstm_ir.streaming.rule import ELEMENTWISE, RULES, CutError, Kept, Step
+from lstm_ir.streaming.findings import Findings
+from lstm_ir.streaming.rule import ELEMENTWISE, RULES, CutError, Step
 
 assert all(m.__doc__ for m in (layers, moves, windows))  # importing them registers every rule
 _QUIET = ("broadcast_in_dim", "transpose", "reshape", "iota", "constant", "weight")
 
 
 @dataclass(eq=False)
-class Causality:
-    """The facts of every value, what nodes keep between calls, and why the graph cannot be cut.
+class Causality(Findings):
+    """The analysis of a graph: its findings, and `factor`, of which the inputs state a multiple as their frames."""
 
-    `steps` is the named size that is time; a call takes a multiple of `unit` frames, and the inputs
-    state a multiple of `factor`.
-    """
-
-    graph: Graph
-    steps: str
-    facts: dict[Value, Fact] = field(default_factory=dict)
-    kept: dict[Node, Kept] = field(default_factory=dict)
-    reasons: dict[tuple[Node, str], None] = field(default_factory=dict)
-    unit: int = 1
     factor: int = 0
 
     @classmethod
@@ -50,14 +41,6 @@ class Causality:
         for v in graph.outputs:
             made._output(v)
         return made
-
-    def timed(self, d: Dim) -> bool:
-        """Whether a size depends on the number of frames."""
-        return self.steps in dims.names(d)
-
-    def refuse(self, node: Node, reason: str) -> None:
-        """Note a reason."""
-        self.reasons.setdefault((node, reason))
 
     def _node(self, node: Node) -> Sequence[Fact]:
         try:

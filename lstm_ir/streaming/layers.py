@@ -7,7 +7,8 @@ from typing import Any
 
 from lstm_ir.ir.loop import Loop
 from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed, Unknown
-from lstm_ir.streaming.rule import Carries, CutError, Step, rule
+from lstm_ir.streaming.findings import Carries
+from lstm_ir.streaming.rule import CutError, Step, rule
 from lstm_ir.streaming.start import start_of
 
 STATES = ("h0", "c0")

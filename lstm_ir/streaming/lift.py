@@ -17,7 +17,7 @@ from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.primitive.shape import concat
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.streaming.causality import Causality
-from lstm_ir.streaming.rule import Carries, Context, Kept
+from lstm_ir.streaming.findings import Carries, Context, Kept
 from lstm_ir.streaming.stateful import stateful
 
 FINALS = {"h0": "h_n", "c0": "c_n"}

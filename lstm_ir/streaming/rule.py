@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import lcm
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed
-
-if TYPE_CHECKING:
-    from lstm_ir.streaming.causality import Causality
+from lstm_ir.streaming.findings import Findings, Kept
 
 Rule: TypeAlias = "Callable[[Step], Sequence[Fact]]"
 RULES: dict[str, Rule] = {}
@@ -22,31 +19,10 @@ class CutError(Exception):
     """Why a node cannot be cut into calls, where nothing is known of its results."""
 
 
-@dataclass(frozen=True)
-class Context:
-    """The last `rows` rows that a window saw along `axis`, `value` before the first; `more` rows of
-    the operand stand for no frame of the call."""
-
-    axis: int
-    rows: int
-    more: int
-    value: Any
-
-
-@dataclass(frozen=True)
-class Carries:
-    """The state of a loop or a layer, by the name of the operand that it starts from; what it starts as."""
-
-    starts: dict[str, Any]
-
-
-Kept: TypeAlias = "Context | Carries"
-
-
 class Step:
     """One node as its rule sees it."""
 
-    def __init__(self, whole: Causality, node: Node) -> None:
+    def __init__(self, whole: Findings, node: Node) -> None:
         self.whole, self.node = whole, node
         self.facts = tuple(whole.facts[v] for v in node.inputs)
 

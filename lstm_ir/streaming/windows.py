@@ -14,7 +14,8 @@ from lstm_ir.ir import dims
 from lstm_ir.ops.core.pool import lowest
 from lstm_ir.ops.core.windows import axes_of
 from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed
-from lstm_ir.streaming.rule import Context, CutError, Step, rule
+from lstm_ir.streaming.findings import Context
+from lstm_ir.streaming.rule import CutError, Step, rule
 from lstm_ir.streaming.start import start_of
 
 

@@ -10,7 +10,7 @@ import pytest
 import lstm_ir as li
 from lstm_ir.streaming.causality import Causality
 from lstm_ir.streaming.facts import Fixed, Latest, Timed
-from lstm_ir.streaming.rule import Context
+from lstm_ir.streaming.findings import Context
 from lstm_ir.streaming.steps import candidates
 
 B, C = 2, 4
