@@ -110,7 +110,7 @@ class Body:
     graph: Graph
     env: Mapping[str, int]
 
-    def __call__(self, *arrays: Array) -> list[Array]:
+    def __call__(self, *arrays: Any) -> list[Array]:
         """The outputs in order."""
         return evaluate(self.graph, arrays, self.env)
 

@@ -8,7 +8,9 @@ import numpy as np
 import onnx_models as om
 
 SEED = 11
-ANY, BOOL = ([], "i8"), ([], "?")
+Info = tuple[list[Any], str]
+ANY: Info = ([], "i8")
+BOOL: Info = ([], "?")
 
 
 def models() -> dict[str, Any]:
@@ -92,7 +94,10 @@ def front(rng: np.random.Generator) -> Any:
 
 def shapes(rng: np.random.Generator) -> Any:
     """Sizes through arithmetic to what makes shapes of them."""
-    one = lambda *v: np.array(v, np.int64)  # noqa: E731
+
+    def one(*v: int) -> Any:
+        return np.array(v, np.int64)
+
     weights = {
         "zero": one(0),
         "one": one(1),
@@ -154,7 +159,7 @@ def _typed(graph: Any, **outputs: Any) -> Any:
 
 
 def loop(rng: np.random.Generator) -> Any:
-    state = (["B", 4], "f4")
+    state: Info = (["B", 4], "f4")
     nodes = [
         om.node("Identity", ["go"], ["on"]), om.node("Gather", ["x", "i"], ["row"], name="row"),
         om.node("MatMul", ["h", "w"], ["hw"]), om.node("Add", ["hw", "row"], ["s"]), om.node("Tanh", ["s"], ["new"]),
@@ -170,7 +175,7 @@ def loop(rng: np.random.Generator) -> Any:
 
 
 def scan() -> Any:
-    row = ([3], "f4")
+    row: Info = ([3], "f4")
     nodes = [
         om.node("Mul", ["h", "x"], ["a"]),
         om.node("Add", ["a", "x"], ["new"]),
@@ -182,7 +187,7 @@ def scan() -> Any:
 
 
 def branches() -> Any:
-    two = (["N", 2], "f4")
+    two: Info = (["N", 2], "f4")
     then = _typed(om.graph([om.node("Add", ["x", "w"], ["a"])], {}, ["a"]), a=two)
     other = _typed(om.graph([om.node("Neg", ["x"], ["b"])], {}, ["b"]), b=two)
     nodes = [

@@ -17,7 +17,7 @@ SHAPES: list[tuple[tuple[Any, ...], int]] = [
     (("B", "T", "C"), 0),
     ((3, "T", 5), 0),
 ]
-REDUCE = {"sum": (li.sum, np.sum), "max": (li.max, np.max), "min": (li.min, np.min)}
+REDUCE: dict[str, tuple[Any, Any]] = {"sum": (li.sum, np.sum), "max": (li.max, np.max), "min": (li.min, np.min)}
 
 
 @pytest.mark.vulkan

@@ -13,8 +13,10 @@ from device import need
 
 import lstm_ir as li
 
-INT, BOOL = ([], "i8"), ([], "?")
-ROW = (["B", 4], "f4")
+Info = tuple[list[Any], str]
+INT: Info = ([], "i8")
+BOOL: Info = ([], "?")
+ROW: Info = (["B", 4], "f4")
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +45,13 @@ def typed(graph: Any, **outputs: Any) -> Any:
     del graph.output[:]
     graph.output.extend(om.value_info(n, s, d) for n, (s, d) in outputs.items())
     return graph
+
+
+def rows_of(loop: li.Node) -> tuple[li.Value, ...]:
+    """What a scan goes over."""
+    found = loop.arg("xs")
+    assert isinstance(found, tuple)
+    return found
 
 
 def reading(*place: Any) -> Any:
@@ -91,7 +100,7 @@ def test_rows_at_the_place_of_the_step(name: str, rng: np.random.Generator) -> N
     fed = {"x": rng.normal(size=(5 + more, 3, 4)).astype("f4"), "h0": rng.normal(size=(3, 4)).astype("f4")}
     g = same(made, fed, compiled=True)
     (loop,) = (n for n in g.nodes if n.op.name == "scan")
-    assert len(loop.arg("xs")) == (0 if more else 1)  # a row of each step, not a gather in it
+    assert len(rows_of(loop)) == (0 if more else 1)  # a row of each step, not a gather in it
 
 
 @pytest.mark.parametrize("name", ["the step", "from the end", "a slice", "a window"])
@@ -120,7 +129,12 @@ def counting(compare: str, by: int, start: int, most: int | None, begins: str, b
     before = [om.node("Shape", ["x"], ["n"], start=0, end=1), om.node("Squeeze", ["n"], ["T"])]
     if begins == "same":
         before.append(om.node(compare, [s.replace("new_c", "c0") for s in sides], ["go0"], name="first"))
-    literals = {"by": np.int64(by), "c0": np.int64(start), "half": np.float32(0.5), "seven": np.int64(7)}
+    literals: dict[str, Any] = {
+        "by": np.int64(by),
+        "c0": np.int64(start),
+        "half": np.float32(0.5),
+        "seven": np.int64(7),
+    }
     literals |= {} if begins == "same" else {"go0": np.array(begins == "true")}
     literals |= {} if most is None else {"M": np.int64(most)}
     loop = om.node("Loop", ["" if most is None else "M", "go0", "c0", "h0"], ["c_n", "h_n"], body=body)
@@ -166,7 +180,14 @@ REFUSED = [
 
 @pytest.mark.parametrize(("change", "why"), REFUSED, ids=[str(c) for c, _ in REFUSED])
 def test_refused(change: dict[str, Any], why: str) -> None:
-    case = {"compare": "Less", "by": 1, "start": 0, "most": None, "begins": "true", "both": False} | change
+    case: dict[str, Any] = {
+        "compare": "Less",
+        "by": 1,
+        "start": 0,
+        "most": None,
+        "begins": "true",
+        "both": False,
+    } | change
     with pytest.raises(li.ModelError, match=rf"the_Loop \(Loop\): {why}"):
         li.from_onnx(counting(**case))
 
@@ -196,7 +217,7 @@ def test_a_loop_that_torch_wrote(name: str, rng: np.random.Generator) -> None:
         )  # fmt: skip
     g = li.from_onnx(file.getvalue())
     (loop,) = (n for n in g.nodes if n.op.name == "scan")
-    assert len(loop.arg("xs")) == 1
+    assert len(rows_of(loop)) == 1
     for T, B in ((7, 3), (1, 2)):
         x, h = rng.normal(size=(T, B, 3)).astype("f4"), rng.normal(size=(B, 4)).astype("f4")
         want = module(torch.from_numpy(x), torch.from_numpy(h)).detach().numpy()
@@ -210,11 +231,11 @@ def old_scan(lengths: bool, directions: list[int]) -> Any:
         om.node("Mul", ["h", "a"], ["ha"]), om.node("Add", ["ha", "b"], ["new"]), om.node("Sub", ["a", "b"], ["z"]),
         om.node("Identity", ["new"], ["y"]),
     ]  # fmt: skip
-    two = ([2], "f4")
+    two: Info = ([2], "f4")
     body = typed(om.graph(nodes, {"h": two, "a": two, "b": two}, ["new", "y", "z"]), new=two, y=two, z=two)
     operands = ["lens" if lengths else "", "h0", "a", "b"]
     node = om.node("Scan", operands, ["h", "ys", "zs"], body=body, num_scan_inputs=2, directions=directions)
-    rows = (["B", "T", 2], "f4")
+    rows: Info = (["B", "T", 2], "f4")
     inputs = {"h0": (["B", 2], "f4"), "a": rows, "b": rows, **({"lens": (["B"], "i8")} if lengths else {})}
     made = om.model([node], inputs, ["h", "ys", "zs"], opset=8)
     made.ir_version = 3

@@ -15,8 +15,8 @@ from device import need
 import lstm_ir as li
 
 T, B, I, H = 6, 3, 5, 7
-NAMES = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
-NAMES += ("W_scale", "W_zero_point", "R_scale", "R_zero_point")
+SCALES = ("W_scale", "W_zero_point", "R_scale", "R_zero_point")
+NAMES = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P", *SCALES)
 FED = ("X", "sequence_lens", "initial_h", "initial_c")
 MARGIN = 1e-4  # of one integer: nearer to the middle between two, either is right
 TOLERANCE = 3e-6

@@ -115,18 +115,16 @@ def dynamic_quantize_lstm(c: Call) -> list[Result]:
     if lengths is not None:
         lengths = li.in_range(lengths, 0, T)
     found = layer.activations()
-    ys, hs, cs = [], [], []
+    parts: list[tuple[Value, Value, Value]] = []
     for d, backward in enumerate(DIRECTIONS[direction]):
         functions = tuple(map(activations.parse, found[5 * d : 5 * (d + 1)]))
         step = Step(H, clip, c.flag("input_forget"), functions)
         start = [li.zeros((B, H), DType.f32) if s is None else _picked(s, d) for s in states]
         bias = None if biases is None else _picked(biases, d)
         given = None if peephole is None else _picked(peephole, d)
-        y, h, cell = step.run(
-            x, w.of_direction(d), recurrent.of_direction(d), bias, given, start, lengths, bool(backward)
-        )
-        for values, v in ((ys, y), (hs, h), (cs, cell)):
-            values.append(v)
+        run = step.run(x, w.of_direction(d), recurrent.of_direction(d), bias, given, start, lengths, bool(backward))
+        parts.append(run)
+    ys, hs, cs = zip(*parts, strict=True)
     return [li.stack(ys, 1), li.stack(hs, 0), li.stack(cs, 0)]
 
 
