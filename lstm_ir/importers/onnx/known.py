@@ -22,6 +22,7 @@ from lstm_ir.ir.types import TensorType
 Array = np.ndarray[Any, Any]
 MAX_ELEMENTS = 2**27  # of one array that is computed at import
 MAX_COMPARED = 16  # numbers in one comparison
+MAX_BITS = 2**62  # that are counted
 SMALL = 2**16  # elements that are folded although what they come from is smaller
 
 
@@ -31,6 +32,7 @@ class Knowledge:
     def __init__(self) -> None:
         self._fixed: dict[Node, bool] = {}  # depends on weights and constants alone
         self._literal: dict[Node, bool] = {}  # depends on constants alone
+        self._source_bits: dict[Node, int] = {}  # of the literals and weights that it comes from
         self._arrays: dict[Value, Array] = {}
         self._computed: set[Node] = set()
 
@@ -46,11 +48,12 @@ class Knowledge:
     def folded(self, v: Value) -> Value:
         """`v` as one constant where it depends on constants alone, else `v`.
 
-        A number that is repeated stays so, and weights keep their names.
+        A number that is repeated stays so, weights keep their names, and what is larger than the literals that it
+        comes from stays computed: 8-bit integers times their scale.
         """
         if v.op == "constant" or not self._is_fixed(v.node) or not self._literal[v.node] or splat(v) is not None:
             return v
-        if _elements(v.type) > max(SMALL, sum(_elements(u.type) for u in v.node.inputs)):
+        if _elements(v.type) > SMALL and _bits(v.type) > self._source_bits[v.node]:
             return v
         return constant(Data.of(self.array(v)))
 
@@ -100,6 +103,9 @@ class Knowledge:
             computed = n.op.level is Level.primitive and n.op.name not in ("parameter", "scan") and not _reads_sizes(n)
             small = all(t.is_static and _elements(t) <= MAX_ELEMENTS for t in n.types)
             self._fixed[n] = computed and small and all(self._fixed[b] for b in below)
+            held = sum(map(_bits, n.types)) if n.op.name in ("constant", "weight") and small else 0
+            # What two operands share counts twice, so a long chain would count without end.
+            self._source_bits[n] = min(held + sum(self._source_bits[b] for b in dict.fromkeys(below)), MAX_BITS)
             self._literal[n] = n.op.name != "weight" and all(self._literal[b] for b in below)
         return self._fixed[node]
 
@@ -107,6 +113,10 @@ class Knowledge:
 def _elements(t: TensorType) -> int:
     """How many elements a tensor has whose sizes are numbers."""
     return prod(d for d in t.shape if isinstance(d, int))
+
+
+def _bits(t: TensorType) -> int:
+    return t.dtype.bits * _elements(t)
 
 
 def _reads_sizes(node: Node) -> bool:

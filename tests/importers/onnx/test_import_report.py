@@ -236,7 +236,7 @@ def test_inputs_and_outputs_that_are_states(rng: np.random.Generator) -> None:
         layer("LSTM", "two", "x", "y2", ["h2", "c2"]),
         om.node("Neg", ["other"], ["z"]),
     ]
-    states: dict[str, tuple[om.Shape, str]] = {n: ([1, "B", H], "f4") for n in ("h1", "c1", "h2", "c2", "other")}
+    states: dict[str, Any] = {n: ([1, "B", H], "f4") for n in ("h1", "c1", "h2", "c2", "other")}
     outs = ["z", "y2_c", "y2_h", "y1_c", "y1_h", "y1", "y2"]
     report = examine(om.model(nodes, {"x": (["T", "B", 6], "f4"), **states}, outs, weights(rng, "LSTM", 6))).report
     assert {(s.input, s.output) for s in report.states} == {

@@ -137,6 +137,18 @@ def test_an_unrolled_lstm_of_a_real_file() -> None:
     assert [n.op.name for n in cells(result)] == ["lstm", "lstm"]
 
 
+def test_quantized_weights_stay_small() -> None:
+    """The scale is a scalar, so a literal; the product of it and 8-bit integers is not stored."""
+    q = np.arange(300 * 300).astype(np.int8).reshape(300, 300)
+    nodes = [om.node("DequantizeLinear", ["q", "scale"], ["w"]), om.node("MatMul", ["x", "w"], ["y"])]
+    made = om.model(nodes, {"x": (["B", 300], "f4")}, ["y"], {"q": q, "scale": np.array(0.5, np.float32)})
+    graph = li.from_onnx(made)
+    held = [n.types[0] for n in graph.nodes if n.op.name in ("constant", "weight")]
+    assert [t.dtype for t in held if t.rank == 2] == [li.DType.i8]
+    x = np.ones((2, 300), np.float32)
+    np.testing.assert_allclose(li.interpret(graph, x=x)["y"], x @ (q * np.float32(0.5)), rtol=1e-6)
+
+
 # scalars ----------------------------------------------------------------------------------------
 
 

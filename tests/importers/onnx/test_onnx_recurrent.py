@@ -333,7 +333,7 @@ def test_weights_behind_constant_arithmetic(rng: np.random.Generator) -> None:
     (layer,) = (n for n in g.nodes if n.op.name == "lstm")
     assert layer.arg("h0") is None
     assert str(layer.loc) == "<onnx>:the_LSTM"
-    assert set(g.weights) == {"W", "low", "scale", "b64"}
+    assert set(g.weights) == {"W", "low", "b64"}
     got = li.interpret(g, fed)
     for key, want in zip(got, onnx_layers.run("LSTM", arrays, attrs), strict=True):
         np.testing.assert_allclose(got[key], want, atol=3e-6, rtol=3e-6, err_msg=key)
