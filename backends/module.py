@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
 import re
 import threading
@@ -110,12 +111,12 @@ def empty_variants(graph: Graph) -> Iterator[tuple[str, Graph]]:
     """The graph with named sizes written as 0, by the names: GPU drivers refuse dispatches with
     empty buffers.
 
-    Of more than two names, those variants where one or all are 0. A graph that cannot have the size
+    Of more than three names, those variants where one or all are 0. A graph that cannot have the size
     has no variant.
     """
     names = sorted(set().union(*(p.type.names for p in graph.params)))
-    some = [(n,) for n in names] + ([tuple(names)] if len(names) > 1 else [])
-    for zero in some:
+    counts = range(1, len(names) + 1) if len(names) <= 3 else (1, len(names))
+    for zero in (part for k in counts for part in itertools.combinations(names, k)):
         with contextlib.suppress(IRError):
             yield ".".join(zero), bind_sizes(graph, dict.fromkeys(zero, 0))
 

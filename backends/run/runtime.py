@@ -231,12 +231,18 @@ def reporting(what: str, error: type[LstmIrError] | None = None) -> Iterator[Non
         raise (failure(e, what) if error is None else error(f"{what}: {short(e)}")) from e
 
 
+EMPTY = "empty buffer range"  # Vulkan's driver, of a size of 0 that no variant of the module has
+
+
 def failure(error: BaseException, what: str) -> LstmIrError:
     """The project's error for one that the runtime raised while it ran `what`."""
     text = str(error)
     if LOST in text or _CUDA.search(text):
         _forget_lost()
         return DeviceError(f"{what}: the device was lost; compile or load again ({short(error)})")
+    if EMPTY in text:
+        why = "a tensor without elements, whose size is computed or has a name, meets a dispatch: Vulkan refuses it"
+        return DeviceError(f"{what}: {why}; make this call on a CPU ({short(error)})")
     found = _STATUS.search(text)
     # An assertion of the module itself has no place in the runtime's sources before it.
     if found is not None and found[1] == "FAILED_PRECONDITION":

@@ -32,7 +32,9 @@ import lstm_ir as li
 from lstm_ir.ir.binding import bind_sizes
 
 GRAPHS = 32  # of a module
+FEW = 8  # where a module holds each graph eight times, for sizes of 0
 SHRINK = 30.0  # seconds
+EMPTY = "Vulkan refuses it; make this call on a CPU"  # of a size of 0 that the graph computes
 LOST = "the device was lost"  # by Mesa's driver, now and then: docs/hardware.md
 
 
@@ -65,12 +67,13 @@ def prepare() -> None:
 def trial(rng: np.random.Generator, number: int) -> str:
     """Grow a module, and hold every way to run it to the meaning of its graphs."""
     told: list[str] = []
-    named = number % 2 == 1
     vulkan = number % 16 == 15 and device.has("vulkan")
+    named = number % 2 == 1 and not (vulkan and number % 32 == 15)
     portable = number % 8 in (0, 3)
     kinds = [k for k in KINDS if not vulkan or k not in NOT_ON_VULKAN]
     literals = 2 if number % 5 == 0 else 1
-    cases = [grown(rng, named, k, kinds, literals) for k in range(GRAPHS)]
+    many = FEW if vulkan and named else GRAPHS
+    cases = [grown(rng, named, k, kinds, literals) for k in range(many)]
     for c in cases:
         wrong = None if c.smooth is None else by_differences(c, rng)
         told += [] if wrong is None else [f"{wrong}\n{c.program}"]
@@ -83,7 +86,7 @@ def trial(rng: np.random.Generator, number: int) -> str:
         told += _on_xla(cases, rng)
     if told:
         raise AssertionError("\n".join(told))
-    return ", ".join([f"{GRAPHS} graphs", *sorted(said)])
+    return ", ".join([f"{many} graphs", *sorted(said)])
 
 
 # -- one way
@@ -112,7 +115,7 @@ def _held(cases: list[Case], way: Way, rng: np.random.Generator, said: set[str])
         return told
     said.update(n.partition(",")[0] for n in exe.report.notes if n.startswith("compiled with"))
     for c in cases:
-        wrong = _calls(c, exe, rng)
+        wrong = _calls(c, exe, rng, said)
         if wrong is not None and LOST in wrong[0]:
             said.add("device lost")
             break
@@ -122,14 +125,18 @@ def _held(cases: list[Case], way: Way, rng: np.random.Generator, said: set[str])
     return told
 
 
-def _calls(case: Case, exe: li.Executable, rng: np.random.Generator) -> tuple[str, tuple[Call, Arrays]] | None:
+def _calls(
+    case: Case, exe: li.Executable, rng: np.random.Generator, said: set[str]
+) -> tuple[str, tuple[Call, Arrays]] | None:
     """The first call that differs, and how; with the state before it."""
     for call in case.calls:
         if call.fresh:
             exe.state.reset()
         before = state_before(case, call, exe.state)
         wrong = difference(case, call, before, on(exe, case, call), rng)
-        if wrong is not None:
+        if wrong is not None and EMPTY in wrong:
+            said.add("calls of computed sizes of 0 refused")
+        elif wrong is not None:
             return wrong, (call, before)
     return None
 

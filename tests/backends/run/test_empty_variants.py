@@ -1,0 +1,35 @@
+"""GPU modules hold each entry again for names of sizes that are 0."""
+
+from __future__ import annotations
+
+import itertools
+
+import device
+import numpy as np
+import pytest
+
+import lstm_ir as li
+from lstm_ir.backends.module import empty_variants
+
+
+def _graph(*names: str) -> li.Graph:
+    rows = [li.input(n.lower(), (n, 3)) for n in names]
+    return li.Graph("rows", rows, {v.node.attrs["name"] + "2": v * 2.0 for v in rows})
+
+
+@pytest.mark.parametrize(
+    ("names", "known"), [("A", "A"), ("AB", "A B A.B"), ("ABC", "A B C A.B A.C B.C A.B.C"), ("ABCD", "A B C D A.B.C.D")]
+)
+def test_names_that_are_0(names: str, known: str) -> None:
+    """Of up to three names all sets, of more one or all."""
+    assert [suffix for suffix, _ in empty_variants(_graph(*names))] == known.split()
+
+
+def test_any_of_three_sizes_on_vulkan(rng: np.random.Generator) -> None:
+    device.need("vulkan")
+    with li.compile(_graph("A", "B", "C"), "vulkan") as exe:
+        for sizes in itertools.product((0, 2), (5, 0), (0, 7)):
+            given = {n: rng.standard_normal((k, 3), np.float32) for n, k in zip("abc", sizes, strict=True)}
+            got = exe(given)
+            for n, a in given.items():
+                np.testing.assert_array_equal(got[f"{n}2"], a * 2)
