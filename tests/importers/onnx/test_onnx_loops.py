@@ -26,7 +26,7 @@ def _libraries() -> None:
 
 
 def same(made: Any, fed: dict[str, Any], compiled: bool = False, **options: Any) -> li.Graph:
-    g = li.from_onnx(made, **options)
+    g: li.Graph = li.from_onnx(made, **options)
     given = {n: fed[n] for n in g.input_names}
     want = om.run(made, fed)
     sides = [li.interpret(g, given)]
