@@ -162,3 +162,17 @@ def test_a_size_below_zero_is_refused_at_the_call() -> None:
     looped = [*nodes, om.node("Loop", ["d", "", "h0"], ["y"], body=body)]
     g = li.from_onnx(om.model(looped, {"x": (["T"], "f4")}, ["y"], literals))
     assert [float(li.interpret(g, x=np.zeros(n, "f4"))["y"]) for n in (7, 3)] == [2.0, 0.0]
+
+
+def test_a_number_of_steps_inside_of_an_open_file(rng: np.random.Generator) -> None:
+    """As PyTorch's newer exporter writes it: refused, and taken with the number as the size."""
+    made = om.model(
+        [om.node("Reshape", ["x", "shape"], ["y"])],
+        {"x": (["T", "B", 5], "f4")},
+        ["y"],
+        {"shape": np.array([4, -1, 5])},
+    )
+    with pytest.raises(li.ModelError, match=r"\(Reshape\): reshape: the -1 in \[4,-1,5\] stands for no size"):
+        li.from_onnx(made)
+    x = rng.normal(size=(4, 3, 5)).astype("f4")
+    np.testing.assert_array_equal(li.interpret(li.from_onnx(made, sizes={"T": 4}), x=x)["y"], x)
