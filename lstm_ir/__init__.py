@@ -32,7 +32,7 @@ from lstm_ir.ir.errors import (
     ValueRangeError,
     VerifyError,
 )
-from lstm_ir.ir.foreign_errors import refusals_become
+from lstm_ir.ir.foreign_errors import refusals_become as _refusals_become
 from lstm_ir.ir.graph import Data, Graph, Node, Value
 from lstm_ir.ir.interpret import interpret
 from lstm_ir.ir.location import Loc
@@ -101,7 +101,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        with refusals_become(LstmIrError, f"lstm_ir.{name} cannot be imported"):
+        with _refusals_become(LstmIrError, f"lstm_ir.{name} cannot be imported"):
             value = getattr(importlib.import_module(_LAZY[name]), name)
         globals()[name] = value
         return value
