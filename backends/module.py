@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from iree.compiler import ir
 
+from lstm_ir.backends import process
 from lstm_ir.backends.emit import module_globals
 from lstm_ir.backends.emit.decisions import decisions
 from lstm_ir.backends.emit.derived import derived_values
@@ -60,11 +61,14 @@ def stablehlo_text(program: Program, source: Program, locs: bool = False) -> str
         return _text(module, locs)
 
 
-def _context() -> ir.Context:
-    """A context without threads: a forked child would wait for those of its parent."""
+@contextlib.contextmanager
+def _context() -> Iterator[None]:
+    """A context without threads: a forked child would wait for those of its parent. The end of the process waits
+    for what is done inside: a thread that Python ends inside of the bindings aborts it."""
     made = ir.Context()
     made.enable_multithreading(False)
-    return made
+    with process.work(), made:
+        yield
 
 
 class Module(NamedTuple):

@@ -39,6 +39,7 @@ def test_the_end_of_a_process_waits_for_calls(how: str, code: int) -> None:
         "stream",
         "load",
         "train",
+        "lower",
     ]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
     assert done.returncode == code, done.stderr[-2000:]

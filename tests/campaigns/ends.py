@@ -15,7 +15,7 @@ from child import environment
 
 CHILD = Path(__file__).parents[1] / "machine" / "ending_child.py"
 CODES = {"exit": 7, "error": 1, "main": 0}
-SHAPES = ["caller", "workers", "stream", "load", "train", "compile"]
+SHAPES = ["caller", "workers", "stream", "load", "train", "compile", "lower"]
 
 
 def trial(rng: np.random.Generator, number: int) -> str:

@@ -43,9 +43,14 @@ def main(how: str, seconds: str, *chosen: str) -> None:
     def compile() -> None:
         li.compile(li.Graph("g", [x := li.input("x", (3,))], {"y": x + 1.0}), options={"cache": False})
 
+    def lower() -> None:
+        x, weights = li.input("x", ("T", 2, 3)), (np.ones(s, np.float32) for s in ((20, 3), (20, 5), (20,)))
+        li.lower(li.Graph("g", [x], {"y": li.lstm(x, *(li.weight(f"w{i}", w) for i, w in enumerate(weights)))[0]}))
+
     shapes = {
         "caller": lambda: by_caller({"input.1": A}), "workers": lambda: by_workers({"input.1": A}),
         "stream": stream, "load": load, "train": trainer(), "compile": compile,
+        "lower": lower,
     }  # fmt: skip
     acts = [shapes[name] for name in chosen or shapes]
     begun = threading.Barrier(1 + len(acts))

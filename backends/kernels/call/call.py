@@ -297,7 +297,7 @@ def at_entry(e: Emitter) -> Iterator[None]:
         yield
         return
     block = ir.InsertionPoint.current.block
-    while block.owner.operation.name != "func.func":
+    while block.owner.operation.name not in ("func.func", "util.initializer"):  # which weights alone decide
         block = block.owner.operation.block
     with ir.InsertionPoint.at_block_begin(block):
         yield
