@@ -53,10 +53,10 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         out = _dynamic(e, lhs, a, rhs, b, axes, total)
     if e.target is not None and e.target.kind == "cpu" and _meets_a_mask(e, n):
         out = barrier(e, out, total)
-        if is_spirv(e) and any(not isinstance(a.shape[i], int) for i in axes[2]):
-            # IREE 3.13 fuses a product that sums over an open size with what spreads its result over other rows
-            # and multiplies it there, and the numbers are wrong
-            out = barrier(e, out, total)
+    if is_spirv(e) and any(not isinstance(a.shape[i], int) for i in axes[2]):
+        # IREE 3.13 fuses a product that sums over an open size with what spreads its result over other rows
+        # and multiplies it there, and the numbers are wrong
+        out = barrier(e, out, total)
     return e.convert(out, total, to.dtype)
 
 
