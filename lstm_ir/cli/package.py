@@ -12,6 +12,7 @@ import click
 from lstm_ir import api
 from lstm_ir.backends.targets.targets import Target
 from lstm_ir.cli import files
+from lstm_ir.ir.errors import PackageError
 from lstm_ir.ir.program import Program
 
 
@@ -30,6 +31,8 @@ class PackagePlan:
         """The plan, its words checked before anything is compiled."""
         if Path(output).suffix != ".lirpkg":
             raise click.UsageError(f"-o {output}: a package ends in .lirpkg")
+        if not Path(output).absolute().parent.is_dir():
+            raise PackageError(f"{output}: there is no folder {Path(output).parent}")
         if not (0 < timeout < float("inf")):
             raise click.UsageError(f"--timeout {timeout:g}: a number of seconds above 0")
         options: dict[str, Any] = {"timeout": timeout}

@@ -57,7 +57,7 @@ class Options:
             if unknown:
                 raise CallError(f"verify: {what} has {unknown[0]!r}; there are {', '.join(there) or 'none'}")
         for name, values in self.sizes.items():
-            if not values or not all(isinstance(n, int) and n >= 0 for n in values):
+            if not isinstance(values, Sequence) or not values or not all(isinstance(n, int) and n >= 0 for n in values):
                 raise CallError(f"verify: the sizes of {name} are {values!r}, not numbers of 0 or more")
         for name, (low, high) in self.ranges.items():
             if not low <= high:
@@ -140,10 +140,12 @@ class Comparison:
                 last = self._pass(sizes, "lstm-ir", e)
                 continue
             try:
-                return sizes, arrays, self.original(arrays)
+                return sizes, arrays, self.original(_copied(arrays))
+            except CallError:  # of ours: other sizes do not mend it
+                raise
             except Exception as e:  # of whatever class the foreign program has
                 last = self._pass(sizes, self.original.name, e)
-        raise CallError(f"verify: no sizes were found that both sides take; the last: {last}")
+        raise CallError(f"verify: no call was found that both sides take; the last: {last}")
 
     def _sizes(self, number: int, rng: np.random.Generator) -> Iterator[dict[str, int]]:
         free = set(self.entry.dims) - set(self.options.sizes)
@@ -152,8 +154,8 @@ class Comparison:
                 yield draw_sizes(self.entry, self.options.sizes, rng, number, reach)
 
     def _pass(self, sizes: Mapping[str, int], who: str, why: Exception) -> str:
-        first = (str(why).splitlines() or [type(why).__name__])[0]
-        text = f"{sizes_text(sizes)} by {who}: {first:.200}"
+        first = (str(why).splitlines() or [""])[0]
+        text = f"{sizes_text(sizes)} by {who}: {type(why).__name__}: {first:.200}"
         if len(self.passed_over) < MAX_PASSED_OVER:
             self.passed_over.append(text)
         return text
@@ -174,7 +176,8 @@ class Comparison:
                 self.found.setdefault(port.name, []).append((sizes, apart))
         if not self.options.seconds:
             return CaseResult(sizes)
-        runs: dict[str, Callable[[Any], Any]] = {OURS: self.ours.exe, ORIGINAL: self.original}
+        theirs = _copied(arrays)
+        runs: dict[str, Callable[[Any], Any]] = {OURS: self.ours.exe, ORIGINAL: lambda _: self.original(theirs)}
         times = interleaved(runs, [arrays], self.options.seconds, min_turns=3)
         return CaseResult(sizes, times.median(OURS), times.median(ORIGINAL))
 
@@ -185,3 +188,8 @@ class Comparison:
         np.savez(path, **arrays)  # type: ignore[arg-type]
         codes = {OURS: ours_cold(self.ours.package, path), ORIGINAL: self.original.cold(folder, path)}
         return cold_starts({who: code for who, code in codes.items() if code is not None})
+
+
+def _copied(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Arrays that the original may change."""
+    return {name: a.copy() for name, a in arrays.items()}

@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from lstm_ir.ir.errors import CallError
+
 Array = np.ndarray[Any, Any]
 Plain: TypeAlias = "Callable[[Mapping[str, Array]], Mapping[str, Any]]"
 
@@ -44,8 +46,11 @@ class CallableOriginal:
         self.name = str(getattr(call, "__name__", type(call).__name__))
 
     def __call__(self, arrays: Mapping[str, Array]) -> Mapping[str, Any]:
-        """What the callable gives."""
-        return self._call(arrays)
+        """What the callable gives. CallError where that is no dict."""
+        given = self._call(arrays)
+        if not isinstance(given, Mapping):
+            raise CallError(f"verify: {self.name} gives {type(given).__name__}, not a dict of arrays by output name")
+        return given
 
     def cold(self, folder: Path, arrays: Path) -> str | None:
         """Not known."""

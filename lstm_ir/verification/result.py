@@ -65,6 +65,9 @@ class Verification:
         """One line: the verdict and the worst difference."""
         calls = f"{len(self.cases)} call{'s' if len(self.cases) != 1 else ''}"
         worst = max((o.absolute for o in self.outputs), default=0.0)
+        if self.failures:
+            many = f"{len(self.failures)} failure{'s' if len(self.failures) != 1 else ''}"
+            return f"{self.name}: NOT equal to {self.original}, {calls}, {many}: {self.failures[0]}"
         verdict = "equal" if self.ok else "NOT equal"
         return f"{self.name}: {verdict} to {self.original}, {calls}, worst difference {worst:.1e}"
 

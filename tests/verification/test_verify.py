@@ -185,7 +185,7 @@ def test_sizes_that_the_original_does_not_take_are_passed_over() -> None:
     found = quick(li.Graph("g", [x], {"y": -x}), picky, calls=8)
     assert found.ok
     assert all(c.sizes["B"] % 2 == 0 for c in found.cases)
-    assert "by picky: B is odd" in found.passed_over[0]
+    assert "by picky: RuntimeError: B is odd" in found.passed_over[0]
 
 
 def test_sizes_beyond_the_first_reach() -> None:
@@ -200,7 +200,7 @@ def test_no_sizes_at_all() -> None:
     def never(arrays: Arrays) -> dict[str, Any]:
         raise ValueError("not today")
 
-    with pytest.raises(li.CallError, match=r"no sizes were found that both sides take; the last: .*not today"):
+    with pytest.raises(li.CallError, match=r"no call was found that both sides take; the last: .*not today"):
         quick(li.Graph("g", [x], {"y": -x}), never)
 
 
@@ -411,3 +411,43 @@ def test_times_sizes_and_cold_starts(tmp_path: Any, rng: np.random.Generator) ->
     assert "package, model" in text
     assert len(text.splitlines()) < 25
     assert json.loads(json.dumps(found.as_json()))["ok"] is True
+
+
+def test_a_callable_may_change_its_arrays() -> None:
+    x = li.input("x", ("T", 4))
+    graph = li.Graph("g", [x], {"y": li.tanh(x)})
+
+    def zeroing(arrays: dict[str, Any]) -> dict[str, Any]:
+        arrays["x"] *= 0.0
+        return {"y": np.tanh(arrays["x"])}
+
+    for seconds in (0.0, 0.01):
+        found = li.verify(graph, against=zeroing, seconds=seconds, cold=False)
+        assert not found.ok
+        assert max(o.absolute for o in found.outputs) > 0.1
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    (lambda a: None, "gives NoneType, not a dict of arrays"),
+    (lambda a: [a["x"]], "gives list, not a dict of arrays"),
+    (lambda a: 1 / 0, "the last: .* by .*: ZeroDivisionError: division by zero"),
+])  # fmt: skip
+def test_a_callable_that_gives_no_arrays(given: Any, said: str) -> None:
+    x = li.input("x", ("T", 4))
+    with pytest.raises(li.CallError, match=said):
+        li.verify(li.Graph("g", [x], {"y": li.tanh(x)}), against=given, seconds=0, cold=False)
+
+
+def test_results_of_another_shape_are_failures_in_the_summary() -> None:
+    x = li.input("x", ("T", 4))
+    found = li.verify(li.Graph("g", [x], {"y": x}), against=lambda a: {"y": a["x"].T}, seconds=0, cold=False)
+    assert "NOT equal" in found.summary
+    assert "failure" in found.summary
+    assert "0.0e+00" not in found.summary
+
+
+def test_sizes_are_lists() -> None:
+    x = li.input("x", ("T", 4))
+    sizes: Any = {"T": 3}
+    with pytest.raises(li.CallError, match="the sizes of T are 3, not numbers of 0 or more"):
+        li.verify(li.Graph("g", [x], {"y": x}), against=lambda a: {"y": a["x"]}, sizes=sizes)

@@ -72,9 +72,19 @@ def from_onnx(
     """
     if not isinstance(stateful, (bool, Mapping)):
         raise ModelError(f"from_onnx: stateful is {stateful!r}, not a bool and not names of inputs and outputs")
+    for name, given in (("constants", constants), ("sizes", sizes)):
+        if not isinstance(given, Mapping | None):
+            raise ModelError(f"from_onnx: {name} is {given!r:.80}, not names with values")
     source = read(model)
-    graph = walked(source, Bindings(source, constants or {}, sizes or {})).graph()
-    return graph if stateful is False else streamed(source.file, source.model, graph, stateful)
+    bindings = Bindings(source, constants or {}, sizes or {})
+    while True:  # as often as a size of the stream turns out to be another one
+        graph = walked(source, bindings).graph()
+        if stateful is False:
+            return graph
+        try:
+            return streamed(source.file, source.model, graph, stateful)
+        except UnifiedError as e:
+            bindings.unify(e.name, e.by)
 
 
 def walked(source: Source, bindings: Bindings) -> Walk:

@@ -61,7 +61,10 @@ def _found(file: str, model: Any, graph: Graph) -> Program:
     """What layers and windows keep, found by the analysis."""
     names = candidates(graph)
     if not names:
-        raise ModelError(f"{file}: stateful: no layer, loop or window runs over a size that has a name")
+        raise ModelError(
+            f"{file}: stateful: no layer, loop or window runs over a size that has a name; a model whose inputs and "
+            'outputs hold its state says which: stateful={"state": "stateN"}'
+        )
     tried = [Causality.of(graph, n) for n in names]
     good = [c for c in tried if not c.reasons]
     if len(names) > 1 and len(good) != 1:
