@@ -77,3 +77,10 @@ def run_bytes(data: bytes, arrays: Mapping[str, Any]) -> list[Any]:
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     found: list[Any] = session.run(None, dict(arrays))
     return found
+
+
+def typed(graph: Any, **outputs: Any) -> Any:
+    """onnxruntime wants types of a body's results."""
+    del graph.output[:]
+    graph.output.extend(value_info(n, s, d) for n, (s, d) in outputs.items())
+    return graph

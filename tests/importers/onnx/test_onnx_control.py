@@ -26,13 +26,6 @@ def same(made: Any, fed: dict[str, Any]) -> li.Graph:
     return g
 
 
-def typed(graph: Any, **outputs: Any) -> Any:
-    """onnxruntime wants types of a body's results."""
-    del graph.output[:]
-    graph.output.extend(om.value_info(n, s, d) for n, (s, d) in outputs.items())
-    return graph
-
-
 def branches() -> dict[str, Any]:
     """x + w, of the graph around it, or an op that nobody takes."""
     then = om.graph([om.node("Add", ["x", "w"], ["a"])], {}, ["a"])
@@ -72,7 +65,7 @@ def test_if_is_folded_by_a_size() -> None:
 
 def test_loop_over_a_size(rng: np.random.Generator) -> None:
     """A state that is multiplied by a matrix T times, with the step's number and the state before it as results."""
-    body = typed(
+    body = om.typed(
         om.graph(
             [
                 om.node("Identity", ["go"], ["on"]), om.node("MatMul", ["h", "w"], ["hw"]),
@@ -112,7 +105,7 @@ def test_a_loop_that_ends_itself_is_refused() -> None:
 @pytest.mark.parametrize("flags", [(0, 0, 0, 0), (1, 0, 1, 1), (0, 1, 0, 1)])
 def test_scan(flags: tuple[int, ...], rng: np.random.Generator) -> None:
     """Two rows a step, one of them backward, along other axes; two results."""
-    body = typed(
+    body = om.typed(
         om.graph(
             [om.node("Mul", ["h", "a"], ["ha"]), om.node("Add", ["ha", "b"], ["new"]), om.node("Neg", ["new"], ["y"]),
              om.node("Sub", ["a", "b"], ["z"])],

@@ -40,13 +40,6 @@ def same(made: Any, fed: dict[str, Any], compiled: bool = False, **options: Any)
     return g
 
 
-def typed(graph: Any, **outputs: Any) -> Any:
-    """onnxruntime wants types of a body's results."""
-    del graph.output[:]
-    graph.output.extend(om.value_info(n, s, d) for n, (s, d) in outputs.items())
-    return graph
-
-
 def rows_of(loop: li.Node) -> tuple[li.Value, ...]:
     """What a scan goes over."""
     found = loop.arg("xs")
@@ -61,7 +54,7 @@ def reading(*place: Any) -> Any:
         om.node("Tanh", ["s"], ["new"]), om.node("Identity", ["new"], ["y"], name="stacked"),
     ]  # fmt: skip
     body = om.graph(nodes, {"i": INT, "go": BOOL, "h": ROW}, ["on", "new", "y"])
-    return typed(body, on=BOOL, new=ROW, y=ROW)
+    return om.typed(body, on=BOOL, new=ROW, y=ROW)
 
 
 def over_rows(body: Any, more: int = 0) -> Any:
@@ -125,7 +118,7 @@ def counting(compare: str, by: int, start: int, most: int | None, begins: str, b
     else:
         nodes.append(om.node("Identity", ["less"], ["on"]))
     body = om.graph(nodes, {"i": INT, "go": BOOL, "c": INT, "h": ([2], "f4")}, ["on", "new_c", "new"])
-    typed(body, on=BOOL, new_c=INT, new=([2], "f4"))
+    om.typed(body, on=BOOL, new_c=INT, new=([2], "f4"))
     before = [om.node("Shape", ["x"], ["n"], start=0, end=1), om.node("Squeeze", ["n"], ["T"])]
     if begins == "same":
         before.append(om.node(compare, [s.replace("new_c", "c0") for s in sides], ["go0"], name="first"))
@@ -232,7 +225,7 @@ def old_scan(lengths: bool, directions: list[int]) -> Any:
         om.node("Identity", ["new"], ["y"]),
     ]  # fmt: skip
     two: Info = ([2], "f4")
-    body = typed(om.graph(nodes, {"h": two, "a": two, "b": two}, ["new", "y", "z"]), new=two, y=two, z=two)
+    body = om.typed(om.graph(nodes, {"h": two, "a": two, "b": two}, ["new", "y", "z"]), new=two, y=two, z=two)
     operands = ["lens" if lengths else "", "h0", "a", "b"]
     node = om.node("Scan", operands, ["h", "ys", "zs"], body=body, num_scan_inputs=2, directions=directions)
     rows: Info = (["B", "T", 2], "f4")
