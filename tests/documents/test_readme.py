@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -73,15 +74,18 @@ def test_the_example_runs_as_printed(
 def test_what_the_page_on_training_shows_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    train, stream = blocks("python", document("training.md"))
+    train, stream, frames = blocks("python", document("training.md"))
     monkeypatch.chdir(tmp_path)
     exec(compile(train, "training.md", "exec"), {})
     loss, steps, shape = capsys.readouterr().out.split(maxsplit=2)
     assert float(loss) < 0.5
     assert (steps, shape) == ("200", "(16, 2)\n")
     assert li.load("sign.lirpkg").entries.keys() == {"train", "grads", "apply", "infer"}
-    exec(compile(stream, "training.md", "exec"), {})
+    names: dict[str, Any] = {}
+    exec(compile(stream, "training.md", "exec"), names)
     assert float(capsys.readouterr().out) < 1e-6
+    exec(compile(frames, "training.md", "exec"), names)
+    assert capsys.readouterr().out == "f32[T,1]\n"
 
 
 def test_what_the_page_on_security_shows_runs(

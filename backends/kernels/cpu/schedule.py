@@ -62,15 +62,15 @@ def hoists(n: Node) -> bool | None:
     return None
 
 
-def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False) -> Schedule:
+def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows: int | None = None) -> Schedule:
     """The schedule of `plan` on `target`; RefusedError for element types without kernels.
 
-    helpers: threads that stay awake between calls may take part.
+    helpers: threads that stay awake between calls may take part. most_rows: of a call, where its rows are named.
     """
     sweeps = [s for c in plan.components for s in c.sweeps]
     atoms = [a for s in sweeps for r in s.roots for a in walk(r.atom)]
     lanes = max(1, target.vector_bits // widest_bits(atoms))
-    tiles = {s: _tile(s, plan, lanes, target) for s in sweeps}
+    tiles = {s: _tile(s, plan, lanes, target, most_rows) for s in sweeps}
     shown = " ".join(f"{t.tallest}x{t.q}x{len(s.dots)}x{lanes}" for s, t in tiles.items() if s.dots)
     panel = 0
     if plan.loop.length == 1 and not plan.carries:
@@ -107,7 +107,7 @@ def widest_bits(atoms: list[Atom]) -> int:
     return bits
 
 
-def _tile(s: Sweep, plan: LoopPlan, lanes: int, target: TargetInfo) -> Tile:
+def _tile(s: Sweep, plan: LoopPlan, lanes: int, target: TargetInfo, most_rows: int | None) -> Tile:
     if not s.dots:
         return Tile(1, parts=_parts(plan.rows, Tile(1).blocks(s.width, lanes)))
     if len({d.dtype for d in s.dots}) > 1:
@@ -116,7 +116,8 @@ def _tile(s: Sweep, plan: LoopPlan, lanes: int, target: TargetInfo) -> Tile:
     q = _vectors(gates, Tile(1).blocks(s.width, lanes))
     held = gates * q * lanes * s.dots[0].dtype.bits // 8  # bytes of a row's sums
     parts = _parts(plan.rows, Tile(q).blocks(s.width, lanes))
-    shapes = _shapes(m, plan, _Products(s, q), max(1, STACK // held), parts)
+    room = max(1, STACK // held)
+    shapes = _shapes(m, plan, _Products(s, q), room if most_rows is None else min(room, most_rows), parts)
     tallest = shapes[0].rows
     ahead = m.ahead and plan.rows != tallest and _bytes_of_step(plan) > FAR * target.l2_bytes
     group = tallest * max(1, min(TURNS, STACK // held // tallest)) if ahead else tallest
@@ -191,9 +192,9 @@ def _shapes(m: Machine, plan: LoopPlan, p: _Products, max_rows: int, parts: int)
 
 def _rest(rows: Dim, best: int, chunk: int, parts: int) -> list[int]:
     """Heights below the best that chunks of rows need, however many workers share them."""
-    rest = [n for n in (4, 2, 1) if n < best]
     if not isinstance(rows, int):
-        return rest
+        return [n for n in (4, 3, 2, 1) if n < best]  # three rows are a tile, not two that read all weights twice
+    rest = [n for n in (4, 2, 1) if n < best]
     if rows > MANY_ROWS:
         return rest[-1:]  # a few rows of a panel or of a long batch
     used = set()

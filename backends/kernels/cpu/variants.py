@@ -37,8 +37,9 @@ def on_cpu(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count:
         with suppress(RefusedError):  # too many tensors; the other way may have fewer
             folded = _plan(e, n, False)
             other = choose(folded, e.target, e.options.helpers)
-            both = _Pair(e, n, (folded, other), (plan, schedule))
-            note = f"{schedule.note}; from {FOLD_ROWS} rows on, or for one step, {other.note}"
+            few = choose(plan, e.target, e.options.helpers, FOLD_ROWS - 1)
+            both = _Pair(e, n, (folded, other), (plan, few))
+            note = f"{few.note}; from {FOLD_ROWS} rows on, or for one step, {other.note}"
             return both.run(consts, init, xs, count), note
     with mlir_loc(n.loc, "product" if schedule.panel else n.op.name):
         out = Dispatch(e, plan, schedule=schedule).run(consts, init, xs, count)

@@ -52,7 +52,7 @@ def test_static_sizes(name: str, dtype: str, sizes: tuple[int, ...], target: str
 @pytest.mark.parametrize("name", BODIES)
 def test_named_sizes(name: str) -> None:
     exe, loops, graphs = compiled("f32", ("T", "B", 5, 23))
-    for T, B in ((11, 3), (1, 1), (0, 2), (6, 17), (3, 7), (1, 20), (0, 16)):
+    for T, B in ((11, 3), (1, 1), (0, 2), (6, 17), (3, 7), (1, 20), (0, 16), (4, 5), (2, 9)):
         compare(exe, graphs[name], loops[name].arrays(graphs[name], T, B), TOLERANCE["f32"])
 
 
