@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import wave
 from collections.abc import Iterator
 from functools import cache
@@ -156,3 +157,17 @@ def test_dtln_frame_by_frame_and_in_one_call(name: str) -> None:
         out = exe(**{given: x, state: zero})
         near(out[made], want)
         near(out[becomes], last)
+
+
+AHEAD = {
+    "zoo_rnnoise.onnx": ["/c1/Conv", "/c2/Conv", "/g.0/GRU", "/g.1/GRU", "/g.2/GRU"],  # no padding; states are inputs
+    "zoo_tagger_packed.onnx": ["/r/LSTM", "/r/LSTM", "/r/LSTM_1", "/r/LSTM_1"],  # bidirectional, with lengths
+    "zoo_encodec_slstm.onnx": ["/Pad", "/Pad"],  # reflection of the first steps
+}
+
+
+@pytest.mark.parametrize("name", AHEAD)
+def test_real_models_that_are_refused(name: str) -> None:
+    with pytest.raises(li.ModelError) as e:
+        li.from_onnx(MODELS / name, stateful=True)
+    assert re.findall(r"^  (\S+) \(", str(e.value), re.MULTILINE) == AHEAD[name]
