@@ -27,7 +27,8 @@ from lstm_ir.verification.verify import verify
               help="A target word, repeat it for several; the report says how the first runs recurrences.")  # fmt: skip
 @click.option("--constant", "constants", multiple=True, help="Fix an input: NAME=NUMBER, NAME=1,2,3 or NAME=FILE.npy.")
 @click.option("--size", "sizes", multiple=True, help="Fix or rename a named size: T=100, input_0=B.")
-@click.option("--stateful", is_flag=True, help="Keep the states of recurrent layers between calls.")
+@click.option("--stateful", is_flag=True, help="Keep between calls what layers and causal windows saw.")
+@click.option("--state", "states", multiple=True, help="Keep an input between calls: state=stateN, INPUT=OUTPUT.")
 @click.option("--check", is_flag=True, help="Compile for this machine, and compare with onnxruntime.")
 @click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
 @click.option("--kernels/--no-kernels", default=None,
@@ -37,8 +38,8 @@ from lstm_ir.verification.verify import verify
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 def command(
     model: str, output: str | None, targets: tuple[str, ...], constants: tuple[str, ...], sizes: tuple[str, ...],
-    stateful: bool, check: bool, pipeline: str | None, kernels: bool | None, timeout: float, explain: bool,
-    as_json: bool,
+    stateful: bool, states: tuple[str, ...], check: bool, pipeline: str | None, kernels: bool | None, timeout: float,
+    explain: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Say what MODEL (an .onnx file) holds, what of it is taken, and how it runs; write a package with -o.
 
@@ -46,17 +47,20 @@ def command(
     """
     if explain and output is None:
         raise click.UsageError("--explain says how -o was compiled: give -o too")
+    if stateful and states:
+        raise click.UsageError("--stateful finds what is kept, --state names it: give one of them")
     given = {"constants": onnx_options.constants(constants), "sizes": onnx_options.sizes(sizes)}
     plan = PackagePlan.of("report.lirpkg" if output is None else output, targets, pipeline, kernels, timeout)
     found = examine(model, **given)
-    # The one place where --stateful acts: from_onnx lifts the states, or says why it does not.
-    program = Program.of(from_onnx(model, stateful=True, **given)) if stateful else None
+    kept = onnx_options.states(states) if states else stateful
+    program = None if kept is False else Program.of(from_onnx(model, stateful=kept, **given))
+    state = {} if program is None else {name: str(s.type) for name, s in program.state.items()}
     try:
         report = found.report if found.graph is None else _planned(found, targets[0], plan.options)
     except LstmIrError:  # the target does not take what the model has: the report stands beside the reason
-        _show(found.report, as_json)
+        _show(found.report, state, as_json)
         raise
-    _show(report, as_json)
+    _show(report, state, as_json)
     if found.graph is None:
         raise click.exceptions.Exit(1)
     if output is not None:
@@ -75,13 +79,16 @@ def _planned(found: Examined, word: str, options: Mapping[str, Any]) -> ImportRe
     return planned(found.report, word, cells, lowered.report.notes, kernels)
 
 
-def _show(report: ImportReport, as_json: bool) -> None:
+def _show(report: ImportReport, state: Mapping[str, str], as_json: bool) -> None:
+    """The report, and what is kept between calls."""
     if as_json:
-        click.echo(files.json_text(report.as_json()))
+        click.echo(files.json_text({**report.as_json(), "kept": dict(state)}))
         return
     from lstm_ir.cli.import_text import show  # rich, only where it is drawn
 
     show(report)
+    for name, kind in state.items():
+        click.echo(files.safe(f"kept           {name}: {kind}"))
 
 
 def _check(graph: Graph, model: str, constants: Mapping[str, Any], as_json: bool) -> None:

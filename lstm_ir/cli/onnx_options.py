@@ -44,6 +44,11 @@ def sizes(words: Sequence[str]) -> dict[str, int | str]:
     return {n: int(text) if re.fullmatch(r"\d+", text) else text for n, text in _pairs("--size", words)}
 
 
+def states(words: Sequence[str]) -> dict[str, str]:
+    """Outputs by the input that they become, from `state=stateN`."""
+    return dict(_pairs("--state", words))
+
+
 def tried(words: Sequence[str]) -> dict[str, list[int]]:
     """Numbers that are tried by name of a size, from `T=1,7,100`."""
     out: dict[str, list[int]] = {}

@@ -13,7 +13,7 @@ import pytest
 from device import need
 
 import lstm_ir as li
-from lstm_ir.cli import group, importing
+from lstm_ir.cli import group
 
 Capture = pytest.CaptureFixture[str]
 I, H = 5, 7
@@ -119,22 +119,42 @@ def test_a_package_of_a_model(folder: Path, tmp_path: Path, rng: np.random.Gener
         np.testing.assert_allclose(got[n], a, rtol=2e-5, atol=2e-5)
 
 
-def test_stateful_is_what_from_onnx_makes_of_it(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    asked: list[Any] = []
-
-    def lifted(model: Any, *, stateful: bool, **given: Any) -> Any:
-        asked.append((model, stateful, given))
-        return li.stateful(li.from_onnx(model, **given), {"h0": "h1", "c0": "c1"})
-
-    monkeypatch.setattr(importing, "from_onnx", lifted)
-    package = tmp_path / "s.lirpkg"
-    assert call("import", folder / "good.onnx", "--stateful", "-o", package, "--size", "B=2", "--size", "T=4") == 0
-    assert asked == [(str(folder / "good.onnx"), True, {"constants": {}, "sizes": {"B": 2, "T": 4}})]
+def test_states_by_name(folder: Path, tmp_path: Path, capsys: Capture, rng: np.random.Generator) -> None:
+    """One call of two steps, and two calls of one."""
+    package, model = tmp_path / "s.lirpkg", folder / "good.onnx"
+    words = ["--state", "h0=h1", "--state", "c0=c1", "--size", "B=2", "--size", "T=1"]
+    assert call("import", model, *words, "-o", package, "-t", "cpu:host") == 0
+    said = capsys.readouterr().out
+    assert f"kept           h0: f32[1,2,{H}]" in said
+    assert f"kept           c0: f32[1,2,{H}]" in said
+    x, zero = rng.standard_normal((2, 2, I)).astype("f4"), np.zeros((1, 2, H), "f4")
+    want = li.interpret(li.from_onnx(model), {"x": x, "h0": zero, "c0": zero})["Y"]
     with li.load(package) as exe:
-        assert [p.name for p in exe.entries["step"].inputs] == ["x"]
-        assert set(exe.state) == {"h0", "c0"}
+        step = exe.entries["step"]
+        assert [p.name for p in step.inputs] == ["x"]
+        got = [step(x=x[t : t + 1])["Y"] for t in range(2)]
+    np.testing.assert_allclose(np.concatenate(got), want, rtol=2e-5, atol=2e-5)
+
+
+def test_stateful_says_what_it_keeps(rng: np.random.Generator, tmp_path: Path, capsys: Capture) -> None:
+    shapes = {"W": (1, 4 * H, I), "R": (1, 4 * H, H)}
+    weights = {n: rng.standard_normal(s).astype("f4") / 2 for n, s in shapes.items()}
+    layer = om.node("LSTM", ["x", "W", "R"], ["Y"], hidden_size=H, name="/rnn/LSTM")
+    data = om.model([layer], {"x": (["T", "B", I], "f4")}, ["Y"], weights).SerializeToString()
+    (tmp_path / "m.onnx").write_bytes(data)
+    assert call("import", tmp_path / "m.onnx", "--stateful") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()].count("kept") == 2
+    assert call("import", tmp_path / "m.onnx", "--stateful", "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["kept"]) == 2
+
+
+def test_states_are_named_or_found(folder: Path, capsys: Capture) -> None:
+    assert call("import", folder / "good.onnx", "--stateful", "--state", "h0=h1") == 2
+    assert "--stateful finds what is kept, --state names it" in capsys.readouterr().err
+    assert call("import", folder / "good.onnx", "--state", "h0") == 2
+    assert "--state h0: expected NAME=VALUE" in capsys.readouterr().err
+    assert call("import", folder / "good.onnx", "--state", "nobody=h1") == 1
+    assert "stateful has the input 'nobody'" in capsys.readouterr().err
 
 
 @pytest.mark.slow
