@@ -39,6 +39,8 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
             done = by_kernel(e, n, lhs, rhs)
             if done is not None:
                 return done
+    if 0 in (a.rank, b.rank):
+        return _by_a_number(e, lhs, a, rhs, b, to)
     if is_spirv(e):  # see emit/half.py
         lhs, rhs = (apart(e, v, x) for v, x in zip((lhs, rhs), n.inputs, strict=True))
         lhs, rhs = e.convert(lhs, a, total.dtype), e.convert(rhs, b, total.dtype)
@@ -58,6 +60,17 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         # and multiplies it there, and the numbers are wrong
         out = barrier(e, out, total)
     return e.convert(out, total, to.dtype)
+
+
+def _by_a_number(
+    e: Emitter, lhs: ir.Value, a: TensorType, rhs: ir.Value, b: TensorType, to: TensorType
+) -> ir.Value:
+    """A product with a scalar: nothing is summed.
+
+    IREE 3.13 refuses two products of half floats with one scalar: what widens it is left over.
+    """
+    wide = [e.broadcast(v, t, to, tuple(range(t.rank))) for v, t in ((lhs, a), (rhs, b))]
+    return e.hlo("multiply", wide, to)
 
 
 def _meets_a_mask(e: Emitter, n: Node) -> bool:

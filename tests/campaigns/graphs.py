@@ -211,7 +211,12 @@ def _on_xla(cases: list[Case], rng: np.random.Generator) -> list[str]:
         graph = bind_sizes(c.program.entries[call.entry], call.env)
 
         def run(arrays: Arrays, before: Arrays, graph: li.Graph = graph) -> Arrays:
-            return xla.run(graph, arrays | before)
+            made = xla.run(graph, arrays | before)
+            wanted = c.program.finite.get(call.entry, ())  # the executable looks at these, not the module
+            bad = [n for n in wanted if not np.isfinite(np.asarray(made[n])).all()]
+            if bad:
+                raise li.ValueRangeError(f"{bad} are not finite")
+            return made
 
         wrong = difference(c, call, state_before(c, call, None), run, rng)
         if wrong is not None:

@@ -24,13 +24,21 @@ def state_before(case: Case, call: Call, kept: Mapping[str, Any] | None) -> Arra
     reads, _ = case.program.binding.get(call.entry, ({}, {}))
     out = {}
     for port, name in reads.items():
-        if call.fresh or kept is None:
+        before = None if call.fresh or kept is None else _kept(kept, name)
+        if before is None:
             start = case.program.state[name]
             shape = tuple(dims.evaluate(d, call.env) for d in start.type.shape)
-            out[port] = np.broadcast_to(start.initial.array, shape).copy()
-        else:
-            out[port] = np.asarray(kept[name])
+            before = np.broadcast_to(start.initial.array, shape).copy()
+        out[port] = before
     return out
+
+
+def _kept(kept: Mapping[str, Any], name: str) -> Array | None:
+    """None where no call has succeeded yet, so that sizes of the state are not known."""
+    try:
+        return np.asarray(kept[name])
+    except li.CallError:
+        return None
 
 
 def difference(case: Case, call: Call, before: Arrays, run: Run, rng: np.random.Generator) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir.graph import Graph, Node, Value
-from lstm_ir.ir.interpret import bind_attr
+from lstm_ir.ir.interpret import Body, bind_attr
 from lstm_ir.ir.opdef import Level, Trait
 from lstm_ir.ir.types import DType
 
@@ -93,6 +93,16 @@ class Limit:
         return at, got[at], want[at]
 
 
+@dataclass(frozen=True)
+class _Body(Body):
+    """The body of a loop with moved roundings."""
+
+    noise: _Noise
+
+    def __call__(self, *arrays: Any) -> list[Array]:
+        return self.noise.graph(self.graph, arrays)
+
+
 class _Noise:
     """One evaluation with moved roundings; `zeros`: the share of zeros whose sign changes."""
 
@@ -124,8 +134,8 @@ class _Noise:
             for r, t in zip(results, n.types, strict=True)
         ]
 
-    def _body(self, graph: Graph) -> Callable[..., list[Array]]:
-        return lambda *arrays: self.graph(graph, arrays)
+    def _body(self, graph: Graph) -> Body:
+        return _Body(graph, self.env, self)
 
     def _terms(self, n: Node) -> float:
         """Units by which each term of a sum moves: a quarter of how many there are."""

@@ -136,3 +136,18 @@ def test_softmax_of_one_row() -> None:
     for graph, given, wanted, name in cases:
         with li.compile(graph) as exe:
             np.testing.assert_allclose(exe(**given)["y"], wanted["y"], atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("kernels", ["usual", "none"])
+def test_two_products_of_halves_by_one_number(kernels: str) -> None:
+    """Of a batch of one, [1] and [1,2]; what widens the number was left over."""
+    cases: list[Case] = []
+    for kind in ("f16", "bf16", "f32"):
+        number, u, v, w = (li.input(n, shape, kind) for n, shape in zip("nuvw", ((1,), *((1, 2),) * 3), strict=True))
+        arrays = {"n": [1.5], "u": [[0.5, -2.0]], "v": [[3.0, 0.25]], "w": [[-1.0, 4.0]]}
+        given = {k: np.array(a, li.DType(kind).numpy) for k, a in arrays.items()}
+        batch = ((), ()), ((0,), (0,))
+        y = li.dot_general(number, u, *batch) + li.dot_general(number, v, *batch) * w
+        want = np.array([[0.75 - 4.5, -3.0 + 1.5]], li.DType(kind).numpy)
+        cases.append((li.Graph(kind, [number, u, v, w], {"y": y}), given, {"y": want}, kind))
+    agree(cases, **({} if kernels == "usual" else {"kernels": False}))
