@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -135,9 +136,13 @@ def optimize(
 
 
 def prepare(
-    program: Graph | Program, target: Target, options: Mapping[str, Any] | None = None, helpers: bool = False
-) -> Lowered:
-    """Everything up to the compiler. `helpers`: whether processes that call it may have some."""
+    program: Graph | Program, target: Target, options: Mapping[str, Any] | None = None, helpers: bool = False,
+    apart: bool = False,
+) -> Lowered:  # fmt: skip
+    """Everything up to the compiler.
+
+    helpers: whether processes that call it may have some. apart: no op shares a dispatch with another.
+    """
     from lstm_ir.backends.emit.options import Options
     from lstm_ir.backends.kernels.body.products import publishable
     from lstm_ir.backends.module import iree_module
@@ -152,7 +157,7 @@ def prepare(
     helpers = helpers and info.kind == "cpu" and kernels and given.get("helpers", True) is not False
     before = {n: CallWork(operations(g), loops(g), publishable(g)) for n, g in made.entries.items()}
     helped = [n for n, w in before.items() if helpers and may_help(w.known(), w.loops, w.published, always=always)]
-    made_with = Options(kernels, thresholds=_thresholds(given))
+    made_with = Options(kernels, apart=apart, thresholds=_thresholds(given))
     module = iree_module(made, info, made_with, report.notes, helped)
     report.work = {n: replace(w, published=module.published.get(n, 0)) for n, w in before.items()}
     return Lowered(source, made, module.text, report, report.work, always)
@@ -215,11 +220,43 @@ def _drivers(lowered: Lowered, threads: int) -> list[str]:
 def build(
     program: Graph | Program, target: Target, options: Mapping[str, Any] | None = None, helpers: bool = False
 ) -> tuple[Lowered, bytes]:
-    """The lowered program and its compiled module; `helpers` as in `prepare`."""
-    from lstm_ir.backends.compile.compiler import compile_mlir
+    """The lowered program and its compiled module; `helpers` as in `prepare`.
+
+    A module that the compiler refuses in every way is lowered again, in dispatches of one op each or without
+    kernels: IREE 3.13 fails on some ops that it fuses.
+    """
+    from lstm_ir.backends.compile.compiler import CompilerRefusedError
 
     given = _options(options)
     lowered = prepare(program, target, given, helpers)
+    try:
+        return lowered, _compiled(lowered, target, given)
+    except CompilerRefusedError as e:
+        if {"opt_level", "data_tiling", "flags", "kernels"} & set(given):
+            raise
+        for words, apart, other in _LAST_WAYS:
+            again = prepare(program, target, {**given, **other}, helpers, apart)
+            with suppress(CompilerRefusedError):
+                blob = _compiled(again, target, given)
+                again.report.notes.append(
+                    f"compiled {words}, because IREE refuses it otherwise: {str(e).splitlines()[0]}"
+                )
+                return again, blob
+        raise
+
+
+_LAST_WAYS: tuple[tuple[str, bool, dict[str, Any]], ...] = (
+    ("with each op apart", True, {}),
+    ("without kernels", False, {"kernels": False}),
+    ("without kernels, with each op apart", True, {"kernels": False}),
+)
+"""How a module is lowered that the compiler refuses in every way: slower code, and what `--explain` says of it."""
+
+
+def _compiled(lowered: Lowered, target: Target, given: Mapping[str, Any]) -> bytes:
+    """The module of what was lowered; its report gains how long it took."""
+    from lstm_ir.backends.compile.compiler import compile_mlir
+
     passed: dict[str, Any] = {k: given[k] for k in ("opt_level", "data_tiling", "flags") if k in given}
     start = time.perf_counter()
     blob = compile_mlir(
@@ -234,7 +271,7 @@ def build(
     )
     lowered.report.compile_seconds = time.perf_counter() - start
     lowered.report.module_bytes = len(blob)
-    return lowered, blob
+    return blob
 
 
 def _all_numbers(program: Program) -> bool:

@@ -8,11 +8,12 @@ on are never read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 from lstm_ir import ops
+from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node, Value, make, map_arg
 from lstm_ir.ir.location import at
 from lstm_ir.ir.loop import Loop
@@ -79,7 +80,8 @@ class Lift:
             return make(n.op, *map(rows, n.inputs), **n.attrs).values[0]
         if n.op.name == "dot_general":
             return self._dot(n, rows)
-        return _MOVES[n.op.name](n, rows, self.loop)
+        plain = {n.inputs[i]: self.fixed(n.inputs[i]) for i in _FIXED.get(n.op.name, ())}
+        return _MOVES[n.op.name](n, lambda v: plain[v] if v in plain else rows(v), self.loop)
 
     def _steps(self, reverse: bool) -> Value:
         rows = ops.arange(self.loop.length)
@@ -133,7 +135,34 @@ def _reduce(n: Node, rows: Callable[[Value], Value], loop: Loop) -> Value:
     return _again(n, rows, dimensions=_up(n.attrs["dimensions"]))
 
 
+def _pad(n: Node, rows: Callable[[Value], Value], loop: Loop) -> Value:
+    (x, number), a = n.inputs, n.attrs
+    edges = {k: (0, *a[k]) for k in ("edge_padding_low", "edge_padding_high", "interior_padding")}
+    return make(n.op, rows(x), rows(number), **edges).values[0]
+
+
+def _gather(n: Node, rows: Callable[[Value], Value], loop: Loop) -> Value:
+    """The rows of a fixed table for all steps; T moves to the front."""
+    table, indices = n.inputs
+    out = make(n.op, rows(table), rows(indices), **n.attrs).values[0]
+    axis = n.attrs["axis"]
+    return ops.transpose(out, (axis, *(i for i in range(out.rank) if i != axis)))
+
+
+def _stencil(n: Node, rows: Callable[[Value], Value], loop: Loop) -> Value:
+    """Steps are more images of the batch, T*N in all."""
+    lhs, rhs = n.inputs
+    many = dims.mul(loop.length, lhs.shape[0])
+    out = make(n.op, ops.reshape(rows(lhs), (many, *lhs.shape[1:])), rows(rhs), **n.attrs).values[0]
+    return ops.reshape(out, (loop.length, *n.types[0].shape))
+
+
 _MOVES: Mapping[str, Move] = {
+    "pad": _pad,
+    "gather": _gather,
+    "stencil": _stencil,
+    "cumsum": lambda n, rows, loop: _again(n, rows, **{**n.attrs, "axis": n.attrs["axis"] + 1}),
+    "argmax": lambda n, rows, loop: _again(n, rows, axis=n.attrs["axis"] + 1),
     "broadcast_in_dim": _broadcast,
     "slice": _slice,
     "reshape": lambda n, rows, loop: _again(n, rows, shape=(loop.length, *n.types[0].shape)),
@@ -146,7 +175,16 @@ _MOVES: Mapping[str, Move] = {
 }
 
 
-def _liftable(n: Node) -> bool:
+_FIXED = {"pad": (1,), "gather": (0,), "stencil": (1,)}
+"""Operands that are the same at every step, or the op is not lifted."""
+
+
+def liftable(n: Node, fixed: Sequence[bool], loop: Loop) -> bool:
+    """Whether the op of a node can be computed for all steps at once; fixed: which operands are constants."""
+    if (n.ranges or n.requires) and loop.count is not None:
+        return False  # demanded of the rows of steps that run, not of all rows
+    if len(n.values) != 1 or any(not fixed[i] for i in _FIXED.get(n.op.name, ())):
+        return False
     return n.op.name in _MOVES or n.op.name == "dot_general" or Trait.elementwise in n.op.traits
 
 
@@ -158,18 +196,16 @@ def _kinds(loop: Loop, parameters: Mapping[Value, Kind]) -> dict[Value, Kind]:
         kind[p] = Kind.backward if reverse else Kind.forward
     for n in loop.body.nodes:
         if n.op.name != "parameter":
-            found = _joined(n, {kind[v] for v in n.inputs})
+            found = _joined(n, [kind[v] for v in n.inputs], loop)
             kind.update({v: parameters.get(v, found) for v in n.values})
     return kind
 
 
-def _joined(n: Node, kinds: set[Kind]) -> Kind:
-    kinds.discard(Kind.fixed)
+def _joined(n: Node, operands: Sequence[Kind], loop: Loop) -> Kind:
+    kinds = set(operands) - {Kind.fixed}
     if not kinds:
         return Kind.fixed
-    if n.ranges or n.requires:  # demanded of the rows of steps that run, not of all rows
-        return Kind.carried
-    if Kind.carried in kinds or not _liftable(n) or len(n.values) != 1:
+    if Kind.carried in kinds or not liftable(n, [k is Kind.fixed for k in operands], loop):
         return Kind.carried
     kinds.discard(Kind.step)
     return Kind.step if not kinds else kinds.pop() if len(kinds) == 1 else Kind.carried

@@ -35,6 +35,8 @@ from lstm_ir.passes import (
     hoist_projection,
     join_rows,
     precision,
+    split_carries,
+    split_loops,
     stack_directions,
     time_major,
 )
@@ -44,14 +46,15 @@ from lstm_ir.passes.cell import fuse_cell
 
 MODULES = (
     canonicalize, cse, decompose, expand, fold_constants, fuse_cell, fuse_gates, hoist_invariants,
-    hoist_projection, join_rows, precision, stack_directions, time_major,
+    hoist_projection, join_rows, precision, split_carries, split_loops,
+    stack_directions, time_major,
 )  # fmt: skip
 """Where passes register themselves."""
 
 CORE = "expand,cse,canonicalize,cse,fuse-cell,canonicalize,cse"
 SCHEDULED = (
-    "time-major,cse,stack-directions,canonicalize,cse,decompose,canonicalize,cse,fuse-gates,"
-    "hoist-invariants,hoist-projection,canonicalize,join-rows,fold-constants,cse"
+    "time-major,cse,stack-directions,canonicalize,cse,decompose,split-carries,canonicalize,cse,split-loops,"
+    "fuse-gates,hoist-invariants,hoist-projection,canonicalize,join-rows,fold-constants,cse"
 )
 NAMED = {
     "o0": "expand,decompose",

@@ -46,6 +46,7 @@ class Options:
 
     kernels: bool = False  # loops and products may become kernels of this project
     helpers: bool = False  # the function takes what lets helper threads take part in its kernels
+    apart: bool = False  # no op shares a dispatch with another: slower, but IREE's fusions fail on nothing
     thresholds: Thresholds = Thresholds()
     dispatch: DispatchLimits = DispatchLimits()
 

@@ -129,6 +129,8 @@ def _scatter_add(e: Emitter, n: Node, x: ir.Value, indices: ir.Value, updates: i
     if 0 in n.inputs[2].type.shape:  # the compiler divides by it
         return x
     rows, kind = _rows(e, n, indices)
+    if e.target is not None and n.inputs[1].dtype.bits < 32 and not kind.is_static:
+        rows = barrier(e, rows, kind)  # widened in the scatter's dispatch they are an array on the stack, of any size
     count = dims.product(kind.shape)
     total = sum_type(t)
     rest = [i for i in range(t.rank) if i != axis]

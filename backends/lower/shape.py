@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.mlir_types import array_attr
-from lstm_ir.backends.emit.regions import signed_back, signless
+from lstm_ir.backends.emit.regions import empty, generic, picked, position, signed_back, signless
 from lstm_ir.backends.emit.shapes import fill, fills_itself, iota, number_filled, reshape
 from lstm_ir.backends.lower.linear import barrier
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.reach import fixed
 
 _STORES = {"concatenate", "dynamic_update_slice", "scatter_add"}  # keep operands in memory
 
@@ -47,11 +50,29 @@ def _transpose(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
 def _reverse(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     t = n.types[0]
     v, kind = signless(e, x, t)
+    if e.target is not None and t.is_static and e.within is not None and n.inputs[0] in fixed(e.within):
+        return signed_back(e, _backwards(e, v, kind, n.attrs["dimensions"]), t)
     if e.target is not None and t.rank - 1 in n.attrs["dimensions"]:
         # IREE 3.13 fails on elements of every second place, say, read backwards in one dispatch
         v = barrier(e, v, kind)
     out = e.hlo("reverse", [v], kind, dimensions=array_attr(n.attrs["dimensions"]))
     return signed_back(e, out, t)
+
+
+def _backwards(e: Emitter, v: ir.Value, t: TensorType, axes: Sequence[int]) -> ir.Value:
+    """Each element read from its place counted from the end.
+
+    IREE 3.13 makes this of a reverse in functions, but not where weights are prepared; there it tiles the
+    reverse, and reads outside of its operand.
+    """
+
+    def one(_: list[ir.Value]) -> ir.Value:
+        at = [position(e, i) for i in range(t.rank)]
+        for a in axes:
+            at[a] = e.make("arith.subi", [e.size(t.shape[a] - 1), at[a]], [at[a].type]).result  # type: ignore[operator]
+        return picked(e, v, at)
+
+    return generic(e, [], empty(e, t), [[f"d{i}" for i in range(t.rank)]], t.rank, one)
 
 
 @lower("concatenate")

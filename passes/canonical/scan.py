@@ -12,7 +12,7 @@ from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import Shape
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.passes.base import Notes
-from lstm_ir.passes.loops import rebuilt
+from lstm_ir.passes.loops import clone, rebuilt
 
 
 def simplify_loops(graph: Graph, name: str, notes: Notes) -> Graph:
@@ -49,13 +49,23 @@ class _Slim:
     def __init__(self, loop: Loop, used: Callable[[Value], bool]) -> None:
         self.loop, self.reach = loop, reach(loop.body)
         self.fixed = [p is v for p, v in zip(loop.carry_params, loop.next, strict=True)]
+        self.last = self._last()
         given = [k for k, y in enumerate(loop.ys) if used(y)]
         # With `count`, rows that do not exist are zero.
         self.numbers = [k for k in given if loop.count is None and _number(loop.rows[k])]
         self.ys = [k for k in given if k not in self.numbers]
-        self.carries = self._live([k for k, v in enumerate(loop.finals) if used(v)])
+        self.carries = self._live([k for k, v in enumerate(loop.finals) if used(v) and k not in self.last])
         live = [*(loop.next[k] for k in self.carries), *(loop.rows[k] for k in self.ys)]
         self.read = frozenset[Value]().union(*(self.reach[v] for v in live))
+
+    def _last(self) -> dict[int, Value]:
+        """Carries that end as a value made of constants, where a step runs: it is known before the loop."""
+        loop = self.loop
+        if loop.count is not None or not isinstance(loop.length, int) or loop.length == 0:
+            return {}
+        outside = dict(zip(loop.const_params, loop.consts, strict=True))
+        made = {k: v for k, v in enumerate(loop.next) if self.reach[v] <= set(outside)}
+        return dict(zip(made, clone(list(made.values()), outside), strict=True))
 
     def _live(self, used: Iterable[int]) -> list[int]:
         """Carries that are read after the loop, or that what is read depends on."""
@@ -80,12 +90,13 @@ class _Slim:
         ys, place = self._stacked()
         kept = (len(consts), len(carries), len(xs), len(ys))
         if kept == (len(loop.consts), len(loop.init), len(loop.xs), len(loop.ys)):
-            return None
+            return None  # a carry that is read inside stays, with its last value
         out = {v: i for v, i, same in zip(loop.finals, loop.init, self.fixed, strict=True) if same}
+        out |= {loop.finals[k]: v for k, v in self.last.items()}
         out |= {loop.ys[k]: _repeated(loop.rows[k], loop.ys[k].shape) for k in self.numbers}
         if carries or ys:
             node = rebuilt(loop.body.name, loop, consts, carries, xs, ys, env)
-            out |= {loop.finals[k]: node.values[i] for i, k in enumerate(self.carries)}
+            out |= {loop.finals[k]: node.values[i] for i, k in enumerate(self.carries) if k not in self.last}
             out |= {loop.ys[k]: node.values[len(carries) + i] for k, i in place.items()}
         return out
 

@@ -35,7 +35,7 @@ class CellMatch:
     @property
     def width(self) -> int:
         """H."""
-        width = self.new[0].shape[-1]
+        width = self.new[0].shape[-1] if self.new[0].rank else "none"
         if not isinstance(width, int):
             raise NoCellError("the hidden size is a name, not a number", self.new[0])
         return width

@@ -74,6 +74,8 @@ def _convert(g: Growth) -> Grown:
 def _bitcast(g: Growth) -> Grown:
     v = g.pick("fi")
     wide = [k for k in (*FLOATS, *INTS) if DType(k).bits == v.dtype.bits and k in g.kinds]
+    if v.dtype.is_float:
+        v = li.select(li.equal(v, v), v, li.zeros_like(v))  # no standard says which bits a NaN has
     return li.bitcast_convert(v, g.among(wide)) if wide else None
 
 

@@ -153,8 +153,9 @@ def products(lhs: Value, rhs: Value, taps: Taps, height: Dim, width: Dim) -> Val
     seen = _windows(lhs, taps, height, width)
     places = dims.product((batch, height, width))
     if groups == 1:
-        matrix = reshape(transpose(rhs, (0, 3, 2, 1)), (depth, more))
-        rows = dot(reshape(seen, (places, depth)), matrix)
+        by_row = count == 1  # then the matrix is read as it lies, [M, E]
+        matrix = reshape(rhs if by_row else transpose(rhs, (0, 3, 2, 1)), (more, depth) if by_row else (depth, more))
+        rows = dot_general(reshape(seen, (places, depth)), matrix, ((1,), (1 if by_row else 0,)))
         return transpose(reshape(rows, (batch, 1, height, width, more)), (0, 1, 4, 2, 3))
     matrix = reshape(transpose(rhs, (0, 3, 2, 1)), (groups, depth, more))
     rows = dot_general(reshape(seen, (groups, places, depth)), matrix, ((2,), (1,)), ((0,), (0,)))

@@ -49,6 +49,21 @@ def test_picked_rows_are_added_again() -> None:
     agree(cases)
 
 
+def test_bytes_pick_rows() -> None:
+    """Of open sizes, the widened indices were an array of 2^55 bytes on the stack."""
+    cases: list[Case] = []
+    for kind in ("u8", "i8", "i32"):
+        for name, shape, sizes in (("row", ("K",), (4,)), ("mixed", (2, "K"), (2, 3)), ("rows", ("J", "K"), (3, 2))):
+            t, i, u = li.input("t", ("N", "M")), li.input("i", shape, kind), li.input("u", (*shape, "M"))
+            at = (np.arange(np.prod(sizes)) * 3 % 7).reshape(sizes)
+            rows = np.arange(np.prod(sizes) * 9, dtype=np.float32).reshape(*sizes, 9)
+            added, given = A.copy(), {"t": A, "i": at.astype(li.DType(kind).numpy), "u": rows}
+            np.add.at(added, at, rows)
+            graph = li.Graph(f"{kind}_{name}", [t, i, u], {"y": li.scatter_add(t, i, u), "z": li.take(t, i)})
+            cases.append((graph, given, {"y": added, "z": A[at]}, f"{kind} {name}"))
+    agree(cases)
+
+
 def test_a_scatter_of_no_rows() -> None:
     """The compiler divides by their number, and ends."""
     cases: list[Case] = []
@@ -151,3 +166,26 @@ def test_two_products_of_halves_by_one_number(kernels: str) -> None:
         want = np.array([[0.75 - 4.5, -3.0 + 1.5]], li.DType(kind).numpy)
         cases.append((li.Graph(kind, [number, u, v, w], {"y": y}), given, {"y": want}, kind))
     agree(cases, **({} if kernels == "usual" else {"kernels": False}))
+
+
+@pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
+def test_weights_backwards(target: str) -> None:
+    """What is made of weights alone is computed once, at the start, where a reverse read outside of them."""
+    if target == "vulkan":
+        need(target)
+    x = li.input("x", (3,))
+    cases: list[Case] = []
+    for kind, shape, axes in (
+        ("f32", (16,), (0,)),
+        ("f32", (3, 5), (1,)),
+        ("i32", (4, 7, 2), (0, 2)),
+        ("u8", (9,), (0,)),
+    ):
+        a = np.arange(np.prod(shape)).reshape(shape).astype(li.DType(kind).numpy)
+        w = li.weight(f"w{len(cases)}", a)
+        y = {"y": li.reverse(w, axes), "doubled": li.reverse(w * 2, axes)}
+        want = {"y": np.flip(a, axes), "doubled": np.flip(a * 2, axes)}
+        cases.append(
+            (li.Graph(f"g{len(cases)}", [x], {**y, "z": x + 1}), {"x": np.ones(3, "f4")}, want, f"{kind}{shape}")
+        )
+    agree(cases, target)
