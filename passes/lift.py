@@ -137,7 +137,7 @@ def _reduce(n: Node, rows: Callable[[Value], Value], loop: Loop) -> Value:
 
 def _pad(n: Node, rows: Callable[[Value], Value], loop: Loop) -> Value:
     (x, number), a = n.inputs, n.attrs
-    edges = {k: (0, *a[k]) for k in ("edge_padding_low", "edge_padding_high", "interior_padding")}
+    edges: dict[str, Any] = {k: (0, *a[k]) for k in ("edge_padding_low", "edge_padding_high", "interior_padding")}
     return make(n.op, rows(x), rows(number), **edges).values[0]
 
 

@@ -11,7 +11,9 @@ The order, and why:
     stack-directions    before decompose, which makes one loop of both directions
     canonicalize, cse   joins of slices that stacking left, shared weights
     decompose           the stage border: primitives and scan from here on
+    split-carries       before split-loops: layers whose states are one tensor cannot be told apart
     canonicalize, cse   bodies in one form, loops that carry only what is read
+    split-loops         before what moves out of loops: the products between layers are then rows
     fuse-gates          before hoisting: one wide product leaves the loop, not four narrow ones
     hoist-invariants    joined weights leave the loop, as hoist-projection needs them
     hoist-projection    not where the target has kernels, whose schedule places the projection

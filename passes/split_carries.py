@@ -91,7 +91,7 @@ class _Grid:
 
 
 def _sizes(part: Part) -> Shape:
-    return tuple(hi if lo == 0 else hi - lo for lo, hi in part)  # type: ignore[operator]  # a cut axis has a number
+    return tuple(hi if lo == 0 else hi - lo for lo, hi in part)  # a cut axis has a number
 
 
 def _read_shape(users: list[Node], values: list[Value], loop: Loop, shape: Shape) -> Shape:

@@ -93,6 +93,6 @@ class _Split:
         count = self.loop.count
         if count is None:
             return rows
-        runs = ops.less(ops.arange(self.loop.length), ops.convert(count, DType.i32))
-        shape = (self.loop.length, *(1 for _ in rows.shape[1:]))
-        return ops.where(ops.broadcast_to(ops.reshape(runs, shape), rows.shape), rows, zeros(rows.shape, rows.dtype))
+        runs = ops.arange(self.loop.length) < ops.convert(count, DType.i32)
+        mask = ops.broadcast_in_dim(runs, rows.shape, (0,))
+        return ops.select(mask, rows, zeros(rows.shape, rows.dtype))

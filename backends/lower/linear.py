@@ -62,9 +62,7 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     return e.convert(out, total, to.dtype)
 
 
-def _by_a_number(
-    e: Emitter, lhs: ir.Value, a: TensorType, rhs: ir.Value, b: TensorType, to: TensorType
-) -> ir.Value:
+def _by_a_number(e: Emitter, lhs: ir.Value, a: TensorType, rhs: ir.Value, b: TensorType, to: TensorType) -> ir.Value:
     """A product with a scalar: nothing is summed.
 
     IREE 3.13 refuses two products of half floats with one scalar: what widens it is left over.

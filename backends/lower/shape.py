@@ -16,6 +16,7 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.reach import fixed
+from lstm_ir.ir.types import TensorType
 
 _STORES = {"concatenate", "dynamic_update_slice", "scatter_add"}  # keep operands in memory
 
@@ -69,7 +70,7 @@ def _backwards(e: Emitter, v: ir.Value, t: TensorType, axes: Sequence[int]) -> i
     def one(_: list[ir.Value]) -> ir.Value:
         at = [position(e, i) for i in range(t.rank)]
         for a in axes:
-            at[a] = e.make("arith.subi", [e.size(t.shape[a] - 1), at[a]], [at[a].type]).result  # type: ignore[operator]
+            at[a] = e.make("arith.subi", [e.size(t.shape[a] - 1), at[a]], [at[a].type]).result
         return picked(e, v, at)
 
     return generic(e, [], empty(e, t), [[f"d{i}" for i in range(t.rank)]], t.rank, one)

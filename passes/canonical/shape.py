@@ -283,4 +283,5 @@ def _stencil_at_one_place(n: Node) -> Value | None:
     """It sums over all that its taps see: a product of rows, which more of the project knows."""
     if n.attrs["height"] != 1 or n.attrs["width"] != 1:
         return None
-    return products(*n.inputs, Taps.of(n.attrs), 1, 1)
+    lhs, rhs = n.inputs
+    return products(lhs, rhs, Taps.of(n.attrs), 1, 1)

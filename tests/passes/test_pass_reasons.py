@@ -93,6 +93,19 @@ def decay() -> li.Graph:
     return looped(lambda h, row: ((h := h * li.exp(-(k / 64.0)) + row), h))
 
 
+def two_layers_in_a_loop() -> li.Graph:
+    w, r, v, q, u = (weight(n, H, H) for n in ("w", "rr", "vvv", "qqqq", "uuuuu"))
+
+    def cell(state: li.Value, row: li.Value) -> Any:
+        h = li.sin(row @ w + state[0] @ r)
+        g = li.sin(h @ v + state[1] @ q)
+        return li.stack([h, g]), g @ u
+
+    x = rows()
+    _, y = li.scan(cell, li.zeros((2, "B", H)), x)
+    return li.Graph("frames", [x], {"y": y})
+
+
 def gradient_of_a_written_cell() -> li.Graph:
     x = rows()
     w = {g: (weight(f"w{g}", H, H), weight(f"r{g}", H, H)) for g in "ifgo"}
@@ -184,6 +197,8 @@ REASONS = [
     Reason("hoist-invariants", squashed_weight, dispatches_in_loops, 2, 1, "dispatches in loops"),
     Reason("hoist-projection", one_layer, dots_in_loops, 2, 1, "dots in loops"),
     Reason("hoist-projection", one_layer, dispatches_in_loops, 3, 2, "dispatches in loops"),
+    Reason("split-carries", two_layers_in_a_loop, dots_in_loops, 3, 2, "dots in loops"),
+    Reason("split-loops", two_layers_in_a_loop, dots_in_loops, 4, 2, "dots in loops"),
     Reason("stack-directions", two_ways, named("scan"), 2, 1, "loops"),
     Reason("stack-directions", two_ways, dispatches, 7, 5, "dispatches"),
     Reason("time-major", batch_major, named("transpose"), 4, 2, "transposes"),

@@ -24,7 +24,7 @@ from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive.elementwise import add
 from lstm_ir.ops.primitive.fill import zeros
-from lstm_ir.ops.primitive.linear import dot, dot_general
+from lstm_ir.ops.primitive.linear import dot_general
 from lstm_ir.ops.primitive.reduce import sum, wide
 from lstm_ir.ops.primitive.shape import concat, expand_dims, reshape, stack, transpose
 from lstm_ir.ops.primitive.window import pad, slice, slice_axis

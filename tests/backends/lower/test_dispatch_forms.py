@@ -165,7 +165,8 @@ def test_two_products_of_halves_by_one_number(kernels: str) -> None:
         y = li.dot_general(number, u, *batch) + li.dot_general(number, v, *batch) * w
         want = np.array([[0.75 - 4.5, -3.0 + 1.5]], li.DType(kind).numpy)
         cases.append((li.Graph(kind, [number, u, v, w], {"y": y}), given, {"y": want}, kind))
-    agree(cases, **({} if kernels == "usual" else {"kernels": False}))
+    options: dict[str, Any] = {} if kernels == "usual" else {"kernels": False}
+    agree(cases, **options)
 
 
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])

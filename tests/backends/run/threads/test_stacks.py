@@ -30,7 +30,7 @@ def _in_small_thread(size: int, run: Callable[[], None]) -> None:
     that got such a stack keep it until there is one that did not.
     """
     done, claim = threading.Event(), threading.Lock()
-    ran: list[None] = []
+    ran: list[bool] = []
 
     def first_of_its_size() -> None:
         found = stacks._size()
@@ -41,12 +41,13 @@ def _in_small_thread(size: int, run: Callable[[], None]) -> None:
         with claim:
             try:
                 if not ran:
-                    ran.append(run())
+                    run()
+                    ran.append(True)
             finally:
                 done.set()
 
     old = threading.stack_size(size)
-    threads = []
+    threads: list[threading.Thread] = []
     try:
         while not done.is_set() and len(threads) < 64:
             threads.append(threading.Thread(target=first_of_its_size))
