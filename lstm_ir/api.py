@@ -232,9 +232,11 @@ def build(
     try:
         return lowered, _compiled(lowered, target, given)
     except CompilerRefusedError as e:
-        if {"opt_level", "data_tiling", "flags", "kernels"} & set(given):
+        if {"opt_level", "data_tiling", "flags"} & set(given):
             raise
         for words, apart, other in _LAST_WAYS:
+            if other and "kernels" in given:
+                continue
             again = prepare(program, target, {**given, **other}, helpers, apart)
             with suppress(CompilerRefusedError):
                 blob = _compiled(again, target, given)

@@ -49,6 +49,18 @@ def test_picked_rows_are_added_again() -> None:
     agree(cases)
 
 
+def test_one_element_of_a_slice_in_more_axes() -> None:
+    """Of the slice and the reshape IREE made a slice with more axes than its operand has."""
+    cases: list[Case] = []
+    for name, part in (("first", slice(0, 1)), ("strided", slice(0, 2, 2)), ("last", slice(1, 2))):
+        c = li.input("c", (2,))
+        one = li.reshape(c[part], (1, 1))
+        y, given = {"y": li.pad(one, (0, 0), (0, 2)), "z": one}, np.array([3.0, 5.0], np.float32)
+        want = {"y": np.array([[given[part][0], 0, 0]], np.float32), "z": given[part].reshape(1, 1)}
+        cases.append((li.Graph(name, [c], y), {"c": given}, want, name))
+    agree(cases)
+
+
 def test_bytes_pick_rows() -> None:
     """Of open sizes, the widened indices were an array of 2^55 bytes on the stack."""
     cases: list[Case] = []
