@@ -17,6 +17,7 @@ def agree(cases: list[Case], target: str = "cpu", **options: Any) -> None:
     """The interpreter and the compiled module give what is expected."""
     graphs = {f"e{k}": g for k, (g, *_) in enumerate(cases)}
     exe = li.compile(li.Program("cases", graphs), target=target, options=options)
+    assert not [n for n in exe.report.notes if n.startswith("compiled ")], "compiled as a last way alone"
     for k, (g, given, expected, said) in enumerate(cases):
         got, meant = exe.entries[f"e{k}"](given), li.interpret(g, given)
         for name, v in expected.items():

@@ -58,7 +58,7 @@ def test_one_element_of_a_slice_in_more_axes() -> None:
         y, given = {"y": li.pad(one, (0, 0), (0, 2)), "z": one}, np.array([3.0, 5.0], np.float32)
         want = {"y": np.array([[given[part][0], 0, 0]], np.float32), "z": given[part].reshape(1, 1)}
         cases.append((li.Graph(name, [c], y), {"c": given}, want, name))
-    agree(cases)
+    agree(cases, verify=True)
 
 
 def test_bytes_pick_rows() -> None:
