@@ -1,39 +1,31 @@
 """The driver: graph or program -> passes -> StableHLO -> IREE -> executable or package.
 
 The only library module that sees passes and backends (the command line is the other one).
-Functions import them when they are called: `load` needs the runtime and NumPy alone, `compile` the
-compiler, and neither is needed to write a graph.
+Functions import them when they are called: `compile` needs the compiler, which nobody needs to write a graph. What
+loads packages is `loading.py`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.backends.run.threads.choice import choose, may_help
-from lstm_ir.ir.errors import CompileError, DeviceError, LoweringError, PackageError, TargetError
+from lstm_ir.ir.errors import CompileError, TargetError
 from lstm_ir.ir.foreign_errors import refusals_become
 from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.operations import loops, operations
 from lstm_ir.ir.program import Program
-from lstm_ir.ir.work import CallWork, loops, operations
+from lstm_ir.ir.work import CallWork
+from lstm_ir.options import ALWAYS, checked, device_word, thresholds
 
 if TYPE_CHECKING:
-    from lstm_ir.backends.emit.options import Thresholds
     from lstm_ir.backends.run.executable import Executable
-    from lstm_ir.backends.targets.targets import Target
+    from lstm_ir.backends.targets.target import Target
     from lstm_ir.passes.pipeline import PassStep
-
-OPTIONS = (
-    "pipeline", "kernels", "helpers", "opt_level", "data_tiling", "flags", "timeout", "cache",
-    "verify", "schedule_caller", "thresholds",
-)  # fmt: skip
-ALWAYS = "always"  # of option helpers
-# Of options that a call does not name, where they are not the documented ones: the tests' seam.
-defaults: dict[str, Any] = {}
-LOAD_OPTIONS = ("helpers", "schedule_caller")
 
 
 @dataclass
@@ -76,42 +68,6 @@ class Lowered:
     always: bool = False  # helpers take part in calls of any size
 
 
-def _options(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) -> dict[str, Any]:
-    if options is not None and not isinstance(options, Mapping):
-        raise CompileError(f"options is {options!r}; expected a mapping from names to values")
-    given = dict({} if options is None else options)
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise LoweringError(f"unknown option {unknown[0]!r}; the options are {', '.join(known)}")
-    for name in ("kernels", "cache", "verify", "schedule_caller"):
-        if not isinstance(given.get(name, True), bool):
-            raise CompileError(f"option {name} is {given[name]!r}; expected True or False")
-    helpers = given.get("helpers", True)
-    if not isinstance(helpers, bool) and not (isinstance(helpers, str) and helpers == ALWAYS):
-        raise CompileError(f"option helpers is {given['helpers']!r}; expected True, False or {ALWAYS!r}")
-    if "thresholds" in given:
-        _thresholds(given)
-    seconds = given.get("timeout", 300.0)
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise CompileError(f"option timeout is {seconds!r}; expected seconds, a number above 0")
-    if not isinstance(given.get("pipeline", ""), (str, type(None))):
-        raise CompileError(f"option pipeline is {given['pipeline']!r}; expected text")
-    return {k: v for k, v in defaults.items() if k in known} | given
-
-
-def _thresholds(numbers: Mapping[str, Any]) -> Thresholds:
-    """Of option `thresholds`: whole numbers by name."""
-    from lstm_ir.backends.emit.options import Thresholds
-
-    chosen, known = numbers.get("thresholds", {}), [f.name for f in fields(Thresholds)]
-    if not isinstance(chosen, Mapping) or not all(isinstance(n, int) and n >= 0 for n in chosen.values()):
-        raise CompileError(f"option thresholds is {chosen!r}; expected a mapping from names to numbers of 0 or more")
-    for name in chosen:
-        if name not in known:
-            raise CompileError(f"option thresholds: {name!r} is none of {', '.join(known)}")
-    return Thresholds(**chosen)
-
-
 def optimize(
     program: Program, target: Target | None, report: Report, pipeline: str | None = None,
     kernels: bool | None = None,
@@ -142,7 +98,7 @@ def prepare(
     from lstm_ir.backends.kernels.body.products import publishable
     from lstm_ir.backends.module import iree_module
 
-    given = _options(options)
+    given = checked(options)
     report = Report(target.info.name)
     source = Program.of(program)
     source.verify()
@@ -152,7 +108,7 @@ def prepare(
     helpers = helpers and info.kind == "cpu" and kernels and given.get("helpers", True) is not False
     before = {n: CallWork(operations(g), loops(g), publishable(g)) for n, g in made.entries.items()}
     helped = [n for n, w in before.items() if helpers and may_help(w.known(), w.loops, w.published, always=always)]
-    made_with = Options(kernels, thresholds=_thresholds(given))
+    made_with = Options(kernels, thresholds=thresholds(given))
     module = iree_module(made, info, made_with, report.notes, helped)
     report.work = {n: replace(w, published=module.published.get(n, 0)) for n, w in before.items()}
     return Lowered(source, made, module.text, report, report.work, always)
@@ -178,8 +134,8 @@ def compile(
     from lstm_ir.backends.run.executable import Executable
     from lstm_ir.backends.run.loaded import CallOptions
 
-    given = _options(options)
-    _device_word(device)
+    given = checked(options)
+    device_word(device)
     where = resolve(target)
     if not where.drivers:
         raise TargetError(f"target {where.info.name} can be compiled and exported here, not run: no driver for it")
@@ -218,7 +174,7 @@ def build(
     """The lowered program and its compiled module; `helpers` as in `prepare`."""
     from lstm_ir.backends.compile.compiler import compile_mlir
 
-    given = _options(options)
+    given = checked(options)
     lowered = prepare(program, target, given, helpers)
     passed: dict[str, Any] = {k: given[k] for k in ("opt_level", "data_tiling", "flags") if k in given}
     start = time.perf_counter()
@@ -254,7 +210,7 @@ def lower(program: Graph | Program, *, pipeline: str | None = None, locs: bool =
 
     if not isinstance(locs, bool):
         raise CompileError(f"locs is {locs!r:.80}; expected True or False")
-    given = _options({"pipeline": pipeline})
+    given = checked({"pipeline": pipeline})
     source = Program.of(program)
     source.verify()
     made = optimize(source, None, Report("stablehlo"), given["pipeline"])
@@ -276,7 +232,7 @@ def export(
         targets = [targets]
     if not targets:
         raise TargetError("export needs at least one target")
-    given = _options(options)
+    given = checked(options)
     modules = {word: (where, *build(program, where, given, helpers=True)) for word, where in places(targets).items()}
     write_modules(path, Program.of(program), modules)
     return Path(path)
@@ -305,34 +261,3 @@ def write_modules(path: str | Path, source: Program, modules: Mapping[str, tuple
     weights = {n: d.array for n, d in source.weights.items()}
     start = {n: s.initial.array for n, s in source.state.items()}
     write_package(path, signature, held, weights, state=start)
-
-
-@refusals_become(DeviceError, "load")
-def load(path: str | Path, device: str | None = None, options: Mapping[str, Any] | None = None) -> Executable:
-    """The package at `path`, ready to call; needs iree-base-runtime and NumPy only.
-
-    options: helpers, whether helper threads may take part in calls on the CPU (default: on);
-    schedule_caller, whether calls on the CPU may set the processor affinity and the
-    scheduling policy of the thread that calls, for as long as they run (default: on). The environment
-    variable LSTM_IR_SCHEDULE_CALLER=0 refuses that for every executable of the process.
-    """
-    from lstm_ir.backends.run.loaded import CallOptions
-    from lstm_ir.backends.run.package import open_package
-
-    if not isinstance(path, (str, Path)):
-        raise PackageError(f"load: takes the path of a package, got {type(path).__name__}")
-    given = _options(options, LOAD_OPTIONS)
-    _device_word(device)
-    return open_package(path, device, options=CallOptions(**given))
-
-
-def _device_word(device: str | None) -> None:
-    if device is not None and not isinstance(device, str):
-        raise TargetError(f"device is {device!r}; expected a word like 'vulkan:1'")
-
-
-def set_threads(n: int) -> None:
-    """Worker threads of the CPU; an error once an executable by local-task has started others."""
-    from lstm_ir.backends.run.runtime import set_threads as set_
-
-    set_(n)

@@ -22,7 +22,7 @@ import numpy as np
 
 from lstm_ir.backends.files import parameters, safetensors, strict_json
 from lstm_ir.backends.files.manifest import Manifest, Member, PackedTarget
-from lstm_ir.backends.targets.targets import Target
+from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.errors import LstmIrError, PackageError
 from lstm_ir.ir.foreign_errors import become
 from lstm_ir.ir.input_file import reading

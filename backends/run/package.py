@@ -8,11 +8,11 @@ from pathlib import Path
 from lstm_ir.backends import process
 from lstm_ir.backends.files.archive import ModuleFile, Package, read_package, write_package
 from lstm_ir.backends.files.manifest import PackedTarget
-from lstm_ir.backends.run import devices, runtime
+from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.executable import Executable
 from lstm_ir.backends.run.loaded import CallOptions
 from lstm_ir.backends.targets import cpus
-from lstm_ir.backends.targets.targets import Target
+from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.errors import DeviceError, LstmIrError, PackageError, TargetError
 from lstm_ir.ir.signature import starts
 from lstm_ir.ir.types import DType, TensorType
@@ -94,6 +94,8 @@ def _absent(target: PackedTarget) -> str | None:
     names, reason = runtime.devices_of(kind)
     if not names:
         return reason
+    from lstm_ir.backends.run import devices  # target words, and with them the compiler: for GPUs alone
+
     if kind == "hip" and (here := devices.hip_name()) not in (None, detail):
         return f"the device here is {here}"
     if kind == "cuda" and (here := devices.cuda_name()) is not None:

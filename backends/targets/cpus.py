@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -126,6 +125,8 @@ def _darwin_flags() -> frozenset[str]:
 
 
 def _sysctl(*words: str) -> str:
+    import subprocess  # on macOS alone
+
     try:
         done = subprocess.run(["sysctl", *words], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.SubprocessError):

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from lstm_ir import api
-from lstm_ir.backends.targets.targets import Target
+from lstm_ir.backends.targets.target import Target
 from lstm_ir.cli import files
 from lstm_ir.ir.errors import PackageError
 from lstm_ir.ir.program import Program

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
-from lstm_ir.api import compile, load, prepare
+from lstm_ir.api import compile, prepare
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.run.profile import flow_text
@@ -17,6 +17,7 @@ from lstm_ir.cli import files
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.interpret import interpret
 from lstm_ir.ir.program import Program
+from lstm_ir.loading import load
 
 
 @click.command()
