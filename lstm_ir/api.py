@@ -20,9 +20,10 @@ from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.operations import loops, operations
 from lstm_ir.ir.program import Program
 from lstm_ir.ir.work import CallWork
-from lstm_ir.options import ALWAYS, checked, device_word, thresholds
+from lstm_ir.options import ALWAYS, RECORDED, checked, device_word, thresholds
 
 if TYPE_CHECKING:
+    from lstm_ir.backends.files.packed_graph import Recipe
     from lstm_ir.backends.run.executable import Executable
     from lstm_ir.backends.targets.target import Target
     from lstm_ir.passes.pipeline import PassStep
@@ -223,10 +224,15 @@ def export(
     path: str | Path,
     targets: Sequence[str] = ("cpu",),
     options: Mapping[str, Any] | None = None,
+    *,
+    graph: bool = True,
+    sign_key: bytes | str | None = None,
 ) -> Path:
     """Write a `.lirpkg` with one module per target and the weights once.
 
     `cpu` is one module for each level of this architecture (x86-64-v2, v3 and v4); the loader takes the best.
+    graph: the graph's text goes into the package too, so that it can be compiled again (`source`) for another
+    target or a later IREE. sign_key: the secret that `load(..., require_key=)` asks for.
     """
     if isinstance(targets, str):
         targets = [targets]
@@ -234,8 +240,22 @@ def export(
         raise TargetError("export needs at least one target")
     given = checked(options)
     modules = {word: (where, *build(program, where, given, helpers=True)) for word, where in places(targets).items()}
-    write_modules(path, Program.of(program), modules)
+    if not isinstance(graph, bool):
+        raise CompileError(f"graph is {graph!r:.80}; expected True or False")
+    recipe = recorded(targets, {} if options is None else options) if graph else None
+    write_modules(path, Program.of(program), modules, recipe, sign_key)
     return Path(path)
+
+
+def recorded(targets: Sequence[str], options: Mapping[str, Any]) -> Recipe:
+    """What a package keeps of how it was compiled. Its words name the same targets elsewhere, but for `cpu:host`."""
+    from lstm_ir.backends.files.packed_graph import Recipe
+    from lstm_ir.backends.run.devices import resolve
+
+    words = [w if w in ("cpu", "cpu:host") else resolve(w).info.name for w in targets]
+    kept = {k: options[k] for k in RECORDED if k in options}
+    plain = {k: dict(v) if isinstance(v, Mapping) else v for k, v in kept.items()}
+    return Recipe(tuple(dict.fromkeys(words)), plain)
 
 
 def places(targets: Sequence[str]) -> dict[str, Target]:
@@ -252,12 +272,19 @@ def places(targets: Sequence[str]) -> dict[str, Target]:
     return found
 
 
-def write_modules(path: str | Path, source: Program, modules: Mapping[str, tuple[Target, Lowered, bytes]]) -> None:
-    """A package with what `build` made of `source` for each target, and its weights and state once."""
+def write_modules(
+    path: str | Path, source: Program, modules: Mapping[str, tuple[Target, Lowered, bytes]],
+    recipe: Recipe | None = None, sign_key: bytes | str | None = None,
+) -> None:  # fmt: skip
+    """A package with what `build` made of `source` for each target, its weights and state once, and with `recipe` the
+    graph's text.
+    """
+    from lstm_ir.backends.files.packed_graph import PackedGraph
     from lstm_ir.backends.run.package import ModuleFile, write_package
 
     signature = source.signature(*(lowered.made for _, lowered, _ in modules.values()))
     held = {word: ModuleFile(where, blob, lowered.work) for word, (where, lowered, blob) in modules.items()}
     weights = {n: d.array for n, d in source.weights.items()}
     start = {n: s.initial.array for n, s in source.state.items()}
-    write_package(path, signature, held, weights, state=start)
+    graph = None if recipe is None else PackedGraph.of(source, recipe.targets, recipe.options)
+    write_package(path, signature, held, weights, state=start, graph=graph, sign_key=sign_key)

@@ -15,12 +15,21 @@ from lstm_ir.options import LOAD_OPTIONS, checked, device_word
 
 if TYPE_CHECKING:
     from lstm_ir.backends.run.executable import Executable
+    from lstm_ir.ir.graph import Graph
+    from lstm_ir.ir.program import Program
 
 
 @refusals_become(DeviceError, "load")
-def load(path: str | Path, device: str | None = None, options: Mapping[str, Any] | None = None) -> Executable:
+def load(
+    path: str | Path,
+    device: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    *,
+    require_key: bytes | str | None = None,
+) -> Executable:
     """The package at `path`, ready to call; needs iree-base-runtime and NumPy only.
 
+    require_key: the secret that the package must be signed with; without that nothing but its manifest is read.
     options: helpers, whether helper threads may take part in calls on the CPU (default: on);
     schedule_caller, whether calls on the CPU may set the processor affinity and the
     scheduling policy of the thread that calls, for as long as they run (default: on). The environment
@@ -33,7 +42,22 @@ def load(path: str | Path, device: str | None = None, options: Mapping[str, Any]
         raise PackageError(f"load: takes the path of a package, got {type(path).__name__}")
     given = checked(options, LOAD_OPTIONS)
     device_word(device)
-    return open_package(path, device, options=CallOptions(**given))
+    return open_package(path, device, require_key=require_key, options=CallOptions(**given))
+
+
+@refusals_become(PackageError, "source")
+def source(path: str | Path, *, require_key: bytes | str | None = None) -> Graph | Program:
+    """The graph or program that the package at `path` was made of, with its weights and its state.
+
+    So it can be compiled again, for another target or another release of IREE, which the package's modules need not
+    fit. PackageError for a package without its graph (`export(..., graph=False)`, or of a format before 4), and for
+    one that is damaged. require_key: as in `load`.
+    """
+    from lstm_ir.backends.files.archive import read_package
+    from lstm_ir.unpacking import unpacked
+
+    found = unpacked(read_package(path, require_key=require_key)).program
+    return found.entries["main"] if set(found.entries) == {"main"} and not found.state else found
 
 
 def set_threads(n: int) -> None:

@@ -19,6 +19,8 @@ ALWAYS = "always"  # of option helpers
 # Of options that a call does not name, where they are not the documented ones: the tests' seam.
 defaults: dict[str, Any] = {}
 LOAD_OPTIONS = ("helpers", "schedule_caller")
+# What a package records, to be compiled again alike. Flags are not among them: a file must not hand any to a compiler.
+RECORDED = ("pipeline", "kernels", "helpers", "opt_level", "data_tiling", "thresholds")
 
 
 def checked(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) -> dict[str, Any]:

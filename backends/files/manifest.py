@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lstm_ir.backends.files.packed_graph import Recipe
 from lstm_ir.backends.targets import cpus
 from lstm_ir.ir.errors import PackageError
 from lstm_ir.ir.signature import Signature
@@ -14,8 +15,8 @@ from lstm_ir.ir.signature_json import dump, load, load_dim, shown_dim
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.work import CallWork
 
-FORMAT = 3  # 2: state, and what it starts as; 3: what entries compute, by target
-_READ = (2, 3)
+FORMAT = 4  # 2: state, and what it starts as; 3: what entries compute, by target; 4: the graph that it was made of
+_READ = (2, 3, 4)
 _ENTRIES = 100_000  # of a program
 _KINDS = ("cpu", "vulkan", "cuda", "hip", "metal")
 
@@ -75,9 +76,12 @@ class Manifest:
     targets: tuple[PackedTarget, ...]
     members: dict[str, Member]
     extra: dict[str, Any]
+    recipe: Recipe | None = None  # how its graph was compiled; None where the graph is not in it
+    version: int = FORMAT
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
+        r = self.recipe
         return {
             "format": FORMAT,
             "lstm_ir": self.lstm_ir,
@@ -86,6 +90,7 @@ class Manifest:
             "targets": [t.to_json() for t in self.targets],
             "members": {n: [m.size, m.sha256] for n, m in self.members.items()},
             "extra": self.extra,
+            "graph": None if r is None else {"targets": list(r.targets), "options": dict(r.options)},
         }
 
     @classmethod
@@ -93,9 +98,10 @@ class Manifest:
         """The manifest in `data`; PackageError for anything that `to_json` does not write."""
         version = data.get("format") if isinstance(data, dict) else None
         if isinstance(data, dict) and (type(version) is not int or version not in _READ):
-            raise PackageError(f"format {str(version)[:20]}; this version reads {' and '.join(map(str, _READ))}")
+            raise PackageError(f"format {str(version)[:20]}; this version reads {', '.join(map(str, _READ))}")
         names = ("format", "lstm_ir", "iree", "signature", "targets", "members", "extra")
-        f = fields(data, "manifest", names)
+        version = _READ[0] if type(version) is not int else version
+        f = fields(data, "manifest", names if version < 4 else (*names, "graph"))
         if not isinstance(f["targets"], list) or not f["targets"]:
             raise PackageError("manifest: no targets")
         if not isinstance(f["members"], dict) or not isinstance(f["extra"], dict):
@@ -107,7 +113,18 @@ class Manifest:
             tuple(PackedTarget.from_json(t, f["format"]) for t in f["targets"]),
             {n: _member(n, m) for n, m in f["members"].items()},
             f["extra"],
+            _recipe(f["graph"]) if version >= 4 else None,
+            version,
         )
+
+
+def _recipe(data: object) -> Recipe | None:
+    if data is None:
+        return None
+    f = fields(data, "graph", ("targets", "options"))
+    if not isinstance(f["targets"], list) or not f["targets"] or not isinstance(f["options"], dict):
+        raise PackageError("graph: targets is a list, options an object")
+    return Recipe(tuple(text(t, "target") for t in f["targets"]), f["options"])
 
 
 def _member(name: str, data: object) -> Member:

@@ -15,6 +15,7 @@ from paths import ROOT
 DRIVERS = (
     "api.py",
     "loading.py",
+    "unpacking.py",
     "options.py",
     "__main__.py",
     "cli",
