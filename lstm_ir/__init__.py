@@ -23,6 +23,7 @@ from lstm_ir.ir.errors import GradientError as GradientError
 from lstm_ir.ir.errors import IRError as IRError
 from lstm_ir.ir.errors import LoweringError as LoweringError
 from lstm_ir.ir.errors import LstmIrError as LstmIrError
+from lstm_ir.ir.errors import MissingLibraryError as MissingLibraryError
 from lstm_ir.ir.errors import ModelError as ModelError
 from lstm_ir.ir.errors import PackageError as PackageError
 from lstm_ir.ir.errors import ParseError as ParseError

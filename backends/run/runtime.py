@@ -52,7 +52,7 @@ def native() -> Any:
     for name in ("iree._runtime_libs._runtime", "iree.runtime._binding"):
         with suppress(ModuleNotFoundError), refusals_become(DeviceError, "iree-base-runtime cannot be loaded"):
             return importlib.import_module(name)
-    raise DeviceError("iree-base-runtime is not installed")
+    raise DeviceError("iree-base-runtime is not installed: pip install iree-base-runtime")
 
 
 def version() -> str:

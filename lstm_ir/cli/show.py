@@ -33,7 +33,7 @@ class _Wanted:
 @click.argument("graph", default="-")
 @click.option("-s", "--stage", type=click.Choice(STAGES), default="source", show_default=True,
               help="source: as written; core: foreign ops expanded; scheduled: after all passes; "
-              "stablehlo: the pure module; kernel: the module that IREE compiles; module: IREE's module, to -o FILE.vmfb.")  # fmt: skip
+              "stablehlo: the pure module; kernel: the module that IREE compiles; module: IREE's, for -o.")  # fmt: skip
 @click.option("-o", "--output", help="A file; a name in .svg makes a picture. Default: stdout.")
 @click.option("--beside", is_flag=True, help="In a picture: the source graph beside the stage's.")
 @click.option("-t", "--target", help="Whose passes and kernels; default: cpu. Of a package's modules, which; "
