@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lstm_ir.ir.data import Data
-from lstm_ir.ir.errors import LstmIrError, PackageError
+from lstm_ir.ir.errors import LstmIrError, MissingLibraryError, PackageError
 from lstm_ir.ir.parser import parse
 from lstm_ir.ir.printer import named_by_hash
 from lstm_ir.ir.program import Program
@@ -45,6 +45,8 @@ def unpacked(package: Package) -> Unpacked:
         program = Program.of(parse(held.text, data={Data.of(a).sha256: a for a in arrays}, file=TEXT))
         program.verify()
         options = checked(held.recipe.options, RECORDED)
+    except MissingLibraryError:
+        raise
     except LstmIrError as e:
         raise PackageError(f"{where}: {e}") from e
     _same_arrays({n: d for n, d in program.weights.items()}, package.weights, "weight", where)
