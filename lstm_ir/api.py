@@ -111,7 +111,7 @@ def prepare(
     helped = [n for n, w in before.items() if helpers and may_help(w.known(), w.loops, w.published, always=always)]
     made_with = Options(kernels, thresholds=thresholds(given))
     module = iree_module(made, info, made_with, report.notes, helped)
-    report.work = {n: replace(w, published=module.published.get(n, 0)) for n, w in before.items()}
+    report.work = {n: w._replace(published=module.published.get(n, 0)) for n, w in before.items()}
     return Lowered(source, made, module.text, report, report.work, always)
 
 

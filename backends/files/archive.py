@@ -14,7 +14,6 @@ import json
 import re
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -50,8 +49,7 @@ class ModuleFile(NamedTuple):
     work: Mapping[str, CallWork] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Package:
+class Package(NamedTuple):
     """What a package holds, read and checked."""
 
     path: Path

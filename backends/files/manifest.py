@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lstm_ir.backends.files.packed_graph import Recipe
 from lstm_ir.backends.targets import cpus
@@ -21,16 +20,14 @@ _ENTRIES = 100_000  # of a program
 _KINDS = ("cpu", "vulkan", "cuda", "hip", "metal")
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """Size and SHA-256 (hex) of one file of the package."""
 
     size: int
     sha256: str
 
 
-@dataclass(frozen=True)
-class PackedTarget:
+class PackedTarget(NamedTuple):
     """A target in a package: where its module is, and what a machine must have to run it."""
 
     info: TargetInfo
@@ -66,8 +63,7 @@ class PackedTarget:
         return cls(info, file, features, _work(f["work"]) if version >= 3 else {})
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(NamedTuple):
     """Versions, signature, targets and the members that belong to them."""
 
     lstm_ir: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,16 +16,14 @@ Array = np.ndarray[Any, Any]
 TEXT_LIMIT = 64 << 20  # bytes of a graph's text
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(NamedTuple):
     """What a package was compiled for: target words, and options that change modules. Paths and flags are none."""
 
     targets: tuple[str, ...]
     options: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class PackedGraph:
+class PackedGraph(NamedTuple):
     """A program as text. `constants` are the arrays that the text names by hash and that are no weight and no state."""
 
     text: str

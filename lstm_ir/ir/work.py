@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 
 
-@dataclass(frozen=True, slots=True)
-class CallWork:
+class CallWork(NamedTuple):
     """What is known of an entry's calls before they come: from it and their sizes follows who runs them."""
 
     operations: Dim  # of a call
