@@ -76,7 +76,8 @@ def _equal(a: Array, b: Array) -> bool:
 def _same_entries(program: Program, package: Package, where: str) -> None:
     """That the text is of the program that the package runs: entries, inputs, outputs and state."""
     told, runs = program.signature(), package.signature
-    same = told.name == runs.name and told.state == runs.state and list(told.entries) == list(runs.entries)
+    same = (told.name, told.state, told.weights) == (runs.name, runs.state, runs.weights)
+    same &= list(told.entries) == list(runs.entries)
     for name, entry in told.entries.items() if same else ():
         other = runs.entries[name]
         ports = (entry.inputs, entry.outputs, entry.reads, entry.writes, entry.finite)

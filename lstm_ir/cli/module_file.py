@@ -8,9 +8,13 @@ from typing import Any
 
 import click
 
+from lstm_ir.backends.kernels.helpers import queue
 from lstm_ir.backends.run.package import stored_module
 from lstm_ir.cli import files, packages
 from lstm_ir.ir.output_file import replacing
+
+# Who calls a module whose kernels may share their work: a queue for helpers, how many threads share it, and no helpers.
+ALONE = f"--input={queue.BYTES}xi8=0 --input=1 --input=0"
 
 
 def write(
@@ -30,6 +34,9 @@ def write(
         found = packages.read(model, key_file)
         packed = stored_module(found, target)
         click.echo(f"{output}: the module for {packed.info.name}, IREE {found.manifest.iree}", err=True)
+        sharing = ", ".join(n for n, w in packed.work.items() if w.published)
+        if sharing:
+            click.echo(f"{sharing}: takes, after its inputs, {ALONE}", err=True)
         blob, held = found.blobs[packed.file], found.weights
     else:
         from lstm_ir.api import build
