@@ -13,6 +13,7 @@ from small_packages import rebuild
 
 import lstm_ir as li
 from lstm_ir.backends.files.archive import read_package
+from lstm_ir.backends.run import runtime
 from lstm_ir.backends.targets import cpus
 from lstm_ir.cli.group import run
 
@@ -103,3 +104,13 @@ def test_formats_that_are_not_read_are_refused_by_their_number(number: int, tmp_
     rebuild(file, lambda m: m.update(format=number))
     with pytest.raises(li.PackageError, match=rf"format {number}; this version reads 2, 3, 4"):
         li.load(file)
+
+
+def test_another_release_of_iree_leaves_nothing_but_exporting_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "version", lambda: "9.1.0")
+    with pytest.raises(li.PackageError) as e:
+        li.load(THREE)
+    assert str(e.value) == (
+        f"{THREE}: made with IREE 3.13.0, the runtime here is 9.1.0; install that release of iree-base-runtime. It has "
+        "no graph: export it again"
+    )
