@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class TargetInfo:
+class TargetInfo(NamedTuple):
     """A resolved target: what the hardware is, not what a caller chose for a module."""
 
     name: str  # the word the user wrote, resolved: "cpu:znver5", "vulkan", "cuda:sm_89"
