@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from lstm_ir.ir.target import TargetInfo
 
 
-class Target(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Target:
     """What passes see, what the compiler is told, and the runtime drivers, best first."""
 
     info: TargetInfo

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class TargetInfo(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TargetInfo:
     """A resolved target: what the hardware is, not what a caller chose for a module."""
 
     name: str  # the word the user wrote, resolved: "cpu:znver5", "vulkan", "cuda:sm_89"

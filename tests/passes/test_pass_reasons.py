@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,7 @@ def flow(graph: li.Graph) -> str:
     from lstm_ir.backends.targets.targets import resolve
     from lstm_ir.ir.program import Program
 
-    info = resolve("cpu").info._replace(kernels=False)
+    info = replace(resolve("cpu").info, kernels=False)
     tool = Path(sys.executable).with_name("iree-compile")
     flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"]
     done = subprocess.run(
