@@ -15,32 +15,23 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lstm_ir.ir.data import Data
-from lstm_ir.ir.errors import (
-    CallError,
-    CompileError,
-    DeviceError,
-    DimError,
-    GradientError,
-    IRError,
-    LoweringError,
-    LstmIrError,
-    ModelError,
-    PackageError,
-    ParseError,
-    PassError,
-    TargetError,
-    ValueRangeError,
-    VerifyError,
-)
+from lstm_ir.ir.errors import CallError as CallError
+from lstm_ir.ir.errors import CompileError as CompileError
+from lstm_ir.ir.errors import DeviceError as DeviceError
+from lstm_ir.ir.errors import DimError as DimError
+from lstm_ir.ir.errors import GradientError as GradientError
+from lstm_ir.ir.errors import IRError as IRError
+from lstm_ir.ir.errors import LoweringError as LoweringError
+from lstm_ir.ir.errors import LstmIrError as LstmIrError
+from lstm_ir.ir.errors import MissingLibraryError as MissingLibraryError
+from lstm_ir.ir.errors import ModelError as ModelError
+from lstm_ir.ir.errors import PackageError as PackageError
+from lstm_ir.ir.errors import ParseError as ParseError
+from lstm_ir.ir.errors import PassError as PassError
+from lstm_ir.ir.errors import TargetError as TargetError
+from lstm_ir.ir.errors import ValueRangeError as ValueRangeError
+from lstm_ir.ir.errors import VerifyError as VerifyError
 from lstm_ir.ir.foreign_errors import refusals_become as _refusals_become
-from lstm_ir.ir.graph import Graph, Node, Value
-from lstm_ir.ir.interpret import interpret
-from lstm_ir.ir.location import Loc
-from lstm_ir.ir.program import Program, State
-from lstm_ir.ir.types import DType, TensorType
-from lstm_ir.ops import *  # noqa: F403  the builders, listed in lstm_ir.ops.__all__
-from lstm_ir.ops import __all__ as _builders
 
 _CHECKOUT = Path(__file__).parents[1]
 
@@ -61,11 +52,23 @@ if not Path(__file__).with_name("backends").exists() and (_CHECKOUT / "backends"
 if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is public
     from lstm_ir.api import compile as compile
     from lstm_ir.api import export as export
-    from lstm_ir.api import load as load
     from lstm_ir.api import lower as lower
-    from lstm_ir.api import set_threads as set_threads
     from lstm_ir.importers.onnx.model import from_onnx as from_onnx
+    from lstm_ir.ir.data import Data as Data
+    from lstm_ir.ir.graph import Graph as Graph
+    from lstm_ir.ir.graph import Node as Node
+    from lstm_ir.ir.graph import Value as Value
+    from lstm_ir.ir.interpret import interpret as interpret
+    from lstm_ir.ir.location import Loc as Loc
     from lstm_ir.ir.parser import parse as parse
+    from lstm_ir.ir.program import Program as Program
+    from lstm_ir.ir.program import State as State
+    from lstm_ir.ir.types import DType as DType
+    from lstm_ir.ir.types import TensorType as TensorType
+    from lstm_ir.loading import load as load
+    from lstm_ir.loading import set_threads as set_threads
+    from lstm_ir.loading import source as source
+    from lstm_ir.ops import *  # noqa: F403  the builders, listed in lstm_ir.ops.__all__
     from lstm_ir.ops.by_name import op as op
     from lstm_ir.streaming.over_time import over_time as over_time
     from lstm_ir.streaming.stateful import stateful as stateful
@@ -78,12 +81,20 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.training.training import train_step as train_step
     from lstm_ir.verification.verify import verify as verify
 
-_LAZY = {  # what only some programs need: parsing, training, passes, the compiler, the runtime
+# All but the errors comes when it is asked for: what loads and runs a package imports no graph and no op.
+_LAZY = {
     name: module
     for module, names in {
-        "lstm_ir.api": "compile export load lower set_threads",
+        "lstm_ir.api": "compile export lower",
         "lstm_ir.importers.onnx.model": "from_onnx",
+        "lstm_ir.ir.data": "Data",
+        "lstm_ir.ir.graph": "Graph Node Value",
+        "lstm_ir.ir.interpret": "interpret",
+        "lstm_ir.ir.location": "Loc",
         "lstm_ir.ir.parser": "parse",
+        "lstm_ir.ir.program": "Program State",
+        "lstm_ir.ir.types": "DType TensorType",
+        "lstm_ir.loading": "load set_threads source",
         "lstm_ir.ops.by_name": "op",
         "lstm_ir.streaming.over_time": "over_time",
         "lstm_ir.streaming.stateful": "stateful",
@@ -94,23 +105,27 @@ _LAZY = {  # what only some programs need: parsing, training, passes, the compil
     }.items()
     for name in names.split()
 }
+_OPS = "lstm_ir.ops"
+_ERRORS = [n for n, v in list(globals().items()) if isinstance(v, type) and issubclass(v, LstmIrError)]
 
-__all__ = [
-    "CallError", "CompileError", "DType", "Data", "DeviceError", "DimError", "GradientError",
-    "Graph", "IRError", "Loc", "LoweringError", "LstmIrError", "ModelError", "Node", "PackageError",
-    "ParseError", "PassError", "Program", "State", "TargetError", "TensorType", "Value",
-    "ValueRangeError", "VerifyError", "interpret", *_LAZY, *_builders,
-]  # fmt: skip
+
+def _builders() -> list[str]:
+    """The names of the builders; this imports every op."""
+    return list(importlib.import_module(_OPS).__all__)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        with _refusals_become(LstmIrError, f"lstm_ir.{name} cannot be imported"):
-            value = getattr(importlib.import_module(_LAZY[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'lstm_ir' has no attribute {name!r}")
+    if name == "__all__":
+        return [*_ERRORS, *_LAZY, *_builders()]
+    if name.startswith("_"):
+        raise AttributeError(f"module 'lstm_ir' has no attribute {name!r}")
+    with _refusals_become(LstmIrError, f"lstm_ir.{name} cannot be imported"):
+        if name not in _LAZY and name not in _builders():
+            raise AttributeError(f"module 'lstm_ir' has no attribute {name!r}")
+        value = getattr(importlib.import_module(_LAZY.get(name, _OPS)), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*_ERRORS, *_LAZY, *_builders()])

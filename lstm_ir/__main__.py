@@ -1,6 +1,6 @@
 """python -m lstm_ir."""
 
-from lstm_ir.cli.group import main
+from lstm_ir.cli.start import main
 
 if __name__ == "__main__":
     main()

@@ -1,8 +1,8 @@
 """The driver: graph or program -> passes -> StableHLO -> IREE -> executable or package.
 
 The only library module that sees passes and backends (the command line is the other one).
-Functions import them when they are called: `load` needs the runtime and NumPy alone, `compile` the
-compiler, and neither is needed to write a graph.
+Functions import them when they are called: `compile` needs the compiler, which nobody needs to write a graph. What
+loads packages is `loading.py`.
 """
 
 from __future__ import annotations
@@ -10,31 +10,24 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.backends.run.threads.choice import choose, may_help
-from lstm_ir.ir.errors import CompileError, DeviceError, LoweringError, PackageError, TargetError
+from lstm_ir.ir.errors import CompileError, TargetError
 from lstm_ir.ir.foreign_errors import refusals_become
 from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.operations import loops, operations
 from lstm_ir.ir.program import Program
-from lstm_ir.ir.work import CallWork, loops, operations
+from lstm_ir.ir.work import CallWork
+from lstm_ir.options import ALWAYS, RECORDED, checked, device_word, thresholds
 
 if TYPE_CHECKING:
-    from lstm_ir.backends.emit.options import Thresholds
+    from lstm_ir.backends.files.packed_graph import Recipe
     from lstm_ir.backends.run.executable import Executable
-    from lstm_ir.backends.targets.targets import Target
+    from lstm_ir.backends.targets.target import Target
     from lstm_ir.passes.pipeline import PassStep
-
-OPTIONS = (
-    "pipeline", "kernels", "helpers", "opt_level", "data_tiling", "flags", "timeout", "cache",
-    "verify", "schedule_caller", "thresholds",
-)  # fmt: skip
-ALWAYS = "always"  # of option helpers
-# Of options that a call does not name, where they are not the documented ones: the tests' seam.
-defaults: dict[str, Any] = {}
-LOAD_OPTIONS = ("helpers", "schedule_caller")
 
 
 @dataclass
@@ -77,42 +70,6 @@ class Lowered:
     always: bool = False  # helpers take part in calls of any size
 
 
-def _options(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) -> dict[str, Any]:
-    if options is not None and not isinstance(options, Mapping):
-        raise CompileError(f"options is {options!r}; expected a mapping from names to values")
-    given = dict({} if options is None else options)
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise LoweringError(f"unknown option {unknown[0]!r}; the options are {', '.join(known)}")
-    for name in ("kernels", "cache", "verify", "schedule_caller"):
-        if not isinstance(given.get(name, True), bool):
-            raise CompileError(f"option {name} is {given[name]!r}; expected True or False")
-    helpers = given.get("helpers", True)
-    if not isinstance(helpers, bool) and not (isinstance(helpers, str) and helpers == ALWAYS):
-        raise CompileError(f"option helpers is {given['helpers']!r}; expected True, False or {ALWAYS!r}")
-    if "thresholds" in given:
-        _thresholds(given)
-    seconds = given.get("timeout", 300.0)
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise CompileError(f"option timeout is {seconds!r}; expected seconds, a number above 0")
-    if not isinstance(given.get("pipeline", ""), (str, type(None))):
-        raise CompileError(f"option pipeline is {given['pipeline']!r}; expected text")
-    return {k: v for k, v in defaults.items() if k in known} | given
-
-
-def _thresholds(numbers: Mapping[str, Any]) -> Thresholds:
-    """Of option `thresholds`: whole numbers by name."""
-    from lstm_ir.backends.emit.options import Thresholds
-
-    chosen, known = numbers.get("thresholds", {}), [f.name for f in fields(Thresholds)]
-    if not isinstance(chosen, Mapping) or not all(isinstance(n, int) and n >= 0 for n in chosen.values()):
-        raise CompileError(f"option thresholds is {chosen!r}; expected a mapping from names to numbers of 0 or more")
-    for name in chosen:
-        if name not in known:
-            raise CompileError(f"option thresholds: {name!r} is none of {', '.join(known)}")
-    return Thresholds(**chosen)
-
-
 def optimize(
     program: Program, target: Target | None, report: Report, pipeline: str | None = None,
     kernels: bool | None = None,
@@ -147,7 +104,7 @@ def prepare(
     from lstm_ir.backends.kernels.body.products import publishable
     from lstm_ir.backends.module import iree_module
 
-    given = _options(options)
+    given = checked(options)
     report = Report(target.info.name)
     source = Program.of(program)
     source.verify()
@@ -157,9 +114,9 @@ def prepare(
     helpers = helpers and info.kind == "cpu" and kernels and given.get("helpers", True) is not False
     before = {n: CallWork(operations(g), loops(g), publishable(g)) for n, g in made.entries.items()}
     helped = [n for n, w in before.items() if helpers and may_help(w.known(), w.loops, w.published, always=always)]
-    made_with = Options(kernels, apart=apart, thresholds=_thresholds(given))
+    made_with = Options(kernels, apart=apart, thresholds=thresholds(given))
     module = iree_module(made, info, made_with, report.notes, helped)
-    report.work = {n: replace(w, published=module.published.get(n, 0)) for n, w in before.items()}
+    report.work = {n: w._replace(published=module.published.get(n, 0)) for n, w in before.items()}
     return Lowered(source, made, module.text, report, report.work, always)
 
 
@@ -183,8 +140,8 @@ def compile(
     from lstm_ir.backends.run.executable import Executable
     from lstm_ir.backends.run.loaded import CallOptions
 
-    given = _options(options)
-    _device_word(device)
+    given = checked(options)
+    device_word(device)
     where = resolve(target)
     if not where.drivers:
         raise TargetError(f"target {where.info.name} can be compiled and exported here, not run: no driver for it")
@@ -227,7 +184,7 @@ def build(
     """
     from lstm_ir.backends.compile.compiler import CompilerRefusedError
 
-    given = _options(options)
+    given = checked(options)
     lowered = prepare(program, target, given, helpers)
     try:
         return lowered, _compiled(lowered, target, given)
@@ -293,7 +250,7 @@ def lower(program: Graph | Program, *, pipeline: str | None = None, locs: bool =
 
     if not isinstance(locs, bool):
         raise CompileError(f"locs is {locs!r:.80}; expected True or False")
-    given = _options({"pipeline": pipeline})
+    given = checked({"pipeline": pipeline})
     source = Program.of(program)
     source.verify()
     made = optimize(source, None, Report("stablehlo"), given["pipeline"])
@@ -306,19 +263,38 @@ def export(
     path: str | Path,
     targets: Sequence[str] = ("cpu",),
     options: Mapping[str, Any] | None = None,
+    *,
+    graph: bool = True,
+    sign_key: bytes | str | None = None,
 ) -> Path:
     """Write a `.lirpkg` with one module per target and the weights once.
 
     `cpu` is one module for each level of this architecture (x86-64-v2, v3 and v4); the loader takes the best.
+    graph: the graph's text goes into the package too, so that it can be compiled again (`source`) for another
+    target or a later IREE. sign_key: the secret that `load(..., require_key=)` asks for.
     """
     if isinstance(targets, str):
         targets = [targets]
     if not targets:
         raise TargetError("export needs at least one target")
-    given = _options(options)
+    given = checked(options)
     modules = {word: (where, *build(program, where, given, helpers=True)) for word, where in places(targets).items()}
-    write_modules(path, Program.of(program), modules)
+    if not isinstance(graph, bool):
+        raise CompileError(f"graph is {graph!r:.80}; expected True or False")
+    recipe = recorded(targets, {} if options is None else options) if graph else None
+    write_modules(path, Program.of(program), modules, recipe, sign_key)
     return Path(path)
+
+
+def recorded(targets: Sequence[str], options: Mapping[str, Any]) -> Recipe:
+    """What a package keeps of how it was compiled. Its words name the same targets elsewhere, but for `cpu:host`."""
+    from lstm_ir.backends.files.packed_graph import Recipe
+    from lstm_ir.backends.run.devices import resolve
+
+    words = [w if w in ("cpu", "cpu:host") else resolve(w).info.name for w in targets]
+    kept = {k: options[k] for k in RECORDED if k in options}
+    plain = {k: dict(v) if isinstance(v, Mapping) else v for k, v in kept.items()}
+    return Recipe(tuple(dict.fromkeys(words)), plain)
 
 
 def places(targets: Sequence[str]) -> dict[str, Target]:
@@ -335,43 +311,19 @@ def places(targets: Sequence[str]) -> dict[str, Target]:
     return found
 
 
-def write_modules(path: str | Path, source: Program, modules: Mapping[str, tuple[Target, Lowered, bytes]]) -> None:
-    """A package with what `build` made of `source` for each target, and its weights and state once."""
+def write_modules(
+    path: str | Path, source: Program, modules: Mapping[str, tuple[Target, Lowered, bytes]],
+    recipe: Recipe | None = None, sign_key: bytes | str | None = None,
+) -> None:  # fmt: skip
+    """A package with what `build` made of `source` for each target, its weights and state once, and with `recipe` the
+    graph's text.
+    """
+    from lstm_ir.backends.files.packed_graph import PackedGraph
     from lstm_ir.backends.run.package import ModuleFile, write_package
 
     signature = source.signature(*(lowered.made for _, lowered, _ in modules.values()))
     held = {word: ModuleFile(where, blob, lowered.work) for word, (where, lowered, blob) in modules.items()}
     weights = {n: d.array for n, d in source.weights.items()}
     start = {n: s.initial.array for n, s in source.state.items()}
-    write_package(path, signature, held, weights, state=start)
-
-
-@refusals_become(DeviceError, "load")
-def load(path: str | Path, device: str | None = None, options: Mapping[str, Any] | None = None) -> Executable:
-    """The package at `path`, ready to call; needs iree-base-runtime and NumPy only.
-
-    options: helpers, whether helper threads may take part in calls on the CPU (default: on);
-    schedule_caller, whether calls on the CPU may set the processor affinity and the
-    scheduling policy of the thread that calls, for as long as they run (default: on). The environment
-    variable LSTM_IR_SCHEDULE_CALLER=0 refuses that for every executable of the process.
-    """
-    from lstm_ir.backends.run.loaded import CallOptions
-    from lstm_ir.backends.run.package import open_package
-
-    if not isinstance(path, (str, Path)):
-        raise PackageError(f"load: takes the path of a package, got {type(path).__name__}")
-    given = _options(options, LOAD_OPTIONS)
-    _device_word(device)
-    return open_package(path, device, options=CallOptions(**given))
-
-
-def _device_word(device: str | None) -> None:
-    if device is not None and not isinstance(device, str):
-        raise TargetError(f"device is {device!r}; expected a word like 'vulkan:1'")
-
-
-def set_threads(n: int) -> None:
-    """Worker threads of the CPU; an error once an executable by local-task has started others."""
-    from lstm_ir.backends.run.runtime import set_threads as set_
-
-    set_(n)
+    graph = None if recipe is None else PackedGraph.of(source, recipe.targets, recipe.options)
+    write_package(path, signature, held, weights, state=start, graph=graph, sign_key=sign_key)

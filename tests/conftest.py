@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
         chosen = config.getoption("--all-cases") or config.getoption("--within") is not None
         whole_tree = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption("keyword")
         os.environ[_TODAY] = "1" if whole_tree and not chosen else "0"
-    from lstm_ir import api
+    from lstm_ir import options
     from lstm_ir.backends.run import runtime
     from lstm_ir.backends.targets import targets
 
@@ -57,11 +57,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if word != "cpu":
         targets.meanings["cpu"] = word
     if config.getoption("--no-kernels"):
-        api.defaults["kernels"] = False
+        options.defaults["kernels"] = False
     if config.getoption("--verify-each"):
-        api.defaults["verify"] = True
+        options.defaults["verify"] = True
     if config.getoption("--helpers"):
-        api.defaults["helpers"] = api.ALWAYS
+        options.defaults["helpers"] = options.ALWAYS
 
 
 def _hear_interrupts() -> None:

@@ -1,7 +1,8 @@
 """`.lirpkg`: one file with a program's modules, for one or several targets, and its weights.
 
-A zip whose members are stored, not packed: manifest.json, weights.safetensors, module-N.vmfb and,
-in a signed package, manifest.hmac. The manifest holds the SHA-256 of every other member.
+A zip whose members are stored, not packed: manifest.json, weights.safetensors, module-N.vmfb; of a program with
+state state.safetensors; of a package that may be compiled again graph.lir, and constants.safetensors where the text
+names arrays; of a signed package manifest.hmac. The manifest holds the SHA-256 of every other member.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import json
 import re
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -22,7 +22,8 @@ import numpy as np
 
 from lstm_ir.backends.files import parameters, safetensors, strict_json
 from lstm_ir.backends.files.manifest import Manifest, Member, PackedTarget
-from lstm_ir.backends.targets.targets import Target
+from lstm_ir.backends.files.packed_graph import TEXT_LIMIT, PackedGraph
+from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.errors import LstmIrError, PackageError
 from lstm_ir.ir.foreign_errors import become
 from lstm_ir.ir.input_file import reading
@@ -33,7 +34,10 @@ from lstm_ir.ir.work import CallWork
 Array = np.ndarray[Any, Any]
 MANIFEST, WEIGHTS, SEAL = "manifest.json", "weights.safetensors", "manifest.hmac"
 STATE = "state.safetensors"  # only of a program with state
-_NAME = re.compile(r"manifest\.json|manifest\.hmac|(weights|state)\.safetensors|module-[0-9]{1,3}\.vmfb")
+GRAPH, CONSTANTS = "graph.lir", "constants.safetensors"
+_NAME = re.compile(
+    r"manifest\.json|manifest\.hmac|(weights|state|constants)\.safetensors|graph\.lir|module-[0-9]{1,3}\.vmfb"
+)
 _LIMIT = 16 << 20  # bytes of the manifest
 
 
@@ -45,16 +49,16 @@ class ModuleFile(NamedTuple):
     work: Mapping[str, CallWork] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Package:
+class Package(NamedTuple):
     """What a package holds, read and checked."""
 
     path: Path
     manifest: Manifest
-    blobs: dict[str, bytes]  # by member name
+    blobs: dict[str, bytes]  # modules and the graph's members, by name
     weights: dict[str, Array]
     state: dict[str, Array]  # what each variable starts as
     signed: bool  # with the key that was required
+    sealed: bool  # there is a signature, whoever made it
 
     @property
     def signature(self) -> Signature:
@@ -71,6 +75,21 @@ class Package:
         """What the writer put beside the program."""
         return self.manifest.extra
 
+    @property
+    def graph(self) -> PackedGraph | None:
+        """What the package was made of; None where its writer left that out."""
+        recipe = self.manifest.recipe
+        if recipe is None:
+            return None
+        data = self.blobs[GRAPH]
+        if len(data) > TEXT_LIMIT:
+            raise PackageError(f"{self.path}: {GRAPH}: more than {TEXT_LIMIT >> 20} MiB of text")
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as e:
+            raise PackageError(f"{self.path}: {GRAPH}: not UTF-8 text: byte {e.start}") from None
+        return PackedGraph(text, _unpacked(self.blobs, CONSTANTS, self.path), recipe)
+
 
 def write_package(
     path: str | Path,
@@ -81,10 +100,12 @@ def write_package(
     *,
     sign_key: bytes | str | None = None,
     state: Mapping[str, Array] | None = None,
+    graph: PackedGraph | None = None,
 ) -> None:
     """Write the package in one step: after a failure the old file, or none, is there.
 
-    A module that comes without what its entries compute runs on IREE's workers.
+    A module that comes without what its entries compute runs on IREE's workers. A package without `graph` cannot
+    be compiled again.
     """
     from lstm_ir.backends.compile.compiler import versions
 
@@ -98,6 +119,10 @@ def write_package(
         raise PackageError(f"state {odd!r} has no initial value, or is not in the signature")
     if start:
         members[STATE] = _packed(start)
+    if graph is not None:
+        members[GRAPH] = graph.text.encode()
+        if graph.constants:
+            members[CONSTANTS] = _packed(graph.constants)
     targets = []
     for i, made in enumerate(modules.values()):
         target, blob, work = made if isinstance(made, ModuleFile) else ModuleFile(*made)
@@ -111,6 +136,7 @@ def write_package(
         targets=tuple(targets),
         members={n: Member(len(b), hashlib.sha256(b).hexdigest()) for n, b in members.items()},
         extra=dict({} if extra is None else extra),
+        recipe=None if graph is None else graph.recipe,
     )
     text = json.dumps(manifest.to_json(), indent=1, sort_keys=True).encode()
     members = {MANIFEST: text, **members}
@@ -159,11 +185,12 @@ def read_package(path: str | Path, *, require_key: bytes | str | None = None) ->
             if not hmac.compare_digest(hashlib.sha256(data[name]).hexdigest(), member.sha256):
                 raise PackageError(f"{file}: {name} is not the file that the manifest describes")
         weights, state = _unpacked(data, WEIGHTS, file), _unpacked(data, STATE, file)
-        return Package(file, manifest, data, weights, state, key is not None)
+        kept = {n: d for n, d in data.items() if n not in (WEIGHTS, STATE)}
+        return Package(file, manifest, kept, weights, state, key is not None, SEAL in infos)
 
 
-def _unpacked(data: dict[str, bytes], member: str, file: Path) -> dict[str, Array]:
-    packed = data.pop(member, None)
+def _unpacked(data: Mapping[str, bytes], member: str, file: Path) -> dict[str, Array]:
+    packed = data.get(member)
     if packed is None:
         return {}
     return safetensors.read_from(io.BytesIO(packed), len(packed), f"{file}: {member}")
@@ -219,3 +246,5 @@ def _same_members(infos: Mapping[str, zipfile.ZipInfo], manifest: Manifest, file
             raise PackageError(f"{file}: target {target.info.name} has no module")
     if WEIGHTS not in listed:
         raise PackageError(f"{file}: no {WEIGHTS}")
+    if (GRAPH in listed) != (manifest.recipe is not None) or (CONSTANTS in listed and GRAPH not in listed):
+        raise PackageError(f"{file}: {GRAPH} is present, or what the manifest says of it, not both")

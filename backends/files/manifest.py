@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from lstm_ir.backends.files.packed_graph import Recipe
 from lstm_ir.backends.targets import cpus
 from lstm_ir.ir.errors import PackageError
 from lstm_ir.ir.signature import Signature
@@ -14,22 +14,20 @@ from lstm_ir.ir.signature_json import dump, load, load_dim, shown_dim
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.work import CallWork
 
-FORMAT = 3  # 2: state, and what it starts as; 3: what entries compute, by target
-_READ = (2, 3)
+FORMAT = 4  # 2: state, and what it starts as; 3: what entries compute, by target; 4: the graph that it was made of
+_READ = (2, 3, 4)
 _ENTRIES = 100_000  # of a program
 _KINDS = ("cpu", "vulkan", "cuda", "hip", "metal")
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """Size and SHA-256 (hex) of one file of the package."""
 
     size: int
     sha256: str
 
 
-@dataclass(frozen=True)
-class PackedTarget:
+class PackedTarget(NamedTuple):
     """A target in a package: where its module is, and what a machine must have to run it."""
 
     info: TargetInfo
@@ -65,8 +63,7 @@ class PackedTarget:
         return cls(info, file, features, _work(f["work"]) if version >= 3 else {})
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(NamedTuple):
     """Versions, signature, targets and the members that belong to them."""
 
     lstm_ir: str
@@ -75,9 +72,12 @@ class Manifest:
     targets: tuple[PackedTarget, ...]
     members: dict[str, Member]
     extra: dict[str, Any]
+    recipe: Recipe | None = None  # how its graph was compiled; None where the graph is not in it
+    version: int = FORMAT
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
+        r = self.recipe
         return {
             "format": FORMAT,
             "lstm_ir": self.lstm_ir,
@@ -86,6 +86,7 @@ class Manifest:
             "targets": [t.to_json() for t in self.targets],
             "members": {n: [m.size, m.sha256] for n, m in self.members.items()},
             "extra": self.extra,
+            "graph": None if r is None else {"targets": list(r.targets), "options": dict(r.options)},
         }
 
     @classmethod
@@ -93,9 +94,10 @@ class Manifest:
         """The manifest in `data`; PackageError for anything that `to_json` does not write."""
         version = data.get("format") if isinstance(data, dict) else None
         if isinstance(data, dict) and (type(version) is not int or version not in _READ):
-            raise PackageError(f"format {str(version)[:20]}; this version reads {' and '.join(map(str, _READ))}")
+            raise PackageError(f"format {str(version)[:20]}; this version reads {', '.join(map(str, _READ))}")
         names = ("format", "lstm_ir", "iree", "signature", "targets", "members", "extra")
-        f = fields(data, "manifest", names)
+        version = _READ[0] if type(version) is not int else version
+        f = fields(data, "manifest", names if version < 4 else (*names, "graph"))
         if not isinstance(f["targets"], list) or not f["targets"]:
             raise PackageError("manifest: no targets")
         if not isinstance(f["members"], dict) or not isinstance(f["extra"], dict):
@@ -107,7 +109,18 @@ class Manifest:
             tuple(PackedTarget.from_json(t, f["format"]) for t in f["targets"]),
             {n: _member(n, m) for n, m in f["members"].items()},
             f["extra"],
+            _recipe(f["graph"]) if version >= 4 else None,
+            version,
         )
+
+
+def _recipe(data: object) -> Recipe | None:
+    if data is None:
+        return None
+    f = fields(data, "graph", ("targets", "options"))
+    if not isinstance(f["targets"], list) or not f["targets"] or not isinstance(f["options"], dict):
+        raise PackageError("graph: targets is a list, options an object")
+    return Recipe(tuple(text(t, "target") for t in f["targets"]), f["options"])
 
 
 def _member(name: str, data: object) -> Member:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.backends.files import npz, safetensors
+from lstm_ir.backends.files import safetensors
 from lstm_ir.backends.files.memory import Array, bytes_of, empty
 from lstm_ir.backends.run import runtime
 from lstm_ir.ir.errors import CallError, PackageError
@@ -62,6 +62,8 @@ def read_weights(path: str | Path) -> dict[str, Array]:
     """The arrays of a `.npz` or `.safetensors` file; PackageError for anything else."""
     suffix = Path(path).suffix if isinstance(path, (str, Path)) else ""
     if suffix == ".npz":
+        from lstm_ir.backends.files import npz  # who loads a package does without
+
         return npz.read(path)
     if suffix == ".safetensors":
         return safetensors.read(path)

@@ -29,8 +29,8 @@ from lstm_ir.backends.emit.for_loop import Values, for_one
 from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.operations import operations
 from lstm_ir.ir.types import DType, TensorType
-from lstm_ir.ir.work import operations
 
 Step: TypeAlias = "Callable[[ir.Value, ir.Value], ir.Value]"
 CHUNK = 32  # rows that the inner loop fills before the outer one stores them

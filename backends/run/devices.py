@@ -10,7 +10,8 @@ from pathlib import Path
 
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.targets import targets
-from lstm_ir.backends.targets.targets import CUDA, CUDA_ALIAS, HIP, Target
+from lstm_ir.backends.targets.target import Target
+from lstm_ir.backends.targets.targets import CUDA, CUDA_ALIAS, HIP
 
 _MAJOR, _MINOR = 75, 76  # CUdevice_attribute: compute capability
 

@@ -16,7 +16,7 @@ from lstm_ir.backends.run import runtime, transfer
 from lstm_ir.backends.run.held_state import HeldState
 from lstm_ir.backends.run.loaded import ANY, CALLER, WORKERS, CallOptions, Loaded, Runner
 from lstm_ir.backends.targets import cpus
-from lstm_ir.backends.targets.targets import Target
+from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.errors import CallError, DeviceError, TargetError, ValueRangeError
 from lstm_ir.ir.signature import Bound, Entry, Port, Signature, call_values, confirm, native
 from lstm_ir.ir.work import CallWork

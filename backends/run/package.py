@@ -8,11 +8,11 @@ from pathlib import Path
 from lstm_ir.backends import process
 from lstm_ir.backends.files.archive import ModuleFile, Package, read_package, write_package
 from lstm_ir.backends.files.manifest import PackedTarget
-from lstm_ir.backends.run import devices, runtime
+from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.executable import Executable
 from lstm_ir.backends.run.loaded import CallOptions
 from lstm_ir.backends.targets import cpus
-from lstm_ir.backends.targets.targets import Target
+from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.errors import DeviceError, LstmIrError, PackageError, TargetError
 from lstm_ir.ir.signature import starts
 from lstm_ir.ir.types import DType, TensorType
@@ -50,7 +50,28 @@ def open_package(
     if not reasons:
         have = ", ".join(t.info.name for t in found.targets)
         raise TargetError(f"{path}: no module for device {device}; the package has {have}")
-    raise TargetError(f"{path}: no module runs here: " + "; ".join(reasons))
+    raise TargetError(
+        f"{path}: no module runs here: {'; '.join(reasons)}. This machine is {cpus.here()}. {_again(found)}"
+    )
+
+
+def stored_module(found: Package, target: str | None = None) -> PackedTarget:
+    """The package's target of that name (`cpu`: the best for this machine), without one the first that runs here."""
+    chosen = [t for t in found.targets if target is None or target in (t.info.name, t.info.kind)]
+    runs = [t for t in _order(found, None) if t in chosen and _why_not(t) is None]
+    exact = [t for t in chosen if t.info.name == target]
+    if not chosen or not (exact or runs):
+        have = ", ".join(t.info.name for t in found.targets)
+        which = "runs here" if target is None else f"is for {target}"
+        raise TargetError(f"{found.path}: no module {which}; the package has {have}: name one")
+    return (exact or runs)[0]
+
+
+def _again(found: Package) -> str:
+    """What to do where no module fits."""
+    if found.manifest.recipe is None:
+        return "It has no graph: export it again"
+    return f"Where the compiler is, `lstm-ir compile {found.path.name} -t TARGET -o NEW.lirpkg` makes it again"
 
 
 def _load(
@@ -94,6 +115,8 @@ def _absent(target: PackedTarget) -> str | None:
     names, reason = runtime.devices_of(kind)
     if not names:
         return reason
+    from lstm_ir.backends.run import devices  # target words, and with them the compiler: for GPUs alone
+
     if kind == "hip" and (here := devices.hip_name()) not in (None, detail):
         return f"the device here is {here}"
     if kind == "cuda" and (here := devices.cuda_name()) is not None:
@@ -113,7 +136,7 @@ def _same_runtime(package: Package) -> None:
     if package.manifest.iree.split(".")[:2] != here.split(".")[:2]:
         raise PackageError(
             f"{package.path}: made with IREE {package.manifest.iree}, the runtime here is {here}; "
-            "export it again, or install that release"
+            f"install that release of iree-base-runtime. {_again(package)}"
         )
 
 

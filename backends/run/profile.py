@@ -29,7 +29,7 @@ from lstm_ir.ir.temporary import new_folder
 from lstm_ir.ir.types import DType
 
 if TYPE_CHECKING:
-    from lstm_ir.backends.targets.targets import Target
+    from lstm_ir.backends.targets.target import Target
 
 Array = np.ndarray[Any, Any]
 RUNS = 5  # of the benchmark; the median counts

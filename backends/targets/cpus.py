@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -81,6 +80,15 @@ def host_triple() -> str:
     return f"{machine()}-unknown-linux-gnu"
 
 
+_TOLD = ("avx", "f16c", "fma", "avx2", "avx512f", "avx512bw", "avx512_bf16", "asimd", "asimddp", "sve", "sve2")
+
+
+def here() -> str:
+    """This machine in words, for messages: its triple, and the flags that decide most often."""
+    told = [f for f in _TOLD if f in flags()]
+    return f"{host_triple()} with {' '.join(told) if told else 'none of ' + ' '.join(_TOLD)}"
+
+
 def architecture(triple: str) -> str:
     """The first part of a triple, in one spelling."""
     first = triple.split("-", 1)[0]
@@ -126,6 +134,8 @@ def _darwin_flags() -> frozenset[str]:
 
 
 def _sysctl(*words: str) -> str:
+    import subprocess  # on macOS alone
+
     try:
         done = subprocess.run(["sysctl", *words], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.SubprocessError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from lstm_ir.backends.compile import processors
 from lstm_ir.backends.compile.cache import key
 from lstm_ir.backends.compile.processors import Processor
 from lstm_ir.backends.targets import cpus
+from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.errors import TargetError
 from lstm_ir.ir.target import TargetInfo
 
@@ -54,19 +55,6 @@ _RISCV = ("--iree-llvmcpu-target-cpu-features=+m,+a,+f,+d,+c", "--iree-llvmcpu-t
 KINDS = ("cpu", "vulkan", "cuda", "hip", "metal")
 _L1, _L2 = 32 << 10, 512 << 10
 _L2_OF = {"x86-64-v4": 1 << 20}  # what servers with AVX-512 have at least
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What passes see, what the compiler is told, and the runtime drivers, best first."""
-
-    info: TargetInfo
-    flags: tuple[str, ...]
-    drivers: tuple[str, ...]
-    note: str = ""  # what resolving changed, for the user
-
-    def __str__(self) -> str:
-        return self.info.name
 
 
 Present = Callable[[str], "str | None"]

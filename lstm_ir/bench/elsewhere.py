@@ -61,7 +61,7 @@ class PackageProcess:
 
 def _serve(calls: Connection, point: Point, package: str, threads: int) -> None:
     import lstm_ir as li
-    from lstm_ir.api import set_threads
+    from lstm_ir.loading import set_threads
 
     set_threads(threads)
     runner = models.of_executable(point, models.weights(point), li.load(package))

@@ -10,7 +10,6 @@ from typing import Any
 import click
 from rich.console import Console
 
-from lstm_ir.api import set_threads
 from lstm_ir.bench import measure as bench
 from lstm_ir.bench import memory as bench_memory
 from lstm_ir.bench import report
@@ -20,6 +19,7 @@ from lstm_ir.bench.points import Point, grid, named, short
 from lstm_ir.bench.side_by_side import OURS
 from lstm_ir.cli.files import write_text
 from lstm_ir.ir.errors import LstmIrError
+from lstm_ir.loading import set_threads
 
 
 @click.command("bench")

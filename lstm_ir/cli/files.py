@@ -14,7 +14,9 @@ from typing import Any
 import click
 import numpy as np
 
-from lstm_ir.backends.files import npy, parameters
+from lstm_ir.backends.files import npy, parameters, safetensors
+from lstm_ir.backends.files.packed_graph import TEXT_LIMIT
+from lstm_ir.cli import packages
 from lstm_ir.ir.errors import PackageError, ParseError
 from lstm_ir.ir.input_file import reading
 from lstm_ir.ir.output_file import replacing
@@ -24,16 +26,22 @@ from lstm_ir.ir.program import Program
 Array = np.ndarray[Any, Any]
 UNBROKEN = "\ue000"  # becomes a space, but no line ends at it
 KEPT = f"\n{UNBROKEN}"
-TEXT_LIMIT = 64 << 20  # bytes of a graph's text
 
 
-def read_program(path: str, weights: Sequence[str] = (), *, whole: bool = False) -> Program:
-    """The graph or program in the file (`-` is stdin), with arrays from the weight files.
+def read_program(
+    path: str, weights: Sequence[str] = (), *, whole: bool = False, key_file: str | None = None
+) -> Program:
+    """The graph or program in the file (`-` is stdin), with arrays from the weight files; or that of a package.
 
-    whole: every weight needs its array, not only its hash.
+    whole: every weight needs its array, not only its hash. key_file: of the signature that a package must have.
     """
-    if Path(path).suffix == ".lirpkg":
-        raise click.UsageError(f"{path} is a package; this verb takes a graph (.lir)")
+    packages.no_key(path, key_file)
+    if packages.is_package(path):
+        if weights:
+            raise click.UsageError(f"--weights are for graphs; {path} has its own")
+        from lstm_ir.unpacking import unpacked
+
+        return unpacked(packages.read(path, key_file)).program
     text = _text(path)
     try:
         program = Program.of(parse(text, data=read_weights(weights), file=path))
@@ -63,14 +71,22 @@ def _text(path: str) -> str:
 
 
 def read_weights(paths: Sequence[str]) -> dict[str, Array]:
-    """The arrays of .npz and .safetensors files, by name."""
+    """The arrays of .npz and .safetensors files, and those of packages, by name."""
     out: dict[str, Array] = {}
     for path in paths:
-        for name, array in parameters.read_weights(path).items():
+        for name, array in _arrays(path).items():
             if name in out:
                 raise PackageError(f"{path}: {name!r} is in an earlier file too")
             out[name] = array
     return out
+
+
+def _arrays(path: str) -> dict[str, Array]:
+    if not packages.is_package(path):
+        return parameters.read_weights(path)
+    found = packages.read(path, None)
+    constants = {} if found.graph is None else found.graph.constants  # by hash
+    return {**constants, **found.state, **found.weights}
 
 
 def read_inputs(arguments: Sequence[str]) -> dict[str, Array]:
@@ -120,6 +136,23 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
             np.save(f, next(iter(arrays.values())), allow_pickle=False)
         else:
             np.savez(f, **{k: np.asarray(a) for k, a in arrays.items()})  # type: ignore[arg-type]
+
+
+def write_weights(path: Path, arrays: Mapping[str, Array]) -> None:
+    """As .npz, .safetensors, or .irpa for IREE's tools (`--parameters=model=FILE`), in one step."""
+    if path.suffix == ".irpa":
+        parameters.write_irpa(path, arrays)
+    elif path.suffix == ".safetensors":
+        with replacing(path) as f:
+            safetensors.write(f, arrays)
+    else:
+        write_arrays(path, arrays)
+
+
+def check_weights_path(path: Path) -> None:
+    """Refuse a name that does not say which kind of file it is."""
+    if path.suffix not in (".npz", ".safetensors", ".irpa"):
+        raise click.UsageError(f"--weights-to {path}: weights are written to .npz, .safetensors or .irpa")
 
 
 def write_text(path: str | None, text: str) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import click
 
 from lstm_ir.ir.errors import LstmIrError
+from lstm_ir.ir.libraries import missing
 
 VERBS = {  # verb: (module, one line for --help)
     "demo": ("lstm_ir.cli.demo", "Classify handwritten digits on every device that is here."),
@@ -89,17 +90,16 @@ def run(args: Sequence[str] | None = None) -> int:
         return 1
     except LstmIrError as e:
         return _fail(str(e))
+    except ModuleNotFoundError as e:
+        found = missing(e)
+        return _fault(e) if found is None else _fail(str(found))
     except OSError as e:
         place = "" if e.filename is None else f"{e.filename}: "
         return _fail(f"{place}{str(e) if e.strerror is None else e.strerror}")
     except MemoryError:
         return _fail("out of memory")
     except Exception as e:
-        if os.environ.get("LSTM_IR_DEBUG"):
-            raise
-        return _fail(
-            f"a fault of lstm-ir itself: {type(e).__name__}: {e}\n  LSTM_IR_DEBUG=1 shows where; please report it"
-        )
+        return _fault(e)
 
 
 @contextmanager
@@ -119,6 +119,12 @@ def _termination_raises() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _fault(e: Exception) -> int:
+    if os.environ.get("LSTM_IR_DEBUG"):
+        raise e
+    return _fail(f"a fault of lstm-ir itself: {type(e).__name__}: {e}\n  LSTM_IR_DEBUG=1 shows where; please report it")
 
 
 def _fail(text: str, code: int = 1) -> int:

@@ -9,7 +9,7 @@ import click
 
 from lstm_ir.api import prepare
 from lstm_ir.backends.run.devices import resolve
-from lstm_ir.cli import files, onnx_options
+from lstm_ir.cli import files, onnx_options, packages
 from lstm_ir.cli.package import PackagePlan
 from lstm_ir.importers.onnx.examine import Examined, examine, planned
 from lstm_ir.importers.onnx.model import from_onnx
@@ -36,10 +36,11 @@ from lstm_ir.verification.verify import verify
 @click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds per target.")
 @click.option("--explain", is_flag=True, help="With -o: say what each pass did, and kernel or loop and why.")
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
+@packages.sign_options
 def command(
     model: str, output: str | None, targets: tuple[str, ...], constants: tuple[str, ...], sizes: tuple[str, ...],
     stateful: bool, states: tuple[str, ...], check: bool, pipeline: str | None, kernels: bool | None, timeout: float,
-    explain: bool, as_json: bool,
+    explain: bool, as_json: bool, keep_graph: bool, sign_key_file: str | None,
 ) -> None:  # fmt: skip
     """Say what MODEL (an .onnx file) holds, what of it is taken, and how it runs; write a package with -o.
 
@@ -50,7 +51,8 @@ def command(
     if stateful and states:
         raise click.UsageError("--stateful finds what is kept, --state names it: give one of them")
     given = {"constants": onnx_options.constants(constants), "sizes": onnx_options.sizes(sizes)}
-    plan = PackagePlan.of("report.lirpkg" if output is None else output, targets, pipeline, kernels, timeout)
+    written = "report.lirpkg" if output is None else output
+    plan = PackagePlan.of(written, targets, pipeline, kernels, timeout, keep_graph, sign_key_file)
     found = examine(model, **given)
     kept = onnx_options.states(states) if states else stateful
     program = None if kept is False else Program.of(from_onnx(model, stateful=kept, **given))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from lstm_ir.backends.run.devices import resolve
-from lstm_ir.cli import files
+from lstm_ir.cli import files, packages
 from lstm_ir.ir.errors import PassError
 from lstm_ir.ir.printer import print_graph, print_program
 from lstm_ir.passes.pipeline import PassStep, Pipeline, for_target
@@ -26,16 +26,17 @@ from lstm_ir.passes.pipelines import registry
 @click.option("--time", "timed", is_flag=True, help="Say how long each pass took.")
 @click.option("--locs", is_flag=True, help="Write each node's source line.")
 @click.option("--list", "listed", is_flag=True, help="List the passes and stop.")
+@packages.key_option
 def command(
     graph: str, text: str | None, target: str | None, weights: tuple[str, ...],
     output: str | None, stop_after: str | None, print_each: bool, explain: bool, timed: bool,
-    locs: bool, listed: bool,
+    locs: bool, listed: bool, key_file: str | None,
 ) -> None:  # fmt: skip
-    """Run passes over GRAPH (a .lir file; `-` or nothing is stdin) and write the text."""
+    """Run passes over GRAPH (a .lir file or a package; `-` or nothing is stdin) and write the text."""
     if listed:
         _list()
         return
-    program = files.read_program(graph, weights)
+    program = files.read_program(graph, weights, key_file=key_file)
     program.verify()
     info = None if target is None else resolve(target).info
     pipeline = for_target(info) if text is None else Pipeline.parse(text)

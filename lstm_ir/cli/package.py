@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
 
 from lstm_ir import api
-from lstm_ir.backends.targets.targets import Target
-from lstm_ir.cli import files
+from lstm_ir.backends.files.packed_graph import Recipe
+from lstm_ir.backends.targets.target import Target
+from lstm_ir.cli import files, packages
 from lstm_ir.ir.errors import PackageError
 from lstm_ir.ir.program import Program
 
@@ -23,24 +25,31 @@ class PackagePlan:
     output: str
     places: Mapping[str, Target]
     options: Mapping[str, Any]
+    recipe: Recipe | None  # what goes into the package beside the graph's text; None: the text does not
+    sign_key: bytes | None
 
     @classmethod
     def of(
-        cls, output: str, targets: Sequence[str], pipeline: str | None, kernels: bool | None, timeout: float
-    ) -> PackagePlan:
-        """The plan, its words checked before anything is compiled."""
+        cls, output: str, targets: Sequence[str], pipeline: str | None, kernels: bool | None, timeout: float,
+        keep_graph: bool = True, sign_key_file: str | None = None, before: Mapping[str, Any] = MappingProxyType({}),
+    ) -> PackagePlan:  # fmt: skip
+        """The plan, its words checked before anything is compiled.
+
+        before: options that hold where the others do not say.
+        """
         if Path(output).suffix != ".lirpkg":
             raise click.UsageError(f"-o {output}: a package ends in .lirpkg")
         if not Path(output).absolute().parent.is_dir():
             raise PackageError(f"{output}: there is no folder {Path(output).parent}")
         if not (0 < timeout < float("inf")):
             raise click.UsageError(f"--timeout {timeout:g}: a number of seconds above 0")
-        options: dict[str, Any] = {"timeout": timeout}
+        options: dict[str, Any] = {**before, "timeout": timeout}
         if kernels is not None:
             options["kernels"] = kernels
         if pipeline is not None:
             options["pipeline"] = pipeline
-        return cls(output, api.places(targets), options)
+        recipe = api.recorded(targets, options) if keep_graph else None
+        return cls(output, api.places(targets), options, recipe, packages.read_key(sign_key_file))
 
     def write(self, program: Program, explain: bool) -> None:
         """Compile for every target and write the package; progress and, with `explain`, reasons go to stderr."""
@@ -53,5 +62,5 @@ class PackagePlan:
             if explain:
                 click.echo(str(lowered.report), err=True)
             modules[word] = (where, lowered, blob)
-        api.write_modules(self.output, program, modules)
+        api.write_modules(self.output, program, modules, self.recipe, self.sign_key)
         click.echo(f"{self.output}: {', '.join(modules)}, {Path(self.output).stat().st_size} bytes", err=True)

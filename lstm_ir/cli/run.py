@@ -9,14 +9,15 @@ from typing import Any
 import click
 import numpy as np
 
-from lstm_ir.api import compile, load, prepare
+from lstm_ir.api import compile, prepare
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.run.profile import flow_text
-from lstm_ir.cli import files
+from lstm_ir.cli import files, packages
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.interpret import interpret
 from lstm_ir.ir.program import Program
+from lstm_ir.loading import load
 
 
 @click.command()
@@ -34,10 +35,11 @@ from lstm_ir.ir.program import Program
               "nodes and lines (of a graph; a package keeps no lines).")  # fmt: skip
 @click.option("--picture", type=click.Path(dir_okay=False),
               help="The profile as a picture, to this .svg file.")  # fmt: skip
+@packages.key_option
 def command(
     model: str, inputs: tuple[str, ...], output: str | None, device: str | None,
     entry: str | None, weights: tuple[str, ...], interpret: bool, explain: bool,
-    profile: bool, picture: str | None,
+    profile: bool, picture: str | None, key_file: str | None,
 ) -> None:  # fmt: skip
     """Run MODEL (a .lirpkg package or a .lir graph) once."""
     if picture is not None and not profile:
@@ -48,11 +50,12 @@ def command(
         raise click.UsageError("--profile is for compiled graphs, not for --interpret")
     if output is not None:
         files.check_arrays_path(Path(output))
+    packages.no_key(model, key_file)
     arrays = files.read_inputs(inputs)
     if profile:
-        _profile(model, device, entry, weights, arrays, explain, picture)
+        _profile(model, device, entry, weights, arrays, explain, picture, key_file)
         return
-    call, close = _callable(model, device, entry, weights, interpret, explain)
+    call, close = _callable(model, device, entry, weights, interpret, explain, key_file)
     try:
         results = call(arrays)
     finally:
@@ -68,10 +71,10 @@ Call = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 def _callable(
     model: str, device: str | None, entry: str | None, weights: tuple[str, ...],
-    interpret: bool, explain: bool,
+    interpret: bool, explain: bool, key_file: str | None,
 ) -> tuple[Call, Callable[[], None]]:  # fmt: skip
-    if Path(model).suffix == ".lirpkg":
-        exe = _packed(model, device, weights, interpret, explain)
+    if packages.is_package(model):
+        exe = _packed(model, device, weights, interpret, explain, key_file)
     else:
         program = files.read_program(model, weights, whole=True)
         if interpret:
@@ -84,10 +87,12 @@ def _callable(
     return exe.entries[entry], exe.close
 
 
-def _packed(model: str, device: str | None, weights: tuple[str, ...], interpret: bool, explain: bool) -> Any:
+def _packed(
+    model: str, device: str | None, weights: tuple[str, ...], interpret: bool, explain: bool, key_file: str | None
+) -> Any:
     if interpret or weights:
         raise click.UsageError("--interpret and --weights are for graphs, not packages")
-    exe = load(model, device)
+    exe = load(model, device, require_key=packages.read_key(key_file))
     if explain:
         click.echo(f"{model}: its module for {exe.target}", err=True)
     return exe
@@ -106,11 +111,11 @@ def _compiled(program: Program, device: str | None, explain: bool) -> tuple[Any,
 
 def _profile(
     model: str, device: str | None, entry: str | None, weights: tuple[str, ...],
-    arrays: Mapping[str, Any], explain: bool, picture: str | None,
+    arrays: Mapping[str, Any], explain: bool, picture: str | None, key_file: str | None,
 ) -> None:  # fmt: skip
     flow = None
-    if Path(model).suffix == ".lirpkg":
-        exe = _packed(model, device, weights, False, explain)
+    if packages.is_package(model):
+        exe = _packed(model, device, weights, False, explain, key_file)
     else:
         program = files.read_program(model, weights, whole=True)
         exe, kind = _compiled(program, device, explain)

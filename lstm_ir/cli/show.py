@@ -1,4 +1,4 @@
-"""`lstm-ir show`: a graph at any stage, as text or as an SVG picture."""
+"""`lstm-ir show`: a graph at any stage, as text, as an SVG picture, or as a compiled module."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import click
 
 from lstm_ir.api import lower, prepare
 from lstm_ir.backends.run.devices import resolve
-from lstm_ir.cli import files
+from lstm_ir.cli import files, module_file, packages
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.printer import print_program
 from lstm_ir.ir.program import Program
 from lstm_ir.passes.pipeline import Pipeline, for_target
 from lstm_ir.view.picture import picture
 
-STAGES = ("source", "core", "scheduled", "stablehlo", "kernel")
+STAGES = ("source", "core", "scheduled", "stablehlo", "kernel", "module")
 GRAPHS = STAGES[:3]
 
 
@@ -33,26 +33,38 @@ class _Wanted:
 @click.argument("graph", default="-")
 @click.option("-s", "--stage", type=click.Choice(STAGES), default="source", show_default=True,
               help="source: as written; core: foreign ops expanded; scheduled: after all passes; "
-              "stablehlo: the pure module; kernel: the module that IREE compiles.")  # fmt: skip
+              "stablehlo: the pure module; kernel: the module that IREE compiles; module: IREE's, for -o.")  # fmt: skip
 @click.option("-o", "--output", help="A file; a name in .svg makes a picture. Default: stdout.")
 @click.option("--beside", is_flag=True, help="In a picture: the source graph beside the stage's.")
-@click.option("-t", "--target", default="cpu", show_default=True, help="Whose passes and kernels.")
+@click.option("-t", "--target", help="Whose passes and kernels; default: cpu. Of a package's modules, which; "
+              "default: the one that runs here.")  # fmt: skip
 @click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
 @click.option("-w", "--weights", multiple=True, help="Arrays (.npz, .safetensors) the text names.")
 @click.option("--locs", is_flag=True, help="Write each node's source line.")
+@click.option("--weights-to", help="Write the arrays too: .npz, .safetensors, or .irpa for IREE's tools.")
+@packages.key_option
 def command(
-    graph: str, stage: str, output: str | None, beside: bool, target: str, pipeline: str | None,
-    weights: tuple[str, ...], locs: bool,
+    graph: str, stage: str, output: str | None, beside: bool, target: str | None, pipeline: str | None,
+    weights: tuple[str, ...], locs: bool, weights_to: str | None, key_file: str | None,
 ) -> None:  # fmt: skip
-    """Print GRAPH (a .lir file; `-` or nothing: stdin) at a stage, or draw it with -o FILE.svg."""
+    """Print GRAPH (a .lir file or a package; `-` or nothing: stdin) at a stage, or draw it with -o FILE.svg."""
+    if weights_to is not None:
+        files.check_weights_path(Path(weights_to))
+    if stage == "module":
+        held = module_file.write(graph, output, target, weights, pipeline, key_file)
+        if weights_to is not None:
+            files.write_weights(Path(weights_to), held)
+        return
     drawing = output is not None and Path(output).suffix == ".svg"
     if drawing and stage not in GRAPHS:
         raise click.UsageError(f"{stage} is a module; pictures show {', '.join(GRAPHS)}")
     if beside and not drawing:
         raise click.UsageError("--beside needs -o FILE.svg")
-    program = files.read_program(graph, weights)
+    program = files.read_program(graph, weights, whole=weights_to is not None, key_file=key_file)
     program.verify()
-    wanted = _Wanted(stage, target, pipeline, locs)
+    if weights_to is not None:
+        files.write_weights(Path(weights_to), {n: d.array for n, d in program.weights.items()})
+    wanted = _Wanted(stage, "cpu" if target is None else target, pipeline, locs)
     if drawing:
         files.write_text(output, _picture(program, wanted, beside))
     else:
@@ -61,7 +73,7 @@ def command(
 
 def _text(program: Program, wanted: _Wanted) -> str:
     if wanted.stage == "stablehlo":
-        return lower(program, pipeline=wanted.pipeline, locs=wanted.locs)
+        return f"{_arguments(program)}{lower(program, pipeline=wanted.pipeline, locs=wanted.locs)}"
     if wanted.stage == "kernel":
         options = {} if wanted.pipeline is None else {"pipeline": wanted.pipeline}
         lowered = prepare(program, resolve(wanted.target), options)
@@ -69,6 +81,12 @@ def _text(program: Program, wanted: _Wanted) -> str:
             click.echo(f"// {note}", err=True)
         return lowered.text
     return print_program(replace(program, entries=_stage(program, wanted)), wanted.locs)
+
+
+def _arguments(program: Program) -> str:
+    """A comment with the names of each function's arguments: StableHLO has numbers for them."""
+    lines = [f"// {n}: {', '.join([*g.input_names, *g.weights])}\n" for n, g in program.entries.items()]
+    return files.safe("".join(lines)) if all("\n" not in line[:-1] for line in lines) else ""
 
 
 def _stage(program: Program, wanted: _Wanted) -> Mapping[str, Graph]:

@@ -84,6 +84,10 @@ class ModelError(LstmIrError, ValueError):
         self.refusals = tuple(refusals)
 
 
+class MissingLibraryError(LstmIrError, ModuleNotFoundError):
+    """A library that this needs is not installed; the message names what to install. `name` is the module's."""
+
+
 class DeviceError(LstmIrError, RuntimeError):
     """The runtime or the device reported a failure."""
 

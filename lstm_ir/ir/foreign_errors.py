@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lstm_ir.ir.errors import LstmIrError
+from lstm_ir.ir.libraries import missing
 
 # What the system says too briefly: which limit was met, and what shows it.
 _LIMITS = {
@@ -53,14 +54,19 @@ def become(error: type[LstmIrError], what: str, otherwise: str = "") -> Iterator
 def refusals_become(error: type[LstmIrError], what: str) -> Iterator[None]:
     """What the system refuses within (files, memory, processes, libraries) is an `error` that begins with `what`.
 
-    All other exceptions pass, that of a library which is not installed too.
+    A library that is not installed is a MissingLibraryError. All other exceptions pass.
     """
     try:
         yield
+    except ModuleNotFoundError as e:
+        found = missing(e)
+        if found is None:
+            raise
+        raise found from e
     except (OSError, MemoryError, ImportError, SystemError) as e:
         handlers = isinstance(e, OSError) and e.errno is None  # a signal handler's, such as TimeoutError
         inner = isinstance(e, SystemError) and limit_in(str(e)) is None
-        if handlers or inner or isinstance(e, (LstmIrError, ModuleNotFoundError)):
+        if handlers or inner or isinstance(e, LstmIrError):
             raise
         file = str(e.filename) if isinstance(e, OSError) and e.filename is not None else ""
         raise error(f"{what}: {reason(e)}" + (f": {file}" if file and file not in what else "")) from e

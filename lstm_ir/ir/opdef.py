@@ -6,7 +6,8 @@ How an op is lowered belongs to `backends/`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
@@ -133,7 +134,35 @@ class Op:
         return self._index[name]
 
 
-OPS: dict[str, Op] = {}
+class _Registry(Mapping[str, Op]):
+    """Ops by name. Asked for one that it does not have, or for all, it imports the families, which define theirs."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Op] = {}
+
+    def add(self, op: Op) -> None:
+        """Enter the op; IRError where its name is taken."""
+        if op.name in self._held:
+            raise IRError(f"op {op.name} is defined twice")
+        self._held[op.name] = op
+
+    def __getitem__(self, name: str) -> Op:
+        found = self._held.get(name)
+        return self._all()[name] if found is None else found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, Op]:
+        importlib.import_module(FAMILIES)
+        return self._held
+
+
+FAMILIES = "lstm_ir.ops"  # importing it defines every op; by name, since nothing here may depend on an op
+OPS = _Registry()
 
 
 def define(
@@ -166,15 +195,13 @@ def define(
             nothing is drawn, whatever an attribute is called (mps ops: `training` asks for z).
     joint_vjp  one gradient for all nodes of the op that read the same value.
     """
-    if name in OPS:
-        raise IRError(f"op {name} is defined twice")
     parsed = tuple(Operand.parse(t) for t in operands.split())
     op = Op(
         name, parsed, dict(attrs or {}), tuple(results.split()), types, numpy, vjp, expand, level,
         frozenset(traits), ranges, source, training, joint_vjp,
         {o.name: i for i, o in enumerate(parsed)},
     )  # fmt: skip
-    OPS[name] = op
+    OPS.add(op)
     return op
 
 

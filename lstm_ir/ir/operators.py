@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from lstm_ir.ir.opdef import FAMILIES
 
 if TYPE_CHECKING:
     from lstm_ir.ir.graph import Value
@@ -16,16 +19,22 @@ def bind(builders: Mapping[str, Callable[..., Any]]) -> None:
     _BUILDERS.update(builders)
 
 
+def _builder(name: str) -> Callable[..., Value]:
+    if not _BUILDERS:
+        importlib.import_module(FAMILIES)
+    return _BUILDERS[name]
+
+
 def _unary(name: str) -> Callable[[Any], Value]:
-    return lambda x: _BUILDERS[name](x)
+    return lambda x: _builder(name)(x)
 
 
 def _binary(name: str) -> Callable[[Any, Any], Value]:
-    return lambda a, b: _BUILDERS[name](a, b)
+    return lambda a, b: _builder(name)(a, b)
 
 
 def _reflected(name: str) -> Callable[[Any, Any], Value]:
-    return lambda a, b: _BUILDERS[name](b, a)
+    return lambda a, b: _builder(name)(b, a)
 
 
 class Operators:
@@ -52,16 +61,16 @@ class Operators:
     @property
     def T(self) -> Value:  # noqa: N802  NumPy's name
         """Axes reversed."""
-        return _BUILDERS["transpose"](self)
+        return _builder("transpose")(self)
 
     def astype(self, dtype: Any) -> Value:
         """Elements converted to `dtype`."""
-        return _BUILDERS["convert"](self, dtype)
+        return _builder("convert")(self, dtype)
 
     def reshape(self, *shape: Any) -> Value:
         """The same elements in another shape."""
         one = len(shape) == 1 and isinstance(shape[0], (tuple, list))
-        return _BUILDERS["reshape"](self, shape[0] if one else shape)
+        return _builder("reshape")(self, shape[0] if one else shape)
 
     def __bool__(self) -> bool:
         raise TypeError("a value of a graph has no truth value; use li.select, or compare types")

@@ -11,6 +11,7 @@ import numpy as np
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.dims import parse as parse_dim
 from lstm_ir.ir.errors import IRError, LstmIrError, ParseError
+from lstm_ir.ir.foreign_errors import refusals_become
 from lstm_ir.ir.graph import Arg, Graph, Value, make_node
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.location import Loc, at
@@ -69,6 +70,7 @@ def _lark() -> Any:
     return lark.Lark(GRAMMAR, parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
+@refusals_become(IRError, "parse")
 def parse(text: str, data: Mapping[str, Any] | None = None, file: str = "<text>") -> Graph | Program:
     """The graph or program written as `text`.
 

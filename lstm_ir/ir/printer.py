@@ -49,6 +49,24 @@ def print_graph(graph: Graph, locs: bool = False) -> str:
     return "\n".join(_graph_lines(graph, locs)) + "\n"
 
 
+def named_by_hash(program: Program) -> dict[str, Data]:
+    """The arrays, by hash, of which the text has the hash alone."""
+    found: dict[str, Data] = {}
+    graphs = list(program.entries.values())
+    arrays = [s.initial for s in program.state.values()]
+    while graphs:
+        for n in graphs.pop().nodes:
+            for k, spec in n.op.attrs.items():
+                if spec.kind == "graph":
+                    graphs.append(n.attrs[k])
+                elif spec.kind == "data":
+                    arrays.append(n.attrs[k])
+    for data in arrays:
+        if _by_hash(data):
+            found.setdefault(data.sha256, data)
+    return found
+
+
 def _graph_lines(graph: Graph, locs: bool) -> Iterator[str]:
     names: dict[Value, str] = {}
     for p in graph.params:
@@ -136,9 +154,12 @@ def number(x: float) -> str:
     return repr(float(x))
 
 
+def _by_hash(data: Data) -> bool:
+    return math.prod(int(d) for d in data.type.shape if isinstance(d, int)) > INLINE or not data.known
+
+
 def _data(data: Data) -> str:
-    size = math.prod(int(d) for d in data.type.shape if isinstance(d, int))
-    if size > INLINE or not data.known:
+    if _by_hash(data):
         return f"sha256({data.sha256})"
     return _literal(data.array, data.type.dtype)
 

@@ -18,8 +18,7 @@ from lstm_ir.ir.types import TensorType
 _MEMO = 256  # bound shape combinations remembered per entry
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(NamedTuple):
     """A named input or output."""
 
     name: str
@@ -29,8 +28,7 @@ class Port:
         return f"{self.name}: {self.type}"
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """The values of an integer input lie in [low, high]; None is no bound."""
 
     input: str
@@ -39,16 +37,14 @@ class Check:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(NamedTuple):
     """An expression that is >= 0 once names are bound, and what it is for."""
 
     dim: Dim
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class StateVar:
+class StateVar(NamedTuple):
     """A named tensor that lives between calls."""
 
     name: str

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,7 +25,7 @@ _TRIES = 100
 
 
 def _name() -> str:
-    return f"lstm-ir-{secrets.token_hex(8)}.tmp"
+    return f"lstm-ir-{os.urandom(8).hex()}.tmp"
 
 
 def is_ours(name: str) -> bool:
@@ -59,6 +57,8 @@ def new_file(folder: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 @contextmanager
 def new_folder() -> Iterator[Path]:
     """A folder of this user alone among the system's temporary files, which is gone at the end."""
+    import tempfile  # of writers alone: who loads a package does without
+
     base = Path(tempfile.gettempdir())
     remove_dead(base)
     for _ in range(_TRIES):

@@ -10,6 +10,8 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from lstm_ir.ir.data import Data
+from lstm_ir.ir.errors import IRError
+from lstm_ir.ir.foreign_errors import refusals_become
 from lstm_ir.ir.graph import Arg, Graph, Node
 from lstm_ir.ir.opdef import Level, Trait
 from lstm_ir.view.networks import to_networkx
@@ -51,6 +53,7 @@ class Drawing:
     edges: list[tuple[list[Box], str]] = field(default_factory=list)
 
 
+@refusals_become(IRError, "picture")
 def picture(graphs: Sequence[tuple[str, Graph]]) -> str:
     """SVG text with the graphs side by side under their titles: `[("before", g), ("after", h)]`."""
     drawings = [(title, draw(g)) for title, g in graphs]

@@ -13,10 +13,10 @@ import campaign
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir import api
 from lstm_ir.backends.compile.compiler import option_flags
 from lstm_ir.backends.files.archive import read_package
 from lstm_ir.ir.graph import topological
+from lstm_ir.options import checked
 
 Rng = np.random.Generator
 ODD: tuple[Any, ...] = (
@@ -137,7 +137,7 @@ OPTIONS: dict[str, Any] = {
 
 def compile_options(**options: Any) -> None:
     """What `compile` checks before it compiles."""
-    given = api._options(options)
+    given = checked(options)
     option_flags({k: given[k] for k in ("opt_level", "data_tiling", "flags") if k in given}, "cpu")
 
 

@@ -1,5 +1,8 @@
 """Altered packages, loaded and called: PackageError or TargetError, or the results of the one that was altered.
 
+The graph of each is asked for too: PackageError, or the graph of the one that was altered; a text that was altered
+under a hash that fits may be another graph of the same entries, weights and state, and has a module's text.
+
 Modules are not altered under a hash that fits: they are machine code, which nothing checks.
 """
 
@@ -24,7 +27,7 @@ from lstm_ir.backends.run.package import open_package, read_package
 Rng = np.random.Generator
 KEY = "a secret"
 A = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
-MANIFEST, SEAL = "manifest.json", "manifest.hmac"
+MANIFEST, SEAL, GRAPH = "manifest.json", "manifest.hmac", "graph.lir"
 ODD: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 3, 2**31, 2**63, 2**64, 1.5, 1e400, "", "x", "y", "T", "main", "cpu",
     "vulkan", "metal",
@@ -42,8 +45,9 @@ def sound() -> tuple[bytes, ...]:
     w = li.weight("w", np.arange(6, dtype=np.float32).reshape(3, 2))
     z = li.input("z", (2, 3))
     loss = li.Graph("learn", [x], {"y": x @ w, "loss": li.sum(li.tanh(x @ w))})
+    k = li.constant(np.arange(34, dtype=np.float32).reshape(2, 17))
     programs: dict[str, Any] = {
-        "one": li.Graph("one", [x], {"y": li.tanh(x @ w)}),
+        "one": li.Graph("one", [x], {"y": li.tanh(x @ w) @ k}),
         "two": li.Graph("two", [z], {"u": z * 2.0, "v": li.sum(z)}),
         "three": li.train_step(loss, "loss", li.adam(0.1)),
     }
@@ -140,6 +144,11 @@ def made(rng: Rng, which: int) -> tuple[str, bytes]:
         return "manifest", packed(rng, {**files, MANIFEST: json.dumps(manifest).encode()})
     if way < 0.8:
         return "spliced", spliced(rng, data, other)
+    if way < 0.9:
+        files[GRAPH] = altered(rng, files[GRAPH], [members(other)[GRAPH]])
+        if rng.random() < 0.9:
+            files = rehashed(files, manifest)
+        return "text", packed(rng, files)
     names = [n for n in files if n.endswith(".safetensors")]
     name = names[int(rng.integers(len(names)))]
     files[name] = altered(rng, files[name], [members(other)["weights.safetensors"]])
@@ -153,6 +162,7 @@ def trial(rng: Rng, number: int) -> str:
     way, data = made(rng, which)
     file = Path("altered.lirpkg")
     file.write_bytes(data)
+    told = graph_of(file, which if way == "bytes" else None)
     try:
         if rng.random() < 0.05:
             read_package(file, require_key=KEY)
@@ -160,12 +170,39 @@ def trial(rng: Rng, number: int) -> str:
         exe = open_package(file)
     except (li.PackageError, li.TargetError) as e:
         assert str(e).strip()
-        return f"{way} refused"
+        return f"{way} refused, {told}"
     found = called(exe)
     if way == "bytes":  # what means nothing was altered, a time stamp for one
         for name, want in answers()[which].items():
             np.testing.assert_array_equal(found[name], want)
-    return f"{way} loaded"
+    return f"{way} loaded, {told}"
+
+
+def graph_of(file: Path, same: int | None) -> str:
+    """Whether the package gives its graph; `same`: of which sound one it must be."""
+    try:
+        found = li.Program.of(li.source(file))
+    except li.PackageError as e:
+        assert str(e).startswith(str(file)), e
+        return "no graph"
+    if same is not None:
+        assert str(found) == texts()[same]
+    signature, package = found.signature(), read_package(file)
+    assert list(signature.entries) == list(package.signature.entries)
+    assert signature.weights == package.signature.weights
+    for name, held in found.weights.items():
+        np.testing.assert_array_equal(held.array, package.weights[name])
+    return "graph"
+
+
+@cache
+def texts() -> tuple[str, ...]:
+    """The programs of the sound ones, as text."""
+    out = []
+    for data in sound():
+        Path("sound.lirpkg").write_bytes(data)
+        out.append(str(li.Program.of(li.source("sound.lirpkg"))))
+    return tuple(out)
 
 
 if __name__ == "__main__":

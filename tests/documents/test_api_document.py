@@ -10,7 +10,7 @@ import pytest
 from paths import ROOT
 
 import lstm_ir as li
-from lstm_ir import api
+from lstm_ir import api, options
 
 PAGE = document.PAGE.read_text(encoding="utf-8")
 SESSION = "lstm_ir.backends.run.executable:Session"
@@ -46,7 +46,7 @@ def test_functions_with_a_heading_show_their_signature() -> None:
 
 
 def test_every_option_of_compile_has_a_row() -> None:
-    assert rows(section("### `compile`")) == set(api.OPTIONS)
+    assert rows(section("### `compile`")) == set(options.OPTIONS)
 
 
 def test_every_variable_that_is_read_has_a_row() -> None:

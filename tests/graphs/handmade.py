@@ -10,7 +10,7 @@ import numpy as np
 from lstm_ir.backends.compile.compiler import compile_mlir
 from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.run.executable import Executable
-from lstm_ir.backends.targets.targets import Target
+from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir import dims
 from lstm_ir.ir.signature import Check, Entry, Port, Requirement, Signature
 from lstm_ir.ir.types import TensorType, parse_type

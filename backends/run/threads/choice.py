@@ -6,7 +6,7 @@ asked for by name (`device=`) is not asked here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 SMALL = 18_000_000  # operations of a call that one thread ends before workers are awake: some 50 us
 # Operations from which a call is worth a helper's part, and from which waking workers does not matter.
@@ -17,8 +17,7 @@ LOOPS = 4
 HELPERS = 3  # of a call, at most
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """Who runs a call, and why."""
 
     driver: str  # local-sync: the caller's thread; local-task: IREE's workers

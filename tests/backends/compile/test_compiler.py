@@ -20,7 +20,8 @@ from lstm_ir.backends.compile import child as children
 from lstm_ir.backends.compile import compiler
 from lstm_ir.backends.compile.cache import Cache, folder, key
 from lstm_ir.backends.compile.compiler import compile_mlir
-from lstm_ir.backends.targets.targets import Target, resolve
+from lstm_ir.backends.targets.target import Target
+from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.errors import CompileError
 
 ADD = """module @m { func.func @main(%a: tensor<7xf32>) -> tensor<7xf32> {

@@ -116,9 +116,10 @@ def test_exchanged_members(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda m: m.update(format=4),
+        lambda m: m.update(format=3),
+        lambda m: m.update(format=5),
         lambda m: m.update(format=2),
-        lambda m: m.update(format=3.0),
+        lambda m: m.update(format=4.0),
         lambda m: m.update(more=1),
         lambda m: m.pop("extra"),
         lambda m: m.update(targets=[]),

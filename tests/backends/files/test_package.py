@@ -150,6 +150,8 @@ def test_loading_runs_without_the_compiler(path: Path) -> None:
         "from lstm_ir.backends.run.package import ModuleFile, open_package\n"
         f"exe = open_package({str(path)!r})\n"
         "print(exe({'input.1': np.zeros((2, 5), np.float32)})['y'][1].tolist())\n"
+        "rest = ('lstm_ir.ops', 'lstm_ir.ir.graph', 'lstm_ir.api', 'lstm_ir.passes', 'lstm_ir.backends.compile')\n"
+        "assert not [m for m in sys.modules if m.startswith(rest)]\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

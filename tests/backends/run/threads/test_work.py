@@ -14,7 +14,8 @@ from lstm_ir.backends.run.threads.choice import HELPED, LARGE, LOOPS, SMALL, Cho
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.bench.measure import empty_call
 from lstm_ir.ir import dims
-from lstm_ir.ir.work import CallWork, operations
+from lstm_ir.ir.operations import operations
+from lstm_ir.ir.work import CallWork
 from lstm_ir.passes.pipeline import Pipeline
 
 

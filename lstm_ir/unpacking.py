@@ -1,0 +1,86 @@
+"""A package as the program that it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lstm_ir.ir.data import Data
+from lstm_ir.ir.errors import LstmIrError, MissingLibraryError, PackageError
+from lstm_ir.ir.parser import parse
+from lstm_ir.ir.printer import named_by_hash
+from lstm_ir.ir.program import Program
+from lstm_ir.options import RECORDED, checked
+
+if TYPE_CHECKING:
+    from lstm_ir.backends.files.archive import Package
+
+Array = np.ndarray[Any, Any]
+TEXT = "graph.lir"
+
+
+class Unpacked(NamedTuple):
+    """A program with weights and state, and the targets and options that it was compiled with."""
+
+    program: Program
+    targets: tuple[str, ...]
+    options: dict[str, Any]
+
+
+def unpacked(package: Package) -> Unpacked:
+    """What the package was made of; PackageError where it does not say, or says what its other parts do not."""
+    held = package.graph
+    if held is None:
+        version = package.manifest.version
+        left = "its writer left it out (graph=False)" if version >= 4 else f"format {version} had none"
+        raise PackageError(
+            f"{package.path}: the package has no graph: {left}. From the graph's text and this package's arrays: "
+            f"lstm-ir compile GRAPH.lir --weights {package.path.name} -o NEW.lirpkg"
+        )
+    arrays = (*package.weights.values(), *package.state.values(), *held.constants.values())
+    where = f"{package.path}: {TEXT}"
+    try:
+        program = Program.of(parse(held.text, data={Data.of(a).sha256: a for a in arrays}, file=TEXT))
+        program.verify()
+        options = checked(held.recipe.options, RECORDED)
+    except MissingLibraryError:
+        raise
+    except LstmIrError as e:
+        raise PackageError(f"{where}: {e}") from e
+    _same_arrays({n: d for n, d in program.weights.items()}, package.weights, "weight", where)
+    _same_arrays({n: s.initial for n, s in program.state.items()}, package.state, "state", where)
+    lost = [h for h, d in named_by_hash(program).items() if not d.known]
+    if lost:
+        raise PackageError(f"{where}: the package has no array with the hash {lost[0]}")
+    _same_entries(program, package, where)
+    return Unpacked(program, held.recipe.targets, options)
+
+
+def _same_arrays(told: Mapping[str, Data], held: Mapping[str, Array], what: str, where: str) -> None:
+    """That the text speaks of the arrays that the package has, which its modules run with."""
+    for name in sorted({*told, *held}):
+        known = name in told and name in held and told[name].known
+        if not known or not _equal(told[name].array, held[name]):
+            raise PackageError(f"{where}: {what} {name!r} is not the one that the package has")
+
+
+def _equal(a: Array, b: Array) -> bool:
+    """Text keeps no bits of a NaN beyond its being one."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return a.tobytes() == b.tobytes() or np.array_equal(a.astype(np.float64), b.astype(np.float64), equal_nan=True)
+
+
+def _same_entries(program: Program, package: Package, where: str) -> None:
+    """That the text is of the program that the package runs: entries, inputs, outputs and state."""
+    told, runs = program.signature(), package.signature
+    same = (told.name, told.state, told.weights) == (runs.name, runs.state, runs.weights)
+    same &= list(told.entries) == list(runs.entries)
+    for name, entry in told.entries.items() if same else ():
+        other = runs.entries[name]
+        ports = (entry.inputs, entry.outputs, entry.reads, entry.writes, entry.finite)
+        same &= ports == (other.inputs, other.outputs, other.reads, other.writes, other.finite)
+    if not same:
+        raise PackageError(f"{where}: the graph is not that of the package: its entries differ from the manifest's")

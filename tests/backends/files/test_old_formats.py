@@ -1,0 +1,116 @@
+"""Packages that the code of older formats wrote: they run, and say how they are compiled again."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paths import ROOT
+from small_packages import rebuild
+
+import lstm_ir as li
+from lstm_ir.backends.files.archive import read_package
+from lstm_ir.backends.run import runtime
+from lstm_ir.backends.targets import cpus
+from lstm_ir.cli.group import run
+
+PACKAGES = ROOT / "tests" / "data" / "packages"
+TWO, THREE = PACKAGES / "format-2.lirpkg", PACKAGES / "format-3.lirpkg"
+X2 = (np.arange(24, dtype=np.float32).reshape(4, 3, 2) - 11) / 7
+here = pytest.mark.skipif(cpus.machine() != "x86_64", reason="the modules are for x86-64")
+
+
+def plain_lstm(weights: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+    """The equations of the LSTM, gates i, f, g, o, in f64."""
+    w = {n: a.astype(np.float64) for n, a in weights.items()}
+    h = c = np.zeros((x.shape[1], 3))
+    for row in x.astype(np.float64):
+        i, f, g, o = np.split(row @ w["w_ih"].T + h @ w["w_hh"].T + w["b"], 4, axis=1)
+        c = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+        h = np.tanh(c) / (1 + np.exp(-o))
+    return np.asarray(h @ w["w_out"])
+
+
+@pytest.mark.parametrize(("file", "number"), [(TWO, 2), (THREE, 3)])
+def test_they_are_of_that_format(file: Path, number: int) -> None:
+    with zipfile.ZipFile(file) as z:
+        assert json.loads(z.read("manifest.json"))["format"] == number
+    found = read_package(file)
+    assert found.manifest.version == number
+    assert found.graph is None
+
+
+@here
+def test_format_2_runs() -> None:
+    exe = li.load(TWO)
+    want = plain_lstm(read_package(TWO).weights, X2)
+    np.testing.assert_allclose(exe(x=X2)["h"], want, rtol=1e-5, atol=1e-6)
+
+
+@here
+def test_format_3_trains_on(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    exe = li.load(THREE)
+    w, v = np.array([[0.5, -1.25], [2.0, 0.75], [-0.5, 1.5]]), np.zeros((3, 2))
+    for _ in range(5):
+        x, want = (rng.standard_normal(s).astype(np.float32) for s in ((7, 3), (7, 2)))
+        error = x @ w - want
+        loss = exe.entries["train"](x=x, want=want)["loss"]
+        np.testing.assert_allclose(loss, np.square(error).mean(), rtol=1e-5)
+        v = 0.5 * v + 2 / 14 * x.T @ error
+        w = w - 0.125 * v
+    np.testing.assert_allclose(exe.state["w"], w, rtol=1e-5, atol=1e-6)
+    exe.save_state(tmp_path / "s.safetensors")
+    again = li.load(THREE)
+    again.load_state(tmp_path / "s.safetensors")
+    np.testing.assert_array_equal(again.state["w"], exe.state["w"])
+
+
+@pytest.mark.parametrize(("file", "number"), [(TWO, 2), (THREE, 3)])
+def test_without_a_graph_the_command_with_one_is_named(
+    file: Path, number: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    want = (
+        f"{file}: the package has no graph: format {number} had none. From the graph's text and this package's arrays: "
+        f"lstm-ir compile GRAPH.lir --weights {file.name} -o NEW.lirpkg"
+    )
+    with pytest.raises(li.PackageError) as e:
+        li.source(file)
+    assert str(e.value) == want
+    assert run(["compile", str(file), "-o", str(tmp_path / "new.lirpkg")]) == 1
+    assert capsys.readouterr().err.strip() == f"lstm-ir: {want}"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_that_is_named_makes_a_package_of_the_graphs_text(tmp_path: Path) -> None:
+    held = read_package(TWO).weights
+    x = li.input("x", ("T", "B", 2))
+    _, h, _ = li.lstm(x, *(li.weight(n, held[n]) for n in ("w_ih", "w_hh", "b")))
+    graph = li.Graph("old", [x], {"h": h[0] @ li.weight("w_out", held["w_out"])})
+    (tmp_path / "old.lir").write_text(str(graph))
+    assert "sha256(" in str(graph)
+    new = tmp_path / "new.lirpkg"
+    assert run(["compile", str(tmp_path / "old.lir"), "--weights", str(TWO), "-t", "cpu:host", "-o", str(new)]) == 0
+    np.testing.assert_allclose(li.load(new)(x=X2)["h"], plain_lstm(held, X2), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("number", [0, 1, 5, 99])
+def test_formats_that_are_not_read_are_refused_by_their_number(number: int, tmp_path: Path) -> None:
+    file = tmp_path / "m.lirpkg"
+    file.write_bytes(THREE.read_bytes())
+    rebuild(file, lambda m: m.update(format=number))
+    with pytest.raises(li.PackageError, match=rf"format {number}; this version reads 2, 3, 4"):
+        li.load(file)
+
+
+def test_another_release_of_iree_leaves_nothing_but_exporting_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "version", lambda: "9.1.0")
+    with pytest.raises(li.PackageError) as e:
+        li.load(THREE)
+    assert str(e.value) == (
+        f"{THREE}: made with IREE 3.13.0, the runtime here is 9.1.0; install that release of iree-base-runtime. It has "
+        "no graph: export it again"
+    )

@@ -1,0 +1,51 @@
+"""docs/security.md names for each promise tests and campaigns that exist; docs/packages.md has what the format has."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from paths import DOCS, ROOT
+
+from lstm_ir.backends.files import archive, manifest
+from lstm_ir.options import RECORDED
+
+SECURITY = (DOCS / "security.md").read_text(encoding="utf-8")
+PACKAGES = (DOCS / "packages.md").read_text(encoding="utf-8")
+PROMISES = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in SECURITY.partition("## Promises")[2].partition("\n## ")[0].splitlines()
+    if line.startswith("| ") and not line.startswith("| who ")
+]
+
+
+def test_there_are_promises() -> None:
+    assert len(PROMISES) > 12
+    assert all(len(row) == 3 for row in PROMISES)
+
+
+@pytest.mark.parametrize("row", PROMISES, ids=lambda r: r[1][:40])
+def test_each_names_what_holds_it(row: list[str]) -> None:
+    named = re.findall(r"`(tests/[^`]+\.py)`", row[2])
+    assert named
+    for file in named:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert "def test_" in text or "def trial(" in text
+
+
+def test_the_page_has_every_member_of_a_package() -> None:
+    shown = set(re.findall(r"^\| (`[^|]*) \|", PACKAGES.partition("## The file")[2], re.M))
+    members = {name for cell in shown for name in re.findall(r"`([^`]+)`", cell)}
+    files = {archive.MANIFEST, archive.WEIGHTS, archive.STATE, archive.GRAPH, archive.CONSTANTS, archive.SEAL}
+    assert files <= members
+    assert all(archive._NAME.fullmatch(f) for f in [*files, "module-0.vmfb", "module-1.vmfb"])
+
+
+def test_the_page_has_every_field_and_format() -> None:
+    fields = PACKAGES.partition("| field of the manifest |")[2].partition("\n\n")[0]
+    named = {n for line in fields.splitlines()[2:] for n in re.findall(r"`(\w+)`", line.split("|")[1])}
+    assert named == {"format", "lstm_ir", "iree", "signature", "targets", "members", "extra", "graph"}
+    formats = re.findall(r"^\| (\d) \|", PACKAGES, re.M)
+    assert [int(f) for f in formats] == list(range(1, manifest.FORMAT + 1))
+    options = PACKAGES.partition("* **Options** are recorded: ")[2].partition(".")[0]
+    assert tuple(re.findall(r"`(\w+)`", options)) == RECORDED
