@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import (
+    BusyError,
     CallError,
     CompileError,
+    DeadlineError,
     DeviceError,
     DimError,
     GradientError,
@@ -67,6 +69,7 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.importers.onnx.model import from_onnx as from_onnx
     from lstm_ir.ir.parser import parse as parse
     from lstm_ir.ops.by_name import op as op
+    from lstm_ir.serving.batcher import Batcher as Batcher
     from lstm_ir.streaming.over_time import over_time as over_time
     from lstm_ir.streaming.stateful import stateful as stateful
     from lstm_ir.training.gradient import grad as grad
@@ -85,6 +88,7 @@ _LAZY = {  # what only some programs need: parsing, training, passes, the compil
         "lstm_ir.importers.onnx.model": "from_onnx",
         "lstm_ir.ir.parser": "parse",
         "lstm_ir.ops.by_name": "op",
+        "lstm_ir.serving.batcher": "Batcher",
         "lstm_ir.streaming.over_time": "over_time",
         "lstm_ir.streaming.stateful": "stateful",
         "lstm_ir.training.gradient": "grad vjp",
@@ -96,10 +100,10 @@ _LAZY = {  # what only some programs need: parsing, training, passes, the compil
 }
 
 __all__ = [
-    "CallError", "CompileError", "DType", "Data", "DeviceError", "DimError", "GradientError",
-    "Graph", "IRError", "Loc", "LoweringError", "LstmIrError", "ModelError", "Node", "PackageError",
-    "ParseError", "PassError", "Program", "State", "TargetError", "TensorType", "Value",
-    "ValueRangeError", "VerifyError", "interpret", *_LAZY, *_builders,
+    "BusyError", "CallError", "CompileError", "DType", "Data", "DeadlineError", "DeviceError", "DimError",
+    "GradientError", "Graph", "IRError", "Loc", "LoweringError", "LstmIrError", "ModelError", "Node", "PackageError",
+    "ParseError", "PassError", "Program", "State", "TargetError", "TensorType", "Value", "ValueRangeError",
+    "VerifyError", "interpret", *_LAZY, *_builders,
 ]  # fmt: skip
 
 

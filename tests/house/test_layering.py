@@ -12,7 +12,7 @@ import networkx as nx
 import pytest
 from paths import ROOT
 
-DRIVERS = ("api.py", "__main__.py", "cli", "demo", "verification")  # files and folders of lstm_ir
+DRIVERS = ("api.py", "__main__.py", "cli", "demo", "verification", "serving")  # files and folders of lstm_ir
 FOREIGN = ("torch", "tensorflow", "jax", "jaxlib", "onnx", "onnx_ir", "onnxruntime", "keras", "safetensors")
 LAZY = ("networkx", "lark", "iree.compiler", "ml_dtypes", "click", "rich")
 LIMIT = 500  # lines of one file
