@@ -70,6 +70,7 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.ir.parser import parse as parse
     from lstm_ir.ops.by_name import op as op
     from lstm_ir.serving.batcher import Batcher as Batcher
+    from lstm_ir.serving.sessions import Sessions as Sessions
     from lstm_ir.streaming.over_time import over_time as over_time
     from lstm_ir.streaming.stateful import stateful as stateful
     from lstm_ir.training.gradient import grad as grad
@@ -89,6 +90,7 @@ _LAZY = {  # what only some programs need: parsing, training, passes, the compil
         "lstm_ir.ir.parser": "parse",
         "lstm_ir.ops.by_name": "op",
         "lstm_ir.serving.batcher": "Batcher",
+        "lstm_ir.serving.sessions": "Sessions",
         "lstm_ir.streaming.over_time": "over_time",
         "lstm_ir.streaming.stateful": "stateful",
         "lstm_ir.training.gradient": "grad vjp",

@@ -179,13 +179,15 @@ def deadline(timeout: float | None) -> float | None:
     return time.monotonic() + timeout
 
 
-def limits(max_batch: object, max_delay: object, max_waiting: object) -> None:
-    """CallError for limits that are none."""
-    for name, value in (("max_batch", max_batch), ("max_waiting", max_waiting)):
+def limits(
+    rows: object, seconds: object, number: object, names: Sequence[str] = ("max_batch", "max_delay", "max_waiting")
+) -> None:
+    """CallError for limits that are none: two whole numbers, and seconds between them."""
+    for name, value in ((names[0], rows), (names[2], number)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise CallError(f"{name} is {value!r}; expected a whole number of 1 or more")
-    if isinstance(max_delay, bool) or not isinstance(max_delay, (int, float)) or not 0 <= max_delay < float("inf"):
-        raise CallError(f"max_delay is {max_delay!r}; expected seconds, a number of 0 or more")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < float("inf"):
+        raise CallError(f"{names[1]} is {seconds!r}; expected seconds, a number of 0 or more")
 
 
 def _model(exe: Any, entry: str | None) -> Model:
