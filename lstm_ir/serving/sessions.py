@@ -128,6 +128,10 @@ class Sessions:
         """The session that is open under this name; UnknownSessionError where none is."""
         return self._keeper.find(name)
 
+    def has(self, name: Name) -> bool:
+        """Whether a session is open under this name."""
+        return name in self._keeper.open
+
     def close(self) -> None:
         """Take no more calls; come back when all that were accepted have their results."""
         self._scheduler.close()
@@ -287,11 +291,16 @@ def _stateful(exe: Any, entry: str | None) -> Any:
         if not (found.entry.reads and found.entry.writes):
             raise CallError(f"{entry}: it does not keep state from call to call; li.Batcher serves it")
         return found
-    steps = [n for n, f in entries.items() if f.entry.reads and f.entry.writes]
-    if len(steps) != 1 and "step" not in steps:
-        kept = f"there are {', '.join(steps)}" if steps else "there is none; li.Batcher serves such programs"
+    known = steps(exe)
+    if len(known) != 1 and "step" not in known:
+        kept = f"there are {', '.join(known)}" if known else "there is none; li.Batcher serves such programs"
         raise CallError(f"sessions take the entry that reads and writes state: {kept}")
-    return entries["step" if "step" in steps else steps[0]]
+    return entries["step" if "step" in known else known[0]]
+
+
+def steps(exe: Any) -> list[str]:
+    """Names of the entries that read and write state."""
+    return [n for n, f in exe.entries.items() if f.entry.reads and f.entry.writes]
 
 
 def _named(name: object) -> None:
