@@ -36,7 +36,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
               help="Bytes of one message of a stream.")  # fmt: skip
 @click.option("--max-pending", type=click.IntRange(1), default=512 << 20, show_default=True,
               help="Bytes of all requests that are read or wait.")  # fmt: skip
-@click.option("--max-connections", type=click.IntRange(1), default=1024, show_default=True)
+@click.option("--max-connections", type=click.IntRange(1), default=1024, show_default=True, help="Connections at once.")
 @click.option("--header-timeout", type=click.FloatRange(0.001), default=10.0, show_default=True,
               help="Seconds until a connection has sent the head of a request.")  # fmt: skip
 @click.option("--body-timeout", type=click.FloatRange(0.001), default=30.0, show_default=True,
@@ -70,30 +70,28 @@ def command(
         "batch": batch_size_name, "max_batch": max_batch, "max_delay": max_delay, "max_waiting": max_waiting
     }  # fmt: skip
     opened = []
-    try:
-        for name, path in places.items():
-            exe = load(path, device)
-            opened.append(exe)
-            stateful = entry in steps(exe) if entry is not None else bool(steps(exe))
-            server: Batcher | Sessions
-            if stateful:
-                server = Sessions(exe, entry=entry, max_sessions=max_sessions, idle_timeout=idle_timeout, **common)
-            else:
-                server = Batcher(exe, entry=entry, **common)
-            models[name] = ServedModel(name, server)
-            what = "sequences" if stateful else "requests"
-            click.echo(f"{name}: {path}, entry {server.entry.name}, {what}", err=True)
-        if host not in _LOOPBACK:
-            click.echo(f"listening on {host}: there is no authentication", err=True)
+    for name, path in places.items():
+        exe = load(path, device)
+        opened.append(exe)
+        stateful = entry in steps(exe) if entry is not None else bool(steps(exe))
+        server: Batcher | Sessions
+        if stateful:
+            server = Sessions(exe, entry=entry, max_sessions=max_sessions, idle_timeout=idle_timeout, **common)
+        else:
+            server = Batcher(exe, entry=entry, **common)
+        models[name] = ServedModel(name, server)
+        what = "sequences" if stateful else "requests"
+        click.echo(f"{name}: {path}, entry {server.entry.name}, {what}", err=True)
+    if host not in _LOOPBACK:
+        click.echo(f"listening on {host}: there is no authentication", err=True)
 
-        def listening(url: str) -> None:
-            click.echo(f"serving on {url}")
+    def listening(url: str) -> None:
+        click.echo(f"serving on {url}")
 
-        limits = Limits(idle_timeout=idle_timeout, **numbers)
-        serve(models, host=host, port=port, limits=limits, listening=listening)
-    finally:
-        for exe in opened:
-            exe.close()
+    limits = Limits(idle_timeout=idle_timeout, **numbers)
+    serve(models, host=host, port=port, limits=limits, listening=listening)
+    for exe in opened:  # not where it ended early: a call may run
+        exe.close()
 
 
 def _places(packages: tuple[str, ...]) -> dict[str, str]:

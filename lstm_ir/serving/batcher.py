@@ -77,10 +77,10 @@ class Batcher:
         if check:
             confirm_rows(self.rows, model)
         runs = _Calls(self.rows, model)
-        self._scheduler = Scheduler(
+        self.scheduler = Scheduler(
             runs, "batcher", max_rows=max_batch, max_delay=max_delay, max_waiting=max_waiting
         )  # fmt: skip
-        stop_with(self, self._scheduler)
+        stop_with(self, self.scheduler)
 
     @property
     def entry(self) -> Entry:
@@ -90,12 +90,12 @@ class Batcher:
     @property
     def waiting(self) -> int:
         """Requests that were accepted and whose call has not begun."""
-        return self._scheduler.waiting
+        return self.scheduler.waiting
 
     @property
     def counters(self) -> Counters:
         """Requests accepted, refused and expired; calls (`groups`), and the requests and rows in them."""
-        return self._scheduler.counters
+        return self.scheduler.counters
 
     def submit(self, arrays: Mapping[str, Any], timeout: float | None = None) -> Future[Outputs]:
         """A future of the outputs; in a task: `await asyncio.wrap_future(batcher.submit(...))`.
@@ -106,7 +106,7 @@ class Batcher:
         until = deadline(timeout)
         prepared = self.rows.prepare(arrays)
         job = Job(prepared, prepared.key, prepared.rows, deadline=until)
-        self._scheduler.submit(job)
+        self.scheduler.submit(job)
         return job.future
 
     def __call__(
@@ -119,7 +119,7 @@ class Batcher:
 
     def close(self) -> None:
         """Accept no more requests; come back when all that were accepted have their results."""
-        self._scheduler.close()
+        self.scheduler.close()
 
     def __enter__(self) -> Self:
         return self

@@ -41,7 +41,7 @@ def serve(
 ) -> None:  # fmt: skip
     """Serve until SIGTERM or SIGINT; `listening` is told the address once requests are taken.
 
-    DeviceError for an address that cannot be had.
+    DeviceError for an address that cannot be had, and where it ended before all accepted requests were answered.
     """
     with become(DeviceError, f"cannot listen on {host}:{port}"):
         sock = _bound(host, port)
@@ -52,8 +52,9 @@ def serve(
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    sock = socket.socket(family, kind)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    family, kind, protocol_number, _, address = found
+    sock = socket.socket(family, kind, protocol_number)  # asyncio sends at once (TCP_NODELAY) where it is told TCP
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
@@ -91,7 +92,20 @@ async def _serve(
     finally:
         for task in (watch, tell, *stops):
             task.cancel()
-        await asyncio.gather(*(asyncio.to_thread(m.close) for m in models.values()))
+        await _drained(models, server, limits.stop_timeout)
+
+
+async def _drained(models: Mapping[str, ServedModel], server: uvicorn.Server, seconds: float) -> None:
+    """Let models answer what they accepted; DeviceError where they do not in time, or a second signal came."""
+    for model in models.values():
+        model.stop()
+    end = asyncio.get_running_loop().time() + seconds
+    while not all(m.done for m in models.values()):
+        if server.force_exit or asyncio.get_running_loop().time() > end:
+            for model in models.values():
+                model.abandon()
+            raise DeviceError("the server was ended before all accepted requests were answered")
+        await asyncio.sleep(_POLL)
 
 
 async def _tell(server: uvicorn.Server, listening: Callable[[], None]) -> None:

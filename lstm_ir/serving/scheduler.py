@@ -41,11 +41,10 @@ class Job:
     future: Future[Any] = field(default_factory=Future)
     accepted: float = 0.0
 
-    def expire(self) -> None:
-        """Its time is over."""
-        if self.future.set_running_or_notify_cancel():
-            waited = time.monotonic() - self.accepted
-            self.future.set_exception(DeadlineError(f"the request waited {waited:.3g} s, and its call had not begun"))
+    def forget(self, future: Future[Any]) -> None:
+        """A cancelled job stays in the queue until its turn, without what it would have been computed from."""
+        if future.cancelled():
+            self.payload = None
 
 
 @dataclass(eq=False)
@@ -90,7 +89,7 @@ class Scheduler:
         self._changed = threading.Condition()
         self._groups: dict[Hashable, _Group] = {}
         self._waiting = 0
-        self._closing = False
+        self._closing = self._abandoned = False
         self._pid = os.getpid()
         self.counters = Counters()
         self._thread = threading.Thread(target=self._work, name=f"lstm-ir {what}", daemon=True)
@@ -114,6 +113,7 @@ class Scheduler:
             self._waiting += 1
             self.counters.accepted += 1
             job.accepted = time.monotonic()
+            job.future.add_done_callback(job.forget)
             if job.lane is not None:
                 job.lane.append(job)
             if job.lane is None or len(job.lane) == 1:
@@ -136,8 +136,18 @@ class Scheduler:
     def close(self) -> None:
         """Take no more jobs, and come back when all that were taken have been run."""
         self.stop()
-        if os.getpid() == self._pid and threading.current_thread() is not self._thread:
+        if os.getpid() == self._pid and not self._abandoned and threading.current_thread() is not self._thread:
             self._thread.join()
+
+    def abandon(self) -> None:
+        """Run nothing more: what waits gets a DeviceError once the call that runs is over. Nobody waits for that."""
+        self._abandoned = True
+        self.stop()
+
+    @property
+    def done(self) -> bool:
+        """Whether it was stopped and all that it had taken has been run."""
+        return not self._thread.is_alive()
 
     def _ready(self, job: Job) -> None:
         self._groups.setdefault(job.key, _Group()).add(job)
@@ -147,9 +157,10 @@ class Scheduler:
         while True:
             with self._changed:
                 jobs, late = self._next(tidied + _PATIENCE)
+            if self._abandoned:
+                jobs, late = [], [*jobs, *late]
             for job in late:
-                self.counters.expired += 1
-                job.expire()
+                self._give_up(job)
             running = [j for j in jobs if j.future.set_running_or_notify_cancel()]
             if running:
                 self._settle(running)
@@ -159,6 +170,15 @@ class Scheduler:
                 tidied = time.monotonic()
             if not jobs and not late and self._closing and not self._groups:
                 return
+
+    def _give_up(self, job: Job) -> None:
+        """Its time is over, or that of all."""
+        self.counters.expired += 1
+        if job.future.set_running_or_notify_cancel():
+            waited = time.monotonic() - job.accepted
+            late = DeadlineError(f"the request waited {waited:.3g} s, and its call had not begun")
+            ended = DeviceError(f"the {self._what} was ended before the request's call began")
+            job.future.set_exception(ended if self._abandoned else late)
 
     def _next(self, until: float) -> tuple[list[Job], list[Job]]:
         """What runs now, and what is too late for it; neither, where it is time for something else. Locked."""

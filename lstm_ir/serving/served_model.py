@@ -97,9 +97,18 @@ class ServedModel:
                 session.close()
             raise
 
-    def close(self) -> None:
-        """Answer what was accepted, and take no more."""
-        self.server.close()
+    def stop(self) -> None:
+        """Take no more requests; those that were accepted are answered."""
+        self.server.scheduler.stop()
+
+    def abandon(self) -> None:
+        """Answer nothing more."""
+        self.server.scheduler.abandon()
+
+    @property
+    def done(self) -> bool:
+        """Whether it was stopped, and has answered what was accepted."""
+        return self.server.scheduler.done
 
 
 async def result(future: Future[Any], timeout: float | None = None) -> Any:

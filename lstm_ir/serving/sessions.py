@@ -81,12 +81,12 @@ class Sessions:
         if check:
             confirm_rows(rows, pure)
         self._keeper = _Keeper(pure, inputs, rows, function.entry, max_batch, max_sessions, idle_timeout)
-        self._scheduler = Scheduler(
+        self.scheduler = Scheduler(
             self._keeper.run, "sessions", max_rows=max_batch, max_delay=max_delay, max_waiting=max_waiting,
             tidy=self._keeper.evict,
         )  # fmt: skip
-        self._keeper.scheduler = self._scheduler
-        stop_with(self, self._scheduler)
+        self._keeper.scheduler = self.scheduler
+        stop_with(self, self.scheduler)
 
     @property
     def entry(self) -> Entry:
@@ -101,12 +101,12 @@ class Sessions:
     @property
     def waiting(self) -> int:
         """Calls that were accepted and have not begun."""
-        return self._scheduler.waiting
+        return self.scheduler.waiting
 
     @property
     def counters(self) -> Counters:
         """As of a batcher."""
-        return self._scheduler.counters
+        return self.scheduler.counters
 
     @property
     def evicted(self) -> int:
@@ -134,7 +134,7 @@ class Sessions:
 
     def close(self) -> None:
         """Take no more calls; come back when all that were accepted have their results."""
-        self._scheduler.close()
+        self.scheduler.close()
         for session in list(self._keeper.open.values()):
             self._keeper.remove(session, "all were closed")
 

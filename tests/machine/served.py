@@ -49,9 +49,9 @@ def served(*words: object) -> Iterator[Served]:
 
 
 @contextmanager
-def slow_server(*words: object) -> Iterator[Served]:
-    """The model of slow_server.py."""
-    with running(Path(__file__).with_name("slow_server.py"), *words) as found:
+def slow_server(gate: Path, *words: object) -> Iterator[Served]:
+    """The model of slow_server.py, whose calls wait for `gate`."""
+    with running(Path(__file__).with_name("slow_server.py"), gate, *words) as found:
         yield found
 
 

@@ -1,6 +1,6 @@
-"""A server whose calls take as many seconds as the largest number of their input says; y = 2x.
+"""A server whose calls wait for a file: y = 2x, at once where x is not below 0, else once the file is there.
 
-`python slow_server.py NAME=VALUE...` with fields of Limits, and of Batcher by the prefix `batcher.`.
+`python slow_server.py FILE NAME=VALUE...` with fields of Limits, and of Batcher by the prefix `batcher.`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,21 +25,25 @@ PAIRS = TensorType((dims.name("B"), 2), DType.f32)
 
 
 class Slow:
+    def __init__(self, gate: Path) -> None:
+        self._gate = gate
+
     entry = Entry("main", (Port("x", PAIRS),), (Port("y", PAIRS),), dims=("B",))
 
     def __call__(self, arrays: Mapping[str, Any], /) -> dict[str, np.ndarray[Any, Any]]:
-        time.sleep(float(arrays["x"].max()))
+        while arrays["x"].min() < 0 and not self._gate.exists():
+            time.sleep(0.01)
         return {"y": arrays["x"] * 2}
 
 
 def main() -> None:
     limits: dict[str, Any] = {}
     batcher: dict[str, Any] = {}
-    for word in sys.argv[1:]:
+    for word in sys.argv[2:]:
         name, _, value = word.partition("=")
         number = float(value) if "." in value else int(value)
         (batcher if name.startswith("batcher.") else limits)[name.removeprefix("batcher.")] = number
-    with Batcher(Slow(), check=False, max_delay=0.0, **batcher) as made:
+    with Batcher(Slow(Path(sys.argv[1])), check=False, max_delay=0.0, **batcher) as made:
         serve(
             {"slow": ServedModel("slow", made)}, port=0, limits=Limits(**limits),
             listening=lambda url: print(f"serving on {url}", flush=True),

@@ -197,6 +197,22 @@ def test_a_deadline_ends_the_wait_and_nothing_is_computed(slow: Slow) -> None:
     assert batcher.counters.expired == 2
 
 
+def test_a_cancelled_request_holds_no_memory(slow: Slow) -> None:
+    """Though the worker has not come to it."""
+    batcher = held(slow)
+    x = np.ones((1000, 2), np.float32)
+    seen, future = weakref.ref(x), batcher.submit({"x": x})
+    del x
+    assert seen() is not None
+    assert future.cancel()
+    gc.collect()
+    assert seen() is None
+    assert batcher.waiting == 1
+    slow.go.set()
+    batcher.close()
+    assert slow.calls == 1
+
+
 def test_close_loses_no_accepted_request(slow: Slow) -> None:
     batcher = held(slow, max_batch=1)
     futures = [batcher.submit(row(v)) for v in range(20, 40)]
@@ -235,7 +251,7 @@ def test_the_end_of_the_process_loses_no_accepted_request() -> None:
 
 def test_a_batcher_that_is_dropped_ends_its_thread() -> None:
     batcher = li.Batcher(Slow(), check=False)
-    thread, seen = batcher._scheduler._thread, weakref.ref(batcher)
+    thread, seen = batcher.scheduler._thread, weakref.ref(batcher)
     del batcher
     gc.collect()
     assert seen() is None
@@ -284,7 +300,7 @@ def test_shared_inputs_part_requests() -> None:
     """An input without a batch axis is one value for a call."""
     x, k = li.input("x", ("B", 2)), li.input("k", ())
     exe = li.compile(li.Graph("g", [x, k], {"y": x * k, "total": li.sum(x)}))
-    with li.Batcher(exe, outputs=["y"], max_delay=0.05) as batcher:
+    with li.Batcher(exe, outputs=["y"], max_delay=60.0, max_batch=4) as batcher:
         futures = [batcher.submit({**row(1), "k": np.float32(i % 2)}) for i in range(8)]
         assert [f.result(60)["y"][0, 0] for f in futures] == [0, 1] * 4
         assert batcher.counters.groups == 2
@@ -319,8 +335,8 @@ def test_a_forked_child_is_refused(slow: Slow) -> None:
     """Its copy of the batcher has no thread, so a request would wait for ever."""
     slow.go.set()
     batcher = li.Batcher(slow, check=False)
-    batcher._scheduler._pid += 1
+    batcher.scheduler._pid += 1
     with pytest.raises(DeviceError, match="belongs to another process"):
         batcher(row(1))
-    batcher._scheduler._pid -= 1
+    batcher.scheduler._pid -= 1
     batcher.close()
