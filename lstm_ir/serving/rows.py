@@ -90,11 +90,8 @@ class Rows:
         """From now on requests go together where their steps are equal."""
         self.pads = False
 
-    def prepare(self, arrays: Mapping[str, Any], *, by_class: bool = True) -> Prepared:
-        """A request's inputs, checked as by a call of its own; lengths that are left out are all steps.
-
-        by_class: requests of one length class may go together, not those of equal steps alone.
-        """
+    def prepare(self, arrays: Mapping[str, Any]) -> Prepared:
+        """A request's inputs, checked as by a call of its own; lengths that are left out are all steps."""
         entry = self.entry
         if self.lengths is not None and self.lengths not in arrays:
             arrays = {**arrays, self.lengths: self._all_steps(arrays)}
@@ -105,7 +102,7 @@ class Rows:
         sizes = dict(bound.env)
         rows, steps = sizes.pop(self.batch), sizes.get(self.time, 0)
         if self.pads:
-            sizes[self.time] = length_class(steps) if by_class else steps
+            sizes[self.time] = length_class(steps)
         shared = [a for a, axes in zip(values, self.inputs, strict=True) if axes.batch is None]
         return Prepared(values, rows, steps, (*sizes.items(), *map(_content, shared)))
 

@@ -68,7 +68,7 @@ class Sessions:
         pure: PureFunction = function.pure()
         inputs = Rows(function.entry, batch, time, lengths, outputs)
         written = [PREFIX + n for n in function.entry.writes]
-        rows = Rows(pure.entry, batch, time, inputs.lengths, [*inputs.wanted, *written])
+        rows = Rows(pure.entry, batch, time, lengths, [*inputs.wanted, *written])
         for name in function.entry.reads:
             if batch not in pure.state[name].type.names:
                 raise CallError(

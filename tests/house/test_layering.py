@@ -269,3 +269,13 @@ def test_importing_the_package_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_batchers_and_sessions_need_no_server() -> None:
+    web = ("starlette", "uvicorn", "websockets", "prometheus_client")
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lstm_ir as li; li.Batcher; li.Sessions\n"
+        f"print([m for m in {[*web, *LAZY, *FOREIGN]!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -100,6 +100,20 @@ def _whole(exe: Any, x: Array) -> dict[str, Array]:
     return {"x": x, "lengths": np.full(x.shape[1], x.shape[0], np.int32)} if has else {"x": x}
 
 
+def test_requests_without_rows_or_steps(exe: Any, rng: np.random.Generator) -> None:
+    """They share calls as others do."""
+    sizes = [(4, 1), (4, 0), (0, 2), (4, 2), (0, 0)]
+    xs = [rng.standard_normal((t, b, I)).astype(np.float32) for t, b in sizes]
+    with li.Batcher(exe, max_delay=0.2) as batcher:
+        found = [f.result(60) for f in [batcher.submit({"x": x}) for x in xs]]
+    for got, x, (t, b) in zip(found, xs, sizes, strict=True):
+        assert got["y"].shape == (t, b, H)
+        assert got["scores"].shape == (b, C)
+        if t and b:
+            close(got, expected(x, None))
+        assert not got["scores"].any() or t, "what no step has changed is zero"
+
+
 def test_tasks_of_one_loop_share_calls(exe: Any, rng: np.random.Generator) -> None:
     xs = [rng.standard_normal((4, 1, I), np.float32) for _ in range(20)]
 
