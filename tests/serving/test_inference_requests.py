@@ -34,8 +34,8 @@ def arrays(rng: np.random.Generator) -> dict[str, Array]:
         if word == "BOOL":
             out["bool"] = rng.integers(0, 2, (2, 3)).astype(bool)
         elif "INT" in word:
-            info = np.iinfo(kind)  # type: ignore[arg-type]
-            out[word.lower()] = rng.integers(info.min, info.max, (2, 3), dtype=kind, endpoint=True)  # type: ignore[arg-type]
+            info = np.iinfo(kind)
+            out[word.lower()] = rng.integers(info.min, info.max, (2, 3), dtype=kind, endpoint=True)
         else:
             out[word.lower()] = rng.standard_normal((2, 3)).astype(kind)
     return out
