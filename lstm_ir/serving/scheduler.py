@@ -117,8 +117,9 @@ class Scheduler:
             if job.lane is not None:
                 job.lane.append(job)
             if job.lane is None or len(job.lane) == 1:
-                self._ready(job)
-                self._changed.notify_all()
+                group = self._ready(job)
+                if len(group.jobs) == 1 or group.rows >= self.max_rows:  # else nothing is due earlier than it was
+                    self._changed.notify_all()
 
     def _here(self) -> None:
         process.enter()
@@ -149,8 +150,12 @@ class Scheduler:
         """Whether it was stopped and all that it had taken has been run."""
         return not self._thread.is_alive()
 
-    def _ready(self, job: Job) -> None:
-        self._groups.setdefault(job.key, _Group()).add(job)
+    def _ready(self, job: Job) -> _Group:
+        group = self._groups.get(job.key)
+        if group is None:
+            group = self._groups[job.key] = _Group()
+        group.add(job)
+        return group
 
     def _work(self) -> None:
         tidied = time.monotonic()
