@@ -15,8 +15,10 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lstm_ir.ir.errors import BusyError as BusyError
 from lstm_ir.ir.errors import CallError as CallError
 from lstm_ir.ir.errors import CompileError as CompileError
+from lstm_ir.ir.errors import DeadlineError as DeadlineError
 from lstm_ir.ir.errors import DeviceError as DeviceError
 from lstm_ir.ir.errors import DimError as DimError
 from lstm_ir.ir.errors import GradientError as GradientError
@@ -70,6 +72,8 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.loading import source as source
     from lstm_ir.ops import *  # noqa: F403  the builders, listed in lstm_ir.ops.__all__
     from lstm_ir.ops.by_name import op as op
+    from lstm_ir.serving.batcher import Batcher as Batcher
+    from lstm_ir.serving.sessions import Sessions as Sessions
     from lstm_ir.streaming.over_time import over_time as over_time
     from lstm_ir.streaming.stateful import stateful as stateful
     from lstm_ir.training.gradient import grad as grad
@@ -96,6 +100,8 @@ _LAZY = {
         "lstm_ir.ir.types": "DType TensorType",
         "lstm_ir.loading": "load set_threads source",
         "lstm_ir.ops.by_name": "op",
+        "lstm_ir.serving.batcher": "Batcher",
+        "lstm_ir.serving.sessions": "Sessions",
         "lstm_ir.streaming.over_time": "over_time",
         "lstm_ir.streaming.stateful": "stateful",
         "lstm_ir.training.gradient": "grad vjp",

@@ -15,6 +15,7 @@ from lstm_ir.backends.files import state_file
 from lstm_ir.backends.run import runtime, transfer
 from lstm_ir.backends.run.held_state import HeldState
 from lstm_ir.backends.run.loaded import ANY, CALLER, WORKERS, CallOptions, Loaded, Runner
+from lstm_ir.backends.run.pure_function import PureFunction
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.errors import CallError, DeviceError, TargetError, ValueRangeError
@@ -55,6 +56,10 @@ class Function:
         self.restarts = entry.restarts and bool(loaded.signature.state)
         self.steps = bool(entry.reads or entry.writes or entry.finite)
         self.watched = entry.watched()
+
+    def pure(self) -> PureFunction:
+        """The entry as a function of its state, which the caller keeps; CallError where it looks at more than that."""
+        return self._session._pure(self)
 
     def plan(self, shapes: Shapes) -> CallPlan:
         """How calls with these shapes run."""
@@ -196,6 +201,37 @@ class Session:
                     place[...] = a
                 self._invoke(plan, slots.arguments, results)
             return move.arrays(results, f.results, given)
+
+    def _pure(self, f: Function) -> PureFunction:
+        with process.turn(self._lock):
+            if self._loaded is None:
+                raise DeviceError(f"the {self._what} is closed")
+            signature, initial = self._loaded.signature, self._loaded.initial
+        kinds = tuple(
+            tuple(transfer.BorderType(signature.state[n].type.dtype) for n in names)
+            for names in (f.entry.reads, f.entry.writes)
+        )
+        arguments, results = f.arguments + kinds[0], f.results + kinds[1]
+        plans: dict[Shapes, CallPlan] = {}
+
+        def run(values: list[Array], shapes: Shapes) -> list[Array]:
+            with process.turn(self._lock):
+                loaded = self._loaded
+                if loaded is None:
+                    raise DeviceError(f"the {self._what} is closed")
+                plan = plans.get(shapes)
+                if plan is None:
+                    plan = f.plan(shapes[: len(f.arguments)])
+                    if len(plans) >= _SHAPES:
+                        plans.clear()
+                    plans[shapes] = plan
+                move = loaded.move
+                given, made = move.arguments(values, arguments), move.results(len(results))
+                self._bring(f, plan.runner, given)
+                self._invoke(plan, given, made)
+                return move.arrays(made, results, values)
+
+        return PureFunction(f.entry, signature, initial, run)
 
     def _bring(self, f: Function, runner: Runner, arguments: Any) -> None:
         """What a function takes besides its inputs and state, where its kernels publish their work."""

@@ -12,10 +12,9 @@ import numpy as np
 from lstm_ir.backends import process
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.transfer import BorderType, Mover
-from lstm_ir.ir import dims
-from lstm_ir.ir.arrays import Conform, take
-from lstm_ir.ir.errors import CallError, DeviceError, PackageError
-from lstm_ir.ir.signature import Port, StateVar, bind_dims
+from lstm_ir.ir import dims, state_values
+from lstm_ir.ir.errors import CallError, DeviceError
+from lstm_ir.ir.signature import StateVar
 
 Array = np.ndarray[Any, Any]
 
@@ -61,13 +60,8 @@ class HeldState(MutableMapping[str, Array]):
         """Every variable, all as of one moment between two calls; CallError for sizes that differ."""
         with self._turn():
             out = {n: self._read(n) for n in self._variables}
-        self._agree(out)
+        state_values.agree(self._variables, out)
         return out
-
-    def _agree(self, arrays: Mapping[str, Array]) -> None:
-        """Refuse arrays that have two sizes for one name."""
-        ports = [Port(n, v.type) for n, v in self._variables.items()]
-        bind_dims(ports, {n: a.shape for n, a in arrays.items()})
 
     def __setitem__(self, name: str, value: Any) -> None:
         a = self._checked(name, value)
@@ -75,14 +69,7 @@ class HeldState(MutableMapping[str, Array]):
             self._views[name] = self._move.put(a, self._kinds[name])
 
     def _checked(self, name: str, value: Any) -> Array:
-        t = self._known(name).type
-        a = take(Conform(name, t.dtype), value)
-        fits = len(a.shape) == t.rank and all(
-            d == n for d, n in zip(t.shape, a.shape, strict=True) if isinstance(d, int)
-        )
-        if not fits:
-            raise CallError(f"state {name!r}: expected {t}, got shape {list(a.shape)}")
-        return np.array(a, order="C")
+        return state_values.fitting(self._known(name), value)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -124,15 +111,7 @@ class HeldState(MutableMapping[str, Array]):
 
     def update_all(self, arrays: Mapping[str, Array], where: str) -> None:
         """Every variable from `arrays`, or none of them; PackageError names `where`."""
-        missing, extra = set(self) - set(arrays), set(arrays) - set(self)
-        if missing or extra:
-            word, which = ("no", missing) if missing else ("an unknown", extra)
-            raise PackageError(f"{where}: {word} state {min(which)[:80]!r}")
-        try:
-            checked = {n: self._checked(n, a) for n, a in arrays.items()}
-            self._agree(checked)
-        except CallError as e:
-            raise PackageError(f"{where}: {e}") from e
+        checked = state_values.whole(self._variables, arrays, where)
         with self._turn():
             made = {n: self._move.put(a, self._kinds[n]) for n, a in checked.items()}
             self._views.update(made)
@@ -174,12 +153,7 @@ class HeldState(MutableMapping[str, Array]):
         return found
 
     def _start(self, name: str, env: Mapping[str, int]) -> Array:
-        t = self._variables[name].type
-        unknown = t.names - set(env)
-        if unknown:
-            raise CallError(f"state {name!r} is {t}: {min(unknown)} is known after its first call")
-        shape = tuple(dims.evaluate(d, env) for d in t.shape)
-        return np.array(np.broadcast_to(self._initial[name], shape), order="C")
+        return state_values.start(self._variables[name], self._initial[name], env)
 
     def _fits(self, name: str, shape: tuple[int, ...], env: Mapping[str, int]) -> None:
         t = self._variables[name].type

@@ -21,6 +21,7 @@ VERBS = {  # verb: (module, one line for --help)
     "verify": ("lstm_ir.cli.verifying", "Run an ONNX model by onnxruntime and by this project, and compare."),
     "compile": ("lstm_ir.cli.compile", "Compile a graph into a package."),
     "run": ("lstm_ir.cli.run", "Run a package or a graph on arrays."),
+    "serve": ("lstm_ir.cli.serving", "Serve packages over HTTP, by the Open Inference Protocol."),
     "opt": ("lstm_ir.cli.opt", "Run passes over a graph, text in and text out."),
     "show": ("lstm_ir.cli.show", "Print or draw a graph at any stage."),
     "bench": ("lstm_ir.cli.bench", "Measure beside torch, onnxruntime and JAX."),

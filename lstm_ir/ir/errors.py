@@ -92,6 +92,18 @@ class DeviceError(LstmIrError, RuntimeError):
     """The runtime or the device reported a failure."""
 
 
+class BusyError(LstmIrError, RuntimeError):
+    """A request or a session for which there is no room now; later there may be."""
+
+
+class DeadlineError(LstmIrError, TimeoutError):
+    """A request whose time was over before its call began; nothing was computed for it."""
+
+
+class UnknownSessionError(CallError):
+    """A session that is not open: never opened, closed, or left idle for too long."""
+
+
 def message(
     op: str, problem: str, operands: Iterable[tuple[str, object]] = (), loc: object = None, context: str | None = None
 ) -> str:

@@ -13,15 +13,8 @@ import pytest
 from paths import ROOT
 
 DRIVERS = (
-    "api.py",
-    "loading.py",
-    "unpacking.py",
-    "options.py",
-    "__main__.py",
-    "cli",
-    "demo",
-    "verification",
-)  # files and folders of lstm_ir
+    "api.py", "loading.py", "unpacking.py", "options.py", "__main__.py", "cli", "demo", "verification", "serving",
+)  # fmt: skip  # files and folders of lstm_ir
 FOREIGN = ("torch", "tensorflow", "jax", "jaxlib", "onnx", "onnx_ir", "onnxruntime", "keras", "safetensors")
 LAZY = ("networkx", "lark", "iree.compiler", "ml_dtypes", "click", "rich")
 OURS = ("lstm_ir.api", "lstm_ir.ops", "lstm_ir.ir.graph", "lstm_ir.ir.types", "lstm_ir.passes", "lstm_ir.backends")
@@ -276,6 +269,16 @@ def test_importing_the_package_is_light() -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lstm_ir\n"
         f"print([m for m in {[*LAZY, *FOREIGN, *OURS, 'iree.runtime', 'numpy']!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_batchers_and_sessions_need_no_server() -> None:
+    web = ("starlette", "uvicorn", "websockets", "prometheus_client")
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lstm_ir as li; li.Batcher; li.Sessions\n"
+        f"print([m for m in {[*web, *LAZY, *FOREIGN]!r} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,0 +1,109 @@
+"""`lstm-ir serve`: packages behind the Open Inference Protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lstm_ir.api import load
+from lstm_ir.ir.errors import DeviceError
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@click.command()
+@click.argument("packages", nargs=-1, required=True, metavar="[NAME=]PACKAGE...")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
+@click.option("-d", "--device", help="Where to run; default: a package's first target that runs here.")
+@click.option("-e", "--entry", help="Which entry is served; default: the one that keeps state, else main.")
+@click.option("--batch-size-name", default="B", show_default=True, help="The named size that is the batch.")
+@click.option("--max-batch", type=click.IntRange(1), default=64, show_default=True, help="Rows of one call.")
+@click.option("--max-delay", type=click.FloatRange(0, 60), default=0.001, show_default=True,
+              help="Seconds that a request waits for others to join its call.")  # fmt: skip
+@click.option("--max-waiting", type=click.IntRange(1), default=1024, show_default=True,
+              help="Requests that wait for a call; more get 429.")  # fmt: skip
+@click.option("--max-sessions", type=click.IntRange(1), default=1000, show_default=True,
+              help="Sequences that are open at once.")  # fmt: skip
+@click.option("--idle-timeout", type=click.FloatRange(0.001), default=600.0, show_default=True,
+              help="Seconds without a request after which a sequence or a stream is closed.")  # fmt: skip
+@click.option("--max-body", type=click.IntRange(1), default=64 << 20, show_default=True, help="Bytes of one request.")
+@click.option("--max-json", type=click.IntRange(1), default=8 << 20, show_default=True,
+              help="Bytes of the JSON of one request.")  # fmt: skip
+@click.option("--max-message", type=click.IntRange(1), default=1 << 20, show_default=True,
+              help="Bytes of one message of a stream.")  # fmt: skip
+@click.option("--max-pending", type=click.IntRange(1), default=512 << 20, show_default=True,
+              help="Bytes of all requests that are read or wait.")  # fmt: skip
+@click.option("--max-connections", type=click.IntRange(1), default=1024, show_default=True, help="Connections at once.")
+@click.option("--header-timeout", type=click.FloatRange(0.001), default=10.0, show_default=True,
+              help="Seconds until a connection has sent the head of a request.")  # fmt: skip
+@click.option("--body-timeout", type=click.FloatRange(0.001), default=30.0, show_default=True,
+              help="Seconds until the body is there.")  # fmt: skip
+@click.option("--send-timeout", type=click.FloatRange(0.001), default=30.0, show_default=True,
+              help="Seconds in which a client may read nothing of its answer.")  # fmt: skip
+@click.option("--stop-timeout", type=click.FloatRange(0.001), default=30.0, show_default=True,
+              help="Seconds that accepted requests have when the server stops.")  # fmt: skip
+def command(
+    packages: tuple[str, ...], host: str, port: int, device: str | None, entry: str | None, batch_size_name: str,
+    max_batch: int, max_delay: float, max_waiting: int, max_sessions: int, idle_timeout: float, **numbers: Any,
+) -> None:  # fmt: skip
+    """Serve packages over HTTP until SIGTERM. There is no authentication: whoever reaches the port may use it.
+
+    A package is served under its file's name, or under NAME.
+    """
+    try:
+        from lstm_ir.serving.limits import Limits
+        from lstm_ir.serving.run import serve
+        from lstm_ir.serving.served_model import ServedModel
+    except ModuleNotFoundError as e:
+        if e.name is not None and e.name.startswith("lstm_ir"):
+            raise
+        raise DeviceError(f"lstm-ir serve needs {e.name}: pip install 'lstm-ir[serve]'") from e
+    from lstm_ir.serving.batcher import Batcher
+    from lstm_ir.serving.sessions import Sessions, steps
+
+    places = _places(packages)
+    models = {}
+    common: dict[str, Any] = {
+        "batch": batch_size_name, "max_batch": max_batch, "max_delay": max_delay, "max_waiting": max_waiting
+    }  # fmt: skip
+    opened = []
+    for name, path in places.items():
+        exe = load(path, device)
+        opened.append(exe)
+        stateful = entry in steps(exe) if entry is not None else bool(steps(exe))
+        server: Batcher | Sessions
+        if stateful:
+            server = Sessions(exe, entry=entry, max_sessions=max_sessions, idle_timeout=idle_timeout, **common)
+        else:
+            server = Batcher(exe, entry=entry, **common)
+        models[name] = ServedModel(name, server)
+        what = "sequences" if stateful else "requests"
+        click.echo(f"{name}: {path}, entry {server.entry.name}, {what}", err=True)
+    if host not in _LOOPBACK:
+        click.echo(f"listening on {host}: there is no authentication", err=True)
+
+    def listening(url: str) -> None:
+        click.echo(f"serving on {url}")
+
+    limits = Limits(idle_timeout=idle_timeout, **numbers)
+    serve(models, host=host, port=port, limits=limits, listening=listening)
+    for exe in opened:  # not where it ended early: a call may run
+        exe.close()
+
+
+def _places(packages: tuple[str, ...]) -> dict[str, str]:
+    """Paths by model name."""
+    found: dict[str, str] = {}
+    for text in packages:
+        name, equals, path = text.partition("=")
+        if not equals:
+            name, path = Path(text).stem, text
+        if not name or "/" in name or not name.isprintable():
+            raise click.UsageError(f"{text}: a model's name has no / and no control characters")
+        if name in found:
+            raise click.UsageError(f"{text}: there are two models called {name}; give NAME={path}")
+        found[name] = path
+    return found

@@ -1,0 +1,207 @@
+"""`li.Batcher`: requests of several threads or tasks in one call.
+
+    batcher(x=a) in many threads ─> Rows.prepare (in the caller's thread; raises there) ─> Scheduler
+      ─> Rows.merge ─> one call ─> Rows.split ─> each caller's result
+
+A call that fails is made again for each of its requests alone, so that only the one at fault gets the error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as LateError
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from lstm_ir.ir.errors import CallError, DeadlineError
+from lstm_ir.ir.signature import Entry
+from lstm_ir.serving.row_check import confirm_rows
+from lstm_ir.serving.rows import Prepared, Rows
+from lstm_ir.serving.scheduler import Counters, Job, Scheduler, stop_with
+
+if TYPE_CHECKING:
+    from typing import Self
+
+Array = np.ndarray[Any, Any]
+Outputs = dict[str, Array]
+
+
+class Model(Protocol):
+    """What can be batched: an entry of an executable, or a function of another engine with its `entry`."""
+
+    @property
+    def entry(self) -> Entry:
+        """Names and types of what it takes and gives."""
+
+    def __call__(self, arrays: Mapping[str, Any], /) -> Mapping[str, Array]:
+        """Outputs by name."""
+
+
+class Batcher:
+    """One entry of an executable, called by many threads at once; results are those of calls of their own."""
+
+    def __init__(
+        self,
+        exe: Any,
+        *,
+        entry: str | None = None,
+        batch: str = "B",
+        time: str = "T",
+        lengths: str | None = None,
+        outputs: Sequence[str] | None = None,
+        max_batch: int = 64,
+        max_delay: float = 0.001,
+        max_waiting: int = 1024,
+        pad: bool = True,
+        check: bool = True,
+    ) -> None:
+        """`exe`: an executable, a session, or a callable with an `entry`. `batch` and `time` are names of sizes.
+
+        entry: its name; the default is `main`, or the only one. lengths: the input with the steps of each row;
+        the default is the one that a recurrent layer reads. outputs: those that requests get; the default is all.
+        max_batch: rows of one call. max_delay: seconds that a request waits for others to join it. max_waiting:
+        requests that wait at most. pad: requests of unequal steps may go together, where the graph has lengths.
+        check: try, before the first request, that rows of a call do not change each other.
+        CallError for an entry whose requests cannot share a call.
+        """
+        model = _model(exe, entry)
+        limits(max_batch, max_delay, max_waiting)
+        if getattr(model.entry, "writes", ()):
+            raise CallError(f"{model.entry.name}: it keeps state between calls; li.Sessions serves it")
+        self.rows = Rows(model.entry, batch, time, lengths, outputs)
+        if not pad:
+            self.rows.without_padding()
+        if check:
+            confirm_rows(self.rows, model)
+        runs = _Calls(self.rows, model)
+        self.scheduler = Scheduler(
+            runs, "batcher", max_rows=max_batch, max_delay=max_delay, max_waiting=max_waiting
+        )  # fmt: skip
+        stop_with(self, self.scheduler)
+
+    @property
+    def entry(self) -> Entry:
+        """Names and types of what a request takes and gives."""
+        return self.rows.entry
+
+    @property
+    def waiting(self) -> int:
+        """Requests that were accepted and whose call has not begun."""
+        return self.scheduler.waiting
+
+    @property
+    def counters(self) -> Counters:
+        """Requests accepted, refused and expired; calls (`groups`), and the requests and rows in them."""
+        return self.scheduler.counters
+
+    def submit(self, arrays: Mapping[str, Any], timeout: float | None = None) -> Future[Outputs]:
+        """A future of the outputs; in a task: `await asyncio.wrap_future(batcher.submit(...))`.
+
+        timeout: seconds after which the request is not begun any more: its error is a DeadlineError. Raises CallError
+        and ValueRangeError as a call does, BusyError where too many wait, DeviceError once closed.
+        """
+        until = deadline(timeout)
+        prepared = self.rows.prepare(arrays)
+        job = Job(prepared, prepared.key, prepared.rows, deadline=until)
+        self.scheduler.submit(job)
+        return job.future
+
+    def __call__(
+        self, arrays: Mapping[str, Any] | None = None, /, *, timeout: float | None = None, **named: Any
+    ) -> Outputs:
+        """The outputs by name, once the call that the request shares is over."""
+        given = {**(arrays or {}), **named}
+        found: Outputs = outcome(self.submit(given, timeout), timeout)
+        return found
+
+    def close(self) -> None:
+        """Accept no more requests; come back when all that were accepted have their results."""
+        self.scheduler.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Calls:
+    """What the worker does with the requests of one group."""
+
+    def __init__(self, rows: Rows, model: Model) -> None:
+        self._rows, self._model = rows, model
+
+    def __call__(self, jobs: list[Job]) -> None:
+        settle(jobs, lambda some: together(self._rows, self._model, [j.payload for j in some]))
+
+
+def together(rows: Rows, model: Model, requests: Sequence[Prepared]) -> list[Outputs]:
+    """The outputs of each request, by one call."""
+    return rows.split(model(rows.merge(requests)), requests)
+
+
+def settle(jobs: Sequence[Job], run: Callable[[Sequence[Job]], Sequence[Any]]) -> None:
+    """Give each job its result of `run`, which gets all; where that fails, each alone gets its result or its error."""
+    try:
+        results = run(jobs)
+    except Exception as e:
+        if len(jobs) == 1:
+            jobs[0].future.set_exception(e)
+            return
+        for job in jobs:
+            settle([job], run)
+        return
+    for job, result in zip(jobs, results, strict=True):
+        job.future.set_result(result)
+
+
+def outcome(future: Future[Any], timeout: float | None) -> Any:
+    """The future's result; DeadlineError where it does not run after so many seconds."""
+    try:
+        return future.result(timeout)
+    except DeadlineError:
+        raise
+    except LateError:
+        if future.cancel():
+            raise DeadlineError(f"the request waited {timeout:.3g} s, and its call had not begun") from None
+        return future.result()
+
+
+def deadline(timeout: float | None) -> float | None:
+    """When a request is too late, by time.monotonic(); CallError for what is no number of seconds."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout < float("inf"):
+        raise CallError(f"timeout is {timeout!r}; expected seconds, a number of 0 or more")
+    return time.monotonic() + timeout
+
+
+def limits(
+    rows: object, seconds: object, number: object, names: Sequence[str] = ("max_batch", "max_delay", "max_waiting")
+) -> None:
+    """CallError for limits that are none: two whole numbers, and seconds between them."""
+    for name, value in ((names[0], rows), (names[2], number)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise CallError(f"{name} is {value!r}; expected a whole number of 1 or more")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < float("inf"):
+        raise CallError(f"{names[1]} is {seconds!r}; expected seconds, a number of 0 or more")
+
+
+def _model(exe: Any, entry: str | None) -> Model:
+    """The entry of an executable or session, or a callable with an entry of its own."""
+    entries = getattr(exe, "entries", None)
+    if entries is not None:
+        if entry is not None:
+            found = entries[entry]
+        elif len(entries) == 1:
+            found = next(iter(entries.values()))
+        else:
+            found = entries["main"]
+        return found  # type: ignore[no-any-return]
+    if entry is not None or not callable(exe) or not isinstance(getattr(exe, "entry", None), Entry):
+        got = type(exe).__name__
+        raise CallError(f"a batcher takes an executable, a session or a callable with an `entry`; got {got}")
+    return exe  # type: ignore[no-any-return]

@@ -1,0 +1,169 @@
+"""The Open Inference Protocol v2 over HTTP.
+
+    bytes ─read_body─> body ─read_request─> InferRequest ─ServedModel.submit─> Future ─> outputs ─write_response─> bytes
+
+All of it runs in one event loop, apart from the calls, which the worker thread of each model makes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+
+from lstm_ir.serving.inference import read_request, sequence_name, write_response
+from lstm_ir.serving.limits import content_length, read_body, whole_number
+from lstm_ir.serving.served_model import ServedModel, result
+from lstm_ir.serving.server_state import ServerState, error_json, status_of
+from lstm_ir.serving.stream import stream
+from lstm_ir.serving.tensors import RequestError
+
+HEADER = "Inference-Header-Content-Length"
+_BYTES, _JSON = "application/octet-stream", "application/json"
+log = logging.getLogger("lstm_ir.serving")
+Handler = Callable[[ServerState, Request], Awaitable[Response]]
+
+
+def application(state: ServerState) -> Starlette:
+    """The server of these models."""
+    model = "/v2/models/{model}"
+    held = model + "/sequences/{sequence}/state"
+    both = (model, model + "/versions/{version}")
+    table: list[tuple[str, str, Handler]] = [
+        ("GET", "/v2", _server), ("GET", "/v2/health/live", _live), ("GET", "/v2/health/ready", _ready),
+        ("GET", "/metrics", _metrics),
+        *(("GET", m, _metadata) for m in both), *(("GET", m + "/ready", _model_ready) for m in both),
+        *(("POST", m + "/infer", _infer) for m in both),
+        ("GET", held, _state), ("PUT", held, _put_state),
+    ]  # fmt: skip
+    places: dict[str, dict[str, Handler]] = {}
+    for method, path, handler in table:
+        places.setdefault(path, {})[method] = handler
+    routes: list[Any] = [
+        Route(path, _endpoint(state, handlers), methods=list(handlers)) for path, handlers in places.items()
+    ]
+    routes.append(WebSocketRoute(model + "/stream", lambda socket: stream(state, socket)))
+    return Starlette(routes=routes, exception_handlers={404: _nowhere, 405: _nowhere})
+
+
+def _endpoint(state: ServerState, handlers: dict[str, Handler]) -> Callable[[Request], Awaitable[Response]]:
+    """Errors of a handler as answers, none of which ends the server."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            if "origin" in request.headers:
+                raise RequestError("requests of web pages (with the header Origin) are refused", 403)
+            method = "GET" if request.method == "HEAD" else request.method
+            found = await handlers[method](state, request)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
+        except Exception as e:
+            found = error_response(e)
+        if state.stopping.is_set():
+            found.headers["Connection"] = "close"
+        return found
+
+    return answer
+
+
+def error_response(error: Exception) -> Response:
+    """The protocol's error; one that is none of the project's goes to the log with its place."""
+    status = status_of(error)
+    if status == 500:
+        log.error("a request failed", exc_info=error)
+    headers = {"Retry-After": "1"} if status == 429 else {}
+    return Response(error_json(error), status, headers, _JSON)
+
+
+async def _nowhere(request: Request, error: Exception) -> Response:
+    status = int(getattr(error, "status_code", 404))
+    what = "there is nothing at this path" if status == 404 else f"{request.method} is not taken here"
+    headers = dict(getattr(error, "headers", None) or {})
+    return Response(error_json(RequestError(what, status)), status, headers, _JSON)
+
+
+def _json(data: object) -> Response:
+    return Response(json.dumps(data), media_type=_JSON)
+
+
+async def _server(state: ServerState, request: Request) -> Response:
+    extensions = ["binary_tensor_data", "sequence"]
+    return _json({"name": "lstm-ir", "version": version("lstm-ir"), "extensions": extensions})
+
+
+async def _live(state: ServerState, request: Request) -> Response:
+    return _json({"live": True})
+
+
+async def _ready(state: ServerState, request: Request) -> Response:
+    if state.stopping.is_set():
+        raise RequestError("the server stops", 503)
+    return _json({"ready": True})
+
+
+async def _metrics(state: ServerState, request: Request) -> Response:
+    data, kind = state.metrics.text()
+    return Response(data, headers={"Content-Type": kind})
+
+
+def _model(state: ServerState, request: Request) -> ServedModel:
+    found = request.path_params
+    return state.model(found["model"], found.get("version"))
+
+
+async def _metadata(state: ServerState, request: Request) -> Response:
+    return _json(_model(state, request).metadata())
+
+
+async def _model_ready(state: ServerState, request: Request) -> Response:
+    _model(state, request)
+    return await _ready(state, request)
+
+
+async def _infer(state: ServerState, request: Request) -> Response:
+    model = _model(state, request)
+    begun, status = time.monotonic(), 200
+    try:
+        if request.headers.get("content-encoding", "identity") != "identity":
+            raise RequestError("compressed bodies are not read", 415)
+        with state.budget.lease() as lease:
+            limits = state.limits
+            length = content_length(request.headers.get("content-length"))
+            body = await read_body(request.stream(), length, limits, lease, limits.max_body)
+            begun = time.monotonic()
+            header = whole_number(request.headers.get(HEADER), HEADER)
+            asked = read_request(memoryview(body), header, model.entry, model.outputs, limits.max_json)
+            outputs = await result(model.submit(asked), asked.timeout)
+        name = asked.sequence
+        text, parts = write_response(model.name, asked, outputs, {} if name is None else {"sequence_id": name})
+        if not parts:
+            return Response(text, media_type=_JSON)
+        return Response(b"".join([text, *parts]), headers={HEADER: str(len(text))}, media_type=_BYTES)
+    except Exception as e:
+        status = status_of(e)
+        raise
+    finally:
+        state.metrics.answered(model.name, status, time.monotonic() - begun)
+
+
+async def _state(state: ServerState, request: Request) -> Response:
+    model = _model(state, request)
+    data = await model.state(sequence_name(request.path_params["sequence"]))
+    return Response(data, media_type=_BYTES)
+
+
+async def _put_state(state: ServerState, request: Request) -> Response:
+    model = _model(state, request)
+    with state.budget.lease() as lease:
+        length = content_length(request.headers.get("content-length"))
+        body = await read_body(request.stream(), length, state.limits, lease, state.limits.max_body)
+        await model.set_state(sequence_name(request.path_params["sequence"]), bytes(body))
+    return Response(status_code=204)

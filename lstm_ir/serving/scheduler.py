@@ -1,0 +1,255 @@
+"""Who is next: jobs of many threads wait in a bounded queue, one worker thread runs them in groups.
+
+    submit (any thread) ─> lane (one after another) ─> group of its key ─> worker: `run(jobs)` ─> futures
+
+A job has a key: those of equal keys may run together, up to `max_rows` rows. The worker takes the group whose first
+job has waited longest, once it is full, or once that job has waited `max_delay` seconds; while it runs, others
+gather. Jobs of one lane run one after another, in the order of their arrival. A job whose deadline has passed, or
+whose future was cancelled, before the worker takes it is not run. `close` takes no more jobs and runs all that were
+taken.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from lstm_ir.backends import process
+from lstm_ir.ir.errors import BusyError, DeadlineError, DeviceError
+from lstm_ir.ir.foreign_errors import become
+
+_PATIENCE = 1.0  # seconds between two looks of an idle worker at what `tidy` is for
+
+
+@dataclass(eq=False)
+class Job:
+    """One request, on its way to the worker."""
+
+    payload: Any
+    key: Hashable
+    rows: int
+    lane: deque[Job] | None = None
+    deadline: float | None = None  # of time.monotonic()
+    future: Future[Any] = field(default_factory=Future)
+    accepted: float = 0.0
+
+    def forget(self, future: Future[Any]) -> None:
+        """A cancelled job stays in the queue until its turn, without what it would have been computed from."""
+        if future.cancelled():
+            self.payload = None
+
+
+@dataclass(eq=False)
+class Counters:
+    """What a scheduler has done since it was made; read without a lock."""
+
+    accepted: int = 0
+    refused: int = 0  # for lack of room
+    expired: int = 0
+    groups: int = 0  # calls of `run`
+    jobs: int = 0  # in them
+    rows: int = 0
+
+
+class _Group:
+    """Jobs of one key that wait."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[Job] = deque()
+        self.rows = 0
+
+    def add(self, job: Job) -> None:
+        self.jobs.append(job)
+        self.rows += job.rows
+
+    def take(self) -> Job:
+        job = self.jobs.popleft()
+        self.rows -= job.rows
+        return job
+
+
+class Scheduler:
+    """A bounded queue and its worker. `run` gets jobs whose futures run, and settles each of them."""
+
+    def __init__(
+        self, run: Callable[[list[Job]], None], what: str, *, max_rows: int, max_delay: float, max_waiting: int,
+        tidy: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        """`what` is the owner, for messages; `tidy` is called by the worker about once a second."""
+        self._run, self._what, self._tidy = run, what, tidy
+        self.max_rows, self._max_delay, self._max_waiting = max_rows, max_delay, max_waiting
+        self._changed = threading.Condition()
+        self._groups: dict[Hashable, _Group] = {}
+        self._waiting = 0
+        self._closing = self._abandoned = False
+        self._pid = os.getpid()
+        self.counters = Counters()
+        self._thread = threading.Thread(target=self._work, name=f"lstm-ir {what}", daemon=True)
+        with become(DeviceError, f"the {what} cannot start its thread"):
+            self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that were taken and do not run yet."""
+        return self._waiting
+
+    def submit(self, job: Job) -> None:
+        """Take the job; BusyError where as many wait as may, DeviceError once closed."""
+        self._here()
+        with self._changed:
+            if self._closing:
+                raise DeviceError(f"the {self._what} is closed")
+            if self._waiting >= self._max_waiting:
+                self.counters.refused += 1
+                raise BusyError(f"{self._waiting} requests wait for the {self._what}; no more are taken now")
+            self._waiting += 1
+            self.counters.accepted += 1
+            job.accepted = time.monotonic()
+            job.future.add_done_callback(job.forget)
+            if job.lane is not None:
+                job.lane.append(job)
+            if job.lane is None or len(job.lane) == 1:
+                group = self._ready(job)
+                if len(group.jobs) == 1 or group.rows >= self.max_rows:  # else nothing is due earlier than it was
+                    self._changed.notify_all()
+
+    def _here(self) -> None:
+        process.enter()
+        if os.getpid() != self._pid:
+            raise DeviceError(f"the {self._what} belongs to another process, whose thread a forked child lacks")
+
+    def stop(self) -> None:
+        """Take no more jobs; those that were taken are run."""
+        if os.getpid() != self._pid:
+            return
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Take no more jobs, and come back when all that were taken have been run."""
+        self.stop()
+        if os.getpid() == self._pid and not self._abandoned and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def abandon(self) -> None:
+        """Run nothing more: what waits gets a DeviceError once the call that runs is over. Nobody waits for that."""
+        self._abandoned = True
+        self.stop()
+
+    @property
+    def done(self) -> bool:
+        """Whether it was stopped and all that it had taken has been run."""
+        return not self._thread.is_alive()
+
+    def _ready(self, job: Job) -> _Group:
+        group = self._groups.get(job.key)
+        if group is None:
+            group = self._groups[job.key] = _Group()
+        group.add(job)
+        return group
+
+    def _work(self) -> None:
+        tidied = time.monotonic()
+        while True:
+            with self._changed:
+                jobs, late = self._next(tidied + _PATIENCE)
+            if self._abandoned:
+                jobs, late = [], [*jobs, *late]
+            for job in late:
+                self._give_up(job)
+            running = [j for j in jobs if j.future.set_running_or_notify_cancel()]
+            if running:
+                self._settle(running)
+            self._finish([*jobs, *late])
+            if self._tidy is not None and time.monotonic() >= tidied + _PATIENCE:
+                self._tidy()
+                tidied = time.monotonic()
+            if not jobs and not late and self._closing and not self._groups:
+                return
+
+    def _give_up(self, job: Job) -> None:
+        """Its time is over, or that of all."""
+        self.counters.expired += 1
+        if job.future.set_running_or_notify_cancel():
+            waited = time.monotonic() - job.accepted
+            late = DeadlineError(f"the request waited {waited:.3g} s, and its call had not begun")
+            ended = DeviceError(f"the {self._what} was ended before the request's call began")
+            job.future.set_exception(ended if self._abandoned else late)
+
+    def _next(self, until: float) -> tuple[list[Job], list[Job]]:
+        """What runs now, and what is too late for it; neither, where it is time for something else. Locked."""
+        while True:
+            now = time.monotonic()
+            soonest = until
+            for key, group in sorted(self._groups.items(), key=lambda item: item[1].jobs[0].accepted):
+                due = group.jobs[0].accepted + self._max_delay
+                if due <= now or group.rows >= self.max_rows or self._closing:
+                    return self._take(key, group, now)
+                soonest = min(soonest, due)
+            if self._closing or now >= until:
+                return [], []
+            self._changed.wait(soonest - now if self._groups or self._tidy is not None else None)
+            if self._tidy is None:
+                until = time.monotonic() + _PATIENCE
+
+    def _take(self, key: Hashable, group: _Group, now: float) -> tuple[list[Job], list[Job]]:
+        jobs: list[Job] = []
+        late: list[Job] = []
+        rows = 0
+        while group.jobs and (not jobs or rows + group.jobs[0].rows <= self.max_rows):
+            job = group.take()
+            self._waiting -= 1
+            if job.deadline is not None and now > job.deadline:
+                late.append(job)
+            else:
+                jobs.append(job)
+                rows += job.rows
+        if not group.jobs:
+            del self._groups[key]
+        return jobs, late
+
+    def _settle(self, jobs: list[Job]) -> None:
+        self.counters.groups += 1
+        self.counters.jobs += len(jobs)
+        self.counters.rows += sum(j.rows for j in jobs)
+        try:
+            self._run(jobs)
+        except BaseException as e:
+            for job in jobs:
+                if not job.future.done():
+                    job.future.set_exception(e)
+
+    def _finish(self, jobs: list[Job]) -> None:
+        """The next jobs of their lanes may run."""
+        lanes = [j.lane for j in jobs if j.lane is not None]
+        if not lanes:
+            return
+        with self._changed:
+            for lane in lanes:
+                lane.popleft()
+                if lane:
+                    self._ready(lane[0])
+
+
+def stop_with(owner: object, scheduler: Scheduler) -> None:
+    """The worker ends when its owner is collected, and what it was given is run before the process ends."""
+    weakref.finalize(owner, scheduler.stop).atexit = False
+    _open.add(scheduler)
+
+
+_open: weakref.WeakSet[Scheduler] = weakref.WeakSet()
+
+
+@atexit.register  # later than `process` was, so that it runs before native work is held back
+def _close_all() -> None:
+    for scheduler in list(_open):
+        scheduler.close()

@@ -1,0 +1,67 @@
+"""What the routes and streams of one server share, and how errors become answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+
+from lstm_ir.ir.errors import (
+    BusyError,
+    CallError,
+    DeadlineError,
+    LstmIrError,
+    PackageError,
+    UnknownSessionError,
+    ValueRangeError,
+)
+from lstm_ir.serving.limits import Budget, Limits
+from lstm_ir.serving.metrics import Metrics
+from lstm_ir.serving.served_model import ServedModel
+from lstm_ir.serving.session import ClientSession
+from lstm_ir.serving.tensors import RequestError
+
+
+class ServerState:
+    """Models by name, limits, figures, and whether the server stops."""
+
+    def __init__(self, models: Mapping[str, ServedModel], limits: Limits) -> None:
+        self.models, self.limits = models, limits
+        self.budget = Budget(limits.max_pending)
+        self.metrics = Metrics(models, self.budget)
+        self.stopping = asyncio.Event()
+        self.streamed: set[ClientSession] = set()  # sessions that have a stream
+
+    def model(self, name: str, version: str | None = None) -> ServedModel:
+        """RequestError (404) for one that is not served."""
+        found = self.models.get(name)
+        if found is None:
+            raise RequestError(f"there is no model {name[:80]!r}; there is {', '.join(self.models)}", 404)
+        if version not in (None, "1"):
+            raise RequestError(f"model {name} has version 1 alone", 404)
+        return found
+
+
+def status_of(error: Exception) -> int:
+    """HTTP's number for an error."""
+    if isinstance(error, RequestError):
+        return error.status
+    if isinstance(error, UnknownSessionError):
+        return 404
+    if isinstance(error, BusyError):
+        return 429
+    if isinstance(error, DeadlineError):
+        return 504
+    return 400 if isinstance(error, (CallError, ValueRangeError, PackageError)) else 500
+
+
+def text_of(error: Exception) -> str:
+    """The message of an error of the project; of others no more than that there was one."""
+    if isinstance(error, LstmIrError):
+        return str(error)
+    return "out of memory" if isinstance(error, MemoryError) else "a fault of the server; its log says more"
+
+
+def error_json(error: Exception) -> bytes:
+    """As the protocol has errors."""
+    return json.dumps({"error": text_of(error)}).encode()

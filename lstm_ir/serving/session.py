@@ -1,0 +1,139 @@
+"""One client's state: what `li.Sessions` opens."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from lstm_ir.backends.files import safetensors, state_file
+from lstm_ir.serving.batcher import Outputs, deadline, outcome
+from lstm_ir.serving.rows import Prepared
+from lstm_ir.serving.scheduler import Job
+
+if TYPE_CHECKING:
+    from typing import Self
+
+Array = np.ndarray[Any, Any]
+Name = str | int
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A call that a session asks for."""
+
+    session: ClientSession
+    inputs: Prepared
+
+
+@dataclass(frozen=True, eq=False)
+class Action:
+    """What is done to a session between two of its calls."""
+
+    session: ClientSession
+    run: Callable[[], Any]
+
+
+class Keeper(Protocol):
+    """What a session needs of the `Sessions` that opened it."""
+
+    def prepare(self, arrays: Mapping[str, Any]) -> Prepared:
+        """The inputs of a call, checked."""
+
+    def submit(self, work: Step | Action, until: float | None) -> Future[Any]:
+        """Queue the work, behind what the session has asked for before."""
+
+    def checked(self, arrays: Mapping[str, Any], where: str) -> dict[str, Array]:
+        """Copies of arrays that are a whole state."""
+
+    def snapshot(self, session: ClientSession) -> dict[str, Array]:
+        """Copies of the session's state."""
+
+    def remove(self, session: ClientSession, why: str) -> None:
+        """Close it."""
+
+
+class ClientSession:
+    """The state of one client. Its calls, and reads and writes of its state, happen in the order of their making."""
+
+    def __init__(self, name: Name, keeper: Keeper) -> None:
+        self.name, self._keeper = name, keeper
+        self.lane: deque[Job] = deque()  # what it has asked for and is not done
+        self.held: dict[str, Array] | None = None  # nothing before the first call
+        self.used = time.monotonic()
+        self.gone: str | None = None  # why it is closed
+
+    def submit(self, arrays: Mapping[str, Any], timeout: float | None = None) -> Future[Outputs]:
+        """A future of the outputs; `timeout` and errors are those of `Batcher.submit`."""
+        until = deadline(timeout)
+        return self._keeper.submit(Step(self, self._keeper.prepare(arrays)), until)
+
+    def __call__(
+        self, arrays: Mapping[str, Any] | None = None, /, *, timeout: float | None = None, **named: Any
+    ) -> Outputs:
+        """The outputs by name; the state is then that after this call."""
+        found: Outputs = outcome(self.submit({**(arrays or {}), **named}, timeout), timeout)
+        return found
+
+    def ask_state(self, timeout: float | None = None) -> Future[dict[str, Array]]:
+        """A future of what `state` gives."""
+        return self._alone(lambda: self._keeper.snapshot(self), timeout)
+
+    def ask_set_state(self, arrays: Mapping[str, Any], where: str, timeout: float | None = None) -> Future[None]:
+        """A future of the end of `set_state`; messages begin with `where`."""
+        held = self._keeper.checked(arrays, where)
+
+        def put() -> None:
+            self.held = held
+
+        return self._alone(put, timeout)
+
+    def state(self, timeout: float | None = None) -> dict[str, Array]:
+        """Copies of the state by name; before the first call, that of one row."""
+        found: dict[str, Array] = outcome(self.ask_state(timeout), timeout)
+        return found
+
+    def set_state(self, arrays: Mapping[str, Any], timeout: float | None = None) -> None:
+        """Go on from this state; PackageError, and no change, for names, shapes or dtypes that are others."""
+        outcome(self.ask_set_state(arrays, f"session {self.name!r}", timeout), timeout)
+
+    def save_state(self, path: str | Path) -> None:
+        """Write the state to a .safetensors file, in one step."""
+        state_file.write(path, self.state())
+
+    def load_state(self, path: str | Path) -> None:
+        """Go on from the state of a file; PackageError, and no change, if it does not fit."""
+        outcome(self.ask_set_state(state_file.read(path), str(path)), None)
+
+    def close(self) -> None:
+        """Take no more calls; those that were accepted are made, then the state goes."""
+        self._keeper.remove(self, "it was closed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _alone(self, run: Callable[[], Any], timeout: float | None) -> Future[Any]:
+        until = deadline(timeout)
+        return self._keeper.submit(Action(self, run), until)
+
+
+def to_bytes(arrays: Mapping[str, Array]) -> bytes:
+    """State as a safetensors file."""
+    out = io.BytesIO()
+    safetensors.write(out, arrays)
+    return out.getvalue()
+
+
+def from_bytes(data: bytes, where: str) -> dict[str, Array]:
+    """The arrays of a safetensors file; PackageError for bytes that are none."""
+    return safetensors.read_from(io.BytesIO(data), len(data), where)

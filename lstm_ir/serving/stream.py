@@ -1,0 +1,136 @@
+"""A websocket for one sequence: it begins when the stream opens and ends when the stream does.
+
+A text message is an inference request in JSON, and so is its answer. A binary message is the length of the JSON as
+four bytes (little-endian), the JSON, and the bytes of its binary tensors; its answer has the same form, with all
+outputs as bytes where the request does not say otherwise. One message is answered before the next is read, so a
+client that sends faster than it is answered is held back by its own connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+from starlette.responses import Response
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from lstm_ir.ir.errors import UnknownSessionError
+from lstm_ir.serving.inference import read_request, sequence_name, write_response
+from lstm_ir.serving.served_model import ServedModel, result
+from lstm_ir.serving.server_state import ServerState, error_json, status_of, text_of
+from lstm_ir.serving.session import ClientSession
+from lstm_ir.serving.tensors import RequestError
+
+_LENGTH = 4
+RESTART, POLICY, AWAY = 1012, 1008, 1001
+
+
+async def stream(state: ServerState, socket: WebSocket) -> None:
+    """Serve one stream until its client, or the server, ends it."""
+    try:
+        model, session = _opened(state, socket)
+    except Exception as e:
+        await socket.send_denial_response(Response(error_json(e), status_of(e), media_type="application/json"))
+        return
+    state.streamed.add(session)
+    state.metrics.streams.inc()
+    try:
+        await socket.accept()
+        await _messages(state, socket, model, session)
+    except (WebSocketDisconnect, OSError, RuntimeError):
+        pass  # the client is gone, in the middle of whatever it was
+    finally:
+        session.close()
+        state.streamed.discard(session)
+        state.metrics.streams.dec()
+
+
+def _opened(state: ServerState, socket: WebSocket) -> tuple[ServedModel, ClientSession]:
+    if "origin" in socket.headers:
+        raise RequestError("streams of web pages (with the header Origin) are refused", 403)
+    if state.stopping.is_set():
+        raise RequestError("the server stops", 503)
+    model = state.model(socket.path_params["model"])
+    asked = socket.query_params
+    unknown = sorted(set(asked) - {"sequence_id", "resume"})
+    if unknown:
+        raise RequestError(f"there is no parameter {unknown[0][:80]!r}; there is sequence_id, resume")
+    text = asked.get("sequence_id", "")
+    name = sequence_name(text) if text else None
+    if asked.get("resume", "false") not in ("true", "false"):
+        raise RequestError("parameter resume is true or false")
+    if asked.get("resume") == "true":
+        if name is None:
+            raise RequestError("resume needs the sequence_id of a sequence that is open")
+        session = model.sessions.get(name)
+        if session in state.streamed:
+            raise RequestError(f"sequence {name!r} has a stream already", 409)
+        return model, session
+    return model, model.sessions.open(name)
+
+
+async def _messages(state: ServerState, socket: WebSocket, model: ServedModel, session: ClientSession) -> None:
+    stopping = asyncio.ensure_future(state.stopping.wait())
+    receiving: asyncio.Future[Any] | None = None
+    try:
+        while True:
+            receiving = asyncio.ensure_future(socket.receive())
+            await asyncio.wait(
+                {receiving, stopping}, timeout=state.limits.idle_timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not receiving.done():
+                await socket.close(*((RESTART, "the server stops") if stopping.done() else (AWAY, "idle for too long")))
+                return
+            message = receiving.result()
+            if message["type"] == "websocket.disconnect":
+                return
+            if not await _answered(state, socket, model, session, message):
+                await socket.close(POLICY, "the sequence is closed")
+                return
+    finally:
+        stopping.cancel()
+        if receiving is not None:
+            receiving.cancel()
+
+
+async def _answered(
+    state: ServerState, socket: WebSocket, model: ServedModel, session: ClientSession, message: dict[str, Any]
+) -> bool:
+    """Answer one message; whether the stream goes on."""
+    begun, status = time.monotonic(), 200
+    try:
+        with state.budget.lease() as lease:
+            body, header = _parts(message)
+            lease.take(len(body))
+            binary = header is not None
+            asked = read_request(body, header, model.entry, model.outputs, state.limits.max_json, binary=binary)
+            outputs = await result(model.step(session, asked), asked.timeout)
+        text, parts = write_response(model.name, asked, outputs, {"sequence_id": session.name})
+        if binary:
+            await socket.send_bytes(b"".join([len(text).to_bytes(_LENGTH, "little"), text, *parts]))
+        elif parts:
+            raise RequestError("binary tensors are answers to binary messages")
+        else:
+            await socket.send_text(text.decode())
+    except (WebSocketDisconnect, OSError):
+        raise
+    except Exception as e:
+        status = status_of(e)
+        await socket.send_text(json.dumps({"error": text_of(e), "status": status}))
+        return not isinstance(e, UnknownSessionError)
+    finally:
+        state.metrics.answered(model.name, status, time.monotonic() - begun)
+    return True
+
+
+def _parts(message: dict[str, Any]) -> tuple[memoryview, int | None]:
+    """What follows the length, and the length; a text message has none."""
+    text = message.get("text")
+    if text is not None:
+        return memoryview(text.encode()), None
+    data = memoryview(message["bytes"])
+    if len(data) < _LENGTH:
+        raise RequestError(f"a binary message begins with the length of its JSON, {_LENGTH} bytes")
+    return data[_LENGTH:], int.from_bytes(data[:_LENGTH], "little")

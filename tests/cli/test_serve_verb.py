@@ -1,0 +1,66 @@
+"""`lstm-ir serve`: wrong usage, and what it says where its libraries are not installed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from child import environment
+from served import served
+from served_models import encoder, stream
+
+from lstm_ir.cli.serving import _places
+
+
+def verb(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lstm_ir", "serve", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300)
+
+
+def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
+    """No traceback, and what to install."""
+    for missing in ("starlette", "uvicorn"):
+        folder = tmp_path / missing
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text(f"import sys; sys.modules[{missing!r}] = None\n")
+        env = environment() | {"PYTHONPATH": f"{folder}{os.pathsep}{environment()['PYTHONPATH']}"}
+        command = [sys.executable, "-m", "lstm_ir", "serve", "m.lirpkg"]
+        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300)
+        assert done.returncode == 1
+        assert done.stderr.startswith("lstm-ir: lstm-ir serve needs ")
+        assert done.stderr.endswith(": pip install 'lstm-ir[serve]'\n")
+        assert missing in done.stderr
+
+
+def test_wrong_usage(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn")
+    absent = verb(tmp_path / "absent.lirpkg")
+    assert (absent.returncode, "absent.lirpkg" in absent.stderr) == (1, True)
+    package = encoder(tmp_path)
+    twice = verb(package, package)
+    assert (twice.returncode, "there are two models called encoder; give NAME=" in twice.stderr) == (2, True)
+    entry = verb(package, "--entry", "none")
+    assert (entry.returncode, "no entry is called 'none'; there are main" in entry.stderr) == (1, True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        busy = verb(package, "--port", taken.getsockname()[1])
+        assert (busy.returncode, "cannot listen on 127.0.0.1:" in busy.stderr) == (1, True)
+    for done in (absent, twice, entry, busy):
+        assert "Traceback" not in done.stderr
+
+
+def test_names_of_models() -> None:
+    assert _places(("a/b.lirpkg", "c=d.lirpkg")) == {"b": "a/b.lirpkg", "c": "d.lirpkg"}
+
+
+def test_ctrl_c_ends_it_well(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn")
+    with served(stream(tmp_path)) as server:
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(60) == 0
+        assert server.process.stderr is not None
+        assert "stream.lirpkg, entry step, sequences" in server.process.stderr.read()

@@ -1,0 +1,170 @@
+"""A server that has too much to do, or that is told to stop: 429, 504, and no accepted request lost."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from served import Served, served, slow_server, whole
+from served_models import I, stream
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+pytest.importorskip("prometheus_client")
+httpx = pytest.importorskip("httpx")
+client_of = pytest.importorskip("websockets.sync.client")
+exceptions = pytest.importorskip("websockets.exceptions")
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """The file that calls wait for."""
+    return tmp_path / "gate"
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(16) as made:
+        yield made
+
+
+def ask(server: Served, value: float, timeout: Any = None) -> Any:
+    """One request; a value below 0 waits for the gate."""
+    body: dict[str, Any] = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [value, 0.0]}]}
+    if timeout is not None:
+        body["parameters"] = {"timeout": timeout}
+    return httpx.post(f"{server.url}/v2/models/slow/infer", json=body, timeout=120)
+
+
+def until(server: Served, name: str, value: float) -> None:
+    """A figure of the server has this value."""
+    end = time.monotonic() + 60
+    while True:
+        lines = httpx.get(f"{server.url}/metrics", timeout=60).text.splitlines()
+        found = [float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)]
+        if found == [value]:
+            return
+        assert time.monotonic() < end, f"{name}: {found}"
+        time.sleep(0.01)
+
+
+def busy(server: Served, threads: ThreadPoolExecutor) -> Future[Any]:
+    """A call that runs, and waits for the gate."""
+    future = threads.submit(ask, server, -1.0)
+    until(server, "lstm_ir_calls_total", 1)
+    return future
+
+
+def test_a_full_queue_and_a_deadline(threads: ThreadPoolExecutor, gate: Path) -> None:
+    """The loop answers others while a call runs."""
+    with slow_server(gate, "batcher.max_waiting=2", "batcher.max_batch=1") as server:
+        first = busy(server, threads)
+        assert ask(server, 1.0, 100_000).status_code == 504, "it waited for another's call"
+        until(server, "lstm_ir_waiting", 1)  # cancelled, until the worker comes to it
+        kept = threads.submit(ask, server, 2.0)
+        until(server, "lstm_ir_waiting", 2)
+        refused = ask(server, 3.0)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert refused.json() == {"error": "2 requests wait for the batcher; no more are taken now"}
+        for wrong in (0, -5, 1.5, "1", True):
+            answer = ask(server, 1.0, wrong)
+            assert (answer.status_code, "parameter timeout" in answer.text) == (400, True)
+        gate.touch()
+        assert [f.result(60).status_code for f in (first, kept)] == [200, 200]
+        assert kept.result().json()["outputs"][0]["data"] == [4.0, 0.0]
+
+
+def test_sigterm_loses_no_accepted_request(threads: ThreadPoolExecutor, gate: Path) -> None:
+    with slow_server(gate, "batcher.max_batch=1") as server:
+        futures = [busy(server, threads)] + [threads.submit(ask, server, float(i)) for i in range(10)]
+        until(server, "lstm_ir_waiting", 10)
+        with server.connect() as idle:
+            server.process.send_signal(signal.SIGTERM)
+            assert whole(idle) == b"", "an idle connection is closed"
+            gate.touch()
+            answers = [f.result(60) for f in futures]
+            assert [a.status_code for a in answers] == [200] * 11
+            assert [a.json()["outputs"][0]["data"][0] for a in answers] == [-2.0, *(2.0 * i for i in range(10))]
+        assert server.process.wait(60) == 0
+        with pytest.raises(httpx.ConnectError):
+            ask(server, 1.0)
+
+
+@pytest.mark.parametrize("by", ["signal", "time"])
+def test_a_second_signal_or_the_time_limit_ends_it(threads: ThreadPoolExecutor, gate: Path, by: str) -> None:
+    """Though a call still runs, and says so."""
+    with slow_server(gate, "batcher.max_batch=1", f"stop_timeout={1 if by == 'time' else 600}") as server:
+        busy(server, threads)
+        waits = threads.submit(ask, server, 1.0)
+        until(server, "lstm_ir_waiting", 1)
+        server.process.send_signal(signal.SIGTERM)
+        if by == "signal":
+            time.sleep(0.2)
+            server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 1
+        assert server.process.stderr is not None
+        assert "the server was ended before all accepted requests were answered" in server.process.stderr.read()
+        assert waits.exception(60) is not None or waits.result().status_code >= 500
+
+
+def test_sigterm_ends_streams_behind_their_last_answer(tmp_path: Path, rng: np.random.Generator) -> None:
+    x = rng.standard_normal((1, 1, I), np.float32)
+    text = json.dumps({"inputs": [{"name": "x", "shape": [1, 1, I], "datatype": "FP32", "data": x.ravel().tolist()}]})
+    with served(stream(tmp_path)) as server:
+        url = f"ws://127.0.0.1:{server.port}/v2/models/stream/stream"
+        with client_of.connect(url) as one:
+            sent = answered = 0
+            stopped = threading.Event()
+
+            def stop() -> None:
+                time.sleep(0.3)
+                server.process.send_signal(signal.SIGTERM)
+                stopped.set()
+
+            thread = threading.Thread(target=stop)
+            thread.start()
+            try:
+                while True:
+                    one.send(text)
+                    sent += 1
+                    assert "outputs" in json.loads(one.recv(timeout=60))
+                    answered += 1
+            except exceptions.ConnectionClosed as e:
+                code = None if e.rcvd is None else e.rcvd.code
+            thread.join()
+            assert stopped.is_set()
+            assert code == 1012
+            assert sent - answered <= 1  # the one that met the close frame on its way
+            assert answered > 0
+        assert server.process.wait(60) == 0
+
+
+def test_bodies_share_a_budget(gate: Path) -> None:
+    """A body that is announced counts, and is given back when its client is gone."""
+    with slow_server(gate, "max_pending=100000", "max_body=90000", "body_timeout=60") as server:
+        head = b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+        with server.connect() as hoarder:
+            hoarder.sendall(head % 90000 + b"{")
+            until(server, "lstm_ir_pending_bytes", 90000)
+            with server.connect() as s:
+                s.sendall(head % 20000)
+                assert b" 429 " in s.recv(65536).partition(b"\r\n")[0]
+            assert ask(server, 1.0).status_code == 200
+        until(server, "lstm_ir_pending_bytes", 0)
+
+
+def test_answers_are_sent_at_once() -> None:
+    """asyncio turns Nagle's algorithm off for sockets that say that they are TCP; 40 ms for each answer otherwise."""
+    from lstm_ir.serving.run import _bound
+
+    with _bound("127.0.0.1", 0) as sock:
+        assert sock.proto == socket.IPPROTO_TCP
