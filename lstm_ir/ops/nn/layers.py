@@ -12,7 +12,7 @@ from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values
 from lstm_ir.ops.primitive.gather import take
 from lstm_ir.ops.primitive.linear import matmul
-from lstm_ir.ops.primitive.precision import floats, widened
+from lstm_ir.ops.primitive.precision import floats, inner
 from lstm_ir.ops.primitive.shape import swapaxes
 
 
@@ -39,4 +39,4 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, epsilon: float = 
     Source: Ba, Kiros & Hinton, "Layer normalization", 2016; var divides by N.
     """
     v, small = floats("layer_norm", x), need_epsilon("layer_norm", epsilon)
-    return affine(widened(v, lambda w: normalised(w, -1, small).y), scale, bias)
+    return affine(normalised(e.convert(v, inner(v.dtype)), -1, small).y, scale, bias, v.dtype)

@@ -13,9 +13,10 @@ from lstm_ir.ir import options
 from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.location import here
+from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values
-from lstm_ir.ops.primitive.precision import floats, inner, widened
+from lstm_ir.ops.primitive.precision import floats, inner
 from lstm_ir.ops.primitive.reduce import count_of, mean, sum
 from lstm_ir.ops.primitive.shape import axes_of, reshape
 
@@ -52,10 +53,12 @@ def need_epsilon(op: str, epsilon: Any) -> float:
     return found
 
 
-def affine(y: Value, scale: Any, bias: Any) -> Value:
-    """y * scale + bias, where they are given."""
-    y = y if scale is None else e.multiply(y, scale)
-    return y if bias is None else e.add(y, bias)
+def affine(y: Value, scale: Any, bias: Any, dtype: DType | None = None) -> Value:
+    """y * scale + bias, where they are given, in y's type; then in `dtype`."""
+    s, b = (None if w is None else e.convert(as_values("multiply", y, w)[1], y.dtype) for w in (scale, bias))
+    y = y if s is None else e.multiply(y, s)
+    y = y if b is None else e.add(y, b)
+    return y if dtype is None else e.convert(y, dtype)
 
 
 def per_channel(op: str, x: Value, v: Any, name: str) -> Value | None:
@@ -86,19 +89,17 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, epsi
         raise options.refuse("group_norm", "groups", groups, f"a divisor of the number of channels, {channels}")
     factors = [per_channel("group_norm", v, w, n) for w, n in ((scale, "scale"), (bias, "bias"))]
     parts = (v.shape[0], count, channels // count, *v.shape[2:])
-
-    def within(w: Value) -> Value:
-        split = reshape(w, parts)
-        return reshape(normalised(split, tuple(range(2, split.rank)), small).y, w.shape)
-
-    return affine(widened(v, within), *factors)
+    split = reshape(e.convert(v, inner(v.dtype)), parts)
+    y = normalised(split, tuple(range(2, split.rank)), small).y
+    return affine(reshape(y, v.shape), *factors, v.dtype)
 
 
 def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, epsilon: float = 1e-5) -> Value:
     """x [N,C,...] normalised over the axes after the channels, each row and channel by itself; scale and bias [C]."""
     v, small = _channels("instance_norm", x, 3), need_epsilon("instance_norm", epsilon)
     factors = [per_channel("instance_norm", v, w, n) for w, n in ((scale, "scale"), (bias, "bias"))]
-    return affine(widened(v, lambda w: normalised(w, tuple(range(2, w.rank)), small).y), *factors)
+    y = normalised(e.convert(v, inner(v.dtype)), tuple(range(2, v.rank)), small).y
+    return affine(y, *factors, v.dtype)
 
 
 def rms_norm(x: Any, scale: Any = None, *, axis: int | tuple[int, ...] = -1, epsilon: float = 1e-5) -> Value:
@@ -108,7 +109,8 @@ def rms_norm(x: Any, scale: Any = None, *, axis: int | tuple[int, ...] = -1, eps
     """
     v, small = floats("rms_norm", x), need_epsilon("rms_norm", epsilon)
     over = axes_of("rms_norm", v, axis)
-    return affine(widened(v, lambda w: w * e.rsqrt(mean(w * w, over, keepdims=True) + small)), scale, None)
+    w = e.convert(v, inner(v.dtype))
+    return affine(w * e.rsqrt(mean(w * w, over, keepdims=True) + small), scale, None, v.dtype)
 
 
 def batch_norm(
@@ -130,7 +132,7 @@ def batch_norm(
     if not learns:
         middle, spread = (reshape(e.convert(w, kind), (w.shape[0], *(1,) * (v.rank - 2))) for w in given)
         y = (e.convert(v, kind) - middle) * e.rsqrt(spread + small)
-        return BatchNorm(affine(e.convert(y, v.dtype), *factors), *given)
+        return BatchNorm(affine(y, *factors, v.dtype), *given)
     over = (0, *range(2, v.rank))
     wide = e.convert(v, kind)
     count = count_of(wide, over, kind)
@@ -143,7 +145,7 @@ def batch_norm(
         e.convert(e.convert(w, kind) * (1.0 - share) + reshape(s, w.shape) * share, w.dtype)
         for w, s in zip(given, seen, strict=True)
     ]
-    return BatchNorm(affine(e.convert(y, v.dtype), *factors), *moved)
+    return BatchNorm(affine(y, *factors, v.dtype), *moved)
 
 
 def _statistic(x: Value, v: Any, name: str) -> Value:
