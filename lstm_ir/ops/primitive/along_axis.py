@@ -10,7 +10,7 @@ from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
-from lstm_ir.ir.types import DimLike, DType, DTypeLike
+from lstm_ir.ir.types import DimLike, DType, DTypeLike, Shape
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_in_dim, broadcast_to, common_shape, shape_for
 from lstm_ir.ops.primitive.fill import full, iota, zeros
@@ -36,11 +36,15 @@ def _inside(op: str, indices: Value, size: Dim) -> Value:
     return in_range(from_start(e.convert(indices, DType.i64), size), 0, dims.add(size, -1))
 
 
-def _places(op: str, x: Value, indices: Value, axis: int) -> Value:
-    """Where the elements that `indices` name along `axis` lie in x read row by row."""
-    along, total = _inside(op, indices, x.shape[axis]), None
+def _places(op: str, x: Value, indices: Value, axis: int, shape: Shape | None = None) -> Value:
+    """Where the elements that `indices` name along `axis` lie in x read row by row; indices broadcast to `shape`.
+
+    They are looked at before they broadcast: IREE puts what is broadcast, checked and used on the stack.
+    """
+    shape = indices.shape if shape is None else shape
+    along, total = broadcast_to(_inside(op, indices, x.shape[axis]), shape), None
     for a in range(x.rank):
-        place = along if a == axis else iota(indices.shape, a, DType.i64)
+        place = along if a == axis else iota(shape, a, DType.i64)
         part = place * size_value(dims.product(x.shape[a + 1 :]), DType.i64)
         total = part if total is None else total + part
     assert total is not None
@@ -88,8 +92,9 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Value:
     v, at = _indexed("take_along_axis", x, indices)
     along = axis_of("take_along_axis", v, axis)
     wide = common_shape("take_along_axis", [s.type.resized(along, 1).shape for s in (v, at)])
-    v, at = (broadcast_to(s, (*wide[:along], s.shape[along], *wide[along + 1 :])) for s in (v, at))
-    return picked("take_along_axis", _flat(v), _places("take_along_axis", v, at, along))
+    v = broadcast_to(v, (*wide[:along], v.shape[along], *wide[along + 1 :]))
+    shape = (*wide[:along], at.shape[along], *wide[along + 1 :])
+    return picked("take_along_axis", _flat(v), _places("take_along_axis", v, at, along, shape))
 
 
 def _placed(rows: Value, places: Value, updates: Value, add: bool) -> Value:
