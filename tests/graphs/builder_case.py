@@ -62,7 +62,8 @@ class Case:
         """Outputs y0, y1, ... over x0, x1, ...; with `named` every size is a name."""
         given = [(s, kind) for s in self.shapes] + [(a.shape, li.DType.of(a.dtype)) for a in self.more]
         ins = [
-            li.input(f"{letter}x{i}", tuple(f"S{n}" if named and n not in (1, *self.numbers) else n for n in s), k) for i, (s, k) in enumerate(given)
+            li.input(f"{letter}x{i}", tuple(f"S{n}" if named and n not in (1, *self.numbers) else n for n in s), k)
+            for i, (s, k) in enumerate(given)
         ]
         outs = self.build(*ins)
         outs = tuple(outs) if isinstance(outs, (tuple, list)) else (outs,)
@@ -100,6 +101,4 @@ class Case:
         wrt = [t for t in tensors if t.requires_grad]
         seeds = [torch.tensor(c.astype("f8")) for c in cts]
         found = torch.autograd.grad(floats, wrt, seeds, allow_unused=True)
-        return values, [
-            np.zeros(t.shape) if d is None else d.detach().numpy() for d, t in zip(found, wrt, strict=True)
-        ]
+        return values, [np.zeros(t.shape) if d is None else d.detach().numpy() for d, t in zip(found, wrt, strict=True)]

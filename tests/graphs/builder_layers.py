@@ -85,7 +85,18 @@ def gru_layers(x: Any, h0: Any, *rest: Any) -> Any:
 def shapes(gates: int, states: int) -> list[tuple[int, ...]]:
     """x [5,3,4], states [4,3,2], weights of two layers of two directions."""
     G = gates * 2
-    return [(5, 3, 4), *[(4, 3, 2)] * states, (2, G, 4), (2, G, 2), (2, G), (2, G), (2, G, 4), (2, G, 2), (2, G), (2, G)]
+    return [
+        (5, 3, 4),
+        *[(4, 3, 2)] * states,
+        (2, G, 4),
+        (2, G, 2),
+        (2, G),
+        (2, G),
+        (2, G, 4),
+        (2, G, 2),
+        (2, G),
+        (2, G),
+    ]
 
 
 LAYERS = [
