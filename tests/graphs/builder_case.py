@@ -45,6 +45,7 @@ class Case:
         rng = np.random.default_rng([zlib.crc32(self.name.encode()), seed])
         out = []
         for shape in self.shapes:
+            a: Array
             if kind == "i1":
                 a = rng.random(shape) < 0.5
             elif kind[0] in "iu":
@@ -82,7 +83,7 @@ class Case:
         """Random ones for every ct_ input."""
         rng = np.random.default_rng(zlib.crc32(self.name.encode()) + 1)
         names = [n for n in g.input_names if n.startswith("ct_")]
-        return {n: rng.uniform(-1, 1, want[n[3:]].shape).astype(dtype(kind)) for n in names}
+        return {n: np.asarray(rng.uniform(-1, 1, want[n[3:]].shape)).astype(dtype(kind)) for n in names}
 
     def expected(self, arrays: Sequence[Array], cts: Sequence[Array] | None = None) -> tuple[list[Any], list[Any]]:
         """Values, and gradients of what has a shape here, by PyTorch in f64."""

@@ -39,14 +39,24 @@ ACTIVATIONS = [
     one("gelu tanh", lambda x: li.gelu(x, "tanh"), lambda t, x: t.nn.functional.gelu(x, approximate="tanh")),
     one("mish", li.mish, lambda t, x: t.nn.functional.mish(x)),
     one("log_sigmoid", li.log_sigmoid, lambda t, x: t.nn.functional.logsigmoid(x)),
-    one("thresholded_relu", lambda x: li.thresholded_relu(x, 0.75), lambda t, x: t.where(x > 0.75, x, 0 * x),
-        special=False),
+    one(
+        "thresholded_relu",
+        lambda x: li.thresholded_relu(x, 0.75),
+        lambda t, x: t.where(x > 0.75, x, 0 * x),
+        special=False,
+    ),
     Case("prelu", li.prelu, (M, (7,)), lambda t, x, s: t.where(x > 0, x, x * s), kind="rounded"),
-]  # fmt: skip
+]
 
 CHOICES = [
-    Case("where", lambda x, y, c: li.where(c, x, y), (M, (3, 1)), lambda t, x, y, c: t.where(c, x, y),
-         (*FLOATS, *INTS), (np.array([True, False, True, True, False, False, True]),)),
+    Case(
+        "where",
+        lambda x, y, c: li.where(c, x, y),
+        (M, (3, 1)),
+        lambda t, x, y, c: t.where(c, x, y),
+        (*FLOATS, *INTS),
+        (np.array([True, False, True, True, False, False, True]),),
+    ),
     one("clip", lambda x: li.clip(x, -1.0, 2.0), lambda t, x: t.clamp(x, -1.0, 2.0)),
     one("clip of ints", lambda x: li.clip(x, 1, 3), lambda t, x: t.clamp(x, 1, 3), kinds=INTS, smooth=False),
     one("clip below", lambda x: li.clip(x, low=1.0), lambda t, x: t.clamp(x, min=1.0)),
@@ -55,7 +65,7 @@ CHOICES = [
     one("is_nan", li.is_nan, lambda t, x: t.isnan(x), smooth=False),
     one("is_inf", li.is_inf, lambda t, x: t.isinf(x), smooth=False),
     one("is_inf below", lambda x: li.is_inf(x, positive=False), lambda t, x: t.isneginf(x), smooth=False),
-]  # fmt: skip
+]
 
 
 def moved(name: str, build: Any, oracle: Any, shapes: Any = (M,), kinds: Any = (*FLOATS, *INTS), **more: Any) -> Case:
@@ -75,16 +85,31 @@ MOVES = [
     moved("roll", lambda x: li.roll(x, 2, -1), lambda t, x: t.roll(x, 2, 2)),
     moved("roll far", lambda x: li.roll(x, (-9, 16), (0, 2)), lambda t, x: t.roll(x, (-9, 16), (0, 2))),
     moved("roll of one row", lambda x: li.roll(x, 4), lambda t, x: t.roll(x, 4)),
-    moved("roll by a value", lambda x, s: li.roll(x, li.reshape(s[:1], ()), 1), lambda t, x, s: t.roll(x, -5, 1),
-          more=(np.array([-5, 0], np.int32),)),
+    moved(
+        "roll by a value",
+        lambda x, s: li.roll(x, li.reshape(s[:1], ()), 1),
+        lambda t, x, s: t.roll(x, -5, 1),
+        more=(np.array([-5, 0], np.int32),),
+    ),
     moved("tril", li.tril, lambda t, x: t.tril(x)),
     moved("tril 2", lambda x: li.tril(x, 2), lambda t, x: t.tril(x, 2)),
     moved("triu -1", lambda x: li.triu(x, -1), lambda t, x: t.triu(x, -1)),
-    Case("eye", lambda x: x * li.eye(x.shape[0], x.shape[1], 1), (A,), lambda t, x: x * t.ones_like(x).triu(1).tril(1),
-         ("f32",)),
-    *(moved(f"pad {mode}", lambda x, m=mode: li.pad(x, (0, 2, 3), (0, 1, 4), mode=m),
+    Case(
+        "eye",
+        lambda x: x * li.eye(x.shape[0], x.shape[1], 1),
+        (A,),
+        lambda t, x: x * t.ones_like(x).triu(1).tril(1),
+        ("f32",),
+    ),
+    *(
+        moved(
+            f"pad {mode}",
+            lambda x, m=mode: li.pad(x, (0, 2, 3), (0, 1, 4), mode=m),
             lambda t, x, m=mode: t.nn.functional.pad(
                 x.reshape(1, *x.shape), (3, 4, 2, 1, 0, 0), mode={"edge": "replicate", "wrap": "circular"}.get(m, m)
-            ).reshape(5, 6, 14), kinds=FLOATS)
-      for mode in ("reflect", "edge", "wrap")),
-]  # fmt: skip
+            ).reshape(5, 6, 14),
+            kinds=FLOATS,
+        )
+        for mode in ("reflect", "edge", "wrap")
+    ),
+]

@@ -104,11 +104,13 @@ def multi_head_attention(
     if q.rank != 3 or k.rank != 3 or v.rank != 3 or w.shape != (3 * width, width) or out.shape != (width, width):
         problem = "query, key and value are [T,B,E], [S,B,E] and [S,B,E], w_in [3E,E], w_out [E,E]"
         raise IRError(message(name, problem, given, here()))
-    parts = []
-    for i, x in enumerate((q, k, v)):
-        bias = None if b_in is None else slice_axis(as_values(name, q, b_in)[1], 0, i * width, (i + 1) * width)
-        parts.append(_headed(dense(x, slice_axis(w, 0, i * width, (i + 1) * width), bias), count, first))
-    y = attention(*parts, mask, causal=causal)  # [B, heads, T, E / heads]
+    bias = None if b_in is None else as_values(name, q, b_in)[1]
+
+    def part(x: Value, i: int) -> Value:
+        rows, more = (None if u is None else slice_axis(u, 0, i * width, (i + 1) * width) for u in (w, bias))
+        return _headed(dense(x, rows, more), count, first)
+
+    y = attention(part(q, 0), part(k, 1), part(v, 2), mask, causal=causal)  # [B, heads, T, E / heads]
     y = transpose(y, (0, 2, 1, 3) if first else (2, 0, 1, 3))
     y = reshape(y, (*y.shape[:2], dims.mul(y.shape[2], y.shape[3])))
     return dense(y, out, b_out)

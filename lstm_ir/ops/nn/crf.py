@@ -155,16 +155,21 @@ def _field(
     if x.rank != 3 or not x.dtype.is_float or moves.type != x.type.with_shape((x.shape[2],) * 2):
         raise IRError(message(op, "emissions are floats [T,B,C], transitions [C,C] of their type", given, here()))
     kind = inner(x.dtype)
-    ends = []
-    for name, v in (("start", start), ("end", end)):
-        w = zeros((x.shape[2],), x.dtype) if v is None else as_values(op, x, v)[1]
-        if w.type != moves.type.with_shape((x.shape[2],)):
-            raise IRError(message(op, f"{name} is {w.type}; expected [C] of the type of emissions", given, here()))
-        ends.append(e.convert(w, kind))
+    first, last = (_border(op, x, v, name) for name, v in (("start", start), ("end", end)))
     there = _there(op, x, lengths, mask)
     wide = e.convert(x, kind)
     seen = e.select(broadcast_in_dim(there, x.shape, (0, 1)), wide, constant(0, kind))  # what is not there may be NaN
-    return _Field(seen, e.convert(moves, kind), *ends, there), x.dtype
+    moves, first, last = (e.convert(w, kind) for w in (moves, first, last))
+    return _Field(seen, moves, first, last, there), x.dtype
+
+
+def _border(op: str, x: Value, v: Any, name: str) -> Value:
+    """start or end [C]."""
+    w = zeros((x.shape[2],), x.dtype) if v is None else as_values(op, x, v)[1]
+    if w.type != x.type.with_shape((x.shape[2],)):
+        problem = f"{name} is {w.type}; expected [C] of the type of emissions"
+        raise IRError(message(op, problem, [("emissions", x.type)], here()))
+    return w
 
 
 def _there(op: str, x: Value, lengths: Any, mask: Any) -> Value:

@@ -61,7 +61,11 @@ def affine(y: Value, scale: Any, bias: Any, dtype: DType | None = None) -> Value
     return y if dtype is None else e.convert(y, dtype)
 
 
-def per_channel(op: str, x: Value, v: Any, name: str) -> Value | None:
+def _factors(op: str, x: Value, scale: Any, bias: Any) -> tuple[Value | None, Value | None]:
+    return _per_channel(op, x, scale, "scale"), _per_channel(op, x, bias, "bias")
+
+
+def _per_channel(op: str, x: Value, v: Any, name: str) -> Value | None:
     """[C] so that it broadcasts along axis 1 of x."""
     if v is None:
         return None
@@ -87,7 +91,7 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, epsi
     count, channels = options.integer("group_norm", "groups", groups), v.shape[1]
     if count < 1 or not isinstance(channels, int) or channels % count:
         raise options.refuse("group_norm", "groups", groups, f"a divisor of the number of channels, {channels}")
-    factors = [per_channel("group_norm", v, w, n) for w, n in ((scale, "scale"), (bias, "bias"))]
+    factors = _factors("group_norm", v, scale, bias)
     parts = (v.shape[0], count, channels // count, *v.shape[2:])
     split = reshape(e.convert(v, inner(v.dtype)), parts)
     y = normalised(split, tuple(range(2, split.rank)), small).y
@@ -97,7 +101,7 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, epsi
 def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, epsilon: float = 1e-5) -> Value:
     """x [N,C,...] normalised over the axes after the channels, each row and channel by itself; scale and bias [C]."""
     v, small = _channels("instance_norm", x, 3), need_epsilon("instance_norm", epsilon)
-    factors = [per_channel("instance_norm", v, w, n) for w, n in ((scale, "scale"), (bias, "bias"))]
+    factors = _factors("instance_norm", v, scale, bias)
     y = normalised(e.convert(v, inner(v.dtype)), tuple(range(2, v.rank)), small).y
     return affine(y, *factors, v.dtype)
 
@@ -128,7 +132,7 @@ def batch_norm(
     learns, share = options.flag("batch_norm", "training", training), options.real("batch_norm", "momentum", momentum)
     kind = inner(v.dtype)
     given = [_statistic(v, w, n) for w, n in ((mean, "mean"), (var, "var"))]
-    factors = [per_channel("batch_norm", v, w, n) for w, n in ((scale, "scale"), (bias, "bias"))]
+    factors = _factors("batch_norm", v, scale, bias)
     if not learns:
         middle, spread = (reshape(e.convert(w, kind), (w.shape[0], *(1,) * (v.rank - 2))) for w in given)
         y = (e.convert(v, kind) - middle) * e.rsqrt(spread + small)

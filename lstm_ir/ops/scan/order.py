@@ -114,8 +114,9 @@ def _sorted(key: Value) -> Value:
         changes = e.logical_xor(first, broadcast_to(e.less(own, other), key.shape))
         return (e.select(changes, its_key, key), e.select(changes, its_place, place)), None
 
-    (_, place), _ = scan(step, (key, place), constant(_masks(levels)), count=count, name="sort")
-    return place
+    ends: tuple[Value, Value]
+    ends, _ = scan(step, (key, place), constant(_masks(levels)), count=count, name="sort")
+    return ends[1]
 
 
 def _masks(levels: int) -> Any:
@@ -146,5 +147,6 @@ def _first(key: Value, k: int) -> Value:
         return (new, found), found
 
     start = (full(begin, least, key.dtype), full(begin, -1, DType.i32))
+    found: Value
     _, found = scan(step, start, slice_axis(iota((n,), 0), 0, 0, k), name="top_k")  # a call with n < k is refused
     return transpose(reshape(found, (k, *begin[:-1])), (*range(1, last + 1), 0))

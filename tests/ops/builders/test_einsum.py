@@ -44,7 +44,7 @@ def equation(rng: np.random.Generator) -> tuple[str, list[tuple[int, ...]]]:
 def equations(seed: int, count: int) -> list[tuple[str, list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]]:
     """Equations that NumPy takes, with operands and its result."""
     rng = np.random.default_rng(seed)
-    out = []
+    out: list[tuple[str, list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]] = []
     while len(out) < count:
         text, shapes = equation(rng)
         arrays = [rng.integers(-4, 5, s).astype("f8") for s in shapes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from likely import of_a_share, of_classes, of_law
 
 import lstm_ir as li
 from lstm_ir.ir.graph import topological
-from lstm_ir.ops.nn import random as drawing
+from lstm_ir.ops.nn import threefry
 from lstm_ir.ops.nn.threefry import number_key
 
 Array = np.ndarray[Any, Any]
@@ -25,7 +26,7 @@ def uniform(x: Array) -> Array:
 
 
 def normal(x: Array) -> Array:
-    return 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+    return np.asarray(0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))))
 
 
 def gumbel(x: Array) -> Array:
@@ -163,7 +164,7 @@ class _Bits:
 @pytest.mark.parametrize("bits", [0, 1, 255, 2**31, 2**32 - 256, 2**32 - 1])
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 def test_the_ends_are_finite(bits: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing.threefry, "random_bits", _Bits(bits))
+    monkeypatch.setattr(threefry, "random_bits", _Bits(bits))
     k = number_key(0)
     values = {
         "u": li.random_uniform(k, (3,), dtype=dtype), "b": li.random_uniform(k, (3,), 0.1, 0.3, dtype),
@@ -199,8 +200,7 @@ def test_no_elements() -> None:
             assert out["u"].shape == out["p"].shape == (0,)
 
 
-any_: Any = li
-REFUSED = {
+REFUSED: dict[str, Callable[[], object]] = {
     "the key is f32": lambda: li.random_uniform(np.zeros(2, "f4"), (3,)),
     "dtype is 'i32'": lambda: li.random_normal(number_key(0), (3,), dtype="i32"),
     "high is 1": lambda: li.random_uniform(number_key(0), (3,), 1, 1),
