@@ -55,7 +55,7 @@ def test_all_types_on_the_processor(family: str, seed: int) -> None:
 
 
 @pytest.mark.vulkan
-@pytest.mark.slow
+@pytest.mark.slow_cases(family=[f for f in FAMILIES if f != "choices"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_on_vulkan(family: str, seed: int) -> None:
     need("vulkan")
