@@ -46,12 +46,11 @@ def test_on_the_processor(family: str, seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sizes", ["numbers", "names"])
+@pytest.mark.parametrize("kinds", ["f32 i32", "f16 bf16 i8 u8", "f64 u32 i64"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_all_types_on_the_processor(family: str, seed: int) -> None:
-    sweep.held([*cases(family, ("f32", "i32"), False, seed)], seed)
-    others = ("f16", "bf16", "f64", "i8", "u8", "u32", "i64")
-    sweep.held([*cases(family, others, False, seed)], seed)
-    sweep.held([*cases(family, others, True, seed)], seed)
+def test_all_types_on_the_processor(family: str, kinds: str, sizes: str, seed: int) -> None:
+    sweep.held([*cases(family, tuple(kinds.split()), sizes == "names", seed)], seed)
 
 
 @pytest.mark.vulkan
