@@ -92,7 +92,8 @@ def test_a_query_that_sees_nothing(kind: str, rng: np.random.Generator) -> None:
     mask = seen if kind == "i1" else np.where(seen, 0, -np.inf).astype("f4")
     ins = [li.input(n, (s, 4)) for n, s in (("q", "T"), ("k", "S"), ("v", "S"))]
     m = li.input("mask", ("T", "S"), kind)
-    y = li.attention(*ins, m)
+    q, k, v = ins
+    y = li.attention(q, k, v, m)
     g = li.grad(li.Graph("blind", [*ins, m], {"loss": li.sum(y * y), "y": y}), "loss", ["q", "k", "v"])
     given = {n: rng.standard_normal((s, 4)).astype("f4") for n, s in (("q", T), ("k", S), ("v", S))} | {"mask": mask}
     with li.compile(g) as exe:
