@@ -46,7 +46,7 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         lhs, rhs = e.convert(lhs, a, total.dtype), e.convert(rhs, b, total.dtype)
         a, b = a.with_dtype(total.dtype), b.with_dtype(total.dtype)
     if axes[0] and e.target is not None:
-        lhs, rhs = (_made(e, v, x) for v, x in zip((lhs, rhs), n.inputs, strict=True))
+        lhs, rhs = (_made(e, v, t, x) for v, t, x in zip((lhs, rhs), (a, b), n.inputs, strict=True))
     if 0 in a.shape or 0 in b.shape:
         out = e.full(0, total)
     elif a.is_static and b.is_static:
@@ -99,13 +99,13 @@ def _from_memory(mask: Value) -> bool:
     return mask.rank > 0 and mask.op not in ("compare", "is_finite", "constant")
 
 
-def _made(e: Emitter, v: ir.Value, operand: Value) -> ir.Value:
-    """An operand of a batched product that is made before it, unless it is a leaf.
+def _made(e: Emitter, v: ir.Value, t: TensorType, operand: Value) -> ir.Value:
+    """An operand of type t of a batched product that is made before it, unless it is a leaf.
 
     IREE 3.13 fuses what makes it into the packing; a select among that reads its condition, one byte
     per element, at the wrong place in every batch but the first.
     """
-    return v if operand.op in _LEAVES else barrier(e, v, operand.type)
+    return v if operand.op in _LEAVES else barrier(e, v, t)
 
 
 def barrier(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,14 @@ def integer(op: str, option: str, value: Any) -> int:
     if not is_int(value):
         raise refuse(op, option, value, "a whole number")
     return int(value)
+
+
+def real(op: str, option: str, value: Any) -> float:
+    """A finite number."""
+    kind = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not kind or not math.isfinite(value):
+        raise refuse(op, option, value, "a finite number")
+    return float(value)
 
 
 def several(op: str, option: str, value: Any) -> tuple[Any, ...]:

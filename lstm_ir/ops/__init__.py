@@ -18,24 +18,45 @@ from lstm_ir.ops.primitive.broadcast import broadcast_in_dim, broadcast_to
 from lstm_ir.ops.primitive.shape import (
     concat, expand_dims, reshape, reverse, squeeze, stack, swapaxes, transpose,
 )  # fmt: skip
-from lstm_ir.ops.primitive.window import dynamic_slice, dynamic_update_slice, pad, slice
+from lstm_ir.ops.primitive.window import dynamic_slice, dynamic_update_slice, slice
+from lstm_ir.ops.primitive.padding import pad
 from lstm_ir.ops.primitive.indexing import index
 from lstm_ir.ops.primitive.linear import dot, dot_general, matmul
 from lstm_ir.ops.primitive.fill import arange, full, iota, ones, zeros, zeros_like
 from lstm_ir.ops.primitive.reduce import argmax, cumsum, max, mean, min, sum
 from lstm_ir.ops.primitive.gather import scatter_add, take
+from lstm_ir.ops.primitive.activations import (
+    celu, elu, gelu, hard_sigmoid, hard_swish, leaky_relu, log_sigmoid, mish, prelu, relu, selu,
+    sigmoid, silu, softplus, softsign, thresholded_relu,
+)  # fmt: skip
+from lstm_ir.ops.primitive.along_axis import (
+    gather_elements, gather_nd, one_hot, put_along_axis, reverse_sequence, scatter_nd, take_along_axis,
+)  # fmt: skip
+from lstm_ir.ops.primitive.clipping import clip, is_inf, is_nan, nan_to_num
+from lstm_ir.ops.primitive.einsum import einsum, outer
+from lstm_ir.ops.primitive.rearrange import eye, flip, roll, split, tile, tril, triu, where
+from lstm_ir.ops.primitive.statistics import argmin, logsumexp, norm, std, var
 from lstm_ir.ops.nn.softmax import log_softmax, softmax
 from lstm_ir.ops.core.convolution import conv1d, conv2d
 from lstm_ir.ops.core.convolution_transpose import conv_transpose1d, conv_transpose2d
 from lstm_ir.ops.core.pool import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
 from lstm_ir.ops.nn.dropout import dropout, random_key
 from lstm_ir.ops.nn.layers import dense, embedding, layer_norm
+from lstm_ir.ops.nn.attention import attention, multi_head_attention
+from lstm_ir.ops.nn.normalisation import batch_norm, group_norm, instance_norm, rms_norm
 from lstm_ir.ops.nn.losses import cross_entropy, mse
 from lstm_ir.ops.scan.builder import scan
+from lstm_ir.ops.scan.order import argsort, sort, top_k
+from lstm_ir.ops.scan.products import cumprod, prod
+from lstm_ir.ops.nn.random import (
+    random_bernoulli, random_categorical, random_gumbel, random_normal, random_permutation, random_uniform,
+)  # fmt: skip
+from lstm_ir.ops.nn.crf import crf_decode, crf_loss
 from lstm_ir.ops.nn.ctc import ctc_loss
 from lstm_ir.ops.core.gru import gru
 from lstm_ir.ops.core.lstm import lstm
 from lstm_ir.ops.core.rnn import rnn
+from lstm_ir.ops.nn.stacks import gru_stack, lstm_stack
 from lstm_ir.ops.nn.lstm_variants import layer_norm_lstm, recurrent_dropout_lstm, zoneout_lstm
 from lstm_ir.ops.core.gru_grad import gru_grad
 from lstm_ir.ops.core.lstm_grad import lstm_grad
@@ -45,21 +66,27 @@ from lstm_ir.ops import cudnn, mps, tf
 # isort: on
 
 __all__ = [
-    "abs", "add", "arange", "argmax", "avg_pool1d", "avg_pool2d", "bitcast_convert",
-    "broadcast_in_dim", "broadcast_to", "ceil", "clamp", "compare", "concat", "constant",
-    "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convert", "cos",
-    "cross_entropy", "ctc_loss", "cumsum", "dense", "dim", "divide", "dot", "dot_general",
-    "dropout", "dynamic_slice", "dynamic_update_slice", "embedding", "equal", "erf", "exp",
-    "expand_dims", "expm1", "floor", "full", "greater", "greater_equal", "gru", "gru_grad",
-    "in_range", "index", "input", "iota", "is_finite", "layer_norm", "layer_norm_lstm", "less",
-    "less_equal", "log", "log1p", "log_softmax", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "logistic", "lstm", "lstm_grad", "matmul", "max", "max_pool1d", "max_pool2d",
-    "maximum", "mean", "min", "minimum", "mse", "multiply", "negate", "not_equal", "ones",
-    "pad", "parameter", "power", "random_key", "recurrent_dropout_lstm", "remainder", "reshape",
-    "reverse", "rnn", "rnn_grad", "round", "rsqrt", "scan", "scatter_add", "select",
-    "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "size",
-    "slice", "softmax", "sqrt", "squeeze", "stack", "subtract", "sum", "swapaxes", "take",
-    "tanh", "transpose", "weight", "zeros", "zeros_like", "zoneout_lstm",
+    "abs", "add", "arange", "argmax", "argmin", "argsort", "attention", "avg_pool1d", "avg_pool2d",
+    "batch_norm", "bitcast_convert", "broadcast_in_dim", "broadcast_to", "ceil", "celu", "clamp", "clip",
+    "compare", "concat", "constant", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convert",
+    "cos", "crf_decode", "crf_loss", "cross_entropy", "ctc_loss", "cumprod", "cumsum", "dense", "dim", "divide",
+    "dot", "dot_general", "dropout", "dynamic_slice", "dynamic_update_slice", "einsum", "elu", "embedding",
+    "equal", "erf", "exp", "expand_dims", "expm1", "eye", "flip", "floor", "full", "gather_elements",
+    "gather_nd", "gelu", "greater", "greater_equal", "group_norm", "gru", "gru_grad", "gru_stack",
+    "hard_sigmoid", "hard_swish", "in_range", "index", "input", "instance_norm", "iota", "is_finite", "is_inf",
+    "is_nan", "layer_norm", "layer_norm_lstm", "leaky_relu", "less", "less_equal", "log", "log1p",
+    "log_sigmoid", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logistic",
+    "logsumexp", "lstm", "lstm_grad", "lstm_stack", "matmul", "max", "max_pool1d", "max_pool2d", "maximum",
+    "mean", "min", "minimum", "mish", "mse", "multi_head_attention", "multiply", "nan_to_num", "negate", "norm",
+    "not_equal", "one_hot", "ones", "outer", "pad", "parameter", "power", "prelu", "prod", "put_along_axis",
+    "random_bernoulli", "random_categorical", "random_gumbel", "random_key", "random_normal",
+    "random_permutation", "random_uniform", "recurrent_dropout_lstm", "relu", "remainder", "reshape", "reverse",
+    "reverse_sequence", "rms_norm", "rnn", "rnn_grad", "roll", "round", "rsqrt", "scan", "scatter_add",
+    "scatter_nd", "select", "selu", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sigmoid",
+    "sign", "silu", "sin", "size", "slice", "softmax", "softplus", "softsign", "sort", "split", "sqrt",
+    "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tanh",
+    "thresholded_relu", "tile", "top_k", "transpose", "tril", "triu", "var", "weight", "where", "zeros",
+    "zeros_like", "zoneout_lstm",
 ]  # fmt: skip
 
 bind({name: globals()[name] for name in __all__})

@@ -23,11 +23,9 @@ def activation(v: Value, terms: Terms) -> tuple[str, Value] | None:
     hard = _hard_sigmoid(v, terms)
     if hard is not None:
         return hard
-    if n.op.name == "maximum":
-        for a, b in (n.inputs, n.inputs[::-1]):
-            if splat(b) == 0:
-                terms.inner.add(n)
-                return "relu", a
+    if (found := _limit(n)) is not None and found.number == 0 and found.below:
+        terms.inner |= found.inner
+        return "relu", found.of
     return _written_out_sigmoid(n, terms)
 
 
@@ -115,21 +113,38 @@ def _cut_line(v: Value) -> tuple[float, float, Value, set[Node]] | None:
     if n.op.name == "clamp":
         low, high = splat(n.inputs[0]), splat(n.inputs[2])
         return None if low is None or high is None else (low, high, n.inputs[1], {n})
-    found = _limit(n)
-    if found is None:
+    first = _limit(n)
+    second = None if first is None else _limit(first.of.node)
+    if first is None or second is None or first.below == second.below:
         return None
-    first, rest = found
-    found = _limit(rest.node)
-    if found is None or rest.op == n.op.name:
-        return None
-    second, inside = found
-    low, high = (first, second) if n.op.name == "maximum" else (second, first)
-    return (low, high, inside, {n, rest.node}) if low <= high else None
+    low, high = (first.number, second.number) if first.below else (second.number, first.number)
+    return (low, high, second.of, {*first.inner, *second.inner}) if low <= high else None
 
 
-def _limit(n: Node) -> tuple[float, Value] | None:
+@dataclass(frozen=True)
+class _Limit:
+    """A value that a number limits from below, or from above."""
+
+    number: float
+    of: Value
+    below: bool
+    inner: frozenset[Node]
+
+
+_ONE_SIDED = {"LE": True, "LT": True, "GE": False, "GT": False}
+
+
+def _limit(n: Node) -> _Limit | None:
+    """maximum or minimum with a number c, or that by a choice: select(x <= c, c, x)."""
     if n.op.name in ("maximum", "minimum"):
         for v, limit in (n.inputs, n.inputs[::-1]):
             if (number := splat(limit)) is not None:
-                return number, v
+                return _Limit(number, v, n.op.name == "maximum", frozenset({n}))
+    if n.op.name == "select" and n.inputs[0].op == "compare":
+        asked, held, v = n.inputs[0].node, *n.inputs[1:]
+        below, number = _ONE_SIDED.get(asked.attrs["direction"]), splat(held)
+        same = asked.inputs[0] is v and number is not None and splat(asked.inputs[1]) == number
+        if below is not None and same:
+            assert number is not None
+            return _Limit(number, v, below, frozenset({n, asked}))
     return None

@@ -265,6 +265,52 @@ def unknown_dtype() -> object:
     return li.input("x", (3,), "f33")
 
 
+@in_graph()
+def einsum_letter_of_two_sizes() -> object:
+    return li.einsum("ij,jk->ik", x(3, 5), x(4, 7))
+
+
+@in_graph()
+def gelu_of_integers() -> object:
+    return li.gelu(x(3, dtype="i32"))
+
+
+@in_graph()
+def split_undecidable() -> object:
+    return li.split(x("T", 5), 2)
+
+
+@in_graph()
+def top_k_beyond() -> object:
+    return li.top_k(x(3, 5), 7)
+
+
+@in_graph()
+def attention_operands() -> object:
+    return li.attention(x(3, 5), x(7, 4), x(7, 4))
+
+
+@in_graph()
+def group_norm_groups() -> object:
+    return li.group_norm(x(2, 6, 5), 4)
+
+
+@in_graph()
+def lstm_stack_without_key() -> object:
+    layer = {"w_ih": np.ones((8, 5), "f4"), "w_hh": np.ones((8, 2), "f4")}
+    return li.lstm_stack(x("T", "B", 5), [layer, layer], dropout=0.1)
+
+
+@in_graph()
+def crf_transitions() -> object:
+    return li.crf_decode(x("T", "B", 5), x(4, 5))
+
+
+@in_graph()
+def random_key_type() -> object:
+    return li.random_normal(x(2), (3,))
+
+
 def call(**given: Any) -> Case:
     """A call of a layer x [T, B, 5], lengths [B] with these arrays."""
     return lambda: li.interpret(layer(), given)

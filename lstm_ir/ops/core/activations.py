@@ -19,6 +19,7 @@ import numpy as np
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import need
+from lstm_ir.ops.primitive import activations as named
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive import numpy_math as nm
 from lstm_ir.ops.primitive.fill import full
@@ -61,11 +62,9 @@ TABLE: dict[str, Activation] = {
     ),
     "identity": Activation((), lambda x: x, lambda x: x, lambda y: _full(y, 1.0)),
     "softsign": Activation(
-        (), lambda x: x / (1 + np.abs(x)), lambda x: x / (1.0 + e.abs(x)), lambda y: (1.0 - e.abs(y)) * (1.0 - e.abs(y))
+        (), lambda x: x / (1 + np.abs(x)), named.softsign, lambda y: (1.0 - e.abs(y)) * (1.0 - e.abs(y))
     ),
-    "softplus": Activation(
-        (), _softplus, lambda x: e.maximum(x, 0.0) + e.log1p(e.exp(-e.abs(x))), lambda y: -e.expm1(-y)
-    ),
+    "softplus": Activation((), _softplus, named.softplus, lambda y: -e.expm1(-y)),
     "affine": Activation((1.0, 0.0), lambda x, a, b: a * x + b, lambda x, a, b: x * a + b, lambda y, a, b: _full(y, a)),
     "hard_sigmoid": Activation(
         (0.2, 0.5),
@@ -76,14 +75,14 @@ TABLE: dict[str, Activation] = {
     "leaky_relu": Activation(
         (0.01,),
         lambda x, a: np.where(x > 0, x, a * x),
-        lambda x, a: e.select(e.greater(x, 0.0), x, x * a),
+        named.leaky_relu,
         lambda y, a: _where(e.greater(y, 0.0), 1.0, a, y),
         hidden=lambda a: a < 0,
     ),
     "elu": Activation(
         (1.0,),
         lambda x, a: np.where(x > 0, x, a * np.expm1(np.minimum(x, 0))),
-        lambda x, a: e.select(e.greater(x, 0.0), x, e.expm1(e.minimum(x, 0.0)) * a),
+        named.elu,
         lambda y, a: _where(e.greater(y, 0.0), 1.0, y + a, y),
         hidden=lambda a: a < 0,
     ),
@@ -93,7 +92,7 @@ TABLE: dict[str, Activation] = {
     "thresholded_relu": Activation(
         (1.0,),
         lambda x, a: np.where(x > a, x, 0),
-        lambda x, a: _where(e.greater(x, a), x, 0.0, x),
+        named.thresholded_relu,
         lambda y, a: _where(e.not_equal(y, 0.0), 1.0, 0.0, y),
     ),
 }

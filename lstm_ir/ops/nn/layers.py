@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
-
-import numpy as np
 
 from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.location import here
+from lstm_ir.ops.nn.normalisation import affine, need_epsilon, normalised
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values
 from lstm_ir.ops.primitive.gather import take
 from lstm_ir.ops.primitive.linear import matmul
-from lstm_ir.ops.primitive.reduce import mean
+from lstm_ir.ops.primitive.precision import floats, inner
 from lstm_ir.ops.primitive.shape import swapaxes
 
 
@@ -40,11 +38,5 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, epsilon: float = 
 
     Source: Ba, Kiros & Hinton, "Layer normalization", 2016; var divides by N.
     """
-    (v,) = as_values("layer_norm", x)
-    if not isinstance(epsilon, (int, float, np.number)) or not 0 <= epsilon < math.inf:
-        problem = f"epsilon is {epsilon!r}; it is at least 0"
-        raise IRError(message("layer_norm", problem, [("x", v.type)], here()))
-    centred = v - mean(v, -1, keepdims=True)
-    y = centred * e.rsqrt(mean(centred * centred, -1, keepdims=True) + epsilon)
-    y = y if scale is None else e.multiply(y, scale)
-    return y if bias is None else e.add(y, bias)
+    v, small = floats("layer_norm", x), need_epsilon("layer_norm", epsilon)
+    return affine(normalised(e.convert(v, inner(v.dtype)), -1, small).y, scale, bias, v.dtype)

@@ -9,7 +9,8 @@ import numpy as np
 from lstm_ir.ir import options
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value, make
-from lstm_ir.ir.opdef import Attr, Range, Trait, define, need
+from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.opdef import OPS, Attr, Range, Trait, define, need
 from lstm_ir.ir.types import DimLike, DType, TensorType, shape_of
 
 DIM = define(
@@ -21,6 +22,14 @@ DIM = define(
 def size(d: DimLike) -> Value:
     """The value of a dimension expression at run time, i32[]."""
     return make(DIM, size=d).values[0]
+
+
+def size_value(d: Dim, dtype: DType) -> Value:
+    """A size as an integer of the graph: a constant, where it is a number."""
+    if isinstance(d, int):
+        return constant(d, dtype)
+    found = size(d)
+    return found if dtype is DType.i32 else make(OPS["convert"], found, dtype=dtype).values[0]
 
 
 def dim(x: Value, axis: int) -> Value:

@@ -241,16 +241,22 @@ def slice_axis(x: Value, axis: int, start: Dim, limit: Dim, stride: int = 1) -> 
     return slice(x, lo, hi, steps)
 
 
+def edges(low: Sequence[DimLike], high: Sequence[DimLike]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """How far each axis is padded before and after, texts read as sizes."""
+    lo, hi = (
+        tuple(dims.parse(d) if isinstance(d, str) else d for d in options.several("pad", name, edge))
+        for name, edge in (("low", low), ("high", high))
+    )
+    return lo, hi
+
+
 def pad(
     x: Any, low: Sequence[DimLike], high: Sequence[DimLike], interior: Sequence[int] | None = None, value: Any = 0
 ) -> Value:
     """x with `value` before, after and between its elements; a negative edge cuts off."""
     (v,) = as_values("pad", x)
     fill = value if isinstance(value, Value) else constant(value, v.dtype)
-    lo, hi = (
-        tuple(dims.parse(d) if isinstance(d, str) else d for d in options.several("pad", name, edge))
-        for name, edge in (("low", low), ("high", high))
-    )
+    lo, hi = edges(low, high)
     gaps = (0,) * v.rank if interior is None else options.several("pad", "interior", interior)
     if all(options.is_int(n) and n == 0 for n in (*lo, *hi, *gaps)) and len(lo) == len(hi) == len(gaps) == v.rank:
         return v

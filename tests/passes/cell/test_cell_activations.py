@@ -27,12 +27,14 @@ HARD: dict[str, tuple[Form, float, float]] = {
     "lower limit last": (lambda v: li.maximum(li.minimum(v * 0.2 + 0.5, 1.0), 0.0), 0.2, 0.5),
     "limits first": (lambda v: li.minimum(1.0, li.maximum(0.0, v * 0.2 + 0.5)), 0.2, 0.5),
     "around zero": (lambda v: (li.clamp(-1.0, v, 1.0) + 1.0) / 2.0, 0.5, 0.5),
+    "by choices": (li.hard_sigmoid, 0.2, 0.5),
     "falling twice": (lambda v: 1.0 - li.clamp(0.0, 0.5 - v * 0.25, 1.0), 0.25, 0.5),
 }
 NEARLY: dict[str, Form] = {
     "to 0.9": lambda v: li.clamp(0.0, v * 0.2 + 0.5, 0.9),
     "from 0.1": lambda v: li.clamp(0.1, v * 0.2 + 0.5, 1.0),
     "from 1 to 0": lambda v: 1.0 - li.clamp(0.0, v * 0.2 + 0.5, 1.0) * 2.0,
+    "a choice of another value": lambda v: li.select(v <= 0.5, 0.0, li.minimum(v, 1.0)),
     "one limit": lambda v: li.minimum(v * 0.2 + 0.5, 1.0),
     "two lower limits": lambda v: li.maximum(li.maximum(v * 0.2 + 0.5, 0.0), 1.0),
     "a slope beyond all numbers": lambda v: li.clamp(0.0, v * np.float32(np.inf), 1.0),
@@ -108,8 +110,9 @@ def test_what_is_nearly_a_hard_sigmoid(form: str, rng: np.random.Generator) -> N
 @pytest.mark.parametrize(
     ("inner", "outer"), [("tanh", "relu"), ("relu", "tanh"), ("relu", "relu"), ("sigmoid", "tanh")]
 )
-def test_other_activations_of_candidate_and_state(inner: str, outer: str, rng: np.random.Generator) -> None:
-    forms: dict[str, Form] = {"tanh": li.tanh, "relu": lambda v: li.maximum(v, 0.0), "sigmoid": li.logistic}
+@pytest.mark.parametrize("relu", [li.relu, lambda v: li.maximum(v, 0.0)], ids=["choice", "maximum"])
+def test_other_activations_of_candidate_and_state(inner: str, outer: str, relu: Form, rng: np.random.Generator) -> None:
+    forms: dict[str, Form] = {"tanh": li.tanh, "relu": relu, "sigmoid": li.logistic}
     (n,) = fused(*step(li.logistic, forms[inner], forms[outer], rng))
     assert n.op.name == "lstm"
     assert n.attrs["activations"] in ((), ("sigmoid", "sigmoid", inner, "sigmoid", outer))

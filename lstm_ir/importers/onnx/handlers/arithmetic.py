@@ -18,7 +18,6 @@ from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
-from lstm_ir.ops.core.activations import TABLE
 
 Function = Callable[..., Any]
 
@@ -63,11 +62,11 @@ _unary("Round", (11, 22), li.round)
 _unary("Sign", (9, 13), li.sign)
 _unary("Reciprocal", (6, 13), lambda x: 1.0 / x)
 _unary("Not", (1,), li.logical_not)
-_unary("Relu", (6, 13, 14), lambda x: li.maximum(x, 0))
-_unary("Softplus", (1, 22), TABLE["softplus"].build)
-_unary("Softsign", (1, 22), TABLE["softsign"].build)
-_unary("Mish", (18, 22), lambda x: x * li.tanh(TABLE["softplus"].build(x)))
-_unary("HardSwish", (14, 22), lambda x: x * li.clamp(0.0, x * (1 / 6) + 0.5, 1.0))
+_unary("Relu", (6, 13, 14), li.relu)
+_unary("Softplus", (1, 22), li.softplus)
+_unary("Softsign", (1, 22), li.softsign)
+_unary("Mish", (18, 22), li.mish)
+_unary("HardSwish", (14, 22), li.hard_swish)
 
 _binary("Add", (7, 13, 14), li.add, each(dims.add))
 _binary("Sub", (7, 13, 14), li.subtract, each(s.minus))
@@ -132,7 +131,7 @@ def mod(c: Call) -> Value:
 @taken("Where", 9, 16, sizes=each(s.choice))
 def where(c: Call) -> Value:
     """The first where true, else the second."""
-    return li.select(c.value(0), c.value(1), c.value(2))
+    return li.where(c.value(0), c.value(1), c.value(2))
 
 
 @taken("Clip", 6, 11, 12, 13)
@@ -141,10 +140,8 @@ def clip(c: Call) -> Value:
     x = c.value(0)
     if c.opset < 11:
         bounds = [c.real(name, default) for name, default in (("min", -np.inf), ("max", np.inf))]
-        return li.minimum(li.maximum(x, bounds[0]), bounds[1])
-    low, high = c.maybe(1), c.maybe(2)
-    x = x if low is None else li.maximum(x, li.reshape(low, ()))
-    return x if high is None else li.minimum(x, li.reshape(high, ()))
+        return li.clip(x, *bounds)
+    return li.clip(x, *(None if v is None else li.reshape(v, ()) for v in (c.maybe(1), c.maybe(2))))
 
 
 def _sizes_keep(c: Call, to: DType) -> Result | None:
@@ -201,65 +198,53 @@ def dropout(c: Call) -> tuple[Value, Value]:
 @taken("PRelu", 7, 9, 16)
 def prelu(c: Call) -> Value:
     """Below 0 multiplied by the slope."""
-    x = c.value(0)
-    return li.select(li.less(x, 0), x * c.value(1), x)
+    return li.prelu(c.value(0), c.value(1))
 
 
 @taken("LeakyRelu", 6, 16)
 def leaky_relu(c: Call) -> Value:
     """Below 0 multiplied by alpha."""
-    x = c.value(0)
-    return li.select(li.less(x, 0.0), x * c.real("alpha", 0.01), x)
+    return li.leaky_relu(c.value(0), c.real("alpha", 0.01))
 
 
 @taken("ThresholdedRelu", 10, 22)
 def thresholded_relu(c: Call) -> Value:
     """0 up to alpha."""
-    x = c.value(0)
-    return li.select(li.greater(x, c.real("alpha", 1.0)), x, li.zeros_like(x))
+    return li.thresholded_relu(c.value(0), c.real("alpha", 1.0))
 
 
 @taken("Elu", 6, 22)
 def elu(c: Call) -> Value:
     """Below 0 alpha (exp(x) - 1)."""
-    x = c.value(0)
-    return li.select(li.less(x, 0.0), li.expm1(li.minimum(x, 0.0)) * c.real("alpha", 1.0), x)
+    return li.elu(c.value(0), c.real("alpha", 1.0))
 
 
 @taken("Celu", 12, 28)
 def celu(c: Call) -> Value:
     """Below 0 alpha (exp(x / alpha) - 1)."""
-    x, alpha = c.value(0), c.real("alpha", 1.0)
-    return li.maximum(x, 0.0) + li.expm1(li.minimum(x, 0.0) * (1 / alpha)) * alpha
+    return li.celu(c.value(0), c.real("alpha", 1.0))
 
 
 @taken("Swish", 24)
 def swish(c: Call) -> Value:
     """x times the sigmoid of alpha x."""
-    x, alpha = c.value(0), c.real("alpha", 1.0)
-    return x * li.logistic(x if alpha == 1.0 else x * alpha)
+    return li.silu(c.value(0), c.real("alpha", 1.0))
 
 
 @taken("Selu", 6, 22)
 def selu(c: Call) -> Value:
     """Elu, scaled."""
-    x, alpha, gamma = c.value(0), c.real("alpha", 1.67326319217681884765625), c.real("gamma", 1.05070102214813232421875)
-    return li.select(li.less_equal(x, 0.0), li.expm1(li.minimum(x, 0.0)) * alpha, x) * gamma
+    alpha, gamma = c.real("alpha", 1.67326319217681884765625), c.real("gamma", 1.05070102214813232421875)
+    return li.selu(c.value(0), alpha, gamma)
 
 
 @taken("HardSigmoid", 6, 22)
 def hard_sigmoid(c: Call) -> Value:
     """alpha x + beta, between 0 and 1."""
-    return li.clamp(0.0, c.value(0) * c.real("alpha", 0.2) + c.real("beta", 0.5), 1.0)
+    return li.hard_sigmoid(c.value(0), c.real("alpha", 0.2), c.real("beta", 0.5))
 
 
 @taken("Gelu", 20)
 def gelu(c: Call) -> Value:
     """x times the normal distribution below x, exact or by tanh."""
-    x, how = c.value(0), c.word("approximate", "none")
-    if how == "none":
-        return x * 0.5 * (1.0 + li.erf(x * math.sqrt(0.5)))
-    if how != "tanh":
-        raise RefusedError(f"approximate is {how!r}, not none or tanh")
-    inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
-    return x * 0.5 * (1.0 + li.tanh(inner))
+    return li.gelu(c.value(0), c.word("approximate", "none"))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call, RefusedError
-from lstm_ir.importers.onnx.handlers.products import agreed_matmul
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
-from lstm_ir.ir.types import DType
 
 _REFUSED = (
     "keys and values of the past, lengths of keys; results other than the first; softmax_precision other than f32"
@@ -40,24 +36,15 @@ def attention(c: Call) -> Value:
     if not isinstance(size, int) or size < 1:
         raise RefusedError(f"the operand is {q.type}, of an open size of heads")
     k, v = (_repeated(x, q) for x in (k, v))
-    inside = DType.f32 if q.dtype.bits == 16 else q.dtype
-    scale = c.real("scale") if c.has_attribute("scale") else 1 / math.sqrt(size)
-    scores = agreed_matmul(c, li.convert(q, inside) * scale, li.convert(li.swapaxes(k, 2, 3), inside))
+    c.agree("columns of queries and keys", size, k.shape[3])
+    c.agree("rows of keys and values", k.shape[2], v.shape[2])
     cap = c.real("softcap", 0.0)
-    if cap > 0 and mask is None:
-        scores = li.tanh(scores * (1 / cap)) * cap
-    elif cap > 0:
+    if cap > 0 and mask is not None:
         raise RefusedError("softcap with a mask is not taken")
-    lowest = li.full(scores.shape, -math.inf, inside)
-    if mask is not None:
-        wide = li.broadcast_to(mask, scores.shape)
-        scores = li.select(wide, scores, lowest) if mask.dtype is DType.i1 else scores + li.convert(wide, inside)
-    if c.flag("is_causal"):
-        rows, columns = (li.iota(scores.shape, a, DType.i32) for a in (2, 3))
-        scores = li.select(li.greater_equal(rows, columns), scores, lowest)
-    masked = li.equal(li.max(scores, -1, keepdims=True), -math.inf)
-    weights = li.select(li.broadcast_to(masked, scores.shape), li.zeros(scores.shape, inside), li.softmax(scores, -1))
-    y = agreed_matmul(c, li.convert(weights, q.dtype), v)
+    y = li.attention(
+        q, k, v, mask, causal=c.flag("is_causal"), scale=c.real("scale") if c.has_attribute("scale") else None,
+        softcap=cap if cap > 0 else None,
+    )  # fmt: skip
     if not flat:
         return y
     y = li.transpose(y, (0, 2, 1, 3))

@@ -9,7 +9,8 @@ from lstm_ir.importers.onnx.call import Call, RefusedError
 from lstm_ir.importers.onnx.handlers.shapes import flattened
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.ir.graph import Value
-from lstm_ir.ir.types import DType
+from lstm_ir.ops.nn.normalisation import affine, normalised
+from lstm_ir.ops.primitive.precision import inner
 
 
 def _soft(name: str, function: Callable[[Value, int], Value]) -> None:
@@ -27,11 +28,6 @@ _soft("Softmax", lambda x, axis: li.softmax(x, axis))
 _soft("LogSoftmax", lambda x, axis: li.log_softmax(x, axis))
 
 
-def _per_channel(v: Value, x: Value) -> Value:
-    """One number for each channel, axis 1 of x."""
-    return li.reshape(v, (v.shape[0], *(1,) * (x.rank - 2)))
-
-
 @taken("BatchNormalization", 7, 9, 14, 15, refused="training mode")
 def batch_normalization(c: Call) -> Value:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, with given mean and variance."""
@@ -42,22 +38,8 @@ def batch_normalization(c: Call) -> Value:
         raise RefusedError("spatial is 0")
     if c.has_attribute("momentum"):
         c.real("momentum")
-    if x.rank < 2:
-        raise RefusedError(f"the operand is {x.type}, without channels")
-    factor = scale / li.sqrt(variance + c.real("epsilon", 1e-5))
-    return (x - _cast(_per_channel(mean, x), x)) * _cast(_per_channel(factor, x), x) + _cast(_per_channel(bias, x), x)
-
-
-def _cast(v: Value, like: Value) -> Value:
-    return li.convert(v, like.dtype)
-
-
-def _normalised(x: Value, axes: tuple[int, ...], epsilon: float) -> tuple[Value, Value, Value]:
-    """(x - mean) / deviation, with mean and 1 / deviation over axes, which stay as size 1."""
-    mean = li.mean(x, axes, keepdims=True)
-    centred = x - mean
-    inverse = 1.0 / li.sqrt(li.mean(centred * centred, axes, keepdims=True) + epsilon)
-    return centred * inverse, mean, inverse
+    scale, bias = (li.convert(v, x.dtype) for v in (scale, bias))
+    return li.batch_norm(x, mean, variance, scale, bias, epsilon=c.real("epsilon", 1e-5)).y
 
 
 @taken("LayerNormalization", 17)
@@ -66,11 +48,9 @@ def layer_normalization(c: Call) -> tuple[Value, Value, Value]:
     x, scale, bias = c.value(0), c.value(1), c.maybe(2)
     if c.integer("stash_type", 1) != 1:
         raise RefusedError("stash_type is not 1, f32")
-    axis = c.axis(x.rank, -1)
-    inside = DType.f32 if x.dtype.bits == 16 else x.dtype
-    y, mean, inverse = _normalised(li.convert(x, inside), tuple(range(axis, x.rank)), c.real("epsilon", 1e-5))
-    y = li.convert(y, x.dtype) * scale
-    return y if bias is None else y + bias, mean, inverse
+    axes = tuple(range(c.axis(x.rank, -1), x.rank))
+    y, mean, inverse = normalised(li.convert(x, inner(x.dtype)), axes, c.real("epsilon", 1e-5))
+    return affine(li.convert(y, x.dtype), scale, bias), mean, inverse
 
 
 @taken("RMSNormalization", 23)
@@ -79,31 +59,27 @@ def rms_normalization(c: Call) -> Value:
     x, scale = c.value(0), c.value(1)
     if c.integer("stash_type", 1) != 1:
         raise RefusedError("stash_type is not 1, f32")
-    inside = DType.f32 if x.dtype.bits == 16 else x.dtype
-    wide = li.convert(x, inside)
     axes = tuple(range(c.axis(x.rank, -1), x.rank))
-    y = wide / li.sqrt(li.mean(wide * wide, axes, keepdims=True) + c.real("epsilon", 1e-5))
-    return li.convert(y, x.dtype) * scale
+    return li.rms_norm(x, scale, axis=axes, epsilon=c.real("epsilon", 1e-5))
 
 
 @taken("GroupNormalization", 18, 21)
 def group_normalization(c: Call) -> Value:
     """Normalised over the channels of a group and the axes after them; scales of groups, of channels since 21."""
     x, scale, bias = c.value(0), c.value(1), c.value(2)
-    groups = c.integer("num_groups")
+    groups, epsilon = c.integer("num_groups"), c.real("epsilon", 1e-5)
     channels = x.shape[1] if x.rank > 2 else None
     if not isinstance(channels, int) or groups < 1 or channels % groups:
         raise RefusedError(f"the operand is {x.type}, num_groups {groups}")
     if c.opset >= 21 and c.integer("stash_type", 1) != 1:
         raise RefusedError("stash_type is not 1, f32")
-    inside = DType.f32 if x.dtype.bits == 16 else x.dtype
-    parts = li.reshape(li.convert(x, inside), (x.shape[0], groups, channels // groups, *x.shape[2:]))
-    y, _, _ = _normalised(parts, tuple(range(2, parts.rank)), c.real("epsilon", 1e-5))
-    like = parts if c.opset < 21 else x
-    y = li.convert(li.reshape(y, like.shape), x.dtype)
     for v in (scale, bias):
-        c.agree("scale or bias, and groups or channels", like.shape[1], v.shape[0] if v.rank == 1 else -1)
-    return li.reshape(y * _per_channel(scale, like) + _per_channel(bias, like), x.shape)
+        wanted = channels if c.opset >= 21 else groups
+        c.agree("scale or bias, and groups or channels", wanted, v.shape[0] if v.rank == 1 else -1)
+    if c.opset < 21:  # one for each group
+        each = (groups, channels // groups)
+        scale, bias = (li.reshape(li.broadcast_in_dim(v, each, (0,)), (channels,)) for v in (scale, bias))
+    return li.group_norm(x, groups, scale, bias, epsilon=epsilon)
 
 
 @taken("LpNormalization", 1, 22)
@@ -113,7 +89,7 @@ def lp_normalization(c: Call) -> Value:
     axis, p = c.axis(x.rank, -1), c.integer("p", 2)
     if p not in (1, 2):
         raise RefusedError(f"p is {p}, not 1 or 2")
-    norm = li.sum(li.abs(x), axis, keepdims=True) if p == 1 else li.sqrt(li.sum(x * x, axis, keepdims=True))
+    norm = li.norm(x, p, axis, keepdims=True)
     none = li.equal(norm, 0)
     return x / li.select(none, li.ones(norm.shape, x.dtype), norm)
 
@@ -124,8 +100,7 @@ def instance_normalization(c: Call) -> Value:
     x = c.value(0)
     if x.rank < 3:
         raise RefusedError(f"the operand is {x.type}, without axes after the channels")
-    y, _, _ = _normalised(x, tuple(range(2, x.rank)), c.real("epsilon", 1e-5))
-    return y * _per_channel(c.value(1), x) + _per_channel(c.value(2), x)
+    return li.instance_norm(x, c.value(1), c.value(2), epsilon=c.real("epsilon", 1e-5))
 
 
 @taken("GlobalAveragePool", 1, 22)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call, RefusedError, Result
-from lstm_ir.importers.onnx.handlers.indices import rows_backwards
 from lstm_ir.importers.onnx.handlers.quantized import LIMITS, dynamically_quantized
 from lstm_ir.importers.onnx.handlers.recurrent import LSTM, Layer
 from lstm_ir.importers.onnx.table import taken
@@ -152,7 +151,7 @@ class Step:
         T = x.shape[0]
         rows = x
         if lengths is not None:
-            rows = rows_backwards(x, lengths) if backward else x
+            rows = li.reverse_sequence(x, lengths) if backward else x
             used = li.less(li.iota((T,), 0, DType.i64), li.convert(li.max(lengths), DType.i64))
             rows = li.select(li.broadcast_in_dim(used, rows.shape, (0,)), rows, li.zeros_like(rows))
         z = _product(rows, *w)
@@ -179,7 +178,7 @@ class Step:
         )
         if lengths is None:
             return y, *final
-        return (rows_backwards(y, lengths) if backward else y), final[2], final[1]
+        return (li.reverse_sequence(y, lengths) if backward else y), final[2], final[1]
 
     def one(self, gates: Value, c: Value, peephole: Value | None) -> tuple[Value, Value]:
         """The new h and c [B,H] of gates [B,4H]."""

@@ -15,17 +15,6 @@ from lstm_ir.ir.types import DType
 Reduce = Callable[[Value, Sequence[int]], Value]
 
 
-def _product(x: Value, axes: Sequence[int]) -> Value:
-    """The product over axes, one element after another."""
-    others = [a for a in range(x.rank) if a not in axes]
-    rows = li.transpose(x, (*axes, *others))
-    kept = rows.shape[len(axes) :]
-    rows = li.reshape(rows, (dims.product(rows.shape[: len(axes)]), *kept))
-    total, _ = li.scan(lambda out, row: (out * row, None), li.full(kept, 1, x.dtype), rows)
-    out: Value = total
-    return out
-
-
 def _mean(x: Value, axes: Sequence[int]) -> Value:
     if not x.dtype.is_float:
         raise RefusedError(f"the mean of {x.dtype} is not taken")
@@ -58,23 +47,16 @@ def _reduction(
 
 _reduction("ReduceSum", (1, 11, 13), lambda x, a: li.sum(x, a), 13, chained(dims.add))
 _reduction("ReduceMean", (1, 11, 13, 18), _mean, 18)
-_reduction("ReduceProd", (1, 11, 13, 18), _product, 18, chained(dims.mul))
+_reduction("ReduceProd", (1, 11, 13, 18), lambda x, a: li.prod(x, a), 18, chained(dims.mul))
 
 
-_reduction("ReduceL1", (1, 11, 13, 18), lambda x, a: li.sum(li.abs(x), a), 18)
-_reduction("ReduceL2", (1, 11, 13, 18), lambda x, a: li.sqrt(li.sum(x * x, a)), 18)
+_reduction("ReduceL1", (1, 11, 13, 18), lambda x, a: li.norm(x, 1, a), 18)
+_reduction("ReduceL2", (1, 11, 13, 18), lambda x, a: li.norm(x, 2, a), 18)
 _reduction("ReduceSumSquare", (1, 11, 13, 18), lambda x, a: li.sum(x * x, a), 18)
 _reduction("ReduceLogSum", (1, 11, 13, 18, 28), lambda x, a: li.log(li.sum(x, a)), 18)
 
 
-def _log_sum_exp(x: Value, axes: Sequence[int]) -> Value:
-    """log(sum(exp(x))) from the distances to the largest, which do not overflow."""
-    top = li.max(x, axes, keepdims=True)
-    top = li.select(li.is_finite(top), top, li.zeros_like(top))
-    return li.log(li.sum(li.exp(x - top), axes)) + li.squeeze(top, axes)
-
-
-_reduction("ReduceLogSumExp", (1, 11, 13, 18, 28), _log_sum_exp, 18)
+_reduction("ReduceLogSumExp", (1, 11, 13, 18, 28), lambda x, a: li.logsumexp(x, a), 18)
 
 
 def _extreme(pick: Callable[[Value, Sequence[int]], Value]) -> Reduce:
@@ -90,21 +72,20 @@ _reduction("ReduceMax", (1, 11, 12, 13, 18, 20), _extreme(lambda x, a: li.max(x,
 _reduction("ReduceMin", (1, 11, 12, 13, 18, 20), _extreme(lambda x, a: li.min(x, a)), 18)
 
 
-def _place(name: str, along: Callable[[Value], Value]) -> None:
-    """Register the op that says where the largest of `along(x)` stands: the first of equal ones, or the last."""
+def _place(name: str, place_of: Callable[[Value, int], Value]) -> None:
+    """Register the op that says where the largest or the least stands: the first of equal ones, or the last."""
 
     @taken(name, 1, 11, 12, 13)
     def build(c: Call) -> Value:
         x = c.value(0)
         axis, keep = c.axis(x.rank, 0), c.flag("keepdims", True)
         last = c.flag("select_last_index") if c.opset >= 12 else False
-        x = along(x)
-        place = li.argmax(li.reverse(x, axis) if last else x, axis)
+        place = place_of(li.flip(x, axis) if last else x, axis)
         if last:
             place = li.size(dims.add(x.shape[axis], -1)) - place
         place = li.convert(place, DType.i64)
         return li.expand_dims(place, axis) if keep else place
 
 
-_place("ArgMax", lambda x: x)
-_place("ArgMin", lambda x: li.negate(x) if x.dtype.is_float else li.negate(x) - 1)  # -x - 1 overflows for no integer
+_place("ArgMax", li.argmax)
+_place("ArgMin", li.argmin)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call, RefusedError
-from lstm_ir.importers.onnx.handlers.indices import size_value
 from lstm_ir.importers.onnx.handlers.shapes import flattened
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
+from lstm_ir.ops.primitive.along_axis import from_start
 from lstm_ir.ops.primitive.window import slice_axis
 
 
@@ -20,27 +18,19 @@ def trilu(c: Call) -> Value:
     x, k = c.value(0), c.dim(1, "k") if c.has(1) else 0
     if x.rank < 2:
         raise RefusedError(f"the operand is {x.type}, without two axes")
-    diagonal = li.iota(x.shape, x.rank - 1, DType.i64) - li.iota(x.shape, x.rank - 2, DType.i64)
-    kept = (li.greater_equal if c.flag("upper", True) else li.less_equal)(diagonal, size_value(k, DType.i64))
-    return li.select(kept, x, li.zeros_like(x))
+    return (li.triu if c.flag("upper", True) else li.tril)(x, k)
 
 
 @taken("IsNaN", 9, 13, 20)
 def is_nan(c: Call) -> Value:
     """Whether an element is no number."""
-    x = c.value(0)
-    return li.not_equal(x, x)
+    return li.is_nan(c.value(0))
 
 
 @taken("IsInf", 10, 20)
 def is_inf(c: Call) -> Value:
     """Whether an element is infinite, of the signs that are asked for."""
-    x = c.value(0)
-    signs = [s for s, name in ((1, "detect_positive"), (-1, "detect_negative")) if c.flag(name, True)]
-    found = [li.equal(x, s * np.inf) for s in signs]
-    if not found:
-        return li.zeros(x.shape, DType.i1)
-    return found[0] if len(found) == 1 else li.logical_or(*found)
+    return li.is_inf(c.value(0), c.flag("detect_positive", True), c.flag("detect_negative", True))
 
 
 @taken("OneHot", 9, 11, 28, refused="a depth that only a call knows, apart from sizes")
@@ -55,11 +45,9 @@ def one_hot(c: Call) -> Value:
         raise RefusedError(f"values are {values.type}, not two")
     axis = c.axis(indices.rank + 1, -1)
     indices = li.convert(indices, DType.i64)
-    indices = li.select(li.less(indices, 0), indices + size_value(depth, DType.i64), indices)
-    shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
-    hit = li.equal(li.broadcast_to(li.expand_dims(indices, axis), shape), li.iota(shape, axis, DType.i64))
-    off, on = (li.broadcast_to(li.squeeze(slice_axis(values, 0, i, i + 1), 0), shape) for i in (0, 1))
-    return li.select(hit, on, off)
+    indices = from_start(indices, depth)
+    off, on = (li.squeeze(slice_axis(values, 0, i, i + 1), 0) for i in (0, 1))
+    return li.where(li.one_hot(indices, depth, axis=axis, dtype=DType.i1), on, off)
 
 
 @taken("Hardmax", 1, 11, 13)
@@ -73,5 +61,4 @@ def hardmax(c: Call) -> Value:
 
 
 def _first_of_largest(x: Value, axis: int) -> Value:
-    place = li.broadcast_to(li.expand_dims(li.convert(li.argmax(x, axis), DType.i64), axis), x.shape)
-    return li.convert(li.equal(place, li.iota(x.shape, axis, DType.i64)), x.dtype)
+    return li.one_hot(li.argmax(x, axis), x.shape[axis], axis=axis, dtype=x.dtype)

@@ -15,6 +15,7 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.broadcast import common_shape
+from lstm_ir.ops.primitive.rearrange import split_sizes
 from lstm_ir.ops.primitive.window import slice_axis
 
 FAR = 2**31 - 1  # bounds of a slice that exporters write for "to the end"
@@ -107,13 +108,7 @@ def split(c: Call) -> list[Value]:
         c.agree("the sum of the parts", size, dims.add(0, _total(parts)))
     else:
         parts = _equal_parts(c, size)
-    out = []
-    start: Dim = 0
-    for part in parts:
-        end = dims.add(start, part)
-        out.append(slice_axis(x, axis, start, end))
-        start = end
-    return out
+    return split_sizes(x, axis, parts)
 
 
 def _total(parts: Sequence[Dim]) -> Dim:
@@ -233,9 +228,7 @@ def tile(c: Call) -> Value:
     x, repeats = c.value(0), c.dims(1, "repeats")
     if len(repeats) != x.rank:
         raise RefusedError(f"{len(repeats)} repeats for {x.rank} axes")
-    pairs = [d for r, size in zip(repeats, x.shape, strict=True) for d in (r, size)]
-    wide = li.broadcast_in_dim(x, tuple(pairs), tuple(range(1, 2 * x.rank, 2)))
-    return li.reshape(wide, tuple(dims.mul(r, size) for r, size in zip(repeats, x.shape, strict=True)))
+    return li.tile(x, repeats)
 
 
 def _blocks(c: Call, x: Value) -> int:

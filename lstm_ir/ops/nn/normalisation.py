@@ -1,0 +1,160 @@
+"""Layers that normalise: by the mean and the variance of a group, of a batch, of rows.
+
+    y = (x - mean) / sqrt(variance + epsilon) * scale + bias
+
+16-bit floats are normalised in f32.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from lstm_ir.ir import options
+from lstm_ir.ir.errors import IRError, message
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.location import here
+from lstm_ir.ir.types import DType
+from lstm_ir.ops.primitive import elementwise as e
+from lstm_ir.ops.primitive.broadcast import as_values
+from lstm_ir.ops.primitive.precision import floats, inner
+from lstm_ir.ops.primitive.reduce import count_of, mean, sum
+from lstm_ir.ops.primitive.shape import axes_of, reshape
+
+
+class BatchNorm(NamedTuple):
+    """Results of `batch_norm`: y as x, mean and var [C]."""
+
+    y: Value
+    mean: Value
+    var: Value
+
+
+class Normalised(NamedTuple):
+    """x less its mean times `inverse`, which is 1 / sqrt(variance + epsilon); both keep the axes with size 1."""
+
+    y: Value
+    mean: Value
+    inverse: Value
+
+
+def normalised(x: Value, axes: int | tuple[int, ...], epsilon: float) -> Normalised:
+    """x normalised over axes, in its own type."""
+    middle = mean(x, axes, keepdims=True)
+    centred = x - middle
+    inverse = e.rsqrt(mean(centred * centred, axes, keepdims=True) + epsilon)
+    return Normalised(centred * inverse, middle, inverse)
+
+
+def need_epsilon(op: str, epsilon: Any) -> float:
+    """A number that is at least 0."""
+    found = options.real(op, "epsilon", epsilon)
+    if found < 0:
+        raise options.refuse(op, "epsilon", epsilon, "a number that is at least 0")
+    return found
+
+
+def affine(y: Value, scale: Any, bias: Any, dtype: DType | None = None) -> Value:
+    """y * scale + bias, where they are given, in y's type; then in `dtype`."""
+    s, b = (None if w is None else e.convert(as_values("multiply", y, w)[1], y.dtype) for w in (scale, bias))
+    y = y if s is None else e.multiply(y, s)
+    y = y if b is None else e.add(y, b)
+    return y if dtype is None else e.convert(y, dtype)
+
+
+def _factors(op: str, x: Value, scale: Any, bias: Any) -> tuple[Value | None, Value | None]:
+    return _per_channel(op, x, scale, "scale"), _per_channel(op, x, bias, "bias")
+
+
+def _per_channel(op: str, x: Value, v: Any, name: str) -> Value | None:
+    """[C] so that it broadcasts along axis 1 of x."""
+    if v is None:
+        return None
+    _, w = as_values(op, x, v)
+    if w.shape != x.shape[1:2]:
+        raise IRError(message(op, f"{name} is [C], axis 1 of x", [("x", x.type), (name, w.type)], here()))
+    return reshape(w, (w.shape[0], *(1,) * (x.rank - 2)))
+
+
+def _channels(op: str, x: Any, rank: int) -> Value:
+    v = floats(op, x)
+    if v.rank < rank:
+        raise IRError(message(op, f"x has {v.rank} axes, it needs {rank}: [N, C, ...]", [("x", v.type)], here()))
+    return v
+
+
+def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, epsilon: float = 1e-5) -> Value:
+    """x [N,C,...] normalised over the C / groups channels of a group and the axes after them; scale and bias [C].
+
+    Source: Wu & He, "Group normalization", 2018.
+    """
+    v, small = _channels("group_norm", x, 2), need_epsilon("group_norm", epsilon)
+    count, channels = options.integer("group_norm", "groups", groups), v.shape[1]
+    if count < 1 or not isinstance(channels, int) or channels % count:
+        raise options.refuse("group_norm", "groups", groups, f"a divisor of the number of channels, {channels}")
+    factors = _factors("group_norm", v, scale, bias)
+    parts = (v.shape[0], count, channels // count, *v.shape[2:])
+    split = reshape(e.convert(v, inner(v.dtype)), parts)
+    y = normalised(split, tuple(range(2, split.rank)), small).y
+    return affine(reshape(y, v.shape), *factors, v.dtype)
+
+
+def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, epsilon: float = 1e-5) -> Value:
+    """x [N,C,...] normalised over the axes after the channels, each row and channel by itself; scale and bias [C]."""
+    v, small = _channels("instance_norm", x, 3), need_epsilon("instance_norm", epsilon)
+    factors = _factors("instance_norm", v, scale, bias)
+    y = normalised(e.convert(v, inner(v.dtype)), tuple(range(2, v.rank)), small).y
+    return affine(y, *factors, v.dtype)
+
+
+def rms_norm(x: Any, scale: Any = None, *, axis: int | tuple[int, ...] = -1, epsilon: float = 1e-5) -> Value:
+    """x / sqrt(mean(x^2) + epsilon) * scale over `axis`; the scale broadcasts.
+
+    Source: Zhang & Sennrich, "Root mean square layer normalization", 2019.
+    """
+    v, small = floats("rms_norm", x), need_epsilon("rms_norm", epsilon)
+    over = axes_of("rms_norm", v, axis)
+    w = e.convert(v, inner(v.dtype))
+    return affine(w * e.rsqrt(mean(w * w, over, keepdims=True) + small), scale, None, v.dtype)
+
+
+def batch_norm(
+    x: Any, mean: Any, var: Any, scale: Any = None, bias: Any = None, *, training: bool = False,
+    momentum: float = 0.1, epsilon: float = 1e-5,
+) -> BatchNorm:  # fmt: skip
+    """x [N,C,...] normalised by each channel's mean and variance [C]: a named tuple (y, mean, var).
+
+    In inference by the given (running) mean and var, which are given back. In training by those of x, and mean and var
+    come back moved towards them by `momentum`, var by that which divides by n - 1, as PyTorch does (by 1 for a single
+    element).
+    scale and bias [C]. Source: Ioffe & Szegedy, "Batch normalization", 2015.
+    """
+    v, small = _channels("batch_norm", x, 2), need_epsilon("batch_norm", epsilon)
+    learns, share = options.flag("batch_norm", "training", training), options.real("batch_norm", "momentum", momentum)
+    kind = inner(v.dtype)
+    given = [_statistic(v, w, n) for w, n in ((mean, "mean"), (var, "var"))]
+    factors = _factors("batch_norm", v, scale, bias)
+    if not learns:
+        middle, spread = (reshape(e.convert(w, kind), (w.shape[0], *(1,) * (v.rank - 2))) for w in given)
+        y = (e.convert(v, kind) - middle) * e.rsqrt(spread + small)
+        return BatchNorm(affine(y, *factors, v.dtype), *given)
+    over = (0, *range(2, v.rank))
+    wide = e.convert(v, kind)
+    count = count_of(wide, over, kind)
+    centre = sum(wide, over, keepdims=True) / count
+    centred = wide - centre
+    total = sum(centred * centred, over, keepdims=True)
+    y = centred * e.rsqrt(total / count + small)
+    seen = centre, total / e.maximum(count - 1.0, 1.0)
+    moved = [
+        e.convert(e.convert(w, kind) * (1.0 - share) + reshape(s, w.shape) * share, w.dtype)
+        for w, s in zip(given, seen, strict=True)
+    ]
+    return BatchNorm(affine(y, *factors, v.dtype), *moved)
+
+
+def _statistic(x: Value, v: Any, name: str) -> Value:
+    _, w = as_values("batch_norm", x, v)
+    if w.shape != x.shape[1:2] or not w.dtype.is_float:
+        problem = f"{name} is [C] of floats, axis 1 of x"
+        raise IRError(message("batch_norm", problem, [("x", x.type), (name, w.type)], here()))
+    return w
