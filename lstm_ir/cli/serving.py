@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from lstm_ir.api import load
-from lstm_ir.ir.errors import DeviceError
+from lstm_ir.cli.packages import key_option, read_key
+from lstm_ir.ir.errors import MissingLibraryError
+from lstm_ir.loading import load
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -45,9 +46,11 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
               help="Seconds in which a client may read nothing of its answer.")  # fmt: skip
 @click.option("--stop-timeout", type=click.FloatRange(0.001), default=30.0, show_default=True,
               help="Seconds that accepted requests have when the server stops.")  # fmt: skip
+@key_option
 def command(
     packages: tuple[str, ...], host: str, port: int, device: str | None, entry: str | None, batch_size_name: str,
-    max_batch: int, max_delay: float, max_waiting: int, max_sessions: int, idle_timeout: float, **numbers: Any,
+    max_batch: int, max_delay: float, max_waiting: int, max_sessions: int, idle_timeout: float,
+    key_file: str | None, **numbers: Any,
 ) -> None:  # fmt: skip
     """Serve packages over HTTP until SIGTERM. There is no authentication: whoever reaches the port may use it.
 
@@ -60,18 +63,18 @@ def command(
     except ModuleNotFoundError as e:
         if e.name is not None and e.name.startswith("lstm_ir"):
             raise
-        raise DeviceError(f"lstm-ir serve needs {e.name}: pip install 'lstm-ir[serve]'") from e
+        raise MissingLibraryError(f"lstm-ir serve needs {e.name}: pip install 'lstm-ir[serve]'", name=e.name) from e
     from lstm_ir.serving.batcher import Batcher
     from lstm_ir.serving.sessions import Sessions, steps
 
-    places = _places(packages)
+    places, key = _places(packages), read_key(key_file)
     models = {}
     common: dict[str, Any] = {
         "batch": batch_size_name, "max_batch": max_batch, "max_delay": max_delay, "max_waiting": max_waiting
     }  # fmt: skip
     opened = []
     for name, path in places.items():
-        exe = load(path, device)
+        exe = load(path, device, require_key=key)
         opened.append(exe)
         stateful = entry in steps(exe) if entry is not None else bool(steps(exe))
         server: Batcher | Sessions

@@ -37,6 +37,15 @@ def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
         assert missing in done.stderr
 
 
+def test_a_package_without_the_key_is_not_served(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn")
+    (tmp_path / "key").write_bytes(bytes(range(32)))
+    refused = verb(encoder(tmp_path), "--key-file", tmp_path / "key")
+    assert refused.returncode == 1
+    assert "signed" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_wrong_usage(tmp_path: Path) -> None:
     pytest.importorskip("uvicorn")
     absent = verb(tmp_path / "absent.lirpkg")
