@@ -15,6 +15,7 @@ from lstm_ir.backends.kernels import lowering as kernels
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.literals import splat
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.types import DType, Shape, TensorType
 from lstm_ir.ops.primitive.linear import free_axes
@@ -53,7 +54,7 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         out = e.hlo("dot_general", [lhs, rhs], total, dot_dimension_numbers=_numbers(*axes))
     else:
         out = _dynamic(e, lhs, a, rhs, b, axes, total)
-    if e.target is not None and e.target.kind == "cpu" and _meets_a_mask(e, n):
+    if e.target is not None and e.target.kind == "cpu" and meets_a_mask(e, n):
         out = barrier(e, out, total)
     if is_spirv(e) and any(not isinstance(a.shape[i], int) for i in axes[2]):
         # IREE 3.13 fuses a product that sums over an open size with what spreads its result over other rows
@@ -71,32 +72,29 @@ def _by_a_number(e: Emitter, lhs: ir.Value, a: TensorType, rhs: ir.Value, b: Ten
     return e.hlo("multiply", wide, to)
 
 
-def _meets_a_mask(e: Emitter, n: Node) -> bool:
-    """Whether a select by a mask from memory may be fused with the product.
+def meets_a_mask(e: Emitter, n: Node) -> bool:
+    """Whether booleans from memory may be fused with what reads the product.
 
-    IREE 3.13 hands the product's packed layout on to what is fused with it, and packs the mask as single
-    bits where memory has bytes: the module is invalid, and computes other numbers where nothing checks it.
+    IREE 3.13 hands the product's packed layout on to what is fused with it, and to what makes other operands of
+    that: it packs booleans as single bits where memory has bytes. The module is invalid, and computes other numbers.
     """
     users = {} if e.within is None else e.within.users
-    found, walk = {n.values[0]}, [n.values[0]]
+    found, walk = {n}, list(users.get(n.values[0], ()))
     while walk:
-        for user in users.get(walk.pop(), ()):
-            if user.op.name == "select" and _from_memory(user.inputs[0]):
+        m = walk.pop()
+        if m in found or not _fused(m):
+            continue
+        found.add(m)
+        for v in m.inputs:
+            if v.dtype is DType.i1 and v.rank > 0 and not _fused(v.node) and splat(v) is None:
                 return True
-            fused = {Trait.elementwise, Trait.data_movement} & set(user.op.traits)
-            more = [v for v in user.values if fused and v not in found]
-            found.update(more)
-            walk += more
+        walk += [u for v in m.values for u in users.get(v, ())]
+        walk += [v.node for v in m.inputs]
     return False
 
 
-def _from_memory(mask: Value) -> bool:
-    """Whether no comparison beside it makes the mask."""
-    while mask.node.inputs and Trait.data_movement in mask.node.op.traits:
-        mask = mask.node.inputs[0]
-    if mask.op in ("and", "or", "xor", "not"):
-        return any(map(_from_memory, mask.node.inputs))
-    return mask.rank > 0 and mask.op not in ("compare", "is_finite", "constant")
+def _fused(n: Node) -> bool:
+    return bool({Trait.elementwise, Trait.data_movement} & n.op.traits)
 
 
 def _made(e: Emitter, v: ir.Value, t: TensorType, operand: Value) -> ir.Value:

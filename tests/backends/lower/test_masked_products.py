@@ -41,3 +41,44 @@ def test_a_state_that_a_mask_holds(rng: np.random.Generator, verify: bool) -> No
             np.testing.assert_allclose(got["y"], np.stack(want), atol=2e-5)
             np.testing.assert_allclose(got["h_n"], h, atol=2e-5)
         assert not [n for n in exe.report.notes if "compiled with" in n]
+
+
+def _readers() -> tuple[list[li.Value], dict[str, li.Value]]:
+    """What is made of a product and of booleans in memory, at any place beside it."""
+    a, b = li.input("a", (16, 4)), li.input("b", (16, 4))
+    m, k = li.input("m", (16, 4), "i1"), li.input("k", (16, 4), "i1")
+    v = li.input("v", (4, 4))
+    p = li.tanh(a) @ v
+    made = {
+        "the product times a mask": p * li.convert(m, "f32"),
+        "a mask added": p + li.convert(m, "f32"),
+        "a select beside the product": p + li.select(m, 0.0, b),
+        "two masks": li.select(m & k, p, b),
+        "a mask turned over": li.select(~m, p, 0.0),
+        "a mask of its signs": li.greater(p, 0.0) & m,
+        "masks that differ": li.convert(m ^ k, "f32") - p,
+        "a mask of rows": li.select(li.broadcast_to(m[:, :1], (16, 4)), p, b),
+        "behind a transpose": li.transpose(p, (1, 0)) * li.convert(li.transpose(m, (1, 0)), "f32"),
+        "a sum of it": li.sum(p * li.convert(m, "f32"), 1),
+    }
+    return [a, b, m, k, v], made
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_every_reader_of_a_product_and_a_mask(rng: np.random.Generator, kernels: bool) -> None:
+    a, b, v = (rng.standard_normal(s).astype("f4") for s in ((16, 4), (16, 4), (4, 4)))
+    m, k = (rng.integers(0, 2, (16, 4)).astype(bool) for _ in range(2))
+    p, f = np.tanh(a.astype("f8")) @ v, m.astype("f8")
+    want = {
+        "the product times a mask": p * f, "a mask added": p + f, "a select beside the product": p + np.where(m, 0, b),
+        "two masks": np.where(m & k, p, b), "a mask turned over": np.where(~m, p, 0), "a mask of its signs": (p > 0) & m,
+        "masks that differ": (m ^ k) - p, "a mask of rows": np.where(m[:, :1], p, b), "behind a transpose": (p * f).T,
+        "a sum of it": (p * f).sum(1),
+    }  # fmt: skip
+    inputs, made = _readers()
+    graphs = {name.replace(" ", "_"): li.Graph("reader", inputs, {"y": made[name]}) for name in want}
+    with li.compile(li.Program("readers", graphs), options={"kernels": kernels, "verify": False}) as exe:
+        for name, expected in want.items():
+            got = exe.entries[name.replace(" ", "_")](a=a, b=b, m=m, k=k, v=v)["y"]
+            np.testing.assert_allclose(np.asarray(got, "f8"), expected, atol=2e-5, err_msg=name)
+        assert not [n for n in exe.report.notes if n.startswith("compiled ")]
