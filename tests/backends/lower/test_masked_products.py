@@ -71,7 +71,8 @@ def test_every_reader_of_a_product_and_a_mask(rng: np.random.Generator, kernels:
     p, f = np.tanh(a.astype("f8")) @ v, m.astype("f8")
     want = {
         "the product times a mask": p * f, "a mask added": p + f, "a select beside the product": p + np.where(m, 0, b),
-        "two masks": np.where(m & k, p, b), "a mask turned over": np.where(~m, p, 0), "a mask of its signs": (p > 0) & m,
+        "two masks": np.where(m & k, p, b), "a mask turned over": np.where(~m, p, 0),
+        "a mask of its signs": (p > 0) & m,
         "masks that differ": (m ^ k) - p, "a mask of rows": np.where(m[:, :1], p, b), "behind a transpose": (p * f).T,
         "a sum of it": (p * f).sum(1),
     }  # fmt: skip
