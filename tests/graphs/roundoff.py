@@ -47,7 +47,8 @@ def limits(
 ) -> dict[str, Limit]:
     """For each output, how far its elements may lie from `want`."""
     ordered = [inputs[n] for n in graph.input_names]
-    runs = [_Noise(rng, env, zeros).graph(graph, ordered) for zeros in (0.0, 1.0, *[0.5] * (RUNS - 2))]
+    ways = ((0.0, 1), (1.0, -1), *[(0.5, 0)] * (RUNS - 2))  # all up, all down, any: two moves of one unit may cancel
+    runs = [_Noise(rng, env, zeros, to).graph(graph, ordered) for zeros, to in ways]
     out = {}
     for i, name in enumerate(graph.output_names):
         w = want[name]
@@ -104,10 +105,13 @@ class _Body(Body):
 
 
 class _Noise:
-    """One evaluation with moved roundings; `zeros`: the share of zeros whose sign changes."""
+    """One evaluation with moved roundings.
 
-    def __init__(self, rng: np.random.Generator, env: Mapping[str, int], zeros: float) -> None:
-        self.rng, self.env, self.zeros = rng, env, zeros
+    zeros: the share of zeros whose sign changes. to: 1 or -1 where all moves are up or down.
+    """
+
+    def __init__(self, rng: np.random.Generator, env: Mapping[str, int], zeros: float, to: int = 0) -> None:
+        self.rng, self.env, self.zeros, self.to = rng, env, zeros, to
 
     def graph(self, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
         known: dict[Value, Array] = dict(zip(graph.params, arrays, strict=True))
@@ -168,7 +172,7 @@ class _Noise:
             wide = a.astype("f8")
             far = units * UNIT[dtype] * np.maximum(np.abs(wide), near) + absolute
             drawn = self.rng.uniform(-1, 1, a.shape)
-            step = np.copysign(0.5 + 0.5 * np.abs(drawn), drawn)
+            step = np.copysign(0.5 + 0.5 * np.abs(drawn), self.to if self.to else drawn)
             out = np.where(np.isfinite(wide), wide + far * step, wide).astype(a.dtype)
         return self._signed(out)
 
