@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import networkx as nx
-
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
@@ -192,6 +190,8 @@ def _is_product(n: Node, home: dict[Value, int]) -> bool:
 
 def _groups(loop: Loop, depends: dict[Value, frozenset[Value]]) -> list[list[int]]:
     """Carries by how many circles with products lie before them."""
+    import networkx as nx  # heavy: only loops need it
+
     index = {p: k for k, p in enumerate(loop.carry_params)}
     needs = nx.DiGraph()
     needs.add_nodes_from(index.values())
