@@ -174,20 +174,27 @@ def deadline(timeout: float | None) -> float | None:
     """When a request is too late, by time.monotonic(); CallError for what is no number of seconds."""
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout < float("inf"):
-        raise CallError(f"timeout is {timeout!r}; expected seconds, a number of 0 or more")
-    return time.monotonic() + timeout
+    return time.monotonic() + seconds("timeout", timeout)
 
 
-def limits(
-    rows: object, seconds: object, number: object, names: Sequence[str] = ("max_batch", "max_delay", "max_waiting")
-) -> None:
-    """CallError for limits that are none: two whole numbers, and seconds between them."""
-    for name, value in ((names[0], rows), (names[2], number)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise CallError(f"{name} is {value!r}; expected a whole number of 1 or more")
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < float("inf"):
-        raise CallError(f"{names[1]} is {seconds!r}; expected seconds, a number of 0 or more")
+def limits(max_batch: object, max_delay: object, max_waiting: object) -> None:
+    """CallError for limits of calls that are none."""
+    whole("max_batch", max_batch)
+    whole("max_waiting", max_waiting)
+    seconds("max_delay", max_delay)
+
+
+def whole(name: str, value: object) -> None:
+    """CallError for what is no whole number of 1 or more."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise CallError(f"{name} is {value!r}; expected a whole number of 1 or more")
+
+
+def seconds(name: str, value: object) -> float:
+    """The value; CallError for what is no number of seconds."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+        raise CallError(f"{name} is {value!r}; expected seconds, a number of 0 or more")
+    return value
 
 
 def _model(exe: Any, entry: str | None) -> Model:

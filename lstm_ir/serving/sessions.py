@@ -24,7 +24,7 @@ from lstm_ir.backends.run.pure_function import PREFIX, PureFunction
 from lstm_ir.ir import state_values
 from lstm_ir.ir.errors import BusyError, CallError, UnknownSessionError
 from lstm_ir.ir.signature import Entry
-from lstm_ir.serving.batcher import Outputs, limits, settle
+from lstm_ir.serving.batcher import Outputs, limits, seconds, settle, whole
 from lstm_ir.serving.row_check import confirm_rows
 from lstm_ir.serving.rows import Prepared, Rows
 from lstm_ir.serving.scheduler import Counters, Job, Scheduler, stop_with
@@ -63,7 +63,9 @@ class Sessions:
         of `Batcher`. CallError for an entry whose sessions cannot share a call.
         """
         limits(max_batch, max_delay, max_waiting)
-        limits(max_sessions, 0 if idle_timeout is None else idle_timeout, 1, ("max_sessions", "idle_timeout", ""))
+        whole("max_sessions", max_sessions)
+        if idle_timeout is not None:
+            seconds("idle_timeout", idle_timeout)
         function = _stateful(exe, entry)
         pure: PureFunction = function.pure()
         inputs = Rows(function.entry, batch, time, lengths, outputs)
