@@ -53,7 +53,7 @@ class _Grid:
     """A carry cut on some axes, and a parameter for each part, in the shape in which the body reads it."""
 
     def __init__(self, loop: Loop, carry: Value, cuts: Sequence[Sequence[Dim]]) -> None:
-        self.parts: tuple[Part, ...] = tuple(product(*(tuple(pairwise(c)) for c in cuts)))
+        self.parts = _parts(cuts)
         self.counts = [len(c) - 1 for c in cuts]
         read: dict[Part, list[Value]] = {p: [] for p in self.parts}
         for n in loop.body.users.get(carry, ()):
@@ -90,6 +90,10 @@ class _Grid:
         return whole
 
 
+def _parts(cuts: Sequence[Sequence[Dim]]) -> tuple[Part, ...]:
+    return tuple(product(*(tuple(pairwise(c)) for c in cuts)))
+
+
 def _sizes(part: Part) -> Shape:
     return tuple(hi if lo == 0 else hi - lo for lo, hi in part)  # a cut axis has a number
 
@@ -122,7 +126,7 @@ def _grid(loop: Loop, carry: Value, after: Value) -> _Grid | None:
     if any(len(c) > 2 and not all(isinstance(d, int) for d in c) for c in cuts):
         return None
     in_order = [sorted(c) if len(c) > 2 else [0, d] for c, d in zip(cuts, carry.shape, strict=True)]  # type: ignore[type-var]
-    parts = set(product(*(tuple(pairwise(c)) for c in in_order)))
+    parts = _parts(in_order)
     others = [n for n in loop.body.users.get(carry, ()) if n not in read]
     if len(parts) > 1 and not (
         all(_part_of(n) in parts for n in read) and all(_only_for(loop, n, after) for n in others)

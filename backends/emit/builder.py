@@ -136,6 +136,15 @@ class Builder:
         attrs = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, len(sizes), len(sizes)])}
         return self.make("flow.tensor.bitcast", [v, *sizes, *sizes], [to], attrs).result
 
+    def barrier(self, v: ir.Value, t: TensorType) -> ir.Value:
+        """`v`, in no dispatch with what reads it."""
+        if t.dtype in SIGNED:  # barriers of unsigned elements are refused
+            twin = t.with_dtype(SIGNED[t.dtype])
+            held = self.barrier(self.hlo("bitcast_convert", [v], twin), twin)
+            return self.hlo("bitcast_convert", [held], t)
+        sizes = [self.size(d) for d in t.shape if not isinstance(d, int)]
+        return self.make("iree_tensor_ext.compute_barrier.start", [v, *sizes], [v.type]).result
+
     def opaque(self, v: ir.Value, t: TensorType) -> ir.Value:
         """`v`, made where it stands: a fill that a loop and what follows it read is else cloned into
         both, and the first one is left in no submission (see `filled`)."""

@@ -11,7 +11,6 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.builder import Builder
 from lstm_ir.backends.emit.conversion import converted
 from lstm_ir.backends.emit.decisions import Decisions
-from lstm_ir.backends.emit.mlir_types import SIGNED
 from lstm_ir.backends.emit.options import PLAIN, Options
 from lstm_ir.backends.emit.places import location
 from lstm_ir.backends.emit.rounding import rounded
@@ -160,19 +159,10 @@ class Emitter(Builder):
                 self.rounds = False
         results = [out] if isinstance(out, ir.Value) else list(out)
         if self.options.apart and self.target is not None and n.inputs:
-            results = [self._apart(v, t) for v, t in zip(results, n.types, strict=True)]
+            results = [
+                v if t.rank == 0 or 0 in t.shape else self.barrier(v, t) for v, t in zip(results, n.types, strict=True)
+            ]
         self.known.update(zip(n.values, results, strict=True))
-
-    def _apart(self, v: ir.Value, t: TensorType) -> ir.Value:
-        """A result that is in memory before the next op reads it."""
-        if t.rank == 0 or 0 in t.shape:
-            return v
-        if t.dtype in SIGNED:  # barriers of unsigned elements are refused
-            twin = t.with_dtype(SIGNED[t.dtype])
-            held = self._apart(super().hlo("bitcast_convert", [v], twin), twin)
-            return super().hlo("bitcast_convert", [held], t)
-        sizes = [self.size(d) for d in t.shape if not isinstance(d, int)]
-        return self.make("iree_tensor_ext.compute_barrier.start", [v, *sizes], [v.type]).result
 
     def _need_dtypes(self, n: Node) -> None:
         """Refuse element types that the target has no memory or arithmetic for."""

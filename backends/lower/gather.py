@@ -15,7 +15,7 @@ from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, reduce, signed_back, signless  # fmt: skip
 from lstm_ir.backends.emit.shapes import reshape
-from lstm_ir.backends.lower.linear import barrier, sum_type
+from lstm_ir.backends.lower.linear import sum_type
 from lstm_ir.backends.lower.own_memory import own
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -130,7 +130,7 @@ def _scatter_add(e: Emitter, n: Node, x: ir.Value, indices: ir.Value, updates: i
         return x
     rows, kind = _rows(e, n, indices)
     if e.target is not None and n.inputs[1].dtype.bits < 32 and not kind.is_static:
-        rows = barrier(e, rows, kind)  # widened in the scatter's dispatch they are an array on the stack, of any size
+        rows = e.barrier(rows, kind)  # widened in the scatter's dispatch they are an array on the stack, of any size
     count = dims.product(kind.shape)
     total = sum_type(t)
     rest = [i for i in range(t.rank) if i != axis]
@@ -142,7 +142,7 @@ def _scatter_add(e: Emitter, n: Node, x: ir.Value, indices: ir.Value, updates: i
     if total.dtype is not t.dtype and e.target is not None and e.target.kind != "cpu":
         u = e.opaque(u, n.inputs[2].type.with_dtype(total.dtype))  # no scatter for GPUs widens its rows itself
     elif e.target is not None and not flat.is_static:  # fused with a gather they are an array on the stack, of any size
-        u = barrier(e, u, n.inputs[2].type.with_dtype(total.dtype))
+        u = e.barrier(u, n.inputs[2].type.with_dtype(total.dtype))
     u = reshape(e, u, n.inputs[2].type.with_dtype(total.dtype), flat.shape)
     u = _front(e, u, moved.resized(0, count), axis)
     at = reshape(e, rows, kind, (count, 1))

@@ -55,11 +55,11 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     else:
         out = _dynamic(e, lhs, a, rhs, b, axes, total)
     if e.target is not None and e.target.kind == "cpu" and meets_a_mask(e, n):
-        out = barrier(e, out, total)
+        out = e.barrier(out, total)
     if is_spirv(e) and any(not isinstance(a.shape[i], int) for i in axes[2]):
         # IREE 3.13 fuses a product that sums over an open size with what spreads its result over other rows
         # and multiplies it there, and the numbers are wrong
-        out = barrier(e, out, total)
+        out = e.barrier(out, total)
     return e.convert(out, total, to.dtype)
 
 
@@ -103,15 +103,7 @@ def _made(e: Emitter, v: ir.Value, t: TensorType, operand: Value) -> ir.Value:
     IREE 3.13 fuses what makes it into the packing; a select among that reads its condition, one byte
     per element, at the wrong place in every batch but the first.
     """
-    return v if operand.op in _LEAVES else barrier(e, v, t)
-
-
-def barrier(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
-    """`v`, in no dispatch with what reads it."""
-    held, _ = signless(e, v, t)  # a barrier of unsigned elements is refused
-    sizes = [e.size(d) for d in t.shape if not isinstance(d, int)]
-    made = e.make("iree_tensor_ext.compute_barrier.start", [held, *sizes], [held.type]).result
-    return signed_back(e, made, t)
+    return v if operand.op in _LEAVES else e.barrier(v, t)
 
 
 def _numbers(lb: Ints, rb: Ints, lc: Ints, rc: Ints) -> ir.Attribute:
@@ -161,7 +153,7 @@ def _multiple(size: Dim) -> bool:
 def _alone(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     """A matrix that is made before the product: fused into the packing of a product that sums over a
     named size, or has 8*B rows, IREE 3.13 fails ("no basis element may be statically non-positive")."""
-    return barrier(e, v, t)
+    return e.barrier(v, t)
 
 
 def _matrix(

@@ -13,7 +13,6 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.regions import empty, generic, signed_back, signless
 from lstm_ir.backends.emit.shapes import number_filled
-from lstm_ir.backends.lower.linear import barrier
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.types import DType, TensorType
 
@@ -52,7 +51,7 @@ def _copy(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
 
     places = [f"d{i}" for i in range(t.rank)]
     made = generic(e, [bits], empty(e, kind), [places, places], t.rank, body)
-    return signed_back(e, barrier(e, made, kind), t)
+    return signed_back(e, e.barrier(made, kind), t)
 
 
 def _true(e: Emitter) -> ir.Value:

@@ -13,7 +13,7 @@ from lstm_ir.backends.emit.for_loop import first_carried
 from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, reduce, signed_back, signless  # fmt: skip
 from lstm_ir.backends.emit.shapes import iota, reshape
-from lstm_ir.backends.lower.linear import barrier, sum_type
+from lstm_ir.backends.lower.linear import sum_type
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType, TensorType
@@ -52,7 +52,7 @@ def _apart(e: Emitter, n: Node, out: ir.Value, kept: TensorType) -> ir.Value:
     """
     t, axes = n.inputs[0].type, n.attrs["dimensions"]
     before = any(t.shape[i] != 1 for i in range(min(axes, default=0), t.rank) if i not in axes)
-    return barrier(e, out, kept) if is_spirv(e) and before and not t.is_static else out
+    return e.barrier(out, kept) if is_spirv(e) and before and not t.is_static else out
 
 
 def _one_row(e: Emitter, op: str, x: ir.Value, t: TensorType, start: float, axes: Sequence[int]) -> ir.Value:

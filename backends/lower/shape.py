@@ -10,7 +10,6 @@ from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.mlir_types import array_attr
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, signed_back, signless
 from lstm_ir.backends.emit.shapes import fill, fills_itself, iota, number_filled, reshape
-from lstm_ir.backends.lower.linear import barrier
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
@@ -58,7 +57,7 @@ def _reverse(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
         return signed_back(e, _backwards(e, v, kind, n.attrs["dimensions"]), t)
     if e.target is not None and t.rank - 1 in n.attrs["dimensions"]:
         # IREE 3.13 fails on elements of every second place, say, read backwards in one dispatch
-        v = barrier(e, v, kind)
+        v = e.barrier(v, kind)
     out = e.hlo("reverse", [v], kind, dimensions=array_attr(n.attrs["dimensions"]))
     return signed_back(e, out, t)
 

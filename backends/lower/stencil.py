@@ -7,7 +7,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.conversion import apart
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.kernels import lowering as kernels
-from lstm_ir.backends.lower.linear import barrier, meets_a_mask, sum_type
+from lstm_ir.backends.lower.linear import meets_a_mask, sum_type
 from lstm_ir.ir.graph import Graph, Node
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ops.primitive.stencil import Taps, products
@@ -25,5 +25,5 @@ def _stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         y = products(x, w, Taps.of(n.attrs), n.attrs["height"], n.attrs["width"])
         (out,) = e.graph(Graph("stencil", [x, w], [y]), [lhs, rhs])
         if e.target is not None and e.target.kind == "cpu" and meets_a_mask(e, n):
-            out = barrier(e, out, to)
+            out = e.barrier(out, to)
     return e.convert(out, to, n.types[0].dtype)

@@ -8,7 +8,6 @@ from lstm_ir.backends.emit.arithmetic import compare
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, signed_back, signless
-from lstm_ir.backends.lower.linear import barrier
 from lstm_ir.backends.lower.own_memory import own
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -168,7 +167,7 @@ def _spread(
 
 def _apart(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     """`v`, in a dispatch of its own: a slice or a pad that is fused with `_spread` does not compile."""
-    return v if e.target is None else barrier(e, v, t)
+    return v if e.target is None else e.barrier(v, t)
 
 
 @lower("dynamic_slice")
