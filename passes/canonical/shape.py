@@ -102,10 +102,13 @@ def _slice_of_slice(n: Node) -> Value | None:
     ):  # fmt: skip
         if j != 1 and hi != lo and not (isinstance(lo, int) and isinstance(hi, int)):
             return None
-        last = dims.add(dims.mul(dims.add(hi, -1), j), 1) if hi != lo else dims.mul(lo, j)
-        lows.append(dims.add(base, dims.mul(lo, j)))
-        highs.append(dims.add(base, last))
         steps.append(k * j)
+        if hi == lo:  # the place of an empty slice, times j, may lie outside x
+            lows.append(base)
+            highs.append(base)
+            continue
+        lows.append(dims.add(base, dims.mul(lo, j)))
+        highs.append(dims.add(base, dims.add(dims.mul(dims.add(hi, -1), j), 1)))
     return slice_op(x.node.inputs[0], lows, highs, steps)
 
 
