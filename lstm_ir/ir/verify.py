@@ -5,6 +5,7 @@ from __future__ import annotations
 from lstm_ir.ir.errors import VerifyError, message
 from lstm_ir.ir.graph import Graph, check_structure, operand_types
 from lstm_ir.ir.opdef import Level
+from lstm_ir.ir.sizes import sizes_of_attribute
 
 DEPTH = 32  # bodies nested deeper are refused: generic walks over bodies recurse
 
@@ -12,10 +13,12 @@ DEPTH = 32  # bodies nested deeper are refused: generic walks over bodies recurs
 def _check_sizes(graph: Graph, outer: frozenset[str]) -> frozenset[str]:
     names = outer.union(*(p.type.names for p in graph.params))
     for n in graph.nodes:
-        for t in n.types:
-            missing = t.names - names
+        have = {str(t): t.names for t in n.types}
+        have |= {k: sizes_of_attribute(a) for k, a in n.attrs.items() if not isinstance(a, Graph)}
+        for holder, found in have.items():
+            missing = found - names
             if missing:
-                problem = f"the size {min(missing)} of {t} is in no input's shape"
+                problem = f"the size {min(missing)} of {holder} is in no input's shape"
                 where = f"graph @{graph.name}"
                 raise VerifyError(message(n.op.name, problem, operand_types(n.op, n.args), n.loc, where))
     return names

@@ -12,6 +12,7 @@ from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.options import refuse, several
 from lstm_ir.ir.program import need_graph
 from lstm_ir.ir.pullback import rebuilt
+from lstm_ir.ir.sizes import sizes_of
 from lstm_ir.ir.types import DimLike, shape_of
 from lstm_ir.ops.scan.builder import scan
 
@@ -60,8 +61,7 @@ def _rows(graph: Graph, length: DimLike) -> dims.Dim:
         (rows,) = shape_of((length,))
     except DimError as e:
         raise VerifyError(f"over_time: length: {e}") from None
-    used = set().union(*(v.type.names for n in graph.nodes for v in n.values))
-    shared = sorted(dims.names(rows) & used)
+    shared = sorted(dims.names(rows) & sizes_of(graph.nodes))
     if shared:
         raise VerifyError(f"over_time: graph @{graph.name} has the size {shared[0]} already; give another `length`")
     return rows

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.ir import dims
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.graph import Graph, Value, topological
 from lstm_ir.ir.interpret import run_node
+from lstm_ir.ir.sizes import sizes_of
 from lstm_ir.streaming.facts import Fact, Fixed
 
 Array = np.ndarray[Any, Any]
@@ -27,9 +27,7 @@ def start_of(v: Value, fact: Fact | None) -> Array | str:
     even = fact.even if isinstance(fact, Fixed) else frozenset()
     if any(not isinstance(d, int) and axis not in even for axis, d in enumerate(v.shape)):
         return "differs along an axis whose size only a call knows"
-    sizes = {d for n in nodes for t in n.types for d in t.names}
-    attributes = (a for n in nodes for a in n.attrs.values())
-    sizes |= {n for a in attributes for d in (a if isinstance(a, tuple) else (a,)) for n in _names(d)}
+    sizes = sizes_of(nodes)
     if any(isinstance(a, Graph) for n in nodes for a in n.attrs.values()):
         return "is the result of a loop"
     known: dict[Value, Array] = {}
@@ -39,7 +37,3 @@ def start_of(v: Value, fact: Fact | None) -> Array | str:
     except LstmIrError as e:
         return f"cannot be computed: {str(e).splitlines()[0]}"
     return known[v]
-
-
-def _names(d: Any) -> set[str]:
-    return dims.names(d) if isinstance(d, dims.Expr) else set()

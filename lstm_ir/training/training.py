@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstm_ir.ir import dims
 from lstm_ir.ir.cached import cached_property
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import GradientError, IRError
@@ -16,6 +15,7 @@ from lstm_ir.ir.graph import Graph, Node, Value, make_node, map_arg
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.program import Program, State, need_graph
 from lstm_ir.ir.pullback import rebuilt
+from lstm_ir.ir.sizes import sizes_of
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.nn.dropout import DROPOUT
 from lstm_ir.ops.primitive import elementwise as e
@@ -250,8 +250,7 @@ def _over(graph: Graph, held: Mapping[str, Value]) -> dict[str, Value]:
 def _needed(graph: Graph) -> list[Value]:
     """The inputs that are read, and those that alone say how large something is."""
     read = {p for p in graph.params if p in graph.users or p in graph.outputs}
-    sizes = set().union(*(t.names for n in graph.nodes if n.op.name != "parameter" for t in n.types))
-    sizes |= {s for n in graph.nodes if n.op.name == "dim" for s in dims.names(n.attrs["size"])}
+    sizes = sizes_of(n for n in graph.nodes if n.op.name != "parameter")
     out = [p for p in graph.params if p in read]
     for p in graph.params:
         known = set().union(*(q.type.names for q in out))
