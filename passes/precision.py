@@ -1,14 +1,19 @@
-"""`precision`: the weights of dots stored in half the space; products and sums stay f32.
+"""`precision`: products with weights in fewer bits, in a loop's body and outside of loops.
 
-    dot(x, w)      ->      dot(x, convert(convert(w, bf16), f32))
+    weights=bf16, f16     dot(x, w)   ->   dot(x, convert(convert(w, bf16), f32))
+    weights=int8          dot(x, w)   ->   dot(x, convert(q, f32)) * s
+    and rows=int8         dot(x, w)   ->   convert(dot(convert(p, i32), convert(q, i32)), f32) * r * s
 
-The inner conversion is done once, at load; the outer one where the dot reads its operand, in a
-loop's body inside it. The results change by the rounding of the weights, so no target's pipeline
-has this pass: it is asked for.
+`q` and `s` are symmetric int8 by output channel: s = max |w| / 127 over what is summed, and q = round(w / s), so no
+element is further from q * s than s / 2. `p` and `r` are the same of each row of x, made anew in each call and step.
+Weights' part is done once, at load. Sums are f32; those of two int8 are i32, and exact.
+
+The results change by these roundings, so no target's pipeline has this pass: it is asked for.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,42 +27,39 @@ from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.reach import fixed
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType
+from lstm_ir.ops.primitive.linear import free_axes
 from lstm_ir.passes.base import Notes, Pass, register
-from lstm_ir.passes.hoist import in_loops, moved_out
-from lstm_ir.passes.hoist_invariants import widened
-from lstm_ir.passes.lift import Kind, Lift
+from lstm_ir.passes.hoist_invariants import HoistInvariants, widened
 
-STORED = ("bf16", "f16")
+STORED = ("bf16", "f16", "int8")
+ROWS = ("f32", "int8")
+LARGEST = 127  # of int8, as it is used: symmetric
+TERMS = (2**31 - 1) // LARGEST**2  # of a sum that i32 holds
 
 
 @register
 @dataclass(frozen=True)
 class Precision(Pass):
-    """f32 weights of dots stored as `weights` (bf16 or f16), f32 accumulation."""
+    """f32 weights of dots stored as `weights` (bf16, f16 or int8); with rows=int8 dots of int8."""
 
     name: ClassVar[str] = "precision"
     weights: str = "bf16"
+    rows: str = "f32"
 
     def __post_init__(self) -> None:
-        if self.weights not in STORED:
-            raise PassError(f"pass precision: weights is {self.weights!r}, not one of {', '.join(STORED)}")
+        for option, words in (("weights", STORED), ("rows", ROWS)):
+            if getattr(self, option) not in words:
+                raise PassError(f"pass precision: {option} is {getattr(self, option)!r}, not one of {', '.join(words)}")
+        if self.rows == "int8" and self.weights != "int8":
+            raise PassError(f"pass precision: rows=int8 goes with weights=int8, not {self.weights}")
 
     def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
-        """The graph with narrow weights."""
-        fits = target is None or (target.has_bf16 if self.weights == "bf16" else target.has_f16)
-        if not fits:
+        """The graph with narrow weights, made outside of its loops."""
+        has = {"bf16": target is None or target.has_bf16, "f16": target is None or target.has_f16}
+        if not has.get(self.weights, True):
             raise PassError(f"pass precision: target {target} cannot load {self.weights}")
-        graph = self._dots(graph, (), notes)
-
-        def out_of(loop: Loop) -> dict[Value, Value] | None:
-            lift = Lift(loop, self.name)
-            narrow = [v for v in loop.body.users if self._is_narrow(v) and lift.kind[v] is Kind.fixed]
-            return moved_out(loop, narrow, [], lift) if narrow else None
-
-        return in_loops(graph, self.name, out_of)
-
-    def _is_narrow(self, v: Value) -> bool:
-        return v.op == "convert" and v.dtype is DType(self.weights) and v.node.inputs[0].dtype is DType.f32
+        narrow = self._dots(graph, (), notes)
+        return graph if narrow is graph else HoistInvariants().run(narrow, Notes(), target)
 
     def _dots(self, graph: Graph, known: Iterable[Value], notes: Notes) -> Graph:
         before = fixed(graph, known)
@@ -73,12 +75,55 @@ class Precision(Pass):
             lhs, rhs = n.inputs
             if rhs not in before or lhs in before or _stored(rhs):
                 return None
-            notes.fire(f"weights in {self.weights}", n.loc)
             with at(n.loc.through(self.name)):
-                wide = ops.convert(ops.convert(rhs, self.weights), DType.f32)
-                return make(n.op, lhs, wide, **n.attrs).values
+                if self.weights != "int8":
+                    notes.fire(f"weights in {self.weights}", n.loc)
+                    wide = ops.convert(ops.convert(rhs, self.weights), DType.f32)
+                    return make(n.op, lhs, wide, **n.attrs).values
+                product = _Product(n)
+                if self.rows == "f32" or product.terms > TERMS:
+                    notes.fire("weights in int8", n.loc)
+                    return (product.of_weights(),)
+                notes.fire("weights and rows in int8", n.loc)
+                return (product.of_both(),)
 
         return transform(graph, one)
+
+
+class _Product:
+    """A product whose operands become int8: `left` rows, `right` weights."""
+
+    def __init__(self, n: Node) -> None:
+        a, self.node = n.attrs, n
+        self.summed = a["lhs_contracting_dimensions"], a["rhs_contracting_dimensions"]
+        self.batching = a["lhs_batching_dimensions"], a["rhs_batching_dimensions"]
+        self.terms = math.prod(int(n.inputs[1].shape[axis]) for axis in self.summed[1])
+
+    def of_weights(self) -> Value:
+        """dot(x, convert(q, f32)) * s."""
+        q, scale = self._int8(1)
+        product = make(self.node.op, self.node.inputs[0], ops.convert(q, DType.f32), **self.node.attrs).values[0]
+        return product * scale
+
+    def of_both(self) -> Value:
+        """convert(dot(convert(p, i32), convert(q, i32)), f32) * r * s."""
+        (p, rows), (q, columns) = self._int8(0), self._int8(1)
+        wide = ops.convert(p, DType.i32), ops.convert(q, DType.i32)
+        product = make(self.node.op, *wide, **self.node.attrs).values[0]
+        return ops.convert(product, DType.f32) * rows * columns
+
+    def _int8(self, side: int) -> tuple[Value, Value]:
+        """An operand as int8, and its scale as the product has axes."""
+        x, summed, batching = self.node.inputs[side], self.summed[side], self.batching[side]
+        largest = ops.max(ops.abs(x), tuple(sorted(summed)))
+        scale = ops.select(ops.compare(largest, 0.0, "EQ"), 1.0, largest / float(LARGEST))
+        kept = [axis for axis in range(x.rank) if axis not in summed]
+        q = ops.round(x / ops.broadcast_in_dim(scale, x.shape, tuple(kept)))
+        free = free_axes(x.rank, batching, summed)
+        first = len(batching) + (side and self.node.inputs[0].rank - len(batching) - len(self.summed[0]))
+        places = {axis: i for i, axis in enumerate(batching)} | {axis: first + i for i, axis in enumerate(free)}
+        wide = ops.broadcast_in_dim(scale, self.node.types[0].shape, tuple(places[axis] for axis in kept))
+        return ops.convert(q, DType.i8), wide
 
 
 def _stored(v: Value) -> bool:

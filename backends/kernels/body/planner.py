@@ -16,7 +16,7 @@ from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.reach import unreached
 from lstm_ir.ir.types import DType
 
-NARROW = frozenset((DType.bf16, DType.f16))
+NARROW = frozenset((DType.bf16, DType.f16, DType.i8))
 
 
 def make_plan(n: Node, hoist: bool, narrow: frozenset[DType] = frozenset()) -> LoopPlan:

@@ -204,7 +204,8 @@ class Sums:
         v = load_vector(t, m, there)
         if m.element == scalar_type(dtype):
             return v
-        return t.op("arith.extf {} : {} to {}", v, t.vector(m.element), t.vector(scalar_type(dtype)))
+        way = "arith.sitofp" if m.element == "i8" else "arith.extf"
+        return t.op("{} {} : {} to {}", way, v, t.vector(m.element), t.vector(scalar_type(dtype)))
 
     def _wider(self, x: TextOperand, old: DType, new: DType) -> TextOperand:
         if old is new:
