@@ -63,6 +63,7 @@ class ProductTerm:
     length: int
     matrix: Matrix
     mask: Atom | None
+    offset: int = 0  # of int8: elements of the row are kept so much larger
 
 
 @dataclass(eq=False)

@@ -13,15 +13,22 @@ from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType
 
+WORD = 4  # int8 elements
+
 
 @dataclass(eq=False)
 class Root:
-    """A result window: `atom` over `width` columns (0: one number per row) goes to `dest`."""
+    """A result window: `atom` over `width` columns (0: one number per row) goes to `dest`.
+
+    own: each member of a team computes it, for itself, which is less work than to wait for the others: a row that
+    becomes int8.
+    """
 
     dest: Source  # carry, stack or temp
     access: Access
     atom: Atom
     width: int
+    own: bool = False
 
     @property
     def static(self) -> tuple[int, ...]:
@@ -42,6 +49,22 @@ class KLoop:
     length: int
     mask: Atom | None
     gates: list[tuple[int, Matrix]]
+    offset: int = 0  # of int8: elements of the row are kept so much larger
+
+    @property
+    def in_words(self) -> bool:
+        """Whether row and matrix are int8, of which four are a word."""
+        return self.row.dtype is DType.i8
+
+    @property
+    def turns(self) -> int:
+        """Elements of the row that a pass goes through: words, where it has these."""
+        return -(-self.length // WORD) if self.in_words else self.length
+
+    @property
+    def packed(self) -> int:
+        """What the weights of a column take: behind the words of one comes what its sum begins with."""
+        return self.turns + self.in_words
 
 
 @dataclass(eq=False)
@@ -53,6 +76,11 @@ class Sweep:
     roots: list[Root]
     dots: list[Atom] = field(default_factory=list)
     loops: list[KLoop] = field(default_factory=list)
+
+    @property
+    def own(self) -> bool:
+        """Whether each member of a team computes all of it for itself: see `Root`."""
+        return self.roots[0].own
 
 
 @dataclass(eq=False)
@@ -77,6 +105,11 @@ class LoopPlan:
     stacked: tuple[Value, ...]
     projections: list[Projection]
     rounds: bool = False  # whether products round before something is added (`decisions.py`)
+
+    @property
+    def own_temps(self) -> set[int]:
+        """Numbers of the computed rows of which each member has its own."""
+        return {r.dest.index for c in self.components for s in c.sweeps if s.own for r in s.roots}
 
     @property
     def loop(self) -> Loop:
@@ -121,13 +154,13 @@ def walk(a: Atom, seen: set[Atom] | None = None) -> Iterator[Atom]:
 
 
 def sweeps_of(roots: list[Root]) -> list[Sweep]:
-    """The results by phase and width, in order."""
-    groups: dict[tuple[int, int], list[Root]] = {}
+    """The results by phase and width, in order; rows of each member's own apart."""
+    groups: dict[tuple[int, bool, int], list[Root]] = {}
     for r in roots:
-        groups.setdefault((r.atom.phase, r.width), []).append(r)
+        groups.setdefault((r.atom.phase, r.own, r.width), []).append(r)
     out = []
-    for phase, width in sorted(groups):
-        members = groups[phase, width]
+    for phase, apart, width in sorted(groups):
+        members = groups[phase, apart, width]
         dots = list(dict.fromkeys(a for r in members for a in walk(r.atom) if a.op == "dot"))
         out.append(Sweep(phase, width, members, dots, _loops(dots)))
     return out
@@ -144,7 +177,7 @@ def _loops(dots: list[Atom]) -> list[KLoop]:
         again = 0
         while True:
             key = (t.row, t.length, t.mask, t.matrix.value.dtype, again)
-            loop = found.setdefault(key, KLoop(t.row, t.length, t.mask, []))
+            loop = found.setdefault(key, KLoop(t.row, t.length, t.mask, [], t.offset))
             if all(sum_ != i for sum_, _ in loop.gates):
                 break
             again += 1

@@ -8,6 +8,7 @@ from typing import Any
 
 from lstm_ir.backends.kernels.body.access import ROW, Access, ColumnAxis, CutError, RefusedError, leading_indices
 from lstm_ir.backends.kernels.body.atoms import Atom, Source
+from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Root, below, sweeps_of, walk
 from lstm_ir.backends.kernels.body.pull import Puller
 from lstm_ir.ir.dims import Dim
@@ -16,28 +17,28 @@ from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.reach import unreached
 from lstm_ir.ir.types import DType
 
-NARROW = frozenset((DType.bf16, DType.f16, DType.i8))
+PLAIN = ProductForms()
 
 
-def make_plan(n: Node, hoist: bool, narrow: frozenset[DType] = frozenset()) -> LoopPlan:
+def make_plan(n: Node, hoist: bool, forms: ProductForms = PLAIN) -> LoopPlan:
     """The plan of a `scan`, or RefusedError with the op that stands in the way.
 
     hoist: products of scanned rows are made before the loop, for all steps at once.
-    narrow: element types of matrices that are widened in registers, not before the loop.
+    forms: which products the processor's kernels have.
     """
     try:
-        return _Planner(n, -2, hoist, narrow).plan()
+        return _Planner(n, -2, hoist, forms).plan()
     except RefusedError as first:
         if not any(v.rank > 2 for v in Loop(n).body.outputs):
             raise
         try:
-            return _Planner(n, 0, hoist, narrow).plan()
+            return _Planner(n, 0, hoist, forms).plan()
         except RefusedError:
             raise first from None
 
 
 class _Planner:
-    def __init__(self, n: Node, row_axis: int, hoist: bool, narrow: frozenset[DType]) -> None:
+    def __init__(self, n: Node, row_axis: int, hoist: bool, forms: ProductForms) -> None:
         self.node, self.row_axis = n, row_axis
         loop = Loop(n)
         self.body = body = loop.body
@@ -48,7 +49,7 @@ class _Planner:
         sources |= {p: Source("scan", i) for i, p in enumerate(self.scanned)}
         self.rows = self._row_size()
         invariant = unreached(body, loop.varying)
-        self.puller = Puller(body, sources, invariant, self.rows, row_axis, hoist, narrow)
+        self.puller = Puller(body, sources, invariant, self.rows, row_axis, hoist, forms)
 
     def plan(self) -> LoopPlan:
         p = self.puller
@@ -57,6 +58,7 @@ class _Planner:
         self._add_temps(roots)
         self._merge(roots)
         self._spill(roots)
+        self._mark_own(roots)
         used = [p.temps[r.dest.index] for r in roots if r.dest.kind == "temp"]
         n_carries = len(self.carries)
         return LoopPlan(
@@ -198,6 +200,16 @@ class _Planner:
                 self.puller.temps[r.dest.index].atom = r.atom
             self._add_temps(roots)
             i += 1
+
+    def _mark_own(self, roots: list[Root]) -> None:
+        """Rows of int8, and what they are made of, where no product is in it."""
+        made = {r.dest.index: r for r in roots if r.dest.kind == "temp" and not r.atom.has_dot}
+        todo = [r for r in made.values() if r.atom.dtype is DType.i8]
+        while todo:
+            r = todo.pop()
+            r.own = True
+            read = {a.source.index for a in walk(r.atom) if a.source is not None and a.source.kind == "temp"}
+            todo += [made[i] for i in read & made.keys() if not made[i].own]
 
     def _rebuilt(self, a: Atom, done: dict[Atom, Atom], rule: Callable[[Atom], Atom | None]) -> Atom:
         if a in done:

@@ -8,6 +8,7 @@ from typing import Any
 from lstm_ir.backends.kernels.body import access as ac
 from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, CutError, RefusedError, leading_indices
 from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, ProductTerm, Source, Temp
+from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node, Value
@@ -32,7 +33,7 @@ class Puller:
     rows: Dim  # of every result
     row_axis: int  # of values with two axes or more
     hoist: bool  # products of scanned rows are made before the loop
-    narrow: frozenset[DType]  # of matrices that are widened in registers
+    forms: ProductForms
     projections: list[Projection] = field(default_factory=list)
     temps: list[Temp] = field(default_factory=list)
     _atoms: dict[Any, Atom] = field(default_factory=dict)
@@ -169,6 +170,9 @@ class Puller:
         if not cols:
             return self._vector_product(v, row, place, n.inputs[m], matrix_at, k_axis)
         fixed = tuple(matrix_at[i] if i not in (k_axis, *cols) else None for i in range(matrix.rank))
+        if v.dtype is DType.i32:
+            where = Matrix(matrix, fixed, k_axis, cols[0], 0, matrix_at[cols[0]].start)
+            return self._product_of_words(v, row, place, where)
         terms: list[ProductTerm] = []
         outside: list[Atom] = []
         for start, size in self._windows(row, place, length):
@@ -189,10 +193,28 @@ class Puller:
 
     def _stored(self, matrix: Value) -> Value:
         """The matrix as it is kept: a narrow one is widened in registers, not before the loop."""
-        if matrix.op != "convert" or matrix.dtype is not DType.f32:
+        if matrix.op != "convert":
             return matrix
         (kept,) = matrix.node.inputs
-        return kept if kept.dtype in self.narrow and kept in self.invariant else matrix
+        allowed = {DType.f32: self.forms.narrow, DType.i32: frozenset((DType.i8,)) if self.forms.words else ()}
+        return kept if kept.dtype in allowed.get(matrix.dtype, ()) and kept in self.invariant else matrix
+
+    def _product_of_words(self, v: Value, row: Value, place: Access, where: Matrix) -> Atom:
+        """Sums in i32 of products of int8: the row is kept in int8, four elements a word."""
+        if where.value.dtype is not DType.i8:
+            raise RefusedError("a product in i32 of other than int8", v)
+        terms = []
+        for start, size in self._windows(row, place, int(where.value.shape[where.k_axis])):  # type: ignore[arg-type]
+            pulled = self.pull(row, _shifted(place, start), size)
+            if pulled.op != "convert" or pulled.args[0].dtype is not DType.i8:
+                raise RefusedError("a product in i32 of other than int8", v)
+            kept = pulled.args[0]
+            if self.forms.offset:
+                offset = self.splat(self.forms.offset - 256, DType.i8)  # the same bits
+                kept = self.elementwise("xor", DType.i8, (kept, offset), None)
+            words = self.temp_load(self.temp(kept, size))
+            terms.append(ProductTerm(words, size, replace(where, k_start=start), None, self.forms.offset))
+        return self.dot(tuple(terms), v.dtype) if terms else self.splat(0, v.dtype)
 
     def _projected(self, row: Atom, length: int, m: Matrix, mask: Atom | None) -> Atom:
         """A column of the product that is made before the loop; zero where `mask` is false."""

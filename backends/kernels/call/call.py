@@ -230,7 +230,7 @@ class LoopCall(KernelCall):
                 first = 0
                 for k in group:
                     packed[sweep, k] = Packed(m, first)
-                    first += sweep.loops[k].length
+                    first += sweep.loops[k].packed
         return memories, packed
 
     def _weights(self, made: Projection, known: Known) -> ir.Value:

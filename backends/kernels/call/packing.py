@@ -12,13 +12,16 @@ from typing import NamedTuple
 
 from iree.compiler import ir
 
+from lstm_ir import ops
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.mlir_types import array_attr
 from lstm_ir.backends.kernels.body.atoms import Matrix
-from lstm_ir.backends.kernels.body.plan import KLoop
+from lstm_ir.backends.kernels.body.plan import WORD, KLoop
 from lstm_ir.backends.kernels.text.memory import Memory
-from lstm_ir.ir.graph import Value
-from lstm_ir.ir.types import TensorType
+from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.primitive.window import slice_axis
 
 
 class Packed(NamedTuple):
@@ -45,23 +48,25 @@ def grouped(loops: Sequence[KLoop], together: bool) -> list[list[int]]:
     """Numbers of the passes that share a tensor."""
     found: dict[object, list[int]] = {}
     for i, loop in enumerate(loops):
-        like = (len(loop.gates), loop.gates[0][1].value.dtype) if together else i
+        like = (len(loop.gates), loop.gates[0][1].value.dtype, loop.in_words) if together else i
         found.setdefault(like, []).append(i)
     return list(found.values())
 
 
 def packed_type(loops: Sequence[KLoop], form: PackedForm) -> TensorType:
     """[blocks, k, q * gates * lanes]."""
-    gates, length = len(loops[0].gates), sum(p.length for p in loops)
-    dtype = loops[0].gates[0][1].value.dtype
+    gates, length = len(loops[0].gates), sum(p.packed for p in loops)
+    dtype = DType.i32 if loops[0].in_words else loops[0].gates[0][1].value.dtype
     return TensorType((form.blocks, length, form.q * gates * form.lanes), dtype)
 
 
 def pack(e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], form: PackedForm) -> ir.Value:
     """The packed weights of some passes; `known` has the matrices of their gates."""
-    runs = runs_of(loops)
-    parts = [_columns(e, matrices, n, known, form) for matrices, n in runs]
-    gates, length = len(loops[0].gates), sum(n for _, n in runs)
+    if loops[0].in_words:
+        parts = [_words(e, loop, known, form) for loop in loops]
+    else:
+        parts = [_columns(e, matrices, n, known, form) for matrices, n in runs_of(loops)]
+    gates, length = len(loops[0].gates), sum(p.packed for p in loops)
     t = parts[0][1].resized(2, length)
     whole = parts[0][0] if len(parts) == 1 else _concatenate(e, [v for v, _ in parts], t, 2)
     split = t.with_shape((gates, form.blocks, form.q, form.lanes, length))
@@ -83,6 +88,21 @@ def runs_of(loops: Sequence[KLoop]) -> list[tuple[list[Matrix], int]]:
                 continue
         out.append((matrices, loop.length))
     return out
+
+
+def _words(e: Emitter, loop: KLoop, known: Mapping[Value, ir.Value], form: PackedForm) -> tuple[ir.Value, TensorType]:
+    """[gates, padded columns, words of k, and what sums of a column begin with]."""
+    v, t = _columns(e, [m for _, m in loop.gates], loop.length, known, form)
+    columns = parameter("columns", t)
+    wide = ops.convert(columns, DType.i32)
+    first = ops.sum(wide, (2,), keepdims=True) * -loop.offset
+    padded = ops.pad(wide, (0, 0, 0), (0, 0, loop.turns * WORD - loop.length))
+    places = [slice_axis(padded, 2, i, padded.shape[2], WORD) & 255 for i in range(WORD)]
+    words = places[0]
+    for i, part in enumerate(places[1:], 1):
+        words = words | ops.shift_left(part, 8 * i)
+    out = ops.concat((words, first), 2)
+    return e.graph(Graph("words", [columns], [out]), [v])[0], out.type
 
 
 def _columns(

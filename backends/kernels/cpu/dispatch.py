@@ -10,7 +10,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.kernels.body.atoms import Source, Temp
 from lstm_ir.backends.kernels.body.in_place import overwritten
-from lstm_ir.backends.kernels.body.plan import KLoop
+from lstm_ir.backends.kernels.body.plan import WORD, KLoop
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.body.shifted import shifted
 from lstm_ir.backends.kernels.call.call import LoopCall, Make, Values, ready
@@ -18,17 +18,18 @@ from lstm_ir.backends.kernels.call.packing import PackedForm
 from lstm_ir.backends.kernels.cpu.function import CpuLoopKernel, KernelMemories
 from lstm_ir.backends.kernels.cpu.packing_kernel import pack_given
 from lstm_ir.backends.kernels.cpu.prologue import Prologue, fits, owner_of
-from lstm_ir.backends.kernels.cpu.schedule import Schedule, choose, narrow
+from lstm_ir.backends.kernels.cpu.schedule import Schedule, choose, product_forms
 from lstm_ir.backends.kernels.cpu.scratch import GROUPS, Flags, Scratch, ScratchRows, scratch
 from lstm_ir.backends.kernels.cpu.team import relax_instruction
-from lstm_ir.backends.kernels.cpu.workers import flags_needed, grid, most_teams
+from lstm_ir.backends.kernels.cpu.words import word_product
+from lstm_ir.backends.kernels.cpu.workers import flags_needed, grid, most_members, most_teams
 from lstm_ir.backends.kernels.text.memory import Memory, Shifted
 from lstm_ir.backends.kernels.text.statements import argument
 from lstm_ir.backends.kernels.text.text import stored_type
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.loop import Loop
-from lstm_ir.ir.types import TensorType
+from lstm_ir.ir.types import DType, TensorType
 
 # Numbers of the kernel: chunks of rows, members of a team.
 CHUNKS, MEMBERS = argument("chunks"), argument("members")
@@ -68,6 +69,7 @@ class Dispatch(LoopCall):
         )  # fmt: skip
         layout.shared, layout.stays = made.pieces, made.stays
         layout.prologues = self.prologues
+        layout.word_product = word_product(self.e.target)  # type: ignore[arg-type]
         layout.bindings = [*self.inputs, *self.outputs, *made.views]
         kernel = CpuLoopKernel(plan, layout, lanes).kernel()
         self.check(kernel.entry.signature)
@@ -124,7 +126,7 @@ class Dispatch(LoopCall):
         assert self.e.target is not None
         if n is None or owner is None or not fits(self.plan, n, self.e.target):
             return super().projected(k, graph, x, matrix)
-        plan = make_plan(n, False, narrow(self.e.target))
+        plan = make_plan(n, False, product_forms(self.e.target))
         schedule = choose(plan, self.e.target, self.e.options.helpers)
         if schedule.lanes != self.schedule.lanes:
             return super().projected(k, graph, x, matrix)
@@ -144,17 +146,18 @@ class Dispatch(LoopCall):
     def _scratch(self, memories: dict[Source, Memory], groups: Make) -> Scratch:
         """Memory of carries, temporary rows and what is made before the steps; flags."""
         plan = self.plan
-        own = {Source("carry", i): self._twice(p.type) for i, p in enumerate(plan.carries)}
-        own |= {Source("temp", temp.index): self._rows(temp) for temp in plan.temps}
+        kept = {Source("carry", i): ScratchRows(self._twice(p.type)) for i, p in enumerate(plan.carries)}
+        kept |= {Source("temp", temp.index): self._rows(temp) for temp in plan.temps}
+        memories |= {Source("words", m.index): r.read for m, r in kept.items() if r.read is not None}
         before = [ScratchRows(p.plan.node.types[0], p.read) for p in self.prologues]
         flags = None
         if self.schedule.share:
             work = [w for p in self.prologues for w in p.work(self.schedule.lanes)]
             each = flags_needed(plan, self.schedule, work)
             flags = Flags(each, groups, most_teams(plan, self.schedule))
-        made = scratch(self, [*(ScratchRows(t) for t in own.values()), *before], flags)
-        memories |= zip(own, made.memories, strict=False)
-        for p, m in zip(self.prologues, made.memories[len(own) :], strict=True):
+        made = scratch(self, [*kept.values(), *before], flags)
+        memories |= zip(kept, made.memories, strict=False)
+        for p, m in zip(self.prologues, made.memories[len(kept) :], strict=True):
             p.memories[Source("stack", 0)] = m
         return made
 
@@ -176,9 +179,16 @@ class Dispatch(LoopCall):
     def _padded(self, width: int) -> int:
         return -(-width // self.schedule.lanes) * self.schedule.lanes
 
-    def _rows(self, temp: Temp) -> TensorType:
-        width = (self._padded(temp.width),) if temp.width else ()
-        return TensorType((self.plan.rows, *width), temp.atom.dtype)
+    def _rows(self, temp: Temp) -> ScratchRows:
+        """A computed row's memory; each member has its own of what each computes."""
+        whole = -(-self._padded(temp.width) // WORD) * WORD
+        width = (whole,) if temp.width else ()
+        members = (most_members(self.plan, self.schedule),) if temp.index in self.plan.own_temps else ()
+        t = TensorType((*members, self.plan.rows, *width), temp.atom.dtype)
+        if temp.atom.dtype is not DType.i8 or not width:
+            return ScratchRows(t)
+        sizes = tuple(d if isinstance(d, int) else self.size(d) for d in t.shape[:-1])
+        return ScratchRows(t, Memory(f"%m_words{temp.index}", "i32", (*sizes, whole // WORD)))
 
     def _twice(self, t: TensorType) -> TensorType:
         """Memory of a carry: two of it, its rows padded to whole vectors."""

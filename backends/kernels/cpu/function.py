@@ -16,7 +16,7 @@ from lstm_ir.backends.kernels.cpu.carries import VectorCarries
 from lstm_ir.backends.kernels.cpu.machine import LINE
 from lstm_ir.backends.kernels.cpu.prologue import Prologue
 from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
-from lstm_ir.backends.kernels.cpu.team import RowRange, Team
+from lstm_ir.backends.kernels.cpu.team import RowRange, Team, Turn
 from lstm_ir.backends.kernels.cpu.tile import Block, work_of
 from lstm_ir.backends.kernels.text.evaluate import Evaluator
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelFunction, KernelSignature, called_by_iree
@@ -48,6 +48,7 @@ class KernelMemories:
     shared: tuple[Name, list[list[Memory]]] | None = None  # a binding of bytes, and what is in it
     stays: bool = False  # what is in it stays till the next call
     prologues: list[Prologue] = field(default_factory=list)
+    word_product: str = ""  # how products of int8 are made
 
 
 class CpuLoopKernel:
@@ -117,7 +118,8 @@ class CpuLoopKernel:
     ) -> None:
         t, args = self.t, self.l
         team = Team(t, args.counters, group, member, args.members, args.relax)
-        work = [work_of(s, args.tiles[s], t.lanes) for s in c.sweeps]
+        shared = [s for s in c.sweeps if not s.own]
+        work = [work_of(s, args.tiles[s], t.lanes) for s in shared]
         mine = [p for p in args.prologues if p.owner is c]
         team.begin(work, [w for p in mine for w in p.work(t.lanes)])
         carries = VectorCarries(t, self.plan, args.memories, c, low, high)
@@ -127,10 +129,16 @@ class CpuLoopKernel:
         last = t.binary("subi", self.steps, t.index(1))
         with t.loop(t.index(0), team.steps(self.steps), t.index(1)) as s:
             step = TimeStep.make(t, s, last)
-            e = step.evaluator(t, self.plan, args.memories, self._rows(c, step))
-            for i, sweep in enumerate(c.sweeps):
-                with team.blocks(i, s, step.parity, RowRange(low, high)) as turn:
-                    self._block(e, sweep, args.tiles[sweep], args.packed).write(turn)
+            e = step.evaluator(t, self.plan, args.memories, self._rows(c, step, member))
+            for sweep in c.sweeps:
+                block = self._block(e, sweep, args.tiles[sweep], args.packed)
+                if sweep.own:
+                    count = work_of(sweep, args.tiles[sweep], t.lanes).blocks
+                    with t.loop(t.index(0), t.index(count), t.index(1)) as at:
+                        block.write(Turn(at, at, RowRange(low, high)))
+                    continue
+                with team.blocks(shared.index(sweep), s, step.parity, RowRange(low, high)) as turn:
+                    block.write(turn)
         with team.last(self.steps):
             carries.end(args.finals, self.steps)
             if args.count is not None:
@@ -138,13 +146,15 @@ class CpuLoopKernel:
         if args.stays:
             team.leave()
 
-    def _rows(self, c: Component, step: TimeStep) -> dict[Source, TextOperand]:
-        """Row numbers by a constant that says which way, where components go both ways."""
+    def _rows(self, c: Component, step: TimeStep, member: TextOperand) -> dict[Source, TextOperand]:
+        """The leading index of a member's own rows; and row numbers by a constant that says which way, where
+        components go both ways."""
+        mine = [r.dest.index for s in c.sweeps if s.own for r in s.roots]
+        out: dict[Source, TextOperand] = {Source(kind, i): member for i in mine for kind in ("temp", "words")}
         if len(self.plan.components) == 1 or len(set(self.plan.loop.reverse)) < 2:
-            return {}
+            return out
         roots = [r for s in c.sweeps for r in s.roots]
         found = [m for r in roots for m in (*(a.source for a in walk(r.atom)), r.dest)]
-        out: dict[Source, TextOperand] = {}
         for m in dict.fromkeys(m for m in found if m is not None):
             turned = backward(self.plan, m)
             if turned is not None:
@@ -170,5 +180,5 @@ class CpuLoopKernel:
             packed = {k: packs[sweep, k] for k in range(len(sweep.loops))}
             sizes = tile.group, tile.q * len(sweep.dots), self.t.lanes
             buffer = on_stack(self.t, element, sizes)
-            sums = Sums(self.t, e, sweep, tile, packed, buffer)
+            sums = Sums(self.t, e, sweep, tile, packed, buffer, self.l.word_product)
         return Block(self.t, e, sweep, tile, sums)

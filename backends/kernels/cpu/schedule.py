@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom
+from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep, walk
-from lstm_ir.backends.kernels.body.planner import NARROW
 from lstm_ir.backends.kernels.cpu.machine import (
     COLUMNS,
     COST,
@@ -23,6 +23,7 @@ from lstm_ir.backends.kernels.cpu.machine import (
     machine,
 )
 from lstm_ir.backends.kernels.cpu.sums import Shape, Tile
+from lstm_ir.backends.kernels.cpu.words import row_offset
 from lstm_ir.backends.kernels.text.text import known
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node
@@ -43,10 +44,12 @@ class Schedule:
     columns: bool = False  # members share the columns of all rows
 
 
-def narrow(target: TargetInfo) -> frozenset[DType]:
-    """Element types that a few instructions widen: baseline x86-64 calls a function for each f16."""
+def product_forms(target: TargetInfo) -> ProductForms:
+    """Element types that a few instructions widen, f16 but for baseline x86-64, which calls a function for each;
+    and products of int8."""
     baseline = target.triple.startswith("x86_64") and target.vector_bits < 256
-    return NARROW - {DType.f16} if baseline else NARROW
+    narrow = {DType.bf16, DType.i8} if baseline else {DType.bf16, DType.f16, DType.i8}
+    return ProductForms(frozenset(narrow), True, row_offset(target))
 
 
 def hoists(n: Node) -> bool | None:
@@ -99,7 +102,7 @@ def widest_bits(atoms: list[Atom]) -> int:
         value = None if a.node is None else a.node.values[0]
         if not known(a.dtype):
             raise RefusedError(f"elements of {a.dtype}", value)
-        if a.op == "dot" and (not a.dtype.is_float or a.dtype.bits < 32):
+        if a.op == "dot" and a.dtype not in (DType.f32, DType.f64, DType.i32):
             raise RefusedError(f"a product in {a.dtype}; convert to f32 first", value)
         if a.op == "reduce" and (not a.dtype.is_float or a.dtype.bits < 32):
             raise RefusedError(f"a reduction of {a.dtype}", value)

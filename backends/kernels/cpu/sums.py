@@ -17,7 +17,8 @@ from lstm_ir.backends.kernels.body.plan import Sweep
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.machine import LINE
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
-from lstm_ir.backends.kernels.text.evaluate import Evaluator, row_element
+from lstm_ir.backends.kernels.cpu.words import add_words
+from lstm_ir.backends.kernels.text.evaluate import Evaluator, row_element, row_word
 from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, ElementPlace, Memory, load_vector, store_vector
 from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
@@ -87,6 +88,7 @@ class Sums:
     tile: Tile
     packed: Mapping[int, Packed]  # by number of the pass
     buffer: Memory
+    word_product: str  # how products of int8 are made
 
     def write(self, block: TextOperand, following: TextOperand, first: TextOperand, count: TextOperand) -> None:
         """Sums of `count` rows from `first`, at most a group; the block `following` comes next."""
@@ -154,12 +156,20 @@ class Sums:
         zero = t.number(0.0, dtype, True)
         keys = [(r, *vector) for r in range(len(part.rows)) for vector in places]
         wanted = max(1, part.shape.products // len(keys))
-        unroll = next((u for u in (8, 4, 2) if u <= wanted and loop.length % u == 0), 1)
+        unroll = next((u for u in (8, 4, 2) if u <= wanted and loop.turns % u == 0), 1)
         init, kinds = [sums.get(k, zero) for k in keys], [kind] * len(keys)
         lane = t.binary("muli", part.first, t.index(t.lanes))
-        first, inside, out = t.carried(t.index(0), t.index(loop.length), t.index(unroll), init, kinds)
+        if loop.in_words:
+            begin = {
+                vector: load_vector(
+                    t, packed.memory, [part.block, t.index(packed.first + loop.turns), t.add(lane, n * t.lanes)]
+                )
+                for vector, n in places.items()
+            }
+            init = [t.binary("addi", sums[k], begin[k[1:]], kind) if k in sums else begin[k[1:]] for k in keys]
+        first, inside, out = t.carried(t.index(0), t.index(loop.turns), t.index(unroll), init, kinds)
         if part.ahead is not None:
-            self._ask(packed, part.ahead, first, loop.length, unroll)
+            self._ask(packed, part.ahead, first, loop.turns, unroll)
         current = dict(zip(keys, inside, strict=True))
         for u in range(unroll):
             k, there = t.add(first, u), t.add(first, packed.first + u)
@@ -168,8 +178,12 @@ class Sums:
                 for vector, n in places.items()
             }
             for r, row in enumerate(part.rows):
+                vectors = {(r, *vector): w for vector, w in weights.items()}
+                if loop.in_words:
+                    add_words(t, self.word_product, current, row_word(self.e, loop.row, row, k), vectors)
+                    continue
                 x = self._wider(row_element(self.e, loop.row, row, k), loop.row.dtype, dtype)
-                add_products(t, current, x, {(r, *vector): w for vector, w in weights.items()}, scalar_type(dtype))
+                add_products(t, current, x, vectors, scalar_type(dtype))
         t.close([current[k] for k in keys], kinds)
         sums.update(zip(keys, out, strict=True))
         if loop.mask is not None:

@@ -20,7 +20,7 @@ from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.cpu.dispatch import Dispatch
 from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS
-from lstm_ir.backends.kernels.cpu.schedule import Schedule, choose, hoists, narrow
+from lstm_ir.backends.kernels.cpu.schedule import Schedule, choose, hoists, product_forms
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
 
@@ -48,7 +48,7 @@ def on_cpu(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count:
 
 def _plan(e: Emitter, n: Node, hoist: bool) -> LoopPlan:
     assert e.target is not None
-    plan = make_plan(n, hoist, narrow(e.target))
+    plan = make_plan(n, hoist, product_forms(e.target))
     plan.rounds = e.decided.inside(plan.body)
     return plan
 

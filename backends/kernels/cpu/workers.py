@@ -85,6 +85,13 @@ def most_teams(plan: LoopPlan, schedule: Schedule) -> int | None:
     return len(plan.components) * max(1, plan.rows // _least(schedule))
 
 
+def most_members(plan: LoopPlan, schedule: Schedule) -> int:
+    """Members of a team, however many workers there are: as `grid` bounds them."""
+    if not schedule.share:
+        return 1
+    return max(max(1, sum(w.blocks for w in work_of_component(c, schedule))) for c in plan.components)
+
+
 def _least(schedule: Schedule) -> int:
     """Rows of a chunk, about."""
     return max((t.chunk for t in schedule.tiles.values()), default=1)
@@ -100,7 +107,7 @@ def work_of_step(plan: LoopPlan) -> int:
 
 def work_of_component(c: Component, schedule: Schedule) -> list[Work]:
     """What a team shares out in one step, sweep by sweep."""
-    return [work_of(s, schedule.tiles[s], schedule.lanes) for s in c.sweeps]
+    return [work_of(s, schedule.tiles[s], schedule.lanes) for s in c.sweeps if not s.own]
 
 
 def flags_needed(plan: LoopPlan, schedule: Schedule, before: list[Work]) -> int:

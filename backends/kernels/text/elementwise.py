@@ -180,13 +180,29 @@ class Ops:
                 x, old, a = self._odd(x, wide), DType.f32, self.kind(DType.f32, wide)
             return t.op("arith.{} {} : {} to {}", "extf" if new.bits > old.bits else "truncf", x, a, b)
         if old.is_float:
-            raise RefusedError(f"convert from {old} to {new} in a kernel")
+            return self._to_integer(x, old, new, wide)
         if new.is_float:
             return t.op("arith.{} {} : {} to {}", "uitofp" if old is DType.i1 else "sitofp", x, a, b)
         if new.bits == old.bits:
             return x
         way = "trunci" if new.bits < old.bits else "extui" if old is DType.i1 else "extsi"
         return t.op("arith.{} {} : {} to {}", way, x, a, b)
+
+    def _to_integer(self, x: TextOperand, old: DType, new: DType, wide: bool) -> TextOperand:
+        """Cut off towards 0, at the ends of `new` where it is beyond them; NaN is 0."""
+        if old.bits < 32 or new.bits > 32:
+            raise RefusedError(f"convert from {old} to {new} in a kernel")
+        t, kind, mask = self.t, self.kind(old, wide), self.kind(DType.i1, wide)
+        end = float(1 << (new.bits - 1))
+        plain = t.op("arith.cmpf ord, {}, {} : {}", x, x, kind)
+        x = t.op(_SELECT, plain, x, t.number(0.0, old, wide), mask, kind)
+        low = t.op("arith.maximumf {}, {} : {}", x, t.number(-end, old, wide), kind)
+        below = t.op("arith.cmpf olt, {}, {} : {}", low, t.number(end, old, wide), kind)
+        inside = t.op(_SELECT, below, low, t.number(0.0, old, wide), mask, kind)
+        whole = self.kind(DType.i32, wide)
+        out = t.op("arith.fptosi {} : {} to {}", inside, kind, whole)
+        out = t.op(_SELECT, below, out, t.number(end - 1, DType.i32, wide), mask, whole)
+        return out if new.bits == 32 else t.op("arith.trunci {} : {} to {}", out, whole, self.kind(new, wide))
 
     def _to_bf16(self, x: TextOperand, wide: bool) -> TextOperand:
         """f32 as bf16, rounded to nearest and even before the truncation, which IREE drops where the

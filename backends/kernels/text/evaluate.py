@@ -148,6 +148,14 @@ def order(root: Atom) -> list[Atom]:
     return out
 
 
+def row_word(e: Evaluator, a: Atom, row: TextOperand, k: TextOperand) -> TextOperand:
+    """Word k, four elements, of the computed row that the load `a` reads."""
+    assert a.source is not None
+    source = Source("words", a.source.index)
+    m = e.memories[source]
+    return load_scalar(e.t, m, [*e.prefix(source, False), *indices(e.t, a.access, ElementPlace(row, k), m)])
+
+
 def row_element(e: Evaluator, a: Atom, row: TextOperand, k: TextOperand) -> TextOperand:
     """Element k of the row that the load `a` reads."""
     assert any(isinstance(at, ColumnAxis) for at in a.access)

@@ -1,0 +1,85 @@
+"""Products of int8: four elements of a row times four of each column of a vector, added up in i32.
+
+An instruction for it is in most processors since 2018: `vpdpbusd` (AVX-512 VNNI, AVX-VNNI) takes the elements of one
+operand unsigned, so rows are kept 128 larger, and a column's sum begins with -128 times the sum of its weights; `sdot`
+(Arm's dot product) takes both signed. Elsewhere on x86-64 pairs are multiplied as i16 (`pmaddwd`), and where nothing is
+known each of the four by itself. All are exact: i32 holds 133,000 products of two int8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lstm_ir.backends.kernels.body.plan import WORD
+from lstm_ir.backends.kernels.cpu.register_tile import Sum
+from lstm_ir.backends.kernels.text.statements import Name, TextOperand
+from lstm_ir.backends.kernels.text.text import Text
+from lstm_ir.ir.target import TargetInfo
+
+OFFSET = 128  # of rows that are taken unsigned
+_PAIRS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+
+
+def word_product(target: TargetInfo) -> str:
+    """The name of LLVM's intrinsic; "pairs" for those of i16, "" for none."""
+    bits, has = target.vector_bits, target.features
+    if target.triple.startswith("x86_64"):
+        dot = "avx512vnni" in has if bits == 512 else bits == 256 and ("avxvnni" in has or _HAS_256 <= set(has))
+        return f"x86.avx512.vpdpbusd.{bits}" if dot else "pairs"
+    arm = target.triple.startswith(("aarch64", "arm64"))
+    return "aarch64.neon.sdot.v4i32.v16i8" if arm and bits == 128 and "dotprod" in has else ""
+
+
+_HAS_256 = {"avx512vnni", "avx512vl"}
+
+
+def row_offset(target: TargetInfo) -> int:
+    """How much larger elements of rows are kept."""
+    return OFFSET if "vpdpbusd" in word_product(target) else 0
+
+
+def add_words(
+    t: Text, product: str, sums: dict[Sum, Name], word: TextOperand, vectors: Mapping[Sum, TextOperand]
+) -> None:
+    """Add the four products of each lane to the sums that `vectors` names; `word` is of the row."""
+    kind = t.vector("i32")
+    every = t.op("vector.broadcast {} : i32 to {}", word, kind)
+    if product == "pairs":
+        halves = _halves(t, every)
+        for key, v in vectors.items():
+            for a, b in zip(halves, _halves(t, v), strict=True):
+                wide = t.vector("i16", 2 * t.lanes)
+                made = f'llvm.call_intrinsic "llvm.x86.{_PAIRS[t.lanes]}"({{}}, {{}}) : ({wide}, {wide}) -> {kind}'
+                sums[key] = t.binary("addi", sums[key], t.op(made, a, b), kind)
+    elif product:
+        wide = t.vector("i8", WORD * t.lanes)
+        made = f'llvm.call_intrinsic "llvm.{product}"({{}}, {{}}, {{}}) : ({kind}, {wide}, {wide}) -> {kind}'
+        row = _as(t, every, wide)
+        for key, v in vectors.items():
+            sums[key] = t.op(made, sums[key], row, _as(t, v, wide))
+    else:
+        row_parts = _elements(t, every)
+        for key, v in vectors.items():
+            for a, b in zip(row_parts, _elements(t, v), strict=True):
+                sums[key] = t.binary("addi", sums[key], t.binary("muli", a, b, kind), kind)
+
+
+def _as(t: Text, words: TextOperand, kind: str) -> TextOperand:
+    """Words as narrower elements."""
+    return t.op("vector.bitcast {} : {} to {}", words, t.vector("i32"), kind)
+
+
+def _halves(t: Text, v: TextOperand) -> list[TextOperand]:
+    """The even elements and the odd ones of each word, as i16."""
+    wide = t.vector("i16", 2 * t.lanes)
+    eight = t.constant("8", wide)
+    pairs = _as(t, v, wide)
+    return [t.binary("shrsi", t.binary("shli", pairs, eight, wide), eight, wide), t.binary("shrsi", pairs, eight, wide)]
+
+
+def _elements(t: Text, v: TextOperand) -> list[TextOperand]:
+    """Each of the four elements of every word, as i32."""
+    kind = t.vector("i32")
+    last = t.constant("24", kind)
+    moved = [t.binary("shli", v, t.constant(str(24 - 8 * i), kind), kind) for i in range(WORD - 1)]
+    return [t.binary("shrsi", m, last, kind) for m in (*moved, v)]
