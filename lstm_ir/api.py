@@ -72,16 +72,18 @@ class Lowered:
 
 def optimize(
     program: Program, target: Target | None, report: Report, pipeline: str | None = None,
-    kernels: bool | None = None,
+    kernels: bool | None = None, precision: str | None = None,
 ) -> Program:  # fmt: skip
     """Every entry through the target's pipeline (or the one given as text).
 
-    kernels: whether loops become kernels, where the caller chose.
+    kernels: whether loops become kernels, where the caller chose. precision: of the weights of products.
     """
     from lstm_ir.passes.pipeline import Pipeline, for_target
 
     info = None if target is None else target.info
     chosen = for_target(info) if pipeline is None else Pipeline.parse(pipeline)
+    if precision is not None:
+        chosen = chosen.with_precision(precision)
     if kernels is not None:
         chosen = chosen.with_kernels(kernels)
     entries: dict[str, Graph] = {}
@@ -109,7 +111,7 @@ def prepare(
     source = Program.of(program)
     source.verify()
     info = target.info
-    made = optimize(source, target, report, given.get("pipeline"), given.get("kernels"))
+    made = optimize(source, target, report, given.get("pipeline"), given.get("kernels"), given.get("precision"))
     kernels, always = given.get("kernels", info.kernels), given.get("helpers") == ALWAYS
     helpers = helpers and info.kind == "cpu" and kernels and given.get("helpers", True) is not False
     before = {n: CallWork(operations(g), loops(g), publishable(g)) for n, g in made.entries.items()}
@@ -127,7 +129,8 @@ def compile(
     """A callable for `target`: `cpu`, `cpu:x86-64-v3`, `vulkan`, `cuda:sm_89`, `hip:gfx942`,
     `metal`, …
 
-    options: pipeline (text), kernels (default: on CPUs, CUDA and Vulkan), helpers (default: True; "always": in
+    options: pipeline (text), precision (of the weights of products: "bf16", "f16", "int8" or "int8-dynamic"; default:
+    their own), kernels (default: on CPUs, CUDA and Vulkan), helpers (default: True; "always": in
     calls of any size), opt_level, data_tiling, flags, timeout (seconds), cache, verify (IREE's checks between
     its passes), schedule_caller (default: on; as in `load`), thresholds (sizes at which kernels take another form).
     device: as in `vulkan:1`; on the CPU `local-sync` (the caller's thread) or `local-task` (workers),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lstm_ir.backends.emit.options import Thresholds
 
 OPTIONS = (
-    "pipeline", "kernels", "helpers", "opt_level", "data_tiling", "flags", "timeout", "cache",
+    "pipeline", "precision", "kernels", "helpers", "opt_level", "data_tiling", "flags", "timeout", "cache",
     "verify", "schedule_caller", "thresholds",
 )  # fmt: skip
 ALWAYS = "always"  # of option helpers
@@ -20,7 +20,7 @@ ALWAYS = "always"  # of option helpers
 defaults: dict[str, Any] = {}
 LOAD_OPTIONS = ("helpers", "schedule_caller")
 # What a package records, to be compiled again alike. Flags are not among them: a file must not hand any to a compiler.
-RECORDED = ("pipeline", "kernels", "helpers", "opt_level", "data_tiling", "thresholds")
+RECORDED = ("pipeline", "precision", "kernels", "helpers", "opt_level", "data_tiling", "thresholds")
 
 
 def checked(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) -> dict[str, Any]:
@@ -42,8 +42,9 @@ def checked(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) -
     seconds = given.get("timeout", 300.0)
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
         raise CompileError(f"option timeout is {seconds!r}; expected seconds, a number above 0")
-    if not isinstance(given.get("pipeline", ""), (str, type(None))):
-        raise CompileError(f"option pipeline is {given['pipeline']!r}; expected text")
+    for name in ("pipeline", "precision"):
+        if not isinstance(given.get(name, ""), (str, type(None))):
+            raise CompileError(f"option {name} is {given[name]!r}; expected text")
     return {k: v for k, v in defaults.items() if k in known} | given
 
 

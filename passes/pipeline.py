@@ -18,7 +18,7 @@ from lstm_ir.ir.opdef import Level
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.verify import verify
 from lstm_ir.passes.base import KernelPass, Miss, Notes, Pass
-from lstm_ir.passes.pipelines import NAMED, registry
+from lstm_ir.passes.pipelines import NAMED, PRECISIONS, registry
 from lstm_ir.passes.stages import REMOVES, SOURCE
 
 
@@ -67,6 +67,12 @@ class Pipeline:
 
     def __str__(self) -> str:
         return ",".join(map(str, self.passes))
+
+    def with_precision(self, word: str) -> Pipeline:
+        """The same passes, and those that store weights as `word` says: bf16, f16, int8 or int8-dynamic."""
+        if word not in PRECISIONS:
+            raise PassError(f"precision is {word!r}, not one of {', '.join(PRECISIONS)}")
+        return Pipeline((*self.passes, *self.parse(PRECISIONS[word]).passes))
 
     def with_kernels(self, wanted: bool) -> Pipeline:
         """The same passes, where the caller chose whether loops become kernels."""

@@ -21,8 +21,8 @@ The order, and why:
     join-rows           when nothing changes any more what loops save for each other
     fold-constants, cse literals last, when nothing makes new ones
 
-`precision` changes results by the rounding of weights, so it is in no target's pipeline: ask for
-the pipeline bf16.
+`precision` changes results by the rounding of weights, so it is in no target's pipeline: option
+precision asks for it.
 """
 
 from __future__ import annotations
@@ -58,14 +58,18 @@ SCHEDULED = (
     "time-major,cse,stack-directions,canonicalize,cse,decompose,split-carries,canonicalize,cse,split-loops,"
     "fuse-gates,hoist-invariants,hoist-projection,canonicalize,join-rows,fold-constants,cse"
 )
-NAMED = {
-    "o0": "expand,decompose",
-    "core": CORE,
-    "default": f"{CORE},{SCHEDULED}",
-    "bf16": f"{CORE},{SCHEDULED},precision{{weights=bf16}},canonicalize,cse",
-    "f16": f"{CORE},{SCHEDULED},precision{{weights=f16}},canonicalize,cse",
-}
+NAMED = {"o0": "expand,decompose", "core": CORE, "default": f"{CORE},{SCHEDULED}"}
 """Pipelines that can be written by name, alone or among passes: `core,decompose`."""
+
+PRECISIONS = {
+    "bf16": "precision{weights=bf16},canonicalize,cse",
+    "f16": "precision{weights=f16},canonicalize,cse",
+    "int8": "precision{weights=int8},canonicalize,cse",
+    "int8-dynamic": "precision{weights=int8,rows=int8},canonicalize,cse",
+}
+"""What ends a pipeline, by the words of option precision; each word is a pipeline too."""
+
+NAMED |= {word: f"default,{end}" for word, end in PRECISIONS.items()}
 
 
 def registry() -> dict[str, type[Pass]]:

@@ -122,7 +122,9 @@ class _Product:
         free = free_axes(x.rank, batching, summed)
         first = len(batching) + (side and self.node.inputs[0].rank - len(batching) - len(self.summed[0]))
         places = {axis: i for i, axis in enumerate(batching)} | {axis: first + i for i, axis in enumerate(free)}
-        wide = ops.broadcast_in_dim(scale, self.node.types[0].shape, tuple(places[axis] for axis in kept))
+        order = sorted(range(len(kept)), key=lambda i: places[kept[i]])
+        turned = scale if order == sorted(order) else ops.transpose(scale, order)
+        wide = ops.broadcast_in_dim(turned, self.node.types[0].shape, tuple(places[kept[i]] for i in order))
         return ops.convert(q, DType.i8), wide
 
 

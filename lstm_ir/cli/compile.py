@@ -8,6 +8,7 @@ import click
 
 from lstm_ir.cli import files, packages
 from lstm_ir.cli.package import PackagePlan
+from lstm_ir.passes.pipelines import PRECISIONS
 
 
 @click.command()
@@ -18,6 +19,8 @@ from lstm_ir.cli.package import PackagePlan
               "that it was made for.")  # fmt: skip
 @click.option("-w", "--weights", multiple=True, help="Arrays (.npz, .safetensors, .lirpkg) the text names.")
 @click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
+@click.option("--precision", type=click.Choice(list(PRECISIONS)),
+              help="Weights of products in fewer bits; int8-dynamic: rows too, at each step.")  # fmt: skip
 @click.option("--kernels/--no-kernels", default=None,
               help="Recurrence kernels, or StableHLO loops only; default: kernels on CPUs.")  # fmt: skip
 @click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds per target.")
@@ -26,7 +29,7 @@ from lstm_ir.cli.package import PackagePlan
 @packages.key_option
 def command(
     graph: str, output: str | None, targets: tuple[str, ...], weights: tuple[str, ...],
-    pipeline: str | None, kernels: bool | None, timeout: float, explain: bool,
+    pipeline: str | None, precision: str | None, kernels: bool | None, timeout: float, explain: bool,
     keep_graph: bool, sign_key_file: str | None, key_file: str | None,
 ) -> None:  # fmt: skip
     """Compile GRAPH (a .lir file, or a package that has its graph) and write a package.
@@ -37,6 +40,7 @@ def command(
     A package is compiled again for the IREE that is here, with its weights and its state, for the targets and with
     the options that it was made with unless others are given. A signed one needs its key and a key for the new one.
     """
+    options = {"pipeline": pipeline, "precision": precision, "kernels": kernels, "timeout": timeout}
     packages.no_key(graph, key_file)
     if packages.is_package(graph):
         if output is None:
@@ -44,14 +48,12 @@ def command(
         if weights:
             raise click.UsageError(f"--weights are for graphs; {graph} has its own")
         made = packages.again(graph, key_file, sign_key_file)
-        plan = PackagePlan.of(
-            output, targets or made.targets, pipeline, kernels, timeout, keep_graph, sign_key_file, made.options
-        )
+        plan = PackagePlan.of(output, targets or made.targets, options, keep_graph, sign_key_file, made.options)
         plan.write(made.program, explain)
         return
     if output is None:
         if graph == "-":
             raise click.UsageError("a graph from stdin needs -o")
         output = str(Path(graph).with_suffix(".lirpkg"))
-    plan = PackagePlan.of(output, targets or ("cpu",), pipeline, kernels, timeout, keep_graph, sign_key_file)
+    plan = PackagePlan.of(output, targets or ("cpu",), options, keep_graph, sign_key_file)
     plan.write(files.read_program(graph, weights, whole=True), explain)

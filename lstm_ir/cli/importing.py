@@ -17,6 +17,7 @@ from lstm_ir.importers.onnx.report import ImportReport
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.program import Program
+from lstm_ir.passes.pipelines import PRECISIONS
 from lstm_ir.verification.verify import verify
 
 
@@ -31,6 +32,8 @@ from lstm_ir.verification.verify import verify
 @click.option("--state", "states", multiple=True, help="Keep an input between calls: state=stateN, INPUT=OUTPUT.")
 @click.option("--check", is_flag=True, help="Compile for this machine, and compare with onnxruntime.")
 @click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
+@click.option("--precision", type=click.Choice(list(PRECISIONS)),
+              help="Weights of products in fewer bits; int8-dynamic: rows too, at each step.")  # fmt: skip
 @click.option("--kernels/--no-kernels", default=None,
               help="Recurrence kernels, or StableHLO loops only; default: kernels on CPUs.")  # fmt: skip
 @click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds per target.")
@@ -39,8 +42,8 @@ from lstm_ir.verification.verify import verify
 @packages.sign_options
 def command(
     model: str, output: str | None, targets: tuple[str, ...], constants: tuple[str, ...], sizes: tuple[str, ...],
-    stateful: bool, states: tuple[str, ...], check: bool, pipeline: str | None, kernels: bool | None, timeout: float,
-    explain: bool, as_json: bool, keep_graph: bool, sign_key_file: str | None,
+    stateful: bool, states: tuple[str, ...], check: bool, pipeline: str | None, precision: str | None,
+    kernels: bool | None, timeout: float, explain: bool, as_json: bool, keep_graph: bool, sign_key_file: str | None,
 ) -> None:  # fmt: skip
     """Say what MODEL (an .onnx file) holds, what of it is taken, and how it runs; write a package with -o.
 
@@ -52,7 +55,8 @@ def command(
         raise click.UsageError("--stateful finds what is kept, --state names it: give one of them")
     given = {"constants": onnx_options.constants(constants), "sizes": onnx_options.sizes(sizes)}
     written = "report.lirpkg" if output is None else output
-    plan = PackagePlan.of(written, targets, pipeline, kernels, timeout, keep_graph, sign_key_file)
+    options = {"pipeline": pipeline, "precision": precision, "kernels": kernels, "timeout": timeout}
+    plan = PackagePlan.of(written, targets, options, keep_graph, sign_key_file)
     found = examine(model, **given)
     kept = onnx_options.states(states) if states else stateful
     program = None if kept is False else Program.of(from_onnx(model, stateful=kept, **given))

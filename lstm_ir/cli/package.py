@@ -30,26 +30,22 @@ class PackagePlan:
 
     @classmethod
     def of(
-        cls, output: str, targets: Sequence[str], pipeline: str | None, kernels: bool | None, timeout: float,
-        keep_graph: bool = True, sign_key_file: str | None = None, before: Mapping[str, Any] = MappingProxyType({}),
+        cls, output: str, targets: Sequence[str], options: Mapping[str, Any], keep_graph: bool = True,
+        sign_key_file: str | None = None, before: Mapping[str, Any] = MappingProxyType({}),
     ) -> PackagePlan:  # fmt: skip
         """The plan, its words checked before anything is compiled.
 
-        before: options that hold where the others do not say.
+        options: of the compiler; None is not given. before: options that hold where the others do not say.
         """
         if Path(output).suffix != ".lirpkg":
             raise click.UsageError(f"-o {output}: a package ends in .lirpkg")
         if not Path(output).absolute().parent.is_dir():
             raise PackageError(f"{output}: there is no folder {Path(output).parent}")
-        if not (0 < timeout < float("inf")):
-            raise click.UsageError(f"--timeout {timeout:g}: a number of seconds above 0")
-        options: dict[str, Any] = {**before, "timeout": timeout}
-        if kernels is not None:
-            options["kernels"] = kernels
-        if pipeline is not None:
-            options["pipeline"] = pipeline
-        recipe = api.recorded(targets, options) if keep_graph else None
-        return cls(output, api.places(targets), options, recipe, packages.read_key(sign_key_file))
+        if not (0 < options["timeout"] < float("inf")):
+            raise click.UsageError(f"--timeout {options['timeout']:g}: a number of seconds above 0")
+        chosen = {**before, **{name: value for name, value in options.items() if value is not None}}
+        recipe = api.recorded(targets, chosen) if keep_graph else None
+        return cls(output, api.places(targets), chosen, recipe, packages.read_key(sign_key_file))
 
     def write(self, program: Program, explain: bool) -> None:
         """Compile for every target and write the package; progress and, with `explain`, reasons go to stderr."""

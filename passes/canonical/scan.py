@@ -52,8 +52,10 @@ class _Slim:
         self.last = self._last()
         given = [k for k, y in enumerate(loop.ys) if used(y)]
         # With `count`, rows that do not exist are zero.
-        self.numbers = [k for k in given if loop.count is None and _number(loop.rows[k])]
-        self.ys = [k for k in given if k not in self.numbers]
+        outside = dict(zip(loop.const_params, loop.consts, strict=True))
+        rows = {k: v if _number(v) else outside.get(v) for k, v in enumerate(loop.rows)}
+        self.alike = {k: rows[k] for k in given if loop.count is None and rows[k] is not None}
+        self.ys = [k for k in given if k not in self.alike]
         self.carries = self._live([k for k, v in enumerate(loop.finals) if used(v) and k not in self.last])
         live = [*(loop.next[k] for k in self.carries), *(loop.rows[k] for k in self.ys)]
         self.read = frozenset[Value]().union(*(self.reach[v] for v in live))
@@ -87,13 +89,13 @@ class _Slim:
         consts = self._consts(env)
         xs = self._xs(env)
         carries = [(loop.init[k], loop.carry_params[k], loop.next[k]) for k in self.carries]
-        ys, place = self._stacked()
+        ys, place = self._distinct()
         kept = (len(consts), len(carries), len(xs), len(ys))
         if kept == (len(loop.consts), len(loop.init), len(loop.xs), len(loop.ys)):
             return None  # a carry that is read inside stays, with its last value
         out = {v: i for v, i, same in zip(loop.finals, loop.init, self.fixed, strict=True) if same}
         out |= {loop.finals[k]: v for k, v in self.last.items()}
-        out |= {loop.ys[k]: _repeated(loop.rows[k], loop.ys[k].shape) for k in self.numbers}
+        out |= {loop.ys[k]: _stacked(v, loop.ys[k].shape) for k, v in self.alike.items()}
         if carries or ys:
             node = rebuilt(loop.body.name, loop, consts, carries, xs, ys, env)
             out |= {loop.finals[k]: node.values[i] for i, k in enumerate(self.carries) if k not in self.last}
@@ -127,7 +129,7 @@ class _Slim:
                 env[p] = first[outside, reverse]
         return [(v, p, r) for (v, r), p in first.items()]
 
-    def _stacked(self) -> tuple[list[tuple[Value, bool]], dict[int, int]]:
+    def _distinct(self) -> tuple[list[tuple[Value, bool]], dict[int, int]]:
         """Distinct stacked results, and where each old one is among them."""
         loop = self.loop
         order: dict[tuple[Value, bool], int] = {}
@@ -139,6 +141,11 @@ def _repeated(number: Value, shape: Shape) -> Value:
     """A number (see `_number`) in another shape."""
     scalar = constant(splat(number), number.dtype)
     return broadcast_in_dim(scalar, shape, ()) if shape else scalar
+
+
+def _stacked(row: Value, shape: Shape) -> Value:
+    """The same row for every step."""
+    return _repeated(row, shape) if _number(row) else broadcast_in_dim(row, shape, tuple(range(1, len(shape))))
 
 
 def _number(v: Value) -> bool:

@@ -15,11 +15,11 @@ from random_graphs import graphs
 import lstm_ir as li
 from lstm_ir.passes.base import Pass
 from lstm_ir.passes.pipeline import Pipeline
-from lstm_ir.passes.pipelines import NAMED, registry
+from lstm_ir.passes.pipelines import NAMED, PRECISIONS, registry
 
 OWN = {Path(li.__file__).parent, *(Path(li.__file__).parents[1] / p for p in ("passes", "backends"))}
 TEXTS = sorted(registry())
-ROUNDING = ("bf16", "f16", "precision")  # these change results on purpose; tests of their own below
+ROUNDING = (*PRECISIONS, "precision")  # these change results on purpose: test_precision.py
 
 # Passes that fuse or move products sum in another order: a few roundings of values up to 10,
 # through at most 11 steps. The others keep every bit; NumPy's products of transposes may not.
@@ -119,34 +119,3 @@ def test_every_pass_is_a_frozen_dataclass_with_a_name_and_a_docstring() -> None:
         assert cls.__doc__
         with pytest.raises(AttributeError):
             cls().name = "other"  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("stored", ["bf16", "f16"])
-def test_precision_rounds_the_weights_of_dots_and_nothing_else(stored: str) -> None:
-    """Expected: the same products with weights rounded by NumPy, in f32."""
-    rng = np.random.default_rng(5)
-    x, w, b = (rng.standard_normal(s).astype(np.float32) for s in ((11, 5), (5, 7), (7,)))
-    v = li.input("x", ("N", 5))
-    g = li.Graph("g", [v], {"y": li.tanh(v @ li.weight("w", w) + li.weight("b", b))})
-    after = Pipeline.parse(f"precision{{weights={stored}}}").run(g).graph
-    narrow = w.astype(li.DType.of(stored).numpy).astype(np.float32)
-    assert not np.array_equal(narrow, w)
-    want = np.tanh(x @ narrow + b)
-    np.testing.assert_allclose(li.interpret(after, x=x)["y"], want, rtol=1e-6, atol=1e-6)
-
-
-def test_precision_stores_the_weights_of_loops_narrow_outside_of_them() -> None:
-    graph = Pipeline.parse("bf16").run(animal("tagger").graph).graph
-    loops = [n for n in graph.nodes if n.op.name == "scan"]
-    assert len(loops) == 2
-    for n in loops:
-        consts = n.arg("consts")
-        assert isinstance(consts, tuple)
-        matrices = [c for c in consts if c.rank == 3]
-        assert matrices
-        assert all(c.dtype is li.DType.bf16 for c in matrices)
-
-
-def test_precision_refuses_a_format_it_does_not_know() -> None:
-    with pytest.raises(li.PassError, match="weights is 'f8', not one of bf16, f16"):
-        Pipeline.parse("precision{weights=f8}")

@@ -111,3 +111,25 @@ def test_the_number_of_the_step_in_f64(kernels: bool) -> None:
     got = exe(x=rows, scale=np.int64(2))
     np.testing.assert_array_equal(got["numbers"], np.arange(1.0, T + 1))
     np.testing.assert_array_equal(got["total"], 2 * rows[:2].sum(0) + rows[2:].sum(0))
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize("counted", [False, True])
+def test_rows_that_are_one_constant(counted: bool, kernels: bool) -> None:
+    """A weight that every step stacks, with and without a state that changes places; scalars and rows."""
+    x, count = li.input("x", (5, 2)), li.input("count", (), "i32")
+    w, v = li.weight("w", np.array(0.5, np.float32)), li.weight("v", np.array([1.5, 2.5, 3.5], np.float32))
+    start = li.constant(np.int64(-6395833188577933658))
+    (a, b), (s, r, t) = li.scan(
+        lambda c, row: ((c[1], c[0]), (w, v, c[0])), (start, start), x, count=count if counted else None
+    )
+    inputs = [x, count] if counted else [x]
+    graph = li.Graph("g", inputs, {"a": a, "b": b, "s": s, "r": r, "t": t})
+    exe = li.compile(graph, options={"kernels": kernels})
+    got = exe({"x": np.zeros((5, 2), np.float32)} | ({"count": np.int32(3)} if counted else {}))
+    there = np.arange(5) < (3 if counted else 5)
+    np.testing.assert_array_equal(got["s"], 0.5 * there)
+    np.testing.assert_array_equal(got["r"], np.outer(there, [1.5, 2.5, 3.5]))
+    np.testing.assert_array_equal(got["t"], -6395833188577933658 * there)
+    assert got["a"] == got["b"] == -6395833188577933658
+    assert not any("compiled" in n for n in exe.report.notes)

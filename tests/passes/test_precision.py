@@ -1,0 +1,121 @@
+"""`precision`: weights of products in fewer bits, as NumPy rounds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import zoo
+
+import lstm_ir as li
+from lstm_ir.passes.pipeline import Pipeline, for_target
+from lstm_ir.passes.pipelines import PRECISIONS
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.mark.parametrize("stored", ["bf16", "f16"])
+def test_precision_rounds_the_weights_of_dots_and_nothing_else(stored: str) -> None:
+    """Expected: the same products with weights rounded by NumPy, in f32."""
+    rng = np.random.default_rng(5)
+    x, w, b = (rng.standard_normal(s).astype(np.float32) for s in ((11, 5), (5, 7), (7,)))
+    v = li.input("x", ("N", 5))
+    g = li.Graph("g", [v], {"y": li.tanh(v @ li.weight("w", w) + li.weight("b", b))})
+    after = Pipeline.parse(f"precision{{weights={stored}}}").run(g).graph
+    narrow = w.astype(li.DType.of(stored).numpy).astype(np.float32)
+    assert not np.array_equal(narrow, w)
+    want = np.tanh(x @ narrow + b)
+    np.testing.assert_allclose(li.interpret(after, x=x)["y"], want, rtol=1e-6, atol=1e-6)
+
+
+def test_precision_stores_the_weights_of_loops_narrow_outside_of_them() -> None:
+    graph = Pipeline.parse("bf16").run(zoo.get("tagger").graph).graph
+    loops = [n for n in graph.nodes if n.op.name == "scan"]
+    assert len(loops) == 2
+    for n in loops:
+        consts = n.arg("consts")
+        assert isinstance(consts, tuple)
+        matrices = [c for c in consts if c.rank == 3]
+        assert matrices
+        assert all(c.dtype is li.DType.bf16 for c in matrices)
+
+
+def test_precision_refuses_a_format_it_does_not_know() -> None:
+    with pytest.raises(li.PassError, match="weights is 'f8', not one of bf16, f16, int8"):
+        Pipeline.parse("precision{weights=f8}")
+
+
+def quantised(a: Array, axis: int) -> tuple[Array, Array]:
+    """Symmetric int8: what is nearest to a multiple of the largest size / 127, and that multiple."""
+    largest = np.abs(a).max(axis, keepdims=True)
+    scale = np.where(largest == 0, np.float32(1), largest / np.float32(127))
+    return np.rint(a / scale).astype(np.int8), scale
+
+
+@pytest.mark.parametrize("rows", ["f32", "int8"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_int8_by_output_channel(rows: str, turned: bool) -> None:
+    rng = np.random.default_rng(6)
+    x, w = rng.standard_normal((11, 5)).astype(np.float32), rng.standard_normal((5, 7)).astype(np.float32)
+    w[:, 2], x[4] = 0, 0
+    v, weight = li.input("x", ("N", 5)), li.weight("w", w.T.copy() if turned else w)
+    y = li.dot_general(v, weight, ((1,), (1 if turned else 0,)))
+    after = Pipeline.parse(f"precision{{weights=int8,rows={rows}}}").run(li.Graph("g", [v], {"y": y})).graph
+    q, scale = quantised(w, 0)
+    want = (x @ q.astype(np.float32)) * scale
+    if rows == "int8":
+        p, of_row = quantised(x, 1)
+        want = (p.astype(np.int32) @ q.astype(np.int32)).astype(np.float32) * of_row * scale
+    np.testing.assert_allclose(li.interpret(after, x=x)["y"], want, rtol=1e-6, atol=1e-6)
+    assert np.abs(want - x @ w).max() < 0.1
+
+
+def test_int8_of_a_product_over_directions_and_two_axes() -> None:
+    """The scale has the batching axes of the weight and its columns, not what is summed."""
+    rng = np.random.default_rng(7)
+    x, w = rng.standard_normal((2, 3, 4, 5)).astype(np.float32), rng.standard_normal((6, 5, 2, 4)).astype(np.float32)
+    v = li.input("x", (2, 3, 4, 5))
+    y = li.dot_general(v, li.weight("w", w), ((2, 3), (3, 1)), ((0,), (2,)))
+    assert y.shape == (2, 3, 6)
+    for rows in ("f32", "int8"):
+        after = Pipeline.parse(f"precision{{weights=int8,rows={rows}}}").run(li.Graph("g", [v], {"y": y})).graph
+        got = li.interpret(after, x=x)["y"]
+        for d in range(2):
+            q, scale = quantised(w[:, :, d].transpose(0, 2, 1).reshape(6, 20), 1)
+            flat = x[d].reshape(3, 20)
+            p, of_row = quantised(flat, 1) if rows == "int8" else (flat, np.ones((3, 1), np.float32))
+            want = (p.astype(np.float64) @ q.T) * of_row * scale[:, 0]
+            np.testing.assert_allclose(got[d], want, rtol=1e-5, atol=1e-6)
+
+
+def test_long_sums_keep_their_rows() -> None:
+    """i32 holds 133,152 products of two int8: a longer sum has f32 rows."""
+    v = li.input("x", (1, 133_153))
+    graph = li.Graph("g", [v], {"y": v @ li.weight("w", np.ones((133_153, 2), np.float32))})
+    after = Pipeline.parse("precision{weights=int8,rows=int8}").run(graph).graph
+    assert [n.types[0].dtype for n in after.nodes if n.op.name == "dot_general"] == [li.DType.f32]
+
+
+@pytest.mark.parametrize("word", PRECISIONS)
+def test_words_of_the_option(word: str) -> None:
+    """The option ends the target's pipeline, as the pipeline of that name does; loops read what is narrow."""
+    graph = zoo.get("tagger").graph
+    made = for_target(None).with_precision(word).run(graph).graph
+    assert str(made) == str(Pipeline.parse(word).run(graph).graph)
+    stored = li.DType("i8" if "int8" in word else word)
+    loops = [n for n in made.nodes if n.op.name == "scan"]
+    assert loops
+    for n in loops:
+        consts = n.arg("consts")
+        assert isinstance(consts, tuple)
+        assert {c.dtype for c in consts if c.rank == 3} == {stored}
+
+
+def test_words_that_are_none() -> None:
+    with pytest.raises(li.PassError, match="precision is 'int4', not one of bf16, f16, int8, int8-dynamic"):
+        for_target(None).with_precision("int4")
+    with pytest.raises(li.PassError, match="rows=int8 goes with weights=int8, not bf16"):
+        Pipeline.parse("precision{weights=bf16,rows=int8}")
+    with pytest.raises(li.PassError, match="rows is 'u8', not one of f32, int8"):
+        Pipeline.parse("precision{weights=int8,rows=u8}")
