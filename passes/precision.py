@@ -19,17 +19,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lstm_ir import ops
+from lstm_ir.ir import dims
 from lstm_ir.ir.errors import PassError
 from lstm_ir.ir.graph import Graph, Node, Value, make, transform
 from lstm_ir.ir.location import at
+from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.reach import fixed
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.linear import free_axes
+from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.hoist_invariants import HoistInvariants, widened
+from lstm_ir.passes.hoist_projection import HoistProjection
 
 STORED = ("bf16", "f16", "int8")
 ROWS = ("f32", "int8")
@@ -58,16 +62,20 @@ class Precision(Pass):
         has = {"bf16": target is None or target.has_bf16, "f16": target is None or target.has_f16}
         if not has.get(self.weights, True):
             raise PassError(f"pass precision: target {target} cannot load {self.weights}")
-        narrow = self._dots(graph, (), notes)
+        kernels = self.rows == "int8" and target is not None and target.kind == "cpu"
+        if kernels:  # rows become int8 once for all steps, and their weights are read once
+            graph = HoistProjection("no").run(graph, notes, target)
+        narrow = self._dots(graph, (), notes, alone=kernels)
         return graph if narrow is graph else HoistInvariants().run(narrow, Notes(), target)
 
-    def _dots(self, graph: Graph, known: Iterable[Value], notes: Notes) -> Graph:
+    def _dots(self, graph: Graph, known: Iterable[Value], notes: Notes, alone: bool) -> Graph:
+        """`alone`: products outside of loops become loops of one step, which have kernels."""
         before = fixed(graph, known)
 
         def one(n: Node) -> tuple[Value, ...] | None:
             loop = Loop.of(n)
             if loop is not None:
-                body = self._dots(loop.body, loop.const_params, notes)
+                body = self._dots(loop.body, loop.const_params, notes, alone=False)
                 same = body is loop.body
                 return None if same else make(n.op, *n.args, loc=n.loc, **{**n.attrs, "body": body}).values
             if n.op.name != "dot_general" or n.types[0].dtype is not DType.f32:
@@ -85,7 +93,7 @@ class Precision(Pass):
                     notes.fire("weights in int8", n.loc)
                     return (product.of_weights(),)
                 notes.fire("weights and rows in int8", n.loc)
-                return (product.of_both(),)
+                return (product.in_a_loop() if alone and product.is_of_rows else product.of_both(),)
 
         return transform(graph, one)
 
@@ -111,6 +119,23 @@ class _Product:
         wide = ops.convert(p, DType.i32), ops.convert(q, DType.i32)
         product = make(self.node.op, *wide, **self.node.attrs).values[0]
         return ops.convert(product, DType.f32) * rows * columns
+
+    @property
+    def is_of_rows(self) -> bool:
+        """[.., K] by a matrix."""
+        rows, matrix = self.node.inputs
+        return not self.batching[0] and self.summed[0] == (rows.rank - 1,) and matrix.rank == 2 and rows.rank > 1
+
+    def in_a_loop(self) -> Value:
+        """As `of_both`, in the body of a loop of one step."""
+        rows, matrix = self.node.inputs
+        many = dims.product(rows.shape[:-1])
+        x, w = parameter("x", rows.type.with_shape((many, rows.shape[-1]))), parameter("w", matrix.type)
+        dot = ops.dot_general(x, w, ((1,), self.summed[1]))
+        body = Graph("product", [parameter("step", STEP), w, x], [_Product(dot.node).of_both()])
+        one = ops.reshape(rows, (1, *x.shape))
+        out = scan_node(body, (matrix,), (), (one,), length=1, reverse=(False, False)).values[0]
+        return ops.reshape(out, self.node.types[0].shape)
 
     def _int8(self, side: int) -> tuple[Value, Value]:
         """An operand as int8, and its scale as the product has axes."""
