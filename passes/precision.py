@@ -22,8 +22,8 @@ from lstm_ir import ops
 from lstm_ir.ir import dims
 from lstm_ir.ir.errors import PassError
 from lstm_ir.ir.graph import Graph, Node, Value, make, transform
-from lstm_ir.ir.location import at
 from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.location import at
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.reach import fixed

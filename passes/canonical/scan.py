@@ -53,8 +53,8 @@ class _Slim:
         given = [k for k, y in enumerate(loop.ys) if used(y)]
         # With `count`, rows that do not exist are zero.
         outside = dict(zip(loop.const_params, loop.consts, strict=True))
-        rows = {k: v if _number(v) else outside.get(v) for k, v in enumerate(loop.rows)}
-        self.alike = {k: rows[k] for k in given if loop.count is None and rows[k] is not None}
+        rows = {k: v if _number(v) else outside[v] for k, v in enumerate(loop.rows) if _number(v) or v in outside}
+        self.alike = {k: rows[k] for k in given if loop.count is None and k in rows}
         self.ys = [k for k in given if k not in self.alike]
         self.carries = self._live([k for k, v in enumerate(loop.finals) if used(v) and k not in self.last])
         live = [*(loop.next[k] for k in self.carries), *(loop.rows[k] for k in self.ys)]

@@ -204,7 +204,7 @@ class Puller:
         if where.value.dtype is not DType.i8:
             raise RefusedError("a product in i32 of other than int8", v)
         terms = []
-        for start, size in self._windows(row, place, int(where.value.shape[where.k_axis])):  # type: ignore[arg-type]
+        for start, size in self._windows(row, place, int(where.value.shape[where.k_axis])):
             pulled = self.pull(row, _shifted(place, start), size)
             if pulled.op != "convert" or pulled.args[0].dtype is not DType.i8:
                 raise RefusedError("a product in i32 of other than int8", v)
