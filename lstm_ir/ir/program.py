@@ -9,7 +9,7 @@ from typing import Any
 from lstm_ir.ir import dims
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import GradientError, IRError, ValueRangeError, VerifyError, message
-from lstm_ir.ir.graph import Graph, Node, Value, operand_types
+from lstm_ir.ir.graph import Graph, Node, Value, check_name, operand_types
 from lstm_ir.ir.literals import constant_of
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.printer import print_program
@@ -56,6 +56,7 @@ class Program:
     finite: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_name(self.name, "program", "Program(name, entries)")
         if not self.entries:
             raise VerifyError(f"program {self.name!r} has no entries")
         self._check_weights()
@@ -206,7 +207,7 @@ def _ranges(graph: Graph, names: Mapping[Value, str]) -> Iterator[Check]:
         for r in n.ranges:
             arg = n.arg(r.operand)
             if isinstance(arg, Value) and arg in names:
-                what = f"{n.op.name} at {n.loc}: {r.low} <= {names[arg]} <= {r.high}"
+                what = f"{n.op.name} at {n.loc}: {r.low} <= {names[arg]} <= {r.high}{r.added}"
                 yield Check(names[arg], r.low, r.high, what)
         loop = Loop.of(n)
         if loop is not None:
@@ -229,7 +230,7 @@ def _constants(n: Node) -> Iterator[Requirement]:
         low, high = int(data.array.min()), int(data.array.max())
         room = ((low, dims.add(low, dims.mul(r.low, -1))), (high, dims.add(r.high, -high)))
         for value, left in room:
-            problem = f"{r.operand} holds {value}, outside {r.low}..{r.high}"
+            problem = f"{r.operand} holds {value}, outside {r.low}..{r.high}{r.added}"
             inside = dims.at_least(left, 0)
             if inside is False:
                 shown = operand_types(n.op, n.args)
