@@ -184,8 +184,10 @@ def entry_signature(graph: Graph, name: str = "main", hidden: Iterable[str] = ()
     names = dict(zip(graph.params, graph.input_names, strict=True))
     inputs = tuple(Port(n, v.type) for v, n in names.items() if n not in away)
     outputs = tuple(Port(n, v.type) for n, v in zip(graph.output_names, graph.outputs, strict=True) if n not in quiet)
-    requires = {(r.dim, r.what): Requirement(r.dim, f"{n.op.name}: {r.what}") for n in _deep(graph) for r in n.requires}
-    requires |= {(r.dim, r.what): r for n in _deep(graph) for r in _constants(n)}
+    requires = {
+        (r.dim, r.what): Requirement(r.dim, f"{n.op.name}: {r.what}") for n in every_node(graph) for r in n.requires
+    }
+    requires |= {(r.dim, r.what): r for n in every_node(graph) for r in _constants(n)}
     used: set[str] = set()
     for p in inputs:
         used |= p.type.names
@@ -239,13 +241,13 @@ def _constants(n: Node) -> Iterator[Requirement]:
                 yield Requirement(left, f"{n.op.name}: {problem}")
 
 
-def _deep(graph: Graph) -> Iterator[Node]:
+def every_node(graph: Graph) -> Iterator[Node]:
     """Nodes of the graph and of all bodies."""
     for n in graph.nodes:
         yield n
         for a in n.attrs.values():
             if isinstance(a, Graph):
-                yield from _deep(a)
+                yield from every_node(a)
 
 
 def literal(value: Any) -> Data:
