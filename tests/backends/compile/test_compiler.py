@@ -68,7 +68,7 @@ def test_error_names_the_users_line(store: Path, scratch: Path) -> None:
 
 
 def test_syntax_error(store: Path, scratch: Path) -> None:
-    with pytest.raises(CompileError, match="bad: the compiler refused the module, target .*\n  IREE says: expected"):
+    with pytest.raises(CompileError, match=r"bad: the compiler refused the module, target .*\n  IREE says: expected"):
         compile_mlir("module {", resolve("cpu"), name="bad")
 
 
