@@ -380,6 +380,12 @@ class Executable(Session):
         of = Profiled(blob, self.signature, self.weights, self.target.info.kind, device, entry, publishes)
         return profile(of, values, flow)
 
+    def _repr_html_(self) -> str:
+        from lstm_ir.view.notebook import executable_html
+
+        notes = list(getattr(self.report, "notes", ()))
+        return executable_html(self.signature, str(self.target), self.device, self.weights, notes)
+
     def session(self) -> Session:
         """Another client of the same module and weights; sessions run beside each other."""
         with process.turn(self._opening):

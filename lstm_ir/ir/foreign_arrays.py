@@ -79,7 +79,8 @@ def _brain_floats(value: Any, place: tuple[int, int]) -> np.ndarray[Any, Any] | 
         if (tensor.code, tensor.bits, tensor.lanes) != (_BFLOAT, 16, 1):
             return None
         tensor.code = _UINT  # in this capsule alone: the array itself keeps its kind
-        out = np.from_dlpack(_Bits(capsule, place)).view(DType.bf16.numpy)
+        bits: Any = _Bits(capsule, place)
+        out: np.ndarray[Any, Any] = np.from_dlpack(bits).view(DType.bf16.numpy)
     except Exception:  # it is refused with the reason that NumPy gave
         return None
     out.flags.writeable = False  # such a capsule does not say whether the array may be written

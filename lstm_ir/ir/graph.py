@@ -6,6 +6,7 @@ graph: everything it reads is one of its parameters.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -23,6 +24,8 @@ from lstm_ir.ir.types import DType, TensorType
 
 if TYPE_CHECKING:
     from typing import Self
+
+    from lstm_ir.ir.program import Program
 
 Arg: TypeAlias = "Value | tuple[Value, ...] | None"
 
@@ -203,10 +206,10 @@ class Graph:
     def __init__(self, name: str, inputs: Iterable[Value], outputs: Mapping[str, Value] | Iterable[Value]) -> None:
         check_name(name, "graph", "Graph(name, inputs, outputs)")
         self.name = name
-        self.params = _listed(name, "inputs", inputs, "a list of values of li.input: [x]")
+        self.params: tuple[Value, ...] = _listed(name, "inputs", inputs, "a list of values of li.input: [x]")
         if isinstance(outputs, Mapping):
             self.output_names = tuple(outputs)
-            self.outputs = tuple(outputs.values())
+            self.outputs: tuple[Value, ...] = tuple(outputs.values())
         else:
             self.outputs = _listed(name, "outputs", outputs, 'a dict of values by name: {"y": y}')
             self.output_names = tuple(f"out{i}" for i in range(len(self.outputs)))
@@ -263,6 +266,18 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<graph @{self.name}: {len(self.params)} inputs, {len(self.outputs)} outputs>"
+
+    def _repr_svg_(self) -> str | None:
+        return shown_by("graph_svg", self)
+
+    def _repr_html_(self) -> str | None:
+        return shown_by("graph_html", self)
+
+
+def shown_by(way: str, what: Graph | Program) -> str | None:
+    """What a notebook shows. Pictures are imported by name, since nothing here may depend on them."""
+    found: str | None = getattr(importlib.import_module("lstm_ir.view.notebook"), way)(what)
+    return found
 
 
 def check_name(name: object, what: str, order: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from lstm_ir.ir import dims
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import GradientError, IRError, ValueRangeError, VerifyError, message
-from lstm_ir.ir.graph import Graph, Node, Value, check_name, operand_types
+from lstm_ir.ir.graph import Graph, Node, Value, check_name, operand_types, shown_by
 from lstm_ir.ir.literals import constant_of
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.printer import print_program
@@ -133,6 +133,12 @@ class Program:
 
     def __str__(self) -> str:
         return print_program(self)
+
+    def _repr_svg_(self) -> str | None:
+        return shown_by("program_svg", self)
+
+    def _repr_html_(self) -> str | None:
+        return shown_by("program_html", self)
 
     def _check_weights(self) -> None:
         seen: dict[str, Data] = {}

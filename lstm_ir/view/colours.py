@@ -27,7 +27,7 @@ LINE, BORDER, BACK = ("#8a8a8a", "#8d939c"), ("#777777", "#7d838c"), ("#1f7a3d",
 def style() -> str:
     """The style sheet of a picture: light colours, and dark ones where the reader asks for them."""
     plain = (
-        "text{font:11px ui-monospace,Menlo,Consolas,monospace}.p{font-size:9px}.t{font-weight:bold}"
+        "text{font:10.5px ui-monospace,Menlo,Consolas,monospace}.p{font-size:9px}.t{font-weight:bold}"
         "path{fill:none;stroke-width:1}rect{stroke-width:1}.b{stroke-dasharray:5 3}"
     )
     return f"{plain}{''.join(_rules(0))}@media (prefers-color-scheme:dark){{{''.join(_rules(1))}}}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from lstm_ir.ir.data import Data
@@ -18,9 +19,9 @@ from lstm_ir.ir.opdef import Level, Trait
 from lstm_ir.view.folding import Folded
 from lstm_ir.view.layers import BESIDE, Item, Link, Point, arrange
 
-CHAR, SMALL, LINE, ROW, PAD = 6.7, 5.6, 15.0, 12.0, 7.0  # pixels: letters, of ports; lines, of ports; inside
+CHAR, SMALL, LINE, ROW, PAD = 6.35, 5.45, 14.0, 12.0, 6.0  # pixels: letters, of ports; lines, of ports; inside
 SIDE = 9.0  # between lines around a body
-LONGEST = 40  # letters of a line of attributes
+LONGEST = 34  # letters of a line of attributes
 
 
 @dataclass
@@ -102,7 +103,7 @@ class Sheet:
     """Draws graphs; what they share is folded, and what takes time is coloured."""
 
     def __init__(self, folded: Folded, times: Mapping[Node, Coloured] | None = None) -> None:
-        self.folded, self.times = folded, {} if times is None else times
+        self.folded, self.times = folded, times
 
     def draw(self, graph: Graph, loop: Loop | None = None) -> Drawing:
         """The graph, or the body of a loop with its carries going back."""
@@ -158,7 +159,9 @@ class Sheet:
                 lines.append(f"body {letter}, drawn beside")
             else:
                 inner = self.draw(body, Loop.of(n))
-        style, time = f"k-{kind}", self.times.get(n)
+        style, time = f"k-{kind}", None
+        if self.times is not None:  # the colours are those of times alone
+            style, time = "k-elementwise", self.times.get(n)
         if time is not None:
             style = f"s{time.step}"
             lines.append(time.words)
@@ -229,14 +232,14 @@ def _roles(loop: Loop) -> dict[Value, tuple[str, int]]:
     """What a parameter of the body is, and the number of a carry."""
     out = {p: ("const", -1) for p in loop.const_params}
     out |= {p: ("carry", i) for i, p in enumerate(loop.carry_params)}
-    return out | {p: ("row of", -1) for p in (*loop.x_params,)} | {loop.step: ("number of", -1)}
+    return out | {p: ("row", -1) for p in (*loop.x_params,)} | {loop.step: ("number", -1)}
 
 
 def _output(name: str, v: Value, i: int, loop: Loop | None, number: Any) -> _Made:
     carries = 0 if loop is None else len(loop.init)
     carry = i if loop is not None and i < carries else -1
     if loop is not None:
-        name = f"next {loop.carry_params[i].node.attrs['name']}" if carry >= 0 else f"row of ys{i - carries}"
+        name = f"next {loop.carry_params[i].node.attrs['name']}" if carry >= 0 else f"row ys{i - carries}"
     lines = [f"→ {name}"] if number is None else [f"→ {name} = {_number(number)}"]
     return _boxed(lines, "k-input", f"output {name}: {v.type}", [], [0], [], None, "last", carry)
 
@@ -312,6 +315,9 @@ def _attributes(n: Node) -> Iterator[str]:
         cuts = zip(a["start_indices"], a["limit_indices"], a["strides"], x.shape, strict=True)
         yield f"[{', '.join(_cut(*c) for c in cuts)}]"
         return
+    if n.op.name == "dot_general":
+        yield _letters(n)
+        return
     loop = Loop.of(n)
     if loop is not None:
         yield f"{loop.length} steps"
@@ -329,10 +335,25 @@ def _attributes(n: Node) -> Iterator[str]:
         yield f"{_SHORT.get(key, key)}={_short(value)}"
 
 
-_SHORT = {
-    "lhs_contracting_dimensions": "lhs", "rhs_contracting_dimensions": "rhs", "lhs_batching_dimensions": "lhs batch",
-    "rhs_batching_dimensions": "rhs batch", "broadcast_dimensions": "axes", "dimensions": "axes", "permutation": "axes",
-}  # fmt: skip
+_SHORT = {"broadcast_dimensions": "axes", "dimensions": "axes", "permutation": "axes"}
+
+
+def _letters(n: Node) -> str:
+    """A product as einsum writes it."""
+    fresh = iter(ascii_lowercase + ascii_uppercase)
+    sides = ["?" * v.rank for v in n.inputs]
+    a = n.attrs
+    pairs = [(a[f"lhs_{k}_dimensions"], a[f"rhs_{k}_dimensions"]) for k in ("batching", "contracting")]
+    shared = [list(zip(*p, strict=True)) for p in pairs]
+    named: list[dict[int, str]] = [{}, {}]
+    for i, j in [*shared[0], *shared[1]]:
+        named[0][i] = named[1][j] = next(fresh)
+    free = [[axis for axis in range(len(side)) if axis not in known] for side, known in zip(sides, named, strict=True)]
+    for known, axes in zip(named, free, strict=True):
+        known.update((axis, next(fresh)) for axis in axes)
+    read = ["".join(known[axis] for axis in range(len(side))) for side, known in zip(sides, named, strict=True)]
+    batch = "".join(named[0][i] for i, _ in shared[0])
+    return f"{read[0]},{read[1]}->{batch}{''.join(k[i] for k, axes in zip(named, free, strict=True) for i in axes)}"
 
 
 def _cut(start: Any, limit: Any, stride: int, size: Any) -> str:

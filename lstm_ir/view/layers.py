@@ -10,10 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-BESIDE, LANE, GAP = 16.0, 10.0, 20.0  # pixels: between boxes, for a passing edge, between layers
+BESIDE, LANE, GAP = 12.0, 10.0, 18.0  # pixels: between boxes, for a passing edge, between layers
 SWEEPS, ROUNDS = 8, 40  # over the order, over the places
 STRAIGHT = 8.0  # how much more a piece of a long edge is pulled than another
+MIDDLES, WIDER, MANY = (0.02, 0.2, 0.6, 1.5), 1.04, 4000  # pulls to the middle, tried where the whole is wider; hops
 Point = tuple[float, float]
 
 
@@ -78,7 +80,7 @@ def arrange(items: Sequence[Item], links: Sequence[Link]) -> Arranged:
     chains = [_chain(items, link, rank, layers, lanes) for link in links]
     hops: list[list[_Hop]] = [[] for _ in layers]
     for link, chain in zip(links, chains, strict=True):
-        for i, (a, b) in enumerate(zip(chain, chain[1:], strict=False)):
+        for i, (a, b) in enumerate(pairwise(chain)):
             start = items[link.a].bottoms[link.out] if i == 0 else LANE / 2
             end = items[link.b].tops[link.into] if i == len(chain) - 2 else LANE / 2
             hops[rank[link.a] + i].append((a, start, b, end))
@@ -91,21 +93,22 @@ def arrange(items: Sequence[Item], links: Sequence[Link]) -> Arranged:
 
 
 def _ranks(items: Sequence[Item], links: Sequence[Link]) -> list[int]:
-    """The longest path to each item; one that reads nothing stands right above its first reader."""
+    """The longest path to each item; one that reads no more than it gives stands right above its first reader."""
     rank = [0] * len(items)
     readers: list[list[int]] = [[] for _ in items]
-    fed = [False] * len(items)
+    outs: list[set[int]] = [set() for _ in items]
+    reads = [0] * len(items)
     for link in sorted(links, key=lambda k: k.b):
-        low = rank[link.a] + 1
-        rank[link.b] = max(rank[link.b], low)
+        rank[link.b] = max(rank[link.b], rank[link.a] + 1)
         readers[link.a].append(link.b)
-        fed[link.b] = True
+        outs[link.a].add(link.out)
+        reads[link.b] += 1
     last = max(rank, default=0)
     for i, item in enumerate(items):
         if item.where == "last":
             rank[i] = max(last, 1)
     for i in reversed(range(len(items))):
-        if readers[i] and not fed[i] and items[i].where != "first":
+        if readers[i] and items[i].where != "first" and reads[i] <= len(outs[i]):
             rank[i] = min(rank[j] for j in readers[i]) - 1
     return rank
 
@@ -161,7 +164,25 @@ def _crossings(layers: list[_Layer], hops: list[list[_Hop]]) -> int:
 
 
 def _spread(layers: list[_Layer], hops: list[list[_Hop]]) -> float:
-    """Places from left to right: close to the neighbours' ports, in order, not nearer than allowed. The whole width."""
+    """Places from left to right: close to the neighbours' ports, in order, not nearer than allowed. The whole width.
+
+    Layers that drift apart are pulled to one middle, the harder the wider the whole is beside its widest layer.
+    """
+    least = max((sum(m.w + BESIDE for m in la.members) - BESIDE for la in layers), default=0.0)
+    found = 0.0
+    for middle in MIDDLES if sum(map(len, hops)) < MANY else MIDDLES[-1:]:
+        _balance(layers, hops, middle)
+        left = min((m.x for la in layers for m in la.members), default=0.0)
+        for la in layers:
+            for m in la.members:
+                m.x -= left
+        found = max((m.x + m.w for la in layers for m in la.members), default=0.0)
+        if found <= WIDER * least:
+            break
+    return found
+
+
+def _balance(layers: list[_Layer], hops: list[list[_Hop]], middle: float) -> None:
     for la in layers:
         x = 0.0
         for m in la.members:
@@ -172,17 +193,14 @@ def _spread(layers: list[_Layer], hops: list[list[_Hop]]) -> float:
     for sweep in range(ROUNDS):
         down = sweep % 2 == 0
         for r in range(len(layers)) if down else reversed(range(len(layers))):
-            pulls: dict[_Seat, list[tuple[float, float]]] = {m: [] for m in layers[r].members}
+            pulls: dict[_Seat, list[tuple[float, float]]] = {
+                m: [] if isinstance(m, _Lane) else [(-m.w / 2, middle)] for m in layers[r].members
+            }
             for a, start, b, end in hops[r - 1] if r else ():
                 pulls[b].append((a.x + start - end, _strength(a, b)))
             for a, start, b, end in hops[r]:
                 pulls[a].append((b.x + end - start, _strength(a, b)))
             _settle(layers[r].members, pulls)
-    left = min((m.x for la in layers for m in la.members), default=0.0)
-    for la in layers:
-        for m in la.members:
-            m.x -= left
-    return max((m.x + m.w for la in layers for m in la.members), default=0.0)
 
 
 def _strength(a: _Seat, b: _Seat) -> float:
@@ -197,8 +215,7 @@ def _settle(members: list[_Seat], pulls: dict[_Seat, list[tuple[float, float]]])
     offsets = []
     for m in members:
         weight = sum(s for _, s in pulls[m])
-        wish = sum(x * s for x, s in pulls[m]) / weight if pulls[m] else m.x
-        weight = max(weight, 0.05)
+        wish = sum(x * s for x, s in pulls[m]) / weight
         offsets.append(offset)
         block = (wish - offset, weight, 1)
         offset += m.w + (LANE if isinstance(m, _Lane) else BESIDE)

@@ -14,7 +14,7 @@ from lstm_ir.view.colours import TIMES, style
 from lstm_ir.view.drawing import CHAR, Box, Coloured, Drawing, Line, Sheet
 from lstm_ir.view.folding import Folded
 
-MARGIN, HEAD, SCREEN = 24.0, 30.0, 1600.0  # pixels: around panels, of a title, where a row of panels ends
+MARGIN, HEAD, SCREEN = 16.0, 30.0, 1600.0  # pixels: around panels, of a title, where a row of panels ends
 SHOWN = 200  # letters of a title or of a word
 
 
@@ -50,7 +50,7 @@ def picture(
     ET.SubElement(svg, "style").text = style()
     ET.SubElement(svg, "rect", {"class": "g"}, width="100%", height="100%")
     for p in panels:
-        ET.SubElement(svg, "text", {"class": "t"}, x=number(p.x), y=number(p.y + 18)).text = p.title[:SHOWN]
+        ET.SubElement(svg, "text", {"class": "t"}, x=number(p.x), y=number(p.y + 18)).text = printable(p.title[:SHOWN])
         place = f"translate({number(p.x)},{number(p.y + HEAD)})"
         _render(ET.SubElement(svg, "g", transform=place), p.drawing)
     _legend(svg, legend, height)
@@ -114,12 +114,12 @@ def _line(parent: ET.Element, line: Line) -> None:
 
 def _node(parent: ET.Element, b: Box) -> None:
     g = ET.SubElement(parent, "g")
-    ET.SubElement(g, "title").text = b.title
+    ET.SubElement(g, "title").text = printable(b.title)
     place = {"x": number(b.x), "y": number(b.y), "width": number(b.w), "height": number(b.h), "rx": "4"}
     ET.SubElement(g, "rect", {"class": b.style, **place})
     for t in b.texts:
         given = {"class": t.style} if t.style else {}
-        ET.SubElement(g, "text", given, x=number(t.x), y=number(t.y)).text = t.text[:SHOWN]
+        ET.SubElement(g, "text", given, x=number(t.x), y=number(t.y)).text = printable(t.text[:SHOWN])
     if b.inner is not None:
         _render(g, b.inner)
 
@@ -132,6 +132,11 @@ def _legend(svg: ET.Element, legend: Sequence[str], y: float) -> None:
             ET.SubElement(svg, "rect", {"class": f"s{i}", **place})
         ET.SubElement(svg, "text", x=number(x + 20), y=number(y + 11)).text = words
         x += 20 + len(words) * CHAR + 20
+
+
+def printable(text: str) -> str:
+    """The text without signs that XML does not have; names may hold any."""
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
 def number(x: float) -> str:

@@ -101,7 +101,8 @@ def test_executables_and_entries_refuse_positions_too() -> None:
     with li.compile(G) as exe:
         call: Any = exe
         for f in (call, call.entries["main"]):
-            for given in ((ones(2, O),), (ones(2, O), 1), (None, 1), ([],)):
+            positions: list[tuple[Any, ...]] = [(ones(2, O),), (ones(2, O), 1), (None, 1), ([],)]
+            for given in positions:
                 with pytest.raises(li.CallError, match=re.escape("write (l=...)")):
                     f(*given)
         want = np.tanh(ones(2, O))
@@ -156,6 +157,8 @@ def test_weights_of_lists_have_the_dtype_of_constants(given: Any, kind: str) -> 
 
 
 def test_lists_that_are_no_array_are_refused() -> None:
-    for make in (lambda a: li.weight("w", a), li.constant):
-        with pytest.raises(li.IRError, match="expected an array"):
-            make([[1.0], [2.0, 3.0]])
+    ragged = [[1.0], [2.0, 3.0]]
+    with pytest.raises(li.IRError, match="expected an array"):
+        li.weight("w", ragged)
+    with pytest.raises(li.IRError, match="expected an array"):
+        li.constant(ragged)

@@ -75,8 +75,8 @@ def joined_rows() -> Graphs:
 
 @rewrite(instead.RESHAPE)
 def reshaped_rows() -> Graphs:
-    change = lambda *lead: lambda r: li.reshape(r, (*lead, B, H))  # noqa: E731
-    return same_cell(lambda h: h, change(), change(T), [x(T, 2 * B, H // 2)])
+    v = x(T, 2 * B, H // 2)
+    return same_cell(lambda h: h, lambda r: li.reshape(r, (B, H)), lambda r: li.reshape(r, (T, B, H)), [v])
 
 
 @rewrite(instead.COLUMNS_LAST)
