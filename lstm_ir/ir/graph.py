@@ -6,7 +6,6 @@ graph: everything it reads is one of its parameters.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -19,13 +18,12 @@ from lstm_ir.ir.location import Loc, here
 from lstm_ir.ir.opdef import Op, Range, RuleError, TypeOrList, derive
 from lstm_ir.ir.operators import Operators
 from lstm_ir.ir.printer import print_graph
+from lstm_ir.ir.shown import shown_by
 from lstm_ir.ir.signature import Requirement
 from lstm_ir.ir.types import DType, TensorType
 
 if TYPE_CHECKING:
     from typing import Self
-
-    from lstm_ir.ir.program import Program
 
 Arg: TypeAlias = "Value | tuple[Value, ...] | None"
 
@@ -209,7 +207,7 @@ class Graph:
         self.params: tuple[Value, ...] = _listed(name, "inputs", inputs, "a list of values of li.input: [x]")
         if isinstance(outputs, Mapping):
             self.output_names = tuple(outputs)
-            self.outputs: tuple[Value, ...] = tuple(outputs.values())
+            self.outputs: tuple[Any, ...] = tuple(outputs.values())
         else:
             self.outputs = _listed(name, "outputs", outputs, 'a dict of values by name: {"y": y}')
             self.output_names = tuple(f"out{i}" for i in range(len(self.outputs)))
@@ -272,12 +270,6 @@ class Graph:
 
     def _repr_html_(self) -> str | None:
         return shown_by("graph_html", self)
-
-
-def shown_by(way: str, what: Graph | Program) -> str | None:
-    """What a notebook shows. Pictures are imported by name, since nothing here may depend on them."""
-    found: str | None = getattr(importlib.import_module("lstm_ir.view.notebook"), way)(what)
-    return found
 
 
 def check_name(name: object, what: str, order: str) -> None:

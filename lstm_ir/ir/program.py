@@ -9,10 +9,11 @@ from typing import Any
 from lstm_ir.ir import dims
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import GradientError, IRError, ValueRangeError, VerifyError, message
-from lstm_ir.ir.graph import Graph, Node, Value, check_name, operand_types, shown_by
+from lstm_ir.ir.graph import Graph, Node, Value, check_name, operand_types
 from lstm_ir.ir.literals import constant_of
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.printer import print_program
+from lstm_ir.ir.shown import shown_by
 from lstm_ir.ir.signature import Check, Entry, Port, Requirement, Signature, StateVar, starts
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ir.verify import verify

@@ -125,6 +125,8 @@ class Sheet:
         for i, (name, v) in enumerate(zip(graph.output_names, graph.outputs, strict=True)):
             number = None if v.node in at else splat(v)
             made.append(_output(name, v, i, loop, number))
+            if self.times is not None:
+                made[-1].box.style = "k-elementwise"
             if v.node in at:
                 links.append(Link(at[v.node], v.index, len(made) - 1, 0))
         found = arrange([m.item for m in made], links)
@@ -257,8 +259,12 @@ def _boxed(
     h = head + len(lines) * LINE + inside_h + tail + PAD
     dim = "" if heat else "d"
     top, texts = _row(labels, w, ROW - 2.0)
-    for i, line in enumerate(lines):
-        texts.append(Text(PAD, head + LINE * (i + 1) - 2.0, line, "t" if i == 0 else dim))
+    name, _, kind = lines[0].partition("  ")
+    texts.append(Text(PAD, head + LINE - 2.0, name, "t"))
+    if kind:
+        texts.append(Text(PAD + (len(name) + 1) * CHAR, head + LINE - 2.0, kind, dim))
+    for i, line in enumerate(lines[1:], 2):
+        texts.append(Text(PAD, head + LINE * i - 2.0, line, dim))
     bottom, results = _row(outs, w, h - 3.0)
     texts += results
     if heat:

@@ -76,15 +76,14 @@ def arrange(items: Sequence[Item], links: Sequence[Link]) -> Arranged:
     layers = [_Layer() for _ in range(max(rank, default=0) + 1)]
     for item, r in zip(items, rank, strict=True):
         layers[r].members.append(item)
-    lanes: dict[tuple[int, int, int], _Lane] = {}
-    chains = [_chain(items, link, rank, layers, lanes) for link in links]
+    trunks: dict[tuple[int, int], list[_Lane]] = {}
+    chains = [_chain(items, link, rank, layers, trunks.setdefault((link.a, link.out), [])) for link in links]
     hops: list[list[_Hop]] = [[] for _ in layers]
     for link, chain in zip(links, chains, strict=True):
-        for i, (a, b) in enumerate(pairwise(chain)):
-            start = items[link.a].bottoms[link.out] if i == 0 else LANE / 2
-            end = items[link.b].tops[link.into] if i == len(chain) - 2 else LANE / 2
-            hops[rank[link.a] + i].append((a, start, b, end))
-    hops = [list(dict.fromkeys(h)) for h in hops]
+        first = rank[link.b] - len(chain) + 1
+        for r, (a, b) in enumerate(pairwise(chain), first):
+            start = a.bottoms[link.out] if isinstance(a, Item) else LANE / 2
+            hops[r].append((a, start, b, b.tops[link.into] if isinstance(b, Item) else LANE / 2))
     _order(layers, hops)
     width = _spread(layers, hops)
     height = _stack(layers, hops)
@@ -113,19 +112,15 @@ def _ranks(items: Sequence[Item], links: Sequence[Link]) -> list[int]:
     return rank
 
 
-def _chain(
-    items: Sequence[Item], link: Link, rank: list[int], layers: list[_Layer],
-    lanes: dict[tuple[int, int, int], _Lane],
-) -> list[_Seat]:  # fmt: skip
-    """The seats of an edge; edges of one port share their lanes."""
-    out: list[_Seat] = [items[link.a]]
-    for r in range(rank[link.a] + 1, rank[link.b]):
-        key = (link.a, link.out, r)
-        if key not in lanes:
-            lanes[key] = _Lane()
-            layers[r].members.append(lanes[key])
-        out.append(lanes[key])
-    return [*out, items[link.b]]
+def _chain(items: Sequence[Item], link: Link, rank: list[int], layers: list[_Layer], trunk: list[_Lane]) -> list[_Seat]:
+    """The seats of an edge. Edges of one port share their lanes, the trunk: one begins where it leaves the others."""
+    need, have = rank[link.b] - rank[link.a] - 1, len(trunk)
+    for r in range(rank[link.a] + 1 + have, rank[link.b]):
+        trunk.append(_Lane())
+        layers[r].members.append(trunk[-1])
+    shared = min(need, have)
+    first: _Seat = trunk[shared - 1] if shared else items[link.a]
+    return [first, *trunk[shared:need], items[link.b]]
 
 
 def _order(layers: list[_Layer], hops: list[list[_Hop]]) -> None:
@@ -246,9 +241,14 @@ def _stack(layers: list[_Layer], hops: list[list[_Hop]]) -> float:
 
 def _way(items: Sequence[Item], link: Link, chain: list[_Seat], rank: list[int], layers: list[_Layer]) -> list[Point]:
     """Vertical from point 0 to 1, a curve from 1 to 2, vertical from 2 to 3, and so on."""
-    a, b = items[link.a], items[link.b]
-    x, r = a.x + a.bottoms[link.out], rank[link.a]
-    way = [(x, a.y + a.h), (x, layers[r].y + layers[r].h)]
+    b, first = items[link.b], chain[0]
+    r = rank[link.b] - len(chain) + 1
+    low = layers[r].y + layers[r].h
+    if isinstance(first, Item):
+        x = first.x + first.bottoms[link.out]
+        way = [(x, first.y + first.h), (x, low)]
+    else:
+        way = [(first.x + LANE / 2, low)] * 2
     for seat in chain[1:-1]:
         r += 1
         x = seat.x + LANE / 2

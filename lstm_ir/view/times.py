@@ -30,7 +30,7 @@ def coloured(graph: Graph, rows: Iterable[tuple[Sequence[Place], float]], whole:
     for n in every_node(graph):
         file, line = PurePath(n.loc.file).name, n.loc.line
         words = ("dot_general", "product") if n.op.name == "dot_general" else (n.op.name,)
-        known = [s for w in words if (s := seconds.get((file, line, w))) is not None]
+        known = [seconds[file, line, w] for w in words if (file, line, w) in seconds]
         if known:
             found = sum(known)
             share = found / whole if whole > 0 else 0.0

@@ -163,8 +163,8 @@ def test_every_edge_and_every_carry_has_a_line() -> None:
     back = [line for line in box.inner.lines if line.back]
     assert len(back) == 2 == len(loop.arg("init") or ())
     for line, number in zip(back, (0, 1), strict=True):
-        ends = [b for b in box.inner.boxes if b.texts[0].text.startswith(f"→ next carry{number}")]
-        starts = [b for b in box.inner.boxes if b.texts[0].text.startswith(f"carry{number} ")]
+        ends = [b for b in box.inner.boxes if b.texts[0].text == f"→ next carry{number}"]
+        starts = [b for b in box.inner.boxes if b.texts[0].text == f"carry{number}"]
         (x0, y0), (x1, y1) = line.points[0], line.points[-1]
         assert (x0, y0) == pytest.approx((ends[0].x + ends[0].w / 2, ends[0].y + ends[0].h))
         assert (x1, y1) == pytest.approx((starts[0].x + starts[0].w / 2, starts[0].y))
