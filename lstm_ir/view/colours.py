@@ -28,7 +28,7 @@ def style() -> str:
     """The style sheet of a picture: light colours, and dark ones where the reader asks for them."""
     plain = (
         "text{font:10.5px ui-monospace,Menlo,Consolas,monospace}.p{font-size:9px}.t{font-weight:bold}"
-        "path{fill:none;stroke-width:1}rect{stroke-width:1}.b{stroke-dasharray:5 3}"
+        "tspan{font-weight:normal}path{fill:none;stroke-width:1}rect{stroke-width:1}.b{stroke-dasharray:5 3}"
     )
     return f"{plain}{''.join(_rules(0))}@media (prefers-color-scheme:dark){{{''.join(_rules(1))}}}"
 

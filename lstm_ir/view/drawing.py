@@ -26,17 +26,19 @@ LONGEST = 34  # letters of a line of attributes
 
 @dataclass
 class Text:
-    """A word at a place: its left, the line under it, and its style: t bold, d dim, p small."""
+    """A word at a place: its left, the line under it, and its style: t bold, d dim, p small. `tail` follows it, dim."""
 
     x: float
     y: float
     text: str
     style: str
+    tail: str = ""
 
     @property
     def w(self) -> float:
         """How wide it is, about."""
-        return len(self.text) * (SMALL if self.style == "p" else CHAR)
+        letters = len(self.text) + (len(self.tail) + 1 if self.tail else 0)
+        return letters * (SMALL if self.style.startswith("p") else CHAR)
 
 
 @dataclass
@@ -260,15 +262,13 @@ def _boxed(
     dim = "" if heat else "d"
     top, texts = _row(labels, w, ROW - 2.0)
     name, _, kind = lines[0].partition("  ")
-    texts.append(Text(PAD, head + LINE - 2.0, name, "t"))
-    if kind:
-        texts.append(Text(PAD + (len(name) + 1) * CHAR, head + LINE - 2.0, kind, dim))
+    texts.append(Text(PAD, head + LINE - 2.0, name, "t h" if heat else "t", kind))
     for i, line in enumerate(lines[1:], 2):
         texts.append(Text(PAD, head + LINE * i - 2.0, line, dim))
     bottom, results = _row(outs, w, h - 3.0)
     texts += results
     if heat:
-        texts = [Text(t.x, t.y, t.text, "p h" if t.style == "p" else t.style) for t in texts]
+        texts = [Text(t.x, t.y, t.text, "p h" if t.style == "p" else t.style, t.tail) for t in texts]
     if inner is not None:
         inner.move((w - inner.width) / 2, head + len(lines) * LINE + PAD / 2)
     tops = tuple(top[i] for i in drawn) if labels else (w / 2,) * max(1, len(drawn))

@@ -119,7 +119,11 @@ def _node(parent: ET.Element, b: Box) -> None:
     ET.SubElement(g, "rect", {"class": b.style, **place})
     for t in b.texts:
         given = {"class": t.style} if t.style else {}
-        ET.SubElement(g, "text", given, x=number(t.x), y=number(t.y)).text = printable(t.text[:SHOWN])
+        word = ET.SubElement(g, "text", given, x=number(t.x), y=number(t.y))
+        word.text = printable(t.text[:SHOWN])
+        if t.tail:  # of the same text, so that it stands behind the word in every font
+            dim = "h" if "h" in t.style.split() else "d"
+            ET.SubElement(word, "tspan", {"class": dim, "dx": number(CHAR)}).text = printable(t.tail[:SHOWN])
     if b.inner is not None:
         _render(g, b.inner)
 
