@@ -107,13 +107,16 @@ class Sheet:
     def __init__(self, folded: Folded, times: Mapping[Node, Coloured] | None = None) -> None:
         self.folded, self.times = folded, times
 
-    def draw(self, graph: Graph, loop: Loop | None = None) -> Drawing:
-        """The graph, or the body of a loop with its carries going back."""
+    def draw(self, graph: Graph, loop: Loop | None = None, alone: bool = False) -> Drawing:
+        """The graph, or the body of a loop with its carries going back.
+
+        alone: the loop is the only one with this body, whose parameters may be called as what they are given.
+        """
         made: list[_Made] = []
         at: dict[Node, int] = {}
         links: list[Link] = []
         hidden = self._hidden(graph, loop)
-        roles = {} if loop is None else _roles(loop)
+        roles = {} if loop is None else _roles(loop, alone)
         for n in graph.nodes:
             if n in hidden:
                 continue
@@ -149,12 +152,13 @@ class Sheet:
             hidden |= {p.node for p in graph.params if p not in graph.users and p.node not in carried | results}
         return hidden
 
-    def _node(self, n: Node, ports: Sequence[Port], role: tuple[str, int] | None) -> _Made:
+    def _node(self, n: Node, ports: Sequence[Port], role: tuple[str, str, int] | None) -> _Made:
         kind, lines = _kind(n), list(self._lines(n))
         carry = -1
         if role is not None:
-            lines[0] = lines[0] if lines[0].startswith(role[0]) else f"{role[0]} {lines[0]}"
-            carry = role[1]
+            word, name, carry = role
+            called = name if name.startswith(word) else f"{word} {name}"
+            lines[0] = f"{called}  {n.types[0]}"
         inner = None
         body = next((a for a in n.attrs.values() if isinstance(a, Graph)), None)
         if body is not None:
@@ -162,7 +166,7 @@ class Sheet:
             if letter:
                 lines.append(f"body {letter}, drawn beside")
             else:
-                inner = self.draw(body, Loop.of(n))
+                inner = self.draw(body, Loop.of(n), alone=True)
         style, time = f"k-{kind}", None
         if self.times is not None:  # the colours are those of times alone
             style, time = "k-elementwise", self.times.get(n)
@@ -232,11 +236,15 @@ def _results(n: Node) -> list[str]:
     return out
 
 
-def _roles(loop: Loop) -> dict[Value, tuple[str, int]]:
-    """What a parameter of the body is, and the number of a carry."""
-    out = {p: ("const", -1) for p in loop.const_params}
-    out |= {p: ("carry", i) for i, p in enumerate(loop.carry_params)}
-    return out | {p: ("row", -1) for p in (*loop.x_params,)} | {loop.step: ("number", -1)}
+def _roles(loop: Loop, alone: bool) -> dict[Value, tuple[str, str, int]]:
+    """What a parameter of the body is, what it is called, and the number of a carry."""
+    own = {p: str(p.node.attrs["name"]) for p in loop.body.params}
+    given = {p: str(v.node.attrs["name"]) for p, v in loop.operands() if v.op in ("weight", "parameter")}
+    called = own | given if alone else own
+    out = {p: ("const", called[p], -1) for p in loop.const_params}
+    out |= {p: ("carry", own[p], i) for i, p in enumerate(loop.carry_params)}
+    out |= {p: ("row", called[p], -1) for p in loop.x_params}
+    return out | {loop.step: ("number", own[loop.step], -1)}
 
 
 def _output(name: str, v: Value, i: int, loop: Loop | None, number: Any) -> _Made:

@@ -85,6 +85,7 @@ def test_operands_are_labelled_at_their_box_and_numbers_stand_there() -> None:
     assert not any(t.startswith(("constant", "broadcast_in_dim")) for t in said)
     said = texts(picture([("g", decoder())]))
     assert {"operand", "indices", "outer0", "carry0=0", "x0", "finals0", "ys0"} <= set(said)
+    assert {"const encoded", "const q", "row x0", "carry0", "carry1"} <= set(said)  # in the body
 
 
 def test_slices_and_products_are_written_as_users_write_them() -> None:

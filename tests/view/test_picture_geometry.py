@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from random_graphs import graphs
 
 import lstm_ir as li
+from lstm_ir.ir.loop import Loop
 from lstm_ir.view.drawing import Box, Drawing, Line
 from lstm_ir.view.picture import drawings
 
@@ -161,7 +162,7 @@ def test_every_edge_and_every_carry_has_a_line() -> None:
     (box,) = [b for b in d.boxes if b.inner is not None]
     assert box.inner is not None
     back = [line for line in box.inner.lines if line.back]
-    assert len(back) == 2 == len(loop.arg("init") or ())
+    assert len(back) == len(Loop(loop).init) == 2
     for line, number in zip(back, (0, 1), strict=True):
         ends = [b for b in box.inner.boxes if b.texts[0].text == f"→ next carry{number}"]
         starts = [b for b in box.inner.boxes if b.texts[0].text == f"carry{number}"]
