@@ -19,6 +19,9 @@ _HOST = (1, 3, 11, 13)  # DLPack's numbers: the processor, and host memory that 
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI"}
 _BFLOAT, _UINT = 4, 1  # DLPack's kinds of elements
 _TENSOR = b"dltensor"
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)  # of our own: the attribute of pythonapi is shared with other libraries, which may give it other types
 
 
 class _Tensor(ctypes.Structure):
@@ -73,9 +76,7 @@ def _brain_floats(value: Any, place: tuple[int, int]) -> np.ndarray[Any, Any] | 
     """An array of bf16, which NumPy's reader of DLPack does not have: its bits, seen as bf16. None for all others."""
     try:
         capsule = value.__dlpack__()
-        pointer = ctypes.pythonapi.PyCapsule_GetPointer
-        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-        tensor = _Tensor.from_address(pointer(capsule, _TENSOR))
+        tensor = _Tensor.from_address(_pointer(capsule, _TENSOR))
         if (tensor.code, tensor.bits, tensor.lanes) != (_BFLOAT, 16, 1):
             return None
         tensor.code = _UINT  # in this capsule alone: the array itself keeps its kind
