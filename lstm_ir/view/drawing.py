@@ -17,11 +17,11 @@ from lstm_ir.ir.literals import splat
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Level, Trait
 from lstm_ir.view.folding import Folded
-from lstm_ir.view.layers import BESIDE, Item, Link, Point, arrange
+from lstm_ir.view.layers import Item, Link, Point, arrange
 
 CHAR, SMALL, LINE, ROW, PAD = 6.35, 5.45, 14.0, 12.0, 6.0  # pixels: letters, of ports; lines, of ports; inside
 SIDE = 9.0  # between lines around a body
-LONGEST = 34  # letters of a line of attributes
+LONGEST = 34  # letters of a name, or of a line of attributes
 
 
 @dataclass
@@ -121,12 +121,10 @@ class Sheet:
             if n in hidden:
                 continue
             at[n] = len(made)
-            ports = [p for p in _ports(n) if p.value is not None]
+            ports = list(_ports(n))
             made.append(self._node(n, ports, roles.get(n.values[0]) if n.values else None))
-            drawn = [p for p in ports if p.value is not None and p.value.node in at]
-            for i, p in enumerate(drawn):
-                assert p.value is not None
-                links.append(Link(at[p.value.node], p.value.index, at[n], i))
+            drawn = [p.value for p in ports if p.value.node in at]
+            links += [Link(at[v.node], v.index, at[n], i) for i, v in enumerate(drawn)]
         for i, (name, v) in enumerate(zip(graph.output_names, graph.outputs, strict=True)):
             number = None if v.node in at else splat(v)
             made.append(_output(name, v, i, loop, number))
@@ -157,7 +155,7 @@ class Sheet:
         carry = -1
         if role is not None:
             word, name, carry = role
-            called = name if name.startswith(word) else f"{word} {name}"
+            called = _cut_off(name if name.startswith(word) else f"{word} {name}")
             lines[0] = f"{called}  {n.types[0]}"
         inner = None
         body = next((a for a in n.attrs.values() if isinstance(a, Graph)), None)
@@ -173,20 +171,19 @@ class Sheet:
         if time is not None:
             style = f"s{time.step}"
             lines.append(time.words)
-        shown = [p for p in ports if p.value is not None]
-        labels = _labels(shown) if len(ports) > 1 else []
-        drawn = [i for i, p in enumerate(shown) if splat_of(p) is None]
-        outs = [r for r in _results(n)] if len(n.values) > 1 else []
+        labels = _labels(ports) if len(ports) > 1 else []
+        drawn = [i for i, p in enumerate(ports) if splat(p.value) is None]
+        outs = _results(n) if len(n.values) > 1 else []
         place = "first" if n.op.name == "parameter" and (role is None or carry >= 0) else ""
         return _boxed(lines, style, _title(n), labels, drawn, outs, inner, place, carry, heat=time is not None)
 
     def _lines(self, n: Node) -> Iterator[str]:
         name = str(n.attrs["name"]) if n.op.name in ("parameter", "weight") else n.op.name
         kind = f"  {n.types[0]}" if len(n.types) == 1 else ""
-        yield name + kind
+        yield _cut_off(name) + kind
         text = ", ".join(_attributes(n))
         if text:
-            yield text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+            yield _cut_off(text)
 
 
 @dataclass(frozen=True)
@@ -194,15 +191,11 @@ class Port:
     """An operand of a node: its name, and the value that it reads."""
 
     name: str
-    value: Value | None
-
-
-def splat_of(p: Port) -> Any:
-    """The number that all elements of the operand are, where they are one."""
-    return None if p.value is None else splat(p.value)
+    value: Value
 
 
 def _ports(n: Node) -> Iterator[Port]:
+    """The operands that are given, in order."""
     loop = Loop.of(n)
     names = {} if loop is None else {
         "consts": [p.node.attrs["name"] for p in loop.const_params],
@@ -213,14 +206,18 @@ def _ports(n: Node) -> Iterator[Port]:
         if isinstance(a, tuple):
             given = names.get(spec.name, [f"{spec.name}{i}" for i in range(len(a))])
             yield from (Port(name, v) for name, v in zip(given, a, strict=True))
-        else:
+        elif a is not None:
             yield Port(spec.name, a)
+
+
+def _cut_off(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def _labels(ports: Sequence[Port]) -> list[str]:
     out = []
     for p in ports:
-        number = splat_of(p)
+        number = splat(p.value)
         out.append(p.name if number is None else f"{p.name}={_number(number)}")
     return out
 
@@ -252,7 +249,8 @@ def _output(name: str, v: Value, i: int, loop: Loop | None, number: Any) -> _Mad
     carry = i if loop is not None and i < carries else -1
     if loop is not None:
         name = f"next {loop.carry_params[i].node.attrs['name']}" if carry >= 0 else f"row ys{i - carries}"
-    lines = [f"→ {name}"] if number is None else [f"→ {name} = {_number(number)}"]
+    short = _cut_off(name)
+    lines = [f"→ {short}"] if number is None else [f"→ {short} = {_number(number)}"]
     return _boxed(lines, "k-input", f"output {name}: {v.type}", [], [0], [], None, "last", carry)
 
 
@@ -380,7 +378,7 @@ def _short(value: Any) -> str:
 
 
 def _title(n: Node) -> str:
-    operands = ", ".join(f"{p.name}: {p.value.type}" for p in _ports(n) if p.value is not None)
+    operands = ", ".join(f"{p.name}: {p.value.type}" for p in _ports(n))
     attrs = ", ".join(f"{k}={_short(v)}" for k, v in n.attrs.items() if not isinstance(v, (Graph, Data)))
     return f"{n.op.name}({operands}) {{{attrs}}} : {', '.join(map(str, n.types))}\n{n.loc}"
 
@@ -393,6 +391,3 @@ def _kind(n: Node) -> str:
     if n.op.level is not Level.primitive:
         return "recurrent"
     return "shape" if Trait.data_movement in n.op.traits else "elementwise"
-
-
-__all__ = ["BESIDE", "Box", "Coloured", "Drawing", "Line", "Port", "Sheet", "Text"]

@@ -59,7 +59,7 @@ def picture(
 
 
 def _panels(graphs: Sequence[tuple[str, Graph]], times: Mapping[Node, Coloured] | None) -> Iterator[_Panel]:
-    folded = Folded([g for _, g in graphs])
+    folded = Folded([g for _, g in graphs] if times is None else [])  # equal bodies take different times
     sheet = Sheet(folded, times)
     for title, g in graphs:
         yield _Panel(title, sheet.draw(g))

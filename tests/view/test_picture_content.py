@@ -121,6 +121,15 @@ def test_names_of_any_letters_are_escaped() -> None:
     assert "→ </text>" in said
 
 
+def test_names_are_cut_and_stand_in_the_tooltip() -> None:
+    name = "encoder/" * 40
+    x = li.input(name, (2,))
+    svg = picture([("g", li.Graph("g", [x], {name: li.tanh(x)}))])
+    assert size(svg)[0] < 600
+    assert all(len(t) < 60 for t in texts(svg))
+    assert svg.count(name) >= 2
+
+
 def test_a_graph_of_nothing_and_one_of_many_nodes() -> None:
     assert size(picture([("none", li.Graph("none", [], {}))]))[0] > 0
     x = li.input("x", (3,))
