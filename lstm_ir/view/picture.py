@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.foreign_errors import refusals_become
 from lstm_ir.ir.graph import Graph, Node
-from lstm_ir.view.colours import TIMES, style
+from lstm_ir.view.colours import SCOPE, TIMES, style
 from lstm_ir.view.drawing import CHAR, Box, Coloured, Drawing, Line, Sheet
 from lstm_ir.view.folding import Folded
 
@@ -44,7 +44,7 @@ def picture(
     width, height = _arranged(panels)
     below = HEAD if legend else 0.0
     svg = ET.Element(
-        "svg", xmlns="http://www.w3.org/2000/svg", width=number(width), height=number(height + below),
+        "svg", {"class": SCOPE}, xmlns="http://www.w3.org/2000/svg", width=number(width), height=number(height + below),
         viewBox=f"0 0 {number(width)} {number(height + below)}",
     )  # fmt: skip
     ET.SubElement(svg, "style").text = style()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from lstm_ir.view.colours import style
+from lstm_ir.view.colours import SCOPE, style
 from lstm_ir.view.drawing import CHAR, LINE
 from lstm_ir.view.picture import number, printable
 
@@ -25,7 +25,7 @@ def bars(title: str, parts: Sequence[tuple[str, str, float]], outside: float = 0
     step = 2 * LINE + LINE + GAP
     height = 48 + step * len(shown)
     svg = ET.Element(
-        "svg", xmlns="http://www.w3.org/2000/svg", width=number(width), height=number(height),
+        "svg", {"class": SCOPE}, xmlns="http://www.w3.org/2000/svg", width=number(width), height=number(height),
         viewBox=f"0 0 {number(width)} {number(height)}",
     )  # fmt: skip
     ET.SubElement(svg, "style").text = style()

@@ -161,9 +161,17 @@ def rules(mode: str) -> dict[str, str]:
     light, dark = colours.style().split("@media (prefers-color-scheme:dark){")
     found = {}
     for part in (light, dark) if mode == "dark" else (light,):
-        for names, colour in re.findall(r"([^{}]+)\{fill:(#\w+)", part):
-            found.update(dict.fromkeys(names.split(","), colour))
+        found.update(re.findall(r"\.lir ([^{}]+)\{fill:(#\w+)", part))
     return found
+
+
+def test_rules_hold_within_the_picture_alone() -> None:
+    """A notebook puts the picture into its page: a rule for every `path` would change the page's own."""
+    assert ET.fromstring(picture([("g", written_gru())])).get("class") == "lir"
+    sheet = colours.style().replace("@media (prefers-color-scheme:dark){", "")
+    selectors = re.findall(r"([^{}]+)\{[^{}]*\}", sheet)
+    assert len(selectors) > 30
+    assert all(s.startswith(".lir ") and "," not in s for s in selectors)
 
 
 @pytest.mark.parametrize("mode", MODES)
