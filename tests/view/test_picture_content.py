@@ -159,7 +159,7 @@ def contrast(a: str, b: str) -> float:
 def rules(mode: str) -> dict[str, str]:
     """Class -> fill, as the style sheet gives it in that mode; `text` and `.d` too."""
     light, dark = colours.style().split("@media (prefers-color-scheme:dark){")
-    found = {}
+    found: dict[str, str] = {}
     for part in (light, dark) if mode == "dark" else (light,):
         found.update(re.findall(r"\.lir ([^{}]+)\{fill:(#\w+)", part))
     return found
