@@ -186,25 +186,24 @@ def build(
     kernels: IREE 3.13 fails on some ops that it fuses.
     """
     from lstm_ir.backends.compile.compiler import CompilerRefusedError
+    from lstm_ir.compile_advice import CHOSEN, advice
 
     given = checked(options)
     lowered = prepare(program, target, given, helpers)
     try:
         return lowered, _compiled(lowered, target, given)
     except CompilerRefusedError as e:
-        if {"opt_level", "data_tiling", "flags"} & set(given):
-            raise
+        if CHOSEN & set(given):
+            raise e.with_advice(advice(e, lowered.made, lowered.report.notes, given)) from None
         for words, apart, other in _LAST_WAYS:
             if other and "kernels" in given:
                 continue
             again = prepare(program, target, {**given, **other}, helpers, apart)
             with suppress(CompilerRefusedError):
                 blob = _compiled(again, target, given)
-                again.report.notes.append(
-                    f"compiled {words}, because IREE refuses it otherwise: {str(e).splitlines()[0]}"
-                )
+                again.report.notes.append(f"compiled {words}, because IREE refuses it otherwise: {e.reason}")
                 return again, blob
-        raise
+        raise e.with_advice(advice(e, lowered.made, lowered.report.notes, given)) from None
 
 
 _LAST_WAYS: tuple[tuple[str, bool, dict[str, Any]], ...] = (

@@ -62,7 +62,31 @@ class CompilerTarget(Protocol):
 
 
 class CompilerRefusedError(CompileError):
-    """The compiler ended without a module, by itself."""
+    """The compiler ended without a module, by itself.
+
+    The text begins with what the project knows, `head` and `more`; what IREE said stands below.
+    """
+
+    def __init__(
+        self, head: str, said: str = "", places: Sequence[tuple[str, int]] = (), below: str = "",
+        more: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """`said`: the first fault that IREE names; `places`: file and line of what it names; `below`: its messages."""
+        lines = [head, *(f"  {m}" for m in more)]
+        if not more:
+            lines += [f"  at {file}:{line}" for file, line in places]
+        lines += [f"  IREE says: {said}"] if said else []
+        super().__init__("\n".join([*lines, below] if below else lines))
+        self.head, self.said, self.places, self.below = head, said, tuple(places), below
+
+    @property
+    def reason(self) -> str:
+        """The fault in one line."""
+        return self.said if self.said else self.head.splitlines()[0]
+
+    def with_advice(self, more: Sequence[str]) -> CompilerRefusedError:
+        """The same error with lines that say what was being lowered, and what to try."""
+        return CompilerRefusedError(self.head, self.said, self.places, self.below, more)
 
 
 def _ways(flags: list[str], options: Mapping[str, Any] | None) -> list[list[str]]:
@@ -104,7 +128,7 @@ def _first(text: str, ways: list[list[str]], name: str, target: str, timeout: fl
 
 def _note(wanted: list[str], taken: list[str], why: CompilerRefusedError) -> str:
     changed = " ".join(f for f in taken if f not in wanted)
-    return f"compiled with {changed}, because without it: {str(why).splitlines()[0]}"
+    return f"compiled with {changed}, because without it: {why.reason}"
 
 
 def compile_mlir(
@@ -206,7 +230,7 @@ def run(text: str, flags: Sequence[str], *, name: str, target: str, timeout: flo
         limit = _limit(code, messages)
         if limit is not None:
             raise CompileError(f"{name}: the compiler met a limit of this machine, target {target}: {limit}")
-        raise CompilerRefusedError(_explain(code, messages, name, target) + _dump(text, name, command))
+        raise _refusal(code, messages, f"{name}: the compiler {{}}, target {target}", _dump(text, name, command))
 
 
 def _limit(code: int, messages: str) -> str | None:
@@ -224,7 +248,7 @@ def _child(command: list[str], folder: str, name: str, timeout: float) -> tuple[
         child = children.start(command, timeout, folder)
         messages = _read(child, deadline)
         if messages is None:
-            raise CompileError(f"{name}: the compiler ran past its time limit of {timeout:g} s")
+            raise CompileError(f"{name}: the compiler ran past its time limit of {timeout:g} s (option timeout)")
         return child.wait(), messages
     finally:
         if child is not None:
@@ -258,21 +282,18 @@ def _read(child: subprocess.Popen[bytes], deadline: float) -> str | None:
     return (head + gap + tail).decode("utf-8", "replace")
 
 
-def _explain(code: int, messages: str, name: str, target: str) -> str:
-    """The error's text: the fault, the user's lines, then what the compiler said."""
+def _refusal(code: int, messages: str, head: str, dump: str) -> CompilerRefusedError:
+    """The error: what happened, the user's lines, then what the compiler said."""
+    below = _shown(messages) + dump
     if code < 0 or "PLEASE submit a bug report" in messages:
         end = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        return f"{name}: the compiler crashed ({end}), target {target}\n{_shown(messages)}"
-    found = [(m[1], m[2], m[5]) for m in _AT.finditer(messages) if m[4] == "error"]
+        return CompilerRefusedError(head.format(f"crashed ({end})"), below=below)
+    found = [(m[1], int(m[2]), m[5]) for m in _AT.finditer(messages) if m[4] == "error"]
     if not found and "error" not in messages.lower():
-        why = f"the compiler ended with exit status {code} and wrote no module"
-        return f"{name}: {why}, target {target}\n{_shown(messages)}"
-    said = found[0][2] if found else "the compiler refused the module"
-    lines = [f"{name}: {said}"]
-    users = [f"{file}:{line}" for file, line, _ in found if file != "module.mlir"]
-    lines += [f"  at {place}" for place in dict.fromkeys(users)]
-    lines.append(f"  in the module for target {target}")
-    return "\n".join(lines) + "\n" + _shown(messages)
+        return CompilerRefusedError(head.format(f"ended with exit status {code} and wrote no module"), below=below)
+    users = dict.fromkeys((file, line) for file, line, _ in found if file != "module.mlir")
+    said = found[0][2] if found else ""
+    return CompilerRefusedError(head.format("refused the module"), said, tuple(users), below)
 
 
 def _shown(messages: str) -> str:

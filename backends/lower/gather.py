@@ -40,9 +40,14 @@ def confined(e: Emitter, n: Node, operand: str, x: ir.Value, low: Dim, high: Dim
     least, most = (_bound(e, d, wide) for d in (low, high))
     known = arg.op == "parameter" or constant_of(arg) is not None  # see Program.signature
     if e.asserts and not known and not _held(arg, low, high):
-        _assert_inside(e, n, operand, v, wide, least, most, f"{low}..{high}")
+        _assert_inside(e, n, operand, v, wide, least, most, f"{low}..{high}{_added(n, operand)}")
     c = Calc(e, wide)
     return c.op("maximum", c.op("minimum", v, most), least), wide
+
+
+def _added(n: Node, operand: str) -> str:
+    """What a message says of the operand's values besides their range."""
+    return next((r.added for r in n.ranges if r.operand == operand), "")
 
 
 def _held(v: Value, low: Dim, high: Dim) -> bool:

@@ -19,7 +19,7 @@ from lstm_ir.backends.run.pure_function import PureFunction
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.errors import CallError, DeviceError, TargetError, ValueRangeError
-from lstm_ir.ir.signature import Bound, Entry, Port, Signature, call_values, confirm, native
+from lstm_ir.ir.signature import Bound, Entry, Port, Signature, by_name, call_values, confirm, native
 from lstm_ir.ir.work import CallWork
 
 if TYPE_CHECKING:
@@ -84,18 +84,11 @@ class Function:
         """Names and types of what it gives."""
         return self.entry.outputs
 
-    def __call__(self, arrays: Arrays | None = None, /, **named: Any) -> dict[str, Array]:
-        """The outputs by name, for inputs by name."""
+    def __call__(self, arrays: Arrays | None = None, /, *more: Any, **named: Any) -> dict[str, Array]:
+        """The outputs by name, for inputs by name: keywords, or one mapping. CallError for arrays without names."""
         process.enter()
-        if arrays is not None:
-            if not isinstance(arrays, Mapping):
-                got = type(arrays).__name__
-                raise CallError(f"{self.entry.name}: takes arrays by name, got {got}")
-            twice = named.keys() & arrays.keys()
-            if twice:
-                raise CallError(f"{self.entry.name}: input {min(twice)} is given twice")
-            named = {**arrays, **named}
-        values = native(self.entry, named)
+        given = named if arrays is None and not more else by_name(self.entry, (arrays, *more), named)
+        values = native(self.entry, given)
         shapes = tuple([a.shape for a in values])
         plan = self.plans.get(shapes)
         bound = self.entry.bound(shapes) if plan is None else plan.bound
@@ -162,10 +155,10 @@ class Session:
             raise CallError(f"no entry is called main; call one of {', '.join(self.entries)}")
         return self._main
 
-    def __call__(self, arrays: Arrays | None = None, /, **named: Any) -> dict[str, Array]:
+    def __call__(self, arrays: Arrays | None = None, /, *more: Any, **named: Any) -> dict[str, Array]:
         """`main`, or the only entry, called: outputs by name."""
         main = self._main
-        return (main if main is not None else self._entry())(arrays, **named)
+        return (main if main is not None else self._entry())(arrays, *more, **named)
 
     def _run(self, f: Function, values: list[Array], shapes: Shapes, plan: CallPlan | None) -> list[Array]:
         # Calls of one session take turns: each may read the state that the one before it wrote.
@@ -386,6 +379,12 @@ class Executable(Session):
             blob, publishes = self._loaded.blob, self.entries[entry].publishes
         of = Profiled(blob, self.signature, self.weights, self.target.info.kind, device, entry, publishes)
         return profile(of, values, flow)
+
+    def _repr_html_(self) -> str:
+        from lstm_ir.view.notebook import executable_html
+
+        notes = list(getattr(self.report, "notes", ()))
+        return executable_html(self.signature, str(self.target), self.device, self.weights, notes)
 
     def session(self) -> Session:
         """Another client of the same module and weights; sessions run beside each other."""

@@ -248,5 +248,5 @@ def _profiled(command: Sequence[str], folder: str, kind: str, calls: int) -> dic
             busy + row["tile_duration_sum_ns"] * 1e-9,
         )
     if not found:
-        raise DeviceError("the device's profile has no dispatches")
+        raise DeviceError(f"the profile of {kind} has no time of its dispatches")
     return found

@@ -8,14 +8,18 @@ from pathlib import Path
 
 import click
 
-from lstm_ir.api import lower, prepare
+from lstm_ir.api import compile, lower, prepare
+from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.devices import resolve
+from lstm_ir.backends.run.profile import flow_text
 from lstm_ir.cli import files, module_file, packages
+from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.printer import print_program
 from lstm_ir.ir.program import Program
 from lstm_ir.passes.pipeline import Pipeline, for_target
 from lstm_ir.view.picture import picture
+from lstm_ir.view.times import LEGEND, coloured
 
 STAGES = ("source", "core", "scheduled", "stablehlo", "kernel", "module")
 GRAPHS = STAGES[:3]
@@ -40,16 +44,29 @@ class _Wanted:
               "default: the one that runs here.")  # fmt: skip
 @click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
 @click.option("-w", "--weights", multiple=True, help="Arrays (.npz, .safetensors) the text names.")
+@click.option("--profile", is_flag=True, help="Colour the nodes of the scheduled picture by their time in a call; "
+              "needs -i and -o FILE.svg.")  # fmt: skip
+@click.option("-i", "--input", "inputs", multiple=True, help="For --profile: arrays of the call, as for `run`.")
+@click.option("-e", "--entry", help="For --profile: which entry of a program; default: main.")
 @click.option("--locs", is_flag=True, help="Write each node's source line.")
 @click.option("--weights-to", help="Write the arrays too: .npz, .safetensors, or .irpa for IREE's tools.")
 @packages.key_option
 def command(
     graph: str, stage: str, output: str | None, beside: bool, target: str | None, pipeline: str | None,
-    weights: tuple[str, ...], locs: bool, weights_to: str | None, key_file: str | None,
+    weights: tuple[str, ...], profile: bool, inputs: tuple[str, ...], entry: str | None, locs: bool,
+    weights_to: str | None, key_file: str | None,
 ) -> None:  # fmt: skip
     """Print GRAPH (a .lir file or a package; `-` or nothing: stdin) at a stage, or draw it with -o FILE.svg."""
     if weights_to is not None:
         files.check_weights_path(Path(weights_to))
+    if (inputs or entry is not None) and not profile:
+        raise click.UsageError("-i and -e are of a call: give --profile too")
+    if profile:
+        if output is None or Path(output).suffix != ".svg" or stage not in ("source", "scheduled"):
+            raise click.UsageError("--profile colours the picture of the scheduled graph: it needs -o FILE.svg")
+        program = files.read_program(graph, weights, whole=True, key_file=key_file)
+        files.write_text(output, _profiled(program, target, pipeline, inputs, entry))
+        return
     if stage == "module":
         held = module_file.write(graph, output, target, weights, pipeline, key_file)
         if weights_to is not None:
@@ -108,3 +125,29 @@ def _picture(program: Program, wanted: _Wanted, beside: bool) -> str:
             shown.append((f"{entry}, source", program.entries[name]))
         shown.append((f"{entry}, {wanted.stage}", g))
     return picture(shown)
+
+
+def _profiled(
+    program: Program, target: str | None, pipeline: str | None, inputs: tuple[str, ...], entry: str | None
+) -> str:
+    """The scheduled graph of an entry, its nodes coloured by the time of the dispatches that compute them."""
+    arrays, word = files.read_inputs(inputs), "cpu" if target is None else target
+    where = resolve(word)
+    options = {} if pipeline is None else {"pipeline": pipeline}
+    with files.progress(f"compiling for {word}"):
+        exe = compile(program, word, options=options)
+    with exe:
+        main = exe.signature.main
+        name = entry if entry is not None else "main" if main is None else main.name
+        if name not in exe.entries:
+            raise CallError(f"no entry is called {name!r}; there are {', '.join(exe.entries)}")
+        with files.progress("reading the lines of its dispatches"):
+            lowered = prepare(program, where, options, helpers=runtime.threads() > 1)
+            flow = flow_text(lowered.text, where)
+        with files.progress("profiling"):
+            found = exe.profile(name, arrays, flow)
+    rows = [([(p.file, p.line, p.op) for p in r.places], r.seconds) for r in found.rows]
+    made = lowered.made.entries[name]
+    times = coloured(made, rows, max(found.inside, found.seconds))
+    title = f"@{program.name}, {name} on {found.device}: {found.seconds * 1e3:.3f} ms per call"
+    return picture([(title, made)], times, LEGEND)

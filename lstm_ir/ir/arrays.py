@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir.errors import CallError
+from lstm_ir.ir.foreign_arrays import as_numpy
 from lstm_ir.ir.types import DType
 
 
@@ -28,6 +29,7 @@ def take(want: Conform, value: Any) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ma.MaskedArray):
         raise want.refuse("a masked array, whose mask would be lost")
     untyped = isinstance(value, (bool, int, float, list, tuple))
+    value = as_numpy(value, want.refuse)
     try:
         a = np.asarray(value)
     except (ValueError, TypeError, OverflowError, RuntimeError) as e:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir.errors import IRError
+from lstm_ir.ir.foreign_arrays import as_numpy
 from lstm_ir.ir.held import converted
 from lstm_ir.ir.types import DType, TensorType
 
@@ -27,9 +28,10 @@ class Data:
     @classmethod
     def of(cls, value: Any, dtype: DType | None = None) -> Data:
         """A copy of `value` that nobody can write to; IRError for a number that `dtype` cannot
-        hold (a float may be rounded, not become infinite).
+        hold (a float may be rounded, not become infinite), and for what is no array.
         """
-        array = np.array(value, order="C", copy=True) if dtype is None else converted(value, dtype)
+        value = as_numpy(value, _refused)
+        array = _copied(value) if dtype is None else converted(value, dtype)
         if array.dtype.hasobject:
             raise IRError("an array of Python objects is not data")
         kind = TensorType(array.shape, DType.of(array.dtype))
@@ -79,3 +81,14 @@ class Data:
 
     def __repr__(self) -> str:
         return f"Data({self.type}, {self.sha256[:8]})"
+
+
+def _refused(got: str) -> IRError:
+    return IRError(f"expected an array, got {got}")
+
+
+def _copied(value: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.array(value, order="C", copy=True)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as e:
+        raise _refused(f"a {type(value).__name__} that is none: {e}") from e

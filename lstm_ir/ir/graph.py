@@ -18,6 +18,7 @@ from lstm_ir.ir.location import Loc, here
 from lstm_ir.ir.opdef import Op, Range, RuleError, TypeOrList, derive
 from lstm_ir.ir.operators import Operators
 from lstm_ir.ir.printer import print_graph
+from lstm_ir.ir.shown import shown_by
 from lstm_ir.ir.signature import Requirement
 from lstm_ir.ir.types import DType, TensorType
 
@@ -201,13 +202,14 @@ class Graph:
     __slots__ = ("__dict__", "name", "output_names", "outputs", "params")
 
     def __init__(self, name: str, inputs: Iterable[Value], outputs: Mapping[str, Value] | Iterable[Value]) -> None:
+        check_name(name, "graph", "Graph(name, inputs, outputs)")
         self.name = name
-        self.params = tuple(inputs)
+        self.params: tuple[Value, ...] = _listed(name, "inputs", inputs, "a list of values of li.input: [x]")
         if isinstance(outputs, Mapping):
             self.output_names = tuple(outputs)
-            self.outputs = tuple(outputs.values())
+            self.outputs: tuple[Any, ...] = tuple(outputs.values())
         else:
-            self.outputs = tuple(outputs)
+            self.outputs = _listed(name, "outputs", outputs, 'a dict of values by name: {"y": y}')
             self.output_names = tuple(f"out{i}" for i in range(len(self.outputs)))
         check_structure(self)
 
@@ -263,16 +265,40 @@ class Graph:
     def __repr__(self) -> str:
         return f"<graph @{self.name}: {len(self.params)} inputs, {len(self.outputs)} outputs>"
 
+    def _repr_svg_(self) -> str | None:
+        return shown_by("graph_svg", self)
+
+    def _repr_html_(self) -> str | None:
+        return shown_by("graph_html", self)
+
+
+def check_name(name: object, what: str, order: str) -> None:
+    """Refuse what cannot name a graph or a program; the text form has names that are no words in quotes."""
+    if not isinstance(name, str):
+        raise VerifyError(f"{what}: the name is {type(name).__name__}, not text; the order is {order}")
+    if not name or not name.isprintable():
+        raise VerifyError(f"{what}: the name is {name!r:.80}; it is text of one letter or more that can be printed")
+
+
+def _listed(name: str, what: str, given: Any, wanted: str) -> tuple[Any, ...]:
+    """The values of a list; a single value, a dict or what is no list at all is refused."""
+    one = isinstance(given, (Value, Mapping, str, bytes)) or not isinstance(given, Iterable)
+    if one:
+        got = "one value" if isinstance(given, Value) else type(given).__name__
+        raise VerifyError(f"graph: {what} is {got}; expected {wanted}\n  in graph @{name}")
+    return tuple(given)
+
 
 def check_structure(graph: Graph) -> None:
     """Names are unique and every parameter is an input."""
     where = f"graph @{graph.name}"
-    if not isinstance(graph.name, str) or not graph.name.isidentifier():
-        raise VerifyError(f"graph: the name {graph.name!r} is not an identifier")
     for what, values in (("input", graph.params), ("output", graph.outputs)):
         for v in values:
             if not isinstance(v, Value):
-                raise VerifyError(f"graph: an {what} is {type(v).__name__}, not a value of the graph\n  in {where}")
+                several = getattr(v, "_fields", ())  # of what a layer gives
+                one = f"; take one of its values: {', '.join(map(str, several))}" if several else ""
+                problem = f"an {what} is {type(v).__name__}, not a value of the graph{one}"
+                raise VerifyError(f"graph: {problem}\n  in {where}")
     for p in graph.params:
         if p.op != "parameter":
             raise VerifyError(f"graph: an input is a value of {p.op}, not of li.input\n  in {where}")

@@ -16,23 +16,21 @@ from lstm_ir.ir.errors import CallError, LstmIrError, ValueRangeError, message
 from lstm_ir.ir.graph import Arg, Graph, Node, Value
 from lstm_ir.ir.graph import operand_types as _operand_types
 from lstm_ir.ir.program import entry_signature
-from lstm_ir.ir.signature import check_call
+from lstm_ir.ir.signature import by_name, check_call
 from lstm_ir.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
 
 
-def interpret(graph: Graph, inputs: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Array]:
+def interpret(
+    graph: Graph, inputs: Mapping[str, Any] | None = None, /, *positional: Any, **named: Any
+) -> dict[str, Array]:
     """Outputs by name, from inputs by name. Raises CallError or ValueRangeError for bad input."""
     if not isinstance(graph, Graph):
         raise CallError(f"interpret: takes a graph, got {type(graph).__name__}")
     entry = entry_signature(graph)
-    if inputs is not None and not isinstance(inputs, Mapping):
-        raise CallError(f"{entry.name}: takes arrays by name, got {type(inputs).__name__}")
-    twice = more.keys() & (inputs or {}).keys()
-    if twice:
-        raise CallError(f"{entry.name}: input {min(twice)} is given twice")
-    arrays = check_call(entry, {**(inputs or {}), **more})
+    given = named if inputs is None and not positional else by_name(entry, (inputs, *positional), named)
+    arrays = check_call(entry, given)
     ordered = [arrays[name] for name in graph.input_names]
     env = entry.bound(tuple(a.shape for a in ordered)).env
     return dict(zip(graph.output_names, evaluate(graph, ordered, env), strict=True))
@@ -88,7 +86,7 @@ def _check_ranges(node: Node, known: Mapping[Value, Array], env: Mapping[str, in
         array = known[arg]
         if array.size and not (low <= int(array.min()) and int(array.max()) <= high):
             worst = int(array.min()) if int(array.min()) < low else int(array.max())
-            problem = f"{r.operand} holds {worst}, outside {r.low}..{r.high} = {low}..{high}"
+            problem = f"{r.operand} holds {worst}, outside {r.low}..{r.high} = {low}..{high}{r.added}"
             raise ValueRangeError(message(node.op.name, problem, _operand_types(node.op, node.args), node.loc))
 
 

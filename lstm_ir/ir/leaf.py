@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from lstm_ir.ir.data import Data
-from lstm_ir.ir.errors import IRError
+from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Value, make
+from lstm_ir.ir.location import here
 from lstm_ir.ir.opdef import Attr, Trait, define
-from lstm_ir.ir.types import DimLike, DType, DTypeLike, TensorType
+from lstm_ir.ir.types import DimLike, DType, DTypeLike, TensorType, shape_of
 
 
 def _no_numpy(**_: Any) -> Any:
@@ -39,10 +38,23 @@ CONSTANT = define(
 
 
 def input(name: str, shape: tuple[DimLike, ...], dtype: DTypeLike = "f32") -> Value:
-    """An input of a graph; a size is an int, a name or an expression: `("T", "2*B", 64)`."""
+    """An input of a graph; a size is an int, a name or an expression: `("T", "2*B", 64)`.
+
+    Raises IRError, which calls it an input, for a name, a shape or a dtype that is none.
+    """
     if isinstance(name, str) and not name:
         raise IRError("an input needs a name")
-    return make(PARAMETER, name=name, shape=shape, dtype=dtype).values[0]
+    try:
+        if not isinstance(name, str):
+            raise IRError(f"the name is {name!r:.80}; expected text")
+        if isinstance(shape, str):
+            raise IRError(f'the shape is {shape!r:.80}; expected a list of sizes, such as ("T", "B", 64)')
+        sizes, kind = shape_of(shape), DType.of(dtype)
+        total = TensorType(sizes, kind)
+    except IRError as e:
+        which = f"input {name!r:.80}" if isinstance(name, str) else "input"
+        raise IRError(message(which, str(e), (), here())) from None
+    return parameter(name, total)
 
 
 def parameter(name: str, type: TensorType) -> Value:
@@ -51,25 +63,28 @@ def parameter(name: str, type: TensorType) -> Value:
 
 
 def weight(name: str, array: Any, dtype: DTypeLike | None = None) -> Value:
-    """A named array, kept under its name in modules and packages; differentiable and trainable."""
+    """A named array, kept under its name in modules and packages; differentiable and trainable.
+
+    Python floats are f32 and ints i32 unless `dtype` says otherwise, as in `constant`.
+    """
     if isinstance(name, str) and not name:
         raise IRError("a weight needs a name")
-    data = array if isinstance(array, Data) else Data.of(array, _dtype(dtype))
-    return make(WEIGHT, name=name, value=data).values[0]
+    return make(WEIGHT, name=name, value=_literal(array, dtype)).values[0]
 
 
 def constant(array: Any, dtype: DTypeLike | None = None) -> Value:
     """A literal; Python floats are f32 and ints i32 unless `dtype` says otherwise."""
+    return make(CONSTANT, value=_literal(array, dtype)).values[0]
+
+
+def _literal(array: Any, dtype: DTypeLike | None) -> Data:
+    """`array` as data; numbers of Python, which have no dtype, as f32, i32 (i64 where one needs it) or i1."""
     if isinstance(array, Data):
-        return make(CONSTANT, value=array).values[0]
-    kind = _dtype(dtype)
+        return array
+    kind = None if dtype is None else DType.of(dtype)
     if kind is None and not hasattr(array, "dtype"):
-        flat = np.asarray(array)
+        flat = Data.of(array).array
         kind = {"f": DType.f32, "i": DType.i32, "b": DType.i1}.get(flat.dtype.kind)
         if kind is DType.i32 and flat.size and not -(2**31) <= flat.min() <= flat.max() < 2**31:
             kind = DType.i64
-    return make(CONSTANT, value=Data.of(array, kind)).values[0]
-
-
-def _dtype(value: DTypeLike | None) -> DType | None:
-    return None if value is None else DType.of(value)
+    return Data.of(array, kind)

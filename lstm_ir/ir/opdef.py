@@ -83,11 +83,20 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A value precondition: every element of `operand` lies in [low, high]."""
+    """A value precondition: every element of `operand` lies in [low, high].
+
+    `note` is what a message adds: what the values are, and what to write for those that lie outside.
+    """
 
     operand: str
     low: Dim
     high: Dim
+    note: str = ""
+
+    @property
+    def added(self) -> str:
+        """The note as the end of a sentence."""
+        return f" ({self.note})" if self.note else ""
 
 
 TypeOrList: TypeAlias = "TensorType | tuple[TensorType, ...]"

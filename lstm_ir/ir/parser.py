@@ -22,12 +22,12 @@ from lstm_ir.ir.verify import DEPTH
 
 GRAMMAR = r"""
 start: program | graph
-program: "program" "@" NAME "{" (state | entry)+ "}"
+program: "program" "@" name "{" (state | entry)+ "}"
 state: "state" name "=" value ":" TYPE ("as" TYPE)?
 entry: "entry" name ("bind" "(" bind ("," bind)* ")")? finite? graph
 finite: "finite" "(" name ("," name)* ")"
 bind: name (READS | WRITES) name
-graph: "graph" "@" NAME "(" params ")" "{" node* "return" outputs "}"
+graph: "graph" "@" name "(" params ")" "{" node* "return" outputs "}"
 params: (param ("," param)*)?
 param: VALUE ":" TYPE
 outputs: (output ("," output)*)?
@@ -175,7 +175,7 @@ class _Reader:
             binding[name] = self.binding(middle)
         try:
             bound = {k: b for k, b in binding.items() if b[0] or b[1]}
-            return Program(str(tree.children[0]), entries, state, bound, finite)
+            return Program(_unquote(tree.children[0]), entries, state, bound, finite)
         except LstmIrError as e:
             raise self.fail(str(e), tree) from None
 
@@ -209,7 +209,7 @@ class _Reader:
                 raise self.fail(f"two outputs are called {key!r}", o)
             results[key] = self.value(o.children[-1], env)
         try:
-            return Graph(str(name), inputs, results)
+            return Graph(_unquote(name), inputs, results)
         except IRError as e:
             raise self.fail(str(e), name) from None
 

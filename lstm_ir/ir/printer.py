@@ -26,7 +26,7 @@ def print_program(program: Program, locs: bool = False) -> str:
     """All entries; a program that is one graph `main` prints as that graph."""
     if set(program.entries) == {"main"} and not program.state:
         return print_graph(program.entries["main"], locs)
-    lines = [f"program @{program.name} {{"]
+    lines = [f"program @{_quoted(program.name)} {{"]
     for s in program.state.values():
         tail = "" if s.type == s.initial.type else f" as {s.type}"
         head = f"  state {_quoted(s.name)} = {_data(s.initial)}"
@@ -78,7 +78,7 @@ def _graph_lines(graph: Graph, locs: bool) -> Iterator[str]:
                 names[v] = f"%{count}"
                 count += 1
     params = ", ".join(f"{names[p]}: {p.type}" for p in graph.params)
-    yield f"graph @{graph.name}({params}) {{"
+    yield f"graph @{_quoted(graph.name)}({params}) {{"
     for n in graph.nodes:
         if n.op.name != "parameter":
             yield from (f"  {line}" for line in _node_lines(n, names, locs))

@@ -9,10 +9,11 @@ from typing import Any
 from lstm_ir.ir import dims
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import GradientError, IRError, ValueRangeError, VerifyError, message
-from lstm_ir.ir.graph import Graph, Node, Value, operand_types
+from lstm_ir.ir.graph import Graph, Node, Value, check_name, operand_types
 from lstm_ir.ir.literals import constant_of
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.printer import print_program
+from lstm_ir.ir.shown import shown_by
 from lstm_ir.ir.signature import Check, Entry, Port, Requirement, Signature, StateVar, starts
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ir.verify import verify
@@ -56,6 +57,7 @@ class Program:
     finite: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_name(self.name, "program", "Program(name, entries)")
         if not self.entries:
             raise VerifyError(f"program {self.name!r} has no entries")
         self._check_weights()
@@ -133,6 +135,12 @@ class Program:
     def __str__(self) -> str:
         return print_program(self)
 
+    def _repr_svg_(self) -> str | None:
+        return shown_by("program_svg", self)
+
+    def _repr_html_(self) -> str | None:
+        return shown_by("program_html", self)
+
     def _check_weights(self) -> None:
         seen: dict[str, Data] = {}
         for entry, g in self.entries.items():
@@ -183,8 +191,10 @@ def entry_signature(graph: Graph, name: str = "main", hidden: Iterable[str] = ()
     names = dict(zip(graph.params, graph.input_names, strict=True))
     inputs = tuple(Port(n, v.type) for v, n in names.items() if n not in away)
     outputs = tuple(Port(n, v.type) for n, v in zip(graph.output_names, graph.outputs, strict=True) if n not in quiet)
-    requires = {(r.dim, r.what): Requirement(r.dim, f"{n.op.name}: {r.what}") for n in _deep(graph) for r in n.requires}
-    requires |= {(r.dim, r.what): r for n in _deep(graph) for r in _constants(n)}
+    requires = {
+        (r.dim, r.what): Requirement(r.dim, f"{n.op.name}: {r.what}") for n in every_node(graph) for r in n.requires
+    }
+    requires |= {(r.dim, r.what): r for n in every_node(graph) for r in _constants(n)}
     used: set[str] = set()
     for p in inputs:
         used |= p.type.names
@@ -206,7 +216,7 @@ def _ranges(graph: Graph, names: Mapping[Value, str]) -> Iterator[Check]:
         for r in n.ranges:
             arg = n.arg(r.operand)
             if isinstance(arg, Value) and arg in names:
-                what = f"{n.op.name} at {n.loc}: {r.low} <= {names[arg]} <= {r.high}"
+                what = f"{n.op.name} at {n.loc}: {r.low} <= {names[arg]} <= {r.high}{r.added}"
                 yield Check(names[arg], r.low, r.high, what)
         loop = Loop.of(n)
         if loop is not None:
@@ -229,7 +239,7 @@ def _constants(n: Node) -> Iterator[Requirement]:
         low, high = int(data.array.min()), int(data.array.max())
         room = ((low, dims.add(low, dims.mul(r.low, -1))), (high, dims.add(r.high, -high)))
         for value, left in room:
-            problem = f"{r.operand} holds {value}, outside {r.low}..{r.high}"
+            problem = f"{r.operand} holds {value}, outside {r.low}..{r.high}{r.added}"
             inside = dims.at_least(left, 0)
             if inside is False:
                 shown = operand_types(n.op, n.args)
@@ -238,13 +248,13 @@ def _constants(n: Node) -> Iterator[Requirement]:
                 yield Requirement(left, f"{n.op.name}: {problem}")
 
 
-def _deep(graph: Graph) -> Iterator[Node]:
+def every_node(graph: Graph) -> Iterator[Node]:
     """Nodes of the graph and of all bodies."""
     for n in graph.nodes:
         yield n
         for a in n.attrs.values():
             if isinstance(a, Graph):
-                yield from _deep(a)
+                yield from every_node(a)
 
 
 def literal(value: Any) -> Data:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -227,6 +228,30 @@ def _confirm(p: Port, axis: int, d: Dim, size: int, env: Mapping[str, int], sour
 
 def _misshapen(p: Port, shape: tuple[int, ...], problem: str) -> str:
     return f"{p.name}: expected {p.type}, got shape [{','.join(map(str, shape))}]: {problem}"
+
+
+def by_name(entry: Entry, given: Sequence[Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arrays of a call by name: `named`, and those of a mapping, which is all that `given` may be.
+
+    CallError for arrays without names, and for a name that is given twice.
+    """
+    if len(given) > 1 or not isinstance(given[0], Mapping):
+        got = type(given[0]).__name__ if len(given) == 1 else f"{len(given)} positional arguments"
+        raise CallError(f"{entry.name}: takes arrays by name, got {got}; {_written(entry)}")
+    twice = named.keys() & given[0].keys()
+    if twice:
+        raise CallError(f"{entry.name}: input {min(twice)} is given twice")
+    return {**given[0], **named}
+
+
+def _written(entry: Entry) -> str:
+    """How a call of the entry is written."""
+    names = [p.name for p in entry.inputs]
+    if not names:
+        return "it takes none"
+    if all(n.isidentifier() and not iskeyword(n) for n in names):
+        return f"write ({', '.join(f'{n}=...' for n in names)})"
+    return f"write ({{{', '.join(f'{n!r}: ...' for n in names)}}})"
 
 
 def check_call(entry: Entry, arrays: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from lstm_ir.ir.errors import CallError, DeadlineError
-from lstm_ir.ir.signature import Entry
+from lstm_ir.ir.signature import Entry, by_name
 from lstm_ir.serving.row_check import confirm_rows
 from lstm_ir.serving.rows import Prepared, Rows
 from lstm_ir.serving.scheduler import Counters, Job, Scheduler, stop_with
@@ -110,10 +110,10 @@ class Batcher:
         return job.future
 
     def __call__(
-        self, arrays: Mapping[str, Any] | None = None, /, *, timeout: float | None = None, **named: Any
+        self, arrays: Mapping[str, Any] | None = None, /, *more: Any, timeout: float | None = None, **named: Any
     ) -> Outputs:
         """The outputs by name, once the call that the request shares is over."""
-        given = {**(arrays or {}), **named}
+        given = named if arrays is None and not more else by_name(self.rows.entry, (arrays, *more), named)
         found: Outputs = outcome(self.submit(given, timeout), timeout)
         return found
 

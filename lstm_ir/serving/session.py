@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from lstm_ir.backends.files import safetensors, state_file
+from lstm_ir.ir.signature import by_name
 from lstm_ir.serving.batcher import Outputs, deadline, outcome
-from lstm_ir.serving.rows import Prepared
+from lstm_ir.serving.rows import Prepared, Rows
 from lstm_ir.serving.scheduler import Job
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Action:
 
 class Keeper(Protocol):
     """What a session needs of the `Sessions` that opened it."""
+
+    inputs: Rows  # of a call, without state
 
     def prepare(self, arrays: Mapping[str, Any]) -> Prepared:
         """The inputs of a call, checked."""
@@ -76,10 +79,11 @@ class ClientSession:
         return self._keeper.submit(Step(self, self._keeper.prepare(arrays)), until)
 
     def __call__(
-        self, arrays: Mapping[str, Any] | None = None, /, *, timeout: float | None = None, **named: Any
+        self, arrays: Mapping[str, Any] | None = None, /, *more: Any, timeout: float | None = None, **named: Any
     ) -> Outputs:
         """The outputs by name; the state is then that after this call."""
-        found: Outputs = outcome(self.submit({**(arrays or {}), **named}, timeout), timeout)
+        given = named if arrays is None and not more else by_name(self._keeper.inputs.entry, (arrays, *more), named)
+        found: Outputs = outcome(self.submit(given, timeout), timeout)
         return found
 
     def ask_state(self, timeout: float | None = None) -> Future[dict[str, Array]]:

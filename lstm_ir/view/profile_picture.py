@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from lstm_ir.view.picture import CHAR, LINE, STYLE
+from lstm_ir.view.colours import SCOPE, style
+from lstm_ir.view.drawing import CHAR, LINE
+from lstm_ir.view.picture import number, printable
 
 BAR, LEFT, GAP = 420.0, 16.0, 10.0  # pixels: the longest bar, the margin, between parts
-FILL = ("#cdebd0", "#eeeeee")  # a dispatch, what is outside of them
+STYLES = ("k-recurrent", "k-constant")  # a dispatch, what is outside of them
 
 
 def bars(title: str, parts: Sequence[tuple[str, str, float]], outside: float = 0.0) -> str:
     """SVG text; `parts` are (name, nodes and lines, seconds), `outside` seconds of nothing named."""
-    shown = [(n, w, s, FILL[0]) for n, w, s in parts]
+    shown = [(n, w, s, STYLES[0]) for n, w, s in parts]
     if outside > 0:
-        shown.append(("outside dispatches", "", outside, FILL[1]))
+        shown.append(("outside dispatches", "", outside, STYLES[1]))
     total = sum(s for *_, s, _ in shown)
     longest = max((s for *_, s, _ in shown), default=0.0)
     texts = [title, *(n for n, *_ in shown), *(w for _, w, *_ in shown)]
@@ -23,25 +25,21 @@ def bars(title: str, parts: Sequence[tuple[str, str, float]], outside: float = 0
     step = 2 * LINE + LINE + GAP
     height = 48 + step * len(shown)
     svg = ET.Element(
-        "svg", xmlns="http://www.w3.org/2000/svg", width=_n(width), height=_n(height),
-        viewBox=f"0 0 {_n(width)} {_n(height)}",
+        "svg", {"class": SCOPE}, xmlns="http://www.w3.org/2000/svg", width=number(width), height=number(height),
+        viewBox=f"0 0 {number(width)} {number(height)}",
     )  # fmt: skip
-    ET.SubElement(svg, "style").text = STYLE
-    ET.SubElement(svg, "rect", width="100%", height="100%", fill="#fff", style="stroke:none")
-    ET.SubElement(svg, "text", {"class": "t"}, x=_n(LEFT), y="24").text = title
-    for i, (name, where, seconds, fill) in enumerate(shown):
-        g = ET.SubElement(svg, "g", transform=f"translate({_n(LEFT)},{_n(40 + i * step)})")
+    ET.SubElement(svg, "style").text = style()
+    ET.SubElement(svg, "rect", {"class": "g"}, width="100%", height="100%")
+    ET.SubElement(svg, "text", {"class": "t"}, x=number(LEFT), y="24").text = printable(title)
+    for i, (name, where, seconds, kind) in enumerate(shown):
+        g = ET.SubElement(svg, "g", transform=f"translate({number(LEFT)},{number(40 + i * step)})")
         share = seconds / total if total else 0.0
-        ET.SubElement(g, "title").text = f"{name}\n{where}\n{seconds * 1e6:.1f} us, {share:.1%}"
+        ET.SubElement(g, "title").text = printable(f"{name}\n{where}\n{seconds * 1e6:.1f} us, {share:.1%}")
         long = BAR * seconds / longest if longest else 0.0
-        ET.SubElement(g, "rect", width=_n(max(long, 1.0)), height=_n(LINE), rx="3", fill=fill)
-        at = {"x": _n(long + 6), "y": _n(LINE - 3)}
+        ET.SubElement(g, "rect", {"class": kind}, width=number(max(long, 1.0)), height=number(LINE), rx="3")
+        at = {"x": number(long + 6), "y": number(LINE - 3)}
         ET.SubElement(g, "text", at).text = f"{seconds * 1e3:.3f} ms  {share:.1%}"
-        ET.SubElement(g, "text", {"class": "t", "y": _n(2 * LINE - 2)}).text = name
-        ET.SubElement(g, "text", {"class": "d", "y": _n(3 * LINE - 3)}).text = where
+        ET.SubElement(g, "text", {"class": "t", "y": number(2 * LINE - 2)}).text = printable(name)
+        ET.SubElement(g, "text", {"class": "d", "y": number(3 * LINE - 3)}).text = printable(where)
     ET.indent(svg)
     return ET.tostring(svg, encoding="unicode") + "\n"
-
-
-def _n(x: float) -> str:
-    return f"{x:.1f}".removesuffix(".0")

@@ -214,7 +214,7 @@ def input_that_is_no_input() -> object:
 
 @elsewhere(li.IRError)
 def graph_name() -> object:
-    return li.Graph("a graph", [], {})
+    return li.Graph("a\ngraph", [], {})
 
 
 def negated() -> li.Graph:

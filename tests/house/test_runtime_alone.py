@@ -159,7 +159,6 @@ def test_what_needs_more_says_what_to_install(python: Path, folder: Path) -> Non
         "import": "ModelError: from_onnx needs onnx: pip install 'lstm-ir[onnx]'",
         "verify": "ModelError: to compare with an ONNX model needs onnxruntime: pip install onnxruntime",
         "bf16": "IRError: a list is not an array of bf16: bf16: NumPy has no bfloat16 of its own; install ml-dtypes",
-        "picture": "MissingLibraryError: networkx, which orders graphs, is not installed: pip install networkx" + ALL,
     }
     assert not (folder / "new.lirpkg").exists()
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from lstm_ir.backends.kernels.body import instead
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 
@@ -13,11 +14,11 @@ MAX_LEADING = 16  # leading indices (directions, heads) that are written out
 
 
 class RefusedError(Exception):
-    """The body cannot become a kernel; says which op and why."""
+    """The body cannot become a kernel; says which op and why, and what to write instead."""
 
-    def __init__(self, why: str, value: Value | None = None) -> None:
+    def __init__(self, why: str, value: Value | None = None, write: str = "") -> None:
         place = "" if value is None else f" (`{value.op}` at {value.node.loc})"
-        super().__init__(why + place)
+        super().__init__(why + place + (f"; instead: {write}" if write else ""))
 
 
 class CutError(Exception):
@@ -50,10 +51,10 @@ def leading_indices(sizes: Sequence[Dim], v: Value) -> list[tuple[int, ...]]:
     out: list[tuple[int, ...]] = [()]
     for n in sizes:
         if not isinstance(n, int) or n > MAX_LEADING:
-            raise RefusedError(f"a leading axis of size {n}", v)
+            raise RefusedError(f"a leading axis of size {n}", v, instead.FOLD_AXES)
         out = [(*o, i) for o in out for i in range(n)]
     if len(out) > MAX_LEADING:
-        raise RefusedError(f"{len(out)} leading indices", v)
+        raise RefusedError(f"{len(out)} leading indices", v, instead.FOLD_AXES)
     return out
 
 
@@ -77,7 +78,7 @@ def through_slice(v: Value, access: Access) -> Access:
         if isinstance(at, RowAxis) and v.shape[axis] == 1:
             at = 0
         if isinstance(at, RowAxis) or not isinstance(start, int) or stride != 1:
-            raise RefusedError("a slice of rows, or with a stride", v)
+            raise RefusedError("a slice of rows, or with a stride", v, instead.SLICE)
         out.append(ColumnAxis(at.start + start) if isinstance(at, ColumnAxis) else at + start)
     return _with_row(x, access, out)
 
@@ -106,13 +107,13 @@ def through_concatenate(v: Value, access: Access, width: int) -> tuple[Value, Ac
     axis = v.node.attrs["dimension"]
     at = access[axis]
     if isinstance(at, RowAxis):
-        raise RefusedError("joins rows", v)
+        raise RefusedError("joins rows", v, instead.JOIN_ROWS)
     start, size = (at.start, width) if isinstance(at, ColumnAxis) else (at, 1)
     low = 0
     for piece in v.node.inputs:
         n = piece.shape[axis]
         if not isinstance(n, int):
-            raise RefusedError("joins pieces whose sizes are named", v)
+            raise RefusedError("joins pieces whose sizes are named", v, instead.NUMBERS)
         if start < low + n:
             if start + size > low + n:
                 raise CutError(low + n - start)
@@ -164,7 +165,7 @@ def _groups(old: tuple[Dim, ...], new: tuple[Dim, ...], v: Value) -> list[tuple[
 def _size(shape: tuple[Dim, ...], axis: int, v: Value) -> int:
     size = shape[axis] if axis < len(shape) else None
     if not isinstance(size, int):
-        raise RefusedError("a reshape that mixes rows with columns", v)
+        raise RefusedError("a reshape that mixes rows with columns", v, instead.RESHAPE)
     return size
 
 
@@ -178,7 +179,7 @@ def _regrouped(old: list[Dim], new: list[tuple[Dim, Index]], width: int, v: Valu
     offset, column = 0, False
     for n, (size, at) in enumerate(new):
         if isinstance(at, RowAxis) or (isinstance(at, ColumnAxis) and n != len(new) - 1):
-            raise RefusedError("a reshape that mixes rows with columns", v)
+            raise RefusedError("a reshape that mixes rows with columns", v, instead.RESHAPE)
         offset = offset * int(size) + (at.start if isinstance(at, ColumnAxis) else at)  # type: ignore[arg-type]
         column = column or isinstance(at, ColumnAxis)
     sizes = [int(s) for s in old]  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import ROW, Access, ColumnAxis, CutError, RefusedError, leading_indices
 from lstm_ir.backends.kernels.body.atoms import Atom, Source
 from lstm_ir.backends.kernels.body.forms import ProductForms
@@ -72,7 +73,9 @@ class _Planner:
     def _row_size(self) -> Dim:
         sizes = {v.shape[self.row_axis] for v in self.body.outputs if v.rank > 1}
         if len(sizes) > 1:
-            raise RefusedError(f"results with different numbers of rows: {', '.join(map(str, sizes))}")
+            raise RefusedError(
+                f"results with different numbers of rows: {', '.join(map(str, sizes))}", write=instead.RESULT_ROWS
+            )
         return sizes.pop() if sizes else 1
 
     def _outputs(self) -> Iterator[tuple[Source, Value]]:
@@ -82,17 +85,19 @@ class _Planner:
 
     def _roots(self, dest: Source, v: Value) -> list[Root]:
         if v.rank == 0:
-            raise RefusedError("a result without rows or columns", v)
+            raise RefusedError("a result without rows or columns", v, instead.SCALAR)
         if any(d == 0 for d in v.shape):
-            raise RefusedError("a result without elements", v)
+            raise RefusedError("a result without elements", v, instead.NO_ELEMENTS)
         if v.rank == 1 and any(o.rank > 1 for o in self.body.outputs):
             if v.shape[0] != self.rows:
-                raise RefusedError(f"a result of {v.shape[0]} elements beside rows of {self.rows}", v)
+                raise RefusedError(
+                    f"a result of {v.shape[0]} elements beside rows of {self.rows}", v, instead.RESULT_ROWS
+                )
             return [self._root(dest, v, (ROW,), 0)]
         row = self.row_axis % v.rank if v.rank > 1 else None
         width = v.shape[-1]
         if not isinstance(width, int) or row == v.rank - 1:
-            raise RefusedError("a result whose columns have a named size", v)
+            raise RefusedError("a result whose columns have a named size", v, instead.NUMBERS)
         leading = [a for a in range(v.rank - 1) if a != row]
         sizes = [v.shape[a] for a in leading]
         out: list[Root] = []
@@ -220,7 +225,7 @@ class _Planner:
             if all(x is y for x, y in zip(args, a.args, strict=True)):
                 new = a
             elif a.op == "reduce":
-                raise RefusedError("a reduction of a sum of products")
+                raise RefusedError("a reduction of a sum of products", write=instead.OUTSIDE)
             else:
                 new = self.puller.elementwise(a.op, a.dtype, args, a.node)
         done[a] = a if new is None else new

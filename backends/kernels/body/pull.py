@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lstm_ir.backends.kernels.body import access as ac
+from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, CutError, RefusedError, leading_indices
 from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, ProductTerm, Source, Temp
 from lstm_ir.backends.kernels.body.forms import ProductForms
@@ -54,10 +55,11 @@ class Puller:
     def load(self, source: Source, access: Access, dtype: DType) -> Atom:
         """An element of memory."""
         if any(isinstance(a, ColumnAxis) for a in access[:-1]):
-            raise RefusedError("columns that are not the last axis in memory", source.value)
+            raise RefusedError("columns that are not the last axis in memory", source.value, instead.COLUMNS_LAST)
         if source.kind == "carry" and self.rows != 1 and (not access or access[self._row_axis(access)] != ac.ROW):
             # Rows are shared out to workgroups that do not wait for each other; a single number has no rows.
-            raise RefusedError("a row reads another row's carry")
+            write = instead.MIXED_ROWS if len(access) > 1 else instead.EVERY_ROW
+            raise RefusedError("a row reads another row's carry", write=write)
         phase = self.temps[source.index].atom.phase + 1 if source.kind == "temp" else 0
         return self._intern(
             ("load", source, access), "load", dtype, source=source, access=access, phase=phase,
@@ -134,7 +136,7 @@ class Puller:
             return self._product(v, access, width)
         if v.op in REDUCTIONS:
             return self._reduce(v, access, width)
-        raise RefusedError("the kernel generator does not have this op", v)
+        raise RefusedError("the kernel generator does not have this op", v, instead.of_op(v.op))
 
     def _product(self, v: Value, access: Access, width: int) -> Atom:
         n = v.node
@@ -143,9 +145,9 @@ class Puller:
         batching = (a["lhs_batching_dimensions"], a["rhs_batching_dimensions"])
         contracting = (a["lhs_contracting_dimensions"], a["rhs_contracting_dimensions"])
         if len(contracting[0]) != 1:
-            raise RefusedError("a product over other than one axis", v)
+            raise RefusedError("a product over other than one axis", v, instead.ONE_SUM)
         if rhs not in self.invariant and lhs not in self.invariant:
-            raise RefusedError("a product of two values that both change in the loop", v)
+            raise RefusedError("a product of two values that both change in the loop", v, instead.BOTH_CHANGE)
         free = [free_axes(x.rank, b, c) for x, b, c in zip((lhs, rhs), batching, contracting, strict=True)]
         places: list[dict[int, Any]] = [{}, {}]
         for index, left, right in zip(access, *batching, strict=False):
@@ -159,12 +161,13 @@ class Puller:
         k_axis = contracting[m][0]
         length = matrix.shape[k_axis]
         if not isinstance(length, int) or not all(isinstance(d, int) for d in matrix.shape):
-            raise RefusedError("a matrix of a named size", v)
+            raise RefusedError("a matrix of a named size", v, instead.NUMBERS)
         row_at[contracting[1 - m][0]] = ColumnAxis(0)
         if any(isinstance(x, ac.RowAxis) for x in matrix_at.values()):
-            raise RefusedError("the matrix differs between rows", v)
+            write = instead.COLUMN_BY_COLUMN if matrix.rank > 2 else instead.ROWS_FIRST
+            raise RefusedError("the matrix differs between rows", v, write)
         if sum(isinstance(x, ColumnAxis) for x in row_at.values()) != 1:
-            raise RefusedError("the columns of the result are rows of its operand", v)
+            raise RefusedError("the columns of the result are rows of its operand", v, instead.ROWS_FIRST)
         place = tuple(row_at[i] for i in range(row.rank))
         cols = [i for i, x in matrix_at.items() if isinstance(x, ColumnAxis)]
         if not cols:
@@ -202,12 +205,12 @@ class Puller:
     def _product_of_words(self, v: Value, row: Value, place: Access, where: Matrix) -> Atom:
         """Sums in i32 of products of int8: the row is kept in int8, four elements a word."""
         if where.value.dtype is not DType.i8:
-            raise RefusedError("a product in i32 of other than int8", v)
+            raise RefusedError("a product in i32 of other than int8", v, instead.THROUGH_F32)
         terms = []
         for start, size in self._windows(row, place, int(where.value.shape[where.k_axis])):
             pulled = self.pull(row, _shifted(place, start), size)
             if pulled.op != "convert" or pulled.args[0].dtype is not DType.i8:
-                raise RefusedError("a product in i32 of other than int8", v)
+                raise RefusedError("a product in i32 of other than int8", v, instead.THROUGH_F32)
             kept = pulled.args[0]
             if self.forms.offset:
                 offset = self.splat(self.forms.offset - 256, DType.i8)  # the same bits
@@ -250,7 +253,8 @@ class Puller:
         columns = len(leading) < len(dims)
         length = x.shape[-1]
         if columns and (not isinstance(length, int) or any(isinstance(i, ColumnAxis) for i in access)):
-            raise RefusedError("a reduction that is not over the columns of a row", v)
+            write = instead.MIXED_ROWS if isinstance(length, int) else instead.NUMBERS
+            raise RefusedError("a reduction that is not over the columns of a row", v, write)
         total: Atom | None = None
         for static in leading_indices([x.shape[i] for i in leading], v):
             left, known = iter(access), dict(zip(leading, static, strict=True))
@@ -258,7 +262,7 @@ class Puller:
             part = self._over_columns(v, x, place) if columns else self.pull(x, place, width)
             total = part if total is None else self.elementwise(REDUCTIONS[v.op], v.dtype, (total, part), None)
         if total is None:
-            raise RefusedError("a reduction over nothing", v)
+            raise RefusedError("a reduction over nothing", v, instead.NO_ELEMENTS)
         return total
 
     def _over_columns(self, v: Value, x: Value, place: Access) -> Atom:
@@ -282,7 +286,7 @@ class Puller:
                 else self.elementwise(REDUCTIONS[op], v.dtype, both, None)
             )  # fmt: skip
         if total is None:
-            raise RefusedError("a reduction over no columns", v)
+            raise RefusedError("a reduction over no columns", v, instead.NO_ELEMENTS)
         return total
 
     def _windows(self, row: Value, at: Access, length: int) -> list[tuple[int, int]]:

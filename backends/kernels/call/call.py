@@ -13,6 +13,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.emit.options import words
+from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.body.hoisting import Projection
@@ -113,15 +114,15 @@ class KernelCall:
         """RefusedError where a dispatch would take more tensors or words than IREE's do."""
         have = self.e.options.dispatch
         if taken.tensors > have.tensors:
-            raise RefusedError(f"it reads and writes {taken.tensors} tensors, a dispatch takes {have.tensors}")
+            why = f"it reads and writes {taken.tensors} tensors, a dispatch takes {have.tensors}"
+            raise RefusedError(why, write=instead.ONE_TENSOR)
         self.check_words(taken.tensors, words(taken.tensors, len(taken.numbers)), have.words)
 
     def check_words(self, tensors: int, needed: int, limit: int) -> None:
         """RefusedError where there are not enough."""
         if needed > limit:
-            raise RefusedError(
-                f"the offsets of {tensors} tensors and its sizes may take {needed} words, a dispatch takes {limit}"
-            )
+            why = f"the offsets of {tensors} tensors and its sizes may take {needed} words, a dispatch takes {limit}"
+            raise RefusedError(why, write=instead.ONE_TENSOR)
 
     def boolean(self, v: ir.Value, t: TensorType) -> ir.Value:
         """A result as its graph has it: kernels keep booleans as bytes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.forms import ProductForms
@@ -101,11 +102,13 @@ def widest_bits(atoms: list[Atom]) -> int:
     for a in atoms:
         value = None if a.node is None else a.node.values[0]
         if not known(a.dtype):
-            raise RefusedError(f"elements of {a.dtype}", value)
+            raise RefusedError(f"elements of {a.dtype}", value, instead.CONVERT_BEFORE)
         if a.op == "dot" and a.dtype not in (DType.f32, DType.f64, DType.i32):
-            raise RefusedError(f"a product in {a.dtype}; convert to f32 first", value)
+            raise RefusedError(f"a product in {a.dtype}", value, instead.THROUGH_F32)
         if a.op == "reduce" and (not a.dtype.is_float or a.dtype.bits < 32):
-            raise RefusedError(f"a reduction of {a.dtype}", value)
+            raise RefusedError(
+                f"a reduction of {a.dtype}", value, instead.THROUGH_F32 if a.dtype.is_float else instead.SUM_IN_F32
+            )
         bits = max(bits, a.dtype.bits)
     return bits
 
@@ -114,7 +117,7 @@ def _tile(s: Sweep, plan: LoopPlan, lanes: int, target: TargetInfo, most_rows: i
     if not s.dots:
         return Tile(1, parts=_parts(plan.rows, Tile(1).blocks(s.width, lanes)))
     if len({d.dtype for d in s.dots}) > 1:
-        raise RefusedError("products of two element types in one sweep")
+        raise RefusedError("products of two element types in one sweep", write=instead.ONE_DTYPE)
     m, gates = machine(target), len(s.dots)
     q = _vectors(gates, Tile(1).blocks(s.width, lanes))
     held = gates * q * lanes * s.dots[0].dtype.bits // 8  # bytes of a row's sums

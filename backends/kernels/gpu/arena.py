@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.flat import ALIGN, Flat
+from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.gpu.memory import FlatMemory, MemoryPiece
 from lstm_ir.backends.kernels.text.statements import TextOperand
@@ -29,7 +30,7 @@ class Arena:
         kinds = {t.dtype for t in types}
         if len(kinds) > 1 and any(d.bits not in (1, 8, 32) for d in kinds):
             shown = ", ".join(sorted(d.value for d in kinds))
-            raise RefusedError(f"carries and results of {shown} in one tensor")
+            raise RefusedError(f"carries and results of {shown} in one tensor", write=instead.ONE_DTYPE)
         self.flat = Flat(e, types)
         self.pieces: list[MemoryPiece] = []
 

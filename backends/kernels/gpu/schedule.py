@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.cpu.schedule import widest_bits
@@ -75,9 +76,9 @@ def _check(plan: LoopPlan, have: Limits) -> None:
     for a in atoms:
         value = None if a.node is None else a.node.values[0]
         if a.dtype in (DType.bf16, DType.f64):
-            raise RefusedError(f"{a.dtype} in a kernel for this target", value)
+            raise RefusedError(f"{a.dtype} in a kernel for this target", value, instead.CONVERT_BEFORE)
         if a.op in _NOT_IN_SPIRV:
-            raise RefusedError(f"{a.op} in a kernel for this target", value)
+            raise RefusedError(f"{a.op} in a kernel for this target", value, instead.OUTSIDE)
         for t in a.terms:
             if t.matrix.value.dtype in (DType.bf16, DType.f64):
-                raise RefusedError(f"weights in {t.matrix.value.dtype} for this target", value)
+                raise RefusedError(f"weights in {t.matrix.value.dtype} for this target", value, instead.CONVERT_BEFORE)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from lstm_ir.backends.emit import formulas
+from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.text.statements import TextOperand
@@ -97,12 +98,12 @@ class Ops:
             return t.binary("subi", t.number(0, dtype, wide), args[0], kind)
         if a.op == "clamp":
             return t.binary("minsi", t.binary("maxsi", args[0], args[1], kind), args[2], kind)
-        raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a))
+        raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a), instead.of_arithmetic(a.op, dtype.is_float))
 
     def _float(self, a: Atom, args: Sequence[TextOperand], dtype: DType, kind: str, wide: bool) -> TextOperand:
         t = self.t
         if dtype.bits < 32:
-            raise RefusedError(f"arithmetic in {dtype}; convert to f32 first", _value(a))
+            raise RefusedError(f"arithmetic in {dtype}", _value(a), instead.THROUGH_F32)
         if a.op in _FLOAT:
             return t.op("{} {}, {} : {}", _FLOAT[a.op], args[0], args[1], kind)
         if a.op == "ceil" and dtype is DType.f64:  # none links for baseline x86-64
@@ -127,7 +128,7 @@ class Ops:
         }  # fmt: skip
         if a.op in special:
             return special[a.op](args[0], dtype, kind, wide)
-        raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a))
+        raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a), instead.of_arithmetic(a.op, dtype.is_float))
 
     def _tanh(self, x: TextOperand, dtype: DType, kind: str, wide: bool) -> TextOperand:
         if dtype is DType.f32:
@@ -175,7 +176,7 @@ class Ops:
             return self._to_bf16(self._convert(x, old, DType.f32, wide), wide)
         if old.is_float and new.is_float:
             if old.bits == new.bits:
-                raise RefusedError(f"convert from {old} to {new} in a kernel")
+                raise RefusedError(f"convert from {old} to {new} in a kernel", write=instead.OUTSIDE)
             if old is DType.f64 and new is DType.f16:
                 x, old, a = self._odd(x, wide), DType.f32, self.kind(DType.f32, wide)
             return t.op("arith.{} {} : {} to {}", "extf" if new.bits > old.bits else "truncf", x, a, b)
@@ -191,7 +192,7 @@ class Ops:
     def _to_integer(self, x: TextOperand, old: DType, new: DType, wide: bool) -> TextOperand:
         """Cut off towards 0, at the ends of `new` where it is beyond them; NaN is 0."""
         if old.bits < 32 or new.bits > 32:
-            raise RefusedError(f"convert from {old} to {new} in a kernel")
+            raise RefusedError(f"convert from {old} to {new} in a kernel", write=instead.CONVERT_AFTER)
         t, kind, mask = self.t, self.kind(old, wide), self.kind(DType.i1, wide)
         end = float(1 << (new.bits - 1))
         plain = t.op("arith.cmpf ord, {}, {} : {}", x, x, kind)

@@ -65,7 +65,7 @@ def _sizes(v: LstmOperands, a: dict[str, Any]) -> layer_sizes.Sizes:
     """The sizes, every operand and attribute checked."""
     s = layer_sizes.sizes(CELL, v.x, v.w_ih, v.w_hh, a["direction"], a["layout"], v.w_hr)
     layer_sizes.exactly("b", v.b, s, (s.D, 4 * s.H))
-    layer_sizes.exactly("h0", v.h0, s, (s.D, s.B, s.P))
+    layer_sizes.first_state("h0", v.h0, s, s.P, v.b)
     layer_sizes.exactly("c0", v.c0, s, (s.D, s.B, s.H))
     if v.peephole is not None:
         k = 4 if v.peephole.rank == 2 and v.peephole.shape[1] == 4 * s.H else 3

@@ -42,7 +42,7 @@ def _sizes(v: RnnOperands, a: dict[str, Any]) -> layer_sizes.Sizes:
     """The sizes, every operand and attribute checked."""
     s = layer_sizes.sizes(CELL, v.x, v.w_ih, v.w_hh, a["direction"], a["layout"])
     layer_sizes.exactly("b", v.b, s, (s.D, s.H))
-    layer_sizes.exactly("h0", v.h0, s, (s.D, s.B, s.H))
+    layer_sizes.first_state("h0", v.h0, s, s.H, v.b)
     layer_sizes.check_masks(s, v.lengths, v.count, v.recurrent_mask)
     layer_sizes.one_of("padding", a["padding"], ("zero", "hold"))
     layer_sizes.clip_limit("gate_clip", a["gate_clip"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -70,13 +71,14 @@ def sizes(
     need(isinstance(wide, int) and isinstance(P, int), f"w_hh is {w_hh}; hidden sizes are numbers, not names")
     assert isinstance(wide, int)
     assert isinstance(P, int)
-    need(wide % gates == 0, f"w_hh is {w_hh}; {wide} rows are not {gates} gates of equal size")
+    swapped = _swapped(isinstance(P, int) and P == gates * wide, "w_hh")
+    need(wide % gates == 0, f"w_hh is {w_hh}; {wide} rows are not {gates} gates of equal size{swapped}")
     H = wide // gates
     T, B = (x.shape[1], x.shape[0]) if layout == "batch" else (x.shape[0], x.shape[1])
     s = Sizes(T, B, D, H, P, x.dtype, layout == "batch")
     exactly("w_hh", w_hh, s, (D, wide, P))
     if w_hr is None:
-        need(P == H, f"w_hh is {w_hh}: without a projection it has {H} columns, got {P}")
+        need(P == H, f"w_hh is {w_hh}: without a projection it has {H} columns, got {P}{swapped}")
     else:
         exactly("w_hr", w_hr, s, (D, P, H))
     if w_ih is None:
@@ -95,11 +97,43 @@ def same(name: str, t: Maybe, want: TensorType) -> None:
     """Refuse an operand of another type; None passes."""
     if t is None:
         return
-    shown = ",".join(map(str, want.shape))
+    shown = f"[{','.join(map(str, want.shape))}]{_hint(name, t, want)}"
     need(t.dtype is want.dtype, f"{name} is {t}, x has {want.dtype} elements; convert one of them")
-    need(t.rank == want.rank, f"{name} is {t}, expected [{shown}]")
+    need(t.rank == want.rank, f"{name} is {t}, expected {shown}")
     for got, size in zip(t.shape, want.shape, strict=True):
-        need_equal(got, size, f"{name} is {t}, expected [{shown}]")
+        need_equal(got, size, f"{name} is {t}, expected {shown}")
+
+
+def _hint(name: str, t: TensorType, want: TensorType) -> str:
+    """What was probably meant: a matrix the other way round, or two biases."""
+    last, rank = want.shape[-2:], want.rank
+    if name.startswith("w_") and t.rank == rank and t.shape[-2:] == last[::-1] != last:
+        return _swapped(True, name)
+    if name == "b" and t.is_static and want.is_static and _elements(t) == 2 * _elements(want):
+        return f". Two biases? b is their sum: {TWO_BIASES}"
+    return ""
+
+
+def _swapped(holds: bool, name: str) -> str:
+    return f". Transposed? Give {name}.T" if holds else ""
+
+
+TWO_BIASES = "b = b_ih + b_hh (of a GRU, without the part n of b_hh, which is b_hn)"
+
+
+def _elements(t: TensorType) -> int:
+    return math.prod(d for d in t.shape if isinstance(d, int))
+
+
+def first_state(name: str, t: Maybe, s: Sizes, width: Dim, b: Maybe) -> None:
+    """Refuse a first state that is not [D,B,width]; where it has the shape of the bias, say what a bias is here."""
+    if t is not None and b is not None and t.dtype is b.dtype and t.shape in (b.shape, b.shape[1:]):
+        want = TensorType((s.D, s.B, width), s.dtype)
+        problem = (
+            f"{name} is {t}, expected [{','.join(map(str, want.shape))}]. A second bias? There is one: {TWO_BIASES}"
+        )
+        need(t == want, problem)
+    exactly(name, t, s, (s.D, s.B, width))
 
 
 def check_masks(s: Sizes, lengths: Maybe, count: Maybe, recurrent_mask: Maybe) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lstm_ir.ir.errors import IRError
+from lstm_ir.ir.foreign_arrays import as_numpy
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.cudnn.contract import DIRECTIONS, check_attrs, network
 from lstm_ir.ops.cudnn.layout import Network, WeightRegion
@@ -258,20 +259,14 @@ def _sizes(what: str, *values: Any) -> list[int]:
 
 def _array(value: Any, what: str, rank: int | None = None) -> Array:
     """A NumPy array of the floats that NumPy, PyTorch or Keras holds."""
-    found = np.asarray(_from_torch(value) if hasattr(value, "detach") else value)
+    near = value.cpu() if hasattr(value, "cpu") else value
+    found = np.asarray(as_numpy(near, lambda got: IRError(f"{what} is {got}")))
     kind = found.dtype
     if kind not in [d.numpy for d in DType if d.is_float]:
         raise IRError(f"{what} has {kind} elements, not floats")
     if rank is not None and found.ndim != rank:
         raise IRError(f"{what} has shape {found.shape}, expected {rank} sizes")
     return found
-
-
-def _from_torch(value: Any) -> Any:
-    value = value.detach().cpu()
-    if str(value.dtype) == "torch.bfloat16":
-        return value.float().numpy().astype(DType.bf16.numpy)
-    return value.numpy()
 
 
 def _few(names: Mapping[str, Any]) -> str:

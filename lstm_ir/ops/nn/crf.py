@@ -129,7 +129,7 @@ def _score(field: _Field, tags: Value) -> Value:
     """[B]: the score of the tags."""
     classes, zero = field.emissions.shape[2], constant(0, field.emissions.dtype)
     held = e.select(field.mask, tags, constant(0, tags.dtype))
-    at = e.convert(in_range(held, 0, dims.add(classes, -1)), DType.i32)
+    at = e.convert(in_range(held, 0, dims.add(classes, -1), "tags"), DType.i32)
 
     def remember(before: tuple[Value, Value], x: tuple[Value, Value]) -> tuple[Any, Any]:
         (tag, begun), (now, there) = before, x

@@ -103,7 +103,7 @@ def _spelled(labels: Value, lengths: Value, blank: int, classes: Any) -> tuple[V
     batch, count = labels.shape
     rows = broadcast_to(arange(count), labels.shape)
     real = e.less(rows, broadcast_to(expand_dims(lengths, 1), labels.shape))
-    held = in_range(e.select(real, labels, constant(blank, labels.dtype)), 0, classes - 1)
+    held = in_range(e.select(real, labels, constant(blank, labels.dtype)), 0, classes - 1, "padded_labels")
     labels = e.convert(held, DType.i32)
     other = e.not_equal(labels, concat([labels[:, :1], labels[:, :-1]], 1))
     jumps = other & e.not_equal(labels, constant(blank, DType.i32))

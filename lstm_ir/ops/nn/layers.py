@@ -29,6 +29,9 @@ def dense(x: Any, w: Any, b: Any = None) -> Value:
     v, m = as_values("dense", x, w)
     if m.rank != 2:
         raise IRError(message("dense", "the weight is [O, I]", [("w", m.type)], here()))
+    if v.rank and v.shape[-1] == m.shape[0] != m.shape[1]:
+        problem = f"w is {m.type}, x has {v.shape[-1]} columns: the weight is [O, I]. Transposed? Give w.T"
+        raise IRError(message("dense", problem, [("x", v.type), ("w", m.type)], here()))
     y = matmul(v, swapaxes(m, 0, 1))
     return y if b is None else e.add(y, b)
 

@@ -45,7 +45,7 @@ def cross_entropy(
         kept = e.not_equal(weights, 0.0)
         at = e.select(kept, at, constant(0, at.dtype))
         v = e.select(broadcast_to(expand_dims(kept, -1), v.shape), v, constant(0, v.dtype))
-    chosen = _one_hot(in_range(at, 0, v.shape[-1] - 1), v)
+    chosen = _one_hot(in_range(at, 0, v.shape[-1] - 1, "labels"), v)
     logp = log_softmax(v)
     loss = -sum(e.select(chosen, logp, constant(0, v.dtype)), -1)
     if label_smoothing:

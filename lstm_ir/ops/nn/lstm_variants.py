@@ -49,7 +49,7 @@ def _sizes(
 ) -> layer_sizes.Sizes:  # fmt: skip
     s = layer_sizes.sizes(CELL, x, w_ih, w_hh, direction, "time")
     layer_sizes.exactly("b", b, s, (s.D, 4 * s.H))
-    layer_sizes.exactly("h0", h0, s, (s.D, s.B, s.H))
+    layer_sizes.first_state("h0", h0, s, s.H, b)
     layer_sizes.exactly("c0", c0, s, (s.D, s.B, s.H))
     layer_sizes.check_masks(s, lengths, None, None)
     return s

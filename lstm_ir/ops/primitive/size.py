@@ -40,31 +40,40 @@ def dim(x: Value, axis: int) -> Value:
     return size(x.shape[at])
 
 
-def _in_range_types(operand: TensorType, *, low: Dim, high: Dim) -> TensorType:
+NOTES = {
+    "labels": "labels; positions without one, such as PyTorch's -100, are left out by mask=labels != -100",
+    "padded_labels": "labels; those behind label_lengths may be anything",
+    "tags": "tags; steps without one are left out by lengths or mask",
+}
+"""What a message adds about values that were refused, by what the values are."""
+
+
+def _in_range_types(operand: TensorType, *, low: Dim, high: Dim, of: str) -> TensorType:
     need(operand.dtype.is_int, f"takes integers, got {operand.dtype}")
     return operand
 
 
 def _ranges(node: Node) -> tuple[Range, ...]:
-    return (Range("operand", node.attrs["low"], node.attrs["high"]),)
+    return (Range("operand", node.attrs["low"], node.attrs["high"], NOTES.get(node.attrs["of"], "")),)
 
 
-def _in_range_numpy(x: Any, *, low: int, high: int) -> Any:
+def _in_range_numpy(x: Any, *, low: int, high: int, of: str) -> Any:
     return np.clip(x, low, max(high, low)).astype(x.dtype)
 
 
 IN_RANGE = define(
-    "in_range", "operand", attrs={"low": Attr("dim"), "high": Attr("dim")}, types=_in_range_types,
+    "in_range", "operand", attrs={"low": Attr("dim"), "high": Attr("dim"), "of": Attr("str", "")},
+    types=_in_range_types,
     numpy=_in_range_numpy, vjp=lambda node, cts: (None,), ranges=_ranges, traits=(Trait.elementwise,),
 )  # fmt: skip
 
 
-def in_range(x: Value, low: DimLike, high: DimLike) -> Value:
+def in_range(x: Value, low: DimLike, high: DimLike, of: str = "") -> Value:
     """x, whose values must lie in [low, high]: a call with others is refused.
 
-    Unasserted, they are clamped.
+    Unasserted, they are clamped. of: what they are, a word of NOTES, whose note then stands in the message.
     """
     lo, hi = shape_of((low, high))
     if x.node.op is IN_RANGE and (x.node.attrs["low"], x.node.attrs["high"]) == (lo, hi):
         return x
-    return make(IN_RANGE, x, low=lo, high=hi).values[0]
+    return make(IN_RANGE, x, low=lo, high=hi, of=of).values[0]

@@ -61,14 +61,14 @@ def test_error_names_the_users_line(store: Path, scratch: Path) -> None:
     with pytest.raises(CompileError) as e:
         compile_mlir(REFUSED, resolve("cpu"), name="tagger")
     lines = str(e.value).splitlines()
-    assert lines[0].startswith("tagger: failed to legalize operation 'stablehlo.custom_call'")
+    assert lines[0].startswith("tagger: the compiler refused the module, target cpu")
     assert lines[1] == "  at model.py:78"
-    assert "cpu" in lines[2]
+    assert lines[2].startswith("  IREE says: failed to legalize operation 'stablehlo.custom_call'")
     assert not list(store.glob("*.vmfb"))
 
 
 def test_syntax_error(store: Path, scratch: Path) -> None:
-    with pytest.raises(CompileError, match="bad: expected"):
+    with pytest.raises(CompileError, match=r"bad: the compiler refused the module, target .*\n  IREE says: expected"):
         compile_mlir("module {", resolve("cpu"), name="bad")
 
 
@@ -99,7 +99,8 @@ def test_messages_are_bounded(store: Path, scratch: Path, tmp_path: Path, monkey
         compile_mlir(ADD, resolve("vulkan"), name="m")
     text = str(e.value)
     assert len(text) < 20_000
-    assert text.startswith("m: first\n  at model.py:5\n  at model.py:7\n")
+    assert text.startswith("m: the compiler refused the module, target vulkan\n")
+    assert text.splitlines()[1:4] == ["  at model.py:5", "  at model.py:7", "  IREE says: first"]
 
 
 def test_reproducer(store: Path, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,164 @@
+"""What common mistakes are told, word for word: matrices the other way round, two biases, labels of -100, arrays
+without names. Each message names what to write instead, and what it names works."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Golden
+from paths import GOLDEN
+
+import lstm_ir as li
+
+AT = re.compile(r"(?<=test_mistakes\.py:)\d+")
+any_: Any = li
+I, H, O = 5, 7, 3
+X = li.input("x", ("T", "B", I))
+L, LABELS = li.input("l", ("N", O)), li.input("labels", ("N",), "i32")
+LOSS = li.Graph("loss", [L, LABELS], {"loss": li.cross_entropy(L, LABELS)})
+G = li.Graph("g", [L], {"y": li.tanh(L)})
+TWO = li.Graph("two", [li.input("a.1", (2,)), li.input("b", (2,))], {})
+NONE = li.Graph("none", [], {"y": li.constant(1.0)})
+Case = Callable[[], object]
+
+
+def ones(*shape: int) -> np.ndarray[Any, Any]:
+    return np.ones(shape, "f4")
+
+
+def layer(gates: int) -> tuple[Any, Any, Any]:
+    return ones(gates * H, I), ones(gates * H, H), ones(gates * H)
+
+
+W, R, BIAS = layer(4)
+GRU_W, GRU_R, GRU_BIAS = layer(3)
+MISTAKES: dict[str, tuple[Case, type[Exception]]] = {
+    "lstm_w_ih_transposed": (lambda: li.lstm(X, W.T, R), li.IRError),
+    "lstm_w_hh_transposed": (lambda: li.lstm(X, W, R.T), li.IRError),
+    "lstm_w_hh_of_eight_transposed": (lambda: li.lstm(X, ones(32, I), ones(8, 32)), li.IRError),
+    "lstm_w_hr_transposed": (lambda: li.lstm(X, W, ones(28, 2), w_hr=ones(7, 2)), li.IRError),
+    "gru_w_ih_transposed": (lambda: li.gru(X, GRU_W.T, GRU_R), li.IRError),
+    "rnn_w_ih_transposed": (lambda: li.rnn(X, ones(I, H), ones(H, H)), li.IRError),
+    "dense_transposed": (lambda: li.dense(X, ones(I, O)), li.IRError),
+    "lstm_two_biases": (lambda: li.lstm(X, W, R, BIAS, BIAS), li.IRError),
+    "lstm_list_of_biases": (lambda: li.lstm(X, W, R, [BIAS, BIAS]), li.IRError),
+    "lstm_biases_side_by_side": (lambda: li.lstm(X, W, R, ones(2 * 4 * H)), li.IRError),
+    "gru_two_biases": (lambda: li.gru(X, GRU_W, GRU_R, GRU_BIAS, GRU_BIAS), li.IRError),
+    "label_of_minus_100": (
+        lambda: li.interpret(LOSS, l=ones(2, O), labels=np.array([1, -100], "i4")), li.ValueRangeError
+    ),
+    "constant_label_of_minus_100": (
+        lambda: li.Program.of(li.Graph("g", [L], {"y": li.cross_entropy(L[:2], np.array([1, -100]))})).verify(),
+        li.ValueRangeError,
+    ),
+    "input_shape_of_text": (lambda: any_.input("x", "TB"), li.IRError),
+    "input_shape_of_a_number": (lambda: any_.input("x", 3), li.IRError),
+    "input_size": (lambda: li.input("x", (3, -1)), li.IRError),
+    "input_dtype": (lambda: li.input("x", (3,), "f33"), li.IRError),
+    "input_name": (lambda: any_.input(3, (3,)), li.IRError),
+    "graph_of_a_value": (lambda: any_.Graph("g", [L], li.tanh(L)), li.IRError),
+    "graph_of_no_outputs": (lambda: any_.Graph("g", [L], None), li.IRError),
+    "graph_of_one_input": (lambda: any_.Graph("g", L, {"y": L}), li.IRError),
+    "graph_of_inputs_by_name": (lambda: any_.Graph("g", {"l": L}, {"y": L}), li.IRError),
+    "graph_of_a_layer": (lambda: any_.Graph("g", [X], {"y": li.lstm(X, W, R)}), li.IRError),
+    "graph_name_last": (lambda: any_.Graph([L], {"y": L}, "g"), li.IRError),
+    "graph_name_empty": (lambda: li.Graph("", [L], {"y": L}), li.IRError),
+    "program_name": (lambda: li.Program("a\nb", {"main": G}), li.IRError),
+    "call_by_position": (lambda: any_.interpret(G, ones(2, O)), li.CallError),
+    "call_by_positions": (lambda: any_.interpret(G, ones(2, O), ones(2, O)), li.CallError),
+    "call_by_position_of_odd_names": (lambda: any_.interpret(TWO, ones(2)), li.CallError),
+    "call_by_position_of_nothing": (lambda: any_.interpret(NONE, ones(2)), li.CallError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_named(name: str, golden: Golden) -> None:
+    case, error = MISTAKES[name]
+    with pytest.raises(error) as caught:
+        case()
+    assert isinstance(caught.value, li.LstmIrError)
+    golden(f"mistakes/{name}.txt", AT.sub("N", str(caught.value)))
+
+
+def test_every_golden_has_a_case() -> None:
+    assert {p.stem for p in (GOLDEN / "mistakes").glob("*.txt")} == set(MISTAKES)
+
+
+def test_a_shape_that_fits_is_no_mistake() -> None:
+    """A first state may have the size of the bias, and a square matrix is not called transposed."""
+    h0 = li.input("h0", (1, 4 * H))
+    y = li.rnn(li.input("x", ("T", 1, I)), ones(4 * H, I), ones(4 * H, 4 * H), ones(4 * H), h0).y
+    assert y.shape[1:] == (1, 4 * H)
+    square = li.dense(X, ones(I, I))
+    assert square.shape[-1] == I
+
+
+def test_executables_and_entries_refuse_positions_too() -> None:
+    with li.compile(G) as exe:
+        call: Any = exe
+        for f in (call, call.entries["main"]):
+            positions: list[tuple[Any, ...]] = [(ones(2, O),), (ones(2, O), 1), (None, 1), ([],)]
+            for given in positions:
+                with pytest.raises(li.CallError, match=re.escape("write (l=...)")):
+                    f(*given)
+        want = np.tanh(ones(2, O))
+        np.testing.assert_allclose(call({"l": ones(2, O)})["y"], want, rtol=1e-6)
+        np.testing.assert_allclose(call(None, l=ones(2, O))["y"], want, rtol=1e-6)
+        with pytest.raises(li.CallError, match="given twice"):
+            call({"l": ones(2, O)}, l=ones(2, O))
+
+
+def test_the_mask_that_the_message_names_leaves_labels_out(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    logits, labels = rng.standard_normal((4, O)).astype("f4"), np.array([1, -100, 2, -100], "i4")
+    graph = li.Graph("loss", [L, LABELS], {"loss": li.cross_entropy(L, LABELS, mask=li.not_equal(LABELS, -100))})
+    logp = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    want = -(logp[0, 1] + logp[2, 2]) / 2
+    np.testing.assert_allclose(li.interpret(graph, l=logits, labels=labels)["loss"], want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["my-graph", "a b", "1a", "é", 'a"b', "a\\b", "x/y.z", "graph", "_"])
+def test_a_graph_of_any_printable_name(name: str) -> None:
+    graph = li.Graph(name, [L], {"y": li.tanh(L)})
+    again = li.parse(str(graph))
+    assert isinstance(again, li.Graph)
+    assert (again.name, str(again)) == (name, str(graph))
+    program = li.Program(name, {"a": graph, "b-c": graph})
+    read = li.parse(str(program))
+    assert isinstance(read, li.Program)
+    assert (read.name, str(read)) == (name, str(program))
+
+
+def test_a_graph_with_a_hyphen_compiles_and_travels(tmp_path: Any) -> None:
+    graph = li.Graph("my-graph", [L], {"y": li.tanh(L)})
+    with li.compile(graph) as exe:
+        np.testing.assert_allclose(exe(l=ones(2, O))["y"], np.tanh(ones(2, O)), rtol=1e-6)
+    with li.load(li.export(graph, tmp_path / "m.lirpkg", ["cpu:host"])) as exe:
+        np.testing.assert_allclose(exe(l=ones(2, O))["y"], np.tanh(ones(2, O)), rtol=1e-6)
+    loss = li.Graph("my-graph", [L], {"loss": li.sum(L * li.weight("w", 0.5))})
+    assert "my-graph" in str(li.train_step(loss, "loss", li.sgd(0.1)))
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [([[1.5, 2], [3, 4]], "f32"), ([[1, 2], [3, 4]], "i32"), ([True, False], "i1"), (2.5, "f32"), ([2**40], "i64")],
+)
+def test_weights_of_lists_have_the_dtype_of_constants(given: Any, kind: str) -> None:
+    weight, constant = li.weight("w", given), li.constant(given)
+    assert str(weight.dtype) == kind
+    assert weight.type == constant.type
+    np.testing.assert_array_equal(weight.node.attrs["value"].array, np.array(given))
+    assert str(li.weight("w", [1, 2], "f64").dtype) == "f64"
+    assert str(li.weight("w", np.ones(2)).dtype) == "f64"
+
+
+def test_lists_that_are_no_array_are_refused() -> None:
+    ragged = [[1.0], [2.0, 3.0]]
+    with pytest.raises(li.IRError, match="expected an array"):
+        li.weight("w", ragged)
+    with pytest.raises(li.IRError, match="expected an array"):
+        li.constant(ragged)

@@ -1,0 +1,69 @@
+"""Why a loop is no kernel, and what to write instead: what each sentence says is a kernel, of the same numbers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Golden
+from loop_rewrites import REWRITES
+
+import lstm_ir as li
+from lstm_ir.api import prepare
+from lstm_ir.backends.kernels.body import instead
+from lstm_ir.backends.run.devices import resolve
+
+PLACE = re.compile(r"[\w.]+\.py:\d+( <- [\w-]+)*")
+NOT_WRITTEN = {"ONE_DTYPE"}  # of GPUs: what the CPU computes in two dtypes are kernels of their own
+
+
+def notes(graph: li.Graph, target: str = "cpu:x86-64-v3") -> list[str]:
+    found: list[str] = prepare(graph, resolve(target), {"kernels": True}).report.notes
+    return [n for n in found if n.startswith("scan at")]
+
+
+def arrays(graph: li.Graph, rng: np.random.Generator) -> dict[str, Any]:
+    out = {}
+    for name, v in zip(graph.input_names, graph.params, strict=True):
+        a = rng.standard_normal(v.shape) if v.dtype.is_float else rng.integers(0, 8, v.shape)
+        out[name] = a.astype(v.dtype.numpy)
+    return out
+
+
+@pytest.mark.parametrize("name", REWRITES)
+def test_what_the_reason_says_becomes_a_kernel_of_the_same_numbers(name: str, golden: Golden, seed: int) -> None:
+    write, make = REWRITES[name]
+    before, after = make()
+    why = [n for n in notes(before) if ": loop, because " in n]
+    assert len(why) == 1
+    assert why[0].endswith(f"; instead: {write}")
+    golden(f"loop_reasons/{name}.txt", PLACE.sub("PLACE", why[0]))
+    assert all(": kernel, " in n for n in notes(after))
+    given = arrays(after, np.random.default_rng(seed))
+    want = li.interpret(before, given)
+    half = any(v.dtype.bits == 16 for v in (*before.params, *before.outputs))
+    with li.compile(after) as exe:
+        got = exe(given)
+    for n, a in want.items():
+        assert got[n].shape == a.shape
+        bound = 2e-3 if half else 3e-5
+        np.testing.assert_allclose(got[n].astype("f8"), a.astype("f8"), rtol=bound, atol=bound, err_msg=n)
+
+
+def test_every_sentence_is_followed_by_a_case() -> None:
+    sentences = {k: v for k, v in vars(instead).items() if k.isupper() and isinstance(v, str)}
+    sentences |= {f"op {k}": v for k, v in instead._OF_OP.items()}
+    followed = {write for write, _ in REWRITES.values()}
+    assert {k for k, v in sentences.items() if v not in followed} == NOT_WRITTEN
+
+
+def test_reasons_of_gpus_say_what_to_write_too() -> None:
+    v = li.input("x", (4, 3, 8), "bf16")
+    last, _ = li.scan(lambda h, r: (li.tanh(h + li.convert(r, "f32")), None), li.zeros((3, 8)), v)
+    (why,) = notes(li.Graph("g", [v], {"y": last}), "vulkan:rdna3")
+    assert why.endswith(f"bf16 in a kernel for this target; instead: {instead.CONVERT_BEFORE}")
+    last, _ = li.scan(lambda h, r: (li.tanh(h + r), None), li.zeros((3, 8)), li.convert(v, "f32"))
+    (note,) = notes(li.Graph("g", [v], {"y": last}), "vulkan:rdna3")
+    assert ": kernel, " in note
