@@ -185,7 +185,7 @@ class Session:
                 f.remember(shapes, plan)
             slots = plan.slots
             if f.restarts:
-                self._held.restart()
+                self._held.restart(*f.entry.reads)
                 return []
             if f.steps:
                 return self._step(f, plan, values, results)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.graph import Graph, Value
@@ -13,6 +13,7 @@ from lstm_ir.ir.pullback import Differentiation, opened, pull_back
 from lstm_ir.ops.primitive.fill import ones, zeros_like
 
 Names = str | Sequence[str]
+BESIDE = "beside "  # before the names of outputs that `loss_gradients` gives too
 
 
 def grad(graph: Graph, of: str, wrt: Names, *, remat: int | None = None, missing: str = "error") -> Graph:
@@ -25,11 +26,19 @@ def grad(graph: Graph, of: str, wrt: Names, *, remat: int | None = None, missing
     of floats or (without "zeros") does not influence the loss, and an op that has no gradient.
     """
     zeros = _zeros(missing)
-    loss = scalar(graph, of)
-    return _differentiated(graph, {of: loss}, {of: ones((), loss.dtype)}, [], wrt, remat, zeros)
+    loss = _scalar(graph, of)
+    return _differentiated(graph, {of: loss}, {of: ones((), loss.dtype)}, [], wrt, remat, zeros=zeros)
 
 
-def scalar(graph: Graph, of: str) -> Value:
+def loss_gradients(graph: Graph, of: str, wrt: Sequence[str], remat: int | None, beside: Iterable[str]) -> Graph:
+    """As `grad`, and the outputs named `beside`, each as "beside NAME", by the same forward pass."""
+    loss = _scalar(graph, of)
+    more = {BESIDE + n: graph.output(n) for n in beside}
+    hint = "leave it out of `trainable`"
+    return _differentiated(graph, {of: loss}, {of: ones((), loss.dtype)}, [], wrt, remat, beside=more, hint=hint)
+
+
+def _scalar(graph: Graph, of: str) -> Value:
     """The output `of`, a float without axes; else GradientError."""
     loss = _output(graph, of)
     if loss.rank != 0:
@@ -49,7 +58,7 @@ def vjp(graph: Graph, of: Names, wrt: Names, *, remat: int | None = None, missin
     taken = set(graph.input_names) & {f"ct_{n}" for n in cts}
     if taken:
         raise GradientError(f"vjp: the graph already has an input {min(taken)!r}")
-    return _differentiated(graph, results, cts, list(cts.values()), wrt, remat, zeros)
+    return _differentiated(graph, results, cts, list(cts.values()), wrt, remat, zeros=zeros)
 
 
 def _zeros(missing: object) -> bool:
@@ -60,7 +69,7 @@ def _zeros(missing: object) -> bool:
 
 def _differentiated(
     graph: Graph, results: dict[str, Value], cts: dict[str, Value], more: list[Value], wrt: Names, remat: int | None,
-    zeros: bool,
+    *, zeros: bool = False, beside: Mapping[str, Value] | None = None, hint: str = "missing='zeros' gives zeros",
 ) -> Graph:  # fmt: skip
     if remat is not None and (not is_int(remat) or remat < 1):
         raise GradientError(f"grad: remat is {remat!r}; it is a number of steps, at least 1")
@@ -74,7 +83,7 @@ def _differentiated(
         if v not in found and zeros:
             found[v] = zeros_like(v)
         elif v not in found:
-            problem = f"{n!r} does not influence {', '.join(map(repr, results))}; missing='zeros' gives zeros"
+            problem = f"{n!r} does not influence {', '.join(map(repr, results))}; {hint}"
             raise GradientError(message("grad", problem, [(n, v.type)], v.node.loc))
     outputs = results | {f"d_{n}": found[v] for n, v in sources.items()}
     taken = set(results) & {f"d_{n}" for n in sources}
@@ -82,7 +91,7 @@ def _differentiated(
         raise GradientError(
             f"grad: an output is already called {min(taken)!r}; make a Graph that gives it another name"
         )
-    return active.settle(Graph(f"{graph.name}_grad", [*graph.params, *more], outputs))
+    return active.settle(Graph(f"{graph.name}_grad", [*graph.params, *more], outputs | dict(beside or {})))
 
 
 def _names(names: Names) -> list[str]:

@@ -92,7 +92,7 @@ def test_one_value_under_two_names() -> None:
         (lambda g: grad(g, "loss", "unused"), "missing='zeros' gives zeros"),
         (lambda g: grad(g, "loss", "x", missing="nothing"), "missing is 'nothing'; it is 'error' or 'zeros'"),
         (lambda g: grad(g, "loss", "n", missing="zeros"), r"'n' is i32\[B\]; only floats"),
-        (lambda g: vjp(g, "logits", "x", missing=0), "missing is 0; it is 'error' or 'zeros'"),
+        (lambda g: vjp(g, "logits", "x", missing="no"), "missing is 'no'; it is 'error' or 'zeros'"),
         (lambda g: grad(g, "loss", []), "is empty"),
         (lambda g: grad(g, "loss", ["x", "x"]), "names something twice"),
         (lambda g: grad(g, "loss", "x", remat=0), "remat is 0"),
