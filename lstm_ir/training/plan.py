@@ -110,7 +110,7 @@ class Plan:
         if STEP in inputs and not fed:
             kind = f"input 'step' is {inputs[STEP].type}; it is fed from the step counter"
             raise GradientError(f"train_step: {kind}: make it {_COUNT}, or give it another name")
-        _refuse(own, [n for n in inputs if n not in fed], "an input")
+        _refuse(own, [n for n in inputs if n not in fed or n in self.carried.state], "an input")
         _refuse(own | dict.fromkeys(self.carried.state, "what is carried"), [self.loss], "the loss")
         shown = {NORM: "the gradients' norm"} | {n: "a learning rate" for n in self._shown_rates}
         _refuse(shown, self.source.output_names, "an output")

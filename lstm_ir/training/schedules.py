@@ -139,6 +139,8 @@ class schedules:  # noqa: N801  used as a module is: li.schedules.cosine(...)
         if problem is not None:
             raise IRError(f"{text}: lr is {lr!r:.80}; {problem}")
         _amounts(text, threshold=threshold, min_scale=min_scale)
+        if min_scale > 1:
+            raise IRError(f"{text}: min_scale is {min_scale!r}; it lies in [0, 1]")
         if not (is_number(factor) and 0 < factor < 1):
             raise IRError(f"{text}: factor is {factor!r}; it lies in (0, 1)")
         for name, v in (("patience", patience), ("cooldown", cooldown)):

@@ -165,7 +165,10 @@ any_: Any = li
         (lambda: any_.sgd(0.1, groups=[]), r"sgd: groups is \[\]; expected options by patterns"),
         (lambda: any_.sgd(0.1, groups={"a": 5}), "sgd: groups is {'a': 5}; expected options by patterns"),
         (lambda: any_.sgd(0.1, groups={5: {}}), "sgd: groups is {5: {}}; expected options by patterns"),
-        (lambda: li.adamw(groups={"a": {"decay": 1}}), "adamw: group 'a': there is no option 'decay'; there are lr, be"),
+        (
+            lambda: li.adamw(groups={"a": {"decay": 1}}),
+            "adamw: group 'a': there is no option 'decay'; there are lr, be",
+        ),
         (lambda: li.adamw(groups={"a": {"decoupled": False}}), "group 'a': there is no option 'decoupled'"),
         (lambda: li.adamw(groups={"a": {"lr": -1}}), "group 'a': adamw: lr is -1; it is at least 0"),
     ],
@@ -179,7 +182,9 @@ def test_groups_that_fit_no_weight_or_two_to_one() -> None:
     def trained(groups: Any, trainable: str = "*") -> None:
         li.train_step(graph("f4"), "loss", li.sgd(0.1, groups=groups), trainable)
 
-    with pytest.raises(li.GradientError, match=r"no weight that is trained is in group 'decoder/\*'; there is encoder/w"):
+    with pytest.raises(
+        li.GradientError, match=r"no weight that is trained is in group 'decoder/\*'; there is encoder/w"
+    ):
         trained({"decoder/*": {"lr": 0.2}})
     with pytest.raises(li.GradientError, match="no weight that is trained is in group 'out/w'"):
         trained({"out/w": {"lr": 0.2}}, "encoder/*")
