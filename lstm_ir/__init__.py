@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.api import compile as compile
     from lstm_ir.api import export as export
     from lstm_ir.api import lower as lower
+    from lstm_ir.fitting.fit import fit as fit
     from lstm_ir.importers.onnx.model import from_onnx as from_onnx
     from lstm_ir.ir.data import Data as Data
     from lstm_ir.ir.graph import Graph as Graph
@@ -93,6 +94,7 @@ _LAZY = {
     name: module
     for module, names in {
         "lstm_ir.api": "compile export lower",
+        "lstm_ir.fitting.fit": "fit",
         "lstm_ir.importers.onnx.model": "from_onnx",
         "lstm_ir.ir.data": "Data",
         "lstm_ir.ir.graph": "Graph Node Value",
