@@ -83,10 +83,11 @@ class schedules:  # noqa: N801  used as a module is: li.schedules.cosine(...)
     def one_cycle(
         lr: float, steps: int, warmup: float = 0.3, *, div_factor: float = 25.0, final_div_factor: float = 1e4
     ) -> Schedule:
-        """From `lr / div_factor` up to `lr` in the share `warmup` of the steps, then down to `lr / div_factor / final_div_factor`.
+        """From `lr / div_factor` up to `lr` in the share `warmup` of the steps, then down to
+        `lr / div_factor / final_div_factor`, both along half a cosine.
 
-        Both along half a cosine; after the last step the rate stays. PyTorch's OneCycleLR without its momentum.
-        """  # noqa: E501  the first paragraph is a row of a table
+        After the last step the rate stays. PyTorch's OneCycleLR without its momentum.
+        """
         text = f"one_cycle({lr}, {steps}, {warmup}, div_factor={div_factor}, final_div_factor={final_div_factor})"
         _amounts(text, lr=lr)
         _steps(text, steps=steps)
@@ -105,7 +106,9 @@ class schedules:  # noqa: N801  used as a module is: li.schedules.cosine(...)
 
     @staticmethod
     def warmup(steps: int, then: float | Callable[[Value], Any], start: float = 0.0) -> Schedule:
-        """For `steps` updates from the share `start` of the rate of `then` up to it, in equal steps; then `then`, from its step 0."""  # noqa: E501  a row of a table
+        """For `steps` updates from the share `start` of the first rate of `then` up to it, in equal steps; after
+        that `then`, from its step 0.
+        """
         text = f"warmup({steps}, {then!r}, {start})"
         _steps(text, steps=steps)
         if not (is_number(start) and 0 <= start <= 1):

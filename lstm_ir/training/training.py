@@ -23,6 +23,7 @@ def train_step(
     trainable: str | Sequence[str] = "*",
     *,
     outputs: str | Sequence[str] = (),
+    infer: str | Sequence[str] | None = None,
     evaluate: bool = False,
     accumulate: int = 1,
     clip_norm: float | None = None,
@@ -37,7 +38,8 @@ def train_step(
     gives loss and `d_NAME` and updates nothing; `apply` takes `d_NAME` and updates; `infer` gives the graph's
     other outputs, without dropout. State: the weights, `step` (updates done; an input `step: i64[]` of
     the graph is fed from it) and the optimizer's slots, `adam/m/NAME`.
-    outputs: names of outputs that `train` gives too, as they are in training. evaluate: an entry `evaluate`, which
+    outputs: names of outputs that `train` gives too, as they are in training. infer: names of the outputs that
+    `infer` gives, by default all but the loss; what no input of theirs is, it does not take. evaluate: an entry `evaluate`, which
     gives the loss and all other outputs, without dropout, and updates nothing. accumulate: so many calls of `train`
     make one update, by the mean of their gradients. clip_norm: gradients are scaled so
     that the norm of all is at most this. remat: as in `grad`. stop_on_nan: a step whose loss, norm or
@@ -61,13 +63,15 @@ def train_step(
     if not is_int(accumulate) or accumulate < 1:
         raise GradientError(f"train_step: accumulate is {accumulate!r:.80}; a number of calls, at least 1")
     names = tuple(_trainable(source, trainable))
-    shown = tuple(_shown(source, outputs, loss))
+    shown = tuple(_shown(source, outputs, loss, "outputs"))
+    kept = None if infer is None else tuple(_shown(source, infer, loss, "infer"))
     plan = Plan(source, loss, optimizer, names, clip_norm, shown, int(accumulate), carried)
     plan.need_own_names()
     wide = loss_gradients(source, loss, plan.names, remat, plan.beside)
     parts = {"train": plan.train(wide), "grads": plan.grads(wide), "apply": plan.apply()}
-    if plan.rest:
-        parts["infer"] = plan.infer("infer", plan.rest)
+    inferred = plan.rest if kept is None else [n for n in kept if n in plan.rest]
+    if inferred:
+        parts["infer"] = plan.infer("infer", inferred)
     if evaluate:
         parts["evaluate"] = plan.infer("evaluate", [loss, *plan.rest])
     if plan.plateau is not None:
@@ -99,12 +103,12 @@ def _trainable(graph: Graph, names: str | Sequence[str]) -> Iterator[str]:
             yield n
 
 
-def _shown(graph: Graph, outputs: str | Sequence[str], loss: str) -> Iterator[str]:
+def _shown(graph: Graph, outputs: str | Sequence[str], loss: str, option: str) -> Iterator[str]:
     names = [outputs] if isinstance(outputs, str) else outputs
     if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) for n in names):
-        raise GradientError(f"train_step: outputs is {outputs!r:.80}; expected a name or a list of names")
+        raise GradientError(f"train_step: {option} is {outputs!r:.80}; expected a name or a list of names")
     for n in dict.fromkeys(names):
         if n not in graph.output_names or n == loss:
             have = ", ".join(o for o in graph.output_names if o != loss) or "none"
-            raise GradientError(f"train_step: graph @{graph.name} has no other output {n!r}; there is {have}")
+            raise GradientError(f"train_step: {option}: graph @{graph.name} has no other output {n!r}; there is {have}")
         yield n

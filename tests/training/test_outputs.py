@@ -99,6 +99,14 @@ def test_nothing_is_computed_that_is_not_asked_for() -> None:
     assert {p.name for p in plain.signature().entries["infer"].inputs} == {"x", "label"}
 
 
+def test_infer_takes_what_its_outputs_need() -> None:
+    made = li.train_step(graph(), "loss", li.sgd(0.5), infer=("scores", "h_n"), evaluate=True).signature().entries
+    assert [p.name for p in made["infer"].inputs] == ["x"]
+    assert [p.name for p in made["infer"].outputs] == ["scores", "h_n"]
+    assert [p.name for p in made["evaluate"].outputs] == ["loss", "scores", "accuracy", "h_n"]
+    assert "infer" not in li.train_step(graph(), "loss", li.sgd(0.5), infer=()).entries
+
+
 def test_the_forward_pass_is_made_once() -> None:
     """An output reads the node that the gradient keeps, not another one."""
     lstms = [n for n in program().entries["train"].nodes if n.op.name == "lstm"]
@@ -112,6 +120,8 @@ def test_the_forward_pass_is_made_once() -> None:
         ({"outputs": ["accuracy", "loss"]}, "no other output 'loss'"),
         ({"outputs": 5}, "outputs is 5; expected a name or a list of names"),
         ({"outputs": [5]}, "expected a name or a list of names"),
+        ({"infer": "los"}, "infer: graph @g has no other output 'los'; there is scores, accuracy, h_n"),
+        ({"infer": 5}, "infer is 5; expected a name or a list of names"),
         ({"evaluate": 1}, "evaluate is 1; expected True or False"),
     ],
 )
