@@ -107,7 +107,8 @@ class Run:
         if not at.batch:
             raise CallError(f"fit: batches gave no batch in epoch {at.epoch + 1}")
         with interrupts.held():
-            at.epoch, at.batch, at.due = at.epoch + 1, 0, self._limits.every is None
+            new = self._means.count > 0  # else a run that ended here has reported already
+            at.epoch, at.batch, at.due = at.epoch + 1, 0, self._limits.every is None and new
         if at.due:
             self._report(interrupts)
         if self._source.once and not self._ends():

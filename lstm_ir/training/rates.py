@@ -144,5 +144,10 @@ def scalar(made: object, kind: DType, rate: object) -> Value:
     v = constant(made, kind) if is_number(made) else made
     if not isinstance(v, Value) or v.rank or not v.dtype.is_float:
         shown = f"{v.type}" if isinstance(v, Value) else f"{made!r:.80}"
-        raise GradientError(f"train_step: the learning rate {rate!r:.80} gave {shown}; expected a float without axes")
+        raise GradientError(f"train_step: the learning rate {named(rate)} gave {shown}; expected a float without axes")
     return v
+
+
+def named(rate: object) -> str:
+    """What a rate is called in messages: a function by its name."""
+    return f"{getattr(rate, '__name__', None) or repr(rate):.80}"

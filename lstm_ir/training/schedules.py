@@ -12,7 +12,7 @@ from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.options import is_int
 from lstm_ir.ops.primitive import elementwise as e
-from lstm_ir.training.rates import Plateau, Rate, is_amount, is_number, problem_of, scalar
+from lstm_ir.training.rates import Plateau, Rate, is_amount, is_number, named, problem_of, scalar
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class schedules:  # noqa: N801  used as a module is: li.schedules.cosine(...)
         """For `steps` updates from the share `start` of the first rate of `then` up to it, in equal steps; after
         that `then`, from its step 0.
         """
-        text = f"warmup({steps}, {then!r}, {start})"
+        text = f"warmup({steps}, {named(then)}, {start})"
         _steps(text, steps=steps)
         if not (is_number(start) and 0 <= start <= 1):
             raise IRError(f"{text}: start is {start!r}; it lies in [0, 1]")

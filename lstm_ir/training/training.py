@@ -39,11 +39,11 @@ def train_step(
     other outputs, without dropout. State: the weights, `step` (updates done; an input `step: i64[]` of
     the graph is fed from it) and the optimizer's slots, `adam/m/NAME`.
     outputs: names of outputs that `train` gives too, as they are in training. infer: names of the outputs that
-    `infer` gives, by default all but the loss; what no input of theirs is, it does not take. evaluate: an entry `evaluate`, which
-    gives the loss and all other outputs, without dropout, and updates nothing. accumulate: so many calls of `train`
-    make one update, by the mean of their gradients. clip_norm: gradients are scaled so
-    that the norm of all is at most this. remat: as in `grad`. stop_on_nan: a step whose loss, norm or
-    learning rate (where it is no number) is not finite is an error that names the step, and changes nothing.
+    `infer` gives, by default all but the loss. evaluate: an entry `evaluate`, which gives the loss and all other
+    outputs, without dropout, and updates nothing. accumulate: so many calls of `train` make one update, by the mean
+    of their gradients. clip_norm: gradients are scaled so that the norm of all is at most this. remat: as in `grad`.
+    stop_on_nan: a step whose loss, norm or learning rate (where it is no number) is not finite is an error that
+    names the step, and changes nothing.
     Raises GradientError for a name that matches nothing or is taken, weights of f16 or bf16, a program
     that is not made by `stateful`, and as `grad`.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,16 @@ def test_programs_that_do_not_train(exe: Executable) -> None:
         quiet(li.Program.of(graph), [good], epochs=1)
     with pytest.raises(li.CallError, match=r"validation takes the entry evaluate: li.train_step\(..., evaluate=True"):
         quiet(model().only("train"), [good], epochs=1, validation=[good])
+
+
+def test_another_thread_may_fit(exe: Executable, seed: int) -> None:
+    """Interrupts are the main thread's."""
+    with exe.session() as s:
+        losses: list[float] = []
+        thread = threading.Thread(target=lambda: losses.extend(quiet(s, batches(seed, 3), epochs=2).losses))
+        thread.start()
+        thread.join()
+    assert len(losses) == 6
 
 
 def test_a_step_that_is_not_finite_names_its_batch(exe: Executable, seed: int) -> None:

@@ -166,6 +166,23 @@ def test_a_run_that_is_over_stays_so_and_one_with_more_epochs_goes_on(
         assert first.losses + last.losses == want.losses
 
 
+@pytest.mark.parametrize("stop", [1, COUNT, COUNT + 1, 2 * COUNT])
+@pytest.mark.parametrize("every", [None, 1, 2])
+def test_a_run_that_ended_by_its_steps_goes_on(
+    exe: Executable, stop: int, every: int | None, seed: int, tmp_path: Path
+) -> None:
+    """Also where an epoch ended with it."""
+    given, path = batches(seed, COUNT), tmp_path / "run"
+    with exe.session() as whole, exe.session() as parts:
+        want = li.fit(whole, given, epochs=3, progress=False)
+        first = li.fit(parts, given, steps=stop, every=every, checkpoint=path, progress=False)
+        last = li.fit(parts, given, epochs=3, every=every, checkpoint=path, resume=True, progress=False)
+        assert first.losses + last.losses == want.losses
+        steps = [r.step for r in [*first, *last]]
+        assert steps == sorted(set(steps))
+        assert steps[-1] == 3 * COUNT
+
+
 def test_the_log_has_a_row_for_each_step(exe: Executable, seed: int, tmp_path: Path) -> None:
     with exe.session() as s:
         history = li.fit(s, batches(seed, COUNT), log=tmp_path / "log.csv", **options(2))

@@ -113,6 +113,17 @@ def test_the_forward_pass_is_made_once() -> None:
     assert len(lstms) == 1
 
 
+def test_outputs_are_the_same_where_states_are_computed_again(rng: np.random.Generator) -> None:
+    made = [li.train_step(graph(0.4), "loss", li.sgd(0.5), outputs=("h_n", "scores"), remat=k) for k in (None, 2)]
+    b = batch(rng)
+    one, two = (
+        li.interpret(p.entries["train"], {**{n: v.initial.array for n, v in p.state.items()}, **b}) for p in made
+    )
+    assert set(one) == set(two)
+    for n, a in one.items():
+        np.testing.assert_allclose(two[n], a, atol=1e-6, err_msg=n)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
