@@ -46,6 +46,13 @@ def exe() -> Iterator[Executable]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Executable]:
+    """Without a plateau, which hears of every report."""
+    with li.compile(model().only("train")) as made:
+        yield made
+
+
 def options(every: int | None) -> dict[str, Any]:
     return {"epochs": EPOCHS, "every": every, "validation": batches(99, 2), "patience": 100, "progress": False}
 
@@ -169,11 +176,11 @@ def test_a_run_that_is_over_stays_so_and_one_with_more_epochs_goes_on(
 @pytest.mark.parametrize("stop", [1, COUNT, COUNT + 1, 2 * COUNT])
 @pytest.mark.parametrize("every", [None, 1, 2])
 def test_a_run_that_ended_by_its_steps_goes_on(
-    exe: Executable, stop: int, every: int | None, seed: int, tmp_path: Path
+    plain: Executable, stop: int, every: int | None, seed: int, tmp_path: Path
 ) -> None:
     """Also where an epoch ended with it."""
     given, path = batches(seed, COUNT), tmp_path / "run"
-    with exe.session() as whole, exe.session() as parts:
+    with plain.session() as whole, plain.session() as parts:
         want = li.fit(whole, given, epochs=3, progress=False)
         first = li.fit(parts, given, steps=stop, every=every, checkpoint=path, progress=False)
         last = li.fit(parts, given, epochs=3, every=every, checkpoint=path, resume=True, progress=False)
