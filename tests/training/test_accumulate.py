@@ -71,6 +71,7 @@ def torch_steps(batches: list[dict[str, Array]], count: int) -> tuple[dict[str, 
     return {n: v.detach().numpy() for n, v in p.items()}, norms
 
 
+@pytest.mark.slow_cases(exe=["f8"])
 def test_k_calls_are_one_step_of_the_joined_batch(exe: Executable, seed: int) -> None:
     need("torch")
     rng, kind = np.random.default_rng(seed), kind_of(exe)
@@ -93,6 +94,7 @@ def test_k_calls_are_one_step_of_the_joined_batch(exe: Executable, seed: int) ->
         np.testing.assert_allclose(got[n], a, rtol=0, atol=limit, err_msg=n)
 
 
+@pytest.mark.slow_cases(exe=["f8"])
 def test_stopped_in_the_middle_and_resumed(exe: Executable, seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     given = [batch(rng, kind_of(exe)) for _ in range(3 * K)]
@@ -108,6 +110,7 @@ def test_stopped_in_the_middle_and_resumed(exe: Executable, seed: int, tmp_path:
             np.testing.assert_array_equal(second.state[n], whole.state[n], err_msg=n)
 
 
+@pytest.mark.slow_cases(exe=["f8"])
 def test_a_batch_that_is_not_finite_is_left_out(exe: Executable, seed: int) -> None:
     rng = np.random.default_rng(seed)
     given = [batch(rng, kind_of(exe)) for _ in range(K)]

@@ -97,6 +97,7 @@ def torch_run(
 LIMIT = {"f4": 1e-4, "f8": 1e-10}
 
 
+@pytest.mark.slow_cases(exe=["f4"])
 def test_losses_and_state_are_those_of_detached_torch(exe: Executable, seed: int) -> None:
     need("torch")
     kind = kind_of(exe)
@@ -109,6 +110,7 @@ def test_losses_and_state_are_those_of_detached_torch(exe: Executable, seed: int
             np.testing.assert_allclose(s.state[n], a, rtol=0, atol=10 * LIMIT[kind], err_msg=n)
 
 
+@pytest.mark.slow_cases(exe=["f4"])
 def test_without_what_is_carried_losses_differ(exe: Executable, seed: int) -> None:
     """The test above would notice a state that starts again with each chunk."""
     given = chunks(seed, kind_of(exe))
@@ -141,6 +143,7 @@ def test_no_gradient_crosses_the_border(seed: int) -> None:
     np.testing.assert_allclose(total[out_only], through[out_only], atol=1e-10)
 
 
+@pytest.mark.slow_cases(exe=["f4"])
 def test_reset_starts_what_is_carried_and_nothing_else(exe: Executable, seed: int) -> None:
     kind = kind_of(exe)
     given = chunks(seed, kind)
@@ -160,6 +163,7 @@ def test_reset_starts_what_is_carried_and_nothing_else(exe: Executable, seed: in
         assert s.state["step"] == 3
 
 
+@pytest.mark.slow_cases(exe=["f4"])
 def test_evaluate_takes_and_gives_what_is_carried(exe: Executable, seed: int) -> None:
     kind = kind_of(exe)
     given = chunks(seed, kind)
@@ -183,6 +187,21 @@ def test_evaluate_takes_and_gives_what_is_carried(exe: Executable, seed: int) ->
             np.testing.assert_array_equal(s.state[n], a, err_msg=n)
 
 
+def test_entries_that_change_nothing_take_what_is_carried() -> None:
+    step = li.train_step(stream(), "loss", li.sgd(0.1), evaluate=True)
+    made = step.signature().entries
+    assert set(made) == {"train", "grads", "apply", "infer", "evaluate", "reset"}
+    wanted = {"infer": ["x", "h0", "c0"], "evaluate": ["x", "want", "h0", "c0"], "grads": ["x", "want", "h0", "c0"]}
+    for name, inputs in wanted.items():
+        assert [p.name for p in made[name].inputs] == inputs
+        assert not made[name].writes
+        assert {p.name for p in made[name].outputs} >= set(FED)
+    assert [p.name for p in made["infer"].outputs] == ["y", "h0", "c0"]
+    assert [p.name for p in made["train"].inputs] == ["x", "want"]
+    assert not set(made["apply"].reads) & set(FED)
+
+
+@pytest.mark.slow_cases(exe=["f4"])
 def test_sessions_train_apart_and_are_saved(exe: Executable, seed: int, tmp_path: Path) -> None:
     kind = kind_of(exe)
     mine, other = chunks(seed, kind), chunks(seed + 1, kind, rows=2)

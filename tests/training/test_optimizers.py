@@ -65,7 +65,7 @@ GROUPS_OF = {"groups_sgd": GROUPS, "groups_adamw": GROUPS, "groups_rmsprop": ALP
 def graph(kind: str) -> li.Graph:
     w = {n: li.weight(n, a.astype(kind)) for n, a in START.items()}
     dtype = {"f4": "f32", "f8": "f64"}[kind]
-    x, want = li.input("x", ("B", I), dtype), li.input("want", ("B", O), dtype)
+    x, want = li.input("x", (B, I), dtype), li.input("want", (B, O), dtype)
     y = li.dense(li.tanh(li.dense(x, w["encoder/w"], w["encoder/bias"])), w["out/w"], w["out/bias"])
     return li.Graph("g", [x, want], {"loss": li.mse(y, want)})
 
@@ -112,6 +112,7 @@ def torch_run(name: str, kind: str, given: list[tuple[Array, Array]]) -> dict[st
     return {n: v.detach().numpy() for n, v in p.items()}
 
 
+@pytest.mark.slow_cases(exe=["f8"])
 @pytest.mark.parametrize("name", CASES)
 def test_weights_follow_pytorch(name: str, exe: Executable, seed: int) -> None:
     need("torch")
