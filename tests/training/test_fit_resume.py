@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,36 @@ def test_an_interrupt_in_the_validation_leaves_it_due(exe: Executable, seed: int
         assert [r.values for r in got] == [r.values for r in want][1:]
         for n, a in state_of(whole).items():
             np.testing.assert_array_equal(second.state[n], a, err_msg=n)
+    assert logs[1].read_text() == logs[0].read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [None, 1, 7])
+def test_interrupts_at_any_moment(exe: Executable, every: int | None, seed: int, tmp_path: Path) -> None:
+    """A dozen each, at random times: in steps, validations, checkpoints, rows of the log, and before the first step."""
+    given, path, logs = batches(seed, 30), tmp_path / "run", [tmp_path / "whole.csv", tmp_path / "run.csv"]
+    times = np.random.default_rng(seed).uniform(5e-4, 3e-2, 12)
+    main = threading.main_thread().ident
+    assert main is not None
+    with exe.session() as whole:
+        li.fit(whole, given, log=logs[0], checkpoint=tmp_path / "w", **options(every))
+        want = state_of(whole)
+    stops, done = 0, False
+    while not done:
+        with exe.session() as s:
+            later = threading.Timer(times[stops] if stops < 12 else 60.0, signal.pthread_kill, (main, signal.SIGINT))
+            try:
+                later.start()
+                li.fit(s, given, log=logs[1], checkpoint=path, resume=path.exists(), **options(every))
+                later.cancel()
+                later.join()
+                done = True
+            except KeyboardInterrupt:
+                stops += 1
+                later.cancel()
+            if done:
+                for n, a in want.items():
+                    np.testing.assert_array_equal(s.state[n], a, err_msg=n)
     assert logs[1].read_text() == logs[0].read_text()
 
 
