@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.api import compile as compile
     from lstm_ir.api import export as export
     from lstm_ir.api import lower as lower
+    from lstm_ir.fitting.fit import fit as fit
     from lstm_ir.importers.onnx.model import from_onnx as from_onnx
     from lstm_ir.ir.data import Data as Data
     from lstm_ir.ir.graph import Graph as Graph
@@ -78,10 +79,13 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.streaming.stateful import stateful as stateful
     from lstm_ir.training.gradient import grad as grad
     from lstm_ir.training.gradient import vjp as vjp
+    from lstm_ir.training.optimizers import adagrad as adagrad
     from lstm_ir.training.optimizers import adam as adam
     from lstm_ir.training.optimizers import adamw as adamw
     from lstm_ir.training.optimizers import momentum as momentum
+    from lstm_ir.training.optimizers import rmsprop as rmsprop
     from lstm_ir.training.optimizers import sgd as sgd
+    from lstm_ir.training.schedules import schedules as schedules
     from lstm_ir.training.training import train_step as train_step
     from lstm_ir.verification.verify import verify as verify
 
@@ -90,6 +94,7 @@ _LAZY = {
     name: module
     for module, names in {
         "lstm_ir.api": "compile export lower",
+        "lstm_ir.fitting.fit": "fit",
         "lstm_ir.importers.onnx.model": "from_onnx",
         "lstm_ir.ir.data": "Data",
         "lstm_ir.ir.graph": "Graph Node Value",
@@ -105,7 +110,8 @@ _LAZY = {
         "lstm_ir.streaming.over_time": "over_time",
         "lstm_ir.streaming.stateful": "stateful",
         "lstm_ir.training.gradient": "grad vjp",
-        "lstm_ir.training.optimizers": "adam adamw momentum sgd",
+        "lstm_ir.training.optimizers": "adagrad adam adamw momentum rmsprop sgd",
+        "lstm_ir.training.schedules": "schedules",
         "lstm_ir.training.training": "train_step",
         "lstm_ir.verification.verify": "verify",
     }.items()

@@ -30,25 +30,36 @@ def read(path: object) -> dict[str, Array]:
         return read_from(f, size, str(path))
 
 
+def read_with_metadata(path: object) -> tuple[dict[str, Array], dict[str, str]]:
+    """Every array of the file, and its metadata: texts by name."""
+    with reading(path, "a safetensors file") as (f, size):
+        return _read(f, size, str(path))
+
+
 def read_from(f: BinaryIO, size: int, where: str) -> dict[str, Array]:
     """The arrays of the `size` bytes that follow in `f`."""
-    types, spans = _header(f, size, where)
+    return _read(f, size, where)[0]
+
+
+def _read(f: BinaryIO, size: int, where: str) -> tuple[dict[str, Array], dict[str, str]]:
+    types, spans, metadata = _header(f, size, where)
     out: dict[str, Array] = {}
     for name in sorted(spans, key=lambda n: spans[n]):  # the file's order
         dtype, shape = types[name]
         a = out[name] = fill(empty(shape, dtype.numpy), f, f"{where}: {name}")
         if dtype is DType.i1 and a.size and int(bytes_of(a).max()) > 1:
             raise PackageError(f"{where}: {name}: a boolean that is neither 0 nor 1")
-    return {name: out[name] for name in types}
+    return {name: out[name] for name in types}, metadata
 
 
-def _header(f: BinaryIO, size: int, where: str) -> tuple[dict[str, Kind], dict[str, tuple[int, int]]]:
+def _header(f: BinaryIO, size: int, where: str) -> tuple[dict[str, Kind], dict[str, tuple[int, int]], dict[str, str]]:
     length = int.from_bytes(f.read(8), "little") if size >= 8 else 0
     if not 2 <= length <= min(size - 8, _HEADER):
         raise PackageError(f"{where}: not a safetensors file, or one that is cut off")
     data = strict_json.read(f.read(length), f"{where}: a damaged header")
-    metadata = data.pop("__metadata__", None)
-    if metadata is not None and not (isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())):
+    metadata = data.pop("__metadata__", {})
+    metadata = {} if metadata is None else metadata
+    if not (isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())):
         raise PackageError(f"{where}: __metadata__ is not texts by name")
     if len(data) > ARRAYS:
         raise PackageError(f"{where}: {len(data)} tensors; at most {ARRAYS} are read")
@@ -63,7 +74,7 @@ def _header(f: BinaryIO, size: int, where: str) -> tuple[dict[str, Kind], dict[s
         end = b
     if end != size - 8 - length:
         raise PackageError(f"{where}: {size - 8 - length} bytes of data, the header says {end}")
-    return types, spans
+    return types, spans, metadata
 
 
 def _entry(entry: object, where: str) -> tuple[Kind, tuple[int, int]]:
@@ -83,9 +94,9 @@ def _entry(entry: object, where: str) -> tuple[Kind, tuple[int, int]]:
     return (dtype, tuple(shape)), (span[0], span[1])
 
 
-def write(f: BinaryIO, weights: Mapping[str, Array]) -> None:
-    """`weights` as safetensors, the data starting at a multiple of 64 bytes."""
-    header: dict[str, Any] = {}
+def write(f: BinaryIO, weights: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> None:
+    """`weights` as safetensors, the data starting at a multiple of 64 bytes; metadata are texts by name."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     end = 0
     for name, a in weights.items():
         word = _WORDS[DType.of(a.dtype)]

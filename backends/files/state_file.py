@@ -17,16 +17,21 @@ from lstm_ir.ir.output_file import replacing
 Array = np.ndarray[Any, Any]
 
 
-def write(path: str | Path, arrays: Mapping[str, Array]) -> None:
-    """The arrays by name; after a failure the old file, or none, is there."""
+def write(path: str | Path, arrays: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> None:
+    """The arrays by name, and texts; after a failure the old file, or none, is there."""
     file = _file(path)
     with become(PackageError, str(file)), replacing(file) as f:
-        safetensors.write(f, arrays)
+        safetensors.write(f, arrays, metadata)
 
 
 def read(path: str | Path) -> dict[str, Array]:
     """The arrays of the file; PackageError if it is absent, damaged or cut off."""
     return safetensors.read(path)
+
+
+def read_with_metadata(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
+    """As `read`, and the texts that `write` was given."""
+    return safetensors.read_with_metadata(path)
 
 
 def _file(path: object) -> Path:

@@ -48,6 +48,7 @@ class Function:
     def __init__(self, entry: Entry, session: Session, loaded: Loaded) -> None:
         self.entry, self._session, self._vm = entry, session, loaded.lookup(entry)
         self._runner, self.publishes = loaded.runner, loaded.publishes(entry.name)
+        self._operations, self.on_cpu = loaded.operations, loaded.on_cpu
         self.arguments = tuple(transfer.BorderType(p.type.dtype) for p in entry.inputs)
         self.results = tuple(transfer.BorderType(p.type.dtype) for p in entry.outputs)
         self.plans: dict[Shapes, CallPlan] = {}
@@ -60,6 +61,13 @@ class Function:
     def pure(self) -> PureFunction:
         """The entry as a function of its state, which the caller keeps; CallError where it looks at more than that."""
         return self._session._pure(self)
+
+    def operations(self, arrays: Arrays) -> int | None:
+        """How much a call with these arrays computes: additions and multiplications of products, and one for each
+        element of another op; None where that is not known.
+        """
+        values = native(self.entry, arrays)
+        return self._operations(self.entry.name, self.entry.bound(tuple([a.shape for a in values])).env)
 
     def plan(self, shapes: Shapes) -> CallPlan:
         """How calls with these shapes run."""
@@ -178,7 +186,7 @@ class Session:
                 f.remember(shapes, plan)
             slots = plan.slots
             if f.restarts:
-                self._held.restart()
+                self._held.restart(*f.entry.reads)
                 return []
             if f.steps:
                 return self._step(f, plan, values, results)

@@ -43,6 +43,11 @@ class HeldState(MutableMapping[str, Array]):
         # Buffers must go before their device: at exit too, where Python frees in any order.
         weakref.finalize(self, _free, self._views)
 
+    @property
+    def variables(self) -> Mapping[str, StateVar]:
+        """Names and types."""
+        return self._variables
+
     def __getitem__(self, name: str) -> Array:
         self._known(name)
         with self._turn():
@@ -98,6 +103,11 @@ class HeldState(MutableMapping[str, Array]):
         """As `reset`. The caller holds the lock."""
         for name in names or tuple(self._views):
             self._views.pop(name, None)
+
+    def start(self, name: str, sizes: Mapping[str, int]) -> Array:
+        """What a variable starts as in a call with these named sizes; CallError where they leave one open."""
+        self._known(name)
+        return self._start(name, sizes)
 
     def scalar(self, name: str) -> Any:
         """The value of a variable without axes; None where there is none.

@@ -114,6 +114,16 @@ class Loaded:
         waits = self.schedule_caller and driver == WORKERS
         return Contexts([*modules, self.module], self.signature.name, schedule=waits, own=driver == CALLER)
 
+    @property
+    def on_cpu(self) -> bool:
+        """Calls run on the processor."""
+        return all(d.partition(":")[0] in (CALLER, WORKERS) for d in self._drivers)
+
+    def operations(self, entry: str, sizes: Mapping[str, int]) -> int | None:
+        """How much a call with these sizes computes (`ir/operations.py`); None where that is not known."""
+        work = self._work.get(entry)
+        return None if work is None else work.at(sizes)
+
     def choice(self, entry: str, sizes: Mapping[str, int]) -> Choice:
         """Who runs a call with these sizes, and why."""
         if len(self._drivers) == 1:

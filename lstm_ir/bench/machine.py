@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 
 def cores() -> int:
@@ -12,6 +16,19 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def peak(size: int = 2048) -> float:
+    """GFLOP/s of a large f32 product by NumPy's BLAS, as a yardstick of the same run."""
+    a = np.random.default_rng(0).standard_normal((size, size), np.float32)
+    best = min(_seconds(a) for _ in range(7))
+    return 2 * size**3 / best / 1e9
+
+
+def _seconds(a: np.ndarray[Any, Any]) -> float:
+    start = time.perf_counter()
+    a @ a
+    return time.perf_counter() - start
 
 
 def machine() -> str:

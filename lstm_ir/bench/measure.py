@@ -139,19 +139,6 @@ def _error(got: Array, want: Array) -> float:
     return float(np.abs(got - want).max() / (largest if largest > 0 else 1.0))
 
 
-def peak() -> float:
-    """GFLOP/s of a large f32 product by NumPy's BLAS, as a yardstick of the same run."""
-    a = np.random.default_rng(0).standard_normal((2048, 2048), np.float32)
-    best = min(_seconds(a) for _ in range(7))
-    return 2 * 2048**3 / best / 1e9
-
-
-def _seconds(a: Array) -> float:
-    start = time.perf_counter()
-    a @ a
-    return time.perf_counter() - start
-
-
 def geometric_mean(ratios: Iterable[float]) -> float:
     """exp(mean(log))."""
     return float(np.exp(np.mean(np.log(list(ratios)))))

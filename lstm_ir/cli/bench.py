@@ -13,7 +13,7 @@ from rich.console import Console
 from lstm_ir.bench import measure as bench
 from lstm_ir.bench import memory as bench_memory
 from lstm_ir.bench import report
-from lstm_ir.bench.machine import machine
+from lstm_ir.bench.machine import machine, peak
 from lstm_ir.bench.measure import NAMES, WAYS, NoPeerError, PointResult
 from lstm_ir.bench.points import Point, grid, named, short
 from lstm_ir.bench.side_by_side import OURS
@@ -57,7 +57,7 @@ def command(
     if threads is not None:
         set_threads(threads)
     console = Console(highlight=False, soft_wrap=True)
-    about: dict[str, Any] = {"machine": machine(), "versions": _versions(), "peak_gflops": bench.peak()}
+    about: dict[str, Any] = {"machine": machine(), "versions": _versions(), "peak_gflops": peak()}
     console.print(f"{about['machine']}\n{about['versions']}")
     console.print(f"NumPy's f32 product: {about['peak_gflops']:.0f} GFLOP/s")
     about["empty_call_us"] = {d: round(t * 1e6, 1) for d, t in bench.empty_call().items()}

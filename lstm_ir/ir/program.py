@@ -47,7 +47,8 @@ class Program:
 
     A weight of one name is one array in all entries. A graph alone is `Program.of(graph)`, entry
     `main`. `finite[entry]` names outputs, or inputs, that must be finite: a call with others
-    fails and keeps the state. An entry that takes and gives nothing starts all state again.
+    fails and keeps the state. An entry without inputs and outputs starts the state that it reads again, or
+    all state if it reads none.
     """
 
     name: str

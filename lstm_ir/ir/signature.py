@@ -87,8 +87,8 @@ class Entry:
 
     @property
     def restarts(self) -> bool:
-        """It takes and gives nothing, so what it does is to start all state again."""
-        return not (self.inputs or self.outputs or self.reads or self.writes)
+        """It takes no input and gives nothing: it starts again the state that it reads, or all if it reads none."""
+        return not (self.inputs or self.outputs or self.writes)
 
     def watched(self) -> tuple[tuple[tuple[int, str], ...], ...]:
         """Places and names of the inputs, then of the outputs, that must be finite; a name that both

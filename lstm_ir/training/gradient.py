@@ -3,49 +3,74 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.options import is_int
 from lstm_ir.ir.pullback import Differentiation, opened, pull_back
-from lstm_ir.ops.primitive.fill import ones
+from lstm_ir.ops.primitive.fill import ones, zeros_like
 
 Names = str | Sequence[str]
+BESIDE = "beside "  # before the names of outputs that `loss_gradients` gives too
 
 
-def grad(graph: Graph, of: str, wrt: Names, *, remat: int | None = None) -> Graph:
+def grad(graph: Graph, of: str, wrt: Names, *, remat: int | None = None, missing: str = "error") -> Graph:
     """The scalar output `of` and its gradients: outputs `of`, then `d_NAME` for each name of `wrt`.
 
     wrt: names of inputs and weights. remat: save the states of loops only at every `remat`-th step
     and run the steps between again on the way back; without it everything that is needed is saved.
-    Raises GradientError for an unknown name, a loss that is not a float scalar, a `wrt` that is not
-    of floats or does not influence the loss, and an op that has no gradient.
+    missing: "zeros" gives zeros of its type for a name of `wrt` that does not influence `of`, or does so through
+    integers alone. Raises GradientError for an unknown name, a loss that is not a float scalar, a `wrt` that is not
+    of floats or (without "zeros") does not influence the loss, and an op that has no gradient.
     """
+    zeros = _zeros(missing)
+    loss = _scalar(graph, of)
+    return _differentiated(graph, {of: loss}, {of: ones((), loss.dtype)}, [], wrt, remat, zeros=zeros)
+
+
+def loss_gradients(graph: Graph, of: str, wrt: Sequence[str], remat: int | None, beside: Iterable[str]) -> Graph:
+    """As `grad`, and the outputs named `beside`, each as "beside NAME", by the same forward pass."""
+    loss = _scalar(graph, of)
+    more = {BESIDE + n: graph.output(n) for n in beside}
+    hint = "leave it out of `trainable`"
+    return _differentiated(graph, {of: loss}, {of: ones((), loss.dtype)}, [], wrt, remat, beside=more, hint=hint)
+
+
+def _scalar(graph: Graph, of: str) -> Value:
+    """The output `of`, a float without axes; else GradientError."""
     loss = _output(graph, of)
     if loss.rank != 0:
         problem = f"the output {of!r} is {loss.type}, not a scalar; use li.vjp, or reduce it"
         raise GradientError(message("grad", problem, (), loss.node.loc))
-    return _differentiated(graph, {of: loss}, {of: ones((), loss.dtype)}, [], wrt, remat)
+    return loss
 
 
-def vjp(graph: Graph, of: Names, wrt: Names, *, remat: int | None = None) -> Graph:
+def vjp(graph: Graph, of: Names, wrt: Names, *, remat: int | None = None, missing: str = "error") -> Graph:
     """The outputs `of`, and `d_NAME` = sum over them of cotangent times derivative.
 
-    The cotangents are further inputs, `ct_NAME`, of the outputs' types. Errors as `grad`.
+    The cotangents are further inputs, `ct_NAME`, of the outputs' types. `missing` and errors as `grad`.
     """
+    zeros = _zeros(missing)
     results = {n: _output(graph, n) for n in _names(of)}
     cts = {n: parameter(f"ct_{n}", v.type) for n, v in results.items()}
     taken = set(graph.input_names) & {f"ct_{n}" for n in cts}
     if taken:
         raise GradientError(f"vjp: the graph already has an input {min(taken)!r}")
-    return _differentiated(graph, results, cts, list(cts.values()), wrt, remat)
+    return _differentiated(graph, results, cts, list(cts.values()), wrt, remat, zeros=zeros)
+
+
+def _zeros(missing: object) -> bool:
+    if not isinstance(missing, str) or missing not in ("error", "zeros"):
+        raise GradientError(f"grad: missing is {missing!r:.80}; it is 'error' or 'zeros'")
+    return missing == "zeros"
 
 
 def _differentiated(
-    graph: Graph, results: dict[str, Value], cts: dict[str, Value], more: list[Value], wrt: Names, remat: int | None
-) -> Graph:
+    graph: Graph, results: dict[str, Value], cts: dict[str, Value], more: list[Value], wrt: Names, remat: int | None,
+    *, zeros: bool = False, beside: Mapping[str, Value] | None = None, hint: str = "missing='zeros' gives zeros",
+) -> Graph:  # fmt: skip
     if remat is not None and (not is_int(remat) or remat < 1):
         raise GradientError(f"grad: remat is {remat!r}; it is a number of steps, at least 1")
     sources = {n: _source(graph, n) for n in _names(wrt)}
@@ -55,8 +80,10 @@ def _differentiated(
             seeds[v] = seeds[v] + cts[n] if v in seeds else cts[n]
         found = pull_back(seeds, list(sources.values()))
     for n, v in sources.items():
-        if v not in found:
-            problem = f"{n!r} does not influence {', '.join(map(repr, results))}"
+        if v not in found and zeros:
+            found[v] = zeros_like(v)
+        elif v not in found:
+            problem = f"{n!r} does not influence {', '.join(map(repr, results))}; {hint}"
             raise GradientError(message("grad", problem, [(n, v.type)], v.node.loc))
     outputs = results | {f"d_{n}": found[v] for n, v in sources.items()}
     taken = set(results) & {f"d_{n}" for n in sources}
@@ -64,7 +91,7 @@ def _differentiated(
         raise GradientError(
             f"grad: an output is already called {min(taken)!r}; make a Graph that gives it another name"
         )
-    return active.settle(Graph(f"{graph.name}_grad", [*graph.params, *more], outputs))
+    return active.settle(Graph(f"{graph.name}_grad", [*graph.params, *more], outputs | dict(beside or {})))
 
 
 def _names(names: Names) -> list[str]:

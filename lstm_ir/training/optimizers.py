@@ -3,55 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
-import numpy as np
-
-from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ops.primitive import elementwise as e
-
-Slots = Mapping[str, Value]
-
-
-def is_number(v: object) -> bool:
-    """An int or a float, NumPy's too; no boolean."""
-    return isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool)
-
-
-@dataclass(frozen=True)
-class Optimizer:
-    """`lr` is a number, or the name of an input f32[] that every step takes.
-
-    `slots` are what is kept per weight, all zeros at first.
-    """
-
-    name: ClassVar[str]
-    slots: ClassVar[tuple[str, ...]] = ()
-    lr: float | str
-
-    def __post_init__(self) -> None:
-        if isinstance(self.lr, str):
-            self._need(bool(self.lr), "lr", "an input's name is not empty")
-        else:
-            number = is_number(self.lr) and math.isfinite(self.lr) and self.lr >= 0
-            self._need(number, "lr", "it is at least 0")
-        self._need_amount("weight_decay")
-
-    def _need_amount(self, field: str) -> None:
-        """Refuse what is no finite number of at least 0. A field that is not there is 0."""
-        v = getattr(self, field, 0.0)
-        self._need(is_number(v) and 0 <= v < math.inf, field, "it is at least 0")
-
-    def _need(self, holds: bool, field: str, rule: str) -> None:
-        if not holds:
-            raise IRError(f"{self.name}: {field} is {getattr(self, field)!r}; {rule}")
-
-    def update(self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float) -> tuple[Value, Slots]:
-        """The weight and its slots after step t = 1, 2, ... (a float scalar) with gradient g."""
-        raise NotImplementedError
+from lstm_ir.training.optimizer import Groups, Optimizer, Slots
+from lstm_ir.training.rates import Rate, is_number
 
 
 @dataclass(frozen=True)
@@ -71,15 +28,17 @@ class Momentum(Optimizer):
     """g += decay p;  v = m v + g;  p -= lr v, or with nesterov lr (g + m v)."""
 
     name = "momentum"
-    slots = ("v",)
     momentum: float = 0.9
     nesterov: bool = False
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        inside = is_number(self.momentum) and 0 <= self.momentum < 1
-        self._need(inside, "momentum", "it lies in [0, 1)")
+        self._need_share("momentum")
+
+    def kept(self) -> dict[str, float]:
+        """The velocity v."""
+        return {"v": 0.0}
 
     def update(self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float) -> tuple[Value, Slots]:
         """As in the class."""
@@ -97,7 +56,6 @@ class Adam(Optimizer):
     """
 
     name = "adam"
-    slots = ("m", "v")
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
     weight_decay: float = 0.0
@@ -109,6 +67,10 @@ class Adam(Optimizer):
         good = pair and all(is_number(b) and 0 <= b < 1 for b in self.betas)
         self._need(good, "betas", "two numbers, each in [0, 1)")
         self._need_amount("epsilon")
+
+    def kept(self) -> dict[str, float]:
+        """The means m and v of the gradient and of its square."""
+        return {"m": 0.0, "v": 0.0}
 
     def update(self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float) -> tuple[Value, Slots]:
         """As in the class."""
@@ -123,6 +85,81 @@ class Adam(Optimizer):
         return p - (lr / _correction(b1, t)) * (m / root), {"m": m, "v": v}
 
 
+@dataclass(frozen=True)
+class _AdamW(Adam):
+    name = "adamw"
+
+
+@dataclass(frozen=True)
+class RMSprop(Optimizer):
+    """g += decay p;  v = a v + (1 - a) g^2;  u = g / (sqrt(v) + epsilon);  p -= lr u.
+
+    centered: sqrt(v - m^2), with the mean m = a m + (1 - a) g; what roundings make negative counts as 0.
+    momentum: b = momentum b + u;  p -= lr b. Source: Tieleman & Hinton 2012; Graves 2013.
+    """
+
+    name = "rmsprop"
+    alpha: float = 0.99
+    epsilon: float = 1e-8
+    momentum: float = 0.0
+    centered: bool = False
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._need_share("alpha")
+        self._need_share("momentum")
+        self._need_amount("epsilon")
+        self._need(isinstance(self.centered, bool), "centered", "it is True or False")
+
+    def kept(self) -> dict[str, float]:
+        """The mean v of the squares; m and b where they are used."""
+        return {"v": 0.0} | ({"m": 0.0} if self.centered else {}) | ({"b": 0.0} if self.momentum else {})
+
+    def update(self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float) -> tuple[Value, Slots]:
+        """As in the class."""
+        g, a = _decayed(p, g, self.weight_decay), self.alpha
+        new = {"v": slots["v"] * a + g * g * (1.0 - a)}
+        spread = new["v"]
+        if self.centered:
+            new["m"] = slots["m"] * a + g * (1.0 - a)
+            spread = e.maximum(spread - new["m"] * new["m"], 0.0)
+        move = g / (e.sqrt(spread) + self.epsilon)
+        if self.momentum:
+            move = new["b"] = slots["b"] * self.momentum + move
+        return p - move * lr, new
+
+
+@dataclass(frozen=True)
+class Adagrad(Optimizer):
+    """g += decay p;  s += g^2;  p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + epsilon).
+
+    Source: Duchi, Hazan & Singer 2011.
+    """
+
+    name = "adagrad"
+    lr_decay: float = 0.0
+    epsilon: float = 1e-10
+    initial_accumulator_value: float = 0.0
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("lr_decay", "epsilon", "initial_accumulator_value"):
+            self._need_amount(field)
+
+    def kept(self) -> dict[str, float]:
+        """The sum s of the squares."""
+        return {"s": float(self.initial_accumulator_value)}
+
+    def update(self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float) -> tuple[Value, Slots]:
+        """As in the class."""
+        g = _decayed(p, g, self.weight_decay)
+        s = slots["s"] + g * g
+        rate = lr / ((t - 1.0) * self.lr_decay + 1.0) if self.lr_decay else lr
+        return p - g / (e.sqrt(s) + self.epsilon) * rate, {"s": s}
+
+
 def _decayed(p: Value, g: Value, decay: float) -> Value:
     return g + p * decay if decay else g
 
@@ -132,32 +169,45 @@ def _correction(beta: float, t: Value) -> Value:
     return e.negate(e.expm1(t * math.log(beta))) if beta else t * 0.0 + 1.0
 
 
-def sgd(lr: float | str, *, weight_decay: float = 0.0) -> Optimizer:
+def sgd(lr: Rate, *, weight_decay: float = 0.0, groups: Groups | None = None) -> Optimizer:
     """Plain gradient descent."""
-    return SGD(lr, weight_decay)
+    return SGD(lr, weight_decay, groups=groups)
 
 
-def momentum(lr: float | str, momentum: float = 0.9, *, nesterov: bool = False, weight_decay: float = 0.0) -> Optimizer:
+def momentum(
+    lr: Rate, momentum: float = 0.9, *, nesterov: bool = False, weight_decay: float = 0.0, groups: Groups | None = None
+) -> Optimizer:
     """Gradient descent with momentum."""
-    return Momentum(lr, momentum, nesterov, weight_decay)
+    return Momentum(lr, momentum, nesterov, weight_decay, groups=groups)
 
 
 def adam(
-    lr: float | str = 1e-3, betas: tuple[float, float] = (0.9, 0.999), *, epsilon: float = 1e-8,
-    weight_decay: float = 0.0,
+    lr: Rate = 1e-3, betas: tuple[float, float] = (0.9, 0.999), *, epsilon: float = 1e-8,
+    weight_decay: float = 0.0, groups: Groups | None = None,
 ) -> Optimizer:  # fmt: skip
     """Adam; the decay is part of the gradient."""
-    return Adam(lr, betas, epsilon, weight_decay)
+    return Adam(lr, betas, epsilon, weight_decay, groups=groups)
 
 
 def adamw(
-    lr: float | str = 1e-3, betas: tuple[float, float] = (0.9, 0.999), *, epsilon: float = 1e-8,
-    weight_decay: float = 1e-2,
+    lr: Rate = 1e-3, betas: tuple[float, float] = (0.9, 0.999), *, epsilon: float = 1e-8,
+    weight_decay: float = 1e-2, groups: Groups | None = None,
 ) -> Optimizer:  # fmt: skip
     """Adam with decoupled decay."""
-    return _AdamW(lr, betas, epsilon, weight_decay, True)
+    return _AdamW(lr, betas, epsilon, weight_decay, True, groups=groups)
 
 
-@dataclass(frozen=True)
-class _AdamW(Adam):
-    name = "adamw"
+def rmsprop(
+    lr: Rate = 1e-2, alpha: float = 0.99, *, epsilon: float = 1e-8, momentum: float = 0.0, centered: bool = False,
+    weight_decay: float = 0.0, groups: Groups | None = None,
+) -> Optimizer:  # fmt: skip
+    """Gradients divided by the root of their mean square, as far back as `alpha` looks."""
+    return RMSprop(lr, alpha, epsilon, momentum, centered, weight_decay, groups=groups)
+
+
+def adagrad(
+    lr: Rate = 1e-2, *, lr_decay: float = 0.0, epsilon: float = 1e-10, initial_accumulator_value: float = 0.0,
+    weight_decay: float = 0.0, groups: Groups | None = None,
+) -> Optimizer:  # fmt: skip
+    """Gradients divided by the root of the sum of all their squares."""
+    return Adagrad(lr, lr_decay, epsilon, initial_accumulator_value, weight_decay, groups=groups)

@@ -200,6 +200,72 @@ def grad_remat_straight_through() -> object:
     return li.vjp(graph, "y", "x", remat=4)
 
 
+@elsewhere(li.GradientError)
+def grad_missing_word() -> object:
+    return li.grad(trained(), "loss", "unused", missing="zero")
+
+
+def learner(optimizer: Any = None, **options: Any) -> li.Program:
+    v, w = x(3), li.weight("out/w", np.ones(3, "f4"))
+    dead = li.weight("out/dead", np.ones(3, "f4"))
+    graph = li.Graph("learner", [v], {"loss": li.sum(v * w), "y": v * w, "z": v * dead})
+    return li.train_step(graph, "loss", li.sgd(0.1) if optimizer is None else optimizer, "out/w", **options)
+
+
+@elsewhere(li.GradientError)
+def train_step_unknown_output() -> object:
+    return learner(outputs=["y", "accuracy"])
+
+
+@in_graph(li.GradientError)
+def train_step_weight_without_influence() -> object:
+    v, w = x(3), li.weight("w", np.ones(3, "f4"))
+    return li.train_step(li.Graph("g", [v], {"loss": li.sum(v), "y": v * w}), "loss", li.sgd(0.1))
+
+
+@elsewhere(li.GradientError)
+def train_step_group_of_no_weight() -> object:
+    return learner(li.adamw(groups={"*/bias": {"weight_decay": 0.0}}))
+
+
+@elsewhere(li.GradientError)
+def train_step_weight_of_two_groups() -> object:
+    return learner(li.adamw(groups={"*/w": {"weight_decay": 0.0}, "out/*": {"lr": 0.1}}))
+
+
+@elsewhere(li.IRError)
+def optimizer_group_without_option() -> object:
+    return li.adamw(groups={"*/bias": {"decay": 0.0}})
+
+
+@elsewhere(li.GradientError)
+def train_step_rate_that_is_none() -> object:
+    def rate(step: li.Value) -> li.Value:
+        return li.zeros((2,))
+
+    return learner(li.sgd(li.schedules.warmup(3, rate)))
+
+
+@elsewhere(li.IRError)
+def schedule_of_no_steps() -> object:
+    return li.schedules.cosine(0.1, 0)
+
+
+@elsewhere(li.CallError)
+def fit_without_end() -> object:
+    return li.fit(learner(), [])
+
+
+@elsewhere(li.CallError)
+def fit_iterator_of_two_epochs() -> object:
+    return li.fit(learner(), iter([]), epochs=2)
+
+
+@elsewhere(li.CallError)
+def fit_without_evaluate() -> object:
+    return li.fit(learner(), [], epochs=2, validation=[])
+
+
 @elsewhere(li.IRError)
 def two_inputs_of_one_name() -> object:
     a, b = x(3), x(3)

@@ -76,7 +76,7 @@ def members(cls: type) -> Iterator[tuple[str, Any]]:
     seen: set[str] = set()
     for base in (b for b in cls.__mro__ if b.__module__.startswith("lstm_ir")):
         for name, kind in vars(base).items():
-            shown = inspect.isfunction(kind) or isinstance(kind, (*PROPERTY, classmethod))
+            shown = inspect.isfunction(kind) or isinstance(kind, (*PROPERTY, classmethod, staticmethod))
             if shown and not name.startswith("_") and name not in seen:
                 seen.add(name)
                 yield name, kind
@@ -112,7 +112,8 @@ def _members(text: str) -> str:
     cls, rows = found(path), []
     for name, kind in members(cls):
         value = getattr(cls, name)
-        takes = "" if isinstance(kind, PROPERTY) else plain(value, 0 if inspect.ismethod(value) else 1)
+        bound = inspect.ismethod(value) or isinstance(kind, staticmethod)
+        takes = "" if isinstance(kind, PROPERTY) else plain(value, 0 if bound else 1)
         rows.append(_row(f"`{prefix}.{name}{takes}`", first_paragraph(kind)))
     return "| member | gives, or does |\n|---|---|\n" + "".join(rows)
 

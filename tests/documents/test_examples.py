@@ -15,7 +15,7 @@ from paths import EXAMPLES, ROOT
 
 RUNNABLE = (
     "tagger.py", "layer_norm_cell.py", "dynamic_shapes.py", "tf_block_lstm.py", "char_lm.py", "silero_stream.py",
-    "import_crnn.py",
+    "import_crnn.py", "char_lm_fit.py",
 )  # fmt: skip
 MODELS = ROOT.parent / "shared" / "models"
 
@@ -107,6 +107,14 @@ def test_the_language_model_learns_what_pytorch_learned(tmp_path: Path) -> None:
     assert any(line.startswith("held-out sonnets: ") for line in lines)
     written = "\n".join(lines[next(k for k, t in enumerate(lines) if t.startswith("Shall I compare ")) :])
     assert len(written) == len("Shall I compare ") + 400
+
+
+@pytest.mark.slow
+def test_the_language_model_is_trained_in_chunks_and_resumed(tmp_path: Path) -> None:
+    lines = run("char_lm_fit.py", tmp_path).splitlines()
+    assert [line.split(":")[0] for line in lines[:8]] == [f"epoch {k}" for k in range(1, 9)]
+    assert lines[8].startswith("336 steps in the log, columns step,epoch,loss,grad_norm,lr,accuracy,validation/loss")
+    assert lines[9].endswith("resumed: the same bits")
 
 
 def test_the_language_models_goal_is_what_pytorch_reaches() -> None:

@@ -74,14 +74,32 @@ def test_the_example_runs_as_printed(
 def test_what_the_page_on_training_shows_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    train, stream, frames = blocks("python", document("training.md"))
+    train, rates, groups, chunks, loop, stream, frames = blocks("python", document("training.md"))
     monkeypatch.chdir(tmp_path)
-    exec(compile(train, "training.md", "exec"), {})
-    loss, steps, shape = capsys.readouterr().out.split(maxsplit=2)
-    assert float(loss) < 0.5
-    assert (steps, shape) == ("200", "(16, 2)\n")
-    assert li.load("sign.lirpkg").entries.keys() == {"train", "grads", "apply", "infer"}
     names: dict[str, Any] = {}
+    exec(compile(train, "training.md", "exec"), names)
+    loss, accuracy, steps, shape = capsys.readouterr().out.split(maxsplit=3)
+    assert float(loss) < 0.5
+    assert float(accuracy) > 0.7
+    assert (steps, shape) == ("200", "(16, 2)\n")
+    assert li.load("sign.lirpkg").entries.keys() == {"train", "infer"}
+    exec(compile(rates, "training.md", "exec"), names)
+    assert capsys.readouterr().out.startswith("[0.0, 9.99")
+    exec(compile(groups, "training.md", "exec"), names)
+    assert capsys.readouterr().out == "loss: f32[]\ngrad_norm: f32[]\nlr/lstm/*: f32[]\n"
+    exec(compile(chunks, "training.md", "exec"), names)
+    assert capsys.readouterr().out == "(1, 4, 32)\n"
+    assert names["carried"]["h0"].any()
+    exec(compile(loop, "training.md", "exec"), names)
+    out, err = capsys.readouterr()
+    first, shape = out.splitlines()
+    assert first.split()[0] in ("patience", "epochs")
+    assert (first.split()[2], shape) == ("True", "(16, 2)")
+    (line,) = (b for b in blocks("", document("training.md")) if b.startswith("epoch 1"))
+    numbers = re.compile(r"[\d.]+")
+    assert numbers.sub("0", err.splitlines()[0]) == numbers.sub("0", line.rstrip("\n"))
+    assert set(li.load("sign.lirpkg").state) > {"step", "adam/m/out/w"}
+    names = {}
     exec(compile(stream, "training.md", "exec"), names)
     assert float(capsys.readouterr().out) < 1e-6
     exec(compile(frames, "training.md", "exec"), names)

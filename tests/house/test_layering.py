@@ -13,7 +13,7 @@ import pytest
 from paths import ROOT
 
 DRIVERS = (
-    "api.py", "compile_advice.py", "loading.py", "unpacking.py", "options.py", "__main__.py", "cli", "demo",
+    "api.py", "compile_advice.py", "loading.py", "unpacking.py", "options.py", "__main__.py", "cli", "demo", "fitting",
     "verification", "serving",
 )  # fmt: skip  # files and folders of lstm_ir
 FOREIGN = ("torch", "tensorflow", "jax", "jaxlib", "onnx", "onnx_ir", "onnxruntime", "keras", "safetensors")

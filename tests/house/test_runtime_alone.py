@@ -40,6 +40,9 @@ learner.save_state("saved.safetensors")
 again = li.load("learner.lirpkg")
 again.load_state("saved.safetensors")
 losses += [again.entries["train"](x=given[f"x{i}"], want=given[f"want{i}"])["loss"] for i in range(2, 4)]
+fitted, steps = li.load("learner.lirpkg"), [{n: given[f"{n}{i}"] for n in ("x", "want")} for i in range(4)]
+history = li.fit(fitted, steps, epochs=1, every=2, checkpoint="run.safetensors", log="log.csv", progress=False)
+out |= {"fitted": np.array(history.losses), "fitted_w": fitted.state["w"]}
 out |= {"losses": np.array(losses), "w": again.state["w"], "weights": li.load("layer.lirpkg").weights["w"]}
 np.savez("out.npz", **out)
 print(json.dumps([li.__file__, sorted(sys.modules)]))
@@ -141,6 +144,8 @@ def test_packages_load_run_stream_and_train(python: Path, folder: Path) -> None:
         w -= 0.25 * 2 / error.size * x.T @ error
     np.testing.assert_allclose(out["losses"], losses, rtol=1e-5)
     np.testing.assert_allclose(out["w"], w, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(out["fitted"], out["losses"])
+    np.testing.assert_array_equal(out["fitted_w"], out["w"])
 
 
 @pytest.mark.slow

@@ -89,6 +89,10 @@ def test_one_value_under_two_names() -> None:
         (lambda g: grad(g, "top", "x"), r"only floats have a gradient"),
         (lambda g: grad(g, "loss", "n"), r"'n' is i32\[B\]; only floats"),
         (lambda g: grad(g, "loss", "unused"), "'unused' does not influence 'loss'"),
+        (lambda g: grad(g, "loss", "unused"), "missing='zeros' gives zeros"),
+        (lambda g: grad(g, "loss", "x", missing="nothing"), "missing is 'nothing'; it is 'error' or 'zeros'"),
+        (lambda g: grad(g, "loss", "n", missing="zeros"), r"'n' is i32\[B\]; only floats"),
+        (lambda g: vjp(g, "logits", "x", missing="no"), "missing is 'no'; it is 'error' or 'zeros'"),
         (lambda g: grad(g, "loss", []), "is empty"),
         (lambda g: grad(g, "loss", ["x", "x"]), "names something twice"),
         (lambda g: grad(g, "loss", "x", remat=0), "remat is 0"),
@@ -121,6 +125,41 @@ def test_an_integer_way_is_no_influence() -> None:
     rounded = li.convert(li.convert(x, "i32"), "f64")
     with pytest.raises(li.GradientError, match="does not influence"):
         grad(li.Graph("g", [x], {"loss": li.sum(rounded)}), "loss", "x")
+
+
+def test_a_gradient_that_does_not_exist_may_be_zeros(rng: np.random.Generator) -> None:
+    """Unused, through integers alone, and through the place of the largest; jax.grad gives the others."""
+    jax = pytest.importorskip("jax")
+    x, u = li.input("x", ("T", 3), "f64"), li.input("u", ("T", 2), "f64")
+    w = li.weight("w", rng.standard_normal((3, 4)))
+    dead = li.weight("dead", rng.standard_normal(5))
+    largest = li.convert(li.argmax(u, 1), "f64")
+    whole = li.convert(li.convert(dead, "i32"), "f64")
+    loss = li.sum(li.tanh(x @ w)) + li.sum(largest) + li.sum(whole)
+    g = li.Graph("g", [x, u], {"loss": loss, "y": li.tanh(x @ w)})
+    names = ["w", "dead", "x", "u"]
+    given = {"x": rng.standard_normal((6, 3)), "u": rng.standard_normal((6, 2))}
+    back = grad(g, "loss", names, missing="zeros")
+    got = li.interpret(back, given)
+    with jax.enable_x64(True):
+
+        def theirs(w: Any, dead: Any, x: Any, u: Any) -> Any:
+            rest = jax.numpy.argmax(u, 1).astype("f8").sum() + dead.astype("i4").astype("f8").sum()
+            return jax.numpy.tanh(x @ w).sum() + rest
+
+        held = {n: v.node.attrs["value"].array for n, v in g.weights.items()}
+        want = jax.grad(theirs, (0, 1, 2, 3))(held["w"], held["dead"], given["x"], given["u"])
+    for name, wanted in zip(names, want, strict=True):
+        np.testing.assert_allclose(got[f"d_{name}"], wanted, atol=1e-12, err_msg=name)
+    assert not got["d_dead"].any()
+    assert not got["d_u"].any()
+    with li.compile(li.Graph("d", back.params, {"d_u": back.output("d_u")})) as exe:
+        assert exe(given)["d_u"].shape == (6, 2)
+    ct = {"ct_y": rng.standard_normal((6, 4))}
+    got = li.interpret(vjp(g, "y", ["x", "u"], missing="zeros"), {**given, **ct})
+    np.testing.assert_array_equal(got["d_u"], np.zeros((6, 2)))
+    want = (ct["ct_y"] * (1 - np.tanh(given["x"] @ held["w"]) ** 2)) @ held["w"].T
+    np.testing.assert_allclose(got["d_x"], want, atol=1e-12)
 
 
 def test_rules_keep_the_line() -> None:

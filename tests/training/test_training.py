@@ -346,10 +346,6 @@ def cell() -> li.Graph:
     return li.Graph("cell", [h], {"n": n, "loss": li.sum(n)})
 
 
-def streamed() -> li.Program:
-    return li.stateful(cell(), {"h": "n"})
-
-
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
@@ -374,7 +370,7 @@ def streamed() -> li.Program:
         (lambda: li.train_step(tagger(), "logits", li.sgd(0.1)), "not a scalar"),
         (lambda: li.train_step(tagger(), "loss", li.sgd(0.1), "decoder/*"), "matches 'decoder/\\*'"),
         (lambda: li.train_step(tagger(), "loss", li.sgd(0.1), clip_norm=0.0), "clip_norm is 0.0"),
-        (lambda: li.train_step(streamed(), "loss", li.sgd(0.1)), "got the program 'cell'; train the graph"),  # type: ignore[arg-type]
+        (lambda: li.train_step(named(), "loss", li.sgd(0.1)), "got the program 'g'; train the graph"),
         (lambda: li.stateful(li.train_step(cell(), "loss", li.sgd(0.1)), {"h": "n"}), "got the program 'cell'; stream"),  # type: ignore[arg-type]
         (lambda: li.stateful([cell()], {"h": "n"}), "stateful: takes a graph, got list"),  # type: ignore[arg-type]
         (lambda: li.sgd(-1.0), "lr is -1.0"),

@@ -1,0 +1,1 @@
+"""The loop around a program that trains: batches, validation, checkpoints, logs, progress."""
