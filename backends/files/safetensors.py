@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
@@ -22,6 +23,7 @@ _WORDS = {v: k for k, v in _NAMES.items()}
 _HEADER = 16 << 20  # bytes; as Python's objects they take some twenty times that
 
 Kind = tuple[DType, tuple[int, ...]]  # element type and shape
+Reader = BinaryIO | mmap.mmap
 
 
 def read(path: object) -> dict[str, Array]:
@@ -37,12 +39,40 @@ def read_from(f: BinaryIO, size: int, where: str) -> dict[str, Array]:
     for name in sorted(spans, key=lambda n: spans[n]):  # the file's order
         dtype, shape = types[name]
         a = out[name] = fill(empty(shape, dtype.numpy), f, f"{where}: {name}")
-        if dtype is DType.i1 and a.size and int(bytes_of(a).max()) > 1:
-            raise PackageError(f"{where}: {name}: a boolean that is neither 0 nor 1")
+        _confirm(a, dtype, f"{where}: {name}")
     return {name: out[name] for name in types}
 
 
-def _header(f: BinaryIO, size: int, where: str) -> tuple[dict[str, Kind], dict[str, tuple[int, int]]]:
+def map_from(file: mmap.mmap, start: int, size: int, where: str) -> dict[str, Array]:
+    """The arrays of the `size` bytes from `start`, read-only, as they lie in the mapped file.
+
+    An array whose place is not aligned for the runtime is copied; `write` puts those last that push others out of
+    their places.
+    """
+    file.seek(start)
+    types, spans = _header(file, size, where)
+    data = file.tell()
+    out: dict[str, Array] = {}
+    for name, (dtype, shape) in types.items():
+        place, end = (data + n for n in spans[name])
+        if place % ALIGNMENT or place == end:
+            file.seek(place)
+            a = fill(empty(shape, dtype.numpy), file, f"{where}: {name}")
+        else:
+            count = (end - place) // dtype.numpy.itemsize
+            a = np.frombuffer(file, dtype.numpy, count, place).reshape(shape)
+        _confirm(a, dtype, f"{where}: {name}")
+        a.flags.writeable = False
+        out[name] = a
+    return out
+
+
+def _confirm(a: Array, dtype: DType, where: str) -> None:
+    if dtype is DType.i1 and a.size and int(bytes_of(a).max()) > 1:
+        raise PackageError(f"{where}: a boolean that is neither 0 nor 1")
+
+
+def _header(f: Reader, size: int, where: str) -> tuple[dict[str, Kind], dict[str, tuple[int, int]]]:
     length = int.from_bytes(f.read(8), "little") if size >= 8 else 0
     if not 2 <= length <= min(size - 8, _HEADER):
         raise PackageError(f"{where}: not a safetensors file, or one that is cut off")
@@ -84,18 +114,21 @@ def _entry(entry: object, where: str) -> tuple[Kind, tuple[int, int]]:
 
 
 def write(f: BinaryIO, weights: Mapping[str, Array]) -> None:
-    """`weights` as safetensors, the data starting at a multiple of 64 bytes."""
-    header: dict[str, Any] = {}
+    """`weights` as safetensors, the data starting at a multiple of 64 bytes.
+
+    Arrays whose bytes are a multiple of that come first, so that each of them can be mapped where it lies.
+    """
+    header: dict[str, Any] = {name: {} for name in weights}
+    places = sorted(weights, key=lambda n: weights[n].nbytes % ALIGNMENT != 0)
     end = 0
-    for name, a in weights.items():
+    for name in places:
+        a = weights[name]
         word = _WORDS[DType.of(a.dtype)]
-        header[name] = {
-            "dtype": word, "shape": list(a.shape), "data_offsets": [end, end + a.nbytes]
-        }  # fmt: skip
+        header[name] |= {"dtype": word, "shape": list(a.shape), "data_offsets": [end, end + a.nbytes]}
         end += a.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % ALIGNMENT)
     f.write(len(text).to_bytes(8, "little"))
     f.write(text)
-    for a in weights.values():
-        f.write(bytes_of(np.require(a, requirements="C")).data)
+    for name in places:
+        f.write(bytes_of(np.require(weights[name], requirements="C")).data)
