@@ -112,8 +112,10 @@ def test_a_package_of_an_older_format_whose_members_lie_anywhere() -> None:
 
 def test_the_order_in_a_file_of_arrays(tmp_path: Path) -> None:
     """Those whose bytes are a multiple of 64 come first; the header keeps the caller's order."""
-    arrays = {"a": np.arange(3, dtype=np.int8), "b": np.ones((4, 4), np.float32), "c": np.zeros((0, 2), np.float64),
-              "d": np.arange(16, dtype=np.int32), "e": np.array([True, False])}  # fmt: skip
+    arrays: dict[str, np.ndarray] = {
+        "a": np.arange(3, dtype=np.int8), "b": np.ones((4, 4), np.float32), "c": np.zeros((0, 2), np.float64),
+        "d": np.arange(16, dtype=np.int32), "e": np.array([True, False]),
+    }  # fmt: skip
     with open(tmp_path / "f.safetensors", "wb") as f:
         safetensors.write(f, arrays)
     found = safetensors.read(tmp_path / "f.safetensors")
