@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,14 +17,20 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.backends.run import runtime
-from lstm_ir.ir.errors import CallError, DeviceError, PackageError
+from lstm_ir.ir.errors import CallError, PackageError
 from lstm_ir.loading import load
+from lstm_ir.parallel import trainer
+from lstm_ir.parallel.cpu_share import use_threads
+from lstm_ir.parallel.links import Transport
+from lstm_ir.parallel.parts import Weigh
+from lstm_ir.parallel.ray_actors import Actors
+from lstm_ir.parallel.replica import Opening
 from lstm_ir.serving.batcher import model_of
 from lstm_ir.serving.columns import Columns, ports_of
 from lstm_ir.serving.row_check import confirm_rows
 from lstm_ir.serving.rows import Rows
 
-__all__ = ["Predictor"]
+__all__ = ["Predictor", "Trainer"]
 
 Array = np.ndarray[Any, Any]
 
@@ -103,6 +108,43 @@ class Predictor:
             return self._opened
 
 
+class Trainer(trainer.Trainer):
+    """As `lstm_ir.parallel.Trainer`, with Ray's actors as workers, on any machine of the cluster."""
+
+    def __init__(
+        self,
+        package: str | Path,
+        workers: int = 2,
+        *,
+        num_cpus: float = 1,
+        batch: str = "B",
+        weigh: Weigh | None = None,
+        reduction: str = "mean",
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int = 1,
+        resume: bool = False,
+        device: str | None = None,
+        require_key: bytes | str | None = None,
+        timeout: float = 600.0,
+    ) -> None:
+        """`package`: found at the same path on every machine. num_cpus: of each actor, which uses so many threads.
+
+        Ray is connected to as `ray.init()` does, where it is not yet. Parts, gradients and their average pass
+        through Ray's object store: actors of one machine read the average from one place. The other parameters and
+        the errors are those of `lstm_ir.parallel.Trainer`; MissingLibraryError without Ray.
+        """
+        if isinstance(num_cpus, bool) or not isinstance(num_cpus, (int, float)) or not 0 <= num_cpus < 1e6:
+            raise CallError(f"num_cpus is {num_cpus!r:.80}; expected a number of processors")
+        self._num_cpus = num_cpus
+        super().__init__(
+            package, workers, batch=batch, weigh=weigh, reduction=reduction, checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every, resume=resume, device=device, require_key=require_key, timeout=timeout,
+        )  # fmt: skip
+
+    def _reach(self, opening: Opening, timeout: float) -> Transport:
+        return Actors(opening._replace(threads=None), self._num_cpus, timeout)
+
+
 class _Opened:
     """The package in this process."""
 
@@ -130,31 +172,6 @@ class _Opened:
         if check:
             confirm_rows(rows, self.model)
         self.columns = Columns(rows, inputs, columns, constants or {}, keep, max_rows)
-
-
-def use_threads(threads: int | None) -> None:
-    """So many workers; without a number the share of the processor that Ray gave to this actor or task.
-
-    Ray bounds nothing itself: two actors of a machine that each start a worker per core would take turns on them. An
-    actor without a share gets one worker. Where workers run already their number stays, unless one is asked for.
-    """
-    asked = threads if threads is not None else _share()
-    if asked is None or asked == runtime.threads():
-        return
-    try:
-        runtime.set_threads(asked)
-    except DeviceError:
-        if threads is not None:
-            raise
-
-
-def _share() -> int | None:
-    """Whole processors of this Ray worker; None outside of one."""
-    ray = sys.modules.get("ray")
-    if ray is None or not ray.is_initialized() or ray.get_runtime_context().worker.mode != ray.WORKER_MODE:
-        return None
-    cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1.0)
-    return max(1, min(int(cpus), runtime.MAX_THREADS))
 
 
 def _absolute(path: object) -> str:
