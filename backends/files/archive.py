@@ -224,7 +224,7 @@ def _mapped(f: BinaryIO, info: zipfile.ZipInfo, manifest: Manifest, file: Path) 
         raise PackageError(f"{file}: {info.filename} is cut off")
     with memoryview(whole) as view, view[start:end] as content:
         _same_content(content, info.filename, manifest, file)
-    return safetensors.map_from(whole, start, info.file_size, f"{file}: {info.filename}")
+    return safetensors.views(whole, start, info.file_size, f"{file}: {info.filename}")
 
 
 def _unpacked(data: Mapping[str, bytes], member: str, file: Path) -> dict[str, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -44,14 +44,7 @@ def size_of(shape: Sequence[int], itemsize: int, where: str) -> int:
     return size
 
 
-class Readable(Protocol):
-    """A file, or a mapped one."""
-
-    def read(self, count: int, /) -> bytes:
-        """At most `count` bytes from where it stands; none at its end."""
-
-
-def fill(a: Array, f: Readable, where: str) -> Array:
+def fill(a: Array, f: BinaryIO, where: str) -> Array:
     """`a`, a contiguous array, with the next bytes of `f` in it."""
     place = bytes_of(a).data
     done = 0

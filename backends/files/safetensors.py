@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import mmap
 from collections.abc import Mapping
@@ -23,7 +24,6 @@ _WORDS = {v: k for k, v in _NAMES.items()}
 _HEADER = 16 << 20  # bytes; as Python's objects they take some twenty times that
 
 Kind = tuple[DType, tuple[int, ...]]  # element type and shape
-Reader = BinaryIO | mmap.mmap
 
 
 def read(path: object) -> dict[str, Array]:
@@ -43,24 +43,25 @@ def read_from(f: BinaryIO, size: int, where: str) -> dict[str, Array]:
     return {name: out[name] for name in types}
 
 
-def map_from(file: mmap.mmap, start: int, size: int, where: str) -> dict[str, Array]:
-    """The arrays of the `size` bytes from `start`, read-only, as they lie in the mapped file.
+def views(memory: mmap.mmap | Array, start: int, size: int, where: str) -> dict[str, Array]:
+    """The arrays of the `size` bytes from `start`, read-only, as they lie in a mapped file or an array of bytes.
 
     An array whose place is not aligned for the runtime is copied; `write` puts those last that push others out of
     their places.
     """
-    file.seek(start)
-    types, spans = _header(file, size, where)
-    data = file.tell()
+    length = min(int.from_bytes(bytes(memory[start : start + 8]), "little"), _HEADER) if size >= 8 else 0
+    head = bytes(memory[start : start + min(8 + length, size)])
+    types, spans = _header(io.BytesIO(head), size, where)
+    data = start + 8 + length
     out: dict[str, Array] = {}
     for name, (dtype, shape) in types.items():
         place, end = (data + n for n in spans[name])
-        if place % ALIGNMENT or place == end:
-            file.seek(place)
-            a = fill(empty(shape, dtype.numpy), file, f"{where}: {name}")
-        else:
-            count = (end - place) // dtype.numpy.itemsize
-            a = np.frombuffer(file, dtype.numpy, count, place).reshape(shape)
+        count = (end - place) // dtype.numpy.itemsize
+        a = np.frombuffer(memory, dtype.numpy, count, place).reshape(shape) if count else empty(shape, dtype.numpy)
+        if a.ctypes.data % ALIGNMENT:
+            copy = empty(shape, dtype.numpy)
+            copy[...] = a
+            a = copy
         _confirm(a, dtype, f"{where}: {name}")
         a.flags.writeable = False
         out[name] = a
@@ -72,7 +73,7 @@ def _confirm(a: Array, dtype: DType, where: str) -> None:
         raise PackageError(f"{where}: a boolean that is neither 0 nor 1")
 
 
-def _header(f: Reader, size: int, where: str) -> tuple[dict[str, Kind], dict[str, tuple[int, int]]]:
+def _header(f: BinaryIO, size: int, where: str) -> tuple[dict[str, Kind], dict[str, tuple[int, int]]]:
     length = int.from_bytes(f.read(8), "little") if size >= 8 else 0
     if not 2 <= length <= min(size - 8, _HEADER):
         raise PackageError(f"{where}: not a safetensors file, or one that is cut off")

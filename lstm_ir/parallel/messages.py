@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.backends.files import safetensors
+from lstm_ir.backends.files.memory import empty
 
 Array = np.ndarray[Any, Any]
 Buffer = bytes | memoryview
@@ -39,16 +40,17 @@ def send(s: socket.socket, header: Mapping[str, Any], payload: Buffer) -> None:
 
 
 def receive(s: socket.socket) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The next message; EOFError where the other end is gone."""
-    head, body = _SIZES.unpack(_exactly(s, _SIZES.size))
-    header: dict[str, Any] = json.loads(_exactly(s, head))
+    """The next message, its arrays read-only; EOFError where the other end is gone."""
+    head, body = _SIZES.unpack(bytes(_exactly(s, _SIZES.size)))
+    header: dict[str, Any] = json.loads(bytes(_exactly(s, head)))
     data = _exactly(s, body)
-    return header, safetensors.read_from(io.BytesIO(data), body, "a message") if body else {}
+    return header, safetensors.views(data, 0, body, "a message") if body else {}
 
 
-def _exactly(s: socket.socket, count: int) -> bytearray:
-    data = bytearray(count)
-    view, done = memoryview(data), 0
+def _exactly(s: socket.socket, count: int) -> Array:
+    """So many bytes, in memory that is aligned for the runtime."""
+    data = empty((count,), np.dtype(np.uint8))
+    view, done = data.data, 0
     while done < count:
         got = s.recv_into(view[done:])
         if got == 0:

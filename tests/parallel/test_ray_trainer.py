@@ -120,10 +120,12 @@ class TestWithRay:
         from lstm_ir.parallel import ray_actors
 
         start = ray_actors.Actors.start
-        monkeypatch.setattr(
-            ray_actors.Actors, "start",
-            lambda self: (setattr(self, "_opening", self._opening._replace(path="/nowhere.lirpkg")), start(self))[1],
-        )  # fmt: skip
+
+        def elsewhere(self: ray_actors.Actors) -> ActorLink:
+            self._opening = self._opening._replace(path="/nowhere.lirpkg")
+            return start(self)
+
+        monkeypatch.setattr(ray_actors.Actors, "start", elsewhere)
         with pytest.raises(li.PackageError, match=r"worker 0: /nowhere\.lirpkg: No such file"):
             Trainer(package, 2)
 
