@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir.errors import CallError
+from lstm_ir.ir.foreign_errors import become
 from lstm_ir.ir.signature import Entry, confirm, native
 from lstm_ir.serving.rows import axes_of
 
@@ -67,7 +68,8 @@ class Parts:
             return 1.0
         if self._weigh is None:
             return float(rows)
-        found = float(self._weigh(part))
+        with become(CallError, "weigh"):
+            found = float(self._weigh(part))
         if not (found >= 0 and np.isfinite(found)):
             raise CallError(f"weigh gave {found}; a part counts a number of 0 or more")
         return found
