@@ -33,7 +33,9 @@ def load(
     options: helpers, whether helper threads may take part in calls on the CPU (default: on);
     schedule_caller, whether calls on the CPU may set the processor affinity and the
     scheduling policy of the thread that calls, for as long as they run (default: on). The environment
-    variable LSTM_IR_SCHEDULE_CALLER=0 refuses that for every executable of the process.
+    variable LSTM_IR_SCHEDULE_CALLER=0 refuses that for every executable of the process;
+    map_weights, whether weights stay in the file, mapped, so that processes share their memory (default: off): then
+    the file may be replaced, but nobody may write into it or cut it off, which would change them or end the process.
     """
     from lstm_ir.backends.run.loaded import CallOptions
     from lstm_ir.backends.run.package import open_package

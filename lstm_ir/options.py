@@ -18,7 +18,7 @@ OPTIONS = (
 ALWAYS = "always"  # of option helpers
 # Of options that a call does not name, where they are not the documented ones: the tests' seam.
 defaults: dict[str, Any] = {}
-LOAD_OPTIONS = ("helpers", "schedule_caller")
+LOAD_OPTIONS = ("helpers", "schedule_caller", "map_weights")
 # What a package records, to be compiled again alike. Flags are not among them: a file must not hand any to a compiler.
 RECORDED = ("pipeline", "precision", "kernels", "helpers", "opt_level", "data_tiling", "thresholds")
 
@@ -31,7 +31,7 @@ def checked(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) -
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise LoweringError(f"unknown option {unknown[0]!r}; the options are {', '.join(known)}")
-    for name in ("kernels", "cache", "verify", "schedule_caller"):
+    for name in ("kernels", "cache", "verify", "schedule_caller", "map_weights"):
         if not isinstance(given.get(name, True), bool):
             raise CompileError(f"option {name} is {given[name]!r}; expected True or False")
     helpers = given.get("helpers", True)

@@ -11,17 +11,20 @@ import hashlib
 import hmac
 import io
 import json
+import mmap
 import re
+import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from lstm_ir.backends.files import parameters, safetensors, strict_json
 from lstm_ir.backends.files.manifest import Manifest, Member, PackedTarget
+from lstm_ir.backends.files.memory import ALIGNMENT
 from lstm_ir.backends.files.packed_graph import TEXT_LIMIT, PackedGraph
 from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.errors import LstmIrError, PackageError
@@ -39,6 +42,8 @@ _NAME = re.compile(
     r"manifest\.json|manifest\.hmac|(weights|state|constants)\.safetensors|graph\.lir|module-[0-9]{1,3}\.vmfb"
 )
 _LIMIT = 16 << 20  # bytes of the manifest
+_HEADER, _ZIP64 = 30, 20  # bytes of a member's header before its name, and of what a long member's header has besides
+_PADDING, _ALIGNED = struct.Struct("<HHH"), 0xD935  # the record of Android's tools: its kind, size and alignment
 
 
 class ModuleFile(NamedTuple):
@@ -165,12 +170,27 @@ def _key(key: bytes | str | None) -> bytes | None:
 
 def _write(path: Path, members: Mapping[str, bytes]) -> None:
     with become(PackageError, str(path)), replacing(path) as f, zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
+        start = 0
         for name, data in members.items():
-            archive.writestr(zipfile.ZipInfo(name), data)  # 1980: equal input, equal file
+            info = zipfile.ZipInfo(name)  # 1980: equal input, equal file
+            long = len(data) * 1.05 > zipfile.ZIP64_LIMIT  # as zipfile asks; then its header is longer
+            head = start + _HEADER + len(name) + (_ZIP64 if long else 0)
+            info.extra = _padding(head)
+            archive.writestr(info, data)
+            start = head + len(info.extra) + len(data)
 
 
-def read_package(path: str | Path, *, require_key: bytes | str | None = None) -> Package:
-    """Everything in the package, each member checked against the manifest before it is used."""
+def _padding(head: int) -> bytes:
+    """What a member's header ends with, so that its data begins at a multiple of 64 bytes."""
+    zeros = -(head + _PADDING.size) % ALIGNMENT
+    return _PADDING.pack(_ALIGNED, 2 + zeros, ALIGNMENT) + bytes(zeros)
+
+
+def read_package(path: str | Path, *, require_key: bytes | str | None = None, mapped: bool = False) -> Package:
+    """Everything in the package, each member checked against the manifest before it is used.
+
+    mapped: weights are read-only arrays in the file, mapped; whoever writes into that file changes them.
+    """
     key = _key(require_key)
     with reading(path, "a package") as (f, size), zipfile.ZipFile(f) as archive:
         file = Path(path)
@@ -180,13 +200,31 @@ def read_package(path: str | Path, *, require_key: bytes | str | None = None) ->
             _unseal(archive, infos, text, key, file)
         manifest = _manifest(text, file)
         _same_members(infos, manifest, file)
-        data = {name: archive.read(name) for name in manifest.members}
-        for name, member in manifest.members.items():
-            if not hmac.compare_digest(hashlib.sha256(data[name]).hexdigest(), member.sha256):
-                raise PackageError(f"{file}: {name} is not the file that the manifest describes")
-        weights, state = _unpacked(data, WEIGHTS, file), _unpacked(data, STATE, file)
+        data = {n: archive.read(n) for n in manifest.members if not (mapped and n == WEIGHTS)}
+        for name, content in data.items():
+            _same_content(content, name, manifest, file)
+        weights = _mapped(f, infos[WEIGHTS], manifest, file) if mapped else _unpacked(data, WEIGHTS, file)
+        state = _unpacked(data, STATE, file)
         kept = {n: d for n, d in data.items() if n not in (WEIGHTS, STATE)}
         return Package(file, manifest, kept, weights, state, key is not None, SEAL in infos)
+
+
+def _same_content(data: bytes | memoryview, member: str, manifest: Manifest, file: Path) -> None:
+    if not hmac.compare_digest(hashlib.sha256(data).hexdigest(), manifest.members[member].sha256):
+        raise PackageError(f"{file}: {member} is not the file that the manifest describes")
+
+
+def _mapped(f: BinaryIO, info: zipfile.ZipInfo, manifest: Manifest, file: Path) -> dict[str, Array]:
+    """The weights where they lie in the file. Its other members were read before."""
+    whole = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+    head = whole[info.header_offset : info.header_offset + _HEADER]
+    start = info.header_offset + _HEADER + sum(struct.unpack("<HH", head[26:30]))
+    end = start + info.file_size
+    if end > len(whole):
+        raise PackageError(f"{file}: {info.filename} is cut off")
+    with memoryview(whole) as view, view[start:end] as content:
+        _same_content(content, info.filename, manifest, file)
+    return safetensors.views(whole, start, info.file_size, f"{file}: {info.filename}")
 
 
 def _unpacked(data: Mapping[str, bytes], member: str, file: Path) -> dict[str, Array]:

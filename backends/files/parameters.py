@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.backends.files import safetensors
-from lstm_ir.backends.files.memory import Array, bytes_of, empty
+from lstm_ir.backends.files.memory import ALIGNMENT, Array, bytes_of, empty
 from lstm_ir.backends.run import runtime
 from lstm_ir.ir.errors import CallError, PackageError
 from lstm_ir.ir.output_file import replacing
@@ -26,8 +26,11 @@ def key(name: str) -> str:
     return name if plain else f"%{name.encode().hex()}"
 
 
-def check(weights: Mapping[str, Any], types: Mapping[str, TensorType]) -> dict[str, Array]:
-    """Read-only aligned copies in the order of `types`; CallError for any that do not fit."""
+def check(weights: Mapping[str, Any], types: Mapping[str, TensorType], *, keep: bool = False) -> dict[str, Array]:
+    """Read-only aligned copies in the order of `types`; CallError for any that do not fit.
+
+    keep: arrays that are read-only and aligned are taken as they are, since nobody else has them.
+    """
     missing, extra = set(types) - set(weights), set(weights) - set(types)
     if missing or extra:
         word, which = ("missing", missing) if missing else ("unknown", extra)
@@ -38,6 +41,9 @@ def check(weights: Mapping[str, Any], types: Mapping[str, TensorType]) -> dict[s
         if given.dtype != want.dtype.numpy or given.shape != want.shape:
             got = f"{given.dtype}[{','.join(map(str, given.shape))}]"
             raise CallError(f"weight {name}: expected {want}, got {got}")
+        if keep and not given.flags.writeable and given.ctypes.data % ALIGNMENT == 0 and given.flags.c_contiguous:
+            out[name] = given
+            continue
         copy = empty(given.shape, given.dtype)
         copy[...] = given
         copy.flags.writeable = False

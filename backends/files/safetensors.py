@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import mmap
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
@@ -47,9 +49,38 @@ def _read(f: BinaryIO, size: int, where: str) -> tuple[dict[str, Array], dict[st
     for name in sorted(spans, key=lambda n: spans[n]):  # the file's order
         dtype, shape = types[name]
         a = out[name] = fill(empty(shape, dtype.numpy), f, f"{where}: {name}")
-        if dtype is DType.i1 and a.size and int(bytes_of(a).max()) > 1:
-            raise PackageError(f"{where}: {name}: a boolean that is neither 0 nor 1")
+        _confirm(a, dtype, f"{where}: {name}")
     return {name: out[name] for name in types}, metadata
+
+
+def views(memory: mmap.mmap | Array, start: int, size: int, where: str) -> dict[str, Array]:
+    """The arrays of the `size` bytes from `start`, read-only, as they lie in a mapped file or an array of bytes.
+
+    An array whose place is not aligned for the runtime is copied; `write` puts those last that push others out of
+    their places.
+    """
+    length = min(int.from_bytes(bytes(memory[start : start + 8]), "little"), _HEADER) if size >= 8 else 0
+    head = bytes(memory[start : start + min(8 + length, size)])
+    types, spans, _ = _header(io.BytesIO(head), size, where)
+    data = start + 8 + length
+    out: dict[str, Array] = {}
+    for name, (dtype, shape) in types.items():
+        place, end = (data + n for n in spans[name])
+        count = (end - place) // dtype.numpy.itemsize
+        a = np.frombuffer(memory, dtype.numpy, count, place).reshape(shape) if count else empty(shape, dtype.numpy)
+        if a.ctypes.data % ALIGNMENT:
+            copy = empty(shape, dtype.numpy)
+            copy[...] = a
+            a = copy
+        _confirm(a, dtype, f"{where}: {name}")
+        a.flags.writeable = False
+        out[name] = a
+    return out
+
+
+def _confirm(a: Array, dtype: DType, where: str) -> None:
+    if dtype is DType.i1 and a.size and int(bytes_of(a).max()) > 1:
+        raise PackageError(f"{where}: a boolean that is neither 0 nor 1")
 
 
 def _header(f: BinaryIO, size: int, where: str) -> tuple[dict[str, Kind], dict[str, tuple[int, int]], dict[str, str]]:
@@ -95,18 +126,22 @@ def _entry(entry: object, where: str) -> tuple[Kind, tuple[int, int]]:
 
 
 def write(f: BinaryIO, weights: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> None:
-    """`weights` as safetensors, the data starting at a multiple of 64 bytes; metadata are texts by name."""
+    """`weights` as safetensors, the data starting at a multiple of 64 bytes; metadata are texts by name.
+
+    Arrays whose bytes are a multiple of that come first, so that each of them can be mapped where it lies.
+    """
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    header |= {name: {} for name in weights}
+    places = sorted(weights, key=lambda n: weights[n].nbytes % ALIGNMENT != 0)
     end = 0
-    for name, a in weights.items():
+    for name in places:
+        a = weights[name]
         word = _WORDS[DType.of(a.dtype)]
-        header[name] = {
-            "dtype": word, "shape": list(a.shape), "data_offsets": [end, end + a.nbytes]
-        }  # fmt: skip
+        header[name] |= {"dtype": word, "shape": list(a.shape), "data_offsets": [end, end + a.nbytes]}
         end += a.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % ALIGNMENT)
     f.write(len(text).to_bytes(8, "little"))
     f.write(text)
-    for a in weights.values():
-        f.write(bytes_of(np.require(a, requirements="C")).data)
+    for name in places:
+        f.write(bytes_of(np.require(weights[name], requirements="C")).data)

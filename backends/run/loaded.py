@@ -36,6 +36,7 @@ class CallOptions(NamedTuple):
     schedule_caller: bool = True  # see `threads/caller.py`
     helpers: bool = True  # helper threads may take part
     always: bool = False  # they do, in calls of any size
+    map_weights: bool = False  # they stay in the package's file, which nobody may write into
 
 
 class Runner(NamedTuple):
@@ -63,7 +64,7 @@ class Loaded:
         self.schedule_caller = may_schedule(options.schedule_caller)
         runtime.outlive_fork(self)
         self.signature, self.initial, self.blob = signature, initial, blob
-        self.weights = parameters.check(weights, signature.weights)
+        self.weights = parameters.check(weights, signature.weights, keep=options.map_weights)
         self._drivers, self._work = tuple(drivers), dict(work)
         self._options = options
         instance = runtime.instance()

@@ -34,7 +34,8 @@ def open_package(
     modules the one that uses most of this processor is taken.
     """
     process.enter()
-    found = read_package(path, require_key=require_key)
+    mapped = options is not None and options.map_weights
+    found = read_package(path, require_key=require_key, mapped=mapped)
     _same_runtime(found)
     _same_weights(found)
     _same_state(found)

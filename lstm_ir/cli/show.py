@@ -1,4 +1,4 @@
-"""`lstm-ir show`: a graph at any stage, as text, as an SVG picture, or as a compiled module."""
+"""`lstm-ir show`: a graph at any stage, as text, picture or compiled module; how a package is called from C."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lstm_ir.api import compile, lower, prepare
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.run.profile import flow_text
-from lstm_ir.cli import files, module_file, packages
+from lstm_ir.cli import c_header_file, files, module_file, packages
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.printer import print_program
@@ -50,11 +50,13 @@ class _Wanted:
 @click.option("-e", "--entry", help="For --profile: which entry of a program; default: main.")
 @click.option("--locs", is_flag=True, help="Write each node's source line.")
 @click.option("--weights-to", help="Write the arrays too: .npz, .safetensors, or .irpa for IREE's tools.")
+@click.option("--c", "header", is_flag=True, help="Of a package: a header for C, with the layout of calls of its "
+              "module for -t, by default the one that runs here.")  # fmt: skip
 @packages.key_option
 def command(
     graph: str, stage: str, output: str | None, beside: bool, target: str | None, pipeline: str | None,
     weights: tuple[str, ...], profile: bool, inputs: tuple[str, ...], entry: str | None, locs: bool,
-    weights_to: str | None, key_file: str | None,
+    weights_to: str | None, header: bool, key_file: str | None,
 ) -> None:  # fmt: skip
     """Print GRAPH (a .lir file or a package; `-` or nothing: stdin) at a stage, or draw it with -o FILE.svg."""
     if weights_to is not None:
@@ -66,6 +68,15 @@ def command(
             raise click.UsageError("--profile colours the picture of the scheduled graph: it needs -o FILE.svg")
         program = files.read_program(graph, weights, whole=True, key_file=key_file)
         files.write_text(output, _profiled(program, target, pipeline, inputs, entry))
+        return
+    if header:
+        if stage != "source" or beside or pipeline is not None or weights or locs:
+            raise click.UsageError(
+                "--c shows how a package's module is called: of the others it takes -o, -t, --weights-to"
+            )
+        held = c_header_file.write(graph, output, target, key_file)
+        if weights_to is not None:
+            files.write_weights(Path(weights_to), held)
         return
     if stage == "module":
         held = module_file.write(graph, output, target, weights, pipeline, key_file)

@@ -16,7 +16,9 @@ INSTALLED = {  # top of the imported name: what pip calls it
     "onnx": "onnx",
     "onnx_ir": "onnx-ir",
     "onnxruntime": "onnxruntime",
+    "ray": "ray",
 }
+_EXTRAS = {"onnx": ("onnx", "onnx_ir"), "ray": ("ray",)}  # extra: what it installs
 _PURPOSE = {
     "iree.compiler": "compiles", "ml_dtypes": "gives NumPy bfloat16", "lark": "reads the text of graphs",
     "click": "the command line is made with", "rich": "draws on terminals", "networkx": "orders graphs",
@@ -29,7 +31,7 @@ def missing(e: ModuleNotFoundError) -> MissingLibraryError | None:
     known = next((n for n in INSTALLED if name == n or name.startswith(n + ".")), None)
     if known is None or isinstance(e, MissingLibraryError):
         return None
-    extra = "'lstm-ir[onnx]'" if known.startswith("onnx") and known != "onnxruntime" else ""
+    extra = next((f"'lstm-ir[{e}]'" for e, names in _EXTRAS.items() if known in names), "")
     purpose = f", which {_PURPOSE[known]}," if known in _PURPOSE else ""
     whole = extra if extra else "lstm-ir, without --no-deps, for all that it needs"
     text = f"{INSTALLED[known]}{purpose} is not installed: pip install {INSTALLED[known]} (or {whole})"

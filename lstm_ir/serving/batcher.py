@@ -67,7 +67,7 @@ class Batcher:
         check: try, before the first request, that rows of a call do not change each other.
         CallError for an entry whose requests cannot share a call.
         """
-        model = _model(exe, entry)
+        model = model_of(exe, entry)
         limits(max_batch, max_delay, max_waiting)
         if getattr(model.entry, "writes", ()):
             raise CallError(f"{model.entry.name}: it keeps state between calls; li.Sessions serves it")
@@ -197,7 +197,7 @@ def seconds(name: str, value: object) -> float:
     return value
 
 
-def _model(exe: Any, entry: str | None) -> Model:
+def model_of(exe: Any, entry: str | None) -> Model:
     """The entry of an executable or session, or a callable with an entry of its own."""
     entries = getattr(exe, "entries", None)
     if entries is not None:

@@ -65,7 +65,7 @@ class Rows:
         CallError names the input or output that has no axis of its own for the batch.
         """
         self.entry, self.batch, self.time = entry, batch, time
-        self.inputs = [_axes(entry, p, batch, time) for p in entry.inputs]
+        self.inputs = [axes_of(entry, p, batch, time) for p in entry.inputs]
         if all(a.batch is None for a in self.inputs):
             raise CallError(f"{entry.name}: no input has an axis of size {batch}, so requests cannot share a call")
         named = {p.name: p for p in entry.outputs}
@@ -73,8 +73,8 @@ class Rows:
         if unknown:
             raise CallError(f"{entry.name}: there is no output {unknown[0]!r}; there is {', '.join(named)}")
         self.wanted = tuple(named if outputs is None else outputs)
-        self._outputs = {n: _axes(entry, named[n], batch, time) for n in self.wanted}
-        for name, axes in self._outputs.items():
+        self.outputs = {n: axes_of(entry, named[n], batch, time) for n in self.wanted}
+        for name, axes in self.outputs.items():
             if axes.batch is None:
                 raise CallError(
                     f"{entry.name}: output {named[name]} has no axis of size {batch}, so it is not that of one request"
@@ -143,7 +143,7 @@ class Rows:
         return found
 
     def _part(self, name: str, a: Array, start: int, end: int, steps: int) -> Array:
-        axes = self._outputs[name]
+        axes = self.outputs[name]
         key: list[Any] = [slice(None)] * a.ndim
         key[axes.batch or 0] = slice(start, end)
         if self.pads and axes.time is not None:
@@ -152,7 +152,8 @@ class Rows:
         return found.copy()  # a view would keep the whole call's memory
 
 
-def _axes(entry: Entry, port: Port, batch: str, time: str) -> Axes:
+def axes_of(entry: Entry, port: Port, batch: str, time: str) -> Axes:
+    """Where the batch and time are in a port; CallError where the batch has no axis of its own."""
     at = {n: [i for i, d in enumerate(port.type.shape) if n in dims.names(d)] for n in (batch, time)}
     plain = [i for i in at[batch] if port.type.shape[i] == dims.name(batch)]
     if len(at[batch]) > 1 or plain != at[batch]:

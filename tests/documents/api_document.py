@@ -5,7 +5,8 @@
     <!-- builders: exp log -->              a table of calls with the first paragraph of each docstring
     <!-- members: exe package.file:Class --> the same of a class's public methods and properties
     <!-- errors: -->                        a table of the public error classes
-    ### `compile`                           the signature, in a block below the heading
+    ### `compile`                           the signature, in a block below the heading; of a name in another
+                                            module with its place: `lstm_ir.ray.Predictor`
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import lstm_ir as li
 
 PAGE = DOCS / "api.md"
 TABLE = re.compile(r"<!-- (builders|members|errors): ?([^>]*?) -->\n(?:\|.*\n)*")
-SIGNED = re.compile(r"^### `(\w+)`\n\n```python\n.*?```\n", re.M | re.S)
+SIGNED = re.compile(r"^### `([\w.]+)`\n\n```python\n.*?```\n", re.M | re.S)
 HEADING = re.compile(r"^### `(\w+)`$", re.M)
 WIDTH = 100
 PROPERTY = (property, functools.cached_property)
@@ -53,9 +54,15 @@ def plain(function: Any, skip: int = 0) -> str:
     return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
 
 
+def thing_of(name: str) -> Any:
+    """The public thing of this name: `compile`, or `lstm_ir.ray.Predictor`."""
+    module, _, last = name.rpartition(".")
+    return getattr(importlib.import_module(module) if module else li, last)
+
+
 def full(name: str) -> str:
     """The signature with its types, a parameter in each line where one line is too short."""
-    thing = getattr(li, name)
+    thing = thing_of(name)
     signature = inspect.signature(thing)
     function = not inspect.isclass(thing)
     result: Any = _Type(signature.return_annotation) if function else inspect.Signature.empty

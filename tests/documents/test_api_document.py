@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 
@@ -38,6 +39,12 @@ def test_tables_and_signatures_are_those_of_the_code(request: pytest.FixtureRequ
 
 def test_every_public_name_has_one_entry_and_every_entry_is_one() -> None:
     assert sorted(document.documented(PAGE)) == sorted(li.__all__)
+
+
+@pytest.mark.parametrize("place", ["lstm_ir.parallel", "lstm_ir.ray"])
+def test_modules_with_names_of_their_own_have_an_entry_for_each(place: str) -> None:
+    names = {f"{place}.{n}" for n in importlib.import_module(place).__all__}
+    assert set(re.findall(rf"^### `({re.escape(place)}\.\w+)`\n\n```python\n\1\(", PAGE, re.M)) == names
 
 
 def test_functions_with_a_heading_show_their_signature() -> None:

@@ -14,7 +14,7 @@ from paths import ROOT
 
 DRIVERS = (
     "api.py", "compile_advice.py", "loading.py", "unpacking.py", "options.py", "__main__.py", "cli", "demo", "fitting",
-    "verification", "serving",
+    "verification", "serving", "parallel", "ray.py",
 )  # fmt: skip  # files and folders of lstm_ir
 FOREIGN = ("torch", "tensorflow", "jax", "jaxlib", "onnx", "onnx_ir", "onnxruntime", "keras", "safetensors")
 LAZY = ("networkx", "lark", "iree.compiler", "ml_dtypes", "click", "rich")

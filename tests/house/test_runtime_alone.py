@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import alone
 import numpy as np
@@ -48,6 +50,21 @@ np.savez("out.npz", **out)
 print(json.dumps([li.__file__, sorted(sys.modules)]))
 """
 
+MANY = """
+import json, sys
+import numpy as np
+from lstm_ir.parallel import Trainer
+from lstm_ir.ray import Predictor
+given = np.load("given.npz", allow_pickle=False)
+rows = [given["x"][:t, i] for i, t in enumerate((11, 4, 7))]
+out = {f"y{i}": y for i, y in enumerate(Predictor("layer.lirpkg")({"x": rows})["y"])}
+with Trainer("whole.lirpkg", 2, threads=1) as trainer:
+    losses = [trainer.step(x=given[f"x{i}"], want=given[f"want{i}"])["loss"] for i in range(4)]
+    out |= {"losses": np.array(losses), "w": trainer.state["w"]}
+np.savez("many.npz", **out)
+print(json.dumps(sorted(sys.modules)))
+"""
+
 MORE = """
 import json, sys
 import lstm_ir as li
@@ -62,6 +79,7 @@ calls = {
     "import": lambda: li.from_onnx("m.onnx"),
     "verify": lambda: li.verify(g, against="m.onnx"),
     "bf16": lambda: li.weight("w", [1.0], "bf16"),
+    "ray": lambda: __import__("lstm_ir.ray").ray.Trainer("whole.lirpkg"),
     "picture": lambda: __import__("lstm_ir.view.picture").view.picture.picture([("g", g)]),
 }
 said = {}
@@ -109,6 +127,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     li.export(layer(), where / "layer.lirpkg")
     li.export(stateful(), where / "stream.lirpkg")
     li.export(li.train_step(line, "loss", li.sgd(0.25)).only("train", "infer"), where / "learner.lirpkg")
+    li.export(li.train_step(line, "loss", li.sgd(0.25)), where / "whole.lirpkg")
     steps = {f"{n}{i}": a for i, pair in enumerate(STEPS) for n, a in zip(("x", "want"), pair, strict=True)}
     np.savez(where / "given.npz", x=X, **steps)  # type: ignore[arg-type]
     np.save(where / "x.npy", X)
@@ -136,6 +155,11 @@ def test_packages_load_run_stream_and_train(python: Path, folder: Path) -> None:
     np.testing.assert_allclose(out["one"], want, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(out["two"], want[:4], rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(out["weights"], W)
+    confirm_training(out)
+
+
+def confirm_training(out: Mapping[str, Any]) -> None:
+    """Losses and weights of the four steps, by the equations."""
     w = LINE.astype(np.float64)
     losses = []
     for x, target in STEPS:
@@ -146,6 +170,20 @@ def test_packages_load_run_stream_and_train(python: Path, folder: Path) -> None:
     np.testing.assert_allclose(out["w"], w, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(out["fitted"], out["losses"])
     np.testing.assert_array_equal(out["fitted_w"], out["w"])
+
+
+@pytest.mark.slow
+def test_columns_and_several_processes(python: Path, folder: Path) -> None:
+    done = alone.run(python, "-W", "error", "-c", MANY, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    third_party = ("networkx", "lark", "click", "rich", "ml_dtypes", "iree.compiler", "ray", "pandas")
+    assert not set(json.loads(done.stdout)) & set(third_party)
+    out = np.load(folder / "many.npz")
+    want = plain()
+    for i, steps in enumerate((11, 4, 7)):
+        np.testing.assert_allclose(out[f"y{i}"], want[:steps, i], rtol=1e-5, atol=1e-5)
+    confirm_training(out)
 
 
 @pytest.mark.slow
@@ -164,6 +202,7 @@ def test_what_needs_more_says_what_to_install(python: Path, folder: Path) -> Non
         "import": "ModelError: from_onnx needs onnx: pip install 'lstm-ir[onnx]'",
         "verify": "ModelError: to compare with an ONNX model needs onnxruntime: pip install onnxruntime",
         "bf16": "IRError: a list is not an array of bf16: bf16: NumPy has no bfloat16 of its own; install ml-dtypes",
+        "ray": "MissingLibraryError: ray is not installed: pip install ray (or 'lstm-ir[ray]')",
     }
     assert not (folder / "new.lirpkg").exists()
 

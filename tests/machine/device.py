@@ -20,7 +20,7 @@ DEVICES = ("vulkan", "cuda", "hip", "metal")
 LIBRARIES = {  # word -> name of the distribution
     "torch": "torch", "tensorflow": "tensorflow-cpu", "jax": "jax", "onnx": "onnx", "onnx_ir": "onnx-ir",
     "onnxruntime": "onnxruntime", "onnxscript": "onnxscript",
-    "keras": "keras", "safetensors": "safetensors", "hypothesis": "hypothesis",
+    "keras": "keras", "safetensors": "safetensors", "hypothesis": "hypothesis", "ray": "ray",
 }  # fmt: skip
 PROGRAMS = {"qemu-aarch64": ("qemu-aarch64-static", "qemu-aarch64")}
 WORDS = (*DEVICES, *LIBRARIES, *PROGRAMS)

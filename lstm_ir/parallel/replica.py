@@ -1,0 +1,99 @@
+"""One copy of the state that is trained, and what it answers: gradients of some rows, an update, a state to take.
+
+Every message names the step that it belongs to, and every copy knows its own from its state (`step` of
+`li.train_step`). So a message that comes twice does nothing twice, and a copy that is behind says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lstm_ir.ir.errors import CallError, LstmIrError
+from lstm_ir.ir.signature import Entry
+from lstm_ir.loading import load
+from lstm_ir.parallel.cpu_share import use_threads
+
+Array = np.ndarray[Any, Any]
+GRADS, APPLY, LOAD = "grads", "apply", "load"
+STEP = "step"  # the state variable that counts
+PREFIX = "d_"  # of the gradient of a weight
+
+
+class Opening(NamedTuple):
+    """What a copy is made of, as plain data."""
+
+    path: str
+    device: str | None = None
+    require_key: bytes | None = None
+    threads: int | None = None
+
+
+class Reply(NamedTuple):
+    """What came of a message; `step`: that of the copy now."""
+
+    step: int
+    arrays: dict[str, Array]
+    done: bool = True  # False: the copy is at another step than the message
+    error: tuple[str, str] | None = None  # class and text; nothing has changed
+
+
+class Replica:
+    """A package of `li.train_step` with its state, in this process."""
+
+    def __init__(self, opening: Opening) -> None:
+        """PackageError and DeviceError as in `li.load`; CallError for a package that does not train in two entries."""
+        use_threads(opening.threads)
+        self._exe = load(opening.path, opening.device, require_key=opening.require_key)
+        entries = self._exe.entries
+        if not {GRADS, APPLY} <= set(entries) or STEP not in self._exe.state:
+            raise CallError(
+                f"{opening.path}: no package of li.train_step with the entries grads and apply; "
+                f"it has {', '.join(entries)}"
+            )
+        self.grads, self.apply = entries[GRADS].entry, entries[APPLY].entry
+
+    @property
+    def step(self) -> int:
+        """Steps that are done."""
+        return int(self._exe.state[STEP])
+
+    def state(self) -> dict[str, Array]:
+        """Every state variable, as of one moment."""
+        return self._exe.state.snapshot()
+
+    def save(self, path: Any) -> None:
+        """The state as a safetensors file, in one step."""
+        self._exe.save_state(path)
+
+    def load(self, path: Any) -> None:
+        """The state from a file; PackageError, and no change, if it does not fit."""
+        self._exe.load_state(path)
+
+    def answer(self, verb: str, step: int, arrays: Mapping[str, Array]) -> Reply:
+        """Do what the message says, if this copy is at its step; what the project refuses is in the reply."""
+        try:
+            here = self.step
+            if verb == LOAD:
+                self._exe.state.update_all(arrays, "the state of the trainer")
+                return Reply(self.step, {})
+            if verb == APPLY and here == step + 1:
+                return Reply(here, {})  # done before
+            if here != step:
+                return Reply(here, {}, done=False)
+            found = self._exe.entries[verb](arrays)
+            return Reply(self.step, found)
+        except LstmIrError as e:
+            return Reply(self.step, {}, error=(type(e).__name__, str(e)))
+
+    def close(self) -> None:
+        """Free its memory."""
+        self._exe.close()
+
+
+def gradients(entry: Entry) -> list[str]:
+    """Of `grads` or `apply`: the names of what is averaged, in order."""
+    ports = entry.outputs if entry.name == GRADS else entry.inputs
+    return [p.name for p in ports if p.name.startswith(PREFIX)]
