@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lstm_ir.cli import files
-from lstm_ir.importers.onnx.report import ImportReport
 from lstm_ir.importers.recurrences import Recurrence
+from lstm_ir.importers.report import ImportReport
 from lstm_ir.verification.result import bytes_text
 
 WIDTH = 120  # columns where nobody says how many there are
@@ -44,7 +44,7 @@ def _print(console: Console, report: ImportReport) -> None:
 
 def _head(r: ImportReport) -> Text:
     state = "taken" if r.ok else f"{len(r.refusals)} refusal{'s' if len(r.refusals) > 1 else ''}"
-    text = f"{r.file}: {bytes_text(r.bytes)}, operator set {r.opset}, {r.nodes} nodes of {len(r.ops)} ops: "
+    text = f"{r.file}: {bytes_text(r.bytes)}, {r.format}, {r.nodes} nodes of {len(r.ops)} ops: "
     return Text.assemble(files.safe(text), (state, "bold green" if r.ok else "bold red"))
 
 

@@ -11,9 +11,10 @@ from lstm_ir.api import prepare
 from lstm_ir.backends.run.devices import resolve
 from lstm_ir.cli import files, onnx_options, packages
 from lstm_ir.cli.package import PackagePlan
-from lstm_ir.importers.onnx.examine import Examined, examine, planned
+from lstm_ir.importers.examined import Examined, planned
+from lstm_ir.importers.onnx.examine import examine
 from lstm_ir.importers.onnx.model import from_onnx
-from lstm_ir.importers.onnx.report import ImportReport
+from lstm_ir.importers.report import ImportReport
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.program import Program

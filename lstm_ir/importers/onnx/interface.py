@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.importers.onnx.call import RefusedError
 from lstm_ir.importers.onnx.reading import Source
-from lstm_ir.importers.onnx.sizes import Sizes
 from lstm_ir.importers.onnx.tensors import dtype_of
+from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.sizes import Sizes
 from lstm_ir.ir import dims
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.dims import Dim

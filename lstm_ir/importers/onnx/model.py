@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import numpy as np
-
+from lstm_ir.importers.known import Knowledge
+from lstm_ir.importers.on_sizes import on_sizes
 from lstm_ir.importers.onnx import handlers
-from lstm_ir.importers.onnx.call import Call, RefusedError, Result, UnifiedError
+from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.interface import Bindings, graph_name, tensor
-from lstm_ir.importers.onnx.known import Knowledge
 from lstm_ir.importers.onnx.reading import Source, read
-from lstm_ir.importers.onnx.refusals import Refusals
-from lstm_ir.importers.onnx.sizes import Sizes, UndecidedError, objects, settled
 from lstm_ir.importers.onnx.streams import streamed
-from lstm_ir.importers.onnx.table import ALL, TABLE, Taken
+from lstm_ir.importers.onnx.table import TABLE, Taken
 from lstm_ir.importers.onnx.tensors import Tensors
+from lstm_ir.importers.operands import Result
+from lstm_ir.importers.refusals import Refusals, RefusedError, UnifiedError
+from lstm_ir.importers.report import Outcome
 from lstm_ir.ir.errors import IRError, LstmIrError, ModelError
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.location import Loc, at
 from lstm_ir.ir.program import Program
-from lstm_ir.ir.types import DimLike, DType
+from lstm_ir.ir.types import DimLike
 
 if TYPE_CHECKING:
     from lstm_ir.importers.onnx.reading import Model
@@ -104,14 +103,6 @@ class _Undefined:
 
 
 _UNDEFINED = _Undefined()
-
-
-class Outcome(Enum):
-    """What became of a node."""
-
-    taken = "taken"
-    refused = "refused"
-    passed = "passed over"  # it reads what was refused, or its subgraph was
 
 
 class _PassedError(Exception):
@@ -235,10 +226,7 @@ class Walk:
 
     def _entry(self, node: Any) -> Taken:
         domain = "" if node.domain == "ai.onnx" else node.domain
-        entry = TABLE.get((domain, node.op_type))
-        if entry is None:
-            where = f" of the domain {domain}" if domain else ""
-            raise RefusedError(f"the op{where} is not taken")
+        entry = TABLE.entry((domain, node.op_type), f" of the domain {domain}" if domain else "")
         if self._opset(node) < entry.versions[0]:
             first = entry.versions[0]
             raise RefusedError(f"taken from operator set {first} on, the model has {self._opset(node)}")
@@ -257,7 +245,7 @@ class Walk:
         return results
 
     def _results(self, entry: Taken, call: Call) -> list[Result]:
-        results = _on_sizes(entry, call)
+        results = on_sizes(entry, call)
         if results is None:
             built = entry.build(call)
             results = list(built) if isinstance(built, Sequence) else [built]
@@ -270,54 +258,3 @@ class Walk:
 
     def _loc(self, name: str) -> Loc:
         return Loc(self.source.file, 0, node=name)
-
-
-def _on_sizes(entry: Taken, call: Call) -> list[Result] | None:
-    """What the op does to operands that are sizes, as sizes; None where it makes tensors."""
-    if not any(isinstance(v, Sizes) for v in call.inputs):
-        return None
-    if entry.sizes is not None:
-        return _computed(entry, call)
-    return _moved(entry, call) if entry.moves else None
-
-
-def _computed(entry: Taken, call: Call) -> list[Result] | None:
-    arrays = [call.elements(i) for i in range(len(call.inputs))]
-    dtypes = {v.dtype for v in call.inputs if v is not None}
-    if any(a is None for a in arrays):
-        return None
-    assert entry.sizes is not None
-    try:
-        out = entry.sizes(*arrays)
-    except UndecidedError:
-        return None
-    truth = out.size > 0 and all(isinstance(d, bool) for d in out.flat)
-    return [settled(out, DType.i1 if truth else max(dtypes, key=lambda d: d.bits))]
-
-
-def _moved(entry: Taken, call: Call) -> list[Result] | None:
-    """The handler run over the places of the elements, then the elements put where those went."""
-    at_ = range(len(call.inputs)) if ALL in entry.moves else entry.moves
-    if not any(isinstance(call.inputs[i], Sizes) for i in at_ if i < len(call.inputs)):
-        return None
-    inputs = list(call.inputs)
-    elements: list[Any] = []
-    dtype = DType.i64
-    for i in at_:
-        if not call.has(i):
-            continue
-        array, dtype = call.elements(i), call.raw(i).dtype
-        if array is None:
-            return None
-        inputs[i] = constant(np.arange(len(elements), len(elements) + array.size).reshape(array.shape))
-        elements += array.flat
-    moved = call.with_inputs(inputs)
-    built = entry.build(moved)
-    moved.check_all_read()
-    out: list[Result] = []
-    for r in built if isinstance(built, Sequence) else [built]:
-        places = moved.elements_of(r)
-        if places is None:
-            return None
-        out.append(settled(objects([elements[p] for p in places.flat], places.shape), dtype))
-    return out

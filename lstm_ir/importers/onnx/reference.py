@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lstm_ir.importers.onnx.call import RefusedError
 from lstm_ir.importers.onnx.reading import Source, model_bytes, read
 from lstm_ir.importers.onnx.tensors import dtype_of
+from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir.errors import ModelError
 
 if TYPE_CHECKING:

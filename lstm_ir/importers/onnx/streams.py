@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lstm_ir.importers.onnx.call import RefusedError, UnifiedError, plain
-from lstm_ir.importers.onnx.refusals import Refusals
+from lstm_ir.importers.operands import plain
+from lstm_ir.importers.refusals import Refusals, RefusedError, UnifiedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.errors import ModelError
 from lstm_ir.ir.graph import Graph

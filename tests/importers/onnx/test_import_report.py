@@ -14,9 +14,10 @@ from paths import ROOT
 import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.run.devices import resolve
-from lstm_ir.importers.onnx.call import Wanted
-from lstm_ir.importers.onnx.examine import examine, planned
-from lstm_ir.importers.onnx.report import ImportReport, OpCount
+from lstm_ir.importers.examined import planned
+from lstm_ir.importers.onnx.examine import examine
+from lstm_ir.importers.refusals import Wanted
+from lstm_ir.importers.report import ImportReport, OpCount
 
 H = 4
 MODELS = ROOT.parent / "shared" / "models"

@@ -15,7 +15,8 @@ from device import need
 from paths import DATA, ROOT
 
 import lstm_ir as li
-from lstm_ir.importers.onnx.examine import examine, planned
+from lstm_ir.importers.examined import planned
+from lstm_ir.importers.onnx.examine import examine
 from lstm_ir.passes.pipeline import PassResult, Pipeline
 
 FOLDER = DATA / "onnx_cells"

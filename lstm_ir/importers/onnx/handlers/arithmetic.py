@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx import sizes as s
-from lstm_ir.importers.onnx.call import Call, RefusedError, Result
-from lstm_ir.importers.onnx.sizes import Sizes, chained, each
-from lstm_ir.importers.onnx.table import ALL, Build, taken
+from lstm_ir.importers import sizes as s
+from lstm_ir.importers.onnx.call import Call
+from lstm_ir.importers.onnx.table import Build, taken
 from lstm_ir.importers.onnx.tensors import dtype_of
+from lstm_ir.importers.operands import Result
+from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.sizes import Sizes, chained, each
+from lstm_ir.importers.table import ALL
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType

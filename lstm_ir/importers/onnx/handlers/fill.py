@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx import sizes as s
-from lstm_ir.importers.onnx.call import Call, RefusedError
-from lstm_ir.importers.onnx.sizes import UndecidedError
+from lstm_ir.importers import sizes as s
+from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.onnx.tensors import read_tensor
+from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.sizes import UndecidedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx.call import Call, RefusedError
+from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
+from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value

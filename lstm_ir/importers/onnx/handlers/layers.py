@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx.call import Call, RefusedError
+from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.handlers.shapes import flattened
 from lstm_ir.importers.onnx.table import taken
+from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ops.nn.normalisation import affine, normalised
 from lstm_ir.ops.primitive.precision import inner

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx import sizes as s
-from lstm_ir.importers.onnx.call import Call, RefusedError, Result
+from lstm_ir.importers import sizes as s
+from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.handlers.control import BODIES, given
 from lstm_ir.importers.onnx.handlers.counted import Counted, counted
 from lstm_ir.importers.onnx.handlers.shapes import FAR
-from lstm_ir.importers.onnx.sizes import UndecidedError
 from lstm_ir.importers.onnx.table import taken
+from lstm_ir.importers.operands import Result
+from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.sizes import UndecidedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value, topological

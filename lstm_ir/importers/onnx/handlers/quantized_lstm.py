@@ -16,10 +16,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx.call import Call, RefusedError, Result
+from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.handlers.quantized import LIMITS, dynamically_quantized
 from lstm_ir.importers.onnx.handlers.recurrent import LSTM, Layer
 from lstm_ir.importers.onnx.table import taken
+from lstm_ir.importers.operands import Result
+from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx.call import Call, RefusedError, Result
+from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
+from lstm_ir.importers.operands import Result
+from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType

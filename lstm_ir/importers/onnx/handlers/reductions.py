@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lstm_ir import ops as li
-from lstm_ir.importers.onnx.call import Call, RefusedError
-from lstm_ir.importers.onnx.sizes import Rule, Sizes, chained, objects, settled
+from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
+from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.sizes import Rule, Sizes, chained, objects, settled
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType

@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lstm_ir.importers.onnx.call import UnknownError, Wanted
+from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import BroadcastError, ModelError
+
+
+class RefusedError(Exception):
+    """Why a node is not taken; the importer adds which one it is."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An input that is to be a constant, and the numbers that the model compares it with."""
+
+    input: str
+    values: tuple[int | float | bool, ...]
+
+
+class UnknownError(RefusedError):
+    """An operand that has to be known at import: constants and numbers for sizes would say it."""
+
+    def __init__(self, reason: str, wanted: Sequence[Wanted], sizes: Sequence[str]) -> None:
+        super().__init__(reason)
+        self.wanted, self.sizes = tuple(wanted), tuple(sizes)
+
+
+class UnifiedError(Exception):
+    """Two sizes that the specification demands to be equal: `name` is to be `by`."""
+
+    def __init__(self, name: str, by: Dim) -> None:
+        super().__init__(name, by)
+        self.name, self.by = name, by
 
 
 @dataclass(frozen=True)

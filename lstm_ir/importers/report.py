@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import Enum
 from typing import Any
 
-from lstm_ir.importers.onnx.call import Wanted
-from lstm_ir.importers.onnx.refusals import Refusal
 from lstm_ir.importers.recurrences import Liftable, Recurrence, StatePair
+from lstm_ir.importers.refusals import Refusal, Wanted
 
 __all__ = ["ImportReport", "Liftable", "OpCount", "Refusal", "SizeName", "StatePair", "Wanted", "WeightSum"]
+
+
+class Outcome(Enum):
+    """What became of a node."""
+
+    taken = "taken"
+    refused = "refused"
+    passed = "passed over"  # it reads what was refused, or its subgraph was
 
 
 @dataclass(frozen=True)
@@ -50,14 +58,14 @@ class WeightSum:
 class ImportReport:
     """The whole report. `recurrences` say how they run once the model was planned for a target.
 
-    numbers: sizes that would have to be numbers. alike: those that would have to be one. literals: arrays without
-    names, of Constant nodes. fused: how many cells the pass `fuse-cell` found among plain ops. target: None where
-    nothing was planned.
+    format: the version of the framework, or of its ops. numbers: sizes that would have to be numbers. alike: those
+    that would have to be one. literals: arrays without names. fused: how many cells the pass `fuse-cell` found among
+    plain ops. target: None where nothing was planned.
     """
 
     file: str
     bytes: int
-    opset: int
+    format: str
     ops: tuple[OpCount, ...]
     refusals: tuple[Refusal, ...]
     inputs: tuple[str, ...]

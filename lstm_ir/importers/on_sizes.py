@@ -1,0 +1,67 @@
+"""What an op does to operands that are sizes: arithmetic by its rule, moves by a run over the places of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lstm_ir.importers.operands import Operands, Result
+from lstm_ir.importers.sizes import Sizes, UndecidedError, objects, settled
+from lstm_ir.importers.table import ALL, Entry
+from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.types import DType
+
+C = TypeVar("C", bound=Operands)
+
+
+def on_sizes(entry: Entry[C], call: C) -> list[Result] | None:
+    """What the op does to operands that are sizes, as sizes; None where it makes tensors."""
+    if not any(isinstance(v, Sizes) for v in call.inputs):
+        return None
+    if entry.sizes is not None:
+        return _computed(entry, call)
+    return _moved(entry, call) if entry.moves else None
+
+
+def _computed(entry: Entry[C], call: C) -> list[Result] | None:
+    arrays = [call.elements(i) for i in range(len(call.inputs))]
+    dtypes = {v.dtype for v in call.inputs if v is not None}
+    if any(a is None for a in arrays):
+        return None
+    assert entry.sizes is not None
+    try:
+        out = entry.sizes(*arrays)
+    except UndecidedError:
+        return None
+    truth = out.size > 0 and all(isinstance(d, bool) for d in out.flat)
+    return [settled(out, DType.i1 if truth else max(dtypes, key=lambda d: d.bits))]
+
+
+def _moved(entry: Entry[C], call: C) -> list[Result] | None:
+    """The handler run over the places of the elements, then the elements put where those went."""
+    at_ = range(len(call.inputs)) if ALL in entry.moves else entry.moves
+    if not any(isinstance(call.inputs[i], Sizes) for i in at_ if i < len(call.inputs)):
+        return None
+    inputs = list(call.inputs)
+    elements: list[Any] = []
+    dtype = DType.i64
+    for i in at_:
+        if not call.has(i):
+            continue
+        array, dtype = call.elements(i), call.raw(i).dtype
+        if array is None:
+            return None
+        inputs[i] = constant(np.arange(len(elements), len(elements) + array.size).reshape(array.shape))
+        elements += array.flat
+    moved = call.with_inputs(inputs)
+    built = entry.build(moved)
+    moved.check_all_read()
+    out: list[Result] = []
+    for r in built if isinstance(built, Sequence) else [built]:
+        places = moved.elements_of(r)
+        if places is None:
+            return None
+        out.append(settled(objects([elements[p] for p in places.flat], places.shape), dtype))
+    return out

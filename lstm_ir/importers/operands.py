@@ -1,0 +1,153 @@
+"""The operands of one op of a foreign model, as its handler sees them: values, and what is known of them at import."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lstm_ir.importers.known import Knowledge
+from lstm_ir.importers.refusals import RefusedError, UnifiedError, UnknownError, Wanted
+from lstm_ir.importers.sizes import Sizes, minus
+from lstm_ir.ir.dims import Dim, Expr
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
+
+Array = np.ndarray[Any, Any]
+Result: TypeAlias = Value | Sizes | None
+"""What a handler gives for one result."""
+
+
+class Operands(ABC):
+    """Operands by position. `unread` are those that no handler asked for: what is not known is refused."""
+
+    def __init__(self, name: str, inputs: Sequence[Result], knowledge: Knowledge) -> None:
+        self.name, self.inputs = name, tuple(inputs)
+        self._knowledge = knowledge
+        self._read_inputs: set[int] = set()
+
+    @property
+    def unread(self) -> list[int]:
+        """Places of the operands that are given and were not asked for."""
+        return [i for i, v in enumerate(self.inputs) if v is not None and i not in self._read_inputs]
+
+    @abstractmethod
+    def with_inputs(self, inputs: Sequence[Result]) -> Any:
+        """The same op over other operands."""
+
+    @abstractmethod
+    def check_all_read(self) -> None:
+        """Refuse an operand or attribute that the handler does not know."""
+
+    def has(self, i: int) -> bool:
+        """Whether operand i is given."""
+        return i < len(self.inputs) and self.inputs[i] is not None
+
+    def raw(self, i: int) -> Value | Sizes:
+        """Operand i as it is."""
+        self._read_inputs.add(i)
+        v = self.inputs[i] if i < len(self.inputs) else None
+        if v is None:
+            raise RefusedError(f"operand {i} is missing")
+        return v
+
+    def value(self, i: int) -> Value:
+        """Operand i as a tensor."""
+        v = self.raw(i)
+        return v.value() if isinstance(v, Sizes) else v
+
+    def maybe(self, i: int) -> Value | None:
+        """Operand i as a tensor; None where it is absent."""
+        return self.value(i) if self.has(i) else None
+
+    def values(self, start: int = 0) -> list[Value]:
+        """All operands from `start` on."""
+        return [self.value(i) for i in range(start, len(self.inputs))]
+
+    def known(self, i: int) -> Array | None:
+        """The elements of operand i where they are known at import."""
+        v = self.raw(i)
+        return None if isinstance(v, Sizes) else self._knowledge.array(v)
+
+    def is_zero(self, v: Value) -> bool:
+        """Whether all elements of `v` are known to be 0."""
+        return self._knowledge.is_zero(v)
+
+    def unknown(self, i: int, what: str) -> UnknownError:
+        """The refusal of operand i, which is not known: what it depends on, which the caller may fix."""
+        inputs, names = self._knowledge.depends_on(self.value(i))
+        parts = [f"the input {n} (constants=)" for n in inputs] + [f"the size {n} (sizes=)" for n in names]
+        compared = self._knowledge.compared(self.value(i))
+        wanted = [Wanted(n, compared.get(n, ())) for n in inputs]
+        words = " and ".join(parts or ["values that only a call knows"])
+        return UnknownError(f"{what} depends on {words}", wanted, names)
+
+    def number(self, i: int, what: str) -> Any:
+        """The one element of operand i, which has to be known."""
+        array = self.known(i)
+        if array is None or array.size != 1:
+            raise RefusedError(f"{what} is not one number that is known at import")
+        return array.reshape(-1)[0].item()
+
+    def elements(self, i: int) -> Array | None:
+        """Operand i as ints and dimension expressions; None where they are not known."""
+        return self.elements_of(self.raw(i))
+
+    def elements_of(self, v: Result) -> Array | None:
+        """The same of any value."""
+        if isinstance(v, Sizes):
+            return v.array
+        integers = v is not None and (v.dtype.is_int or v.dtype is DType.i1)
+        array = self._knowledge.array(v) if v is not None and integers else None
+        return None if array is None else array.astype(object)
+
+    def dims(self, i: int, what: str) -> list[Dim]:
+        """Operand i, a list of sizes."""
+        array = self.elements(i)
+        if array is None:
+            raise RefusedError(f"{what} depends on values that only a call knows")
+        if array.ndim > 1:
+            raise RefusedError(f"{what} has {array.ndim} axes, not one")
+        return list(array.reshape(-1))
+
+    def dim(self, i: int, what: str) -> Dim:
+        """Operand i, one size."""
+        found = self.dims(i, what)
+        if len(found) != 1:
+            raise RefusedError(f"{what} has {len(found)} elements, not one")
+        return found[0]
+
+    def numbers(self, i: int, what: str) -> list[int]:
+        """Operand i, a list of ints."""
+        found = self.dims(i, what)
+        if any(isinstance(d, Expr) for d in found):
+            raise RefusedError(f"{what} depends on sizes that only a call knows")
+        return [int(d) for d in found if isinstance(d, int)]
+
+    def axis_of(self, axis: int, rank: int) -> int:
+        """An axis counted from either end, counted from the start."""
+        if not -rank <= axis < rank:
+            raise RefusedError(f"axis {axis} is outside {-rank}..{rank - 1}")
+        return axis % rank
+
+    def agree(self, what: str, a: Dim, b: Dim) -> None:
+        """Two sizes that the specification demands to be equal: names that differ become one."""
+        if a == b:
+            return
+        if isinstance(minus(a, b), int):
+            raise RefusedError(f"{what}: {a} and {b} differ")
+        for size, by in ((b, a), (a, b)):
+            if (name := plain(size)) is not None:
+                raise UnifiedError(name, by)
+        raise RefusedError(f"{what}: {a} and {b} cannot be decided to be equal")
+
+
+def plain(d: Dim) -> str | None:
+    """The name, if `d` is nothing but a name."""
+    if isinstance(d, Expr) and len(d.terms) == 1:
+        (mono, k), *_ = d.terms
+        if k == 1 and len(mono) == 1 and isinstance(mono[0], str):
+            return mono[0]
+    return None
