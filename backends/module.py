@@ -213,7 +213,7 @@ class _Function:
 
     def runnable(self) -> dict[str, Kernel]:
         """Weights are globals; derived values too. Gives the kernels that it calls."""
-        derived = derived_values(self.graph)
+        derived = derived_values(self.graph, narrow=self.e.has_cpu_kernels)
         held = self._initializer(derived)
         block = self._function(self.graph.params)
         self.e.leaf = lambda n: self._load_weight(self.e, n)

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.moves import stored_narrow
 from lstm_ir.ir.target import TargetInfo
-from lstm_ir.ir.types import DType
 from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.hoist import frontier, in_loops, moved_out
 from lstm_ir.passes.lift import Kind, Lift
@@ -40,11 +40,4 @@ class HoistInvariants(Pass):
 def _worth(v: Value, lift: Lift) -> bool:
     if lift.kind[v] is not Kind.fixed or v.op in CHEAP:
         return False
-    return not widened(v)
-
-
-def widened(v: Value) -> bool:
-    """A weight stored narrow and widened where it is read: outside, it would be stored wide."""
-    if v.op != "convert" or v.node.inputs[0].dtype.bits >= v.dtype.bits:
-        return False
-    return v.dtype.is_float or (v.dtype is DType.i32 and v.node.inputs[0].dtype is DType.i8)
+    return not stored_narrow(v)  # it would be stored wide

@@ -14,7 +14,8 @@ The results change by these roundings, so no target's pipeline has this pass: it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,6 +26,7 @@ from lstm_ir.ir.graph import Graph, Node, Value, make, transform
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.location import at
 from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.moves import stored_narrow
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.reach import fixed
 from lstm_ir.ir.target import TargetInfo
@@ -32,7 +34,7 @@ from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.linear import free_axes
 from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.passes.base import Notes, Pass, register
-from lstm_ir.passes.hoist_invariants import HoistInvariants, widened
+from lstm_ir.passes.hoist_invariants import HoistInvariants
 from lstm_ir.passes.hoist_projection import HoistProjection
 
 STORED = ("bf16", "f16", "int8")
@@ -62,8 +64,8 @@ class Precision(Pass):
         has = {"bf16": target is None or target.has_bf16, "f16": target is None or target.has_f16}
         if not has.get(self.weights, True):
             raise PassError(f"pass precision: target {target} cannot load {self.weights}")
-        kernels = self.rows == "int8" and target is not None and target.kind == "cpu"
-        if kernels:  # rows become int8 once for all steps, and their weights are read once
+        kernels = self.weights == "int8" and target is not None and target.kind == "cpu"
+        if kernels and self.rows == "int8":  # rows become int8 once for all steps, and their weights are read once
             graph = HoistProjection("no").run(graph, notes, target)
         narrow = self._dots(graph, (), notes, alone=kernels)
         return graph if narrow is graph else HoistInvariants().run(narrow, Notes(), target)
@@ -71,8 +73,14 @@ class Precision(Pass):
     def _dots(self, graph: Graph, known: Iterable[Value], notes: Notes, alone: bool) -> Graph:
         """`alone`: products outside of loops become loops of one step, which have kernels."""
         before = fixed(graph, known)
+        users = Counter([*graph.outputs, *(v for n in graph.nodes for v in n.inputs)])
+        counts = iter([users[n.values[0]] if n.values else 0 for n in graph.nodes])
+        made: dict[Value, _Product] = {}  # loops of one step whose result one node reads
 
         def one(n: Node) -> tuple[Value, ...] | None:
+            read = next(counts)
+            if n.op.name == "add":
+                return _with_bias(n, made)
             loop = Loop.of(n)
             if loop is not None:
                 body = self._dots(loop.body, loop.const_params, notes, alone=False)
@@ -88,37 +96,55 @@ class Precision(Pass):
                     notes.fire(f"weights in {self.weights}", n.loc)
                     wide = ops.convert(ops.convert(rhs, self.weights), DType.f32)
                     return make(n.op, lhs, wide, **n.attrs).values
-                product = _Product(n)
-                if self.rows == "f32" or product.terms > TERMS:
-                    notes.fire("weights in int8", n.loc)
-                    return (product.of_weights(),)
-                notes.fire("weights and rows in int8", n.loc)
-                return (product.in_a_loop() if alone and product.is_of_rows else product.of_both(),)
+                product = _Product(n, self.rows)
+                notes.fire(f"weights {'and rows ' if product.of_both else ''}in int8", n.loc)
+                if not (alone and product.is_of_rows):
+                    return (product.value(),)
+                out = product.in_a_loop()
+                if read == 1:
+                    made[out] = product
+                return (out,)
 
         return transform(graph, one)
+
+
+def _with_bias(n: Node, made: Mapping[Value, _Product]) -> tuple[Value, ...] | None:
+    """A sum with a loop's product and a bias, made in the loop; None for others."""
+    for sum_, other in (n.inputs, n.inputs[::-1]):
+        product = sum_.node.inputs[0] if sum_.op == "reshape" and sum_ not in made else sum_
+        bias = _row_of(other)
+        if product in made and bias is not None and product.shape[-1] == sum_.shape[-1]:
+            return (ops.reshape(made[product].in_a_loop(bias), sum_.shape),)
+    return None
+
+
+def _row_of(v: Value) -> Value | None:
+    """The row [N] that is repeated to [.., N]; None for others."""
+    N = v.shape[-1] if v.rank else None
+    while v.op == "broadcast_in_dim" and v.rank and v.node.attrs["broadcast_dimensions"][-1:] == (v.rank - 1,):
+        v = v.node.inputs[0]
+    return v if v.rank == 1 and v.shape == (N,) else None
 
 
 class _Product:
     """A product whose operands become int8: `left` rows, `right` weights."""
 
-    def __init__(self, n: Node) -> None:
+    def __init__(self, n: Node, rows: str) -> None:
         a, self.node = n.attrs, n
         self.summed = a["lhs_contracting_dimensions"], a["rhs_contracting_dimensions"]
         self.batching = a["lhs_batching_dimensions"], a["rhs_batching_dimensions"]
-        self.terms = math.prod(int(n.inputs[1].shape[axis]) for axis in self.summed[1])
+        self.of_both = rows == "int8" and math.prod(int(n.inputs[1].shape[axis]) for axis in self.summed[1]) <= TERMS
 
-    def of_weights(self) -> Value:
-        """dot(x, convert(q, f32)) * s."""
-        q, scale = self._int8(1)
-        product = make(self.node.op, self.node.inputs[0], ops.convert(q, DType.f32), **self.node.attrs).values[0]
-        return product * scale
+    def value(self) -> Value:
+        """dot(x, convert(q, f32)) * s, or convert(dot(convert(p, i32), convert(q, i32)), f32) * r * s."""
+        q, columns = self._int8(1)
+        if not self.of_both:
+            return self._dot(self.node.inputs[0], ops.convert(q, DType.f32)) * columns
+        p, rows = self._int8(0)
+        return ops.convert(self._dot(ops.convert(p, DType.i32), ops.convert(q, DType.i32)), DType.f32) * rows * columns
 
-    def of_both(self) -> Value:
-        """convert(dot(convert(p, i32), convert(q, i32)), f32) * r * s."""
-        (p, rows), (q, columns) = self._int8(0), self._int8(1)
-        wide = ops.convert(p, DType.i32), ops.convert(q, DType.i32)
-        product = make(self.node.op, *wide, **self.node.attrs).values[0]
-        return ops.convert(product, DType.f32) * rows * columns
+    def _dot(self, lhs: Value, rhs: Value) -> Value:
+        return make(self.node.op, lhs, rhs, **self.node.attrs).values[0]
 
     @property
     def is_of_rows(self) -> bool:
@@ -126,15 +152,20 @@ class _Product:
         rows, matrix = self.node.inputs
         return not self.batching[0] and self.summed[0] == (rows.rank - 1,) and matrix.rank == 2 and rows.rank > 1
 
-    def in_a_loop(self) -> Value:
-        """As `of_both`, in the body of a loop of one step."""
+    def in_a_loop(self, bias: Value | None = None) -> Value:
+        """`value` plus a bias [N], in the body of a loop of one step."""
         rows, matrix = self.node.inputs
         many = dims.product(rows.shape[:-1])
         x, w = parameter("x", rows.type.with_shape((many, rows.shape[-1]))), parameter("w", matrix.type)
         dot = ops.dot_general(x, w, ((1,), self.summed[1]))
-        body = Graph("product", [parameter("step", STEP), w, x], [_Product(dot.node).of_both()])
+        y = _Product(dot.node, "int8" if self.of_both else "f32").value()
+        consts = {w: matrix}
+        if bias is not None:
+            b = parameter("b", bias.type)
+            y, consts[b] = y + ops.broadcast_in_dim(b, y.shape, (1,)), bias
+        body = Graph("product", [parameter("step", STEP), *consts, x], [y])
         one = ops.reshape(rows, (1, *x.shape))
-        out = scan_node(body, (matrix,), (), (one,), length=1, reverse=(False, False)).values[0]
+        out = scan_node(body, tuple(consts.values()), (), (one,), length=1, reverse=(False, False)).values[0]
         return ops.reshape(out, self.node.types[0].shape)
 
     def _int8(self, side: int) -> tuple[Value, Value]:
@@ -157,4 +188,4 @@ def _stored(v: Value) -> bool:
     """Already narrow, up to rearrangement after it was widened."""
     while Trait.data_movement in v.node.op.traits and len(v.node.inputs) == 1:
         v = v.node.inputs[0]
-    return widened(v)
+    return stored_narrow(v)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.moves import stored_narrow
 from lstm_ir.ir.reach import fixed, reached
 
 # These only repeat elements: holding their results costs memory and saves nothing.
 _CHEAP = {"broadcast_in_dim"}
 
 
-def derived_values(graph: Graph) -> tuple[Value, ...]:
-    """The last weight-only values before something else reads them, in graph order."""
+def derived_values(graph: Graph, narrow: bool) -> tuple[Value, ...]:
+    """The last weight-only values before something else reads them, in graph order.
+
+    narrow: products read matrices in fewer bits as they are, so these are not held wide.
+    """
     of_weights = reached(graph.nodes, graph.weights.values())
-    made = {v for v in fixed(graph, through=_kept) & of_weights if v.node.inputs}
+
+    def kept(n: Node) -> bool:
+        return _kept(n) and not (narrow and _read_narrow(graph, n))
+
+    made = {v for v in fixed(graph, through=kept) & of_weights if v.node.inputs}
     outputs = set(graph.outputs)
     wanted = []
     for n in graph.nodes:
@@ -26,3 +34,10 @@ def derived_values(graph: Graph) -> tuple[Value, ...]:
 def _kept(n: Node) -> bool:
     """Whether results are held where a call needs them: not repeats, nor what has a call's size."""
     return n.op.name not in _CHEAP and all(t.is_static for t in n.types)
+
+
+def _read_narrow(graph: Graph, n: Node) -> bool:
+    """Whether all that a node gives is a matrix in fewer bits, widened for products alone."""
+    users = graph.users.get(n.values[0], ()) if len(n.values) == 1 else ()
+    matrix = bool(users) and n.values[0] not in graph.outputs and stored_narrow(n.values[0])
+    return matrix and all(u.op.name == "dot_general" and u.inputs[0] is not n.values[0] for u in users)

@@ -94,10 +94,10 @@ def _words(e: Emitter, loop: KLoop, known: Mapping[Value, ir.Value], form: Packe
     """[gates, padded columns, words of k, and what sums of a column begin with]."""
     v, t = _columns(e, [m for _, m in loop.gates], loop.length, known, form)
     columns = parameter("columns", t)
-    wide = ops.convert(columns, DType.i32)
-    first = ops.sum(wide, (2,), keepdims=True) * -loop.offset
-    padded = ops.pad(wide, (0, 0, 0), (0, 0, loop.turns * WORD - loop.length))
-    places = [slice_axis(padded, 2, i, padded.shape[2], WORD) & 255 for i in range(WORD)]
+    first = ops.sum(ops.convert(columns, DType.i32), (2,), keepdims=True) * -loop.offset
+    padded = ops.pad(columns, (0, 0, 0), (0, 0, loop.turns * WORD - loop.length))
+    # Slices of i8: those of elements widened before hold the whole matrix on the stack of IREE's dispatch.
+    places = [ops.convert(slice_axis(padded, 2, i, padded.shape[2], WORD), DType.i32) & 255 for i in range(WORD)]
     words = places[0]
     for i, part in enumerate(places[1:], 1):
         words = words | ops.shift_left(part, 8 * i)
