@@ -17,7 +17,7 @@ from lstm_ir.ir.types import DType
 from lstm_ir.verification.bounds import Bounds
 from lstm_ir.verification.cold import cold_starts, ours_cold
 from lstm_ir.verification.compare import Difference, Limits, difference, worst
-from lstm_ir.verification.draw import REACH, TRIES, draw_arrays, draw_sizes
+from lstm_ir.verification.draw import REACH, TRIES, draw_arrays, draw_sizes, given_arrays
 from lstm_ir.verification.original import Original
 from lstm_ir.verification.result import CaseResult, Verification, sizes_text
 
@@ -31,7 +31,7 @@ MAX_PASSED_OVER = 3  # reasons that are kept
 
 @dataclass(frozen=True)
 class Options:
-    """How calls are drawn and timed."""
+    """How calls are drawn and timed. `arrays`: those of the calls, where none are drawn."""
 
     sizes: Mapping[str, Sequence[int]]
     ranges: Mapping[str, tuple[float, float]]
@@ -39,6 +39,7 @@ class Options:
     seed: int
     limits: Limits
     seconds: float
+    arrays: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.calls, bool) or not isinstance(self.calls, int) or self.calls < 1:
@@ -56,6 +57,8 @@ class Options:
             unknown = sorted(set(given) - set(there))
             if unknown:
                 raise CallError(f"verify: {what} has {unknown[0]!r}; there are {', '.join(there) or 'none'}")
+        if self.arrays and (self.sizes or self.ranges):
+            raise CallError("verify: arrays are given, so sizes and ranges have nothing to draw")
         for name, values in self.sizes.items():
             if not isinstance(values, Sequence) or not values or not all(isinstance(n, int) and n >= 0 for n in values):
                 raise CallError(f"verify: the sizes of {name} are {values!r}, not numbers of 0 or more")
@@ -126,12 +129,17 @@ class Comparison:
         )
 
     def _calls(self) -> int:
+        if self.options.arrays:
+            return len(self.options.arrays)
         return max([self.options.calls, *map(len, self.options.sizes.values())])
 
     def _drawn(
         self, number: int, rng: np.random.Generator
     ) -> tuple[dict[str, int], dict[str, Array], Mapping[str, Any]]:
         """Sizes that both sides take, arrays of them, and the original's results."""
+        if self.options.arrays:
+            sizes, arrays = given_arrays(self.entry, self.options.arrays[number])
+            return sizes, arrays, self.original(_copied(arrays))
         last = ""
         for sizes in self._sizes(number, rng):
             try:

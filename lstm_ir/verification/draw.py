@@ -9,7 +9,7 @@ import numpy as np
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.errors import CallError
-from lstm_ir.ir.signature import Entry, Port
+from lstm_ir.ir.signature import Entry, Port, by_name, check_call
 from lstm_ir.ir.types import DType
 from lstm_ir.verification.bounds import Bound, Bounds
 
@@ -60,6 +60,12 @@ def draw_arrays(
     for p, shape in zip(entry.inputs, shapes(entry, sizes), strict=True):
         out[p.name] = _array(p, shape, sizes, ranges.get(p.name), bounds.get(p.name, ()), rng)
     return out
+
+
+def given_arrays(entry: Entry, given: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Array]]:
+    """The arrays of a call, and the sizes that they have. CallError where one is missing or does not fit."""
+    arrays = check_call(entry, by_name(entry, (given,), {}))
+    return dict(entry.bound(tuple(a.shape for a in arrays.values())).env), arrays
 
 
 def _array(

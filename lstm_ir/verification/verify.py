@@ -31,7 +31,8 @@ def verify(model: Graph, levels: frozenset[Level] | None = None) -> None: ...
 def verify(
     model: Graph | Executable, levels: frozenset[Level] | None = None, *, against: Against,
     constants: Mapping[str, Any] | None = None, sizes: Mapping[str, Sequence[int]] | None = None,
-    ranges: Mapping[str, tuple[float, float]] | None = None, calls: int = 4, seed: int = 0,
+    ranges: Mapping[str, tuple[float, float]] | None = None, arrays: Sequence[Mapping[str, Any]] | None = None,
+    calls: int = 4, seed: int = 0,
     absolute: float | None = None, relative: float | None = None, seconds: float = 0.3, cold: bool = True,
     target: str = "cpu",
 ) -> Verification: ...  # fmt: skip
@@ -45,6 +46,7 @@ def verify(
     constants: Mapping[str, Any] | None = None,
     sizes: Mapping[str, Sequence[int]] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
+    arrays: Sequence[Mapping[str, Any]] | None = None,
     calls: int = 4,
     seed: int = 0,
     absolute: float | None = None,
@@ -59,6 +61,7 @@ def verify(
     a dict of arrays. The graph is compiled for `target`, an executable is taken as it is, and both run `calls` times on
     arrays drawn from `seed`, each time with other sizes for named ones. constants: as they were given to
     `from_onnx`. sizes: the numbers that a named size has in turn. ranges: lowest and highest value of an input.
+    arrays: the inputs of each call by name, in place of drawn ones: recordings, rows of a data set.
     absolute, relative: what a difference may be at most, absolute + relative * the largest |value| of the output.
     seconds: how long each side is timed in each call; 0 is not at all. cold: time processes from their start too.
     Raises VerifyError for a graph that contradicts itself, CallError where no drawn sizes fit both sides; a
@@ -73,7 +76,7 @@ def verify(
     from lstm_ir.verification.compare import Limits
     from lstm_ir.verification.comparison import Comparison, Options
 
-    options = Options(dict(sizes or {}), dict(ranges or {}), calls, seed, Limits(absolute, relative), seconds)
+    options = Options(dict(sizes or {}), dict(ranges or {}), calls, seed, Limits(absolute, relative), seconds, tuple(arrays or ()))
     original = _original(against, constants)
     with new_folder() as folder, _ours(model, target, folder, cold) as ours:
         return Comparison(ours, original, options).run(folder, cold)

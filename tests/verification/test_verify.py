@@ -264,6 +264,25 @@ def test_ranges_are_kept() -> None:
     assert {bool(v) for a in seen for v in a["flag"]} == {True, False}
 
 
+def test_arrays_of_the_caller_are_the_calls() -> None:
+    x = li.input("x", ("T", 3))
+    graph = li.Graph("g", [x], {"y": li.tanh(x)})
+    rng = np.random.default_rng(3)
+    calls = [{"x": rng.standard_normal((t, 3)).astype(np.float32)} for t in (2, 7)]
+    seen: list[Arrays] = []
+
+    def original(a: Arrays) -> dict[str, Any]:
+        seen.append(a)
+        return {"y": np.tanh(a["x"]) + np.float32(0.5 if len(seen) == 2 else 0)}
+
+    result = quick(graph, original, arrays=calls)
+    assert [s["x"].tolist() for s in seen] == [c["x"].tolist() for c in calls]
+    assert [dict(c.sizes) for c in result.cases] == [{"T": 2}, {"T": 7}]
+    assert not result.ok
+    assert result.outputs[0].sizes == {"T": 7}
+    assert 0.49 < result.outputs[0].absolute < 0.51
+
+
 # what is refused --------------------------------------------------------------------------------
 
 
@@ -273,6 +292,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "negative size": ({"sizes": {"T": [-1]}}, "the sizes of T are"),
     "unknown input": ({"ranges": {"z": (0, 1)}}, "verify: ranges has 'z'; there are x"),
     "empty range": ({"ranges": {"x": (1, 0)}}, "the range of x is 1..0"),
+    "arrays and ranges": ({"arrays": [{"x": 0}], "ranges": {"x": (0, 1)}}, "arrays are given, so"),
+    "arrays that miss one": ({"arrays": [{}]}, "x"),
     "no calls": ({"calls": 0}, "calls is 0"),
     "negative limit": ({"absolute": -1.0}, "absolute is -1.0"),
     "limit that is no number": ({"relative": float("nan")}, "relative is nan"),
