@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.fitting.fit import fit as fit
     from lstm_ir.importers.onnx.model import from_onnx as from_onnx
     from lstm_ir.ir.data import Data as Data
+    from lstm_ir.ir.device_array import DeviceArray as DeviceArray
     from lstm_ir.ir.graph import Graph as Graph
     from lstm_ir.ir.graph import Node as Node
     from lstm_ir.ir.graph import Value as Value
@@ -97,6 +98,7 @@ _LAZY = {
         "lstm_ir.fitting.fit": "fit",
         "lstm_ir.importers.onnx.model": "from_onnx",
         "lstm_ir.ir.data": "Data",
+        "lstm_ir.ir.device_array": "DeviceArray",
         "lstm_ir.ir.graph": "Graph Node Value",
         "lstm_ir.ir.interpret": "interpret",
         "lstm_ir.ir.location": "Loc",

@@ -18,6 +18,7 @@ from lstm_ir.backends.run.loaded import ANY, CALLER, WORKERS, CallOptions, Loade
 from lstm_ir.backends.run.pure_function import PureFunction
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.target import Target
+from lstm_ir.ir.arrays import kept
 from lstm_ir.ir.errors import CallError, DeviceError, TargetError, ValueRangeError
 from lstm_ir.ir.signature import Bound, Entry, Port, Signature, by_name, call_values, confirm, native
 from lstm_ir.ir.work import CallWork
@@ -57,6 +58,7 @@ class Function:
         self.restarts = entry.restarts and bool(loaded.signature.state)
         self.steps = bool(entry.reads or entry.writes or entry.finite)
         self.watched = entry.watched()
+        self._has_keep = any(p.name == "keep" for p in entry.inputs)
 
     def pure(self) -> PureFunction:
         """The entry as a function of its state, which the caller keeps; CallError where it looks at more than that."""
@@ -92,18 +94,23 @@ class Function:
         """Names and types of what it gives."""
         return self.entry.outputs
 
-    def __call__(self, arrays: Arrays | None = None, /, *more: Any, **named: Any) -> dict[str, Array]:
-        """The outputs by name, for inputs by name: keywords, or one mapping. CallError for arrays without names."""
+    def __call__(self, arrays: Arrays | None = None, /, *more: Any, keep: Any = False, **named: Any) -> dict[str, Any]:
+        """The outputs by name, for inputs by name: keywords, or one mapping. CallError for arrays without names.
+
+        keep: whether results stay on the device, as `DeviceArray`; an input of that name is one instead.
+        """
         process.enter()
+        if keep is not False and self._has_keep:
+            named["keep"], keep = keep, False
         given = named if arrays is None and not more else by_name(self.entry, (arrays, *more), named)
-        values = native(self.entry, given)
+        values = native(self.entry, given) if self.on_cpu else native(self.entry, given, kept)
         shapes = tuple([a.shape for a in values])
         plan = self.plans.get(shapes)
         bound = self.entry.bound(shapes) if plan is None else plan.bound
         if bound.checks:
             confirm(self.entry, bound, values)
         try:  # as `runtime.reporting`, which takes a microsecond
-            results = self._session._run(self, values, shapes, plan)
+            results = self._session._run(self, values, shapes, plan, bool(keep))
         except runtime.RAISED as e:
             if type(e) not in runtime.RAISED:
                 process.hold_back()
@@ -163,12 +170,14 @@ class Session:
             raise CallError(f"no entry is called main; call one of {', '.join(self.entries)}")
         return self._main
 
-    def __call__(self, arrays: Arrays | None = None, /, *more: Any, **named: Any) -> dict[str, Array]:
-        """`main`, or the only entry, called: outputs by name."""
+    def __call__(self, arrays: Arrays | None = None, /, *more: Any, **named: Any) -> dict[str, Any]:
+        """`main`, or the only entry, called: outputs by name. keep=True: they stay on the device."""
         main = self._main
         return (main if main is not None else self._entry())(arrays, *more, **named)
 
-    def _run(self, f: Function, values: list[Array], shapes: Shapes, plan: CallPlan | None) -> list[Array]:
+    def _run(
+        self, f: Function, values: list[Array], shapes: Shapes, plan: CallPlan | None, keep: bool = False
+    ) -> list[Any]:
         # Calls of one session take turns: each may read the state that the one before it wrote.
         with self._lock:
             loaded = self._loaded
@@ -189,7 +198,7 @@ class Session:
                 self._held.restart(*f.entry.reads)
                 return []
             if f.steps:
-                return self._step(f, plan, values, results)
+                return self._step(f, plan, values, results, keep)
             if slots and slots.large and all(move.lendable(values[i]) for i in slots.large):
                 slots = None
             if slots is None:
@@ -201,7 +210,7 @@ class Session:
                 for place, a in zip(slots.places, values, strict=True):
                     place[...] = a
                 self._invoke(plan, slots.arguments, results)
-            return move.arrays(results, f.results, given)
+            return (move.kept if keep else move.arrays)(results, f.results, given)
 
     def _pure(self, f: Function) -> PureFunction:
         with process.turn(self._lock):
@@ -251,7 +260,7 @@ class Session:
         finally:
             queue.end_call()
 
-    def _step(self, f: Function, plan: CallPlan, values: list[Array], results: Any) -> list[Array]:
+    def _step(self, f: Function, plan: CallPlan, values: list[Array], results: Any, keep: bool) -> list[Any]:
         """A call that reads or writes state, which changes only if the call succeeds."""
         assert self._loaded is not None
         move, entry = self._loaded.move, f.entry
@@ -264,17 +273,18 @@ class Session:
         self._bring(f, plan.runner, arguments)
         self._invoke(plan, arguments, results)
         first = len(f.results)
-        kept = [results.get_as_object(first + i, move.view) for i in range(len(entry.writes))]
-        outputs = move.arrays(results, f.results, [*values, *move.memory([*read, *kept])])
+        written = [results.get_as_object(first + i, move.view) for i in range(len(entry.writes))]
+        give = move.kept if keep else move.arrays
+        outputs: list[Any] = give(results, f.results, [*values, *move.memory([*read, *written])])
         if entry.finite:
             self._need_finite(entry, f.watched[1], outputs)
         self._held.keep(entry.reads, read)
-        self._held.keep(entry.writes, kept)
+        self._held.keep(entry.writes, written)
         return outputs
 
-    def _need_finite(self, entry: Entry, watched: Sequence[tuple[int, str]], at: list[Array]) -> None:
+    def _need_finite(self, entry: Entry, watched: Sequence[tuple[int, str]], at: list[Any]) -> None:
         for place, name in watched:
-            a = at[place]
+            a = np.asarray(at[place])
             if not np.isfinite(a.astype(np.float64)).all():
                 step = self._held.scalar("step")
                 when = "" if step is None else f" at step {step + 1}"

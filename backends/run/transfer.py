@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lstm_ir.backends import process
 from lstm_ir.backends.files.memory import ALIGNMENT, empty
 from lstm_ir.backends.run import runtime
+from lstm_ir.ir.device_array import DeviceArray, Exchange, Home, of_host
 from lstm_ir.ir.types import DType
 
 Array = np.ndarray[Any, Any]
@@ -20,6 +22,7 @@ STAGED = 64 << 20  # bytes of results for which a GPU's executable keeps host me
 
 # NumPy's own ways to an array's address run Python code of theirs: 11 us where caches are cold.
 _byte, _address = ctypes.c_char.from_buffer, ctypes.addressof
+_DLPACK = {"cuda": 2, "hip": 10}  # its numbers of devices whose memory other libraries take
 _ELEMENT = {
     "f16": "FLOAT_16", "bf16": "BFLOAT_16", "f32": "FLOAT_32", "f64": "FLOAT_64",
     "i8": "SINT_8", "u8": "UINT_8", "i32": "SINT_32", "u32": "UINT_32", "i64": "SINT_64",
@@ -51,15 +54,15 @@ class Slots(NamedTuple):
 
 def mover(device: Any, word: str, *, stateful: bool) -> Mover:
     """How arrays reach `device`, and return."""
-    return HostMover(device, stateful) if word.startswith("local-") else DeviceMover(device)
+    return HostMover(device, word, stateful) if word.startswith("local-") else DeviceMover(device, word)
 
 
 class Mover:
     """Copies inputs into fresh device buffers."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, word: str) -> None:
         rt = runtime.native()
-        self.device, self.allocator = device, device.allocator
+        self.device, self.word, self.allocator = device, word, device.allocator
         self._list, self._view = rt.VmVariantList, rt.HalBufferView
         self.view = self._view  # the class of a buffer that stays on the device
         self._copy = self.allocator.allocate_buffer_copy
@@ -94,6 +97,10 @@ class Mover:
         """The results as arrays of their own; `arguments` is memory that they may not share."""
         raise NotImplementedError
 
+    def kept(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[DeviceArray]:
+        """The results where they are; as in `arrays`."""
+        raise NotImplementedError
+
     def memory(self, views: list[Any]) -> list[Array]:
         """The host memory of buffers that stay on the device; none where it is not the host's."""
         return []
@@ -102,9 +109,9 @@ class Mover:
 class HostMover(Mover):
     """The CPU: aligned inputs are lent, outputs are the runtime's own fresh buffers."""
 
-    def __init__(self, device: Any, stateful: bool) -> None:
+    def __init__(self, device: Any, word: str, stateful: bool) -> None:
         rt = runtime.native()
-        super().__init__(device)
+        super().__init__(device, word)
         # A module with state may keep an input as its new state: then each call needs its own.
         self._lends = not stateful
         self._lent = self._memory | int(rt.MemoryType.HOST_VISIBLE)
@@ -161,6 +168,10 @@ class HostMover(Mover):
             out.append(a)
         return out
 
+    def kept(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[DeviceArray]:
+        """The results' own memory."""
+        return [of_host(a, "cpu") for a in self.arrays(results, kinds, arguments)]
+
     def memory(self, views: list[Any]) -> list[Array]:
         """Bytes that outputs may not share."""
         return [np.frombuffer(v.map(), np.uint8) for v in views if 0 not in v.shape]
@@ -172,15 +183,47 @@ class DeviceMover(Mover):
     IREE's own import of host memory wants page alignment on Vulkan, which NumPy does not give.
     """
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, word: str) -> None:
         rt = runtime.native()
-        super().__init__(device)
+        super().__init__(device, word)
         self._fence = rt.HalFence
         self._staging = Staging(self.allocator)
 
     def arrays(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[Array]:
-        """Copies in host memory; all transfers are queued before the first is awaited."""
-        views = [results.get_as_object(i, self._view) for i in range(len(kinds))]
+        """Copies in host memory."""
+        return self._fetched([results.get_as_object(i, self._view) for i in range(len(kinds))], kinds)
+
+    def put(self, a: Any, kind: BorderType) -> Any:
+        """A view with a copy; of what lies on this device its own view."""
+        if isinstance(a, DeviceArray):
+            if a.home is self.device:
+                return a.view
+            a = np.ascontiguousarray(a.numpy())
+        return super().put(a, kind)
+
+    def kept(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[DeviceArray]:
+        """The results' views."""
+        out = []
+        for i, kind in enumerate(kinds):
+            view = results.get_as_object(i, self._view)
+            fetch = partial(self._host, kind=kind)
+            out.append(DeviceArray(view, view.shape, kind.dtype, Home(self.device, self.word), fetch, self._exchange()))
+        return out
+
+    def _host(self, view: Any, kind: BorderType) -> Array:
+        process.check()
+        with runtime.reporting("a result that was kept"):
+            return self._fetched([view], (kind,))[0]
+
+    def _exchange(self) -> Exchange | None:
+        """Of DLPack: what other libraries take of this kind of device."""
+        number = _DLPACK.get(self.word.partition(":")[0])
+        if number is None:
+            return None
+        return Exchange((number, 0), partial(self.device.create_dlpack_capsule, device_type_code=number, device_id=0))
+
+    def _fetched(self, views: list[Any], kinds: tuple[BorderType, ...]) -> list[Array]:
+        """All transfers are queued before the first is awaited."""
         staged = [self._stage(v) if 0 not in v.shape else None for v in views]
         out: list[Array] = []
         for view, kind, stage in zip(views, kinds, staged, strict=True):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.ir.device_array import DeviceArray
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.foreign_arrays import as_numpy
 from lstm_ir.ir.types import DType
@@ -41,6 +42,13 @@ def take(want: Conform, value: Any) -> np.ndarray[Any, Any]:
             raise want.refuse(str(a.dtype))
         a = _convert(want, a)
     return np.require(a, dtype=want.dtype, requirements="C")
+
+
+def kept(want: Conform, value: Any) -> Any:
+    """As `take`, but what lies on a device stays there."""
+    if isinstance(value, DeviceArray) and not value.on_host and value.dtype == want.dtype:
+        return value
+    return take(want, value)
 
 
 def _convert(want: Conform, a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

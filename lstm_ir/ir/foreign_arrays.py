@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.ir.device_array import DeviceArray
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.foreign_errors import reason
 from lstm_ir.ir.types import DType
@@ -54,6 +55,8 @@ def as_numpy(value: Any, refuse: Refuse) -> Any:
     """
     if isinstance(value, np.ndarray) or not hasattr(type(value), "__dlpack__"):
         return value
+    if isinstance(value, DeviceArray):
+        return value.numpy()
     kind = type(value).__name__
     try:
         if getattr(value, "requires_grad", False) is True:

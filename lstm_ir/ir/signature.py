@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import Any, NamedTuple
@@ -267,15 +267,18 @@ def call_values(entry: Entry, arrays: Mapping[str, Any]) -> list[np.ndarray[Any,
     return values
 
 
-def native(entry: Entry, arrays: Mapping[str, Any]) -> list[np.ndarray[Any, Any]]:
-    """The inputs in order, as native contiguous arrays; CallError for names and element types."""
+def native(entry: Entry, arrays: Mapping[str, Any], taken: Callable[..., Any] = take) -> list[np.ndarray[Any, Any]]:
+    """The inputs in order, as native contiguous arrays; CallError for names and element types.
+
+    taken: what becomes of a value that is no such array.
+    """
     conform = entry._conform
     if len(arrays) != len(conform):
         raise CallError(_names(entry, arrays))
     try:
         return [
             a if type(a := arrays[n]) is np.ndarray and a.dtype is c.dtype and a.flags.c_contiguous
-            else take(c, a)
+            else taken(c, a)
             for n, c in conform
         ]  # fmt: skip
     except KeyError as e:
@@ -303,6 +306,7 @@ def _names(entry: Entry, arrays: Mapping[str, Any]) -> str:
 def _check_values(c: Check, low: int | None, high: int | None, a: np.ndarray[Any, Any]) -> None:
     if a.size == 0:
         return
+    a = np.asarray(a)  # what lies on a device
     lowest, highest = int(a.min()), int(a.max())
     below, above = low is not None and lowest < low, high is not None and highest > high
     if below or above:

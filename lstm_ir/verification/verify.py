@@ -76,7 +76,8 @@ def verify(
     from lstm_ir.verification.compare import Limits
     from lstm_ir.verification.comparison import Comparison, Options
 
-    options = Options(dict(sizes or {}), dict(ranges or {}), calls, seed, Limits(absolute, relative), seconds, tuple(arrays or ()))
+    limits = Limits(absolute, relative)
+    options = Options(dict(sizes or {}), dict(ranges or {}), calls, seed, limits, seconds, tuple(arrays or ()))
     original = _original(against, constants)
     with new_folder() as folder, _ours(model, target, folder, cold) as ours:
         return Comparison(ours, original, options).run(folder, cold)

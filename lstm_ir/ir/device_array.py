@@ -1,0 +1,123 @@
+"""Results that stay where they were computed, for the next call or for another library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+HOST = 1  # DLPack's number of the processor's memory
+
+
+class Home(NamedTuple):
+    """A device of the runtime, and its word."""
+
+    device: Any
+    word: str
+
+
+class Exchange(NamedTuple):
+    """What DLPack asks for: kind and number of the device, and a capsule over the runtime's view."""
+
+    place: tuple[int, int]
+    capsule: Callable[[Any], object]
+
+
+class DeviceArray:
+    """A result of a call with `keep=True`: its elements lie on the device until somebody asks for them.
+
+    Executables of the same device take it as an input without a copy. `np.asarray(a)` and `a.numpy()` copy it to the
+    host, where it does not lie there; `torch.from_dlpack(a)` and others take its memory as it is, and must not write
+    there. shape: a tuple of ints. dtype: NumPy's, `ml_dtypes` for bf16. device: as in `vulkan:0`.
+    """
+
+    __slots__ = ("_exchange", "_fetch", "device", "dtype", "home", "shape", "view")
+
+    def __init__(
+        self, view: Any, shape: tuple[int, ...], dtype: np.dtype[Any], home: Home, fetch: Callable[[Any], Array],
+        exchange: Exchange | None,
+    ) -> None:  # fmt: skip
+        """view: the runtime's. fetch: the view as a host array. exchange: None where DLPack knows no such device."""
+        self.view, self.shape, self.dtype = view, tuple(shape), dtype
+        self.home, self.device = home.device, home.word
+        self._fetch, self._exchange = fetch, exchange
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it lies in the processor's memory, so that `numpy()` copies nothing."""
+        return self._exchange is not None and self._exchange.place[0] == HOST
+
+    def numpy(self) -> Array:
+        """Its elements in host memory; not to be written where they are the result's own memory."""
+        return self._fetch(self.view)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False and not self.on_host:
+            raise ValueError(f"an array on {self.device} cannot be had without a copy")
+        a = self.numpy()
+        if dtype is not None and a.dtype != dtype:
+            return a.astype(dtype)
+        return a.copy() if copy else a
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> object:
+        """A capsule of DLPack over its memory. BufferError where the device's memory cannot be exchanged."""
+        place = self.__dlpack_device__()
+        if dl_device is not None and tuple(dl_device) != place:
+            raise BufferError(f"a result on {self.device} cannot be exchanged as memory of DLPack's {dl_device}")
+        if copy:
+            raise BufferError("a result is exchanged as it lies, not copied: copy=True is not taken")
+        assert self._exchange is not None
+        return self._exchange.capsule(self.view)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if self._exchange is None:
+            raise BufferError(f"memory of {self.device} cannot be exchanged by DLPack: np.asarray(a) copies it")
+        return self._exchange.place
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array without axes has no length")
+        return self.shape[0]
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.numpy()[at]
+
+    def __float__(self) -> float:
+        return float(self.numpy())
+
+    def __repr__(self) -> str:
+        return f"DeviceArray({self.dtype}[{','.join(map(str, self.shape))}] on {self.device})"
+
+
+def of_host(a: Array, device: str) -> DeviceArray:
+    """A result in the processor's memory, read-only for who asks NumPy for it."""
+    frozen = a.view()
+    frozen.flags.writeable = False
+    exchange = Exchange((HOST, 0), lambda _: _capsule_of(a))
+    return DeviceArray(frozen, a.shape, a.dtype, Home(None, device), lambda view: view, exchange)
+
+
+def _capsule_of(a: Array) -> object:
+    try:
+        return a.__dlpack__()
+    except (BufferError, TypeError) as e:  # bf16: NumPy does not export elements that it does not know
+        raise BufferError(f"NumPy does not exchange elements of {a.dtype}: {e}") from e
