@@ -19,6 +19,7 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.cli import group
+from lstm_ir.verification import hardware
 
 Capture = pytest.CaptureFixture[str]
 T, B, I, H = 11, 3, 5, 7
@@ -186,6 +187,20 @@ def test_run_prints_a_summary(folder: Path, tmp_path: Path, capsys: Capture) -> 
     for given in (tmp_path / "all.npz", f"x={tmp_path / 'all.npz'}:x"):
         assert call("run", folder / "g.lir", "-w", folder / "w.npz", "--interpret", "-i", given) == 0
         assert f"y: float32[{T},{B},{H}] [" in capsys.readouterr().out
+
+
+def test_targets_are_tried(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("cpu:x86-64-v2", "cpu:aarch64", "cpu:8086")
+    monkeypatch.setattr(hardware, "trials", lambda: map(hardware.trial, words))
+    assert call("targets", "--check") == 0
+    own, *others = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"cpu:x86-64-v2 +compiles, \d+ bytes; runs, right: largest difference \S+", own)
+    assert re.fullmatch(r"cpu:aarch64 +compiles, \d+ bytes; does not run here: .*made for aarch64.*", others[0])
+    assert re.fullmatch(r"cpu:8086 +does not compile: .*8086.*", others[1])
+    wrong = hardware.Trial("cpu:x86-64-v2", 100, worst=0.5)
+    monkeypatch.setattr(hardware, "trials", lambda: iter([wrong]))
+    assert call("targets", "--check") == 1
+    assert "WRONG: largest difference 5.0e-01" in capsys.readouterr().out
 
 
 def test_targets_name_devices_and_reasons(capsys: Capture) -> None:

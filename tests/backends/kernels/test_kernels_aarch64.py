@@ -6,12 +6,11 @@ and test_kernel_teams reads it in the LLVM IR.
 
 from __future__ import annotations
 
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import aarch64
+import aarch64_run
 import numpy as np
 import pytest
 from device import qemu
@@ -19,9 +18,6 @@ from kernel_bodies import BODIES, Loop
 from kernel_random import random_body
 
 import lstm_ir as li
-from lstm_ir.api import build
-from lstm_ir.backends.files import parameters
-from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.program import Program
 
 SIZES = (7, 3, 5, 23)
@@ -39,12 +35,9 @@ def _module(work: Path, **options: Any) -> tuple[dict[str, Loop], dict[str, li.G
     graphs = {n: loops[n].graph(n, bodies[n]) for n in bodies}
     loops["back"] = Loop(SIZES, np.random.default_rng(50))
     graphs["back"] = _gradient(loops["back"])
-    lowered, blob = build(Program("bodies", graphs), resolve("cpu:aarch64"), options)
-    notes = [n for n in lowered.report.notes if n.startswith("scan at")]
+    report = aarch64_run.compiled(work, Program("bodies", graphs), **options)
+    notes = [n for n in report.notes if n.startswith("scan at")]
     assert all(": kernel, " in n for n in notes)
-    (work / "m.vmfb").write_bytes(blob)
-    weights = {n: np.ascontiguousarray(d.array) for n, d in lowered.program.weights.items()}
-    parameters.index(weights).create_archive_file(str(work / "w.irpa"))
     return loops, graphs
 
 
@@ -56,24 +49,11 @@ def _gradient(s: Loop) -> li.Graph:
     return li.Graph("back", back.params, dict(zip(back.output_names, back.outputs, strict=True)))
 
 
-def _run(work: Path, graph: li.Graph, arrays: dict[str, Any], *flags: str) -> dict[str, Any]:
-    name = graph.name
-    command = [qemu(), "-L", str(aarch64.sysroot()), str(aarch64.tool()), "--module=m.vmfb"]
-    command += ["--parameters=model=w.irpa", f"--function={name}", *flags]
-    for i, p in enumerate(graph.params):
-        np.save(work / f"{name}{i}.npy", arrays[p.node.attrs["name"]])
-        command.append(f"--input=@{name}{i}.npy")
-    command += [f"--output=@{name}out{i}.npy" for i in range(len(graph.outputs))]
-    done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, f"{name}: {done.stderr[-2000:]}"
-    return {k: np.load(work / f"{name}out{i}.npy") for i, k in enumerate(graph.output_names)}
-
-
 def _compare(work: Path, loops: Any, graphs: Any, names: Any, *flags: str) -> None:
     def one(name: str) -> None:
         graph = graphs[name]
         arrays = loops[name].arrays(graph, *SIZES[:2])
-        got = _run(work, graph, arrays, *flags)
+        got = aarch64_run.run(work, name, graph, arrays, *flags)
         for k, want in li.interpret(graph, arrays).items():
             np.testing.assert_allclose(got[k], want, rtol=2e-5, atol=2e-5, err_msg=f"{name} {k}")
 
