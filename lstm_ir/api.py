@@ -271,7 +271,8 @@ def export(
 ) -> Path:
     """Write a `.lirpkg` with one module per target and the weights once.
 
-    `cpu` is one module for each level of this architecture (x86-64-v2, v3 and v4); the loader takes the best.
+    `cpu` is one module for each level of this architecture (x86-64-v2, v3 and v4; with precision int8-dynamic one with
+    VNNI too); the loader takes the best.
     graph: the graph's text goes into the package too, so that it can be compiled again (`source`) for another
     target or a later IREE. sign_key: the secret that `load(..., require_key=)` asks for.
     """
@@ -280,7 +281,8 @@ def export(
     if not targets:
         raise TargetError("export needs at least one target")
     given = checked(options)
-    modules = {word: (where, *build(program, where, given, helpers=True)) for word, where in places(targets).items()}
+    chosen = places(targets, given)
+    modules = {word: (where, *build(program, where, given, helpers=True)) for word, where in chosen.items()}
     if not isinstance(graph, bool):
         raise CompileError(f"graph is {graph!r:.80}; expected True or False")
     recipe = recorded(targets, {} if options is None else options) if graph else None
@@ -299,17 +301,18 @@ def recorded(targets: Sequence[str], options: Mapping[str, Any]) -> Recipe:
     return Recipe(tuple(dict.fromkeys(words)), plain)
 
 
-def places(targets: Sequence[str]) -> dict[str, Target]:
+def places(targets: Sequence[str], options: Mapping[str, Any]) -> dict[str, Target]:
     """The targets of a package by their words; TargetError for a word that is none.
 
     `cpu` stands for the levels of this architecture, so that the package runs on other machines too, and well.
     """
+    dots = options.get("precision") == "int8-dynamic"
     from lstm_ir.backends.run.devices import resolve
     from lstm_ir.backends.targets.targets import portable
 
     found: dict[str, Target] = {}
     for word in targets:
-        found |= {t.info.name: t for t in portable()} if word == "cpu" else {word: resolve(word)}
+        found |= {t.info.name: t for t in portable(dots=dots)} if word == "cpu" else {word: resolve(word)}
     return found
 
 

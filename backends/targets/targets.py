@@ -52,6 +52,11 @@ ARCHITECTURES = {
 }
 # RISC-V's names imply no features at all: those of its Linux profile are spelled out.
 _RISCV = ("--iree-llvmcpu-target-cpu-features=+m,+a,+f,+d,+c", "--iree-llvmcpu-target-abi=lp64d")
+# detail -> (architecture's processor, what it has besides): processors that multiply int8 four at a time
+_DOTS = {
+    "x86-64-v4-vnni": ("x86_64", "x86-64-v4", ("avx512vnni",)),
+    "aarch64-dotprod": ("aarch64", "generic", ("dotprod",)),
+}
 KINDS = ("cpu", "vulkan", "cuda", "hip", "metal")
 _L1, _L2 = 32 << 10, 512 << 10
 _L2_OF = {"x86-64-v4": 1 << 20}  # what servers with AVX-512 have at least
@@ -85,20 +90,28 @@ def resolve(word: str, present: Present = lambda kind: None) -> Target:
 
 def words() -> list[str]:
     """Every word that `resolve` takes, apart from those that need a device here."""
-    out = ["cpu", "cpu:host", *(f"cpu:{d}" for d in (*ARCHITECTURES, *cpus.X86, *cpus.ARM))]
+    out = ["cpu", "cpu:host", *(f"cpu:{d}" for d in (*ARCHITECTURES, *_DOTS, *cpus.X86, *cpus.ARM))]
     out += ["vulkan", *(f"vulkan:{d}" for d in VULKAN)]
     out += ["cuda", *(f"cuda:{d}" for d in (*CUDA, *CUDA_ALIAS)), "hip", *(f"hip:{d}" for d in HIP)]
     return list(dict.fromkeys([*out, "metal"]))
 
 
-def portable(triple: str | None = None) -> tuple[Target, ...]:
+def portable(triple: str | None = None, dots: bool = False) -> tuple[Target, ...]:
     """What `cpu` means in a package: a target for each level of this architecture (or `triple`'s), the least first.
 
-    AArch64 has one: f32 products gain nothing from dot products of bytes, and kernels have vectors of 128 bits.
+    AArch64 has one, since kernels have vectors of 128 bits on all of it. dots: one more, with dot products of int8,
+    from which f32 products gain nothing.
     """
     here = cpus.host_triple() if triple is None else triple
     levels = ("x86-64-v2", "x86-64-v3", "x86-64-v4") if cpus.architecture(here) == "x86_64" else ("generic",)
-    return tuple(_named(here, level) for level in levels)
+    more = [d for d, (architecture, *_) in _DOTS.items() if dots and architecture == cpus.architecture(here)]
+    return (*(_named(here, level) for level in levels), *(_with_dots(d, here) for d in more))
+
+
+def _with_dots(detail: str, triple: str) -> Target:
+    _, cpu, extra = _DOTS[detail]
+    _, features, width = describe(triple, cpu)
+    return _cpu_target(f"cpu:{detail}", triple, cpu, (*features, *extra), width, extra)
 
 
 def _near(word: str, known: tuple[str, ...], prefix: str = "") -> str:
@@ -114,6 +127,10 @@ def _cpu(detail: str) -> Target:
         return this_machine()
     if detail in ARCHITECTURES:
         return _named(*ARCHITECTURES[detail])
+    if detail in _DOTS:
+        architecture = _DOTS[detail][0]
+        here = architecture == cpus.architecture(cpus.host_triple())
+        return _with_dots(detail, cpus.host_triple() if here else f"{architecture}-unknown-linux-gnu")
     detail = {"x86_64": "x86-64", "x86-64-v1": "x86-64"}.get(detail, detail)
     if detail in cpus.X86:
         here = cpus.machine() == "x86_64"
@@ -121,7 +138,7 @@ def _cpu(detail: str) -> Target:
     if detail in cpus.ARM:
         apple = "arm64-apple-macosx" if detail.startswith("apple-") else "aarch64-unknown-linux-gnu"
         return _named(apple, detail)
-    known = (*ARCHITECTURES, *cpus.X86, *cpus.ARM)
+    known = (*ARCHITECTURES, *_DOTS, *cpus.X86, *cpus.ARM)
     raise TargetError(f"unknown processor {detail!r} for target cpu{_near(detail, known, 'cpu:')}")
 
 

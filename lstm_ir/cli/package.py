@@ -45,7 +45,7 @@ class PackagePlan:
             raise click.UsageError(f"--timeout {options['timeout']:g}: a number of seconds above 0")
         chosen = {**before, **{name: value for name, value in options.items() if value is not None}}
         recipe = api.recorded(targets, chosen) if keep_graph else None
-        return cls(output, api.places(targets), chosen, recipe, packages.read_key(sign_key_file))
+        return cls(output, api.places(targets, chosen), chosen, recipe, packages.read_key(sign_key_file))
 
     def write(self, program: Program, explain: bool) -> None:
         """Compile for every target and write the package; progress and, with `explain`, reasons go to stderr."""

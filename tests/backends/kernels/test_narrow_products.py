@@ -6,13 +6,14 @@ Expected: the NumPy meaning of the graph that the passes made, in which all roun
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import lstm_ir as li
 from lstm_ir.api import Report, optimize, prepare
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.targets.targets import resolve, this_machine
 from lstm_ir.ir.program import Program
 
 STORED = {"bf16": "bf16", "f16": "f16", "int8": "i8", "int8-dynamic": "i32"}  # elements that a kernel reads
@@ -77,3 +78,14 @@ def test_a_large_matrix_needs_no_second_way_to_compile(precision: str) -> None:
     y = li.lstm(li.expand_dims(x, 0), weights["a"], weights["r"])[0]
     exe = li.compile(li.Graph("large", [x], {"y": y}), options={"precision": precision, "cache": False})
     assert "because IREE refuses" not in str(exe.report)
+
+
+def test_a_package_takes_the_module_that_the_processor_has(tmp_path: Path) -> None:
+    g = _graph("B", bias=True)
+    package = li.export(g, tmp_path / "p.lirpkg", options={"precision": "int8-dynamic"})
+    a = np.random.default_rng(12).standard_normal((5, K)).astype(np.float32)
+    exe, own = li.load(package), li.compile(g, options={"precision": "int8-dynamic"})
+    features = this_machine().info.features
+    if {"avx512vnni", "avx512bw"} <= set(features):
+        assert str(exe.target) == "cpu:x86-64-v4-vnni"
+    assert np.allclose(exe(x=a)["y"], own(x=a)["y"], rtol=1e-5, atol=1e-4)

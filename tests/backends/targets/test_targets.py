@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lstm_ir.backends.compile.compiler import compile_mlir
+from lstm_ir.backends.kernels.cpu.words import word_product
 from lstm_ir.backends.run import devices, runtime
 from lstm_ir.backends.targets import cpus, targets
 from lstm_ir.ir.errors import TargetError
@@ -106,6 +107,25 @@ def test_what_cpu_means_in_a_package() -> None:
     ]  # fmt: skip
     assert [set(a.info.features) < set(b.info.features) for a, b in pairwise(levels)] == [True, True]
     assert [t.info.cpu for t in targets.portable("aarch64-unknown-linux-gnu")] == ["generic"]
+
+
+@pytest.mark.parametrize(
+    ("triple", "name", "feature", "product"),
+    [
+        ("x86_64-unknown-linux-gnu", "cpu:x86-64-v4-vnni", "avx512vnni", "x86.avx512.vpdpbusd.512"),
+        ("aarch64-unknown-linux-gnu", "cpu:aarch64-dotprod", "dotprod", "aarch64.neon.sdot.v4i32.v16i8"),
+    ],
+)
+def test_a_package_of_int8_rows_has_a_module_with_dot_products(
+    triple: str, name: str, feature: str, product: str
+) -> None:
+    *levels, last = targets.portable(triple, dots=True)
+    assert tuple(levels) == targets.portable(triple)
+    assert set(last.info.features) == {*levels[-1].info.features, feature}
+    assert last.info.name == name
+    assert word_product(last.info) == product != word_product(levels[-1].info)
+    assert targets.resolve(name).info.features == last.info.features
+    assert f"--iree-llvmcpu-target-cpu-features=+{feature}" in last.flags
 
 
 def test_hopper_is_compiled_as_ada() -> None:
