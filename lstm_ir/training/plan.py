@@ -22,6 +22,7 @@ from lstm_ir.ops.primitive.reduce import sum
 from lstm_ir.training.carried import Carried
 from lstm_ir.training.gradient import BESIDE
 from lstm_ir.training.inference import inferring
+from lstm_ir.training.masters import rounded
 from lstm_ir.training.optimizer import Optimizer
 from lstm_ir.training.rates import STEP, Plateau, Rates, computed, input_of, plateau_of
 
@@ -52,6 +53,7 @@ class Plan:
     outputs: tuple[str, ...] = ()
     accumulate: int = 1
     carried: Carried = field(default_factory=Carried)
+    precision: str | None = None
 
     @cached_property
     def each(self) -> dict[str, Optimizer]:
@@ -249,7 +251,7 @@ class Plan:
 
     def _over(self, graph: Graph, held: Mapping[str, Value]) -> dict[str, Value]:
         """The graph's outputs, with weights, what is carried, and the input `step` taken from the state."""
-        env = {v: held[n] for n, v in graph.weights.items() if n in held}
+        env = {v: rounded(held[n], self.precision) for n, v in graph.weights.items() if n in held}
         for p, n in zip(graph.params, graph.input_names, strict=True):
             if _counts(p, n):
                 env[p] = self._batches(held)

@@ -11,6 +11,7 @@ from lstm_ir.ir.options import is_int
 from lstm_ir.ir.program import Program
 from lstm_ir.training.carried import source_of
 from lstm_ir.training.gradient import loss_gradients
+from lstm_ir.training.masters import check_precision
 from lstm_ir.training.optimizer import Optimizer
 from lstm_ir.training.plan import Plan
 from lstm_ir.training.rates import is_number
@@ -29,6 +30,7 @@ def train_step(
     clip_norm: float | None = None,
     remat: int | None = None,
     stop_on_nan: bool = True,
+    precision: str | None = None,
 ) -> Program:
     """A program that trains the weights whose names match `trainable` (`decoder/*`) to lower `loss`.
 
@@ -43,7 +45,8 @@ def train_step(
     outputs, without dropout, and updates nothing. accumulate: so many calls of `train` make one update, by the mean
     of their gradients. clip_norm: gradients are scaled so that the norm of all is at most this. remat: as in `grad`.
     stop_on_nan: a step whose loss, norm or learning rate (where it is no number) is not finite is an error that
-    names the step, and changes nothing.
+    names the step, and changes nothing. precision: "bf16" or "f16": products read f32 weights of two axes or more
+    rounded so, in every entry; the weights themselves, gradients, sums and the optimizer stay f32.
     Raises GradientError for a name that matches nothing or is taken, weights of f16 or bf16, a program
     that is not made by `stateful`, and as `grad`.
     """
@@ -62,10 +65,11 @@ def train_step(
         raise GradientError(f"train_step: clip_norm is {clip_norm!r}; it is above 0")
     if not is_int(accumulate) or accumulate < 1:
         raise GradientError(f"train_step: accumulate is {accumulate!r:.80}; a number of calls, at least 1")
+    check_precision(precision)
     names = tuple(_trainable(source, trainable))
     shown = tuple(_shown(source, outputs, loss, "outputs"))
     kept = None if infer is None else tuple(_shown(source, infer, loss, "infer"))
-    plan = Plan(source, loss, optimizer, names, clip_norm, shown, int(accumulate), carried)
+    plan = Plan(source, loss, optimizer, names, clip_norm, shown, int(accumulate), carried, precision)
     plan.need_own_names()
     wide = loss_gradients(source, loss, plan.names, remat, plan.beside)
     parts = {"train": plan.train(wide), "grads": plan.grads(wide), "apply": plan.apply()}
