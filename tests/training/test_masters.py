@@ -1,4 +1,4 @@
-"""`train_step(precision=…)`: f32 masters, products of rounded weights; beside PyTorch with rounding straight through."""
+"""`train_step(precision=…)`: f32 masters, products of rounded weights; beside PyTorch with the rounding passed over."""
 
 from __future__ import annotations
 
