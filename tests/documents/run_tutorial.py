@@ -48,29 +48,38 @@ def run_command(line: str, servers: list[subprocess.Popen[str]]) -> str:
     return done.stdout
 
 
-def run_python(code: str, names: dict[str, Any], step: int) -> str:
-    """What a block prints; a file it names is written instead."""
-    file = FILE.match(code)
-    if file:
-        Path(file[1]).write_text(code, encoding="utf-8")
-        return ""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(compile(code, f"block_{step}.py", "exec"), names)
-    return out.getvalue()
+class Program:
+    """The blocks of Python of a page, as if they stood one behind the other in `tutorial.py`: messages name its lines."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {"__name__": "__main__"}
+        self.lines = 0
+
+    def run(self, code: str) -> str:
+        """What a block prints; a file it names is written instead."""
+        file = FILE.match(code)
+        if file:
+            Path(file[1]).write_text(code, encoding="utf-8")
+            return ""
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile("\n" * self.lines + code, "tutorial.py", "exec"), self.names)
+        self.lines += len(code.splitlines())
+        return out.getvalue()
 
 
 def main(file: Path) -> None:
     os.chdir(file.parent)
     sys.path.insert(0, os.getcwd())
     os.environ["PYTHONUNBUFFERED"] = "1"
-    port, names, printed = free_port(), {"__name__": "__main__"}, []
+    port, program = free_port(), Program()
+    printed: list[str] = []
     servers: list[subprocess.Popen[str]] = []
     try:
-        for number, (kind, code) in enumerate(json.loads(file.read_text(encoding="utf-8")), 1):
+        for kind, code in json.loads(file.read_text(encoding="utf-8")):
             text = code.replace(PORT, port)
             if kind == "python":
-                said = run_python(text, names, number)
+                said = program.run(text)
             else:
                 said = "".join(run_command(line, servers) for line in text.splitlines() if line.strip())
             printed.append(said.replace(port, PORT))

@@ -1,7 +1,7 @@
 """A page of the tutorial as a program: its blocks in order, what each prints, and what the page says that it prints.
 
-A block of `python` runs, unless its first line names a file (`# file: load.py`): then it is written there. Of a block of
-`sh` each line runs; a server goes on until the page ends. A block of `text` behind one of these is all that it prints.
+A block of `python` runs, unless its first line names a file (`# file: load.py`): then it is written there. Of a block
+of `sh` each line runs; a server goes on until the page ends. A block of `text` behind one of these is all it prints.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def written_anew(page: str, printed: list[str]) -> str:
 def differences(said: str, printed: str, within: float) -> Iterator[str]:
     """Lines that are not as the page says.
 
-    Words and whole numbers are equal. Numbers with a point differ by no more than the share `within`, and by half a unit
+    Words and whole numbers are equal. Numbers with a point differ by no more than the share `within`, and half a unit
     of their last digit. Numbers of ms, us or s are times, of which only their being above 0 is known.
     """
     lines, others = said.splitlines(), printed.splitlines()
@@ -94,7 +94,7 @@ def differences(said: str, printed: str, within: float) -> Iterator[str]:
 def _agree(said: str, found: str, within: float) -> bool:
     if said.endswith(_TIME):
         return found.endswith(said[said.index(" ") :]) and float(found.split()[0]) > 0
-    if "." not in said and "e" not in said or not within:
+    if found.endswith(_TIME) or not within or ("." not in said and "e" not in said):
         return said == found
     mantissa, _, power = said.partition("e")
     unit = 10.0 ** (int(power or 0) - len(mantissa.partition(".")[2]))
