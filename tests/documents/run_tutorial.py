@@ -49,7 +49,7 @@ def run_command(line: str, servers: list[subprocess.Popen[str]]) -> str:
 
 
 class Program:
-    """The blocks of Python of a page, as if they stood one behind the other in `tutorial.py`: messages name its lines."""
+    """The blocks of Python of a page, as if they were one file, `tutorial.py`, whose lines messages name."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {"__name__": "__main__"}
