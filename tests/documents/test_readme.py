@@ -20,7 +20,7 @@ from lstm_ir.cli import group
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted(DOCS.glob("*.md"))
-PAGES = [*sorted(ROOT.glob("*.md")), *DOCUMENTS]
+PAGES = [*sorted(ROOT.glob("*.md")), *DOCUMENTS, *sorted(DOCS.glob("tutorial/**/*.md"))]
 LINES = 170  # of the README
 
 
@@ -188,7 +188,7 @@ def test_every_target_word_is_known() -> None:
 
 def test_every_document_is_linked_from_the_readme() -> None:
     linked = {target.partition("#")[0] for target in LINK.findall(README)}
-    others = {"docs/" + p.name for p in DOCUMENTS} | {"CONTRIBUTING.md", "CHANGELOG.md"}
+    others = {"docs/" + p.name for p in DOCUMENTS} | {"CONTRIBUTING.md", "CHANGELOG.md", "docs/tutorial/README.md"}
     assert others <= linked
 
 
