@@ -116,7 +116,7 @@ def _written(w: CellWeights, form: Form, where: str, target: str) -> dict[str, A
     for what, array, extra in (("projection", w.w_hr, form.projection), ("peephole", w.peephole, form.peephole)):
         if array is not None and extra is None:
             raise IRError(f"{where}: the weights have a {what}, {target} has none")
-    out = form.matrices.write(*(blocks(a, order, form.gates) for a in (w.w_ih, w.w_hh)), G)
+    out = form.matrices.write(blocks(w.w_ih, order, form.gates), blocks(w.w_hh, order, form.gates), G)
     if w.w_hr is not None and form.projection is not None:
         a = w.w_hr.T if form.projection.turned else w.w_hr
         out[form.projection.names[0]] = led(a, form.projection.leading)
@@ -151,7 +151,7 @@ def _unpacked(g: Given, cell: str, hidden: int | None, projection: int | None) -
         raise IRError(
             f"{g.where}: params has {len(params)} numbers, no {cell} of {H} units and {P} outputs has so many"
         )
-    shapes = {f"weight_{k}": (H, inputs - P if k < G else P) for k in range(2 * G)}
+    shapes: dict[str, tuple[int, ...]] = {f"weight_{k}": (H, inputs - P if k < G else P) for k in range(2 * G)}
     shapes |= {} if projection is None else {"weight_8": (P, H)}
     shapes |= {f"bias_{k}": (H,) for k in range(2 * G)}
     ends = np.cumsum([prod(s) for s in shapes.values()])

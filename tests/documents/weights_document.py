@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 from paths import DOCS
@@ -13,6 +14,7 @@ from paths import DOCS
 import lstm_ir as li
 from lstm_ir.importers.conventions import CONVENTIONS
 
+Array = np.ndarray[Any, Any]
 PAGE = DOCS / "weights.md"
 MARK = re.compile(r"<!-- conventions -->\n(?:\|.*\n|\n)*")
 I, H, P = 11, 13, 7
@@ -21,7 +23,7 @@ PLAIN = {1: "1", 2: "2", 3: "3", 4: "4", I: "I", H: "H", P: "P", I + H: "I+H", I
 LETTERS = PLAIN | {k * H: f"{k}H" for k in range(2, 9)}
 
 
-def shape(a: np.ndarray) -> str:  # type: ignore[type-arg]
+def shape(a: Array) -> str:
     return f"[{','.join(LETTERS.get(n, 'all') for n in a.shape)}]"
 
 
@@ -34,7 +36,10 @@ def arrays(name: str, cell: str) -> str:
         for extra in ("", "w_hr", "peephole"):
             if extra and (cell != "lstm" or not (form.projection if extra == "w_hr" else form.peephole)):
                 continue
-            ours = {"w_ih": np.zeros((G * H, I), "f"), "w_hh": np.zeros((G * H, P if extra == "w_hr" else H), "f")}
+            ours: dict[str, Array] = {
+                "w_ih": np.zeros((G * H, I), "f"),
+                "w_hh": np.zeros((G * H, P if extra == "w_hr" else H), "f"),
+            }
             ours |= {"b": np.zeros(G * H, "f")}
             ours |= {"b_hn": np.zeros(H, "f")} if told.get("reset_after") else {}
             ours |= {"w_hr": np.zeros((P, H), "f")} if extra == "w_hr" else {}

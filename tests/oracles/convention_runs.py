@@ -99,9 +99,7 @@ def tf_block_v2(cell: str, a: Arrays, x: Array, after: bool | None) -> Array:
 def tf1(cell: str, a: Arrays, x: Array, after: bool | None) -> Array:
     """The equations of legacy_cells.py: i, j, f, o; r, u."""
     projection = a.get("projection/kernel")
-    H = {"lstm": lambda: len(a["bias"]) // 4, "gru": lambda: len(a["candidate/bias"]), "rnn": lambda: len(a["bias"])}[
-        cell
-    ]()
+    H = len(a["candidate/bias"]) if cell == "gru" else len(a["bias"]) // {"lstm": 4, "rnn": 1}[cell]
     B = x.shape[1]
     c, h = np.zeros((B, H)), np.zeros((B, H if projection is None else projection.shape[1]))
     out = []
@@ -166,10 +164,11 @@ HIDDEN = 5  # of the vector, which does not say it
 
 def _mps(cell: str, a: Arrays, x: Array, after: bool | None, flagged: bool) -> Array:
     op = {"lstm": "mps.LSTM", "gru": "mps.GRU", "rnn": "mps.singleGateRNN"}[cell]
-    more: dict[str, Any] = {
+    flags: dict[str, dict[str, Any]] = {
         "lstm": {"forgetGateLast": flagged}, "gru": {"resetGateFirst": flagged, "resetAfter": bool(after)},
         "rnn": {"activation": "tanh"},
-    }[cell]  # fmt: skip
+    }  # fmt: skip
+    more = flags[cell]
     made = li.op(op, source=x, **a, **more)
     return li.interpret(li.Graph("g", [], {"y": made[0] if isinstance(made, tuple) else made}))["y"]
 
