@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -152,7 +153,7 @@ def _live(model: Any) -> Source:
     if not model.built:
         raise ModelError(f"{file}: the model is not built: call it, or give it an Input")
     try:
-        config = keras.saving.serialize_keras_object(model)
+        config = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))  # as a file would have it
     except Exception as e:  # whatever a layer's get_config raises
         raise ModelError(f"{file}: its config cannot be had: {e}") from e
     size = sum(int(np.prod(v.shape)) * np.dtype(np.float32).itemsize for v in model.weights)
