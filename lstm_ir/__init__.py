@@ -56,6 +56,8 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.api import export as export
     from lstm_ir.api import lower as lower
     from lstm_ir.fitting.fit import fit as fit
+    from lstm_ir.importers.convert_weights import convert_weights as convert_weights
+    from lstm_ir.importers.keras.model import from_keras as from_keras
     from lstm_ir.importers.onnx.model import from_onnx as from_onnx
     from lstm_ir.ir.data import Data as Data
     from lstm_ir.ir.device_array import DeviceArray as DeviceArray
@@ -96,6 +98,8 @@ _LAZY = {
     for module, names in {
         "lstm_ir.api": "compile export lower",
         "lstm_ir.fitting.fit": "fit",
+        "lstm_ir.importers.convert_weights": "convert_weights",
+        "lstm_ir.importers.keras.model": "from_keras",
         "lstm_ir.importers.onnx.model": "from_onnx",
         "lstm_ir.ir.data": "Data",
         "lstm_ir.ir.device_array": "DeviceArray",

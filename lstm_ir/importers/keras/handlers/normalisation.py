@@ -1,0 +1,100 @@
+"""Normalisations, each by the axes and epsilon of its config."""
+
+from __future__ import annotations
+
+from lstm_ir import ops as li
+from lstm_ir.importers.keras.call import LayerCall
+from lstm_ir.importers.keras.table import taken
+from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.ir.graph import Value
+from lstm_ir.ops.nn.normalisation import normalised
+from lstm_ir.ops.primitive.precision import inner
+
+_SCALED = "epsilon center scale beta_initializer gamma_initializer beta_regularizer gamma_regularizer beta_constraint "
+_SCALED += "gamma_constraint"
+
+
+def _axes(c: LayerCall, x: Value) -> tuple[int, ...]:
+    given = c.get("axis", -1)
+    found = given if isinstance(given, list) else [given]
+    if any(isinstance(a, bool) or not isinstance(a, int) for a in found):
+        raise RefusedError(f"axis is {given!r:.40}")
+    return tuple(sorted(c.axis_of(a, x.rank) for a in found))
+
+
+def _along(v: Value, x: Value, axes: tuple[int, ...]) -> Value:
+    """v, whose axes are these of x, so that it broadcasts."""
+    return li.reshape(v, tuple(d if k in axes else 1 for k, d in enumerate(x.shape)))
+
+
+def _affine(c: LayerCall, y: Value, x: Value, axes: tuple[int, ...]) -> Value:
+    w = c.weights()
+    for name, function in (("gamma", li.multiply), ("beta", li.add)):
+        if name in w:
+            y = function(y, _along(li.convert(w[name], y.dtype), x, axes))
+    return li.convert(y, x.dtype)
+
+
+_RUNNING = (
+    "axis momentum moving_mean_initializer moving_variance_initializer synchronized renorm virtual_batch_size fused"
+)
+_LIVE = "training mode, where it is not frozen"
+
+
+@taken("BatchNormalization", f"{_RUNNING} {_SCALED}", masks=True, refused=_LIVE)
+def batch_normalization(c: LayerCall) -> Value:
+    """By the running mean and variance."""
+    if c.training and c.spec.config.get("trainable", True):
+        raise RefusedError("with training=True it normalises by the batch, and its running statistics change")
+    x, w = c.x, c.weights()
+    (axis,) = _axes(c, x)
+    mean, variance = (_along(w[n], x, (axis,)) for n in ("moving_mean", "moving_variance"))
+    return _affine(c, (x - mean) * li.rsqrt(variance + c.real("epsilon", 1e-3)), x, (axis,))
+
+
+@taken("LayerNormalization", f"axis rms_scaling {_SCALED}", masks=True)
+def layer_normalization(c: LayerCall) -> Value:
+    """By the mean and variance over the axes, in f32."""
+    x = c.x
+    axes, epsilon = _axes(c, x), c.real("epsilon", 1e-3)
+    wide = li.convert(x, inner(x.dtype))
+    if c.flag("rms_scaling"):
+        return _affine(c, wide * li.rsqrt(li.var(wide, axes, keepdims=True) + epsilon), x, axes)
+    return _affine(c, normalised(wide, axes, epsilon).y, x, axes)
+
+
+@taken("RMSNormalization", "axis epsilon", masks=True)
+def rms_normalization(c: LayerCall) -> Value:
+    """By the root of the mean of squares over the axes."""
+    x = c.x
+    axes = _axes(c, x)
+    wide = li.convert(x, inner(x.dtype))
+    y = wide * li.rsqrt(li.mean(wide * wide, axes, keepdims=True) + c.real("epsilon", 1e-6))
+    return li.convert(y * _along(li.convert(c.weights()["scale"], wide.dtype), x, axes), x.dtype)
+
+
+@taken("GroupNormalization", f"groups axis {_SCALED}", masks=True)
+def group_normalization(c: LayerCall) -> Value:
+    """By the mean and variance of each group of channels and all other axes but the batch."""
+    x = c.x
+    (axis,) = _axes(c, x)
+    channels = x.shape[axis]
+    groups = c.integer("groups", 32)
+    if not isinstance(channels, int):
+        raise RefusedError(f"the operand is {x.type}, of open channels")
+    groups = channels if groups == -1 else groups
+    if groups < 1 or channels % groups:
+        raise RefusedError(f"{channels} channels are not {groups} groups of one size")
+    apart = li.reshape(x, (*x.shape[:axis], groups, channels // groups, *x.shape[axis + 1 :]))
+    over = tuple(k for k in range(1, apart.rank) if k != axis)
+    wide = li.convert(apart, inner(x.dtype))
+    y = li.reshape(normalised(wide, over, c.real("epsilon", 1e-3)).y, x.shape)
+    return _affine(c, y, x, (axis,))
+
+
+@taken("UnitNormalization", "axis", masks=True)
+def unit_normalization(c: LayerCall) -> Value:
+    """By the root of the sum of squares over the axes."""
+    x = c.x
+    squares = li.sum(x * x, _axes(c, x), keepdims=True)
+    return x * li.rsqrt(li.maximum(squares, 1e-12))

@@ -1,0 +1,141 @@
+"""Functions of `keras.ops` that stand in a model as layers: what `x * 2` and masks make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lstm_ir import ops as li
+from lstm_ir.importers.keras.call import LayerCall, Tensor
+from lstm_ir.importers.keras.handlers.activations import FUNCTIONS
+from lstm_ir.importers.keras.table import operation
+from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.ir.graph import Value
+
+
+def _value(v: Any, like: Value | None) -> Value:
+    """An operand: a tensor, or a number of the other operand's type."""
+    if isinstance(v, Tensor):
+        return v.value
+    if isinstance(v, (bool, int, float, np.ndarray)):
+        return li.constant(v, None if like is None else like.dtype)
+    raise RefusedError(f"its operand {v!r:.60} is not known")
+
+
+def _two(c: LayerCall) -> tuple[Value, Value]:
+    given = [*c.args, *c.kwargs.values()]
+    if len(given) != 2:
+        raise RefusedError(f"it is called with {len(given)} operands, not two")
+    like = next((v.value for v in given if isinstance(v, Tensor)), None)
+    a, b = (_value(v, like) for v in given)
+    if a.dtype is not b.dtype:
+        raise RefusedError(f"its operands are {a.type} and {b.type}")
+    return a, b
+
+
+def binary(name: str, function: Callable[[Value, Value], Value]) -> None:
+    """Register a function of two operands."""
+
+    @operation(name)
+    def build(c: LayerCall) -> Value:
+        return function(*_two(c))
+
+
+def unary(name: str, function: Callable[[Value], Value]) -> None:
+    """Register a function of one operand."""
+
+    @operation(name)
+    def build(c: LayerCall) -> Value:
+        more = {
+            k: v for k, v in c.spec.config.items() if k not in ("name", "dtype", "trainable") and v not in (None, -1)
+        }
+        if more or len(c.args) + len(c.kwargs) != 1:
+            raise RefusedError(f"its arguments {', '.join(more) or 'beside the operand'} are not known")
+        return function(c.x)
+
+
+def _axes(c: LayerCall, x: Value) -> tuple[int, ...]:
+    given = c.get("axis")
+    if given is None:
+        return tuple(range(x.rank))
+    found = given if isinstance(given, (list, tuple)) else [given]
+    return tuple(c.axis_of(a, x.rank) for a in found)
+
+
+def reduction(name: str, function: Callable[..., Value]) -> None:
+    """Register a function over axes."""
+
+    @operation(name)
+    def build(c: LayerCall) -> Value:
+        x = c.x
+        return function(x, _axes(c, x), keepdims=c.flag("keepdims"))
+
+
+def _any_true(x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+    whole = x if x.dtype.value == "i1" else li.not_equal(x, li.constant(0, x.dtype))
+    return li.max(li.convert(whole, "i32"), axes, keepdims=keepdims) > 0
+
+
+for _name, _function in {
+    "Add": li.add, "Subtract": li.subtract, "Multiply": li.multiply, "Divide": li.divide, "TrueDivide": li.divide,
+    "Maximum": li.maximum, "Minimum": li.minimum, "Power": li.power, "Matmul": li.matmul, "Equal": li.equal,
+    "NotEqual": li.not_equal, "Less": li.less, "LessEqual": li.less_equal, "Greater": li.greater,
+    "GreaterEqual": li.greater_equal, "LogicalAnd": li.logical_and, "LogicalOr": li.logical_or,
+}.items():  # fmt: skip
+    binary(_name, _function)
+for _name, _one in {
+    "Negative": li.negate, "Abs": li.abs, "Absolute": li.abs, "Exp": li.exp, "Log": li.log, "Log1p": li.log1p,
+    "Sqrt": li.sqrt,
+    "Square": lambda x: x * x, "Tanh": li.tanh, "Sigmoid": li.sigmoid, "Relu": li.relu, "Sin": li.sin, "Cos": li.cos,
+    "LogicalNot": li.logical_not, "Softplus": li.softplus, "Silu": li.silu, "Softmax": FUNCTIONS["softmax"],
+}.items():  # fmt: skip
+    unary(_name, _one)
+for _name, _over in {
+    "Sum": li.sum, "Mean": li.mean, "Max": li.max, "Min": li.min, "Any": _any_true, "Var": lambda x, a, keepdims:
+    li.var(x, a, keepdims=keepdims), "Std": lambda x, a, keepdims: li.std(x, a, keepdims=keepdims),
+}.items():  # fmt: skip
+    reduction(_name, _over)
+
+
+@operation("ExpandDims")
+def expand_dims(c: LayerCall) -> Value:
+    """An axis of size 1."""
+    x, axis = c.x, c.integer("axis")
+    return li.expand_dims(x, c.axis_of(axis, x.rank + 1))
+
+
+@operation("Squeeze")
+def squeeze(c: LayerCall) -> Value:
+    """Without axes of size 1."""
+    x = c.x
+    return li.squeeze(x, None if c.get("axis") is None else _axes(c, x))
+
+
+@operation("Transpose")
+def transpose(c: LayerCall) -> Value:
+    """Axes in another order."""
+    given = c.get("axes")
+    return li.transpose(c.x, None if given is None else tuple(given))
+
+
+@operation("Concatenate")
+def concatenate(c: LayerCall) -> Value:
+    """Along an axis."""
+    values = c.values()
+    return li.concat(values, c.axis_of(c.integer("axis", 0), values[0].rank))
+
+
+@operation("Flip")
+def flip(c: LayerCall) -> Value:
+    """Backwards along axes."""
+    x = c.x
+    return li.flip(x, _axes(c, x))
+
+
+@operation("GetItem")
+def get_item(c: LayerCall) -> Value:
+    """x[key] by whole numbers and slices."""
+    key = c.args[1] if len(c.args) > 1 else c.kwargs.get("key")
+    return li.index(c.x, tuple(key) if isinstance(key, list) else key)

@@ -1,0 +1,160 @@
+"""A Keras model from where it is: live, a `.keras` file or a legacy `.h5` file; one config and one tree of weights."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.importers.keras.config import MODELS, LayerSpec, layer_spec
+from lstm_ir.importers.keras.weights import Array, FileWeights, LegacyWeights, LiveWeights, Weights
+from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.ir.errors import ModelError
+
+HDF5 = b"\x89HDF\r\n\x1a\n"
+ZIP = b"PK\x03\x04"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The model's config as a layer, its weights, the file's name, the version of Keras, and the size in bytes."""
+
+    spec: LayerSpec
+    weights: Weights
+    file: str
+    version: str
+    bytes: int
+
+
+def read(model: Any) -> Source:
+    """The model; ModelError for what is no Keras model, or a damaged one."""
+    if isinstance(model, (str, os.PathLike)):
+        return _from_file(Path(model))
+    return _live(model)
+
+
+def _from_file(path: Path) -> Source:
+    from lstm_ir.importers.keras.archive import read_archive
+    from lstm_ir.importers.keras.hdf5 import read_hdf5
+    from lstm_ir.ir.input_file import reading
+
+    with reading(path, "a Keras model", ModelError) as (f, size):
+        head = f.read(8)
+    if head.startswith(ZIP):
+        stored = read_archive(path)
+        version = f"Keras {stored.metadata.get('keras_version', 'of unknown version')}"
+        return Source(_spec(stored.config, path.name), FileWeights(stored.arrays), path.name, version, size)
+    if head == HDF5:
+        arrays, attributes = read_hdf5(path, path.name)
+        return _legacy(path.name, size, arrays, attributes)
+    raise ModelError(f"{path}: not a Keras model: neither a .keras archive nor an HDF5 file")
+
+
+def _spec(config: Any, file: str) -> LayerSpec:
+    try:
+        return layer_spec(config)
+    except RefusedError as e:
+        raise ModelError(f"{file}: not a Keras model: {e}") from None
+
+
+def _legacy(file: str, size: int, arrays: Mapping[str, Array], attributes: Mapping[str, Mapping[str, Any]]) -> Source:
+    from lstm_ir.importers.keras.archive import parsed
+
+    text = attributes.get("", {}).get("model_config")
+    if not isinstance(text, str):
+        raise ModelError(f"{file}: it has no model_config: it holds weights alone, not a whole model")
+    spec = _spec(parsed(text.encode(), f"{file}: model_config"), file)
+    top = attributes.get("model_weights", {})
+    rows = {n: _row(arrays, attributes, f"model_weights/{n}", file) for n in _listed(top, "layer_names")}
+    version = attributes.get("", {}).get("keras_version") or top.get("keras_version") or "of unknown version"
+    return Source(spec, _Rows(rows), file, f"Keras {version}, legacy HDF5", size)
+
+
+def _listed(attributes: Mapping[str, Any], name: str) -> list[str]:
+    """A list of names; a long one stands in several attributes."""
+    if name in attributes:
+        return [str(n) for n in attributes[name]]
+    out: list[str] = []
+    while f"{name}{len(out) and ''}" in attributes:
+        break
+    k = 0
+    while f"{name}{k}" in attributes:
+        out += [str(n) for n in attributes[f"{name}{k}"]]
+        k += 1
+    return out
+
+
+def _row(arrays: Mapping[str, Array], attributes: Mapping[str, Mapping[str, Any]], path: str, file: str) -> list[Array]:
+    names = _listed(attributes.get(path, {}), "weight_names")
+    missing = [n for n in names if f"{path}/{n}" not in arrays]
+    if missing:
+        raise ModelError(f"{file}: {path} has no {missing[0]}")
+    return [arrays[f"{path}/{n}"] for n in names]
+
+
+class _Rows(Weights):
+    """The layers of a legacy file by name."""
+
+    def __init__(self, rows: Mapping[str, list[Array]]) -> None:
+        self._rows = rows
+
+    def own(self, names: Any) -> dict[str, Array]:
+        """A model has no variables itself."""
+        return {}
+
+    def child(self, attribute: str) -> Weights:
+        """A model has layers alone."""
+        raise RefusedError(f"a model has no {attribute}")
+
+    def children(self, attribute: str, specs: Any) -> list[Weights]:
+        """The rows of the layers, each put where it belongs when it is asked for."""
+        return [_Late(s, self._rows.get(s.name, [])) for s in specs]
+
+
+class _Late(Weights):
+    """A layer's row, whose tree is made where the layer is taken: what it refuses is a refusal of the layer."""
+
+    def __init__(self, spec: LayerSpec, row: list[Array]) -> None:
+        self._spec, self._row, self._tree = spec, row, None
+
+    def _made(self) -> Weights:
+        if self._tree is None:
+            self._tree = LegacyWeights.of(self._spec, self._row)  # type: ignore[assignment]
+        return self._tree  # type: ignore[return-value]
+
+    def own(self, names: Any) -> dict[str, Array]:
+        """Its own arrays."""
+        return self._made().own(names)
+
+    def child(self, attribute: str) -> Weights:
+        """The object of an attribute."""
+        return self._made().child(attribute)
+
+    def children(self, attribute: str, specs: Any) -> list[Weights]:
+        """The objects of a list."""
+        return self._made().children(attribute, specs)
+
+
+def _live(model: Any) -> Source:
+    """A live model of Keras 3."""
+    kinds = [c for c in type(model).__mro__ if c.__module__.split(".")[0] == "keras"]
+    if not kinds or not hasattr(model, "get_config") or not hasattr(model, "layers"):
+        raise ModelError(f"from_keras: {type(model).__name__} is no Keras 3 model, and no path of a file")
+    import keras
+
+    file = f"<{type(model).__name__} {getattr(model, 'name', '')}>"
+    if type(model).__name__ not in MODELS or type(model) is not kinds[0]:
+        raise ModelError(f"{file}: a model of a class of its own has code, not a config: {type(model).__name__}")
+    if not model.built:
+        raise ModelError(f"{file}: the model is not built: call it, or give it an Input")
+    try:
+        config = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))  # as a file would have it
+    except Exception as e:  # whatever a layer's get_config raises
+        raise ModelError(f"{file}: its config cannot be had: {e}") from e
+    size = sum(int(np.prod(v.shape)) * np.dtype(np.float32).itemsize for v in model.weights)
+    return Source(_spec(config, file), LiveWeights(model), file, f"Keras {keras.__version__}", size)
