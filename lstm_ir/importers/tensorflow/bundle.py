@@ -148,7 +148,9 @@ def opened(given: str | os.PathLike[str]) -> Bundle:
     if path.is_dir():
         found = sorted(path.glob("*.index"))
         if len(found) != 1:
-            raise ModelError(f"{path.name}: the folder has {len(found)} checkpoints; name one by what stands before .index")
+            raise ModelError(
+                f"{path.name}: the folder has {len(found)} checkpoints; name one by what stands before .index"
+            )
         path = found[0]
     if path.suffix == ".index":
         path = path.with_suffix("")

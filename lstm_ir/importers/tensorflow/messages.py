@@ -17,8 +17,9 @@ PACKAGE = "lstm_ir.tensorflow"
 SCHEMA = """
 GraphDef: 1 node NodeDef*, 2 library FunctionDefLibrary, 4 versions VersionDef
 NodeDef: 1 name string, 2 op string, 3 input string*, 4 device string, 5 attr map<AttrValue>
-AttrValue: 1 value|list ListValue, 2 value|s bytes, 3 value|i int64, 4 value|f float, 5 value|b bool, 6 value|type int32,
-    7 value|shape TensorShapeProto, 8 value|tensor TensorProto, 9 value|placeholder string, 10 value|func NameAttrList
+AttrValue: 1 value|list ListValue, 2 value|s bytes, 3 value|i int64, 4 value|f float, 5 value|b bool,
+    6 value|type int32, 7 value|shape TensorShapeProto, 8 value|tensor TensorProto, 9 value|placeholder string,
+    10 value|func NameAttrList
 ListValue: 2 s bytes*, 3 i int64*, 4 f float*, 5 b bool*, 6 type int32*, 7 shape TensorShapeProto*,
     8 tensor TensorProto*, 9 func NameAttrList*
 NameAttrList: 1 name string, 2 attr map<AttrValue>

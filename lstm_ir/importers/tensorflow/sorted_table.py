@@ -83,5 +83,3 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise ValueError("a number has more than 64 bits")
-
-
