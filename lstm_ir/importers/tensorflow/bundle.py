@@ -81,18 +81,18 @@ class Bundle:
             self._read[key] = of_bytes(self._content(key, entry), dtype, entry.shape)
         return self._read[key]
 
-    def keys_by_name(self) -> dict[str, str]:
-        """By the name of a variable the key of its tensor, as a checkpoint of objects lists them."""
+    def objects(self) -> list[tuple[str, str]]:
+        """Names of variables, each with a key of its tensor, as a checkpoint of objects lists them."""
         entry = self._stored.get(OBJECTS)
         if entry is None or entry.dtype != STRING or entry.shape != ():
-            return {}
+            return []
         content = bytes(self._raw(entry))
         try:
             length, at = varint(content, 0)
         except (IndexError, ValueError) as e:
             raise ModelError(f"{self.file}: the list of objects is damaged: {e}") from e
         graph = parsed("TrackableObjectGraph", content[at + 4 : at + 4 + length], self.file, "a checkpoint of objects")
-        return {a.full_name: a.checkpoint_key for n in graph.nodes for a in n.attributes if a.full_name}
+        return [(a.full_name, a.checkpoint_key) for n in graph.nodes for a in n.attributes if a.full_name]
 
     def _content(self, key: str, entry: Stored) -> Any:
         raw = self._raw(entry)

@@ -1,0 +1,15 @@
+"""What each op means: importing this package fills the table."""
+
+from lstm_ir.importers.tensorflow.handlers import (  # noqa: F401
+    arithmetic,
+    control,
+    fill,
+    indices,
+    layers,
+    lists,
+    products,
+    recurrent,
+    reductions,
+    shapes,
+    windows,
+)
