@@ -57,6 +57,7 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.api import lower as lower
     from lstm_ir.fitting.fit import fit as fit
     from lstm_ir.importers.onnx.model import from_onnx as from_onnx
+    from lstm_ir.importers.tensorflow.model import from_tf as from_tf
     from lstm_ir.ir.data import Data as Data
     from lstm_ir.ir.graph import Graph as Graph
     from lstm_ir.ir.graph import Node as Node
@@ -96,6 +97,7 @@ _LAZY = {
         "lstm_ir.api": "compile export lower",
         "lstm_ir.fitting.fit": "fit",
         "lstm_ir.importers.onnx.model": "from_onnx",
+        "lstm_ir.importers.tensorflow.model": "from_tf",
         "lstm_ir.ir.data": "Data",
         "lstm_ir.ir.graph": "Graph Node Value",
         "lstm_ir.ir.interpret": "interpret",

@@ -208,6 +208,7 @@ class _Loop:
         def cell(carry: tuple[Value, ...], row: tuple[Value, ...], *more: Value) -> Any:
             *consts, now = more
             env = {step: li.convert(now, DType.i64), **dict(zip(states, carry[:held], strict=True))}
+            env.update((v, _at(now, self.counters[v], v.dtype)) for v in states if v in self.counters)
             env.update((r.read, x) for r, x in zip(rows, row, strict=True))
             env.update(zip(outer, consts, strict=True))
             made = tuple(rebuilt([*self.values, *kept, *(o.value for o in stacked)], env))
@@ -248,3 +249,9 @@ class _Loop:
                 found.update((v, None) for v in n.inputs if v in called and v not in inside)
         found.update((v, None) for v in values if v in called and v not in inside)
         return [v for v in found if v.op != "parameter" and v.op != "dim"]
+
+
+def _at(now: Value, counter: Counted, dtype: DType) -> Value:
+    """What a counter is at a step, so that no state has to carry it."""
+    first = li.constant(counter.more, dtype) if isinstance(counter.more, int) else li.convert(li.size(counter.more), dtype)
+    return li.convert(now, dtype) * li.constant(counter.times, dtype) + first

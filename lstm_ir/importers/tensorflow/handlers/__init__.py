@@ -2,6 +2,7 @@
 
 from lstm_ir.importers.tensorflow.handlers import (  # noqa: F401
     arithmetic,
+    blocks,
     control,
     fill,
     indices,
