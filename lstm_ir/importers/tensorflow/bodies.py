@@ -53,7 +53,7 @@ def ref(text: str) -> Ref:
 class Frame:
     """A loop of TensorFlow 1. Its variables are `merges`, each with what it starts as and what it becomes.
 
-    `switches` are those of the variables, `enters` all ways in, `condition` says whether another step is made.
+    `switches` are those of the variables, `condition` says whether another step is made.
     """
 
     name: str
@@ -61,7 +61,6 @@ class Frame:
     starts: tuple[Node, ...]
     nexts: tuple[Node, ...]
     switches: Mapping[str, int] = field(repr=False)
-    enters: tuple[Node, ...]
     condition: Node
 
 
@@ -107,10 +106,6 @@ class Body:
                 for start, after in (before, before[::-1]):
                     if start is not None and after is not None and start.op in ENTER and after.op in NEXT:
                         merges.setdefault(frame_name(start), []).append((n, start, after))
-        ways: dict[str, list[Node]] = {}
-        for n in self.nodes.values():
-            if n.op in ENTER:
-                ways.setdefault(frame_name(n), []).append(n)
         made: dict[str, Frame] = {}
         for name, variables in merges.items():
             places = {m.name: k for k, (m, _, _) in enumerate(variables)}
@@ -119,7 +114,7 @@ class Body:
                 continue  # its exits are refused
             frame = Frame(
                 name, tuple(m for m, _, _ in variables), tuple(s for _, s, _ in variables),
-                tuple(n for _, _, n in variables), switches, tuple(ways[name]), self.nodes[conditions.pop()],
+                tuple(n for _, _, n in variables), switches, self.nodes[conditions.pop()],
             )  # fmt: skip
             made |= dict.fromkeys(switches, frame)
         exits = {n.name: n.inputs[0].node for n in self.nodes.values() if n.op in EXIT and n.inputs}

@@ -27,9 +27,10 @@ def entries_of(file: str, made: Mapping[str, tuple[Walk, Graph]]) -> Graph | Pro
     binding, state = {}, dict[str, State]()
     for name, (walk, graph) in found.items():
         kept = _states(walk, graph)
-        if kept:
-            binding[name] = ({n: n for n in kept}, {out: n for n, out in kept.items()})
-            state |= {n: State(n, walk.variables.initial(n)) for n in kept}
+        read = list(walk.variables.params)
+        if read:
+            binding[name] = ({n: n for n in read}, {out: n for n, out in kept.items()})
+            state |= {n: State(n, walk.variables.initial(n)) for n in read}
     if state:
         for entry in ("get_state", "set_state"):
             values = {n: parameter(n, s.type) for n, s in state.items()}

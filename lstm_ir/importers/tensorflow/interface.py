@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,28 +32,28 @@ class Input:
     shape: tuple[int | None, ...] | None
 
 
+def check_names(file: str, inputs: Iterable[Input], constants: Mapping[str, Any], sizes: Mapping[str, DimLike]) -> None:
+    """ModelError for constants and sizes that no input of the model has."""
+    inputs = list(inputs)
+    places = {name for i in inputs if i.name not in constants for pair in _places(i) for name in pair}
+    for what, given, there in (("constants", constants, {i.name for i in inputs}), ("sizes", sizes, places)):
+        unknown = sorted(set(given) - there)
+        if unknown:
+            shown = ", ".join(sorted(there)) or "none"
+            raise ModelError(f"{file}: {what} has {unknown[0]!r}; the model has {shown}")
+
+
 class Bindings:
     """Names of sizes as the graph has them, and inputs that are constants."""
 
-    def __init__(
-        self, file: str, inputs: Sequence[Input], constants: Mapping[str, Any], sizes: Mapping[str, DimLike]
-    ) -> None:
+    def __init__(self, file: str, constants: Mapping[str, Any], sizes: Mapping[str, DimLike]) -> None:
         self.file, self.constants = file, dict(constants)
-        self._refuse_unknown("constants", constants, [i.name for i in inputs])
-        free = [i for i in inputs if i.name not in constants]
-        places = {own: name for i in free for own, name in _places(i)}
-        self._refuse_unknown("sizes", sizes, sorted({*places, *places.values()}))
         self.named: dict[str, Dim] = {}
         try:
             for name, size in sizes.items():
                 (self.named[name],) = shape_of((size,))
         except DimError as e:
             raise ModelError(f"{file}: sizes: {e}") from None
-
-    def _refuse_unknown(self, what: str, given: Mapping[str, Any], there: Sequence[str]) -> None:
-        unknown = sorted(set(given) - set(there))
-        if unknown:
-            raise ModelError(f"{self.file}: {what} has {unknown[0]!r}; the model has {', '.join(there) or 'none'}")
 
     def unify(self, name: str, by: Dim) -> None:
         """From now on the size `name` is `by`."""

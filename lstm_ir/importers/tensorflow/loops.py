@@ -46,8 +46,8 @@ def looped(knowledge: Knowledge, init: Sequence[Any], fixed: Sequence[bool], run
     counters = counting(step, list(states.values()), values, first)
     lists = {k: _written(r, k) for k, r in enumerate(results) if not fixed[k] and k not in states}
     own = {step, *states.values()}
-    end = _end(knowledge, tensor(going), counters, own, [init[k] for k in lists])
-    outs = [_out(init[k], w, counters, end.steps) for k, w in lists.items()]
+    end = _end(knowledge, tensor(going), counters, own, [w.before for w in lists.values()])
+    outs = [_out(w.before, w, counters, end.steps) for w in lists.values()]
     made = _Loop(states, {k: tensor(init[k]) for k in states}, values, outs, own, counters, end).scan(step)
     after = dict(zip([*states, *lists], made, strict=True))
     return [after.get(k, v) for k, v in enumerate(init)]
@@ -253,5 +253,7 @@ class _Loop:
 
 def _at(now: Value, counter: Counted, dtype: DType) -> Value:
     """What a counter is at a step, so that no state has to carry it."""
-    first = li.constant(counter.more, dtype) if isinstance(counter.more, int) else li.convert(li.size(counter.more), dtype)
+    first = (
+        li.constant(counter.more, dtype) if isinstance(counter.more, int) else li.convert(li.size(counter.more), dtype)
+    )
     return li.convert(now, dtype) * li.constant(counter.times, dtype) + first

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lstm_ir.importers.naming import graph_name
 from lstm_ir.importers.refusals import UnifiedError
 from lstm_ir.importers.tensorflow.entries import entries_of
-from lstm_ir.importers.tensorflow.interface import Bindings
+from lstm_ir.importers.tensorflow.interface import Bindings, check_names
 from lstm_ir.importers.tensorflow.ports import Ports, ports
 from lstm_ir.importers.tensorflow.reading import Source, read
 from lstm_ir.importers.tensorflow.variables import StateError
@@ -50,14 +50,23 @@ def from_tf(
             raise ModelError(f"from_tf: {name} is {given!r:.80}, not names with values")
     source = read(model, checkpoint)
     chosen = ports(source, signature, outputs)
-    made = {name: walked(source, p, constants or {}, sizes or {}) for name, p in chosen.items()}
+    check_names(source.file, (i for p in chosen.values() for i in p.inputs.values()), constants or {}, sizes or {})
+    made: dict[str, Walk] = {}
+    state: frozenset[str] = frozenset()
+    while len(made) < len(chosen) or any(walk.state != state for walk in made.values()):
+        for name, p in chosen.items():  # what one signature writes is state of the others too
+            if name not in made or made[name].state != state:
+                made[name] = walked(source, p, constants or {}, sizes or {}, state)
+                state = made[name].state
     return entries_of(source.file, {name: (walk, graph_of(walk, name)) for name, walk in made.items()})
 
 
-def walked(source: Source, chosen: Ports, constants: Mapping[str, Any], sizes: Mapping[str, DimLike]) -> Walk:
-    """The walk over one signature, with what it made and what it refused."""
-    bindings = Bindings(source.file, list(chosen.inputs.values()), constants, sizes)
-    state: frozenset[str] = frozenset()
+def walked(
+    source: Source, chosen: Ports, constants: Mapping[str, Any], sizes: Mapping[str, DimLike],
+    state: frozenset[str] = frozenset(),
+) -> Walk:  # fmt: skip
+    """The walk over one signature, with what it made and what it refused. `state` are variables known to be written."""
+    bindings = Bindings(source.file, constants, sizes)
     while True:  # as often as two names turn out to be one size, or a variable to be state
         walk = Walk(source, bindings, chosen.inputs, chosen.outputs, state)
         try:
@@ -75,7 +84,7 @@ def graph_of(walk: Walk, name: str) -> Graph:
     written = walk.variables.written
     outputs = {n: walk.output(n) for n in walk.results}
     outputs |= {next_name(n, outputs): v for n, v in written.items()}
-    params = [*walk.inputs, *(walk.variables.params[n] for n in written)]
+    params = [*walk.inputs, *walk.variables.params.values()]
     try:
         return Graph(graph_name(name), params, outputs)
     except IRError as e:

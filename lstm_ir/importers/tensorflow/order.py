@@ -9,6 +9,7 @@ from lstm_ir.importers.tensorflow.reading import Source
 
 WRITES = ("AssignVariableOp", "Assign", "AssignAddVariableOp", "AssignAdd", "AssignSubVariableOp", "AssignSub")
 READS = ("ReadVariableOp",)
+SILENT = ("NoOp", "Assert", "PrintV2")  # they give nothing; what they check and print is passed over
 _FUNCTIONS = ("f", "then_branch", "else_branch", "body", "cond")
 
 

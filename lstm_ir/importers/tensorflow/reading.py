@@ -154,6 +154,17 @@ def _restored(source: Source) -> dict[str, str]:
                     k = body.arguments.get(name, len(call.inputs))
                     if k < len(call.inputs):
                         found[call.inputs[k].node] = key
+    return {**_copied(source.graph, found), **found}
+
+
+def _copied(body: Body, keys: Mapping[str, str]) -> dict[str, str]:
+    """Variables that another one starts from: where TensorFlow stores a copy, that is what the first one holds."""
+    found = {}
+    for n in body.nodes.values():
+        if n.op == "AssignVariableOp" and len(n.inputs) == 2 and n.inputs[0].node in keys:
+            read = body.nodes.get(body.passed(n.inputs[1]).node)
+            if read is not None and read.op == "ReadVariableOp" and read.inputs:
+                found[read.inputs[0].node] = keys[n.inputs[0].node]
     return found
 
 

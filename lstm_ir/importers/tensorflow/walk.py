@@ -16,7 +16,7 @@ from lstm_ir.importers.tensorflow.bodies import MERGE, Body, Node, Ref
 from lstm_ir.importers.tensorflow.branches import sides
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.interface import Bindings, Input
-from lstm_ir.importers.tensorflow.order import Order
+from lstm_ir.importers.tensorflow.order import SILENT, Order
 from lstm_ir.importers.tensorflow.ports import VARIABLES
 from lstm_ir.importers.tensorflow.reading import Source
 from lstm_ir.importers.tensorflow.scope import UNDEFINED, PassedError, Scope, Site, Undefined
@@ -41,7 +41,7 @@ class Walk:
         self, source: Source, bindings: Bindings, given: Mapping[Ref, Input], outputs: Mapping[str, Ref],
         state: frozenset[str],
     ) -> None:  # fmt: skip
-        self.source, self.bindings = source, bindings
+        self.source, self.bindings, self.state = source, bindings, state
         self.knowledge = Knowledge()
         self.refusals = Refusals(source.file)
         self.outcomes: dict[Node, Outcome] = {}
@@ -180,13 +180,14 @@ class Walk:
         """What has to be run before a node."""
         frame = scope.body.frames.get(node.name) if node.op.endswith("Exit") else None
         if frame is not None:
-            return [e.inputs[0] for e in frame.enters if e.inputs]
+            # Not all that enter: gradients, which a file may hold too, add what only they read.
+            return [e.inputs[0] for e in frame.starts]
         if node.op.endswith("Enter"):
             return []
         if node.op in MERGE:
             return self._before_merge(node, scope)
         more = [Ref(c) for c in node.controls if self._order.acts(scope.body, c)] if scope.ordered else []
-        return [*more, *node.inputs]
+        return more if node.op in SILENT else [*more, *node.inputs]
 
     def _before_merge(self, node: Node, scope: Scope) -> Sequence[Ref]:
         try:
@@ -222,7 +223,7 @@ class Walk:
             return self.call(node.op, self._inputs(node, scope))
         entry = TABLE.entry(node.op)
         if entry.runs:
-            waits = node.op.endswith(("Exit", "Enter")) or node.op in MERGE
+            waits = node.op.endswith(("Exit", "Enter")) or node.op in (*MERGE, *SILENT)
             site = Site(self, node, scope, [] if waits else self._inputs(node, scope))
             loop = node.op in ("While", "StatelessWhile") or node.op.endswith("Exit")
             self._loops += loop
