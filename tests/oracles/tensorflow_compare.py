@@ -13,9 +13,7 @@ import lstm_ir as li
 Array = np.ndarray[Any, Any]
 
 
-def compare(
-    want: Recorded, graph: Any, target: str | None = None, gradients: bool = True, atol: float = 2e-5
-) -> None:
+def compare(want: Recorded, graph: Any, target: str | None = None, gradients: bool = True, atol: float = 2e-5) -> None:
     """Outputs, and gradients of their sum weighted by the cotangents, as TensorFlow has them."""
     assert isinstance(graph, li.Graph)
     assert set(graph.input_names) == set(want.inputs)

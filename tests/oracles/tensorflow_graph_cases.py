@@ -23,13 +23,13 @@ def case(name: str, how: str = "frozen", **given: Any) -> Callable[[Build], Buil
             v1.disable_control_flow_v2()
             graph = tf.Graph()
             with graph.as_default(), v1.Session(graph=graph) as session:
-                arrays = {n: record.normal(*a) if isinstance(a, tuple) else np.asarray(a) for n, (_, a) in given.items()}
-                held = {
-                    n: v1.placeholder(tf.as_dtype(arrays[n].dtype), shape, n) for n, (shape, _) in given.items()
+                arrays = {
+                    n: record.normal(*a) if isinstance(a, tuple) else np.asarray(a) for n, (_, a) in given.items()
                 }
+                held = {n: v1.placeholder(tf.as_dtype(arrays[n].dtype), shape, n) for n, (shape, _) in given.items()}
                 built = build(tf, v1, held)
                 outputs = {n: tf.identity(v, n) for n, v in built.items()}
-                _run(record, tf, session, held, arrays, outputs)
+                _run(record, tf, session, held, arrays, outputs, how != "forward")
                 _write(record, v1, session, how, held, outputs)
 
         CASES[name] = make
@@ -38,7 +38,11 @@ def case(name: str, how: str = "frozen", **given: Any) -> Callable[[Build], Buil
     return register
 
 
-def _run(record: Record, tf: Any, session: Any, held: Any, arrays: Any, outputs: Any) -> None:
+def _array(record: Record, given: Any) -> Any:
+    return record.normal(*given) if isinstance(given, tuple) else np.asarray(given)
+
+
+def _run(record: Record, tf: Any, session: Any, held: Any, arrays: Any, outputs: Any, gradients: bool) -> None:
     v1 = tf.compat.v1
     session.run(v1.global_variables_initializer())
     for v in v1.trainable_variables():
@@ -47,6 +51,8 @@ def _run(record: Record, tf: Any, session: Any, held: Any, arrays: Any, outputs:
     found = session.run(outputs, fed)
     record.inputs(**arrays)
     record.outputs(found)
+    if not gradients:  # TensorFlow has none for a dilated convolution on a CPU
+        return
     cts = record.cotangents(found)
     wrt = {n: p for n, p in held.items() if p.dtype.is_floating} | {v.op.name: v for v in v1.trainable_variables()}
     try:
@@ -60,9 +66,9 @@ def _run(record: Record, tf: Any, session: Any, held: Any, arrays: Any, outputs:
 def _write(record: Record, v1: Any, session: Any, how: str, held: Any, outputs: Any) -> None:
     definition = session.graph.as_graph_def()
     names = list(outputs)
-    if how == "frozen":
+    if how in ("frozen", "forward"):
         definition = v1.graph_util.convert_variables_to_constants(session, definition, names)
-    if how in ("frozen", "checkpoint"):
+    if how in ("frozen", "forward", "checkpoint"):
         record.path.with_suffix(".pb").write_bytes(definition.SerializeToString())
     if how == "checkpoint":
         v1.train.Saver().save(session, str(record.path))
@@ -138,7 +144,8 @@ def _block(tf: Any, v1: Any, p: Any, version: str, peephole: bool, units: int = 
         w = v1.get_variable("kernel", (width + units, 4 * units))
         b = v1.get_variable("bias", (4 * units,))
         peep = [
-            v1.get_variable(n, (units,)) if peephole else tf.zeros((units,)) for n in ("w_i_diag", "w_f_diag", "w_o_diag")
+            v1.get_variable(n, (units,)) if peephole else tf.zeros((units,))
+            for n in ("w_i_diag", "w_f_diag", "w_o_diag")
         ]
     zero = tf.zeros(tf.stack([rows, units]))
     op = getattr(tf.raw_ops, version)

@@ -56,7 +56,9 @@ def exported(record: Record, model: Any, given: Any) -> None:
     names = (["x"] if given.dtype.kind == "f" else []) + [w.path for w in weights]
     record.outputs({n: v.numpy() for n, v in outputs.items()})
     found = tape.gradient(loss, wrt)
-    record.keep("grad", {n: tf.convert_to_tensor(g).numpy() for n, g in zip(names, found, strict=True) if g is not None})
+    record.keep(
+        "grad", {n: tf.convert_to_tensor(g).numpy() for n, g in zip(names, found, strict=True) if g is not None}
+    )
 
 
 @case("keras_lstm", None, 3, rows=(2, 5, 3))

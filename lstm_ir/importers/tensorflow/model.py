@@ -45,6 +45,16 @@ def from_tf(
     A Program where there are several signatures, or where a signature writes variables: these are its state.
     Raises ModelError, which lists every node that is not taken.
     """
+    made = walks(model, checkpoint, signature, outputs, constants, sizes)
+    graphs = {name: (walk, graph_of(walk, name)) for name, walk in made.items()}
+    return entries_of(next(iter(made.values())).source.file, graphs)
+
+
+def walks(
+    model: Model, checkpoint: str | os.PathLike[str] | None, signature: str | None, outputs: Sequence[str] | None,
+    constants: Mapping[str, Any] | None, sizes: Mapping[str, DimLike] | None,
+) -> dict[str, Walk]:  # fmt: skip
+    """The walks over all signatures that are asked for, by name."""
     for name, given in (("constants", constants), ("sizes", sizes)):
         if not isinstance(given, Mapping | None):
             raise ModelError(f"from_tf: {name} is {given!r:.80}, not names with values")
@@ -58,7 +68,7 @@ def from_tf(
             if name not in made or made[name].state != state:
                 made[name] = walked(source, p, constants or {}, sizes or {}, state)
                 state = made[name].state
-    return entries_of(source.file, {name: (walk, graph_of(walk, name)) for name, walk in made.items()})
+    return made
 
 
 def walked(

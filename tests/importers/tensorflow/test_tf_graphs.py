@@ -1,4 +1,4 @@
-"""Graphs of TensorFlow 1, frozen, with checkpoints and as SavedModels: results and gradients beside TensorFlow's own."""
+"""Graphs of TensorFlow 1, frozen, with checkpoints, as SavedModels: results and gradients beside its own."""
 
 from __future__ import annotations
 
