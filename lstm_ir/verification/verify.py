@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,10 +58,11 @@ def verify(
 ) -> Verification | None:
     """A graph's types derived again and compared; with `levels` ops of other stages are refused too.
 
-    against: an ONNX model (as `from_onnx` takes it), which onnxruntime runs, or a callable from a dict of arrays to
-    a dict of arrays. The graph is compiled for `target`, an executable is taken as it is, and both run `calls` times on
-    arrays drawn from `seed`, each time with other sizes for named ones. constants: as they were given to
-    `from_onnx`. sizes: the numbers that a named size has in turn. ranges: lowest and highest value of an input.
+    against: an ONNX model (as `from_onnx` takes it), which onnxruntime runs, a SavedModel or a frozen graph, which
+    TensorFlow runs, or a callable from a dict of arrays to a dict of arrays. The graph is compiled for `target`, an
+    executable is taken as it is, and both run `calls` times on arrays drawn from `seed`, each time with other sizes for
+    named ones. constants: as they were given to the importer. sizes: the numbers that a named size has in turn.
+    ranges: lowest and highest value of an input.
     arrays: the inputs of each call by name, in place of drawn ones: recordings, rows of a data set.
     absolute, relative: what a difference may be at most, absolute + relative * the largest |value| of the output.
     seconds: how long each side is timed in each call; 0 is not at all. cold: time processes from their start too.
@@ -81,6 +83,11 @@ def verify(
     original = _original(against, constants)
     with new_folder() as folder, _ours(model, target, folder, cold) as ours:
         return Comparison(ours, original, options).run(folder, cold)
+
+
+def is_tensorflow(path: str | os.PathLike[str]) -> bool:
+    """Whether this is a folder, as SavedModels are, or a graph of TensorFlow by its extension."""
+    return Path(path).is_dir() or Path(path).suffix == ".pb"
 
 
 @contextmanager
@@ -108,6 +115,10 @@ def _original(against: Against, constants: Mapping[str, Any] | None) -> Original
         if constants:
             raise CallError("verify: constants are those of a model; a callable has its own")
         return CallableOriginal(against)
+    if isinstance(against, (str, os.PathLike)) and is_tensorflow(against):
+        from lstm_ir.importers.tensorflow.reference import TensorFlow
+
+        return TensorFlow(against, constants)
     from lstm_ir.importers.onnx.reference import OnnxRuntime
 
     return OnnxRuntime(against, constants)

@@ -40,6 +40,8 @@ def _walk(v: Value, depth: int) -> Counted | None:
         return Counted(None, 0, node.attrs["size"])
     below = [_walk(u, depth + 1) or Counted(u, 1, 0) for u in node.inputs if u.dtype.is_int]
     if v.op in _SAME or (v.op == "concatenate" and len(below) == 1):
+        if not below:  # of a float, which is not followed
+            return Counted(v, 1, 0)
         return below[0] if _single(node.inputs[0]) else None
     if v.op == "negate":
         return Counted(below[0].of, -below[0].times, dims.mul(below[0].more, -1))

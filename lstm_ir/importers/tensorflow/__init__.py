@@ -1,0 +1,1 @@
+"""TensorFlow graphs as graphs: frozen GraphDefs, checkpoints and SavedModels, read without TensorFlow."""

@@ -1,0 +1,157 @@
+"""A checkpoint of TensorFlow: `NAME.index`, a sorted table, and the elements in `NAME.data-00000-of-00001`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.tensorflow.checksum import masked_crc32c
+from lstm_ir.importers.tensorflow.messages import parsed
+from lstm_ir.importers.tensorflow.sorted_table import MAX_BYTES, entries, varint
+from lstm_ir.importers.tensorflow.tensors import STRING, dtype_of, of_bytes, shape_of
+from lstm_ir.ir.data import Data
+from lstm_ir.ir.errors import ModelError
+
+OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
+ATTRIBUTE = "/.ATTRIBUTES/VARIABLE_VALUE"
+MAX_SHARDS = 100_000
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where a tensor lies: its element type's number, shape, file, place, bytes and checksum."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    checksum: int
+    sliced: bool
+
+
+class Bundle:
+    """A checkpoint that was opened. `names` are the keys of its tensors."""
+
+    def __init__(self, prefix: Path) -> None:
+        self.file, self._prefix = f"{prefix.name}.index", prefix
+        path = prefix.with_name(self.file)
+        try:
+            table = entries(_small_file(path), self.file)
+        except OSError as e:
+            raise ModelError(f"{self.file}: {e.strerror or e}") from e
+        header = parsed("BundleHeaderProto", table.pop(b"", b""), self.file, "the index of a checkpoint")
+        self.shards = int(header.num_shards)
+        if header.endianness:
+            raise ModelError(f"{self.file}: the checkpoint was written on a big-endian machine, which is not taken")
+        if not 1 <= self.shards <= MAX_SHARDS:
+            raise ModelError(f"{self.file}: the checkpoint has {self.shards} data files")
+        self._stored = {self._name(key): self._entry(key, value) for key, value in table.items()}
+        self._maps: dict[int, Any] = {}
+        self._read: dict[str, Data] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The keys of all tensors."""
+        return list(self._stored)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the index and of the data."""
+        files = [self._prefix.with_name(self.file), *(self._shard(k) for k in range(self.shards))]
+        return sum(os.path.getsize(p) for p in files if p.is_file())
+
+    def data(self, key: str) -> Data:
+        """The tensor of a key. RefusedError where there is none, or where it is damaged."""
+        if key not in self._read:
+            entry = self._stored.get(key)
+            if entry is None:
+                raise RefusedError(f"the checkpoint {self.file} has no tensor {key!r}")
+            if entry.sliced:
+                raise RefusedError(f"the tensor {key!r} is stored in parts, which is not taken")
+            dtype = dtype_of(entry.dtype)
+            if prod(entry.shape) * max(1, dtype.bits // 8) != entry.size:
+                raise RefusedError(f"the tensor {key!r} {list(entry.shape)} of {dtype} has {entry.size} bytes")
+            self._read[key] = of_bytes(self._content(key, entry), dtype, entry.shape)
+        return self._read[key]
+
+    def objects(self) -> list[tuple[str, str]]:
+        """Names of variables, each with a key of its tensor, as a checkpoint of objects lists them."""
+        entry = self._stored.get(OBJECTS)
+        if entry is None or entry.dtype != STRING or entry.shape != ():
+            return []
+        content = bytes(self._raw(entry))
+        try:
+            length, at = varint(content, 0)
+        except (IndexError, ValueError) as e:
+            raise ModelError(f"{self.file}: the list of objects is damaged: {e}") from e
+        graph = parsed("TrackableObjectGraph", content[at + 4 : at + 4 + length], self.file, "a checkpoint of objects")
+        return [(a.full_name, a.checkpoint_key) for n in graph.nodes for a in n.attributes if a.full_name]
+
+    def _content(self, key: str, entry: Stored) -> Any:
+        raw = self._raw(entry)
+        if masked_crc32c(raw) != entry.checksum:
+            raise RefusedError(f"the checksum of the tensor {key!r} is wrong: the data file is damaged")
+        return raw
+
+    def _raw(self, entry: Stored) -> Any:
+        if entry.size == 0:
+            return b""
+        if entry.shard not in self._maps:
+            path = self._shard(entry.shard)
+            try:
+                self._maps[entry.shard] = np.memmap(path, np.uint8, "r")
+            except (OSError, ValueError) as e:
+                raise RefusedError(f"{path.name}: {getattr(e, 'strerror', None) or e}") from e
+        found = self._maps[entry.shard][entry.offset : entry.offset + entry.size]
+        if len(found) != entry.size:
+            raise RefusedError(f"{self._shard(entry.shard).name} ends before a tensor does")
+        return found
+
+    def _shard(self, number: int) -> Path:
+        # The name is made of numbers alone: nothing that a file says can lead out of its folder.
+        return self._prefix.with_name(f"{self._prefix.name}.data-{number:05d}-of-{self.shards:05d}")
+
+    def _name(self, key: bytes) -> str:
+        try:
+            return key.decode()
+        except UnicodeDecodeError as e:
+            raise ModelError(f"{self.file}: the key {key!r:.80} is not text") from e
+
+    def _entry(self, key: bytes, value: bytes) -> Stored:
+        e = parsed("BundleEntryProto", value, self.file, "the index of a checkpoint")
+        shape = shape_of(e.shape)
+        name = self._name(key)
+        if shape is None or None in shape:
+            raise ModelError(f"{self.file}: the tensor {name!r} has no whole shape")
+        if not 0 <= e.shard_id < self.shards or e.offset < 0 or e.size < 0:
+            raise ModelError(f"{self.file}: the tensor {name!r} has no place in the data files")
+        sizes = tuple(d for d in shape if d is not None)
+        return Stored(e.dtype, sizes, e.shard_id, e.offset, e.size, e.crc32c, bool(e.slices))
+
+
+def _small_file(path: Path) -> bytes:
+    if path.stat().st_size > MAX_BYTES:
+        raise ModelError(f"{path.name}: the index has {path.stat().st_size} bytes, more than {MAX_BYTES}")
+    return path.read_bytes()
+
+
+def opened(given: str | os.PathLike[str]) -> Bundle:
+    """The checkpoint of a prefix (`model.ckpt-100`), of its index file, or the only one in a folder."""
+    path = Path(given)
+    if path.is_dir():
+        found = sorted(path.glob("*.index"))
+        if len(found) != 1:
+            raise ModelError(
+                f"{path.name}: the folder has {len(found)} checkpoints; name one by what stands before .index"
+            )
+        path = found[0]
+    if path.suffix == ".index":
+        path = path.with_suffix("")
+    return Bundle(path)

@@ -1,0 +1,134 @@
+"""Ops that make tensors from attributes and sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lstm_ir import ops as li
+from lstm_ir.importers import sizes as s
+from lstm_ir.importers.naming import tensor
+from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.sizes import Sizes, UndecidedError
+from lstm_ir.importers.tensorflow.call import Call
+from lstm_ir.importers.tensorflow.scope import Site
+from lstm_ir.importers.tensorflow.table import taken
+from lstm_ir.importers.tensorflow.tensors import read_tensor
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
+
+
+@taken("Const", runs=True, refused="text, complex numbers, and integers of 16 and unsigned 64 bits")
+def constant(site: Site) -> list[Value]:
+    """The literal that the node holds; of a frozen model the weight that it was."""
+    return [site.walk.literal(site.node, read_tensor(site.node.attrs["value"].tensor), site.scope)]
+
+
+@taken("Placeholder", "PlaceholderV2", runs=True)
+def placeholder(site: Site) -> list[Value]:
+    """An input that no signature names."""
+    raise RefusedError("it is an input, and the signature does not name it")
+
+
+@taken("PlaceholderWithDefault")
+def placeholder_with_default(c: Call) -> Any:
+    """Its default."""
+    c.shape("shape")
+    return c.things[0]
+
+
+@taken("Shape")
+def shape(c: Call) -> Sizes | Value:
+    """The sizes of the operand."""
+    x = c.raw(0)
+    sizes = list(x.array.shape if isinstance(x, Sizes) else x.shape)
+    return s.settled(s.objects(sizes, (len(sizes),)), _out_type(c))
+
+
+def _out_type(c: Call) -> DType:
+    return c.dtype("out_type") if c.has_attribute("out_type") else DType.i32
+
+
+@taken("Size")
+def size(c: Call) -> Sizes | Value:
+    """How many elements the operand has."""
+    x = c.raw(0)
+    sizes = x.array.shape if isinstance(x, Sizes) else x.shape
+    return s.settled(s.objects([dims.product(tuple(sizes))], ()), _out_type(c))
+
+
+@taken("Rank")
+def rank(c: Call) -> Value:
+    """How many axes the operand has."""
+    x = c.raw(0)
+    return li.constant(x.array.ndim if isinstance(x, Sizes) else x.rank, DType.i32)
+
+
+@taken("Fill", refused="a shape that only a call knows, apart from sizes")
+def fill(c: Call) -> Value:
+    """One number in a shape."""
+    shape_, number = c.dims(0, "the shape"), c.value(1)
+    if number.rank:
+        raise RefusedError(f"its number is {number.type}")
+    return li.broadcast_to(number, tuple(shape_))
+
+
+@taken("ZerosLike")
+def zeros_like(c: Call) -> Value:
+    """Zeros of the operand's type."""
+    x = c.value(0)
+    return li.zeros(x.shape, x.dtype)
+
+
+@taken("OnesLike")
+def ones_like(c: Call) -> Value:
+    """Ones of the operand's type."""
+    x = c.value(0)
+    return li.ones(x.shape, x.dtype)
+
+
+@taken("Range", refused="bounds that only a call knows, apart from sizes")
+def arange(c: Call) -> Value:
+    """start, start + delta, ... before limit."""
+    dtype = tensor(c.raw(0)).dtype
+    if dtype.is_float:
+        start, limit, delta = (c.number(i, what) for i, what in enumerate(("start", "limit", "delta")))
+        count: Dim = max(0, int(np.ceil((limit - start) / delta))) if delta else 0
+    else:
+        start, limit, delta = (c.dim(i, what) for i, what in enumerate(("start", "limit", "delta")))
+        count = _steps(start, limit, delta)
+    if delta == 0:
+        raise RefusedError("delta is 0")
+    steps = li.iota((count,), 0, dtype)
+    if start == 0 and delta == 1:
+        return steps
+    first = li.convert(li.size(start), dtype) if isinstance(start, dims.Expr) else li.constant(start, dtype)
+    return steps * li.constant(delta, dtype) + first
+
+
+def _steps(start: Dim, limit: Dim, delta: Dim) -> Dim:
+    """How many numbers there are, at least 0."""
+    if not isinstance(delta, int) or delta == 0:
+        raise RefusedError(f"delta is {delta}")
+    way = s.minus(limit, start) if delta > 0 else s.minus(start, limit)
+    count = dims.floordiv(dims.add(way, abs(delta) - 1), abs(delta)) if abs(delta) > 1 else way
+    try:
+        return s.larger(count, 0)
+    except UndecidedError:
+        return count  # a call at which it is negative is refused
+
+
+RANDOM = (
+    "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "RandomShuffle", "Multinomial",
+    "StatelessRandomUniform", "StatelessRandomNormal", "StatelessRandomUniformV2", "StatelessRandomNormalV2",
+    "StatelessRandomUniformFullIntV2", "StatelessRandomGetKeyCounter", "StatelessRandomGetAlg",
+)  # fmt: skip
+
+
+@taken(*RANDOM, runs=True, refused="always: its numbers are TensorFlow's own")
+def random(site: Site) -> list[Value]:
+    """Refused: no other library draws these numbers."""
+    raise RefusedError("it draws random numbers, which only TensorFlow can draw again")

@@ -1,0 +1,110 @@
+"""Inputs of a model: their types, the sizes they name, and what the caller fixes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.importers.naming import word
+from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.tensorflow.tensors import dtype_of
+from lstm_ir.ir import dims
+from lstm_ir.ir.data import Data
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.errors import DimError, IRError, ModelError
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.types import DimLike, TensorType, shape_of
+
+FIRST = ("B", "T")
+"""What an open size is called that the file does not name: that of axis 0, and of axis 1."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input as the file states it: TensorFlow's number of the element type, and sizes, None for open ones."""
+
+    name: str
+    dtype: int
+    shape: tuple[int | None, ...] | None
+
+
+def check_names(file: str, inputs: Iterable[Input], constants: Mapping[str, Any], sizes: Mapping[str, DimLike]) -> None:
+    """ModelError for constants and sizes that no input of the model has."""
+    inputs = list(inputs)
+    places = {name for i in inputs if i.name not in constants for pair in _places(i) for name in pair}
+    for what, given, there in (("constants", constants, {i.name for i in inputs}), ("sizes", sizes, places)):
+        unknown = sorted(set(given) - there)
+        if unknown:
+            shown = ", ".join(sorted(there)) or "none"
+            raise ModelError(f"{file}: {what} has {unknown[0]!r}; the model has {shown}")
+
+
+class Bindings:
+    """Names of sizes as the graph has them, and inputs that are constants."""
+
+    def __init__(self, file: str, constants: Mapping[str, Any], sizes: Mapping[str, DimLike]) -> None:
+        self.file, self.constants = file, dict(constants)
+        self.named: dict[str, Dim] = {}
+        try:
+            for name, size in sizes.items():
+                (self.named[name],) = shape_of((size,))
+        except DimError as e:
+            raise ModelError(f"{file}: sizes: {e}") from None
+
+    def unify(self, name: str, by: Dim) -> None:
+        """From now on the size `name` is `by`."""
+        self.named = {n: dims.substitute(d, {name: by}) for n, d in self.named.items()}
+        self.named[name] = by
+
+    def type(self, given: Input) -> TensorType:
+        """The type of an input. An axis is found under its own name first, then under that of open sizes."""
+        if given.shape is None:
+            raise RefusedError("its rank is not stated")
+        own = dict(_places(given))
+        shape: list[Dim] = []
+        for axis, d in enumerate(given.shape):
+            if d is not None:
+                shape.append(d)
+                continue
+            place = _place(given, axis)
+            size: Dim = self.named.get(place, dims.name(own[place]))
+            shape.append(dims.substitute(size, self.named))
+        try:
+            return TensorType(tuple(shape), dtype_of(given.dtype))
+        except DimError as e:
+            raise RefusedError(str(e)) from None
+
+    def constant(self, given: Input) -> Value | None:
+        """The array that the caller fixes an input to; None where it stays an input."""
+        if given.name not in self.constants:
+            return None
+        try:
+            data = Data.of(np.asarray(self.constants[given.name]), dtype_of(given.dtype))
+        except (IRError, ValueError, TypeError) as e:
+            raise ModelError(f"{self.file}: constants: {given.name}: {e}") from None
+        if given.shape is not None and not _fits(data.type.shape, given.shape):
+            shown = ",".join("?" if d is None else str(d) for d in given.shape)
+            raise ModelError(f"{self.file}: constants: {given.name} is [{shown}], got {data.type}")
+        return constant(data)
+
+
+def _fits(shape: tuple[Dim, ...], stated: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(stated) and all(b is None or a == b for a, b in zip(shape, stated, strict=True))
+
+
+def _place(given: Input, axis: int) -> str:
+    return f"{word(given.name)}_{axis}"
+
+
+def _places(given: Input) -> list[tuple[str, str]]:
+    """Of each open size the name of its own, `x_0`, and the name that it has by default."""
+    found = []
+    for axis, d in enumerate(given.shape or ()):
+        if d is None:
+            place = _place(given, axis)
+            found.append((place, FIRST[axis] if axis < len(FIRST) else place))
+    return found

@@ -1,0 +1,187 @@
+"""From a file, a folder or bytes to a graph with functions, signatures and stored variables, without TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lstm_ir.importers.tensorflow.bodies import Body, Node, Ref, function_attr, ref
+from lstm_ir.importers.tensorflow.bundle import Bundle, opened
+from lstm_ir.importers.tensorflow.messages import message, parsed
+from lstm_ir.ir.errors import ModelError
+
+Model: TypeAlias = "str | os.PathLike[str] | bytes | Any"
+MAX_BYTES = 2**31 - 1  # of the protobuf format
+INIT = "__saved_model_init_op"
+_NODES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Named inputs and outputs: which result of the graph each is, with its type as the file states it."""
+
+    inputs: Mapping[str, tuple[Ref, Any]]
+    outputs: Mapping[str, Ref]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model: its graph, its functions by name, its signatures, and its variables' values, with keys by node."""
+
+    file: str
+    bytes: int
+    version: str
+    graph: Body
+    functions: dict[str, Any]
+    signatures: Mapping[str, Signature]
+    bundle: Bundle | None
+    keys: Mapping[str, str]
+
+    def function(self, name: str) -> Body | None:
+        """The body of a function; None where there is none of that name."""
+        found = self.functions.get(name)
+        if found is None or isinstance(found, Body):
+            return found
+        names = [a.name for a in found.signature.output_arg]
+        results = [found.ret[n] if n in found.ret else "" for n in names]
+        body = Body(name, found.node_def, [a.name for a in found.signature.input_arg], results, names)
+        self.functions[name] = body
+        return body
+
+
+def read(model: Model, checkpoint: str | os.PathLike[str] | None = None) -> Source:
+    """The model. ModelError for what is none, and for what contradicts itself."""
+    bundle = None if checkpoint is None else opened(checkpoint)
+    if isinstance(model, (str, os.PathLike)):
+        path = Path(model)
+        file = path.name or str(path)
+        try:
+            if path.is_dir():
+                return _saved_model(path, bundle)
+            if path.name == "saved_model.pb":
+                return _saved_model(path.parent, bundle)
+            data = _content(path)
+        except OSError as e:
+            raise ModelError(f"{file}: {e.strerror or e}") from e
+        if path.suffix in (".pbtxt", ".prototxt"):
+            raise ModelError(f"{file}: graphs as text are not taken; save it in the binary form")
+        if path.suffix == ".meta":
+            meta = parsed("MetaGraphDef", data, file, "a graph with what belongs to it (.meta)")
+            return _source(file, len(data), meta, bundle)
+    else:
+        file = "<tensorflow>"
+        if not isinstance(model, bytes) and not hasattr(model, "SerializeToString"):
+            raise ModelError(f"from_tf takes a path, bytes or a GraphDef, got {type(model).__name__}")
+        data = model if isinstance(model, bytes) else model.SerializeToString()
+        if len(data) > MAX_BYTES:
+            raise ModelError(f"{file}: {len(data)} bytes, more than {MAX_BYTES}")
+    graph = parsed("GraphDef", data, file, "a TensorFlow graph")
+    if not graph.node:
+        raise ModelError(f"{file}: is not a TensorFlow graph: it has no nodes")
+    meta = message("MetaGraphDef")
+    meta.graph_def.CopyFrom(graph)
+    return _source(file, len(data), meta, bundle)
+
+
+def _content(path: Path) -> bytes:
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise ModelError(f"{path.name}: the file has {size} bytes, more than {MAX_BYTES}")
+    return path.read_bytes()
+
+
+def _saved_model(folder: Path, bundle: Bundle | None) -> Source:
+    path, file = folder / "saved_model.pb", folder.name or str(folder)
+    if not path.is_file():
+        text = " as text (saved_model.pbtxt), which is not taken" if (folder / "saved_model.pbtxt").is_file() else ""
+        raise ModelError(f"{file}: is no SavedModel: the folder has no saved_model.pb{',' if text else ''}{text}")
+    data = _content(path)
+    saved = parsed("SavedModel", data, file, "a SavedModel")
+    graphs = [m for m in saved.meta_graphs if "serve" in m.meta_info_def.tags] or list(saved.meta_graphs)
+    if len(graphs) != 1:
+        tags = "; ".join(", ".join(m.meta_info_def.tags) for m in graphs)
+        raise ModelError(f"{file}: has {len(graphs)} graphs to choose from, not one: {tags or 'none'}")
+    variables = folder / "variables" / "variables"
+    if bundle is None and variables.with_name("variables.index").is_file():
+        bundle = opened(variables)
+    return _source(file, len(data), graphs[0], bundle)
+
+
+def _source(file: str, size: int, meta: Any, bundle: Bundle | None) -> Source:
+    graph = meta.graph_def
+    count = len(graph.node) + sum(len(f.node_def) for f in graph.library.function)
+    if count > _NODES:
+        raise ModelError(f"{file}: has {count} nodes, more than {_NODES}")
+    try:
+        body = Body(file, graph.node)
+        functions: dict[str, Any] = {f.signature.name: f for f in graph.library.function}
+        signatures = {n: _signature(s) for n, s in meta.signature_def.items() if n != INIT}
+    except ModelError as e:
+        raise ModelError(f"{file}: {e}") from e
+    found = meta.meta_info_def.tensorflow_version
+    version = f"TensorFlow {found}" if found else f"graphs of version {graph.versions.producer}"
+    source = Source(
+        file, size + (0 if bundle is None else bundle.bytes), version, body, functions, signatures, bundle, {}
+    )  # fmt: skip
+    keys = _restored(source)
+    return Source(file, source.bytes, version, body, functions, signatures, bundle, keys)
+
+
+def _signature(proto: Any) -> Signature:
+    def place(info: Any) -> Ref:
+        if info.WhichOneof("encoding") != "name":
+            raise ModelError("a signature has a tensor that is sparse or composite, which is not taken")
+        return ref(info.name)
+
+    inputs = {n: (place(info), info) for n, info in sorted(proto.inputs.items())}
+    return Signature(inputs, {n: place(info) for n, info in sorted(proto.outputs.items())})
+
+
+# -- which tensor of a checkpoint a variable is: what the graph's own nodes for restoring say
+
+
+def _restored(source: Source) -> dict[str, str]:
+    """By the node of a variable the key that its value has in a checkpoint."""
+    found = _assigned(source.graph)
+    for call in source.graph.nodes.values():
+        if call.op in ("PartitionedCall", "StatefulPartitionedCall"):
+            body = source.function(function_attr(call, "f"))
+            if body is not None and any(n.op == "RestoreV2" for n in body.nodes.values()):
+                for name, key in _assigned(body).items():
+                    k = body.arguments.get(name, len(call.inputs))
+                    if k < len(call.inputs):
+                        found[call.inputs[k].node] = key
+    return {**_copied(source.graph, found), **found}
+
+
+def _copied(body: Body, keys: Mapping[str, str]) -> dict[str, str]:
+    """Variables that another one starts from: where TensorFlow stores a copy, that is what the first one holds."""
+    found = {}
+    for n in body.nodes.values():
+        if n.op == "AssignVariableOp" and len(n.inputs) == 2 and n.inputs[0].node in keys:
+            read = body.nodes.get(body.passed(n.inputs[1]).node)
+            if read is not None and read.op == "ReadVariableOp" and read.inputs:
+                found[read.inputs[0].node] = keys[n.inputs[0].node]
+    return found
+
+
+def _assigned(body: Body) -> dict[str, str]:
+    found = {}
+    for n in body.nodes.values():
+        if n.op in ("Assign", "AssignVariableOp") and len(n.inputs) == 2:
+            value = body.passed(n.inputs[1])
+            restore = body.nodes.get(value.node)
+            if restore is not None and restore.op == "RestoreV2" and len(restore.inputs) == 3:
+                names = _texts(body.nodes.get(restore.inputs[1].node))
+                if value.index < len(names):
+                    found[n.inputs[0].node] = names[value.index]
+    return found
+
+
+def _texts(node: Node | None) -> list[str]:
+    if node is None or node.op != "Const" or "value" not in node.attrs:
+        return []
+    return [t.decode("utf-8", "replace") for t in node.attrs["value"].tensor.string_val]

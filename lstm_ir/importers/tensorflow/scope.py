@@ -1,0 +1,101 @@
+"""One walk through a body: what its nodes gave, around it the walk that it is part of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.tensorflow.bodies import Body, Node, Ref
+from lstm_ir.importers.tensorflow.table import TABLE, place
+
+if TYPE_CHECKING:
+    from lstm_ir.importers.known import Knowledge
+    from lstm_ir.importers.tensorflow.reading import Source
+    from lstm_ir.importers.tensorflow.things import Variable
+    from lstm_ir.ir.data import Data
+    from lstm_ir.ir.graph import Value
+
+
+class Undefined:
+    """What a node gives that was refused: nodes that read it are passed over."""
+
+
+UNDEFINED = Undefined()
+
+
+class PassedError(Exception):
+    """A node whose function has refusals: these say why."""
+
+
+@dataclass(eq=False)
+class Scope:
+    """`given` are results that are set from outside; `parent` is around the loop whose frame this is."""
+
+    body: Body
+    given: Mapping[tuple[str, int], Any] = field(default_factory=dict)
+    parent: Scope | None = None
+    frame: str | None = None
+    results: dict[str, Any] = field(default_factory=dict)
+    ordered: bool = False
+
+    def has(self, ref: Ref) -> bool:
+        """Whether this result is known."""
+        return (ref.node, ref.index) in self.given or ref.node in self.results
+
+    def result(self, ref: Ref, walk: Walker) -> Any:
+        """A result, whose node was run."""
+        if (ref.node, ref.index) in self.given:
+            return self.given[ref.node, ref.index]
+        found = self.results[ref.node]
+        if isinstance(found, Undefined):
+            return found
+        node = self.body.nodes.get(ref.node)
+        at = ref.index
+        if ref.output and node is not None:
+            called = walk.source.function(node.op) if node.op not in TABLE else None
+            if called is not None:
+                at += called.result_names.index(ref.output) if ref.output in called.result_names else 0
+            else:
+                at = place(TABLE.get(node.op), ref.output, ref.index)
+        if at >= len(found):
+            raise RefusedError(f"it reads result {at} of {ref.node}, which has {len(found)}")
+        return found[at]
+
+
+class Walker(Protocol):
+    """What ops that run other nodes need of the walk."""
+
+    source: Source
+    knowledge: Knowledge
+
+    def results_of(self, refs: Sequence[Ref], scope: Scope) -> list[Any]:
+        """The results, whose nodes are run where they were not; PassedError where one is refused."""
+        ...
+
+    def call(self, function: str, arguments: Sequence[Any]) -> list[Any]:
+        """The results of a function of the model; PassedError where one is refused."""
+        ...
+
+    def read(self, variable: Variable) -> Value:
+        """What a variable holds at this point."""
+        ...
+
+    def assign(self, variable: Variable, value: Value) -> None:
+        """From here on the variable holds this."""
+        ...
+
+    def literal(self, node: Node, data: Data, scope: Scope) -> Value:
+        """A literal of the file: a constant, or a weight of a model that was frozen."""
+        ...
+
+
+@dataclass(frozen=True)
+class Site:
+    """A node that runs other nodes: where it stands, and its operands."""
+
+    walk: Walker
+    node: Node
+    scope: Scope
+    inputs: Sequence[Any]

@@ -1,0 +1,51 @@
+"""The table of TensorFlow's ops that are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from lstm_ir.importers.sizes import Rule
+from lstm_ir.importers.table import Entry, Table
+from lstm_ir.importers.tensorflow.call import Call
+
+Build: TypeAlias = Callable[[Call], Any]
+
+
+@dataclass(frozen=True)
+class Taken(Entry[Call]):
+    """One op. `results` are the names of its results, as the bodies of functions write them, where it has several.
+
+    `runs`: it runs other nodes, so that its meaning takes the place in the walk, not the operands.
+    """
+
+    results: tuple[str, ...]
+    runs: bool
+
+
+TABLE: Table[str, Taken] = Table("op")
+
+
+def taken(
+    *names: str,
+    results: str = "",
+    moves: tuple[int, ...] = (),
+    sizes: Rule | None = None,
+    refused: str = "",
+    runs: bool = False,
+) -> Callable[[Build], Build]:
+    """Register the decorated function as the meaning of one op, or of several that mean the same."""
+
+    def register(build: Build) -> Build:
+        for name in names:
+            TABLE.add(name, Taken(name, build, moves, sizes, refused, tuple(results.split()), runs))
+        return build
+
+    return register
+
+
+def place(entry: Taken | None, output: str, index: int) -> int:
+    """Which of an op's results a name and a number in the body of a function mean."""
+    named: Sequence[str] = () if entry is None else entry.results
+    return (named.index(output) if output in named else 0) + index

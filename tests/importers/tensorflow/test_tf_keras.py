@@ -1,0 +1,25 @@
+"""SavedModels that Keras 3 exports: results and gradients beside TensorFlow's own."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow_models as tm
+from device import need
+from tensorflow_compare import compare
+from tensorflow_keras_cases import CASES
+
+import lstm_ir as li
+
+pytestmark = pytest.mark.xdist_group("tensorflow")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> dict[str, tm.Recorded]:
+    need("tensorflow")
+    folder = tmp_path_factory.mktemp("keras")
+    return tm.made(folder, 1, "tensorflow_keras_cases", list(CASES))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_beside_tensorflow(name: str, models: dict[str, tm.Recorded]) -> None:
+    compare(models[name], li.from_tf(models[name].path))

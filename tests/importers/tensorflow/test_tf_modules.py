@@ -1,0 +1,55 @@
+"""SavedModels of TensorFlow 2: loops, conditions and state beside TensorFlow's own results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow_models as tm
+from device import need
+from tensorflow_compare import close, compare
+from tensorflow_module_cases import CASES, STATE
+
+import lstm_ir as li
+
+pytestmark = pytest.mark.xdist_group("tensorflow")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tm.Recorded]:
+    need("tensorflow")
+    return tm.made(tmp_path_factory.mktemp("modules"), 3, "tensorflow_module_cases", list(CASES))
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in STATE])
+def test_beside_tensorflow(name: str, models: dict[str, tm.Recorded]) -> None:
+    compare(models[name], li.from_tf(models[name].path), "cpu" if name in ("while", "nested") else None)
+
+
+def test_layers_that_keep_their_state(models: dict[str, tm.Recorded]) -> None:
+    want = models["stateful"]
+    program = li.from_tf(want.path)
+    assert isinstance(program, li.Program)
+    assert len(program.state) == 3
+    with li.compile(program) as exe:
+        for _ in range(2):
+            for k in range(3):
+                found = exe.entries["step"](x=want.inputs[f"x{k}"])
+                close({f"y{k}": found["output_0"]}, {f"y{k}": want.outputs[f"y{k}"]}, 2e-5)
+            exe.entries["reset"]()
+
+
+def test_two_signatures_over_one_state(models: dict[str, tm.Recorded]) -> None:
+    want = models["counting"]
+    program = li.from_tf(want.path)
+    assert isinstance(program, li.Program)
+    assert set(program.entries) == {"add", "read", "get_state", "set_state", "reset"}
+    assert set(program.weights) == {"w"}
+    with li.compile(program) as exe:
+        for k in range(3):
+            found = exe.entries["add"](x=want.inputs[f"x{k}"])
+            total = exe.entries["read"]()["total"]
+            held = {f"before{k}": found["before"], f"after{k}": found["after"], f"total{k}": total}
+            close(held, {n: want.outputs[n] for n in held}, 1e-6)
+    one = li.from_tf(want.path, signature="read")
+    assert isinstance(one, li.Graph)
+    np.testing.assert_allclose(li.interpret(one)["total"], np.float32([1, 2]) * program.weights["w"].array)
