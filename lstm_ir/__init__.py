@@ -57,6 +57,8 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.api import lower as lower
     from lstm_ir.fitting.fit import fit as fit
     from lstm_ir.importers.onnx.model import from_onnx as from_onnx
+    from lstm_ir.importers.torch.model import from_torch as from_torch
+    from lstm_ir.importers.torch.weights import to_torch as to_torch
     from lstm_ir.ir.data import Data as Data
     from lstm_ir.ir.graph import Graph as Graph
     from lstm_ir.ir.graph import Node as Node
@@ -96,6 +98,8 @@ _LAZY = {
         "lstm_ir.api": "compile export lower",
         "lstm_ir.fitting.fit": "fit",
         "lstm_ir.importers.onnx.model": "from_onnx",
+        "lstm_ir.importers.torch.model": "from_torch",
+        "lstm_ir.importers.torch.weights": "to_torch",
         "lstm_ir.ir.data": "Data",
         "lstm_ir.ir.graph": "Graph Node Value",
         "lstm_ir.ir.interpret": "interpret",
