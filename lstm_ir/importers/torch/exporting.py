@@ -64,9 +64,9 @@ def _fixed(text: str, example: Example) -> list[tuple[str, int, str]]:
         places[_tidy(i.name)] = i
     found = []
     for source, axis, number in _MARKED.findall(text):
-        i = places.get(_tidy("_".join(re.findall(r"'([^']+)'|\[(\d+)\]", source) and _keys(source))))
-        if i is not None:
-            found.append((i.name, int(axis), number))
+        named = places.get(_tidy("_".join(_keys(source))))
+        if named is not None:
+            found.append((named.name, int(axis), number))
     return found
 
 

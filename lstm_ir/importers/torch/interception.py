@@ -131,7 +131,7 @@ def _copy(function: Any) -> Any:
     return types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
 
 
-_EXCHANGED = {
+_EXCHANGED: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "pack_padded_sequence": (_pack, _copy(rnn.pack_padded_sequence)),
     "pad_packed_sequence": (_pad, _copy(rnn.pad_packed_sequence)),
 }

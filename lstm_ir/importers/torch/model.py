@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.ir.errors import IRError, MissingLibraryError, ModelError
@@ -25,16 +25,17 @@ def from_torch(
 ) -> Graph:
     """The graph of a module, with the names of forward's parameters and of the state_dict.
 
-    example: the inputs of one call, a tuple as `module(*example)` takes it, or a dict as `module(**example)` does; tensors
-    are inputs of the graph, everything else is fixed. sizes: which axes stay open, by input: `{"x": ("B", "T", None)}` or
-    `{"x": {0: "B", 1: "T"}}`; what is not named is a number. Parameters that learn are weights. A module in training
-    mode keeps its dropout, drawn by an input `step`. An `ExportedProgram` stands for module and example.
+    example: the inputs of one call, a tuple as `module(*example)` takes it, or a dict as `module(**example)` does;
+    tensors are inputs of the graph, everything else is fixed. sizes: which axes stay open, by input:
+    `{"x": ("B", "T", None)}` or `{"x": {0: "B", 1: "T"}}`; what is not named is a number. Parameters that learn are
+    weights. A module in training mode keeps its dropout, drawn by an input `step`. An `ExportedProgram` stands for
+    module and example.
     Raises ModelError, which lists every op that is not taken.
     """
     return walked(module, example, sizes)[1]()
 
 
-def walked(module: Any, example: Any, sizes: Any) -> tuple[Walk, Any]:
+def walked(module: Any, example: Any, sizes: Any) -> tuple[Walk, Callable[[], Graph]]:
     """The walk over a module, and what makes the graph of it."""
     try:
         import torch
@@ -61,8 +62,8 @@ def refusal(given: Any) -> str:
     kind = type(given).__name__
     if isinstance(given, (str, bytes)) or hasattr(given, "__fspath__"):
         return (
-            f"from_torch takes a module or an ExportedProgram, not a file ({str(given)[:80]!r}): files of PyTorch may run "
-            "code when they are read; torch.export.load and torch.load read those that you trust"
+            f"from_torch takes a module or an ExportedProgram, not a file ({str(given)[:80]!r}): files of PyTorch may "
+            "run code when they are read; torch.export.load and torch.load read those that you trust"
         )
     hint = ": give the nn.Module that it was made of" if "Script" in kind else ""
     return f"from_torch takes an nn.Module or an ExportedProgram, got {kind}{hint}"

@@ -1,7 +1,7 @@
 """What the outputs of a module are called in the graph.
 
-A dict gives its keys, a named tuple its fields; one tensor is `y`; (y, (h_n, c_n)) are called as those of `li.lstm`, and
-(y, h) as those of `li.gru` where the module is a GRU or an RNN. Other tuples count: `y_0`, `y_1_0`.
+A dict gives its keys, a named tuple its fields; one tensor is `y`; (y, (h_n, c_n)) are called as those of `li.lstm`,
+and (y, h) as those of `li.gru` where the module is a GRU or an RNN. Other tuples count: `y_0`, `y_1_0`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from lstm_ir.importers.torch.call import as_value
 from lstm_ir.importers.torch.exporting import exported
 from lstm_ir.importers.torch.functional import functional
 from lstm_ir.importers.torch.interface import Example
@@ -18,6 +19,7 @@ from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.errors import DimError, ModelError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.types import DType
 
 Shapes = dict[str, tuple[str, tuple[Dim, ...]]]
 
@@ -43,7 +45,7 @@ class Source:
 
     @classmethod
     def of_program(cls, ep: Any, sizes: Any) -> Source:
-        """A program that the caller exported; its open sizes are called after inputs and axes unless they have names."""
+        """A program that the caller exported; open sizes without names are called after inputs and axes."""
         title = "ExportedProgram"
         held = _tensors(ep)
         unknown = [n for n in sizes or {} if n not in [h.name for h in held]]
@@ -87,9 +89,6 @@ def _value(r: Any) -> Value | None:
     if r is None or isinstance(r, Value):
         return r
     found = r.value() if hasattr(r, "value") else r
-    from lstm_ir.importers.torch.call import as_value
-    from lstm_ir.ir.types import DType
-
     if isinstance(found, Value):
         return found
     return (

@@ -27,6 +27,7 @@ from lstm_ir.ir.location import Loc, at
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.nn.dropout import random_key
 
+Shapes = Mapping[str, tuple[str, tuple[Dim, ...]]]  # by placeholder the name in the graph, and the shape
 STEP = "step"  # the input that counts calls, from which masks of dropout are drawn
 _NOTHING = {"aten._assert_tensor_metadata.default", "aten._assert_scalar.default", "aten.sym_constrain_range.default",
             "aten.sym_constrain_range_for_size.default"}  # fmt: skip
@@ -49,9 +50,7 @@ class _PassedError(Exception):
 class Walk:
     """One walk over a program. `outcomes` says of each node that was looked at what became of it."""
 
-    def __init__(
-        self, title: str, ep: Any, inputs: Mapping[str, tuple[str, tuple[Dim, ...]]], symbols: Symbols
-    ) -> None:
+    def __init__(self, title: str, ep: Any, inputs: Shapes, symbols: Symbols) -> None:
         self.title, self.ep, self.symbols = title, ep, symbols
         self._declared = inputs
         self.knowledge = Knowledge()
@@ -214,7 +213,7 @@ class Walk:
         whole = {k: given.get(k, defaults.get(k)) for k in names}
         several = val if isinstance(val, (tuple, list)) else (val,)
         if name == PACK:
-            self._bind_rows(val[0], whole["input"])
+            self._bind_rows(val[0], given["input"])
         types = [result_type(v, self.symbols) if isinstance(v, torch.Tensor) else None for v in several]
         return Call(name, whole, defaults, types, self.knowledge, self.context)
 

@@ -63,6 +63,6 @@ def to_torch(weights: Executable | Mapping[str, Any], module: M) -> M:
     return module
 
 
-def _brain(array: Any) -> bool:
+def _brain(array: np.ndarray[Any, Any]) -> bool:
     """Whether NumPy has the elements from `ml_dtypes`."""
-    return array.dtype.name == "bfloat16"
+    return bool(array.dtype.name == "bfloat16")

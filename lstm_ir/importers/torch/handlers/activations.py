@@ -33,9 +33,9 @@ def _tested(name: str, function: Function) -> None:
 
 
 for _name, _function in dict[str, Function](
-    relu=li.relu, tanh=li.tanh, sigmoid=li.logistic, exp=li.exp, log=li.log, log1p=li.log1p, expm1=li.expm1, sqrt=li.sqrt,
-    rsqrt=li.rsqrt, abs=li.abs, neg=li.negate, sin=li.sin, cos=li.cos, floor=li.floor, ceil=li.ceil, sign=li.sign, erf=li.erf,
-    mish=li.mish, log_sigmoid=li.log_sigmoid, silu=li.silu, hardswish=li.hard_swish, trunc=truncated, selu=li.selu,
+    relu=li.relu, tanh=li.tanh, sigmoid=li.logistic, exp=li.exp, log=li.log, log1p=li.log1p, expm1=li.expm1,
+    sqrt=li.sqrt, rsqrt=li.rsqrt, abs=li.abs, neg=li.negate, sin=li.sin, cos=li.cos, sign=li.sign, erf=li.erf,
+    mish=li.mish, log_sigmoid=li.log_sigmoid, silu=li.silu, hardswish=li.hard_swish, selu=li.selu,
     square=lambda x: x * x,
     reciprocal=lambda x: 1.0 / x,
     relu6=lambda x: li.clip(x, 0.0, 6.0),
@@ -48,8 +48,7 @@ for _name, _function in dict[str, Function](
     cosh=lambda x: (li.exp(x) + li.exp(-x)) * 0.5,
     frac=lambda x: x - truncated(x),
 ).items():  # fmt: skip
-    if _name not in ("floor", "ceil", "trunc"):
-        _unary(_name, _function)
+    _unary(_name, _function)
 _tested("isnan", li.is_nan)
 _tested("isinf", li.is_inf)
 _tested("isfinite", li.is_finite)

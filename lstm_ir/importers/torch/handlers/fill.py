@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,13 @@ def _filled(names: tuple[str, ...], number: Callable[[Call], Any]) -> None:
         return li.broadcast_to(found, c.shape)
 
 
+def _same(number: int, _: Call) -> int:
+    return number
+
+
 for _name, _number in (("zeros", 0), ("ones", 1)):
     _names = f"aten.{_name}.default", f"aten.{_name}_like.default", f"aten.new_{_name}.default"
-    _filled(_names, lambda c, n=_number: n)
+    _filled(_names, partial(_same, _number))
 _filled(("aten.full.default", "aten.full_like.default", "aten.new_full.default"), lambda c: c.any("fill_value"))
 _filled(("aten.fill.Scalar", "aten.fill.Tensor"), lambda c: c.any("value"))
 _filled(("aten.scalar_tensor.default",), lambda c: c.any("s"))
@@ -66,7 +71,8 @@ def eye(c: Call) -> Value:
     """Ones on the diagonal."""
     for name in _SIZES:
         c.any(name)
-    return li.eye(*c.shape, dtype=c.dtype)
+    rows, columns = c.shape
+    return li.eye(rows, columns, dtype=c.dtype)
 
 
 def _triangle(name: str, function: Callable[..., Value]) -> None:

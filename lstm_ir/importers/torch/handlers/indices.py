@@ -8,6 +8,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.importers.torch.call import Call, as_value
 from lstm_ir.importers.torch.table import taken
+from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.along_axis import from_start
@@ -43,13 +44,15 @@ def index(c: Call) -> Value:
     first = axes[0]
     moved = li.transpose(x, [*axes, *(a for a in range(x.rank) if a not in axes)])
     shape = c.shape[first : first + c.type.rank - (x.rank - len(axes))]
-    each = [
-        li.convert(li.broadcast_to(from_start(v, x.shape[a]), shape), DType.i64)
-        for v, a in zip(lists, axes, strict=True)
-    ]
+    each = [_places(v, x.shape[a], shape) for v, a in zip(lists, axes, strict=True)]
     found = li.gather_nd(moved, li.stack(each, len(shape)))
     order = [*range(len(shape), len(shape) + first), *range(len(shape)), *range(len(shape) + first, found.rank)]
     return li.transpose(found, order)
+
+
+def _places(v: Value, size: Dim, shape: tuple[Dim, ...]) -> Value:
+    """Indices of an axis of `size`, repeated to a shape."""
+    return li.convert(li.broadcast_to(from_start(v, size), shape), DType.i64)
 
 
 @taken("aten.scatter.src", "aten.scatter.value")
@@ -116,9 +119,7 @@ def index_put(c: Call) -> Value:
         mask = li.broadcast_in_dim(lists[0], x.shape, tuple(range(lists[0].rank)))
         return li.where(mask, li.convert(values, x.dtype), x)
     widest = max(lists, key=lambda v: v.rank)
-    each = [
-        li.convert(li.broadcast_to(from_start(v, x.shape[a]), widest.shape), DType.i64) for a, v in enumerate(lists)
-    ]
+    each = [_places(v, x.shape[a], widest.shape) for a, v in enumerate(lists)]
     updates = li.broadcast_to(values, (*widest.shape, *x.shape[len(lists) :]))
     return li.scatter_nd(x, li.stack(each, widest.rank), updates, add=add)
 

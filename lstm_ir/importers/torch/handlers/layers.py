@@ -43,8 +43,8 @@ def batch_norm(c: Call) -> Value:
         return li.batch_norm(x, mean, variance, scale, bias, epsilon=epsilon).y
     axes = (0, *range(2, x.rank))
     y = normalised(li.convert(x, inner(x.dtype)), axes, epsilon).y
-    each = [None if w is None else li.reshape(w, (w.shape[0], *(1,) * (x.rank - 2))) for w in (scale, bias)]
-    return affine(y, *each, x.dtype)
+    by, plus = (None if w is None else li.reshape(w, (w.shape[0], *(1,) * (x.rank - 2))) for w in (scale, bias))
+    return affine(y, by, plus, x.dtype)
 
 
 @taken("aten._native_batch_norm_legit_no_training.default", refused="the results mean and variance")

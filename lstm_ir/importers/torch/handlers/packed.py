@@ -67,8 +67,8 @@ for _name, _kind in KINDS.items():
 def pad(c: Call) -> Value:
     """Data as [T,B,...] or [B,T,...]: `padding_value` where a step does not exist.
 
-    Without total_length PyTorch gives as many steps as the longest row has: a call whose longest row has fewer than T is
-    refused.
+    Without total_length PyTorch gives as many steps as the longest row has: a call whose longest row has fewer
+    than T is refused.
     """
     total = c.size("total_length", -1)
     steps = c.size("steps")

@@ -300,7 +300,5 @@ def diagonal(c: Call) -> Value:
         raise RefusedError(f"an offset, or {x.type} that is not square, is not taken")
     others = [k for k in range(x.rank) if k not in (a, b)]
     moved = li.transpose(x, [*others, a, b])
-    kept = li.select(
-        li.broadcast_to(li.eye(x.shape[a], dtype="i1"), moved.shape), moved, li.zeros(moved.shape, x.dtype)
-    )
-    return li.sum(kept, -1)
+    ones = li.broadcast_to(li.equal(li.eye(x.shape[a]), 1.0), moved.shape)
+    return li.sum(li.select(ones, moved, li.zeros(moved.shape, x.dtype)), -1)

@@ -142,8 +142,8 @@ def _adapted(x: Value, axis: int, m: Dim, largest: bool) -> Value:
     return li.concat([reduce(slice_axis(x, axis, a, b), axis, keepdims=True) for a, b in bounds], axis)
 
 
-@taken("aten.pad.default", "aten.constant_pad_nd.default", "aten.reflection_pad1d.default", "aten.reflection_pad2d.default",
-       "aten.replication_pad1d.default", "aten.replication_pad2d.default")  # fmt: skip
+@taken("aten.pad.default", "aten.constant_pad_nd.default", "aten.reflection_pad1d.default",
+       "aten.reflection_pad2d.default", "aten.replication_pad1d.default", "aten.replication_pad2d.default")  # fmt: skip
 def pad(c: Call) -> Value:
     """Before and after the last axes, the last one first: a number, the mirrored inside, the edge, the other end."""
     x = c.tensor("self")
