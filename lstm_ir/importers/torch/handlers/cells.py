@@ -17,7 +17,7 @@ def _one_step(c: Call, kind: Kind, hx: list[Value]) -> Any:
     parts = {} if b_ih is None or b_hh is None else biases(kind, b_ih, b_hh)
     begin = dict(zip(("h0", "c0"), (li.expand_dims(h, 0) for h in hx), strict=False))
     x = li.expand_dims(c.tensor("input"), 0)
-    return kind.builder(x, c.tensor("w_ih"), c.tensor("w_hh"), **parts, **begin, **dict(kind.extra))
+    return kind.builder(x, c.tensor("w_ih"), c.tensor("w_hh"), **parts, **begin, **kind.options(1))
 
 
 @taken("aten.lstm_cell.default")

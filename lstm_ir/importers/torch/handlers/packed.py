@@ -25,7 +25,7 @@ class _Sizes:
         if lengths.rank != 1:
             raise RefusedError(f"lengths are {lengths.type}, not a list")
         self.T, self.B = steps, lengths.shape[0]
-        self.lengths = li.in_range(li.convert(lengths, DType.i32), 1, steps)
+        self.lengths = li.convert(li.in_range(lengths, 1, steps), DType.i32)
 
     def rows(self, data: Value) -> Value:
         """Data [T*B, ...] as [T, B, ...]."""

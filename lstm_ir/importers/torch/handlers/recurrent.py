@@ -28,14 +28,18 @@ class Kind:
     builder: Callable[..., Any]
     names: tuple[str, ...]  # operands of one of our layers
     gates: int
-    extra: tuple[tuple[str, Any], ...] = ()
+    activation: str | None = None
+
+    def options(self, sides: int) -> dict[str, Any]:
+        """Options of the builder, for so many directions."""
+        return {} if self.activation is None else {"activations": (self.activation,) * sides}
 
 
 KINDS = {
     "lstm": Kind(li.lstm, ("w_ih", "w_hh", "b", "w_hr"), 4),
     "gru": Kind(li.gru, ("w_ih", "w_hh", "b", "b_hn"), 3),
     "rnn_tanh": Kind(li.rnn, ("w_ih", "w_hh", "b"), 1),
-    "rnn_relu": Kind(li.rnn, ("w_ih", "w_hh", "b"), 1, (("activations", ("relu",)),)),
+    "rnn_relu": Kind(li.rnn, ("w_ih", "w_hh", "b"), 1, "relu"),
 }
 
 
@@ -95,7 +99,7 @@ def layer(c: Call, kind: Kind, x: Value, lengths: Value | None, layout: str) -> 
         raise RefusedError("a dropout of 1 is not taken")
 
     def one(y: Any, **operands: Any) -> Any:
-        return kind.builder(y, **operands, **dict(kind.extra))
+        return kind.builder(y, **operands, **kind.options(sides))
 
     y, states = stacked(
         "from_torch", one, kind.names, x, layers, dict(zip(("h0", "c0"), begin, strict=False)),
