@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.importers.naming import word
 from lstm_ir.importers.onnx.reading import Source
 from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import Sizes
 from lstm_ir.ir import dims
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.dims import Dim
@@ -93,23 +93,6 @@ def _size(d: Any, otherwise: str) -> Dim:
         return d
     text = d.value if isinstance(d.value, str) else ""
     try:
-        return dims.parse(text) if text else dims.name(_word(otherwise))
+        return dims.parse(text) if text else dims.name(word(otherwise))
     except DimError:
-        return dims.name(_word(text) if re.search("[A-Za-z]", text) else _word(otherwise))
-
-
-def _word(text: str) -> str:
-    """The text as a name of a size."""
-    word = re.sub(r"[^A-Za-z0-9_]", "_", text)
-    return word if re.match("[A-Za-z_]", word) else f"_{word}"
-
-
-def graph_name(text: str | None) -> str:
-    """The text as a name of a graph."""
-    word = _word(text or "model")
-    return word if word.isidentifier() else "model"
-
-
-def tensor(result: Value | Sizes) -> Value:
-    """A result as a tensor."""
-    return result.value() if isinstance(result, Sizes) else result
+        return dims.name(word(text) if re.search("[A-Za-z]", text) else word(otherwise))

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lstm_ir.importers.known import Knowledge
+from lstm_ir.importers.naming import graph_name, tensor
 from lstm_ir.importers.on_sizes import on_sizes
 from lstm_ir.importers.onnx import handlers
 from lstm_ir.importers.onnx.call import Call
-from lstm_ir.importers.onnx.interface import Bindings, graph_name, tensor
+from lstm_ir.importers.onnx.interface import Bindings
 from lstm_ir.importers.onnx.reading import Source, read
 from lstm_ir.importers.onnx.streams import streamed
 from lstm_ir.importers.onnx.table import TABLE, Taken

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lstm_ir import ops as li
+from lstm_ir.importers.naming import tensor
 from lstm_ir.importers.onnx.call import Call
-from lstm_ir.importers.onnx.interface import tensor
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.operands import Result
 from lstm_ir.importers.refusals import RefusedError

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
+from lstm_ir.importers.counted import counted, distance, pieces
 from lstm_ir.importers.onnx.call import Call
-from lstm_ir.importers.onnx.handlers.counted import counted, distance, pieces
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import UndecidedError
+from lstm_ir.importers.slices import sliced
 from lstm_ir.importers.table import ALL
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -18,9 +18,6 @@ from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.broadcast import common_shape
 from lstm_ir.ops.primitive.rearrange import split_sizes
-from lstm_ir.ops.primitive.window import slice_axis
-
-FAR = 2**31 - 1  # bounds of a slice that exporters write for "to the end"
 
 
 @taken("Reshape", 5, 13, 14, 19, 21, 23, 24, 25, moves=(0,), refused="a shape that only a call knows, apart from sizes")
@@ -157,7 +154,7 @@ def slice_(c: Call) -> Value:
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise RefusedError(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        x = _sliced(x, c.axis_of(axis, x.rank), start, end, step)
+        x = sliced(x, c.axis_of(axis, x.rank), start, end, step)
     return x
 
 
@@ -178,7 +175,7 @@ def _at_a_place(c: Call, x: Value) -> Value:
         if count is None:
             raise RefusedError("how many places a range has depends on values that only a call knows")
         if first.of is None:
-            x = _sliced(x, axis, first.more, dims.add(first.more, count), 1)
+            x = sliced(x, axis, first.more, dims.add(first.more, count), 1)
             continue
         place = li.in_range(li.convert(li.reshape(start, ()), DType.i64), 0, s.minus(x.shape[axis], count))
         if count == 1:
@@ -186,34 +183,6 @@ def _at_a_place(c: Call, x: Value) -> Value:
         else:
             x = li.take(x, place + li.iota((count,), 0, DType.i64), axis)
     return x
-
-
-def _sliced(x: Value, axis: int, start: Dim, end: Dim, step: int) -> Value:
-    if step == 0:
-        raise RefusedError("a step is 0")
-    size = x.shape[axis]
-    start, end = _from_start(size, start, step), _from_start(size, end, step)
-    if step < 0:  # place i is place size - 1 - i of the reversed operand
-        x = li.reverse(x, axis)
-        start, end = (s.minus(dims.add(size, -1), d) for d in (start, end))
-    if isinstance(start, int) and isinstance(end, int):
-        end = max(start, end)
-    return slice_axis(x, axis, start, end, abs(step))
-
-
-def _from_start(size: Dim, bound: Dim, step: int) -> Dim:
-    """A bound counted from the start, inside the axis: 0..size, or -1..size-1 of a negative step."""
-    low, high = (0, size) if step > 0 else (-1, dims.add(size, -1))
-    if isinstance(bound, int) and abs(bound) >= FAR:
-        return high if bound > 0 else low
-    if isinstance(bound, int) and bound < 0:
-        bound = dims.add(size, bound)
-    for limit, choose in ((high, s.smaller), (low, s.larger)):
-        try:
-            bound = choose(bound, limit)
-        except UndecidedError:
-            continue  # a call at which it matters is refused by the slice's own bounds
-    return bound
 
 
 @taken("Expand", 8, 13, moves=(0,))
