@@ -60,6 +60,8 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.importers.keras.model import from_keras as from_keras
     from lstm_ir.importers.onnx.model import from_onnx as from_onnx
     from lstm_ir.importers.tensorflow.model import from_tf as from_tf
+    from lstm_ir.importers.torch.model import from_torch as from_torch
+    from lstm_ir.importers.torch.weights import to_torch as to_torch
     from lstm_ir.ir.data import Data as Data
     from lstm_ir.ir.device_array import DeviceArray as DeviceArray
     from lstm_ir.ir.graph import Graph as Graph
@@ -103,6 +105,8 @@ _LAZY = {
         "lstm_ir.importers.keras.model": "from_keras",
         "lstm_ir.importers.onnx.model": "from_onnx",
         "lstm_ir.importers.tensorflow.model": "from_tf",
+        "lstm_ir.importers.torch.model": "from_torch",
+        "lstm_ir.importers.torch.weights": "to_torch",
         "lstm_ir.ir.data": "Data",
         "lstm_ir.ir.device_array": "DeviceArray",
         "lstm_ir.ir.graph": "Graph Node Value",

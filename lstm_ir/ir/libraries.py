@@ -17,6 +17,7 @@ INSTALLED = {  # top of the imported name: what pip calls it
     "onnx_ir": "onnx-ir",
     "onnxruntime": "onnxruntime",
     "ray": "ray",
+    "torch": "torch",
 }
 _EXTRAS = {"onnx": ("onnx", "onnx_ir"), "ray": ("ray",)}  # extra: what it installs
 _PURPOSE = {

@@ -50,7 +50,7 @@ def lstm_stack(
     `random_key`, in training.
     """
     names = ("w_ih", "w_hh", "b", "w_hr", "peephole")
-    y, states = _stack("lstm_stack", lstm, names, x, layers, {"h0": h0, "c0": c0}, direction, lengths, dropout, key,
+    y, states = stacked("lstm_stack", lstm, names, x, layers, {"h0": h0, "c0": c0}, direction, lengths, dropout, key,
                        training, layout)  # fmt: skip
     return LSTMStack(y, *states)
 
@@ -65,15 +65,16 @@ def gru_stack(
     in `lstm_stack`.
     """
     names = ("w_ih", "w_hh", "b", "b_hn")
-    y, states = _stack("gru_stack", gru, names, x, layers, {"h0": h0}, direction, lengths, dropout, key, training,
+    y, states = stacked("gru_stack", gru, names, x, layers, {"h0": h0}, direction, lengths, dropout, key, training,
                        layout)  # fmt: skip
     return GRUStack(y, *states)
 
 
-def _stack(
+def stacked(
     op: str, layer: Callable[..., Any], names: Sequence[str], x: Any, layers: Any, states: dict[str, Any],
     direction: str, lengths: Any, rate: float, key: Any, training: bool, layout: str,
 ) -> tuple[Value, list[Value]]:  # fmt: skip
+    """y of the last layer and last states of all, of any `layer` that takes x, the operands `names` and `states`."""
     (y,) = as_values(op, x)
     if not isinstance(layers, (list, tuple)) or not layers:
         raise options.refuse(op, "layers", layers, "a list of mappings, one for each layer")

@@ -1,0 +1,98 @@
+"""Packed sequences: their data stays padded, [T*B, ...], and their lengths go to the layers.
+
+PyTorch's data has the rows of all steps that exist; here those that do not exist stand between them, and nothing may
+read rows together. Layers give zeros there, as `pad_packed_sequence` does.
+"""
+
+from __future__ import annotations
+
+from lstm_ir import ops as li
+from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.torch.call import Call
+from lstm_ir.importers.torch.handlers.recurrent import KINDS, Kind, layer
+from lstm_ir.importers.torch.table import taken
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
+
+
+class _Sizes:
+    """Lengths [B] in the range that PyTorch asks for, and the numbers of steps and rows."""
+
+    def __init__(self, c: Call, steps: Dim) -> None:
+        lengths = c.tensor("lengths")
+        if lengths.rank != 1:
+            raise RefusedError(f"lengths are {lengths.type}, not a list")
+        self.T, self.B = steps, lengths.shape[0]
+        self.lengths = li.convert(li.in_range(lengths, 1, steps), DType.i32)
+
+    def rows(self, data: Value) -> Value:
+        """Data [T*B, ...] as [T, B, ...]."""
+        return li.reshape(data, (self.T, self.B, *data.shape[1:]))
+
+    def exists(self) -> Value:
+        """Which steps exist, i1[T,B]."""
+        at = li.iota((self.T, self.B), 0)
+        return li.less(at, li.broadcast_in_dim(self.lengths, (self.T, self.B), (1,)))
+
+
+@taken("lstm_ir.pack.default")
+def pack(c: Call) -> list[Value]:
+    """Data [T*B, ...]; the second result is PyTorch's batch_sizes [T]."""
+    x = c.tensor("input")
+    x = li.swapaxes(x, 0, 1) if c.flag("batch_first") else x
+    s = _Sizes(c, x.shape[0])
+    if x.shape[1] != s.B:
+        raise RefusedError(f"{s.B} lengths for {x.shape[1]} rows")
+    data = li.reshape(x, (dims.mul(s.T, s.B), *x.shape[2:]))
+    return [data, li.sum(li.convert(s.exists(), DType.i64), 1)]
+
+
+def _register(name: str, kind: Kind) -> None:
+    def packed(c: Call) -> list[Value]:
+        s = _Sizes(c, c.size("steps"))
+        data = c.tensor("data")
+        y, *states = layer(c, kind, s.rows(data), s.lengths, "time")
+        return [li.reshape(y, (data.shape[0], *y.shape[2:])), *states]
+
+    taken(f"lstm_ir.packed_{name}.default", rows=True)(packed)
+
+
+for _name, _kind in KINDS.items():
+    _register(_name, _kind)
+
+
+@taken("lstm_ir.pad.default", rows=True)
+def pad(c: Call) -> Value:
+    """Data as [T,B,...] or [B,T,...]: `padding_value` where a step does not exist.
+
+    Without total_length PyTorch gives as many steps as the longest row has: a call whose longest row has fewer
+    than T is refused.
+    """
+    total = c.size("total_length", -1)
+    steps = c.size("steps")
+    s = _Sizes(c, steps)
+    data = s.rows(c.tensor("data"))
+    value = c.real("padding_value")
+    longest = li.max(s.lengths, 0)
+    if total == -1:
+        s.lengths = s.lengths + (li.in_range(longest, steps, steps) - longest)
+    exists = s.exists()
+    y = li.select(
+        li.broadcast_in_dim(exists, data.shape, (0, 1)), data, li.full(data.shape, value, data.dtype)
+    )  # fmt: skip
+    if total not in (-1, steps):
+        y = _resized(y, steps, total, value, s)
+    return li.swapaxes(y, 0, 1) if c.flag("batch_first") else y
+
+
+def _resized(y: Value, steps: Dim, total: Dim, value: float, s: _Sizes) -> Value:
+    """So many steps; as many as PyTorch needs, or more."""
+    more = dims.add(total, dims.mul(steps, -1))
+    if dims.at_least(more, 0) is None:
+        raise RefusedError(f"whether total_length, {total}, is above the number of steps, {steps}, depends on the call")
+    if not dims.at_least(more, 0):
+        raise RefusedError(f"total_length is {total}, below the number of steps, {steps}")
+    zero = [0] * (y.rank - 1)
+    return li.pad(y, [0, *zero], [more, *zero], value=value)

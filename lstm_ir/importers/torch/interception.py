@@ -1,0 +1,169 @@
+"""While a module is exported, its recurrent layers and packed sequences become ops of `whole_ops.py`.
+
+PyTorch's functions are intercepted by a function mode, which is public. Packed sequences go through two functions and
+the `forward` of three layers, which are exchanged for the time of the export, in the exporting thread alone, and only
+where PyTorch has them as this file knows them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import types
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch.nn.utils import rnn
+from torch.overrides import TorchFunctionMode
+
+from lstm_ir.importers.torch import whole_ops
+from lstm_ir.ir.errors import ModelError
+
+OPS = torch.ops.lstm_ir
+LAYERS = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "rnn_tanh", "RNN_RELU": "rnn_relu"}
+_ACTIVE = threading.local()
+_LOCK = threading.RLock()  # two exports at once would exchange each other's functions
+_EXPECTED = {  # what PyTorch's functions take: another release may take something else
+    rnn.pack_padded_sequence: ("input", "lengths", "batch_first", "enforce_sorted"),
+    rnn.pad_packed_sequence: ("sequence", "batch_first", "padding_value", "total_length"),
+    torch.nn.LSTM.forward: ("self", "input", "hx"),
+    torch.nn.GRU.forward: ("self", "input", "hx"),
+    torch.nn.RNN.forward: ("self", "input", "hx"),
+}
+_FIELDS = ("data", "batch_sizes", "sorted_indices", "unsorted_indices")
+
+
+class _Whole(TorchFunctionMode):  # type: ignore[misc]
+    """Calls of `torch.lstm` and its relatives become our ops."""
+
+    def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = _FUNCTIONS.get(func)
+        if name is None or kwargs or len(args) != 9 or isinstance(args[3], (list, tuple)):
+            return func(*args, **(kwargs or {}))
+        return getattr(OPS, name)(*args)
+
+
+_FUNCTIONS: dict[Any, str] = {getattr(torch._VF, name): name for name in LAYERS.values()}
+
+
+class _Packed:
+    """What packed sequences of one export were made of, by their `batch_sizes`."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[Any, Any]] = {}  # with batch_sizes, whose id would be used again
+
+    def note(self, batch_sizes: Any, lengths: Any) -> None:
+        self._held[id(batch_sizes)] = (batch_sizes, lengths)
+
+    def lengths(self, sequence: Any) -> Any:
+        found = self._held.get(id(sequence.batch_sizes))
+        if found is None:
+            raise ModelError("a PackedSequence that pack_padded_sequence did not make is not taken")
+        return found[1]
+
+
+def _pack(input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True) -> Any:
+    """Rows stay in their order: what is sorted by length is sorted back by PyTorch too."""
+    held = torch.as_tensor(lengths, dtype=None if isinstance(lengths, torch.Tensor) else torch.int64)
+    data, batch_sizes = OPS.pack(input, held, batch_first)
+    _ACTIVE.packed.note(batch_sizes, held)
+    return rnn.PackedSequence(data, batch_sizes)
+
+
+def _pad(sequence: Any, batch_first: bool = False, padding_value: float = 0.0, total_length: Any = None) -> Any:
+    lengths = _ACTIVE.packed.lengths(sequence)
+    steps = sequence.batch_sizes.shape[0]
+    y = OPS.pad(sequence.data, lengths, steps, total_length, batch_first, float(padding_value))
+    return y, lengths.to(torch.int64)
+
+
+def _forward(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The `forward` of a layer, which gives packed sequences to our ops."""
+
+    def forward(self: Any, input: Any, hx: Any = None) -> Any:
+        if not isinstance(input, rnn.PackedSequence) or not active():
+            return original(self, input, hx)
+        self._update_flat_weights()  # the list of parameters, which stand-ins have taken the place of
+        lengths, steps = _ACTIVE.packed.lengths(input), input.batch_sizes.shape[0]
+        if hx is None:
+            rows = self.num_layers * (2 if self.bidirectional else 1)
+            sizes = (self.proj_size or self.hidden_size, self.hidden_size)[: 2 if self.mode == "LSTM" else 1]
+            like = {"dtype": input.data.dtype, "device": input.data.device}
+            made = [torch.zeros((rows, lengths.shape[0], n), **like) for n in sizes]
+            hx = made if self.mode == "LSTM" else made[0]
+        layer = (self._flat_weights, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
+        y, *last = getattr(OPS, f"packed_{LAYERS[self.mode]}")(input.data, lengths, steps, hx, *layer)
+        return rnn.PackedSequence(y, input.batch_sizes), tuple(last) if self.mode == "LSTM" else last[0]
+
+    return forward
+
+
+def active() -> bool:
+    """Whether this thread is exporting."""
+    return getattr(_ACTIVE, "packed", None) is not None
+
+
+def called(name: str, args: Any, kwargs: Any) -> Any:
+    """A call of a function whose code was exchanged: ours while this thread exports, else PyTorch's."""
+    ours, original = _EXCHANGED[name]
+    return (ours if active() else original)(*args, **kwargs)
+
+
+# The code that stands in for PyTorch's reads no name of this file: it runs among the globals of PyTorch's.
+
+
+def _pack_entry(*args: Any, **kwargs: Any) -> Any:
+    from lstm_ir.importers.torch.interception import called
+
+    return called("pack_padded_sequence", args, kwargs)
+
+
+def _pad_entry(*args: Any, **kwargs: Any) -> Any:
+    from lstm_ir.importers.torch.interception import called
+
+    return called("pad_packed_sequence", args, kwargs)
+
+
+def _copy(function: Any) -> Any:
+    """The function as it is now, whatever becomes of its code."""
+    return types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+
+
+_EXCHANGED: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "pack_padded_sequence": (_pack, _copy(rnn.pack_padded_sequence)),
+    "pad_packed_sequence": (_pad, _copy(rnn.pad_packed_sequence)),
+}
+
+
+def check() -> None:
+    """ModelError where this PyTorch is not as this file knows it."""
+    for function, names in _EXPECTED.items():
+        if tuple(inspect.signature(function).parameters) != names or function.__closure__:
+            raise ModelError(_unknown(function.__qualname__))
+    if rnn.PackedSequence._fields != _FIELDS:
+        raise ModelError(_unknown("PackedSequence"))
+
+
+def _unknown(what: str) -> str:
+    return f"from_torch: torch {torch.__version__} has another {what} than the releases that are known (2.13)"
+
+
+@contextmanager
+def intercepted() -> Iterator[None]:
+    """Recurrent layers and packed sequences as our ops, in this thread."""
+    assert whole_ops.OWN
+    with _LOCK, ExitStack() as stack:
+        check()
+        _ACTIVE.packed = _Packed()
+        stack.callback(setattr, _ACTIVE, "packed", None)
+        # Modules hold these functions by name: the functions stay, their code is another.
+        for function, entry in ((rnn.pack_padded_sequence, _pack_entry), (rnn.pad_packed_sequence, _pad_entry)):
+            stack.callback(setattr, function, "__code__", function.__code__)
+            function.__code__ = entry.__code__
+        for layer in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+            stack.callback(setattr, layer, "forward", layer.forward)
+            layer.forward = _forward(layer.forward)
+        stack.enter_context(_Whole())
+        yield

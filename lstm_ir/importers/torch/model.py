@@ -1,0 +1,78 @@
+"""`li.from_torch`: a module of PyTorch as a graph, by `torch.export`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from lstm_ir.ir.errors import IRError, MissingLibraryError, ModelError
+from lstm_ir.ir.graph import Graph
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.nn import Module
+
+    from lstm_ir.importers.torch.interface import AxisSizes
+    from lstm_ir.importers.torch.walk import Walk
+
+
+def from_torch(
+    module: Module | ExportedProgram,
+    example: tuple[Any, ...] | Mapping[str, Any] | None = None,
+    *,
+    sizes: Mapping[str, AxisSizes] | None = None,
+) -> Graph:
+    """The graph of a module, with the names of forward's parameters and of the state_dict.
+
+    example: the inputs of one call, a tuple as `module(*example)` takes it, or a dict as `module(**example)` does;
+    tensors are inputs of the graph, everything else is fixed. sizes: which axes stay open, by input:
+    `{"x": ("B", "T", None)}` or `{"x": {0: "B", 1: "T"}}`; what is not named is a number. Parameters that learn are
+    weights. A module in training mode keeps its dropout, drawn by an input `step`. An `ExportedProgram` stands for
+    module and example.
+    Raises ModelError, which lists every op that is not taken.
+    """
+    return walked(module, example, sizes)[1]()
+
+
+def walked(module: Any, example: Any, sizes: Any) -> tuple[Walk, Callable[[], Graph]]:
+    """The walk over a module, and what makes the graph of it."""
+    try:
+        import torch
+    except ImportError as e:
+        raise MissingLibraryError("from_torch needs torch: pip install torch", name="torch") from e
+    from lstm_ir.importers.torch.program import Source
+    from lstm_ir.importers.torch.walk import Walk
+
+    if isinstance(module, torch.export.ExportedProgram):
+        source = Source.of_program(module, sizes)
+    elif isinstance(module, torch.jit.ScriptModule) or not isinstance(module, torch.nn.Module):
+        raise ModelError(refusal(module))
+    elif example is None:
+        raise ModelError("from_torch: example is missing: the inputs of one call, as a tuple or a dict")
+    else:
+        source = Source.of_module(module, example, sizes)
+    walk = Walk(source.title, source.ep, source.inputs, source.symbols)
+    walk.run()
+    return walk, lambda: _graph(source, walk)
+
+
+def refusal(given: Any) -> str:
+    """Why something is no module."""
+    kind = type(given).__name__
+    if isinstance(given, (str, bytes)) or hasattr(given, "__fspath__"):
+        return (
+            f"from_torch takes a module or an ExportedProgram, not a file ({str(given)[:80]!r}): files of PyTorch may "
+            "run code when they are read; torch.export.load and torch.load read those that you trust"
+        )
+    hint = ": give the nn.Module that it was made of" if "Script" in kind else ""
+    return f"from_torch takes an nn.Module or an ExportedProgram, got {kind}{hint}"
+
+
+def _graph(source: Any, walk: Walk) -> Graph:
+    walk.refusals.raise_any()
+    word = re.sub(r"\W", "_", source.title)
+    try:
+        return Graph(word if word.isidentifier() else "model", walk.inputs, source.outputs(walk.results))
+    except IRError as e:
+        raise ModelError(f"{source.title}: {e}") from e

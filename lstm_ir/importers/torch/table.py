@@ -1,0 +1,36 @@
+"""The table of PyTorch's ops that are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lstm_ir.importers.operands import Result
+from lstm_ir.importers.table import Entry, Table
+from lstm_ir.importers.torch.call import Call
+
+Build: TypeAlias = Callable[[Call], Result | Sequence[Result]]
+
+
+@dataclass(frozen=True)
+class Taken(Entry[Call]):
+    """One overload of an op. rows: it gives each row of the first axis of its operands by itself, so that it may stand
+    on the data of a packed sequence.
+    """
+
+    rows: bool
+
+
+TABLE: Table[str, Taken] = Table("op")
+
+
+def taken(*names: str, rows: bool = False, refused: str = "") -> Callable[[Build], Build]:
+    """Register the decorated function as the meaning of overloads: `aten.add.Tensor`; of all where none is named."""
+
+    def register(build: Build) -> Build:
+        for name in names:
+            TABLE.add(name, Taken(name, build, (), None, refused, rows))
+        return build
+
+    return register

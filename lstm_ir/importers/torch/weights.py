@@ -1,0 +1,68 @@
+"""`li.to_torch`: weights that were trained here, written back into the module that they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from lstm_ir.ir.errors import MissingLibraryError, ModelError
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+    from lstm_ir.backends.run.executable import Executable
+
+M = TypeVar("M", bound="Module")
+
+
+def to_torch(weights: Executable | Mapping[str, Any], module: M) -> M:
+    """Write weights into a module's parameters and buffers of their names; the module itself comes back.
+
+    weights: an executable, or arrays by name. Names of which the module has others may be missing; each name that is
+    given has to be the module's, with its shape and dtype. Nothing is written where one is not: ModelError.
+    """
+    try:
+        import torch
+    except ImportError as e:
+        raise MissingLibraryError("to_torch needs torch: pip install torch", name="torch") from e
+    from lstm_ir.importers.refusals import RefusedError
+    from lstm_ir.importers.torch.tensors import dtype_of
+    from lstm_ir.ir.types import DType
+
+    if not isinstance(module, torch.nn.Module):
+        raise ModelError(f"to_torch: the second argument is an nn.Module, got {type(module).__name__}")
+    held = getattr(weights, "weights", weights)
+    if not isinstance(held, Mapping):
+        raise ModelError(
+            f"to_torch: the first argument is an executable or arrays by name, got {type(weights).__name__}"
+        )
+    title, there = type(module).__name__, module.state_dict(keep_vars=True)
+    written = []
+    for name, given in held.items():
+        if name not in there:
+            raise ModelError(f"to_torch: {title} has no {name!r}")
+        tensor, array = there[name], np.asarray(given)
+        try:
+            want, got = dtype_of(tensor.dtype), DType.of(array.dtype)
+        except (RefusedError, ValueError) as e:
+            raise ModelError(f"to_torch: {name}: {e}") from None
+        if tuple(tensor.shape) != array.shape or want is not got:
+            shapes = [",".join(map(str, s)) for s in (array.shape, tensor.shape)]
+            raise ModelError(f"to_torch: {name} is {got}[{shapes[0]}], in {title} {want}[{shapes[1]}]")
+        written.append((tensor, array))
+    with torch.no_grad():
+        for tensor, array in written:
+            bits = np.ascontiguousarray(array)
+            # NumPy's bfloat16 is not NumPy's own: PyTorch takes its bits.
+            source = torch.from_numpy(bits.view(np.int16).copy()).view(torch.bfloat16) if _brain(array) else (
+                torch.from_numpy(bits.copy())
+            )  # fmt: skip
+            tensor.copy_(source.reshape(tensor.shape))
+    return module
+
+
+def _brain(array: np.ndarray[Any, Any]) -> bool:
+    """Whether NumPy has the elements from `ml_dtypes`."""
+    return bool(array.dtype.name == "bfloat16")
