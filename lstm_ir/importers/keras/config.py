@@ -50,6 +50,11 @@ class LayerSpec:
     build: Mapping[str, Any] = field(default_factory=dict)
     is_operation: bool = False  # a function of `keras.ops`, not a layer
 
+    @property
+    def first_call(self) -> int:
+        """The number that Keras gives the first call: a Functional model has a call 0 of its own, of its inputs."""
+        return 1 if self.kind in ("Functional", "Model") else 0
+
 
 @dataclass(frozen=True)
 class ModelSpec:

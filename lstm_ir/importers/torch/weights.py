@@ -20,8 +20,9 @@ M = TypeVar("M", bound="Module")
 def to_torch(weights: Executable | Mapping[str, Any], module: M) -> M:
     """Write weights into a module's parameters and buffers of their names; the module itself comes back.
 
-    weights: an executable, or arrays by name. Names of which the module has others may be missing; each name that is
-    given has to be the module's, with its shape and dtype. Nothing is written where one is not: ModelError.
+    weights: an executable (of one that trains, its weights as trained so far), or arrays by name. Names of which the
+    module has others may be missing; each name that is given has to be the module's, with its shape and dtype. Nothing
+    is written where one is not: ModelError.
     """
     try:
         import torch
@@ -39,6 +40,9 @@ def to_torch(weights: Executable | Mapping[str, Any], module: M) -> M:
             f"to_torch: the first argument is an executable or arrays by name, got {type(weights).__name__}"
         )
     title, there = type(module).__name__, module.state_dict(keep_vars=True)
+    state = getattr(weights, "state", None)
+    if isinstance(state, Mapping):  # of a program that trains, the weights as they are now
+        held = {**held, **{name: state[name] for name in state if name in there}}
     written = []
     for name, given in held.items():
         if name not in there:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import tensorflow_graph_cases
 import tensorflow_models as tm
 from device import need
 from tensorflow_compare import compare
 from tensorflow_op_cases import CASES
 
 import lstm_ir as li
-from lstm_ir.importers.tensorflow.reading import read
-from lstm_ir.importers.tensorflow.table import TABLE
 
 pytestmark = pytest.mark.xdist_group("tensorflow")
 

@@ -72,7 +72,9 @@ def test_every_form(kind: str, batch_first: bool, enforce_sorted: bool, total: s
     checked(kind, batch_first, enforce_sorted, total, seed, rng)
 
 
-def checked(kind: str, batch_first: bool, enforce_sorted: bool, total: str, seed: int, rng: np.random.Generator) -> None:
+def checked(
+    kind: str, batch_first: bool, enforce_sorted: bool, total: str, seed: int, rng: np.random.Generator
+) -> None:
     import torch
 
     torch.manual_seed(seed % 2**31)
@@ -108,7 +110,7 @@ def test_work_on_the_data_of_a_packed_sequence(seed: int, rng: np.random.Generat
     module = tagger("GRU", False, False, "none", lambda d: torch.tanh(d) * 2 + d)
     tc.held(module, call(False, T, [5, 7, 1, 5]), sizes(False), [call(False, 3, [3])], rng)
     module = tagger("GRU", False, False, "none", lambda d: d - d.mean(0))
-    with pytest.raises(li.ModelError, match="mean.*reads the rows of a packed sequence together"):
+    with pytest.raises(li.ModelError, match=r"mean.*reads the rows of a packed sequence together"):
         li.from_torch(module, call(False, T, [5, 7, 1, 5]), sizes=sizes(False))
 
 

@@ -20,7 +20,8 @@ KINDS = {"LSTMCell": "lstm", "GRUCell": "gru", "SimpleRNNCell": "rnn"}
 ORDERS = {"lstm": "ifgo", "gru": "rzn", "rnn": "h"}
 KNOWN = frozenset(
     "units activation recurrent_activation use_bias unit_forget_bias dropout recurrent_dropout reset_after "
-    "implementation return_sequences return_state go_backwards stateful unroll zero_output_for_mask use_cudnn time_major cell".split()
+    "implementation return_sequences return_state go_backwards stateful unroll zero_output_for_mask use_cudnn "
+    "time_major cell".split()
 )
 Masks = tuple[Value, ...]
 

@@ -36,7 +36,8 @@ def _affine(c: LayerCall, y: Value, x: Value, axes: tuple[int, ...]) -> Value:
 
 
 _RUNNING = (
-    "axis momentum moving_mean_initializer moving_variance_initializer synchronized renorm virtual_batch_size fused"
+    "axis momentum moving_mean_initializer moving_variance_initializer synchronized renorm "
+    "renorm_clipping renorm_momentum virtual_batch_size fused"
 )
 _LIVE = "training mode, where it is not frozen"
 

@@ -26,6 +26,8 @@ def matmul(c: Call) -> Value:
 def batch_matmul(c: Call) -> Value:
     """Products of matrices in the last two axes; the others broadcast."""
     a, b = c.value(0), c.value(1)
+    for name in ("grad_x", "grad_y"):  # of TensorFlow's own gradients: whether they transpose
+        c.flag(name)
     if min(a.rank, b.rank) < 2:
         raise RefusedError(f"takes matrices, got {a.type} and {b.type}")
     a = li.swapaxes(a, -1, -2) if c.flag("adj_x") else a

@@ -1,0 +1,61 @@
+"""Models of Keras, from their files: results and gradients beside Keras' own; the live model gives the same graph."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import child
+import numpy as np
+import pytest
+from device import need
+from keras_models import CASES
+from paths import ROOT
+
+import lstm_ir as li
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    need("keras")
+    need("torch")
+    where = tmp_path_factory.mktemp("keras")
+    child.python(ROOT / "tests" / "oracles" / "keras_models.py", where, timeout=280)
+    return where
+
+
+def _part(found: Any, kind: str) -> Arrays:
+    return {n.partition(":")[2]: a for n, a in found.items() if n.startswith(f"{kind}:")}
+
+
+def _without_places(text: str) -> str:
+    """Text of a graph without what names the file."""
+    return re.sub(r' *loc\("[^"]*"[^)]*\)', "", text)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_beside_keras(name: str, folder: Path) -> None:
+    problem = folder / f"{name}.err"
+    assert not problem.exists(), problem.read_text(encoding="utf-8")
+    graph = li.from_keras(folder / f"{name}.keras")
+    assert isinstance(graph, li.Graph)
+    assert _without_places(str(graph)) == _without_places((folder / f"{name}.lir").read_text(encoding="utf-8"))
+    with np.load(folder / f"{name}.npz") as found:
+        given, want, slopes, back = (_part(found, kind) for kind in ("in", "out", "ct", "d"))
+    assert set(graph.output_names) == set(want)
+    with li.compile(graph) as exe:
+        got = exe(given)
+    for key, w in want.items():
+        assert got[key].shape == w.shape
+        assert np.allclose(got[key], w, rtol=2e-5, atol=2e-5), key
+    # A layer of a nested model has the model's name in front.
+    names = {k: next(n for n in ("x", *graph.weights) if n == k or n.endswith(f"/{k}")) for k in back}
+    slope = li.interpret(
+        li.vjp(graph, list(want), list(names.values()), missing="zeros"),
+        {**given, **{f"ct_{k}": a for k, a in slopes.items()}},
+    )
+    for key, w in back.items():
+        assert np.allclose(slope[f"d_{names[key]}"], w, rtol=1e-4, atol=1e-4), key
