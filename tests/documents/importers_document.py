@@ -18,7 +18,7 @@ from lstm_ir.importers.tensorflow.table import TABLE as TENSORFLOW
 from lstm_ir.importers.torch import handlers as torch_handlers
 from lstm_ir.importers.torch.table import TABLE as TORCH
 
-assert keras_handlers and tensorflow_handlers and torch_handlers  # importing them registers what is taken
+assert all((keras_handlers, tensorflow_handlers, torch_handlers))  # importing them registers what is taken
 MARK = re.compile(r"<!-- taken: (\w+) -->\n(?:.*?<!-- end -->\n)?", re.S)
 PAGES = ("torch", "keras", "tensorflow")
 
@@ -33,13 +33,13 @@ def _refused(table: Mapping[str, Any]) -> list[str]:
 
 
 def taken(page: str) -> str:
-    tables: list[tuple[str, Mapping[str, Any]]] = {
+    pages: dict[str, list[tuple[str, Mapping[str, Any]]]] = {
         "torch": [("Ops of `torch.ops`", TORCH)],
         "keras": [("Layers", LAYERS), ("Functions of `keras.ops`", OPERATIONS)],
         "tensorflow": [("Ops", TENSORFLOW)],
-    }[page]
+    }
     parts = []
-    for what, table in tables:
+    for what, table in pages[page]:
         parts += [f"{what}: {_names(table)}", "", *_refused(table), ""]
     return "\n".join(parts).rstrip()
 

@@ -179,9 +179,26 @@ def test_rooms_of_ops_import_the_rooms_below_them(room: str, path: Path) -> None
             assert room_of(name) in (room, *ARROWS[room]), f"{path} imports {name}"
 
 
+# Files that `from_torch` imports when it is called: classes of PyTorch are their base classes and operands.
+OVER_TORCH = [
+    ROOT / "lstm_ir" / "importers" / "torch" / f"{n}.py"
+    for n in ("functional", "exporting", "interface", "interception", "names", "walk", "whole_ops", "program")
+]
+
+
+def test_pytorch_comes_with_a_call_alone() -> None:
+    """No file but those over PyTorch imports one of them at its top."""
+    over = {module(p) for p in OVER_TORCH}
+    for path in set(SOURCES) - set(OVER_TORCH):
+        for name, at_import in imports(path):
+            assert not (at_import and name in over), f"{path} imports {name} at import time"
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_frameworks_are_imported_by_importers_only(path: Path) -> None:
     for name, at_import in imports(path):
+        if within(name, "torch") and path in OVER_TORCH:
+            continue
         if within(name, *FOREIGN):
             assert not at_import, f"{path} imports {name} at import time"
             room = path.relative_to(ROOT).parts[1]

@@ -124,7 +124,8 @@ def tf1(cell: str, a: Arrays, x: Array, after: bool | None) -> Array:
 
 def lstm_ir(cell: str, a: Arrays, x: Array, after: bool | None) -> Array:
     more = {"reset_after": after} if cell == "gru" else {}
-    made: Any = {"lstm": li.lstm, "gru": li.gru, "rnn": li.rnn}[cell](li.constant(x), **a, **more)
+    layers: dict[str, Any] = {"lstm": li.lstm, "gru": li.gru, "rnn": li.rnn}
+    made: Any = layers[cell](li.constant(x), **a, **more)
     return li.interpret(li.Graph("g", [], {"y": made.y}))["y"]
 
 

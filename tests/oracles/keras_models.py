@@ -29,6 +29,23 @@ def case(name: str, shape: tuple[Any, ...] = (None, C)) -> Callable[[Build], Bui
     return put
 
 
+def _layer(kind: str, words: dict[str, Any], masked: bool) -> Build:
+    return lambda L, i: getattr(L, kind)(H, **words)(L.Masking()(i) if masked else i)
+
+
+def _started(kind: str) -> Build:
+    """From states that a layer computes."""
+    count = 2 if kind == "LSTM" else 1
+    return lambda L, i: getattr(L, kind)(H)(
+        i, initial_state=[L.Dense(H)(L.GlobalAveragePooling1D()(i)) for _ in range(count)]
+    )
+
+
+def _both_ways(kind: str, mode: str | None) -> Build:
+    words = {"return_sequences": mode != "sum", "return_state": mode == "concat"}
+    return lambda L, i: L.Bidirectional(getattr(L, kind)(H, **words), merge_mode=mode)(i)
+
+
 def _layers() -> None:
     kinds: dict[str, list[dict[str, Any]]] = {
         "LSTM": [{}, {"use_bias": False}, {"activation": "hard_sigmoid", "recurrent_activation": "tanh"}],
@@ -42,27 +59,12 @@ def _layers() -> None:
     for kind, options in kinds.items():
         for k, more in enumerate(options):
             for j, given in enumerate(results if k == 0 else results[2:3]):
-                words = {**more, **given}
-                case(f"{kind}_{k}_{j}")(lambda L, i, kind=kind, words=words: getattr(L, kind)(H, **words)(i))
-                case(f"{kind}_{k}_{j}_masked")(
-                    lambda L, i, kind=kind, words=words: getattr(L, kind)(H, **words)(L.Masking()(i))
-                )
-        case(f"{kind}_zeros")(
-            lambda L, i, kind=kind: getattr(L, kind)(H, return_sequences=True, zero_output_for_mask=True)(
-                L.Masking()(i)
-            )
-        )
-        case(f"{kind}_state")(
-            lambda L, i, kind=kind: getattr(L, kind)(H)(
-                i, initial_state=[L.Dense(H)(L.GlobalAveragePooling1D()(i)) for _ in range(2 if kind == "LSTM" else 1)]
-            )
-        )
+                case(f"{kind}_{k}_{j}")(_layer(kind, {**more, **given}, masked=False))
+                case(f"{kind}_{k}_{j}_masked")(_layer(kind, {**more, **given}, masked=True))
+        case(f"{kind}_zeros")(_layer(kind, {"return_sequences": True, "zero_output_for_mask": True}, masked=True))
+        case(f"{kind}_state")(_started(kind))
         for mode in ("concat", "sum", "mul", "ave", None):
-            case(f"Bidirectional_{kind}_{mode}")(
-                lambda L, i, kind=kind, mode=mode: L.Bidirectional(
-                    getattr(L, kind)(H, return_sequences=mode != "sum", return_state=mode == "concat"), merge_mode=mode
-                )(i)
-            )
+            case(f"Bidirectional_{kind}_{mode}")(_both_ways(kind, mode))
     case("Bidirectional_masked")(lambda L, i: L.Bidirectional(L.LSTM(H, return_sequences=True))(L.Masking()(i)))
     case("RNN")(lambda L, i: L.RNN(L.GRUCell(H), return_sequences=True)(i))
     case("RNN_stacked")(lambda L, i: L.RNN([L.LSTMCell(H), L.GRUCell(2), L.SimpleRNNCell(3)], return_sequences=True)(i))
@@ -138,7 +140,7 @@ def record(folder: Path, name: str) -> None:
         x[2, :] = 0 if "masked" in name or "zeros" in name else x[2, :]
     found: dict[str, Any] = {"in:x": x}
     for key, a in results(model, {"x": x}).items():
-        found[f"out:{key}"], found[f"ct:{key}"] = a, rng.standard_normal(a.shape).astype(np.float32)
+        found[f"out:{key}"], found[f"ct:{key}"] = a, np.asarray(rng.standard_normal(a.shape), np.float32)
     given = torch.tensor(x, requires_grad=True)
     given_out = model(given)
     flat = given_out if isinstance(given_out, (list, tuple)) else [given_out]

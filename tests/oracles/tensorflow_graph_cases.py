@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from tensorflow_models import Record
+from tensorflow_models import Record, i32
 
 CASES: dict[str, Callable[[Record], None]] = {}
 Build = Callable[[Any, Any, dict[str, Any]], Mapping[str, Any]]
@@ -107,13 +107,13 @@ def _(tf: Any, v1: Any, p: Any) -> Any:
     return {"y": y, "c": c, "h": h}
 
 
-@case("dynamic_lengths", x=((None, None, 3), (4, 5, 3)), n=((None,), np.int32([5, 3, 0, 4])))
+@case("dynamic_lengths", x=((None, None, 3), (4, 5, 3)), n=((None,), i32([5, 3, 0, 4])))
 def _(tf: Any, v1: Any, p: Any) -> Any:
     y, (_, h) = v1.nn.dynamic_rnn(Cell(tf, 4, 3, resource=True), p["x"], p["n"], dtype=tf.float32)
     return {"y": y, "h": h}
 
 
-@case("dynamic_short", x=((None, None, 3), (3, 6, 3)), n=((None,), np.int32([2, 1, 3])))
+@case("dynamic_short", x=((None, None, 3), (3, 6, 3)), n=((None,), i32([2, 1, 3])))
 def _(tf: Any, v1: Any, p: Any) -> Any:
     y, (_, h) = v1.nn.dynamic_rnn(Cell(tf, 4, 3), p["x"], p["n"], dtype=tf.float32)
     return {"y": y, "h": h}
@@ -125,7 +125,7 @@ def _(tf: Any, v1: Any, p: Any) -> Any:
     return {"y": y}
 
 
-@case("both_ways", "saved", x=X, n=((None,), np.int32([4, 5])))
+@case("both_ways", "saved", x=X, n=((None,), i32([4, 5])))
 def _(tf: Any, v1: Any, p: Any) -> Any:
     (y, z), _ = v1.nn.bidirectional_dynamic_rnn(Cell(tf, 4, 3), Cell(tf, 5, 3), p["x"], p["n"], dtype=tf.float32)
     return {"y": tf.concat([y, z], -1)}

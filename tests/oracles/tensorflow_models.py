@@ -22,6 +22,21 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 
+def f32(elements: Any) -> Any:
+    """An array of f32."""
+    return np.array(elements, np.float32)
+
+
+def i32(elements: Any) -> Any:
+    """An array of i32."""
+    return np.array(elements, np.int32)
+
+
+def i64(elements: Any) -> Any:
+    """An array of i64."""
+    return np.array(elements, np.int64)
+
+
 @dataclass
 class Recorded:
     """A model's path, inputs, outputs, cotangents of the outputs, and gradients by input or weight."""
@@ -66,7 +81,7 @@ class Record:
 
     def done(self) -> None:
         """Write the arrays."""
-        np.savez(self.folder / f"{self.path.name}.npz", **self.arrays)
+        np.savez(self.folder / f"{self.path.name}.npz", **self.arrays)  # type: ignore[arg-type]
 
 
 def made(folder: Path, seed: int, module: str, names: Sequence[str]) -> dict[str, Recorded]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-from tensorflow_models import Record
+from tensorflow_models import Record, f32
 
 CASES: dict[str, Callable[[Record], None]] = {}
 
@@ -26,7 +25,8 @@ def case(name: str, *shape: int | None, rows: tuple[int, ...]) -> Callable[[Any]
             held = {n: getattr(module.cell, n) for n in shapes}
 
             def run(x: Any) -> Mapping[str, Any]:
-                return build(tf, x, held)
+                made: Mapping[str, Any] = build(tf, x, held)
+                return made
 
             function = tf.function(run, input_signature=[tf.TensorSpec((*shape,), tf.float32, name="x")])
             tf.saved_model.save(module, str(record.path), signatures={"serving_default": function})
@@ -149,11 +149,10 @@ def _counting(record: Record) -> None:
     import tensorflow as tf
 
     module = tf.Module()
-    module.total = tf.Variable(np.float32([1.0, 2.0]), name="total")
+    module.total = tf.Variable(f32([1.0, 2.0]), name="total")
     module.w = tf.Variable(record.normal(2), name="w")
     spec = tf.TensorSpec((2,), tf.float32, name="x")
 
-    @tf.function(input_signature=[spec])
     def add(x: Any) -> Any:
         before = module.total * 1.0
         module.total.assign_add(x * module.w)
@@ -161,11 +160,11 @@ def _counting(record: Record) -> None:
         module.total.assign(after * 0.5)
         return {"before": before, "after": after}
 
-    @tf.function(input_signature=[])
     def read() -> Any:
         return {"total": module.total * module.w}
 
-    tf.saved_model.save(module, str(record.path), signatures={"add": add, "read": read})
+    both = {"add": tf.function(add, input_signature=[spec]), "read": tf.function(read, input_signature=[])}
+    tf.saved_model.save(module, str(record.path), signatures=both)
     loaded = tf.saved_model.load(str(record.path)).signatures
     xs = [record.normal(2) for _ in range(3)]
     record.keep("in", {f"x{k}": x for k, x in enumerate(xs)})

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from tensorflow_graph_cases import CASES as GRAPHS
 from tensorflow_graph_cases import case
-from tensorflow_models import Record
+from tensorflow_models import Record, f32, i32, i64
 
 CASES: dict[str, Callable[[Record], None]] = {}
 M: Any = ((None, 3), (2, 3))
-POSITIVE: Any = ((None, 3), np.float32([[0.5, 1.0, 2.5], [3.0, 0.1, 1.7]]))
-INTS: Any = ((None, 3), np.int32([[7, -7, 3], [-5, 2, 0]]))
-NONZERO: Any = ((None, 3), np.int32([[2, 2, -3], [3, -4, 5]]))
+POSITIVE: Any = ((None, 3), f32([[0.5, 1.0, 2.5], [3.0, 0.1, 1.7]]))
+INTS: Any = ((None, 3), i32([[7, -7, 3], [-5, 2, 0]]))
+NONZERO: Any = ((None, 3), i32([[2, 2, -3], [3, -4, 5]]))
 TRUTH: Any = ((None, 3), np.array([[True, False, True], [False, False, True]]))
 IMAGE: Any = ((None, 6, 7, 4), (2, 6, 7, 4))
 
@@ -51,7 +51,7 @@ def raw(names: str, *operands: Any, **attrs: Any) -> None:
 raw("Abs Neg Exp Expm1 Square Sin Cos Tanh Sigmoid Erf Floor Ceil Rint Round Sign", M)
 raw("Relu Relu6 Elu Selu Softplus Softsign", M)
 raw("Log Log1p Sqrt Rsqrt Reciprocal", POSITIVE)
-raw("IsNan IsInf IsFinite", ((2,), np.float32([np.nan, np.inf])))
+raw("IsNan IsInf IsFinite", ((2,), f32([np.nan, np.inf])))
 raw("Add AddV2 Sub Mul RealDiv Maximum Minimum SquaredDifference FloorDiv FloorMod", M, POSITIVE)
 raw("Less LessEqual Greater GreaterEqual Equal NotEqual DivNoNan", M, M)
 raw("LogicalAnd LogicalOr", TRUTH, TRUTH)
@@ -113,15 +113,15 @@ op(
     "Gather",
     lambda tf, p: [tf.gather(p["x"], p["i"], axis=1), tf.raw_ops.Gather(params=p["x"], indices=1)],
     x=((None, 4), (3, 4)),
-    i=((2,), np.int32([3, 0])),
+    i=((2,), i32([3, 0])),
 )
-op("GatherNd", lambda tf, p: tf.gather_nd(p["x"], p["i"]), x=M, i=((None, 2), np.int32([[1, 2], [0, 0]])))
-op("OneHot", lambda tf, p: tf.one_hot(p["i"], 5, 2.0, -1.0, axis=0), i=((None,), np.int32([4, 0, 7, -1])))
+op("GatherNd", lambda tf, p: tf.gather_nd(p["x"], p["i"]), x=M, i=((None, 2), i32([[1, 2], [0, 0]])))
+op("OneHot", lambda tf, p: tf.one_hot(p["i"], 5, 2.0, -1.0, axis=0), i=((None,), i32([4, 0, 7, -1])))
 op(
     "ReverseSequence",
     lambda tf, p: tf.reverse_sequence(p["x"], p["n"], 1, batch_axis=0),
     x=((None, None, 3), (3, 4, 3)),
-    n=((None,), np.int64([4, 0, 2])),
+    n=((None,), i64([4, 0, 2])),
 )
 op("Cumsum", lambda tf, p: [tf.cumsum(p["x"], 1), tf.cumsum(p["x"], 0, exclusive=True, reverse=True)], x=M)
 op("TopK", lambda tf, p: tf.nn.top_k(p["x"], 2), x=((None, 5), (3, 5)))
@@ -138,22 +138,29 @@ op("Truths", lambda tf, p: [tf.reduce_all(p["t"], 1), tf.reduce_any(p["t"], 0, k
 op("Norm", lambda tf, p: tf.raw_ops.EuclideanNorm(input=p["x"], axis=[1]), x=M)
 op("Arg", lambda tf, p: [tf.argmax(p["x"], 1), tf.argmin(p["x"], 0, tf.int32)], x=M)
 op("Einsum", lambda tf, p: tf.einsum("bij,kj->bki", p["x"], p["y"]), x=((None, 2, 3), (4, 2, 3)), y=((5, 3), (5, 3)))
-for _padding, _stride in (("SAME", 2), ("VALID", 1), ("SAME", 1)):
-    _s = [1, _stride, _stride, 1]
+
+
+def _windows(padding: str, stride: int) -> None:
+    """A convolution and both pools."""
+    s = [1, stride, stride, 1]
     op(
-        f"Conv2D_{_padding}_{_stride}",
-        lambda tf, p, s=_s, w=_padding: tf.nn.conv2d(p["x"], p["w"], s, w),
+        f"Conv2D_{padding}_{stride}",
+        lambda tf, p: tf.nn.conv2d(p["x"], p["w"], s, padding),
         x=IMAGE,
         w=((3, 2, 4, 5), (3, 2, 4, 5)),
     )
     op(
-        f"Pools_{_padding}_{_stride}",
-        lambda tf, p, s=_s, w=_padding: [
-            tf.nn.max_pool2d(p["x"], [1, 3, 2, 1], s, w),
-            tf.nn.avg_pool2d(p["x"], [1, 3, 2, 1], s, w),
+        f"Pools_{padding}_{stride}",
+        lambda tf, p: [
+            tf.nn.max_pool2d(p["x"], [1, 3, 2, 1], s, padding),
+            tf.nn.avg_pool2d(p["x"], [1, 3, 2, 1], s, padding),
         ],
         x=IMAGE,
     )
+
+
+for _padding, _stride in (("SAME", 2), ("VALID", 1), ("SAME", 1)):
+    _windows(_padding, _stride)
 op(
     "Conv2D_explicit",
     lambda tf, p: tf.nn.conv2d(p["x"], p["w"], 1, [[0, 0], [1, 0], [2, 1], [0, 0]], dilations=2),
@@ -178,7 +185,7 @@ op(
     a=((4,), (4,)),
     b=((4,), (4,)),
     m=((4,), (4,)),
-    v=((4,), np.float32([0.5, 1.0, 2.0, 3.0])),
+    v=((4,), f32([0.5, 1.0, 2.0, 3.0])),
 )
 op(
     "Blocks",

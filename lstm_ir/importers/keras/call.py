@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lstm_ir import ops as li
 from lstm_ir.importers.keras.config import LayerSpec
+from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.operands import Operands, Result
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir.graph import Value
@@ -15,7 +16,6 @@ from lstm_ir.ir.types import DType, TensorType
 
 if TYPE_CHECKING:
     from lstm_ir.importers.keras.holding import Holding
-    from lstm_ir.importers.keras.walk import Walk
 
 
 class Tensor(NamedTuple):
@@ -33,11 +33,39 @@ class Masked:
     masks: tuple[Value | None, ...]
 
 
+class Walker(Protocol):
+    """What a call asks of the walk over the model."""
+
+    knowledge: Knowledge
+    training: bool
+
+    def key(self) -> Value:
+        """A key for random numbers that no other layer has."""
+        ...
+
+    @property
+    def states(self) -> Mapping[str, tuple[Value, Value]]:
+        """By name, what a stateful layer keeps: before and after a call."""
+        ...
+
+    def state(self, name: str, kind: TensorType) -> Value:
+        """The state of a stateful layer before the call."""
+        ...
+
+    def keep(self, name: str, after: Value) -> None:
+        """The state after the call."""
+        ...
+
+    def apply(self, spec: LayerSpec, holding: Holding, args: list[Any], kwargs: dict[str, Any]) -> list[Tensor]:
+        """What another layer gives."""
+        ...
+
+
 class LayerCall(Operands):
     """Tensors in Keras' order, the first argument's structure, and other arguments."""
 
     def __init__(
-        self, spec: LayerSpec, walk: Walk, holding: Holding, args: Sequence[Any], kwargs: Mapping[str, Any], mask: Any
+        self, spec: LayerSpec, walk: Walker, holding: Holding, args: Sequence[Any], kwargs: Mapping[str, Any], mask: Any
     ) -> None:
         self.spec, self.walk, self.holding = spec, walk, holding
         self.args, self.kwargs, self.mask = list(args), dict(kwargs), mask

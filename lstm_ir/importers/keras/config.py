@@ -147,8 +147,9 @@ def _sequential(spec: LayerSpec, layers: list[LayerSpec]) -> ModelSpec:
         if not isinstance(shape, list):
             raise RefusedError("the Sequential model has no input shape: it was not built")
         dtype = layers[0].config.get("dtype") if "batch_input_shape" in layers[0].config else "float32"
-        config = {"batch_shape": shape, "dtype": dtype or "float32", "name": f"{layers[0].name}_input"}
-        layers = [LayerSpec("InputLayer", config["name"], config, True, "keras.layers"), *layers]
+        called = f"{layers[0].name}_input"
+        config = {"batch_shape": shape, "dtype": dtype or "float32", "name": called}
+        layers = [LayerSpec("InputLayer", called, config, True, "keras.layers"), *layers]
     first = Ref(layers[0].name, 0, 0)
     before, chained = first, [layers[0]]
     for s in layers[1:]:

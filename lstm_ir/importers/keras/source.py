@@ -140,15 +140,19 @@ class _Late(Weights):
         return self._made().children(attribute, specs)
 
 
-def _live(model: Any) -> Source:
+def _live(given: object) -> Source:
     """A live model of Keras 3."""
-    kinds = [c for c in type(model).__mro__ if c.__module__.split(".")[0] == "keras"]
-    if not kinds or not hasattr(model, "get_config") or not hasattr(model, "layers"):
-        raise ModelError(f"from_keras: {type(model).__name__} is no Keras 3 model, and no path of a file")
+    kinds = [c for c in type(given).__mro__ if c.__module__.split(".")[0] == "keras"]
+    if not kinds or not hasattr(given, "get_config") or not hasattr(given, "layers"):
+        raise ModelError(f"from_keras: {type(given).__name__} is no Keras 3 model, and no path of a file")
+    return _of_keras(given, kinds[0])
+
+
+def _of_keras(model: Any, kind: Any) -> Source:
     import keras
 
     file = f"<{type(model).__name__} {getattr(model, 'name', '')}>"
-    if type(model).__name__ not in MODELS or type(model) is not kinds[0]:
+    if type(model).__name__ not in MODELS or type(model) is not kind:
         raise ModelError(f"{file}: a model of a class of its own has code, not a config: {type(model).__name__}")
     if not model.built:
         raise ModelError(f"{file}: the model is not built: call it, or give it an Input")

@@ -186,7 +186,7 @@ class Walk:
         mask = _mask(given, args, kwargs)
         call = LayerCall(spec, self, holding, args, kwargs, mask)
         before = given if given is not None else call.masks
-        made = entry.build(call)
+        made: Any = entry.build(call)
         if isinstance(made, Masked):
             return [Tensor(v, m) for v, m in zip(made.values, made.masks, strict=True)]
         values = [made] if isinstance(made, Value) else list(made)

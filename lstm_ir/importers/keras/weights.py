@@ -51,7 +51,8 @@ VARIABLES: dict[str, Callable[[Config], Names]] = {
 
 def variables(spec: LayerSpec) -> Names:
     """What a layer holds itself, in Keras' order; frozen layers train nothing."""
-    found = VARIABLES.get(spec.kind, lambda c: ())(spec.config)
+    function = VARIABLES.get(spec.kind)
+    found: Names = () if function is None else function(spec.config)
     return found if spec.config.get("trainable", True) else tuple((n, False) for n, _ in found)
 
 
@@ -132,7 +133,7 @@ class FileWeights(Weights):
     def own(self, names: Names) -> dict[str, Array]:
         """Those under `vars/`, by number."""
         prefix = f"{self._path}/vars/".lstrip("/")
-        found = []
+        found: list[Array] = []
         while f"{prefix}{len(found)}" in self._arrays:
             found.append(self._arrays[f"{prefix}{len(found)}"])
         return _named(names, found, f" at {prefix[:-1]}")
@@ -169,7 +170,7 @@ class LiveWeights(Weights):
         """The variables themselves."""
         store: dict[str, Any] = {}
         self.thing.save_own_variables(store)
-        return _named(names, [store[str(k)] for k in range(len(store))], "")  # type: ignore[return-value]
+        return _named(names, [store[str(k)] for k in range(len(store))], "")
 
     def own(self, names: Names) -> dict[str, Array]:
         """Their values."""

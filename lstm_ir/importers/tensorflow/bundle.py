@@ -62,7 +62,7 @@ class Bundle:
         return list(self._stored)
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """Bytes of the index and of the data."""
         files = [self._prefix.with_name(self.file), *(self._shard(k) for k in range(self.shards))]
         return sum(os.path.getsize(p) for p in files if p.is_file())

@@ -50,7 +50,7 @@ def examine(
 
 def _outcomes(made: Iterator[Walk] | Any) -> Iterator[tuple[str, Outcome | None]]:
     """Op and outcome of each node that a graph needs, and of the others in the functions that it calls."""
-    seen = {}
+    seen: dict[Any, Any] = {}
     for walk in made:
         for body in walk.bodies:
             called = body is not walk.source.graph

@@ -124,7 +124,7 @@ def _source(file: str, size: int, meta: Any, bundle: Bundle | None) -> Source:
     found = meta.meta_info_def.tensorflow_version
     version = f"TensorFlow {found}" if found else f"graphs of version {graph.versions.producer}"
     source = Source(
-        file, size + (0 if bundle is None else bundle.bytes), version, body, functions, signatures, bundle, {}
+        file, size + (0 if bundle is None else bundle.size), version, body, functions, signatures, bundle, {}
     )  # fmt: skip
     keys = _restored(source)
     return Source(file, source.bytes, version, body, functions, signatures, bundle, keys)

@@ -10,7 +10,7 @@ from lstm_ir.importers.sizes import Rule
 from lstm_ir.importers.table import Entry, Table
 from lstm_ir.importers.tensorflow.call import Call
 
-Build: TypeAlias = Callable[[Call], Any]
+Build: TypeAlias = Callable[[Any], Any]  # of a Call, or of a Site where the op runs other nodes
 
 
 @dataclass(frozen=True)

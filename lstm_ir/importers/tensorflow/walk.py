@@ -228,7 +228,7 @@ class Walk:
             loop = node.op in ("While", "StatelessWhile") or node.op.endswith("Exit")
             self._loops += loop
             try:
-                found: list[Any] = entry.build(site)  # type: ignore[arg-type]  # entries that run nodes take a site
+                found: Any = entry.build(site)  # type: ignore[arg-type]  # entries that run nodes take a site
             finally:
                 self._loops -= loop
             return [self.knowledge.folded(v) if isinstance(v, Value) else v for v in found]

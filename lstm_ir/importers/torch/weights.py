@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -12,12 +12,25 @@ from lstm_ir.ir.errors import MissingLibraryError, ModelError
 if TYPE_CHECKING:
     from torch.nn import Module
 
-    from lstm_ir.backends.run.executable import Executable
 
 M = TypeVar("M", bound="Module")
 
 
-def to_torch(weights: Executable | Mapping[str, Any], module: M) -> M:
+class HasWeights(Protocol):
+    """What of an executable is read."""
+
+    @property
+    def weights(self) -> Mapping[str, Any]:
+        """As they were compiled."""
+        ...
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """As it is now."""
+        ...
+
+
+def to_torch(weights: HasWeights | Mapping[str, Any], module: M) -> M:
     """Write weights into a module's parameters and buffers of their names; the module itself comes back.
 
     weights: an executable (of one that trains, its weights as trained so far), or arrays by name. Names of which the

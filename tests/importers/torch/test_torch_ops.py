@@ -113,7 +113,7 @@ def _check(module: Any, x: np.ndarray[Any, Any], sizes: tuple[Any, ...], other: 
 def test_functions(name: str) -> None:
     import torch
 
-    class Function(torch.nn.Module):
+    class Function(torch.nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
             return CASES[name](torch, torch.nn.functional, x)
 
@@ -132,7 +132,7 @@ def test_modules(name: str) -> None:
         p.data = torch.rand_like(p) * 0.5 + 0.3
     last = name in ("Linear", "LayerNorm")
 
-    class Wrapped(torch.nn.Module):
+    class Wrapped(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.inner = module
@@ -149,7 +149,7 @@ def test_modules(name: str) -> None:
 def test_everything_that_is_not_taken_is_named_at_once() -> None:
     import torch
 
-    class Foreign(torch.nn.Module):
+    class Foreign(torch.nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
             return torch.linalg.svd(x).S + torch.fft.rfft(x).abs().sum()
 

@@ -27,7 +27,7 @@ def tagger(kind: str, batch_first: bool, enforce_sorted: bool, total: str, work:
     import torch
     from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-    class Tagger(torch.nn.Module):
+    class Tagger(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.layer = getattr(torch.nn, kind)(I, H, **more)
@@ -56,7 +56,9 @@ def sizes(batch_first: bool, t: str | None = "T") -> dict[str, Any]:
     return {"x": ("B", t, None) if batch_first else (t, "B", None), "lengths": ("B",)}
 
 
-CASES = list(itertools.product(["LSTM", "GRU", "RNN"], [False, True], [False, True], ["none", "T", "more"]))
+CASES: list[tuple[str, bool, bool, str]] = list(
+    itertools.product(["LSTM", "GRU", "RNN"], [False, True], [False, True], ["none", "T", "more"])
+)
 
 
 def test_forms(seed: int, rng: np.random.Generator) -> None:
@@ -118,7 +120,7 @@ def test_states_and_lengths_as_a_list(seed: int, rng: np.random.Generator) -> No
     import torch
     from torch.nn.utils.rnn import pack_padded_sequence
 
-    class Reader(torch.nn.Module):
+    class Reader(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.layer = torch.nn.LSTM(I, H)
@@ -138,7 +140,7 @@ def test_a_call_whose_longest_row_is_shorter_than_the_input(seed: int) -> None:
     with li.compile(g) as exe, pytest.raises(li.ValueRangeError):
         exe(x=x.numpy(), lengths=lengths.numpy())
     with li.compile(g) as exe, pytest.raises(li.ValueRangeError, match="lengths"):
-        exe(x=x.numpy(), lengths=np.int64([7, 8]))
+        exe(x=x.numpy(), lengths=np.array([7, 8]))
 
 
 def test_pytorch_is_as_before(seed: int) -> None:

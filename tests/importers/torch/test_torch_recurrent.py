@@ -144,7 +144,7 @@ def test_cells_are_layers_of_one_step(seed: int, rng: np.random.Generator) -> No
 def test_a_cell_in_a_loop_of_python(seed: int, rng: np.random.Generator) -> None:
     import torch
 
-    class Loop(torch.nn.Module):
+    class Loop(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.cell = torch.nn.LSTMCell(I, H)

@@ -22,7 +22,7 @@ def _libraries() -> None:
 def _model() -> Any:
     import torch
 
-    class Tagger(torch.nn.Module):
+    class Tagger(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.embed = torch.nn.Embedding(11, 5)
@@ -90,7 +90,7 @@ def test_what_does_not_fit_changes_nothing() -> None:
             li.to_torch(arrays, module)  # type: ignore[arg-type]
         assert all((v == before[n]).all() for n, v in module.state_dict().items())
     with pytest.raises(li.ModelError, match=r"an nn\.Module, got dict"):
-        li.to_torch({}, {})  # type: ignore[type-var]
+        li.to_torch({}, {})
 
 
 def test_files_and_other_things_are_refused(tmp_path: Any) -> None:
@@ -101,4 +101,4 @@ def test_files_and_other_things_are_refused(tmp_path: Any) -> None:
         (_model(), "example is missing"),
     ):
         with pytest.raises(li.ModelError, match=text):
-            li.from_torch(given)  # type: ignore[arg-type]
+            li.from_torch(given)

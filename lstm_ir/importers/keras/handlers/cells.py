@@ -159,7 +159,7 @@ def cell(spec: LayerSpec, holding: Holding) -> Cell:
     if isinstance(units, bool) or not isinstance(units, int) or units < 1:
         raise RefusedError(f"units is {units!r:.40}")
     default = "tanh"
-    activations = (name_of(config.get("activation", default)),)
+    activations: tuple[str, ...] = (name_of(config.get("activation", default)),)
     if kind != "rnn":
         activations += (name_of(config.get("recurrent_activation", "sigmoid")),)
     for word in activations:

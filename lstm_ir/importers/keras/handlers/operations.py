@@ -92,10 +92,11 @@ for _name, _one in {
     "LogicalNot": li.logical_not, "Softplus": li.softplus, "Silu": li.silu, "Softmax": FUNCTIONS["softmax"],
 }.items():  # fmt: skip
     unary(_name, _one)
-for _name, _over in {
+_REDUCTIONS: dict[str, Any] = {
     "Sum": li.sum, "Mean": li.mean, "Max": li.max, "Min": li.min, "Any": _any_true, "Var": lambda x, a, keepdims:
     li.var(x, a, keepdims=keepdims), "Std": lambda x, a, keepdims: li.std(x, a, keepdims=keepdims),
-}.items():  # fmt: skip
+}  # fmt: skip
+for _name, _over in _REDUCTIONS.items():
     reduction(_name, _over)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall
@@ -43,7 +44,7 @@ def _dropout(c: LayerCall, cell: Cell, x: Value) -> tuple[Masks | None, Masks | 
     many = cell.gates if cell.recurrent_dropout and cell.kind != "rnn" else 1
     B, I = x.shape[0], x.shape[2]
 
-    def drawn(rate: float, width: object) -> Masks | None:
+    def drawn(rate: float, width: Any) -> Masks | None:
         if not 0.0 < rate < 1.0:
             return None
         return tuple(li.dropout(li.ones((B, width), cell.dtype), rate, c.key()) for _ in range(many))
@@ -60,7 +61,7 @@ def _core(cell: Cell, x: Value, first: Sequence[Value] | None, backwards: bool) 
 
 
 def core(
-    kind: str, x: Value, operands: dict[str, Value], states: dict[str, Value], cell: Cell, direction: str
+    kind: str, x: Value, operands: dict[str, Any], states: dict[str, Any], cell: Cell, direction: str
 ) -> tuple[Value, tuple[Value, ...]]:
     """y [B,T,D*H], each step at its own time, and the last states [D,B,H]."""
     ways = 2 if direction == "bidirectional" else 1

@@ -71,7 +71,7 @@ def run(
     zero = flags["zero_output_for_mask"] if zero is None else zero
     cells = stack_of(spec, holding)
     first = _states(c, given, cells)
-    names = []
+    names: list[str] = []
     if flags["stateful"]:
         first, names = _kept(c, holding.path, cells, x, first)
     y, last, after = x, x, list[Value]()

@@ -148,7 +148,7 @@ def exit_(site: Site) -> list[Any]:
 
 
 def _same(result: Ref, switches: Any, k: int) -> bool:
-    return switches.get(result.node) == k
+    return bool(switches.get(result.node) == k)
 
 
 @taken("Enter", "RefEnter", runs=True)
