@@ -64,8 +64,9 @@ CASES: list[tuple[str, bool, bool, str]] = list(
 def test_forms(seed: int, rng: np.random.Generator) -> None:
     """A few of all cases, others with another seed."""
     for k in rng.permutation(len(CASES))[:6]:
+        kind, batch_first, enforce_sorted, total = CASES[k]
         print(CASES[k])
-        checked(*CASES[k], seed, rng)
+        checked(kind, batch_first, enforce_sorted, total, seed, rng)
 
 
 @pytest.mark.slow
