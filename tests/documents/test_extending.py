@@ -24,7 +24,8 @@ def test_the_blocks_run_outside_the_tree(tmp_path: Path) -> None:
 
 def test_every_kind_of_extension_has_steps_and_an_example() -> None:
     titles = re.findall(r"^## (.*)$", PAGE, re.M)
-    kinds = ["op", "builder", "activation", "optimizer", "lowering rule", "pass", "target", "ONNX op", "importer"]
+    kinds = ["op", "builder", "activation", "optimizer", "lowering rule", "pass", "target", "ONNX op"]
+    kinds += ["op of PyTorch or TensorFlow, a layer of Keras", "importer"]
     assert titles == [f"An {k}" if k[0] in "aioO" else f"A {k}" for k in kinds]
     for title, text in zip(titles, re.split(r"^## .*$", PAGE, flags=re.M)[1:], strict=True):
         assert re.search(r"^1\. ", text, re.M), title

@@ -156,6 +156,8 @@ def test_packages_load_run_stream_and_train(python: Path, folder: Path) -> None:
     np.testing.assert_allclose(out["two"], want[:4], rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(out["weights"], W)
     confirm_training(out)
+    np.testing.assert_array_equal(out["fitted"], out["losses"])
+    np.testing.assert_array_equal(out["fitted_w"], out["w"])
 
 
 def confirm_training(out: Mapping[str, Any]) -> None:
@@ -168,8 +170,6 @@ def confirm_training(out: Mapping[str, Any]) -> None:
         w -= 0.25 * 2 / error.size * x.T @ error
     np.testing.assert_allclose(out["losses"], losses, rtol=1e-5)
     np.testing.assert_allclose(out["w"], w, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(out["fitted"], out["losses"])
-    np.testing.assert_array_equal(out["fitted_w"], out["w"])
 
 
 @pytest.mark.slow
