@@ -9,15 +9,13 @@ import click
 
 from lstm_ir.api import prepare
 from lstm_ir.backends.run.devices import resolve
-from lstm_ir.cli import files, onnx_options, packages
+from lstm_ir.cli import files, model_options, packages
 from lstm_ir.cli.package import PackagePlan
 from lstm_ir.importers.examined import Examined, planned
-from lstm_ir.importers.onnx.examine import examine
-from lstm_ir.importers.onnx.model import from_onnx
+from lstm_ir.importers.kinds import Kind, program_of
 from lstm_ir.importers.report import ImportReport
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.graph import Graph
-from lstm_ir.ir.program import Program
 from lstm_ir.passes.pipelines import PRECISIONS
 from lstm_ir.verification.verify import verify
 
@@ -27,11 +25,10 @@ from lstm_ir.verification.verify import verify
 @click.option("-o", "--output", help="Compile too, and write this package (.lirpkg).")
 @click.option("-t", "--target", "targets", multiple=True, default=("cpu",), show_default=True,
               help="A target word, repeat it for several; the report says how the first runs recurrences.")  # fmt: skip
-@click.option("--constant", "constants", multiple=True, help="Fix an input: NAME=NUMBER, NAME=1,2,3 or NAME=FILE.npy.")
-@click.option("--size", "sizes", multiple=True, help="Fix or rename a named size: T=100, input_0=B.")
+@model_options.imported
 @click.option("--stateful", is_flag=True, help="Keep between calls what layers and causal windows saw.")
 @click.option("--state", "states", multiple=True, help="Keep an input between calls: state=stateN, INPUT=OUTPUT.")
-@click.option("--check", is_flag=True, help="Compile for this machine, and compare with onnxruntime.")
+@click.option("--check", is_flag=True, help="Compile for this machine, and compare with the library of the model.")
 @click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
 @click.option("--precision", type=click.Choice(list(PRECISIONS)),
               help="Weights of products in fewer bits; int8-dynamic: rows too, at each step.")  # fmt: skip
@@ -42,25 +39,25 @@ from lstm_ir.verification.verify import verify
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 @packages.sign_options
 def command(
-    model: str, output: str | None, targets: tuple[str, ...], constants: tuple[str, ...], sizes: tuple[str, ...],
-    stateful: bool, states: tuple[str, ...], check: bool, pipeline: str | None, precision: str | None,
-    kernels: bool | None, timeout: float, explain: bool, as_json: bool, keep_graph: bool, sign_key_file: str | None,
+    model: str, kind: Kind, given: dict[str, Any], output: str | None, targets: tuple[str, ...], stateful: bool,
+    states: tuple[str, ...], check: bool, pipeline: str | None, precision: str | None, kernels: bool | None,
+    timeout: float, explain: bool, as_json: bool, keep_graph: bool, sign_key_file: str | None,
 ) -> None:  # fmt: skip
-    """Say what MODEL (an .onnx file) holds, what of it is taken, and how it runs; write a package with -o.
+    """Say what MODEL holds, what of it is taken, and how it runs; write a package with -o.
 
-    The exit code is 1 where a node is refused, or where --check finds a difference.
+    MODEL: .onnx; .keras, .h5; a SavedModel's folder, .pb, .meta; .pt2. The exit code is 1 where a node is refused,
+    or where --check finds a difference.
     """
     if explain and output is None:
         raise click.UsageError("--explain says how -o was compiled: give -o too")
     if stateful and states:
         raise click.UsageError("--stateful finds what is kept, --state names it: give one of them")
-    given = {"constants": onnx_options.constants(constants), "sizes": onnx_options.sizes(sizes)}
     written = "report.lirpkg" if output is None else output
     options = {"pipeline": pipeline, "precision": precision, "kernels": kernels, "timeout": timeout}
     plan = PackagePlan.of(written, targets, options, keep_graph, sign_key_file)
-    found = examine(model, **given)
-    kept = onnx_options.states(states) if states else stateful
-    program = None if kept is False else Program.of(from_onnx(model, stateful=kept, **given))
+    found = kind.functions().examine(model, **given)
+    kept = model_options.states(states) if states else stateful
+    program = program_of(kind, model, given, kept) if found.report.ok else None
     state = {} if program is None else {name: str(s.type) for name, s in program.state.items()}
     try:
         report = found.report if found.graph is None else _planned(found, targets[0], plan.options)
@@ -68,12 +65,12 @@ def command(
         _show(found.report, state, as_json)
         raise
     _show(report, state, as_json)
-    if found.graph is None:
+    if found.graph is None or program is None:
         raise click.exceptions.Exit(1)
     if output is not None:
-        plan.write(Program.of(found.graph) if program is None else program, explain)
+        plan.write(program, explain)
     if check:
-        _check(found.graph, model, given["constants"], as_json)
+        _check(found.graph, model, kind, given, as_json)
 
 
 def _planned(found: Examined, word: str, options: Mapping[str, Any]) -> ImportReport:
@@ -98,9 +95,9 @@ def _show(report: ImportReport, state: Mapping[str, str], as_json: bool) -> None
         click.echo(files.safe(f"kept           {name}: {kind}"))
 
 
-def _check(graph: Graph, model: str, constants: Mapping[str, Any], as_json: bool) -> None:
-    with files.progress("comparing with onnxruntime"):
-        result = verify(graph, against=model, constants=constants, seconds=0.0, cold=False)
+def _check(graph: Graph, model: str, kind: Kind, given: Mapping[str, Any], as_json: bool) -> None:
+    with files.progress(f"comparing with {kind.runs}"):
+        result = verify(graph, against=kind.original(model, given), seconds=0.0, cold=False)
     click.echo(files.safe(result.summary), err=as_json)
     if not result.ok:
         raise click.exceptions.Exit(1)

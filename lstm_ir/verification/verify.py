@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +15,11 @@ from lstm_ir.ir.temporary import new_folder
 
 if TYPE_CHECKING:
     from lstm_ir.backends.run.executable import Executable
-    from lstm_ir.importers.onnx.reading import Model
     from lstm_ir.verification.comparison import Ours
     from lstm_ir.verification.original import Original, Plain
     from lstm_ir.verification.result import Verification
 
-Against: TypeAlias = "Model | Original | Plain"
+Against: TypeAlias = "Any | Original | Plain"
 
 
 @overload
@@ -58,8 +56,8 @@ def verify(
 ) -> Verification | None:
     """A graph's types derived again and compared; with `levels` ops of other stages are refused too.
 
-    against: an ONNX model (as `from_onnx` takes it), which onnxruntime runs, a SavedModel or a frozen graph, which
-    TensorFlow runs, or a callable from a dict of arrays to a dict of arrays. The graph is compiled for `target`, an
+    against: a model as its importer takes it, which its own library runs (onnxruntime, TensorFlow, Keras, PyTorch),
+    or a callable from a dict of arrays to a dict of arrays. The graph is compiled for `target`, an
     executable is taken as it is, and both run `calls` times on arrays drawn from `seed`, each time with other sizes for
     named ones. constants: as they were given to the importer. sizes: the numbers that a named size has in turn.
     ranges: lowest and highest value of an input.
@@ -85,11 +83,6 @@ def verify(
         return Comparison(ours, original, options).run(folder, cold)
 
 
-def is_tensorflow(path: str | os.PathLike[str]) -> bool:
-    """Whether this is a folder, as SavedModels are, or a graph of TensorFlow by its extension."""
-    return Path(path).is_dir() or Path(path).suffix == ".pb"
-
-
 @contextmanager
 def _ours(model: Graph | Executable, target: str, folder: Path, pack: bool) -> Iterator[Ours]:
     """A graph is compiled, and packed as it is shipped; an executable is taken as it is."""
@@ -107,18 +100,16 @@ def _ours(model: Graph | Executable, target: str, folder: Path, pack: bool) -> I
 
 
 def _original(against: Against, constants: Mapping[str, Any] | None) -> Original:
+    from lstm_ir.importers.kinds import kind_of
     from lstm_ir.verification.original import CallableOriginal, Original
 
     if isinstance(against, Original):
         return against
+    kind = kind_of(against)
+    if kind is not None:
+        return kind.original(against, {"constants": constants} if constants else {})
     if callable(against):
         if constants:
             raise CallError("verify: constants are those of a model; a callable has its own")
         return CallableOriginal(against)
-    if isinstance(against, (str, os.PathLike)) and is_tensorflow(against):
-        from lstm_ir.importers.tensorflow.reference import TensorFlow
-
-        return TensorFlow(against, constants)
-    from lstm_ir.importers.onnx.reference import OnnxRuntime
-
-    return OnnxRuntime(against, constants)
+    raise CallError(f"verify: against is {type(against).__name__}: neither a model nor a callable")

@@ -221,7 +221,7 @@ def test_files_that_are_no_models_are_code_1(verb: str, tmp_path: Path, capsys: 
 
 
 def test_constants_as_words() -> None:
-    from lstm_ir.cli.onnx_options import constants, ranges, sizes
+    from lstm_ir.cli.model_options import constants, ranges, sizes
 
     found = constants(["a=3", "b=0.5", "c=true", "d=1,2,3", "name=with=4"])
     assert {n: (np.asarray(v).shape, np.asarray(v).tolist()) for n, v in found.items()} == {
@@ -232,7 +232,7 @@ def test_constants_as_words() -> None:
 
 
 def test_constants_from_a_file(tmp_path: Path) -> None:
-    from lstm_ir.cli.onnx_options import constants
+    from lstm_ir.cli.model_options import constants
 
     np.save(tmp_path / "a.npy", np.arange(6, dtype=np.int32).reshape(2, 3))
     (found,) = constants([f"a={tmp_path / 'a.npy'}"]).values()

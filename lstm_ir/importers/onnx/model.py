@@ -13,12 +13,12 @@ from lstm_ir.importers.onnx import handlers
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.interface import Bindings
 from lstm_ir.importers.onnx.reading import Source, read
-from lstm_ir.importers.onnx.streams import streamed
 from lstm_ir.importers.onnx.table import TABLE, Taken
 from lstm_ir.importers.onnx.tensors import Tensors
 from lstm_ir.importers.operands import Result
 from lstm_ir.importers.refusals import Refusals, RefusedError, UnifiedError
 from lstm_ir.importers.report import Outcome
+from lstm_ir.importers.streams import streamed
 from lstm_ir.ir.errors import IRError, LstmIrError, ModelError
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import constant, parameter
@@ -82,9 +82,15 @@ def from_onnx(
         if stateful is False:
             return graph
         try:
-            return streamed(source.file, source.model, graph, stateful)
+            return streamed(source.file, graph, stateful, _ops(source))
         except UnifiedError as e:
             bindings.unify(e.name, e.by)
+
+
+def _ops(source: Source) -> dict[str, str]:
+    """The op of every node by its name, or by that of its first output."""
+    nodes = source.model.graph.all_nodes()
+    return {n.name or next((o.name for o in n.outputs if o.name), ""): n.op_type for n in nodes}
 
 
 def walked(source: Source, bindings: Bindings) -> Walk:

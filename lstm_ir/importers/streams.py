@@ -1,9 +1,8 @@
-"""`stateful` of `li.from_onnx`: the imported graph as a program that keeps state between calls."""
+"""`stateful` of importers: the imported graph as a program that keeps state between calls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from lstm_ir.importers.operands import plain
 from lstm_ir.importers.refusals import Refusals, RefusedError, UnifiedError
@@ -11,20 +10,37 @@ from lstm_ir.ir import dims
 from lstm_ir.ir.errors import ModelError
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.program import Program
-from lstm_ir.ir.types import TensorType
+from lstm_ir.ir.types import DimLike, TensorType, shape_of
 from lstm_ir.streaming.causality import Causality
 from lstm_ir.streaming.lift import lifted
 from lstm_ir.streaming.stateful import stateful
 from lstm_ir.streaming.steps import candidates
 
 
-def streamed(file: str, model: Any, graph: Graph, kept: bool | Mapping[str, str]) -> Program:
+def streamed(file: str, graph: Graph, kept: bool | Mapping[str, str], ops: Mapping[str, str] | None = None) -> Program:
     """The program; ModelError with all reasons where there is none.
 
-    UnifiedError where a size has to be another one: two sizes of a state that are one, or a number of
-    frames that is a multiple.
+    kept: True finds what is kept; names of inputs say which outputs they become. ops: what the model calls the op
+    of each of its nodes; without it, reasons have the op of the graph. UnifiedError where a size has to be another
+    one: two sizes of a state that are one, or a number of frames that is a multiple.
     """
-    return _named(file, graph, kept) if isinstance(kept, Mapping) else _found(file, model, graph)
+    return _named(file, graph, kept) if isinstance(kept, Mapping) else _found(file, graph, ops)
+
+
+def stream_of(
+    file: str, make: Callable[[Mapping[str, DimLike]], Graph], sizes: Mapping[str, DimLike],
+    kept: bool | Mapping[str, str],
+) -> Program:  # fmt: skip
+    """The program of a model that `make` imports with sizes, as often as a size turns out to be another one."""
+    given: dict[str, DimLike] = dict(sizes)
+    while True:
+        graph = make(given)
+        try:
+            return streamed(file, graph, kept)
+        except UnifiedError as e:
+            named = dict(zip(given, shape_of(given.values()), strict=True))
+            renamed = {n: dims.substitute(d, {e.name: e.by}) for n, d in named.items() if e.name in dims.names(d)}
+            given |= renamed or {e.name: e.by}
 
 
 def _named(file: str, graph: Graph, kept: Mapping[str, str]) -> Program:
@@ -57,7 +73,7 @@ def _need_equal(file: str, taken: str, before: TensorType, given: str, after: Te
             raise differ
 
 
-def _found(file: str, model: Any, graph: Graph) -> Program:
+def _found(file: str, graph: Graph, ops: Mapping[str, str] | None) -> Program:
     """What layers and windows keep, found by the analysis."""
     names = candidates(graph)
     if not names:
@@ -71,7 +87,7 @@ def _found(file: str, model: Any, graph: Graph) -> Program:
         shown = ", ".join(names)
         raise ModelError(f"{file}: stateful: each of the sizes {shown} may be time; give the others numbers (sizes=)")
     found = good[0] if good else tried[0]
-    _raise_reasons(file, model, found)
+    _raise_reasons(file, found, ops)
     if found.factor % found.unit:
         raise UnifiedError(found.steps, dims.mul(dims.name(found.steps), found.unit))
     if not found.kept:
@@ -79,9 +95,9 @@ def _found(file: str, model: Any, graph: Graph) -> Program:
     return lifted(found)
 
 
-def _raise_reasons(file: str, model: Any, found: Causality) -> None:
-    ops = {n.name or next((o.name for o in n.outputs if o.name), ""): n.op_type for n in model.graph.all_nodes()}
+def _raise_reasons(file: str, found: Causality, ops: Mapping[str, str] | None) -> None:
     refusals = Refusals(file)
     for node, reason in found.reasons:
-        refusals.add(node.loc.node, ops.get(node.loc.node, "input"), RefusedError(reason))
+        op = node.op.name if ops is None else ops.get(node.loc.node, "input")
+        refusals.add(node.loc.node, op, RefusedError(reason))
     refusals.raise_any()

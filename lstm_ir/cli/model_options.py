@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,38 @@ import click
 import numpy as np
 
 from lstm_ir.backends.files import npy
+from lstm_ir.importers.kinds import kind_of_file
 
 WORDS = {"true": True, "false": False}
+
+
+def imported(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of importers; the command gets a kind of model, and `given`, what its importer is told."""
+
+    @click.option(
+        "--constant", "constant_words", multiple=True, help="Fix an input: NAME=NUMBER, NAME=1,2,3 or NAME=FILE.npy."
+    )
+    @click.option("--size", "size_words", multiple=True, help="Fix or rename a named size: T=100, input_0=B.")
+    @click.option("--signature", help="TensorFlow: the signature to take.")
+    @click.option("--checkpoint", help="TensorFlow: the stem of a checkpoint's files, for a graph without variables.")
+    @click.option(
+        "--result", "results", multiple=True, help="TensorFlow: a node of a GraphDef to give: softmax, lstm:6."
+    )
+    @functools.wraps(command)
+    def made(
+        model: str, constant_words: Sequence[str], size_words: Sequence[str], signature: str | None,
+        checkpoint: str | None, results: Sequence[str], **others: Any,
+    ) -> None:  # fmt: skip
+        kind = kind_of_file(model)
+        options = {
+            "constants": constants(constant_words), "sizes": sizes(size_words), "signature": signature,
+            "checkpoint": checkpoint, "outputs": results,
+        }  # fmt: skip
+        given = {name: value for name, value in options.items() if value}
+        kind.check(model, given)
+        command(model=model, kind=kind, given=given, **others)
+
+    return made
 
 
 def constants(words: Sequence[str]) -> dict[str, Any]:
