@@ -92,6 +92,7 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.training.optimizers import rmsprop as rmsprop
     from lstm_ir.training.optimizers import sgd as sgd
     from lstm_ir.training.schedules import schedules as schedules
+    from lstm_ir.training.trained_weights import with_weights as with_weights
     from lstm_ir.training.training import train_step as train_step
     from lstm_ir.verification.verify import verify as verify
 
@@ -124,6 +125,7 @@ _LAZY = {
         "lstm_ir.training.gradient": "grad vjp",
         "lstm_ir.training.optimizers": "adagrad adam adamw momentum rmsprop sgd",
         "lstm_ir.training.schedules": "schedules",
+        "lstm_ir.training.trained_weights": "with_weights",
         "lstm_ir.training.training": "train_step",
         "lstm_ir.verification.verify": "verify",
     }.items()

@@ -72,7 +72,8 @@ class Pipeline:
         """The same passes, and those that store weights as `word` says: bf16, f16, int8 or int8-dynamic."""
         if word not in PRECISIONS:
             raise PassError(f"precision is {word!r}, not one of {', '.join(PRECISIONS)}")
-        return Pipeline((*self.passes, *self.parse(PRECISIONS[word]).passes))
+        first, last = map(self.parse, PRECISIONS[word])
+        return Pipeline((*first.passes, *self.passes, *last.passes))
 
     def with_kernels(self, wanted: bool) -> Pipeline:
         """The same passes, where the caller chose whether loops become kernels."""

@@ -22,7 +22,7 @@ The order, and why:
     fold-constants, cse literals last, when nothing makes new ones
 
 `precision` changes results by the rounding of weights, so it is in no target's pipeline: option
-precision asks for it.
+precision asks for it. It ends a pipeline; `widen-rows` begins one, as later passes do not know the op.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from lstm_ir.passes import (
     split_loops,
     stack_directions,
     time_major,
+    widen_rows,
 )
 from lstm_ir.passes.base import PASSES, Pass
 from lstm_ir.passes.canonical import canonicalize
@@ -49,7 +50,7 @@ from lstm_ir.passes.cell import fuse_cell
 MODULES = (
     canonicalize, cse, decompose, expand, fold_constants, fuse_cell, fuse_gates, hoist_invariants,
     hoist_projection, join_rows, precision, split_carries, split_loops,
-    stack_directions, time_major,
+    stack_directions, time_major, widen_rows,
 )  # fmt: skip
 """Where passes register themselves."""
 
@@ -62,14 +63,14 @@ NAMED = {"o0": "expand,decompose", "core": CORE, "default": f"{CORE},{SCHEDULED}
 """Pipelines that can be written by name, alone or among passes: `core,decompose`."""
 
 PRECISIONS = {
-    "bf16": "precision{weights=bf16},canonicalize,cse",
-    "f16": "precision{weights=f16},canonicalize,cse",
-    "int8": "precision{weights=int8},canonicalize,cse",
-    "int8-dynamic": "precision{weights=int8,rows=int8},canonicalize,cse",
+    "bf16": ("", "precision{weights=bf16},canonicalize,cse"),
+    "f16": ("", "precision{weights=f16},canonicalize,cse"),
+    "int8": ("widen-rows", "precision{weights=int8},canonicalize,cse"),
+    "int8-dynamic": ("widen-rows", "precision{weights=int8,rows=int8},canonicalize,cse"),
 }
-"""What ends a pipeline, by the words of option precision; each word is a pipeline too."""
+"""What begins and ends a pipeline, by the words of option precision; each word is a pipeline too."""
 
-NAMED |= {word: f"default,{end}" for word, end in PRECISIONS.items()}
+NAMED |= {word: ",".join(filter(None, (first, "default", last))) for word, (first, last) in PRECISIONS.items()}
 
 
 def registry() -> dict[str, type[Pass]]:

@@ -42,6 +42,7 @@ from lstm_ir.ops.core.convolution_transpose import conv_transpose1d, conv_transp
 from lstm_ir.ops.core.pool import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
 from lstm_ir.ops.nn.dropout import dropout, random_key
 from lstm_ir.ops.nn.layers import dense, embedding, layer_norm
+from lstm_ir.ops.nn.quantized import dynamic_quantize_matmul
 from lstm_ir.ops.nn.attention import attention, multi_head_attention
 from lstm_ir.ops.nn.normalisation import batch_norm, group_norm, instance_norm, rms_norm
 from lstm_ir.ops.nn.losses import cross_entropy, mse
@@ -70,16 +71,16 @@ __all__ = [
     "batch_norm", "bitcast_convert", "broadcast_in_dim", "broadcast_to", "ceil", "celu", "clamp", "clip",
     "compare", "concat", "constant", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convert",
     "cos", "crf_decode", "crf_loss", "cross_entropy", "ctc_loss", "cumprod", "cumsum", "dense", "dim", "divide",
-    "dot", "dot_general", "dropout", "dynamic_slice", "dynamic_update_slice", "einsum", "elu", "embedding",
-    "equal", "erf", "exp", "expand_dims", "expm1", "eye", "flip", "floor", "full", "gather_elements",
-    "gather_nd", "gelu", "greater", "greater_equal", "group_norm", "gru", "gru_grad", "gru_stack",
-    "hard_sigmoid", "hard_swish", "in_range", "index", "input", "instance_norm", "iota", "is_finite", "is_inf",
-    "is_nan", "layer_norm", "layer_norm_lstm", "leaky_relu", "less", "less_equal", "log", "log1p",
-    "log_sigmoid", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logistic",
-    "logsumexp", "lstm", "lstm_grad", "lstm_stack", "matmul", "max", "max_pool1d", "max_pool2d", "maximum",
-    "mean", "min", "minimum", "mish", "mse", "multi_head_attention", "multiply", "nan_to_num", "negate", "norm",
-    "not_equal", "one_hot", "ones", "outer", "pad", "parameter", "power", "prelu", "prod", "put_along_axis",
-    "random_bernoulli", "random_categorical", "random_gumbel", "random_key", "random_normal",
+    "dot", "dot_general", "dropout", "dynamic_quantize_matmul", "dynamic_slice", "dynamic_update_slice",
+    "einsum", "elu", "embedding", "equal", "erf", "exp", "expand_dims", "expm1", "eye", "flip", "floor", "full",
+    "gather_elements", "gather_nd", "gelu", "greater", "greater_equal", "group_norm", "gru", "gru_grad",
+    "gru_stack", "hard_sigmoid", "hard_swish", "in_range", "index", "input", "instance_norm", "iota",
+    "is_finite", "is_inf", "is_nan", "layer_norm", "layer_norm_lstm", "leaky_relu", "less", "less_equal", "log",
+    "log1p", "log_sigmoid", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logistic", "logsumexp", "lstm", "lstm_grad", "lstm_stack", "matmul", "max", "max_pool1d", "max_pool2d",
+    "maximum", "mean", "min", "minimum", "mish", "mse", "multi_head_attention", "multiply", "nan_to_num",
+    "negate", "norm", "not_equal", "one_hot", "ones", "outer", "pad", "parameter", "power", "prelu", "prod",
+    "put_along_axis", "random_bernoulli", "random_categorical", "random_gumbel", "random_key", "random_normal",
     "random_permutation", "random_uniform", "recurrent_dropout_lstm", "relu", "remainder", "reshape", "reverse",
     "reverse_sequence", "rms_norm", "rnn", "rnn_grad", "roll", "round", "rsqrt", "scan", "scatter_add",
     "scatter_nd", "select", "selu", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sigmoid",

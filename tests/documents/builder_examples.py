@@ -138,6 +138,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "dot_general": "li.dot_general(x, y, ((1,), (1,)))",
         "einsum": "li.einsum('bi,bi->b', x, y)",
         "outer": "li.outer(i, i)",
+        "dynamic_quantize_matmul": "li.dynamic_quantize_matmul(x, np.array([[90], [-70], [35]], 'i1'), [0.01])",
     },
     "Sums and other reductions": {
         "sum": "li.sum(x, 1)",

@@ -173,8 +173,19 @@ def _stencil(g: Growth) -> Grown:
     return stencil(x, w, Taps((0, 1, 0), (0, 2, 1), (3, 0, 1)), 3, 3)
 
 
+@step("dynamic_quantize_matmul")
+def _quantized(g: Growth) -> Grown:
+    """Of rows as they are given: those that were computed may lie near the middle between two integers."""
+    K, N, kind = g.whole(1, 9), g.whole(1, 9), g.among([DType.i8, DType.u8])
+    x, w = g.leaf(TensorType((*g.shape(1, 2), K), DType.f32)), g.leaf(TensorType((K, N), kind))
+    scale = g.leaf(TensorType((g.among([1, N]),), DType.f32))
+    zero = g.leaf(TensorType((g.among([1, N]),), kind)) if g.chance() else None
+    return li.dynamic_quantize_matmul(x, w, scale, zero)
+
+
 # What this file makes.
 OPS = (
     "softmax", "log_softmax", "dropout", "threefry", "zoneout_lstm", "recurrent_dropout_lstm", "layer_norm_lstm",
-    "convolution", "convolution_transpose", "max_pool", "avg_pool", "stencil", *GATES, *(f"{n}_grad" for n in GATES),
+    "convolution", "convolution_transpose", "max_pool", "avg_pool", "stencil", "dynamic_quantize_matmul",
+    *GATES, *(f"{n}_grad" for n in GATES),
 )  # fmt: skip

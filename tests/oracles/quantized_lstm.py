@@ -32,17 +32,37 @@ class Quantized:
         return (q @ (w.astype(np.int64) - zero.astype(np.int64))).astype(F) * (step * scale)
 
 
+class EachRow(Quantized):
+    """The same products where each row, and each column of the weight, is int8 by its own largest size."""
+
+    def product(self, a: Any, w: Any, scale: Any, zero: Any) -> Any:
+        """a [M,K] f32 times the weight w [K,N] of integers."""
+        wide = (w.astype(F) - zero.astype(F)) * scale
+        q, of_column = self._int8(wide, 0)
+        p, of_row = self._int8(a, 1)
+        return (p.astype(np.int64) @ q.astype(np.int64)).astype(F) * of_row * of_column
+
+    def _int8(self, a: Any, axis: int) -> tuple[Any, Any]:
+        largest = np.abs(a).max(axis, keepdims=True, initial=0)
+        step = np.where(largest == 0, F(1), largest / F(127))
+        ratio = a / step
+        self.margin = min(self.margin, float(np.abs(ratio - np.floor(ratio) - 0.5).min(initial=1)))
+        return np.rint(ratio), step
+
+
 def sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-def run(arrays: Mapping[str, Any], attrs: Mapping[str, Any]) -> tuple[list[Any], float]:
+def run(
+    arrays: Mapping[str, Any], attrs: Mapping[str, Any], products: type[Quantized] = Quantized
+) -> tuple[list[Any], float]:
     """Y [T,D,B,H], Y_h and Y_c [D,B,H], and the margin. Activations are sigmoid and tanh."""
     x = arrays["X"]
     T, B, _ = x.shape
     D = len(arrays["R"])
     lengths = arrays.get("sequence_lens", np.full(B, T))
-    made, numbers = [], Quantized()
+    made, numbers = [], products()
     for d in range(D):
         backward = attrs.get("direction") == "reverse" or d == 1
         made.append(_direction(x, arrays, attrs, d, backward, lengths, numbers))

@@ -71,6 +71,47 @@ def _dot() -> Iterator[Sample]:
     )
 
 
+def _by_integers(x: Array, w: Array, scale: Array, zero: Array | int) -> Array:
+    """Rows as u8 by the range of all of them, by integers; in f64."""
+    low, high = min(x.min(initial=0), 0), max(x.max(initial=0), 0)
+    step = (high - low) / 255 or 1
+    middle = np.round(-low / step)
+    p = np.clip(np.round(x / step) + middle, 0, 255) - middle
+    return np.asarray(np.einsum("...k,kn->...n", p, np.subtract(w, zero, dtype=np.float64)) * step * scale)
+
+
+@of("dynamic_quantize_matmul")
+def _quantized() -> Iterator[Sample]:
+    for k in ("i8", "u8"):
+        w, zero = data("quantized w", k, (5, 7)), data("quantized zero", k, (7,))
+        some, every = data("quantized scale", "f32", (1,), 0.1, 0.3), data("quantized scales", "f32", (7,), 0.1, 0.3)
+        arrays = [data("quantized x", "f32", (2, 3, 5)), w, some, every, zero]
+        yield case(
+            f"dynamic_quantize_matmul {k}",
+            lambda x, w, s, e, z: (
+                li.dynamic_quantize_matmul(x, w, s), li.dynamic_quantize_matmul(x, w, e, z),
+                li.dynamic_quantize_matmul(x[0, 1], w, e, z[:1]), li.dynamic_quantize_matmul(x * 0.0, w, s),
+            ),
+            arrays,
+            lambda x, w, s, e, z: (
+                _by_integers(x, w, s, 0), _by_integers(x, w, e, z), _by_integers(x[0, 1], w, e, z[:1]),
+                np.zeros((2, 3, 7)),
+            ),
+            kind="summed",
+            smooth=False,
+        )  # fmt: skip
+    for T in (11, 0):
+        yield case(
+            f"dynamic_quantize_matmul dynamic {T}",
+            lambda x, w, s: li.dynamic_quantize_matmul(x, w, s),
+            [data("rows", "f32", (T, 9)), data("quantized w", "i8", (9, 4)), data("scale", "f32", (4,), 0.1, 0.3)],
+            lambda x, w, s: _by_integers(x, w, s, 0),
+            shapes=[("T", 9)],
+            kind="summed",
+            smooth=False,
+        )
+
+
 def _in(*shape: int | str, k: str = "f32") -> li.Value:
     return li.input("x", shape, k)
 
@@ -83,3 +124,13 @@ bad_of("dot_general", (lambda: li.dot(_in(2, 3, 5), _in(5, 7)), "dot takes two m
 bad_of("dot_general", (lambda: li.dot_general(_in(3, 5), _in(5), ((1,), ())), "1 contracting axes of lhs, 0 of rhs"))
 bad_of("dot_general", (lambda: li.dot_general(_in(3), _in(3), ((1,), (0,))), "axis 1 is outside"))
 bad_of("dot_general", (lambda: _in(3, 5, k="i1") @ _in(5, 7, k="i1"), "takes numbers, got i1"))
+
+
+S, N7 = np.ones(1, "f4"), np.ones(7, "f4")
+bad_of("dynamic_quantize_matmul", *(
+    (lambda: li.dynamic_quantize_matmul(_in(3, 5, k="f64"), _in(5, 7, k="i8"), S), r"rows are f64\[3,5\], expected"),
+    (lambda: li.dynamic_quantize_matmul(_in(3, 5), _in(5, 7), S), r"w is f32\[5,7\], expected i8\[K,N\] or u8\[K,N\]"),
+    (lambda: li.dynamic_quantize_matmul(_in(3, 5), _in(4, 7, k="i8"), S), "rows have 5 elements, w 4 rows"),
+    (lambda: li.dynamic_quantize_matmul(_in(3, 5), _in(5, 7, k="i8"), N7[:3]), r"scale is f32\[3\], expected f32\[1\]"),
+    (lambda: li.dynamic_quantize_matmul(_in(3, 5), _in(5, 7, k="i8"), S, _in(7, k="u8")), r"zero is u8\[7\], expected"),
+))  # fmt: skip

@@ -205,7 +205,8 @@ def difference(got: Array, want: Array, tolerance: Tolerance | None) -> str:
         limit = 0.0 if tolerance is None else tolerance[tolerances.name_of(want), "cpu"]
         scale = max(1.0, float(np.abs(b[np.isfinite(b)]).max(initial=0)))
         same = (a == b) | (np.isnan(a) & np.isnan(b))
-        off = ~(same | (np.abs(a - b) <= limit * scale))
+        with np.errstate(invalid="ignore"):  # infinities of one sign, which are the same, and of two, which are not
+            off = ~(same | (np.abs(a - b) <= limit * scale))
     if not off.any():
         return ""
     place = tuple(int(i) for i in np.argwhere(off)[0])

@@ -31,6 +31,9 @@ COMPOSITES: dict[str, Callable[[Inputs, li.Value], li.Value]] = {
     "log_softmax": lambda i, v: li.log_softmax(v, 0),
     "reduce_mean": lambda i, v: li.mean(v, 1),
     "dropout": lambda i, v: li.dropout(v, 0.5, i.new(li.DType.u32, (2,))),
+    "dynamic_quantize_matmul": lambda i, v: li.dynamic_quantize_matmul(
+        v, i.new(li.DType.i8, (v.shape[1], 3)), i.new(li.DType.f32, (3,))
+    ),
     "threefry": lambda i, v: make(OPS["threefry"], i.new(li.DType.u32, (2,)), shape=v.shape).values[0],
 }
 USES = (*uses(), *(Use(op, op, build) for op, build in COMPOSITES.items()))

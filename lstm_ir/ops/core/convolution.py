@@ -85,7 +85,7 @@ def _numpy(x: Array, w: Array, *, groups: int, **attrs: Ints) -> Array:
     axes = axes_of(w.shape[2:], attrs)
     steps = tuple(int(n) for n in steps_of(axes, x.shape[2:]))  # type: ignore[arg-type]
     xp = cut(wide(x), attrs["padding_low"], attrs["padding_high"])
-    apart = wide(w).reshape(groups, -1, *w.shape[1:])
+    apart = wide(w).reshape(groups, w.shape[0] // groups, *w.shape[1:])
     out = np.zeros((x.shape[0], *apart.shape[:2], *steps), xp.dtype)
     for tap in np.ndindex(w.shape[2:]):
         part = xp[seen(axes, tap, steps)].reshape(x.shape[0], groups, w.shape[1], *steps)

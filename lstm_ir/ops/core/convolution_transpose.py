@@ -68,7 +68,7 @@ def _numpy(x: Array, w: Array, *, groups: int, sizes: Ints, **attrs: Ints) -> Ar
     steps, batch, outputs = x.shape[2:], x.shape[0], groups * w.shape[1]
     low, high = attrs["padding_low"], attrs["padding_high"]
     padded = [n + a + b for n, a, b in zip(sizes, low, high, strict=True)]
-    apart = wide(w).reshape(groups, -1, *w.shape[1:])
+    apart = wide(w).reshape(groups, w.shape[0] // groups, *w.shape[1:])
     rows = wide(x).reshape(batch, groups, x.shape[1] // groups, *steps)
     out = np.zeros((batch, outputs, *padded), rows.dtype)
     for tap in np.ndindex(w.shape[2:]):

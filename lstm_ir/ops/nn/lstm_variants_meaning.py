@@ -99,6 +99,8 @@ def layer_normed(
     scale_x, scale_h, scale_c, bias_c = _wides(scale_x, scale_h, scale_c, bias_c)
 
     def norm(v: Array, scale: Any, d: int) -> Array:
+        if not v.shape[1]:  # no mean, and nothing to give
+            return v
         centred = v - v.mean(axis=1, keepdims=True)
         spread = np.sqrt((centred * centred).mean(axis=1, keepdims=True) + v.dtype.type(epsilon))
         return np.asarray(centred / spread if scale is None else centred / spread * scale[d])

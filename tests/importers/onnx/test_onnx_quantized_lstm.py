@@ -11,8 +11,11 @@ import onnx_models as om
 import pytest
 import quantized_lstm
 from device import need
+from quantized_lstm import EachRow, Quantized
 
 import lstm_ir as li
+from lstm_ir.api import prepare
+from lstm_ir.backends.targets.targets import resolve
 
 T, B, I, H = 6, 3, 5, 7
 SCALES = ("W_scale", "W_zero_point", "R_scale", "R_zero_point")
@@ -68,12 +71,14 @@ def drawn(case: dict[str, Any], rng: np.random.Generator) -> tuple[dict[str, Any
     return arrays, attrs
 
 
-def settled(case: dict[str, Any], rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
+def settled(
+    case: dict[str, Any], rng: np.random.Generator, products: type[Quantized] = Quantized, margin: float = MARGIN
+) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
     """Arrays none of whose numbers is near the middle between two integers, and the results."""
-    for _ in range(50):
+    for _ in range(200):
         arrays, attrs = drawn(case, rng)
-        want, margin = quantized_lstm.run(arrays, attrs)
-        if margin > MARGIN:
+        want, found = quantized_lstm.run(arrays, attrs, products)
+        if found > margin:
             return arrays, attrs, want
     raise AssertionError("every draw was near a tie")
 
@@ -113,6 +118,40 @@ def test_compiled(name: str, rng: np.random.Generator) -> None:
     made, fed = model(arrays, attrs)
     with li.compile(li.from_onnx(made)) as exe:
         near(exe(**fed).values(), want)
+
+
+@pytest.mark.slow_cases(name=[n for n in CASES if n not in ("unsigned columns", "lengths both ways")])
+@pytest.mark.parametrize("name", CASES)
+def test_as_kernels(name: str, rng: np.random.Generator) -> None:
+    """int8-dynamic: each row has a range of its own, and every loop is a kernel."""
+    arrays, attrs, want = settled(CASES[name], rng, EachRow, 1e-5)
+    made, fed = model(arrays, attrs)
+    graph, options = li.from_onnx(made), {"precision": "int8-dynamic"}
+    with li.compile(graph, options=options) as exe:
+        near(exe(**fed).values(), want)
+    notes = prepare(graph, resolve("cpu"), options).report.notes
+    assert notes
+    assert all("kernel" in line and "loop:" not in line for line in notes), notes
+
+
+@pytest.mark.parametrize("word", ["int8", "int8-dynamic"])
+def test_a_layer_of_dequantized_weights(word: str, rng: np.random.Generator) -> None:
+    """LSTM over DequantizeLinear: the loop reads int8, near the weights of the file."""
+    arrays: dict[str, Any] = {n: rng.integers(-127, 128, (1, 4 * H, k)).astype("i1") for n, k in (("W", I), ("R", H))}
+    scales = {f"{n}_scale": rng.uniform(0.001, 0.003, 4 * H).astype("f4") for n in arrays}
+    nodes = [om.node("DequantizeLinear", [n, f"{n}_scale"], [f"{n}_wide"], name=n, axis=1) for n in arrays]
+    nodes.append(om.node("LSTM", ["X", "W_wide", "R_wide"], ["Y"], hidden_size=H))
+    made = om.model(nodes, {"X": (["T", "B", I], "f4")}, ["Y"], {**arrays, **scales})
+    x = rng.standard_normal((T, B, I)).astype("f4")
+    (want,) = om.run(made, {"X": x})
+    graph, options = li.from_onnx(made), {"precision": word}
+    with li.compile(graph, options=options) as exe:
+        np.testing.assert_allclose(exe(X=x)["Y"], want, atol=0.01)
+    lowered = prepare(graph, resolve("cpu"), options)
+    assert all(": kernel" in line for line in lowered.report.notes)
+    loops = [n for n in lowered.report.steps["main"][-1].after.nodes if n.op.name == "scan"]
+    matrices = [str(c.type) for n in loops for c in n.arg("consts") if c.rank == 2]  # type: ignore[union-attr]
+    assert sorted(matrices) == [f"i8[{4 * H},{I}]", f"i8[{4 * H},{H}]"]
 
 
 def test_zero_points_of_columns(rng: np.random.Generator) -> None:

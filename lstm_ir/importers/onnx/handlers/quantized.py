@@ -9,6 +9,7 @@ from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
+from lstm_ir.ops.nn.quantized import quantized_rows
 
 LIMITS = {DType.u8: (0, 255), DType.i8: (-128, 127)}
 
@@ -76,19 +77,18 @@ def dequantize_linear(c: Call) -> Value:
 @taken("DynamicQuantizeLinear", 11)
 def dynamic_quantize_linear(c: Call) -> tuple[Value, Value, Value]:
     """u8 integers whose range is that of the operand and 0; with it scale and zero point."""
-    return dynamically_quantized(c.value(0))
+    return quantized_rows(c.value(0))
 
 
-def dynamically_quantized(x: Value) -> tuple[Value, Value, Value]:
-    """u8 integers of the shape of x, their scale and their zero point, from the range of x and 0.
-
-    Of zeros alone the specification's scale, 0, divides; 1 is taken, as onnxruntime does.
-    """
-    low, high = li.minimum(li.min(x), 0.0), li.maximum(li.max(x), 0.0)
-    scale = (high - low) / 255.0
-    scale = li.select(li.equal(scale, 0.0), li.ones((), x.dtype), scale)
-    zero = quantized(-low, scale, None, DType.u8)
-    return quantized(x, scale, zero, DType.u8), scale, zero
+@taken("DynamicQuantizeMatMul", 1, domain="com.microsoft", refused="rows other than f32; weights other than i8 and u8")
+def dynamic_quantize_matmul(c: Call) -> Value:
+    """Rows that become u8, by integers with scales; a bias."""
+    x, w, scale, zero, bias = c.value(0), c.value(1), c.value(2), c.maybe(3), c.maybe(4)
+    if w.rank != 2:
+        raise RefusedError(f"B is {w.type}, not a matrix")
+    columns = (None if v is None else li.reshape(v, (1,)) if v.rank == 0 else v for v in (scale, zero))
+    y = li.dynamic_quantize_matmul(x, w, *columns)
+    return y if bias is None else y + bias
 
 
 @taken("MatMulInteger", 10)

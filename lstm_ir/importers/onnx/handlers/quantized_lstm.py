@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call
-from lstm_ir.importers.onnx.handlers.quantized import LIMITS, dynamically_quantized
+from lstm_ir.importers.onnx.handlers.quantized import LIMITS
 from lstm_ir.importers.onnx.handlers.recurrent import LSTM, Layer
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.operands import Result
@@ -32,32 +32,29 @@ from lstm_ir.ops.primitive.window import slice_axis
 
 @dataclass(frozen=True)
 class Weight:
-    """Integers [D,K,4H] as i32 without their zero points, and their scales [D,1] or [D,4H]."""
+    """Integers [D,K,4H], their scales [D,1] or [D,4H], and their zero points, of the same axes."""
 
     integers: Value
     scales: Value
+    zero: Value | None
 
     @classmethod
     def of(cls, c: Call, name: str, at: int, scale_at: int, shape: tuple[Dim, ...]) -> Weight:
         """Operand `at`, with the operands of its scale and zero point."""
-        w, scale = c.value(at), c.value(scale_at)
+        w, scale, zero = c.value(at), c.value(scale_at), c.maybe(scale_at + 1)
         if w.dtype not in LIMITS or scale.dtype is not DType.f32:
             raise RefusedError(f"{name} is {w.type} with a scale {scale.type}, not i8 or u8 with f32")
         _fits(c, name, w, shape)
         D, _, N = shape
-        wide = li.convert(w, DType.i32)
-        zero = c.maybe(scale_at + 1)
         if zero is not None:
             if zero.dtype is not w.dtype:
                 raise RefusedError(f"the zero point of {name} is {zero.type}, {name} {w.type}")
-            wide = wide - li.expand_dims(
-                _of_columns(c, f"the zero point of {name}", li.convert(zero, DType.i32), D, N), 1
-            )
-        return cls(wide, _of_columns(c, f"the scale of {name}", scale, D, N))
+            zero = _of_columns(c, f"the zero point of {name}", zero, D, N)
+        return cls(w, _of_columns(c, f"the scale of {name}", scale, D, N), zero)
 
-    def of_direction(self, d: int) -> tuple[Value, Value]:
-        """The integers [K,4H] and the scales [1] or [4H] of one direction."""
-        return _picked(self.integers, d), _picked(self.scales, d)
+    def of_direction(self, d: int) -> tuple[Value, ...]:
+        """What `dynamic_quantize_matmul` takes beside the rows."""
+        return tuple(_picked(v, d) for v in (self.integers, self.scales, self.zero) if v is not None)
 
 
 def _fits(c: Call, name: str, v: Value, shape: tuple[Dim, ...]) -> None:
@@ -78,13 +75,6 @@ def _of_columns(c: Call, name: str, v: Value, D: Dim, N: Dim) -> Value:
 
 def _picked(v: Value, d: int) -> Value:
     return li.squeeze(slice_axis(v, 0, d, d + 1), 0)
-
-
-def _product(a: Value, weight: Value, scales: Value) -> Value:
-    """a [...,K] quantised, times integers [K,N]; f32 [...,N]."""
-    integers, scale, zero = dynamically_quantized(a)
-    sums = li.matmul(li.convert(integers, DType.i32) - li.convert(zero, DType.i32), weight)
-    return li.convert(sums, DType.f32) * (scale * scales)
 
 
 @taken(
@@ -141,8 +131,8 @@ class Step:
     def run(
         self,
         x: Value,
-        w: tuple[Value, Value],
-        recurrent: tuple[Value, Value],
+        w: tuple[Value, ...],
+        recurrent: tuple[Value, ...],
         bias: Value | None,
         peephole: Value | None,
         start: list[Value],
@@ -156,7 +146,7 @@ class Step:
             rows = li.reverse_sequence(x, lengths) if backward else x
             used = li.less(li.iota((T,), 0, DType.i64), li.convert(li.max(lengths), DType.i64))
             rows = li.select(li.broadcast_in_dim(used, rows.shape, (0,)), rows, li.zeros_like(rows))
-        z = _product(rows, *w)
+        z = li.dynamic_quantize_matmul(rows, *w)
         if bias is not None:
             both = slice_axis(bias, 0, 0, 4 * self.H) + slice_axis(bias, 0, 4 * self.H, 8 * self.H)
             z = z + both
@@ -164,9 +154,9 @@ class Step:
 
         def cell(state: tuple[Value, ...], row: Value, *more: Value) -> tuple[tuple[Value, ...], Value]:
             h, c, *last = state
-            rest = list(more[2:-1])
+            rest = list(more[len(recurrent) : -1])
             p = rest.pop(0) if peephole is not None else None
-            new_h, new_c = self.one(row + _product(h, *more[:2]), c, p)
+            new_h, new_c = self.one(row + li.dynamic_quantize_matmul(h, *more[: len(recurrent)]), c, p)
             if lengths is None:
                 return (new_h, new_c), new_h
             live = li.less(li.convert(more[-1], lengths.dtype), rest[0])
