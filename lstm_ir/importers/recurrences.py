@@ -134,7 +134,8 @@ def states(graph: Graph) -> tuple[tuple[StatePair, ...], tuple[Liftable, ...]]:
                 if source in names:
                     fed.setdefault(names[source], {})[n, letter] = None
         zeros = all(v is None or splat(v) == 0 for v in begins.values())
-        if n.op.name in CELLS and n.attrs["direction"] == "forward" and zeros:
+        whole = not {"count", "lengths"} & {o.name for o in n.op.operands if n.arg(o.name) is not None}
+        if n.op.name in CELLS and n.attrs["direction"] == "forward" and zeros and whole:
             s = sizes_of(n)
             liftable.append(Liftable(n.loc.place, tuple(begins), str(s.state(s.P))))
     return tuple(_pairs(graph, fed)), tuple(liftable)

@@ -15,7 +15,7 @@ from paths import EXAMPLES, ROOT
 
 RUNNABLE = (
     "tagger.py", "layer_norm_cell.py", "dynamic_shapes.py", "tf_block_lstm.py", "char_lm.py", "silero_stream.py",
-    "import_crnn.py", "char_lm_fit.py",
+    "import_crnn.py", "char_lm_fit.py", "tf1_block_lstm.py",
 )  # fmt: skip
 MODELS = ROOT.parent / "shared" / "models"
 
@@ -50,6 +50,13 @@ def test_block_lstm_follows_the_loss_curve_of_tensorflow(tmp_path: Path) -> None
     lines = run("tf_block_lstm.py", tmp_path).splitlines()
     assert len(lines) == 3
     assert all("largest difference to TensorFlow" in line for line in lines)
+
+
+def test_a_tensorflow_1_graph_runs_trains_and_serves(tmp_path: Path) -> None:
+    pytest.importorskip("google.protobuf.message")
+    lines = run("tf1_block_lstm.py", tmp_path).splitlines()
+    assert sum("largest difference to TensorFlow" in line for line in lines) == 2
+    assert re.fullmatch(r"served:( \d\d\.\d\d){3}", lines[-1])
 
 
 @pytest.mark.slow
