@@ -38,7 +38,7 @@ def with_weights(graph: Graph, weights: HasState | Mapping[str, Any]) -> Graph:
         raise IRError(f"with_weights: expected an executable or arrays by name, got {type(weights).__name__}")
     if state is not None and not found:
         held = ", ".join(state) or "nothing"
-        raise IRError(f"with_weights: the executable keeps {held}, and graph @{graph.name} has no weight of such a name")
+        raise IRError(f"with_weights: the executable keeps {held}, and graph @{graph.name} has none of these weights")
     given = {name: _fitting(graph, name, array) for name, array in found.items()}
 
     def one(node: Node) -> Sequence[Value] | None:

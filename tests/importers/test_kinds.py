@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from device import need
+from tensorflow_graph import written
 
 import lstm_ir as li
 from lstm_ir.cli import group
@@ -69,29 +69,6 @@ def graph_file(tmp_path: Path, rng: np.random.Generator) -> tuple[Path, Any]:
     """y = tanh(x @ w) as a GraphDef, which a single odd op may follow, and w."""
     pytest.importorskip("google.protobuf.message")
     return tmp_path / "g.pb", rng.standard_normal((3, 5)).astype("f4")
-
-
-def written(path: Path, w: Any, more: Callable[[Any], None] | None = None) -> None:
-    from lstm_ir.importers.tensorflow.messages import message
-
-    graph = message("GraphDef")
-    x = graph.node.add(name="x", op="Placeholder")
-    x.attr["dtype"].type = 1
-    x.attr["shape"].shape.dim.add(size=-1)
-    x.attr["shape"].shape.dim.add(size=3)
-    held = graph.node.add(name="w", op="Const")
-    held.attr["dtype"].type = 1
-    tensor = held.attr["value"].tensor
-    tensor.dtype, tensor.tensor_content = 1, w.tobytes()
-    for d in w.shape:
-        tensor.tensor_shape.dim.add(size=d)
-    product = graph.node.add(name="xw", op="MatMul", input=["x", "w"])
-    result = graph.node.add(name="y", op="Tanh", input=["xw"])
-    for n in (product, result):
-        n.attr["T"].type = 1
-    if more is not None:
-        more(graph)
-    path.write_bytes(graph.SerializeToString())
 
 
 def test_import_of_a_tensorflow_graph(graph_file: tuple[Path, Any], rng: np.random.Generator, capsys: Capture) -> None:

@@ -71,7 +71,7 @@ def test_what_does_not_fit_is_refused(weights: Any, said: str) -> None:
 
 
 def test_an_executable_without_such_state_is_refused() -> None:
-    with pytest.raises(li.IRError, match="the executable keeps nothing, and graph @line has no weight of such a name"):
+    with pytest.raises(li.IRError, match="the executable keeps nothing, and graph @line has none of these weights"):
         li.with_weights(graph(), li.compile(graph()))
     with pytest.raises(li.GradientError, match="with_weights: takes a graph, got the program"):
         li.with_weights(li.Program.of(graph()), {})  # type: ignore[arg-type]

@@ -39,13 +39,13 @@ class Node:
     attrs: Mapping[str, Any]
 
 
-def ref(text: str) -> Ref:
-    """`name`, `name:1` in a graph, `name:output:1` in a function."""
+def ref(text: str, owner: str) -> Ref:
+    """`name`, `name:1` in a graph, `name:output:1` in a function. owner: who says it, in messages."""
     parts = text.split(":")
     if len(parts) == 1:
         return Ref(text)
     if not parts[-1].isdecimal() or len(parts) > 3 or len(parts[-1]) > 9:
-        raise ModelError(f"{text!r:.80} names no result of a node")
+        raise ModelError(f"{owner}: {text!r:.80} names no result of a node")
     return Ref(parts[0], parts[1] if len(parts) == 3 else "", int(parts[-1]))
 
 
@@ -75,12 +75,12 @@ class Body:
         self.arguments = {a: k for k, a in enumerate(arguments)}
         self.nodes: dict[str, Node] = {}
         for n in nodes:
-            data = tuple(ref(t) for t in n.input if not t.startswith("^"))
+            data = tuple(ref(t, name) for t in n.input if not t.startswith("^"))
             controls = tuple(t[1:] for t in n.input if t.startswith("^"))
             if n.name in self.nodes or n.name in self.arguments:
                 raise ModelError(f"{name}: two nodes are called {n.name!r:.80}")
             self.nodes[n.name] = Node(n.name, n.op, data, controls, n.attr)
-        self.results = tuple(map(ref, results))
+        self.results = tuple(ref(r, name) for r in results)
 
     def passed(self, result: Ref) -> Ref:
         """Where a result comes from when nothing but Identity lies between."""
@@ -104,7 +104,9 @@ class Body:
             if n.op in MERGE and len(n.inputs) == 2:
                 before = [self.nodes.get(r.node) for r in n.inputs]
                 for start, after in (before, before[::-1]):
-                    if start is not None and after is not None and start.op in ENTER and after.op in NEXT:
+                    if start is None or after is None or not (start.inputs and after.inputs):
+                        continue
+                    if start.op in ENTER and after.op in NEXT:
                         merges.setdefault(frame_name(start), []).append((n, start, after))
         made: dict[str, Frame] = {}
         for name, variables in merges.items():
@@ -127,7 +129,7 @@ class Body:
         for n in self.nodes.values():
             if n.op in SWITCH and len(n.inputs) == 2 and n.inputs[0].node in places:
                 decides = self.nodes.get(n.inputs[1].node)
-                if decides is not None and decides.op == "LoopCond":
+                if decides is not None and decides.op == "LoopCond" and decides.inputs:
                     switches[n.name] = places[n.inputs[0].node]
                     conditions.add(decides.name)
         return switches, conditions

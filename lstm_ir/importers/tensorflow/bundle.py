@@ -86,10 +86,10 @@ class Bundle:
         entry = self._stored.get(OBJECTS)
         if entry is None or entry.dtype != STRING or entry.shape != ():
             return []
-        content = bytes(self._raw(entry))
         try:
+            content = bytes(self._raw(entry))
             length, at = varint(content, 0)
-        except (IndexError, ValueError) as e:
+        except (IndexError, ValueError, RefusedError) as e:
             raise ModelError(f"{self.file}: the list of objects is damaged: {e}") from e
         graph = parsed("TrackableObjectGraph", content[at + 4 : at + 4 + length], self.file, "a checkpoint of objects")
         return [(a.full_name, a.checkpoint_key) for n in graph.nodes for a in n.attributes if a.full_name]

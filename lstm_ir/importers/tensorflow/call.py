@@ -23,6 +23,15 @@ IGNORED = ("swap_memory", "parallel_iterations", "container", "allow_soft_placem
 """Attributes that change nothing about the numbers: names, hints for memory, checks."""
 
 
+class Inputs(tuple[Any, ...]):
+    """Operands of a node; one that is missing is a refusal."""
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, int) and i >= len(self):
+            raise RefusedError(f"it has {len(self)} operands; operand {i} is missing")
+        return super().__getitem__(i)
+
+
 class Call(Operands):
     """Operands by position and attributes by name; what nobody asks for is refused afterwards.
 
@@ -34,7 +43,7 @@ class Call(Operands):
         inner: Inner,
     ) -> None:  # fmt: skip
         super().__init__(name, [v if isinstance(v, Value | Sizes) else None for v in inputs], knowledge)
-        self.node, self.inner, self._things = node, inner, tuple(inputs)
+        self.node, self.inner, self._things = node, inner, Inputs(inputs)
         self._attributes = attributes
         self._read_attributes: set[str] = set()
 

@@ -57,7 +57,7 @@ def _signed(signature: Signature) -> Ports:
 
 def _named(source: Source, outputs: Sequence[str]) -> Ports:
     nodes = source.graph.nodes
-    found = {text: ref(text) for text in outputs}
+    found = {text: ref(text, "from_tf: outputs") for text in outputs}
     for text, place in found.items():
         if place.node not in nodes:
             raise ModelError(f"{source.file}: outputs has {text!r}; the graph has no such node")

@@ -47,7 +47,10 @@ class Source:
             return found
         names = [a.name for a in found.signature.output_arg]
         results = [found.ret[n] if n in found.ret else "" for n in names]
-        body = Body(name, found.node_def, [a.name for a in found.signature.input_arg], results, names)
+        try:
+            body = Body(name, found.node_def, [a.name for a in found.signature.input_arg], results, names)
+        except ModelError as e:
+            raise ModelError(f"{self.file}: function {e}") from e
         self.functions[name] = body
         return body
 
@@ -116,9 +119,9 @@ def _source(file: str, size: int, meta: Any, bundle: Bundle | None) -> Source:
     if count > _NODES:
         raise ModelError(f"{file}: has {count} nodes, more than {_NODES}")
     try:
-        body = Body(file, graph.node)
+        body = Body("the graph", graph.node)
         functions: dict[str, Any] = {f.signature.name: f for f in graph.library.function}
-        signatures = {n: _signature(s) for n, s in meta.signature_def.items() if n != INIT}
+        signatures = {n: _signature(n, s) for n, s in meta.signature_def.items() if n != INIT}
     except ModelError as e:
         raise ModelError(f"{file}: {e}") from e
     found = meta.meta_info_def.tensorflow_version
@@ -130,11 +133,11 @@ def _source(file: str, size: int, meta: Any, bundle: Bundle | None) -> Source:
     return Source(file, source.bytes, version, body, functions, signatures, bundle, keys)
 
 
-def _signature(proto: Any) -> Signature:
+def _signature(name: str, proto: Any) -> Signature:
     def place(info: Any) -> Ref:
         if info.WhichOneof("encoding") != "name":
             raise ModelError("a signature has a tensor that is sparse or composite, which is not taken")
-        return ref(info.name)
+        return ref(info.name, f"signature {name}")
 
     inputs = {n: (place(info), info) for n, info in sorted(proto.inputs.items())}
     return Signature(inputs, {n: place(info) for n, info in sorted(proto.outputs.items())})

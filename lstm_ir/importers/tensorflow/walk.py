@@ -14,7 +14,7 @@ from lstm_ir.importers.sizes import Sizes
 from lstm_ir.importers.tensorflow import handlers
 from lstm_ir.importers.tensorflow.bodies import MERGE, Body, Node, Ref
 from lstm_ir.importers.tensorflow.branches import sides
-from lstm_ir.importers.tensorflow.call import Call
+from lstm_ir.importers.tensorflow.call import Call, Inputs
 from lstm_ir.importers.tensorflow.interface import Bindings, Input
 from lstm_ir.importers.tensorflow.order import SILENT, Order
 from lstm_ir.importers.tensorflow.ports import VARIABLES
@@ -224,7 +224,7 @@ class Walk:
         entry = TABLE.entry(node.op)
         if entry.runs:
             waits = node.op.endswith(("Exit", "Enter")) or node.op in (*MERGE, *SILENT)
-            site = Site(self, node, scope, [] if waits else self._inputs(node, scope))
+            site = Site(self, node, scope, Inputs() if waits else self._inputs(node, scope))
             loop = node.op in ("While", "StatelessWhile") or node.op.endswith("Exit")
             self._loops += loop
             try:
@@ -234,16 +234,16 @@ class Walk:
             return [self.knowledge.folded(v) if isinstance(v, Value) else v for v in found]
         return self._built(entry, node, self._inputs(node, scope))
 
-    def _inputs(self, node: Node, scope: Scope) -> list[Any]:
-        found = [scope.result(r, self) for r in node.inputs]
+    def _inputs(self, node: Node, scope: Scope) -> Inputs:
+        found = Inputs(scope.result(r, self) for r in node.inputs)
         if any(isinstance(v, Undefined) for v in found):
             raise PassedError
         return found
 
-    def _built(self, entry: Taken, node: Node, inputs: list[Any]) -> list[Any]:
-        read = [
+    def _built(self, entry: Taken, node: Node, inputs: Inputs) -> list[Any]:
+        read = Inputs(
             self.read(v) if isinstance(v, Variable) and (v.reference or node.op != "Identity") else v for v in inputs
-        ]
+        )
         call = Call(node.op, node.name, read, node.attrs, self.knowledge, self.call)
         results: Any = on_sizes(entry, call)
         if results is None:

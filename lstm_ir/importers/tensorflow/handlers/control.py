@@ -40,7 +40,7 @@ def call(site: Site) -> list[Any]:
 @taken("If", "StatelessIf", runs=True, refused=_DECIDED)
 def if_(site: Site) -> list[Any]:
     """The branch that the condition names; both and a choice, where only a call knows it."""
-    pred, *given = site.inputs
+    pred, given = site.inputs[0], site.inputs[1:]
     names = [function_attr(site.node, n) for n in ("else_branch", "then_branch")]
     known = _known(site, pred)
     if known is not None:
