@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import math
+
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
 
-_REFUSED = (
-    "keys and values of the past, lengths of keys; results other than the first; softmax_precision other than f32"
-)
+_REFUSED = "the fourth result; softmax_precision other than f32; softcap with a mask before operator set 24"
 
 
 @taken("Attention", 23, 24, 25, refused=_REFUSED)
-def attention(c: Call) -> Value:
-    """softmax(Q K^T scale + mask) V, over [B,N,T,D] or, with numbers of heads, [B,T,N*D].
+def attention(c: Call) -> list[Value]:
+    """softmax(Q K^T scale + mask) V, over [B,N,T,D] or, with numbers of heads, [B,T,N*D]; with the keys and values
+    [B,N,S,D] of the past before these, and what both are together.
 
     A row whose places are all masked is 0, as in onnxruntime and PyTorch.
     """
-    q, k, v, mask = c.value(0), c.value(1), c.value(2), c.maybe(3)
-    if any(c.wants(i) for i in (1, 2, 3)) or any(c.has(i) for i in (4, 5, 6)):
-        raise RefusedError("past keys and values, lengths and results other than the first are not taken")
+    q, k, v = c.value(0), c.value(1), c.value(2)
+    if c.wants(3):
+        raise RefusedError("the products of queries and keys as a result are not taken")
     if c.has_attribute("softmax_precision") and c.integer("softmax_precision") != 1:
         raise RefusedError("softmax_precision is not 1, f32")
     if c.has_attribute("qk_matmul_output_mode"):
@@ -36,20 +39,87 @@ def attention(c: Call) -> Value:
     size = q.shape[3]
     if not isinstance(size, int) or size < 1:
         raise RefusedError(f"the operand is {q.type}, of an open size of heads")
-    k, v = (_repeated(x, q) for x in (k, v))
+    past, keys, values = _after_past(c, k, v)
+    k, v = (_repeated(x, q) for x in (keys, values))
     c.agree("columns of queries and keys", size, k.shape[3])
     c.agree("rows of keys and values", k.shape[2], v.shape[2])
     cap = c.real("softcap", 0.0)
-    if cap > 0 and mask is not None:
-        raise RefusedError("softcap with a mask is not taken")
+    causal, mask = _mask(c, q, k, past)
+    if cap > 0 and mask is not None and c.opset < 24:
+        raise RefusedError("softcap with a mask, whose order this operator set does not say")
     y = li.attention(
-        q, k, v, mask, causal=c.flag("is_causal"), scale=c.real("scale") if c.has_attribute("scale") else None,
+        q, k, v, mask, causal=causal, scale=c.real("scale") if c.has_attribute("scale") else None,
         softcap=cap if cap > 0 else None,
     )  # fmt: skip
-    if not flat:
-        return y
-    y = li.transpose(y, (0, 2, 1, 3))
-    return li.reshape(y, (*y.shape[:2], dims.mul(y.shape[2], y.shape[3])))
+    if flat:
+        y = li.transpose(y, (0, 2, 1, 3))
+        y = li.reshape(y, (*y.shape[:2], dims.mul(y.shape[2], y.shape[3])))
+    return [y, keys, values]
+
+
+def _after_past(c: Call, k: Value, v: Value) -> tuple[Dim, Value, Value]:
+    """The number of keys of the past, and all keys and values."""
+    past_k, past_v = c.maybe(4), c.maybe(5)
+    if (past_k is None) != (past_v is None):
+        raise RefusedError("it has keys or values of the past, not both")
+    if past_k is None or past_v is None:
+        return 0, k, v
+    if past_k.rank != 4 or past_v.rank != 4:
+        raise RefusedError(f"the past is {past_k.type} and {past_v.type}, not [B,N,S,D]")
+    return past_k.shape[2], li.concat([past_k, k], 2), li.concat([past_v, v], 2)
+
+
+def _mask(c: Call, q: Value, k: Value, past: Dim) -> tuple[bool, Value | None]:
+    """Whether each query sees the keys up to its own place, where that is all; otherwise all masks as one.
+
+    The place of query i is i plus the keys of the past, or, with lengths of keys, i plus what these are more than
+    queries. A window leaves so many keys before and after that place.
+    """
+    given, lengths, causal = c.maybe(3), c.maybe(6), c.flag("is_causal")
+    left, right = (c.integer(f"{side}_window_size", -1) for side in ("left", "right"))
+    if lengths is not None and c.has(4):
+        raise RefusedError("it has both keys of the past and lengths of keys")
+    if given is None and lengths is None and left < 0 and right < 0 and past == 0:
+        return causal, None
+    T, S = q.shape[2], k.shape[2]
+    places, keys = li.iota((T, S), 0, DType.i64), li.iota((T, S), 1, DType.i64)
+    first: Value = li.convert(li.size(past), DType.i64) if isinstance(past, Expr) else li.constant(past, DType.i64)
+    seen: list[Value] = []
+    if lengths is not None:
+        many = li.reshape(li.convert(lengths, DType.i64), (q.shape[0], 1, 1, 1))
+        first = many - li.convert(li.size(T), DType.i64)
+        seen.append(li.less(keys, many))
+    at = places + first
+    if causal:
+        seen.append(li.less_equal(keys, at))
+    if left >= 0:
+        seen.append(li.less_equal(at - keys, left))
+    if right >= 0:
+        seen.append(li.less_equal(keys - at, right))
+    if given is not None:
+        given = _widened(given, S)
+        if given.dtype is DType.i1:
+            seen.append(given)
+    allowed = seen[0] if seen else None
+    for more in seen[1:]:
+        allowed = li.logical_and(allowed, more)
+    if given is None or given.dtype is DType.i1:
+        return False, allowed
+    if allowed is None:
+        return False, given
+    return False, li.select(allowed, given, li.constant(-math.inf, given.dtype))
+
+
+def _widened(mask: Value, S: Dim) -> Value:
+    """A mask of fewer keys than there are hides the others."""
+    there = mask.shape[-1]
+    if there == S or not (isinstance(S, int) and isinstance(there, int) and there < S):
+        return mask
+    high = [*[0] * (mask.rank - 1), S - there]
+    if mask.dtype is DType.i1:
+        wide = li.pad(li.convert(mask, DType.i32), [0] * mask.rank, high)
+        return li.not_equal(wide, 0)
+    return li.pad(mask, [0] * mask.rank, high, value=-math.inf)
 
 
 def _headed(x: Value, heads: int) -> Value:
