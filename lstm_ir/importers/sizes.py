@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
@@ -45,7 +46,10 @@ def settled(array: Array, dtype: DType) -> Sizes | Value:
     """The array as a constant where no element is an expression."""
     if any(isinstance(d, Expr) for d in array.flat):
         return Sizes(array, dtype)
-    return constant(array.astype(dtype.numpy))
+    try:
+        return constant(array.astype(dtype.numpy))
+    except OverflowError:
+        raise RefusedError(f"a size does not fit into {dtype}: {max(map(abs, array.flat))}") from None
 
 
 def objects(elements: list[Any], shape: tuple[int, ...]) -> Array:

@@ -118,8 +118,10 @@ def while_(site: Site) -> list[Any]:
     fixed = [k == p for k, p in enumerate(places)]
 
     def run(things: list[Any]) -> tuple[Any, list[Any]]:
-        (going,) = walk.call(names[0], things)
-        return going, walk.call(names[1], things)
+        going = walk.call(names[0], things)
+        if len(going) != 1:
+            raise RefusedError(f"its condition gives {len(going)} results, not one")
+        return going[0], walk.call(names[1], things)
 
     return looped(walk.knowledge, site.inputs, fixed, run)
 
