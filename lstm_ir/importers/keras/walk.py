@@ -120,7 +120,7 @@ class Walk:
                 call = s.calls[k]
                 if all(r in known for r in refs([list(call.args), dict(call.kwargs)])):
                     for i, result in enumerate(self._call(s, k, places[s.name], known)):
-                        known[Ref(s.name, k + s.first_call, i)] = result
+                        known[Ref(s.name, k, i)] = result
                 else:
                     waiting.append((s, k))
             if len(waiting) == len(left):
