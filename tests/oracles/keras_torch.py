@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -22,6 +23,7 @@ module_utils.tensorflow._available = module_utils.gfile._available = False  # it
 assert before or "tensorflow" not in sys.modules, "this Keras imports TensorFlow"
 keras: Any = _keras
 keras.config.disable_interactive_logging()
+logging.getLogger("absl").setLevel(logging.ERROR)  # it advises against .h5 files
 
 
 def numpy_of(value: Any) -> Array:

@@ -17,6 +17,7 @@ from lstm_ir.importers.refusals import RefusedError
 Tree = Any  # a Ref or a Python value, or lists, tuples and dicts of trees
 FUNCTIONAL = ("Functional", "Model")
 MODELS = (*FUNCTIONAL, "Sequential")
+MAX_NAME = 1000  # signs
 DEPTH = 32  # models in models, structures in structures
 RECURRENT = ("LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "CuDNNLSTM", "CuDNNGRU")
 
@@ -106,14 +107,18 @@ def layer_spec(entry: Any, depth: int = 0) -> LayerSpec:
     own = module.split(".")[0] in ("keras", "tf_keras", "tensorflow") and (
         registered is None or str(registered) == entry["class_name"]
     )
-    name = config.get("name") or entry.get("name") or entry["class_name"].lower()
-    calls = tuple(_inbound(n, entry["class_name"]) for n in entry.get("inbound_nodes") or ())
+    name = str(config.get("name") or entry.get("name") or entry["class_name"].lower())
+    if not name.isprintable() or len(name) > MAX_NAME:
+        raise RefusedError(f"{name!r:.60} is no name of a layer")
+    nodes = entry.get("inbound_nodes") or []
+    if not isinstance(nodes, list):
+        raise RefusedError(f"the calls of {entry['class_name']} are {nodes!r:.60}")
+    calls = tuple(_inbound(n, entry["class_name"]) for n in nodes)
     build = entry.get("build_config")
     # In legacy files Keras 3 writes no module; what has no `trainable` there is no layer.
-    nodes = entry.get("inbound_nodes") or ()
     bare = "module" not in entry and "trainable" not in config and any(isinstance(n, Mapping) for n in nodes)
     return LayerSpec(
-        entry["class_name"], str(name), config, own, module, calls, build if isinstance(build, Mapping) else {},
+        entry["class_name"], name, config, own, module, calls, build if isinstance(build, Mapping) else {},
         ".ops" in module or bare,
     )  # fmt: skip
 

@@ -70,7 +70,7 @@ def _legacy(file: str, size: int, arrays: Mapping[str, Array], attributes: Mappi
     text = attributes.get("", {}).get("model_config")
     if not isinstance(text, str):
         raise ModelError(f"{file}: it has no model_config: it holds weights alone, not a whole model")
-    spec = _spec(parsed(text.encode(), f"{file}: model_config"), file)
+    spec = _spec(parsed(text, f"{file}: model_config"), file)
     top = attributes.get("model_weights", {})
     rows = {n: _row(arrays, attributes, f"model_weights/{n}", file) for n in _listed(top, "layer_names")}
     version = attributes.get("", {}).get("keras_version") or top.get("keras_version") or "of unknown version"
@@ -79,16 +79,10 @@ def _legacy(file: str, size: int, arrays: Mapping[str, Array], attributes: Mappi
 
 def _listed(attributes: Mapping[str, Any], name: str) -> list[str]:
     """A list of names; a long one stands in several attributes."""
-    if name in attributes:
-        return [str(n) for n in attributes[name]]
-    out: list[str] = []
-    while f"{name}{len(out) and ''}" in attributes:
-        break
-    k = 0
-    while f"{name}{k}" in attributes:
-        out += [str(n) for n in attributes[f"{name}{k}"]]
-        k += 1
-    return out
+    rows = [attributes[name]] if name in attributes else []
+    while f"{name}{len(rows)}" in attributes and name not in attributes:
+        rows.append(attributes[f"{name}{len(rows)}"])
+    return [str(n) for row in rows if isinstance(row, list) for n in row]
 
 
 def _row(arrays: Mapping[str, Array], attributes: Mapping[str, Mapping[str, Any]], path: str, file: str) -> list[Array]:
