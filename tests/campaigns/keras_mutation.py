@@ -24,7 +24,8 @@ ODD: tuple[Any, ...] = (
 )  # fmt: skip
 KINDS = (
     "Lambda", "Dense", "LSTM", "GRU", "Bidirectional", "TimeDistributed", "RNN", "Functional", "Sequential",
-    "Add", "Dot", "Reshape", "RepeatVector", "Embedding", "InputLayer", "BatchNormalization", "Conv1D", "Conv2D", "StackedRNNCells",
+    "Add", "Dot", "Reshape", "RepeatVector", "Embedding", "InputLayer", "BatchNormalization", "Conv1D", "Conv2D",
+    "StackedRNNCells",
     "Masking", "MyLayer", "Concatenate", "Permute", "Flatten", "UpSampling1D", "MaxPooling1D", "ZeroPadding1D", "",
     "GetItem", "Transpose", "Mean", "Softmax", "GroupNormalization", "PReLU", "Cropping1D", "LayerNormalization",
 )  # fmt: skip

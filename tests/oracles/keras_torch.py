@@ -45,7 +45,7 @@ def results(model: Any, arrays: Mapping[str, Array], **more: Any) -> dict[str, A
         return {k: numpy_of(v) for k, v in found.items()}
     flat = found if isinstance(found, (list, tuple)) else [found]
     out: dict[str, Array] = {}
-    for name, v in zip(model.output_names, flat, strict=True):
+    for name, v in zip(getattr(model, "output_names", [model.layers[-1].name]), flat, strict=True):
         key, k = name, 0
         while key in out:
             k += 1
