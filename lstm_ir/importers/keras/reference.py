@@ -71,7 +71,9 @@ class Keras:
         path = self._path
         if path is None:
             path = folder / "original.keras"
-            self._model.save(path)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._model.save(path)
         backend, only = self._keras.config.backend(), "[0]" if len(self._inputs) == 1 else ""
         return COLD.format(backend=backend, model=str(path), arrays=str(arrays), names=self._inputs, only=only)
 
