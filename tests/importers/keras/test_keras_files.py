@@ -55,7 +55,7 @@ def test_states_go_on_as_keras_has_them(form: str, tmp_path: Path) -> None:
     program = li.from_keras(model if form == "live" else saved(model, tmp_path / f"m.{form}"))
     assert isinstance(program, li.Program)
     graph = program.entries["main"]
-    states = {p.node.attrs["name"]: np.zeros(p.shape, np.float32) for p in graph.params[1:]}  # type: ignore[arg-type]
+    states = {p.node.attrs["name"]: np.zeros(p.shape, np.float32) for p in graph.params[1:]}
     assert sorted(states) == [
         "bidirectional/backward_gru/state_0", "bidirectional/forward_gru/state_0", "lstm/state_0", "lstm/state_1",
         "rnn/state_0", "rnn/state_1",
@@ -190,8 +190,9 @@ def test_random_models(number: int, form: str, seed: int, tmp_path: Path) -> Non
     try:
         graph = li.from_keras(model if form == "live" else saved(model, tmp_path / f"m.{form}"))
     except li.ModelError as e:
-        assert "broadcast" in str(e) or "name them alike" in str(e), d.words  # open steps of two inputs
-        return
+        if "broadcast" in str(e) or "name them alike" in str(e):  # open steps of two inputs
+            return
+        raise
     try:
         want = results(model, arrays)
     except IndexError:  # of Keras: a list of one cell, from states
