@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.fitting.fit import fit as fit
     from lstm_ir.importers.convert_weights import convert_weights as convert_weights
     from lstm_ir.importers.keras.model import from_keras as from_keras
+    from lstm_ir.importers.keras.to_keras import to_keras as to_keras
     from lstm_ir.importers.onnx.model import from_onnx as from_onnx
     from lstm_ir.importers.tensorflow.model import from_tf as from_tf
     from lstm_ir.importers.torch.model import from_torch as from_torch
@@ -104,6 +105,7 @@ _LAZY = {
         "lstm_ir.fitting.fit": "fit",
         "lstm_ir.importers.convert_weights": "convert_weights",
         "lstm_ir.importers.keras.model": "from_keras",
+        "lstm_ir.importers.keras.to_keras": "to_keras",
         "lstm_ir.importers.onnx.model": "from_onnx",
         "lstm_ir.importers.tensorflow.model": "from_tf",
         "lstm_ir.importers.torch.model": "from_torch",

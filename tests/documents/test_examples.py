@@ -15,7 +15,7 @@ from paths import EXAMPLES, ROOT
 
 RUNNABLE = (
     "tagger.py", "layer_norm_cell.py", "dynamic_shapes.py", "tf_block_lstm.py", "char_lm.py", "silero_stream.py",
-    "import_crnn.py", "char_lm_fit.py", "tf1_block_lstm.py",
+    "import_crnn.py", "char_lm_fit.py", "tf1_block_lstm.py", "keras_forecaster.py",
 )  # fmt: skip
 MODELS = ROOT.parent / "shared" / "models"
 
@@ -79,6 +79,17 @@ def test_the_text_recogniser_gives_what_pytorch_gives(tmp_path: Path) -> None:
     lines = run("import_crnn.py", tmp_path).splitlines()
     assert lines[0].startswith("scores [1, 20, 27]: largest difference to PyTorch ")
     assert re.fullmatch(r"read: '[a-z]*'", lines[1])
+
+
+@pytest.mark.slow
+def test_the_forecaster_of_keras_is_trained_on_and_served(tmp_path: Path) -> None:
+    need("keras")
+    need("torch")
+    lines = run("keras_forecaster.py", tmp_path).splitlines()
+    assert len(lines) == 3
+    first, second = (float(line.rpartition(" ")[2]) for line in lines[:2])
+    assert second < first < 0.3
+    assert "40 clients, largest difference to Keras" in lines[2]
 
 
 @pytest.mark.parametrize("kind", ["P2", "P5", "npy"])

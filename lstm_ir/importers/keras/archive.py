@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import tempfile
 import zipfile
 from collections.abc import Mapping
@@ -19,7 +20,8 @@ from lstm_ir.ir.errors import LstmIrError, ModelError
 from lstm_ir.ir.input_file import reading
 
 CONFIG, METADATA, H5, NPZ = "config.json", "metadata.json", "model.weights.h5", "model.weights.npz"
-MAX_TEXT = 64 << 20  # bytes of the config
+MAX_TEXT = 16 << 20  # bytes of the config
+MAX_DEPTH = 160  # lists and objects of JSON in one another: 32 models in models have 128
 MAX_BYTES = 4 << 30  # that all members inflate to
 MAX_EXPANSION = 100  # times the bytes that a member has in the file
 MAX_MEMBERS = 10_000
@@ -55,12 +57,21 @@ def read_archive(path: Path) -> Stored:
     return Stored(config, metadata, arrays)
 
 
-def parsed(data: bytes, where: str) -> Any:
-    """JSON; ModelError for other text, and for what is nested too deeply."""
+def parsed(data: bytes | str, where: str) -> Any:
+    """JSON; ModelError for other text, and for what is too long or nested too deeply."""
+    if len(data) > MAX_TEXT:
+        raise ModelError(f"{where} has {len(data)} bytes; at most {MAX_TEXT} are read")
     try:
-        return json.loads(data)
+        found = json.loads(data)
     except (ValueError, RecursionError) as e:
         raise ModelError(f"{where}: not JSON: {str(e)[:200]}") from None
+    inner, depth = [found] if isinstance(found, (dict, list)) else [], 0
+    while inner:
+        inner = [v for t in inner for v in (t.values() if isinstance(t, dict) else t) if isinstance(v, (dict, list))]
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ModelError(f"{where}: lists and objects are nested deeper than {MAX_DEPTH}")
+    return found
 
 
 def _members(archive: zipfile.ZipFile, file: str) -> dict[str, zipfile.ZipInfo]:
@@ -111,25 +122,40 @@ def _h5(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: str) -> dict[str,
 
 
 def _npz(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: str) -> dict[str, Array]:
-    """The arrays of the other form: one dict in each array of the .npz, which would be a pickle, is refused."""
+    """The arrays of the other form. Keras itself writes pickles there, which are refused, as Keras' own reader does."""
     where = f"{file}: {NPZ}"
     out: dict[str, Array] = {}
     with archive.open(info) as f:
         data = io.BytesIO(f.read(info.file_size))
     try:
         with zipfile.ZipFile(data) as inner:
-            for member in inner.infolist():
-                check_expansion(member, f"{where}: {member.filename}")
-                if member.compress_type not in _HOW:
-                    raise ModelError(f"{where}: {member.filename} is packed in a way that is not read")
-            if sum(m.file_size for m in inner.infolist()) > MAX_BYTES:
-                raise ModelError(f"{where}: it inflates to more than {MAX_BYTES} bytes")
-        data.seek(0)
-        with np.load(data, allow_pickle=False) as found:
-            for name in found.files:
-                out[name] = found[name]
+            found = inner.infolist()
+            if len(found) > MAX_MEMBERS or sum(m.file_size for m in found) > MAX_BYTES:
+                raise ModelError(f"{where}: it has more than {MAX_MEMBERS} members or {MAX_BYTES} bytes")
+            for member in found:
+                name = member.filename.removesuffix(".npy")
+                check_expansion(member, f"{where}: {name!r:.80}")
+                if member.compress_type not in _HOW or name in out:
+                    raise ModelError(f"{where}: {name!r:.80} is packed in a way that is not read, or stands twice")
+                out[name] = _array(inner, member, f"{where}: {name!r:.80}")
     except LstmIrError:
         raise
     except Exception as e:  # whatever a damaged file makes NumPy raise
         raise ModelError(f"{where}: {str(e)[:200]}") from e
     return out
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, where: str) -> Array:
+    """One array, for which no memory is taken before its header agrees with how long it is."""
+    with archive.open(member) as f:
+        version = np.lib.format.read_magic(f)
+        read_header: Any = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        if version not in read_header:
+            raise ModelError(f"{where}: .npy of version {version}")
+        shape, _, dtype = read_header[version](f)
+        if dtype.hasobject:
+            raise ModelError(f"{where}: a pickle, which may run code: save the model again with h5py installed")
+        if math.prod(shape) * dtype.itemsize != member.file_size - f.tell():
+            raise ModelError(f"{where}: its header claims {dtype}{list(shape)}, and it has {member.file_size} bytes")
+    with archive.open(member) as f:
+        return np.asarray(np.lib.format.read_array(f, allow_pickle=False))

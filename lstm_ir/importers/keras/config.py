@@ -6,8 +6,8 @@ calls are read: Keras 3's (`args`, `kwargs`), and that of Keras 1 and 2 (lists o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ import numpy as np
 from lstm_ir.importers.refusals import RefusedError
 
 Tree = Any  # a Ref or a Python value, or lists, tuples and dicts of trees
-MODELS = ("Functional", "Sequential", "Model")
+FUNCTIONAL = ("Functional", "Model")
+MODELS = (*FUNCTIONAL, "Sequential")
+MAX_NAME = 1000  # signs
 DEPTH = 32  # models in models, structures in structures
 RECURRENT = ("LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "CuDNNLSTM", "CuDNNGRU")
 
@@ -31,10 +33,11 @@ class Ref:
 
 @dataclass(frozen=True)
 class Inbound:
-    """One call of a layer."""
+    """One call of a layer. `old`: as Keras 1 and 2 write it."""
 
     args: tuple[Tree, ...]
     kwargs: Mapping[str, Tree]
+    old: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,6 @@ class LayerSpec:
     calls: tuple[Inbound, ...] = ()
     build: Mapping[str, Any] = field(default_factory=dict)
     is_operation: bool = False  # a function of `keras.ops`, not a layer
-
-    @property
-    def first_call(self) -> int:
-        """The number that Keras gives the first call: a Functional model has a call 0 of its own, of its inputs."""
-        return 1 if self.kind in ("Functional", "Model") else 0
 
 
 @dataclass(frozen=True)
@@ -109,14 +107,18 @@ def layer_spec(entry: Any, depth: int = 0) -> LayerSpec:
     own = module.split(".")[0] in ("keras", "tf_keras", "tensorflow") and (
         registered is None or str(registered) == entry["class_name"]
     )
-    name = config.get("name") or entry.get("name") or entry["class_name"].lower()
-    calls = tuple(_inbound(n, entry["class_name"]) for n in entry.get("inbound_nodes") or ())
+    name = str(config.get("name") or entry.get("name") or entry["class_name"].lower())
+    if not name.isprintable() or len(name) > MAX_NAME:
+        raise RefusedError(f"{name!r:.60} is no name of a layer")
+    nodes = entry.get("inbound_nodes") or []
+    if not isinstance(nodes, list):
+        raise RefusedError(f"the calls of {entry['class_name']} are {nodes!r:.60}")
+    calls = tuple(_inbound(n, entry["class_name"]) for n in nodes)
     build = entry.get("build_config")
     # In legacy files Keras 3 writes no module; what has no `trainable` there is no layer.
-    nodes = entry.get("inbound_nodes") or ()
     bare = "module" not in entry and "trainable" not in config and any(isinstance(n, Mapping) for n in nodes)
     return LayerSpec(
-        entry["class_name"], str(name), config, own, module, calls, build if isinstance(build, Mapping) else {},
+        entry["class_name"], name, config, own, module, calls, build if isinstance(build, Mapping) else {},
         ".ops" in module or bare,
     )  # fmt: skip
 
@@ -134,9 +136,25 @@ def model_spec(spec: LayerSpec) -> ModelSpec:
         raise RefusedError(f"two layers are called {max(names, key=names.count)!r}")
     if spec.kind == "Sequential":
         return _sequential(spec, layers)
-    return ModelSpec(
-        spec.name, tuple(layers), _ends(spec.config.get("input_layers")), _ends(spec.config.get("output_layers"))
-    )
+    kinds = {s.name: s.kind for s in layers}
+    ends = [_ends(spec.config.get(word)) for word in ("input_layers", "output_layers")]
+    old = any(c.old for s in layers for c in s.calls)
+    inputs, outputs = (_from_zero(tree, kinds, MODELS if old else FUNCTIONAL) for tree in ends)
+    return ModelSpec(spec.name, tuple(_numbered(s, kinds) for s in layers), inputs, outputs)
+
+
+def _numbered(spec: LayerSpec, kinds: Mapping[str, str]) -> LayerSpec:
+    """The layer, whose calls number the calls of others from 0."""
+    calls = []
+    for c in spec.calls:
+        args, kwargs = (_from_zero(t, kinds, MODELS if c.old else ()) for t in (c.args, dict(c.kwargs)))
+        calls.append(Inbound(args, kwargs, c.old))
+    return replace(spec, calls=tuple(calls))
+
+
+def _from_zero(tree: Tree, kinds: Mapping[str, str], having: Sequence[str]) -> Tree:
+    """Tensors of models have a call 0 of their own, of their inputs: everywhere in Keras 2, as outputs in Keras 3."""
+    return mapped(tree, lambda r: Ref(r.layer, r.node - (kinds.get(r.layer) in having), r.tensor))
 
 
 def _sequential(spec: LayerSpec, layers: list[LayerSpec]) -> ModelSpec:
@@ -190,8 +208,8 @@ def _inbound(node: Any, kind: str) -> Inbound:
     given = places[0][3] if len(places[0]) == 4 and isinstance(places[0][3], Mapping) else {}
     kwargs = {str(k): Ref(*v[:3]) if _is_place(v) else _value(v, 0) for k, v in given.items()}
     if kind in RECURRENT and len(tensors) > 1:  # Keras 2 hands the states over as further inputs
-        return Inbound((tensors[0],), {**kwargs, "initial_state": tensors[1:]})
-    return Inbound((tensors[0] if len(tensors) == 1 else tensors,), kwargs)
+        return Inbound((tensors[0],), {**kwargs, "initial_state": tensors[1:]}, True)
+    return Inbound((tensors[0] if len(tensors) == 1 else tensors,), kwargs, True)
 
 
 def _value(v: Any, depth: int) -> Tree:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,32 +14,37 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.importers.refusals import printable
 from lstm_ir.ir.errors import ModelError
 
 Array = np.ndarray[Any, Any]
 Attributes = Mapping[str, Mapping[str, Any]]
-SECONDS = 120.0
-"""That reading a file may take."""
+SECONDS = 10
+"""Of processor time that reading a small file may take: HDF5 runs without end over some damaged ones."""
+RATE = 32 << 20  # bytes of a larger one for each second more
+PATIENCE = 6  # times as long the process may take where the machine is busy
 MEMORY = 2 << 30  # bytes that the process may have beside what the file needs
 _CHILD = Path(__file__).with_name("hdf5_child.py")
 
 
-def read_hdf5(path: Path, where: str, seconds: float = SECONDS) -> tuple[dict[str, Array], dict[str, dict[str, Any]]]:
+def read_hdf5(path: Path, where: str) -> tuple[dict[str, Array], dict[str, dict[str, Any]]]:
     """Arrays by path, and attributes by the path of their group ("" is the file).
 
     ModelError for what is no HDF5 file, is damaged, links outside, or takes too long or too much memory.
     """
     with tempfile.TemporaryDirectory(prefix="lstm-ir-") as folder:
         found = Path(folder) / "found.npz"
-        limit = MEMORY + 4 * path.stat().st_size
-        command = [sys.executable, "-I", str(_CHILD), str(path), str(found), str(limit), str(int(seconds) + 1)]
+        size = path.stat().st_size
+        limit, seconds = MEMORY + 4 * size, SECONDS + size // RATE
+        command = [sys.executable, "-I", str(_CHILD), str(path), str(found), str(limit), str(seconds)]
         env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "HDF5_USE_FILE_LOCKING": "FALSE"}
+        env["HDF5_PLUGIN_PRELOAD"] = "::"  # no filter from a shared library
         try:
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, env=env, check=False
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE * seconds, env=env, check=False
             )
         except subprocess.TimeoutExpired:
-            raise ModelError(f"{where}: reading it took more than {seconds:g} s") from None
+            raise ModelError(f"{where}: reading it took more than {PATIENCE * seconds} s") from None
         if done.returncode == 3:
             raise ModelError("to read HDF5 needs h5py: pip install 'lstm-ir[keras]'")
         if done.returncode != 0 or not found.exists():
@@ -55,6 +61,6 @@ def read_hdf5(path: Path, where: str, seconds: float = SECONDS) -> tuple[dict[st
 def _said(done: subprocess.CompletedProcess[bytes]) -> str:
     """The last line of the process, or what ended it."""
     if done.returncode < 0:
-        return f"its reader was ended by signal {-done.returncode}"
+        return f"its reader was ended by signal {-done.returncode}, {signal.Signals(-done.returncode).name}"
     lines = done.stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1][:300] if lines else f"its reader ended with {done.returncode}"
+    return printable(lines[-1][:300]) if lines else f"its reader ended with {done.returncode}"

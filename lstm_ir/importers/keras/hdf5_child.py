@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 from typing import Any
 
-MAX_OBJECTS = 200_000
+MAX_OBJECTS = 50_000
 MAX_BYTES = 4 << 30  # of all arrays
 MAX_EXPANSION = 100  # times the bytes in the file
 MAX_DEPTH = 64
@@ -29,7 +28,7 @@ def main(path: str, found: str, memory: str, seconds: str) -> None:
     arrays: dict[str, Any] = {}
     attributes: dict[str, dict[str, Any]] = {}
     with h5py.File(path, "r") as f:
-        _walk(f, "", h5py, arrays, attributes, os.path.getsize(path), 0)
+        _walk(f, "", h5py, arrays, attributes, {h5py.h5o.get_info(f.id).addr}, [0], 0)
         index = {"arrays": list(arrays), "attributes": attributes}
         text = np.frombuffer(json.dumps(index).encode(), np.uint8)
         np.savez(found, index=text, **{f"a{k}": a for k, a in enumerate(arrays.values())})
@@ -46,8 +45,9 @@ def _limit(memory: int, seconds: int) -> None:
 
 
 def _walk(
-    group: Any, path: str, h5py: Any, arrays: dict[str, Any], attributes: dict[str, Any], size: int, depth: int
-) -> None:
+    group: Any, path: str, h5py: Any, arrays: dict[str, Any], attributes: dict[str, Any], seen: set[int],
+    taken: list[int], depth: int,
+) -> None:  # fmt: skip
     if depth > MAX_DEPTH or len(arrays) + len(attributes) > MAX_OBJECTS:
         sys.exit("groups are nested too deeply, or there are too many")
     attributes[path] = {name: _attribute(group, name) for name in group.attrs}
@@ -57,15 +57,20 @@ def _walk(
         if not isinstance(link, h5py.HardLink):
             sys.exit(f"{where} is a {type(link).__name__}; links are not followed")
         thing = group[name]
+        place = h5py.h5o.get_info(thing.id).addr
+        if place in seen:
+            sys.exit(f"{where} stands in two places, or in itself")
+        seen.add(place)
         if isinstance(thing, h5py.Group):
-            _walk(thing, where, h5py, arrays, attributes, size, depth + 1)
+            _walk(thing, where, h5py, arrays, attributes, seen, taken, depth + 1)
         elif isinstance(thing, h5py.Dataset):
-            arrays[where] = _array(thing, where, sum(a.nbytes for a in arrays.values()), size)
+            arrays[where] = _array(thing, where, taken)
+            taken[0] += arrays[where].nbytes
         else:
             sys.exit(f"{where} is a {type(thing).__name__}, not an array")
 
 
-def _array(d: Any, where: str, before: int, size: int) -> Any:
+def _array(d: Any, where: str, taken: list[int]) -> Any:
     if d.external or d.is_virtual:
         sys.exit(f"{where} has its data in another file")
     if d.dtype.kind not in "fiub" and str(d.dtype) != "bfloat16":
@@ -76,7 +81,7 @@ def _array(d: Any, where: str, before: int, size: int) -> Any:
     stored = d.id.get_storage_size()
     if claimed > MAX_EXPANSION * max(stored, 1) and claimed > 1 << 16:
         sys.exit(f"{where} claims {claimed} bytes and holds {stored}")
-    if before + claimed > MAX_BYTES:
+    if taken[0] + claimed > MAX_BYTES:
         sys.exit(f"its arrays have more than {MAX_BYTES} bytes")
     return d[()]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lstm_ir.importers.keras.config import LayerSpec
-from lstm_ir.importers.keras.weights import Weights, variables
+from lstm_ir.importers.keras.weights import Weights, parts, variables
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import IRError
@@ -22,18 +22,8 @@ class Store:
     """Weights that were made, each once: a layer that is called twice has one set."""
 
     def __init__(self) -> None:
-        self.made: dict[str, dict[str, Value]] = {}
+        self.made: dict[int | str, dict[str, Value]] = {}
         self.trained: dict[str, Value] = {}
-        self._paths: set[str] = set()
-
-    def unique(self, path: str) -> str:
-        """A path that nobody has: two cells of one layer may have one name."""
-        found, k = path, 0
-        while found in self._paths:
-            k += 1
-            found = f"{path}_{k}"
-        self._paths.add(found)
-        return found
 
 
 @dataclass
@@ -65,13 +55,14 @@ class Holding:
 
     def weights(self, spec: LayerSpec) -> dict[str, Value]:
         """The object's own weights: those that Keras trains under their names, the others as constants."""
-        if self.path not in self.store.made:
+        key = self.source.identity or self.path  # a live layer may stand in two models, and is one there
+        if key not in self.store.made:
             names = variables(spec)
             arrays = self.source.own(names)
-            self.store.made[self.path] = {
+            self.store.made[key] = {
                 n: self._value(f"{self.path}/{n}", arrays[n], trainable and self.trained) for n, trainable in names
             }
-        return self.store.made[self.path]
+        return self.store.made[key]
 
     def _value(self, name: str, array: Any, trained: bool) -> Value:
         try:
@@ -84,6 +75,12 @@ class Holding:
         return found
 
 
-def names_of(made: Mapping[str, Mapping[str, Value]]) -> list[str]:
-    """Full names of all weights."""
-    return [f"{path}/{n}" for path, inner in made.items() for n in inner]
+def held(spec: LayerSpec, holding: Holding) -> Iterator[tuple[str, LayerSpec, Weights]]:
+    """Every object in a layer, itself first, with the path that its weights have in a graph."""
+    yield holding.path, spec, holding.source
+    for attribute, found in parts(spec):
+        if isinstance(found, list):
+            for inner, there in zip(found, holding.children(attribute, found), strict=True):
+                yield from held(inner, there)
+        else:
+            yield from held(found, holding.child(attribute, found))

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from lstm_ir.importers.keras import handlers
-from lstm_ir.importers.keras.call import Tensor
 from lstm_ir.importers.keras.config import Ref, model_spec
 from lstm_ir.importers.keras.inputs import Sizes, word
 from lstm_ir.importers.keras.source import Source, read
@@ -75,7 +74,7 @@ def graph_of(walk: Walk) -> tuple[Graph, dict[str, str]]:
     walk.refusals.raise_any()
     file = walk.source.file
     assert walk.spec is not None
-    outputs = _outputs(walk.spec.outputs, walk.results)
+    outputs: dict[str, Value] = {n: t.value for n, t in named(walk.spec.outputs, walk.results).items()}
     inputs, kept = list(walk.inputs), {}
     for name, (before, after) in walk.states.items():
         inputs.append(before)
@@ -87,16 +86,16 @@ def graph_of(walk: Walk) -> tuple[Graph, dict[str, str]]:
         raise ModelError(f"{file}: {e}") from e
 
 
-def _outputs(places: Any, results: Any) -> dict[str, Value]:
-    """By the keys of a dict, or by the layers' names; what stands twice is numbered."""
-    out: dict[str, Value] = {}
+def named(places: Any, results: Any) -> dict[str, Any]:
+    """Results by the keys of a dict, or by the layers' names; what stands twice is numbered."""
+    out: dict[str, Any] = {}
 
-    def put(name: str, tensor: Tensor) -> None:
+    def put(name: str, result: Any) -> None:
         found, k = name, 0
         while found in out:
             k += 1
             found = f"{name}_{k}"
-        out[found] = tensor.value
+        out[found] = result
 
     def walk(ref: Any, result: Any, name: str | None) -> None:
         if isinstance(ref, Ref):

@@ -35,7 +35,9 @@ def read(model: Any) -> Source:
     """The model; ModelError for what is no Keras model, or a damaged one."""
     if isinstance(model, (str, os.PathLike)):
         return _from_file(Path(model))
-    return _live(model)
+    if not is_model(model):
+        raise ModelError(f"from_keras: {type(model).__name__} is no Keras 3 model, and no path of a file")
+    return live(model)
 
 
 def _from_file(path: Path) -> Source:
@@ -68,7 +70,7 @@ def _legacy(file: str, size: int, arrays: Mapping[str, Array], attributes: Mappi
     text = attributes.get("", {}).get("model_config")
     if not isinstance(text, str):
         raise ModelError(f"{file}: it has no model_config: it holds weights alone, not a whole model")
-    spec = _spec(parsed(text.encode(), f"{file}: model_config"), file)
+    spec = _spec(parsed(text, f"{file}: model_config"), file)
     top = attributes.get("model_weights", {})
     rows = {n: _row(arrays, attributes, f"model_weights/{n}", file) for n in _listed(top, "layer_names")}
     version = attributes.get("", {}).get("keras_version") or top.get("keras_version") or "of unknown version"
@@ -77,16 +79,10 @@ def _legacy(file: str, size: int, arrays: Mapping[str, Array], attributes: Mappi
 
 def _listed(attributes: Mapping[str, Any], name: str) -> list[str]:
     """A list of names; a long one stands in several attributes."""
-    if name in attributes:
-        return [str(n) for n in attributes[name]]
-    out: list[str] = []
-    while f"{name}{len(out) and ''}" in attributes:
-        break
-    k = 0
-    while f"{name}{k}" in attributes:
-        out += [str(n) for n in attributes[f"{name}{k}"]]
-        k += 1
-    return out
+    rows = [attributes[name]] if name in attributes else []
+    while f"{name}{len(rows)}" in attributes and name not in attributes:
+        rows.append(attributes[f"{name}{len(rows)}"])
+    return [str(n) for row in rows if isinstance(row, list) for n in row]
 
 
 def _row(arrays: Mapping[str, Array], attributes: Mapping[str, Mapping[str, Any]], path: str, file: str) -> list[Array]:
@@ -140,17 +136,21 @@ class _Late(Weights):
         return self._made().children(attribute, specs)
 
 
-def _live(given: object) -> Source:
-    """A live model of Keras 3."""
-    kinds = [c for c in type(given).__mro__ if c.__module__.split(".")[0] == "keras"]
-    if not kinds or not hasattr(given, "get_config") or not hasattr(given, "layers"):
-        raise ModelError(f"from_keras: {type(given).__name__} is no Keras 3 model, and no path of a file")
-    return _of_keras(given, kinds[0])
+def is_model(given: object) -> bool:
+    """Whether it is a model of Keras 3, which nobody imports for that."""
+    return _class_of_keras(given) is not None and hasattr(given, "get_config") and hasattr(given, "layers")
 
 
-def _of_keras(model: Any, kind: Any) -> Source:
+def _class_of_keras(given: object) -> type | None:
+    """The first of its classes that is Keras' own."""
+    return next((c for c in type(given).__mro__ if c.__module__.split(".")[0] == "keras"), None)
+
+
+def live(model: Any) -> Source:
+    """A live model; ModelError where it has no whole config."""
     import keras
 
+    kind: Any = _class_of_keras(model)
     file = f"<{type(model).__name__} {getattr(model, 'name', '')}>"
     if type(model).__name__ not in MODELS or type(model) is not kind:
         raise ModelError(f"{file}: a model of a class of its own has code, not a config: {type(model).__name__}")

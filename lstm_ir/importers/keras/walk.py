@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,8 @@ from lstm_ir.ir.location import Loc, at
 from lstm_ir.ir.types import DType, TensorType
 
 DEPTH = 32  # models deeper in models are refused
+CALLS = 20_000  # of layers; a model that calls a model twice, which calls one twice, has many in a short file
+WRONG = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 
 
 class _Undefined:
@@ -29,6 +32,10 @@ class _Undefined:
 
 
 _UNDEFINED = _Undefined()
+
+
+class _TooManyError(Exception):
+    """More calls than are looked at: the walk ends."""
 
 
 class Walk:
@@ -46,7 +53,7 @@ class Walk:
         self.spec: ModelSpec | None = None
         self._keys = 0
         self._step: Value | None = None
-        self._depth = 0
+        self._depth = self._counted = 0
 
     def run(self) -> None:
         """Walk over all layers; UnifiedError where two names are one size, and the walk starts again."""
@@ -57,7 +64,10 @@ class Walk:
             self.refusals.add(top.name, top.kind, e)
             return
         trained = bool(top.config.get("trainable", True))
-        self.results = self._model(self.spec, Holding(self.source.weights, "", trained, self.store), None)
+        try:
+            self.results = self._model(self.spec, Holding(self.source.weights, "", trained, self.store), None)
+        except _TooManyError as e:
+            self.refusals.add(top.name, top.kind, e)
 
     def key(self) -> Value:
         """A key u32[2] for one use, by the number of the use and of the step."""
@@ -84,6 +94,9 @@ class Walk:
         self._depth += 1
         try:
             known: dict[Ref, Any] = {}
+            self._counted += len(spec.layers) + sum(len(s.calls) for s in spec.layers)
+            if self._counted > CALLS:
+                raise _TooManyError(f"more than {CALLS} calls of layers")
             ends = list(refs(spec.inputs))
             if given is not None and len(given) != len(ends):
                 raise RefusedError(f"the model has {len(ends)} inputs, it is called with {len(given)}")
@@ -112,22 +125,27 @@ class Walk:
         return Tensor(made)
 
     def _calls(self, spec: ModelSpec, places: Mapping[str, Holding], known: dict[Ref, Any]) -> None:
-        """All calls, each as soon as its operands are there."""
-        left = [(s, k) for s in spec.layers if s.kind != "InputLayer" for k in range(len(s.calls))]
-        while left:
-            waiting = []
-            for s, k in left:
-                call = s.calls[k]
-                if all(r in known for r in refs([list(call.args), dict(call.kwargs)])):
-                    for i, result in enumerate(self._call(s, k, places[s.name], known)):
-                        known[Ref(s.name, k + s.first_call, i)] = result
-                else:
-                    waiting.append((s, k))
-            if len(waiting) == len(left):
-                for s, _ in waiting:
-                    self.refusals.add(places[s.name].path, s.kind, RefusedError("no layer gives one of its operands"))
-                return
-            left = waiting
+        """All calls, each as soon as its operands are there, in the order of the config."""
+        calls = [(s, k) for s in spec.layers if s.kind != "InputLayer" for k in range(len(s.calls))]
+        waiting: dict[Ref, list[int]] = {}
+        missing = []
+        for n, (s, k) in enumerate(calls):
+            needed = set(refs([list(s.calls[k].args), dict(s.calls[k].kwargs)])) - known.keys()
+            missing.append(len(needed))
+            for ref in needed:
+                waiting.setdefault(ref, []).append(n)
+        ready = [n for n, many in enumerate(missing) if not many]
+        while ready:
+            s, k = calls[heapq.heappop(ready)]
+            for i, result in enumerate(self._call(s, k, places[s.name], known)):
+                known[Ref(s.name, k, i)] = result
+                for n in waiting.pop(Ref(s.name, k, i), ()):
+                    missing[n] -= 1
+                    if not missing[n]:
+                        heapq.heappush(ready, n)
+        for (s, _), many in zip(calls, missing, strict=True):
+            if many:
+                self.refusals.add(places[s.name].path, s.kind, RefusedError("no layer gives one of its operands"))
 
     def _lookup(self, known: Mapping[Ref, Any], ref: Ref, name: str) -> Any:
         if ref not in known:
@@ -157,7 +175,10 @@ class Walk:
             except (RefusedError, LstmIrError) as e:
                 self.outcomes.append((spec.kind, Outcome.refused))
                 self.refusals.add(path, spec.kind, e)
-                return _Undefinite()
+            except WRONG as e:  # a config may have anything anywhere, and handlers do not look at everything
+                self.outcomes.append((spec.kind, Outcome.refused))
+                self.refusals.add(path, spec.kind, RefusedError(f"an argument has a wrong type or value: {e}"))
+        return _Undefinite()
 
     def _entry(self, spec: LayerSpec) -> Taken:
         """The entry of a layer; RefusedError for what is not Keras' own, and for arguments that are not known."""

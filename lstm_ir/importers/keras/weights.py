@@ -102,7 +102,9 @@ def both_of(spec: LayerSpec) -> tuple[LayerSpec, LayerSpec]:
 
 
 class Weights(ABC):
-    """The variables of one object, and the objects in it."""
+    """The variables of one object, and the objects in it. `identity`: of a live object, what no other has."""
+
+    identity: int | None = None
 
     @abstractmethod
     def own(self, names: Names) -> dict[str, Array]:
@@ -164,7 +166,7 @@ class LiveWeights(Weights):
     """Variables of live objects."""
 
     def __init__(self, thing: Any) -> None:
-        self.thing = thing
+        self.thing, self.identity = thing, id(thing)
 
     def variables(self, names: Names) -> dict[str, Any]:
         """The variables themselves."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from lstm_ir.importers.trained import HasWeights, fitting
 from lstm_ir.ir.errors import MissingLibraryError, ModelError
 
 if TYPE_CHECKING:
@@ -14,20 +15,6 @@ if TYPE_CHECKING:
 
 
 M = TypeVar("M", bound="Module")
-
-
-class HasWeights(Protocol):
-    """What of an executable is read."""
-
-    @property
-    def weights(self) -> Mapping[str, Any]:
-        """As they were compiled."""
-        ...
-
-    @property
-    def state(self) -> Mapping[str, Any]:
-        """As it is now."""
-        ...
 
 
 def to_torch(weights: HasWeights | Mapping[str, Any], module: M) -> M:
@@ -41,34 +28,14 @@ def to_torch(weights: HasWeights | Mapping[str, Any], module: M) -> M:
         import torch
     except ImportError as e:
         raise MissingLibraryError("to_torch needs torch: pip install torch", name="torch") from e
-    from lstm_ir.importers.refusals import RefusedError
     from lstm_ir.importers.torch.tensors import dtype_of
-    from lstm_ir.ir.types import DType
 
     if not isinstance(module, torch.nn.Module):
         raise ModelError(f"to_torch: the second argument is an nn.Module, got {type(module).__name__}")
-    held = getattr(weights, "weights", weights)
-    if not isinstance(held, Mapping):
-        raise ModelError(
-            f"to_torch: the first argument is an executable or arrays by name, got {type(weights).__name__}"
-        )
-    title, there = type(module).__name__, module.state_dict(keep_vars=True)
-    state = getattr(weights, "state", None)
-    if isinstance(state, Mapping):  # of a program that trains, the weights as they are now
-        held = {**held, **{name: state[name] for name in state if name in there}}
-    written = []
-    for name, given in held.items():
-        if name not in there:
-            raise ModelError(f"to_torch: {title} has no {name!r}")
-        tensor, array = there[name], np.asarray(given)
-        try:
-            want, got = dtype_of(tensor.dtype), DType.of(array.dtype)
-        except (RefusedError, ValueError) as e:
-            raise ModelError(f"to_torch: {name}: {e}") from None
-        if tuple(tensor.shape) != array.shape or want is not got:
-            shapes = [",".join(map(str, s)) for s in (array.shape, tensor.shape)]
-            raise ModelError(f"to_torch: {name} is {got}[{shapes[0]}], in {title} {want}[{shapes[1]}]")
-        written.append((tensor, array))
+    written = fitting(
+        "to_torch", weights, type(module).__name__, module.state_dict(keep_vars=True),
+        lambda tensor: (dtype_of(tensor.dtype), tuple(tensor.shape)),
+    )  # fmt: skip
     with torch.no_grad():
         for tensor, array in written:
             bits = np.ascontiguousarray(array)

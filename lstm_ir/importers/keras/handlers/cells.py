@@ -175,5 +175,8 @@ def cell(spec: LayerSpec, holding: Holding) -> Cell:
     wanted = (2, G * units) if after else (G * units,)
     if "bias" in weights and weights["bias"].shape != wanted:
         raise RefusedError(f"bias is {weights['bias'].type}, expected [{','.join(map(str, wanted))}]")
-    rates = [config.get(n, 0.0) or 0.0 for n in ("dropout", "recurrent_dropout")]
+    rates = [0.0 if config.get(n) is None else config[n] for n in ("dropout", "recurrent_dropout")]
+    for rate in rates:
+        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate <= 1:
+            raise RefusedError(f"a rate of dropout is {rate!r:.40}")
     return Cell(kind, units, activations, weights, after, float(rates[0]), float(rates[1]))

@@ -66,6 +66,9 @@ def run(
         raise RefusedError(f"the operand is {x.type}, expected [B,T,I]")
     flags = {n: bool(spec.config.get(n, False)) for n in
              ("return_sequences", "return_state", "go_backwards", "stateful", "zero_output_for_mask")}  # fmt: skip
+    for n in flags:
+        if not isinstance(spec.config.get(n, False), bool):
+            raise RefusedError(f"{n} is {spec.config[n]!r:.40}, not true or false")
     if spec.config.get("time_major"):
         raise RefusedError("time_major is true")
     zero = flags["zero_output_for_mask"] if zero is None else zero
@@ -160,7 +163,7 @@ def bidirectional(c: LayerCall) -> Masked:
         "concat": lambda: [li.concat([a, b], a.rank - 1)], "sum": lambda: [a + b], "ave": lambda: [(a + b) / 2.0],
         "mul": lambda: [a * b], None: lambda: [a, b],
     }  # fmt: skip
-    if merge not in functions:
+    if not isinstance(merge, str | None) or merge not in functions:
         raise RefusedError(f"merge_mode is {merge!r:.40}")
     made = functions[merge]()
     count = len(made)

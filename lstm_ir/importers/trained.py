@@ -1,0 +1,63 @@
+"""Weights on their way back into the model that they came from: what is given, and whether it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.ir.errors import ModelError
+from lstm_ir.ir.types import DType
+
+Array = np.ndarray[Any, Any]
+V = TypeVar("V")  # a variable of the library
+
+
+class HasWeights(Protocol):
+    """What of an executable is read."""
+
+    @property
+    def weights(self) -> Mapping[str, Any]:
+        """As they were compiled."""
+        ...
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """As it is now."""
+        ...
+
+
+def fitting(
+    word: str,
+    weights: HasWeights | Mapping[str, Any],
+    title: str,
+    there: Mapping[str, V],
+    kind: Callable[[V], tuple[DType, tuple[int, ...]]],
+) -> list[tuple[V, Array]]:
+    """Each variable of which an array is given, with that array.
+
+    word: the function that is called. title: the model's name in messages. there: its variables by name; kind: of a
+    variable, its dtype and its shape. ModelError for a name that the model does not have, another shape or dtype.
+    """
+    held = getattr(weights, "weights", weights)
+    if not isinstance(held, Mapping):
+        raise ModelError(f"{word}: the first argument is an executable or arrays by name, got {type(weights).__name__}")
+    state = getattr(weights, "state", None)
+    if isinstance(state, Mapping):  # of a program that trains, the weights as they are now
+        held = {**held, **{name: state[name] for name in state if name in there}}
+    out = []
+    for name, given in held.items():
+        if name not in there:
+            raise ModelError(f"{word}: {title} has no {name!r}")
+        variable, array = there[name], np.asarray(given)
+        try:
+            (want, shape), got = kind(variable), DType.of(array.dtype)
+        except (RefusedError, ValueError) as e:
+            raise ModelError(f"{word}: {name}: {e}") from None
+        if shape != array.shape or want is not got:
+            shapes = [",".join(map(str, s)) for s in (array.shape, shape)]
+            raise ModelError(f"{word}: {name} is {got}[{shapes[0]}], in {title} {want}[{shapes[1]}]")
+        out.append((variable, array))
+    return out
