@@ -39,7 +39,8 @@ class Functions(NamedTuple):
 class Kind:
     """A kind of model. runs: the library that runs the original.
 
-    options: what the importer can be told of a file. chosen: those of them that the original has to know.
+    options: what the importer can be told of a file. chosen: those of them that the original has to know. keeps:
+    whether the original takes and gives the state of a graph that has some.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Kind:
     options: frozenset[str]
     chosen: frozenset[str]
     functions: Callable[[], Functions]
+    keeps: bool = False
 
     def check(self, model: Any, given: Mapping[str, Any]) -> None:
         """ModelError for an option that this importer does not have."""
@@ -56,11 +58,12 @@ class Kind:
                 raise ModelError(f"{os.fspath(model)}: {name} is no option of {self.name} models")
 
     def graph(self, model: Any, given: Mapping[str, Any]) -> Graph:
-        """The graph of one call; ModelError with all refusals, and for a model that keeps state between calls."""
+        """The graph of one call, its state as inputs and outputs; ModelError with all refusals, and for state that the
+        original does not give."""
         made = self.functions().take(model, **given)
         if isinstance(made, Graph):
             return made
-        if made.state:
+        if made.state and not self.keeps:
             raise ModelError(f"{made.name}: it keeps {', '.join(made.state)} between calls: compare its calls in turn")
         found = self.functions().examine(model, **given).graph
         assert found is not None
@@ -106,7 +109,7 @@ def _torch() -> Functions:
 CONSTANTS = frozenset({"constants"})
 RESULTS = frozenset({"checkpoint", "signature", "outputs", "constants"})
 ONNX = Kind("ONNX", "onnxruntime", (".onnx",), CONSTANTS | {"sizes", "stateful"}, CONSTANTS, _onnx)
-KERAS = Kind("Keras", "Keras", (".keras", ".h5", ".hdf5"), frozenset({"sizes"}), frozenset(), _keras)
+KERAS = Kind("Keras", "Keras", (".keras", ".h5", ".hdf5"), frozenset({"sizes"}), frozenset(), _keras, keeps=True)
 TENSORFLOW = Kind(
     "TensorFlow", "TensorFlow", (".pb", ".meta", ".pbtxt", ".prototxt"), RESULTS | {"sizes"}, RESULTS, _tensorflow
 )

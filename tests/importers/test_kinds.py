@@ -17,6 +17,7 @@ import lstm_ir as li
 from lstm_ir.cli import group
 from lstm_ir.importers.kinds import KERAS, KINDS, ONNX, TENSORFLOW, TORCH, kind_of, kind_of_file
 
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # of Keras with NumPy 2
 Capture = pytest.CaptureFixture[str]
 
 
@@ -147,3 +148,34 @@ def test_state_that_is_named_in_a_tensorflow_graph(
     want = np.tanh(x @ w)
     np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-6)
     np.testing.assert_allclose(kept, want.sum(0), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_import_and_verify_of_a_keras_file(stateful: bool, tmp_path: Path, capsys: Capture) -> None:
+    for library in ("torch", "keras"):
+        need(library)
+    from keras_torch import keras
+
+    model = keras.Sequential([keras.Input((4, 3), batch_size=2), keras.layers.GRU(5, stateful=stateful)])
+    path = tmp_path / "m.keras"
+    model.save(path)
+    assert kind_of(model) is KERAS
+    assert call("import", path, "--check") == 0
+    said = capsys.readouterr().out
+    assert "GRU 1" in said
+    assert "equal to m.keras by Keras" in said
+    assert ("kept" in said) is stateful
+    assert call("verify", path, "--seconds", "0", "--no-cold") == 0
+
+
+def test_a_module_of_pytorch_and_its_files(tmp_path: Path, capsys: Capture) -> None:
+    need("torch")
+    import torch
+
+    module = torch.nn.GRU(3, 5).eval()
+    assert kind_of(module) is TORCH
+    graph = li.from_torch(module, (torch.zeros(4, 2, 3),), sizes={"input": ("T", "B", None)})
+    assert li.verify(graph, against=module, seconds=0.0, cold=False).ok
+    torch.save(module.state_dict(), tmp_path / "m.pt")
+    assert call("import", tmp_path / "m.pt") == 1
+    assert "m.pt" in capsys.readouterr().err

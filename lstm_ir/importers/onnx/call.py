@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.importers.known import Knowledge
+from lstm_ir.importers.lists import LoopList, TensorList
 from lstm_ir.importers.operands import Operands, Result
 from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.sizes import Sizes
+from lstm_ir.ir.graph import Value
 
 Inner = Callable[[Any, Sequence[Result]], list[Result]]
 """Runs a subgraph over values for its inputs."""
@@ -36,6 +39,24 @@ class Call(Operands):
     def with_inputs(self, inputs: Sequence[Result]) -> Call:
         """The same call over other operands."""
         return Call(self.name, self.opset, inputs, self.outputs, self._attributes, self._knowledge, self.inner)
+
+    def raw(self, i: int) -> Value | Sizes:
+        """Operand i as it is, which is no sequence."""
+        found: Any = super().raw(i)
+        if isinstance(found, TensorList | LoopList):
+            raise RefusedError(f"operand {i} is a sequence, not a tensor")
+        return found  # type: ignore[no-any-return]
+
+    def sequence(self, i: int) -> TensorList | LoopList:
+        """Operand i, a sequence."""
+        found: Any = super().raw(i)
+        if not isinstance(found, TensorList | LoopList):
+            raise RefusedError(f"operand {i} is a tensor, not a sequence")
+        return found
+
+    def is_sequence(self, i: int) -> bool:
+        """Whether operand i is a sequence."""
+        return i < len(self.inputs) and isinstance(self.inputs[i], TensorList | LoopList)
 
     def check_all_read(self) -> None:
         """Refuse an operand or attribute that the handler does not know."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lstm_ir.importers.known import Knowledge
+from lstm_ir.importers.lists import TensorList
 from lstm_ir.importers.naming import graph_name, tensor
 from lstm_ir.importers.on_sizes import on_sizes
 from lstm_ir.importers.onnx import handlers
@@ -146,6 +147,9 @@ class Walk:
                     self.refusals.add(v.name, "input", e)
                     known[v] = _UNDEFINED
         self.results = self._run(model, known)
+        for v, r in zip(model.outputs, self.results, strict=True):
+            if isinstance(r, TensorList):
+                self.refusals.add(v.name, "output", RefusedError("it is a sequence"))
 
     def graph(self) -> Graph:
         """The graph of the whole model; ModelError with all refusals where there is one."""

@@ -11,10 +11,10 @@ from lstm_ir.importers import sizes as s
 from lstm_ir.importers.counted import Counted
 from lstm_ir.importers.counted_loops import ENDS, all_of, at_step, below, counting, rows_read, up
 from lstm_ir.importers.known import Knowledge
+from lstm_ir.importers.lists import LoopList, TensorList
 from lstm_ir.importers.naming import tensor
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.importers.sizes import Sizes, UndecidedError
-from lstm_ir.importers.tensorflow.things import LoopList, TensorList
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value, topological

@@ -1,15 +1,8 @@
-"""What flows along the edges of a TensorFlow graph beside tensors: variables, and lists of tensors."""
+"""What flows along the edges of a TensorFlow graph beside tensors and lists of them: variables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-
-from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.ir.dims import Dim, Expr
-from lstm_ir.ir.graph import Value
-from lstm_ir.ir.types import DType
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -21,60 +14,6 @@ class Variable:
     dtype: int
     shape: tuple[int | None, ...] | None
     reference: bool = False  # of TensorFlow 1: what reads it reads its value
-
-
-@dataclass(frozen=True, eq=False)
-class TensorList:
-    """a list: `count` elements of one type, all in `rows`, or some in `items`; others were never written.
-
-    `grows`: writing behind the end makes it longer.
-    """
-
-    dtype: DType
-    count: Dim
-    element: tuple[int | None, ...] | None = None
-    rows: Value | None = None
-    items: Mapping[int, Value] = field(default_factory=dict)
-    grows: bool = False
-
-    def stacked(self) -> Value:
-        """All elements along a new first axis; those that were not written are zeros."""
-        if self.rows is not None:
-            return self.rows
-        if self.items:
-            if not isinstance(self.count, int) or set(self.items) - set(range(self.count)):
-                raise RefusedError("a list is read of which not all elements were written")
-            like = next(iter(self.items.values()))
-            nothing = li.zeros(like.shape, like.dtype)
-            return li.stack([self.items.get(k, nothing) for k in range(self.count)])
-        if self.element is None or None in self.element:
-            raise RefusedError("a list is read that was never written, and whose elements have no stated shape")
-        return li.zeros((self.count, *(d for d in self.element if d is not None)), self.dtype)
-
-    def with_item(self, place: int, value: Value) -> TensorList:
-        """The list with one element written."""
-        count = self.count
-        if isinstance(count, Expr):
-            raise RefusedError("an element of a list is written whose number of elements only a call knows")
-        if place >= count and not self.grows:
-            raise RefusedError(f"place {place} is outside a list of {count}")
-        if self.rows is not None:
-            rows = [v[0] for v in li.split(self.rows, count)] if count else []
-            return replace(self, rows=None, items=dict(enumerate(rows)) | {place: value}, count=max(count, place + 1))
-        return replace(self, items={**self.items, place: value}, count=max(count, place + 1))
-
-    def read(self, place: Value) -> Value:
-        """The element at a place."""
-        return li.take(self.stacked(), place, 0)
-
-
-@dataclass(frozen=True, eq=False)
-class LoopList:
-    """a list: inside the loop that writes it. `write` is the place (None: the end) and the element of this step."""
-
-    before: TensorList
-    variable: int
-    write: tuple[Value | None, Value] | None = None
 
 
 Thing = object

@@ -15,6 +15,7 @@ from lstm_ir.importers.onnx.handlers import (  # noqa: F401
     recurrent,
     reductions,
     selections,
+    sequences,
     shapes,
     windows,
 )

@@ -177,10 +177,10 @@ def cast_like(c: Call) -> Result:
     return converted(c.value(0), to) if kept is None else kept
 
 
-@taken("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, moves=(ALL,), refused="sequences and optionals")
-def identity(c: Call) -> Value:
-    """The operand."""
-    return c.value(0)
+@taken("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, moves=(ALL,), refused="optionals")
+def identity(c: Call) -> Any:
+    """The operand, a sequence too."""
+    return c.sequence(0) if c.is_sequence(0) else c.value(0)
 
 
 @taken("Dropout", 7, 10, 12, 13, 22, refused="training mode")

@@ -6,12 +6,15 @@ step, is found in the nodes that come out; the loop is then a scan over these ro
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
 from lstm_ir.importers.counted import Counted
 from lstm_ir.importers.counted_loops import ENDS, all_of, below, counting, rows_read, up
+from lstm_ir.importers.lists import LoopList, TensorList
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.handlers.control import BODIES, given
 from lstm_ir.importers.onnx.table import taken
@@ -34,14 +37,21 @@ def loop(c: Call) -> list[Result]:
     """States go from step to step; what each step gives besides them is stacked."""
     body = c.graph("body")
     most = _most(c)
-    init = c.values(2)
+    carried = range(2, len(c.inputs))
+    lists = {k: LoopList(_whole(c, k), k) for k in carried if c.is_sequence(k)}
+    places = [k for k in carried if k not in lists]
+    init = [c.value(k) for k in places]
     step = parameter("step", TensorType((), DType.i64))
-    states = [parameter(f"state{k}", v.type) for k, v in enumerate(init)]
-    going, *results = c.inner(body, [step, li.constant(np.array(True)), *states])
-    values = [given(r) for r in results]
-    if len(values) < len(init):
-        raise RefusedError(f"its body has {len(values)} results for {len(init)} states")
-    counters = counting(step, states, values, [c.elements(2 + k) for k in range(len(init))])
+    states = [parameter(f"state{k}", v.type) for k, v in zip(places, init, strict=True)]
+    begun: dict[int, Any] = {**lists, **dict(zip(places, states, strict=True))}
+    going, *results = c.inner(body, [step, li.constant(np.array(True)), *(begun[k] for k in carried)])
+    if len(results) < len(carried):
+        raise RefusedError(f"its body has {len(results)} results for {len(carried)} states")
+    after: dict[int, Any] = dict(zip(carried, results, strict=False))
+    longer = [k for k in lists if _made_longer(lists[k], after[k])]
+    values = [given(after[k]) for k in places]
+    values += [_element(after[k]) for k in longer] + [given(r) for r in results[len(carried) :]]
+    counters = counting(step, states, values, [c.elements(k) for k in places])
     steps = _steps(c, going, most, counters)
     rows = rows_read(values, {step, *states}, counters, steps)
 
@@ -54,7 +64,36 @@ def loop(c: Call) -> list[Result]:
     xs = tuple(r.first_axis() for r in rows)
     flags = [*(r.backward for r in rows), *[False] * (len(values) - len(init))]
     final, ys = li.scan(cell, tuple(init), xs, length=steps, reverse=flags, with_step=True)
-    return [*final, *ys]
+    ended: dict[int, Any] = {k: v.before for k, v in lists.items()} | dict(zip(places, final, strict=True))
+    ended |= {k: _joined(lists[k].before, rows) for k, rows in zip(longer, ys, strict=False)}
+    return [*(ended[k] for k in carried), *ys[len(longer) :]]
+
+
+# sequences
+
+
+def _whole(c: Call, k: int) -> TensorList:
+    found = c.sequence(k)
+    if isinstance(found, LoopList):
+        raise RefusedError("a loop in a loop goes on with a sequence that the outer one makes longer")
+    return found
+
+
+def _made_longer(before: LoopList, after: Any) -> bool:
+    """Whether a step inserts an element; a sequence that it exchanges for another one is refused."""
+    if not isinstance(after, LoopList) or after.variable != before.variable:
+        raise RefusedError("a step of the loop exchanges a sequence for another one")
+    return after.write is not None
+
+
+def _element(after: Any) -> Value:
+    value: Value = after.write[1]
+    return value
+
+
+def _joined(before: TensorList, rows: Value) -> TensorList:
+    whole = rows if before.count == 0 else li.concat([before.stacked(), rows], 0)
+    return TensorList(rows.dtype, whole.shape[0], rows=whole, grows=True)
 
 
 def _most(c: Call) -> Dim | None:

@@ -7,11 +7,11 @@ from typing import Any
 
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
+from lstm_ir.importers.lists import LoopList, TensorList
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.importers.sizes import Sizes
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
-from lstm_ir.importers.tensorflow.things import LoopList, TensorList
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
