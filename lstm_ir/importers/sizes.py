@@ -73,7 +73,10 @@ def each(function: Callable[..., Any]) -> Rule:
     def rule(*arrays: Array) -> Array:
         if len(arrays) != operands:
             raise UndecidedError  # the op's handler says what is wrong
-        wide = np.broadcast_arrays(*arrays)
+        try:
+            wide = np.broadcast_arrays(*arrays)
+        except ValueError:
+            raise UndecidedError from None
         columns = zip(*(a.flat for a in wide), strict=True)
         return objects([function(*column) for column in columns], wide[0].shape)
 

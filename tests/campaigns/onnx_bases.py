@@ -26,10 +26,36 @@ def models() -> dict[str, Any]:
         "numbers": numbers(rng),
         "loop": loop(rng),
         "scan": scan(),
+        "sequences": sequences(),
         "branches": branches(),
         "functions": functions(),
         "external": external(rng),
     }
+
+
+def sequences() -> Any:
+    """Sequences outside of loops, and one that a loop makes longer."""
+    from onnx import TensorProto, helper
+
+    row: Info = (["B", 4], "f4")
+    steps = [
+        om.node("Identity", ["go"], ["on"]), om.node("SequenceAt", ["rows", "i"], ["row"]),
+        om.node("Add", ["h", "row"], ["new"]), om.node("SequenceInsert", ["s", "new"], ["longer"]),
+    ]  # fmt: skip
+    body = om.graph(steps, {"i": ANY, "go": BOOL, "h": row}, ["on", "new", "longer"])
+    body.input.append(helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None))
+    body = om.typed(body, on=BOOL, new=row)
+    body.output.append(helper.make_tensor_sequence_value_info("longer", TensorProto.FLOAT, None))
+    nodes = [
+        om.node("SplitToSequence", ["x"], ["rows"], axis=0, keepdims=0), om.node("SequenceLength", ["rows"], ["T"]),
+        om.node("SequenceEmpty", [], ["s0"]), om.node("Loop", ["T", "yes", "h0", "s0"], ["h", "s"], body=body),
+        om.node("ConcatFromSequence", ["s"], ["y"], axis=0, new_axis=1),
+        om.node("SequenceConstruct", ["h", "h0"], ["two"]), om.node("SequenceInsert", ["two", "h", "one"], ["three"]),
+        om.node("SequenceErase", ["three", "one"], ["back"]), om.node("SequenceAt", ["back", "one"], ["z"]),
+        om.node("ConcatFromSequence", ["back"], ["w"], name="joined", axis=1),
+    ]  # fmt: skip
+    weights = {"one": np.array(1), "yes": np.array(True)}
+    return om.model(nodes, {"x": (["T", "B", 4], "f4"), "h0": row}, ["y", "z", "w"], weights)
 
 
 def floats(rng: np.random.Generator, *shape: int) -> Any:

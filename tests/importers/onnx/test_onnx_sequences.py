@@ -41,7 +41,7 @@ CASES: dict[str, list[tuple[Any, ...]]] = {
     "an element": [("SequenceAt", ["s", "two"], ["y"])],
     "an element from the end": [("SequenceAt", ["s", "minus"], ["y"])],
     "inserted": [("SequenceInsert", ["s", "b"], ["t"]), ("ConcatFromSequence", ["t"], ["y"], {"axis": 0})],
-    "inserted at one": [("SequenceInsert", ["s", "c", "one"], ["t"]), ("ConcatFromSequence", ["t"], ["y"], {"axis": 0})],
+    "placed": [("SequenceInsert", ["s", "c", "one"], ["t"]), ("ConcatFromSequence", ["t"], ["y"], {"axis": 0})],
     "erased": [("SequenceErase", ["s", "one"], ["t"]), ("ConcatFromSequence", ["t"], ["y"], {"axis": 0})],
     "the last erased": [("SequenceErase", ["s"], ["t"]), ("ConcatFromSequence", ["t"], ["y"], {"axis": 0})],
     "passed on": [("Identity", ["s"], ["t"]), ("ConcatFromSequence", ["t"], ["y"], {"axis": 0})],

@@ -10,6 +10,7 @@ from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.operands import Result
 from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.sizes import Sizes
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
@@ -32,6 +33,8 @@ def given(result: Result) -> Value:
     """A result of a body as a tensor."""
     if result is None:
         raise RefusedError("a result of its body is absent")
+    if not isinstance(result, Value | Sizes):
+        raise RefusedError("a result of its body is a sequence")
     return tensor(result)
 
 

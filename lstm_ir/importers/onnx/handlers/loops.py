@@ -112,6 +112,8 @@ def _most(c: Call) -> Dim | None:
 def _steps(c: Call, going: Result, most: Dim | None, counters: dict[Value, Counted]) -> Dim:
     if going is None:
         raise RefusedError("its body gives no condition")
+    if not isinstance(going, Value | s.Sizes):
+        raise RefusedError("its condition is a sequence")
     starts, more = _known(c, c.raw(1)) if c.has(1) else True, _known(c, going)
     if starts is False:
         return 0

@@ -169,8 +169,7 @@ def power(c: Call) -> Value:
 @taken("AddN")
 def add_n(c: Call) -> Value:
     """The sum of the operands."""
-    out: Value = reduce(li.add, c.values())
-    return out
+    return reduce(li.add, c.values(1), c.value(0))
 
 
 @taken("SelectV2", sizes=each(s.choice))

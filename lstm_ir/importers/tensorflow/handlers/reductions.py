@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from lstm_ir import ops as li
 from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import Rule, Sizes, chained, larger, objects, settled, smaller
+from lstm_ir.importers.sizes import Rule, Sizes, UndecidedError, chained, larger, objects, settled, smaller
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.ir import dims
@@ -22,8 +23,9 @@ def _reduction(name: str, reduce: Reduce, rule: Rule | None = None) -> None:
         sizes, keep = c.raw(0), c.flag("keep_dims")
         known = c.elements(0) if rule is not None and sizes.dtype.is_int else None
         if known is not None and rule is not None and known.ndim == 1 and known.size and c.axes(1, 1):
-            out = rule(*(objects([d], ()) for d in known))
-            return settled(out.reshape((1,) if keep else ()), sizes.dtype)
+            with suppress(UndecidedError):  # then it is computed at each call
+                out = rule(*(objects([d], ()) for d in known))
+                return settled(out.reshape((1,) if keep else ()), sizes.dtype)
         x = c.value(0)
         axes = tuple(dict.fromkeys(c.axes(1, x.rank)))
         y = reduce(x, axes) if axes else x
