@@ -166,9 +166,7 @@ class Call(Operands):
 class Context:
     """What handlers may ask of the walk."""
 
-    def __init__(
-        self, inner: Callable[[Any, Sequence[Any]], list[Value]], key: Callable[[], Value], packed: dict[Value, Value]
-    ) -> None:
+    def __init__(self, inner: Callable[..., list[Value]], key: Callable[[], Value], packed: dict[Value, Value]) -> None:
         self.inner, self.key, self.packed = inner, key, packed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from torch.export import Dim
 
 from lstm_ir.importers.torch.interception import intercepted
 from lstm_ir.importers.torch.interface import Example
+from lstm_ir.importers.torch.places import Watch, of_guard
 from lstm_ir.ir.errors import LstmIrError, ModelError
 
 _MARKED = re.compile(r"You marked (L\S*)\.size\(\)\[(\d+)\] as dynamic but .* to be a constant \((\d+)\)")
@@ -38,10 +40,18 @@ def program(module: Any, args: Any, kwargs: Any, shapes: Any = None) -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without PyTorch's warnings about its own workings."""
+    """Without PyTorch's warnings and messages about its own workings."""
+    names = [n for n in logging.root.manager.loggerDict if n.split(".")[0] == "torch"]
+    loggers = [found for found in map(logging.getLogger, names) if not found.disabled]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield
+        try:
+            for found in loggers:
+                found.disabled = True
+            yield
+        finally:
+            for found in loggers:
+                found.disabled = False
 
 
 def _at_least_two(values: Mapping[str, int]) -> dict[str, int]:
@@ -81,25 +91,24 @@ def _tidy(name: str) -> str:
 def _with_place(fixed: tuple[str, int, str], module: Any, example: Example) -> str:
     name, axis, number = fixed
     (size,) = (i.shape[axis] for i in example.inputs if i.name == name)
-    where = _place(module, example, name, axis)
+    where = _place(module, example)
     return (
         f"{name} axis {axis} ({size}) is {number} whatever the call{where}: leave it out of sizes, or change the module"
     )
 
 
-def _place(module: Any, example: Example, name: str, axis: int) -> str:
+def _place(module: Any, example: Example) -> str:
     """Where the module fixes a size: the op's line, found by an export that lets PyTorch fix sizes."""
     args, kwargs = example.call(_at_least_two(example.values))
+    watch = Watch()
     try:
-        ep = program(module, args, kwargs, example.each(lambda i: dict.fromkeys(i.open, Dim.AUTO) or None))
+        with watch:
+            ep = program(module, args, kwargs, example.each(lambda i: dict.fromkeys(i.open, Dim.AUTO) or None))
         env = shape_env(ep)
-        for guard in env.guards if env else ():
-            text = str(guard.sloc)
-            if type(guard.expr).__name__ == "Equality" and " in " in text:
-                return f", by {text.strip('()')}"
     except Exception:  # the refusal stands without its place
-        return ""
-    return ""
+        return watch.place
+    equal = [g for g in (env.guards if env else ()) if type(g.expr).__name__ == "Equality"]
+    return next((of_guard(g) for g in equal if of_guard(g)), watch.place)
 
 
 def shape_env(ep: Any) -> Any:

@@ -51,7 +51,7 @@ def _wanting(ep: Any) -> tuple[bool, dict[Any, Any]]:
         if n.op != "call_function" or not isinstance(n.target, torch._ops.OpOverload):
             continue
         writes = writes or n.target._schema.is_mutable
-        if op_name(n.target) in TABLE or n.target._schema.is_mutable:
+        if op_name(n.target) in TABLE or n.target._schema.is_mutable or isinstance(n.meta.get("val"), torch.SymInt):
             continue
         table = torch.export.default_decompositions() if table is None else table
         if n.target in table:

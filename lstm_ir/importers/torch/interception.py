@@ -39,6 +39,8 @@ class _Whole(TorchFunctionMode):  # type: ignore[misc]
     """Calls of `torch.lstm` and its relatives become our ops."""
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _POOLS and not (kwargs or {}).get("return_indices"):
+            return _max_pool1d(*args, **(kwargs or {}))
         name = _FUNCTIONS.get(func)
         if name is None or kwargs or len(args) != 9 or isinstance(args[3], (list, tuple)):
             return func(*args, **(kwargs or {}))
@@ -46,6 +48,16 @@ class _Whole(TorchFunctionMode):  # type: ignore[misc]
 
 
 _FUNCTIONS: dict[Any, str] = {getattr(torch._VF, name): name for name in LAYERS.values()}
+_POOLS = (torch.max_pool1d, torch.nn.functional.max_pool1d)
+
+
+def _max_pool1d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+                ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
+    """Over two axes, the first of size 1: PyTorch's own has a size function that makes numbers of open sizes."""
+    taps, pads, steps = (v[0] if isinstance(v, (tuple, list)) else v for v in (kernel_size, padding, dilation))
+    strides = stride[0] if isinstance(stride, (tuple, list)) and stride else stride or taps
+    wide = torch.max_pool2d(input.unsqueeze(-2), (1, taps), (1, strides), (0, pads), (1, steps), ceil_mode)
+    return wide.squeeze(-2)
 
 
 class _Packed:

@@ -120,9 +120,13 @@ class Example:
 
     def call(self, values: Mapping[str, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments of a call with these numbers for the named sizes; elements are those of the example in turn."""
+        return self.filled({i.name: _resized(i, values) for i in self.inputs})
+
+    def filled(self, tensors: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments of a call with these tensors by the names of inputs, and everything else as in the example."""
         leaves, spec = pytree.tree_flatten(dict(self.bound.arguments))
         left = iter(self.inputs)
-        leaves = [_resized(next(left), values) if isinstance(v, torch.Tensor) else v for v in leaves]
+        leaves = [tensors[next(left).name] if isinstance(v, torch.Tensor) else v for v in leaves]
         made = inspect.BoundArguments(self.bound.signature, OrderedDict(pytree.tree_unflatten(leaves, spec)))
         return made.args, made.kwargs
 

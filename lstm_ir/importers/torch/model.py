@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.ir.errors import IRError, MissingLibraryError, ModelError
@@ -61,10 +62,7 @@ def refusal(given: Any) -> str:
     """Why something is no module."""
     kind = type(given).__name__
     if isinstance(given, (str, bytes)) or hasattr(given, "__fspath__"):
-        return (
-            f"from_torch takes a module or an ExportedProgram, not a file ({str(given)[:80]!r}): files of PyTorch may "
-            "run code when they are read; torch.export.load and torch.load read those that you trust"
-        )
+        return f"from_torch takes a module or an ExportedProgram, not {_file(given)}"
     hint = ": give the nn.Module that it was made of" if "Script" in kind else ""
     return f"from_torch takes an nn.Module or an ExportedProgram, got {kind}{hint}"
 
@@ -76,3 +74,17 @@ def _graph(source: Any, walk: Walk) -> Graph:
         return Graph(word if word.isidentifier() else "model", walk.inputs, source.outputs(walk.results))
     except IRError as e:
         raise ModelError(f"{source.title}: {e}") from e
+
+
+def _file(given: Any) -> str:
+    """What a file is, why it is not read, and what to do instead."""
+    name = "bytes" if isinstance(given, bytes) else f"the file {PurePath(given).name!r}"
+    if not isinstance(given, bytes) and PurePath(given).suffix.lower() == ".pt2":
+        return (
+            f"{name}: torch.export.load unpickles what it holds and evaluates text, so that it may run code; of one "
+            "that you trust: from_torch(torch.export.load(path))"
+        )
+    return (
+        f"{name}: it may be a pickle, which runs code when it is read; give the live nn.Module, an ONNX file to "
+        "from_onnx, or weights alone as .safetensors to load_weights and convert_weights"
+    )

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from lstm_ir.importers.torch import assumptions
 from lstm_ir.importers.torch.call import as_value
 from lstm_ir.importers.torch.exporting import exported
 from lstm_ir.importers.torch.functional import functional
@@ -40,6 +41,7 @@ class Source:
         title = type(module).__name__
         given = Example(title, module, example, sizes)
         ep = exported(module, given)
+        assumptions.check(module, given, ep)
         shapes = [(i.name, i.shape) for i in given.inputs]
         return cls._made(title, ep, shapes, title)
 

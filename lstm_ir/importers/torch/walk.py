@@ -14,6 +14,7 @@ from lstm_ir.importers.refusals import Refusals, RefusedError
 from lstm_ir.importers.report import Outcome
 from lstm_ir.importers.torch.call import Call, Context, result_type
 from lstm_ir.importers.torch.functional import op_name
+from lstm_ir.importers.torch.places import of_node
 from lstm_ir.importers.torch.scalars import scalar
 from lstm_ir.importers.torch.symbols import Symbols, expression
 from lstm_ir.importers.torch.table import TABLE, Taken
@@ -61,7 +62,7 @@ class Walk:
         self.results: list[Any] = []
         self._step: Value | None = None
         self._keys = 0
-        self._depth = 0
+        self._depth = self._loops = 0
         self.context = Context(self._inner, self._key, {})
 
     def run(self) -> None:
@@ -113,6 +114,8 @@ class Walk:
 
     def _key(self) -> Value:
         """A key of its own for each dropout, of the number of the call."""
+        if self._loops:
+            raise RefusedError("dropout inside the body of a loop is not taken: every step would drop the same")
         if self._step is None:
             if STEP in (name for name, _ in self._declared.values()):
                 raise RefusedError(
@@ -147,16 +150,20 @@ class Walk:
         found = operator.attrgetter(n.target)(module)
         return constant(data_of(found)) if isinstance(found, torch.Tensor) else found
 
-    def _inner(self, module: Any, values: Sequence[Any]) -> list[Value]:
-        """The results of a body over values, for a handler."""
+    def _inner(self, module: Any, values: Sequence[Any], loop: bool = False) -> list[Value]:
+        """The results of a body over values, for a handler. loop: whether it runs once for each step."""
         holders = [n for n in module.graph.nodes if n.op == "placeholder"]
         if len(holders) != len(values):
             raise RefusedError(f"its body has {len(holders)} inputs, not {len(values)}")
-        before = len(self.refusals)
+        before, loops = len(self.refusals), self._loops
+        self._loops += loop
         for n, v in zip(holders, values, strict=True):
             if isinstance(v, Value):
                 self._learn(n.meta.get("val"), v)
-        results = self._run(module, dict(zip(holders, values, strict=True)))
+        try:
+            results = self._run(module, dict(zip(holders, values, strict=True)))
+        finally:
+            self._loops = loops
         if len(self.refusals) > before or any(r is _UNDEFINED for r in results):
             raise _PassedError
         return results
@@ -174,8 +181,7 @@ class Walk:
         """The result of a node, a tuple of several; what cannot be had is noted as a refusal."""
         val = n.meta.get("val")
         if n.target is operator.getitem and isinstance(known.get(n.args[0]), (tuple, list, _Undefined)):
-            whole = known[n.args[0]]
-            return whole if whole is _UNDEFINED else whole[n.args[1]]
+            return self._one_of(known[n.args[0]], n)
         name = op_name(n.target)
         if isinstance(val, _SYMBOLIC):
             return _Symbolic(val, self.symbols)
@@ -198,8 +204,22 @@ class Walk:
                 return _UNDEFINED
             except (RefusedError, LstmIrError) as e:
                 self.outcomes[n] = Outcome.refused
-                self.refusals.add(loc.node, name, RefusedError(f"{_first(e)}{_line(n)}"))
+                self.refusals.add(loc.node, name, RefusedError(f"{_first(e)}{of_node(n)}"))
                 return _UNDEFINED
+
+    def _one_of(self, whole: Any, n: Any) -> Any:
+        """One of several results; those that a handler does not give are refused where they are used."""
+        source, index = n.args
+        if whole is _UNDEFINED:
+            return whole
+        found = whole[index] if index < len(whole) else None
+        if found is not None or not n.users or not isinstance(n.meta.get("val"), torch.Tensor):
+            return found
+        name = op_name(source.target)
+        self.refusals.add(
+            self._loc(source).node, name, RefusedError(f"its result {index} is not taken{of_node(source)}")
+        )
+        return _UNDEFINED
 
     def _call(self, n: Any, name: str, known: Mapping[Any, Any], val: Any) -> Call:
         schema = getattr(n.target, "_schema", None)
@@ -292,16 +312,3 @@ def _alike(x: Dim, y: Dim) -> bool:
 
 def _first(e: Exception) -> str:
     return str(e).splitlines()[0] if str(e) else type(e).__name__
-
-
-def _line(n: Any) -> str:
-    """Where the module called the op: `, at model.py:14`."""
-    trace = str(n.meta.get("stack_trace") or "")
-    files = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
-    if not files or "torch/nn" in files[-1] or "<" in files[-1]:
-        files = [f for f in files if "torch/" not in f and "<" not in f]
-    if not files:
-        return ""
-    parts = files[-1].split('"')
-    number = parts[2].split(",")[1].strip().removeprefix("line ") if len(parts) > 2 else ""
-    return f", at {parts[1].rsplit('/', 1)[-1]}:{number}"

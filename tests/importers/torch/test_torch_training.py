@@ -95,8 +95,8 @@ def test_what_does_not_fit_changes_nothing() -> None:
 
 def test_files_and_other_things_are_refused(tmp_path: Any) -> None:
     for given, text in (
-        (tmp_path / "m.pt", "not a file"),
-        (b"PK", "not a file"),
+        (tmp_path / "m.pt", "not the file"),
+        (b"PK", "not bytes"),
         (lambda x: x, "got function"),
         (_model(), "example is missing"),
     ):

@@ -1,0 +1,76 @@
+"""Where in the caller's code an op stands, as far as PyTorch tells: `, at model.py:14`."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+
+
+def of_node(n: Any) -> str:
+    """Where the module called the op of a node; empty where it is not known."""
+    trace = str(n.meta.get("stack_trace") or "")
+    files = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
+    if not files or "torch/nn" in files[-1] or "<" in files[-1]:
+        files = [f for f in files if "torch/" not in f and "<" not in f]
+    if not files:
+        return ""
+    parts = files[-1].split('"')
+    number = parts[2].split(",")[1].strip().removeprefix("line ") if len(parts) > 2 else ""
+    return _at(parts[1], number)
+
+
+def of_guard(guard: Any) -> str:
+    """Where the module compared a size; empty where PyTorch did so by itself."""
+    named = getattr(guard.sloc, "maybe_user_loc", None)
+    if named is not None:
+        file, _, number = str(named).strip("()").split(" in ")[0].rpartition(":")
+        return _at(file, number)
+    frame = getattr(guard.sloc, "framework_loc", None)
+    file = getattr(frame, "filename", "<")
+    return "" if file.startswith((*_LIBRARIES, "<")) else _at(file, getattr(frame, "lineno", ""))
+
+
+def _at(file: str, number: object) -> str:
+    return f", at {file.rsplit('/', 1)[-1]}:{number}"
+
+
+class Watch(TorchFunctionMode):  # type: ignore[misc]
+    """Looks at each function that a module calls during an export: `place` is where a size became a number first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = ""
+        self._env: Any = None
+        self._before = 0
+
+    def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not self.place:
+            self._env = self._env or _env(args)
+            fixed = 0 if self._env is None else sum(bool(e.is_Integer) for e in self._env.replacements.values())
+            if fixed > self._before:
+                self.place = f", by {getattr(func, '__name__', func)}{_caller()}"
+        return result
+
+
+def _env(args: Any) -> Any:
+    """PyTorch's record of symbols, of the first size among the arguments that is one."""
+    for v in torch.utils._pytree.tree_leaves(args):
+        for d in v.shape if isinstance(v, torch.Tensor) else ():
+            if isinstance(d, torch.SymInt):
+                return d.node.shape_env
+    return None
+
+
+def _caller() -> str:
+    """The line outside of PyTorch that the call came from."""
+    for frame in reversed(traceback.extract_stack()):
+        if not frame.filename.startswith((*_LIBRARIES, "<")):
+            return _at(frame.filename, frame.lineno)
+    return ""
