@@ -86,5 +86,5 @@ def _file(given: Any) -> str:
         )
     return (
         f"{name}: it may be a pickle, which runs code when it is read; give the live nn.Module, an ONNX file to "
-        "from_onnx, or weights alone as .safetensors to load_weights and convert_weights"
+        "from_onnx, or the weights alone as .safetensors, which convert_weights moves"
     )
