@@ -10,11 +10,11 @@ import numpy as np
 import onnx_models as om
 import pytest
 from device import need
-from test_onnx_loops import BOOL, INT, ROW, same
+from test_onnx_loops import BOOL, INT, ROW, Info, same
 
 import lstm_ir as li
 
-X = (["T", "B", 4], "f4")
+X: Info = (["T", "B", 4], "f4")
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def drawn(rng: np.random.Generator, *shape: int) -> Any:
 
 # outside of loops -------------------------------------------------------------------------------
 
-ABC = {"a": (["B", 4], "f4"), "b": (["B", 4], "f4"), "c": (["B", 4], "f4")}
+ABC: dict[str, Info] = {"a": (["B", 4], "f4"), "b": (["B", 4], "f4"), "c": (["B", 4], "f4")}
 MADE = ("SequenceConstruct", ["a", "b", "c"], ["s"])
 CASES: dict[str, list[tuple[Any, ...]]] = {
     "joined": [("ConcatFromSequence", ["s"], ["y"], {"axis": 1})],
@@ -187,7 +187,7 @@ def test_a_loop_of_pytorch_that_appends(rng: np.random.Generator) -> None:
     need("torch")
     import torch
 
-    class Steps(torch.nn.Module):
+    class Steps(torch.nn.Module):  # type: ignore[misc]  # torch has no types here
         def __init__(self) -> None:
             super().__init__()
             self.into, self.over = torch.nn.Linear(4, 5), torch.nn.Linear(5, 5)

@@ -137,7 +137,7 @@ def test_nested_inputs_of_an_original(rng: np.random.Generator) -> None:
 
     h = torch.randn(1, B, 6)
     example = (torch.randn(T, B, 4), (h, h * 2), {"gain_of": torch.randn(6)})
-    sizes = {"x": ("T", "B", None), "state_0": {1: "B"}, "state_1": {1: "B"}}
+    sizes: dict[str, Any] = {"x": ("T", "B", None), "state_0": {1: "B"}, "state_1": {1: "B"}}
     graph = li.from_torch(Nested(), example, sizes=sizes)
     assert graph.input_names == ("x", "state_0", "state_1", "more_gain_of")
     assert graph.output_names == ("y", "last_0", "last_1")

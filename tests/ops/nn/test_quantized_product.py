@@ -36,7 +36,7 @@ def test_the_gradient_passes_the_rounding(columns: int, zero: bool, rng: np.rand
 
 @pytest.mark.parametrize("looped", [False, True])
 def test_rows_stay_floats(looped: bool, rng: np.random.Generator) -> None:
-    q, scale = rng.integers(-127, 128, (5, 5)).astype("i1"), np.float32([0.01])
+    q, scale = rng.integers(-127, 128, (5, 5)).astype("i1"), np.array([0.01], "f4")
 
     def one(h: li.Value, x: li.Value) -> tuple[li.Value, li.Value]:
         h = li.tanh(x + li.dynamic_quantize_matmul(h, q, scale))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -23,19 +24,19 @@ F32 = 1  # ONNX's number of the element type
 
 
 @taken("SequenceEmpty", 11)
-def empty(c: Call) -> TensorList:
+def empty(c: Call) -> Any:
     """No element yet."""
     return TensorList(dtype_of(c.integer("dtype", F32)), 0, grows=True)
 
 
 @taken("SequenceConstruct", 11)
-def construct(c: Call) -> TensorList:
+def construct(c: Call) -> Any:
     """These tensors."""
     return _of(c.values())
 
 
 @taken("SequenceInsert", 11, refused="in a loop, places other than the end, and two in one step")
-def insert(c: Call) -> TensorList | LoopList:
+def insert(c: Call) -> Any:
     """One element more, at the end or before a place that is known."""
     before, value = c.sequence(0), c.value(1)
     if isinstance(before, LoopList):
@@ -53,7 +54,7 @@ def insert(c: Call) -> TensorList | LoopList:
 
 
 @taken("SequenceErase", 11, refused="a place that only a call knows")
-def erase(c: Call) -> TensorList:
+def erase(c: Call) -> Any:
     """One element less: that at a place, or the last."""
     items = _items(_whole(c))
     place = int(c.number(1, "the place")) if c.has(1) else -1
@@ -108,7 +109,7 @@ def concat_from_sequence(c: Call) -> Value:
 
 
 @taken("SplitToSequence", 11, 24, refused="parts whose sizes only a call knows")
-def split_to_sequence(c: Call) -> TensorList:
+def split_to_sequence(c: Call) -> Any:
     """Parts of a tensor along an axis: each row, parts of one size, or parts of given sizes."""
     x, axis = c.value(0), c.axis_of(c.integer("axis", 0), c.value(0).rank)
     size = x.shape[axis]
