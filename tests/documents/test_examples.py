@@ -16,6 +16,7 @@ from paths import EXAMPLES, ROOT
 RUNNABLE = (
     "tagger.py", "layer_norm_cell.py", "dynamic_shapes.py", "tf_block_lstm.py", "char_lm.py", "silero_stream.py",
     "import_crnn.py", "char_lm_fit.py", "tf1_block_lstm.py", "keras_forecaster.py",
+    "torch_tagger.py",
 )  # fmt: skip
 MODELS = ROOT.parent / "shared" / "models"
 
@@ -90,6 +91,14 @@ def test_the_forecaster_of_keras_is_trained_on_and_served(tmp_path: Path) -> Non
     first, second = (float(line.rpartition(" ")[2]) for line in lines[:2])
     assert second < first < 0.3
     assert "40 clients, largest difference to Keras" in lines[2]
+
+
+def test_a_tagger_of_pytorch_is_trained_on_and_served(tmp_path: Path) -> None:
+    need("torch")
+    lines = run("torch_tagger.py", tmp_path).splitlines()
+    first, second = (float(line.rpartition(" ")[2]) for line in lines[:2])
+    assert first < 0.4 < 0.7 < second
+    assert "32 rows of unequal lengths, largest difference" in lines[2]
 
 
 @pytest.mark.parametrize("kind", ["P2", "P5", "npy"])
