@@ -100,7 +100,7 @@ def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) 
     acts = layer_sizes.acts(a["activations"], CELL.acts, D)
     for d in range(D):
         given = layer.inputs(d, v.w_ih, G)
-        p = _peephole_arrays(v.peephole, d, H, kind)
+        p = _peephole_arrays(v.peephole, d, H)
 
         def step(t: int, alive: Array, state: Any, d: int = d, p: Any = p, given: Any = given) -> Any:
             h, c = state
@@ -118,14 +118,14 @@ def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) 
     return layer.results(a["save"])
 
 
-def _peephole_arrays(peephole: Array | None, d: int, H: int, kind: Any) -> tuple[Array, ...] | None:
-    """p_i, p_f, p_g, p_o of direction d."""
+def _peephole_arrays(peephole: Array | None, d: int, H: int) -> list[Array | None]:
+    """p_i, p_f, p_g, p_o of direction d; None is no term, where zeros would make NaN of a cell that is infinite."""
     if peephole is None:
-        return None
-    parts = np.split(peephole[d], peephole.shape[1] // H if H else 4)
+        return [None] * 4
+    parts: list[Array | None] = list(np.split(peephole[d], peephole.shape[1] // H if H else 4))
     if len(parts) == 3:
-        parts.insert(2, np.zeros(H, kind))
-    return tuple(parts)
+        parts.insert(2, None)
+    return parts
 
 
 def _step_arrays(pre: Array, c: Array, p: Any, acts: Any, a: Any) -> tuple[Array, ...]:
@@ -133,13 +133,12 @@ def _step_arrays(pre: Array, c: Array, p: Any, acts: Any, a: Any) -> tuple[Array
     limit = a["gate_clip"]
     ai, af, ag, ao = np.split(pre, 4, axis=1)
     af = af + pre.dtype.type(a["forget_bias"])
-    if p is not None:
-        ai, af, ag = ai + p[0] * c, af + p[1] * c, ag + p[2] * c
+    ai, af, ag = (v if w is None else v + w * c for v, w in zip((ai, af, ag), p[:3], strict=True))
     i, f, g = gate_values((ai, af, ag), acts, limit)
     if a["input_forget"]:
         f = 1 - i
     new = clip(f * c + i * g, a["cell_clip"])
-    if p is not None:
+    if p[3] is not None:
         ao = ao + p[3] * (new if a["output_peephole"] == "new" else c)
     o = acts[3].numpy(clip(ao, limit))
     return i, f, g, o, new, acts[4].numpy(new)

@@ -76,6 +76,19 @@ def test_saturated_values_stay_finite(op: str) -> None:
             close(got[k], want[k], 1e-12)
 
 
+def test_an_infinite_cell_does_not_reach_the_gate_without_peephole() -> None:
+    """With peepholes [3H] the candidate g does not see the cell: 0 * inf would be NaN."""
+    x, zeros = np.full((1, 1, 1), 0.5, np.float32), np.zeros((1, 4, 1), np.float32)
+    w = np.array([1, 1, 0.25, 1], np.float32).reshape(1, 4, 1)
+    c0 = np.full((1, 1, 1), -np.inf, np.float32)
+    inputs = [li.input("x", x.shape), li.input("c0", c0.shape)]
+    peephole = li.constant(np.ones((1, 3), np.float32))
+    out = li.lstm(inputs[0], li.constant(w), li.constant(zeros), peephole=peephole, c0=inputs[1], save=True)
+    graph = li.Graph("infinite", inputs, {"gates": out.gates})
+    for got in both(graph, {"x": x, "c0": c0}):
+        assert got["gates"][0, 0, 2] == pytest.approx(np.tanh(0.125), abs=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("op", ["lstm", "gru", "rnn"])
 def test_two_byte_floats_compute_in_f32(op: str, dtype: str) -> None:
