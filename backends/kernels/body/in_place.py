@@ -52,7 +52,7 @@ def overwritten(plan: LoopPlan) -> dict[int, int]:
     for k, t in enumerate(loop.y_types):
         for j, x in enumerate(loop.x_types):
             alike = x == t and loop.x_reverse[j] == loop.y_reverse[k]
-            same = alike and t.dtype is not DType.i1
+            same = alike and t.dtype not in (DType.i1, DType.u8, DType.u32)  # kept as other elements
             if same and j not in out.values() and _fits(plan, k, j):
                 out[k] = j
                 break

@@ -114,10 +114,8 @@ def widest_bits(atoms: list[Atom]) -> int:
             raise RefusedError(f"elements of {a.dtype}", value, instead.CONVERT_BEFORE)
         if a.op == "dot" and a.dtype not in (DType.f32, DType.f64, DType.i32):
             raise RefusedError(f"a product in {a.dtype}", value, instead.THROUGH_F32)
-        if a.op == "reduce" and (not a.dtype.is_float or a.dtype.bits < 32):
-            raise RefusedError(
-                f"a reduction of {a.dtype}", value, instead.THROUGH_F32 if a.dtype.is_float else instead.SUM_IN_F32
-            )
+        if a.op == "reduce" and (a.dtype.bits < 32 and not a.dtype.is_int):
+            raise RefusedError(f"a reduction of {a.dtype}", value, instead.THROUGH_F32)
         bits = max(bits, a.dtype.bits)
     return bits
 

@@ -66,11 +66,25 @@ def _component_bytes(c: Component) -> int:
 
 
 _NOT_IN_SPIRV = ("erf",)
+# Of what the CPU's kernels have, these ran on no GPU.
+_OF_INTEGERS = (
+    "divide", "remainder", "abs", "sign", "shift_left", "shift_right_logical", "shift_right_arithmetic",
+)  # fmt: skip
+_MOVED = ("convert", "select", "bitcast_convert")  # of two-byte floats
 
 
 def _check(plan: LoopPlan, have: Limits) -> None:
     atoms = [a for s in sweeps_of(plan) for r in s.roots for a in walk(r.atom)]
     widest_bits(atoms)
+    for a in atoms:
+        value = None if a.node is None else a.node.values[0]
+        if a.dtype in (DType.u8, DType.u32):
+            raise RefusedError(f"elements of {a.dtype} in a kernel for a GPU", value, instead.CONVERT_BEFORE)
+        half = a.op not in _MOVED and any(x.dtype.is_float and x.dtype.bits < 32 for x in a.args)
+        integer = a.op in _OF_INTEGERS and not a.dtype.is_float
+        if half or integer or a.op == "bitcast_convert" or (a.op == "reduce" and not a.dtype.is_float):
+            kind = a.args[0].dtype
+            raise RefusedError(f"{a.op} of {kind} in a kernel for a GPU", value, instead.THROUGH_F32)
     if not have.spirv:
         return
     for a in atoms:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from lstm_ir.backends.kernels.body.access import ColumnAxis
 from lstm_ir.backends.kernels.body.atoms import Atom, Source
+from lstm_ir.backends.kernels.text import integers
 from lstm_ir.backends.kernels.text.elementwise import Ops
 from lstm_ir.backends.kernels.text.memory import (
     ElementPlace,
@@ -108,7 +109,7 @@ class Evaluator:
         t, (inner,) = self.t, a.args
         kind = scalar_type(a.dtype)
         wide = t.vector(kind)
-        op, start = REDUCE[a.kind]
+        op, start, word = reduction(a.kind, a.dtype)
         initial = t.number(start, a.dtype, True)
         at, (acc,), (total,) = t.carried(t.index(0), t.index(a.width), t.index(t.lanes), [initial], [wide])
         mask = None
@@ -120,15 +121,19 @@ class Evaluator:
         if mask is not None:
             new = t.op("arith.select {}, {}, {} : {}, {}", mask, new, acc, t.vector("i1"), wide)
         t.close([new], [wide])
-        word = {"addf": "add", "maximumf": "maximumf", "minimumf": "minimumf"}[op]
         return t.op("vector.reduction <{}>, {} : {} into {}", word, total, wide, kind)
 
 
-REDUCE = {
-    "reduce_sum": ("addf", 0.0),
-    "reduce_max": ("maximumf", float("-inf")),
-    "reduce_min": ("minimumf", float("inf")),
+_REDUCE = {
+    "reduce_sum": ("addf", 0.0, "add"),
+    "reduce_max": ("maximumf", float("-inf"), "maximumf"),
+    "reduce_min": ("minimumf", float("inf"), "minimumf"),
 }
+
+
+def reduction(kind: str, dtype: DType) -> tuple[str, float, str]:
+    """(arith op, the number that it begins with, the word across lanes) of a reduction."""
+    return _REDUCE[kind] if dtype.is_float else integers.reduction(kind, dtype)
 
 
 def order(root: Atom) -> list[Atom]:
