@@ -43,7 +43,7 @@ class Puller:
     projections: list[Projection] = field(default_factory=list)
     temps: list[Temp] = field(default_factory=list)
     _atoms: dict[Any, Atom] = field(default_factory=dict)
-    _pulled: dict[Any, Atom] = field(default_factory=dict)
+    _pulled: dict[Any, Atom | RefusedError] = field(default_factory=dict)
     _temp_of: dict[Any, Temp] = field(default_factory=dict)
     _turned: dict[tuple[Value, int], Value] = field(default_factory=dict)
 
@@ -157,7 +157,13 @@ class Puller:
         key = (v, access, width)
         found = self._pulled.get(key)
         if found is None:
-            found = self._pulled[key] = self._pull(v, access, width)
+            try:
+                found = self._pull(v, access, width)
+            except RefusedError as why:
+                found = why
+            self._pulled[key] = found
+        if isinstance(found, RefusedError):
+            raise found
         return found
 
     def _pull(self, v: Value, access: Access, width: int) -> Atom:

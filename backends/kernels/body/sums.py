@@ -8,10 +8,13 @@ which are kept in scratch memory and read as a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import (
+    MAX_LEADING,
     Access,
     ColumnAxis,
     CutError,
@@ -36,29 +39,16 @@ def reduced(p: Puller, v: Value, access: Access, width: int) -> Atom:
     (x,) = v.node.inputs
     dims = v.node.attrs["dimensions"]
     _check(v)
-    last = x.rank - 1
-
-    def place(known: dict[int, Index]) -> Access:
-        left = iter(access)
-        return tuple(known[i] if i in known else next(left) for i in range(x.rank))
-
-    if last not in dims:
-        return _folded(p, v, v.op, dims, [x.shape[i] for i in dims], access, lambda at: p.pull(x, place(at), width))
-    length = x.shape[-1]
-    if not isinstance(length, int):
+    sizes = [x.shape[i] for i in dims]
+    if x.rank - 1 in dims and not isinstance(x.shape[-1], int):
         raise RefusedError("a reduction that is not over the columns of a row", v, instead.NUMBERS)
-    if _column(access) is None:
-        leading = [i for i in dims if i != last]
 
-        def columns(at: dict[int, Index]) -> Atom:
-            return _over_columns(p, v, v.op, length, lambda s, n: p.pull(x, place({**at, last: ColumnAxis(s)}), n))
+    def element(known: Sequence[Index], size: int) -> Atom:
+        left, at = iter(access), dict(zip(dims, known, strict=True))
+        return p.pull(x, tuple(at[i] if i in at else next(left) for i in range(x.rank)), size)
 
-        return _folded(p, v, v.op, leading, [x.shape[i] for i in leading], access, columns)
-    try:
-        sizes = [x.shape[i] for i in dims]
-        return _folded(p, v, v.op, dims, sizes, access, lambda at: p.pull(x, place(at), width))
-    except RefusedError:
-        return _as_row(p, v, access)
+    columns = [k for k, i in enumerate(dims) if i == x.rank - 1]
+    return _total(p, v, v.op, access, width, sizes, element, columns)
 
 
 def product(p: Puller, v: Value, access: Access, width: int, places: tuple[dict[int, Any], dict[int, Any]]) -> Atom:
@@ -76,20 +66,45 @@ def product(p: Puller, v: Value, access: Access, width: int, places: tuple[dict[
         pair = tuple(p.pull(x, tuple(i[k] for k in range(x.rank)), size) for x, i in zip(operands, at, strict=True))
         return p.elementwise("multiply", v.dtype, pair, None)
 
-    if any(not isinstance(n, int) for n in sizes):
-        raise RefusedError("a sum over a named size", v, instead.NUMBERS)
-    if _column(access) is None and sizes:
-        *leading, length = sizes
+    return _total(p, v, "reduce_sum", access, width, sizes, term, range(len(sizes)))
 
-        def columns(at: dict[int, Index]) -> Atom:
-            known = [at[i] for i in range(len(leading))]
-            return _over_columns(p, v, "reduce_sum", int(length), lambda s, n: term([*known, ColumnAxis(s)], n))  # type: ignore[call-overload]
 
-        return _folded(p, v, "reduce_sum", range(len(leading)), leading, access, columns)
+def _total(
+    p: Puller, v: Value, op: str, access: Access, width: int, sizes: Sequence[Dim],
+    element: Callable[[Sequence[Index], int], Atom], columns: Sequence[int],
+) -> Atom:  # fmt: skip
+    """Over axes of these sizes, of which `columns` may be those of rows.
+
+    element: what is summed, from an index for each axis, over so many columns.
+    """
+    folded = partial(_folded, p, v, op)
+    if _column(access) is None:
+        for k, n in _along(sizes, columns):
+            others = [*sizes[:k], *sizes[k + 1 :]]
+
+            def row(known: Sequence[Index], k: int = k, n: int = n) -> Atom:
+                return _over_columns(
+                    p, v, op, n, lambda s, size: element([*known[:k], ColumnAxis(s), *known[k:]], size)
+                )
+
+            with suppress(RefusedError):
+                return folded(others, access, row)
+        return folded(sizes, access, lambda known: element(known, width))
     try:
-        return _folded(p, v, "reduce_sum", range(len(sizes)), sizes, access, lambda at: term([*at.values()], width))
-    except RefusedError:
-        return _as_row(p, v, access)
+        return folded(sizes, access, lambda known: element(known, width))
+    except RefusedError as first:
+        try:
+            return _as_row(p, v, access)
+        except RefusedError:
+            raise first from None
+
+
+def _along(sizes: Sequence[Dim], columns: Sequence[int]) -> list[tuple[int, int]]:
+    """Axes that may be columns: those that are in the graph, then long ones."""
+    known = [(k, n) for k, n in enumerate(sizes) if isinstance(n, int)]
+    return sorted(
+        ((k, n) for k, n in known if k in columns or n > MAX_LEADING), key=lambda f: (f[0] not in columns, -f[1])
+    )
 
 
 def by_row(p: Puller, v: Value, access: Access) -> Atom | None:
@@ -146,13 +161,12 @@ def _column(access: Access) -> int | None:
 
 
 def _folded(
-    p: Puller, v: Value, op: str, axes: Sequence[int], sizes: Sequence[Dim], access: Access,
-    element: Callable[[dict[int, Index]], Atom],
-) -> Atom:  # fmt: skip
+    p: Puller, v: Value, op: str, sizes: Sequence[Dim], access: Access, element: Callable[[Sequence[Index]], Atom]
+) -> Atom:
     """Over axes whose indices are written out, or loops where they are many."""
     total: Atom | None = None
     for indices in leading_indices(sizes, v, access):
-        part = element(dict(zip(axes, indices, strict=True)))
+        part = element(indices)
         for at in reversed(indices):
             if isinstance(at, LoopAxis):
                 part = p.fold(op, part, at, v.node)
