@@ -15,7 +15,9 @@ from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.passes.canonical.scan import reach
+from lstm_ir.passes.axes import Axes
 from lstm_ir.passes.lift import liftable
+from lstm_ir.passes.row_axes import rows_of
 
 FIXED, BEFORE = -2, -1
 PRODUCTS = ("dot_general", "stencil", "scan")
@@ -39,6 +41,10 @@ class Circles:
         self.reach = reach(loop.body)
         self.users = loop.body.users
         self.groups = _groups(loop, self.reach)
+        self.apart = False
+        """Whether results have no rows in common: what is independent becomes loops of its own."""
+        if any(v.rank for v in loop.carry_params) or not loop.next:
+            self.groups, self.apart = _apart(loop, self.groups, self.reach)
         self.home = _homes(loop, self.groups, self.reach)
         self.moved = self._moved()
         self.lifted: dict[Value, None] = {}
@@ -52,7 +58,8 @@ class Circles:
     @property
     def worth(self) -> bool:
         """Whether there is more than one loop in it, or products that need none."""
-        return len(self.groups) > 1 or any(_is_product(v.node, self.home) for v in self.lifted)
+        lifted = self.apart and any(self.home[v] == BEFORE and v.op != "parameter" for v in self.loop.rows)
+        return len(self.groups) > 1 or lifted or any(_is_product(v.node, self.home) for v in self.lifted)
 
     @property
     def mixed(self) -> bool:
@@ -101,7 +108,9 @@ class Circles:
             if n.op.name == "parameter" or all(fixed) or n.values[0] in inside or not liftable(n, fixed, self.loop):
                 continue
             rearranged = self.home[n.values[0]] >= 0 and Trait.data_movement in n.op.traits
-            if rearranged or _is_product(n, self.home) or any(v in moved for v in n.inputs):
+            # A number of all rows is for those scalars alone that come last: else their loop is no other one.
+            number = not n.values[0].rank and any(v.rank and self.home[v] >= 0 for v in n.inputs)
+            if rearranged or number or _is_product(n, self.home) or any(v in moved for v in n.inputs):
                 moved.update(n.values)
         for n in reversed(self.loop.body.nodes):  # what a value of the same loop reads stays in the loop
             for v in n.values:
@@ -206,6 +215,38 @@ def _groups(loop: Loop, depends: dict[Value, frozenset[Value]]) -> list[list[int
     for c, depth in level.items():
         groups.setdefault(max(depth - 1, 0), []).extend(circles.nodes[c]["members"])
     return [sorted(groups[k]) for k in sorted(groups)]
+
+
+def _apart(loop: Loop, groups: list[list[int]], depends: dict[Value, frozenset[Value]]) -> tuple[list[list[int]], bool]:
+    """Scalars that no row is read for come first, those that no row reads come last; carries of different rows that
+    nothing joins are apart.
+    """
+    index = {p: k for k, p in enumerate(loop.carry_params)}
+    of = {k: {index[p] for p in depends[v] if p in index} for k, v in enumerate(loop.next)}
+    scalars = {k for k, p in enumerate(loop.carry_params) if not p.rank}
+    while some := {k for k in scalars if of[k] - scalars}:
+        scalars -= some
+    late = {k for k, p in enumerate(loop.carry_params) if not p.rank} - scalars
+    while some := {p for k in of.keys() - late for p in of[k] & late}:
+        late -= some
+    out = [sorted(scalars)] if scalars else []
+    apart = scalars | late
+    wide = [v for k, v in enumerate(loop.body.outputs) if k not in apart]
+    alike = not all(v.rank for v in wide) or rows_of(list(dict.fromkeys(wide)), Axes(loop)) is not None
+    for group in groups:
+        left = [k for k in group if k not in apart]
+        out += [left] if alike and left else _independent(loop, left, depends)
+    return out + ([sorted(late)] if late else []), not alike
+
+
+def _independent(loop: Loop, group: list[int], depends: dict[Value, frozenset[Value]]) -> list[list[int]]:
+    """Carries of a group that no carry and no result joins."""
+    sets = [{k} for k in group]
+    for v in loop.body.outputs:
+        read = {k for k in group if loop.carry_params[k] in depends[v] or loop.next[k] is v}
+        joined = set().union(*(s for s in sets if s & read), set())
+        sets = [s for s in sets if not s & read] + ([joined] if joined else [])
+    return sorted(sorted(s) for s in sets)
 
 
 def _has_product(loop: Loop, depends: dict[Value, frozenset[Value]], members: set[int]) -> Iterator[bool]:

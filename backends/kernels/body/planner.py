@@ -93,6 +93,8 @@ class _Planner:
             yield (Source("carry", i) if k < 0 else Source("stack", k)), v
 
     def _roots(self, dest: Source, v: Value) -> list[Root]:
+        if all(o.rank == 0 for o in self.body.outputs):
+            return [self._root(dest, v, (), 0)]
         if v.rank == 0:
             raise RefusedError("a result without rows or columns", v, instead.SCALAR)
         if any(d == 0 for d in v.shape):
