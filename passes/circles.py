@@ -235,18 +235,29 @@ def _apart(loop: Loop, groups: list[list[int]], depends: dict[Value, frozenset[V
     alike = not all(v.rank for v in wide) or rows_of(list(dict.fromkeys(wide)), Axes(loop)) is not None
     for group in groups:
         left = [k for k in group if k not in apart]
-        out += [left] if alike and left else _independent(loop, left, depends)
+        out += [left] if alike and left else _by_rows(loop, left, of)
     return out + ([sorted(late)] if late else []), not alike
 
 
-def _independent(loop: Loop, group: list[int], depends: dict[Value, frozenset[Value]]) -> list[list[int]]:
-    """Carries of a group that no carry and no result joins."""
-    sets = [{k} for k in group]
-    for v in loop.body.outputs:
-        read = {k for k in group if loop.carry_params[k] in depends[v] or loop.next[k] is v}
-        joined = set().union(*(s for s in sets if s & read), set())
-        sets = [s for s in sets if not s & read] + ([joined] if joined else [])
-    return sorted(sorted(s) for s in sets)
+def _by_rows(loop: Loop, group: list[int], needs: dict[int, set[int]]) -> list[list[int]]:
+    """Carries of a group by the rows that they have in common; a part reads those before it."""
+    import networkx as nx  # heavy: only loops need it
+
+    graph, axes = nx.DiGraph(), Axes(loop)
+    graph.add_nodes_from(group)
+    graph.add_edges_from((p, k) for k in group for p in needs[k] if p in group)
+    circles = nx.condensation(graph)
+    out: list[list[int]] = []
+    place: dict[int, int] = {}
+    for c in nx.lexicographical_topological_sort(circles, key=lambda c: min(circles.nodes[c]["members"])):
+        members = sorted(circles.nodes[c]["members"])
+        least = max((place[p] for p in circles.predecessors(c)), default=0)
+        fit = (i for i in range(least, len(out)) if rows_of([loop.next[k] for k in (*out[i], *members)], axes))
+        place[c] = next(fit, len(out))
+        if place[c] == len(out):
+            out.append([])
+        out[place[c]] = sorted((*out[place[c]], *members))
+    return out
 
 
 def _has_product(loop: Loop, depends: dict[Value, frozenset[Value]], members: set[int]) -> Iterator[bool]:

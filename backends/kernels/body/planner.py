@@ -83,7 +83,7 @@ class _Planner:
         sizes = {v.shape[self.row_axis] for v in self.body.outputs if v.rank > 1}
         if len(sizes) > 1:
             raise RefusedError(
-                f"results with different numbers of rows: {', '.join(map(str, sizes))}", write=instead.RESULT_ROWS
+                f"results with different numbers of rows: {', '.join(map(str, sizes))}", write=instead.MIXED_ROWS
             )
         return sizes.pop() if sizes else 1
 
@@ -93,16 +93,16 @@ class _Planner:
             yield (Source("carry", i) if k < 0 else Source("stack", k)), v
 
     def _roots(self, dest: Source, v: Value) -> list[Root]:
-        if all(o.rank == 0 for o in self.body.outputs):
+        if v.rank == 0 and self.rows == 1:
             return [self._root(dest, v, (), 0)]
         if v.rank == 0:
-            raise RefusedError("a result without rows or columns", v, instead.SCALAR)
+            raise RefusedError("a result without rows or columns", v, instead.MIXED_ROWS)
         if any(d == 0 for d in v.shape):
             raise RefusedError("a result without elements", v, instead.NO_ELEMENTS)
-        if v.rank == 1 and any(o.rank > 1 for o in self.body.outputs):
+        if v.rank == 1 and any(o.rank > 1 for o in self.body.outputs) and (self.rows != 1 or v.shape[0] == 1):
             if v.shape[0] != self.rows:
                 raise RefusedError(
-                    f"a result of {v.shape[0]} elements beside rows of {self.rows}", v, instead.RESULT_ROWS
+                    f"a result of {v.shape[0]} elements beside rows of {self.rows}", v, instead.MIXED_ROWS
                 )
             return [self._root(dest, v, (ROW,), 0)]
         row = self.row_axis % v.rank if v.rank > 1 else None
