@@ -85,7 +85,11 @@ class _Planner:
             raise RefusedError(
                 f"results with different numbers of rows: {', '.join(map(str, sizes))}", write=instead.MIXED_ROWS
             )
-        return sizes.pop() if sizes else 1
+        if sizes:
+            return sizes.pop()
+        numbers = {v.shape for v in self.body.outputs}
+        size = numbers.pop()[0] if len(numbers) == 1 and self.body.outputs[0].rank else 1
+        return 1 if isinstance(size, int) else size  # no columns have a named size: they are numbers of rows
 
     def _outputs(self) -> Iterator[tuple[Source, Value]]:
         for i, v in enumerate(self.body.outputs):
@@ -99,7 +103,8 @@ class _Planner:
             raise RefusedError("a result without rows or columns", v, instead.MIXED_ROWS)
         if any(d == 0 for d in v.shape):
             raise RefusedError("a result without elements", v, instead.NO_ELEMENTS)
-        if v.rank == 1 and any(o.rank > 1 for o in self.body.outputs) and (self.rows != 1 or v.shape[0] == 1):
+        one = self.rows == 1 and (v.shape[0] != 1 or all(o.rank < 2 for o in self.body.outputs))
+        if v.rank == 1 and not one:
             if v.shape[0] != self.rows:
                 raise RefusedError(
                     f"a result of {v.shape[0]} elements beside rows of {self.rows}", v, instead.MIXED_ROWS
