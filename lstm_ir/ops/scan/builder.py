@@ -7,45 +7,17 @@ from typing import Any
 
 from lstm_ir.ir import options
 from lstm_ir.ir.errors import IRError, message
-from lstm_ir.ir.graph import Graph, Value, topological
+from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.location import here
-from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.types import DimLike, DType, TensorType, shape_of
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.size import in_range, size
+from lstm_ir.ops.primitive.tree import Tree, captured, closed, flatten, unflatten
 from lstm_ir.ops.scan.node import STEP, scan_node
 
-Tree = Any  # a value, None, or tuples, lists and dicts of trees
 Fault = Callable[[str], IRError]
-
-
-def flatten(tree: Tree, out: list[Value] | None = None) -> list[Value]:
-    """The values of a tree, in order."""
-    out = [] if out is None else out
-    if isinstance(tree, Value):
-        out.append(tree)
-    elif isinstance(tree, dict):
-        for k in tree:
-            flatten(tree[k], out)
-    elif isinstance(tree, (tuple, list)):
-        for t in tree:
-            flatten(t, out)
-    elif tree is not None:
-        out.append(constant(tree))
-    return out
-
-
-def unflatten(tree: Tree, values: list[Value]) -> Tree:
-    """The tree again, over other values; takes them from the front of `values`."""
-    if isinstance(tree, dict):
-        return {k: unflatten(t, values) for k, t in tree.items()}
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(unflatten(t, values) for t in tree))
-    if isinstance(tree, (tuple, list)):
-        return type(tree)(unflatten(t, values) for t in tree)
-    return None if tree is None else values.pop(0)
 
 
 def scan(
@@ -103,12 +75,12 @@ def scan(
         flat_new, flat_ys = masked.select(step, ps_h, flat_new, flat_ys)
     outputs = [*flat_new, *flat_ys]
     params = [step, *ps_c, *ps_h, *ps_x]
-    captured = _captured(outputs, set(params))
-    lifted = [parameter(f"outer{i}", v.type) for i, v in enumerate(captured)]
+    outer = captured(outputs, set(params))
+    lifted = [parameter(f"outer{i}", v.type) for i, v in enumerate(outer)]
     params = [step, *ps_c, *lifted, *ps_h, *ps_x]
-    body = _closed(name, params, outputs, dict(zip(captured, lifted, strict=True)))
+    body = closed(name, params, outputs, dict(zip(outer, lifted, strict=True)))
     node = scan_node(
-        body, (*flat_consts, *captured), tuple(flat_init), tuple(flat_xs), length=rows, reverse=flags, count=count
+        body, (*flat_consts, *outer), tuple(flat_init), tuple(flat_xs), length=rows, reverse=flags, count=count
     )
     values = list(node.values)
     return unflatten(new, values[: len(flat_new)]), unflatten(ys, values[len(flat_new) :])
@@ -139,17 +111,6 @@ def _flags(reverse: bool | Sequence[bool], n_xs: int, n_ys: int, fault: Fault) -
     if len(flags) != n_xs + n_ys:
         raise fault(f"reverse has {len(flags)} flags for {n_xs} scanned and {n_ys} stacked values")
     return tuple(options.flag("scan", "reverse", f) for f in flags)
-
-
-def _captured(outputs: list[Value], own: set[Value]) -> list[Value]:
-    """Inputs and weights of the surrounding graph that the cell reads."""
-    nodes = topological(v.node for v in outputs)
-    return [n.values[0] for n in nodes if n.op.name in ("parameter", "weight") and n.values[0] not in own]
-
-
-def _closed(name: str, params: list[Value], outputs: list[Value], lifted: dict[Value, Value]) -> Graph:
-    # Values, not a graph: what is read from a body outside may be called as this one's own rows are.
-    return Graph(name if name.isidentifier() else "cell", params, rebuilt(outputs, lifted))
 
 
 class _Masked:
