@@ -97,7 +97,8 @@ def _scan() -> Iterator[Sample]:
 def _stop_gradient() -> Iterator[Sample]:
     for k in (*FLOATS, *INTS, "i1"):
         x = data("stop", k, (3, 5))
-        yield case(f"stop_gradient {k}", lambda x: (li.stop_gradient(x), x), [x], lambda x: (x, x), kind="exact", smooth=False)
+        name = f"stop_gradient {k}"
+        yield case(name, lambda x: (li.stop_gradient(x), x), [x], lambda x: (x, x), kind="exact", smooth=False)
 
 
 def _product(a: li.Value, b: li.Value) -> tuple[tuple[li.Value, li.Value], tuple[li.Value, li.Value]]:

@@ -27,6 +27,7 @@ THROUGH_F32 = "convert to f32 first"
 SUM_IN_F32 = "convert to f32 first; it holds integers up to 2^24"
 IN_F32 = "keep the state in f32, and convert it after the loop"
 BY_FLOOR = "x - y * q, where q is x / y without its fraction: select(x / y < 0, ceil(x / y), floor(x / y))"
+KNOWN_END = "count, where the number of steps is known before the loop"
 ONE_DTYPE = "bring all carries and results to f32"
 OUTSIDE = "compute it before the loop, or after it"
 

@@ -3,8 +3,8 @@
     custom_vjp   (outs..., residuals...) = forward(operands...)          its results are the outs
                  d_operands... = backward(residuals..., d_outs...)       asked for by a gradient alone
 
-`gradients` has one flag per operand: whether backward gives it a gradient. Outs that are no floats have no cotangent; an
-out at which nothing arrived has zeros. Both are core ops: they stay while a gradient may still be taken, and
+`gradients` has one flag per operand: whether backward gives it a gradient. Outs that are no floats have no cotangent;
+an out at which nothing arrived has zeros. Both are core ops: they stay while a gradient may still be taken, and
 `decompose` puts forward, and the operand itself, in their place.
 
 A residual that is an out, or is computed from outs, reads the node's own results: their gradient is the one written
@@ -103,9 +103,9 @@ def custom_vjp(forward: Callable[..., Any], backward: Callable[..., Any]) -> Cal
         forward(*args) -> (outputs, residuals)        backward(residuals, cotangents) -> gradients of args
 
     All are values, or tuples, lists, dicts of values; the cotangents have the form of the outputs, with None for one
-    that is no float. backward gives a tuple with one entry per argument (of one argument, the entry alone will do), each
-    in the argument's form; None: no gradient. What forward and backward read they are given: an input or a weight that
-    they read from around them is refused. Raises IRError for a gradient of another shape or dtype.
+    that is no float. backward gives a tuple with one entry per argument (of one argument, the entry alone will do),
+    each in the argument's form; None: no gradient. What the two read they are given: an input or a weight that
+    is read from around them is refused. Raises IRError for a gradient of another shape or dtype.
     """
     for name, f in (("forward", forward), ("backward", backward)):
         if not callable(f):

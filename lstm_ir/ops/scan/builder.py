@@ -10,12 +10,14 @@ from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.location import here
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DimLike, DType, TensorType, shape_of
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.size import in_range, size
 from lstm_ir.ops.primitive.tree import Tree, captured, closed, flatten, unflatten
 from lstm_ir.ops.scan.node import STEP, scan_node
+from lstm_ir.ops.scan.until import Ending
 
 Fault = Callable[[str], IRError]
 
@@ -30,9 +32,10 @@ def scan(
     reverse: bool | Sequence[bool] = False,
     count: Value | None = None,
     lengths: Value | None = None,
+    until: Callable[[Any, Any], Value] | None = None,
     with_step: bool = False,
     name: str | None = None,
-) -> tuple[Tree, Tree]:
+) -> Tree:
     """Run `cell` over the leading axis of `xs`: `(carry, ys) = scan(cell, init, xs, consts)`.
 
         cell(carry, x, *consts) -> (carry, y)         with with_step=True: cell(carry, x, *consts,
@@ -43,6 +46,10 @@ def scan(
     then of y. count (i32[] or i64[]): only the first `count` rows exist; rows of y after them are
     zero. lengths (i32[B]): row b of every carry [B, ...] exists for the first lengths[b] rows:
     after them its carries are held and its y is zero; with reverse it starts at its own last row.
+    until(carry, y) of a step's results is a flag i1[]: the loop ends after the first step where it holds; or one flag
+    per row, i1[B]: then the row's carries are held and its y is zero, and the loop ends when all rows are done. The
+    result is (carry, ys, steps): how many steps ran, i32[] or i32[B]; rows of y after them are zero. It goes with
+    count, not with lengths or reverse.
     What the cell reads from outside becomes a constant of the loop. Raises IRError for a carry that
     changes its type, or rows that differ in number.
     """
@@ -73,17 +80,38 @@ def scan(
         lengths = in_range(lengths, 0, rows)
         masked = _Masked(flat_init, lengths, count, rows, flags, fault)
         flat_new, flat_ys = masked.select(step, ps_h, flat_new, flat_ys)
-    outputs = [*flat_new, *flat_ys]
-    params = [step, *ps_c, *ps_h, *ps_x]
+    ending = _ending(until, new, ys, any(flags), lengths, fault)
+    more = [] if ending is None else ending.params
+    outputs = [*flat_new, *flat_ys] if ending is None else ending.outputs(ps_h, flat_new, flat_ys)
+    params = [step, *ps_c, *ps_h, *more, *ps_x]
     outer = captured(outputs, set(params))
     lifted = [parameter(f"outer{i}", v.type) for i, v in enumerate(outer)]
-    params = [step, *ps_c, *lifted, *ps_h, *ps_x]
+    params = [step, *ps_c, *lifted, *ps_h, *more, *ps_x]
     body = closed(name, params, outputs, dict(zip(outer, lifted, strict=True)))
+    first = (*flat_init, *([] if ending is None else ending.init))
     node = scan_node(
-        body, (*flat_consts, *outer), tuple(flat_init), tuple(flat_xs), length=rows, reverse=flags, count=count
-    )
-    values = list(node.values)
-    return unflatten(new, values[: len(flat_new)]), unflatten(ys, values[len(flat_new) :])
+        body, (*flat_consts, *outer), first, tuple(flat_xs), length=rows, reverse=flags, count=count,
+        until=ending is not None,
+    )  # fmt: skip
+    loop = Loop(node)
+    last, made = unflatten(new, list(loop.finals[: len(flat_new)])), unflatten(ys, list(loop.ys))
+    if ending is None:
+        return last, made
+    return last, made, loop.finals[-1] if ending.by_row else loop.steps
+
+
+def _ending(
+    until: Callable[[Any, Any], Value] | None, carry: Tree, y: Tree, reverse: bool, lengths: Value | None, fault: Fault
+) -> Ending | None:
+    if until is None:
+        return None
+    if not callable(until):
+        raise options.refuse("scan", "until", until, "a function of carry and y")
+    if reverse:
+        raise fault("until does not go with reverse: the last row is not known before the loop ends")
+    if lengths is not None:
+        raise fault("until does not go with lengths; let until say that a row is done")
+    return Ending(until(carry, y), fault)
 
 
 def _rows(flat_xs: list[Value], length: DimLike | None, fault: Fault) -> Any:
