@@ -18,6 +18,7 @@ ONE_TENSOR = "join what is scanned along the columns before the loop, and slice 
 CONVERT_BEFORE = "convert it to f32, or to i32, before the loop"
 THROUGH_F32 = "convert to f32 first"
 BY_FLOOR = "x - y * q, where q is x / y without its fraction: select(x / y < 0, ceil(x / y), floor(x / y))"
+KNOWN_END = "count, where the number of steps is known before the loop"
 ONE_DTYPE = "bring all carries and results to f32"
 OUTSIDE = "compute it before the loop, or after it"
 
