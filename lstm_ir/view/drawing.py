@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
+from lstm_ir.ir.carry_kinds import circles, described, words
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.literals import splat
@@ -184,6 +185,10 @@ class Sheet:
         text = ", ".join(_attributes(n))
         if text:
             yield _cut_off(text)
+        loop = Loop.of(n)
+        if loop is not None:
+            names = [str(p.node.attrs["name"]) for p in loop.carry_params]
+            yield from (_cut_off(words(c, names)) for c in circles(loop))
 
 
 @dataclass(frozen=True)
@@ -380,7 +385,9 @@ def _short(value: Any) -> str:
 def _title(n: Node) -> str:
     operands = ", ".join(f"{p.name}: {p.value.type}" for p in _ports(n))
     attrs = ", ".join(f"{k}={_short(v)}" for k, v in n.attrs.items() if not isinstance(v, (Graph, Data)))
-    return f"{n.op.name}({operands}) {{{attrs}}} : {', '.join(map(str, n.types))}\n{n.loc}"
+    loop = Loop.of(n)
+    carries = "" if loop is None else f"\n{described(loop)}"
+    return f"{n.op.name}({operands}) {{{attrs}}} : {', '.join(map(str, n.types))}{carries}\n{n.loc}"
 
 
 def _kind(n: Node) -> str:
