@@ -53,6 +53,7 @@ from lstm_ir.ops.scan.products import cumprod, prod
 from lstm_ir.ops.nn.random import (
     random_bernoulli, random_categorical, random_gumbel, random_normal, random_permutation, random_uniform,
 )  # fmt: skip
+from lstm_ir.ops.nn.sampling import sample
 from lstm_ir.ops.nn.crf import crf_decode, crf_loss
 from lstm_ir.ops.nn.ctc import ctc_loss
 from lstm_ir.ops.core.gru import gru
@@ -83,8 +84,8 @@ __all__ = [
     "negate", "norm", "not_equal", "one_hot", "ones", "outer", "pad", "parameter", "power", "prelu", "prod",
     "put_along_axis", "random_bernoulli", "random_categorical", "random_gumbel", "random_key", "random_normal",
     "random_permutation", "random_uniform", "recurrent_dropout_lstm", "relu", "remainder", "reshape", "reverse",
-    "reverse_sequence", "rms_norm", "rnn", "rnn_grad", "roll", "round", "rsqrt", "scan", "scatter_add",
-    "scatter_nd", "select", "selu", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sigmoid",
+    "reverse_sequence", "rms_norm", "rnn", "rnn_grad", "roll", "round", "rsqrt", "sample", "scan",
+    "scatter_add", "scatter_nd", "select", "selu", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sigmoid",
     "sign", "silu", "sin", "size", "slice", "softmax", "softplus", "softsign", "sort", "split", "sqrt",
     "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tanh",
     "thresholded_relu", "tile", "top_k", "transpose", "tril", "triu", "var", "weight", "where", "zeros",
