@@ -51,8 +51,8 @@ class Circles:
 
     @property
     def worth(self) -> bool:
-        """Whether there is more than one loop in it, or products that need none."""
-        return len(self.groups) > 1 or any(_is_product(v.node, self.home) for v in self.lifted)
+        """Whether there is more than one loop in it, products that need none, or no carry."""
+        return len(self.groups) != 1 or any(_is_product(v.node, self.home) for v in self.lifted)
 
     @property
     def mixed(self) -> bool:
