@@ -165,7 +165,7 @@ class Sheet:
             if letter:
                 lines.append(f"body {letter}, drawn beside")
             else:
-                inner = self.draw(body, Loop.of(n), alone=True)
+                inner = self.draw(body, Loop.of(n, until=True), alone=True)
         style, time = f"k-{kind}", None
         if self.times is not None:  # the colours are those of times alone
             style, time = "k-elementwise", self.times.get(n)
@@ -201,7 +201,7 @@ class Port:
 
 def _ports(n: Node) -> Iterator[Port]:
     """The operands that are given, in order."""
-    loop = Loop.of(n)
+    loop = Loop.of(n, until=True)
     names = {} if loop is None else {
         "consts": [p.node.attrs["name"] for p in loop.const_params],
         "init": [p.node.attrs["name"] for p in loop.carry_params],
@@ -335,7 +335,7 @@ def _attributes(n: Node) -> Iterator[str]:
     if n.op.name == "dot_general":
         yield _letters(n)
         return
-    loop = Loop.of(n)
+    loop = Loop.of(n, until=True)
     if loop is not None:
         yield f"{loop.length} steps"
         names = [p.node.attrs["name"] for p in loop.x_params] + [f"ys{i}" for i in range(len(loop.ys))]
