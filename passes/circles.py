@@ -57,9 +57,9 @@ class Circles:
 
     @property
     def worth(self) -> bool:
-        """Whether there is more than one loop in it, or products that need none."""
+        """Whether there is more than one loop in it, products or rows that need none, or no carry."""
         lifted = self.apart and any(self.home[v] == BEFORE and v.op != "parameter" for v in self.loop.rows)
-        return len(self.groups) > 1 or lifted or any(_is_product(v.node, self.home) for v in self.lifted)
+        return len(self.groups) != 1 or lifted or any(_is_product(v.node, self.home) for v in self.lifted)
 
     @property
     def mixed(self) -> bool:
