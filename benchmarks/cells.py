@@ -4,10 +4,10 @@
     python benchmarks/cells.py -o docs/cells/measured.json
     python benchmarks/cells.py --cell min_gru --cell slstm --point 200,8,128 --mode inference --limit 120
 
-Points are T,B,H; x has H columns too. A training step is the gradient of sum(y^2) by all weights, which change from call
-to call. Runners take turns (lstm_ir.bench.side_by_side); results are compared before. A runner that is not ready after
-`--limit` seconds is left out, and named. Sizes are numbers for all. With `-o` the figures of this run take the place of
-those in the file that have the same cell, point and mode.
+Points are T,B,H; x has H columns too. A training step is the gradient of sum(y^2) by all weights, which change from
+call to call. Runners take turns (lstm_ir.bench.side_by_side); results are compared before. A runner that is not ready
+after `--limit` seconds is left out, and named. Sizes are numbers for all. With `-o` the figures of this run take the
+place of those in the file that have the same cell, point and mode.
 """
 
 import json
@@ -27,8 +27,7 @@ import lstm_ir as li
 from lstm_ir.bench.machine import cores, machine
 from lstm_ir.bench.side_by_side import OURS, Times, interleaved
 
-TESTS = Path(__file__).parent.parent / "tests"
-sys.path[:0] = [str(TESTS / room) for room in ("machine", "graphs", "oracles")]
+sys.path.extend(str(Path(__file__).parent.parent / "tests" / room) for room in ("machine", "graphs", "oracles"))
 import cell_gallery as gallery
 from cell_libraries import of_jax, of_torch, scan_operator
 from cell_references import CELLS

@@ -12,7 +12,7 @@ import numpy as np
 
 import lstm_ir as li
 
-NAME, KIND, SIZES = "gated delta rule", "matrix state", "4 heads, a state [H/4, H/4] each"
+NAME, KIND, SIZES = "Gated delta rule", "matrix state", "4 heads, a state [H/4, H/4] each"
 HEADS = 4
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import lstm_ir as li
 
-NAME, KIND, SIZES = "selective scan (Mamba)", "elementwise linear", "H channels of 16 states, Δ of rank H/16"
+NAME, KIND, SIZES = "Selective scan of Mamba", "elementwise linear", "H channels of 16 states, Δ of rank H/16"
 N = 16
 
 

@@ -1,5 +1,8 @@
-"""Every cell of examples/cells/ gives what its equations give, by torch and by JAX: values, and gradients by all weights
-and inputs. Interpreted, compiled for this processor with and without kernels, and on Vulkan."""
+"""Every cell of examples/cells/ gives what its equations give, by torch and by JAX.
+
+Values, and gradients by all weights and inputs: interpreted, compiled for this processor with and without kernels, and
+on Vulkan.
+"""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@ benchmark.
 
     CELLS["min_gru"](library, {"x": x}, weights) -> y
 
-`library` (cell_libraries.py) has the functions, and `scan(step, first, rows)` with `step(carry, row) -> (carry, y)`. Each
-cell is written as users of these libraries do: what does not depend on the carry stands before the loop, sums over an
-index are an einsum.
+`library` (cell_libraries.py) has the functions, and `scan(step, first, rows)` with `step(carry, row) -> (carry, y)`.
+Each cell is written as users of these libraries do: what does not depend on the carry stands before the loop, sums over
+an index are an einsum.
 """
 
 from __future__ import annotations
