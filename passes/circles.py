@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
-from lstm_ir.passes.canonical.scan import reach
+from lstm_ir.ir.reach import parameters_of
 from lstm_ir.passes.lift import liftable
 
 FIXED, BEFORE = -2, -1
@@ -36,7 +36,7 @@ class Circles:
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
-        self.reach = reach(loop.body)
+        self.reach = parameters_of(loop.body)
         self.users = loop.body.users
         self.groups = _groups(loop, self.reach)
         self.home = _homes(loop, self.groups, self.reach)

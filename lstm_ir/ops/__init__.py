@@ -29,6 +29,7 @@ from lstm_ir.ops.primitive.activations import (
     celu, elu, gelu, hard_sigmoid, hard_swish, leaky_relu, log_sigmoid, mish, prelu, relu, selu,
     sigmoid, silu, softplus, softsign, thresholded_relu,
 )  # fmt: skip
+from lstm_ir.ops.primitive.custom_gradient import custom_vjp, stop_gradient
 from lstm_ir.ops.primitive.along_axis import (
     gather_elements, gather_nd, one_hot, put_along_axis, reverse_sequence, scatter_nd, take_along_axis,
 )  # fmt: skip
@@ -70,8 +71,8 @@ __all__ = [
     "abs", "add", "arange", "argmax", "argmin", "argsort", "attention", "avg_pool1d", "avg_pool2d",
     "batch_norm", "bitcast_convert", "broadcast_in_dim", "broadcast_to", "ceil", "celu", "clamp", "clip",
     "compare", "concat", "constant", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convert",
-    "cos", "crf_decode", "crf_loss", "cross_entropy", "ctc_loss", "cumprod", "cumsum", "dense", "dim", "divide",
-    "dot", "dot_general", "dropout", "dynamic_quantize_matmul", "dynamic_slice", "dynamic_update_slice",
+    "cos", "crf_decode", "crf_loss", "cross_entropy", "ctc_loss", "cumprod", "cumsum", "custom_vjp", "dense", "dim",
+    "divide", "dot", "dot_general", "dropout", "dynamic_quantize_matmul", "dynamic_slice", "dynamic_update_slice",
     "einsum", "elu", "embedding", "equal", "erf", "exp", "expand_dims", "expm1", "eye", "flip", "floor", "full",
     "gather_elements", "gather_nd", "gelu", "greater", "greater_equal", "group_norm", "gru", "gru_grad",
     "gru_stack", "hard_sigmoid", "hard_swish", "in_range", "index", "input", "instance_norm", "iota",
@@ -85,7 +86,7 @@ __all__ = [
     "reverse_sequence", "rms_norm", "rnn", "rnn_grad", "roll", "round", "rsqrt", "scan", "scatter_add",
     "scatter_nd", "select", "selu", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sigmoid",
     "sign", "silu", "sin", "size", "slice", "softmax", "softplus", "softsign", "sort", "split", "sqrt",
-    "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tanh",
+    "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tanh",
     "thresholded_relu", "tile", "top_k", "transpose", "tril", "triu", "var", "weight", "where", "zeros",
     "zeros_like", "zoneout_lstm",
 ]  # fmt: skip

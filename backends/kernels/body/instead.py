@@ -22,11 +22,9 @@ NO_ELEMENTS = "leave it out"
 FOLD_AXES = "fold the leading axes into that of the rows, before the loop"
 ONE_TENSOR = "join what is scanned along the columns before the loop, and slice it inside"
 CONVERT_BEFORE = "convert it to f32, or to i32, before the loop"
-CONVERT_AFTER = "give the float as a result, and convert it after the loop"
 THROUGH_F32 = "convert to f32 first"
-SUM_IN_F32 = "convert to f32 first; it holds integers up to 2^24"
-IN_F32 = "keep the state in f32, and convert it after the loop"
 BY_FLOOR = "x - y * q, where q is x / y without its fraction: select(x / y < 0, ceil(x / y), floor(x / y))"
+KNOWN_END = "count, where the number of steps is known before the loop"
 ONE_DTYPE = "bring all carries and results to f32"
 OUTSIDE = "compute it before the loop, or after it"
 
@@ -47,8 +45,6 @@ def of_op(name: str) -> str:
     return _OF_OP.get(name, OUTSIDE)
 
 
-def of_arithmetic(op: str, is_float: bool) -> str:
-    """Instead of an elementwise op of a dtype in which kernels do not have it."""
-    if op == "remainder" and is_float:
-        return BY_FLOOR
-    return OUTSIDE if is_float else IN_F32
+def of_arithmetic(op: str) -> str:
+    """Instead of an elementwise op of floats that kernels do not have."""
+    return BY_FLOOR if op == "remainder" else OUTSIDE

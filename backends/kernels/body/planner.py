@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lstm_ir.backends.kernels.body import instead
-from lstm_ir.backends.kernels.body.access import ROW, Access, ColumnAxis, CutError, RefusedError, leading_indices
+from lstm_ir.backends.kernels.body.access import (
+    ROW,
+    Access,
+    ColumnAxis,
+    CutError,
+    LoopAxis,
+    RefusedError,
+    leading_indices,
+    loops_of,
+)
 from lstm_ir.backends.kernels.body.atoms import Atom, Source
 from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Root, below, sweeps_of, walk
@@ -154,8 +163,7 @@ class _Planner:
                 if a.source is not None and a.source.kind == "temp" and a.source.index not in have:
                     have.add(a.source.index)
                     temp = self.puller.temps[a.source.index]
-                    at: Access = (ROW, ColumnAxis(0)) if temp.width else (ROW,)
-                    roots.append(Root(Source("temp", temp.index), at, temp.atom, temp.width))
+                    roots.append(Root(Source("temp", temp.index), temp.access, temp.atom, temp.width))
             i += 1
 
     def _merge(self, roots: list[Root]) -> None:
@@ -226,6 +234,15 @@ class _Planner:
                 new = a
             elif a.op == "reduce":
                 raise RefusedError("a reduction of a sum of products", write=instead.OUTSIDE)
+            elif a.op == "fold":
+                (loop,) = a.access
+                assert isinstance(loop, LoopAxis)
+                new = self.puller.fold(a.kind, args[0], loop, a.node)
+            elif a.op == "pick":
+                assert a.source is not None
+                assert a.source.value is not None
+                assert a.node is not None
+                new = self.puller.pick(a.source.value, a.access, args[0], a.node)
             else:
                 new = self.puller.elementwise(a.op, a.dtype, args, a.node)
         done[a] = a if new is None else new
@@ -235,6 +252,9 @@ class _Planner:
 
     def _components(self, roots: list[Root]) -> list[Component]:
         groups = _Union(roots)
+        written = [(r.dest.index, r) for r in roots if r.dest.kind == "carry"]
+        self._counted = {i for i, r in written if loops_of(r.access)}
+        self._statics = {i: {r.static for j, r in written if j == i} for i, _ in written}
         first: dict[Any, Root] = {}
         for r in roots:
             for key in self._touched(r):
@@ -247,15 +267,26 @@ class _Planner:
 
     def _touched(self, r: Root) -> Iterator[Any]:
         """What makes results belong to one component: carries, computed rows, products."""
-        if r.dest.kind != "stack":
-            yield (r.dest.kind, r.dest.index, r.static if r.dest.kind == "carry" else ())
+        if r.dest.kind == "carry":
+            yield from self._carries_touched(r.dest.index, r.access)
+        elif r.dest.kind == "temp":
+            yield ("temp", r.dest.index, ())
         for a in walk(r.atom):
             if a.op == "dot":
                 yield a
             elif a.source is not None and a.source.kind == "carry":
-                yield ("carry", a.source.index, self._leading(a.access))
+                yield from self._carries_touched(a.source.index, a.access)
             elif a.source is not None and a.source.kind == "temp":
                 yield ("temp", a.source.index, ())
+
+    def _carries_touched(self, i: int, access: Access) -> Iterator[Any]:
+        """Of a carry: one leading index, or all where a loop counts them."""
+        if i in self._counted:
+            yield ("carry", i, ())
+        elif loops_of(access[: -1 if len(access) > 1 else None]):
+            yield from (("carry", i, static) for static in self._statics[i])
+        else:
+            yield ("carry", i, self._leading(access))
 
     def _leading(self, access: Access) -> tuple[int, ...]:
         """Indices before rows and columns; a column, or the only row, may be a plain index too."""

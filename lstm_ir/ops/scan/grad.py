@@ -113,7 +113,7 @@ class _Backward:
         at = {p: i for i, p in enumerate(loop.carry_params)}
         name = names_beside(loop.body.params)
         d_out = {p: parameter(name(f"d_{i}"), p.type) for i, p in enumerate(carries)}
-        arrived = self.cts[len(loop.init) :]
+        arrived = self.cts[loop.first_row :]
         d_rows = {
             j: parameter(name(f"d_row{j}"), v.type)
             for j, v in enumerate(loop.rows)

@@ -35,12 +35,24 @@ def segmented_vjp(node: Node, cts: Cts, K: int, over_segments: Hook) -> Any:
     loop = Loop(node)
     if isinstance(loop.length, int) and loop.length <= K:
         return None
-    values, outer = _segmented(_without_count(loop), K)
+    values, outer = _segmented(_without_count(_counted(loop)), K)
+    if loop.steps is not None:
+        values.insert(len(loop.init), loop.steps)
 
     def hook(n: Node, arrived: Cts) -> Any:
         return over_segments(n, arrived) if n is outer else None
 
     return through(node, values, cts, hook=hook)
+
+
+def _counted(loop: Loop) -> Loop:
+    """A loop with `until` as one of so many steps as it ran: the loop itself stays, to find how many these are."""
+    if loop.steps is None:
+        return loop
+    body = Graph(loop.body.name, loop.body.params, [*loop.next, *loop.rows])
+    return Loop(
+        scan_node(body, loop.consts, loop.init, loop.xs, length=loop.length, reverse=loop.reverse, count=loop.steps)
+    )
 
 
 def _without_count(loop: Loop) -> Loop:
