@@ -15,6 +15,8 @@ import cells_document as document
 import pytest
 from cell_gallery import FOLDER, KINDS, NAMES, cell
 
+from lstm_ir.ir.carry_kinds import circles, loops_of
+
 LINES = 60
 ONE_OF_EACH_KIND = {cell(n).KIND: n for n in NAMES}.values()
 
@@ -34,6 +36,13 @@ def test_a_file_has_the_form_of_all(name: str) -> None:
     imported = {a.name for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Import) for a in n.names}
     assert imported == {"numpy", "lstm_ir"}  # a file stands alone
     assert f'li.Graph("{name}"' in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_kind_is_that_of_the_analysis(name: str) -> None:
+    """Of the circle that the first carry is in; others stand in the picture."""
+    (loop,) = loops_of(cell(name).build("T", "B", 16, 32))
+    assert circles(loop)[0].kind.value == cell(name).KIND
 
 
 def test_every_kind_has_a_cell() -> None:
