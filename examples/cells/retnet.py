@@ -1,4 +1,4 @@
-"""Retention of RetNet, in its recurrent form: a matrix as memory for each head, with a decay that is a constant.
+"""RetNet, its retention in recurrent form: a matrix as memory for each head, with a decay that is a constant.
 
     q, k, v = x[t] W_q, x[t] W_k / sqrt(d), x[t] W_v       4 heads of d = H/4 columns
     S[t] = γ S[t-1] + k vᵀ                                 γ = 1 - 2^(-5 - head)

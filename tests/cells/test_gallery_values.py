@@ -48,8 +48,11 @@ def compare(call: Any, made: li.Program, name: str, dtype: str, device: str, see
         got = {**call("infer", given), **call("step", given)}
         want = torch_run(name, wide(given), wide(weights))
         assert got.keys() == want.keys() == {"y", "loss", *(f"d_{k}" for k in (*given, *weights))}
-        assert all(a.dtype == WIDTH[dtype] for a in got.values())
-        close(got, want, RECURRENCE[dtype, device], (name, T, B), lambda g=given, w=weights: torch_run(name, g, w))
+        assert all(a.dtype == WIDTH[dtype] and a.shape == want[k].shape for k, a in got.items())
+        largest = max(np.abs(a).max() for k, a in want.items() if k.startswith("d_"))
+        unit = 4 * np.finfo(WIDTH[dtype]).eps * largest  # roundings of terms that cancel: with one step, d_W_k of mlstm
+        far = {k: a for k, a in want.items() if np.abs(got[k] - a).max() > unit}
+        close(got, far, RECURRENCE[dtype, device], (name, T, B), lambda g=given, w=weights: torch_run(name, g, w))
 
 
 def test_every_cell_has_a_reference() -> None:
@@ -91,12 +94,18 @@ def test_compiled(name: str, kernels: bool, seed: int) -> None:
     one_size(name, "f32", kernels, (6, 3), seed)
 
 
+OTHERWISE = {
+    "f64": ("f64", True, (6, 3)),
+    "one_step_of_one_row": ("f64", True, (1, 1)),
+    "loops": ("f32", False, (6, 3)),
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "with_kernels"), [("f64", True), ("f32", False)], ids=["f64", "loops"])
+@pytest.mark.parametrize("how", OTHERWISE)
 @pytest.mark.parametrize("name", NAMES)
-def test_compiled_otherwise(name: str, dtype: str, with_kernels: bool, seed: int) -> None:
-    for sizes in ((6, 3), (1, 1)):
-        one_size(name, dtype, with_kernels, sizes, seed)
+def test_compiled_otherwise(name: str, how: str, seed: int) -> None:
+    one_size(name, *OTHERWISE[how], seed)
 
 
 @pytest.mark.slow
