@@ -23,7 +23,7 @@ I, H = 5, 12
 PLANES = (16, 24)  # of conv_lstm: eights are channels
 SIZES = ((7, 3), (1, 1), (1, 4), (5, 1))
 WIDTH = {"f32": "f4", "f64": "f8"}
-ONE_OF_EACH_KIND = ("attention_lstm", "conv_lstm", "ind_rnn", "min_gru", "retnet", "slstm")
+ONE_OF_EACH_KIND = ("cfc", "conv_lstm", "ind_rnn", "min_gru", "retnet", "slstm")
 
 
 def widths(name: str) -> tuple[int, int]:
