@@ -58,8 +58,10 @@ def _reduced_across(e: Emitter, n: Node) -> bool:
     compile, and a tenth of that with the transposition before it.
     """
     order = n.attrs["permutation"]
-    if e.target is None or e.target.kind != "cpu" or not e.at_top or e.within is None or order[-1:] == (len(order) - 1,):
+    here = e.target is not None and e.target.kind == "cpu" and e.at_top and e.within is not None
+    if not here or order[-1:] == (len(order) - 1,):
         return False
+    assert e.within is not None
     users, found, walk = e.within.users, set[Node](), [n]
     while walk:
         m = walk.pop()
