@@ -37,6 +37,18 @@ def _reflected(name: str) -> Callable[[Any, Any], Value]:
     return lambda a, b: _builder(name)(b, a)
 
 
+def comparable(other: object) -> bool:
+    """Whether `value == other` compares elements: with numbers, arrays and lists of numbers, as `<` does."""
+    if isinstance(other, (list, tuple)):
+        return not any(isinstance(v, Operators) for v in other)
+    return isinstance(other, (bool, int, float)) or hasattr(other, "__array__") or hasattr(other, "__dlpack__")
+
+
+def compared(builder: str, a: Value, b: object) -> Value:
+    """The builder's value."""
+    return _builder(builder)(a, b)
+
+
 class Operators:
     """Mixed into `Value`; each method is the builder of that name."""
 

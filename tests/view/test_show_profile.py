@@ -10,7 +10,8 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.cli import group
-from lstm_ir.view.drawing import Coloured
+from lstm_ir.view.drawing import CHAR, Coloured
+from lstm_ir.view.picture import picture
 from lstm_ir.view.times import LEGEND, STEPS, coloured
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -43,7 +44,39 @@ def test_each_node_has_the_time_of_all_its_dispatches() -> None:
     for share, step in ((0.0, 0), (0.0099, 0), (0.01, 1), (0.05, 2), (0.2, 3), (0.5, 4), (1.0, 4)):
         assert coloured(graph, [([a], share)], 1.0)[y.node].step == step
     assert coloured(graph, [([a], 0.0)], 0.0)[y.node] == Coloured(0, "0.000 ms, 0.0%")
-    assert len(LEGEND) == len(STEPS) + 2
+    assert len(LEGEND) == len(STEPS) + 4
+
+
+def test_equal_layers_share_the_time_of_their_dispatch() -> None:
+    """Three nodes of one line: their shares are those of the dispatch, not three times as much."""
+    x = y = li.input("x", (3,))
+    for _ in range(3):
+        y = li.tanh(y)
+    graph = li.Graph("g", [x], {"y": y})
+    place = (Path(y.node.loc.file).name, y.node.loc.line, "tanh")
+    found = coloured(graph, [([place], 0.006), ([place], 0.003)], 0.01)
+    assert found == {n: Coloured(3, "3.000 ms, 30.0%, 1 of 3") for n in graph.nodes if n.op.name == "tanh"}
+    assert len(found) == 3
+
+
+def right_ends(svg: str) -> list[float]:
+    """Where texts that stand in the picture itself end."""
+    root = ET.fromstring(svg)
+    return [float(t.get("x", "0")) + CHAR * len(t.text or "") for t in root.findall(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("layers", [1, 4])
+def test_the_legend_is_inside_the_picture(layers: int) -> None:
+    x = y = li.input("x", (3,))
+    for _ in range(layers):
+        y = li.tanh(y)
+    svg = picture([(str(i), li.Graph("g", [x], {"y": y})) for i in range(layers)], {}, LEGEND)
+    root = ET.fromstring(svg)
+    width, height = float(root.get("width", "0")), float(root.get("height", "0"))
+    assert max(right_ends(svg)) <= width
+    below = [float(t.get("y", "0")) for t in root.findall(f"{SVG}text") if t.text in LEGEND]
+    assert len(below) == len(LEGEND)
+    assert max(below) <= height
 
 
 def test_products_that_are_kernels_are_nodes_too() -> None:
@@ -63,7 +96,7 @@ def test_a_graph_is_run_and_its_picture_coloured(folder: Path, capsys: Capture) 
         assert rect is not None
         kind = rect.get("class", "")
         assert kind.startswith("s") or kind == "k-elementwise"
-        times = [w for w in words if w.endswith("%") and " ms, " in w]
+        times = [w for w in words if "%" in w and " ms, " in w]
         assert bool(times) == kind.startswith("s")
         if times:
             name = next(t.text for t in g.findall(f"{SVG}text") if (t.get("class") or "").startswith("t"))

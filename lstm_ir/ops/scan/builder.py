@@ -7,7 +7,7 @@ from typing import Any
 
 from lstm_ir.ir import options
 from lstm_ir.ir.errors import IRError, message
-from lstm_ir.ir.graph import Graph, Value, topological
+from lstm_ir.ir.graph import Graph, Value, topological, settled
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.location import here
 from lstm_ir.ir.pullback import rebuilt
@@ -25,7 +25,7 @@ def flatten(tree: Tree, out: list[Value] | None = None) -> list[Value]:
     """The values of a tree, in order."""
     out = [] if out is None else out
     if isinstance(tree, Value):
-        out.append(tree)
+        out.append(settled(tree))
     elif isinstance(tree, dict):
         for k in tree:
             flatten(tree[k], out)
