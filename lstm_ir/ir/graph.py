@@ -59,6 +59,11 @@ class Value(Operators):
         return self.type.rank
 
     @property
+    def ndim(self) -> int:
+        """Number of axes, by NumPy's name."""
+        return self.type.rank
+
+    @property
     def op(self) -> str:
         """Name of the op that makes this value."""
         return self.node.op.name
@@ -81,7 +86,7 @@ class Value(Operators):
 
 
 class Comparison(Value):
-    """What `a == b` and `a != b` give of two values: elements compared where a value is wanted, whose node is made then.
+    """What `a == b` and `a != b` give of two values: elements compared; the node is made where a value is wanted.
 
     Lists and dicts of values ask for its truth: whether both are one value.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 from lstm_ir.ir import options
 from lstm_ir.ir.errors import IRError, message
-from lstm_ir.ir.graph import Graph, Value, topological, settled
+from lstm_ir.ir.graph import Graph, Value, settled, topological
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.location import here
 from lstm_ir.ir.pullback import rebuilt
