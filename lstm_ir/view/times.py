@@ -29,7 +29,7 @@ Timed = tuple[Sequence[Place], int, float]
 def coloured(graph: Graph, rows: Iterable[Timed], whole: float) -> dict[Node, Coloured]:
     """The nodes of the graph and its bodies that the rows name, each with the seconds of all that compute it.
 
-    Equal layers are one dispatch that is called for each, and layers that a loop of the user's makes have one line: nodes
+    Equal layers are one dispatch that is called for each, and layers that a loop of the user's makes have one line:
     nodes among which the calls cannot be told apart share the time evenly, and say so.
     """
     places = {n: _place(n) for n in every_node(graph)}

@@ -106,11 +106,21 @@ def test_formats_that_are_not_read_are_refused_by_their_number(number: int, tmp_
         li.load(file)
 
 
-def test_another_release_of_iree_leaves_nothing_but_exporting_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("number", "said"), [(1, "lstm-ir compile GRAPH.lir --weights"), (5, "A newer lstm-ir reads it")])
+def test_a_format_that_is_not_read_says_what_to_do(number: int, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "m.lirpkg"
+    file.write_bytes(THREE.read_bytes())
+    rebuild(file, lambda m: m.update(format=number))
+    with pytest.raises(li.PackageError, match=said):
+        li.load(file)
+
+
+def test_another_release_of_iree_names_the_command_for_a_package_without_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "version", lambda: "9.1.0")
     with pytest.raises(li.PackageError) as e:
         li.load(THREE)
     assert str(e.value) == (
         f"{THREE}: made with IREE 3.13.0, the runtime here is 9.1.0; install that release of iree-base-runtime. It has "
-        "no graph: export it again"
+        "no graph: where the compiler is, `lstm-ir compile GRAPH.lir --weights format-3.lirpkg -o NEW.lirpkg` makes it "
+        "again, of the graph's text"
     )
