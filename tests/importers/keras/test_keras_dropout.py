@@ -126,7 +126,10 @@ def test_layers_drop_as_keras_does(name: str, form: str, tmp_path: Path) -> None
     given = np.full((1500, 20, C), 1.5, np.float32)
     (got,) = li.interpret(graph, {"x": given, "step": np.int64(1)}).values()
     (want,) = results(model, {"x": given}, training=True).values()
-    assert np.allclose(_moments(got, given), _moments(want, given), atol=0.05), (_moments(got, given), _moments(want, given))
+    assert np.allclose(_moments(got, given), _moments(want, given), atol=0.05), (
+        _moments(got, given),
+        _moments(want, given),
+    )
     assert not (got == given).all()
 
 

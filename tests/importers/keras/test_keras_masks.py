@@ -79,7 +79,9 @@ def test_masks_meet(word: str, which: str, nested: bool) -> None:
 
 def _of_three(L: Any, word: str, a: Any, b: Any) -> Any:
     c = L.ReLU()(a)
-    y = getattr(L, word)()([L.Masking()(a), L.Masking()(b), L.Masking()(L.Cropping1D((1, 0))(L.ZeroPadding1D((0, 1))(c)))])
+    y = getattr(L, word)()(
+        [L.Masking()(a), L.Masking()(b), L.Masking()(L.Cropping1D((1, 0))(L.ZeroPadding1D((0, 1))(c)))]
+    )
     return [y, L.LSTM(3)(y)]
 
 
@@ -173,7 +175,9 @@ def test_weights_of_a_spectral_layer_go_back() -> None:
     from keras_torch import keras, randomised
 
     x = keras.Input((C,), name="x")
-    model = randomised(keras.Model(x, keras.layers.SpectralNormalization(keras.layers.Dense(3))(x)), np.random.default_rng(1))
+    model = randomised(
+        keras.Model(x, keras.layers.SpectralNormalization(keras.layers.Dense(3))(x)), np.random.default_rng(1)
+    )
     graph = li.from_keras(model)
     assert isinstance(graph, li.Graph)
     drawn = {n: np.full(w.shape, k + 2, np.float32) for k, (n, w) in enumerate(graph.weights.items())}

@@ -54,7 +54,7 @@ def convolved(c: LayerCall, x: Value, kernel: Value, axes: int, groups: int, str
     dilations = c.integers("dilation_rate", axes, 1)
     widths = [(int(k) - 1) * d + 1 for k, d in zip(_taps(kernel, axes), dilations, strict=True)]
     w = li.transpose(kernel, (axes + 1, axes, *range(axes)))
-    x, edges = padded(x, pads(c, x.shape[2:], widths, strides, causal=axes == 1))
+    x, edges = padded(x, pads(c, x.shape[2:], widths, strides, causal=axes == 1), 0)
     padding = of_axes(edges)
     build: Any = (li.conv1d, li.conv2d)[axes - 1]
     found: Value = build(x, w, each(strides), padding, each(dilations), groups)

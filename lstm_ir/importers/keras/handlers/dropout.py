@@ -74,11 +74,12 @@ _SCALE = 1.0507009873554804934193349852946
 
 @taken("AlphaDropout", "rate", masks=True)
 def alpha_dropout(c: LayerCall) -> Value:
-    """What is dropped becomes -alpha' = -1.758, and all is scaled so that mean and variance stay (Klambauer et al. 2017)."""
+    """What is dropped becomes -1.758, all is scaled: mean and variance stay (Klambauer et al. 2017)."""
     x, rate = c.x, c.real("rate")
     if not c.training or rate == 0:
         return x
     kept = li.dropout(li.ones(_noise_shape(c, x), x.dtype), rate, c.key()) > 0.0
     low = -_ALPHA * _SCALE
     a = ((1 - rate) * (1 + rate * low**2)) ** -0.5
-    return li.where(kept, x, li.full(x.shape, low, x.dtype)) * a - a * low * rate
+    y: Value = li.where(kept, x, li.full(x.shape, low, x.dtype)) * a - a * low * rate
+    return y

@@ -10,13 +10,14 @@ from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 
-
 _READS = (  # of a mask: the classes that Keras hands it to at each step
     "LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "Softmax", "Functional", "Sequential", "GlobalAveragePooling1D",
 )  # fmt: skip
 
 
-@taken("TimeDistributed", "layer", masks=True, refused="masks of [B,T] that its layer reads; layers with several results")
+@taken(
+    "TimeDistributed", "layer", masks=True, refused="masks of [B,T] that its layer reads; layers with several results"
+)
 def time_distributed(c: LayerCall) -> Value:
     """x [B,T,...] as [B*T,...] through the layer, and apart again."""
     x, spec = c.x, layer_spec(c.get("layer"))

@@ -12,7 +12,6 @@ from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
-from lstm_ir.ops.primitive.window import slice_axis
 
 Ints = list[int]
 _MORE = "three and more spatial axes"
