@@ -2,6 +2,7 @@
 
 `python tests/campaigns/NAME.py --seconds N --seed S [--from K] [--to L]` runs trials K, K+1, … and ends with one
 line of counts by outcome, and with code 1 if there was a defect; `--trial K` repeats one trial in this process.
+A first trial that is not over after N seconds gets as many again; that none ends in them is a defect, too.
 
 A script holds a function `trial(rng, number)`, which returns the outcome in a word or two and raises where it
 finds a defect, and ends with `campaign.main(trial, seconds=30)`. Everything random comes from `rng`, which is
@@ -110,7 +111,7 @@ def _run(seed: int, first: int, last: int, seconds: float, limit: float) -> int:
         tempfile.TemporaryDirectory(prefix="campaign-", ignore_cleanup_errors=True) as folder,
         contextlib.suppress(KeyboardInterrupt),
     ):
-        for done in _trials(seed, first, time.monotonic() + seconds, limit, folder):
+        for done in _trials(seed, first, seconds, limit, folder):
             number = done.number + 1
             if done.outcome is not None:
                 counts[done.outcome] += 1
@@ -119,14 +120,19 @@ def _run(seed: int, first: int, last: int, seconds: float, limit: float) -> int:
                 print(f"defect: {_command(seed)} --trial {done.number}\n{done.defect}", flush=True)
             if number > last:
                 break
+        if number == first:
+            defects += 1
+            print(f"defect: {_command(seed)} --from {first}\n  no trial ended in {2 * seconds:g} s", flush=True)
     found = [f"{n} {outcome}" for outcome, n in counts.most_common()]
     found.append("1 defect" if defects == 1 else f"{defects} defects")
     print(f"{Path(sys.argv[0]).stem}: seed {seed}, trials {first}..{number - 1}: {', '.join(found)}", flush=True)
     return 1 if defects else 0
 
 
-def _trials(seed: int, first: int, end: float, limit: float, folder: str) -> Iterator[Done]:
-    """Trials until the time `end`, in one process after another."""
+def _trials(seed: int, first: int, seconds: float, limit: float, folder: str) -> Iterator[Done]:
+    """Trials for so many seconds, in one process after another; twice as many where the first takes longer."""
+    start = time.monotonic()
+    end = start + 2 * seconds
     while time.monotonic() < end:
         worker = _Worker(seed, first, folder)
         try:
@@ -136,6 +142,7 @@ def _trials(seed: int, first: int, end: float, limit: float, folder: str) -> Ite
                     break
                 yield done
                 first += 1
+                end = start + seconds
                 if worker.ended:
                     break
         finally:

@@ -237,9 +237,15 @@ def test_regular_files_only(name: str, what: str, tmp_path: Path) -> None:
         read(place)
 
 
-@pytest.mark.parametrize("key", [5, True, 1.5, [1], "", b"", "\ud800"])
-def test_keys_are_text_or_bytes(key: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [(5, "an int; expected text or bytes"), (True, "a bool; expected text or bytes"), (1.5, "a float; expected text or bytes"),
+     ([1], "a list; expected text or bytes"), ("", "empty"), (b"", "empty"), ("\ud800", None)],
+)  # fmt: skip
+def test_keys_are_text_or_bytes(key: Any, words: str | None, tmp_path: Path) -> None:
+    """Of another class it is a TypeError, as of any function, and an error of the project."""
     for call in (lambda: read_package(tmp_path / "x", require_key=key),
                  lambda: write_package(tmp_path / "x", None, {"cpu": None}, {}, sign_key=key)):  # type: ignore[arg-type,dict-item] # fmt: skip
-        with pytest.raises(PackageError, match="the key of a signature"):
+        with pytest.raises(PackageError, match=f"the key of a signature is {words}$" if words else "the key") as e:
             call()
+        assert isinstance(e.value, TypeError) == (not isinstance(key, (str, bytes)))
