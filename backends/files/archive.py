@@ -27,7 +27,7 @@ from lstm_ir.backends.files.manifest import Manifest, Member, PackedTarget
 from lstm_ir.backends.files.memory import ALIGNMENT
 from lstm_ir.backends.files.packed_graph import TEXT_LIMIT, PackedGraph
 from lstm_ir.backends.targets.target import Target
-from lstm_ir.ir.errors import LstmIrError, KeyTypeError, PackageError
+from lstm_ir.ir.errors import KeyTypeError, LstmIrError, PackageError
 from lstm_ir.ir.foreign_errors import become
 from lstm_ir.ir.input_file import reading
 from lstm_ir.ir.output_file import replacing

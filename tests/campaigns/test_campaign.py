@@ -31,7 +31,8 @@ def trial(rng, number):
         with open({log!r}, "a") as f:
             print(number, drawn, file=f)
         time.sleep(60)
-    return "even" if number % 2 == 0 else "odd"
+    word = "even" if number % 2 == 0 else "odd"
+    return word if number < 5000 else (word, number - 4999)
 
 
 if __name__ == "__main__":
@@ -85,6 +86,13 @@ def test_without_a_defect_the_code_is_0(made: tuple[Path, Path]) -> None:
     done = run(made[0], "--seed", 3, "--from", 1000, "--to", 3000)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "purpose: seed 3, trials 1000..3000: 1001 even, 1000 odd, 0 defects\n"
+
+
+def test_calls_are_added_up(made: tuple[Path, Path]) -> None:
+    done = run(made[0], "--seed", 3, "--from", 5000, "--to", 5003)
+    assert done.stdout == "purpose: seed 3, trials 5000..5003: 2 even, 2 odd, 10 calls, 0 defects\n"
+    again = run(made[0], "--seed", 3, "--trial", 5002)
+    assert again.stdout == "even, 3 calls\n"
 
 
 def test_it_ends_when_its_time_does(made: tuple[Path, Path]) -> None:
