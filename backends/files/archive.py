@@ -24,8 +24,8 @@ import numpy as np
 
 from lstm_ir.backends.files import parameters, safetensors, strict_json
 from lstm_ir.backends.files.manifest import Manifest, Member, PackedTarget
-from lstm_ir.backends.files.memory import ALIGNMENT
 from lstm_ir.backends.files.packed_graph import TEXT_LIMIT, PackedGraph
+from lstm_ir.backends.memory import ALIGNMENT
 from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.errors import KeyTypeError, LstmIrError, PackageError
 from lstm_ir.ir.foreign_errors import become

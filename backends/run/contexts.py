@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from lstm_ir.backends import bindings
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.threads import affinity, policy, stacks
 
@@ -84,4 +85,4 @@ class Contexts:
         if self._own:
             stacks.confirm()
         with runtime.reporting(f"loading {self._name}"):
-            return runtime.native().VmContext(runtime.instance(), self._modules)
+            return bindings.native().VmContext(runtime.instance(), self._modules)

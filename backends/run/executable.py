@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lstm_ir.backends import process
+from lstm_ir.backends import bindings, process
 from lstm_ir.backends.files import state_file
 from lstm_ir.backends.run import runtime, transfer
 from lstm_ir.backends.run.held_state import HeldState
@@ -111,8 +111,8 @@ class Function:
             confirm(self.entry, bound, values)
         try:  # as `runtime.reporting`, which takes a microsecond
             results = self._session._run(self, values, shapes, plan, bool(keep))
-        except runtime.RAISED as e:
-            if type(e) not in runtime.RAISED:
+        except bindings.RAISED as e:
+            if type(e) not in bindings.RAISED:
                 process.hold_back()
                 raise  # ours, or a signal handler's
             raise runtime.failure(e, self.entry.name) from e

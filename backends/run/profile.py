@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lstm_ir.backends.kernels.helpers import queue
+from lstm_ir.backends import bindings, queue
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.dispatch_places import DispatchPlace, dispatch_places
 from lstm_ir.backends.run.threads import stacks
@@ -212,7 +212,7 @@ def _run(name: str, arguments: Sequence[str], folder: str) -> str:
         raise DeviceError(f"{name} ran past its time limit of {LIMIT} s") from None
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace")
-        raise DeviceError(f"{name} failed: {runtime.short(said)}")
+        raise DeviceError(f"{name} failed: {bindings.short(said)}")
     return done.stdout.decode("utf-8", "replace")
 
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 from lstm_ir.bench import models
 from lstm_ir.bench.models import Array
 from lstm_ir.bench.points import Point
-from lstm_ir.bench.side_by_side import Here
+from lstm_ir.measurement.side_by_side import Here
 
 
 class PackageProcess:

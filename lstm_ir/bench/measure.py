@@ -21,13 +21,13 @@ import numpy as np
 import lstm_ir as li
 from lstm_ir.bench import models, peers
 from lstm_ir.bench.elsewhere import PackageProcess
-from lstm_ir.bench.machine import cores
 from lstm_ir.bench.models import Array, BenchCall, Runner
 from lstm_ir.bench.points import Point
-from lstm_ir.bench.side_by_side import OURS, Elsewhere, Times, interleaved
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.output_file import replacing
 from lstm_ir.ir.temporary import new_folder
+from lstm_ir.measurement.machine import cores
+from lstm_ir.measurement.side_by_side import OURS, Elsewhere, Times, interleaved
 
 NAMES, NUMBERS, PACKAGE = WAYS = ("names", "numbers", "package")
 AGAIN = "names again"

@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 
 from lstm_ir.bench.points import POINTS, Point
-from lstm_ir.bench.side_by_side import OURS
 from lstm_ir.ir.temporary import new_folder
+from lstm_ir.measurement.side_by_side import OURS
 
 MODULES = {OURS: ("lstm_ir.api", "lstm_ir.backends.run.package", "iree.runtime"),
            "torch": ("torch",), "jax": ("jax", "jax.numpy"), "onnxruntime": ("onnxruntime", "onnx")}  # fmt: skip
@@ -50,7 +50,7 @@ def resident() -> int:
 def main(name: str, who: str, package: str = "") -> None:
     """Run the point here."""
     from lstm_ir.bench import models, peers
-    from lstm_ir.bench.machine import cores
+    from lstm_ir.measurement.machine import cores
 
     point = next(p for p in POINTS if p.name == name)
     for module in MODULES[who]:

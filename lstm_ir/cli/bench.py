@@ -13,13 +13,13 @@ from rich.console import Console
 from lstm_ir.bench import measure as bench
 from lstm_ir.bench import memory as bench_memory
 from lstm_ir.bench import report
-from lstm_ir.bench.machine import machine, peak
 from lstm_ir.bench.measure import NAMES, WAYS, NoPeerError, PointResult
 from lstm_ir.bench.points import Point, grid, named, short
-from lstm_ir.bench.side_by_side import OURS
 from lstm_ir.cli.files import write_text
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.loading import set_threads
+from lstm_ir.measurement.machine import machine, peak
+from lstm_ir.measurement.side_by_side import OURS
 
 
 @click.command("bench")

@@ -13,8 +13,8 @@ from device import need
 from lstm_ir.bench import measure, memory, models, peers, points, report
 from lstm_ir.bench.elsewhere import PackageProcess
 from lstm_ir.bench.points import Point
-from lstm_ir.bench.side_by_side import CALLS, OURS, TURN, Times, interleaved
 from lstm_ir.cli.bench import command
+from lstm_ir.measurement.side_by_side import CALLS, OURS, TURN, Times, interleaved
 
 
 def test_points_have_names_of_their_own_and_the_short_list_is_of_them() -> None:

@@ -12,7 +12,6 @@ from lstm_ir.ir.target import TargetInfo
 
 # -- memory
 
-LINE = 64  # bytes of a cache line, and of the widest vector
 STACK = 8 << 10  # bytes of a tile's sums; a dispatch has 32 KB of stack by default
 PANEL_SHARE = 8  # the part of L2 that the rows of a panel may take: weights pass beside them
 MADE_SHARE = 2  # the part of L2 that rows multiplied by a loop's kernel may take: each block reads them
@@ -74,7 +73,6 @@ PAIR_FLOPS, SHARE_FLOPS = 16_000, 100_000
 UNEVEN = 32
 COLUMNS = 32  # rows up to which members of a product share its columns: each reads a part of the matrix
 POLLS = 128  # looks at the count before a member tries to take shares of others
-PAUSES = 64  # at most, between two looks of a member that waits; one more after so many looks
 SHARES = 4  # workgroups per worker of a kernel whose parts wait for nothing: a late worker takes fewer
 
 # -- products and sums of outer products

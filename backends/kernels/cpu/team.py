@@ -26,10 +26,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
-from lstm_ir.backends.kernels.cpu.machine import LINE, PAUSES, POLLS
+from lstm_ir.backends.kernels.cpu.machine import POLLS
 from lstm_ir.backends.kernels.text.memory import Memory, acquired, address
+from lstm_ir.backends.kernels.text.spin import spin_pause
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand
 from lstm_ir.backends.kernels.text.text import Text
+from lstm_ir.backends.memory import LINE
 from lstm_ir.ir.target import TargetInfo
 
 FLAG = LINE // 4  # i32 of a flag: every one has its own cache line
@@ -42,15 +44,6 @@ def relax_instruction(target: TargetInfo | None) -> str:
     if triple.startswith("x86_64"):
         return "pause"
     return "yield" if triple.startswith(("aarch64", "arm64")) else ""
-
-
-def spin_pause(t: Text, relax: str, turn: TextOperand) -> None:
-    """Pauses between two looks, more of them with every PAUSES turns."""
-    if relax:
-        most = t.index(PAUSES)
-        n = t.binary("minui", t.add(t.binary("divui", turn, most), 1), most)
-        with t.loop(t.index(0), n, t.index(1)):
-            t.line('llvm.inline_asm has_side_effects "{}", "" : () -> ()', relax)
 
 
 class Work(NamedTuple):

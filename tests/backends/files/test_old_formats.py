@@ -12,8 +12,8 @@ from paths import ROOT
 from small_packages import rebuild
 
 import lstm_ir as li
+from lstm_ir.backends import bindings
 from lstm_ir.backends.files.archive import read_package
-from lstm_ir.backends.run import runtime
 from lstm_ir.backends.targets import cpus
 from lstm_ir.cli.group import run
 
@@ -107,7 +107,7 @@ def test_formats_that_are_not_read_are_refused_by_their_number(number: int, tmp_
 
 
 def test_another_release_of_iree_leaves_nothing_but_exporting_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "version", lambda: "9.1.0")
+    monkeypatch.setattr(bindings, "version", lambda: "9.1.0")
     with pytest.raises(li.PackageError) as e:
         li.load(THREE)
     assert str(e.value) == (

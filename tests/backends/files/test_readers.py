@@ -19,8 +19,8 @@ from device import need
 
 import lstm_ir as li
 from lstm_ir.backends.files import npy, npz, state_file
-from lstm_ir.backends.files.memory import ARRAYS
 from lstm_ir.backends.files.parameters import read_weights
+from lstm_ir.backends.memory import ARRAYS
 from lstm_ir.backends.run.package import read_package, write_package
 from lstm_ir.cli import files as cli_files
 from lstm_ir.ir.errors import PackageError, ParseError
@@ -237,10 +237,13 @@ def test_regular_files_only(name: str, what: str, tmp_path: Path) -> None:
         read(place)
 
 
+ELSE = "; expected text or bytes"
+
+
 @pytest.mark.parametrize(
     ("key", "words"),
-    [(5, "an int; expected text or bytes"), (True, "a bool; expected text or bytes"), (1.5, "a float; expected text or bytes"),
-     ([1], "a list; expected text or bytes"), ("", "empty"), (b"", "empty"), ("\ud800", None)],
+    [(5, f"an int{ELSE}"), (True, f"a bool{ELSE}"), (1.5, f"a float{ELSE}"), ([1], f"a list{ELSE}"), ("", "empty"),
+     (b"", "empty"), ("\ud800", None)],
 )  # fmt: skip
 def test_keys_are_text_or_bytes(key: Any, words: str | None, tmp_path: Path) -> None:
     """Of another class it is a TypeError, as of any function, and an error of the project."""

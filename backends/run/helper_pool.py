@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.backends import process
-from lstm_ir.backends.kernels.helpers import queue
+from lstm_ir.backends import bindings, process, queue
+from lstm_ir.backends.memory import LINE
 from lstm_ir.backends.run import runtime, transfer
 from lstm_ir.backends.run.threads import affinity, choice, stacks
 from lstm_ir.ir.types import DType
@@ -74,7 +74,7 @@ class Queue:
 
     def _made(self) -> tuple[Array, Any]:
         memory = queue.memory()
-        words = memory[: queue.ENTRY * queue.LINE].view(np.int32)
+        words = memory[: queue.ENTRY * LINE].view(np.int32)
         return words, self._move.lent(memory, transfer.BorderType(DType.i8))
 
     def append_to(self, arguments: Any, workers: int, helpers: int) -> Any:
@@ -142,7 +142,7 @@ class Queue:
         return int(min(max(_TRIAL * PATIENCE / least, _TRIAL / 10), 1 << 30))
 
     def _serve(self, view: Any) -> None:
-        rt = runtime.native()
+        rt = bindings.native()
         arguments, results = rt.VmVariantList(1), rt.VmVariantList(1)
         arguments.push_ref(view)
         self._context().invoke(self._function, arguments, results)
@@ -150,7 +150,7 @@ class Queue:
     def close(self) -> None:
         """Have helpers leave; none comes again."""
         self._open = False
-        self._words[queue.CLOSED * queue.LINE // 4] = 1
+        self._words[queue.CLOSED * LINE // 4] = 1
 
 
 class _Helper:
