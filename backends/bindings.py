@@ -33,7 +33,7 @@ def version() -> str:
         found = re.match(r"\d+(\.\d+)*", importlib.import_module("iree._runtime_libs.version").VERSION)
         if found is not None:
             return found[0]
-    from importlib import metadata
+    from importlib import metadata  # slow: where the file above is missing
 
     return metadata.version("iree-base-runtime")
 

@@ -112,7 +112,7 @@ def write_package(
     A module that comes without what its entries compute runs on IREE's workers. A package without `graph` cannot
     be compiled again.
     """
-    from lstm_ir.backends.compile.compiler import versions
+    from lstm_ir.backends.compile.compiler import versions  # of writers alone
 
     if not modules:
         raise PackageError("a package needs at least one target")

@@ -384,7 +384,7 @@ class Executable(Session):
 
     def profile(self, entry: str, arrays: Arrays, flow: str | None = None) -> Profile:
         """Where the time of a call goes; `flow` as in `profile.profile`."""
-        from lstm_ir.backends.run.profile import Profiled, profile
+        from lstm_ir.backends.run.profile import Profiled, profile  # calls do without
 
         called = self.entries[entry].entry
         values = call_values(called, arrays)
@@ -399,7 +399,7 @@ class Executable(Session):
         return profile(of, values, flow)
 
     def _repr_html_(self) -> str:
-        from lstm_ir.view.notebook import executable_html
+        from lstm_ir.view.notebook import executable_html  # of notebooks alone
 
         notes = list(getattr(self.report, "notes", ()))
         return executable_html(self.signature, str(self.target), self.device, self.weights, notes)

@@ -79,7 +79,7 @@ class Profile:
 
     def picture(self) -> str:
         """The parts as bars, in SVG."""
-        from lstm_ir.view.profile_picture import bars
+        from lstm_ir.view.profile_picture import bars  # of notebooks alone
 
         parts = [(r.name, "; ".join(_grouped(r.places)), r.seconds) for r in self.rows]
         title = f"{self.entry} on {self.device}: {_time(self.seconds)} per call"
@@ -166,7 +166,7 @@ def profile(of: Profiled, values: Sequence[Array], flow: str | None = None) -> P
 
 def flow_text(text: str, target: Target, options: Mapping[str, Any] | None = None) -> str:
     """The module `text` after IREE formed its dispatches, with a location on every line."""
-    from lstm_ir.backends.compile import compiler
+    from lstm_ir.backends.compile import compiler  # where a profile compiles
 
     more = ("--compile-to=flow", "--mlir-print-debuginfo", "--mlir-print-local-scope")
     flags = [*compiler.BASE_FLAGS, *target.flags, *compiler.option_flags(options, target.info.kind)]
@@ -181,7 +181,7 @@ def _device(word: str) -> str:
 
 
 def _archive(path: Path, weights: Mapping[str, Array]) -> None:
-    from lstm_ir.backends.files import parameters
+    from lstm_ir.backends.files import parameters  # as above
 
     parameters.index(weights).create_archive_file(str(path))
 
@@ -203,7 +203,7 @@ def _tool(name: str) -> str:
 
 
 def _run(name: str, arguments: Sequence[str], folder: str) -> str:
-    from lstm_ir.backends.compile.child import bounded
+    from lstm_ir.backends.compile.child import bounded  # as above
 
     command = bounded([_tool(name), *arguments], LIMIT)
     try:

@@ -219,6 +219,40 @@ def test_annotations_alone_name_what_closes_a_circle(name: str, other: str) -> N
     assert all(id(n) in typing for n in found)
 
 
+# Where an import inside a function needs no reason on its line: there laziness is the point.
+LAZY_ROOMS = {
+    "api": "the driver imports a stage when it is reached",
+    "loading": "`li.load` imports neither graphs nor the compiler",
+    "options": "checked before anything is imported",
+    "cli": "a verb imports what it runs",
+    "bench": "flags are set before a library is imported",
+    "verification.verify": "`li.verify` imports what its arguments need",
+    "importers.kinds": "an importer comes with the first model of its kind",
+    "importers.torch": "PyTorch comes with a call",
+}
+HEAVY = (*FOREIGN, "google", "h5py", "iree", "lark", "ml_dtypes", "networkx", "prometheus_client", "ray", "rich")
+
+
+def inner_imports(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Of functions: line, what is imported first, and the line's text."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    tree = ast.parse("\n".join(lines))
+    for f in ast.walk(tree):
+        if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for n in ast.walk(f):
+                if isinstance(n, (ast.Import, ast.ImportFrom)):
+                    name = str(n.module) if isinstance(n, ast.ImportFrom) else n.names[0].name
+                    yield n.lineno, name, lines[n.lineno - 1]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_an_import_in_a_function_has_a_reason(path: Path) -> None:
+    if within(module(path), *(f"lstm_ir.{r}" for r in LAZY_ROOMS)):
+        return
+    for number, name, line in inner_imports(path):
+        assert within(name, *HEAVY) or "  # " in line, f"{path}:{number}: say why {name} is imported here, or lift it"
+
+
 @pytest.mark.parametrize("path", files("backends/kernels/body"), ids=lambda p: p.name)
 def test_what_a_body_computes_knows_no_processor(path: Path) -> None:
     for name, _ in imports(path):
