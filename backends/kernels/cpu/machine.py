@@ -51,8 +51,8 @@ COST = {1: 1.25, 2: 1.05, 3: 1.05, 4: 1.0}
 MANY_ROWS = 512  # rows, above which what is left over goes row by row: it is seldom
 # Weights of a step that are more than so many times L2 are asked for ahead, with 16 registers. At 2 MB
 # of weights and 512 KB of L2 it lost 4 %, at 8 MB it gained 8.
-FAR = 4
-TURNS = 4  # tiles that share the asking: each asks for a piece of the next block's weights
+PREFETCH_L2 = 4
+PREFETCH_TILES = 4  # tiles that share the asking: each asks for a piece of the next block's weights
 
 # -- where the work goes
 
@@ -93,5 +93,5 @@ PACKED_NUMBERS = 24  # of a packing kernel's call, at most, beside the tensors; 
 
 SUMS = 3  # vectors of places of the tallest tile, as of a sum of outer products; lower ones have more
 VECTORS = 8  # at most: enough sums for the latency of one
-SEEN = 128 << 10  # bytes of a block's channels, which stay in L2 while tiles of outputs pass over them
+CHANNEL_BYTES = 128 << 10  # bytes of a block's channels, which stay in L2 while tiles of outputs pass over them
 PLACES = 1024  # of a block, at most: few channels still give several workgroups work

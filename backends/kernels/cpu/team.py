@@ -35,7 +35,7 @@ from lstm_ir.backends.memory import LINE
 from lstm_ir.ir.target import TargetInfo
 
 FLAG = LINE // 4  # i32 of a flag: every one has its own cache line
-FOREVER = 1 << 62
+UNBOUNDED = 1 << 62
 
 
 def relax_instruction(target: TargetInfo | None) -> str:
@@ -214,7 +214,7 @@ class Team:
         come = t.op("arith.index_cast {} : i32 to index", acquired(t, self.come))
         here = t.compare("uge", come, self.members)
         polls = t.select(here, t.index(POLLS), t.index(0))
-        polls = t.select(others, t.index(FOREVER), polls)
+        polls = t.select(others, t.index(UNBOUNDED), polls)
         t.close([self._wait(target, polls)], ["i1"])
 
     def _blocks_of(self, share: Share, parts: int) -> Share:
@@ -311,7 +311,7 @@ class Team:
         Gives whether they are; a member that is alone does not look.
         """
         t = self.t
-        polls = t.index(FOREVER) if polls is None else polls
+        polls = t.index(UNBOUNDED) if polls is None else polls
         with self._flag(self.many, "true") as out:
             at, spins = t.fresh("index"), t.fresh()
             start = "scf.while ({} = {}) : (index) -> (index, i1)"
