@@ -12,8 +12,8 @@ from paths import ROOT
 from small_packages import rebuild
 
 import lstm_ir as li
+from lstm_ir.backends import bindings
 from lstm_ir.backends.files.archive import read_package
-from lstm_ir.backends.run import runtime
 from lstm_ir.backends.targets import cpus
 from lstm_ir.cli.group import run
 
@@ -121,7 +121,7 @@ def test_a_format_that_is_not_read_says_what_to_do(number: int, said: str, tmp_p
 def test_another_release_of_iree_names_the_command_for_a_package_without_a_graph(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(runtime, "version", lambda: "9.1.0")
+    monkeypatch.setattr(bindings, "version", lambda: "9.1.0")
     with pytest.raises(li.PackageError) as e:
         li.load(THREE)
     assert str(e.value) == (
