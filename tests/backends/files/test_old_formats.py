@@ -137,7 +137,7 @@ def test_a_package_of_an_older_iree_names_the_command() -> None:
     with pytest.raises(li.PackageError) as e:
         li.load(FOUR)
     assert str(e.value) == (
-        f"{FOUR}: made with IREE 3.12.0, the runtime here is {runtime.version()}; install that release of "
+        f"{FOUR}: made with IREE 3.12.0, the runtime here is {bindings.version()}; install that release of "
         f"iree-base-runtime. Where the compiler is, `lstm-ir compile {FOUR.name} -t TARGET -o NEW.lirpkg` makes it again"
     )
 
@@ -148,7 +148,7 @@ def test_a_package_of_an_older_iree_is_compiled_again(tmp_path: Path) -> None:
     new = tmp_path / "new.lirpkg"
     assert run(["compile", str(FOUR), "-o", str(new)]) == 0
     made = read_package(new).manifest
-    assert made.iree.split(".")[:2] == runtime.version().split(".")[:2]
+    assert made.iree.split(".")[:2] == bindings.version().split(".")[:2]
     assert [t.info.name for t in made.targets] == ["cpu:x86-64-v2"]
     rng = np.random.default_rng(4)
     with li.load(new) as exe:
