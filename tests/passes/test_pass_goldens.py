@@ -22,7 +22,10 @@ FOLDER = GOLDEN / "passes"
 CASES = sorted(p.relative_to(FOLDER) for p in FOLDER.glob("*/*.lir"))
 LINE = "// -----\n"
 # Passes for targets with kernels alone, with options for graphs that are small enough to read.
-FOR_KERNELS = {"join-rows": ("join-rows{max_tensors=3}", resolve("cpu").info)}
+FOR_KERNELS = {
+    "join-rows": ("join-rows{max_tensors=3}", resolve("cpu").info),
+    "turn-bodies": ("turn-bodies", resolve("cpu").info),
+}
 WANTED = ("match", "near_miss", "output", "shared", "in_loop")
 
 
