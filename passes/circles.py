@@ -194,7 +194,9 @@ class _Inside:
 
 
 def _is_product(n: Node, home: dict[Value, int]) -> bool:
-    return n.op.name in PRODUCTS and any(home[v] != FIXED for v in n.inputs)
+    """Whether all steps at once gain: a product of two values of a step reads as much, and both would be kept."""
+    fixed = [home[v] == FIXED for v in n.inputs]
+    return n.op.name in PRODUCTS and not all(fixed) and (n.op.name != "dot_general" or any(fixed))
 
 
 def _groups(loop: Loop, depends: dict[Value, frozenset[Value]]) -> list[list[int]]:
