@@ -6,7 +6,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
-from lstm_ir.ops.primitive.window import slice_axis
+from lstm_ir.ops.core.adaptive_pool import along
 
 
 def adapted(x: Value, axis: int, m: Dim, largest: bool) -> Value:
@@ -15,12 +15,6 @@ def adapted(x: Value, axis: int, m: Dim, largest: bool) -> Value:
     RefusedError where n is open, and m not 1.
     """
     n = x.shape[axis]
-    reduce = li.max if largest else li.mean
-    if n == m:
-        return x
-    if m == 1:
-        return reduce(x, axis, keepdims=True)
-    if not isinstance(n, int) or not isinstance(m, int):
+    if n not in (m, 1) and m != 1 and not (isinstance(n, int) and isinstance(m, int)):
         raise RefusedError(f"{m} windows over the open size {n}")
-    bounds = [((i * n) // m, -((-(i + 1) * n) // m)) for i in range(m)]
-    return li.concat([reduce(slice_axis(x, axis, a, b), axis, keepdims=True) for a, b in bounds], axis)
+    return along("adaptive pool", x, axis, m, li.max if largest else li.mean)
