@@ -127,7 +127,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     li.export(layer(), where / "layer.lirpkg")
     li.export(stateful(), where / "stream.lirpkg")
     li.export(li.train_step(line, "loss", li.sgd(0.25)).only("train", "infer"), where / "learner.lirpkg")
-    li.export(li.train_step(line, "loss", li.sgd(0.25)), where / "whole.lirpkg")
+    li.export(li.train_step(line, "loss", li.sgd(0.25), grads=True), where / "whole.lirpkg")
     steps = {f"{n}{i}": a for i, pair in enumerate(STEPS) for n, a in zip(("x", "want"), pair, strict=True)}
     np.savez(where / "given.npz", x=X, **steps)  # type: ignore[arg-type]
     np.save(where / "x.npy", X)
