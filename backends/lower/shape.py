@@ -31,7 +31,7 @@ def _broadcast(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
 
 
 def _stores(e: Emitter, user: Node, v: Value) -> bool:
-    loop = Loop.of(user)
+    loop = Loop.of(user, until=True)
     if loop is None:
         return user.op.name in _STORES
     return v in (*loop.consts, *loop.xs) or (v in loop.init and not fills_itself(e))
