@@ -45,7 +45,8 @@ def train_step(
     outputs: names of outputs that `train` gives too, as they are in training. infer: names of the outputs that
     `infer` gives, by default all but the loss. evaluate: an entry `evaluate`, which gives the loss and all other
     outputs, without dropout, and updates nothing. accumulate: so many calls of `train` make one update, by the mean
-    of their gradients. clip_norm: gradients are scaled so that the norm of all is at most this. remat, memory, sizes: as in `grad`.
+    of their gradients. clip_norm: gradients are scaled so that the norm of all is at most this. remat, memory, sizes:
+    as in `grad`.
     stop_on_nan: a step whose loss, norm or learning rate (where it is no number) is not finite is an error that
     names the step, and changes nothing. precision: "bf16" or "f16": products read f32 weights of two axes or more
     rounded so, in every entry; the weights themselves, gradients, sums and the optimizer stay f32.
