@@ -18,7 +18,7 @@ import click
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.bench.side_by_side import OURS, interleaved
+from lstm_ir.measurement.side_by_side import OURS, interleaved
 
 Array = np.ndarray[Any, Any]
 HOW: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.95}

@@ -7,7 +7,8 @@
 twin of the forward loop that takes its place. The sums over all steps that a constant's gradient is
 leave the loop where the constant is an operand of a product or is broadcast: their terms are
 stacked, and one product or sum over all steps follows. With `remat` the loop is first cut into
-segments (remat.py).
+segments (remat.py). A loop with a matrix state is differentiated through its chunks (chunkwise.py), which save a state
+for each chunk.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from lstm_ir.ir.reach import reached
 from lstm_ir.ops.primitive.broadcast import BROADCAST
 from lstm_ir.ops.primitive.fill import zeros_like
 from lstm_ir.ops.primitive.linear import DOT_GENERAL
+from lstm_ir.ops.scan.chunkwise import chunkwise_vjp
 from lstm_ir.ops.scan.pair import Pair, Parts
 from lstm_ir.ops.scan.parts import lifted, names_beside
 from lstm_ir.ops.scan.remat import segmented_vjp
@@ -39,6 +41,15 @@ def scan_vjp(node: Node, cts: Cts, everything_again: bool = False, inner: Remat 
         found = segmented_vjp(node, cts, active.remat, again)
         if found is not None:
             return found
+    elif not everything_again:
+        found = chunkwise_vjp(node, cts, over_steps)
+        if found is not None:
+            return found
+    return over_steps(node, cts, everything_again, inner)
+
+
+def over_steps(node: Node, cts: Cts, everything_again: bool = False, inner: Remat = None) -> Any:
+    """Gradients by a loop over the steps from the last to the first."""
     loop = lifted(Loop(node))
     back = _Backward(node, loop, cts, everything_again, inner)
     grads = back.run()
