@@ -11,7 +11,7 @@ from matrix_cells import CELLS, LEFT, SHAPES, B, H, K, V, arrays, graph
 import lstm_ir as li
 from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.carry_kinds import Kind, circles, loops_of
-from lstm_ir.ops.scan.builder import flatten
+from lstm_ir.ops.primitive.tree import flatten
 from lstm_ir.ops.scan.chunks import CHUNK, chunk_of
 from lstm_ir.passes.base import Notes
 from lstm_ir.passes.chunk_states import ChunkStates
