@@ -98,6 +98,7 @@ OTHERWISE = {
     "f64": ("f64", True, (6, 3)),
     "one_step_of_one_row": ("f64", True, (1, 1)),
     "loops": ("f32", False, (6, 3)),
+    "chunks": ("f64", True, (150, 2)),  # more steps than a chunk, and no multiple of one
 }
 
 
