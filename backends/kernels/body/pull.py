@@ -125,8 +125,11 @@ class Puller:
         masks = [t.mask for t in terms if t.mask is not None]
         counted = any(isinstance(at, LoopAxis) for t in terms for at in t.matrix.fixed)
         if counted or any(a.loops for a in (*(t.row for t in terms), *masks)):
-            raise RefusedError(f"a product for each of more than {ac.MAX_LEADING} leading indices",
-                               terms[0].matrix.value, instead.FOLD_AXES)
+            raise RefusedError(
+                f"a product for each of more than {ac.MAX_LEADING} leading indices",
+                terms[0].matrix.value,
+                instead.FOLD_AXES,
+            )
         phase = max(0, *(t.row.phase for t in terms), *(m.phase for m in masks))
         return self._intern(
             ("dot", terms, dtype), "dot", dtype, terms=terms, phase=phase, cols=True, rows=True, has_dot=True

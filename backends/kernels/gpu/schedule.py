@@ -83,7 +83,9 @@ def _check(plan: LoopPlan, have: Limits) -> None:
         if a.dtype in (DType.u8, DType.u32):
             raise RefusedError(f"elements of {a.dtype} in a kernel for a GPU", value, instead.CONVERT_BEFORE)
         if a.op in ("fold", "pick") or a.loops:
-            what = "a table" if a.op == "pick" else f"more than {MAX_LEADING} leading indices, or a matrix for each row,"
+            what = (
+                "a table" if a.op == "pick" else f"more than {MAX_LEADING} leading indices, or a matrix for each row,"
+            )
             raise RefusedError(f"{what} in a kernel for a GPU", value, instead.OUTSIDE)
         half = a.op not in _MOVED and any(x.dtype.is_float and x.dtype.bits < 32 for x in a.args)
         integer = a.op in _OF_INTEGERS and not a.dtype.is_float

@@ -53,8 +53,11 @@ class Integers:
             case "negate":
                 return self._two("subi", self._number(0), args[0])
             case "abs":
-                return self._extreme("max", args[0], self._two("subi", self._number(0), args[0])) if self.signed \
+                return (
+                    self._extreme("max", args[0], self._two("subi", self._number(0), args[0]))
+                    if self.signed
                     else args[0]
+                )
             case "sign":
                 low = self._extreme("max", args[0], self._number(-1)) if self.signed else args[0]
                 return self._extreme("min", low, self._number(1))
@@ -127,5 +130,3 @@ def reduction(kind: str, dtype: DType) -> tuple[str, int, str]:
     bits, sign = dtype.bits, "s" if dtype.is_signed else "u"
     least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype.is_signed else (0, (1 << bits) - 1)
     return f"{word}{sign}i", least if word == "max" else most, f"{word}{sign}i"
-
-

@@ -262,6 +262,7 @@ def test_second_derivatives_against_jax(rng: np.random.Generator) -> None:
     slope = li.Graph("g1", once.params, {"slope": li.sum(once.output("d_x") * once.output("d_y"))})
     a, b = rng.normal(size=(2, 4))
     with jax.enable_x64(True):
+
         def loss(x: Any, y: Any) -> Any:
             return (f(jnp.sin(x), y) ** 2).sum()
 
