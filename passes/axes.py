@@ -22,6 +22,10 @@ class Axes:
 
     def __init__(self, loop: Loop) -> None:
         self.fixed = unreached(loop.body, loop.varying)
+        self._of_numbers = set(self.fixed)
+        for n in loop.body.nodes:
+            if n.inputs and all(v in self._of_numbers or not v.rank for v in n.inputs):
+                self._of_numbers.update(n.values)
         self._parent: dict[Axis, Axis] = {}
         self._mixed: list[Axis] = []
         self._of_matrices: list[Axis] = []
@@ -56,7 +60,7 @@ class Axes:
             self._tie((a, i), (b, i))
 
     def _mix(self, v: Value, axis: int) -> None:
-        if v not in self.fixed:
+        if v not in self._of_numbers:  # numbers of all rows, as a random key, mix nothing
             self._mixed.append((v, axis))
 
     def _tie_node(self, n: Node) -> None:

@@ -9,12 +9,11 @@ transpose costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from lstm_ir import ops
-from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.target import TargetInfo
@@ -23,8 +22,8 @@ from lstm_ir.passes.axes import Axes, Axis
 from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.hoist import in_loops
 from lstm_ir.passes.loops import clone, new_param, rebuilt
+from lstm_ir.passes.row_axes import narrow, rows_of
 
-NARROW = 64  # columns below which another axis, twice as wide, is the better one
 WIDE = 16  # columns that are worth it
 Order = tuple[int, ...]
 
@@ -57,7 +56,7 @@ def _orders(loop: Loop) -> dict[Value, Order]:
     if all(v.rank < 2 for v in outputs) or any(v.rank == 0 for v in outputs):
         return {}
     axes = Axes(loop)
-    rows = _rows(outputs, axes)
+    rows = rows_of(outputs, axes)
     if rows is None:
         return {}
     kinds = {axes.of(v, i) for v, i in rows.items()}
@@ -67,7 +66,8 @@ def _orders(loop: Loop) -> dict[Value, Order]:
     last = all(rows[v] == v.rank - 2 for v in columns)
     first = all(rows[v] == 0 for v in columns)
     if (last or first) and all(i == v.rank - 1 for v, i in columns.items()):
-        return {}
+        return {p: order for p in loop.x_params if p.rank > 1 and axes.of(p, p.rank - 1) in kinds
+                and (order := _scanned(p, axes, kinds, wide)) is not None}
     found = {v: _order(v.rank, rows[v], i) for v, i in columns.items()}
     for p, v in zip(loop.carry_params, loop.next, strict=True):
         if v in found:
@@ -93,40 +93,6 @@ def _scanned(p: Value, axes: Axes, rows: set[Axis], wide: set[Axis]) -> Order | 
     return None if column is None or p.rank < 2 else _order(p.rank, row, column)
 
 
-def _rows(outputs: Sequence[Value], axes: Axes) -> dict[Value, int] | None:
-    """The axis of rows of every carry and result."""
-    found = list(_candidates(outputs, axes))
-    return min(found, key=lambda rows: _cost(rows, axes)) if found else None
-
-
-def _candidates(outputs: Sequence[Value], axes: Axes) -> Iterator[dict[Value, int]]:
-    first = max(outputs, key=lambda v: v.rank)
-    for i in range(first.rank):
-        kind, size = axes.of(first, i), first.shape[i]
-        rows: dict[Value, int] = {}
-        for v in outputs:
-            same = [j for j in range(v.rank) if v.shape[j] == size and axes.of(v, j) not in axes.mixed]
-            same.sort(key=lambda j: (axes.of(v, j) != kind, j != max(v.rank - 2, 0), j))
-            if same:
-                rows[v] = same[0]
-        if len(rows) == len(outputs):
-            yield rows
-
-
-def _cost(rows: Mapping[Value, int], axes: Axes) -> tuple[bool, int, bool, bool, int]:
-    """Named sizes first, then what no matrix has an axis of, then where kernels expect rows."""
-    named = any(not isinstance(v.shape[i], int) for v, i in rows.items())
-    matrices = sum(axes.matrices(kind) for kind in {axes.of(v, i) for v, i in rows.items()})
-    several = [(v, i) for v, i in rows.items() if v.rank > 1]
-    takes_columns = any(v.rank > 2 and i != 0 and _narrow(v.shape[-1]) for v, i in several)
-    elsewhere = any(i != v.rank - 2 for v, i in several)
-    return not named, matrices, takes_columns, elsewhere, sum(rows.values())
-
-
-def _narrow(size: Dim) -> bool:
-    return not isinstance(size, int) or size < NARROW
-
-
 def _column(v: Value, row: int, axes: Axes) -> int:
     """The axis of columns: the last one, or a much wider one."""
     last = v.rank - 1
@@ -141,7 +107,7 @@ def _column(v: Value, row: int, axes: Axes) -> int:
     best = max(sizes, key=lambda i: (sizes[i], i), default=last)
     if here is None:
         return best
-    return best if here < NARROW and sizes[best] >= max(WIDE, 2 * here) else last
+    return best if narrow(here) and sizes[best] >= max(WIDE, 2 * here) else last
 
 
 def _turned(loop: Loop, orders: Mapping[Value, Order]) -> dict[Value, Value]:

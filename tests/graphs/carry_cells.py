@@ -102,6 +102,18 @@ def chosen_by_the_state(h: Any, x: Any) -> Any:
 
 
 @cell(state(H), rows(H))
+def spike_with_a_slope(h: Any, x: Any) -> Any:
+    spike = li.custom_vjp(lambda u: (li.convert(u > 0, "f32"), u), lambda u, ct: ct / (1 + li.abs(u)))
+    return 0.9 * h + spike(x[0]) - spike(h)
+
+
+@cell(state(H), rows(H))
+def gradient_by_hand(h: Any, x: Any) -> Any:
+    doubled = li.custom_vjp(lambda u: (2 * u, ()), lambda _, ct: ct)
+    return doubled(doubled(x[0]) * h)
+
+
+@cell(state(H), rows(H))
 def plain_rnn(h: Any, x: Any) -> Any:
     return li.tanh(h @ weight("w", H, H) + x[0])
 

@@ -9,16 +9,10 @@ SLICE = "slice rows before the loop; pick columns with a step by a product with 
 JOIN_ROWS = "join the rows before the loop"
 RESHAPE = "reshape before the loop, or after it"
 COLUMNS_LAST = "transpose before the loop, so that the columns are the last axis"
-MIXED_ROWS = "let the axis that is mixed be the last one: keep the state transposed"
-EVERY_ROW = "give each row its own: carry [B,H] where it is [H]"
-RESULT_ROWS = "a loop of its own for what has another number of rows"
-ONE_SUM = "reshape the axes that are summed into one"
-BOTH_CHANGE = "multiply elementwise, then sum over the columns"
+MIXED_ROWS = "one row that holds all: carry [1,B*H] where it is [B,H], and a matrix with blocks for a product"
 NUMBERS = "numbers in place of the names of these sizes"
-ROWS_FIRST = "keep the state as [B,H], rows first, and write h @ w.T for w @ h"
-COLUMN_BY_COLUMN = "add up the products of each column of h [B,1] with its row of the matrices [B,H]"
-SCALAR = "carry one number for each row, [B]"
 NO_ELEMENTS = "leave it out"
+BLOCKS = "keep the state as [B,N*H], and multiply by one matrix that has the N matrices on its diagonal"
 FOLD_AXES = "fold the leading axes into that of the rows, before the loop"
 ONE_TENSOR = "join what is scanned along the columns before the loop, and slice it inside"
 CONVERT_BEFORE = "convert it to f32, or to i32, before the loop"
@@ -33,7 +27,6 @@ _OF_OP = {
     "dynamic_slice": "scan the rows that it picks",
     "reverse": "reverse before the loop, or multiply by the identity with its rows reversed",
     "pad": "concat with zeros",
-    "argmax": "give the values as a result, and take argmax after the loop",
     "cumsum": "multiply by a triangular matrix of ones",
     "stencil": "multiply by a matrix that has the taps on its diagonals",
     "scan": "run the inner loop before the outer one, with a longer batch",

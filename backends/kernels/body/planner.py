@@ -83,9 +83,13 @@ class _Planner:
         sizes = {v.shape[self.row_axis] for v in self.body.outputs if v.rank > 1}
         if len(sizes) > 1:
             raise RefusedError(
-                f"results with different numbers of rows: {', '.join(map(str, sizes))}", write=instead.RESULT_ROWS
+                f"results with different numbers of rows: {', '.join(map(str, sizes))}", write=instead.MIXED_ROWS
             )
-        return sizes.pop() if sizes else 1
+        if sizes:
+            return sizes.pop()
+        numbers = {v.shape for v in self.body.outputs}
+        size = numbers.pop()[0] if len(numbers) == 1 and self.body.outputs[0].rank else 1
+        return 1 if isinstance(size, int) else size  # no columns have a named size: they are numbers of rows
 
     def _outputs(self) -> Iterator[tuple[Source, Value]]:
         for i, v in enumerate(self.body.outputs):
@@ -93,14 +97,17 @@ class _Planner:
             yield (Source("carry", i) if k < 0 else Source("stack", k)), v
 
     def _roots(self, dest: Source, v: Value) -> list[Root]:
+        if v.rank == 0 and self.rows == 1:
+            return [self._root(dest, v, (), 0)]
         if v.rank == 0:
-            raise RefusedError("a result without rows or columns", v, instead.SCALAR)
+            raise RefusedError("a result without rows or columns", v, instead.MIXED_ROWS)
         if any(d == 0 for d in v.shape):
             raise RefusedError("a result without elements", v, instead.NO_ELEMENTS)
-        if v.rank == 1 and any(o.rank > 1 for o in self.body.outputs):
+        one = self.rows == 1 and (v.shape[0] != 1 or all(o.rank < 2 for o in self.body.outputs))
+        if v.rank == 1 and not one:
             if v.shape[0] != self.rows:
                 raise RefusedError(
-                    f"a result of {v.shape[0]} elements beside rows of {self.rows}", v, instead.RESULT_ROWS
+                    f"a result of {v.shape[0]} elements beside rows of {self.rows}", v, instead.MIXED_ROWS
                 )
             return [self._root(dest, v, (ROW,), 0)]
         row = self.row_axis % v.rank if v.rank > 1 else None

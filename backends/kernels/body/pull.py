@@ -13,11 +13,11 @@ from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, ProductTerm, Sourc
 from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.graph import Graph, Node, Value, topological
+from lstm_ir.ir.graph import Graph, Node, Value, make, topological
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.location import at
 from lstm_ir.ir.opdef import Trait
-from lstm_ir.ir.types import DType
+from lstm_ir.ir.types import DType, Shape
 from lstm_ir.ops.primitive.linear import free_axes
 
 COSTLY = frozenset((
@@ -46,6 +46,7 @@ class Puller:
     _pulled: dict[Any, Atom | RefusedError] = field(default_factory=dict)
     _temp_of: dict[Any, Temp] = field(default_factory=dict)
     _turned: dict[tuple[Value, int], Value] = field(default_factory=dict)
+    _reshapes: dict[tuple[Value, Shape], Value] = field(default_factory=dict)
 
     # -- making atoms
 
@@ -67,8 +68,7 @@ class Puller:
             source = replace(source, value=value)
         if source.kind == "carry" and self.rows != 1 and (not access or access[self._row_axis(access)] != ac.ROW):
             # Rows are shared out to workgroups that do not wait for each other; a single number has no rows.
-            write = instead.MIXED_ROWS if len(access) > 1 else instead.EVERY_ROW
-            raise RefusedError("a row reads another row's carry", write=write)
+            raise RefusedError("a row reads another row's carry", write=instead.MIXED_ROWS)
         phase = self.temps[source.index].atom.phase + 1 if source.kind == "temp" else 0
         return self._intern(
             ("load", source, access), "load", dtype, source=source, access=access, phase=phase,
@@ -125,11 +125,8 @@ class Puller:
         masks = [t.mask for t in terms if t.mask is not None]
         counted = any(isinstance(at, LoopAxis) for t in terms for at in t.matrix.fixed)
         if counted or any(a.loops for a in (*(t.row for t in terms), *masks)):
-            raise RefusedError(
-                f"a product for each of more than {ac.MAX_LEADING} leading indices",
-                terms[0].matrix.value,
-                instead.FOLD_AXES,
-            )
+            why = f"a product for each of more than {ac.MAX_LEADING} leading indices"
+            raise RefusedError(why, terms[0].matrix.value, instead.BLOCKS if counted else instead.FOLD_AXES)
         phase = max(0, *(t.row.phase for t in terms), *(m.phase for m in masks))
         return self._intern(
             ("dot", terms, dtype), "dot", dtype, terms=terms, phase=phase, cols=True, rows=True, has_dot=True
@@ -181,7 +178,7 @@ class Puller:
         if v.op in _MOVES:
             return self.pull(v.node.inputs[0], _MOVES[v.op](v, access), width)
         if v.op == "reshape":
-            return self.pull(v.node.inputs[0], ac.through_reshape(v, access, width), width)
+            return self._reshaped(v, access, width)
         if v.op == "concatenate":
             piece, at = ac.through_concatenate(v, access, width)
             return self.pull(piece, at, width)
@@ -201,6 +198,49 @@ class Puller:
         if v.op == "gather":
             return self._gather(v, access)
         raise RefusedError("the kernel generator does not have this op", v, instead.of_op(v.op))
+
+    def _reshaped(self, v: Value, access: Access, width: int) -> Atom:
+        """An element before a reshape; where that mixes rows with columns, of what the op below it takes, reshaped."""
+        try:
+            return self.pull(v.node.inputs[0], ac.through_reshape(v, access, width), width)
+        except RefusedError:
+            before = None if v in self.invariant else self._before_op(v)
+            if before is None and v not in self.invariant:
+                raise
+        return self.load(Source("value", 0, v), access, v.dtype) if before is None else self.pull(before, access, width)
+
+    def _before_op(self, v: Value) -> Value | None:
+        """A reshape moved before an elementwise op, as random bits are counted along one axis."""
+        found = self._turned.get((v, 0))
+        if found is None:
+            (x,) = v.node.inputs
+            with at(v.node.loc):
+                if x.op == "broadcast_in_dim" and not x.node.inputs[0].rank:
+                    found = ops.broadcast_in_dim(x.node.inputs[0], v.shape, ())
+                elif x.op == "reshape":
+                    found = self._reshape(x.node.inputs[0], v.shape)
+                elif Trait.elementwise in x.node.op.traits and len(x.node.inputs) == len(x.node.args):
+                    parts = [self._reshape(w, v.shape) for w in x.node.inputs]
+                    found = make(x.node.op, *parts, **x.node.attrs).values[0]
+                else:
+                    return None
+            self._turned[v, 0] = found
+        return found
+
+    def _reshape(self, v: Value, shape: Shape) -> Value:
+        """One value for each shape."""
+        found = self._reshapes.get((v, shape))
+        if found is None:
+            found = self._reshapes[v, shape] = ops.reshape(v, shape)
+            if v in self.invariant and found not in self.sources:
+                self.invariant.add(found)
+        return found
+
+    def _adopt(self, v: Value) -> None:
+        """A value that was made anew: what of it does not change."""
+        for n in topological([v.node]):
+            if all(w in self.invariant for w in n.inputs):
+                self.invariant.update(w for w in n.values if w not in self.sources)
 
     def _product(self, v: Value, access: Access, width: int) -> Atom:
         n = v.node
@@ -306,9 +346,7 @@ class Puller:
                     hit = hit | ops.not_equal(x, x)
                 place = ops.broadcast_in_dim(ops.arange(n, dtype="i32"), x.shape, (axis,))
                 found = self._turned[v, 0] = ops.min(ops.select(hit, place, n), axis)
-            for made in topological([found.node]):
-                if all(w in self.invariant for w in made.inputs):
-                    self.invariant.update(w for w in made.values if w not in self.sources)
+            self._adopt(found)
         return found
 
     def _gather(self, v: Value, access: Access) -> Atom:

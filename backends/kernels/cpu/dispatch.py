@@ -193,6 +193,8 @@ class Dispatch(LoopCall):
 
     def _twice(self, t: TensorType) -> TensorType:
         """Memory of a carry: two of it, its rows padded to whole vectors."""
+        if not t.rank:
+            return t.with_shape((2,))
         last = t.shape[-1]
         wide = isinstance(last, int) and (t.rank > 1 or last != self.plan.rows)
         shape = (*t.shape[:-1], self._padded(int(last)) if wide else last)  # type: ignore[arg-type]

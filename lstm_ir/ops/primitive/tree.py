@@ -15,7 +15,7 @@ def flatten(tree: Tree, out: list[Value] | None = None) -> list[Value]:
     """The values of a tree, in order."""
     out = [] if out is None else out
     if isinstance(tree, Value):
-        out.append(tree)
+        out.append(settled(tree))
     elif isinstance(tree, dict):
         for k in tree:
             flatten(tree[k], out)

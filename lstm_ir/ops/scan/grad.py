@@ -20,7 +20,7 @@ from typing import Any
 from lstm_ir.ir.graph import Graph, Node, Value, topological
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
-from lstm_ir.ir.pullback import Cts, Differentiation, opened, pull_back, session
+from lstm_ir.ir.pullback import Cts, Differentiation, Remat, opened, pull_back, session
 from lstm_ir.ir.reach import reached
 from lstm_ir.ops.primitive.broadcast import BROADCAST
 from lstm_ir.ops.primitive.fill import zeros_like
@@ -32,11 +32,13 @@ from lstm_ir.ops.scan.remat import segmented_vjp
 from lstm_ir.ops.scan.sums import SumTerm
 
 
-def scan_vjp(node: Node, cts: Cts, everything_again: bool = False) -> Any:
-    """Gradients of consts, init and xs; none of count."""
+def scan_vjp(node: Node, cts: Cts, everything_again: bool = False, inner: Remat = None) -> Any:
+    """Gradients of consts, init and xs; none of count. inner: how loops in the body are cut."""
     active = session()
     if active.remat is not None and not everything_again:
-        found = segmented_vjp(node, cts, active.remat, partial(scan_vjp, everything_again=True))
+        active.kept.lengths.append(Loop(node).length)
+        again = partial(scan_vjp, everything_again=True, inner=active.remat[1:] or None)
+        found = segmented_vjp(node, cts, active.remat, again)
         if found is not None:
             return found
     elif not everything_again:
@@ -49,7 +51,7 @@ def scan_vjp(node: Node, cts: Cts, everything_again: bool = False) -> Any:
 def over_steps(node: Node, cts: Cts, everything_again: bool = False) -> Any:
     """Gradients by a loop over the steps from the last to the first."""
     loop = lifted(Loop(node))
-    back = _Backward(node, loop, cts, everything_again)
+    back = _Backward(node, loop, cts, everything_again, inner)
     grads = back.run()
     return *_to_operands(node, loop, grads), None
 
@@ -80,6 +82,7 @@ class _Backward:
     loop: Loop
     cts: Cts
     everything_again: bool
+    inner: Remat
     terms: list[SumTerm] = field(default_factory=list)
 
     def run(self) -> dict[Value, Value]:
@@ -136,7 +139,8 @@ class _Backward:
             *((loop.rows[j], d) for j, d in d_rows.items()),
         ]:
             seeds[v] = seeds[v] + ct if v in seeds else ct
-        inner = Differentiation()
+        inner = Differentiation(self.inner)
+        session().kept.inside.append(inner.kept)
         with opened(inner):
             found = pull_back(seeds, [*consts, *carries, *xs], self._hook(set(consts), set(xs)))
         backward = [found.get(p, zeros_like(p)) for p in carries]

@@ -63,7 +63,7 @@ _unary("Floor", (6, 13), li.floor)
 _unary("Ceil", (6, 13), li.ceil)
 _unary("Round", (11, 22), li.round)
 _unary("Sign", (9, 13), li.sign)
-_unary("Reciprocal", (6, 13), lambda x: 1.0 / x)
+_unary("Reciprocal", (6, 13), li.reciprocal)
 _unary("Not", (1,), li.logical_not)
 _unary("Relu", (6, 13, 14), li.relu)
 _unary("Softplus", (1, 22), li.softplus)
@@ -122,13 +122,11 @@ def _mod_of_sizes(a: dims.Dim, b: dims.Dim) -> dims.Dim:
 def mod(c: Call) -> Value:
     """What a division leaves, with the sign of the divisor, or with fmod of the dividend."""
     a, b = c.value(0), c.value(1)
-    left = li.remainder(a, b)
     if c.flag("fmod"):
-        return left
+        return li.remainder(a, b)
     if a.dtype.is_float:
         raise RefusedError(f"fmod is 0 for {a.dtype}; it is 1 for floats")
-    other = li.logical_and(li.not_equal(left, 0), li.not_equal(li.less(left, 0), li.less(b, 0)))
-    return li.select(other, left + b, left)
+    return li.mod(a, b)
 
 
 @taken("Where", 9, 16, sizes=each(s.choice))

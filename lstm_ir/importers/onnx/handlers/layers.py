@@ -90,9 +90,7 @@ def lp_normalization(c: Call) -> Value:
     axis, p = c.axis(x.rank, -1), c.integer("p", 2)
     if p not in (1, 2):
         raise RefusedError(f"p is {p}, not 1 or 2")
-    norm = li.norm(x, p, axis, keepdims=True)
-    none = li.equal(norm, 0)
-    return x / li.select(none, li.ones(norm.shape, x.dtype), norm)
+    return li.lp_normalization(x, p, axis)
 
 
 @taken("InstanceNormalization", 6, 22)

@@ -11,7 +11,6 @@ from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
-from lstm_ir.ops.primitive.window import slice_axis
 
 Ints = list[int]
 _MORE = "three and more spatial axes"
@@ -124,22 +123,14 @@ def adaptive_pool(c: Call) -> Any:
     largest = "max" in c.name
     sizes = c.sizes("output_size")
     sizes = sizes * rank if len(sizes) == 1 else sizes
-    for k, m in enumerate(sizes):
-        x = _adapted(x, x.rank - rank + k, m, largest)
-    return [x, None] if largest else x
-
-
-def _adapted(x: Value, axis: int, m: Dim, largest: bool) -> Value:
-    n = x.shape[axis]
-    reduce = li.max if largest else li.mean
-    if n == m:
-        return x
-    if m == 1:
-        return reduce(x, axis, keepdims=True)
-    if not isinstance(n, int) or not isinstance(m, int):
-        raise RefusedError(f"{m} windows over the open size {n}")
-    bounds = [((i * n) // m, -((-(i + 1) * n) // m)) for i in range(m)]
-    return li.concat([reduce(slice_axis(x, axis, a, b), axis, keepdims=True) for a, b in bounds], axis)
+    x, alone = _batched(x, rank + 2)
+    for n, m in zip(x.shape[2:], sizes, strict=True):
+        if n != m and m != 1 and not (isinstance(n, int) and isinstance(m, int)):
+            raise RefusedError(f"{m} windows over the open size {n}")
+    name = f"adaptive_{'max' if largest else 'avg'}_pool{rank}d"
+    y: Value = getattr(li, name)(x, tuple(sizes))
+    y = li.squeeze(y, 0) if alone else y
+    return [y, None] if largest else y
 
 
 @taken("aten.pad.default", "aten.constant_pad_nd.default", "aten.reflection_pad1d.default",
