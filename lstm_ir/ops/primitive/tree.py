@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lstm_ir.ir.graph import Graph, Value, topological
+from lstm_ir.ir.graph import Graph, Value, settled, topological
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.pullback import rebuilt
 

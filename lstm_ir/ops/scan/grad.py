@@ -45,10 +45,10 @@ def scan_vjp(node: Node, cts: Cts, everything_again: bool = False, inner: Remat 
         found = chunkwise_vjp(node, cts, over_steps)
         if found is not None:
             return found
-    return over_steps(node, cts, everything_again)
+    return over_steps(node, cts, everything_again, inner)
 
 
-def over_steps(node: Node, cts: Cts, everything_again: bool = False) -> Any:
+def over_steps(node: Node, cts: Cts, everything_again: bool = False, inner: Remat = None) -> Any:
     """Gradients by a loop over the steps from the last to the first."""
     loop = lifted(Loop(node))
     back = _Backward(node, loop, cts, everything_again, inner)
