@@ -66,8 +66,11 @@ def _orders(loop: Loop) -> dict[Value, Order]:
     last = all(rows[v] == v.rank - 2 for v in columns)
     first = all(rows[v] == 0 for v in columns)
     if (last or first) and all(i == v.rank - 1 for v, i in columns.items()):
-        return {p: order for p in loop.x_params if p.rank > 1 and axes.of(p, p.rank - 1) in kinds
-                and (order := _scanned(p, axes, kinds, wide)) is not None}
+        return {
+            p: order
+            for p in loop.x_params
+            if p.rank > 1 and axes.of(p, p.rank - 1) in kinds and (order := _scanned(p, axes, kinds, wide)) is not None
+        }
     found = {v: _order(v.rank, rows[v], i) for v, i in columns.items()}
     for p, v in zip(loop.carry_params, loop.next, strict=True):
         if v in found:

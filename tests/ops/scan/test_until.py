@@ -28,9 +28,7 @@ def whole(T: Any = "T", kind: str = "f32", count: bool = False) -> li.Graph:
         h = h + li.exp(x * w)
         return h, (h * 2.0, li.convert(h > 3.0, "i32"))
 
-    h, (y, big), steps = li.scan(
-        cell, li.zeros((B, H), kind), x, w, until=lambda h, y: li.sum(h) >= end, count=n
-    )
+    h, (y, big), steps = li.scan(cell, li.zeros((B, H), kind), x, w, until=lambda h, y: li.sum(h) >= end, count=n)
     loss = li.sum(y * y) + li.sum(h * h * h)
     inputs = [x, w, end] if n is None else [x, w, end, n]
     return li.Graph("whole", inputs, {"h": h, "y": y, "big": big, "steps": steps, "loss": loss})
