@@ -5,7 +5,7 @@
     python benchmarks/cells.py --cell min_gru --cell slstm --point 200,8,128 --mode inference --limit 120
 
 Points are T,B,H; x has H columns too. A training step is the gradient of sum(y^2) by all weights, which change from
-call to call. Runners take turns (lstm_ir.bench.side_by_side); results are compared before. A runner that is not ready
+call to call. Runners take turns (lstm_ir.measurement.side_by_side); results are compared before. A runner that is not ready
 after `--limit` seconds is left out, and named. Sizes are numbers for all. With `-o` the figures of this run take the
 place of those in the file that have the same cell, point and mode.
 """
@@ -24,8 +24,8 @@ import click
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.bench.machine import cores, machine
-from lstm_ir.bench.side_by_side import OURS, Times, interleaved
+from lstm_ir.measurement.machine import cores, machine
+from lstm_ir.measurement.side_by_side import OURS, Times, interleaved
 
 sys.path.extend(str(Path(__file__).parent.parent / "tests" / room) for room in ("machine", "graphs", "oracles"))
 import cell_gallery as gallery

@@ -18,7 +18,7 @@ import click
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.bench.side_by_side import OURS, interleaved
+from lstm_ir.measurement.side_by_side import OURS, interleaved
 
 Array = np.ndarray[Any, Any]
 HOW: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.95}
@@ -157,7 +157,9 @@ def main(hidden: int, letters: int, rows: int, steps: int, until: bool, seconds:
         us = {w: 1e6 * times.median(w) / steps for w in runners}
         low, high = times.interval()
         results.append({"choice": kind, "us": us, "ratio": times.ratio, "interval": [low, high]})
-        print(f"| {kind} | {us[OURS]:.4g} | {us[times.best]:.4g} | {times.ratio:.2f} ({low:.2f}-{high:.2f}) |", flush=True)
+        print(
+            f"| {kind} | {us[OURS]:.4g} | {us[times.best]:.4g} | {times.ratio:.2f} ({low:.2f}-{high:.2f}) |", flush=True
+        )
     if output is not None:
         Path(output).write_text(json.dumps(results, indent=1), encoding="utf-8")
 

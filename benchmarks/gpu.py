@@ -30,9 +30,9 @@ from lstm_ir.backends.run.runtime import devices_of
 from lstm_ir.bench import models, peers
 from lstm_ir.bench.models import NAMES, Weights
 from lstm_ir.bench.points import Point
-from lstm_ir.bench.side_by_side import OURS, Times, interleaved
 from lstm_ir.bench.subject import BenchCall, Runner
 from lstm_ir.ir.errors import LstmIrError
+from lstm_ir.measurement.side_by_side import OURS, Times, interleaved
 
 ROOT = Path(__file__).resolve().parents[1]
 LOOP, TORCH = "StableHLO loop", "torch (cuDNN)"

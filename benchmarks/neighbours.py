@@ -26,10 +26,10 @@ import numpy as np
 
 import lstm_ir as li
 from lstm_ir.bench.lists import POINTS
-from lstm_ir.bench.machine import cores, machine
 from lstm_ir.bench.points import Point
-from lstm_ir.bench.side_by_side import Here, Times
 from lstm_ir.bench.subject import BenchCall, Runner
+from lstm_ir.measurement.machine import cores, machine
+from lstm_ir.measurement.side_by_side import Here, Times
 
 NAMES, NUMBERS, ONNX = RUNNERS = ("names", "numbers", "onnxruntime")
 BUSY = (0, 2, 4, 6)

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from lstm_ir.bench.side_by_side import Here
 from lstm_ir.bench.subject import Array, Runner, Subject
+from lstm_ir.measurement.side_by_side import Here
 
 PACKAGE = "package"
 

@@ -19,11 +19,11 @@ import numpy as np
 
 import lstm_ir as li
 from lstm_ir.bench.elsewhere import PACKAGE, ElsewhereError, OtherProcess
-from lstm_ir.bench.machine import cores
-from lstm_ir.bench.side_by_side import OURS, Elsewhere, Times, interleaved
 from lstm_ir.bench.subject import Array, BenchCall, Runner, Subject
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.temporary import new_folder
+from lstm_ir.measurement.machine import cores
+from lstm_ir.measurement.side_by_side import OURS, Elsewhere, Times, interleaved
 
 NAMES, NUMBERS = "names", "numbers"
 WAYS = (NAMES, NUMBERS, PACKAGE)

@@ -14,9 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lstm_ir.bench.side_by_side import OURS
 from lstm_ir.bench.subject import Subject
 from lstm_ir.ir.temporary import new_folder
+from lstm_ir.measurement.side_by_side import OURS
 
 MODULES = {
     OURS: ("lstm_ir.api", "lstm_ir.backends.run.package", "iree.runtime"), "torch": ("torch",),
@@ -52,8 +52,8 @@ def resident() -> int:
 def main(name: str, who: str, package: str = "") -> None:
     """Run the point here."""
     from lstm_ir.bench.lists import MODELS, POINTS
-    from lstm_ir.bench.machine import cores
     from lstm_ir.bench.points import grid
+    from lstm_ir.measurement.machine import cores
 
     point = next(p for p in (*POINTS, *MODELS, *grid()) if p.name == name)
     for module in MODULES[who]:

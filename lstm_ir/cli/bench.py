@@ -13,15 +13,15 @@ from rich.console import Console
 from lstm_ir.bench import fma_peak, levels, lists, report
 from lstm_ir.bench import measure as bench
 from lstm_ir.bench import memory as bench_memory
-from lstm_ir.bench.machine import cores, machine, product_peak
 from lstm_ir.bench.measure import NAMES, WAYS, NoPeerError, Result
 from lstm_ir.bench.points import grid
 from lstm_ir.bench.runs import joined, save
-from lstm_ir.bench.side_by_side import OURS
 from lstm_ir.bench.subject import Subject
 from lstm_ir.cli.files import write_text
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.loading import set_threads
+from lstm_ir.measurement.machine import cores, machine, product_peak
+from lstm_ir.measurement.side_by_side import OURS
 
 
 @click.command("bench")

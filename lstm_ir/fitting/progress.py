@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from lstm_ir.bench.machine import peak
 from lstm_ir.ir.types import DType
+from lstm_ir.measurement.machine import peak
 
 if TYPE_CHECKING:
     from lstm_ir.backends.run.executable import Function, Session

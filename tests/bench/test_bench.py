@@ -15,8 +15,8 @@ import lstm_ir as li
 from lstm_ir.bench import levels, lists, measure, memory, points, report
 from lstm_ir.bench.elsewhere import PACKAGE, OtherProcess
 from lstm_ir.bench.points import Point
-from lstm_ir.bench.side_by_side import CALLS, OURS, TURN, Times, interleaved
 from lstm_ir.cli.bench import command
+from lstm_ir.measurement.side_by_side import CALLS, OURS, TURN, Times, interleaved
 
 
 def test_points_have_names_of_their_own_and_the_short_list_is_of_them() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lstm_ir.bench import fma_peak, levels, report
-from lstm_ir.bench.machine import product_peak
 from lstm_ir.bench.runs import joined
+from lstm_ir.measurement.machine import product_peak
 
 WAYS = ("names", "numbers", "package")
 

@@ -268,7 +268,9 @@ def row_without_a_batch() -> Graphs:
 def rows_in_both_orders() -> Graphs:
     v, w = x(T, B, H, H), li.weight("w", W)
     a = loop(lambda h, r: (li.tanh(h @ w + r[:, :, 0] + r[:, 0, :]), h), zeros(), v)
-    b = loop(lambda h, r: (li.tanh(h @ w + r[0][:, 0, :] + r[1][:, 0, :]), h), zeros(), (li.transpose(v, (0, 1, 3, 2)), v))
+    b = loop(
+        lambda h, r: (li.tanh(h @ w + r[0][:, 0, :] + r[1][:, 0, :]), h), zeros(), (li.transpose(v, (0, 1, 3, 2)), v)
+    )
     return graph([v], *a), graph([v], *b)
 
 
@@ -302,9 +304,7 @@ def many_heads() -> Graphs:
     for i in range(17):
         whole[i * H : (i + 1) * H, i * H : (i + 1) * H] = ws[i]
     turned, start = li.transpose(v, (0, 2, 1, 3)), v[0] * 0.0
-    a, y = loop(
-        lambda h, r: (li.tanh(li.einsum("nbi,nij->nbj", h, w) + r), h), li.transpose(start, (1, 0, 2)), turned
-    )
+    a, y = loop(lambda h, r: (li.tanh(li.einsum("nbi,nij->nbj", h, w) + r), h), li.transpose(start, (1, 0, 2)), turned)
     whole = li.weight("whole", whole)
     start, wide = li.reshape(start, ("B", 17 * H)), li.reshape(v, (T, "B", 17 * H))
     b, z = loop(lambda h, r: (li.tanh(h @ whole + r), h), start, wide)

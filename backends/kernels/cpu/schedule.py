@@ -13,13 +13,13 @@ from lstm_ir.backends.kernels.cpu.columns import apart, vectors
 from lstm_ir.backends.kernels.cpu.machine import (
     COLUMNS,
     COST,
-    FAR,
     FOLD_ROWS,
     MANY_ROWS,
     MIN_PANEL,
     PANEL_SHARE,
+    PREFETCH_L2,
+    PREFETCH_TILES,
     STACK,
-    TURNS,
     UNEVEN,
     Machine,
     machine,
@@ -137,8 +137,8 @@ def _tile(s: Sweep, plan: LoopPlan, lanes: int, target: TargetInfo, most_rows: i
     room = max(1, STACK // held)
     shapes = _shapes(m, plan, _Products(s, q), room if most_rows is None else min(room, most_rows), parts)
     tallest = shapes[0].rows
-    ahead = m.ahead and plan.rows != tallest and _bytes_of_step(plan) > FAR * target.l2_bytes
-    group = tallest * max(1, min(TURNS, STACK // held // tallest)) if ahead else tallest
+    ahead = m.ahead and plan.rows != tallest and _bytes_of_step(plan) > PREFETCH_L2 * target.l2_bytes
+    group = tallest * max(1, min(PREFETCH_TILES, STACK // held // tallest)) if ahead else tallest
     return Tile(q, shapes, group, m.tiles_of_chunk * tallest, ahead, parts)
 
 

@@ -60,7 +60,16 @@ def _module(kind: str, form: str, bias: bool) -> Any:
     return Loop()
 
 
-FORMS = ["time", "batch", "time reverse", "batch computed", "batch head", "time stacked", "batch stacked head", "time last"]
+FORMS = [
+    "time",
+    "batch",
+    "time reverse",
+    "batch computed",
+    "batch head",
+    "time stacked",
+    "batch stacked head",
+    "time last",
+]
 
 
 def _layers(graph: li.Graph) -> Counter[str]:

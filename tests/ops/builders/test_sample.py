@@ -38,7 +38,9 @@ CASES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", CASES, ids=str)
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["interpreted", "compiled"])
+@pytest.mark.parametrize(
+    "compiled", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["interpreted", "compiled"]
+)
 def test_how_often(options: dict[str, Any], compiled: bool) -> None:
     key, x = li.input("key", (2,), "u32"), li.input("x", (V,))
     g = li.Graph("g", [key, x], {"y": li.sample(li.broadcast_to(x, (N, V)), key, **options)})

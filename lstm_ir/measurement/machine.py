@@ -36,7 +36,7 @@ def _seconds(a: np.ndarray[Any, Any]) -> float:
 def product_peak(threads: int) -> float:
     """`peak` with so many threads, in a process of its own: a BLAS asks for its threads when it is loaded."""
     of_blas = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), str(threads))
-    command = [sys.executable, "-c", "from lstm_ir.bench.machine import peak; print(peak())"]
+    command = [sys.executable, "-c", "from lstm_ir.measurement.machine import peak; print(peak())"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **of_blas})
     return float(done.stdout)
 
