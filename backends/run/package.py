@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lstm_ir.backends import process
+from lstm_ir.backends import bindings, process
 from lstm_ir.backends.files.archive import ModuleFile, Package, read_package, write_package
 from lstm_ir.backends.files.manifest import PackedTarget
 from lstm_ir.backends.run import runtime
@@ -134,7 +134,7 @@ def _number(sm: str) -> int:
 
 def _same_runtime(package: Package) -> None:
     """IREE promises nothing about modules of another release."""
-    here = runtime.version()
+    here = bindings.version()
     if package.manifest.iree.split(".")[:2] != here.split(".")[:2]:
         raise PackageError(
             f"{package.path}: made with IREE {package.manifest.iree}, the runtime here is {here}; "

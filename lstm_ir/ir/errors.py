@@ -77,6 +77,10 @@ class PackageError(LstmIrError, ValueError):
     """A package, weight file or state file that is damaged, foreign or unsafe."""
 
 
+class KeyTypeError(PackageError, TypeError):
+    """A key of a signature that is neither text nor bytes: a number of bytes would be so many zeros."""
+
+
 class ModelError(LstmIrError, ValueError):
     """A foreign model that cannot be read, or that holds what the importer does not take.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from lstm_ir.ir.errors import GradientError
 from lstm_ir.ir.graph import Graph
@@ -28,7 +28,9 @@ def train_step(
     evaluate: bool = False,
     accumulate: int = 1,
     clip_norm: float | None = None,
-    remat: int | None = None,
+    remat: int | Sequence[int] | None = None,
+    memory: int | str | None = None,
+    sizes: Mapping[str, int] | None = None,
     stop_on_nan: bool = True,
     precision: str | None = None,
 ) -> Program:
@@ -44,7 +46,7 @@ def train_step(
     outputs: names of outputs that `train` gives too, as they are in training. infer: names of the outputs that
     `infer` gives, by default all but the loss. evaluate: an entry `evaluate`, which gives the loss and all other
     outputs, without dropout, and updates nothing. accumulate: so many calls of `train` make one update, by the mean
-    of their gradients. clip_norm: gradients are scaled so that the norm of all is at most this. remat: as in `grad`.
+    of their gradients. clip_norm: gradients are scaled so that the norm of all is at most this. remat, memory, sizes: as in `grad`.
     stop_on_nan: a step whose loss, norm or learning rate (where it is no number) is not finite is an error that
     names the step, and changes nothing. precision: "bf16" or "f16": products read f32 weights of two axes or more
     rounded so, in every entry; the weights themselves, gradients, sums and the optimizer stay f32.
@@ -73,7 +75,7 @@ def train_step(
     kept = None if infer is None else tuple(_shown(given, infer, loss, "infer"))
     plan = Plan(source, loss, optimizer, names, clip_norm, shown, int(accumulate), carried, precision, running)
     plan.need_own_names()
-    wide = loss_gradients(source, loss, plan.names, remat, plan.beside)
+    wide = loss_gradients(source, loss, plan.names, remat, plan.beside, memory, sizes)
     parts = {"train": plan.train(wide), "grads": plan.grads(wide), "apply": plan.apply()}
     inferred = plan.rest if kept is None else [n for n in kept if n in plan.rest]
     if inferred:

@@ -13,7 +13,6 @@ from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.carries import VectorCarries
-from lstm_ir.backends.kernels.cpu.machine import LINE
 from lstm_ir.backends.kernels.cpu.prologue import Prologue
 from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
 from lstm_ir.backends.kernels.cpu.team import RowRange, Team, Turn
@@ -25,6 +24,7 @@ from lstm_ir.backends.kernels.text.outline import PREFIX, outlined
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand
 from lstm_ir.backends.kernels.text.steps import TimeStep, backward, number_of_steps
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
+from lstm_ir.backends.memory import LINE
 
 
 @dataclass

@@ -52,11 +52,12 @@ def _pool(op: str, x: Any, output_size: Any, rank: int, reduce: Reduce) -> Value
         raise options.refuse(op, "output_size", output_size, f"{rank} of them")
     for axis, m in enumerate(sizes, 2):
         if m is not None:
-            v = _along(op, v, axis, shape_for(op, (m,))[0], reduce)
+            v = along(op, v, axis, shape_for(op, (m,))[0], reduce)
     return v
 
 
-def _along(op: str, x: Value, axis: int, m: dims.Dim, reduce: Reduce) -> Value:
+def along(op: str, x: Value, axis: int, m: dims.Dim, reduce: Reduce) -> Value:
+    """`x` with m windows along one axis, each reduced."""
     n = x.shape[axis]
     if n == m:
         return x

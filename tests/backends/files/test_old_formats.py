@@ -12,8 +12,8 @@ from paths import ROOT
 from small_packages import rebuild
 
 import lstm_ir as li
+from lstm_ir.backends import bindings
 from lstm_ir.backends.files.archive import read_package
-from lstm_ir.backends.run import runtime
 from lstm_ir.backends.targets import cpus
 from lstm_ir.cli.group import run
 
@@ -121,7 +121,7 @@ def test_a_format_that_is_not_read_says_what_to_do(number: int, said: str, tmp_p
 def test_another_release_of_iree_names_the_command_for_a_package_without_a_graph(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(runtime, "version", lambda: "9.1.0")
+    monkeypatch.setattr(bindings, "version", lambda: "9.1.0")
     with pytest.raises(li.PackageError) as e:
         li.load(THREE)
     assert str(e.value) == (
@@ -137,7 +137,7 @@ def test_a_package_of_an_older_iree_names_the_command() -> None:
     with pytest.raises(li.PackageError) as e:
         li.load(FOUR)
     assert str(e.value) == (
-        f"{FOUR}: made with IREE 3.12.0, the runtime here is {runtime.version()}; install that release of "
+        f"{FOUR}: made with IREE 3.12.0, the runtime here is {bindings.version()}; install that release of "
         f"iree-base-runtime. Where the compiler is, `lstm-ir compile {FOUR.name} -t TARGET -o NEW.lirpkg` makes it again"
     )
 
@@ -148,7 +148,7 @@ def test_a_package_of_an_older_iree_is_compiled_again(tmp_path: Path) -> None:
     new = tmp_path / "new.lirpkg"
     assert run(["compile", str(FOUR), "-o", str(new)]) == 0
     made = read_package(new).manifest
-    assert made.iree.split(".")[:2] == runtime.version().split(".")[:2]
+    assert made.iree.split(".")[:2] == bindings.version().split(".")[:2]
     assert [t.info.name for t in made.targets] == ["cpu:x86-64-v2"]
     rng = np.random.default_rng(4)
     with li.load(new) as exe:

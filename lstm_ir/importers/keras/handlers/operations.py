@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir import ops as li
-from lstm_ir.importers.keras.call import LayerCall, Tensor
+from lstm_ir.importers.keras.call import LayerCall, Tensor, dtype_named
 from lstm_ir.importers.keras.handlers.activations import FUNCTIONS
 from lstm_ir.importers.keras.table import operation
 from lstm_ir.importers.refusals import RefusedError
@@ -93,6 +93,19 @@ _REDUCTIONS: dict[str, Any] = {
 }  # fmt: skip
 for _name, _over in _REDUCTIONS.items():
     reduction(_name, _over)
+
+
+def filled(name: str, number: int) -> None:
+    """Register a function that gives one number in the shape of its operand, in the type that is asked for."""
+
+    @operation(name)
+    def build(c: LayerCall) -> Value:
+        x, given = c.x, c.get("dtype")
+        return li.full(x.shape, number, x.dtype if given is None else dtype_named(given))
+
+
+filled("ZerosLike", 0)
+filled("OnesLike", 1)
 
 
 @operation("ExpandDims")

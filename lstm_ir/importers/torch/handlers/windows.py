@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lstm_ir import ops as li
+from lstm_ir.importers.adaptive import adapted
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.importers.torch.call import Call
 from lstm_ir.importers.torch.table import taken
@@ -123,14 +124,9 @@ def adaptive_pool(c: Call) -> Any:
     largest = "max" in c.name
     sizes = c.sizes("output_size")
     sizes = sizes * rank if len(sizes) == 1 else sizes
-    x, alone = _batched(x, rank + 2)
-    for n, m in zip(x.shape[2:], sizes, strict=True):
-        if n != m and m != 1 and not (isinstance(n, int) and isinstance(m, int)):
-            raise RefusedError(f"{m} windows over the open size {n}")
-    name = f"adaptive_{'max' if largest else 'avg'}_pool{rank}d"
-    y: Value = getattr(li, name)(x, tuple(sizes))
-    y = li.squeeze(y, 0) if alone else y
-    return [y, None] if largest else y
+    for k, m in enumerate(sizes):
+        x = adapted(x, x.rank - rank + k, m, largest)
+    return [x, None] if largest else x
 
 
 @taken("aten.pad.default", "aten.constant_pad_nd.default", "aten.reflection_pad1d.default",
