@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.backends.run.threads.choice import choose, may_help
+from lstm_ir.ir.carry_kinds import described, loops_of
 from lstm_ir.ir.errors import CompileError, TargetError
 from lstm_ir.ir.foreign_errors import refusals_become
 from lstm_ir.ir.graph import Graph
@@ -34,11 +35,12 @@ if TYPE_CHECKING:
 class Report:
     """What happened to a program on its way.
 
-    Passes per entry, and kernel or loop per recurrence.
+    Passes per entry, how carries of its loops depend on themselves, and kernel or loop per recurrence.
     """
 
     target: str
     steps: dict[str, tuple[PassStep, ...]] = field(default_factory=dict)
+    carries: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     work: dict[str, CallWork] = field(default_factory=dict)
     compile_seconds: float = 0.0
@@ -52,6 +54,7 @@ class Report:
                 lines.append(f"  {s.name}: {'changed' if s.changed else 'nothing to do'} ({s.seconds * 1e3:.1f} ms)")
                 lines.extend(f"    fired {text}" for text in s.fired)
                 lines.extend(f"    left alone: {m}" for m in s.misses)
+        lines.extend(self.carries)
         lines.extend(self.notes)
         if self.module_bytes:
             lines.append(f"compiled in {self.compile_seconds:.2f} s, {self.module_bytes} bytes")
@@ -112,6 +115,7 @@ def prepare(
     source.verify()
     info = target.info
     made = optimize(source, target, report, given.get("pipeline"), given.get("kernels"), given.get("precision"))
+    report.carries = [f"scan at {x.node.loc}: {described(x)}" for g in made.entries.values() for x in loops_of(g)]
     kernels, always = given.get("kernels", info.kernels), given.get("helpers") == ALWAYS
     helpers = helpers and info.kind == "cpu" and kernels and given.get("helpers", True) is not False
     before = {n: CallWork(operations(g), loops(g), publishable(g)) for n, g in made.entries.items()}

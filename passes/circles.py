@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
-from lstm_ir.passes.canonical.scan import reach
+from lstm_ir.ir.reach import parameters_of
+from lstm_ir.passes.axes import Axes
 from lstm_ir.passes.lift import liftable
+from lstm_ir.passes.row_axes import rows_of
 
 FIXED, BEFORE = -2, -1
 PRODUCTS = ("dot_general", "stencil", "scan")
@@ -36,9 +38,13 @@ class Circles:
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
-        self.reach = reach(loop.body)
+        self.reach = parameters_of(loop.body)
         self.users = loop.body.users
         self.groups = _groups(loop, self.reach)
+        self.apart = False
+        """Whether results have no rows in common: what is independent becomes loops of its own."""
+        if any(v.rank for v in loop.carry_params) or not loop.next:
+            self.groups, self.apart = _apart(loop, self.groups, self.reach)
         self.home = _homes(loop, self.groups, self.reach)
         self.moved = self._moved()
         self.lifted: dict[Value, None] = {}
@@ -51,8 +57,9 @@ class Circles:
 
     @property
     def worth(self) -> bool:
-        """Whether there is more than one loop in it, or products that need none."""
-        return len(self.groups) > 1 or any(_is_product(v.node, self.home) for v in self.lifted)
+        """Whether there is more than one loop in it, products or rows that need none, or no carry."""
+        lifted = self.apart and any(self.home[v] == BEFORE and v.op != "parameter" for v in self.loop.rows)
+        return len(self.groups) != 1 or lifted or any(_is_product(v.node, self.home) for v in self.lifted)
 
     @property
     def mixed(self) -> bool:
@@ -101,7 +108,9 @@ class Circles:
             if n.op.name == "parameter" or all(fixed) or n.values[0] in inside or not liftable(n, fixed, self.loop):
                 continue
             rearranged = self.home[n.values[0]] >= 0 and Trait.data_movement in n.op.traits
-            if rearranged or _is_product(n, self.home) or any(v in moved for v in n.inputs):
+            # A number of all rows is for those scalars alone that come last: else their loop is no other one.
+            number = not n.values[0].rank and any(v.rank and self.home[v] >= 0 for v in n.inputs)
+            if rearranged or number or _is_product(n, self.home) or any(v in moved for v in n.inputs):
                 moved.update(n.values)
         for n in reversed(self.loop.body.nodes):  # what a value of the same loop reads stays in the loop
             for v in n.values:
@@ -206,6 +215,49 @@ def _groups(loop: Loop, depends: dict[Value, frozenset[Value]]) -> list[list[int
     for c, depth in level.items():
         groups.setdefault(max(depth - 1, 0), []).extend(circles.nodes[c]["members"])
     return [sorted(groups[k]) for k in sorted(groups)]
+
+
+def _apart(loop: Loop, groups: list[list[int]], depends: dict[Value, frozenset[Value]]) -> tuple[list[list[int]], bool]:
+    """Scalars that no row is read for come first, those that no row reads come last; carries of different rows that
+    nothing joins are apart.
+    """
+    index = {p: k for k, p in enumerate(loop.carry_params)}
+    of = {k: {index[p] for p in depends[v] if p in index} for k, v in enumerate(loop.next)}
+    scalars = {k for k, p in enumerate(loop.carry_params) if not p.rank}
+    while some := {k for k in scalars if of[k] - scalars}:
+        scalars -= some
+    late = {k for k, p in enumerate(loop.carry_params) if not p.rank} - scalars
+    while some := {p for k in of.keys() - late for p in of[k] & late}:
+        late -= some
+    out = [sorted(scalars)] if scalars else []
+    apart = scalars | late
+    wide = [v for k, v in enumerate(loop.body.outputs) if k not in apart]
+    alike = not all(v.rank for v in wide) or rows_of(list(dict.fromkeys(wide)), Axes(loop)) is not None
+    for group in groups:
+        left = [k for k in group if k not in apart]
+        out += [left] if alike and left else _by_rows(loop, left, of)
+    return out + ([sorted(late)] if late else []), not alike
+
+
+def _by_rows(loop: Loop, group: list[int], needs: dict[int, set[int]]) -> list[list[int]]:
+    """Carries of a group by the rows that they have in common; a part reads those before it."""
+    import networkx as nx  # heavy: only loops need it
+
+    graph, axes = nx.DiGraph(), Axes(loop)
+    graph.add_nodes_from(group)
+    graph.add_edges_from((p, k) for k in group for p in needs[k] if p in group)
+    circles = nx.condensation(graph)
+    out: list[list[int]] = []
+    place: dict[int, int] = {}
+    for c in nx.lexicographical_topological_sort(circles, key=lambda c: min(circles.nodes[c]["members"])):
+        members = sorted(circles.nodes[c]["members"])
+        least = max((place[p] for p in circles.predecessors(c)), default=0)
+        fit = (i for i in range(least, len(out)) if rows_of([loop.next[k] for k in (*out[i], *members)], axes))
+        place[c] = next(fit, len(out))
+        if place[c] == len(out):
+            out.append([])
+        out[place[c]] = sorted((*out[place[c]], *members))
+    return out
 
 
 def _has_product(loop: Loop, depends: dict[Value, frozenset[Value]], members: set[int]) -> Iterator[bool]:

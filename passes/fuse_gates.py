@@ -50,7 +50,7 @@ class FuseGates(Pass):
 
     def _bodies(self, graph: Graph, notes: Notes) -> Graph:
         def one(n: Node) -> tuple[Value, ...] | None:
-            loop = Loop.of(n)
+            loop = Loop.of(n, until=True)
             if loop is None:
                 return None
             body = self._fused(loop.body, loop.const_params, notes)

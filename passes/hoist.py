@@ -35,12 +35,14 @@ def _before_rearranged(v: Value, moved: Callable[[Value], bool]) -> Value:
     return v
 
 
-def in_loops(graph: Graph, name: str, one: Callable[[Loop], dict[Value, Value] | None]) -> Graph:
-    """`one` gives new values for a loop's results, or None; inner loops first."""
-    graph = with_bodies(graph, lambda body: in_loops(body, name, one))
+def in_loops(
+    graph: Graph, name: str, one: Callable[[Loop], dict[Value, Value] | None], *, until: bool = False
+) -> Graph:
+    """`one` gives new values for a loop's results, or None; inner loops first. until: loops with `until` too."""
+    graph = with_bodies(graph, lambda body: in_loops(body, name, one, until=until))
     new: dict[Value, Value] = {}
     for n in graph.nodes:
-        loop = Loop.of(n)
+        loop = Loop.of(n, until)
         if loop is not None:
             with at(n.loc.through(name)):
                 found = one(loop)

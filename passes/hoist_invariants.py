@@ -45,7 +45,7 @@ class HoistInvariants(Pass):
                 return None if inside is loop else dict(zip(loop.node.values, inside.node.values, strict=True))
             return dict(zip(loop.node.values, moved_out(inside, found, [], lift).values(), strict=True))
 
-        return in_loops(graph, self.name, one)
+        return in_loops(graph, self.name, one, until=True)
 
 
 def _worth(v: Value, lift: Lift) -> bool:
@@ -68,7 +68,9 @@ def _narrow_inside(loop: Loop, notes: Notes) -> Loop:
     notes.fire("widen a matrix in the loop", loop.node.loc)
     flags = (*loop.x_reverse, *loop.y_reverse)
     return Loop(
-        scan_node(body, consts, loop.init, loop.xs, length=loop.length, reverse=flags, count=loop.count)
+        scan_node(
+            body, consts, loop.init, loop.xs, length=loop.length, reverse=flags, count=loop.count, until=loop.until
+        )
     )  # fmt: skip
 
 

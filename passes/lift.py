@@ -181,7 +181,7 @@ _FIXED = {"pad": (1,), "gather": (0,), "stencil": (1,)}
 
 def liftable(n: Node, fixed: Sequence[bool], loop: Loop) -> bool:
     """Whether the op of a node can be computed for all steps at once; fixed: which operands are constants."""
-    if (n.ranges or n.requires) and loop.count is not None:
+    if (n.ranges or n.requires) and (loop.count is not None or loop.until):
         return False  # demanded of the rows of steps that run, not of all rows
     if len(n.values) != 1 or any(not fixed[i] for i in _FIXED.get(n.op.name, ())):
         return False

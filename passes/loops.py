@@ -37,12 +37,12 @@ def rebuilt(
             params.append(fresh[p])
     for old, new in (env if env is not None else {}).items():  # another old parameter, or a value as it is
         fresh[old] = fresh.get(new, new)
-    outputs = clone([*(v for _, _, v in carries), *(v for v, _ in ys)], fresh)
+    outputs = clone([*(v for _, _, v in carries), *loop.stop, *(v for v, _ in ys)], fresh)
     body = Graph(name, params, outputs)
     flags = (*(r for _, _, r in xs), *(r for _, r in ys))
     return scan_node(
         body, tuple(v for v, _ in consts), tuple(v for v, _, _ in carries),
-        tuple(v for v, _, _ in xs), length=loop.length, reverse=flags, count=loop.count,
+        tuple(v for v, _, _ in xs), length=loop.length, reverse=flags, count=loop.count, until=loop.until,
     )  # fmt: skip
 
 

@@ -81,7 +81,7 @@ class Precision(Pass):
             read = next(counts)
             if n.op.name == "add":
                 return _with_bias(n, made)
-            loop = Loop.of(n)
+            loop = Loop.of(n, until=True)
             if loop is not None:
                 body = self._dots(loop.body, loop.const_params, notes, alone=False)
                 same = body is loop.body

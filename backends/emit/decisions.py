@@ -86,7 +86,7 @@ class _Numbers:
 
     def _graph(self, graph: Graph) -> None:
         for n in graph.nodes:
-            loop = Loop.of(n)
+            loop = Loop.of(n, until=True)
             if loop is not None:
                 self._loop(loop)
             elif n.values[0] not in self.of:
@@ -102,7 +102,7 @@ class _Numbers:
         for k, p in enumerate(loop.carry_params):
             self._number(p, loop.node, k)
         for p, x in zip(loop.x_params, loop.xs, strict=True):
-            stacks = Loop.of(x.node)
+            stacks = Loop.of(x.node, until=True)
             if stacks is None:
                 self._number(p, "row", self.of[x])
             else:
@@ -134,7 +134,7 @@ class _Whole:
             g = todo.pop()
             nodes += g.nodes
             for n in g.nodes:
-                loop = Loop.of(n)
+                loop = Loop.of(n, until=True)
                 if loop is not None:
                     todo.append(loop.body)
                     for p, v in _enters(loop):
@@ -163,7 +163,7 @@ class _Walk:
                 continue
             self.seen.add((v, added))
             n, name = v.node, v.node.op.name
-            loop = Loop.of(n)
+            loop = Loop.of(n, until=True)
             if loop is not None:
                 todo.append((loop.body.outputs[n.values.index(v)], False))
             elif name == "parameter":

@@ -1,4 +1,4 @@
-"""`scf.for` over tensors, as IREE takes it."""
+"""`scf.for` and `scf.while` over tensors, as IREE takes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.mlir_types import tensor
-from lstm_ir.ir.types import TensorType
+from lstm_ir.ir.types import DType, TensorType
 
 Values: TypeAlias = "list[ir.Value]"
 
@@ -47,6 +47,50 @@ def for_one(
 ) -> ir.Value:
     """As `for_loop`, carrying one tensor."""
     return for_loop(e, bounds, [init], [t], lambda at, carried: [step(at, carried[0])])[0]
+
+
+def until_loop(
+    e: Emitter,
+    high: ir.Value,
+    init: Values,
+    types: Sequence[TensorType],
+    step: Callable[[ir.Value, Values], tuple[ir.Value, ir.Value, Values]],
+) -> tuple[ir.Value, ir.Value, Values]:
+    """`step(index, carried)` gives the next index, whether to go on (i1), and what is carried on, while index < high.
+
+    From index 0; gives the last index, whether no step said to end, and what was carried. The host waits for every
+    answer. The end, high or 0, is carried and not the answer: of a loop that carries what its next step does not read
+    IREE 3.13 makes one of more results than operands, and then writes past the list of their types.
+    """
+    index = ir.IndexType.get()
+    kinds = [index, index, *(v.type for v in init)]
+    loop = e.make("scf.while", [e.size(0), high, *init], kinds, regions=2)
+    test, body = (r.blocks.append(*kinds, arg_locs=[ir.Location.unknown()] * len(kinds)) for r in loop.regions)
+    with ir.InsertionPoint(test):
+        at, end, *_ = test.arguments
+        e.make("scf.condition", [_compare(e, 2, at, end), *test.arguments], [])  # signed less
+    with ir.InsertionPoint(body):
+        at, end, *carried = body.arguments
+        outer, e.turn = e.turn, at
+        after, on, given = step(at, [e.tie(v, t) for v, t in zip(carried, types, strict=True)])
+        end = e.make("arith.select", [on, end, e.size(0)], [index]).result
+        e.make("scf.yield", [after, end, *given], [])
+        e.turn = outer
+    last, end, *left = loop.results
+    if e.target is not None:  # IREE 3.13 finds no end in simplifying a loop of whose results the index alone is read
+        left = [e.hidden(v) for v in left]
+    return last, _compare(e, 4, end, e.size(0)), [e.tie(v, t) for v, t in zip(left, types, strict=True)]  # greater
+
+
+def goes_on(e: Emitter, stop: ir.Value) -> ir.Value:
+    """Whether a flag i1[] of the body is false; the host waits for it."""
+    read = e.extract(e.convert(stop, TensorType((), DType.i1), DType.i32))
+    return _compare(e, 0, read, e.size(0))  # equal
+
+
+def _compare(e: Emitter, predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:
+    bit, word = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    return e.make("arith.cmpi", [a, b], [bit], {"predicate": ir.IntegerAttr.get(word, predicate)}).result
 
 
 def first_carried(e: Emitter, t: TensorType, make: Callable[[], ir.Value]) -> ir.Value:

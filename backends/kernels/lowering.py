@@ -6,6 +6,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.places import mlir_loc
+from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import CutError, RefusedError
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.call.call import Values
@@ -17,6 +18,7 @@ from lstm_ir.backends.kernels.gpu import schedule as gpu_schedule
 from lstm_ir.backends.kernels.gpu.dispatch import GpuDispatch
 from lstm_ir.backends.kernels.gpu.steps import StepDispatch
 from lstm_ir.ir.graph import Node
+from lstm_ir.ir.loop import Loop
 
 __all__ = ["lower_loop", "lower_outer_sum", "lower_product", "lower_stencil"]
 
@@ -27,6 +29,8 @@ def lower_loop(
     """Scan `n` by a kernel, or None if it needs the loop; one line goes to the notes."""
     assert e.target is not None
     try:
+        if Loop.of(n) is None:
+            raise RefusedError("its steps compute when it ends (until)", None, instead.KNOWN_END)
         if e.target.kind == "cpu":
             out, note = on_cpu(e, n, consts, init, xs, count)
         else:

@@ -14,24 +14,26 @@ from typing import Any
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter, lower
-from lstm_ir.backends.emit.for_loop import Values, for_loop
+from lstm_ir.backends.emit.for_loop import Values, for_loop, goes_on, until_loop
 from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.shapes import fill, fills_itself, number_filled
 from lstm_ir.backends.kernels.lowering import lower_loop
 from lstm_ir.backends.lower.gather import confined
 from lstm_ir.backends.lower.scan_packed import CHUNK, PackedLoop
+from lstm_ir.backends.lower.scan_until import UntilLoop
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType, TensorType
 
 I32 = TensorType((), DType.i32)
+STOP = TensorType((), DType.i1)
 
 
 @lower("scan")
 def _scan(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
     loop = Loop(n)
     if loop.length == 0:
-        return [*init, *(e.full(0, t) for t in loop.y_types)]
+        return [*init, *(e.full(0, t) for t in n.types[len(init) :])]
     if count is not None and e.asserts:
         count, _ = confined(e, n, "count", count, 0, loop.length)
     if e.has_kernels:
@@ -41,7 +43,7 @@ def _scan(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: 
     if fills_itself(e):
         init = _filled(e, loop, init)  # no kernel after all
     if e.target is not None:
-        return PackedLoop(e, loop).run(consts, init, xs, count)
+        return (UntilLoop if loop.until else PackedLoop)(e, loop).run(consts, init, xs, count)
     if e.static:
         return _Static(e, loop).run(consts, init, xs, count)
     return _Dynamic(e, loop).run(consts, init, xs, count)
@@ -92,25 +94,36 @@ class _Static:
         buffers = [e.full(0, self._buffer(t)) for t in loop.y_types]
         carries = len(init)
 
+        first = 1 + carries + loop.until
+
         def more(s: Values) -> ir.Value:
-            return self.less(s[0], n)
+            return self._more(s, carries, n)
 
         def block(s: Values) -> Values:
-            start, state, out = s[0], s[1 : 1 + carries], s[1 + carries :]
+            start, state, out = s[0], s[1:first], s[first:]
             left = self.arith("subtract", n, start)
             steps = self.arith("minimum", left, self.i32(self.k))
-            state, chunks = self._chunk(consts, state, xs, start, steps, n)
+            done, state, chunks = self._chunk(consts, state, xs, start, steps, n)
             merged = [
                 self._put(o, c, t, start, n, rev)
                 for o, c, t, rev in zip(out, chunks, loop.y_types, loop.y_reverse, strict=True)
             ]
-            return [self.arith("add", start, self.i32(self.k)), *state, *merged]
+            return [self.arith("add", start, done if loop.until else self.i32(self.k)), *state, *merged]
 
-        final = self._while([self.i32(0), *init, *buffers], more, block)
-        ys = [
-            self._cut(v, t, rev) for v, t, rev in zip(final[1 + carries :], loop.y_types, loop.y_reverse, strict=True)
-        ]
-        return [*final[1 : 1 + carries], *ys]
+        final = self._while([self.i32(0), *init, *self._going(), *buffers], more, block)
+        ys = [self._cut(v, t, rev) for v, t, rev in zip(final[first:], loop.y_types, loop.y_reverse, strict=True)]
+        return [*final[1 : 1 + carries], *final[: int(loop.until)], *ys]
+
+    def _going(self) -> Values:
+        """The flag that ends the loop, before its first step."""
+        return [self.e.full(0, STOP)] if self.loop.until else []
+
+    def _more(self, s: Values, carries: int, n: ir.Value) -> ir.Value:
+        """Whether a step is left; s: step number, carries, the flag that ends the loop."""
+        left = self.less(s[0], n)
+        if not self.loop.until:
+            return left
+        return self.e.hlo("and", [left, self.e.hlo("not", [s[1 + carries]], STOP)], STOP)
 
     def _clamped(self, count: ir.Value) -> ir.Value:
         assert self.loop.count is not None
@@ -122,16 +135,18 @@ class _Static:
 
     def _chunk(
         self, consts: Values, state: Values, xs: Values, start: ir.Value, steps: ir.Value, n: ir.Value
-    ) -> tuple[Values, Values]:
+    ) -> tuple[ir.Value, Values, Values]:
+        """Steps that ran, carries with the flag that ends the loop, rows."""
         e, loop = self.e, self.loop
         chunk_types = [t.resized(0, self.k) for t in loop.y_types]
         empty = [e.full(0, t) for t in chunk_types]
+        count, first = len(loop.init), loop.first_row
 
         def more(s: Values) -> ir.Value:
-            return self.less(s[0], steps)
+            return self._more(s, count, steps)
 
         def step(s: Values) -> Values:
-            j, carries, chunks = s[0], s[1 : 1 + len(state)], s[1 + len(state) :]
+            j, carries, chunks = s[0], s[1 : 1 + count], s[1 + first :]
             at = self.arith("add", start, j)
             back = self.arith("subtract", self.arith("subtract", n, self.i32(1)), at)
             rows = [
@@ -141,12 +156,12 @@ class _Static:
             mirrored = self.arith("subtract", self.i32(self.k - 1), j)
             new = [
                 self._set(c, y, t, mirrored if rev else j)
-                for c, y, t, rev in zip(chunks, out[len(state) :], chunk_types, loop.y_reverse, strict=True)
+                for c, y, t, rev in zip(chunks, out[first:], chunk_types, loop.y_reverse, strict=True)
             ]
-            return [self.arith("add", j, self.i32(1)), *out[: len(state)], *new]
+            return [self.arith("add", j, self.i32(1)), *out[:first], *new]
 
         final = self._while([self.i32(0), *state, *empty], more, step)
-        return final[1 : 1 + len(state)], final[1 + len(state) :]
+        return final[0], final[1 : 1 + first], final[1 + first :]
 
     def _starts(self, first: ir.Value, rank: int) -> Values:
         return [first, *(self.i32(0) for _ in range(rank - 1))]
@@ -214,26 +229,31 @@ class _Dynamic:
         carries = len(init)
         buffers = [e.full(0, t) for t in loop.y_types]
 
-        def block(start: ir.Value, s: Values) -> Values:
+        kinds = [*loop.carry_types, *loop.y_types]
+
+        def block(start: ir.Value, s: Values) -> tuple[ir.Value, ir.Value, Values]:
             steps = self.arith("minsi", self.arith("subi", n, start), k)
-            state, chunks = self._chunk(consts, s[:carries], xs, start, steps, n)
+            done, on, state, chunks = self._chunk(consts, s[:carries], xs, start, steps, n)
             merged = [
-                self._put(o, c, t, start, steps, n, rev)
+                self._put(o, c, t, start, done, n, rev)
                 for o, c, t, rev in zip(s[carries:], chunks, loop.y_types, loop.y_reverse, strict=True)
             ]
-            return [*state, *merged]
+            return self.arith("addi", start, done), on, [*state, *merged]
 
-        kinds = [*loop.carry_types, *loop.y_types]
-        return for_loop(e, (e.size(0), n, k), [*init, *buffers], kinds, block)
+        if loop.until:
+            ran, _, last = until_loop(e, n, [*init, *buffers], kinds, block)
+            return [*last[:carries], e.scalar(ran, DType.i32), *last[carries:]]
+        return for_loop(e, (e.size(0), n, k), [*init, *buffers], kinds, lambda at, s: block(at, s)[2])
 
     def _chunk(
         self, consts: Values, state: Values, xs: Values, start: ir.Value, steps: ir.Value, n: ir.Value
-    ) -> tuple[Values, Values]:
+    ) -> tuple[ir.Value, ir.Value, Values, Values]:
+        """How many steps ran, whether to go on, carries, rows."""
         e, loop = self.e, self.loop
         types = [t.resized(0, CHUNK) for t in loop.y_types]
         empty = [e.full(0, t) for t in types]
 
-        def step(j: ir.Value, s: Values) -> Values:
+        def step(j: ir.Value, s: Values) -> tuple[ir.Value, ir.Value, Values]:
             carries, chunks = s[: len(state)], s[len(state) :]
             at = self.arith("addi", start, j)
             back = self.arith("subi", self.arith("subi", n, e.size(1)), at)
@@ -244,14 +264,19 @@ class _Dynamic:
             mirrored = self.arith("subi", e.size(CHUNK - 1), j)
             new = [
                 e.insert_slice(y, c, [mirrored if rev else j, *[0] * (t.rank - 1)], [1, *t.shape[1:]])
-                for c, y, t, rev in zip(chunks, out[len(state) :], types, loop.y_reverse, strict=True)
+                for c, y, t, rev in zip(chunks, out[loop.first_row :], types, loop.y_reverse, strict=True)
             ]
-            return [*out[: len(state)], *new]
+            on = goes_on(e, out[len(state)]) if loop.until else j
+            return self.arith("addi", j, e.size(1)) if loop.until else j, on, [*out[: len(state)], *new]
 
         kinds = [*loop.carry_types, *types]
-        bounds = e.size(0), steps, e.size(1)
-        final = for_loop(e, bounds, [*state, *empty], kinds, step)
-        return final[: len(state)], final[len(state) :]
+        done = on = steps
+        if loop.until:
+            done, on, final = until_loop(e, steps, [*state, *empty], kinds, step)
+        else:
+            bounds = e.size(0), steps, e.size(1)
+            final = for_loop(e, bounds, [*state, *empty], kinds, lambda j, s: step(j, s)[2])
+        return done, on, final[: len(state)], final[len(state) :]
 
     def _row(self, x: ir.Value, t: TensorType, at: ir.Value) -> ir.Value:
         row = tensor(t.with_shape(t.shape[1:]))

@@ -32,7 +32,8 @@ from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.operations import operations
 from lstm_ir.ir.types import DType, TensorType
 
-Step: TypeAlias = "Callable[[ir.Value, ir.Value], ir.Value]"
+Step: TypeAlias = "Callable[[ir.Value, ir.Value], tuple[ir.Value, list[ir.Value]]]"
+"""(step, flat tensor) -> the next flat tensor, and the body's flag that ends the loop, if it has one."""
 CHUNK = 32  # rows that the inner loop fills before the outer one stores them
 STEPS = 8  # of one iteration, at most
 NODES = 256  # of one iteration, at most: compile time grows with them
@@ -48,7 +49,7 @@ def steps_at_once(loop: Loop) -> int:
     (a forward LSTM, one row), and gradients twice as long to compile.
     """
     nodes, work = loop.body.nodes, operations(loop.body)
-    if any(Loop.of(n) is not None for n in nodes):
+    if any(Loop.of(n, until=True) is not None for n in nodes):
         return 1
     if not isinstance(work, int) or work > WORK:
         return 1
@@ -85,22 +86,25 @@ class PackedLoop:
         def block(start: ir.Value, flat: ir.Value) -> ir.Value:
             steps = self.index("minsi", self.index("subi", n, start), e.size(CHUNK))
             given = self._chunk([self.whole.get(flat, i) for i in range(carries)], consts, xs, start, steps, n)
-            old, flat = (
-                flat,
-                self.whole.start([*(self.chunk.get(given, i) for i in range(carries)), *(None for _ in loop.y_types)]),
-            )
-            for i, reverse in enumerate(loop.y_reverse, carries):
-                flat = self.whole.keep(flat, i, old)
-                low, at = e.size(0), start
-                if reverse:  # the last `steps` rows of the chunk go to rows n - start - steps ..
-                    low = self.index("subi", e.size(CHUNK), steps)
-                    at = self.index("subi", self.index("subi", n, start), steps)
-                flat = self.whole.move_rows(flat, i, at, self.chunk, given, i, low, steps)
-            return flat
+            return self._merged(flat, given, start, steps, n)
 
         first = self.whole.begin([*init, *(None for _ in loop.y_types)])
         last = for_one(e, (e.size(0), n, e.size(CHUNK)), first, self.whole.type, block)
         return [self.whole.get(last, i) for i in range(carries + len(loop.y_types))]
+
+    def _merged(self, old: ir.Value, given: ir.Value, start: ir.Value, steps: ir.Value, n: ir.Value) -> ir.Value:
+        """The carries of a chunk, and `old` with the `steps` rows that it filled from step `start` on."""
+        e, carries = self.e, len(self.loop.carry_types)
+        first = [self.chunk.get(given, i) for i in range(carries)]
+        flat = self.whole.start([*first, *(None for _ in self.loop.y_types)])
+        for i, reverse in enumerate(self.loop.y_reverse, carries):
+            flat = self.whole.keep(flat, i, old)
+            low, at = e.size(0), start
+            if reverse:  # the last `steps` rows of the chunk go to rows n - start - steps ..
+                low = self.index("subi", e.size(CHUNK), steps)
+                at = self.index("subi", self.index("subi", n, start), steps)
+            flat = self.whole.move_rows(flat, i, at, self.chunk, given, i, low, steps)
+        return flat
 
     def _once(self, consts: Values, init: Values, xs: Values) -> Values:
         """A single step, without a loop."""
@@ -108,11 +112,10 @@ class PackedLoop:
         zero = e.size(0)
         read = [self._row(x, t, zero) for x, t in zip(xs, loop.x_types, strict=True)]
         out = e.body(loop.body, [e.scalar(zero, DType.i32), *consts, *init, *read])
-        carries = len(loop.carry_types)
-        rows = [
-            reshape(e, v, t.with_shape(t.shape[1:]), t.shape) for v, t in zip(out[carries:], loop.y_types, strict=True)
-        ]
-        return [*out[:carries], *rows]
+        carries, given = len(loop.carry_types), out[loop.first_row :]
+        rows = [reshape(e, v, t.with_shape(t.shape[1:]), t.shape) for v, t in zip(given, loop.y_types, strict=True)]
+        ran = [e.scalar(e.size(1), DType.i32)] if loop.until else []
+        return [*out[:carries], *ran, *rows]
 
     def _plain(self, consts: Values, init: Values, xs: Values, n: ir.Value, count: ir.Value | None) -> Values:
         """One loop, where chunks save nothing: to IREE the tensors of two loops would be one."""
@@ -144,10 +147,12 @@ class PackedLoop:
         if self.at_once > 1:
             by = e.size(self.at_once)
             end = self.index("muli", self.index("divui", steps, by), by)
-            first, at = for_one(e, (at, end, by), first, t, make(self.at_once)), end
+            many = make(self.at_once)
+            first, at = for_one(e, (at, end, by), first, t, lambda j, flat: many(j, flat)[0]), end
             if whole:
                 return first
-        return for_one(e, (at, steps, e.size(1)), first, t, make(1))
+        one = make(1)
+        return for_one(e, (at, steps, e.size(1)), first, t, lambda j, flat: one(j, flat)[0])
 
     def _step(
         self, into: Flat, consts: Values, xs: Values, start: ir.Value, n: ir.Value, rows: ir.Value, at_once: int
@@ -158,7 +163,8 @@ class PackedLoop:
         e, loop = self.e, self.loop
         carries = len(loop.carry_types)
 
-        def step(j: ir.Value, flat: ir.Value) -> ir.Value:
+        def step(j: ir.Value, flat: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
+            stop: list[ir.Value] = []
             held = [into.get(flat, i) for i in range(carries)]
             made: list[tuple[ir.Value, list[ir.Value]]] = []
             for u in range(at_once):
@@ -170,15 +176,15 @@ class PackedLoop:
                     for x, t, rev in zip(xs, loop.x_types, loop.x_reverse, strict=True)
                 ]
                 out = e.body(loop.body, [e.scalar(at, DType.i32), *consts, *held, *read])
-                held = list(out[:carries])
-                made.append((here, list(out[carries:])))
+                held, stop = list(out[:carries]), list(out[carries : loop.first_row])
+                made.append((here, list(out[loop.first_row :])))
             new = into.start([*held, *(None for _ in loop.y_types)])
             for i, reverse in enumerate(loop.y_reverse, carries):
                 new = into.keep(new, i, flat)
                 for here, out in made:
                     mirrored = self.index("subi", self.index("subi", rows, e.size(1)), here)
                     new = into.put_row(new, i, out[i - carries], mirrored if reverse else here)
-            return new
+            return new, stop
 
         return step
 

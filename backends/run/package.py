@@ -71,7 +71,8 @@ def stored_module(found: Package, target: str | None = None) -> PackedTarget:
 def _again(found: Package) -> str:
     """What to do where no module fits."""
     if found.manifest.recipe is None:
-        return "It has no graph: export it again"
+        make = f"lstm-ir compile GRAPH.lir --weights {found.path.name} -o NEW.lirpkg"
+        return f"It has no graph: where the compiler is, `{make}` makes it again, of the graph's text"
     return f"Where the compiler is, `lstm-ir compile {found.path.name} -t TARGET -o NEW.lirpkg` makes it again"
 
 

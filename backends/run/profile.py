@@ -21,7 +21,7 @@ import numpy as np
 
 from lstm_ir.backends import bindings, queue
 from lstm_ir.backends.run import runtime
-from lstm_ir.backends.run.dispatch_places import DispatchPlace, dispatch_places
+from lstm_ir.backends.run.dispatch_places import DispatchPlace, call_sites, dispatch_places
 from lstm_ir.backends.run.threads import stacks
 from lstm_ir.ir.errors import DeviceError
 from lstm_ir.ir.signature import Signature
@@ -50,6 +50,7 @@ class ProfileRow:
     seconds: float
     busy: float  # seconds of all workers together; 0 where the driver does not say
     places: tuple[DispatchPlace, ...] = ()
+    sites: int = 1  # places of the module that call it
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,11 @@ def profile(of: Profiled, values: Sequence[Array], flow: str | None = None) -> P
             seconds = _benchmark(command, folder, f"{SECONDS}s", RUNS)
             calls = int(min(200, max(5, SECONDS / seconds)))
         rows = _profiled(command, folder, of.kind, calls)
-    places = {} if flow is None else dispatch_places(flow)
-    shown = [ProfileRow(n, c / calls, s / calls, b / calls, places.get(n, ())) for n, (c, s, b) in rows.items()]
+    places, sites = ({}, {}) if flow is None else (dispatch_places(flow), call_sites(flow))
+    shown = [
+        ProfileRow(n, c / calls, s / calls, b / calls, places.get(n, ()), sites.get(n, 1))
+        for n, (c, s, b) in rows.items()
+    ]
     shown.sort(key=lambda r: -r.seconds)
     return Profile(entry, device, workers, seconds, calls, tuple(shown))
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.bench.models import NAMES, Array, BenchCall, Runner, Weights
+from lstm_ir.bench.models import NAMES, Weights
 from lstm_ir.bench.points import Point
+from lstm_ir.bench.subject import Array, BenchCall, Runner
 
 
 def torch_modules(point: Point, sets: tuple[Weights, Weights]) -> list[Any]:
@@ -37,12 +38,12 @@ def torch(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
 
     def infer(call: BenchCall) -> Any:
         with t.inference_mode():
-            return modules[0](t.from_numpy(call.x))[0]
+            return modules[0](t.from_numpy(call.arrays["x"]))[0]
 
     def train(call: BenchCall) -> Any:
         m = modules[call.turn]
         m.zero_grad(set_to_none=True)
-        x = t.from_numpy(call.x).requires_grad_()
+        x = t.from_numpy(call.arrays["x"]).requires_grad_()
         y = m(x)[0]
         (y * y).mean().backward()
         return x.grad, [p.grad for p in m.parameters()]
@@ -67,7 +68,7 @@ def onnxruntime(point: Point, sets: tuple[Weights, Weights], threads: int) -> Ru
     options.intra_op_num_threads = threads
     model = _onnx_model(point, sets[0]).SerializeToString()
     session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    return Runner(lambda call: session.run(None, {"x": call.x})[0], lambda y: {"y": y})
+    return Runner(lambda call: session.run(None, {"x": call.arrays["x"]})[0], lambda y: {"y": y})
 
 
 def _onnx_model(point: Point, weights: Weights) -> Any:
@@ -146,7 +147,9 @@ def jax(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
     held = j.device_put(sets)
     if not point.training:
         infer = j.jit(model)
-        return Runner(lambda call: j.block_until_ready(infer(held[0], call.x)), lambda y: {"y": np.asarray(y)})
+        return Runner(
+            lambda call: j.block_until_ready(infer(held[0], call.arrays["x"])), lambda y: {"y": np.asarray(y)}
+        )
     step = j.jit(j.grad(lambda w, x: (model(w, x) ** 2).mean(), argnums=(0, 1)))
 
     def read(out: Any) -> dict[str, Array]:
@@ -156,8 +159,8 @@ def jax(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
             found |= {f"{n}{i}": np.asarray(a) for n, a in zip(NAMES, arrays, strict=True)}
         return found
 
-    return Runner(lambda call: j.block_until_ready(step(held[call.turn], call.x)), read)
+    return Runner(lambda call: j.block_until_ready(step(held[call.turn], call.arrays["x"])), read)
 
 
-Maker = Callable[[Point, tuple[Weights, Weights], int], Runner | None]
-PEERS: dict[str, Maker] = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax}
+MakerOfPoint = Callable[[Point, tuple[Weights, Weights], int], Runner | None]
+PEERS: dict[str, MakerOfPoint] = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax}

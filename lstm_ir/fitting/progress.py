@@ -43,7 +43,7 @@ class Clock:
 class Share:
     """The share of the processor's peak that steps reach; None where operations or the peak are not known.
 
-    The peak is that of `lstm-ir bench`, an f32 product by NumPy: so a program of f64 has none here.
+    The peak is an f32 product by NumPy: so a program of f64 has none here.
     """
 
     def __init__(self, function: Function, session: Session) -> None:

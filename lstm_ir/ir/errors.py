@@ -13,6 +13,10 @@ class IRError(LstmIrError, ValueError):
     """A graph, node, type or program that is not well formed."""
 
 
+class ArgumentError(IRError, TypeError):
+    """A builder called with arguments that it does not have, or without those that it needs."""
+
+
 class DimError(IRError):
     """A dimension that is not a size, or two that cannot be decided to be equal."""
 

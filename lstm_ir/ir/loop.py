@@ -21,9 +21,9 @@ class Loop:
     node: Node
 
     @classmethod
-    def of(cls, node: Node) -> Loop | None:
-        """The loop that a node is; None for another op."""
-        return cls(node) if node.op.name == "scan" else None
+    def of(cls, node: Node, until: bool = False) -> Loop | None:
+        """The loop that a node is; None for another op, and for a loop with `until` where none is asked for."""
+        return cls(node) if node.op.name == "scan" and (until or not node.attrs["until"]) else None
 
     def _list(self, operand: str) -> tuple[Value, ...]:
         values = self.node.arg(operand)
@@ -51,6 +51,11 @@ class Loop:
         count = self.node.arg("count")
         assert not isinstance(count, tuple)
         return count
+
+    @property
+    def until(self) -> bool:
+        """Whether a step says that the loop ends after it."""
+        return bool(self.node.attrs["until"])
 
     @property
     def length(self) -> Dim:
@@ -100,9 +105,19 @@ class Loop:
         return self.body.outputs[: len(self.init)]
 
     @property
+    def stop(self) -> tuple[Value, ...]:
+        """The body's flag i1[] that ends the loop; nothing without `until`."""
+        return self.body.outputs[len(self.init) : self.first_row]
+
+    @property
+    def first_row(self) -> int:
+        """The place of the first stacked result, among the body's outputs and the node's values."""
+        return len(self.init) + self.until
+
+    @property
     def rows(self) -> tuple[Value, ...]:
         """The body's stacked results: one row each."""
-        return self.body.outputs[len(self.init) :]
+        return self.body.outputs[self.first_row :]
 
     @property
     def reverse(self) -> tuple[bool, ...]:
@@ -133,7 +148,7 @@ class Loop:
     @property
     def y_types(self) -> tuple[TensorType, ...]:
         """Types of the stacked results, with all rows."""
-        return self.node.types[len(self.init) :]
+        return self.node.types[self.first_row :]
 
     @property
     def finals(self) -> tuple[Value, ...]:
@@ -141,6 +156,11 @@ class Loop:
         return self.node.values[: len(self.init)]
 
     @property
+    def steps(self) -> Value | None:
+        """How many steps ran, of a loop with `until`."""
+        return self.node.values[len(self.init)] if self.until else None
+
+    @property
     def ys(self) -> tuple[Value, ...]:
         """Stacked results."""
-        return self.node.values[len(self.init) :]
+        return self.node.values[self.first_row :]

@@ -27,7 +27,7 @@ def loops(graph: Graph) -> int:
 
 
 def _of(n: Node) -> Dim:
-    loop = Loop.of(n)
+    loop = Loop.of(n, until=True)
     if loop is not None:
         return dims.mul(loop.length, operations(loop.body))
     if n.op.name == "dot_general":

@@ -219,10 +219,10 @@ def _ranges(graph: Graph, names: Mapping[Value, str]) -> Iterator[Check]:
             if isinstance(arg, Value) and arg in names:
                 what = f"{n.op.name} at {n.loc}: {r.low} <= {names[arg]} <= {r.high}{r.added}"
                 yield Check(names[arg], r.low, r.high, what)
-        loop = Loop.of(n)
+        loop = Loop.of(n, until=True)
         if loop is not None:
             read = list(zip(loop.const_params, loop.consts, strict=True))
-            if loop.count is None:  # rows past a count may hold anything
+            if loop.count is None and not loop.until:  # rows past a count may hold anything
                 read += zip(loop.x_params, loop.xs, strict=True)
             inner = {p: names[v] for p, v in read if v in names}
             if inner:

@@ -42,3 +42,15 @@ def _by_call(leaf: Node) -> bool:
     if leaf.op.name == "dim":
         return not isinstance(leaf.attrs["size"], int)
     return leaf.op.name == "parameter" or not all(t.is_static for t in leaf.types)
+
+
+def parameters_of(graph: Graph) -> dict[Value, frozenset[Value]]:
+    """The parameters that every value of a graph depends on."""
+    out: dict[Value, frozenset[Value]] = {}
+    for n in graph.nodes:
+        if n.op.name == "parameter":
+            out[n.values[0]] = frozenset(n.values)
+            continue
+        found = frozenset[Value]().union(*(out[v] for v in n.inputs))
+        out.update(dict.fromkeys(n.values, found))
+    return out

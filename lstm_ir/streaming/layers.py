@@ -73,6 +73,8 @@ def scan(s: Step) -> Sequence[Fact]:
         s.refuse("is reverse: it starts at the last step")
     if loop.count is not None:
         s.refuse("has a count of steps")
+    if loop.until:
+        s.refuse("ends by what its steps compute")
     if loop.body.users.get(loop.step) or loop.step in loop.body.outputs:
         s.refuse("reads the number of its step, which starts again at every call")
     if any(s.whole.timed(d) for v in loop.init for d in v.shape):

@@ -52,7 +52,7 @@ def _of(graph: Graph, sources: Iterable[Value]) -> Iterator[Bound]:
             v = n.arg(r.operand)
             if isinstance(v, Value) and v in same:
                 yield Bound(r.low, r.high, r.operand == "lengths")
-        loop = Loop.of(n)
+        loop = Loop.of(n, until=True)
         if loop is not None:
             inner = [p for p, v in loop.operands() if v in same and p not in loop.carry_params]
             if inner:

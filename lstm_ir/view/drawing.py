@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
+from lstm_ir.ir.carry_kinds import circles, described, words
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.literals import splat
@@ -164,7 +165,7 @@ class Sheet:
             if letter:
                 lines.append(f"body {letter}, drawn beside")
             else:
-                inner = self.draw(body, Loop.of(n), alone=True)
+                inner = self.draw(body, Loop.of(n, until=True), alone=True)
         style, time = f"k-{kind}", None
         if self.times is not None:  # the colours are those of times alone
             style, time = "k-elementwise", self.times.get(n)
@@ -184,6 +185,10 @@ class Sheet:
         text = ", ".join(_attributes(n))
         if text:
             yield _cut_off(text)
+        loop = Loop.of(n)
+        if loop is not None:
+            names = [str(p.node.attrs["name"]) for p in loop.carry_params]
+            yield from (_cut_off(words(c, names)) for c in circles(loop))
 
 
 @dataclass(frozen=True)
@@ -196,7 +201,7 @@ class Port:
 
 def _ports(n: Node) -> Iterator[Port]:
     """The operands that are given, in order."""
-    loop = Loop.of(n)
+    loop = Loop.of(n, until=True)
     names = {} if loop is None else {
         "consts": [p.node.attrs["name"] for p in loop.const_params],
         "init": [p.node.attrs["name"] for p in loop.carry_params],
@@ -330,7 +335,7 @@ def _attributes(n: Node) -> Iterator[str]:
     if n.op.name == "dot_general":
         yield _letters(n)
         return
-    loop = Loop.of(n)
+    loop = Loop.of(n, until=True)
     if loop is not None:
         yield f"{loop.length} steps"
         names = [p.node.attrs["name"] for p in loop.x_params] + [f"ys{i}" for i in range(len(loop.ys))]
@@ -380,7 +385,9 @@ def _short(value: Any) -> str:
 def _title(n: Node) -> str:
     operands = ", ".join(f"{p.name}: {p.value.type}" for p in _ports(n))
     attrs = ", ".join(f"{k}={_short(v)}" for k, v in n.attrs.items() if not isinstance(v, (Graph, Data)))
-    return f"{n.op.name}({operands}) {{{attrs}}} : {', '.join(map(str, n.types))}\n{n.loc}"
+    loop = Loop.of(n)
+    carries = "" if loop is None else f"\n{described(loop)}"
+    return f"{n.op.name}({operands}) {{{attrs}}} : {', '.join(map(str, n.types))}{carries}\n{n.loc}"
 
 
 def _kind(n: Node) -> str:

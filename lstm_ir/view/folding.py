@@ -36,7 +36,7 @@ def _letter(i: int) -> str:
 
 def _loops(graph: Graph) -> Iterator[Loop]:
     for n in graph.nodes:
-        loop = Loop.of(n)
+        loop = Loop.of(n, until=True)
         if loop is not None:
             yield loop
             yield from _loops(loop.body)

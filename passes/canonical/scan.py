@@ -9,6 +9,7 @@ from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.location import at
 from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.reach import parameters_of
 from lstm_ir.ir.types import Shape
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.passes.base import Notes
@@ -31,23 +32,11 @@ def simplify_loops(graph: Graph, name: str, notes: Notes) -> Graph:
     return substitute(graph, new)
 
 
-def reach(graph: Graph) -> dict[Value, frozenset[Value]]:
-    """The parameters that every value of a body depends on."""
-    out: dict[Value, frozenset[Value]] = {}
-    for n in graph.nodes:
-        if n.op.name == "parameter":
-            out[n.values[0]] = frozenset(n.values)
-            continue
-        found = frozenset[Value]().union(*(out[v] for v in n.inputs))
-        out.update(dict.fromkeys(n.values, found))
-    return out
-
-
 class _Slim:
     """One loop, and what of it is read."""
 
     def __init__(self, loop: Loop, used: Callable[[Value], bool]) -> None:
-        self.loop, self.reach = loop, reach(loop.body)
+        self.loop, self.reach = loop, parameters_of(loop.body)
         self.fixed = [p is v for p, v in zip(loop.carry_params, loop.next, strict=True)]
         self.last = self._last()
         given = [k for k, y in enumerate(loop.ys) if used(y)]

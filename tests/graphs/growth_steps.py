@@ -376,6 +376,28 @@ def _ragged(g: Growth) -> Grown:
     return tuple(v for v in (*carry, y) if g.fits(v.shape))
 
 
+@step("custom_vjp")
+def _custom_vjp(g: Growth) -> Grown:
+    """Functions whose gradient, written by hand, is their own."""
+    v = g.pick("f")
+
+    def square(x: Any) -> Any:
+        return (x * x, x < 0.5), x
+
+    def tanh(x: Any) -> Any:
+        y = li.tanh(x)
+        return (y, x > 0.5), y
+
+    if g.chance():
+        return li.custom_vjp(square, lambda x, ct: ct[0] * x * 2.0)(v)  # type: ignore[no-any-return]
+    return li.custom_vjp(tanh, lambda y, ct: ct[0] * (1.0 - y * y))(v)  # type: ignore[no-any-return]
+
+
+@step("stop_gradient")
+def _stop_gradient(g: Growth) -> Grown:
+    return None if g.slopes else li.stop_gradient(g.pick())
+
+
 # What takes the compiler long: in no loop, and one step of eight.
 LARGE = (*growth_layers.OPS, *growth_foreign.OPS)
 _COMMON = ("scan", "scan", "slice", "dot_general", "gather", "scatter_add", "pad", "convert", "concatenate")

@@ -60,63 +60,10 @@ def columns_with_a_step() -> Graphs:
     return graph([v], *a), graph([v], *b)
 
 
-@rewrite(instead.SLICE)
-def slice_of_rows() -> Graphs:
-    return same_cell(lambda h: h, lambda r: r[:B], lambda v: v[:, :B], [x(T, 2 * B, H)])
-
-
-@rewrite(instead.JOIN_ROWS)
-def joined_rows() -> Graphs:
-    v, u = x(), x(T, B, H, name="u")
-    a = loop(lambda h, r: (li.tanh(h + li.concat(list(r), 0)), h), zeros(2 * B, H), (v, u))
-    b = loop(lambda h, r: (li.tanh(h + r), h), zeros(2 * B, H), li.concat([v, u], 1))
-    return graph([v, u], *a), graph([v, u], *b)
-
-
 @rewrite(instead.RESHAPE)
 def reshaped_rows() -> Graphs:
     v = x(T, 2 * B, H // 2)
     return same_cell(lambda h: h, lambda r: li.reshape(r, (B, H)), lambda r: li.reshape(r, (T, B, H)), [v])
-
-
-@rewrite(instead.COLUMNS_LAST)
-def transposed_rows() -> Graphs:
-    return same_cell(lambda h: h, lambda r: r.T, lambda v: li.transpose(v, (0, 2, 1)), [x(T, H, B)])
-
-
-@rewrite(instead.MIXED_ROWS)
-def another_rows_carry() -> Graphs:
-    v = x()
-    a = loop(lambda h, r: (li.tanh(li.broadcast_to(h[:1], (B, H)) + r), h), zeros(), v)
-    b, y = loop(
-        lambda h, r: (li.tanh(li.broadcast_to(h[:, :1], (H, B)) + r), h), zeros(H, B), li.transpose(v, (0, 2, 1))
-    )
-    return graph([v], *a), graph([v], b.T, li.transpose(y, (0, 2, 1)))
-
-
-@rewrite(instead.MIXED_ROWS)
-def mean_of_the_batch() -> Graphs:
-    v = x()
-    a = loop(lambda h, r: (li.tanh(h - li.mean(h, 0, keepdims=True) + r), h), zeros(), v)
-    b, y = loop(
-        lambda h, r: (li.tanh(h - li.mean(h, 1, keepdims=True) + r), h), zeros(H, B), li.transpose(v, (0, 2, 1))
-    )
-    return graph([v], *a), graph([v], b.T, li.transpose(y, (0, 2, 1)))
-
-
-@rewrite(instead.EVERY_ROW)
-def carry_without_rows() -> Graphs:
-    v = x()
-    (a, c), _ = loop(lambda s, r: ((li.tanh(s[0] + r + s[1]), li.sin(s[1] + 1.0)), None), (zeros(), zeros(H)), v)
-    (b, d), _ = loop(lambda s, r: ((li.tanh(s[0] + r + s[1]), li.sin(s[1] + 1.0)), None), (zeros(), zeros()), v)
-    return graph([v], a, c), graph([v], b, d[0])
-
-
-@rewrite(instead.of_op("gather"))
-def rows_of_a_table() -> Graphs:
-    table = li.weight("table", W)
-    take = lambda ids: li.take(table, ids, axis=0)  # noqa: E731
-    return same_cell(lambda h: h, take, take, [x(T, B, dtype="i32")])
 
 
 @rewrite(instead.of_op("dynamic_slice"))
@@ -145,14 +92,6 @@ def padded_columns() -> Graphs:
     a = loop(lambda h, r: (li.tanh(li.pad(h[:, 1:], (0, 0), (0, 1)) + r), h), zeros(), v)
     b = loop(lambda h, r: (li.tanh(li.concat([h[:, 1:], zeros(B, 1)], 1) + r), h), zeros(), v)
     return graph([v], *a), graph([v], *b)
-
-
-@rewrite(instead.of_op("argmax"))
-def argmax_of_a_step() -> Graphs:
-    v = x()
-    a = loop(lambda h, r: (li.tanh(h + r), li.argmax(h + r, 1)), zeros(), v)
-    b, y = loop(lambda h, r: (li.tanh(h + r), h + r), zeros(), v)
-    return graph([v], *a), graph([v], b, li.argmax(y, 2))
 
 
 @rewrite(instead.of_op("cumsum"))
@@ -191,37 +130,11 @@ def loop_in_a_loop() -> Graphs:
     return graph([v], *a), graph([v], *b)
 
 
-@rewrite(instead.ONE_SUM)
-def product_over_two_axes() -> Graphs:
-    m = li.weight("m", W.reshape(2, H // 2, H))
-    v = x(T, B, 2, H // 2)
-    a = loop(lambda h, r: (li.tanh(h + li.einsum("bij,ijk->bk", r, m)), h), zeros(), v)
-    b = loop(lambda h, r: (li.tanh(h + li.reshape(r, (B, H)) @ li.reshape(m, (H, H))), h), zeros(), v)
-    return graph([v], *a), graph([v], *b)
-
-
-@rewrite(instead.BOTH_CHANGE)
-def product_of_two_rows() -> Graphs:
-    v = x()
-    a = loop(lambda h, r: (li.tanh(li.expand_dims(li.einsum("bi,bi->b", h + 1.0, r), 1) + r), h), zeros(), v)
-    b = loop(lambda h, r: (li.tanh(li.sum((h + 1.0) * r, 1, keepdims=True) + r), h), zeros(), v)
-    return graph([v], *a), graph([v], *b)
-
-
 @rewrite(instead.NUMBERS)
 def matrix_of_a_named_size() -> Graphs:
     def made(k: int | str) -> li.Graph:
         v, m = x(T, B, k), x(k, H, name="m")
         return graph([v, m], *loop(lambda h, r: (li.tanh(h + r @ m), h), zeros(), v))
-
-    return made("K"), made(H)
-
-
-@rewrite(instead.NUMBERS)
-def columns_of_a_named_size() -> Graphs:
-    def made(k: int | str) -> li.Graph:
-        v = x(T, B, k)
-        return graph([v], *loop(lambda h, r: (li.tanh(h + r), h), zeros(B, k), v))
 
     return made("K"), made(H)
 
@@ -235,55 +148,6 @@ def sum_of_a_named_size() -> Graphs:
     return made("K"), made(H)
 
 
-@rewrite(instead.COLUMN_BY_COLUMN)
-def matrix_of_each_row() -> Graphs:
-    v, m = x(), x(B, H, H, name="m")
-    a = loop(lambda h, r: (li.tanh(r + li.einsum("bi,bij->bj", h, m)), h), zeros(), v)
-
-    def cell(h: Any, r: Any) -> Any:
-        total = r
-        for i in range(H):
-            total = total + h[:, i : i + 1] * m[:, i]
-        return li.tanh(total), h
-
-    return graph([v, m], *a), graph([v, m], *loop(cell, zeros(), v))
-
-
-@rewrite(instead.ROWS_FIRST)
-def columns_first() -> Graphs:
-    v, m = x(T, H, B), li.weight("m", W)
-    a = loop(lambda h, r: (li.tanh(m @ h + r), h), zeros(H, B), v)
-    b, y = loop(lambda h, r: (li.tanh(h @ m.T + r), h), zeros(), li.transpose(v, (0, 2, 1)))
-    return graph([v], *a), graph([v], b.T, li.transpose(y, (0, 2, 1)))
-
-
-@rewrite(instead.RESULT_ROWS)
-def carries_of_other_rows() -> Graphs:
-    v, u = x(), x(T, 2 * B, H, name="u")
-    (a, c), _ = loop(
-        lambda s, r: ((li.tanh(s[0] + r[0]), li.sin(s[1] + r[1])), None), (zeros(), zeros(2 * B, H)), (v, u)
-    )
-    b, _ = loop(lambda s, r: (li.tanh(s + r), None), zeros(), v)
-    d, _ = loop(lambda s, r: (li.sin(s + r), None), zeros(2 * B, H), u)
-    return graph([v, u], a, c), graph([v, u], b, d)
-
-
-@rewrite(instead.RESULT_ROWS)
-def result_without_rows() -> Graphs:
-    v, u = x(), x(T, H, name="u")
-    a, y = loop(lambda s, r: (li.tanh(s + r[0]), li.tanh(r[1])), zeros(), (v, u))
-    b, _ = loop(lambda s, r: (li.tanh(s + r), None), zeros(), v)
-    return graph([v, u], a, y), graph([v, u], b, li.tanh(u))
-
-
-@rewrite(instead.SCALAR)
-def carried_scalar() -> Graphs:
-    v = x()
-    (a, c), _ = loop(lambda s, r: ((li.tanh(s[0] + r), s[1] * 0.5 + 1.0), None), (zeros(), li.constant(1.0)), v)
-    (b, d), _ = loop(lambda s, r: ((li.tanh(s[0] + r), s[1] * 0.5 + 1.0), None), (zeros(), li.full((B,), 1.0)), v)
-    return graph([v], a, c), graph([v], b, d[0])
-
-
 @rewrite(instead.NO_ELEMENTS)
 def result_without_elements() -> Graphs:
     v = x()
@@ -291,27 +155,6 @@ def result_without_elements() -> Graphs:
     a, y = loop(lambda h, r: (li.tanh(h + r), h[:, :0]), zeros(), v)
     b, _ = loop(lambda h, r: (li.tanh(h + r), None), zeros(), v)
     return graph([v], a, y), graph([v], b, zeros(T, B, 0))
-
-
-@rewrite(instead.FOLD_AXES)
-def many_leading_indices() -> Graphs:
-    v = x(T, 17, 2, 9, H)
-    a = loop(lambda h, r: (li.tanh(h + r), h), zeros(17, 2, 9, H), v)
-    b, y = loop(lambda h, r: (li.tanh(h + r), h), zeros(306, H), li.reshape(v, (T, 306, H)))
-    return graph([v], *a), graph([v], li.reshape(b, (17, 2, 9, H)), li.reshape(y, (T, 17, 2, 9, H)))
-
-
-@rewrite(instead.IN_F32)
-def division_of_integers() -> Graphs:
-    v = x(dtype="i32")
-    a, _ = loop(lambda h, r: (li.divide(h, 3) + r, None), zeros(dtype="i32"), v)
-
-    def cell(h: Any, r: Any) -> Any:
-        q = h / 3.0
-        return li.select(q < 0.0, li.ceil(q), li.floor(q)) + r, None
-
-    b, _ = loop(cell, zeros(), li.convert(v, "f32"))
-    return graph([v], a), graph([v], li.convert(b, "i32"))
 
 
 @rewrite(instead.BY_FLOOR)
@@ -328,57 +171,12 @@ def remainder_of_floats() -> Graphs:
 
 
 @rewrite(instead.THROUGH_F32)
-def arithmetic_in_f16() -> Graphs:
-    v = x(dtype="f16")
-    a, _ = loop(lambda h, r: (li.tanh(h * 0.5 + r), None), zeros(dtype="f16"), v)
-
-    def cell(h: Any, r: Any) -> Any:
-        return li.convert(li.tanh(li.convert(h, "f32") * 0.5 + li.convert(r, "f32")), "f16"), None
-
-    b, _ = loop(cell, zeros(dtype="f16"), v)
-    return graph([v], a), graph([v], b)
-
-
-@rewrite(instead.THROUGH_F32)
 def product_in_f16() -> Graphs:
     v, m = x(dtype="f16"), W.astype("f2")
     a, _ = loop(lambda h, r: (li.tanh(h + li.convert(r @ li.constant(m), "f32")), None), zeros(), v)
     wide = li.constant(m.astype("f4"))
     b, _ = loop(lambda h, r: (li.tanh(h + li.convert(r, "f32") @ wide), None), zeros(), v)
     return graph([v], a), graph([v], b)
-
-
-@rewrite(instead.OUTSIDE)
-def one_half_to_the_other() -> Graphs:
-    def narrow(r: li.Value) -> li.Value:
-        return li.convert(r, "bf16")
-
-    v = x(dtype="f16")
-    a, _ = loop(lambda h, r: (li.tanh(h + li.convert(narrow(r), "f32")), None), zeros(), v)
-    b, _ = loop(lambda h, r: (li.tanh(h + li.convert(r, "f32")), None), zeros(), narrow(v))
-    return graph([v], a), graph([v], b)
-
-
-@rewrite(instead.CONVERT_AFTER)
-def floats_to_integers() -> Graphs:
-    v = x()
-    a = loop(lambda h, r: (li.tanh(h + r), li.convert(h * 10.0, "i64")), zeros(), v)
-    b, y = loop(lambda h, r: (li.tanh(h + r), h * 10.0), zeros(), v)
-    return graph([v], *a), graph([v], b, li.convert(y, "i64"))
-
-
-@rewrite(instead.CONVERT_BEFORE)
-def bytes_of_a_picture() -> Graphs:
-    wide = lambda r: li.convert(r, "f32") * (1 / 255)  # noqa: E731
-    return same_cell(lambda h: h, wide, wide, [x(dtype="u8")])
-
-
-@rewrite(instead.SUM_IN_F32)
-def sum_of_integers() -> Graphs:
-    v = x(dtype="i32")
-    a, _ = loop(lambda h, r: (h + li.sum(r, 1, keepdims=True), None), zeros(dtype="i32"), v)
-    b, _ = loop(lambda h, r: (h + li.sum(li.convert(r, "f32"), 1, keepdims=True), None), zeros(), v)
-    return graph([v], a), graph([v], li.convert(b, "i32"))
 
 
 @rewrite(instead.ONE_TENSOR)
@@ -396,3 +194,119 @@ def many_scanned_values() -> Graphs:
     a, _ = loop(cell, zeros(), tuple(vs))
     b, _ = loop(sliced, zeros(), li.concat(vs, 2))
     return graph(vs, a), graph(vs, b)
+
+
+@rewrite(instead.JOIN_ROWS)
+def joined_rows() -> Graphs:
+    v, u, w = x(), x(T, B, H, name="u"), li.weight("w", W)
+    a = loop(lambda h, r: (li.tanh(h @ w + li.concat(list(r), 0)), h), zeros(2 * B, H), (v, u))
+    b = loop(lambda h, r: (li.tanh(h @ w + r), h), zeros(2 * B, H), li.concat([v, u], 1))
+    return graph([v, u], *a), graph([v, u], *b)
+
+
+def in_one_row(cell: Any, one: Any, *more: Any) -> Graphs:
+    """A loop over [B,H], and one over [1,B*H] with the state in one row."""
+    v = x()
+    a, y = loop(cell, (zeros(), *more), v)
+    b, z = loop(one, (zeros(1, B * H), *more), li.reshape(v, (T, 1, B * H)))
+    return graph([v], a[0], y), graph([v], li.reshape(b[0], (B, H)), li.reshape(z, (T, B, H)))
+
+
+@rewrite(instead.MIXED_ROWS)
+def mean_of_the_batch() -> Graphs:
+    w = li.weight("w", W)
+    whole = li.weight("whole", (np.kron(np.eye(B), W) - np.kron(np.full((B, B), 1 / B), np.eye(H))).astype("f4"))
+
+    def cell(s: Any, r: Any) -> Any:
+        (h,) = s
+        return (li.tanh(h @ w - li.mean(h, 0, keepdims=True) + r),), h
+
+    return in_one_row(cell, lambda s, r: ((li.tanh(s[0] @ whole + r),), s[0]))
+
+
+@rewrite(instead.MIXED_ROWS)
+def number_of_all_rows() -> Graphs:
+    w = li.weight("w", W)
+    blocks = li.weight("blocks", np.kron(np.eye(B), W).astype("f4"))
+
+    def cell(s: Any, r: Any) -> Any:
+        h, n = s
+        return (li.tanh(h @ w + r * n), li.mean(h) + 1.0), h
+
+    def one(s: Any, r: Any) -> Any:
+        h, n = s
+        return (li.tanh(h @ blocks + r * n), li.mean(h) + 1.0), h
+
+    return in_one_row(cell, one, li.constant(1.0))
+
+
+@rewrite(instead.MIXED_ROWS)
+def row_without_a_batch() -> Graphs:
+    w = li.weight("w", W)
+    blocks = li.weight("blocks", np.kron(np.eye(B), W).astype("f4"))
+    mean = li.weight("mean", np.kron(np.full((B, 1), 1 / B), np.eye(H)).astype("f4"))
+
+    def cell(s: Any, r: Any) -> Any:
+        h, top = s
+        return (li.tanh(h @ w + r + top), li.mean(h, 0)), h
+
+    def one(s: Any, r: Any) -> Any:
+        h, top = s
+        repeated = li.reshape(li.broadcast_to(li.reshape(top, (1, 1, H)), (1, B, H)), (1, B * H))
+        return (li.tanh(h @ blocks + r + repeated), li.reshape(h @ mean, (H,))), h
+
+    v = x()
+    a, y = loop(cell, (zeros(), zeros(H)), v)
+    b, z = loop(
+        lambda s, r: one((s[0], li.reshape(s[1], (H,))), r),
+        (zeros(1, B * H), zeros(H)), li.reshape(v, (T, 1, B * H)),
+    )  # fmt: skip
+    return graph([v], a[0], y), graph([v], li.reshape(b[0], (B, H)), li.reshape(z, (T, B, H)))
+
+
+@rewrite(instead.COLUMNS_LAST)
+def rows_in_both_orders() -> Graphs:
+    v, w = x(T, B, H, H), li.weight("w", W)
+    a = loop(lambda h, r: (li.tanh(h @ w + r[:, :, 0] + r[:, 0, :]), h), zeros(), v)
+    b = loop(
+        lambda h, r: (li.tanh(h @ w + r[0][:, 0, :] + r[1][:, 0, :]), h), zeros(), (li.transpose(v, (0, 1, 3, 2)), v)
+    )
+    return graph([v], *a), graph([v], *b)
+
+
+@rewrite(instead.of_op("gather"))
+def elements_of_a_table() -> Graphs:
+    table = li.weight("table", W[0])
+    take = lambda ids: li.take(table, ids, axis=0)  # noqa: E731
+    return same_cell(lambda h: h, take, take, [x(T, B, H, dtype="i32")])
+
+
+@rewrite(instead.OUTSIDE)
+def powers() -> Graphs:
+    change = lambda r: li.power(li.abs(r), 0.7)  # noqa: E731
+    return same_cell(lambda h: h, change, change, [x()])
+
+
+@rewrite(instead.FOLD_AXES)
+def many_heads_of_one_matrix() -> Graphs:
+    wide = 8 * H
+    v, w = x(T, 17, "B", wide), li.weight("w", np.tile(W, (8, 8)) / 8)
+    start, folded = v[0] * 0.0, li.reshape(v, (T, "17 * B", wide))
+    a = loop(lambda h, r: (li.tanh(h @ w + r), h), start, v)
+    b, y = loop(lambda h, r: (li.tanh(h @ w + r), h), li.reshape(start, ("17 * B", wide)), folded)
+    return graph([v], *a), graph([v], li.reshape(b, (17, "B", wide)), li.reshape(y, (T, 17, "B", wide)))
+
+
+@rewrite(instead.BLOCKS)
+def many_heads() -> Graphs:
+    ws = (0.3 * _RNG.standard_normal((17, H, H))).astype("f4")
+    v, w, whole = x(T, "B", 17, H), li.weight("ws", ws), np.zeros((17 * H, 17 * H), "f4")
+    for i in range(17):
+        whole[i * H : (i + 1) * H, i * H : (i + 1) * H] = ws[i]
+    turned, start = li.transpose(v, (0, 2, 1, 3)), v[0] * 0.0
+    a, y = loop(lambda h, r: (li.tanh(li.einsum("nbi,nij->nbj", h, w) + r), h), li.transpose(start, (1, 0, 2)), turned)
+    whole = li.weight("whole", whole)
+    start, wide = li.reshape(start, ("B", 17 * H)), li.reshape(v, (T, "B", 17 * H))
+    b, z = loop(lambda h, r: (li.tanh(h @ whole + r), h), start, wide)
+    b, z = li.reshape(b, ("B", 17, H)), li.reshape(z, (T, "B", 17, H))
+    return graph([v], a, y), graph([v], li.transpose(b, (1, 0, 2)), li.transpose(z, (0, 2, 1, 3)))

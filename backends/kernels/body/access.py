@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,7 +11,7 @@ from lstm_ir.backends.kernels.body import instead
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 
-MAX_LEADING = 16  # leading indices (directions, heads) that are written out
+MAX_LEADING = 16  # leading indices (directions, heads) that are written out; more are loops
 
 
 class RefusedError(Exception):
@@ -41,21 +42,62 @@ class ColumnAxis:
     start: int
 
 
-Index: TypeAlias = "int | RowAxis | ColumnAxis"
+@dataclass(frozen=True, slots=True)
+class LoopAxis:
+    """An axis whose index the loop `level` inside of the kernel counts, `size` turns, from `start` on."""
+
+    level: int
+    size: int
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PickedAxis:
+    """The axis of a table whose index a number of the row says."""
+
+
+Index: TypeAlias = "int | RowAxis | ColumnAxis | LoopAxis | PickedAxis"
 Access: TypeAlias = "tuple[Index, ...]"
 ROW = RowAxis()
 
 
-def leading_indices(sizes: Sequence[Dim], v: Value) -> list[tuple[int, ...]]:
-    """Every index of leading axes of these sizes; RefusedError for a named size, and for many."""
-    out: list[tuple[int, ...]] = [()]
+def leading_indices(sizes: Sequence[Dim], v: Value, around: Sequence[Index] = ()) -> list[tuple[int | LoopAxis, ...]]:
+    """Every index of leading axes of these sizes; many are those of loops, the longest ones first.
+
+    around: an access whose loops stand around these. RefusedError for a named size.
+    """
     for n in sizes:
-        if not isinstance(n, int) or n > MAX_LEADING:
-            raise RefusedError(f"a leading axis of size {n}", v, instead.FOLD_AXES)
-        out = [(*o, i) for o in out for i in range(n)]
-    if len(out) > MAX_LEADING:
-        raise RefusedError(f"{len(out)} leading indices", v, instead.FOLD_AXES)
+        if not isinstance(n, int):
+            raise RefusedError(f"a leading axis of size {n}", v, instead.NUMBERS)
+    numbers = [int(n) for n in sizes]  # type: ignore[arg-type]
+    counted: set[int] = set()
+    while math.prod(n for i, n in enumerate(numbers) if i not in counted) > MAX_LEADING:
+        counted.add(max((i for i in range(len(numbers)) if i not in counted), key=lambda i: numbers[i]))
+    level = max((at.level + 1 for at in around if isinstance(at, LoopAxis)), default=0)
+    out: list[tuple[int | LoopAxis, ...]] = [()]
+    for i, n in enumerate(numbers):
+        if i in counted:
+            out = [(*o, LoopAxis(level, n)) for o in out]
+            level += 1
+        else:
+            out = [(*o, k) for o in out for k in range(n)]
     return out
+
+
+def loops_of(access: Iterable[Index]) -> tuple[LoopAxis, ...]:
+    """The loops that count indices of an access, from the outermost on, without where they start."""
+    found = {at.level: LoopAxis(at.level, at.size) for at in access if isinstance(at, LoopAxis)}
+    return tuple(found[level] for level in sorted(found))
+
+
+def moved(at: Index, by: int) -> Index:
+    """An index so many elements further."""
+    if isinstance(at, ColumnAxis):
+        return ColumnAxis(at.start + by)
+    if isinstance(at, LoopAxis):
+        return LoopAxis(at.level, at.size, at.start + by)
+    assert isinstance(at, int)
+    return at + by
 
 
 def through_broadcast(v: Value, access: Access) -> Access:
@@ -79,7 +121,7 @@ def through_slice(v: Value, access: Access) -> Access:
             at = 0
         if isinstance(at, RowAxis) or not isinstance(start, int) or stride != 1:
             raise RefusedError("a slice of rows, or with a stride", v, instead.SLICE)
-        out.append(ColumnAxis(at.start + start) if isinstance(at, ColumnAxis) else at + start)
+        out.append(moved(at, start))
     return _with_row(x, access, out)
 
 
@@ -108,17 +150,18 @@ def through_concatenate(v: Value, access: Access, width: int) -> tuple[Value, Ac
     at = access[axis]
     if isinstance(at, RowAxis):
         raise RefusedError("joins rows", v, instead.JOIN_ROWS)
-    start, size = (at.start, width) if isinstance(at, ColumnAxis) else (at, 1)
+    start, size = (at, 1) if isinstance(at, int) else (at.start, width if isinstance(at, ColumnAxis) else at.size)
     low = 0
     for piece in v.node.inputs:
         n = piece.shape[axis]
         if not isinstance(n, int):
             raise RefusedError("joins pieces whose sizes are named", v, instead.NUMBERS)
         if start < low + n:
+            if start + size > low + n and isinstance(at, LoopAxis):
+                raise RefusedError(f"a join of pieces along an axis of {at.size} leading indices", v, instead.OUTSIDE)
             if start + size > low + n:
                 raise CutError(low + n - start)
-            moved: Index = ColumnAxis(start - low) if isinstance(at, ColumnAxis) else start - low
-            return piece, (*access[:axis], moved, *access[axis + 1 :])
+            return piece, (*access[:axis], moved(at, -low), *access[axis + 1 :])
         low += n
     raise RefusedError("a window outside the value", v)
 
@@ -176,22 +219,23 @@ def _regrouped(old: list[Dim], new: list[tuple[Dim, Index]], width: int, v: Valu
         return [new[0][1]]
     if not new:
         return [0] * len(old)
-    offset, column = 0, False
+    offset, last_one = 0, new[-1][1]
     for n, (size, at) in enumerate(new):
-        if isinstance(at, RowAxis) or (isinstance(at, ColumnAxis) and n != len(new) - 1):
+        if isinstance(at, RowAxis) or (not isinstance(at, int) and n != len(new) - 1):
             raise RefusedError("a reshape that mixes rows with columns", v, instead.RESHAPE)
-        offset = offset * int(size) + (at.start if isinstance(at, ColumnAxis) else at)  # type: ignore[arg-type]
-        column = column or isinstance(at, ColumnAxis)
+        offset = offset * int(size) + (at if isinstance(at, int) else at.start)  # type: ignore[arg-type]
     sizes = [int(s) for s in old]  # type: ignore[arg-type]
     out: list[Index] = []
     for n in reversed(sizes):
         out.append(offset % n)
         offset //= n
     out.reverse()
-    if column:
+    if not isinstance(last_one, int):
         last = out[-1]
         assert isinstance(last, int)
-        if last + width > sizes[-1]:
+        if isinstance(last_one, LoopAxis) and last + last_one.size > sizes[-1]:
+            raise RefusedError(f"a reshape that cuts an axis of {last_one.size} leading indices", v, instead.RESHAPE)
+        if last + width > sizes[-1] and isinstance(last_one, ColumnAxis):
             raise CutError(sizes[-1] - last)
-        out[-1] = ColumnAxis(last)
+        out[-1] = moved(last_one, last - last_one.start)
     return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lstm_ir.backends.kernels.body.access import Access, ColumnAxis
+from lstm_ir.backends.kernels.body.access import ROW, Access, ColumnAxis, LoopAxis
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.types import DType
 
@@ -22,7 +22,7 @@ class Source:
 class Atom:
     """One expression; equal ones are one object. `rows`, `cols`: whether it differs along them."""
 
-    op: str  # load, splat, step, dot, reduce, or an elementwise op's name
+    op: str  # load, splat, step, dot, reduce, fold, pick, or an elementwise op's name
     dtype: DType
     args: tuple[Atom, ...] = ()
     rows: bool = False
@@ -30,12 +30,13 @@ class Atom:
     phase: int = 0  # of the sweep that can compute it
     node: Node | None = None
     source: Source | None = None  # load
-    access: Access = ()  # load
+    access: Access = ()  # load, pick; of a fold: its loop
     number: float = 0  # splat
     terms: tuple[ProductTerm, ...] = ()  # dot
     width: int = 0  # reduce: number of columns
-    kind: str = ""  # reduce: reduce_sum, ...
-    has_dot: bool = False
+    kind: str = ""  # reduce, fold: reduce_sum, ...
+    has_dot: bool = False  # or a fold: it costs more than to keep it
+    loops: tuple[LoopAxis, ...] = ()  # loops inside of the kernel that stand around it
 
     @property
     def column(self) -> int:
@@ -68,8 +69,19 @@ class ProductTerm:
 
 @dataclass(eq=False)
 class Temp:
-    """A computed row in scratch memory: `atom` over `width` columns (0: one number per row)."""
+    """A computed row in scratch memory: `atom` over `width` columns, for each index of `loops`.
+
+    Of width 0 it is a number for each index, and those of the innermost loop are the columns of the memory.
+    """
 
     index: int
     atom: Atom
     width: int
+    loops: tuple[LoopAxis, ...] = ()
+
+    @property
+    def access(self) -> Access:
+        """Where its element at a place is."""
+        if self.width:
+            return (*self.loops, ROW, ColumnAxis(0))
+        return (*self.loops[:-1], ROW, *self.loops[-1:])

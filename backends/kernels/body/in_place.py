@@ -14,7 +14,7 @@ from lstm_ir.backends.kernels.body.access import ROW, Access, ColumnAxis
 from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep, below, static_of, walk
 from lstm_ir.ir.types import DType
 
-WHOLE = ("dot", "reduce")  # they read whole rows
+WHOLE = ("dot", "reduce", "fold")  # they read whole rows, or rows of many leading indices
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def overwritten(plan: LoopPlan) -> dict[int, int]:
     for k, t in enumerate(loop.y_types):
         for j, x in enumerate(loop.x_types):
             alike = x == t and loop.x_reverse[j] == loop.y_reverse[k]
-            same = alike and t.dtype is not DType.i1
+            same = alike and t.dtype not in (DType.i1, DType.u8, DType.u32)  # kept as other elements
             if same and j not in out.values() and _fits(plan, k, j):
                 out[k] = j
                 break
@@ -61,9 +61,15 @@ def overwritten(plan: LoopPlan) -> dict[int, int]:
 
 def _fits(plan: LoopPlan, k: int, j: int) -> bool:
     reads, writes = list(_reads(plan, j)), list(_writes(plan, k))
-    if not reads or None in reads or any(w.width == 0 for w in writes):
+    if not reads or None in reads or any(w.width == 0 for w in writes) or _counted(plan, k):
         return False
     return all(w.spares(r) for w in writes for r in reads if r is not None)
+
+
+def _counted(plan: LoopPlan, k: int) -> bool:
+    """Whether a loop inside of the kernel stores rows of the result, before others are read."""
+    roots = [r for c in plan.components for s in c.sweeps for r in s.roots]
+    return any(r.loops and (r.dest.kind, r.dest.index) == ("stack", k) for r in roots)
 
 
 def _reads(plan: LoopPlan, j: int) -> Iterator[_Window | None]:
@@ -77,7 +83,7 @@ def _reads(plan: LoopPlan, j: int) -> Iterator[_Window | None]:
                 whole = {a for x in walk(r.atom) if x.op in WHOLE for b in below(x) for a in walk(b)}
                 for a in walk(r.atom):
                     if a.source is not None and (a.source.kind, a.source.index) == ("scan", j):
-                        yield _Window.of(s, a.access) if a not in whole and a.cols else None
+                        yield _Window.of(s, a.access) if a not in whole and a.cols and not a.loops else None
 
 
 def _writes(plan: LoopPlan, k: int) -> Iterator[_Window]:

@@ -9,24 +9,16 @@ SLICE = "slice rows before the loop; pick columns with a step by a product with 
 JOIN_ROWS = "join the rows before the loop"
 RESHAPE = "reshape before the loop, or after it"
 COLUMNS_LAST = "transpose before the loop, so that the columns are the last axis"
-MIXED_ROWS = "let the axis that is mixed be the last one: keep the state transposed"
-EVERY_ROW = "give each row its own: carry [B,H] where it is [H]"
-RESULT_ROWS = "a loop of its own for what has another number of rows"
-ONE_SUM = "reshape the axes that are summed into one"
-BOTH_CHANGE = "multiply elementwise, then sum over the columns"
+MIXED_ROWS = "one row that holds all: carry [1,B*H] where it is [B,H], and a matrix with blocks for a product"
 NUMBERS = "numbers in place of the names of these sizes"
-ROWS_FIRST = "keep the state as [B,H], rows first, and write h @ w.T for w @ h"
-COLUMN_BY_COLUMN = "add up the products of each column of h [B,1] with its row of the matrices [B,H]"
-SCALAR = "carry one number for each row, [B]"
 NO_ELEMENTS = "leave it out"
+BLOCKS = "keep the state as [B,N*H], and multiply by one matrix that has the N matrices on its diagonal"
 FOLD_AXES = "fold the leading axes into that of the rows, before the loop"
 ONE_TENSOR = "join what is scanned along the columns before the loop, and slice it inside"
 CONVERT_BEFORE = "convert it to f32, or to i32, before the loop"
-CONVERT_AFTER = "give the float as a result, and convert it after the loop"
 THROUGH_F32 = "convert to f32 first"
-SUM_IN_F32 = "convert to f32 first; it holds integers up to 2^24"
-IN_F32 = "keep the state in f32, and convert it after the loop"
 BY_FLOOR = "x - y * q, where q is x / y without its fraction: select(x / y < 0, ceil(x / y), floor(x / y))"
+KNOWN_END = "count, where the number of steps is known before the loop"
 ONE_DTYPE = "bring all carries and results to f32"
 OUTSIDE = "compute it before the loop, or after it"
 
@@ -35,7 +27,6 @@ _OF_OP = {
     "dynamic_slice": "scan the rows that it picks",
     "reverse": "reverse before the loop, or multiply by the identity with its rows reversed",
     "pad": "concat with zeros",
-    "argmax": "give the values as a result, and take argmax after the loop",
     "cumsum": "multiply by a triangular matrix of ones",
     "stencil": "multiply by a matrix that has the taps on its diagonals",
     "scan": "run the inner loop before the outer one, with a longer batch",
@@ -47,8 +38,6 @@ def of_op(name: str) -> str:
     return _OF_OP.get(name, OUTSIDE)
 
 
-def of_arithmetic(op: str, is_float: bool) -> str:
-    """Instead of an elementwise op of a dtype in which kernels do not have it."""
-    if op == "remainder" and is_float:
-        return BY_FLOOR
-    return OUTSIDE if is_float else IN_F32
+def of_arithmetic(op: str) -> str:
+    """Instead of an elementwise op of floats that kernels do not have."""
+    return BY_FLOOR if op == "remainder" else OUTSIDE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lstm_ir.backends.kernels.body.access import Access, ColumnAxis
+from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, LoopAxis, loops_of
 from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, ProductTerm, Source, Temp
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.ir.dims import Dim
@@ -34,6 +34,11 @@ class Root:
     def static(self) -> tuple[int, ...]:
         """Leading indices."""
         return static_of(self.access)
+
+    @property
+    def loops(self) -> tuple[LoopAxis, ...]:
+        """Loops inside of the kernel that count the other leading indices."""
+        return loops_of(self.access)
 
 
 def static_of(access: Access) -> tuple[int, ...]:

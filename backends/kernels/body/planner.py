@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lstm_ir.backends.kernels.body import instead
-from lstm_ir.backends.kernels.body.access import ROW, Access, ColumnAxis, CutError, RefusedError, leading_indices
+from lstm_ir.backends.kernels.body.access import (
+    ROW,
+    Access,
+    ColumnAxis,
+    CutError,
+    LoopAxis,
+    RefusedError,
+    leading_indices,
+    loops_of,
+)
 from lstm_ir.backends.kernels.body.atoms import Atom, Source
 from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Root, below, sweeps_of, walk
@@ -74,9 +83,13 @@ class _Planner:
         sizes = {v.shape[self.row_axis] for v in self.body.outputs if v.rank > 1}
         if len(sizes) > 1:
             raise RefusedError(
-                f"results with different numbers of rows: {', '.join(map(str, sizes))}", write=instead.RESULT_ROWS
+                f"results with different numbers of rows: {', '.join(map(str, sizes))}", write=instead.MIXED_ROWS
             )
-        return sizes.pop() if sizes else 1
+        if sizes:
+            return sizes.pop()
+        numbers = {v.shape for v in self.body.outputs}
+        size = numbers.pop()[0] if len(numbers) == 1 and self.body.outputs[0].rank else 1
+        return 1 if isinstance(size, int) else size  # no columns have a named size: they are numbers of rows
 
     def _outputs(self) -> Iterator[tuple[Source, Value]]:
         for i, v in enumerate(self.body.outputs):
@@ -84,14 +97,17 @@ class _Planner:
             yield (Source("carry", i) if k < 0 else Source("stack", k)), v
 
     def _roots(self, dest: Source, v: Value) -> list[Root]:
+        if v.rank == 0 and self.rows == 1:
+            return [self._root(dest, v, (), 0)]
         if v.rank == 0:
-            raise RefusedError("a result without rows or columns", v, instead.SCALAR)
+            raise RefusedError("a result without rows or columns", v, instead.MIXED_ROWS)
         if any(d == 0 for d in v.shape):
             raise RefusedError("a result without elements", v, instead.NO_ELEMENTS)
-        if v.rank == 1 and any(o.rank > 1 for o in self.body.outputs):
+        one = self.rows == 1 and (v.shape[0] != 1 or all(o.rank < 2 for o in self.body.outputs))
+        if v.rank == 1 and not one:
             if v.shape[0] != self.rows:
                 raise RefusedError(
-                    f"a result of {v.shape[0]} elements beside rows of {self.rows}", v, instead.RESULT_ROWS
+                    f"a result of {v.shape[0]} elements beside rows of {self.rows}", v, instead.MIXED_ROWS
                 )
             return [self._root(dest, v, (ROW,), 0)]
         row = self.row_axis % v.rank if v.rank > 1 else None
@@ -154,8 +170,7 @@ class _Planner:
                 if a.source is not None and a.source.kind == "temp" and a.source.index not in have:
                     have.add(a.source.index)
                     temp = self.puller.temps[a.source.index]
-                    at: Access = (ROW, ColumnAxis(0)) if temp.width else (ROW,)
-                    roots.append(Root(Source("temp", temp.index), at, temp.atom, temp.width))
+                    roots.append(Root(Source("temp", temp.index), temp.access, temp.atom, temp.width))
             i += 1
 
     def _merge(self, roots: list[Root]) -> None:
@@ -226,6 +241,15 @@ class _Planner:
                 new = a
             elif a.op == "reduce":
                 raise RefusedError("a reduction of a sum of products", write=instead.OUTSIDE)
+            elif a.op == "fold":
+                (loop,) = a.access
+                assert isinstance(loop, LoopAxis)
+                new = self.puller.fold(a.kind, args[0], loop, a.node)
+            elif a.op == "pick":
+                assert a.source is not None
+                assert a.source.value is not None
+                assert a.node is not None
+                new = self.puller.pick(a.source.value, a.access, args[0], a.node)
             else:
                 new = self.puller.elementwise(a.op, a.dtype, args, a.node)
         done[a] = a if new is None else new
@@ -235,6 +259,9 @@ class _Planner:
 
     def _components(self, roots: list[Root]) -> list[Component]:
         groups = _Union(roots)
+        written = [(r.dest.index, r) for r in roots if r.dest.kind == "carry"]
+        self._counted = {i for i, r in written if loops_of(r.access)}
+        self._statics = {i: {r.static for j, r in written if j == i} for i, _ in written}
         first: dict[Any, Root] = {}
         for r in roots:
             for key in self._touched(r):
@@ -247,15 +274,26 @@ class _Planner:
 
     def _touched(self, r: Root) -> Iterator[Any]:
         """What makes results belong to one component: carries, computed rows, products."""
-        if r.dest.kind != "stack":
-            yield (r.dest.kind, r.dest.index, r.static if r.dest.kind == "carry" else ())
+        if r.dest.kind == "carry":
+            yield from self._carries_touched(r.dest.index, r.access)
+        elif r.dest.kind == "temp":
+            yield ("temp", r.dest.index, ())
         for a in walk(r.atom):
             if a.op == "dot":
                 yield a
             elif a.source is not None and a.source.kind == "carry":
-                yield ("carry", a.source.index, self._leading(a.access))
+                yield from self._carries_touched(a.source.index, a.access)
             elif a.source is not None and a.source.kind == "temp":
                 yield ("temp", a.source.index, ())
+
+    def _carries_touched(self, i: int, access: Access) -> Iterator[Any]:
+        """Of a carry: one leading index, or all where a loop counts them."""
+        if i in self._counted:
+            yield ("carry", i, ())
+        elif loops_of(access[: -1 if len(access) > 1 else None]):
+            yield from (("carry", i, static) for static in self._statics[i])
+        else:
+            yield ("carry", i, self._leading(access))
 
     def _leading(self, access: Access) -> tuple[int, ...]:
         """Indices before rows and columns; a column, or the only row, may be a plain index too."""

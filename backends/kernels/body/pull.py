@@ -5,21 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lstm_ir import ops
 from lstm_ir.backends.kernels.body import access as ac
-from lstm_ir.backends.kernels.body import instead
-from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, CutError, RefusedError, leading_indices
+from lstm_ir.backends.kernels.body import instead, sums
+from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, CutError, LoopAxis, PickedAxis, RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, ProductTerm, Source, Temp
 from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.graph import Graph, Node, Value, make, topological
 from lstm_ir.ir.literals import splat
+from lstm_ir.ir.location import at
 from lstm_ir.ir.opdef import Trait
-from lstm_ir.ir.types import DType
+from lstm_ir.ir.types import DType, Shape
 from lstm_ir.ops.primitive.linear import free_axes
 
-REDUCTIONS = {"reduce_sum": "add", "reduce_max": "maximum", "reduce_min": "minimum"}
-
+COSTLY = frozenset((
+    "divide", "remainder", "power", "exponential", "exponential_minus_one", "log", "log_plus_one", "erf", "logistic",
+    "tanh", "sine", "cosine", "sqrt", "rsqrt",
+))  # fmt: skip
+"""Ops of which a number that a loop of the kernel reads again and again is kept."""
 
 _MOVES = {"broadcast_in_dim": ac.through_broadcast, "slice": ac.through_slice, "transpose": ac.through_transpose}
 
@@ -38,8 +43,10 @@ class Puller:
     projections: list[Projection] = field(default_factory=list)
     temps: list[Temp] = field(default_factory=list)
     _atoms: dict[Any, Atom] = field(default_factory=dict)
-    _pulled: dict[Any, Atom] = field(default_factory=dict)
+    _pulled: dict[Any, Atom | RefusedError] = field(default_factory=dict)
     _temp_of: dict[Any, Temp] = field(default_factory=dict)
+    _turned: dict[tuple[Value, int], Value] = field(default_factory=dict)
+    _reshapes: dict[tuple[Value, Shape], Value] = field(default_factory=dict)
 
     # -- making atoms
 
@@ -48,23 +55,62 @@ class Puller:
         attrs = () if node is None else tuple(sorted((k, str(v)) for k, v in node.attrs.items()))
         return self._intern(
             (op, dtype, args, attrs), op, dtype, args=args, node=node,
-            rows=any(a.rows for a in args), cols=any(a.cols for a in args),
+            rows=any(a.rows for a in args), cols=any(a.cols for a in args), loops=_loops(args),
             phase=max((a.phase for a in args), default=0), has_dot=any(a.has_dot for a in args),
         )  # fmt: skip
 
     def load(self, source: Source, access: Access, dtype: DType) -> Atom:
         """An element of memory."""
         if any(isinstance(a, ColumnAxis) for a in access[:-1]):
-            raise RefusedError("columns that are not the last axis in memory", source.value, instead.COLUMNS_LAST)
+            if source.kind != "value" or source.value is None:
+                raise RefusedError("columns that are not the last axis in memory", source.value, instead.COLUMNS_LAST)
+            value, access = self.columns_last(source.value, access)
+            source = replace(source, value=value)
         if source.kind == "carry" and self.rows != 1 and (not access or access[self._row_axis(access)] != ac.ROW):
             # Rows are shared out to workgroups that do not wait for each other; a single number has no rows.
-            write = instead.MIXED_ROWS if len(access) > 1 else instead.EVERY_ROW
-            raise RefusedError("a row reads another row's carry", write=write)
+            raise RefusedError("a row reads another row's carry", write=instead.MIXED_ROWS)
         phase = self.temps[source.index].atom.phase + 1 if source.kind == "temp" else 0
         return self._intern(
             ("load", source, access), "load", dtype, source=source, access=access, phase=phase,
             rows=any(isinstance(a, ac.RowAxis) for a in access),
-            cols=any(isinstance(a, ColumnAxis) for a in access),
+            cols=any(isinstance(a, ColumnAxis) for a in access), loops=ac.loops_of(access),
+        )  # fmt: skip
+
+    def columns_last(self, v: Value, access: Access) -> tuple[Value, Access]:
+        """A value that does not change, transposed before the loop so that the columns are its last axis."""
+        i = next((i for i, at in enumerate(access) if isinstance(at, ColumnAxis)), len(access) - 1)
+        if i == len(access) - 1:
+            return v, access
+        order = (*(k for k in range(v.rank) if k != i), i)
+        turned = self._turned.get((v, i))
+        if turned is None:
+            turned = self._turned[v, i] = ops.transpose(v, order)
+            self.invariant.add(turned)
+        return turned, tuple(access[k] for k in order)
+
+    def pick(self, table: Value, access: Access, index: Atom, node: Node) -> Atom:
+        """An element of a table that does not change; `index` says which on the axis that is picked."""
+        table, access = self.columns_last(table, access)
+        source = Source("value", 0, table)
+        return self._intern(
+            ("pick", source, access, index), "pick", table.dtype, source=source, access=access, args=(index,),
+            rows=index.rows or ac.ROW in access, cols=any(isinstance(a, ColumnAxis) for a in access), node=node,
+            phase=index.phase, has_dot=index.has_dot, loops=ac.loops_of((*access, *index.loops)),
+        )  # fmt: skip
+
+    def fold(self, kind: str, inner: Atom, loop: LoopAxis, node: Node | None = None) -> Atom:
+        """The sum, or the extreme, of what a loop inside of the kernel makes."""
+        return self._intern(
+            ("fold", kind, inner, loop), "fold", inner.dtype, args=(inner,), access=(loop,), kind=kind, node=node,
+            rows=inner.rows, cols=inner.cols, phase=inner.phase, has_dot=True,
+            loops=tuple(at for at in inner.loops if at.level != loop.level),
+        )  # fmt: skip
+
+    def reduction(self, op: str, inner: Atom, width: int, node: Node) -> Atom:
+        """A number for each row: over `width` columns."""
+        return self._intern(
+            (op, inner, width), "reduce", inner.dtype, args=(inner,), rows=True, phase=inner.phase,
+            width=width, kind=op, node=node, loops=inner.loops,
         )  # fmt: skip
 
     def _row_axis(self, access: Access) -> int:
@@ -77,6 +123,10 @@ class Puller:
     def dot(self, terms: tuple[ProductTerm, ...], dtype: DType) -> Atom:
         """A sum of products."""
         masks = [t.mask for t in terms if t.mask is not None]
+        counted = any(isinstance(at, LoopAxis) for t in terms for at in t.matrix.fixed)
+        if counted or any(a.loops for a in (*(t.row for t in terms), *masks)):
+            why = f"a product for each of more than {ac.MAX_LEADING} leading indices"
+            raise RefusedError(why, terms[0].matrix.value, instead.BLOCKS if counted else instead.FOLD_AXES)
         phase = max(0, *(t.row.phase for t in terms), *(m.phase for m in masks))
         return self._intern(
             ("dot", terms, dtype), "dot", dtype, terms=terms, phase=phase, cols=True, rows=True, has_dot=True
@@ -86,14 +136,13 @@ class Puller:
         """Scratch memory for a computed row."""
         found = self._temp_of.get((atom, width))
         if found is None:
-            found = self._temp_of[atom, width] = Temp(len(self.temps), atom, width)
+            found = self._temp_of[atom, width] = Temp(len(self.temps), atom, width, atom.loops)
             self.temps.append(found)
         return found
 
     def temp_load(self, temp: Temp) -> Atom:
         """The element of a computed row at this place."""
-        access: Access = (ac.ROW, ColumnAxis(0)) if temp.width else (ac.ROW,)
-        return self.load(Source("temp", temp.index), access, temp.atom.dtype)
+        return self.load(Source("temp", temp.index), temp.access, temp.atom.dtype)
 
     def _intern(self, key: Any, op: str, dtype: DType, **rest: Any) -> Atom:
         found = self._atoms.get(key)
@@ -108,7 +157,13 @@ class Puller:
         key = (v, access, width)
         found = self._pulled.get(key)
         if found is None:
-            found = self._pulled[key] = self._pull(v, access, width)
+            try:
+                found = self._pull(v, access, width)
+            except RefusedError as why:
+                found = why
+            self._pulled[key] = found
+        if isinstance(found, RefusedError):
+            raise found
         return found
 
     def _pull(self, v: Value, access: Access, width: int) -> Atom:
@@ -123,20 +178,69 @@ class Puller:
         if v.op in _MOVES:
             return self.pull(v.node.inputs[0], _MOVES[v.op](v, access), width)
         if v.op == "reshape":
-            return self.pull(v.node.inputs[0], ac.through_reshape(v, access, width), width)
+            return self._reshaped(v, access, width)
         if v.op == "concatenate":
             piece, at = ac.through_concatenate(v, access, width)
             return self.pull(piece, at, width)
         if v in self.invariant:
             return self.load(Source("value", 0, v), access, v.dtype)
         if Trait.elementwise in v.node.op.traits:
+            if v.op in COSTLY and (found := sums.by_row(self, v, access)) is not None:
+                return found
             args = tuple(self.pull(x, access, width) for x in v.node.inputs)
             return self.elementwise(v.op, v.dtype, args, v.node)
         if v.op == "dot_general":
             return self._product(v, access, width)
-        if v.op in REDUCTIONS:
-            return self._reduce(v, access, width)
+        if v.op in sums.REDUCTIONS:
+            return sums.reduced(self, v, access, width)
+        if v.op == "argmax":
+            return self.pull(self._argmax(v), access, width)
+        if v.op == "gather":
+            return self._gather(v, access)
         raise RefusedError("the kernel generator does not have this op", v, instead.of_op(v.op))
+
+    def _reshaped(self, v: Value, access: Access, width: int) -> Atom:
+        """An element before a reshape; where that mixes rows with columns, of what the op below it takes, reshaped."""
+        try:
+            return self.pull(v.node.inputs[0], ac.through_reshape(v, access, width), width)
+        except RefusedError:
+            before = None if v in self.invariant else self._before_op(v)
+            if before is None and v not in self.invariant:
+                raise
+        return self.load(Source("value", 0, v), access, v.dtype) if before is None else self.pull(before, access, width)
+
+    def _before_op(self, v: Value) -> Value | None:
+        """A reshape moved before an elementwise op, as random bits are counted along one axis."""
+        found = self._turned.get((v, 0))
+        if found is None:
+            (x,) = v.node.inputs
+            with at(v.node.loc):
+                if x.op == "broadcast_in_dim" and not x.node.inputs[0].rank:
+                    found = ops.broadcast_in_dim(x.node.inputs[0], v.shape, ())
+                elif x.op == "reshape":
+                    found = self._reshape(x.node.inputs[0], v.shape)
+                elif Trait.elementwise in x.node.op.traits and len(x.node.inputs) == len(x.node.args):
+                    parts = [self._reshape(w, v.shape) for w in x.node.inputs]
+                    found = make(x.node.op, *parts, **x.node.attrs).values[0]
+                else:
+                    return None
+            self._turned[v, 0] = found
+        return found
+
+    def _reshape(self, v: Value, shape: Shape) -> Value:
+        """One value for each shape."""
+        found = self._reshapes.get((v, shape))
+        if found is None:
+            found = self._reshapes[v, shape] = ops.reshape(v, shape)
+            if v in self.invariant and found not in self.sources:
+                self.invariant.add(found)
+        return found
+
+    def _adopt(self, v: Value) -> None:
+        """A value that was made anew: what of it does not change."""
+        for n in topological([v.node]):
+            if all(w in self.invariant for w in n.inputs):
+                self.invariant.update(w for w in n.values if w not in self.sources)
 
     def _product(self, v: Value, access: Access, width: int) -> Atom:
         n = v.node
@@ -144,10 +248,6 @@ class Puller:
         a = n.attrs
         batching = (a["lhs_batching_dimensions"], a["rhs_batching_dimensions"])
         contracting = (a["lhs_contracting_dimensions"], a["rhs_contracting_dimensions"])
-        if len(contracting[0]) != 1:
-            raise RefusedError("a product over other than one axis", v, instead.ONE_SUM)
-        if rhs not in self.invariant and lhs not in self.invariant:
-            raise RefusedError("a product of two values that both change in the loop", v, instead.BOTH_CHANGE)
         free = [free_axes(x.rank, b, c) for x, b, c in zip((lhs, rhs), batching, contracting, strict=True)]
         places: list[dict[int, Any]] = [{}, {}]
         for index, left, right in zip(access, *batching, strict=False):
@@ -158,20 +258,20 @@ class Puller:
         m = 1 if rhs in self.invariant else 0
         row, matrix = n.inputs[1 - m], self._stored(n.inputs[m])
         row_at, matrix_at = places[1 - m], places[m]
+        alike = any(isinstance(x, ac.RowAxis) for x in matrix_at.values())
+        crossed = any(isinstance(x, ColumnAxis) for x in row_at.values())
+        if len(contracting[0]) != 1 or n.inputs[m] not in self.invariant or alike or crossed:
+            return sums.product(self, v, access, width, (places[0], places[1]))
         k_axis = contracting[m][0]
         length = matrix.shape[k_axis]
         if not isinstance(length, int) or not all(isinstance(d, int) for d in matrix.shape):
             raise RefusedError("a matrix of a named size", v, instead.NUMBERS)
         row_at[contracting[1 - m][0]] = ColumnAxis(0)
-        if any(isinstance(x, ac.RowAxis) for x in matrix_at.values()):
-            write = instead.COLUMN_BY_COLUMN if matrix.rank > 2 else instead.ROWS_FIRST
-            raise RefusedError("the matrix differs between rows", v, write)
-        if sum(isinstance(x, ColumnAxis) for x in row_at.values()) != 1:
-            raise RefusedError("the columns of the result are rows of its operand", v, instead.ROWS_FIRST)
         place = tuple(row_at[i] for i in range(row.rank))
         cols = [i for i, x in matrix_at.items() if isinstance(x, ColumnAxis)]
         if not cols:
-            return self._vector_product(v, row, place, n.inputs[m], matrix_at, k_axis)
+            found = sums.by_row(self, v, access)
+            return sums.product(self, v, access, width, (places[0], places[1])) if found is None else found
         fixed = tuple(matrix_at[i] if i not in (k_axis, *cols) else None for i in range(matrix.rank))
         if v.dtype is DType.i32:
             where = Matrix(matrix, fixed, k_axis, cols[0], 0, matrix_at[cols[0]].start)
@@ -231,63 +331,33 @@ class Puller:
             return v
         return self.elementwise("select", v.dtype, (mask, v, self.splat(0, v.dtype)), None)
 
-    def _vector_product(
-        self, v: Value, row: Value, at: Access, matrix: Value, matrix_at: dict[int, Any], k_axis: int
-    ) -> Atom:
-        """A row times one column: a reduction."""
-        matrix_at[k_axis] = ColumnAxis(0)
-        vector_at = tuple(matrix_at[i] for i in range(matrix.rank))
-        length = int(matrix.shape[k_axis])
+    def _argmax(self, v: Value) -> Value:
+        """The least place that holds the largest element, or the first NaN."""
+        found = self._turned.get((v, 0))
+        if found is None:
+            (x,), axis = v.node.inputs, v.node.attrs["axis"]
+            n = x.shape[axis]
+            if not isinstance(n, int):
+                raise RefusedError("argmax over a named size", v, instead.NUMBERS)
+            with at(v.node.loc):
+                top = ops.broadcast_in_dim(ops.max(x, axis), x.shape, tuple(i for i in range(x.rank) if i != axis))
+                hit = ops.equal(x, top)
+                if x.dtype.is_float:
+                    hit = hit | ops.not_equal(x, x)
+                place = ops.broadcast_in_dim(ops.arange(n, dtype="i32"), x.shape, (axis,))
+                found = self._turned[v, 0] = ops.min(ops.select(hit, place, n), axis)
+            self._adopt(found)
+        return found
 
-        def element(start: int, size: int) -> Atom:
-            pair = (self.pull(row, _shifted(at, start), size), self.pull(matrix, _shifted(vector_at, start), size))
-            return self.elementwise("multiply", v.dtype, pair, None)
-
-        return self._reduced("reduce_sum", v, self._windows(row, at, length), element)
-
-    def _reduce(self, v: Value, access: Access, width: int) -> Atom:
-        """Over the columns of a row, over leading axes whose indices are written out, or both."""
-        (x,) = v.node.inputs
-        dims = v.node.attrs["dimensions"]
-        leading = [i for i in dims if i != x.rank - 1]
-        columns = len(leading) < len(dims)
-        length = x.shape[-1]
-        if columns and (not isinstance(length, int) or any(isinstance(i, ColumnAxis) for i in access)):
-            write = instead.MIXED_ROWS if isinstance(length, int) else instead.NUMBERS
-            raise RefusedError("a reduction that is not over the columns of a row", v, write)
-        total: Atom | None = None
-        for static in leading_indices([x.shape[i] for i in leading], v):
-            left, known = iter(access), dict(zip(leading, static, strict=True))
-            place = tuple(known[i] if i in known else ColumnAxis(0) if i in dims else next(left) for i in range(x.rank))
-            part = self._over_columns(v, x, place) if columns else self.pull(x, place, width)
-            total = part if total is None else self.elementwise(REDUCTIONS[v.op], v.dtype, (total, part), None)
-        if total is None:
-            raise RefusedError("a reduction over nothing", v, instead.NO_ELEMENTS)
-        return total
-
-    def _over_columns(self, v: Value, x: Value, place: Access) -> Atom:
-        windows = self._windows(x, place, int(x.shape[-1]))
-        return self._reduced(v.op, v, windows, lambda s, n: self.pull(x, _shifted(place, s), n))
-
-    def _reduced(self, op: str, v: Value, windows: list[tuple[int, int]], element: Any) -> Atom:
-        """A number per row, in scratch memory; windows are reduced apart and then together."""
-        total: Atom | None = None
-        for start, size in windows:
-            inner = element(start, size)
-            if inner.has_dot:
-                inner = self.temp_load(self.temp(inner, size))
-            part = self._intern(
-                (op, inner, size), "reduce", v.dtype, args=(inner,), rows=True, phase=inner.phase,
-                width=size, kind=op, node=v.node,
-            )  # fmt: skip
-            both = None if total is None else (total, self.temp_load(self.temp(part, 0)))
-            total = (
-                self.temp_load(self.temp(part, 0)) if both is None
-                else self.elementwise(REDUCTIONS[op], v.dtype, both, None)
-            )  # fmt: skip
-        if total is None:
-            raise RefusedError("a reduction over no columns", v, instead.NO_ELEMENTS)
-        return total
+    def _gather(self, v: Value, access: Access) -> Atom:
+        """Rows of a table that does not change."""
+        (table, indices), axis = v.node.inputs, v.node.attrs["axis"]
+        if table not in self.invariant:
+            raise RefusedError("a gather from a table that changes", v, instead.of_op("gather"))
+        index = self.pull(indices, access[axis : axis + indices.rank], 1)
+        if index.cols:
+            raise RefusedError("a gather of an element for each column", v, instead.of_op("gather"))
+        return self.pick(table, (*access[:axis], PickedAxis(), *access[axis + indices.rank :]), index, v.node)
 
     def _windows(self, row: Value, at: Access, length: int) -> list[tuple[int, int]]:
         """Pieces of a row that lie in one memory each."""
@@ -315,3 +385,7 @@ class Puller:
 
 def _shifted(access: Access, by: int) -> Access:
     return tuple(ColumnAxis(at.start + by) if isinstance(at, ColumnAxis) else at for at in access)
+
+
+def _loops(args: tuple[Atom, ...]) -> tuple[LoopAxis, ...]:
+    return ac.loops_of([at for a in args for at in a.loops])

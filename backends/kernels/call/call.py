@@ -23,7 +23,7 @@ from lstm_ir.backends.kernels.call.packing import Packed, PackedForm, grouped, p
 from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel, KernelSignature
 from lstm_ir.backends.kernels.text.memory import Memory
 from lstm_ir.backends.kernels.text.statements import Name, argument
-from lstm_ir.backends.kernels.text.text import stored_type
+from lstm_ir.backends.kernels.text.text import stored_dtype, stored_type
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.types import DType, TensorType
@@ -71,10 +71,10 @@ class KernelCall:
 
     def input(self, make: Make, t: TensorType) -> Memory:
         """A tensor that the kernel reads."""
-        stored = t.with_dtype(DType.i8) if t.dtype is DType.i1 else t
+        stored = t.with_dtype(stored_dtype(t.dtype))
 
         def held() -> ir.Value:
-            return make() if stored is t else self.e.hlo("convert", [make()], stored)
+            return make() if stored == t else self.e.hlo(_changed(t), [make()], stored)
 
         self.operands.append(self.deferred(held))
         self.operand_types.append(stored)
@@ -82,7 +82,7 @@ class KernelCall:
 
     def output(self, t: TensorType) -> Memory:
         """A tensor that the kernel gives."""
-        t = t.with_dtype(DType.i8) if t.dtype is DType.i1 else t
+        t = t.with_dtype(stored_dtype(t.dtype))
         self.results.append(t)
         return self.bound(self.outputs, t)
 
@@ -124,9 +124,9 @@ class KernelCall:
             why = f"the offsets of {tensors} tensors and its sizes may take {needed} words, a dispatch takes {limit}"
             raise RefusedError(why, write=instead.ONE_TENSOR)
 
-    def boolean(self, v: ir.Value, t: TensorType) -> ir.Value:
-        """A result as its graph has it: kernels keep booleans as bytes."""
-        return self.e.hlo("convert", [v], t) if t.dtype is DType.i1 else v
+    def as_typed(self, v: ir.Value, t: TensorType) -> ir.Value:
+        """A result as its graph has it: kernels keep booleans as bytes, and integers without a sign."""
+        return v if stored_dtype(t.dtype) is t.dtype else self.e.hlo(_changed(t), [v], t)
 
     # -- the module
 
@@ -268,7 +268,12 @@ class LoopCall(KernelCall):
         """The loop's results among those of the dispatch: final carries, then stacked rows."""
         plan = self.plan
         kinds = [*(p.type for p in plan.carries), *plan.loop.y_types]
-        return [self.boolean(v, t) for v, t in zip(out[: len(kinds)], kinds, strict=True)]
+        return [self.as_typed(v, t) for v, t in zip(out[: len(kinds)], kinds, strict=True)]
+
+
+def _changed(t: TensorType) -> str:
+    """The op between elements of a type and what kernels keep of them."""
+    return "convert" if t.dtype is DType.i1 else "bitcast_convert"
 
 
 def _one(known: Known, v: Value) -> ir.Value:

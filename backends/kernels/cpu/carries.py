@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, RowAxis
+from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, RowAxis, loops_of
 from lstm_ir.backends.kernels.text.carries import Carries, Element
 from lstm_ir.backends.kernels.text.memory import ElementPlace
 from lstm_ir.backends.kernels.text.statements import TextOperand
@@ -24,13 +24,19 @@ class VectorCarries(Carries):
     def elements(self, v: Value, access: Access) -> Iterator[Element]:
         """Row by row; numbers, one for each row, are no vectors."""
         t = self.t
-        with t.loop(self.low, self.high, t.index(1)) as row:
+        with ExitStack() as nest:
+            row = nest.enter_context(t.loop(self.low, self.high, t.index(1)))
+            counted = {
+                at.level: nest.enter_context(t.loop(t.index(0), t.index(at.size), t.index(1)))
+                for at in loops_of(access)
+            }
             if not any(isinstance(a, ColumnAxis) for a in access):
-                yield Element(access, ElementPlace(row, None), False)
+                yield Element(access, ElementPlace(row, None, loops=counted), False)
                 return
             width, mask = int(v.shape[-1]), None
             with t.loop(t.index(0), t.index(width), t.index(t.lanes)) as col:
                 if width % t.lanes:
                     mask = t.mask(t.binary("subi", t.index(width), col))
-                place = ElementPlace(row if any(isinstance(a, RowAxis) for a in access) else None, col, mask)
+                inside = any(isinstance(a, RowAxis) for a in access)
+                place = ElementPlace(row if inside else None, col, mask, loops=counted)
                 yield Element(access, place, True)

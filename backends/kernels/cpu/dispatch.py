@@ -182,16 +182,19 @@ class Dispatch(LoopCall):
     def _rows(self, temp: Temp) -> ScratchRows:
         """A computed row's memory; each member has its own of what each computes."""
         whole = -(-self._padded(temp.width) // WORD) * WORD
-        width = (whole,) if temp.width else ()
+        counts = [at.size for at in temp.loops]
+        before, width = (counts, (whole,)) if temp.width else (counts[:-1], tuple(counts[-1:]))
         members = (most_members(self.plan, self.schedule),) if temp.index in self.plan.own_temps else ()
-        t = TensorType((*members, self.plan.rows, *width), temp.atom.dtype)
-        if temp.atom.dtype is not DType.i8 or not width:
+        t = TensorType((*members, *before, self.plan.rows, *width), temp.atom.dtype)
+        if temp.atom.dtype is not DType.i8 or not temp.width:
             return ScratchRows(t)
         sizes = tuple(d if isinstance(d, int) else self.size(d) for d in t.shape[:-1])
         return ScratchRows(t, Memory(f"%m_words{temp.index}", "i32", (*sizes, whole // WORD)))
 
     def _twice(self, t: TensorType) -> TensorType:
         """Memory of a carry: two of it, its rows padded to whole vectors."""
+        if not t.rank:
+            return t.with_shape((2,))
         last = t.shape[-1]
         wide = isinstance(last, int) and (t.rank > 1 or last != self.plan.rows)
         shape = (*t.shape[:-1], self._padded(int(last)) if wide else last)  # type: ignore[arg-type]

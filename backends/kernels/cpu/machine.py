@@ -59,6 +59,9 @@ PREFETCH_TILES = 4  # tiles that share the asking: each asks for a piece of the 
 # Rows from which a longer loop over k beats reading rows that were multiplied before the loop: 16.7 and
 # 14.7 ms at (T,B,H) = (1000,4,200), before from 16 rows on; 9.0 and 8.0 at (100,4,512).
 FOLD_ROWS = 3
+# Bytes of rows that were multiplied before the loop, from which they are multiplied in its steps at any number of rows:
+# a long sequence shall take its inputs and results, and little besides.
+HOISTED_BYTES = 2**26
 MIN_PANEL = 4  # rows of a panel, at least
 TENSORS = 24  # of a loop that makes products itself, about: each brings two, a dispatch takes 32
 

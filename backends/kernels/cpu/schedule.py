@@ -29,6 +29,7 @@ from lstm_ir.backends.kernels.text.text import known
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.reach import reached
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType
 
@@ -54,11 +55,18 @@ def product_forms(target: TargetInfo) -> ProductForms:
 
 
 def hoists(n: Node) -> bool | None:
-    """Whether products of scanned rows leave the loop: where rows are few; None: the call decides."""
+    """Whether products of scanned rows leave the loop: where rows are few; None: the call decides.
+
+    A loop whose products read no carry has none left then, so that its members wait for nothing in a step.
+    """
     loop = Loop(n)
     length = loop.length
     if length == 1:
         return False  # nothing to gain; and a hoisted product is itself such a loop
+    carried = reached(loop.body.nodes, loop.carry_params)
+    products = [m for m in loop.body.nodes if m.op.name == "dot_general"]
+    if not any(v in carried for m in products for v in m.inputs):
+        return True
     shapes = [t.shape for t in loop.carry_types if t.rank > 1]
     rows = shapes[0][-2] if shapes else 1
     if isinstance(rows, int) and (rows >= FOLD_ROWS or isinstance(length, int)):
@@ -85,7 +93,8 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
         panel = 0
     share = any(s.dots for s in sweeps) and not panel
     where = "hoisted" if plan.projections else "folded"
-    note = f"{where} projection, tile {shown}" if shown else "no products"
+    products = f", tile {shown}" if shown else ""
+    note = f"{where} projection{products}" if shown or plan.projections else "no products"
     return Schedule(lanes, tiles, share, panel, note, columns)
 
 
@@ -105,10 +114,8 @@ def widest_bits(atoms: list[Atom]) -> int:
             raise RefusedError(f"elements of {a.dtype}", value, instead.CONVERT_BEFORE)
         if a.op == "dot" and a.dtype not in (DType.f32, DType.f64, DType.i32):
             raise RefusedError(f"a product in {a.dtype}", value, instead.THROUGH_F32)
-        if a.op == "reduce" and (not a.dtype.is_float or a.dtype.bits < 32):
-            raise RefusedError(
-                f"a reduction of {a.dtype}", value, instead.THROUGH_F32 if a.dtype.is_float else instead.SUM_IN_F32
-            )
+        if a.op == "reduce" and (a.dtype.bits < 32 and not a.dtype.is_int):
+            raise RefusedError(f"a reduction of {a.dtype}", value, instead.THROUGH_F32)
         bits = max(bits, a.dtype.bits)
     return bits
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body.atoms import Atom
-from lstm_ir.backends.kernels.body.plan import Root, Sweep
+from lstm_ir.backends.kernels.body.plan import Sweep
 from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
 from lstm_ir.backends.kernels.cpu.team import Turn, Work
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, order
 from lstm_ir.backends.kernels.text.memory import ElementPlace, load_vector
+from lstm_ir.backends.kernels.text.nests import write_roots
 from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text
 
@@ -53,7 +54,7 @@ class Block:
         loads = [
             a
             for a in dict.fromkeys(a for r in self.sweep.roots for a in order(r.atom))
-            if a.op == "load" and a.cols and a.source is not None and a.source.kind in FETCHED
+            if a.op == "load" and a.cols and not a.loops and a.source is not None and a.source.kind in FETCHED
         ]
         if not loads:
             return
@@ -71,10 +72,7 @@ class Block:
         """All results of one row in this block."""
         t = self.t
         if self.sweep.width == 0:
-            known: dict[Atom, TextOperand] = {}
-            for root in self.sweep.roots:
-                v = self.e.value(root.atom, ElementPlace(row, None), False, None, known)
-                self.e.store(v, root.atom.dtype, root.dest, root.access, ElementPlace(row, None), False)
+            write_roots(self.e, self.sweep.roots, ElementPlace(row, None), False, None, {})
             return
         if self.tile.q == 1:
             self._vector(block, t.binary("muli", block, t.index(t.lanes)), row, slot, t.index(0))
@@ -100,10 +98,4 @@ class Block:
             at = [slot, t.add(first_sum, self.sweep.dots.index(a)), t.index(0)]
             return load_vector(t, self.sums.buffer, at)
 
-        known: dict[Atom, TextOperand] = {}
-        values = [self._result(root, place, sums, known) for root in self.sweep.roots]
-        for root, v in zip(self.sweep.roots, values, strict=True):
-            self.e.store(v, root.atom.dtype, root.dest, root.access, place, True)
-
-    def _result(self, root: Root, place: ElementPlace, sums: object, known: dict[Atom, TextOperand]) -> TextOperand:
-        return self.e.value(root.atom, place, True, sums, known)  # type: ignore[arg-type]
+        write_roots(self.e, self.sweep.roots, place, True, sums, {})

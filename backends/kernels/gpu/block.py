@@ -11,7 +11,7 @@ from lstm_ir.backends.kernels.body.plan import KLoop, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.gpu.machine import LANES, PRODUCTS
 from lstm_ir.backends.kernels.gpu.memory import LocalMemory
-from lstm_ir.backends.kernels.text.evaluate import REDUCE, Evaluator, Sums
+from lstm_ir.backends.kernels.text.evaluate import Evaluator, Sums, reduction
 from lstm_ir.backends.kernels.text.memory import ElementPlace, load_scalar, store_scalar
 from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
@@ -137,7 +137,7 @@ class GpuBlock:
 
     def _reduced(self, a: Atom, row: ElementPlace) -> TextOperand:
         t, (inner,) = self.t, a.args
-        op, start = REDUCE[a.kind]
+        op, start, _ = reduction(a.kind, a.dtype)
         kind, shared = scalar_type(a.dtype), self.partial[a.dtype]
         initial = t.number(start, a.dtype, False)
         width = t.index(a.width)

@@ -21,9 +21,8 @@ from lstm_ir.backends.kernels.text.memory import (
     store_vector,
 )
 from lstm_ir.backends.kernels.text.statements import TextOperand
-from lstm_ir.backends.kernels.text.text import Text
+from lstm_ir.backends.kernels.text.text import Text, stored_dtype
 from lstm_ir.ir.graph import Value
-from lstm_ir.ir.types import DType
 
 
 class There(NamedTuple):
@@ -102,6 +101,6 @@ class Carries(ABC):
             element.store(self.t, element.load(self.t, source), to)
 
     def _fill(self, v: Value, static: tuple[int, ...], number: float, to: There) -> None:
-        stored = DType.i8 if v.dtype is DType.i1 else v.dtype
+        stored = stored_dtype(v.dtype)
         with self.elements(v, self.plan.access(v, static)) as element:
             element.store(self.t, self.t.number(number, stored, element.wide), to)

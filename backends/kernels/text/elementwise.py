@@ -10,6 +10,7 @@ from lstm_ir.backends.emit import formulas
 from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom
+from lstm_ir.backends.kernels.text import integers
 from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import ZERO, Text, scalar_type
 from lstm_ir.ir.types import DType
@@ -17,11 +18,6 @@ from lstm_ir.ir.types import DType
 _FLOAT = {
     "add": "arith.addf", "subtract": "arith.subf", "multiply": "arith.mulf", "divide": "arith.divf",
     "maximum": "arith.maximumf", "minimum": "arith.minimumf",
-}  # fmt: skip
-_INT = {
-    "add": "arith.addi", "subtract": "arith.subi", "multiply": "arith.muli",
-    "maximum": "arith.maxsi", "minimum": "arith.minsi", "and": "arith.andi", "or": "arith.ori",
-    "xor": "arith.xori",
 }  # fmt: skip
 _UNARY = {
     "negate": "arith.negf", "abs": "math.absf", "floor": "math.floor", "ceil": "math.ceil",
@@ -38,7 +34,6 @@ _PRODUCTS = {
 _F64_FORMULAS = {"exponential_minus_one": formulas.expm1, "log_plus_one": formulas.log1p}
 _ORDERED = {"EQ": "oeq", "NE": "une", "LT": "olt", "LE": "ole", "GT": "ogt", "GE": "oge"}
 _SELECT = "arith.select {}, {}, {} : {}, {}"
-_SIGNED = {"EQ": "eq", "NE": "ne", "LT": "slt", "LE": "sle", "GT": "sgt", "GE": "sge"}
 
 
 class Ops:
@@ -76,34 +71,38 @@ class Ops:
             assert a.node is not None
             way = a.node.attrs["direction"]
             if dtype.is_float:
-                return self.t.op("arith.cmpf {}, {}, {} : {}", _ORDERED[way], args[0], args[1], kind)
-            code = _SIGNED[way] if dtype is not DType.i1 else _SIGNED[way].replace("s", "u")
-            return self.t.op("arith.cmpi {}, {}, {} : {}", code, args[0], args[1], kind)
+                held, kind = self._in_f32(args, dtype, wide)
+                return self.t.op("arith.cmpf {}, {} : {}", _ORDERED[way], held, kind)
+            return self.t.compare(integers.order(way, dtype), args[0], args[1], kind)
         if a.op == "select":
             chosen = self.kind(a.dtype, wide)
             return self.t.op("arith.select {} : {}, {}", args, self.kind(DType.i1, wide), chosen)
         if a.op == "convert":
             return self._convert(args[0], dtype, a.dtype, wide)
+        if a.op == "bitcast_convert":
+            to = self.kind(a.dtype, wide)
+            return args[0] if to == kind else self.t.op("arith.bitcast {} : {} to {}", args[0], kind, to)
         if a.op == "in_range":
             return args[0]
-        return self._float(a, args, dtype, kind, wide) if dtype.is_float else self._int(a, args, dtype, kind, wide)
+        if dtype.is_float and dtype.bits < 32:
+            held, kind = self._in_f32(args, dtype, wide)
+            out = self._float(a, held, DType.f32, kind, wide)
+            return out if a.dtype is DType.i1 else self._convert(out, DType.f32, dtype, wide)
+        if dtype.is_float:
+            return self._float(a, args, dtype, kind, wide)
+        out = integers.emit(self.t, a.op, args, dtype, kind, wide)
+        if out is None:
+            raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a), instead.OUTSIDE)
+        return out
 
-    def _int(self, a: Atom, args: Sequence[TextOperand], dtype: DType, kind: str, wide: bool) -> TextOperand:
-        t = self.t
-        if a.op in _INT and (dtype is not DType.i1 or a.op in ("and", "or", "xor")):
-            return t.op("{} {}, {} : {}", _INT[a.op], args[0], args[1], kind)
-        if a.op == "not":
-            return t.binary("xori", args[0], t.number(1 if dtype is DType.i1 else -1, dtype, wide), kind)
-        if a.op == "negate":
-            return t.binary("subi", t.number(0, dtype, wide), args[0], kind)
-        if a.op == "clamp":
-            return t.binary("minsi", t.binary("maxsi", args[0], args[1], kind), args[2], kind)
-        raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a), instead.of_arithmetic(a.op, dtype.is_float))
+    def _in_f32(self, args: Sequence[TextOperand], dtype: DType, wide: bool) -> tuple[list[TextOperand], str]:
+        """Two-byte floats widened: an op computes in f32, and rounds once."""
+        if dtype.bits >= 32:
+            return list(args), self.kind(dtype, wide)
+        return [self._convert(x, dtype, DType.f32, wide) for x in args], self.kind(DType.f32, wide)
 
     def _float(self, a: Atom, args: Sequence[TextOperand], dtype: DType, kind: str, wide: bool) -> TextOperand:
         t = self.t
-        if dtype.bits < 32:
-            raise RefusedError(f"arithmetic in {dtype}", _value(a), instead.THROUGH_F32)
         if a.op in _FLOAT:
             return t.op("{} {}, {} : {}", _FLOAT[a.op], args[0], args[1], kind)
         if a.op == "ceil" and dtype is DType.f64:  # none links for baseline x86-64
@@ -128,7 +127,7 @@ class Ops:
         }  # fmt: skip
         if a.op in special:
             return special[a.op](args[0], dtype, kind, wide)
-        raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a), instead.of_arithmetic(a.op, dtype.is_float))
+        raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a), instead.of_arithmetic(a.op))
 
     def _tanh(self, x: TextOperand, dtype: DType, kind: str, wide: bool) -> TextOperand:
         if dtype is DType.f32:
@@ -172,38 +171,41 @@ class Ops:
             way = "cmpf une" if old.is_float else "cmpi ne"
             test = f"arith.{way}, {{}}, {{}} : {{}}"
             return t.op(test, x, zero, a)
-        if new is DType.bf16 and old.bits > 8 and old is not DType.f16:
-            return self._to_bf16(self._convert(x, old, DType.f32, wide), wide)
-        if old.is_float and new.is_float:
-            if old.bits == new.bits:
-                raise RefusedError(f"convert from {old} to {new} in a kernel", write=instead.OUTSIDE)
+        if new.is_float and new.bits < 32 and old is not DType.f32 and (old.is_float or old.bits > 8):
             if old is DType.f64 and new is DType.f16:
-                x, old, a = self._odd(x, wide), DType.f32, self.kind(DType.f32, wide)
+                x, old = self._odd(x, wide), DType.f32
+            else:
+                x, old = self._convert(x, old, DType.f32, wide), DType.f32
+            a = self.kind(old, wide)
+        if new is DType.bf16 and old is DType.f32:
+            return self._to_bf16(x, wide)
+        if old.is_float and new.is_float:
             return t.op("arith.{} {} : {} to {}", "extf" if new.bits > old.bits else "truncf", x, a, b)
         if old.is_float:
-            return self._to_integer(x, old, new, wide)
+            (held,), _ = self._in_f32([x], old, wide)
+            return self._to_integer(held, DType.f32 if old.bits < 32 else old, new, wide)
         if new.is_float:
-            return t.op("arith.{} {} : {} to {}", "uitofp" if old is DType.i1 else "sitofp", x, a, b)
+            return t.op("arith.{} {} : {} to {}", "sitofp" if old.is_signed else "uitofp", x, a, b)
         if new.bits == old.bits:
             return x
-        way = "trunci" if new.bits < old.bits else "extui" if old is DType.i1 else "extsi"
+        way = "trunci" if new.bits < old.bits else "extsi" if old.is_signed else "extui"
         return t.op("arith.{} {} : {} to {}", way, x, a, b)
 
     def _to_integer(self, x: TextOperand, old: DType, new: DType, wide: bool) -> TextOperand:
         """Cut off towards 0, at the ends of `new` where it is beyond them; NaN is 0."""
-        if old.bits < 32 or new.bits > 32:
-            raise RefusedError(f"convert from {old} to {new} in a kernel", write=instead.CONVERT_AFTER)
         t, kind, mask = self.t, self.kind(old, wide), self.kind(DType.i1, wide)
-        end = float(1 << (new.bits - 1))
+        end = 1 << (new.bits - new.is_signed)
         plain = t.op("arith.cmpf ord, {}, {} : {}", x, x, kind)
         x = t.op(_SELECT, plain, x, t.number(0.0, old, wide), mask, kind)
-        low = t.op("arith.maximumf {}, {} : {}", x, t.number(-end, old, wide), kind)
-        below = t.op("arith.cmpf olt, {}, {} : {}", low, t.number(end, old, wide), kind)
+        low = t.op("arith.maximumf {}, {} : {}", x, t.number(float(-end if new.is_signed else 0), old, wide), kind)
+        below = t.op("arith.cmpf olt, {}, {} : {}", low, t.number(float(end), old, wide), kind)
         inside = t.op(_SELECT, below, low, t.number(0.0, old, wide), mask, kind)
-        whole = self.kind(DType.i32, wide)
-        out = t.op("arith.fptosi {} : {} to {}", inside, kind, whole)
-        out = t.op(_SELECT, below, out, t.number(end - 1, DType.i32, wide), mask, whole)
-        return out if new.bits == 32 else t.op("arith.trunci {} : {} to {}", out, whole, self.kind(new, wide))
+        held = new if new.bits >= 32 else DType.i32
+        whole = self.kind(held, wide)
+        way = "fptosi" if held.is_signed else "fptoui"
+        out = t.op("arith.{} {} : {} to {}", way, inside, kind, whole)
+        out = t.op(_SELECT, below, out, t.number(end - 1, held, wide), mask, whole)
+        return out if held is new else t.op("arith.trunci {} : {} to {}", out, whole, self.kind(new, wide))
 
     def _to_bf16(self, x: TextOperand, wide: bool) -> TextOperand:
         """f32 as bf16, rounded to nearest and even before the truncation, which IREE drops where the

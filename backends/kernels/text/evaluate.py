@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from lstm_ir.backends.kernels.body.access import ColumnAxis
+from lstm_ir.backends.kernels.body.access import ColumnAxis, LoopAxis, PickedAxis
 from lstm_ir.backends.kernels.body.atoms import Atom, Source
+from lstm_ir.backends.kernels.text import integers
 from lstm_ir.backends.kernels.text.elementwise import Ops
 from lstm_ir.backends.kernels.text.memory import (
     ElementPlace,
@@ -100,39 +102,95 @@ class Evaluator:
             return sums(a)
         if a.op == "reduce":
             return self._reduce(a, place)
+        if a.op == "fold":
+            return self._fold(a, place, sums, known)
+        if a.op == "pick":
+            return self._picked(a, known[a.args[0]], place)
         args = [self.widened(x, known[x]) if a.cols else known[x] for x in a.args]
         return self.ops.emit(a, args, a.cols)
+
+    def _picked(self, a: Atom, index: TextOperand, place: ElementPlace) -> TextOperand:
+        """A row of a table; an index beyond its ends is moved to the nearest row."""
+        assert a.source is not None
+        t, m, dtype = self.t, self.memories[a.source], a.args[0].dtype
+        axis = next(i for i, at in enumerate(a.access) if isinstance(at, PickedAxis))
+        if dtype.bits < 32:
+            way = "extsi" if dtype.is_signed else "extui"
+            index, dtype = t.op(f"arith.{way} {{}} : {scalar_type(dtype)} to i32", index), DType.i32
+        cast = "index_cast" if dtype.is_signed else "index_castui"
+        at = t.op(f"arith.{cast} {{}} : {scalar_type(dtype)} to index", index)
+        size = m.sizes[axis]
+        last = t.index(size - 1) if isinstance(size, int) else t.add(size, -1)
+        at = t.binary("minsi", t.binary("maxsi", at, t.index(0)), last)
+        return self.load(a, replace(place, picked=at), a.cols)
+
+    def steady(self, a: Atom, place: ElementPlace, sums: Sums | None, known: dict[Atom, TextOperand]) -> None:
+        """Compute, into `known`, what of `a` no loop inside of the kernel changes."""
+        for x in order(a):
+            if not x.loops and x not in known and x.op != "fold" and all(y in known for y in _here(x)):
+                known[x] = self._one(x, place, sums, known)
+
+    def fold_start(self, a: Atom) -> tuple[TextOperand, str]:
+        """What a fold begins with, and its type."""
+        kind, wide = scalar_type(a.dtype), a.cols and self.t.lanes > 0
+        return self.t.number(reduction(a.kind, a.dtype)[1], a.dtype, wide), self.t.vector(kind) if wide else kind
+
+    def folded(self, a: Atom, total: TextOperand, v: TextOperand) -> TextOperand:
+        """A fold's next total."""
+        wide = self.t.vector(scalar_type(a.dtype)) if a.cols and self.t.lanes else scalar_type(a.dtype)
+        return self.t.binary(reduction(a.kind, a.dtype)[0], total, v, wide)
+
+    def _fold(self, a: Atom, place: ElementPlace, sums: Sums | None, known: dict[Atom, TextOperand]) -> TextOperand:
+        """A loop of its own."""
+        (inner,), (loop,) = a.args, a.access
+        assert isinstance(loop, LoopAxis)
+        t = self.t
+        start, kind = self.fold_start(a)
+        self.steady(inner, place, sums, known)
+        at, (total,), (out,) = t.carried(t.index(0), t.index(loop.size), t.index(1), [start], [kind])
+        v = self.value(inner, place.counted(loop.level, at), a.cols, sums, dict(known))
+        t.close([self.folded(a, total, v)], [kind])
+        return out
 
     def _reduce(self, a: Atom, place: ElementPlace) -> TextOperand:
         """A loop over the columns with a vector of partial results, then across its lanes."""
         t, (inner,) = self.t, a.args
         kind = scalar_type(a.dtype)
         wide = t.vector(kind)
-        op, start = REDUCE[a.kind]
+        op, start, word = reduction(a.kind, a.dtype)
         initial = t.number(start, a.dtype, True)
         at, (acc,), (total,) = t.carried(t.index(0), t.index(a.width), t.index(t.lanes), [initial], [wide])
         mask = None
         if a.width % t.lanes:
             left = t.binary("subi", t.index(a.width), at)
             mask = t.mask(left)
-        v = self.value(inner, ElementPlace(place.row, at, mask), True, None, {})
+        v = self.value(inner, replace(place, col=at, mask=mask), True, None, {})
         new = t.binary(op, acc, v, wide)
         if mask is not None:
             new = t.op("arith.select {}, {}, {} : {}, {}", mask, new, acc, t.vector("i1"), wide)
         t.close([new], [wide])
-        word = {"addf": "add", "maximumf": "maximumf", "minimumf": "minimumf"}[op]
         return t.op("vector.reduction <{}>, {} : {} into {}", word, total, wide, kind)
 
 
-REDUCE = {
-    "reduce_sum": ("addf", 0.0),
-    "reduce_max": ("maximumf", float("-inf")),
-    "reduce_min": ("minimumf", float("inf")),
+_REDUCE = {
+    "reduce_sum": ("addf", 0.0, "add"),
+    "reduce_max": ("maximumf", float("-inf"), "maximumf"),
+    "reduce_min": ("minimumf", float("inf"), "minimumf"),
 }
 
 
+def reduction(kind: str, dtype: DType) -> tuple[str, float, str]:
+    """(arith op, the number that it begins with, the word across lanes) of a reduction."""
+    return _REDUCE[kind] if dtype.is_float else integers.reduction(kind, dtype)
+
+
+def _here(a: Atom) -> tuple[Atom, ...]:
+    """What an atom needs at its place."""
+    return () if a.op in ("dot", "reduce", "fold") else a.args
+
+
 def order(root: Atom) -> list[Atom]:
-    """The atom's operands before it; products and reductions are leaves."""
+    """The atom's operands before it; products, reductions and folds are leaves."""
     out: list[Atom] = []
     seen: set[Atom] = set()
     stack: list[tuple[Atom, bool]] = [(root, False)]
@@ -143,8 +201,7 @@ def order(root: Atom) -> list[Atom]:
         elif a not in seen:
             seen.add(a)
             stack.append((a, True))
-            if a.op not in ("dot", "reduce"):
-                stack.extend((x, False) for x in a.args)
+            stack.extend((x, False) for x in _here(a))
     return out
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, RowAxis
+from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, LoopAxis, PickedAxis, RowAxis
 from lstm_ir.backends.kernels.text.statements import Kind, MemRef, Name, Subspan, TextOperand
 from lstm_ir.backends.kernels.text.text import Text
 from lstm_ir.ir.cached import cached_property
@@ -113,12 +113,18 @@ def on_stack(t: Text, element: str, sizes: tuple[int, ...]) -> Memory:
 
 @dataclass(frozen=True)
 class ElementPlace:
-    """Where an element is wanted: the row, the block's first column, the lanes that exist."""
+    """Where an element is wanted: the row, the block's first column, the lanes that exist, indices of loops."""
 
     row: TextOperand | None
     col: TextOperand | None
     mask: TextOperand | None = None
     slot: TextOperand | None = None  # the row among those that a group of threads holds
+    loops: Mapping[int, TextOperand] = field(default_factory=dict)  # by level
+    picked: TextOperand | None = None  # of a table's rows
+
+    def counted(self, level: int, index: TextOperand) -> ElementPlace:
+        """One more index."""
+        return replace(self, loops={**self.loops, level: index})
 
 
 def indices(t: Text, access: Access, place: ElementPlace, m: Memory | None = None) -> list[TextOperand]:
@@ -132,6 +138,11 @@ def indices(t: Text, access: Access, place: ElementPlace, m: Memory | None = Non
         elif isinstance(at, ColumnAxis):
             assert place.col is not None
             out.append(t.add(place.col, at.start))
+        elif isinstance(at, LoopAxis):
+            out.append(t.add(place.loops[at.level], at.start))
+        elif isinstance(at, PickedAxis):
+            assert place.picked is not None
+            out.append(place.picked)
         else:
             out.append(t.index(at))
     return out

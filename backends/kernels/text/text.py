@@ -32,8 +32,10 @@ _STEP = (3,)  # which operand of a loop is its step
 
 _SCALAR = {
     DType.f16: "f16", DType.bf16: "bf16", DType.f32: "f32", DType.f64: "f64", DType.i8: "i8",
-    DType.i32: "i32", DType.i64: "i64", DType.i1: "i1",
+    DType.i32: "i32", DType.i64: "i64", DType.i1: "i1", DType.u8: "i8", DType.u32: "i32",
 }  # fmt: skip
+
+_STORED = {DType.i1: DType.i8, DType.u8: DType.i8, DType.u32: DType.i32}
 
 ZERO = argument("zero")  # of GPU kernels: an index that is 0, which the compiler must not know
 
@@ -46,6 +48,11 @@ def scalar_type(dtype: DType) -> str:
 def known(dtype: DType) -> bool:
     """Whether kernels compute with it."""
     return dtype in _SCALAR
+
+
+def stored_dtype(dtype: DType) -> DType:
+    """The element type in memory: booleans are bytes, and integers have no sign."""
+    return _STORED.get(dtype, dtype)
 
 
 def stored_type(dtype: DType) -> str:
@@ -234,7 +241,8 @@ def literal(value: float, dtype: DType) -> str:
     if dtype is DType.i1:
         return "true" if value else "false"
     if not dtype.is_float:
-        return str(int(value))
+        n = int(value)
+        return str(n if dtype.is_signed or n < 1 << (dtype.bits - 1) else n - (1 << dtype.bits))  # the same bits
     if math.isfinite(value):
         return repr(float(value)) if "e" not in repr(float(value)) else f"{float(value):.17e}"
     bits = np.asarray(value, dtype.numpy).tobytes()[::-1].hex().upper()

@@ -7,45 +7,19 @@ from typing import Any
 
 from lstm_ir.ir import options
 from lstm_ir.ir.errors import IRError, message
-from lstm_ir.ir.graph import Graph, Value, topological
+from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.location import here
-from lstm_ir.ir.pullback import rebuilt
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DimLike, DType, TensorType, shape_of
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.size import in_range, size
+from lstm_ir.ops.primitive.tree import Tree, captured, closed, flatten, unflatten
 from lstm_ir.ops.scan.node import STEP, scan_node
+from lstm_ir.ops.scan.until import Ending
 
-Tree = Any  # a value, None, or tuples, lists and dicts of trees
 Fault = Callable[[str], IRError]
-
-
-def flatten(tree: Tree, out: list[Value] | None = None) -> list[Value]:
-    """The values of a tree, in order."""
-    out = [] if out is None else out
-    if isinstance(tree, Value):
-        out.append(tree)
-    elif isinstance(tree, dict):
-        for k in tree:
-            flatten(tree[k], out)
-    elif isinstance(tree, (tuple, list)):
-        for t in tree:
-            flatten(t, out)
-    elif tree is not None:
-        out.append(constant(tree))
-    return out
-
-
-def unflatten(tree: Tree, values: list[Value]) -> Tree:
-    """The tree again, over other values; takes them from the front of `values`."""
-    if isinstance(tree, dict):
-        return {k: unflatten(t, values) for k, t in tree.items()}
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(unflatten(t, values) for t in tree))
-    if isinstance(tree, (tuple, list)):
-        return type(tree)(unflatten(t, values) for t in tree)
-    return None if tree is None else values.pop(0)
 
 
 def scan(
@@ -58,9 +32,10 @@ def scan(
     reverse: bool | Sequence[bool] = False,
     count: Value | None = None,
     lengths: Value | None = None,
+    until: Callable[[Any, Any], Value] | None = None,
     with_step: bool = False,
     name: str | None = None,
-) -> tuple[Tree, Tree]:
+) -> Tree:
     """Run `cell` over the leading axis of `xs`: `(carry, ys) = scan(cell, init, xs, consts)`.
 
         cell(carry, x, *consts) -> (carry, y)         with with_step=True: cell(carry, x, *consts,
@@ -71,6 +46,10 @@ def scan(
     then of y. count (i32[] or i64[]): only the first `count` rows exist; rows of y after them are
     zero. lengths (i32[B]): row b of every carry [B, ...] exists for the first lengths[b] rows:
     after them its carries are held and its y is zero; with reverse it starts at its own last row.
+    until(carry, y) of a step's results is a flag i1[]: the loop ends after the first step where it holds; or one flag
+    per row, i1[B]: then the row's carries are held and its y is zero, and the loop ends when all rows are done. The
+    result is (carry, ys, steps): how many steps ran, i32[] or i32[B]; rows of y after them are zero. It goes with
+    count, not with lengths or reverse.
     What the cell reads from outside becomes a constant of the loop. Raises IRError for a carry that
     changes its type, or rows that differ in number.
     """
@@ -101,17 +80,38 @@ def scan(
         lengths = in_range(lengths, 0, rows)
         masked = _Masked(flat_init, lengths, count, rows, flags, fault)
         flat_new, flat_ys = masked.select(step, ps_h, flat_new, flat_ys)
-    outputs = [*flat_new, *flat_ys]
-    params = [step, *ps_c, *ps_h, *ps_x]
-    captured = _captured(outputs, set(params))
-    lifted = [parameter(f"outer{i}", v.type) for i, v in enumerate(captured)]
-    params = [step, *ps_c, *lifted, *ps_h, *ps_x]
-    body = _closed(name, params, outputs, dict(zip(captured, lifted, strict=True)))
+    ending = _ending(until, new, ys, any(flags), lengths, fault)
+    more = [] if ending is None else ending.params
+    outputs = [*flat_new, *flat_ys] if ending is None else ending.outputs(ps_h, flat_new, flat_ys)
+    params = [step, *ps_c, *ps_h, *more, *ps_x]
+    outer = captured(outputs, set(params))
+    lifted = [parameter(f"outer{i}", v.type) for i, v in enumerate(outer)]
+    params = [step, *ps_c, *lifted, *ps_h, *more, *ps_x]
+    body = closed(name, params, outputs, dict(zip(outer, lifted, strict=True)))
+    first = (*flat_init, *([] if ending is None else ending.init))
     node = scan_node(
-        body, (*flat_consts, *captured), tuple(flat_init), tuple(flat_xs), length=rows, reverse=flags, count=count
-    )
-    values = list(node.values)
-    return unflatten(new, values[: len(flat_new)]), unflatten(ys, values[len(flat_new) :])
+        body, (*flat_consts, *outer), first, tuple(flat_xs), length=rows, reverse=flags, count=count,
+        until=ending is not None,
+    )  # fmt: skip
+    loop = Loop(node)
+    last, made = unflatten(new, list(loop.finals[: len(flat_new)])), unflatten(ys, list(loop.ys))
+    if ending is None:
+        return last, made
+    return last, made, loop.finals[-1] if ending.by_row else loop.steps
+
+
+def _ending(
+    until: Callable[[Any, Any], Value] | None, carry: Tree, y: Tree, reverse: bool, lengths: Value | None, fault: Fault
+) -> Ending | None:
+    if until is None:
+        return None
+    if not callable(until):
+        raise options.refuse("scan", "until", until, "a function of carry and y")
+    if reverse:
+        raise fault("until does not go with reverse: the last row is not known before the loop ends")
+    if lengths is not None:
+        raise fault("until does not go with lengths; let until say that a row is done")
+    return Ending(until(carry, y), fault)
 
 
 def _rows(flat_xs: list[Value], length: DimLike | None, fault: Fault) -> Any:
@@ -139,17 +139,6 @@ def _flags(reverse: bool | Sequence[bool], n_xs: int, n_ys: int, fault: Fault) -
     if len(flags) != n_xs + n_ys:
         raise fault(f"reverse has {len(flags)} flags for {n_xs} scanned and {n_ys} stacked values")
     return tuple(options.flag("scan", "reverse", f) for f in flags)
-
-
-def _captured(outputs: list[Value], own: set[Value]) -> list[Value]:
-    """Inputs and weights of the surrounding graph that the cell reads."""
-    nodes = topological(v.node for v in outputs)
-    return [n.values[0] for n in nodes if n.op.name in ("parameter", "weight") and n.values[0] not in own]
-
-
-def _closed(name: str, params: list[Value], outputs: list[Value], lifted: dict[Value, Value]) -> Graph:
-    # Values, not a graph: what is read from a body outside may be called as this one's own rows are.
-    return Graph(name if name.isidentifier() else "cell", params, rebuilt(outputs, lifted))
 
 
 class _Masked:

@@ -1,16 +1,20 @@
 """`scan`: the only loop. Its body is a closed graph over a step number, constants, carries and
 slices.
 
-    body: (step i32[], consts..., carries..., slices...) -> (carries..., stacked...)
+    body: (step i32[], consts..., carries..., slices...) -> (carries..., stop?, stacked...)
 
     n = length if count is None else count
     for s in range(n):                                  # s is the step number
         slices = [x[n-1-s] if r else x[s] for x, r in zip(xs, reverse)]
-        carries, rows = body(s, consts, carries, slices)
+        carries, stop, rows = body(s, consts, carries, slices)
         ys[k][n-1-s if reverse[len(xs)+k] else s] = rows[k]
-    # rows of ys at n and after are zero
+        steps = s + 1
+        if until and stop: break
+    # rows of ys at n and after are zero; with until, at steps and after
 
-`reverse` has one flag per scanned operand, then one per stacked result.
+`reverse` has one flag per scanned operand, then one per stacked result. With `until` the body gives a flag stop i1[]
+behind its carries, the loop a result steps i32[] behind its last carries, and no row is reversed: where the last one
+lies is not known before.
 """
 
 from __future__ import annotations
@@ -25,14 +29,14 @@ from lstm_ir.ir.interpret import Body
 from lstm_ir.ir.opdef import Attr, Range, define, need, need_equal
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.scan.grad import scan_vjp
-from lstm_ir.ops.scan.node import STEP
+from lstm_ir.ops.scan.node import STEP, STOP
 
 Types = tuple[TensorType, ...]
 
 
 def _scan_types(
     consts: Types, init: Types, xs: Types, count: TensorType | None, *,
-    length: Dim, reverse: tuple[bool, ...], body: Graph,
+    length: Dim, reverse: tuple[bool, ...], until: bool, body: Graph,
 ) -> dict[str, Any]:  # fmt: skip
     for x in xs:
         need(x.rank > 0, "a scanned operand has no axes")
@@ -48,31 +52,39 @@ def _scan_types(
     need(len(outs) >= len(init), f"the body gives {len(outs)} results for {len(init)} carries")
     for k, (a, b) in enumerate(zip(init, outs, strict=False)):
         need(a == b, f"carry {k} ({body.output_names[k]}) goes in as {a} and comes out as {b}")
-    stacked = outs[len(init) :]
+    first = len(init) + until
+    if until:
+        flag = outs[len(init)] if len(outs) > len(init) else "absent"
+        need(flag == STOP, f"with until the body's result behind its carries is {flag}, not i1[]")
+        need(not any(reverse), "until does not go with reverse: the last row is not known before the loop ends")
+    stacked = outs[first:]
     flags = len(xs) + len(stacked)
     need(len(reverse) == flags, f"reverse has {len(reverse)} flags for {flags} scanned and stacked values")
-    return {"finals": init, "ys": tuple(t.with_shape((length, *t.shape)) for t in stacked)}
+    ys = tuple(t.with_shape((length, *t.shape)) for t in stacked)
+    return {"finals": init, "steps": STEP if until else None, "ys": ys}
 
 
 def _scan_numpy(
-    consts: Any, init: Any, xs: Any, count: Any, *, length: int, reverse: Any, body: Body,
+    consts: Any, init: Any, xs: Any, count: Any, *, length: int, reverse: Any, until: bool, body: Body,
 ) -> list[Any]:  # fmt: skip
     n = length if count is None else int(count)
-    carries = list(init)
+    carries, first = list(init), len(init) + until
     rows: list[list[Any]] = []
     for s in range(n):
         slices = [x[n - 1 - s if r else s] for x, r in zip(xs, reverse, strict=False)]
         out = body(np.int32(s), *consts, *carries, *slices)
         carries = out[: len(init)]
-        rows.append(out[len(init) :])
+        rows.append(out[first:])
+        if until and out[len(init)]:
+            break
     stacked = []
-    probe = rows[0] if rows else body.zeros()[len(init) :]
+    probe = rows[0] if rows else body.zeros()[first:]
     for k, r in enumerate(reverse[len(xs) :]):
         y = np.zeros((length, *probe[k].shape), probe[k].dtype)
         for s, row in enumerate(rows):
             y[n - 1 - s if r else s] = row[k]
         stacked.append(y)
-    return [*carries, *stacked]
+    return [*carries, *([np.int32(len(rows))] if until else []), *stacked]
 
 
 def _scan_ranges(node: Node) -> tuple[Range, ...]:
@@ -81,6 +93,6 @@ def _scan_ranges(node: Node) -> tuple[Range, ...]:
 
 SCAN = define(
     "scan", "consts* init* xs* count?",
-    attrs={"length": Attr("dim"), "reverse": Attr("bools"), "body": Attr("graph")},
-    results="finals ys", types=_scan_types, numpy=_scan_numpy, vjp=scan_vjp, ranges=_scan_ranges,
+    attrs={"length": Attr("dim"), "reverse": Attr("bools"), "until": Attr("bool", False), "body": Attr("graph")},
+    results="finals steps ys", types=_scan_types, numpy=_scan_numpy, vjp=scan_vjp, ranges=_scan_ranges,
 )  # fmt: skip

@@ -54,7 +54,7 @@ class Pair:
         loop, parts = self.loop, self.parts
         _, sums, rows = self.sources
         used, saved = self._needs()
-        kept = self._twin([p for p in used if p in loop.carry_params] + saved)
+        kept, count = self._twin([p for p in used if p in loop.carry_params] + saved)
         outer = dict(loop.operands())
         flag = dict(zip(loop.x_params, loop.x_reverse, strict=True))
         asked = self._asked(kept, flag)
@@ -73,10 +73,10 @@ class Pair:
             step, *turned, *consts, *parts.d_out.values(), *totals,
             *kept_params.values(), *xs, *parts.d_rows.values(),
         ]  # fmt: skip
-        arrived = self.cts[len(loop.init) :]
+        arrived = self.cts[loop.first_row :]
         back = scan_node(
             Graph(f"{loop.body.name}_back", params, values),
-            (*(self._last() for _ in turned), *(outer[p] for p in consts)),
+            (*(self._last(count) for _ in turned), *(outer[p] for p in consts)),
             (*self._first(), *(zeros_like(p) for p in sums)),
             (*(v for v, _ in kept.values()), *(outer[p] for p in xs), *(_there(arrived[j]) for j in parts.d_rows)),
             length=loop.length,
@@ -87,10 +87,11 @@ class Pair:
                 *(not flag[p] for p in rows),
                 *(not r for _, r in asked),
             ),
-            count=loop.count,
+            count=count,
         )
         found = dict(zip([p for group in self.sources for p in group], back.values, strict=False))
         stacks = dict(zip(asked, back.values[len(found) :], strict=True))
+        session().kept.values += stacks.values()
         return self._with_sums(found, stacks, kept, outer)
 
     def _with_sums(
@@ -116,7 +117,7 @@ class Pair:
 
     def _whole(self, v: Value) -> bool:
         """Whether v is a slice of an operand all of whose rows the loop visits."""
-        return self.loop.count is None and v in self.loop.x_params
+        return self.loop.count is None and not self.loop.until and v in self.loop.x_params
 
     def _order(self, t: SumTerm, kept: dict[Value, Stacked], flag: dict[Value, bool]) -> bool:
         """The order in which the rows lie that go together with the term's cotangent."""
@@ -157,25 +158,25 @@ class Pair:
                 needed += [v for v in n.inputs if v not in late]
         return to_save(needed, self.loop.body.params, self.everything_again)
 
-    def _twin(self, kept: list[Value]) -> dict[Value, Stacked]:
-        """Stacks `kept`: rows that the loop gives anyway, or those of a twin of it."""
+    def _twin(self, kept: list[Value]) -> tuple[dict[Value, Stacked], Value | None]:
+        """Stacks `kept`: rows that the loop gives anyway, or those of a twin of it. And how many steps ran."""
         loop, forward = self.loop, list(self.parts.forward)
-        rows = forward[len(loop.init) :]
+        rows = forward[loop.first_row :]
         new = [v for v in kept if v not in rows]
         body = Graph(loop.body.name, loop.body.params, [*forward, *new])
         twin = scan_node(
             body, loop.consts, loop.init, loop.xs, length=loop.length,
-            reverse=(*loop.reverse, *(False for _ in new)), count=loop.count,
+            reverse=(*loop.reverse, *(False for _ in new)), count=loop.count, until=loop.until,
         )  # fmt: skip
         session().twin(self.node, twin)
         out: dict[Value, Stacked] = {}
         for v in kept:
             if v in rows:
                 j = rows.index(v)
-                out[v] = (twin.values[len(loop.init) + j], loop.y_reverse[j])
+                out[v] = (twin.values[loop.first_row + j], loop.y_reverse[j])
             else:
                 out[v] = (twin.values[len(forward) + new.index(v)], False)
-        return out
+        return out, Loop(twin).steps if loop.until else loop.count
 
     def _first(self) -> list[Value]:
         """The gradients that arrive at the final carries."""
@@ -183,9 +184,8 @@ class Pair:
         arrived = [(p, self.cts[at[p]]) for p in self.sources[0]]
         return [zeros(p.shape, p.dtype) if ct is None else ct for p, ct in arrived]
 
-    def _last(self) -> Value:
+    def _last(self, count: Value | None) -> Value:
         """The number of the last step."""
-        count = self.loop.count
         n = size(self.loop.length) if count is None else e.convert(count, DType.i32)
         return n - 1
 

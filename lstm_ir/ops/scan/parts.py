@@ -41,7 +41,7 @@ def lifted(loop: Loop) -> Loop:
     body = Graph(loop.body.name, params, results)
     return Loop(scan_node(
         body, (*loop.consts, *outer), loop.init, loop.xs, length=loop.length,
-        reverse=loop.reverse, count=loop.count,
+        reverse=loop.reverse, count=loop.count, until=loop.until,
     ))  # fmt: skip
 
 

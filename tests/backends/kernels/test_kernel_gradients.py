@@ -121,9 +121,9 @@ def _turned(h: li.Value, x: li.Value, w: li.Value) -> Any:
 
 
 def _one_number(carry: Any, x: li.Value, w: li.Value) -> Any:
-    h, count = carry
-    h = li.tanh(h @ w + x * count)
-    return (h, count + 1.0), h
+    h, size = carry
+    h = li.tanh(h @ w + x * size)
+    return (h, li.mean(h) + 1.0), h
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.run.devices import resolve
 
 PLACE = re.compile(r"[\w.]+\.py:\d+( <- [\w-]+)*")
-NOT_WRITTEN = {"ONE_DTYPE"}  # of GPUs: what the CPU computes in two dtypes are kernels of their own
+NOT_WRITTEN = {"ONE_DTYPE", "CONVERT_BEFORE"}  # of GPUs: the CPU has kernels for these
 
 
 def notes(graph: li.Graph, target: str = "cpu:x86-64-v3") -> list[str]:
@@ -27,7 +27,8 @@ def notes(graph: li.Graph, target: str = "cpu:x86-64-v3") -> list[str]:
 def arrays(graph: li.Graph, rng: np.random.Generator) -> dict[str, Any]:
     out = {}
     for name, v in zip(graph.input_names, graph.params, strict=True):
-        a = rng.standard_normal(v.shape) if v.dtype.is_float else rng.integers(0, 8, v.shape)
+        shape = [d if isinstance(d, int) else 3 for d in v.shape]
+        a = rng.standard_normal(shape) if v.dtype.is_float else rng.integers(0, 8, shape)
         out[name] = a.astype(v.dtype.numpy)
     return out
 

@@ -1,0 +1,197 @@
+"""Sums and extremes: over the columns of a row, or over other axes by loops inside of the kernel.
+
+A result that has columns of its own, as `y[b,:] = sum_k q[b,k] K[b,k,:]`, is a *fold*: vectors of it are summed in a
+loop over k. Where the columns in memory are the ones that are summed, it is a number for each of its own columns,
+which are kept in scratch memory and read as a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lstm_ir.backends.kernels.body import instead
+from lstm_ir.backends.kernels.body.access import (
+    MAX_LEADING,
+    Access,
+    ColumnAxis,
+    CutError,
+    Index,
+    LoopAxis,
+    RefusedError,
+    leading_indices,
+)
+from lstm_ir.backends.kernels.body.atoms import Atom, Source
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Value
+
+if TYPE_CHECKING:
+    from lstm_ir.backends.kernels.body.pull import Puller
+
+REDUCTIONS = {"reduce_sum": "add", "reduce_max": "maximum", "reduce_min": "minimum"}
+Element = Callable[[int, int], Atom]  # of columns from one on, so many
+
+
+def reduced(p: Puller, v: Value, access: Access, width: int) -> Atom:
+    """Over the columns of a row, over leading axes, or both."""
+    (x,) = v.node.inputs
+    dims = v.node.attrs["dimensions"]
+    _check(v)
+    sizes = [x.shape[i] for i in dims]
+    if x.rank - 1 in dims and not isinstance(x.shape[-1], int):
+        raise RefusedError("a reduction that is not over the columns of a row", v, instead.NUMBERS)
+
+    def element(known: Sequence[Index], size: int) -> Atom:
+        left, at = iter(access), dict(zip(dims, known, strict=True))
+        return p.pull(x, tuple(at[i] if i in at else next(left) for i in range(x.rank)), size)
+
+    columns = [k for k, i in enumerate(dims) if i == x.rank - 1]
+    return _total(p, v, v.op, access, width, sizes, element, columns)
+
+
+def product(p: Puller, v: Value, access: Access, width: int, places: tuple[dict[int, Any], dict[int, Any]]) -> Atom:
+    """A product of two values that both change, or whose matrix differs between rows, or with one column.
+
+    places: the index of each axis of both operands that is not summed.
+    """
+    _check(v)
+    operands, a = v.node.inputs, v.node.attrs
+    axes = (a["lhs_contracting_dimensions"], a["rhs_contracting_dimensions"])
+    sizes = [operands[0].shape[i] for i in axes[0]]
+
+    def term(known: Sequence[Index], size: int) -> Atom:
+        at = [dict(side) | dict(zip(one, known, strict=True)) for side, one in zip(places, axes, strict=True)]
+        pair = tuple(p.pull(x, tuple(i[k] for k in range(x.rank)), size) for x, i in zip(operands, at, strict=True))
+        return p.elementwise("multiply", v.dtype, pair, None)
+
+    return _total(p, v, "reduce_sum", access, width, sizes, term, range(len(sizes)))
+
+
+def _total(
+    p: Puller, v: Value, op: str, access: Access, width: int, sizes: Sequence[Dim],
+    element: Callable[[Sequence[Index], int], Atom], columns: Sequence[int],
+) -> Atom:  # fmt: skip
+    """Over axes of these sizes, of which `columns` may be those of rows.
+
+    element: what is summed, from an index for each axis, over so many columns.
+    """
+    folded = partial(_folded, p, v, op)
+    if _column(access) is None:
+        for k, n in _along(sizes, columns):
+            others = [*sizes[:k], *sizes[k + 1 :]]
+
+            def row(known: Sequence[Index], k: int = k, n: int = n) -> Atom:
+                return _over_columns(
+                    p, v, op, n, lambda s, size: element([*known[:k], ColumnAxis(s), *known[k:]], size)
+                )
+
+            with suppress(RefusedError):
+                return folded(others, access, row)
+        return folded(sizes, access, lambda known: element(known, width))
+    try:
+        return folded(sizes, access, lambda known: element(known, width))
+    except RefusedError as first:
+        try:
+            return _as_row(p, v, access)
+        except RefusedError:
+            raise first from None
+
+
+def _along(sizes: Sequence[Dim], columns: Sequence[int]) -> list[tuple[int, int]]:
+    """Axes that may be columns: those that are in the graph, then long ones."""
+    known = [(k, n) for k, n in enumerate(sizes) if isinstance(n, int)]
+    return sorted(
+        ((k, n) for k, n in known if k in columns or n > MAX_LEADING), key=lambda f: (f[0] not in columns, -f[1])
+    )
+
+
+def by_row(p: Puller, v: Value, access: Access) -> Atom | None:
+    """A number that a loop of the kernel counts, as an element of its whole row, which is computed once."""
+    found = [i for i, at in enumerate(access) if isinstance(at, LoopAxis)]
+    if len(found) != 1 or _column(access) is not None:
+        return None
+    (i,) = found
+    loop = access[i]
+    assert isinstance(loop, LoopAxis)
+    try:
+        whole = p.pull(v, (*access[:i], ColumnAxis(loop.start), *access[i + 1 :]), loop.size)
+    except (CutError, RefusedError):
+        return None
+    if whole.op == "splat" or not whole.cols:
+        return whole
+    if whole.op != "load":
+        whole = p.temp_load(p.temp(whole, loop.size))
+    assert whole.source is not None
+    start = whole.column
+    here = tuple(LoopAxis(loop.level, loop.size, start) if isinstance(at, ColumnAxis) else at for at in whole.access)
+    return p.load(whole.source, here, whole.dtype)
+
+
+def _as_row(p: Puller, v: Value, access: Access) -> Atom:
+    """Columns of a row whose numbers are computed one by one and kept."""
+    j = _column(access)
+    assert j is not None
+    size, column = v.shape[j], access[j]
+    assert isinstance(column, ColumnAxis)
+    if not isinstance(size, int):
+        raise RefusedError("columns of a named size", v, instead.NUMBERS)
+    level = max((at.level + 1 for at in access if isinstance(at, LoopAxis)), default=0)
+    number = p.pull(v, (*access[:j], LoopAxis(level, size), *access[j + 1 :]), 1)
+    if all(at.level != level for at in number.loops):
+        return number
+    if number.op != "load" or number.source is None or number.source.kind != "temp":
+        number = p.temp_load(p.temp(number, 0))
+    assert number.source is not None
+    here: list[Index] = []
+    for at in number.access:
+        counted = isinstance(at, LoopAxis) and at.level == level
+        here.append(ColumnAxis(column.start) if counted else at)
+    return p.load(Source("temp", number.source.index), tuple(here), number.dtype)
+
+
+def _check(v: Value) -> None:
+    if v.dtype.is_float and v.dtype.bits < 32:
+        raise RefusedError(f"a sum, or an extreme, of {v.dtype}", v, instead.THROUGH_F32)
+
+
+def _column(access: Access) -> int | None:
+    return next((i for i, at in enumerate(access) if isinstance(at, ColumnAxis)), None)
+
+
+def _folded(
+    p: Puller, v: Value, op: str, sizes: Sequence[Dim], access: Access, element: Callable[[Sequence[Index]], Atom]
+) -> Atom:
+    """Over axes whose indices are written out, or loops where they are many."""
+    total: Atom | None = None
+    for indices in leading_indices(sizes, v, access):
+        part = element(indices)
+        for at in reversed(indices):
+            if isinstance(at, LoopAxis):
+                part = p.fold(op, part, at, v.node)
+        total = part if total is None else p.elementwise(REDUCTIONS[op], v.dtype, (total, part), None)
+    if total is None:
+        raise RefusedError("a reduction over nothing", v, instead.NO_ELEMENTS)
+    return total
+
+
+def _over_columns(p: Puller, v: Value, op: str, length: int, element: Element) -> Atom:
+    """A number per row, in scratch memory; windows that lie in one memory each are reduced apart and then together."""
+    todo, parts = [(0, length)] if length else [], list[Atom]()
+    while todo:
+        start, size = todo.pop()
+        try:
+            inner = element(start, size)
+        except CutError as cut:
+            todo += [(start + cut.offset, size - cut.offset), (start, cut.offset)]
+            continue
+        if inner.has_dot:
+            inner = p.temp_load(p.temp(inner, size))
+        parts.append(p.temp_load(p.temp(p.reduction(op, inner, size, v.node), 0)))
+    if not parts:
+        raise RefusedError("a reduction over no columns", v, instead.NO_ELEMENTS)
+    total = parts[0]
+    for part in parts[1:]:
+        total = p.elementwise(REDUCTIONS[op], v.dtype, (total, part), None)
+    return total

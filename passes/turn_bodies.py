@@ -1,0 +1,164 @@
+"""`turn-bodies`: the rows and columns of a loop's state stand where kernels have them, whichever way it is written.
+
+    carry s [B,H,N], y [B,H] = sum_n s c      ->      carry s [N,B,H]
+
+A kernel shares out rows, the batch, and computes vectors of columns, the last axis. Rows are an axis of every carry
+and result along which nothing meets; columns are the widest of the others. Data is moved outside of the loop, inside a
+transpose costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lstm_ir import ops
+from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ops.primitive.window import slice as slice_op
+from lstm_ir.passes.axes import Axes, Axis
+from lstm_ir.passes.base import KernelPass, Notes, register
+from lstm_ir.passes.hoist import in_loops
+from lstm_ir.passes.loops import clone, new_param, rebuilt
+from lstm_ir.passes.row_axes import narrow, rows_of
+
+WIDE = 16  # columns that are worth it
+Order = tuple[int, ...]
+
+
+@register
+@dataclass(frozen=True)
+class TurnBodies(KernelPass):
+    """Carries, scanned rows and results of a loop with rows last but one, and their widest axis last."""
+
+    name: ClassVar[str] = "turn-bodies"
+
+    def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
+        """The graph with its loops turned; only kernels need that."""
+        if not self.for_kernels(target):
+            return graph
+
+        def one(loop: Loop) -> dict[Value, Value] | None:
+            orders = _orders(loop)
+            if not orders:
+                return None
+            notes.fire(f"{len(orders)} values are turned", loop.node.loc)
+            return _turned(loop, orders)
+
+        return in_loops(graph, self.name, one)
+
+
+def _orders(loop: Loop) -> dict[Value, Order]:
+    """How parameters and results of the body are turned: those whose axes are in another order."""
+    outputs = list(dict.fromkeys(loop.body.outputs))
+    if all(v.rank < 2 for v in outputs) or any(v.rank == 0 for v in outputs):
+        return {}
+    axes = Axes(loop)
+    rows = rows_of(outputs, axes)
+    if rows is None:
+        return {}
+    kinds = {axes.of(v, i) for v, i in rows.items()}
+    columns = {v: _column(v, rows[v], axes) for v in outputs if v.rank > 1}
+    highest = max(v.rank for v in columns)
+    wide = {axes.of(v, i) for v, i in columns.items() if v.rank == highest}
+    last = all(rows[v] == v.rank - 2 for v in columns)
+    first = all(rows[v] == 0 for v in columns)
+    if (last or first) and all(i == v.rank - 1 for v, i in columns.items()):
+        return {
+            p: order
+            for p in loop.x_params
+            if p.rank > 1 and axes.of(p, p.rank - 1) in kinds and (order := _scanned(p, axes, kinds, wide)) is not None
+        }
+    found = {v: _order(v.rank, rows[v], i) for v, i in columns.items()}
+    for p, v in zip(loop.carry_params, loop.next, strict=True):
+        if v in found:
+            found[p] = found[v]
+    for p in loop.x_params:
+        order = _scanned(p, axes, kinds, wide)
+        if order is not None:
+            found[p] = order
+    return {v: o for v, o in found.items() if o != tuple(range(v.rank))}
+
+
+def _order(rank: int, row: int | None, column: int) -> Order:
+    others = [i for i in range(rank) if i not in (row, column)]
+    return (*others, column) if row is None else (*others, row, column)
+
+
+def _scanned(p: Value, axes: Axes, rows: set[Axis], wide: set[Axis]) -> Order | None:
+    """The order of a scanned row's axes; None where it has no columns."""
+    row = next((i for i in range(p.rank) if axes.of(p, i) in rows), None)
+    column = next((i for i in reversed(range(p.rank)) if axes.of(p, i) in wide and i != row), None)
+    if column is None and p.rank > 1 and row == p.rank - 1:
+        column = p.rank - 2
+    return None if column is None or p.rank < 2 else _order(p.rank, row, column)
+
+
+def _column(v: Value, row: int, axes: Axes) -> int:
+    """The axis of columns: the last one, or a much wider one."""
+    last = v.rank - 1
+    sizes = {
+        i: int(d)
+        for i, d in enumerate(v.shape)
+        if i != row and isinstance(d, int) and (i == last or axes.of(v, i) not in axes.batched)
+    }
+    if row == last:
+        return max(sizes, key=lambda i: (sizes[i], i), default=last - 1)
+    here = sizes.get(last)
+    best = max(sizes, key=lambda i: (sizes[i], i), default=last)
+    if here is None:
+        return best
+    return best if narrow(here) and sizes[best] >= max(WIDE, 2 * here) else last
+
+
+def _turned(loop: Loop, orders: Mapping[Value, Order]) -> dict[Value, Value]:
+    """Old results -> those of the loop over turned data."""
+    env: dict[Value, Value] = {p: p for p in loop.body.params}
+    params: dict[Value, Value] = {}
+    for p in (*loop.carry_params, *loop.x_params):
+        if p in orders:
+            order = orders[p]
+            params[p] = new_param("turned", p.type.with_shape(p.shape[i] for i in order))
+            env[p] = ops.transpose(params[p], _inverse(order))
+    whole = {v: (0, *(i + 1 for i in order)) for v, order in orders.items()}
+
+    made = dict(zip(loop.body.outputs, clone(loop.body.outputs, env), strict=True))
+
+    def inside(v: Value) -> Value:
+        return ops.transpose(made[v], orders[v]) if v in orders else made[v]
+
+    carries = [
+        (ops.transpose(first, orders[p]) if p in orders else first, params.get(p, p), inside(after))
+        for first, p, after in zip(loop.init, loop.carry_params, loop.next, strict=True)
+    ]
+    xs = [
+        (_moved(x, whole[p]) if p in orders else x, params.get(p, p), r)
+        for x, p, r in zip(loop.xs, loop.x_params, loop.x_reverse, strict=True)
+    ]
+    ys = [(inside(v), r) for v, r in zip(loop.rows, loop.y_reverse, strict=True)]
+    consts = list(zip(loop.consts, loop.const_params, strict=True))
+    new = Loop(rebuilt(loop.body.name, loop, consts, carries, xs, ys))
+    out = {}
+    for old, now, v in zip(loop.finals, new.finals, loop.next, strict=True):
+        out[old] = ops.transpose(now, _inverse(orders[v])) if v in orders else now
+    for old, now, v in zip(loop.ys, new.ys, loop.rows, strict=True):
+        out[old] = ops.transpose(now, _inverse(whole[v])) if v in orders else now
+    return out
+
+
+def _moved(x: Value, order: Order) -> Value:
+    """Rows of all steps, turned before they are joined or cut: kernels read rows of the step before in place."""
+    n = x.node
+    if x.op == "concatenate" and n.attrs["dimension"] == 0:
+        return ops.concat([_moved(v, order) for v in n.inputs], 0)
+    if x.op == "slice":
+        low, high, by = (n.attrs[k] for k in ("start_indices", "limit_indices", "strides"))
+        if set(by) <= {1}:
+            return slice_op(_moved(n.inputs[0], order), [low[i] for i in order], [high[i] for i in order])
+    return ops.transpose(x, order)
+
+
+def _inverse(order: Order) -> Order:
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
