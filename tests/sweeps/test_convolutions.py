@@ -102,12 +102,6 @@ def test_every_attribute_is_here_on_two_axes() -> None:
     assert is_open == set(product(DTYPES, *[(False, True)] * 3))
 
 
-def test_some_on_two_axes(seed: int) -> None:
-    """One, another for each seed."""
-    cases = every_on_two_axes()
-    held([cases[seed % len(cases)]], seed)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(16))
 def test_every_convolution_on_two_axes(part: int, seed: int) -> None:
