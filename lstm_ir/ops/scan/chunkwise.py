@@ -55,6 +55,8 @@ def chunkwise(loop: Loop) -> tuple[list[Value] | None, str, Node | None]:
         return None, f"a matrix state of {shape[found.k]} x {shape[found.v]}", None
     if loop.count is not None:
         return None, "a matrix state in a loop with `count`", None
+    if loop.until:
+        return None, "a matrix state in a loop with `until`", None
     if len(set(loop.reverse)) > 1:
         return None, "a matrix state in a loop that reads or gives rows in both orders", None
     if isinstance(loop.length, int):

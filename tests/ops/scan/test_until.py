@@ -235,6 +235,32 @@ def test_the_forward_loop_runs_once() -> None:
     assert loops[1].arg("count") is Loop(loops[0]).steps
 
 
+def test_a_matrix_state_is_not_cut_into_chunks() -> None:
+    """Linear attention that ends: its gradient is that of the loop of so many steps."""
+    D = 32
+    q, k, v = (li.input(n, ("T", B, D), "f64") for n in "qkv")
+
+    def attend(s: Any, x: Any) -> Any:
+        s = s * 0.9 + li.expand_dims(x[1], 2) * li.expand_dims(x[2], 1)
+        return s, li.einsum("bk,bkv->bv", x[0], s)
+
+    def ends(T: int | None) -> li.Graph:
+        more: dict[str, Any] = {"until": lambda s, y: li.max(y) > 5.0} if T is None else {}
+        rows = tuple(a if T is None else a[:T] for a in (q, k, v))
+        _, y, *steps = li.scan(attend, li.zeros((B, D, D), "f64"), rows, **more)
+        return li.Graph("g", [q, k, v], {"loss": li.sum(y * y), **({"n": steps[0]} if steps else {})})
+
+    rng = np.random.default_rng(2)
+    given = {n: rng.normal(size=(24, B, D)) / 2 for n in "qkv"}
+    n = int(li.interpret(ends(None), given)["n"])
+    assert 1 < n < 24
+    got = li.interpret(li.grad(ends(None), "loss", ["q", "k", "v"]), given)
+    want = li.interpret(li.grad(ends(n), "loss", ["q", "k", "v"]), {k: a[:n] for k, a in given.items()})
+    for name in ("d_q", "d_k", "d_v"):
+        np.testing.assert_allclose(got[name][:n], want[name], rtol=1e-10, atol=1e-10)
+        assert not got[name][n:].any()
+
+
 # -- texts, passes, refusals
 
 
