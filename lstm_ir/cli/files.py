@@ -24,8 +24,6 @@ from lstm_ir.ir.parser import parse
 from lstm_ir.ir.program import Program
 
 Array = np.ndarray[Any, Any]
-UNBROKEN = "\ue000"  # becomes a space, but no line ends at it
-KEPT = f"\n{UNBROKEN}"
 
 
 def read_program(
@@ -162,11 +160,6 @@ def write_text(path: str | None, text: str) -> None:
         return
     with replacing(path) as f:
         f.write(text.encode())
-
-
-def safe(text: str) -> str:
-    """The text without control characters: names come from files, and a terminal obeys some of them."""
-    return "".join(c if c.isprintable() or c in KEPT else repr(c)[1:-1] for c in text)
 
 
 def json_text(data: Any) -> str:

@@ -14,6 +14,7 @@ from lstm_ir.cli.package import PackagePlan
 from lstm_ir.importers.kinds import Kind, program_of
 from lstm_ir.importers.report import ImportReport
 from lstm_ir.ir.errors import LstmIrError
+from lstm_ir.ir.printable import safe
 from lstm_ir.passes.pipelines import PRECISIONS
 from lstm_ir.verification.examine import plan as planned
 from lstm_ir.verification.verify import verify
@@ -77,16 +78,16 @@ def _show(report: ImportReport, state: Mapping[str, str], as_json: bool) -> None
     if as_json:
         click.echo(files.json_text({**report.as_json(), "kept": dict(state)}))
         return
-    from lstm_ir.cli.import_text import show  # rich, only where it is drawn
+    from lstm_ir.importers.report_text import text  # rich, only where it is drawn
 
-    show(report)
+    click.echo(text(report))
     for name, kind in state.items():
-        click.echo(files.safe(f"kept           {name}: {kind}"))
+        click.echo(safe(f"kept           {name}: {kind}"))
 
 
 def _check(exe: Executable, model: str, kind: Kind, given: Mapping[str, Any], as_json: bool) -> None:
     with files.progress(f"comparing with {kind.runs}"):
         result = verify(exe, against=kind.original(model, given), seconds=0.0, cold=False)
-    click.echo(files.safe(result.summary), err=as_json)
+    click.echo(safe(result.summary), err=as_json)
     if not result.ok:
         raise click.exceptions.Exit(1)

@@ -15,6 +15,7 @@ from lstm_ir.backends.run.profile import flow_text
 from lstm_ir.cli import c_header_file, files, module_file, packages
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.printable import safe
 from lstm_ir.ir.printer import print_program
 from lstm_ir.ir.program import Program
 from lstm_ir.passes.pipeline import Pipeline, for_target
@@ -114,7 +115,7 @@ def _text(program: Program, wanted: _Wanted) -> str:
 def _arguments(program: Program) -> str:
     """A comment with the names of each function's arguments: StableHLO has numbers for them."""
     lines = [f"// {n}: {', '.join([*g.input_names, *g.weights])}\n" for n, g in program.entries.items()]
-    return files.safe("".join(lines)) if all("\n" not in line[:-1] for line in lines) else ""
+    return safe("".join(lines)) if all("\n" not in line[:-1] for line in lines) else ""
 
 
 def _stage(program: Program, wanted: _Wanted) -> Mapping[str, Graph]:

@@ -8,6 +8,7 @@ import click
 
 from lstm_ir.cli import files, model_options
 from lstm_ir.importers.kinds import Kind
+from lstm_ir.ir.printable import safe
 from lstm_ir.verification.verify import verify
 
 
@@ -42,6 +43,6 @@ def command(
             graph, against=kind.original(model, given), sizes=numbers, ranges=values, calls=calls, seed=seed,
             absolute=absolute, relative=relative, seconds=seconds, cold=cold, target=target,
         )  # fmt: skip
-    click.echo(files.json_text(result.as_json()) if as_json else files.safe(str(result)))
+    click.echo(files.json_text(result.as_json()) if as_json else safe(str(result)))
     if not result.ok:
         raise click.exceptions.Exit(1)

@@ -24,7 +24,7 @@ class Examined:
 
     def __str__(self) -> str:
         """The report on one screen."""
-        from lstm_ir.cli.import_text import text
+        from lstm_ir.importers.report_text import text  # rich, only where it is drawn
 
         return text(self.report)
 

@@ -29,8 +29,8 @@ def examine(model: Any, *example: Any, target: str | None = "cpu", **options: An
 
 def plan(found: Examined, word: str, options: Mapping[str, Any]) -> Any:
     """The report of a graph that is taken, with how each recurrence runs on a target."""
-    from lstm_ir.api import prepare
-    from lstm_ir.backends.run.devices import resolve
+    from lstm_ir.api import prepare  # passes and the module, only where a plan is asked for
+    from lstm_ir.backends.run.devices import resolve  # IREE's runtime, likewise
 
     assert found.graph is not None
     target = resolve(word)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lstm_ir.ir.printable import bytes_text
+
 
 @dataclass(frozen=True)
 class OutputDifference:
@@ -130,11 +132,3 @@ def time_text(seconds: float) -> str:
         if seconds >= unit:
             return f"{seconds / unit:.3g} {name}"
     return f"{seconds * 1e6:.3g} us"
-
-
-def bytes_text(count: float) -> str:
-    """Bytes in the unit that fits."""
-    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count:.0f} bytes"

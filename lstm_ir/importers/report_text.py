@@ -6,23 +6,16 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 
-import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lstm_ir.cli import files
 from lstm_ir.importers.recurrences import Recurrence
 from lstm_ir.importers.report import ImportReport
-from lstm_ir.verification.result import bytes_text
+from lstm_ir.ir.printable import UNBROKEN, bytes_text, safe
 
 WIDTH = 120  # columns where nobody says how many there are
 SHOWN = 3  # names of nodes in one line
-
-
-def show(report: ImportReport) -> None:
-    """Print the report to stdout."""
-    click.echo(text(report))
 
 
 def text(report: ImportReport) -> str:
@@ -31,7 +24,7 @@ def text(report: ImportReport) -> str:
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as made:
         _print(console, report)
-    return "\n".join(line.rstrip() for line in made.get().replace(files.UNBROKEN, " ").splitlines())
+    return "\n".join(line.rstrip() for line in made.get().replace(UNBROKEN, " ").splitlines())
 
 
 def _print(console: Console, report: ImportReport) -> None:
@@ -40,7 +33,7 @@ def _print(console: Console, report: ImportReport) -> None:
     rows.add_column(no_wrap=True)
     rows.add_column()
     for name, text in _lines(report):
-        rows.add_row(Text(name, "bold"), Text(files.safe(text)))
+        rows.add_row(Text(name, "bold"), Text(safe(text)))
     console.print(rows)
     if report.refusals:
         console.print(_refusals(report))
@@ -50,7 +43,7 @@ def _print(console: Console, report: ImportReport) -> None:
 def _head(r: ImportReport) -> Text:
     state = "taken" if r.ok else f"{len(r.refusals)} refusal{'s' if len(r.refusals) > 1 else ''}"
     text = f"{r.file}: {bytes_text(r.bytes)}, {r.format}, {r.nodes} nodes of {len(r.ops)} ops: "
-    return Text.assemble(files.safe(text), (state, "bold green" if r.ok else "bold red"))
+    return Text.assemble(safe(text), (state, "bold green" if r.ok else "bold red"))
 
 
 def _lines(r: ImportReport) -> Iterator[tuple[str, str]]:
@@ -92,7 +85,7 @@ def _lines(r: ImportReport) -> Iterator[tuple[str, str]]:
 
 
 def _counts(ops: Sequence[tuple[str, int]]) -> str:
-    return "  ".join(f"{name}{files.UNBROKEN}{n}" for name, n in ops if n) or "none"
+    return "  ".join(f"{name}{UNBROKEN}{n}" for name, n in ops if n) or "none"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -116,5 +109,5 @@ def _refusals(r: ImportReport) -> Table:
     for name in ("refused op", "node", "reason"):
         table.add_column(name, overflow="fold")
     for refusal in r.refusals:
-        table.add_row(*(Text(files.safe(t)) for t in (refusal.op, refusal.node, refusal.reason)))
+        table.add_row(*(Text(safe(t)) for t in (refusal.op, refusal.node, refusal.reason)))
     return table
