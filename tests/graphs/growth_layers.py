@@ -196,6 +196,7 @@ def _batch_norm(g: Growth) -> Grown:
 # What this file makes.
 OPS = (
     "batch_norm_results", "softmax", "log_softmax", "dropout", "threefry", "zoneout_lstm", "recurrent_dropout_lstm",
-    "layer_norm_lstm", "convolution", "convolution_transpose", "max_pool", "avg_pool", "stencil", "dynamic_quantize_matmul",
+    "layer_norm_lstm", "convolution", "convolution_transpose", "max_pool", "avg_pool", "stencil",
+    "dynamic_quantize_matmul",
     *GATES, *(f"{n}_grad" for n in GATES),
 )  # fmt: skip
