@@ -305,8 +305,8 @@ def many_heads() -> Graphs:
         whole[i * H : (i + 1) * H, i * H : (i + 1) * H] = ws[i]
     turned, start = li.transpose(v, (0, 2, 1, 3)), v[0] * 0.0
     a, y = loop(lambda h, r: (li.tanh(li.einsum("nbi,nij->nbj", h, w) + r), h), li.transpose(start, (1, 0, 2)), turned)
-    whole = li.weight("whole", whole)
+    diagonal = li.weight("whole", whole)
     start, wide = li.reshape(start, ("B", 17 * H)), li.reshape(v, (T, "B", 17 * H))
-    b, z = loop(lambda h, r: (li.tanh(h @ whole + r), h), start, wide)
+    b, z = loop(lambda h, r: (li.tanh(h @ diagonal + r), h), start, wide)
     b, z = li.reshape(b, ("B", 17, H)), li.reshape(z, (T, "B", 17, H))
     return graph([v], a, y), graph([v], li.transpose(b, (1, 0, 2)), li.transpose(z, (0, 2, 1, 3)))
