@@ -41,7 +41,7 @@ class _Process:
 
 _process = _Process()
 _interrupts: list[Action] = []
-_farewells: list[Action] = []
+_end_actions: list[Action] = []
 
 
 def new_lock() -> Lock:
@@ -114,7 +114,7 @@ def at_end(*, interrupt: Action | None = None, farewell: Action | None = None) -
     if interrupt is not None:
         _interrupts.append(interrupt)
     if farewell is not None:
-        _farewells.append(farewell)
+        _end_actions.append(farewell)
 
 
 @atexit.register
@@ -127,7 +127,7 @@ def _end() -> None:
     held = [lock for ref in _process.locks.copy() if (lock := ref()) is not None]
     while held:
         held = [lock for lock in held if not _passed(lock, end)]
-    for action in _farewells:
+    for action in _end_actions:
         action()
 
 

@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.bench.machine import machine
 from lstm_ir.data import digits
+from lstm_ir.measurement.machine import machine
 from lstm_ir.passes.pipelines import PRECISIONS
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))

@@ -21,8 +21,8 @@ import numpy as np
 import lstm_ir as li
 from lstm_ir.api import build
 from lstm_ir.backends.run.devices import resolve
-from lstm_ir.bench.machine import machine
 from lstm_ir.ir.temporary import new_folder
+from lstm_ir.measurement.machine import machine
 from lstm_ir.verification.cold import ours_cold, start_seconds
 
 T, B, I, H = 20, 1, 32, 64

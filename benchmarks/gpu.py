@@ -28,10 +28,11 @@ import numpy as np
 import lstm_ir as li
 from lstm_ir.backends.run.runtime import devices_of
 from lstm_ir.bench import models, peers
-from lstm_ir.bench.models import NAMES, BenchCall, Runner, Weights
+from lstm_ir.bench.models import NAMES, Weights
 from lstm_ir.bench.points import Point
-from lstm_ir.bench.side_by_side import OURS, Times, interleaved
+from lstm_ir.bench.subject import BenchCall, Runner
 from lstm_ir.ir.errors import LstmIrError
+from lstm_ir.measurement.side_by_side import OURS, Times, interleaved
 
 ROOT = Path(__file__).resolve().parents[1]
 LOOP, TORCH = "StableHLO loop", "torch (cuDNN)"
@@ -94,12 +95,12 @@ def torch_runner(point: Point, sets: tuple[Weights, Weights]) -> Runner:
 
     def infer(call: BenchCall) -> Any:
         with t.inference_mode():
-            return modules[0](t.from_numpy(call.x).cuda())[0].cpu()
+            return modules[0](t.from_numpy(call.arrays["x"]).cuda())[0].cpu()
 
     def train(call: BenchCall) -> Any:
         m = modules[call.turn]
         m.zero_grad(set_to_none=True)
-        x = t.from_numpy(call.x).cuda().requires_grad_()
+        x = t.from_numpy(call.arrays["x"]).cuda().requires_grad_()
         y = m(x)[0]
         (y * y).mean().backward()
         return x.grad.cpu(), [p.grad.cpu() for p in m.parameters()]
@@ -129,7 +130,7 @@ def reference(point: Point, sets: tuple[Weights, Weights], call: BenchCall) -> d
     """What the interpreter gives, as runners name it."""
     program = models.program_of(point, sets[0])
 
-    def interpret(**given: Any) -> dict[str, Any]:
+    def interpret(given: Any) -> dict[str, Any]:
         return li.interpret(program, given)
 
     runner = models.of_executable(point, sets, interpret)

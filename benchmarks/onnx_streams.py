@@ -20,7 +20,7 @@ import click
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.bench.side_by_side import OURS, Times, interleaved
+from lstm_ir.measurement.side_by_side import OURS, Times, interleaved
 
 Array = np.ndarray[Any, Any]
 PEER = "onnxruntime"

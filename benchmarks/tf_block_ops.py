@@ -16,7 +16,7 @@ import click
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.bench.side_by_side import OURS, interleaved
+from lstm_ir.measurement.side_by_side import OURS, interleaved
 
 SIZES = ((100, 1, 128, 128), (100, 16, 256, 256), (100, 64, 512, 512), (1000, 4, 200, 200))
 WEIGHTS = ("w", "wci", "wcf", "wco", "b")

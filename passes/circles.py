@@ -57,9 +57,9 @@ class Circles:
 
     @property
     def worth(self) -> bool:
-        """Whether there is more than one loop in it, or products that need none."""
+        """Whether there is more than one loop in it, products or rows that need none, or no carry."""
         lifted = self.apart and any(self.home[v] == BEFORE and v.op != "parameter" for v in self.loop.rows)
-        return len(self.groups) > 1 or lifted or any(_is_product(v.node, self.home) for v in self.lifted)
+        return len(self.groups) != 1 or lifted or any(_is_product(v.node, self.home) for v in self.lifted)
 
     @property
     def mixed(self) -> bool:
@@ -107,6 +107,8 @@ class Circles:
             fixed = [self.home[v] == FIXED for v in n.inputs]
             if n.op.name == "parameter" or all(fixed) or n.values[0] in inside or not liftable(n, fixed, self.loop):
                 continue
+            if self._reads_a_state(n):
+                continue
             rearranged = self.home[n.values[0]] >= 0 and Trait.data_movement in n.op.traits
             # A number of all rows is for those scalars alone that come last: else their loop is no other one.
             number = not n.values[0].rank and any(v.rank and self.home[v] >= 0 for v in n.inputs)
@@ -121,6 +123,12 @@ class Circles:
                 ):
                     moved.discard(v)
         return moved
+
+    def _reads_a_state(self, n: Node) -> bool:
+        """Whether it is a product of rows with a carried matrix: outside, that would be kept for all steps."""
+        if n.op.name != "dot_general" or any(self.home[v] == FIXED for v in n.inputs):
+            return False
+        return any(self.home[v] >= 0 and v.rank > n.values[0].rank for v in n.inputs)
 
     def _same_loop(self, v: Value, user: Node, moved: set[Value]) -> bool:
         return any(self.home[w] == self.home[v] and w not in moved for w in user.values)

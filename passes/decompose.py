@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lstm_ir.ir.graph import Graph, Node, Value, transform
+from lstm_ir.ir.expansion import expansion
+from lstm_ir.ir.graph import Graph, Node, Value, make, transform
 from lstm_ir.ir.location import at
 from lstm_ir.ir.opdef import Level, Op
 from lstm_ir.ir.target import TargetInfo
@@ -46,8 +47,6 @@ def decompose(graph: Graph, notes: Notes | None = None) -> Graph:
 
 def expanded(node: Node) -> tuple[Value, ...]:
     """The results of `node` by its expansion, at the node's line."""
-    from lstm_ir.ir.expansion import expansion
-
     return expansion(node, "decompose")
 
 
@@ -60,7 +59,5 @@ def _with_bodies(node: Node, notes: Notes) -> Sequence[Value] | None:
 
 
 def _rebuilt(op: Op, node: Node, bodies: dict[str, Graph]) -> tuple[Value, ...]:
-    from lstm_ir.ir.graph import make
-
     with at(node.loc):
         return make(op, *node.args, **{**node.attrs, **bodies}).values

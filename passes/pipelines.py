@@ -13,6 +13,7 @@ The order, and why:
     decompose           the stage border: primitives and scan from here on
     split-carries       before split-loops: layers whose states are one tensor cannot be told apart
     canonicalize, cse   bodies in one form, loops that carry only what is read
+    chunk-states        before split-loops, which does away with the loops without carries that it leaves
     split-loops         before what moves out of loops: the products between layers are then rows
     fuse-gates          before hoisting: one wide product leaves the loop, not four narrow ones
     hoist-invariants    joined weights leave the loop, as hoist-projection needs them
@@ -29,6 +30,7 @@ precision asks for it. It ends a pipeline; `widen-rows` begins one, as later pas
 from __future__ import annotations
 
 from lstm_ir.passes import (
+    chunk_states,
     cse,
     decompose,
     expand,
@@ -50,7 +52,7 @@ from lstm_ir.passes.canonical import canonicalize
 from lstm_ir.passes.cell import fuse_cell
 
 MODULES = (
-    canonicalize, cse, decompose, expand, fold_constants, fuse_cell, fuse_gates, hoist_invariants,
+    canonicalize, chunk_states, cse, decompose, expand, fold_constants, fuse_cell, fuse_gates, hoist_invariants,
     hoist_projection, join_rows, precision, split_carries, split_loops,
     stack_directions, time_major, turn_bodies, widen_rows,
 )  # fmt: skip
@@ -58,7 +60,8 @@ MODULES = (
 
 CORE = "expand,cse,canonicalize,cse,fuse-cell,canonicalize,cse"
 SCHEDULED = (
-    "time-major,cse,stack-directions,canonicalize,cse,decompose,split-carries,canonicalize,cse,split-loops,"
+    "time-major,cse,stack-directions,canonicalize,cse,decompose,split-carries,canonicalize,cse,"
+    "chunk-states,split-loops,"
     "fuse-gates,hoist-invariants,hoist-projection,turn-bodies,canonicalize,join-rows,fold-constants,cse"
 )
 NAMED = {"o0": "expand,decompose", "core": CORE, "default": f"{CORE},{SCHEDULED}"}

@@ -4,9 +4,9 @@
         ->
     E = conv(x);  loop: h = cell(W E[t], h);  loop: g = cell(V H[t], g);  Y = U G
 
-Carries that depend on each other in a circle stay in one loop. What lies between the circles is lifted: a
-product with a weight reads it once for all steps, not once for each. A loop over frames, as `over_time`
-makes it, becomes layers over time.
+Carries that depend on each other in a circle stay in one loop; without carries there is none. What lies between
+the circles is lifted: a product with a weight reads it once for all steps, not once for each. A loop over frames,
+as `over_time` makes it, becomes layers over time.
 """
 
 from __future__ import annotations

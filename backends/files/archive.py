@@ -24,10 +24,10 @@ import numpy as np
 
 from lstm_ir.backends.files import parameters, safetensors, strict_json
 from lstm_ir.backends.files.manifest import Manifest, Member, PackedTarget
-from lstm_ir.backends.files.memory import ALIGNMENT
 from lstm_ir.backends.files.packed_graph import TEXT_LIMIT, PackedGraph
+from lstm_ir.backends.memory import ALIGNMENT
 from lstm_ir.backends.targets.target import Target
-from lstm_ir.ir.errors import LstmIrError, PackageError
+from lstm_ir.ir.errors import KeyTypeError, LstmIrError, PackageError
 from lstm_ir.ir.foreign_errors import become
 from lstm_ir.ir.input_file import reading
 from lstm_ir.ir.output_file import replacing
@@ -112,7 +112,7 @@ def write_package(
     A module that comes without what its entries compute runs on IREE's workers. A package without `graph` cannot
     be compiled again.
     """
-    from lstm_ir.backends.compile.compiler import versions
+    from lstm_ir.backends.compile.compiler import versions  # of writers alone
 
     if not modules:
         raise PackageError("a package needs at least one target")
@@ -160,7 +160,8 @@ def _key(key: bytes | str | None) -> bytes | None:
     if key is None:
         return None
     if not isinstance(key, (str, bytes)):
-        raise PackageError(f"the key of a signature is a {type(key).__name__}; expected text or bytes")
+        name = type(key).__name__
+        raise KeyTypeError(f"the key of a signature is a{'n' * (name[0] in 'aeiou')} {name}; expected text or bytes")
     with become(PackageError, "the key of a signature"):
         data = key.encode() if isinstance(key, str) else key
     if not data:

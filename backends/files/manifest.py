@@ -94,7 +94,12 @@ class Manifest(NamedTuple):
         """The manifest in `data`; PackageError for anything that `to_json` does not write."""
         version = data.get("format") if isinstance(data, dict) else None
         if isinstance(data, dict) and (type(version) is not int or version not in _READ):
-            raise PackageError(f"format {str(version)[:20]}; this version reads {', '.join(map(str, _READ))}")
+            old = type(version) is int and version < _READ[0]
+            again = (
+                ". Make it again of the graph's text and its weights: `lstm-ir compile GRAPH.lir --weights WEIGHTS.npz "
+                "-o NEW.lirpkg`" if old else ". A newer lstm-ir reads it"
+            )  # fmt: skip
+            raise PackageError(f"format {str(version)[:20]}; this version reads {', '.join(map(str, _READ))}{again}")
         names = ("format", "lstm_ir", "iree", "signature", "targets", "members", "extra")
         version = _READ[0] if type(version) is not int else version
         f = fields(data, "manifest", names if version < 4 else (*names, "graph"))

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from lstm_ir.backends.files.memory import Array, empty, fill, size_of
+from lstm_ir.backends.memory import Array, empty, fill, size_of
 from lstm_ir.ir.errors import PackageError
 from lstm_ir.ir.input_file import reading
 

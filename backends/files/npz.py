@@ -6,7 +6,7 @@ import zipfile
 from typing import BinaryIO, cast
 
 from lstm_ir.backends.files import npy
-from lstm_ir.backends.files.memory import ARRAYS, Array
+from lstm_ir.backends.memory import ARRAYS, Array
 from lstm_ir.ir.errors import PackageError
 from lstm_ir.ir.input_file import reading
 

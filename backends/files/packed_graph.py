@@ -33,7 +33,7 @@ class PackedGraph(NamedTuple):
     @classmethod
     def of(cls, program: Program, targets: Sequence[str], options: Mapping[str, Any]) -> PackedGraph:
         """The program's text, without the places of its lines in somebody's files."""
-        from lstm_ir.ir.printer import named_by_hash, print_program
+        from lstm_ir.ir.printer import named_by_hash, print_program  # who loads a package does without
 
         text = print_program(program)
         if len(text.encode()) > TEXT_LIMIT:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.backends import bindings
 from lstm_ir.backends.files import safetensors
-from lstm_ir.backends.files.memory import ALIGNMENT, Array, bytes_of, empty
-from lstm_ir.backends.run import runtime
+from lstm_ir.backends.memory import ALIGNMENT, Array, bytes_of, empty
 from lstm_ir.ir.errors import CallError, PackageError
 from lstm_ir.ir.output_file import replacing
 from lstm_ir.ir.types import TensorType
@@ -53,7 +53,7 @@ def check(weights: Mapping[str, Any], types: Mapping[str, TensorType], *, keep: 
 
 def index(weights: Mapping[str, Array]) -> Any:
     """IREE's index over these arrays; it keeps them alive."""
-    out = runtime.native().ParameterIndex()
+    out = bindings.native().ParameterIndex()
     for name, a in weights.items():
         out.add_buffer(key(name), bytes_of(a))
     return out
@@ -82,5 +82,5 @@ def write_irpa(path: str | Path, weights: Mapping[str, Array]) -> None:
     try:
         with replacing(path) as f:
             index(arrays).create_archive_file(f.name)
-    except runtime.RAISED as e:
-        raise PackageError(f"{path}: {runtime.short(e)}") from e
+    except bindings.RAISED as e:
+        raise PackageError(f"{path}: {bindings.short(e)}") from e

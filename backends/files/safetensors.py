@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from lstm_ir.backends.files import strict_json
-from lstm_ir.backends.files.memory import ALIGNMENT, ARRAYS, Array, bytes_of, empty, fill, size_of
+from lstm_ir.backends.memory import ALIGNMENT, ARRAYS, Array, bytes_of, empty, fill, size_of
 from lstm_ir.ir.errors import PackageError
 from lstm_ir.ir.input_file import reading
 from lstm_ir.ir.types import DType

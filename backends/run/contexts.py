@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from lstm_ir.backends import bindings
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.threads import affinity, policy, stacks
 
@@ -26,15 +27,15 @@ class Contexts:
     """At least one context over `modules`; `name` is for errors.
 
     `schedule`: a caller's thread gets the policy and the processor that suit waiting for workers;
-    `own`: it runs dispatches itself.
+    `own`: it runs dispatches itself. `placement`: the process's by default.
     """
 
     def __init__(
         self, modules: Sequence[Any], name: str, *, schedule: bool = False, own: bool = False,
-        placement: affinity.Placement = affinity.of_process,
+        placement: affinity.Placement | None = None,
     ) -> None:  # fmt: skip
         self._modules, self._name, self._own = list(modules), name, own
-        self._schedule, self._placement = schedule, placement
+        self._schedule, self._placement = schedule, affinity.of_process if placement is None else placement
         self._call = policy.batch if schedule else policy.unchanged
         self.first = self._make()
         self._free = [self.first]
@@ -84,4 +85,4 @@ class Contexts:
         if self._own:
             stacks.confirm()
         with runtime.reporting(f"loading {self._name}"):
-            return runtime.native().VmContext(runtime.instance(), self._modules)
+            return bindings.native().VmContext(runtime.instance(), self._modules)

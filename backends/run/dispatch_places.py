@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 _EXPORT = re.compile(r"\bexecutable\.export public @([\w$.]+)")
@@ -54,6 +55,11 @@ def dispatch_places(flow: str) -> dict[str, tuple[DispatchPlace, ...]]:
         shown = [p for p in at if p.op not in _LEAVES]
         found[name] = tuple(sorted(shown if shown else at))
     return found
+
+
+def call_sites(flow: str) -> dict[str, int]:
+    """Dispatch name -> at how many places of the module it is called."""
+    return Counter(_CALL.findall(flow))
 
 
 def _places(line: str) -> list[DispatchPlace]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lstm_ir.backends import process
+from lstm_ir.backends import bindings, process
 from lstm_ir.backends.files import state_file
 from lstm_ir.backends.run import runtime, transfer
 from lstm_ir.backends.run.held_state import HeldState
@@ -111,8 +111,8 @@ class Function:
             confirm(self.entry, bound, values)
         try:  # as `runtime.reporting`, which takes a microsecond
             results = self._session._run(self, values, shapes, plan, bool(keep))
-        except runtime.RAISED as e:
-            if type(e) not in runtime.RAISED:
+        except bindings.RAISED as e:
+            if type(e) not in bindings.RAISED:
                 process.hold_back()
                 raise  # ours, or a signal handler's
             raise runtime.failure(e, self.entry.name) from e
@@ -384,7 +384,7 @@ class Executable(Session):
 
     def profile(self, entry: str, arrays: Arrays, flow: str | None = None) -> Profile:
         """Where the time of a call goes; `flow` as in `profile.profile`."""
-        from lstm_ir.backends.run.profile import Profiled, profile
+        from lstm_ir.backends.run.profile import Profiled, profile  # calls do without
 
         called = self.entries[entry].entry
         values = call_values(called, arrays)
@@ -399,7 +399,7 @@ class Executable(Session):
         return profile(of, values, flow)
 
     def _repr_html_(self) -> str:
-        from lstm_ir.view.notebook import executable_html
+        from lstm_ir.view.notebook import executable_html  # of notebooks alone
 
         notes = list(getattr(self.report, "notes", ()))
         return executable_html(self.signature, str(self.target), self.device, self.weights, notes)

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.backends import process
-from lstm_ir.backends.run import runtime
+from lstm_ir.backends import bindings, process
 from lstm_ir.backends.run.transfer import BorderType, Mover
 from lstm_ir.ir import dims, state_values
 from lstm_ir.ir.errors import CallError, DeviceError
@@ -57,7 +56,7 @@ class HeldState(MutableMapping[str, Array]):
         view = self._views.get(name)
         if view is None:
             return self._start(name, {}).copy()
-        held = runtime.native().VmVariantList(1)
+        held = bindings.native().VmVariantList(1)
         held.push_ref(view)
         return self._move.arrays(held, (self._kinds[name],), [])[0].copy()
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lstm_ir.backends import bindings
 from lstm_ir.backends.files import parameters
-from lstm_ir.backends.kernels.helpers.queue import SERVE
-from lstm_ir.backends.run import runtime, transfer
+from lstm_ir.backends.queue import SERVE
+from lstm_ir.backends.run import helper_pool, runtime, transfer
 from lstm_ir.backends.run.contexts import Contexts
-from lstm_ir.backends.run.threads import helper_pool
 from lstm_ir.backends.run.threads.caller import may_schedule
 from lstm_ir.backends.run.threads.choice import Choice, choose
 from lstm_ir.ir.errors import PackageError
@@ -72,7 +72,7 @@ class Loaded:
         # The memory of one device of the processor is as good for the other.
         self.move = transfer.mover(runtime.device(first), first, stateful=bool(signature.state))
         with runtime.reporting(f"{signature.name}: not a module", PackageError):
-            self.module = runtime.native().VmModule.copy_buffer(instance, blob)
+            self.module = bindings.native().VmModule.copy_buffer(instance, blob)
         published = SERVE in self.module.function_names
         self.serve = self.module.lookup_function(SERVE) if published else None
         self._contexts: dict[str, Contexts] = {}
@@ -107,7 +107,7 @@ class Loaded:
             return found
 
     def _opened(self, driver: str) -> Contexts:
-        rt, instance = runtime.native(), runtime.instance()
+        rt, instance = bindings.native(), runtime.instance()
         with runtime.reporting(f"loading {self.signature.name}"):
             modules = [rt.create_hal_module(instance, runtime.device(driver))]
             if self.weights:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lstm_ir.backends import process
+from lstm_ir.backends import bindings, process
 from lstm_ir.backends.files.archive import ModuleFile, Package, read_package, write_package
 from lstm_ir.backends.files.manifest import PackedTarget
 from lstm_ir.backends.run import runtime
@@ -71,7 +71,8 @@ def stored_module(found: Package, target: str | None = None) -> PackedTarget:
 def _again(found: Package) -> str:
     """What to do where no module fits."""
     if found.manifest.recipe is None:
-        return "It has no graph: export it again"
+        make = f"lstm-ir compile GRAPH.lir --weights {found.path.name} -o NEW.lirpkg"
+        return f"It has no graph: where the compiler is, `{make}` makes it again, of the graph's text"
     return f"Where the compiler is, `lstm-ir compile {found.path.name} -t TARGET -o NEW.lirpkg` makes it again"
 
 
@@ -133,7 +134,7 @@ def _number(sm: str) -> int:
 
 def _same_runtime(package: Package) -> None:
     """IREE promises nothing about modules of another release."""
-    here = runtime.version()
+    here = bindings.version()
     if package.manifest.iree.split(".")[:2] != here.split(".")[:2]:
         raise PackageError(
             f"{package.path}: made with IREE {package.manifest.iree}, the runtime here is {here}; "

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lstm_ir.backends.kernels.helpers import queue
+from lstm_ir.backends import bindings, queue
 from lstm_ir.backends.run import runtime
-from lstm_ir.backends.run.dispatch_places import DispatchPlace, dispatch_places
+from lstm_ir.backends.run.dispatch_places import DispatchPlace, call_sites, dispatch_places
 from lstm_ir.backends.run.threads import stacks
 from lstm_ir.ir.errors import DeviceError
 from lstm_ir.ir.signature import Signature
@@ -50,6 +50,7 @@ class ProfileRow:
     seconds: float
     busy: float  # seconds of all workers together; 0 where the driver does not say
     places: tuple[DispatchPlace, ...] = ()
+    sites: int = 1  # places of the module that call it
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Profile:
 
     def picture(self) -> str:
         """The parts as bars, in SVG."""
-        from lstm_ir.view.profile_picture import bars
+        from lstm_ir.view.profile_picture import bars  # of notebooks alone
 
         parts = [(r.name, "; ".join(_grouped(r.places)), r.seconds) for r in self.rows]
         title = f"{self.entry} on {self.device}: {_time(self.seconds)} per call"
@@ -158,15 +159,18 @@ def profile(of: Profiled, values: Sequence[Array], flow: str | None = None) -> P
             seconds = _benchmark(command, folder, f"{SECONDS}s", RUNS)
             calls = int(min(200, max(5, SECONDS / seconds)))
         rows = _profiled(command, folder, of.kind, calls)
-    places = {} if flow is None else dispatch_places(flow)
-    shown = [ProfileRow(n, c / calls, s / calls, b / calls, places.get(n, ())) for n, (c, s, b) in rows.items()]
+    places, sites = ({}, {}) if flow is None else (dispatch_places(flow), call_sites(flow))
+    shown = [
+        ProfileRow(n, c / calls, s / calls, b / calls, places.get(n, ()), sites.get(n, 1))
+        for n, (c, s, b) in rows.items()
+    ]
     shown.sort(key=lambda r: -r.seconds)
     return Profile(entry, device, workers, seconds, calls, tuple(shown))
 
 
 def flow_text(text: str, target: Target, options: Mapping[str, Any] | None = None) -> str:
     """The module `text` after IREE formed its dispatches, with a location on every line."""
-    from lstm_ir.backends.compile import compiler
+    from lstm_ir.backends.compile import compiler  # where a profile compiles
 
     more = ("--compile-to=flow", "--mlir-print-debuginfo", "--mlir-print-local-scope")
     flags = [*compiler.BASE_FLAGS, *target.flags, *compiler.option_flags(options, target.info.kind)]
@@ -181,7 +185,7 @@ def _device(word: str) -> str:
 
 
 def _archive(path: Path, weights: Mapping[str, Array]) -> None:
-    from lstm_ir.backends.files import parameters
+    from lstm_ir.backends.files import parameters  # as above
 
     parameters.index(weights).create_archive_file(str(path))
 
@@ -203,7 +207,7 @@ def _tool(name: str) -> str:
 
 
 def _run(name: str, arguments: Sequence[str], folder: str) -> str:
-    from lstm_ir.backends.compile.child import bounded
+    from lstm_ir.backends.compile.child import bounded  # as above
 
     command = bounded([_tool(name), *arguments], LIMIT)
     try:
@@ -212,7 +216,7 @@ def _run(name: str, arguments: Sequence[str], folder: str) -> str:
         raise DeviceError(f"{name} ran past its time limit of {LIMIT} s") from None
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace")
-        raise DeviceError(f"{name} failed: {runtime.short(said)}")
+        raise DeviceError(f"{name} failed: {bindings.short(said)}")
     return done.stdout.decode("utf-8", "replace")
 
 

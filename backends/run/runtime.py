@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import os
 import re
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from lstm_ir.backends import process
+from lstm_ir.backends import bindings, process
 from lstm_ir.backends.run.threads import affinity, stacks
 from lstm_ir.backends.targets import cpus
 from lstm_ir.ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeError
-from lstm_ir.ir.foreign_errors import limit_in, refusals_become, strerror
 
 CPU_DRIVERS = ("local-task", "local-sync")
 LOST = "DEVICE_LOST"  # what drivers say of a GPU that stopped answering
 # IREE's CUDA queue takes no work after one that failed, a launch or a fill of nothing among them.
 _CUDA = re.compile(r"CUDA_ERROR_(?!OUT_OF_MEMORY)|hal\.device\.queue\.dealloca")
 MAX_THREADS = 64  # workers that one IREE executor has at most
-# What the bindings raise, by status code; never a class derived from these.
-RAISED = (RuntimeError, ValueError, IndexError, NotImplementedError)
 SPIN = 5  # us that a worker looks for work before it sleeps: between two dispatches of a call
 
 
@@ -44,27 +39,6 @@ _lock = threading.RLock()
 _process = _Process(min(cpus.cores(), MAX_THREADS))
 _devices: dict[str, Any] = {}
 _owners: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-@cache
-def native() -> Any:
-    """IREE's native bindings. The package around them imports ml_dtypes, which few models need."""
-    for name in ("iree._runtime_libs._runtime", "iree.runtime._binding"):
-        with suppress(ModuleNotFoundError), refusals_become(DeviceError, "iree-base-runtime cannot be loaded"):
-            return importlib.import_module(name)
-    raise DeviceError("iree-base-runtime is not installed: pip install iree-base-runtime")
-
-
-def version() -> str:
-    """The release of iree-base-runtime; from its own file, which takes a twentieth of asking for metadata."""
-    native()
-    with suppress(ImportError, AttributeError):
-        found = re.match(r"\d+(\.\d+)*", importlib.import_module("iree._runtime_libs.version").VERSION)
-        if found is not None:
-            return found[0]
-    from importlib import metadata
-
-    return metadata.version("iree-base-runtime")
 
 
 def set_threads(n: int) -> None:
@@ -105,7 +79,7 @@ def _forked() -> None:
     if process.forked():
         for kept in (_process.instance, *_devices.values(), *_owners):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
-        native().disable_leak_checker()  # prints what is alive at exit
+        bindings.native().disable_leak_checker()  # prints what is alive at exit
 
 
 if hasattr(os, "register_at_fork"):
@@ -115,7 +89,7 @@ if hasattr(os, "register_at_fork"):
 def _leave_to_threads() -> None:
     """What daemon threads hold is alive at exit, and the bindings would list it."""
     if _process.instance is not None and threading.active_count() > 1:
-        native().disable_leak_checker()
+        bindings.native().disable_leak_checker()
 
 
 process.at_end(farewell=_leave_to_threads)
@@ -127,7 +101,7 @@ def instance() -> Any:
     with _lock:
         if _process.instance is None:
             process.runtime_started()
-            _process.instance = native().VmInstance()
+            _process.instance = bindings.native().VmInstance()
         return _process.instance
 
 
@@ -154,7 +128,7 @@ def device(word: str) -> Any:
 
 
 def _driver(name: str) -> Any:
-    rt = native()
+    rt = bindings.native()
     known = rt.HalDriver.query()
     if name not in known:
         raise TargetError(f"unknown device {name!r}; the runtime has {', '.join(sorted(known))}")
@@ -170,7 +144,7 @@ def _driver(name: str) -> Any:
 def devices_of(name: str) -> tuple[tuple[str, ...], str]:
     """Names of the driver's devices, and why there are none."""
     try:
-        rt = native()
+        rt = bindings.native()
     except DeviceError as e:
         return (), str(e)
     if name in CPU_DRIVERS:
@@ -180,29 +154,10 @@ def devices_of(name: str) -> tuple[tuple[str, ...], str]:
     try:
         listed = _driver(name).query_available_devices()
     except (TargetError, RuntimeError) as e:
-        return (), short(e)
+        return (), bindings.short(e)
     if not listed:
         return (), f"the {name} driver lists no device"
     return tuple(str(d.get("name") or d.get("path")) for d in listed), ""
-
-
-_STATUS = re.compile(r"\b([A-Z]+(?:_[A-Z]+)*); (.*)", re.DOTALL)
-
-
-_NUMBER = re.compile(r"failed with (\d+)|failed \((\d+)\)")  # of the system's error, in place of its words
-
-
-def short(error: BaseException | str) -> str:
-    """What the runtime said, without its source places and stack, and the limit that it met."""
-    text = str(error)
-    found = _STATUS.search(text)
-    if found is not None:
-        text = found[2]
-    text = re.split(r"; while (?:invoking|calling)|\n\s*\[\s*\d+\]|; \n", text, maxsplit=1)[0]
-    text = text.strip().rstrip(";").strip()[:400]
-    number = _NUMBER.search(text)
-    limit = limit_in(text) if number is None else strerror(int(number[1] or number[2]))
-    return text if limit is None else f"{text} ({limit})"
 
 
 def _topology(workers: int) -> tuple[str, ...]:
@@ -230,10 +185,10 @@ def reporting(what: str, error: type[LstmIrError] | None = None) -> Iterator[Non
     """What the bindings raise within becomes an `error`, or what `failure` makes of it."""
     try:
         yield
-    except RAISED as e:
-        if type(e) not in RAISED:
+    except bindings.RAISED as e:
+        if type(e) not in bindings.RAISED:
             raise  # ours, or a signal handler's
-        raise (failure(e, what) if error is None else error(f"{what}: {short(e)}")) from e
+        raise (failure(e, what) if error is None else error(f"{what}: {bindings.short(e)}")) from e
 
 
 EMPTY = "empty buffer range"  # Vulkan's driver, of a size of 0 that no variant of the module has
@@ -244,13 +199,13 @@ def failure(error: BaseException, what: str) -> LstmIrError:
     text = str(error)
     if LOST in text or _CUDA.search(text):
         _forget_lost()
-        return DeviceError(f"{what}: the device was lost; compile or load again ({short(error)})")
+        return DeviceError(f"{what}: the device was lost; compile or load again ({bindings.short(error)})")
     if EMPTY in text:
         why = "a tensor without elements, whose size is computed or has a name, meets a dispatch: Vulkan refuses it"
-        return DeviceError(f"{what}: {why}; make this call on a CPU ({short(error)})")
-    found = _STATUS.search(text)
+        return DeviceError(f"{what}: {why}; make this call on a CPU ({bindings.short(error)})")
+    found = bindings.STATUS.search(text)
     # An assertion of the module itself has no place in the runtime's sources before it.
     if found is not None and found[1] == "FAILED_PRECONDITION":
         if ".c:" not in text[: found.start()]:
-            return ValueRangeError(f"{what}: {short(error)}")
-    return DeviceError(f"{what}: {short(error)}" + (f" ({found[1]})" if found is not None else ""))
+            return ValueRangeError(f"{what}: {bindings.short(error)}")
+    return DeviceError(f"{what}: {bindings.short(error)}" + (f" ({found[1]})" if found is not None else ""))

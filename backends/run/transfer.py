@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lstm_ir.backends import process
-from lstm_ir.backends.files.memory import ALIGNMENT, empty
+from lstm_ir.backends import bindings, process
+from lstm_ir.backends.memory import ALIGNMENT, empty
 from lstm_ir.backends.run import runtime
 from lstm_ir.ir.device_array import DeviceArray, Exchange, Home, of_host
 from lstm_ir.ir.types import DType
@@ -36,7 +36,7 @@ class BorderType:
     __slots__ = ("dtype", "hal", "raw")
 
     def __init__(self, kind: DType) -> None:
-        rt = runtime.native()
+        rt = bindings.native()
         self.hal = getattr(rt.HalElementType, _ELEMENT[kind.value])
         self.dtype = kind.numpy
         # ml_dtypes' arrays do not export their memory
@@ -61,7 +61,7 @@ class Mover:
     """Copies inputs into fresh device buffers."""
 
     def __init__(self, device: Any, word: str) -> None:
-        rt = runtime.native()
+        rt = bindings.native()
         self.device, self.word, self.allocator = device, word, device.allocator
         self._list, self._view = rt.VmVariantList, rt.HalBufferView
         self.view = self._view  # the class of a buffer that stays on the device
@@ -110,7 +110,7 @@ class HostMover(Mover):
     """The CPU: aligned inputs are lent, outputs are the runtime's own fresh buffers."""
 
     def __init__(self, device: Any, word: str, stateful: bool) -> None:
-        rt = runtime.native()
+        rt = bindings.native()
         super().__init__(device, word)
         # A module with state may keep an input as its new state: then each call needs its own.
         self._lends = not stateful
@@ -184,7 +184,7 @@ class DeviceMover(Mover):
     """
 
     def __init__(self, device: Any, word: str) -> None:
-        rt = runtime.native()
+        rt = bindings.native()
         super().__init__(device, word)
         self._fence = rt.HalFence
         self._staging = Staging(self.allocator)
@@ -251,7 +251,7 @@ class Staging:
     """Host memory that a GPU writes, kept between calls: CUDA takes 1.2 ms to allocate or free it (H100)."""
 
     def __init__(self, allocator: Any, limit: int = STAGED) -> None:
-        rt = runtime.native()
+        rt = bindings.native()
         memory = int(rt.MemoryType.HOST_LOCAL) | int(rt.MemoryType.DEVICE_VISIBLE)
         usage = int(rt.BufferUsage.TRANSFER) | int(rt.BufferUsage.MAPPING_SCOPED)
         self._allocate = partial(allocator.allocate_buffer, memory, usage)

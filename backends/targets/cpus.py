@@ -80,13 +80,13 @@ def host_triple() -> str:
     return f"{machine()}-unknown-linux-gnu"
 
 
-_TOLD = ("avx", "f16c", "fma", "avx2", "avx512f", "avx512bw", "avx512_bf16", "asimd", "asimddp", "sve", "sve2")
+_REPORTED = ("avx", "f16c", "fma", "avx2", "avx512f", "avx512bw", "avx512_bf16", "asimd", "asimddp", "sve", "sve2")
 
 
 def here() -> str:
     """This machine in words, for messages: its triple, and the flags that decide most often."""
-    told = [f for f in _TOLD if f in flags()]
-    return f"{host_triple()} with {' '.join(told) if told else 'none of ' + ' '.join(_TOLD)}"
+    told = [f for f in _REPORTED if f in flags()]
+    return f"{host_triple()} with {' '.join(told) if told else 'none of ' + ' '.join(_REPORTED)}"
 
 
 def architecture(triple: str) -> str:

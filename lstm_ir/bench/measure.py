@@ -1,7 +1,7 @@
-"""The benchmark: this project beside its peers, point by point (side_by_side.py says how).
+"""The benchmark: this project beside its peers, subject by subject (side_by_side.py says how).
 
-This project runs a point in three ways: with the named sizes T and B, with numbers for them, and from a package
-with named sizes in a process of its own. Of the peers onnxruntime has open axes too; JAX compiles for the sizes.
+This project runs a subject in three ways: with named sizes, with numbers for them, and from a package with named
+sizes in a process of its own. Of the peers onnxruntime has open axes too; JAX and torch.compile compile for the sizes.
 
 A second executable with named sizes runs among them: the ratio of the two is what the machine calls equal. A way
 counts as slower only if the upper end of its ratio's interval is below 1 and below that of the two equals.
@@ -9,7 +9,6 @@ counts as slower only if the upper end of its ratio's interval is below 1 and be
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -19,27 +18,26 @@ from typing import Any
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.bench import models, peers
-from lstm_ir.bench.elsewhere import PackageProcess
-from lstm_ir.bench.machine import cores
-from lstm_ir.bench.models import Array, BenchCall, Runner
-from lstm_ir.bench.points import Point
-from lstm_ir.bench.side_by_side import OURS, Elsewhere, Times, interleaved
+from lstm_ir.bench.elsewhere import PACKAGE, ElsewhereError, OtherProcess
+from lstm_ir.bench.subject import Array, BenchCall, Runner, Subject
 from lstm_ir.ir.errors import LstmIrError
-from lstm_ir.ir.output_file import replacing
 from lstm_ir.ir.temporary import new_folder
+from lstm_ir.measurement.machine import cores
+from lstm_ir.measurement.side_by_side import OURS, Elsewhere, Times, interleaved
 
-NAMES, NUMBERS, PACKAGE = WAYS = ("names", "numbers", "package")
+NAMES, NUMBERS = "names", "numbers"
+WAYS = (NAMES, NUMBERS, PACKAGE)
 AGAIN = "names again"
 DRIVERS = ("local-sync", "local-task")
+LIMIT = 300.0  # seconds until the first results of a peer that compiles in its own process
 _ROUNDS, _CALLS = 40, 50  # of empty calls
 
 
 @dataclass
-class PointResult:
-    """What one point gave."""
+class Result:
+    """What one subject gave."""
 
-    point: Point
+    subject: Subject
     times: Times  # every way of ours, and the peers
     equals: Times  # named sizes, and named sizes again
     errors: dict[str, float]  # by way or peer: largest difference from named sizes, relative to the largest entry
@@ -59,7 +57,7 @@ class PointResult:
 
     def gflops(self, way: str) -> float:
         """GFLOP/s of the products alone."""
-        return self.point.flops / self.times.median(way) / 1e9
+        return self.subject.flops / self.times.median(way) / 1e9
 
     def slower(self, way: str) -> bool:
         """Slower than the best peer, beyond the spread of the measurement."""
@@ -70,8 +68,9 @@ class PointResult:
         """Figures for a file."""
         times, of_way = self.times, {w: self.beside_peers(w) for w in self.ways}
         return {
-            "point": self.point.name,
-            "training": self.point.training,
+            "point": self.subject.name,
+            "group": self.subject.group,
+            "training": self.subject.training,
             "median_ms": {w: times.median(w) * 1e3 for w in times.seconds},
             "spread_ms": {w: times.spread(w) * 1e3 for w in times.seconds},
             "best": next(iter(of_way.values())).best,
@@ -91,47 +90,70 @@ class NoPeerError(LstmIrError):
     """Nothing that is installed runs the point."""
 
 
-def measure(point: Point, seconds: float = 1.0, threads: int | None = None, min_turns: int = 7) -> PointResult:
-    """Measure one point for about `seconds` per runner."""
+def measure(
+    subject: Subject, seconds: float = 1.0, threads: int | None = None, min_turns: int = 7, target: str = "cpu",
+    cache: bool = False,
+) -> Result:  # fmt: skip
+    """Measure one subject for about `seconds` per runner.
+
+    target: of ours. cache: whether modules may come from the cache; then compile times say nothing.
+    """
     used = cores() if threads is None else threads
-    sets, calls = models.weights(point), models.calls(point)
-    missing: dict[str, str] = {}
+    calls, missing = subject.calls(), dict[str, str]()
     theirs: dict[str, Runner] = {}
-    for name, make in peers.PEERS.items():
+    for name, make in subject.peers().items():
         try:
-            made = make(point, sets, used)
+            made = make(used)
         except ImportError as e:
             missing[name] = str(e)
             continue
         if made is not None:
             theirs[name] = made
     if not theirs:
-        raise NoPeerError(f"{point.name}: no peer for it is installed ({', '.join(missing)})")
+        raise NoPeerError(f"{subject.name}: no peer for it is installed ({', '.join(missing)})")
     here: dict[str, Runner] = {}
     compiled: dict[str, float] = {}
-    for way in (NAMES, NUMBERS):
+    for way, program in ((NAMES, subject.program(names=True)), (NUMBERS, subject.program(names=False))):
         start = time.perf_counter()
-        here[way] = models.ours(point, sets, names=way == NAMES, cache=False)
+        here[way] = subject.runner(li.compile(program, target, options={"cache": cache}))
         compiled[way] = time.perf_counter() - start
-    here[AGAIN] = models.ours(point, sets, names=True)
+    here[AGAIN] = subject.runner(li.compile(subject.program(names=True), target))
     here |= theirs
     with ExitStack() as stack:
         path = stack.enter_context(new_folder()) / "point.lirpkg"
-        li.export(models.program_of(point, sets[0], names=True), path, targets=["cpu:host"])
-        package = stack.enter_context(PackageProcess(point, path, used))
-        found = {w: r.read(r.run(calls[0])) for w, r in here.items() if w != AGAIN}
-        errors = _differences({**found, PACKAGE: package.result(0)})
+        li.export(subject.program(names=True), path, targets=[exported(target)])
+        others = {PACKAGE: stack.enter_context(OtherProcess(subject, PACKAGE, used, path))}
+        found = {w: [r.read(r.run(c)) for c in calls] for w, r in here.items() if w != AGAIN}
+        found[PACKAGE] = others[PACKAGE].results()
+        for name in subject.peers_elsewhere():
+            process = stack.enter_context(OtherProcess(subject, name, used))
+            try:
+                found[name] = process.results(LIMIT)
+            except ElsewhereError as e:
+                missing[name] = str(e)
+                continue
+            others[name] = process
+        errors = _differences(found)
         runs: dict[str, Callable[[BenchCall], Any] | Elsewhere] = {w: r.run for w, r in here.items()}
-        seconds_of = interleaved({**runs, PACKAGE: package}, calls, seconds, min_turns).seconds
-    order = [*WAYS, *theirs]
+        most = subject.turn_calls
+        seconds_of = interleaved({**runs, **others}, calls, seconds, min_turns, turn_calls=most).seconds
+    order = [*WAYS, *theirs, *(w for w in others if w != PACKAGE)]
     equals = Times({OURS: seconds_of[NAMES], AGAIN: seconds_of[AGAIN]})
-    return PointResult(point, Times({w: seconds_of[w] for w in order}), equals, errors, compiled, missing)
+    return Result(subject, Times({w: seconds_of[w] for w in order}), equals, errors, compiled, missing)
 
 
-def _differences(found: dict[str, dict[str, Array]]) -> dict[str, float]:
-    """Every array that named sizes give, against every other runner's."""
+def exported(target: str) -> str:
+    """The target's word in a package: `cpu` alone would be one for each level."""
+    return "cpu:host" if target == "cpu" else target
+
+
+def _differences(found: dict[str, list[dict[str, Array]]]) -> dict[str, float]:
+    """Every array that named sizes give, against every other runner's, call by call."""
     mine = found.pop(NAMES)
-    return {w: max(_error(mine[k], a) for k, a in out.items()) for w, out in found.items()}
+    return {
+        w: max(_error(want[k], a) for want, out in zip(mine, outs, strict=True) for k, a in out.items())
+        for w, outs in found.items()
+    }
 
 
 def _error(got: Array, want: Array) -> float:
@@ -142,13 +164,6 @@ def _error(got: Array, want: Array) -> float:
 def geometric_mean(ratios: Iterable[float]) -> float:
     """exp(mean(log))."""
     return float(np.exp(np.mean(np.log(list(ratios)))))
-
-
-def save(results: list[PointResult], path: str, **about: Any) -> None:
-    """Figures as JSON."""
-    text = json.dumps({**about, "points": [r.as_json() for r in results]}, indent=1)
-    with replacing(path) as f:
-        f.write(text.encode())
 
 
 def empty_call() -> dict[str, float]:

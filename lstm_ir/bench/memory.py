@@ -2,7 +2,7 @@
 
     python -m lstm_ir.bench.memory POINT RUNNER [PACKAGE]
 
-RUNNER is lstm-ir, torch, onnxruntime or jax. Prints bytes after three calls. This project runs from
+RUNNER is lstm-ir, torch, torch.compile, onnxruntime or jax. Prints bytes after three calls. This project runs from
 an exported package: what compiling takes is another process's matter there.
 """
 
@@ -14,25 +14,27 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lstm_ir.bench.points import POINTS, Point
-from lstm_ir.bench.side_by_side import OURS
+from lstm_ir.bench.subject import Subject
 from lstm_ir.ir.temporary import new_folder
+from lstm_ir.measurement.side_by_side import OURS
 
-MODULES = {OURS: ("lstm_ir.api", "lstm_ir.backends.run.package", "iree.runtime"),
-           "torch": ("torch",), "jax": ("jax", "jax.numpy"), "onnxruntime": ("onnxruntime", "onnx")}  # fmt: skip
+MODULES = {
+    OURS: ("lstm_ir.api", "lstm_ir.backends.run.package", "iree.runtime"), "torch": ("torch",),
+    "torch.compile": ("torch", "torch._dynamo", "torch._inductor"), "jax": ("jax", "jax.numpy"),
+    "onnxruntime": ("onnxruntime", "onnx"),
+}  # fmt: skip
 
 
-def measure(point: Point, who: str) -> int:
-    """Bytes of a fresh process that runs the point."""
+def measure(point: Subject, who: str, target: str = "cpu") -> int:
+    """Bytes of a fresh process that runs the point; ours was exported for `target`."""
     with new_folder() as folder:
         command = [sys.executable, "-m", "lstm_ir.bench.memory", point.name, who]
         if who == OURS:
             import lstm_ir as li
-            from lstm_ir.bench import models
+            from lstm_ir.bench.measure import exported
 
             package = folder / "point.lirpkg"
-            made = models.program_of(point, models.weights(point)[0], names=True)
-            li.export(made, package, targets=["cpu:host"])
+            li.export(point.program(names=True), package, targets=[exported(target)])
             command.append(str(package))
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return int(done.stdout)
@@ -49,20 +51,21 @@ def resident() -> int:
 
 def main(name: str, who: str, package: str = "") -> None:
     """Run the point here."""
-    from lstm_ir.bench import models, peers
-    from lstm_ir.bench.machine import cores
+    from lstm_ir.bench.lists import MODELS, POINTS
+    from lstm_ir.bench.points import grid
+    from lstm_ir.measurement.machine import cores
 
-    point = next(p for p in POINTS if p.name == name)
+    point = next(p for p in (*POINTS, *MODELS, *grid()) if p.name == name)
     for module in MODULES[who]:
         importlib.import_module(module)
-    sets, calls = models.weights(point), models.calls(point, 3)
+    calls, peers = point.calls(3), {**point.peers(), **point.peers_elsewhere()}
     before = resident()
     if who == OURS:
         import lstm_ir as li
 
-        runner = models.of_executable(point, sets, li.load(package))
+        runner = point.runner(li.load(package))
     else:
-        made = peers.PEERS[who](point, sets, cores())
+        made = peers[who](cores())
         assert made is not None, f"{who} does not run {name}"
         runner = made
     for call in calls:

@@ -8,40 +8,24 @@ layer and direction.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from lstm_ir.bench.points import Point
+from lstm_ir.bench.subject import Array, BenchCall, Layers, Runner
 
-Array = np.ndarray[Any, Any]
 Weights = list[tuple[Array, Array, Array]]  # per layer and direction: w_ih, w_hh, b
 NAMES = ("w_ih", "w_hh", "b")
 
 
-class BenchCall(NamedTuple):
-    """One call's input, and which of the two sets of weights a training step uses."""
-
-    x: Array
-    turn: int
-
-
-class Runner(NamedTuple):
-    """`run` is timed; `read` turns what it gave into arrays by name."""
-
-    run: Callable[[BenchCall], Any]
-    read: Callable[[Any], dict[str, Array]]
-
-
-def calls(point: Point, count: int = 4) -> list[BenchCall]:
+def calls(point: Layers, count: int = 4) -> list[BenchCall]:
     """Inputs, the same ones for every runner."""
     rng = np.random.default_rng(sum(map(ord, point.name)))
     shape = (point.T, point.B, point.I)
-    return [BenchCall(rng.standard_normal(shape, np.float32), k % 2) for k in range(count)]
+    return [BenchCall({"x": rng.standard_normal(shape, np.float32)}, k % 2) for k in range(count)]
 
 
-def weights(point: Point) -> tuple[Weights, Weights]:
+def weights(point: Layers) -> tuple[Weights, Weights]:
     """Two sets, uniform in +-1/sqrt(H) as PyTorch starts; one bias, the other is zero."""
     rng = np.random.default_rng(point.H)
     s = point.H**-0.5
@@ -60,7 +44,7 @@ def weights(point: Point) -> tuple[Weights, Weights]:
     return sets[0], sets[1]
 
 
-def stacked(point: Point, weights: Weights) -> dict[str, Array]:
+def stacked(point: Layers, weights: Weights) -> dict[str, Array]:
     """The weights as `li.lstm` takes them: directions stacked, by `layer/name`."""
     out: dict[str, Array] = {}
     for layer in range(point.layers):
@@ -69,7 +53,7 @@ def stacked(point: Point, weights: Weights) -> dict[str, Array]:
     return out
 
 
-def graph_of(point: Point, weights: Weights, names: bool = False) -> Any:
+def graph_of(point: Layers, weights: Weights, names: bool = False) -> Any:
     """The point's model: output y, or loss where it trains, whose weights are then inputs. Its steps and rows are
     numbers, or the named sizes T and B."""
     import lstm_ir as li
@@ -96,7 +80,7 @@ def graph_of(point: Point, weights: Weights, names: bool = False) -> Any:
     return li.Graph("bench", inputs, outputs)
 
 
-def program_of(point: Point, weights: Weights, names: bool = False) -> Any:
+def program_of(point: Layers, weights: Weights, names: bool = False) -> Any:
     """What is compiled: the model, or its gradients by the input and every weight."""
     import lstm_ir as li
 
@@ -104,17 +88,10 @@ def program_of(point: Point, weights: Weights, names: bool = False) -> Any:
     return li.grad(graph, of="loss", wrt=list(graph.input_names)) if point.training else graph
 
 
-def ours(point: Point, sets: tuple[Weights, Weights], names: bool, cache: bool = True) -> Runner:
-    """lstm-ir on the CPU with default options; T and B are named, or written into the module."""
-    import lstm_ir as li
-
-    return of_executable(point, sets, li.compile(program_of(point, sets[0], names), "cpu", options={"cache": cache}))
-
-
-def of_executable(point: Point, sets: tuple[Weights, Weights], exe: Any) -> Runner:
+def of_executable(point: Layers, sets: tuple[Weights, Weights], exe: Any) -> Runner:
     """A compiled or loaded module of the point."""
     if not point.training:
-        return Runner(lambda call: exe(x=call.x), lambda out: {"y": out["y"]})
+        return Runner(lambda call: exe(call.arrays), lambda out: {"y": out["y"]})
     given = [
         {k.replace(f"layer{n}/", "") + str(n): a for n in range(point.layers)
          for k, a in stacked(point, s).items() if k.startswith(f"layer{n}/")}
@@ -128,4 +105,4 @@ def of_executable(point: Point, sets: tuple[Weights, Weights], exe: Any) -> Runn
             found |= {f"{n}{i}": out[f"d_{n}{layer}"][d] for n in NAMES}
         return found
 
-    return Runner(lambda call: exe(x=call.x, **given[call.turn]), read)
+    return Runner(lambda call: exe({**call.arrays, **given[call.turn]}), read)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.bench.models import NAMES, Array, BenchCall, Runner, Weights
-from lstm_ir.bench.points import Point
+from lstm_ir.bench.models import NAMES, Weights
+from lstm_ir.bench.subject import Array, BenchCall, Layers, Runner
 
 
-def torch_modules(point: Point, sets: tuple[Weights, Weights]) -> list[Any]:
+def torch_modules(point: Layers, sets: tuple[Weights, Weights]) -> list[Any]:
     """A module per set of weights: what a step costs must not include writing the other weights."""
     import torch as t
 
@@ -28,7 +28,7 @@ def torch_modules(point: Point, sets: tuple[Weights, Weights]) -> list[Any]:
     return modules
 
 
-def torch(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
+def torch(point: Layers, sets: tuple[Weights, Weights], threads: int) -> Runner:
     """torch.nn.LSTM / GRU, eager; inference mode where it does not train."""
     import torch as t
 
@@ -37,12 +37,12 @@ def torch(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
 
     def infer(call: BenchCall) -> Any:
         with t.inference_mode():
-            return modules[0](t.from_numpy(call.x))[0]
+            return modules[0](t.from_numpy(call.arrays["x"]))[0]
 
     def train(call: BenchCall) -> Any:
         m = modules[call.turn]
         m.zero_grad(set_to_none=True)
-        x = t.from_numpy(call.x).requires_grad_()
+        x = t.from_numpy(call.arrays["x"]).requires_grad_()
         y = m(x)[0]
         (y * y).mean().backward()
         return x.grad, [p.grad for p in m.parameters()]
@@ -57,7 +57,7 @@ def torch(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
     return Runner(train, read) if point.training else Runner(infer, lambda y: {"y": y.numpy()})
 
 
-def onnxruntime(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner | None:
+def onnxruntime(point: Layers, sets: tuple[Weights, Weights], threads: int) -> Runner | None:
     """onnxruntime's LSTM / GRU, with open axes T and B; it does not train."""
     if point.training:
         return None
@@ -67,10 +67,10 @@ def onnxruntime(point: Point, sets: tuple[Weights, Weights], threads: int) -> Ru
     options.intra_op_num_threads = threads
     model = _onnx_model(point, sets[0]).SerializeToString()
     session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    return Runner(lambda call: session.run(None, {"x": call.x})[0], lambda y: {"y": y})
+    return Runner(lambda call: session.run(None, {"x": call.arrays["x"]})[0], lambda y: {"y": y})
 
 
-def _onnx_model(point: Point, weights: Weights) -> Any:
+def _onnx_model(point: Layers, weights: Weights) -> Any:
     import onnx
 
     make = onnx.helper.make_node
@@ -103,7 +103,7 @@ def _reorder(a: Array, order: tuple[int, ...]) -> Array:
     return np.concatenate([np.split(a, len(order))[k] for k in order])
 
 
-def jax(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
+def jax(point: Layers, sets: tuple[Weights, Weights], threads: int) -> Runner:
     """jax.jit of lax.scan with the projection outside the loop.
 
     XLA takes all the processors it may use.
@@ -146,7 +146,9 @@ def jax(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
     held = j.device_put(sets)
     if not point.training:
         infer = j.jit(model)
-        return Runner(lambda call: j.block_until_ready(infer(held[0], call.x)), lambda y: {"y": np.asarray(y)})
+        return Runner(
+            lambda call: j.block_until_ready(infer(held[0], call.arrays["x"])), lambda y: {"y": np.asarray(y)}
+        )
     step = j.jit(j.grad(lambda w, x: (model(w, x) ** 2).mean(), argnums=(0, 1)))
 
     def read(out: Any) -> dict[str, Array]:
@@ -156,8 +158,8 @@ def jax(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
             found |= {f"{n}{i}": np.asarray(a) for n, a in zip(NAMES, arrays, strict=True)}
         return found
 
-    return Runner(lambda call: j.block_until_ready(step(held[call.turn], call.x)), read)
+    return Runner(lambda call: j.block_until_ready(step(held[call.turn], call.arrays["x"])), read)
 
 
-Maker = Callable[[Point, tuple[Weights, Weights], int], Runner | None]
-PEERS: dict[str, Maker] = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax}
+MakerOfPoint = Callable[[Layers, tuple[Weights, Weights], int], Runner | None]
+PEERS: dict[str, MakerOfPoint] = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax}

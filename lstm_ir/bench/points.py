@@ -1,4 +1,4 @@
-"""The named points of the benchmark, the short default list, and the whole grid.
+"""The layers of the benchmark: those of the named list, the short default list, and the whole grid.
 
 Sizes that people run, from one step of one row to long batches.
 """
@@ -6,8 +6,13 @@ Sizes that people run, from one step of one row to long batches.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lstm_ir.bench.subject import BenchCall, Maker, Runner
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,45 @@ class Point:
             width = self.directions * self.H
         return float(total) * self.T * self.B * (3 if self.training else 1)
 
+    @property
+    def group(self) -> str:
+        """Inference or training."""
+        return "training" if self.training else "inference"
+
+    @property
+    def turn_calls(self) -> int:
+        """Calls of a turn, at most."""
+        return 10
+
+    def calls(self, count: int = 4) -> list[BenchCall]:
+        """Inputs x [T,B,I]."""
+        from lstm_ir.bench import models
+
+        return models.calls(self, count)
+
+    def program(self, names: bool = False) -> Any:
+        """The layers, or their gradients by the input and every weight."""
+        from lstm_ir.bench import models
+
+        return models.program_of(self, models.weights(self)[0], names)
+
+    def runner(self, exe: Any) -> Runner:
+        """A compiled or loaded module of the point."""
+        from lstm_ir.bench import models
+
+        return models.of_executable(self, models.weights(self), exe)
+
+    def peers(self) -> Mapping[str, Maker]:
+        """torch, onnxruntime and JAX."""
+        from lstm_ir.bench import models, peers
+
+        sets = models.weights(self)
+        return {name: partial(make, self, sets) for name, make in peers.PEERS.items()}
+
+    def peers_elsewhere(self) -> Mapping[str, Maker]:
+        """None."""
+        return {}
+
 
 def _plain(cell: str, training: bool, sizes: list[tuple[int, int, int]]) -> list[Point]:
     return [Point(cell, t, b, h, h, training=training) for t, b, h in sizes]
@@ -87,17 +131,6 @@ SHORT = frozenset({
     "lstm-t100-b32-h256", "lstm-t1000-b1-h128", "gru-t100-b16-h200", "lstm-t100-b16-i64-h128-l2-bi",
     "lstm-t100-b1-h128-train", "lstm-t100-b32-h256-train", "gru-t100-b16-h256-train",
 })  # fmt: skip
-
-
-def named(words: tuple[str, ...] = ()) -> tuple[Point, ...]:
-    """The named points whose name is, or else contains, one of the words; all of them for none."""
-    names = {p.name for p in POINTS}
-    return tuple(p for p in POINTS if not words or any(w == p.name or (w not in names and w in p.name) for w in words))
-
-
-def short() -> tuple[Point, ...]:
-    """The default: a few minutes."""
-    return tuple(p for p in POINTS if p.name in SHORT)
 
 
 def grid() -> Iterator[Point]:

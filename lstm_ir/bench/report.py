@@ -7,30 +7,46 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-from lstm_ir.bench.measure import NAMES, NUMBERS, PACKAGE, WAYS
+from lstm_ir.bench.elsewhere import PACKAGE
+from lstm_ir.bench.measure import NAMES, NUMBERS, WAYS
 
 ROW, LEFT, WIDTH, TOP = 16, 250, 420, 34
 SPAN = 3.0  # the axis reaches from 1/8 to 8
 TONES = {False: "#4878a8", True: "#b0603c"}  # inference, training
 
 
+PEERS = {"torch": "torch", "torch.compile": "torch.compile", "onnxruntime": "onnxruntime", "jax": "JAX"}
+
+
 def table(points: Sequence[dict[str, Any]], peak: float) -> str:
-    """One row per point; `points` as `PointResult.as_json` gives them. Shares of the peak are of named sizes."""
+    """One row per subject; `points` as `runs.joined` gives them. Shares of the peak are of named sizes."""
     measured = any(p["memory_mib"] for p in points)
-    heads = ["point", "names ms", "numbers ms", "package ms", "torch ms", "onnxruntime ms", "JAX ms",
-             "ratio of names (90 % interval)", "of numbers", "of package", "of peak"]  # fmt: skip
+    count = max(len(p.get("runs", [p])) for p in points)
+    span = "90 % interval" if count == 1 else f"least and greatest of {count} runs"
+    peers = [w for w in PEERS if w in ("torch", "onnxruntime", "jax") or any(w in p["median_ms"] for p in points)]
+    heads = ["point", "names ms", "numbers ms", "package ms", *(f"{PEERS[w]} ms" for w in peers),
+             f"ratio of names ({span})", "of numbers", "of package", "of peak"]  # fmt: skip
     heads += ["MiB: lstm-ir / torch"] if measured else []
     lines = [_row(heads), "|" + "---|" * len(heads)]
     for p in points:
-        ms, ratios = p["median_ms"], []
+        ratios = []
         for way in WAYS:
             low, high = p["interval"][way]
-            span = f" ({low:.2f}-{high:.2f})" if way == NAMES else ""
-            ratios.append(f"{p['ratio'][way]:.2f}{span}" + (" slower" if p["slower"][way] else ""))
-        cells = [f"{ms[w]:.3g}" if w in ms else "-" for w in (*WAYS, "torch", "onnxruntime", "jax")]
+            spread = f" ({low:.2f}-{high:.2f})" if way == NAMES or count > 1 else ""
+            ratios.append(f"{p['ratio'][way]:.2f}{spread}" + (" slower" if p["slower"][way] else ""))
+        cells = [_milliseconds(p, w) for w in (*WAYS, *peers)]
         memory = [_memory(p["memory_mib"])] if measured else []
         lines.append(_row([p["point"], *cells, *ratios, f"{p['gflops'][NAMES] / peak:.0%}", *memory]))
     return "\n".join(lines) + "\n"
+
+
+def _milliseconds(p: Mapping[str, Any], who: str) -> str:
+    """The median; with several runs their spread, in percent of it."""
+    if who not in p["median_ms"]:
+        return "-"
+    middle = p["median_ms"][who]
+    low, high = p.get("range_ms", {}).get(who, (middle, middle))
+    return f"{middle:.3g}" + (f" (±{(high - low) / 2 / middle:.0%})" if "range_ms" in p else "")
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from lstm_ir.backends import queue
 from lstm_ir.backends.files import parameters
-from lstm_ir.backends.kernels.helpers import queue
 from lstm_ir.backends.run.package import stored_module
 from lstm_ir.cli import files, packages
 from lstm_ir.view.c_header import Module, c_header

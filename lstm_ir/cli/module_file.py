@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lstm_ir.backends.kernels.helpers import queue
+from lstm_ir.backends import queue
 from lstm_ir.backends.run.package import stored_module
 from lstm_ir.cli import files, packages
 from lstm_ir.ir.output_file import replacing

@@ -157,7 +157,7 @@ def _profiled(
             flow = flow_text(lowered.text, where)
         with files.progress("profiling"):
             found = exe.profile(name, arrays, flow)
-    rows = [([(p.file, p.line, p.op) for p in r.places], r.seconds) for r in found.rows]
+    rows = [([(p.file, p.line, p.op) for p in r.places], r.sites, r.seconds) for r in found.rows]
     made = lowered.made.entries[name]
     times = coloured(made, rows, max(found.inside, found.seconds))
     title = f"@{program.name}, {name} on {found.device}: {found.seconds * 1e3:.3f} ms per call"

@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.api import compile
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.interpret import interpret
 from lstm_ir.ir.opdef import OPS
 from lstm_ir.ir.program import Program
 
@@ -101,11 +103,7 @@ def _worst(cases: Sequence[Case], column: str) -> str:
 
 def _run(cases: Sequence[Case], column: str) -> list[Mapping[str, Array]]:
     if column == MEANING:
-        from lstm_ir.ir.interpret import interpret
-
         return [interpret(c.graph, c.inputs) for c in cases]
-    from lstm_ir.api import compile
-
     entries = {f"case{i}": c.graph for i, c in enumerate(cases)}
     exe = compile(Program("oracle", entries), column)
     return [exe.entries[f"case{i}"](c.inputs) for i, c in enumerate(cases)]

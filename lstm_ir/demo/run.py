@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import lstm_ir as li
+from lstm_ir.backends.run.devices import available
 from lstm_ir.data import digits
 from lstm_ir.demo.model import EPOCHS, Progress, classifier, streamer, train
 from lstm_ir.ir.errors import LstmIrError
@@ -135,8 +136,6 @@ def latency(call: Callable[[int], Any], seconds: float) -> float:
 
 def devices() -> tuple[list[str], dict[str, str]]:
     """Kinds of target that run here, and why the others do not."""
-    from lstm_ir.backends.run.devices import available
-
     found = available()
     return [a.kind for a in found if a.devices], {a.kind: a.reason for a in found if not a.devices}
 

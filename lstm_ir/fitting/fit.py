@@ -88,7 +88,7 @@ def _session(program: Any, validates: bool) -> Session:
         raise CallError("fit: validation takes the entry evaluate: li.train_step(..., evaluate=True)")
     if isinstance(program, Session):
         return program
-    from lstm_ir.api import compile
+    from lstm_ir.api import compile  # of programs alone: a package needs no compiler
 
     made: Session = compile(program.only(*(n for n in names if n not in ("grads", "apply"))))
     return made

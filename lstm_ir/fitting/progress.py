@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from lstm_ir.bench.machine import peak
 from lstm_ir.ir.types import DType
+from lstm_ir.measurement.machine import peak
 
 if TYPE_CHECKING:
     from lstm_ir.backends.run.executable import Function, Session
@@ -43,7 +43,7 @@ class Clock:
 class Share:
     """The share of the processor's peak that steps reach; None where operations or the peak are not known.
 
-    The peak is that of `lstm-ir bench`, an f32 product by NumPy: so a program of f64 has none here.
+    The peak is an f32 product by NumPy: so a program of f64 has none here.
     """
 
     def __init__(self, function: Function, session: Session) -> None:

@@ -19,7 +19,7 @@ from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.program import Program
 
 if TYPE_CHECKING:
-    from lstm_ir.verification.original import Original
+    from lstm_ir.importers.original import Original
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 

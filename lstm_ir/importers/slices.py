@@ -11,7 +11,7 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ops.primitive.window import slice_axis
 
-FAR = 2**31 - 1  # bounds of a slice that exporters write for "to the end"
+TO_THE_END = 2**31 - 1  # bounds of a slice that exporters write for "to the end"
 
 
 def sliced(x: Value, axis: int, start: Dim, end: Dim, step: int) -> Value:
@@ -31,7 +31,7 @@ def sliced(x: Value, axis: int, start: Dim, end: Dim, step: int) -> Value:
 def _from_start(size: Dim, bound: Dim, step: int) -> Dim:
     """A bound counted from the start, inside the axis: 0..size, or -1..size-1 of a negative step."""
     low, high = (0, size) if step > 0 else (-1, dims.add(size, -1))
-    if isinstance(bound, int) and abs(bound) >= FAR:
+    if isinstance(bound, int) and abs(bound) >= TO_THE_END:
         return high if bound > 0 else low
     if isinstance(bound, int) and bound < 0:
         bound = dims.add(size, bound)

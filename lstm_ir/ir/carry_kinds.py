@@ -96,7 +96,7 @@ def words(c: Circle, names: Sequence[str]) -> str:
 def loops_of(graph: Graph) -> Iterator[Loop]:
     """All loops, those in bodies after what they stand in."""
     for n in graph.nodes:
-        loop = Loop.of(n)
+        loop = Loop.of(n, until=True)
         if loop is not None:
             yield loop
         for a in n.attrs.values():
@@ -133,10 +133,28 @@ class _Walk:
         self.loop = loop
         self.constant = {v for v, ps in made.items() if ps <= set(loop.const_params)}
         self.found: dict[Value, _Made] = {loop.carry_params[k]: _Made(own(loop.carry_params[k].shape)) for k in members}
-        for n in loop.body.nodes:
+        self._nodes(loop.body)
+
+    def _nodes(self, graph: Graph) -> None:
+        for n in graph.nodes:
             inputs = [self.found.get(v) for v in n.inputs]
-            if n.op.name != "parameter" and any(inputs):
+            if n.op.name == "custom_vjp" and any(inputs):
+                self._forward(n)
+            elif n.op.name != "parameter" and any(inputs):
                 self.found.update((v, m) for v, m in zip(n.values, self._node(n, inputs), strict=True))
+
+    def _forward(self, n: Node) -> None:
+        """A gradient that is written by hand changes no value: what counts is what computes the results."""
+        forward: Graph = n.attrs["forward"]
+        for v in (v for inner in forward.nodes for v in inner.values):
+            self.found.pop(v, None)  # of another call of the same function
+        for p, v in zip(forward.params, n.inputs, strict=True):
+            if v in self.found:
+                self.found[p] = self.found[v]
+        self._nodes(forward)
+        for v, out in zip(n.values, forward.outputs, strict=False):  # residuals come last
+            if out in self.found:
+                self.found[v] = self.found[out]
 
     def _node(self, n: Node, inputs: list[_Made | None]) -> list[_Made]:
         given = [m for m in inputs if m is not None]

@@ -13,6 +13,10 @@ class IRError(LstmIrError, ValueError):
     """A graph, node, type or program that is not well formed."""
 
 
+class ArgumentError(IRError, TypeError):
+    """A builder called with arguments that it does not have, or without those that it needs."""
+
+
 class DimError(IRError):
     """A dimension that is not a size, or two that cannot be decided to be equal."""
 
@@ -71,6 +75,10 @@ class CompileError(LstmIrError, RuntimeError):
 
 class PackageError(LstmIrError, ValueError):
     """A package, weight file or state file that is damaged, foreign or unsafe."""
+
+
+class KeyTypeError(PackageError, TypeError):
+    """A key of a signature that is neither text nor bytes: a number of bytes would be so many zeros."""
 
 
 class ModelError(LstmIrError, ValueError):

@@ -16,7 +16,7 @@ from lstm_ir.ir.cached import cached_property
 from lstm_ir.ir.errors import IRError, VerifyError, message
 from lstm_ir.ir.location import Loc, here
 from lstm_ir.ir.opdef import Op, Range, RuleError, TypeOrList, derive
-from lstm_ir.ir.operators import Operators
+from lstm_ir.ir.operators import Operators, comparable, compared
 from lstm_ir.ir.printer import print_graph
 from lstm_ir.ir.shown import shown_by
 from lstm_ir.ir.signature import Requirement
@@ -59,12 +59,70 @@ class Value(Operators):
         return self.type.rank
 
     @property
+    def ndim(self) -> int:
+        """Number of axes, by NumPy's name."""
+        return self.type.rank
+
+    @property
     def op(self) -> str:
         """Name of the op that makes this value."""
         return self.node.op.name
 
+    def __eq__(self, other: object) -> Any:
+        return self._compared("equal", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared("not_equal", other)
+
+    def _compared(self, builder: str, other: object) -> Any:
+        if isinstance(other, Value):
+            return Comparison(self, other, builder)
+        return compared(builder, self, other) if comparable(other) else NotImplemented
+
+    __hash__ = object.__hash__
+
     def __repr__(self) -> str:
         return f"<{self.node.op.name}#{self.index}: {self.type}>"
+
+
+class Comparison(Value):
+    """What `a == b` and `a != b` give of two values: elements compared; the node is made where a value is wanted.
+
+    Lists and dicts of values ask for its truth: whether both are one value.
+    """
+
+    __slots__ = ("builder", "left", "made", "right")
+
+    def __init__(self, left: Value, right: Value, builder: str) -> None:
+        self.left, self.right, self.builder = left, right, builder
+        self.made: Value | None = None
+
+    @property
+    def value(self) -> Value:
+        """The value of the comparing node."""
+        if self.made is None:
+            self.made = compared(self.builder, self.left, self.right)
+        return self.made
+
+    @property
+    def node(self) -> Node:  # type: ignore[override]  # a slot of other values
+        """The comparing node."""
+        return self.value.node
+
+    @property
+    def index(self) -> int:  # type: ignore[override]
+        """0: its only result."""
+        return 0
+
+    def __bool__(self) -> bool:
+        return (self.left is self.right) is (self.builder == "equal")
+
+
+def settled(arg: Any) -> Any:
+    """The argument with comparisons as the values that they stand for."""
+    if isinstance(arg, tuple):
+        return tuple(map(settled, arg)) if any(type(v) is Comparison for v in arg) else arg
+    return arg.value if type(arg) is Comparison else arg
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -169,6 +227,7 @@ def operand_types(op: Op, args: Sequence[Arg]) -> list[tuple[str, object]]:
 def make_node(op: Op, args: tuple[Arg, ...], attrs: Mapping[str, Any], loc: Loc) -> Node:
     """The node, its type rule run; a broken rule is an IRError of four lines."""
     try:
+        args = tuple(map(settled, args))
         for a in args:
             for v in a if isinstance(a, tuple) else (a,):
                 if v is not None and not isinstance(v, Value):
@@ -207,9 +266,9 @@ class Graph:
         self.params: tuple[Value, ...] = _listed(name, "inputs", inputs, "a list of values of li.input: [x]")
         if isinstance(outputs, Mapping):
             self.output_names = tuple(outputs)
-            self.outputs: tuple[Any, ...] = tuple(outputs.values())
+            self.outputs: tuple[Any, ...] = settled(tuple(outputs.values()))
         else:
-            self.outputs = _listed(name, "outputs", outputs, 'a dict of values by name: {"y": y}')
+            self.outputs = settled(_listed(name, "outputs", outputs, 'a dict of values by name: {"y": y}'))
             self.output_names = tuple(f"out{i}" for i in range(len(self.outputs)))
         check_structure(self)
 

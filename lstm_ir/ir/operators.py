@@ -37,6 +37,27 @@ def _reflected(name: str) -> Callable[[Any, Any], Value]:
     return lambda a, b: _builder(name)(b, a)
 
 
+def _method(name: str) -> Callable[..., Value]:
+    def method(self: Value, *args: Any, **named: Any) -> Value:
+        return _builder(name)(self, *args, **named)
+
+    method.__name__ = name
+    method.__doc__ = f"`li.{name}` of this value."
+    return method
+
+
+def comparable(other: object) -> bool:
+    """Whether `value == other` compares elements: with numbers, arrays and lists of numbers, as `<` does."""
+    if isinstance(other, (list, tuple)):
+        return not any(isinstance(v, Operators) for v in other)
+    return isinstance(other, (bool, int, float)) or hasattr(other, "__array__") or hasattr(other, "__dlpack__")
+
+
+def compared(builder: str, a: Value, b: object) -> Value:
+    """The builder's value."""
+    return _builder(builder)(a, b)
+
+
 class Operators:
     """Mixed into `Value`; each method is the builder of that name."""
 
@@ -71,6 +92,24 @@ class Operators:
         """The same elements in another shape."""
         one = len(shape) == 1 and isinstance(shape[0], (tuple, list))
         return _builder("reshape")(self, shape[0] if one else shape)
+
+    sum, mean, prod = _method("sum"), _method("mean"), _method("prod")
+    max, min, std, var = _method("max"), _method("min"), _method("std"), _method("var")
+    any, all, argmax, argmin = _method("any"), _method("all"), _method("argmax"), _method("argmin")
+    cumsum, clip, round = _method("cumsum"), _method("clip"), _method("round")
+    squeeze, swapaxes = _method("squeeze"), _method("swapaxes")
+
+    def transpose(self, *axes: Any) -> Value:
+        """Axes in this order, reversed without one."""
+        one = len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list)))
+        return _builder("transpose")(self, axes[0] if one else axes or None)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            _builder("sum")  # they are bound by now
+            if name in _BUILDERS:
+                raise AttributeError(f"a value of a graph has no method {name}; write li.{name}(x, ...)", name=name)
+        raise AttributeError(f"a value of a graph has no attribute {name!r}", name=name)
 
     def __bool__(self) -> bool:
         raise TypeError("a value of a graph has no truth value; use li.select, or compare types")

@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.expansion import expansion
 from lstm_ir.ir.graph import Graph, Node, Value, map_arg, operand_types, substitute, topological
@@ -23,17 +25,44 @@ Hook = Callable[[Node, Cts], Any]
 """(node, cotangents) -> gradients per operand, or None to leave the node to its rule."""
 
 
+Remat = tuple[int, ...] | None
+"""Steps of the segments that a loop is cut into, those of the segments of these, ...; None: it is not cut."""
+
+
+@dataclass
+class Kept:
+    """What loops save for the way back, and `inside`, what the step of a loop that runs again saves while it runs."""
+
+    values: list[Value] = field(default_factory=list)
+    inside: list[Kept] = field(default_factory=list)
+    lengths: list[Dim] = field(default_factory=list)
+
+    def outside(self, env: Mapping[str, int]) -> int:
+        """Bytes that are there from the forward pass on."""
+        return sum(dims.evaluate(dims.product(v.shape), env) * max(1, v.dtype.bits // 8) for v in self.values)
+
+    def within(self, env: Mapping[str, int]) -> int:
+        """Bytes of the loop that takes most while a step of it runs again."""
+        return max((k.total(env) for k in self.inside), default=0)
+
+    def total(self, env: Mapping[str, int]) -> int:
+        """Bytes that are there at a time."""
+        return self.outside(env) + self.within(env)
+
+
 @dataclass
 class Differentiation:
     """What the rules of one differentiation share."""
 
-    remat: int | None = None
+    remat: Remat = None
     replaced: dict[Value, Value] = field(default_factory=dict)
     wanted: frozenset[Value] | None = None
+    kept: Kept = field(default_factory=Kept)
 
     def twin(self, old: Node, new: Node) -> None:
         """`new` gives everything that `old` does (first its results, in order), and more."""
         self.replaced.update(zip(old.values, new.values, strict=False))
+        self.kept.values += new.values[len(old.values) :]
 
     def wants(self, v: Value | None) -> bool:
         """Whether the gradient of an operand of the present node is asked for."""
@@ -81,7 +110,7 @@ def pull_back(cts: Mapping[Value, Value], wrt: Sequence[Value], hook: Hook | Non
         if all(ct is None for ct in given) or not any(v in active for v in n.inputs):
             continue
         wanted = frozenset(v for v in n.inputs if v in active and v.dtype.is_float)
-        inner = Differentiation(outer.remat, outer.replaced, wanted)
+        inner = Differentiation(outer.remat, outer.replaced, wanted, outer.kept)
         with at(n.loc.through("grad")), opened(inner):
             grads = hook(n, given) if hook is not None else None
             if grads is None and n.op.joint_vjp is not None and n.op.joint_vjp.takes(n):
@@ -138,7 +167,7 @@ def rule(node: Node, cts: Cts) -> Any:
     return through(node, expansion(node, "grad"), cts, session().remat)
 
 
-def through(node: Node, results: Sequence[Value], cts: Cts, remat: int | None = None, hook: Hook | None = None) -> Any:
+def through(node: Node, results: Sequence[Value], cts: Cts, remat: Remat = None, hook: Hook | None = None) -> Any:
     """The gradient of `node` by that of `results`, which were built over its operands.
 
     From then on `results` take the place of the node's own.
@@ -149,7 +178,7 @@ def through(node: Node, results: Sequence[Value], cts: Cts, remat: int | None = 
             given[v] = given[v] + ct if v in given else ct
     active = session()
     inputs = [v for v in dict.fromkeys(node.inputs) if active.wants(v)]
-    with opened(Differentiation(remat, {}, active.wanted)) as local:
+    with opened(Differentiation(remat, {}, active.wanted, active.kept)) as local:
         found = pull_back(given, inputs, hook)
     done = settled([*results, *found.values()], local.replaced)
     active.replaced.update(zip(node.values, done[: len(results)], strict=True))

@@ -20,7 +20,7 @@ from lstm_ir.parallel import messages
 from lstm_ir.parallel.replica import Opening, Reply
 
 Array = np.ndarray[Any, Any]
-_PATIENCE = 5.0  # seconds that a worker has to end by itself
+_EXIT_SECONDS = 5.0  # seconds that a worker has to end by itself
 
 
 class LostError(Exception):
@@ -130,7 +130,7 @@ class ProcessLink:
             self._broken = f"it did not answer for {self._socket.gettimeout():g} s"
         else:
             with suppress(subprocess.TimeoutExpired):
-                code = self._process.wait(_PATIENCE)
+                code = self._process.wait(_EXIT_SECONDS)
                 self._broken = f"signal {-code} ended it" if code < 0 else f"it ended with exit code {code}"
         return LostError(self._broken)
 

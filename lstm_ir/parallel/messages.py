@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.backends.files import safetensors
-from lstm_ir.backends.files.memory import empty
+from lstm_ir.backends.memory import empty
 
 Array = np.ndarray[Any, Any]
 Buffer = bytes | memoryview

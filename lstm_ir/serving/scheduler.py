@@ -26,7 +26,7 @@ from lstm_ir.backends import process
 from lstm_ir.ir.errors import BusyError, DeadlineError, DeviceError
 from lstm_ir.ir.foreign_errors import become
 
-_PATIENCE = 1.0  # seconds between two looks of an idle worker at what `tidy` is for
+_TIDY_SECONDS = 1.0  # seconds between two looks of an idle worker at what `tidy` is for
 
 
 @dataclass(eq=False)
@@ -161,7 +161,7 @@ class Scheduler:
         tidied = time.monotonic()
         while True:
             with self._changed:
-                jobs, late = self._next(tidied + _PATIENCE)
+                jobs, late = self._next(tidied + _TIDY_SECONDS)
             if self._abandoned:
                 jobs, late = [], [*jobs, *late]
             for job in late:
@@ -170,7 +170,7 @@ class Scheduler:
             if running:
                 self._settle(running)
             self._finish([*jobs, *late])
-            if self._tidy is not None and time.monotonic() >= tidied + _PATIENCE:
+            if self._tidy is not None and time.monotonic() >= tidied + _TIDY_SECONDS:
                 self._tidy()
                 tidied = time.monotonic()
             if not jobs and not late and self._closing and not self._groups:
@@ -199,7 +199,7 @@ class Scheduler:
                 return [], []
             self._changed.wait(soonest - now if self._groups or self._tidy is not None else None)
             if self._tidy is None:
-                until = time.monotonic() + _PATIENCE
+                until = time.monotonic() + _TIDY_SECONDS
 
     def _take(self, key: Hashable, group: _Group, now: float) -> tuple[list[Job], list[Job]]:
         jobs: list[Job] = []

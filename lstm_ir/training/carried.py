@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.errors import GradientError
+from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.program import Program, State, need_graph
+from lstm_ir.ops.nn.normalisation import BATCH_NORM_RESULTS
 
 
 @dataclass(frozen=True)
@@ -27,3 +29,30 @@ def source_of(given: Graph | Program) -> tuple[Graph, Carried]:
     need_graph("train_step", given, "train the graph that it was made of, or a program of li.stateful")
     assert isinstance(given, Graph)
     return given, Carried()
+
+
+NEXT = "next "
+"""Before the names of running statistics: outputs of the graph that hold what they will be."""
+
+
+def with_running(graph: Graph) -> tuple[Graph, dict[str, str]]:
+    """The graph with outputs for the means and variances that its batch norms move, and these outputs by weight.
+
+    Statistics are weights that a `batch_norm` in training takes as they are. Raises GradientError where two take one.
+    """
+    moved: dict[str, Value] = {}
+    for n in graph.nodes:
+        if n.op is BATCH_NORM_RESULTS and n.attrs["training"]:
+            for held, new in (("held_mean", "mean"), ("held_var", "var")):
+                (v,), (result,) = (w if isinstance(w, tuple) else (w,) for w in (n.arg(held), n.result(new)))
+                if v is None or result is None or v.op != "weight":
+                    continue
+                name = v.node.attrs["name"]
+                if name in moved:
+                    problem = f"two batch norms move {name!r}, at {moved[name].node.loc} and {n.loc}"
+                    raise GradientError(f"train_step: {problem}; give each statistics of its own")
+                moved[name] = result
+    if not moved:
+        return graph, {}
+    outputs = dict(zip(graph.output_names, graph.outputs, strict=True)) | {NEXT + n: v for n, v in moved.items()}
+    return Graph(graph.name, graph.params, outputs), {n: NEXT + n for n in moved}

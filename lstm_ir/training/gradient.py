@@ -3,39 +3,80 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.options import is_int
-from lstm_ir.ir.pullback import Differentiation, opened, pull_back
+from lstm_ir.ir.pullback import Differentiation, Kept, Remat, opened, pull_back
 from lstm_ir.ops.primitive.fill import ones, zeros_like
+from lstm_ir.training.memory import Build, within
 
 Names = str | Sequence[str]
 BESIDE = "beside "  # before the names of outputs that `loss_gradients` gives too
 
 
-def grad(graph: Graph, of: str, wrt: Names, *, remat: int | None = None, missing: str = "error") -> Graph:
+def grad(
+    graph: Graph, of: str, wrt: Names, *, remat: int | Sequence[int] | None = None, memory: int | str | None = None,
+    sizes: Mapping[str, int] | None = None, missing: str = "error",
+) -> Graph:  # fmt: skip
     """The scalar output `of` and its gradients: outputs `of`, then `d_NAME` for each name of `wrt`.
 
     wrt: names of inputs and weights. remat: save the states of loops only at every `remat`-th step
-    and run the steps between again on the way back; without it everything that is needed is saved.
+    and run the steps between again on the way back; without it everything that is needed is saved. Two numbers cut
+    these stretches once more. memory: remat chosen so that what loops save fits: bytes, or "256MiB"; sizes: what the
+    names of sizes are, for this choice alone.
     missing: "zeros" gives zeros of its type for a name of `wrt` that does not influence `of`, or does so through
     integers alone. Raises GradientError for an unknown name, a loss that is not a float scalar, a `wrt` that is not
     of floats or (without "zeros") does not influence the loss, and an op that has no gradient.
     """
     zeros = _zeros(missing)
     loss = _scalar(graph, of)
-    return _differentiated(graph, {of: loss}, {of: ones((), loss.dtype)}, [], wrt, remat, zeros=zeros)
+
+    def build(cut: Remat) -> tuple[Graph, Kept]:
+        return _differentiated(graph, {of: loss}, {of: ones((), loss.dtype)}, [], wrt, cut, zeros=zeros)
+
+    return _cut(build, remat, memory, sizes)
 
 
-def loss_gradients(graph: Graph, of: str, wrt: Sequence[str], remat: int | None, beside: Iterable[str]) -> Graph:
+def _cut(build: Build, remat: Any, memory: Any, sizes: Any) -> Graph:
+    """The gradient with `remat`, or with that which the memory takes."""
+    if memory is None:
+        if sizes is not None:
+            raise GradientError("grad: sizes are those at which memory is counted; memory is not given")
+        return build(_levels(remat))[0]
+    if remat is not None:
+        raise GradientError("grad: remat and memory are given; memory chooses remat")
+    return within(build, memory, sizes)
+
+
+def _levels(remat: Any) -> Remat:
+    if remat is None:
+        return None
+    many = tuple(remat) if isinstance(remat, (tuple, list)) else (remat,)
+    if not many or not all(is_int(k) and k >= 1 for k in many):
+        raise GradientError(f"grad: remat is {remat!r}; it is a number of steps, at least 1, or a few of them")
+    if any(b >= a for a, b in itertools.pairwise(many)):
+        raise GradientError(f"grad: remat is {remat!r}; each number of steps is below the one before it")
+    return tuple(int(k) for k in many)
+
+
+def loss_gradients(
+    graph: Graph, of: str, wrt: Sequence[str], remat: Any, beside: Iterable[str], memory: Any = None, sizes: Any = None
+) -> Graph:
     """As `grad`, and the outputs named `beside`, each as "beside NAME", by the same forward pass."""
     loss = _scalar(graph, of)
     more = {BESIDE + n: graph.output(n) for n in beside}
     hint = "leave it out of `trainable`"
-    return _differentiated(graph, {of: loss}, {of: ones((), loss.dtype)}, [], wrt, remat, beside=more, hint=hint)
+
+    def build(cut: Remat) -> tuple[Graph, Kept]:
+        seed = {of: ones((), loss.dtype)}
+        return _differentiated(graph, {of: loss}, seed, [], wrt, cut, beside=more, hint=hint)
+
+    return _cut(build, remat, memory, sizes)
 
 
 def _scalar(graph: Graph, of: str) -> Value:
@@ -47,10 +88,13 @@ def _scalar(graph: Graph, of: str) -> Value:
     return loss
 
 
-def vjp(graph: Graph, of: Names, wrt: Names, *, remat: int | None = None, missing: str = "error") -> Graph:
+def vjp(
+    graph: Graph, of: Names, wrt: Names, *, remat: int | Sequence[int] | None = None, memory: int | str | None = None,
+    sizes: Mapping[str, int] | None = None, missing: str = "error",
+) -> Graph:  # fmt: skip
     """The outputs `of`, and `d_NAME` = sum over them of cotangent times derivative.
 
-    The cotangents are further inputs, `ct_NAME`, of the outputs' types. `missing` and errors as `grad`.
+    The cotangents are further inputs, `ct_NAME`, of the outputs' types. `remat` and all after it as in `grad`.
     """
     zeros = _zeros(missing)
     results = {n: _output(graph, n) for n in _names(of)}
@@ -58,7 +102,11 @@ def vjp(graph: Graph, of: Names, wrt: Names, *, remat: int | None = None, missin
     taken = set(graph.input_names) & {f"ct_{n}" for n in cts}
     if taken:
         raise GradientError(f"vjp: the graph already has an input {min(taken)!r}")
-    return _differentiated(graph, results, cts, list(cts.values()), wrt, remat, zeros=zeros)
+
+    def build(cut: Remat) -> tuple[Graph, Kept]:
+        return _differentiated(graph, results, cts, list(cts.values()), wrt, cut, zeros=zeros)
+
+    return _cut(build, remat, memory, sizes)
 
 
 def _zeros(missing: object) -> bool:
@@ -68,11 +116,9 @@ def _zeros(missing: object) -> bool:
 
 
 def _differentiated(
-    graph: Graph, results: dict[str, Value], cts: dict[str, Value], more: list[Value], wrt: Names, remat: int | None,
+    graph: Graph, results: dict[str, Value], cts: dict[str, Value], more: list[Value], wrt: Names, remat: Remat,
     *, zeros: bool = False, beside: Mapping[str, Value] | None = None, hint: str = "missing='zeros' gives zeros",
-) -> Graph:  # fmt: skip
-    if remat is not None and (not is_int(remat) or remat < 1):
-        raise GradientError(f"grad: remat is {remat!r}; it is a number of steps, at least 1")
+) -> tuple[Graph, Kept]:  # fmt: skip
     sources = {n: _source(graph, n) for n in _names(wrt)}
     with opened(Differentiation(remat)) as active:
         seeds: dict[Value, Value] = {}
@@ -91,7 +137,8 @@ def _differentiated(
         raise GradientError(
             f"grad: an output is already called {min(taken)!r}; make a Graph that gives it another name"
         )
-    return active.settle(Graph(f"{graph.name}_grad", [*graph.params, *more], outputs | dict(beside or {})))
+    made = Graph(f"{graph.name}_grad", [*graph.params, *more], outputs | dict(beside or {}))
+    return active.settle(made), active.kept
 
 
 def _names(names: Names) -> list[str]:

@@ -54,6 +54,9 @@ class Plan:
     accumulate: int = 1
     carried: Carried = field(default_factory=Carried)
     precision: str | None = None
+    running: Mapping[str, str] = field(
+        default_factory=dict
+    )  # running statistics, and outputs that are their next values
 
     @cached_property
     def each(self) -> dict[str, Optimizer]:
@@ -80,13 +83,13 @@ class Plan:
     @property
     def rest(self) -> list[str]:
         """The outputs but the loss and what is carried."""
-        gone = {self.loss, *self.carried.outputs.values()}
+        gone = {self.loss, *self.carried.outputs.values(), *self.running.values()}
         return [n for n in self.source.output_names if n not in gone]
 
     @property
     def beside(self) -> list[str]:
         """The outputs of the graph that `train` needs beside the loss."""
-        return list(dict.fromkeys((*self.outputs, *self.carried.outputs.values())))
+        return list(dict.fromkeys((*self.outputs, *self.carried.outputs.values(), *self.running.values())))
 
     def slot(self, kind: str, weight: str) -> str:
         """The state variable of what the optimizer keeps."""
@@ -108,7 +111,7 @@ class Plan:
         inputs = dict(zip(self.source.input_names, self.source.params, strict=True))
         fed = [n for n, p in inputs.items() if _counts(p, n)]
         _refuse(own, self.source.weights, "a weight")
-        own |= {n: "a weight that is trained" for n in self.names}
+        own |= {n: "a weight that is trained" for n in self.names} | dict.fromkeys(self.running, "a running statistic")
         if STEP in inputs and not fed:
             kind = f"input 'step' is {inputs[STEP].type}; it is fed from the step counter"
             raise GradientError(f"train_step: {kind}: make it {_COUNT}, or give it another name")
@@ -142,6 +145,7 @@ class Plan:
                 start[self.sum_of(n)] = Data.of(np.zeros(data.type.shape, data.type.dtype.numpy))
         if self.plateau is not None:
             start |= self.plateau.start(self.kind)
+        start |= {n: self.source.weights[n].node.attrs["value"] for n in self.running}
         return {n: State(n, d) for n, d in start.items()} | dict(self.carried.state)
 
     def train(self, wide: Graph) -> BoundEntry:
@@ -151,13 +155,13 @@ class Plan:
         rates = Rates(held, self.kind)
         more, new = self._accumulated(found, held, rates)
         shown = {self.loss: found[self.loss], **more} | {n: found[BESIDE + n] for n in self.outputs}
-        new |= {n: found[BESIDE + out] for n, out in self.carried.outputs.items()}
+        new |= {n: found[BESIDE + out] for n, out in {**self.carried.outputs, **self.running}.items()}
         watched = (self.loss, *more, *rates.inputs)
         return self._part("train", wide.params, shown, held, new, list(rates.inputs.values()), watched)
 
     def grads(self, wide: Graph) -> BoundEntry:
         """Loss and gradients, and the next values of what is carried, which are inputs here."""
-        held = self._held([*self.names, *self._counters])
+        held = self._held([*self.names, *self.running, *self._counters])
         found = self._over(wide, held)
         shown = {n: v for n, v in found.items() if not n.startswith(BESIDE)}
         shown |= {n: found[BESIDE + out] for n, out in self.carried.outputs.items()}
@@ -165,7 +169,7 @@ class Plan:
 
     def apply(self) -> BoundEntry:
         """The update by gradients that are given."""
-        held = self._held([n for n in self.state if n not in self.carried.state])
+        held = self._held([n for n in self.state if n not in self.carried.state and n not in self.running])
         rates = Rates(held, self.kind)
         given = {f"d_{n}": parameter(f"d_{n}", held[n].type) for n in self.names}
         more, new = self._updated(given, held, rates)
@@ -180,7 +184,7 @@ class Plan:
         except IRError as e:  # a gradient op among the outputs reads what training alone keeps
             problem = f"train_step: the entry {name}, where nothing is dropped, cannot be made"
             raise GradientError(f"{problem}: {e}") from None
-        held = self._held([*self.names, *self._counters])
+        held = self._held([*self.names, *self.running, *self._counters])
         return self._part(name, still.params, self._over(still, held), held, {}, [])
 
     def report(self, plateau: Plateau) -> BoundEntry:

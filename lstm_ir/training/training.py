@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from lstm_ir.ir.errors import GradientError
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.options import is_int
 from lstm_ir.ir.program import Program
-from lstm_ir.training.carried import source_of
+from lstm_ir.training.carried import source_of, with_running
 from lstm_ir.training.gradient import loss_gradients
 from lstm_ir.training.masters import check_precision
 from lstm_ir.training.optimizer import Optimizer
@@ -26,9 +26,12 @@ def train_step(
     outputs: str | Sequence[str] = (),
     infer: str | Sequence[str] | None = None,
     evaluate: bool = False,
+    grads: bool = False,
     accumulate: int = 1,
     clip_norm: float | None = None,
-    remat: int | None = None,
+    remat: int | Sequence[int] | None = None,
+    memory: int | str | None = None,
+    sizes: Mapping[str, int] | None = None,
     stop_on_nan: bool = True,
     precision: str | None = None,
 ) -> Program:
@@ -36,21 +39,23 @@ def train_step(
 
     graph: with the loss, a float scalar, among its outputs; or a program of `stateful`: then `train` carries its
     state from call to call, without a gradient across calls, and an entry `reset` starts it again.
-    Entries: `train` takes the graph's inputs, gives the loss and the gradients' norm, and updates; `grads`
-    gives loss and `d_NAME` and updates nothing; `apply` takes `d_NAME` and updates; `infer` gives the graph's
-    other outputs, without dropout. State: the weights, `step` (updates done; an input `step: i64[]` of
-    the graph is fed from it) and the optimizer's slots, `adam/m/NAME`.
+    Entries: `train` takes the graph's inputs, gives the loss and the gradients' norm, and updates; `infer` gives the
+    graph's other outputs, without dropout. State: the weights, `step` (updates done; an input `step: i64[]` of
+    the graph is fed from it) and the optimizer's slots, `adam/m/NAME`; also
+    weights that a `batch_norm` in training takes as mean and var: `train` moves them, the other entries use them.
     outputs: names of outputs that `train` gives too, as they are in training. infer: names of the outputs that
     `infer` gives, by default all but the loss. evaluate: an entry `evaluate`, which gives the loss and all other
-    outputs, without dropout, and updates nothing. accumulate: so many calls of `train` make one update, by the mean
-    of their gradients. clip_norm: gradients are scaled so that the norm of all is at most this. remat: as in `grad`.
+    outputs, without dropout, and updates nothing. grads: entries `grads`, which gives loss and `d_NAME` and updates
+    nothing, and `apply`, which takes `d_NAME` and updates: `lstm_ir.parallel.Trainer` needs them. accumulate: so many
+    calls of `train` make one update, by the mean of their gradients. clip_norm: gradients are scaled so that the norm
+    of all is at most this. remat, memory, sizes: as in `grad`.
     stop_on_nan: a step whose loss, norm or learning rate (where it is no number) is not finite is an error that
     names the step, and changes nothing. precision: "bf16" or "f16": products read f32 weights of two axes or more
     rounded so, in every entry; the weights themselves, gradients, sums and the optimizer stay f32.
     Raises GradientError for a name that matches nothing or is taken, weights of f16 or bf16, a program
     that is not made by `stateful`, and as `grad`.
     """
-    source, carried = source_of(graph)
+    given, carried = source_of(graph)
     if not isinstance(optimizer, Optimizer):
         raise GradientError(
             f"train_step: the optimizer is {optimizer!r}; expected one made by li.adam(...), "
@@ -58,7 +63,7 @@ def train_step(
         )
     if not isinstance(loss, str):
         raise GradientError(f"train_step: loss is {loss!r:.80}; expected the name of an output")
-    for name, flag in (("stop_on_nan", stop_on_nan), ("evaluate", evaluate)):
+    for name, flag in (("stop_on_nan", stop_on_nan), ("evaluate", evaluate), ("grads", grads)):
         if not isinstance(flag, bool):
             raise GradientError(f"train_step: {name} is {flag!r:.80}; expected True or False")
     if clip_norm is not None and not (is_number(clip_norm) and clip_norm > 0):
@@ -66,13 +71,16 @@ def train_step(
     if not is_int(accumulate) or accumulate < 1:
         raise GradientError(f"train_step: accumulate is {accumulate!r:.80}; a number of calls, at least 1")
     check_precision(precision)
-    names = tuple(_trainable(source, trainable))
-    shown = tuple(_shown(source, outputs, loss, "outputs"))
-    kept = None if infer is None else tuple(_shown(source, infer, loss, "infer"))
-    plan = Plan(source, loss, optimizer, names, clip_norm, shown, int(accumulate), carried, precision)
+    source, running = with_running(given)
+    names = tuple(_trainable(source, trainable, running))
+    shown = tuple(_shown(given, outputs, loss, "outputs"))
+    kept = None if infer is None else tuple(_shown(given, infer, loss, "infer"))
+    plan = Plan(source, loss, optimizer, names, clip_norm, shown, int(accumulate), carried, precision, running)
     plan.need_own_names()
-    wide = loss_gradients(source, loss, plan.names, remat, plan.beside)
-    parts = {"train": plan.train(wide), "grads": plan.grads(wide), "apply": plan.apply()}
+    wide = loss_gradients(source, loss, plan.names, remat, plan.beside, memory, sizes)
+    parts = {"train": plan.train(wide)}
+    if grads:
+        parts |= {"grads": plan.grads(wide), "apply": plan.apply()}
     inferred = plan.rest if kept is None else [n for n in kept if n in plan.rest]
     if inferred:
         parts["infer"] = plan.infer("infer", inferred)
@@ -91,7 +99,7 @@ def train_step(
     )
 
 
-def _trainable(graph: Graph, names: str | Sequence[str]) -> Iterator[str]:
+def _trainable(graph: Graph, names: str | Sequence[str], running: Collection[str]) -> Iterator[str]:
     patterns = [names] if isinstance(names, str) else names
     if not isinstance(patterns, (list, tuple)) or not all(isinstance(p, str) for p in patterns):
         raise GradientError(f"train_step: trainable is {names!r:.80}; expected a name or a list of names")
@@ -101,7 +109,9 @@ def _trainable(graph: Graph, names: str | Sequence[str]) -> Iterator[str]:
             have = ", ".join(known) or "none"
             raise GradientError(f"train_step: no weight of graph @{graph.name} matches {p!r}; there is {have}")
     for n, v in known.items():
-        if any(fnmatch.fnmatchcase(n, p) for p in patterns):
+        if n in running and n in patterns:
+            raise GradientError(f"train_step: {n!r} is a running statistic, which a batch norm moves; leave it out")
+        if n not in running and any(fnmatch.fnmatchcase(n, p) for p in patterns):
             if v.dtype.bits < 32:
                 raise GradientError(f"train_step: {n!r} is {v.type}; only f32 and f64 are trained")
             yield n

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lstm_ir.bench.machine import machine
-from lstm_ir.bench.side_by_side import OURS, interleaved
+from lstm_ir.importers.original import Original
 from lstm_ir.ir.errors import CallError, LstmIrError
 from lstm_ir.ir.signature import Entry
 from lstm_ir.ir.types import DType
+from lstm_ir.measurement.machine import machine
+from lstm_ir.measurement.side_by_side import OURS, interleaved
 from lstm_ir.verification.bounds import Bounds
 from lstm_ir.verification.cold import cold_starts, ours_cold
 from lstm_ir.verification.compare import Difference, Limits, difference, worst
 from lstm_ir.verification.draw import REACH, TRIES, draw_arrays, draw_sizes, given_arrays
-from lstm_ir.verification.original import Original
 from lstm_ir.verification.result import CaseResult, Verification, sizes_text
 
 if TYPE_CHECKING:

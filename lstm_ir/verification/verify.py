@@ -15,8 +15,8 @@ from lstm_ir.ir.temporary import new_folder
 
 if TYPE_CHECKING:
     from lstm_ir.backends.run.executable import Executable
+    from lstm_ir.importers.original import Original, Plain
     from lstm_ir.verification.comparison import Ours
-    from lstm_ir.verification.original import Original, Plain
     from lstm_ir.verification.result import Verification
 
 Against: TypeAlias = "Any | Original | Plain"
@@ -101,7 +101,7 @@ def _ours(model: Graph | Executable, target: str, folder: Path, pack: bool) -> I
 
 def _original(against: Against, constants: Mapping[str, Any] | None) -> Original:
     from lstm_ir.importers.kinds import kind_of
-    from lstm_ir.verification.original import CallableOriginal, Original
+    from lstm_ir.importers.original import CallableOriginal, Original
 
     if isinstance(against, Original):
         return against

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lstm_ir.ir.graph import Graph
+    from lstm_ir.ir.graph import Graph  # an executable of a package has none
     from lstm_ir.ir.program import Program
     from lstm_ir.ir.signature import Entry, Signature
 
@@ -53,7 +53,7 @@ def executable_html(
 
 def _count(graphs: Iterable[Graph]) -> int:
     """Nodes, those of bodies included; no more are counted than decide."""
-    from lstm_ir.ir.graph import Graph
+    from lstm_ir.ir.graph import Graph  # an executable of a package has none
 
     total, todo = 0, list(graphs)
     while todo and total <= NODES:
@@ -64,7 +64,7 @@ def _count(graphs: Iterable[Graph]) -> int:
 
 
 def _picture(graphs: Mapping[str, Graph], name: str) -> str | None:
-    from lstm_ir.view.picture import picture
+    from lstm_ir.view.picture import picture  # of graphs, as above
 
     if _count(graphs.values()) > NODES:
         return None

@@ -42,7 +42,9 @@ def picture(
     """
     panels = list(_panels(graphs, times))
     width, height = _arranged(panels)
-    below = HEAD if legend else 0.0
+    width = max(width, *(2 * MARGIN + 20 + len(t) * CHAR for t in legend)) if legend else width
+    rows = _legend_rows(legend, width)
+    below = HEAD * len(rows)
     svg = ET.Element(
         "svg", {"class": SCOPE}, xmlns="http://www.w3.org/2000/svg", width=number(width), height=number(height + below),
         viewBox=f"0 0 {number(width)} {number(height + below)}",
@@ -53,7 +55,7 @@ def picture(
         ET.SubElement(svg, "text", {"class": "t"}, x=number(p.x), y=number(p.y + 18)).text = printable(p.title[:SHOWN])
         place = f"translate({number(p.x)},{number(p.y + HEAD)})"
         _render(ET.SubElement(svg, "g", transform=place), p.drawing)
-    _legend(svg, legend, height)
+    _legend(svg, rows, height)
     ET.indent(svg)
     return ET.tostring(svg, encoding="unicode") + "\n"
 
@@ -128,14 +130,32 @@ def _node(parent: ET.Element, b: Box) -> None:
         _render(g, b.inner)
 
 
-def _legend(svg: ET.Element, legend: Sequence[str], y: float) -> None:
+Words = tuple[int, str, float]
+"""A step of the scale or a sentence behind it: its number, the words, how far from the left they stand."""
+
+
+def _legend_rows(legend: Sequence[str], width: float) -> list[list[Words]]:
+    """The words in rows that fit the picture's width; a sentence that fits no row stands alone."""
+    rows: list[list[Words]] = []
     x = MARGIN
     for i, words in enumerate(legend):
-        if i < len(TIMES):
-            place = {"x": number(x), "y": number(y), "width": "14", "height": "14", "rx": "3"}
-            ET.SubElement(svg, "rect", {"class": f"s{i}", **place})
-        ET.SubElement(svg, "text", x=number(x + 20), y=number(y + 11)).text = words
-        x += 20 + len(words) * CHAR + 20
+        long = 20 + len(words) * CHAR
+        if not rows or x + long > width:
+            rows.append([])
+            x = MARGIN
+        rows[-1].append((i, words, x))
+        x += long + 20
+    return rows
+
+
+def _legend(svg: ET.Element, rows: Sequence[Sequence[Words]], top: float) -> None:
+    for row, several in enumerate(rows):
+        y = top + row * HEAD
+        for i, words, x in several:
+            if i < len(TIMES):
+                place = {"x": number(x), "y": number(y), "width": "14", "height": "14", "rx": "3"}
+                ET.SubElement(svg, "rect", {"class": f"s{i}", **place})
+            ET.SubElement(svg, "text", x=number(x + 20), y=number(y + 11)).text = words
 
 
 def printable(text: str) -> str:

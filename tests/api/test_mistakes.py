@@ -115,7 +115,12 @@ def test_executables_and_entries_refuse_positions_too() -> None:
 def test_the_mask_that_the_message_names_leaves_labels_out(seed: int) -> None:
     rng = np.random.default_rng(seed)
     logits, labels = rng.standard_normal((4, O)).astype("f4"), np.array([1, -100, 2, -100], "i4")
-    graph = li.Graph("loss", [L, LABELS], {"loss": li.cross_entropy(L, LABELS, mask=li.not_equal(LABELS, -100))})
+    with pytest.raises(li.ValueRangeError) as caught:
+        li.interpret(LOSS, l=logits, labels=labels)
+    named = re.search(r"left out by (mask=labels != -100)\)", str(caught.value))
+    assert named is not None
+    graph = eval(f'li.Graph("l", [L, labels], {{"loss": li.cross_entropy(L, labels, {named[1]})}})',
+                 {"li": li, "L": L, "labels": LABELS})  # fmt: skip
     logp = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     want = -(logp[0, 1] + logp[2, 2]) / 2
     np.testing.assert_allclose(li.interpret(graph, l=logits, labels=labels)["loss"], want, rtol=1e-5)

@@ -1,5 +1,6 @@
 """The benchmark: its points, its statistics, that it compares what it times, and its reports."""
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -10,18 +11,19 @@ import pytest
 from click.testing import CliRunner
 from device import need
 
-from lstm_ir.bench import measure, memory, models, peers, points, report
-from lstm_ir.bench.elsewhere import PackageProcess
+import lstm_ir as li
+from lstm_ir.bench import levels, lists, measure, memory, points, report
+from lstm_ir.bench.elsewhere import PACKAGE, OtherProcess
 from lstm_ir.bench.points import Point
-from lstm_ir.bench.side_by_side import CALLS, OURS, TURN, Times, interleaved
 from lstm_ir.cli.bench import command
+from lstm_ir.measurement.side_by_side import CALLS, OURS, TURN, Times, interleaved
 
 
 def test_points_have_names_of_their_own_and_the_short_list_is_of_them() -> None:
-    names = [p.name for p in points.POINTS]
+    names = [p.name for p in (*lists.POINTS, *lists.MODELS)]
     assert len(set(names)) == len(names)
-    assert 55 <= len(names) <= 65
-    assert {p.name for p in points.short()} == points.SHORT
+    assert 55 <= len(points.POINTS) <= 65
+    assert {p.name for p in lists.short()} == lists.SHORT
     grid = list(points.grid())
     assert len({p.name for p in grid}) == 2 * 4 * 6 * 6 * 2 * 2 * 2
     assert [p.flops for p in grid] == sorted(p.flops for p in grid)
@@ -41,10 +43,10 @@ def test_statistics() -> None:
     found = Times({"names": np.full(9, 2.0), "numbers": np.full(9, 1.0), "package": np.full(9, 1.5),
                    "a": np.full(9, 1.5), "b": np.full(9, 5.0)})  # fmt: skip
     point = points.POINTS[0]
-    r = measure.PointResult(point, found, same, {}, {})
+    r = measure.Result(point, found, same, {}, {})
     assert [r.slower(w) for w in measure.WAYS] == [True, False, False]
     assert [r.beside_peers(w).ratio for w in measure.WAYS] == [0.75, 1.5, 1.0]
-    assert not measure.PointResult(point, found, noisy, {}, {}).slower("names")
+    assert not measure.Result(point, found, noisy, {}, {}).slower("names")
     assert r.as_json()["ratio"] == {"names": 0.75, "numbers": 1.5, "package": 1.0}
 
 
@@ -66,64 +68,75 @@ def test_a_long_call_is_a_turn_of_its_own() -> None:
 SMALL = (Point("lstm", 3, 2, 5, 7, layers=2, directions=2), Point("gru", 3, 2, 5, 7))
 
 
-def test_a_package_in_a_process_of_its_own_gives_what_the_model_means(tmp_path: Path) -> None:
-    import lstm_ir as li
+class Meaning:
+    """What the interpreter makes of a program, called as an executable is."""
 
+    def __init__(self, program: Any) -> None:
+        self.program = program
+
+    def __call__(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        return li.interpret(self.program, arrays)
+
+
+def test_a_package_in_a_process_of_its_own_gives_what_the_model_means(tmp_path: Path) -> None:
     for training in (False, True):
         p = Point("lstm", 3, 2, 5, 7, directions=2, training=training)
-        sets, call = models.weights(p), models.calls(p)[1]
-        program = models.program_of(p, sets[0], names=True)
+        program = p.program(names=True)
         package = tmp_path / f"{training}.lirpkg"
         li.export(program, package, targets=["cpu:host"])
-        meaning = models.of_executable(p, sets, lambda **a: li.interpret(program, a))  # noqa: B023
-        want = meaning.read(meaning.run(call))
-        with PackageProcess(p, package, 1) as process:
+        meaning = p.runner(Meaning(program))
+        with OtherProcess(p, PACKAGE, 1, package) as process:
             process.warm()
             assert 1 <= len(process.turn(3)) <= CALLS
-            got = process.result(1)
-        assert got.keys() == want.keys()
-        for k, a in want.items():
-            np.testing.assert_allclose(got[k], a, rtol=1e-4, atol=2e-6, err_msg=k)
+            found = process.results()
+        for call, got in zip(p.calls(), found, strict=True):
+            want = meaning.read(meaning.run(call))
+            assert got.keys() == want.keys()
+            for k, a in want.items():
+                np.testing.assert_allclose(got[k], a, rtol=1e-4, atol=2e-6, err_msg=k)
 
 
 @pytest.mark.parametrize("names", [False, True])
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("peer", peers.PEERS)
+@pytest.mark.parametrize("peer", ["torch", "onnxruntime", "jax"])
 def test_every_peer_runs_the_same_model(peer: str, training: bool, names: bool) -> None:
     need(peer)
     for small in SMALL:
         p = Point(small.cell, 3, 2, 5, 7, small.layers, small.directions, training)
-        sets = models.weights(p)
-        theirs = peers.PEERS[peer](p, sets, 1)
+        theirs = p.peers()[peer](1)
         if theirs is None:
             assert (peer, training) == ("onnxruntime", True)
             continue
-        graph = models.program_of(p, sets[0], names)
-        import lstm_ir as li
-
-        mine = models.of_executable(p, sets, lambda **a: li.interpret(graph, a))  # noqa: B023
-        for call in models.calls(p, 2):
+        mine = p.runner(Meaning(p.program(names)))
+        for call in p.calls(2):
             got, want = (r.read(r.run(call)) for r in (mine, theirs))
             assert got.keys() == want.keys()
             for k, a in want.items():
                 np.testing.assert_allclose(got[k], a, rtol=1e-4, atol=2e-6, err_msg=k)
 
 
-def test_the_command_measures_and_reports(tmp_path: Path) -> None:
+def test_the_command_measures_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need("torch")
+    for name in levels.VARIABLES:  # which the command sets
+        monkeypatch.setenv(name, "")
     files: dict[str, Any] = {n: tmp_path / n for n in ("f.json", "f.md", "f.svg")}
     done = CliRunner().invoke(
         command,
-        ["lstm-t1-b1-h64", "--seconds", "0", "-o", str(files["f.json"]), "--table",
-         str(files["f.md"]), "--svg", str(files["f.svg"])],
+        ["lstm-t1-b1-h64", "--seconds", "0", "--runs", "2", "--target", "cpu:x86-64-v3", "-o", str(files["f.json"]),
+         "--table", str(files["f.md"]), "--svg", str(files["f.svg"])],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     for way in measure.WAYS:
         assert f"inference, {way}: geometric mean of 1 ratios" in done.output
+    assert "run 2 of 2" in done.output
+    assert "multiply-adds in registers" in done.output
     assert "MiB" not in files["f.md"].read_text()
     assert files["f.md"].read_text().count("| lstm-t1-b1-h64 |") == 1
     assert "<circle" in files["f.svg"].read_text()
-    assert '"errors"' in files["f.json"].read_text()
+    (figures,) = json.loads(files["f.json"].read_text())["points"]
+    assert len(figures["runs"]) == 2
+    assert figures["median_ms"]["names"] == np.mean([r["median_ms"]["names"] for r in figures["runs"]])
+    assert max(figures["errors"].values()) < 1e-5
 
 
 def test_memory_is_in_the_table_where_it_was_measured() -> None:
@@ -139,7 +152,7 @@ def test_memory_is_in_the_table_where_it_was_measured() -> None:
 
 
 def test_memory_is_of_a_fresh_process() -> None:
-    point = points.named(("lstm-t20-b16-h128",))[0]
+    point = lists.named(("lstm-t20-b16-h128",))[0]
     used = memory.measure(point, OURS)
     weights = 4 * 4 * 128 * (128 + 128)
     assert weights < used < 400 * weights
@@ -156,9 +169,9 @@ def test_the_picture_keeps_ratios_on_its_axis() -> None:
 
 
 def test_a_point_is_chosen_by_its_whole_name() -> None:
-    chosen = [p.name for p in points.named(("lstm-t20-b1-h128",))]
+    chosen = [p.name for p in lists.named(("lstm-t20-b1-h128",))]
     assert chosen == ["lstm-t20-b1-h128"]
-    assert len(points.named(("lstm-t20-b1-h12",))) > 1
+    assert len(lists.named(("lstm-t20-b1-h12",))) > 1
 
 
 def test_points_without_a_peer_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,13 @@
 
 `python tests/campaigns/NAME.py --seconds N --seed S [--from K] [--to L]` runs trials K, K+1, … and ends with one
 line of counts by outcome, and with code 1 if there was a defect; `--trial K` repeats one trial in this process.
+A first trial that is not over after N seconds gets as many again; that none ends in them is a defect, too.
 
-A script holds a function `trial(rng, number)`, which returns the outcome in a word or two and raises where it
-finds a defect, and ends with `campaign.main(trial, seconds=30)`. Everything random comes from `rng`, which is
-made from the seed and the number alone. Trials run one after another in a child process, in a temporary folder:
-one that hangs, or ends the process, is a defect too, and the next starts in a new process.
+A script holds a function `trial(rng, number)`, which returns the outcome in a word or two, or that and a number of
+calls, which are added up, and raises where it finds a defect; it ends with `campaign.main(trial, seconds=30)`.
+Everything random comes from `rng`, which is made from the seed and the number alone. Trials run one after another in
+a child process, in a temporary folder: one that hangs, or ends the process, is a defect too, and the next starts in a
+new process.
 
 A script writes `import campaign`, which the formatter puts before every `from …`: then the rooms of the tests
 can be imported by bare names, as under pytest.
@@ -42,7 +44,7 @@ from paths import ROOT, rooms
 
 sys.path += [p for p in map(str, [*rooms(), ROOT]) if p not in sys.path]
 
-Trial = Callable[[np.random.Generator, int], str]
+Trial = Callable[[np.random.Generator, int], str | tuple[str, int]]
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Done:
     number: int
     outcome: str | None
     defect: str = ""
+    calls: int = 0
 
 
 def main(
@@ -68,7 +71,8 @@ def main(
     if options.trial is not None:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             prepare()
-            print(trial(_generator(options.seed, options.trial), options.trial))
+            outcome = trial(_generator(options.seed, options.trial), options.trial)
+            print(outcome if isinstance(outcome, str) else f"{outcome[0]}, {outcome[1]} calls")
         sys.exit(0)
     if options.worker is not None:
         prepare()
@@ -105,13 +109,14 @@ def _run(seed: int, first: int, last: int, seconds: float, limit: float) -> int:
     for interruption in (signal.SIGINT, signal.SIGTERM):  # ends with the counts so far, in the background too
         signal.signal(interruption, signal.default_int_handler)
     counts: Counter[str] = Counter()
-    defects, number = 0, first
+    defects, calls, number = 0, 0, first
     with (
         tempfile.TemporaryDirectory(prefix="campaign-", ignore_cleanup_errors=True) as folder,
         contextlib.suppress(KeyboardInterrupt),
     ):
-        for done in _trials(seed, first, time.monotonic() + seconds, limit, folder):
+        for done in _trials(seed, first, seconds, limit, folder):
             number = done.number + 1
+            calls += done.calls
             if done.outcome is not None:
                 counts[done.outcome] += 1
             else:
@@ -119,14 +124,20 @@ def _run(seed: int, first: int, last: int, seconds: float, limit: float) -> int:
                 print(f"defect: {_command(seed)} --trial {done.number}\n{done.defect}", flush=True)
             if number > last:
                 break
+        if number == first:
+            defects += 1
+            print(f"defect: {_command(seed)} --from {first}\n  no trial ended in {2 * seconds:g} s", flush=True)
     found = [f"{n} {outcome}" for outcome, n in counts.most_common()]
+    found += [f"{calls} calls"] if calls else []
     found.append("1 defect" if defects == 1 else f"{defects} defects")
     print(f"{Path(sys.argv[0]).stem}: seed {seed}, trials {first}..{number - 1}: {', '.join(found)}", flush=True)
     return 1 if defects else 0
 
 
-def _trials(seed: int, first: int, end: float, limit: float, folder: str) -> Iterator[Done]:
-    """Trials until the time `end`, in one process after another."""
+def _trials(seed: int, first: int, seconds: float, limit: float, folder: str) -> Iterator[Done]:
+    """Trials for so many seconds, in one process after another; twice as many where the first takes longer."""
+    start = time.monotonic()
+    end = start + 2 * seconds
     while time.monotonic() < end:
         worker = _Worker(seed, first, folder)
         try:
@@ -136,6 +147,7 @@ def _trials(seed: int, first: int, end: float, limit: float, folder: str) -> Ite
                     break
                 yield done
                 first += 1
+                end = start + seconds
                 if worker.ended:
                     break
         finally:
@@ -209,7 +221,9 @@ def _work(trial: Trial, seed: int, number: int, pipe: int, memory: int | None) -
     os.write(pipe, b"ready\n")
     while True:
         try:
-            done = {"number": number, "outcome": trial(_generator(seed, number), number)}
+            outcome = trial(_generator(seed, number), number)
+            word, calls = (outcome, 0) if isinstance(outcome, str) else outcome
+            done = {"number": number, "outcome": word, "calls": calls}
         except Exception:
             done = {"number": number, "outcome": None, "defect": traceback.format_exc(limit=-8)}
         os.write(pipe, json.dumps(done).encode() + b"\n")

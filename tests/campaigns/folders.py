@@ -1,6 +1,7 @@
 """Readers and writers at places that a file system can be bad at: each succeeds, or raises the error that it promises.
 
-After a writer that failed the old file is whole, and nothing is beside it. As root the trials run as another user.
+After a writer that failed the old file is whole, and nothing is beside it. As root the trials run as another user, and
+some of the places (`bad_places.py`) are made by root.
 `python tests/campaigns/folders.py --seconds 60 [--seed S] [--trial K]`
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import stat
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,7 +19,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import bad_places
 import campaign
+import click
 import numpy as np
 
 import lstm_ir as li
@@ -108,41 +112,6 @@ STRICT = {".lirpkg", ".safetensors", "dump", "scratch", "cache", "command line"}
 AS_ROOT = {"dump", "scratch", "command line"}  # which start programs, or import what another user may not read
 
 
-def places(root: Path, suffix: str) -> dict[str, str]:
-    """Paths by what is wrong with them; some are fine."""
-    plain, there = root / f"plain{suffix}", root / "folder"
-    there.mkdir()
-    for name, mode in (("read-only", 0o555), ("no look", 0o311), ("no entry", 0o600)):
-        (root / name).mkdir()
-        (root / name / f"old{suffix}").write_bytes(good(suffix) if suffix in WRITERS else b"old")
-        (root / name).chmod(mode)
-    if suffix in WRITERS:
-        plain.write_bytes(good(suffix))
-    else:
-        plain.mkdir()
-    (root / f"unreadable{suffix}").write_bytes(b"secret")
-    (root / f"unreadable{suffix}").chmod(0)
-    (root / f"link{suffix}").symlink_to(plain.name)
-    (root / f"dangling{suffix}").symlink_to(f"made{suffix}")
-    (root / f"astray{suffix}").symlink_to(f"nowhere/made{suffix}")
-    (root / f"loop{suffix}").symlink_to(f"loop{suffix}")
-    odd = os.fsdecode(b"\xff\xfe") + suffix
-    return {
-        "plain": str(plain), "new": str(root / f"new{suffix}"), "missing": str(root / "no" / f"a{suffix}"),
-        "file as folder": str(root / f"unreadable{suffix}" / f"a{suffix}"), "folder": str(there),
-        "folder/": f"{there}/", "file/": f"{plain}/", "read-only": str(root / "read-only" / f"old{suffix}"),
-        "read-only new": str(root / "read-only" / f"a{suffix}"), "no look": str(root / "no look" / f"old{suffix}"),
-        "no entry": str(root / "no entry" / f"old{suffix}"), "unreadable": str(root / f"unreadable{suffix}"),
-        "foreign": f"/root/a{suffix}", "system": f"/proc/a{suffix}", "full": "/dev/full",
-        "link": str(root / f"link{suffix}"), "dangling": str(root / f"dangling{suffix}"),
-        "astray": str(root / f"astray{suffix}"), "loop": str(root / f"loop{suffix}"),
-        "longest": str(root / ("n" * (255 - len(suffix)) + suffix)), "too long": str(root / ("n" * 256 + suffix)),
-        "longest wide": str(root / ("長" * ((255 - len(suffix)) // 3) + suffix)),
-        "deep": str(root / ("d/" * 2500 + "a" + suffix)), "odd bytes": str(root / odd),
-        "null": f"{root}/a\0b{suffix}", "empty": "", "newline": str(root / f"a\nb{suffix}"),
-    }  # fmt: skip
-
-
 @contextmanager
 def as_another(wanted: bool) -> Iterator[None]:
     """Root may write everywhere: as another user then."""
@@ -169,40 +138,67 @@ def room(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+def prepare() -> None:
+    """Files to copy, and mounts that are gone with this process."""
+    os.environ["LSTM_IR_CACHE"] = "off"
+    for word in WRITERS:
+        good(word)
+    MOUNTS.append(bad_places.private_mounts())
+
+
+MOUNTS: list[bool] = []  # whether root may make places, once it is known
+
+
 def trial(rng: np.random.Generator, number: int) -> str:
     """One reader or writer at one place, on a disk with room or without."""
-    os.environ["LSTM_IR_CACHE"] = "off"
     group_of = str(rng.choice(["read", "write", "write", "other"]))
     acts = {"read": READERS, "write": WRITERS, "other": OTHERS}[group_of]
     kind = str(rng.choice(list(acts)))
     size = int(rng.choice([0, 0, 1, 5000, 70_000])) if group_of == "write" else 0
-    for word in WRITERS:
-        good(word)
+    name = str(rng.choice([*bad_places.BY_ANYBODY, *bad_places.BY_ROOT]))
+    return once(group_of, kind, name, size)
+
+
+def once(group_of: str, kind: str, name: str, size: int) -> str:
+    """The act of this group and kind at the place of this name; no file grows beyond `size`, where it is not 0."""
+    acts = {"read": READERS, "write": WRITERS, "other": OTHERS}[group_of]
+    if name in bad_places.BY_ROOT and not MOUNTS[0]:
+        return "not root"
+    if name == "null character" and kind in OTHERS:
+        return "no argument and no variable of a process holds a null character"
+    if name == "pipe" and group_of == "write":
+        return "a writer into a pipe waits for its reader"
     if os.geteuid() == 0:
         Path.cwd().chmod(0o755)
-    root = Path(tempfile.mkdtemp(dir=Path.cwd()))
+    start, root = Path.cwd(), Path(tempfile.mkdtemp(dir=Path.cwd()))
+    (root / "scratch").mkdir()
     if os.geteuid() == 0:
         os.chown(root, NOBODY, NOBODY)
+        os.chown(root / "scratch", NOBODY, NOBODY)
+    suffix, data = (kind, good(kind)) if kind in WRITERS else ("", b"old")
     try:
+        path = bad_places.BY_ROOT[name](root, suffix, data) if name in bad_places.BY_ROOT else ""
         with as_another(kind not in AS_ROOT):
-            table = places(root, kind if kind in WRITERS else "")
-            if kind in OTHERS:
-                del table["null"]  # no argument and no variable of a process holds one
-            name = str(rng.choice(list(table)))
-            return f"{kind} {group_of}: {_tried(acts[kind], kind, table[name], name, size, root)}"
+            if name in bad_places.BY_ANYBODY:
+                path = bad_places.BY_ANYBODY[name](root, suffix, data)
+            return f"{group_of}: {_tried(acts[kind], kind, path, name, size, root)}"
+    except bad_places.NotHereError:
+        return "not on this file system"
     finally:
+        os.chdir(start)
+        bad_places.undone(root)
         shutil.rmtree(root, ignore_errors=True)
 
 
 def _tried(act: Act, kind: str, path: str, name: str, size: int, root: Path) -> str:
     before = _look(root)
     what = f"{kind} at {name}, room {size or 'enough'}"
-    scratch_before, tempfile.tempdir = tempfile.tempdir, str(root / "folder")
+    scratch_before, tempfile.tempdir = tempfile.tempdir, str(root / "scratch")
     try:
         with room(size):
             act(path)
         outcome = "done"
-    except li.LstmIrError:
+    except (li.LstmIrError, click.UsageError):
         outcome = "refused"
     except OSError as e:
         if kind in STRICT or not isinstance(e.filename, str):
@@ -230,11 +226,11 @@ def _look(root: Path) -> dict[str, tuple[int, int]]:
             p = Path(folder) / n
             mode, data = 0, b""
             with suppress(OSError):
-                mode = p.lstat().st_mode
-                data = p.read_bytes()
+                mode, size = p.lstat().st_mode, p.lstat().st_size
+                data = p.read_bytes() if stat.S_ISREG(mode) and size < 1 << 22 else str(size).encode()
             found[str(p)] = (mode, hash(data))
     return found
 
 
 if __name__ == "__main__":
-    campaign.main(trial, seconds=60)
+    campaign.main(trial, seconds=60, prepare=prepare)

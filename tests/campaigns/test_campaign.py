@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 import time
@@ -30,7 +31,8 @@ def trial(rng, number):
         with open({log!r}, "a") as f:
             print(number, drawn, file=f)
         time.sleep(60)
-    return "even" if number % 2 == 0 else "odd"
+    word = "even" if number % 2 == 0 else "odd"
+    return word if number < 5000 else (word, number - 4999)
 
 
 if __name__ == "__main__":
@@ -86,6 +88,13 @@ def test_without_a_defect_the_code_is_0(made: tuple[Path, Path]) -> None:
     assert done.stdout == "purpose: seed 3, trials 1000..3000: 1001 even, 1000 odd, 0 defects\n"
 
 
+def test_calls_are_added_up(made: tuple[Path, Path]) -> None:
+    done = run(made[0], "--seed", 3, "--from", 5000, "--to", 5003)
+    assert done.stdout == "purpose: seed 3, trials 5000..5003: 2 even, 2 odd, 10 calls, 0 defects\n"
+    again = run(made[0], "--seed", 3, "--trial", 5002)
+    assert again.stdout == "even, 3 calls\n"
+
+
 def test_it_ends_when_its_time_does(made: tuple[Path, Path]) -> None:
     done = run(made[0], "--seconds", 0.5, "--seed", 3, "--from", 1000)
     assert done.returncode == 0, done.stderr
@@ -99,3 +108,27 @@ def test_it_tells_its_counts_when_it_is_stopped(made: tuple[Path, Path]) -> None
         told = child.communicate(timeout=60)[0]
     assert told.startswith("purpose: seed 3, trials 1000..")
     assert told.endswith("0 defects\n")
+
+
+def test_a_campaign_that_ends_no_trial_has_a_defect(made: tuple[Path, Path]) -> None:
+    """Its first trial sleeps for longer than twice the time of the campaign."""
+    done = run(made[0], "--seconds", 0.2, "--seed", 3, "--from", 14)
+    assert done.returncode == 1, done.stdout
+    assert "--from 14\n  no trial ended in 0.4 s" in done.stdout
+    assert done.stdout.endswith("purpose: seed 3, trials 14..13: 1 defect\n")
+
+
+def test_every_campaign_is_run_on_one_of_two_days() -> None:
+    days = runpy.run_path(str(Path(__file__).with_name("__main__.py")))
+    names = [p.stem for p in days["scripts"]()]
+    first, second = (days["today"](names, seed) for seed in (20261124, 20261125))
+    assert set(first) | set(second) == set(names)
+    assert set(first) & set(second) == {"graphs"}
+    assert abs(len(first) - len(second)) <= 1
+    left, shares = 300.0, []
+    for k, name in enumerate(first):
+        shares.append(days["share"](name, first[k + 1 :], left))
+        left -= shares[-1]
+    assert left == pytest.approx(0, abs=1e-9)
+    assert shares[first.index("graphs")] >= 0.2 * 300
+    assert min(shares) >= 20

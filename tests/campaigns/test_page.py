@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import bad_places
+import pytest
 from paths import DOCS
 
 PAGE = (DOCS / "testing.md").read_text(encoding="utf-8")
@@ -19,3 +21,31 @@ def test_every_campaign_has_its_rows() -> None:
     told = set(re.findall(r"^\| (\w+) \| [0-9]+ \| [0-9,]+ \|", ledger, re.M))
     assert told
     assert told <= CAMPAIGNS
+
+
+LEDGER = PAGE[PAGE.index("## Ledger") : PAGE.index("### Totals")]
+TOTALS = dict(re.findall(r"^\| ([\w ,]+) \| ([0-9,]+) \| [0-9,a-z]+ \|$", PAGE[PAGE.index("### Totals") :], re.M))
+
+
+@pytest.mark.parametrize(
+    ("what", "campaign"),
+    [("texts", "texts"), ("packages", "packages"), ("weight files", "weight_files"), ("kills", "kills")],
+)
+def test_totals_are_sums_of_the_ledger(what: str, campaign: str) -> None:
+    trials = re.findall(rf"^\| {campaign}(?:, [^|]*)? \| [^|]* \| ([0-9,]+) \|", LEDGER, re.M)
+    assert len(trials) > 1
+    assert sum(int(n.replace(",", "")) for n in trials) == int(TOTALS[what].replace(",", ""))
+
+
+def test_calls_are_sums_of_the_ledger() -> None:
+    calls = re.findall(r"^\| threads[^|]* \| .* ([0-9,]+) calls", LEDGER, re.M)
+    assert calls
+    assert sum(int(n.replace(",", "")) for n in calls) == int(TOTALS["calls from threads"].replace(",", ""))
+
+
+def test_every_place_is_told() -> None:
+    names = [*bad_places.BY_ANYBODY, *bad_places.BY_ROOT]
+    assert int(TOTALS["kinds of places"]) == len(names) == len(set(names))
+    rows = PAGE[PAGE.index("### Places") : PAGE.index("## Ledger")]
+    told = [name for row in re.findall(r"^\| (?:anybody|root)[^|]*\| (.*) \|$", rows, re.M) for name in row.split("; ")]
+    assert told == names

@@ -20,8 +20,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from lstm_ir.backends.files import npy, safetensors, state_file
-from lstm_ir.backends.files.memory import ARRAYS
 from lstm_ir.backends.files.parameters import read_weights
+from lstm_ir.backends.memory import ARRAYS
 from lstm_ir.ir.errors import PackageError
 
 Rng = np.random.Generator

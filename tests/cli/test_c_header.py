@@ -18,7 +18,7 @@ from paths import ROOT
 from small_packages import packed
 
 import lstm_ir as li
-from lstm_ir.backends.run import runtime
+from lstm_ir.backends import bindings
 from lstm_ir.backends.run.package import ModuleFile, write_package
 from lstm_ir.cli.group import run
 from lstm_ir.ir.program import Program
@@ -174,7 +174,7 @@ def trained() -> Program:
     w, r = np.ones((28, 5), np.float32), np.ones((28, 7), np.float32)
     _, h, _ = li.lstm(x, li.weight("cell/w", w), li.weight("cell/r", r))
     graph = li.Graph("trained", [x, label], {"loss": li.cross_entropy(h[0], label), "h": h})
-    return li.train_step(graph, loss="loss", optimizer=li.adam("lr"))
+    return li.train_step(graph, loss="loss", optimizer=li.adam("lr"), grads=True)
 
 
 def streamed() -> Program:
@@ -251,7 +251,7 @@ def test_element_types_are_those_of_the_runtime() -> None:
     assert set(HAL) == set(DType) == set(named)
     bits = {"float": 32, "double": 64}
     for kind, (number, word) in HAL.items():
-        assert number == int(getattr(runtime.native().HalElementType, named[kind]))
+        assert number == int(getattr(bindings.native().HalElementType, named[kind]))
         width = bits.get(word) or int(re.sub(r"\D", "", word))
         assert width == 8 * kind.numpy.itemsize
 

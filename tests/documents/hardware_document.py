@@ -18,14 +18,15 @@ from lstm_ir.verification.hardware import Trial
 
 PAGE = DOCS / "hardware.md"
 MARK = re.compile(r"<!-- hardware -->\n(?:\|.*\n)*")
-QEMU = "cpu:aarch64"
+QEMU = ("cpu:aarch64", "cpu:aarch64-dotprod")
 ROWS = {
     # word: the machine that tests run it on; what a person ran; on which nothing was run
     "cpu:x86-64-v2": ("any x86-64, Linux", "", "Windows, macOS"),
     "cpu:x86-64-v3": ("AVX2, Linux", "", "Windows, macOS"),
     "cpu:x86-64-v4": ("AVX-512, Linux", "", "Windows"),
+    "cpu:x86-64-v4-vnni": ("AVX-512 with VNNI, Linux", "", "Windows"),
     "cpu:x86-64-android": ("the same module on Linux", "", "Android"),
-    QEMU: ("qemu, with the runtime for aarch64", "", "aarch64 processors"),
+    **dict.fromkeys(QEMU, ("qemu, with the runtime for aarch64", "", "aarch64 processors")),
     "cpu:aarch64-android": ("", "", "Android"),
     "cpu:aarch64-apple": ("", "", "macOS"),
     "cpu:riscv64": ("", "", "riscv64 processors"),
@@ -39,11 +40,11 @@ ROWS = {
 def tried(word: str) -> Trial:
     """As `hardware.trial`; aarch64 under qemu."""
     found = hardware.trial(word)
-    if word != QEMU or found.bytes is None:
+    if word not in QEMU or found.bytes is None:
         return found
     with TemporaryDirectory() as folder:
         work = Path(folder)
-        aarch64_run.compiled(work, hardware.model())
+        aarch64_run.compiled(work, hardware.model(), word)
         worst = [
             hardware.difference(aarch64_run.run(work, name, graph, given, "--device=local-sync"), want)
             for name, graph, given, want in hardware.calls()

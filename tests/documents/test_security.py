@@ -7,6 +7,7 @@ import re
 import pytest
 from paths import DOCS, ROOT
 
+import lstm_ir as li
 from lstm_ir.backends.files import archive, manifest
 from lstm_ir.options import RECORDED
 
@@ -31,6 +32,27 @@ def test_each_names_what_holds_it(row: list[str]) -> None:
     for file in named:
         text = (ROOT / file).read_text(encoding="utf-8")
         assert "def test_" in text or "def trial(" in text
+
+
+def importers() -> list[str]:
+    """The public functions that read models of other libraries."""
+    return sorted(n for n in li.__all__ if n.startswith("from_"))
+
+
+@pytest.mark.parametrize("name", importers())
+def test_every_importer_has_rows(name: str) -> None:
+    """What its files are, and what it promises where they want harm."""
+    files = SECURITY.partition("## What is code")[2].partition("\n## ")[0]
+    assert f"`{name}`" in files
+    assert any(f"`li.{name}`" in row[0] for row in PROMISES)
+
+
+def test_every_kind_of_model_file_has_a_row() -> None:
+    files = SECURITY.partition("## What is code")[2].partition("\n## ")[0]
+    for kind in (".onnx", ".pb", ".meta", ".keras", ".h5", "SavedModels"):
+        assert kind in files
+    originals = [line for line in files.splitlines() if "`li.verify`" in line]
+    assert {"onnxruntime", "TensorFlow", "Keras"} <= set(re.findall(r"\w+", " ".join(originals)))
 
 
 def test_the_page_has_every_member_of_a_package() -> None:

@@ -61,6 +61,19 @@ CHOICES = [
     one("clip of ints", lambda x: li.clip(x, 1, 3), lambda t, x: t.clamp(x, 1, 3), kinds=INTS, smooth=False),
     one("clip below", lambda x: li.clip(x, low=1.0), lambda t, x: t.clamp(x, min=1.0)),
     one("clip above", lambda x: li.clip(x, high=1.0), lambda t, x: t.clamp(x, max=1.0)),
+    one("square", li.square, lambda t, x: t.square(x), special=False),
+    one("reciprocal", li.reciprocal, lambda t, x: t.reciprocal(x), special=False, low=0.25),
+    one("mod", lambda x: li.mod(x, 2.5), lambda t, x: t.remainder(x, 2.5), special=False, smooth=False),
+    one("mod by a negative", lambda x: li.mod(x, -1.5), lambda t, x: t.remainder(x, -1.5), special=False, smooth=False),
+    Case(
+        "mod of ints",
+        lambda x, y: li.mod(x, y * 2 + 1),
+        (M, (7,)),
+        lambda t, x, y: t.remainder(x, y * 2 + 1),
+        INTS,
+        kind="exact",
+        smooth=False,
+    ),
     one("nan_to_num", lambda x: li.nan_to_num(x, 0.5, 7.0, -8.0), lambda t, x: t.nan_to_num(x, 0.5, 7.0, -8.0)),
     one("is_nan", li.is_nan, lambda t, x: t.isnan(x), smooth=False),
     one("is_inf", li.is_inf, lambda t, x: t.isinf(x), smooth=False),
@@ -73,7 +86,41 @@ def moved(name: str, build: Any, oracle: Any, shapes: Any = (M,), kinds: Any = (
     return Case(name, build, shapes, oracle, kinds, kind="exact", **more)
 
 
+def blocks(t: Any, x: Any) -> Any:
+    """ONNX's DCR: the place in a block before the channel."""
+    return t.nn.functional.pixel_shuffle(x.reshape(1, 4, 2, 3, 5).transpose(1, 2).reshape(1, 8, 3, 5), 2)
+
+
+def unblocked(t: Any, x: Any) -> Any:
+    """Channels of PyTorch's unshuffle, the place in a block before the channel."""
+    y = t.nn.functional.pixel_unshuffle(x, 2)
+    return y.reshape(2, 3, 4, 2, 3).transpose(1, 2).reshape(2, 12, 2, 3)
+
+
 MOVES = [
+    moved("depth_to_space", lambda x: li.depth_to_space(x, 2), blocks, ((1, 8, 3, 5),), numbers=(8,)),
+    moved(
+        "depth_to_space CRD",
+        lambda x: li.depth_to_space(x, 2, "CRD"),
+        lambda t, x: t.nn.functional.pixel_shuffle(x, 2),
+        ((1, 8, 3, 5),),
+        numbers=(8,),
+    ),
+    moved("space_to_depth", lambda x: li.space_to_depth(x, 2), unblocked, ((2, 3, 4, 6),), numbers=(4, 6)),
+    moved(
+        "space_to_depth CRD",
+        lambda x: li.space_to_depth(x, 2, "CRD"),
+        lambda t, x: t.nn.functional.pixel_unshuffle(x, 2),
+        ((2, 3, 4, 6),),
+        numbers=(4, 6),
+    ),
+    moved(
+        "hardmax",
+        lambda x: li.hardmax(x, 1),
+        lambda t, x: t.nn.functional.one_hot(t.argmax(x, 1), 3).transpose(1, 2).to(x.dtype),
+        smooth=False,
+        kinds=(*FLOATS, "i32"),
+    ),
     moved("split at places", lambda x: li.split(x, [1, 2], 1), lambda t, x: t.tensor_split(x, [1, 2], 1)),
     moved("split at a negative place", lambda x: li.split(x, [-2], -1), lambda t, x: t.tensor_split(x, [-2], 2)),
     moved("split in equal parts", lambda x: li.split(li.concat([x, x], 2), 2, 2), lambda t, x: (x, x)),

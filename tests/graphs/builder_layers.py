@@ -99,7 +99,19 @@ def shapes(gates: int, states: int) -> list[tuple[int, ...]]:
     ]
 
 
+POOLS = [
+    Case(f"{name} {sizes}", lambda x, n=name, s=sizes: getattr(li, n)(x, s), (shape,),
+         lambda t, x, n=name, s=sizes: getattr(t.nn.functional, n)(x, s), F, numbers=shape[2:])
+    for name, sizes, shape in (
+        ("adaptive_avg_pool1d", 3, (2, 3, 7)), ("adaptive_avg_pool1d", 9, (2, 3, 7)),
+        ("adaptive_avg_pool1d", 2, (2, 3, 8)), ("adaptive_avg_pool1d", 1, (2, 3, 7)),
+        ("adaptive_max_pool1d", 3, (2, 3, 7)), ("adaptive_max_pool2d", (2, 4), (2, 3, 5, 7)),
+        ("adaptive_avg_pool2d", (3, 2), (2, 3, 5, 8)), ("adaptive_avg_pool2d", (None, 2), (2, 3, 5, 7)),
+        ("adaptive_max_pool2d", 3, (2, 3, 6, 7)),
+    )
+]  # fmt: skip
 LAYERS = [
+    *POOLS,
     norm(
         "group_norm",
         lambda x, s, b: li.group_norm(x, 3, s, b),

@@ -28,6 +28,19 @@ REDUCTIONS = [
     ),
     reduced("std", lambda x: li.std(x, 1), lambda t, x: t.std(x, 1, correction=0)),
     reduced("std of equal ones", lambda x: li.std(x * 0.0, 1), lambda t, x: t.std(x * 0.0, 1, correction=0)),
+    reduced("any", lambda x: li.any(x, 1), lambda t, x: (x != 0).any(1), kinds=("i32", "u8", "i1"), smooth=False),
+    reduced("any of floats", lambda x: li.any(li.relu(x)), lambda t, x: (t.relu(x) != 0).any(), smooth=False, low=-9),
+    reduced(
+        "all",
+        lambda x: li.all(x, (0, 2), keepdims=True),
+        lambda t, x: (x != 0).all(2, True).all(0, True),
+        kinds=("f32", "i32", "i1"),
+        smooth=False,
+    ),
+    reduced("lp_normalization", li.lp_normalization, lambda t, x: t.nn.functional.normalize(x, 2.0, 2)),
+    reduced(
+        "lp_normalization 1", lambda x: li.lp_normalization(x, 1, 0), lambda t, x: t.nn.functional.normalize(x, 1.0, 0)
+    ),
     reduced("logsumexp", lambda x: li.logsumexp(x, (0, 2)), lambda t, x: t.logsumexp(x, (0, 2))),
     reduced(
         "logsumexp kept",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.ops.scan.builder import flatten
+from lstm_ir.ops.primitive.tree import flatten
 
 T, B, H, N, K, V, D = 7, 3, 8, 2, 5, 6, 4
 CELLS: dict[str, Callable[[], li.Graph]] = {}
@@ -99,6 +99,18 @@ def chosen_by_rows(h: Any, x: Any) -> Any:
 @cell(state(H), rows(H), rows(H))
 def chosen_by_the_state(h: Any, x: Any) -> Any:
     return li.where(h > 0, h, x[1])
+
+
+@cell(state(H), rows(H))
+def spike_with_a_slope(h: Any, x: Any) -> Any:
+    spike = li.custom_vjp(lambda u: (li.convert(u > 0, "f32"), u), lambda u, ct: ct / (1 + li.abs(u)))
+    return 0.9 * h + spike(x[0]) - spike(h)
+
+
+@cell(state(H), rows(H))
+def gradient_by_hand(h: Any, x: Any) -> Any:
+    doubled = li.custom_vjp(lambda u: (2 * u, ()), lambda _, ct: ct)
+    return doubled(doubled(x[0]) * h)
 
 
 @cell(state(H), rows(H))

@@ -12,25 +12,88 @@ import networkx as nx
 import pytest
 from paths import ROOT
 
-DRIVERS = (
-    "api.py", "compile_advice.py", "loading.py", "unpacking.py", "options.py", "__main__.py", "cli", "demo", "fitting",
-    "verification", "serving", "parallel", "ray.py",
-)  # fmt: skip  # files and folders of lstm_ir
 FOREIGN = ("torch", "tensorflow", "jax", "jaxlib", "onnx", "onnx_ir", "onnxruntime", "keras", "safetensors")
 LAZY = ("networkx", "lark", "iree.compiler", "ml_dtypes", "click", "rich")
 OURS = ("lstm_ir.api", "lstm_ir.ops", "lstm_ir.ir.graph", "lstm_ir.ir.types", "lstm_ir.passes", "lstm_ir.backends")
 LIMIT = 500  # lines of one file
-IR, OPS = "lstm_ir.ir", "lstm_ir.ops"
-PRIMITIVE, SCAN, CORE, NN = (f"{OPS}.{r}" for r in ("primitive", "scan", "core", "nn"))
-ARROWS = {  # room: the rooms that its files may import
-    IR: (),
-    PRIMITIVE: (IR,),
-    SCAN: (IR, PRIMITIVE),
-    CORE: (IR, PRIMITIVE, SCAN),
-    NN: (IR, PRIMITIVE, SCAN, CORE),
-    f"{OPS}.tf": (IR, PRIMITIVE, SCAN, CORE, NN),
-    f"{OPS}.cudnn": (IR, PRIMITIVE, SCAN, CORE, NN),
-    f"{OPS}.mps": (IR, PRIMITIVE, SCAN, CORE, NN),
+IR = "lstm_ir.ir"
+# Room: the rooms that its files may import, at their tops, in functions and for annotations. A room is a folder or a
+# file; of two that hold a module the inner one is its room. What a room imports stands above it.
+ARROWS = {
+    "backends": "",
+    "backends.kernels": "",
+    "data": "",
+    "ir": "",
+    "backends.bindings": "ir",
+    "backends.emit": "ir",
+    "backends.memory": "ir",
+    "backends.process": "ir",
+    "backends.compile": "ir backends.process",
+    "backends.queue": "backends.memory",
+    "backends.run.threads": "ir",
+    "backends.targets": "ir backends.compile",
+    "backends.files": "ir backends.bindings backends.memory backends.compile backends.targets",
+    "compile_advice": "ir backends.compile",
+    "measurement": "",
+    "ops.by_name": "ir",
+    "ops.primitive": "ir",
+    "ops.scan": "ir ops.primitive",
+    "ops.core": "ir ops.primitive ops.scan",
+    "ops.mps": "ir ops.primitive ops.core",
+    "ops.nn": "ir ops.primitive ops.scan ops.core",
+    "ops.cudnn": "ir ops.primitive ops.core ops.nn",
+    "ops.tf": "ir ops.primitive ops.core",
+    "ops": "ir ops.primitive ops.scan ops.core ops.mps ops.nn ops.cudnn ops.tf",
+    "backends.kernels.body": "ir ops.primitive ops.scan ops",
+    "backends.kernels.text": "ir backends.emit backends.kernels.body",
+    "backends.kernels.helpers": "backends.memory backends.queue backends.kernels.text",
+    "backends.kernels.call": (
+        "ir backends.emit ops.primitive ops backends.kernels.body backends.kernels.text backends.kernels.helpers"
+    ),
+    "backends.kernels.cpu": (
+        "ir backends.emit backends.memory ops.primitive ops backends.kernels.body backends.kernels.text "
+        "backends.kernels.call"
+    ),
+    "backends.kernels.gpu": (
+        "ir backends.emit backends.kernels.body backends.kernels.text backends.kernels.call backends.kernels.cpu"
+    ),
+    "backends.kernels.lowering": (
+        "ir backends.emit backends.kernels.body backends.kernels.call backends.kernels.cpu backends.kernels.gpu"
+    ),
+    "backends.lower": "ir backends.emit ops.primitive backends.kernels.lowering",
+    "backends.module": (
+        "ir backends.emit backends.process backends.files backends.kernels.text backends.kernels.helpers "
+        "backends.kernels.call backends.kernels.cpu backends.lower"
+    ),
+    "options": "ir backends.emit",
+    "passes": "ir ops.primitive ops.scan ops.core ops.nn ops",
+    "streaming": "ir ops.primitive ops.scan ops.core",
+    "importers": "ir ops.by_name ops.primitive ops.core ops.nn ops streaming",
+    "training": "ir ops.primitive ops.nn",
+    "unpacking": "ir backends.files options",
+    "view": "ir",
+    "backends.run": (
+        "ir backends.bindings backends.memory backends.process backends.compile backends.queue backends.run.threads "
+        "backends.targets backends.files view"
+    ),
+    "api": (
+        "ir backends.emit backends.compile backends.run.threads backends.targets backends.files compile_advice "
+        "backends.kernels.body backends.module options passes backends.run"
+    ),
+    "demo": "data ir backends.run api",
+    "fitting": "ir backends.files measurement backends.run api",
+    "loading": "ir backends.files options unpacking backends.run",
+    "verification": "ir backends.targets measurement ops importers training backends.run api",
+    "serving": "ir backends.process backends.files backends.run verification",
+    "lstm_ir": "ir ops.by_name streaming importers training api fitting loading verification serving",
+    "bench": "ir backends.compile measurement passes backends.run loading lstm_ir",
+    "cli": (
+        "ir backends.queue backends.targets backends.files measurement passes importers unpacking view backends.run "
+        "api demo loading verification serving bench"
+    ),
+    "__main__": "cli",
+    "parallel": "ir backends.memory backends.targets backends.files backends.run loading serving",
+    "ray": "ir backends.run loading serving parallel",
 }
 
 
@@ -78,18 +141,40 @@ def module(path: Path) -> str:
     return ".".join(parts if parts[0] == "lstm_ir" else ("lstm_ir", *parts))
 
 
+def room_of(name: str) -> str:
+    """The room of the table that a module stands in; the face of the package is one of its own."""
+    inner = name.removeprefix("lstm_ir.")
+    return max((r for r in ARROWS if within(inner, r)), key=len, default="")
+
+
+def ours(path: Path) -> Iterator[str]:
+    """The project's modules that a file imports; a name taken from a package is one of them, or the package's own."""
+    names = {name for name, _ in imports(path) if within(name, "lstm_ir")} & MODULES
+    packages = {n.rpartition(".")[0] for n in names}
+    yield from names - packages
+
+
+MODULES = {module(p).removesuffix(".__init__") for p in SOURCES}
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_arrows_point_to_the_graph_layer(path: Path) -> None:
-    layer = path.relative_to(ROOT).parts[0]
-    driver = layer == "lstm_ir" and path.relative_to(ROOT / layer).parts[0] in DRIVERS
-    forbidden = {
-        "lstm_ir": () if driver else ("lstm_ir.backends", "lstm_ir.passes"),
-        "passes": ("lstm_ir.backends", "lstm_ir.api", "lstm_ir.cli.group"),
-        "backends": ("lstm_ir.passes", "lstm_ir.api", "lstm_ir.cli.group"),
-    }[layer]
+def test_a_file_imports_the_rooms_below_its_own(path: Path) -> None:
+    room = room_of(module(path).removesuffix(".__init__"))
+    assert room, f"{path} stands in no room of the table"
+    for name in ours(path):
+        assert room_of(name) in (room, *ARROWS[room].split()), f"{path} imports {name}"
     for name, _ in imports(path):
-        assert not within(name, *forbidden), f"{path} imports {name}"
         assert not within(name, "passes", "backends"), f"{path} imports {name} without its package"
+
+
+def test_the_table_has_no_circle_of_rooms_and_no_needless_arrow() -> None:
+    arrows = {(room, other) for room, others in ARROWS.items() for other in others.split()}
+    assert {other for _, other in arrows} <= set(ARROWS)
+    places = {room: k for k, room in enumerate(ARROWS)}
+    upwards = [(room, other) for room, other in arrows if places[other] >= places[room]]
+    assert not upwards
+    used = {(room_of(module(p).removesuffix(".__init__")), room_of(name)) for p in SOURCES for name in ours(p)}
+    assert not arrows - used, "take it out of the table"
 
 
 # Imports that may close a circle, with the reason: no file needs them when it runs.
@@ -134,31 +219,38 @@ def test_annotations_alone_name_what_closes_a_circle(name: str, other: str) -> N
     assert all(id(n) in typing for n in found)
 
 
-# What a room may not import: rooms to come as well.
-ROOMS = {
-    "backends/lower": ("lstm_ir.backends.run",),
-    "backends/targets": ("lstm_ir.backends.run",),
-    "backends/compile": ("lstm_ir.backends.targets", "lstm_ir.backends.run"),
-    "lstm_ir/ir": ("lstm_ir.importers", "lstm_ir.serving"),
-    "lstm_ir/ops": ("lstm_ir.importers", "lstm_ir.serving"),
-    "passes": ("lstm_ir.importers", "lstm_ir.serving"),
-    "backends": ("lstm_ir.importers", "lstm_ir.serving"),
-    "lstm_ir/streaming": ("lstm_ir.importers", "lstm_ir.training", "lstm_ir.api", "lstm_ir.cli"),
-    "lstm_ir/importers": ("lstm_ir.training", "lstm_ir.api", "lstm_ir.cli"),
+# Where an import inside a function needs no reason on its line: there laziness is the point.
+LAZY_ROOMS = {
+    "api": "the driver imports a stage when it is reached",
+    "loading": "`li.load` imports neither graphs nor the compiler",
+    "options": "checked before anything is imported",
+    "cli": "a verb imports what it runs",
+    "bench": "flags are set before a library is imported",
+    "verification.verify": "`li.verify` imports what its arguments need",
+    "importers.kinds": "an importer comes with the first model of its kind",
+    "importers.torch": "PyTorch comes with a call",
 }
+HEAVY = (*FOREIGN, "google", "h5py", "iree", "lark", "ml_dtypes", "networkx", "prometheus_client", "ray", "rich")
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_rooms_that_a_room_does_not_import(room: str) -> None:
-    assert files(room)
-    for path in files(room):
-        for name, _ in imports(path):
-            assert not within(name, *ROOMS[room]), f"{path} imports {name}"
+def inner_imports(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Of functions: line, what is imported first, and the line's text."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    tree = ast.parse("\n".join(lines))
+    for f in ast.walk(tree):
+        if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for n in ast.walk(f):
+                if isinstance(n, (ast.Import, ast.ImportFrom)):
+                    name = str(n.module) if isinstance(n, ast.ImportFrom) else n.names[0].name
+                    yield n.lineno, name, lines[n.lineno - 1]
 
 
-def room_of(name: str) -> str | None:
-    """The room of the table that a module stands in."""
-    return next((r for r in ARROWS if within(name, r)), None)
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_an_import_in_a_function_has_a_reason(path: Path) -> None:
+    if within(module(path), *(f"lstm_ir.{r}" for r in LAZY_ROOMS)):
+        return
+    for number, name, line in inner_imports(path):
+        assert within(name, *HEAVY) or "  # " in line, f"{path}:{number}: say why {name} is imported here, or lift it"
 
 
 @pytest.mark.parametrize("path", files("backends/kernels/body"), ids=lambda p: p.name)
@@ -166,17 +258,6 @@ def test_what_a_body_computes_knows_no_processor(path: Path) -> None:
     for name, _ in imports(path):
         inside = within(name, "lstm_ir.backends.kernels.body", "lstm_ir.ir", "lstm_ir.ops")
         assert inside or not within(name, "lstm_ir.backends", "iree"), f"{path} imports {name}"
-
-
-IN_ROOMS = [(room, p) for p in SOURCES if (room := room_of(module(p))) is not None]
-
-
-@pytest.mark.parametrize(("room", "path"), IN_ROOMS, ids=[module(p) for _, p in IN_ROOMS])
-def test_rooms_of_ops_import_the_rooms_below_them(room: str, path: Path) -> None:
-    """Inside functions too."""
-    for name, _ in imports(path):
-        if within(name, "lstm_ir"):
-            assert room_of(name) in (room, *ARROWS[room]), f"{path} imports {name}"
 
 
 # Files that `from_torch` imports when it is called: classes of PyTorch are their base classes and operands.

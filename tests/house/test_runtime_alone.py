@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import aarch64
 import alone
 import numpy as np
 import pytest
+from device import qemu
 from paths import ROOT
 
 import lstm_ir as li
@@ -120,14 +123,17 @@ def plain() -> np.ndarray:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The packages, and what they are called with."""
-    where = tmp_path_factory.mktemp("packages")
+    return packages(tmp_path_factory.mktemp("packages"))
+
+
+def packages(where: Path, targets: Sequence[str] = ("cpu",)) -> Path:
     x, want = li.input("x", ("B", 3)), li.input("want", ("B", 2))
     y = x @ li.weight("w", LINE)
     line = li.Graph("line", [x, want], {"loss": li.mse(y, want), "y": y})
-    li.export(layer(), where / "layer.lirpkg")
-    li.export(stateful(), where / "stream.lirpkg")
-    li.export(li.train_step(line, "loss", li.sgd(0.25)).only("train", "infer"), where / "learner.lirpkg")
-    li.export(li.train_step(line, "loss", li.sgd(0.25)), where / "whole.lirpkg")
+    li.export(layer(), where / "layer.lirpkg", targets)
+    li.export(stateful(), where / "stream.lirpkg", targets)
+    li.export(li.train_step(line, "loss", li.sgd(0.25)).only("train", "infer"), where / "learner.lirpkg", targets)
+    li.export(li.train_step(line, "loss", li.sgd(0.25), grads=True), where / "whole.lirpkg", targets)
     steps = {f"{n}{i}": a for i, pair in enumerate(STEPS) for n, a in zip(("x", "want"), pair, strict=True)}
     np.savez(where / "given.npz", x=X, **steps)  # type: ignore[arg-type]
     np.save(where / "x.npy", X)
@@ -149,6 +155,11 @@ def test_packages_load_run_stream_and_train(python: Path, folder: Path) -> None:
     file, modules = json.loads(done.stdout)
     assert not file.startswith(str(ROOT))
     assert not [m for m in modules if any(m == c or m.startswith(c + ".") for c in COMPILER_SIDE)]
+    confirm(folder)
+
+
+def confirm(folder: Path) -> None:
+    """What the program `RUN` wrote, by the equations."""
     out = np.load(folder / "out.npz")
     want = plain()
     np.testing.assert_allclose(out["y"], want, rtol=1e-5, atol=1e-5)
@@ -158,6 +169,25 @@ def test_packages_load_run_stream_and_train(python: Path, folder: Path) -> None:
     confirm_training(out)
     np.testing.assert_array_equal(out["fitted"], out["losses"])
     np.testing.assert_array_equal(out["fitted_w"], out["w"])
+
+
+@pytest.mark.slow
+def test_packages_load_run_stream_and_train_on_aarch64(tmp_path: Path) -> None:
+    """Debian's Python for arm64 under qemu, with NumPy, the runtime's wheel and this project."""
+    emulator = qemu()
+    if not aarch64.found_python():
+        pytest.skip("qemu-aarch64: no aarch64 Python; python tests/machine/aarch64.py fetches it")
+    packages(tmp_path, ["cpu:aarch64"])
+    alone.project(tmp_path / "site")
+    paths = [str(tmp_path / "site"), str(aarch64.site())]
+    code = f"import sys; sys.path[:0] = {paths!r}\nimport platform; assert platform.machine() == 'aarch64'\n{RUN}"
+    command = [emulator, *aarch64.python(), "-I", "-W", "error", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr
+    file, modules = json.loads(done.stdout)
+    assert file.startswith(str(tmp_path / "site"))
+    assert not [m for m in modules if any(m == c or m.startswith(c + ".") for c in COMPILER_SIDE)]
+    confirm(tmp_path)
 
 
 def confirm_training(out: Mapping[str, Any]) -> None:

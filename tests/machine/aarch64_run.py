@@ -16,9 +16,9 @@ from lstm_ir.backends.files import parameters
 from lstm_ir.backends.targets.targets import resolve
 
 
-def compiled(work: Path, program: li.Program, **options: Any) -> Report:
+def compiled(work: Path, program: li.Program, word: str = "cpu:aarch64", **options: Any) -> Report:
     """The module and its weights in the folder `work`."""
-    lowered, blob = build(program, resolve("cpu:aarch64"), options)
+    lowered, blob = build(program, resolve(word), options)
     (work / "m.vmfb").write_bytes(blob)
     weights = {n: np.ascontiguousarray(d.array) for n, d in lowered.program.weights.items()}
     parameters.index(weights).create_archive_file(str(work / "w.irpa"))

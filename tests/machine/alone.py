@@ -25,14 +25,19 @@ def environment(folder: Path, *more: str) -> Path:
     packages = folder / "packages"
     for name in (*RUNTIME, *more):
         _link(metadata.distribution(name), packages)
+    project(packages)
+    (site,) = (folder / "env" / "lib").glob("python*/site-packages")
+    (site / "alone.pth").write_text(f"{packages}\n")
+    return folder / "env" / "bin" / "python"
+
+
+def project(packages: Path) -> None:
+    """This project alone, as its wheel has it."""
     for part in (ROOT / "lstm_ir").iterdir():
         _to(packages / "lstm_ir" / part.name, part)
     for part in (ROOT / "passes", ROOT / "backends"):  # where the wheel has them
         _to(packages / "lstm_ir" / part.name, part)
     _link(metadata.distribution("lstm-ir"), packages, only=".dist-info")
-    (site,) = (folder / "env" / "lib").glob("python*/site-packages")
-    (site / "alone.pth").write_text(f"{packages}\n")
-    return folder / "env" / "bin" / "python"
 
 
 def _link(distribution: metadata.Distribution, packages: Path, only: str = "") -> None:

@@ -11,7 +11,7 @@ from kernel_bodies import BODIES, Loop
 from kernel_random import random_body
 
 import lstm_ir as li
-from lstm_ir.backends.run.threads import helper_pool
+from lstm_ir.backends.run import helper_pool
 from lstm_ir.ir.program import Program
 
 NAMES = ("gated", "two_phases", "ends_in_product", "both_ways", "normalised", "counted")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.backends.run.threads import helper_pool
+from lstm_ir.backends.run import helper_pool
 
 li.set_threads(1)
 x = li.input("x", (60, 4, 64))

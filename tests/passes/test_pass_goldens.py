@@ -21,8 +21,9 @@ from lstm_ir.passes.pipelines import registry
 FOLDER = GOLDEN / "passes"
 CASES = sorted(p.relative_to(FOLDER) for p in FOLDER.glob("*/*.lir"))
 LINE = "// -----\n"
-# Passes for targets with kernels alone, with options for graphs that are small enough to read.
+# Passes for targets with kernels, or for CPUs, alone, with options for graphs that are small enough to read.
 FOR_KERNELS = {
+    "chunk-states": ("chunk-states{kernels=no}", resolve("cpu").info),
     "join-rows": ("join-rows{max_tensors=3}", resolve("cpu").info),
     "turn-bodies": ("turn-bodies", resolve("cpu").info),
 }

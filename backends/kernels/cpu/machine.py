@@ -12,7 +12,6 @@ from lstm_ir.ir.target import TargetInfo
 
 # -- memory
 
-LINE = 64  # bytes of a cache line, and of the widest vector
 STACK = 8 << 10  # bytes of a tile's sums; a dispatch has 32 KB of stack by default
 PANEL_SHARE = 8  # the part of L2 that the rows of a panel may take: weights pass beside them
 MADE_SHARE = 2  # the part of L2 that rows multiplied by a loop's kernel may take: each block reads them
@@ -52,14 +51,17 @@ COST = {1: 1.25, 2: 1.05, 3: 1.05, 4: 1.0}
 MANY_ROWS = 512  # rows, above which what is left over goes row by row: it is seldom
 # Weights of a step that are more than so many times L2 are asked for ahead, with 16 registers. At 2 MB
 # of weights and 512 KB of L2 it lost 4 %, at 8 MB it gained 8.
-FAR = 4
-TURNS = 4  # tiles that share the asking: each asks for a piece of the next block's weights
+PREFETCH_L2 = 4
+PREFETCH_TILES = 4  # tiles that share the asking: each asks for a piece of the next block's weights
 
 # -- where the work goes
 
 # Rows from which a longer loop over k beats reading rows that were multiplied before the loop: 16.7 and
 # 14.7 ms at (T,B,H) = (1000,4,200), before from 16 rows on; 9.0 and 8.0 at (100,4,512).
 FOLD_ROWS = 3
+# Bytes of rows that were multiplied before the loop, from which they are multiplied in its steps at any number of rows:
+# a long sequence shall take its inputs and results, and little besides.
+HOISTED_BYTES = 2**26
 MIN_PANEL = 4  # rows of a panel, at least
 TENSORS = 24  # of a loop that makes products itself, about: each brings two, a dispatch takes 32
 
@@ -74,8 +76,17 @@ PAIR_FLOPS, SHARE_FLOPS = 16_000, 100_000
 UNEVEN = 32
 COLUMNS = 32  # rows up to which members of a product share its columns: each reads a part of the matrix
 POLLS = 128  # looks at the count before a member tries to take shares of others
-PAUSES = 64  # at most, between two looks of a member that waits; one more after so many looks
 SHARES = 4  # workgroups per worker of a kernel whose parts wait for nothing: a late worker takes fewer
+
+# -- loops by columns
+
+# Bytes of a step's row of a tensor up to which columns are outermost. Rough, two cores of a busy machine: 1.00 to
+# 1.06 times as fast up to 4 KB, 1.4 where a second worker shares the columns of one row; 0.75 to 0.9 with WKV at
+# 8 KB, where each step is another page.
+COLUMN_BYTES = 4096
+COLUMN_STEPS = 64  # steps of a block of columns at a time: so many pages of each tensor
+COLUMN_VECTORS = (4, 2, 1)  # of a block, the first that fits
+COLUMN_OPS = 16  # of a block in a step, for more than one vector
 
 # -- products and sums of outer products
 
@@ -95,5 +106,5 @@ PACKED_NUMBERS = 24  # of a packing kernel's call, at most, beside the tensors; 
 
 SUMS = 3  # vectors of places of the tallest tile, as of a sum of outer products; lower ones have more
 VECTORS = 8  # at most: enough sums for the latency of one
-SEEN = 128 << 10  # bytes of a block's channels, which stay in L2 while tiles of outputs pass over them
+CHANNEL_BYTES = 128 << 10  # bytes of a block's channels, which stay in L2 while tiles of outputs pass over them
 PLACES = 1024  # of a block, at most: few channels still give several workgroups work

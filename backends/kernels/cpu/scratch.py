@@ -16,12 +16,13 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.call.call import KernelCall, Make, at_entry, module_of_insertion
-from lstm_ir.backends.kernels.cpu.machine import KEPT_BYTES, LINE
+from lstm_ir.backends.kernels.cpu.machine import KEPT_BYTES
 from lstm_ir.backends.kernels.cpu.team import FLAG
 from lstm_ir.backends.kernels.text.kernel import BINDING
 from lstm_ir.backends.kernels.text.memory import Memory
 from lstm_ir.backends.kernels.text.statements import Name, argument
 from lstm_ir.backends.kernels.text.text import stored_type
+from lstm_ir.backends.memory import LINE
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.types import DType, TensorType

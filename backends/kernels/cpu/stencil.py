@@ -19,7 +19,7 @@ from lstm_ir import ops
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
-from lstm_ir.backends.kernels.cpu.machine import PLACES, SEEN, SHARES, SUMS, VECTORS, machine
+from lstm_ir.backends.kernels.cpu.machine import CHANNEL_BYTES, PLACES, SHARES, SUMS, VECTORS, machine
 from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.workers import workers
@@ -133,7 +133,7 @@ class Stencil(KernelCall):
         self.input(ready(shifts), TensorType((taps,), DType.i32))
         self.output(lines)
         span = vectors * self.lanes
-        block = max(1, min(PLACES, SEEN // (each * self.dtype.bits // 8)) // span) * span
+        block = max(1, min(PLACES, CHANNEL_BYTES // (each * self.dtype.bits // 8)) // span) * span
         text = _StencilText(self.dtype, self.lanes, rows, vectors, *map(self.size, (*flat.shape, lines.shape[1])))
         numbers = [GROUPS, OUTER, BLOCK, TILES, PLACE_COUNT, KINDS, CHANNELS, TAPS, OUTPUTS]
         symbol = self.begin(text.kernel(self.signature(numbers)))

@@ -15,13 +15,13 @@ from typing import NamedTuple
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.plan import Sweep
 from lstm_ir.backends.kernels.call.packing import Packed
-from lstm_ir.backends.kernels.cpu.machine import LINE
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.words import add_words
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, row_element, row_word
 from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, ElementPlace, Memory, load_vector, store_vector
 from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
+from lstm_ir.backends.memory import LINE
 from lstm_ir.ir.types import DType
 
 Vector = tuple[int, int]  # of a block: vector of columns, gate

@@ -26,14 +26,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
-from lstm_ir.backends.kernels.cpu.machine import LINE, PAUSES, POLLS
+from lstm_ir.backends.kernels.cpu.machine import POLLS
 from lstm_ir.backends.kernels.text.memory import Memory, acquired, address
+from lstm_ir.backends.kernels.text.spin import spin_pause
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand
 from lstm_ir.backends.kernels.text.text import Text
+from lstm_ir.backends.memory import LINE
 from lstm_ir.ir.target import TargetInfo
 
 FLAG = LINE // 4  # i32 of a flag: every one has its own cache line
-FOREVER = 1 << 62
+UNBOUNDED = 1 << 62
 
 
 def relax_instruction(target: TargetInfo | None) -> str:
@@ -42,15 +44,6 @@ def relax_instruction(target: TargetInfo | None) -> str:
     if triple.startswith("x86_64"):
         return "pause"
     return "yield" if triple.startswith(("aarch64", "arm64")) else ""
-
-
-def spin_pause(t: Text, relax: str, turn: TextOperand) -> None:
-    """Pauses between two looks, more of them with every PAUSES turns."""
-    if relax:
-        most = t.index(PAUSES)
-        n = t.binary("minui", t.add(t.binary("divui", turn, most), 1), most)
-        with t.loop(t.index(0), n, t.index(1)):
-            t.line('llvm.inline_asm has_side_effects "{}", "" : () -> ()', relax)
 
 
 class Work(NamedTuple):
@@ -221,7 +214,7 @@ class Team:
         come = t.op("arith.index_cast {} : i32 to index", acquired(t, self.come))
         here = t.compare("uge", come, self.members)
         polls = t.select(here, t.index(POLLS), t.index(0))
-        polls = t.select(others, t.index(FOREVER), polls)
+        polls = t.select(others, t.index(UNBOUNDED), polls)
         t.close([self._wait(target, polls)], ["i1"])
 
     def _blocks_of(self, share: Share, parts: int) -> Share:
@@ -318,7 +311,7 @@ class Team:
         Gives whether they are; a member that is alone does not look.
         """
         t = self.t
-        polls = t.index(FOREVER) if polls is None else polls
+        polls = t.index(UNBOUNDED) if polls is None else polls
         with self._flag(self.many, "true") as out:
             at, spins = t.fresh("index"), t.fresh()
             start = "scf.while ({} = {}) : (index) -> (index, i1)"

@@ -7,6 +7,8 @@ both, never more: `scf.if` on two sizes, once per call.
 
 from __future__ import annotations
 
+import functools
+import math
 from contextlib import suppress
 
 from iree.compiler import ir
@@ -19,7 +21,7 @@ from lstm_ir.backends.kernels.body.plan import LoopPlan
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.cpu.dispatch import Dispatch
-from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS
+from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS, HOISTED_BYTES
 from lstm_ir.backends.kernels.cpu.schedule import Schedule, choose, hoists, product_forms
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
@@ -32,6 +34,10 @@ def on_cpu(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count:
     assert e.target is not None
     wanted = hoists(n)
     plan = _plan(e, n, wanted is not False)
+    length = Loop(n).length
+    if wanted and isinstance(length, int) and length >= _long(plan):
+        with suppress(RefusedError):
+            plan = _plan(e, n, False)
     schedule = choose(plan, e.target, e.options.helpers)
     if wanted is None and plan.projections and e.at_top:
         with suppress(RefusedError):  # too many tensors; the other way may have fewer
@@ -39,7 +45,7 @@ def on_cpu(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count:
             other = choose(folded, e.target, e.options.helpers)
             few = choose(plan, e.target, e.options.helpers, FOLD_ROWS - 1)
             both = _Pair(e, n, (folded, other), (plan, few))
-            note = f"{few.note}; from {FOLD_ROWS} rows on, or for one step, {other.note}"
+            note = f"{few.note}; from {FOLD_ROWS} rows or {_long(plan)} steps on, or for one step, {other.note}"
             return both.run(consts, init, xs, count), note
     with mlir_loc(n.loc, "product" if schedule.panel else n.op.name):
         out = Dispatch(e, plan, schedule=schedule).run(consts, init, xs, count)
@@ -51,6 +57,14 @@ def _plan(e: Emitter, n: Node, hoist: bool) -> LoopPlan:
     plan = make_plan(n, hoist, product_forms(e.target))
     plan.rounds = e.decided.inside(plan.body)
     return plan
+
+
+def _long(plan: LoopPlan) -> int:
+    """Steps from which rows that were multiplied before the loop would take more than HOISTED_BYTES."""
+    types = [p.graph(plan.loop.xs[p.scan].type).outputs[0].type for p in plan.projections]
+    sizes = [[d if isinstance(d, int) else FOLD_ROWS - 1 for d in t.shape[1:]] for t in types]
+    each = sum(math.prod(s) * t.dtype.bytes for s, t in zip(sizes, types, strict=True))
+    return max(2, int(HOISTED_BYTES // max(1, each)))
 
 
 class _Pair:
@@ -85,13 +99,13 @@ class _Pair:
             return [e.tie(v, t) for v, t in zip(choice.results, n.types, strict=True)]
 
     def _folds(self) -> ir.Value:
-        """Whether there are many rows, or a single step."""
+        """Whether there are many rows, many steps, or a single one."""
         i1 = ir.IntegerType.get_signless(1)
+        plan, length = self.hoisted[0], Loop(self.n).length
         tests = []
-        for size, code, bound in ((self.hoisted[0].rows, _UGE, FOLD_ROWS), (Loop(self.n).length, _ULE, 1)):
+        for size, code, bound in ((plan.rows, _UGE, FOLD_ROWS), (length, _ULE, 1), (length, _UGE, _long(plan))):
             if not isinstance(size, int):
                 predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), code)
                 pair = [self.e.size(size), self.e.size(bound)]
                 tests.append(self.e.make("arith.cmpi", pair, [i1], {"predicate": predicate}).result)
-        first, *more = tests
-        return self.e.make("arith.ori", [first, *more], [i1]).result if more else first
+        return functools.reduce(lambda a, b: self.e.make("arith.ori", [a, b], [i1]).result, tests)

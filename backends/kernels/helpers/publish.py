@@ -30,10 +30,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from lstm_ir.backends.kernels.cpu.team import spin_pause
-from lstm_ir.backends.kernels.helpers import queue
+from lstm_ir.backends import queue
 from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel, KernelFunction, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import acquired, address
+from lstm_ir.backends.kernels.text.spin import spin_pause
 from lstm_ir.backends.kernels.text.statements import (
     CallStatement,
     Kind,
@@ -48,6 +48,7 @@ from lstm_ir.backends.kernels.text.statements import (
     operation,
 )
 from lstm_ir.backends.kernels.text.text import Text
+from lstm_ir.backends.memory import LINE
 
 SYMBOL = "published"  # of the executable
 SERVE = "serve"  # of what a helper runs
@@ -101,14 +102,14 @@ class _Queue:
 
     def __init__(self, t: Text, base: Name) -> None:
         self.t, self.base = t, base
-        self.words = self._view(queue.ENTRY * queue.LINE, _WORDS)
+        self.words = self._view(queue.ENTRY * LINE, _WORDS)
 
     def _view(self, at: int, kind: MemRef) -> Name:
         return self.t.op("memref.view {}[{}][] : {} to {}", self.base, self.t.index(at), _BYTES, kind)
 
     def word(self, line: int) -> Name:
         """The i32 at the head of a line."""
-        return self._view(line * queue.LINE, _WORD)
+        return self._view(line * LINE, _WORD)
 
     def cell(self, place: int) -> Name:
         """Any i32."""

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
+
 from lstm_ir.backends.kernels.text.kernel import KernelFunction, KernelSignature
 from lstm_ir.backends.kernels.text.statements import (
     Body,
@@ -243,7 +245,5 @@ def literal(value: float, dtype: DType) -> str:
         return str(n if dtype.is_signed or n < 1 << (dtype.bits - 1) else n - (1 << dtype.bits))  # the same bits
     if math.isfinite(value):
         return repr(float(value)) if "e" not in repr(float(value)) else f"{float(value):.17e}"
-    import numpy as np
-
     bits = np.asarray(value, dtype.numpy).tobytes()[::-1].hex().upper()
     return f"0x{bits}"

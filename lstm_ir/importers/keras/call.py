@@ -99,8 +99,12 @@ class LayerCall(Operands):
 
     @property
     def training(self) -> bool:
-        """Whether the model is imported as it trains."""
-        return self.walk.training and self.kwargs.get("training") is not False
+        """Whether the model is imported as it trains.
+
+        Keras writes the value of the call that built the model into its nodes, and `model(x, training=...)` goes
+        before it, whatever it is.
+        """
+        return self.walk.training
 
     def key(self) -> Value:
         """A random key of its own, for one use."""

@@ -115,8 +115,9 @@ def layer_spec(entry: Any, depth: int = 0) -> LayerSpec:
         raise RefusedError(f"the calls of {entry['class_name']} are {nodes!r:.60}")
     calls = tuple(_inbound(n, entry["class_name"]) for n in nodes)
     build = entry.get("build_config")
-    # In legacy files Keras 3 writes no module; what has no `trainable` there is no layer.
-    bare = "module" not in entry and "trainable" not in config and any(isinstance(n, Mapping) for n in nodes)
+    # In legacy files Keras 3 writes no module; what has neither `trainable` nor a seed there is no layer.
+    plain = "trainable" not in config and "seed" not in config
+    bare = "module" not in entry and plain and any(isinstance(n, Mapping) for n in nodes)
     return LayerSpec(
         entry["class_name"], name, config, own, module, calls, build if isinstance(build, Mapping) else {},
         ".ops" in module or bare,

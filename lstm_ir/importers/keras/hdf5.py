@@ -22,7 +22,7 @@ Attributes = Mapping[str, Mapping[str, Any]]
 SECONDS = 10
 """Of processor time that reading a small file may take: HDF5 runs without end over some damaged ones."""
 RATE = 32 << 20  # bytes of a larger one for each second more
-PATIENCE = 6  # times as long the process may take where the machine is busy
+BUSY_FACTOR = 6  # times as long the process may take where the machine is busy
 MEMORY = 2 << 30  # bytes that the process may have beside what the file needs
 _CHILD = Path(__file__).with_name("hdf5_child.py")
 
@@ -41,10 +41,15 @@ def read_hdf5(path: Path, where: str) -> tuple[dict[str, Array], dict[str, dict[
         env["HDF5_PLUGIN_PRELOAD"] = "::"  # no filter from a shared library
         try:
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE * seconds, env=env, check=False
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=BUSY_FACTOR * seconds,
+                env=env,
+                check=False,
             )
         except subprocess.TimeoutExpired:
-            raise ModelError(f"{where}: reading it took more than {PATIENCE * seconds} s") from None
+            raise ModelError(f"{where}: reading it took more than {BUSY_FACTOR * seconds} s") from None
         if done.returncode == 3:
             raise ModelError("to read HDF5 needs h5py: pip install 'lstm-ir[keras]'")
         if done.returncode != 0 or not found.exists():

@@ -22,7 +22,7 @@ def main(path: str, found: str, memory: str, seconds: str) -> None:
     _limit(int(memory), int(seconds))
     try:
         import h5py
-        import numpy as np
+        import numpy as np  # after the limit is set
     except ModuleNotFoundError:
         sys.exit(3)
     arrays: dict[str, Any] = {}
@@ -36,7 +36,7 @@ def main(path: str, found: str, memory: str, seconds: str) -> None:
 
 def _limit(memory: int, seconds: int) -> None:
     try:
-        import resource
+        import resource  # not on Windows
     except ImportError:  # no limits there: the parent's time limit is left
         return
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
@@ -87,7 +87,7 @@ def _array(d: Any, where: str, taken: list[int]) -> Any:
 
 
 def _word(d: Any) -> Any:
-    import numpy as np
+    import numpy as np  # after the limit is set
 
     return np.zeros(0, np.uint8)
 

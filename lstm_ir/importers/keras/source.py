@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.importers.keras.archive import parsed, read_archive
 from lstm_ir.importers.keras.config import MODELS, LayerSpec, layer_spec
+from lstm_ir.importers.keras.hdf5 import read_hdf5
 from lstm_ir.importers.keras.weights import Array, FileWeights, LegacyWeights, LiveWeights, Weights
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir.errors import ModelError
+from lstm_ir.ir.input_file import reading
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 ZIP = b"PK\x03\x04"
@@ -41,10 +44,6 @@ def read(model: Any) -> Source:
 
 
 def _from_file(path: Path) -> Source:
-    from lstm_ir.importers.keras.archive import read_archive
-    from lstm_ir.importers.keras.hdf5 import read_hdf5
-    from lstm_ir.ir.input_file import reading
-
     with reading(path, "a Keras model", ModelError) as (f, size):
         head = f.read(8)
     if head.startswith(ZIP):
@@ -65,8 +64,6 @@ def _spec(config: Any, file: str) -> LayerSpec:
 
 
 def _legacy(file: str, size: int, arrays: Mapping[str, Array], attributes: Mapping[str, Mapping[str, Any]]) -> Source:
-    from lstm_ir.importers.keras.archive import parsed
-
     text = attributes.get("", {}).get("model_config")
     if not isinstance(text, str):
         raise ModelError(f"{file}: it has no model_config: it holds weights alone, not a whole model")

@@ -45,6 +45,10 @@ VARIABLES: dict[str, Callable[[Config], Names]] = {
     "LayerNormalization": lambda c: (("gamma", True),) if c.get("rms_scaling") else _scaled(c),
     "GroupNormalization": _scaled,
     "RMSNormalization": lambda c: (("scale", True),),
+    "Normalization": lambda c: (
+        () if c.get("mean") is not None else (("mean", False), ("variance", False), ("count", False))
+    ),
+    "SpectralNormalization": lambda c: (("kernel", True), ("vector_u", False)),  # the kernel is its layer's
     "PReLU": lambda c: (("alpha", True),),
 }  # fmt: skip
 
@@ -81,7 +85,7 @@ def parts(spec: LayerSpec) -> Iterator[tuple[str, LayerSpec | list[LayerSpec]]]:
         yield "cells", cells_of(spec)
     elif spec.kind == "Bidirectional":
         yield from zip(("forward_layer", "backward_layer"), both_of(spec), strict=True)
-    elif spec.kind == "TimeDistributed":
+    elif spec.kind in ("TimeDistributed", "SpectralNormalization"):
         yield "layer", layer_spec(spec.config.get("layer"))
     elif spec.kind in MODELS:
         given = spec.config.get("layers")
@@ -249,8 +253,9 @@ class LegacyWeights(Weights):
 def _flat(spec: LayerSpec, path: tuple[Any, ...], trained: bool) -> Iterator[tuple[tuple[Any, ...], bool]]:
     """The place of each variable, and whether it is trained, in the order in which Keras walks over them."""
     trained = trained and spec.config.get("trainable", True)
-    for _, trainable in variables(spec):
-        yield path, trainable and trained
+    for name, trainable in variables(spec):
+        if (spec.kind, name) != ("SpectralNormalization", "kernel"):  # it stands once, with its layer
+            yield path, trainable and trained
     for attribute, found in parts(spec):
         if isinstance(found, list):
             for k, s in enumerate(found):

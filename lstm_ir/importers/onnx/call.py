@@ -9,6 +9,7 @@ import numpy as np
 
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.lists import LoopList, TensorList
+from lstm_ir.importers.onnx.narrow import Narrow
 from lstm_ir.importers.operands import Operands, Result
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.importers.sizes import Sizes
@@ -30,22 +31,35 @@ class Call(Operands):
         attributes: Mapping[str, Any],
         knowledge: Knowledge,
         inner: Inner,
+        key: Callable[[int | None], Value],
     ) -> None:
         super().__init__(name, inputs, knowledge)
-        self.opset, self.outputs, self.inner = opset, tuple(outputs), inner
+        self.opset, self.outputs, self.inner, self.key = opset, tuple(outputs), inner, key
         self._attributes = attributes
         self._read_attributes: set[str] = set()
 
     def with_inputs(self, inputs: Sequence[Result]) -> Call:
         """The same call over other operands."""
-        return Call(self.name, self.opset, inputs, self.outputs, self._attributes, self._knowledge, self.inner)
+        return Call(
+            self.name, self.opset, inputs, self.outputs, self._attributes, self._knowledge, self.inner, self.key
+        )
 
     def raw(self, i: int) -> Value | Sizes:
         """Operand i as it is, which is no sequence."""
         found: Any = super().raw(i)
         if isinstance(found, TensorList | LoopList):
             raise RefusedError(f"operand {i} is a sequence, not a tensor")
+        if isinstance(found, Narrow):
+            raise RefusedError(f"operand {i} has elements of type {found.kind}, which ops that convert alone read")
         return found  # type: ignore[no-any-return]
+
+    def converts(self, i: int) -> Value | Narrow:
+        """Operand i of an op that converts: a tensor, or elements of a type that no other op has."""
+        found: Any = self.inputs[i] if i < len(self.inputs) else None
+        if isinstance(found, Narrow):
+            self._read_inputs.add(i)
+            return found
+        return self.value(i)
 
     def sequence(self, i: int) -> TensorList | LoopList:
         """Operand i, a sequence."""

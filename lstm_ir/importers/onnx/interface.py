@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.importers.naming import word
+from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, held_data, name_of
 from lstm_ir.importers.onnx.reading import Source
 from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.importers.refusals import RefusedError
@@ -60,19 +61,29 @@ class Bindings:
         except DimError as e:
             raise RefusedError(str(e)) from None
 
-    def constant(self, v: Any) -> Value | None:
+    def constant(self, v: Any) -> Value | Narrow | None:
         """The array that the caller fixes an input to; None where it stays an input."""
         if v.name not in self.constants:
             return None
         try:
-            data = Data.of(np.asarray(self.constants[v.name]), dtype_of(v.dtype))
+            kind, given = name_of(v.dtype), np.asarray(self.constants[v.name])
+            data = held_data(_inside(given, kind), kind) if kind in LIMITS else Data.of(given, dtype_of(v.dtype))
         except (IRError, ValueError, TypeError) as e:
             raise ModelError(f"{self.file}: constants: {v.name}: {e}") from None
         shape = _declared(v)
         if shape is not None and not _fits(data.type.shape, shape):
             shown = ",".join(map(str, shape))
             raise ModelError(f"{self.file}: constants: {v.name} is [{shown}], got {data.type}")
-        return constant(data)
+        return Narrow(constant(data), kind) if kind in LIMITS else constant(data)
+
+
+def _inside(given: Any, kind: str) -> Any:
+    """Integers that the type has; ValueError where they are others."""
+    low, high = LIMITS[kind]
+    found = given.astype(np.int64) if given.dtype.kind not in "iub" else given
+    if (found.astype(object) != given.astype(object)).any() or any(not low <= int(n) <= high for n in found.flat):
+        raise ValueError(f"not integers of type {kind}")
+    return found
 
 
 def _fits(shape: tuple[Dim, ...], declared: tuple[Dim, ...]) -> bool:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from lstm_ir import ops as li
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.lists import TensorList
 from lstm_ir.importers.naming import graph_name, tensor
@@ -13,6 +14,7 @@ from lstm_ir.importers.on_sizes import on_sizes
 from lstm_ir.importers.onnx import handlers
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.interface import Bindings
+from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, name_of
 from lstm_ir.importers.onnx.reading import Source, read
 from lstm_ir.importers.onnx.table import TABLE, Taken
 from lstm_ir.importers.onnx.tensors import Tensors
@@ -20,12 +22,13 @@ from lstm_ir.importers.operands import Result
 from lstm_ir.importers.refusals import Refusals, RefusedError, UnifiedError
 from lstm_ir.importers.report import Outcome
 from lstm_ir.importers.streams import streamed
+from lstm_ir.importers.table import ALL
 from lstm_ir.ir.errors import IRError, LstmIrError, ModelError
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.location import Loc, at
 from lstm_ir.ir.program import Program
-from lstm_ir.ir.types import DimLike
+from lstm_ir.ir.types import DimLike, DType, TensorType
 
 if TYPE_CHECKING:
     from lstm_ir.importers.onnx.reading import Model
@@ -128,7 +131,8 @@ class Walk:
         self.weights: dict[str, Value] = {}
         self.inputs: list[Value] = []
         self.results: list[Any] = []
-        self.depth = 0
+        self.depth = self._keys = 0
+        self._step: Value | None = None
 
     def run(self) -> None:
         """Walk over all nodes; UnifiedError where two names are one size, and the walk starts again."""
@@ -150,6 +154,18 @@ class Walk:
         for v, r in zip(model.outputs, self.results, strict=True):
             if isinstance(r, TensorList):
                 self.refusals.add(v.name, "output", RefusedError("it is a sequence"))
+            if isinstance(r, Narrow):
+                self.refusals.add(v.name, "output", RefusedError(f"elements of type {r.kind} are not taken"))
+
+    def key(self, seed: int | None) -> Value:
+        """A key u32[2] for one use, by its seed and number, and by the input `step`."""
+        if self._step is None:
+            if any(v.name == "step" for v in self.source.model.graph.inputs):
+                raise RefusedError("training mode draws by an input `step`, and the model has one of that name")
+            self._step = parameter("step", TensorType((), DType.i64))
+            self.inputs.append(self._step)
+        self._keys += 1
+        return li.random_key(abs(seed or 0), self._step, stream=self._keys)
 
     def graph(self) -> Graph:
         """The graph of the whole model; ModelError with all refusals where there is one."""
@@ -183,6 +199,8 @@ class Walk:
         with at(self._loc(v.name)):
             try:
                 data = self.tensors.data(v.const_value)
+                if (kind := name_of(v.const_value.dtype)) in LIMITS:
+                    return Narrow(constant(data), kind)
                 # A scalar is a number of a formula, as the 1 of 1 - z: not what is trained.
                 if not data.type.dtype.is_float or not data.type.rank:
                     return constant(data)
@@ -219,7 +237,7 @@ class Walk:
                     return self._inner(graph, values, known)
 
                 call = Call(
-                    node.op_type, self._opset(node), inputs, outputs, node.attributes, self.knowledge, inner
+                    node.op_type, self._opset(node), inputs, outputs, node.attributes, self.knowledge, inner, self.key
                 )  # fmt: skip
                 results = self._results(entry, call)
                 self.outcomes[node] = Outcome.taken
@@ -256,11 +274,18 @@ class Walk:
         return results
 
     def _results(self, entry: Taken, call: Call) -> list[Result]:
-        results = on_sizes(entry, call)
+        results: list[Any] | None = on_sizes(entry, call)
         if results is None:
+            alone = entry.moves == (ALL,) and len(call.inputs) == 1
+            moved: Any = call.inputs[0] if (entry.moves == (0,) or alone) and call.inputs else None
+            kind = moved.kind if isinstance(moved, Narrow) else None
+            if isinstance(moved, Narrow):
+                call = call.with_inputs([moved.value, *call.inputs[1:]])
             built = entry.build(call)
             results = list(built) if isinstance(built, Sequence) else [built]
             call.check_all_read()
+            if kind is not None:
+                results = [Narrow(r, kind) if isinstance(r, Value) else r for r in results]
         for i, wanted in enumerate(call.outputs):
             if wanted and (i >= len(results) or results[i] is None):
                 raise RefusedError(f"its result {i} is not taken")

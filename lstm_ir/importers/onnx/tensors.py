@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, held_data, name_of
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.graph import Value
-from lstm_ir.ir.leaf import weight
+from lstm_ir.ir.leaf import constant, weight
 from lstm_ir.ir.types import DType
 
 DTYPES = {
@@ -26,6 +27,11 @@ def dtype_of(kind: Any) -> DType:
         name = onnx_ir.DataType(kind).name
     except ValueError:
         raise RefusedError(f"the element type {kind!r} does not exist") from None
+    return dtype_named(name)
+
+
+def dtype_named(name: str) -> DType:
+    """The element type by ONNX's name."""
     if name not in DTYPES:
         raise RefusedError(f"elements of type {name} are not taken")
     return DTYPES[name]
@@ -49,8 +55,16 @@ class Tensors:
         return weight(name, data)
 
 
+def literal(tensor: Any) -> Value | Narrow:
+    """A constant of the elements."""
+    data, name = read_tensor(tensor), name_of(tensor.dtype)
+    return Narrow(constant(data), name) if name in LIMITS else constant(data)
+
+
 def read_tensor(tensor: Any) -> Data:
-    """The elements; RefusedError where they are not there, or are not as many as the shape says."""
+    """The elements, held in wider ones where no op has their type; RefusedError where they are not there, or are not as
+    many as the shape says.
+    """
     import onnx_ir
 
     if tensor is None:
@@ -59,7 +73,8 @@ def read_tensor(tensor: Any) -> Data:
         kind, shape = tensor.dtype, tuple(tensor.shape.numpy())
     except (ValueError, TypeError) as e:  # the library reads them when it is asked
         raise RefusedError(f"its type cannot be read: {e}") from e
-    dtype = dtype_of(kind)
+    held = name_of(kind)
+    dtype = None if held in LIMITS else dtype_of(kind)
     if isinstance(tensor, onnx_ir.ExternalTensor) and not str(tensor.base_dir):
         raise RefusedError("its data is in another file, and the model was not read from a folder")
     try:
@@ -69,6 +84,6 @@ def read_tensor(tensor: Any) -> Data:
     if array.shape != shape:
         raise RefusedError(f"its data has the shape {list(array.shape)}, its type {list(shape)}")
     try:
-        return Data.of(array, dtype)
+        return held_data(array, held) if dtype is None else Data.of(array, dtype)
     except IRError as e:
         raise RefusedError(f"its data cannot be taken: {e}") from e

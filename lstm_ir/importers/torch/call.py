@@ -15,6 +15,7 @@ from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.primitive.elementwise import convert
 from lstm_ir.ops.primitive.size import size_value
 
 # Where a tensor lies and in which order: nothing of it is left in a graph.
@@ -172,8 +173,6 @@ class Context:
 
 def as_value(given: Any, dtype: DType, name: str = "") -> Value:
     """A value, a number or a size as a tensor of an element type."""
-    from lstm_ir.ops.primitive.elementwise import convert
-
     if isinstance(given, Value):
         return given if given.dtype is dtype else convert(given, dtype)
     if isinstance(given, Expr):

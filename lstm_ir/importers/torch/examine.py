@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +43,6 @@ def examine(
 
 def _outcomes(walk: Walk) -> Iterator[tuple[str, Outcome | None]]:
     """Op and outcome of each node, those of bodies too; sizes and parts of results are no ops."""
-    import operator
-
     import torch
 
     from lstm_ir.importers.torch.functional import nodes_of, op_name

@@ -127,13 +127,13 @@ def called(name: str, args: Any, kwargs: Any) -> Any:
 
 
 def _pack_entry(*args: Any, **kwargs: Any) -> Any:
-    from lstm_ir.importers.torch.interception import called
+    from lstm_ir.importers.torch.interception import called  # among PyTorch's globals
 
     return called("pack_padded_sequence", args, kwargs)
 
 
 def _pad_entry(*args: Any, **kwargs: Any) -> Any:
-    from lstm_ir.importers.torch.interception import called
+    from lstm_ir.importers.torch.interception import called  # among PyTorch's globals
 
     return called("pad_packed_sequence", args, kwargs)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lstm_ir.ir.errors import IRError, MissingLibraryError, ModelError
 from lstm_ir.ir.graph import Graph
+from lstm_ir.ops.core.roll import rolled
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -71,7 +72,8 @@ def _graph(source: Any, walk: Walk) -> Graph:
     walk.refusals.raise_any()
     word = re.sub(r"\W", "_", source.title)
     try:
-        return Graph(word if word.isidentifier() else "model", walk.inputs, source.outputs(walk.results))
+        whole = Graph(word if word.isidentifier() else "model", walk.inputs, source.outputs(walk.results))
+        return rolled(whole)  # cells in a loop of Python
     except IRError as e:
         raise ModelError(f"{source.title}: {e}") from e
 

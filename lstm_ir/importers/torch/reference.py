@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,8 +114,6 @@ def _of_module(title: str, module: Any, example: Any) -> Call:
 
 def _arguments(module: Any, arrays: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Arguments of forward: `x` is a parameter, `hx_0` and `hx_1` are a tuple, `more_mask` is a key of a dict."""
-    import inspect
-
     parameters = inspect.signature(module.forward).parameters
     by_name: dict[str, Any] = {}
     for name, array in arrays.items():

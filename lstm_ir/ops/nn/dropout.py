@@ -78,16 +78,24 @@ def dropout(x: Any, rate: float, key: Any, *, training: bool = True) -> Value:
     return make(DROPOUT, v, drawn_by, rate=rate, training=training).values[0]
 
 
-def random_key(seed: int, step: Any = None, *, stream: int = 0) -> Value:
+def random_key(seed: Any, step: Any = None, *, stream: int = 0) -> Value:
     """A key u32[2] from a seed, the number of a use (`stream`), both 0 ... 2^64 - 1, and, if given, a
     counter i64[].
+
+    A seed may be a key itself, a value u32[2]: an input, so that each call draws anew.
     """
-    for name, number in (("seed", seed), ("stream", stream)):
+    given = isinstance(seed, Value)
+    if given and seed.type != TensorType((2,), DType.u32):
+        raise IRError(f"random_key: the seed is {seed.type}, expected an integer, or a key u32[2]")
+    for name, number in (("seed", 0 if given else seed), ("stream", stream)):
         if isinstance(number, bool) or not isinstance(number, int):
             raise IRError(f"random_key: the {name} is {number!r}, not an integer")
         if not 0 <= number < 2**64:
             raise IRError(f"random_key: the {name} is {number}, outside 0..2^64 - 1")
-    key = constant(threefry.number_key(seed, stream))
+    if not given:
+        key = constant(threefry.number_key(seed, stream))
+    else:
+        key = threefry.fold_in(seed, constant(np.uint64(stream).astype(np.int64))) if stream else seed
     if step is None:
         return key
     (count,) = as_values("random_key", step)

@@ -21,7 +21,12 @@ def embedding(table: Any, ids: Any) -> Value:
     (v,) = as_values("embedding", table)
     if v.rank != 2:
         raise IRError(message("embedding", "the table has two axes", [("table", v.type)], here()))
-    return take(v, ids, axis=0)
+    (at,) = as_values("embedding", ids)
+    if not at.dtype.is_int:
+        swapped = ". The other way round? The table comes first" if v.dtype.is_int and at.rank == 2 else ""
+        problem = f"ids are {at.type}, not integers{swapped}"
+        raise IRError(message("embedding", problem, [("table", v.type), ("ids", at.type)], here()))
+    return take(v, at, axis=0)
 
 
 def dense(x: Any, w: Any, b: Any = None) -> Value:

@@ -7,13 +7,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from lstm_ir.ir import options
 from lstm_ir.ir.errors import IRError, message
-from lstm_ir.ir.graph import Value
+from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.location import here
-from lstm_ir.ir.types import DType
+from lstm_ir.ir.opdef import Attr, Level, define, need
+from lstm_ir.ir.pullback import Cts
+from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values
 from lstm_ir.ops.primitive.precision import floats, inner
@@ -125,7 +128,7 @@ def batch_norm(
 
     In inference by the given (running) mean and var, which are given back. In training by those of x, and mean and var
     come back moved towards them by `momentum`, var by that which divides by n - 1, as PyTorch does (by 1 for a single
-    element).
+    element). `train_step` keeps the moved ones where mean and var are weights, and infers by them.
     scale and bias [C]. Source: Ioffe & Szegedy, "Batch normalization", 2015.
     """
     v, small = _channels("batch_norm", x, 2), need_epsilon("batch_norm", epsilon)
@@ -134,9 +137,7 @@ def batch_norm(
     given = [_statistic(v, w, n) for w, n in ((mean, "mean"), (var, "var"))]
     factors = _factors("batch_norm", v, scale, bias)
     if not learns:
-        middle, spread = (reshape(e.convert(w, kind), (w.shape[0], *(1,) * (v.rank - 2))) for w in given)
-        y = (e.convert(v, kind) - middle) * e.rsqrt(spread + small)
-        return BatchNorm(affine(y, *factors, v.dtype), *given)
+        return BatchNorm(affine(_by_running(v, given, kind, small), *factors, v.dtype), *given)
     over = (0, *range(2, v.rank))
     wide = e.convert(v, kind)
     count = count_of(wide, over, kind)
@@ -149,7 +150,39 @@ def batch_norm(
         e.convert(e.convert(w, kind) * (1.0 - share) + reshape(s, w.shape) * share, w.dtype)
         for w, s in zip(given, seen, strict=True)
     ]
-    return BatchNorm(affine(y, *factors, v.dtype), *moved)
+    held = _by_running(v, given, kind, small)
+    both = (affine(y, *factors, v.dtype), *moved, affine(held, *factors, v.dtype), *given)
+    return BatchNorm(*make(BATCH_NORM_RESULTS, *both).values)
+
+
+def _by_running(x: Value, given: Sequence[Value], kind: DType, small: float) -> Value:
+    middle, spread = (reshape(e.convert(w, kind), (w.shape[0], *(1,) * (x.rank - 2))) for w in given)
+    return (e.convert(x, kind) - middle) * e.rsqrt(spread + small)
+
+
+def _chosen_types(
+    y: TensorType, mean: TensorType, var: TensorType, held_y: TensorType, held_mean: TensorType, held_var: TensorType,
+    *, training: bool,
+) -> dict[str, TensorType]:  # fmt: skip
+    for name, a, b in (("y", y, held_y), ("mean", mean, held_mean), ("var", var, held_var)):
+        need(a == b, f"held_{name} is {b}, {name} is {a}")
+        need(a.dtype.is_float, f"takes floats, got {name} {a}")
+    return {"y": y, "mean": mean, "var": var}
+
+
+def _chosen_vjp(node: Node, cts: Cts) -> Cts:
+    zeros = (None,) * 3
+    return (*cts, *zeros) if node.attrs["training"] else (*zeros, *cts)
+
+
+BATCH_NORM_RESULTS = define(
+    "batch_norm_results", "y mean var held_y held_mean held_var", attrs={"training": Attr("bool", True)},
+    results="y mean var", types=_chosen_types, numpy=lambda *a, training: a[:3] if training else a[3:],
+    vjp=_chosen_vjp, level=Level.composite, training="training",
+    expand=lambda *v, training: dict(zip(("y", "mean", "var"), v[:3] if training else v[3:], strict=True)),
+)  # fmt: skip
+"""Results of a batch norm in training, or, after it, by the running mean and variance, which stay: `train_step` finds
+here what it keeps, and turns `training` off where it infers."""
 
 
 def _statistic(x: Value, v: Any, name: str) -> Value:

@@ -37,6 +37,9 @@ DIGITS = {DType.f16: 11, DType.bf16: 8, DType.f32: 24, DType.f64: 53}
 
 def _key(op: str, key: Any) -> Value:
     k = key if isinstance(key, Value) else constant(key)
+    if k.rank == 0 and (k.dtype.is_int or k.dtype.is_float):
+        seed = key if isinstance(key, int) else "seed"
+        raise IRError(message(op, f"the key is {k.type}, one number; li.random_key({seed}) makes a key", (), here()))
     if k.type != TensorType((2,), DType.u32):
         raise IRError(message(op, f"the key is {k.type}, expected u32[2]", (), here()))
     return k

@@ -15,6 +15,7 @@ from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_in_dim, broadcast_to, common_shape, shape_for
 from lstm_ir.ops.primitive.fill import full, iota, zeros
 from lstm_ir.ops.primitive.gather import scatter_add, take
+from lstm_ir.ops.primitive.reduce import argmax
 from lstm_ir.ops.primitive.shape import axis_of, concat, expand_dims, reshape, squeeze
 from lstm_ir.ops.primitive.size import in_range, size_value
 from lstm_ir.ops.primitive.window import slice_axis
@@ -196,3 +197,10 @@ def one_hot(indices: Any, depth: DimLike, *, axis: int = -1, dtype: DTypeLike = 
     shape = (*at.shape[:new], size, *at.shape[new:])
     wide = e.convert(at, DType.i64)
     return e.convert(e.equal(broadcast_to(expand_dims(wide, new), shape), iota(shape, new, DType.i64)), dtype)
+
+
+def hardmax(x: Any, axis: int = -1) -> Value:
+    """1 where the first of the largest stands along `axis`, 0 elsewhere, in x's dtype; its gradient is 0."""
+    (v,) = as_values("hardmax", x)
+    at = axis_of("hardmax", v, axis)
+    return one_hot(argmax(v, at), v.shape[at], axis=at, dtype=v.dtype)

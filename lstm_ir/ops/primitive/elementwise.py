@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Value, make
+from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.location import here
 from lstm_ir.ir.opdef import OPS
 from lstm_ir.ir.types import DTypeLike
 from lstm_ir.ops.primitive.broadcast import aligned, aligned_select
@@ -41,6 +44,15 @@ def divide(a: Any, b: Any) -> Value:
 def remainder(a: Any, b: Any) -> Value:
     """a - b*trunc(a/b): the sign is a's, as C's fmod and StableHLO."""
     return _apply("remainder", a, b)
+
+
+def mod(a: Any, b: Any) -> Value:
+    """What a division rounded down leaves, as NumPy's mod and Python's %: the sign is b's."""
+    x, y = aligned("mod", a, b)
+    left = remainder(x, y)
+    zero = constant(0, left.dtype)
+    other = logical_and(not_equal(left, zero), not_equal(less(left, zero), less(y, zero)))
+    return select(other, left + y, left)
 
 
 def maximum(a: Any, b: Any) -> Value:
@@ -161,6 +173,20 @@ def sin(x: Any) -> Value:
 def cos(x: Any) -> Value:
     """Cosine, x in radians; compiled for a CPU it is NaN where |x| is 2^54 or more."""
     return _apply("cosine", x)
+
+
+def square(x: Any) -> Value:
+    """x * x."""
+    (v,) = aligned("square", x)
+    return multiply(v, v)
+
+
+def reciprocal(x: Any) -> Value:
+    """1 / x, floats."""
+    (v,) = aligned("reciprocal", x)
+    if not v.dtype.is_float:
+        raise IRError(message("reciprocal", "takes float elements", [("x", v.type)], here()))
+    return divide(constant(1, v.dtype), v)
 
 
 def sqrt(x: Any) -> Value:

@@ -151,6 +151,8 @@ def matmul(lhs: Any, rhs: Any) -> Value:
         problem = "@ takes vectors and matrices, got a scalar; use *"
         raise IRError(message("dot_general", problem, [("lhs", a.type), ("rhs", b.type)], here()))
     last, first = a.rank - 1, max(b.rank - 2, 0)
+    if isinstance(a.shape[-1], int) and isinstance(b.shape[first], int) and a.shape[-1] != b.shape[first]:
+        raise _unequal(a, b, first)
     if b.rank <= 2:
         return dot_general(a, b, ((last,), (first,)))
     if a.rank == 1:
@@ -162,3 +164,15 @@ def matmul(lhs: Any, rhs: Any) -> Value:
     a, b = broadcast_to(a, (*batch, *a.shape[-2:])), broadcast_to(b, (*batch, *b.shape[-2:]))
     axes = tuple(range(len(batch)))
     return dot_general(a, b, ((len(batch) + 1,), (len(batch),)), (axes, axes))
+
+
+def _unequal(a: Value, b: Value, first: int) -> IRError:
+    """The error for a product of K columns by another number of rows; names the matrix that is the other way round."""
+    hints = []
+    if b.rank >= 2 and b.shape[-1] == a.shape[-1]:
+        hints.append(f"the right one ({'rhs.T' if b.rank == 2 else 'li.swapaxes(rhs, -1, -2)'})")
+    if a.rank >= 2 and a.shape[-2] == b.shape[first]:
+        hints.append(f"the left one ({'lhs.T' if a.rank == 2 else 'li.swapaxes(lhs, -1, -2)'})")
+    asked = f". Transposed? {' or '.join(hints)}" if hints else ""
+    problem = f"{a.shape[-1]} columns by {b.shape[first]} rows{asked}"
+    return IRError(message("dot_general", problem, [("lhs", a.type), ("rhs", b.type)], here()))

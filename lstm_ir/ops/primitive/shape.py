@@ -205,6 +205,7 @@ def reverse(x: Any, axis: int | Sequence[int] | None = None) -> Value:
 
 def concat(xs: Sequence[Any], axis: int = 0) -> Value:
     """Values one after another along `axis`."""
+    _need_list("concat", xs)
     vs = as_values("concatenate", *xs)
     if not vs:
         raise IRError(message("concatenate", "takes at least one value", (), here()))
@@ -216,8 +217,14 @@ def concat(xs: Sequence[Any], axis: int = 0) -> Value:
 
 def stack(xs: Sequence[Any], axis: int = 0) -> Value:
     """Values of one shape along a new axis."""
+    _need_list("stack", xs)
     vs = as_values("concatenate", *xs)
     return concat([expand_dims(v, axis) for v in vs], axis)
+
+
+def _need_list(op: str, xs: object) -> None:
+    if isinstance(xs, Value):
+        raise IRError(message(op, f"takes a list of values: li.{op}([x, y])", [("xs", xs.type)], here()))
 
 
 def expand_dims(x: Any, axis: int | Sequence[int]) -> Value:

@@ -8,11 +8,12 @@ from typing import Any
 from lstm_ir.ir import options
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values
 from lstm_ir.ops.primitive.precision import floats, numbers, widened
 from lstm_ir.ops.primitive.reduce import Axes, argmax, count_of, max, mean, min, sum
-from lstm_ir.ops.primitive.shape import axes_of, reshape
+from lstm_ir.ops.primitive.shape import axes_of, axis_of, reshape
 
 
 def _root(x: Value) -> Value:
@@ -98,3 +99,29 @@ def argmin(x: Any, axis: int = -1) -> Value:
     """Place of the least along `axis`, i32; the first of equal ones; NaN counts as least."""
     (v,) = as_values("argmin", x)
     return argmax(e.negate(v) if v.dtype.is_float else e.logical_not(v), axis)  # ~x turns every order of integers round
+
+
+def lp_normalization(x: Any, p: int = 2, axis: int = -1) -> Value:
+    """x divided by its norm along `axis`, the sum of sizes (p = 1) or the root of that of squares (2); zeros stay."""
+    v = floats("lp_normalization", x)
+    if options.integer("lp_normalization", "p", p) not in (1, 2):
+        raise options.refuse("lp_normalization", "p", p, "1 or 2")
+    length = norm(v, p, axis_of("lp_normalization", v, axis), keepdims=True)
+    one = constant(1, v.dtype)
+    return e.divide(v, e.select(e.equal(length, 0), one, length))
+
+
+def any(x: Any, axis: Axes = None, keepdims: bool = False) -> Value:
+    """Whether one element over `axis` (all without it) is true, or a number that is not 0, as i1; false of none."""
+    return e.greater(max(_truth("any", x), axis, keepdims), 0)
+
+
+def all(x: Any, axis: Axes = None, keepdims: bool = False) -> Value:
+    """Whether all elements over `axis` (all without it) are true, or numbers that are not 0, as i1; true of none."""
+    return e.greater(min(_truth("all", x), axis, keepdims), 0)
+
+
+def _truth(op: str, x: Any) -> Value:
+    """1 or 0, as i32: integers are what every device reduces."""
+    (v,) = as_values(op, x)
+    return e.convert(v if v.dtype is DType.i1 else e.not_equal(v, constant(0, v.dtype)), DType.i32)

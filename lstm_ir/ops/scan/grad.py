@@ -7,7 +7,8 @@
 twin of the forward loop that takes its place. The sums over all steps that a constant's gradient is
 leave the loop where the constant is an operand of a product or is broadcast: their terms are
 stacked, and one product or sum over all steps follows. With `remat` the loop is first cut into
-segments (remat.py).
+segments (remat.py). A loop with a matrix state is differentiated through its chunks (chunkwise.py), which save a state
+for each chunk.
 """
 
 from __future__ import annotations
@@ -19,26 +20,38 @@ from typing import Any
 from lstm_ir.ir.graph import Graph, Node, Value, topological
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
-from lstm_ir.ir.pullback import Cts, Differentiation, opened, pull_back, session
+from lstm_ir.ir.pullback import Cts, Differentiation, Remat, opened, pull_back, session
 from lstm_ir.ir.reach import reached
 from lstm_ir.ops.primitive.broadcast import BROADCAST
 from lstm_ir.ops.primitive.fill import zeros_like
 from lstm_ir.ops.primitive.linear import DOT_GENERAL
+from lstm_ir.ops.scan.chunkwise import chunkwise_vjp
 from lstm_ir.ops.scan.pair import Pair, Parts
 from lstm_ir.ops.scan.parts import lifted, names_beside
 from lstm_ir.ops.scan.remat import segmented_vjp
 from lstm_ir.ops.scan.sums import SumTerm
 
 
-def scan_vjp(node: Node, cts: Cts, everything_again: bool = False) -> Any:
-    """Gradients of consts, init and xs; none of count."""
+def scan_vjp(node: Node, cts: Cts, everything_again: bool = False, inner: Remat = None) -> Any:
+    """Gradients of consts, init and xs; none of count. inner: how loops in the body are cut."""
     active = session()
     if active.remat is not None and not everything_again:
-        found = segmented_vjp(node, cts, active.remat, partial(scan_vjp, everything_again=True))
+        active.kept.lengths.append(Loop(node).length)
+        again = partial(scan_vjp, everything_again=True, inner=active.remat[1:] or None)
+        found = segmented_vjp(node, cts, active.remat, again)
         if found is not None:
             return found
+    elif not everything_again:
+        found = chunkwise_vjp(node, cts, over_steps)
+        if found is not None:
+            return found
+    return over_steps(node, cts, everything_again, inner)
+
+
+def over_steps(node: Node, cts: Cts, everything_again: bool = False, inner: Remat = None) -> Any:
+    """Gradients by a loop over the steps from the last to the first."""
     loop = lifted(Loop(node))
-    back = _Backward(node, loop, cts, everything_again)
+    back = _Backward(node, loop, cts, everything_again, inner)
     grads = back.run()
     return *_to_operands(node, loop, grads), None
 
@@ -69,6 +82,7 @@ class _Backward:
     loop: Loop
     cts: Cts
     everything_again: bool
+    inner: Remat
     terms: list[SumTerm] = field(default_factory=list)
 
     def run(self) -> dict[Value, Value]:
@@ -125,7 +139,8 @@ class _Backward:
             *((loop.rows[j], d) for j, d in d_rows.items()),
         ]:
             seeds[v] = seeds[v] + ct if v in seeds else ct
-        inner = Differentiation()
+        inner = Differentiation(self.inner)
+        session().kept.inside.append(inner.kept)
         with opened(inner):
             found = pull_back(seeds, [*consts, *carries, *xs], self._hook(set(consts), set(xs)))
         backward = [found.get(p, zeros_like(p)) for p in carries]

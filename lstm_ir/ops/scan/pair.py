@@ -91,6 +91,7 @@ class Pair:
         )
         found = dict(zip([p for group in self.sources for p in group], back.values, strict=False))
         stacks = dict(zip(asked, back.values[len(found) :], strict=True))
+        session().kept.values += stacks.values()
         return self._with_sums(found, stacks, kept, outer)
 
     def _with_sums(

@@ -27,14 +27,14 @@ from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.ops.scan.parts import names_beside
 
 
-def segmented_vjp(node: Node, cts: Cts, K: int, over_segments: Hook) -> Any:
-    """The gradient of a scan through its segments; None if it has no more than K steps.
+def segmented_vjp(node: Node, cts: Cts, levels: tuple[int, ...], over_segments: Hook) -> Any:
+    """The gradient of a scan through its segments of levels[0] steps; None if it has no more than these.
 
     over_segments: the gradient of the loop over segments, which runs each of them again.
     """
-    loop = Loop(node)
+    loop, (K, *deeper) = Loop(node), levels
     if isinstance(loop.length, int) and loop.length <= K:
-        return None
+        return through(node, node.values, cts, tuple(deeper)) if deeper else None
     values, outer = _segmented(_without_count(_counted(loop)), K)
     if loop.steps is not None:
         values.insert(len(loop.init), loop.steps)
@@ -42,7 +42,7 @@ def segmented_vjp(node: Node, cts: Cts, K: int, over_segments: Hook) -> Any:
     def hook(n: Node, arrived: Cts) -> Any:
         return over_segments(n, arrived) if n is outer else None
 
-    return through(node, values, cts, hook=hook)
+    return through(node, values, cts, tuple(deeper) or None, hook)
 
 
 def _counted(loop: Loop) -> Loop:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lstm_ir.backends import bindings
 from lstm_ir.backends.compile import compiler
 from lstm_ir.backends.run import runtime
 from lstm_ir.ir.errors import CompileError, DeviceError, PackageError
@@ -62,9 +63,9 @@ def test_what_stops_the_compiler(script: str, said: str, tmp_path: Path, monkeyp
 
 
 def test_drivers_name_limits() -> None:
-    assert "ulimit -u" in runtime.short("iree/base/thread.c:1: INTERNAL; thread creation failed with 11")
-    assert "ulimit -n" in runtime.short("x.c:1: RESOURCE_EXHAUSTED; eventfd creation failed (24)")
-    assert runtime.short("x.c:1: INTERNAL; nothing of the kind") == "nothing of the kind"
+    assert "ulimit -u" in bindings.short("iree/base/thread.c:1: INTERNAL; thread creation failed with 11")
+    assert "ulimit -n" in bindings.short("x.c:1: RESOURCE_EXHAUSTED; eventfd creation failed (24)")
+    assert bindings.short("x.c:1: INTERNAL; nothing of the kind") == "nothing of the kind"
 
 
 @pytest.mark.parametrize("raised", [IndexError, ValueError, RuntimeError, NotImplementedError])

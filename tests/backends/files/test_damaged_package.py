@@ -15,7 +15,7 @@ from handmade import WEIGHTS, module
 from small_packages import members, packed, rebuild, rezip, small, written
 
 import lstm_ir as li
-from lstm_ir.backends.run import runtime
+from lstm_ir.backends import bindings
 from lstm_ir.backends.run.package import open_package, read_package, write_package
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.errors import DeviceError, PackageError
@@ -169,6 +169,6 @@ def test_what_the_system_refuses_while_loading(path: Path, monkeypatch: pytest.M
     def none_left() -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(runtime, "native", none_left)
+    monkeypatch.setattr(bindings, "native", none_left)
     with pytest.raises(DeviceError, match=r"^load: Too many open files: .*ulimit -n"):
         li.load(path)

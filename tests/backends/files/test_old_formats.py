@@ -12,13 +12,14 @@ from paths import ROOT
 from small_packages import rebuild
 
 import lstm_ir as li
+from lstm_ir.backends import bindings
 from lstm_ir.backends.files.archive import read_package
-from lstm_ir.backends.run import runtime
 from lstm_ir.backends.targets import cpus
 from lstm_ir.cli.group import run
 
 PACKAGES = ROOT / "tests" / "data" / "packages"
 TWO, THREE = PACKAGES / "format-2.lirpkg", PACKAGES / "format-3.lirpkg"
+FOUR = PACKAGES / "format-4-iree-3.12.lirpkg"  # momentum of a product [3,2], by iree-base-compiler 3.12.0
 X2 = (np.arange(24, dtype=np.float32).reshape(4, 3, 2) - 11) / 7
 here = pytest.mark.skipif(cpus.machine() != "x86_64", reason="the modules are for x86-64")
 
@@ -106,11 +107,59 @@ def test_formats_that_are_not_read_are_refused_by_their_number(number: int, tmp_
         li.load(file)
 
 
-def test_another_release_of_iree_leaves_nothing_but_exporting_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "version", lambda: "9.1.0")
+@pytest.mark.parametrize(
+    ("number", "said"), [(1, "lstm-ir compile GRAPH.lir --weights"), (5, "A newer lstm-ir reads it")]
+)
+def test_a_format_that_is_not_read_says_what_to_do(number: int, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "m.lirpkg"
+    file.write_bytes(THREE.read_bytes())
+    rebuild(file, lambda m: m.update(format=number))
+    with pytest.raises(li.PackageError, match=said):
+        li.load(file)
+
+
+def test_another_release_of_iree_names_the_command_for_a_package_without_a_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bindings, "version", lambda: "9.1.0")
     with pytest.raises(li.PackageError) as e:
         li.load(THREE)
     assert str(e.value) == (
         f"{THREE}: made with IREE 3.13.0, the runtime here is 9.1.0; install that release of iree-base-runtime. It has "
-        "no graph: export it again"
+        "no graph: where the compiler is, `lstm-ir compile GRAPH.lir --weights format-3.lirpkg -o NEW.lirpkg` makes it "
+        "again, of the graph's text"
     )
+
+
+def test_a_package_of_an_older_iree_names_the_command() -> None:
+    found = read_package(FOUR)
+    assert (found.manifest.version, found.manifest.iree) == (4, "3.12.0")
+    with pytest.raises(li.PackageError) as e:
+        li.load(FOUR)
+    assert str(e.value) == (
+        f"{FOUR}: made with IREE 3.12.0, the runtime here is {bindings.version()}; install that release of "
+        f"iree-base-runtime. Where the compiler is, `lstm-ir compile {FOUR.name} -t TARGET -o NEW.lirpkg` makes it again"
+    )
+
+
+@here
+def test_a_package_of_an_older_iree_is_compiled_again(tmp_path: Path) -> None:
+    """With what it was made with: the target it names, its weights and its state."""
+    new = tmp_path / "new.lirpkg"
+    assert run(["compile", str(FOUR), "-o", str(new)]) == 0
+    made = read_package(new).manifest
+    assert made.iree.split(".")[:2] == bindings.version().split(".")[:2]
+    assert [t.info.name for t in made.targets] == ["cpu:x86-64-v2"]
+    rng = np.random.default_rng(4)
+    with li.load(new) as exe:
+        assert set(exe.entries) == {"train"}
+        w, v = np.array([[0.7, -0.73], [1.1, 0.11], [-0.52, 0.01]]), np.zeros((3, 2))
+        np.testing.assert_allclose(exe.state["w"], w, rtol=1e-6)
+        for _ in range(4):
+            x, want = (rng.standard_normal(s).astype(np.float32) for s in ((5, 3), (5, 2)))
+            error = x @ w - want
+            found = exe.entries["train"](x=x, want=want)
+            np.testing.assert_allclose(found["loss"], np.square(error).mean(), rtol=1e-5)
+            v = 0.5 * v + 2 / 10 * x.T @ error
+            w = w - 0.125 * v
+        np.testing.assert_allclose(exe.state["w"], w, rtol=1e-5, atol=1e-6)

@@ -13,8 +13,8 @@ import pytest
 from small_packages import members, rebuild, rezip
 
 import lstm_ir as li
+from lstm_ir.backends import bindings
 from lstm_ir.backends.files.archive import read_package
-from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.package import open_package
 from lstm_ir.cli.group import run
 
@@ -134,7 +134,7 @@ def test_without_its_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_another_release_of_iree_is_told_the_command(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime, "version", lambda: "9.1.0")
+    monkeypatch.setattr(bindings, "version", lambda: "9.1.0")
     with pytest.raises(li.PackageError) as e:
         li.load(package)
     assert str(e.value) == (

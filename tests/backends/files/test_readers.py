@@ -19,8 +19,8 @@ from device import need
 
 import lstm_ir as li
 from lstm_ir.backends.files import npy, npz, state_file
-from lstm_ir.backends.files.memory import ARRAYS
 from lstm_ir.backends.files.parameters import read_weights
+from lstm_ir.backends.memory import ARRAYS
 from lstm_ir.backends.run.package import read_package, write_package
 from lstm_ir.cli import files as cli_files
 from lstm_ir.ir.errors import PackageError, ParseError
@@ -237,9 +237,18 @@ def test_regular_files_only(name: str, what: str, tmp_path: Path) -> None:
         read(place)
 
 
-@pytest.mark.parametrize("key", [5, True, 1.5, [1], "", b"", "\ud800"])
-def test_keys_are_text_or_bytes(key: Any, tmp_path: Path) -> None:
+ELSE = "; expected text or bytes"
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [(5, f"an int{ELSE}"), (True, f"a bool{ELSE}"), (1.5, f"a float{ELSE}"), ([1], f"a list{ELSE}"), ("", "empty"),
+     (b"", "empty"), ("\ud800", None)],
+)  # fmt: skip
+def test_keys_are_text_or_bytes(key: Any, words: str | None, tmp_path: Path) -> None:
+    """Of another class it is a TypeError, as of any function, and an error of the project."""
     for call in (lambda: read_package(tmp_path / "x", require_key=key),
                  lambda: write_package(tmp_path / "x", None, {"cpu": None}, {}, sign_key=key)):  # type: ignore[arg-type,dict-item] # fmt: skip
-        with pytest.raises(PackageError, match="the key of a signature"):
+        with pytest.raises(PackageError, match=f"the key of a signature is {words}$" if words else "the key") as e:
             call()
+        assert isinstance(e.value, TypeError) == (not isinstance(key, (str, bytes)))

@@ -14,7 +14,7 @@ from child import python
 from device import need
 from handmade import DOUBLED, WEIGHTS, load, module, signature
 
-from lstm_ir.backends.files import memory
+from lstm_ir.backends import memory
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.contexts import LIMIT
 from lstm_ir.backends.run.executable import Executable, Session

@@ -14,7 +14,7 @@ from device import need
 import lstm_ir as li
 from lstm_ir.importers.keras.examine import examine
 from lstm_ir.importers.keras.reference import Keras
-from lstm_ir.verification.original import Original
+from lstm_ir.importers.original import Original
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # of Keras with NumPy 2
 

@@ -18,7 +18,9 @@ VARIANTS = {"zoneout_lstm", "recurrent_dropout_lstm", "layer_norm_lstm"}
 NO_VJP = VARIANTS  # ops whose rule is None: theirs is the gradient of their expansion
 NO_GRADIENT = {"bitcast_convert"}  # float to float, but by bits: defined to have none
 # foreign ops, `tf.LSTMBlockCell`, bring their own tests; so do random bits and what draws them
-ELSEWHERE = {"threefry": "test_cudnn_dropout.py", "dropout": "test_losses.py"}
+ELSEWHERE = {
+    "threefry": "test_cudnn_dropout.py", "dropout": "test_losses.py", "batch_norm_results": "test_batch_norm.py",
+}  # fmt: skip
 CORE = [op for op in OPS if "." not in op and op not in ELSEWHERE]
 EVERY = [pytest.param(s, id=s.name) for s in {s.name: s for op in CORE for s in samples(op)}.values()]
 REFUSED = [pytest.param(op, case, id=f"{op}-{i}") for op in CORE for i, case in enumerate(bad(op))]

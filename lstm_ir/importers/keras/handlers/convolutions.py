@@ -9,10 +9,11 @@ from lstm_ir.importers.keras.call import LayerCall
 from lstm_ir.importers.keras.handlers.activations import function_of
 from lstm_ir.importers.keras.table import taken
 from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.same_padding import Edge, padded, same_edges
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 
-Pads = list[tuple[int, int]]
+Pads = list[Edge]
 _KNOWN = "filters kernel_size strides padding data_format dilation_rate groups activation use_bias"
 
 
@@ -28,19 +29,6 @@ def back(c: LayerCall, y: Value) -> Value:
     return li.transpose(y, (0, *range(2, y.rank), 1)) if c.channels_last else y
 
 
-def same(size: Dim, width: int, stride: int) -> tuple[int, int]:
-    """What `same` pads before and after: so many places that the result has size / stride, rounded up."""
-    if stride == 1:
-        total = width - 1
-    elif isinstance(size, int):
-        total = max(0, (-(-size // stride) - 1) * stride + width - size)
-    else:
-        raise RefusedError(
-            f"padding 'same' with stride {stride} over the open size {size}; a number for it is taken (sizes=)"
-        )
-    return total // 2, total - total // 2
-
-
 def pads(c: LayerCall, sizes: tuple[Dim, ...], widths: list[int], strides: list[int], causal: bool = False) -> Pads:
     """What is padded, as the layer's `padding` says."""
     how = c.word("padding", "valid", ("valid", "same", "causal") if causal else ("valid", "same"))
@@ -48,7 +36,7 @@ def pads(c: LayerCall, sizes: tuple[Dim, ...], widths: list[int], strides: list[
         return [(0, 0)] * len(sizes)
     if how == "causal":
         return [(w - 1, 0) for w in widths]
-    return [same(n, w, s) for n, w, s in zip(sizes, widths, strides, strict=True)]
+    return [same_edges(n, w, s) for n, w, s in zip(sizes, widths, strides, strict=True)]
 
 
 def each(numbers: list[int]) -> Any:
@@ -56,7 +44,7 @@ def each(numbers: list[int]) -> Any:
     return numbers[0] if len(numbers) == 1 else tuple(numbers)
 
 
-def of_axes(found: Pads) -> Any:
+def of_axes(found: list[tuple[int, int]]) -> Any:
     """Pads as a builder takes them."""
     return found[0] if len(found) == 1 else tuple(found)
 
@@ -66,7 +54,8 @@ def convolved(c: LayerCall, x: Value, kernel: Value, axes: int, groups: int, str
     dilations = c.integers("dilation_rate", axes, 1)
     widths = [(int(k) - 1) * d + 1 for k, d in zip(_taps(kernel, axes), dilations, strict=True)]
     w = li.transpose(kernel, (axes + 1, axes, *range(axes)))
-    padding = of_axes(pads(c, x.shape[2:], widths, strides, causal=axes == 1))
+    x, edges = padded(x, pads(c, x.shape[2:], widths, strides, causal=axes == 1), 0)
+    padding = of_axes(edges)
     build: Any = (li.conv1d, li.conv2d)[axes - 1]
     found: Value = build(x, w, each(strides), padding, each(dilations), groups)
     return found

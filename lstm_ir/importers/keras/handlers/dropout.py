@@ -6,18 +6,31 @@ from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall
 from lstm_ir.importers.keras.table import taken
 from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 
 
-@taken("Dropout", "rate", masks=True, refused="noise_shape in training")
+@taken("Dropout", "rate", masks=True)
 def dropout(c: LayerCall) -> Value:
-    """A share of the elements is 0 in training, the others grow."""
+    """A share of the elements is 0 in training, the others grow; along axes of size 1 in noise_shape all do alike."""
     x, rate = c.x, c.real("rate")
     if not c.training or rate == 0:
         return x
-    if c.get("noise_shape") is not None:
-        raise RefusedError("noise_shape is given")
-    return li.dropout(x, rate, c.key())
+    shape = _noise_shape(c, x)
+    return li.dropout(x, rate, c.key()) if shape == x.shape else x * li.dropout(li.ones(shape, x.dtype), rate, c.key())
+
+
+def _noise_shape(c: LayerCall, x: Value) -> tuple[Dim, ...]:
+    """The shape of what is drawn: that of x, or 1 where noise_shape says so."""
+    given = c.get("noise_shape")
+    if given is None:
+        return x.shape
+    if not isinstance(given, (list, tuple)) or len(given) != x.rank:
+        raise RefusedError(f"noise_shape is {given!r:.40}, for {x.type}")
+    found = tuple(d if n is None or n == d else 1 if n == 1 else None for n, d in zip(given, x.shape, strict=True))
+    if None in found:
+        raise RefusedError(f"noise_shape is {given!r:.40}, for {x.type}")
+    return tuple(d for d in found if d is not None)
 
 
 def spatial(name: str) -> None:
@@ -55,9 +68,18 @@ def gaussian_dropout(c: LayerCall) -> Value:
     return x * li.random_normal(c.key(), x.shape, 1.0, (rate / (1 - rate)) ** 0.5, x.dtype)
 
 
-@taken("AlphaDropout", "rate", masks=True, refused="training")
+_ALPHA = 1.6732632423543772848170429916717  # of SELU, and its scale
+_SCALE = 1.0507009873554804934193349852946
+
+
+@taken("AlphaDropout", "rate", masks=True)
 def alpha_dropout(c: LayerCall) -> Value:
-    """The operand, in inference."""
-    if c.training and c.real("rate"):
-        raise RefusedError("it is not taken with training=True")
-    return c.x
+    """What is dropped becomes -1.758, all is scaled: mean and variance stay (Klambauer et al. 2017)."""
+    x, rate = c.x, c.real("rate")
+    if not c.training or rate == 0:
+        return x
+    kept = li.dropout(li.ones(_noise_shape(c, x), x.dtype), rate, c.key()) > 0.0
+    low = -_ALPHA * _SCALE
+    a = ((1 - rate) * (1 + rate * low**2)) ** -0.5
+    y: Value = li.where(kept, x, li.full(x.shape, low, x.dtype)) * a - a * low * rate
+    return y

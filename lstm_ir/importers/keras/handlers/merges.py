@@ -22,26 +22,14 @@ def _operands(c: LayerCall) -> list[Value]:
     return [li.reshape(v, (v.shape[0], *[1] * (rank - v.rank), *v.shape[1:])) if v.rank < rank else v for v in found]
 
 
-def _any(masks: list[Value | None]) -> Value | None:
-    """Steps that one of the tensors has, where all have masks."""
+def _either(masks: list[Value | None]) -> Value | None:
+    """Keras' mask of a merge: steps that one of the tensors has, where all have masks."""
     there = [m for m in masks if m is not None]
     if not there or len(there) < len(masks):
         return None
     found = there[0]
     for m in there[1:]:
         found = li.logical_or(found, m)
-    return found
-
-
-def _all(masks: list[Value | None]) -> Value | None:
-    """Keras' masks of merges: steps that all tensors with masks have."""
-    if any(m is None for m in masks) or not masks:
-        return None
-    found = masks[0]
-    for m in masks[1:]:
-        assert found is not None
-        assert m is not None
-        found = li.logical_and(found, m)
     return found
 
 
@@ -54,48 +42,72 @@ def merge(name: str, function: Merge, divided: bool = False) -> None:
         y = values[0]
         for v in values[1:]:
             y = function(y, v)
-        return Masked((y / float(len(values)) if divided else y,), (_merged(c),))
+        return Masked((y / float(len(values)) if divided else y,), (_either(c.masks),))
 
 
-def _merged(c: LayerCall) -> Value | None:
-    masks = c.masks
-    return _all(masks) if all(m is not None for m in masks) else None
+def _there(c: LayerCall, values: list[Value]) -> list[Value | None]:
+    """The masks, each with an axis of size 1 where its tensor has columns."""
+    found: list[Value | None] = []
+    for before, v, m in zip(c.values(), values, c.masks, strict=True):
+        if m is not None and (before.rank != v.rank or m.rank != v.rank - 1):
+            raise RefusedError(f"a mask {m.type} of {before.type}, among operands of {v.rank} axes, is not taken")
+        found.append(None if m is None else li.expand_dims(m, m.rank))
+    return found
+
+
+@taken("Multiply", "")
+def multiplied(c: LayerCall) -> Masked:
+    """The product: a step that a mask names leaves its operand out, and is 0 where no operand has it."""
+    values, masks = _operands(c), c.masks
+    there = _there(c, values)
+    kept = [v if m is None else li.where(m, v, li.ones(v.shape, v.dtype)) for v, m in zip(values, there, strict=True)]
+    y = kept[0]
+    for v in kept[1:]:
+        y = y * v
+    either = _either(there)
+    if either is not None:
+        y = li.where(either, y, li.zeros_like(y))
+    return Masked((y,), (_either(masks),))
 
 
 def choice(name: str, function: Merge) -> None:
-    """Register a merge that leaves out the steps which a mask names."""
+    """Register a merge that takes the other operand at a step that a mask names."""
 
-    @taken(name, "", refused="masks")
-    def build(c: LayerCall) -> Value:
-        if any(m is not None for m in c.masks):
-            raise RefusedError("a mask on one of its operands is not taken")
+    @taken(name, "")
+    def build(c: LayerCall) -> Masked:
         values = _operands(c)
-        y = values[0]
-        for v in values[1:]:
-            y = function(y, v)
-        return y
+        there = _there(c, values)
+        y, mask = values[0], there[0]
+        for v, m in zip(values[1:], there[1:], strict=True):
+            new = v if m is None else li.where(m, v, y)
+            y = function(y if mask is None else li.where(mask, y, new), new)
+            mask = None if m is None or mask is None else li.logical_or(mask, m)
+        return Masked((y,), (_either(c.masks),))
 
 
 merge("Add", li.add)
 merge("Subtract", li.subtract)
 merge("Average", li.add, divided=True)
-choice("Multiply", li.multiply)
 choice("Maximum", li.maximum)
 choice("Minimum", li.minimum)
 
 
-@taken("Concatenate", "axis", refused="masks along time")
+@taken("Concatenate", "axis", refused="masks of tensors without columns")
 def concatenate(c: LayerCall) -> Masked:
-    """Along an axis; a step exists where one tensor has it."""
+    """Along an axis; a step exists where one tensor has it, and where a tensor has no mask."""
     values = c.values()
     axis = c.axis_of(c.integer("axis", -1), values[0].rank)
     masks = c.masks
     mask = None
     if any(m is not None for m in masks):
-        if values[0].rank != 3 or axis != 2:
-            raise RefusedError(f"masks of tensors that are joined along axis {axis} are not taken")
-        # A tensor without a mask has all steps.
-        mask = _any(masks) if all(m is not None for m in masks) else li.ones(values[0].shape[:2], "i1")
+        rank = values[0].rank
+        if any(m is not None and m.rank != rank - 1 for m in masks):
+            raise RefusedError(f"a mask of other axes than those of {values[0].type} but the last is not taken")
+        if axis == rank - 1:
+            mask = _either(masks) if all(m is not None for m in masks) else li.ones(values[0].shape[:-1], "i1")
+        else:
+            parts = [li.ones(v.shape[:-1], "i1") if m is None else m for v, m in zip(values, masks, strict=True)]
+            mask = li.concat(parts, axis)
     return Masked((li.concat(values, axis),), (mask,))
 
 

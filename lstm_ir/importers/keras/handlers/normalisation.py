@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from lstm_ir import ops as li
-from lstm_ir.importers.keras.call import LayerCall
+from lstm_ir.importers.keras.call import LayerCall, Tensor
+from lstm_ir.importers.keras.config import layer_spec
 from lstm_ir.importers.keras.table import taken
 from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.ir.data import Data
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.leaf import constant
 from lstm_ir.ops.nn.normalisation import normalised
 from lstm_ir.ops.primitive.precision import inner
 
@@ -99,3 +104,47 @@ def unit_normalization(c: LayerCall) -> Value:
     x = c.x
     squares = li.sum(x * x, _axes(c, x), keepdims=True)
     return x * li.rsqrt(li.maximum(squares, 1e-12))
+
+
+@taken("Normalization", "axis mean variance invert input_mean input_variance")
+def normalization(c: LayerCall) -> Value:
+    """By the mean and variance that were given or adapted, or back again. Keras' epsilon is 1e-7."""
+    x = c.x
+    given = c.get("axis", -1)
+    given = [] if given is None else [given] if isinstance(given, int) else list(given)
+    if any(isinstance(a, bool) or not isinstance(a, int) for a in given):
+        raise RefusedError(f"axis is {c.get('axis')!r:.40}")
+    axes = tuple(sorted(c.axis_of(a, x.rank) for a in given))
+    mean, variance = (_statistics(c, name, x, axes) for name in ("mean", "variance"))
+    deviation = li.maximum(li.sqrt(variance), 1e-7)
+    return mean + x * deviation if c.flag("invert") else (x - mean) / deviation
+
+
+def _statistics(c: LayerCall, name: str, x: Value, axes: tuple[int, ...]) -> Value:
+    """The mean or the variance, so that it broadcasts: of the config, or a variable with the axes that are kept."""
+    given = c.get(name)
+    if given is None:
+        return li.convert(_along(c.weights()[name], x, axes), x.dtype)
+    found = np.asarray(given)
+    kept = [x.shape[a] for a in axes]
+    if found.dtype.kind not in "if" or found.ndim > len(axes):
+        raise RefusedError(f"{name} is {given!r:.40}")
+    if any(n not in (1, d) for n, d in zip(found.shape[::-1], kept[::-1], strict=False)):
+        raise RefusedError(f"{name} has the shape {found.shape}, the axes have the sizes {kept}")
+    shape = [1] * x.rank
+    for a, n in zip(axes[::-1], found.shape[::-1], strict=False):
+        shape[a] = n
+    return constant(Data.of(found.reshape(shape).astype(np.float64).astype(x.dtype.numpy), x.dtype))
+
+
+@taken("SpectralNormalization", "layer power_iterations", refused="training mode")
+def spectral_normalization(c: LayerCall) -> Value:
+    """Its layer, whose kernel is what training made of it."""
+    if c.training:
+        raise RefusedError("with training=True its weights change")
+    spec = layer_spec(c.get("layer"))
+    found = c.walk.apply(spec, c.holding.child("layer", spec), [Tensor(c.x)], {})
+    if len(found) != 1:
+        raise RefusedError(f"its layer {spec.kind} has {len(found)} results")
+    y = found[0].value
+    return li.convert(y, c.x.dtype) if c.x.dtype.is_float else y

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir import ops as li
-from lstm_ir.importers.keras.call import LayerCall, Tensor
+from lstm_ir.importers.keras.call import LayerCall, Tensor, dtype_named
 from lstm_ir.importers.keras.handlers.activations import FUNCTIONS
 from lstm_ir.importers.keras.table import operation
 from lstm_ir.importers.refusals import RefusedError
@@ -73,11 +73,6 @@ def reduction(name: str, function: Callable[..., Value]) -> None:
         return function(x, _axes(c, x), keepdims=c.flag("keepdims"))
 
 
-def _any_true(x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
-    whole = x if x.dtype.value == "i1" else li.not_equal(x, li.constant(0, x.dtype))
-    return li.max(li.convert(whole, "i32"), axes, keepdims=keepdims) > 0
-
-
 for _name, _function in {
     "Add": li.add, "Subtract": li.subtract, "Multiply": li.multiply, "Divide": li.divide, "TrueDivide": li.divide,
     "Maximum": li.maximum, "Minimum": li.minimum, "Power": li.power, "Matmul": li.matmul, "Equal": li.equal,
@@ -88,16 +83,29 @@ for _name, _function in {
 for _name, _one in {
     "Negative": li.negate, "Abs": li.abs, "Absolute": li.abs, "Exp": li.exp, "Log": li.log, "Log1p": li.log1p,
     "Sqrt": li.sqrt,
-    "Square": lambda x: x * x, "Tanh": li.tanh, "Sigmoid": li.sigmoid, "Relu": li.relu, "Sin": li.sin, "Cos": li.cos,
+    "Square": li.square, "Tanh": li.tanh, "Sigmoid": li.sigmoid, "Relu": li.relu, "Sin": li.sin, "Cos": li.cos,
     "LogicalNot": li.logical_not, "Softplus": li.softplus, "Silu": li.silu, "Softmax": FUNCTIONS["softmax"],
 }.items():  # fmt: skip
     unary(_name, _one)
 _REDUCTIONS: dict[str, Any] = {
-    "Sum": li.sum, "Mean": li.mean, "Max": li.max, "Min": li.min, "Any": _any_true, "Var": lambda x, a, keepdims:
+    "Sum": li.sum, "Mean": li.mean, "Max": li.max, "Min": li.min, "Any": li.any, "Var": lambda x, a, keepdims:
     li.var(x, a, keepdims=keepdims), "Std": lambda x, a, keepdims: li.std(x, a, keepdims=keepdims),
 }  # fmt: skip
 for _name, _over in _REDUCTIONS.items():
     reduction(_name, _over)
+
+
+def filled(name: str, number: int) -> None:
+    """Register a function that gives one number in the shape of its operand, in the type that is asked for."""
+
+    @operation(name)
+    def build(c: LayerCall) -> Value:
+        x, given = c.x, c.get("dtype")
+        return li.full(x.shape, number, x.dtype if given is None else dtype_named(given))
+
+
+filled("ZerosLike", 0)
+filled("OnesLike", 1)
 
 
 @operation("ExpandDims")

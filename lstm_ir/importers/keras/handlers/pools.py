@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lstm_ir import ops as li
+from lstm_ir.importers import pools
+from lstm_ir.importers.adaptive import adapted
 from lstm_ir.importers.keras.call import LayerCall
-from lstm_ir.importers.keras.handlers.convolutions import back, channels_first, each, of_axes, pads
+from lstm_ir.importers.keras.handlers.convolutions import back, channels_first, pads
 from lstm_ir.importers.keras.table import taken
+from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir.graph import Value
 
 
@@ -19,12 +20,10 @@ def pool(name: str, axes: int, largest: bool) -> None:
         x = channels_first(c, c.x, axes)
         taps = c.integers("pool_size", axes, 2)
         strides = taps if c.get("strides") is None else c.integers("strides", axes)
-        padding: Any = of_axes(pads(c, x.shape[2:], taps, strides))
+        edges = pads(c, x.shape[2:], taps, strides)
         if largest:
-            function: Any = (li.max_pool1d, li.max_pool2d)[axes - 1]
-            return back(c, function(x, each(taps), each(strides), padding))
-        function = (li.avg_pool1d, li.avg_pool2d)[axes - 1]
-        return back(c, function(x, each(taps), each(strides), padding, count_include_pad=False))
+            return back(c, pools.max_pool(x, taps, strides, edges, [1] * axes))
+        return back(c, pools.mean_pool(x, taps, strides, edges, [1] * axes, ceil=False, counted=False))
 
 
 def whole(name: str, axes: int, largest: bool) -> None:
@@ -43,7 +42,22 @@ def whole(name: str, axes: int, largest: bool) -> None:
         return li.sum(kept, over, keepdims=keep) / li.sum(li.convert(there, x.dtype), over, keepdims=keep)
 
 
+def adaptive(name: str, axes: int, largest: bool) -> None:
+    """Register a pool of as many windows as are asked for."""
+
+    @taken(name, "output_size data_format", refused="sizes other than 1 over an open size")
+    def build(c: LayerCall) -> Value:
+        x = c.x
+        first = 1 if c.channels_last else 2
+        for k, size in enumerate(c.integers("output_size", axes)):
+            if size < 1:
+                raise RefusedError(f"output_size is {size}")
+            x = adapted(x, first + k, size, largest)
+        return x
+
+
 for _axes in (1, 2):
     for _word, _largest in (("Max", True), ("Average", False)):
         pool(f"{_word}Pooling{_axes}D", _axes, _largest)
         whole(f"Global{_word}Pooling{_axes}D", _axes, _largest)
+        adaptive(f"Adaptive{_word}Pooling{_axes}D", _axes, _largest)

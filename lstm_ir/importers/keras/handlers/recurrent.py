@@ -71,6 +71,8 @@ def run(
             raise RefusedError(f"{n} is {spec.config[n]!r:.40}, not true or false")
     if spec.config.get("time_major"):
         raise RefusedError("time_major is true")
+    if mask is not None and mask.rank != 2:
+        raise RefusedError(f"the mask is {mask.type}, expected [B,T]")
     zero = flags["zero_output_for_mask"] if zero is None else zero
     cells = stack_of(spec, holding)
     first = _states(c, given, cells)

@@ -10,20 +10,28 @@ from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 
+_READS = (  # of a mask: the classes that Keras hands it to at each step
+    "LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "Softmax", "Functional", "Sequential", "GlobalAveragePooling1D",
+)  # fmt: skip
 
-@taken("TimeDistributed", "layer", masks=True, refused="masks that its layer reads; layers with several results")
+
+@taken(
+    "TimeDistributed", "layer", masks=True, refused="masks of [B,T] that its layer reads; layers with several results"
+)
 def time_distributed(c: LayerCall) -> Value:
     """x [B,T,...] as [B*T,...] through the layer, and apart again."""
     x, spec = c.x, layer_spec(c.get("layer"))
     if x.rank < 3:
         raise RefusedError(f"the operand is {x.type}, of fewer than 3 axes")
-    if c.mask is not None and spec.kind in ("LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "Softmax",
-                                            "Functional", "Sequential", "GlobalAveragePooling1D"):  # fmt: skip
-        raise RefusedError(f"a mask that {spec.kind} would read at each step is not taken")
+    words = {}
+    if c.mask is not None and spec.kind in _READS:
+        if not isinstance(c.mask, Value) or c.mask.rank != x.rank - 1 or c.mask.rank < 3:
+            raise RefusedError(f"a mask that {spec.kind} would read at each step is not taken")
+        words["mask"] = Tensor(li.reshape(c.mask, (dims.mul(x.shape[0], x.shape[1]), *x.shape[2:-1])))
     if spec.config.get("stateful"):
         raise RefusedError("its layer is stateful")
     rows = li.reshape(x, (dims.mul(x.shape[0], x.shape[1]), *x.shape[2:]))
-    found = c.walk.apply(spec, c.holding.child("layer", spec), [Tensor(rows)], {})
+    found = c.walk.apply(spec, c.holding.child("layer", spec), [Tensor(rows)], words)
     if len(found) != 1:
         raise RefusedError(f"its layer {spec.kind} has {len(found)} results")
     y = found[0].value

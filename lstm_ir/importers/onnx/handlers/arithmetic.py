@@ -12,8 +12,9 @@ import numpy as np
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
 from lstm_ir.importers.onnx.call import Call
+from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, name_of, narrowed
 from lstm_ir.importers.onnx.table import Build, taken
-from lstm_ir.importers.onnx.tensors import dtype_of
+from lstm_ir.importers.onnx.tensors import DTYPES, dtype_named
 from lstm_ir.importers.operands import Result
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.importers.sizes import Sizes, chained, each
@@ -21,8 +22,10 @@ from lstm_ir.importers.table import ALL
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
+from lstm_ir.ops.primitive.broadcast import common_shape
 
 Function = Callable[..., Any]
+ONNX_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def _register(name: str, versions: tuple[int, ...], build: Build, rule: s.Rule | None = None) -> None:
@@ -63,7 +66,7 @@ _unary("Floor", (6, 13), li.floor)
 _unary("Ceil", (6, 13), li.ceil)
 _unary("Round", (11, 22), li.round)
 _unary("Sign", (9, 13), li.sign)
-_unary("Reciprocal", (6, 13), lambda x: 1.0 / x)
+_unary("Reciprocal", (6, 13), li.reciprocal)
 _unary("Not", (1,), li.logical_not)
 _unary("Relu", (6, 13, 14), li.relu)
 _unary("Softplus", (1, 22), li.softplus)
@@ -98,7 +101,7 @@ def mean(c: Call) -> Value:
     return li.divide(out, float(len(c.inputs)))
 
 
-@taken("Pow", 7, 12, 13, 15, refused="a base of integers with an exponent that is not a known number 0 to 16")
+@taken("Pow", 7, 12, 13, 15)
 def power(c: Call) -> Value:
     """The base's elements decide the result's; a small known exponent is a product."""
     x, p = c.value(0), c.value(1)
@@ -109,9 +112,30 @@ def power(c: Call) -> Value:
         return x * x
     if x.dtype.is_float:
         return li.power(x, li.convert(p, x.dtype))
-    if not (scalar and exponent in range(17)):
-        raise RefusedError("a power of integers needs one known exponent, 0 to 16")
-    return reduce(li.multiply, [x] * int(exponent), li.full(x.shape, 1, x.dtype))
+    if scalar and exponent in range(17):
+        return reduce(li.multiply, [x] * int(exponent), li.full(x.shape, 1, x.dtype))
+    if p.dtype.is_float:  # in f64, as the integer of a power of floats
+        return li.convert(li.power(li.convert(x, DType.f64), li.convert(p, DType.f64)), x.dtype)
+    return _integer_power(x, li.convert(p, DType.i64))
+
+
+def _integer_power(x: Value, p: Value) -> Value:
+    """x to the power p, by squares. 2 to the 63 does not fit, so from 64 on an exponent says only whether it is even; a
+    power below 0 is 0, but for x of 1 and -1.
+    """
+    odd = li.not_equal(li.remainder(p, 2), 0)
+    one, top = li.full((), 1, x.dtype), li.full((), 62, DType.i64)
+    few = li.where(li.less(p, 64), li.maximum(p, 0), li.where(odd, top + 1, top))
+    found, square = li.broadcast_to(one, common_shape("power", [x.shape, p.shape])), x
+    for _ in range(6):
+        found = li.where(li.not_equal(li.remainder(few, 2), 0), found * square, found)
+        few = li.convert(li.shift_right_logical(few, li.constant(np.int64(1))), DType.i64)
+        square = square * square
+    below = li.where(li.equal(x, 1), one, li.full((), 0, x.dtype))
+    if x.dtype.is_signed:
+        minus = li.where(odd, li.full((), -1, x.dtype), one)
+        below = li.where(li.equal(x, -1), minus, below)
+    return li.where(li.less(p, 0), below, found)
 
 
 def _mod_of_sizes(a: dims.Dim, b: dims.Dim) -> dims.Dim:
@@ -122,13 +146,11 @@ def _mod_of_sizes(a: dims.Dim, b: dims.Dim) -> dims.Dim:
 def mod(c: Call) -> Value:
     """What a division leaves, with the sign of the divisor, or with fmod of the dividend."""
     a, b = c.value(0), c.value(1)
-    left = li.remainder(a, b)
     if c.flag("fmod"):
-        return left
+        return li.remainder(a, b)
     if a.dtype.is_float:
         raise RefusedError(f"fmod is 0 for {a.dtype}; it is 1 for floats")
-    other = li.logical_and(li.not_equal(left, 0), li.not_equal(li.less(left, 0), li.less(b, 0)))
-    return li.select(other, left + b, left)
+    return li.mod(a, b)
 
 
 @taken("Where", 9, 16, sizes=each(s.choice))
@@ -157,24 +179,35 @@ def converted(x: Value, to: DType) -> Value:
     return li.not_equal(x, 0) if to is DType.i1 and x.dtype is not DType.i1 else li.convert(x, to)
 
 
-@taken("Cast", 6, 9, 13, 19, 21, 23, 24, 25, 28, refused="text, and elements that no other op takes")
-def cast(c: Call) -> Result:
+def _cast(c: Call, kind: str) -> Any:
+    """Operand 0 as elements of a type by ONNX's name."""
+    v = c.converts(0) if kind in LIMITS or not isinstance(c.inputs[0], Sizes) else None
+    x = v.value if isinstance(v, Narrow) else v
+    if kind in LIMITS:
+        assert x is not None
+        return v if isinstance(v, Narrow) and v.kind == kind else narrowed(x, kind)
+    to = dtype_named(kind)
+    kept = _sizes_keep(c, to) if x is None else None
+    return converted(c.value(0) if x is None else x, to) if kept is None else kept
+
+
+@taken("Cast", 6, 9, 13, 19, 21, 23, 24, 25, 28, refused="text, elements that no other op takes, to i4, u4 and u64")
+def cast(c: Call) -> Any:
     """Elements converted; a float becomes an integer by truncation."""
-    if c.has_attribute("saturate"):
-        c.integer("saturate")  # is about eight-bit floats
-    to = dtype_of(c.integer("to"))
-    kept = _sizes_keep(c, to)
-    return converted(c.value(0), to) if kept is None else kept
+    for name in ("saturate", "round_mode"):
+        if c.has_attribute(name):  # about eight-bit floats
+            c.integer(name) if name == "saturate" else c.word(name)
+    return _cast(c, name_of(c.integer("to")))
 
 
 @taken("CastLike", 15, 19, 21, 23, 24, 25)
-def cast_like(c: Call) -> Result:
+def cast_like(c: Call) -> Any:
     """Elements converted to those of the second operand."""
-    if c.has_attribute("saturate"):
-        c.integer("saturate")
-    to = c.value(1).dtype
-    kept = _sizes_keep(c, to)
-    return converted(c.value(0), to) if kept is None else kept
+    for name in ("saturate", "round_mode"):
+        if c.has_attribute(name):
+            c.integer(name) if name == "saturate" else c.word(name)
+    like = c.converts(1)
+    return _cast(c, like.kind if isinstance(like, Narrow) else ONNX_NAMES[like.dtype])
 
 
 @taken("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, moves=(ALL,), refused="optionals")
@@ -183,19 +216,20 @@ def identity(c: Call) -> Any:
     return c.sequence(0) if c.is_sequence(0) else c.value(0)
 
 
-@taken("Dropout", 7, 10, 12, 13, 22, refused="training mode")
+@taken("Dropout", 7, 10, 12, 13, 22, refused="training mode that only a call knows")
 def dropout(c: Call) -> tuple[Value, Value]:
-    """The operand, and a mask of true."""
+    """The operand, and a mask of true; in training a share of 0, the rest larger, drawn by `seed` and the step."""
     x = c.value(0)
-    if c.has_attribute("ratio"):
-        c.real("ratio")
-    if c.has_attribute("seed"):
-        c.integer("seed")
+    ratio = c.real("ratio", 0.5) if c.opset < 12 else 0.5
+    seed = c.integer("seed") if c.has_attribute("seed") else None
     if c.has(1):
-        c.value(1)
-    if c.has(2) and bool(c.number(2, "training_mode")):
-        raise RefusedError("training mode is not taken")
-    return x, li.ones(x.shape, DType.i1)
+        ratio = float(c.number(1, "the ratio"))
+    if not (c.has(2) and bool(c.number(2, "training_mode"))) or ratio == 0:
+        return x, li.ones(x.shape, DType.i1)
+    if not 0 <= ratio < 1:
+        raise RefusedError(f"the ratio is {ratio}")
+    mask = li.dropout(li.ones(x.shape, x.dtype), ratio, c.key(seed))
+    return x * mask, li.greater(mask, 0)
 
 
 @taken("PRelu", 7, 9, 16)

@@ -10,7 +10,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
-from lstm_ir.importers.onnx.tensors import read_tensor
+from lstm_ir.importers.onnx.tensors import literal, read_tensor
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.importers.sizes import UndecidedError
 from lstm_ir.ir import dims
@@ -20,10 +20,10 @@ from lstm_ir.ir.types import DType
 
 
 @taken("Constant", 1, 9, 11, 12, 13, 19, 21, 23, 24, 25, refused="text and sparse tensors")
-def constant(c: Call) -> Value:
+def constant(c: Call) -> Any:
     """The literal that an attribute holds."""
     if c.has_attribute("value"):
-        return li.constant(read_tensor(c.tensor("value")))
+        return literal(c.tensor("value"))
     readers: dict[str, tuple[Any, Any]] = {
         "value_float": (c.real, np.float32), "value_floats": (c.reals, np.float32),
         "value_int": (c.integer, np.int64), "value_ints": (c.integers, np.int64),

@@ -39,25 +39,82 @@ def gather_elements(c: Call) -> Value:
     return li.gather_elements(x, indices, c.axis(x.rank, 0))
 
 
-def _adds(c: Call) -> bool:
-    """Whether updates are added, not put."""
+_COMBINED = {"mul": li.multiply, "max": li.maximum, "min": li.minimum}
+
+
+def _reduction(c: Call) -> str:
+    """How an update meets what stands there."""
     how = c.word("reduction", "none") if c.opset >= 16 else "none"
-    if how not in ("none", "add"):
+    if how not in ("none", "add", *_COMBINED):
         raise RefusedError(f"reduction {how!r} is not taken")
-    return how == "add"
+    return how
 
 
-@taken("ScatterElements", 11, 13, 16, 18, refused="reductions other than none and add")
+@taken("ScatterElements", 11, 13, 16, 18, refused="reductions mul, max and min where indices have other columns than x")
 def scatter_elements(c: Call) -> Value:
-    """Elements placed by indices along `axis`."""
+    """Elements placed by indices along `axis`; products, maxima and minima one row of updates after the other."""
     x, indices, updates = c.value(0), c.value(1), c.value(2)
-    return li.put_along_axis(x, indices, updates, c.axis(x.rank, 0), add=_adds(c))
+    axis, how = c.axis(x.rank, 0), _reduction(c)
+    if how not in _COMBINED:
+        return li.put_along_axis(x, indices, updates, axis, add=how == "add")
+    # Two updates of one element stand in one column of the axis, so in two rows.
+    if indices.rank != x.rank or updates.shape != indices.shape:
+        raise RefusedError(f"the operand is {x.type}, indices are {indices.type}, updates {updates.type}")
+    cut = x
+    for k, (d, n) in enumerate(zip(x.shape, indices.shape, strict=True)):
+        if k != axis and d != n:
+            if not isinstance(d, int) or not isinstance(n, int):
+                raise RefusedError(f"reduction {how} over indices {indices.type} of {x.type}")
+            cut = slice_axis(cut, k, 0, n)
+    rows = _moved(cut, axis, 0)
+
+    def body(carry: tuple[Value, ...], row: tuple[Value, ...]) -> tuple[tuple[Value, ...], tuple[()]]:
+        at, new = (li.expand_dims(v, 0) for v in row)
+        old = li.take_along_axis(carry[0], at, 0)
+        return (li.put_along_axis(carry[0], at, _COMBINED[how](old, new), 0),), ()
+
+    at = from_start(_moved(indices, axis, 0), x.shape[axis])
+    (done,), _ = li.scan(body, (rows,), (at, _moved(updates, axis, 0)))
+    return _put_back(x, _moved(done, 0, axis))
 
 
-@taken("ScatterND", 11, 13, 16, 18, refused="reductions other than none and add")
+def _moved(x: Value, start: int, end: int) -> Value:
+    """x with one axis at another place."""
+    order = [k for k in range(x.rank) if k != start]
+    order.insert(end, start)
+    return li.transpose(x, order)
+
+
+def _put_back(x: Value, part: Value) -> Value:
+    """x with `part` as its first elements along every axis."""
+    for k in reversed(range(x.rank)):
+        if part.shape[k] != x.shape[k]:
+            whole = x
+            for a in range(k):
+                whole = slice_axis(whole, a, 0, part.shape[a])
+            part = li.concat([part, slice_axis(whole, k, part.shape[k], x.shape[k])], k)
+    return part
+
+
+@taken("ScatterND", 11, 13, 16, 18)
 def scatter_nd(c: Call) -> Value:
-    """Slices placed by tuples of indices, the last axis of `indices`."""
-    return li.scatter_nd(c.value(0), c.value(1), c.value(2), add=_adds(c))
+    """Slices placed by tuples of indices, the last axis of `indices`; products, maxima and minima one by one."""
+    x, indices, updates, how = c.value(0), c.value(1), c.value(2), _reduction(c)
+    if how not in _COMBINED:
+        return li.scatter_nd(x, indices, updates, add=how == "add")
+    deep = indices.shape[-1]
+    if not isinstance(deep, int):
+        raise RefusedError(f"indices are {indices.type}")
+    many = dims.product(indices.shape[:-1])
+    flat = li.reshape(indices, (many, 1, deep)), li.reshape(updates, (many, 1, *x.shape[deep:]))
+
+    def body(carry: tuple[Value, ...], row: tuple[Value, ...]) -> tuple[tuple[Value, ...], tuple[()]]:
+        at, new = row
+        return (li.scatter_nd(carry[0], at, _COMBINED[how](li.gather_nd(carry[0], at), new)),), ()
+
+    (done,), _ = li.scan(body, (x,), flat)
+    assert isinstance(done, Value)
+    return done
 
 
 @taken("GatherND", 11, 12, 13)

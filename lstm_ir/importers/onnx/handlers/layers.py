@@ -29,18 +29,29 @@ _soft("Softmax", lambda x, axis: li.softmax(x, axis))
 _soft("LogSoftmax", lambda x, axis: li.log_softmax(x, axis))
 
 
-@taken("BatchNormalization", 7, 9, 14, 15, refused="training mode")
-def batch_normalization(c: Call) -> Value:
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias, with given mean and variance."""
+@taken("BatchNormalization", 7, 9, 14, 15, refused="training mode before operator set 14")
+def batch_normalization(c: Call) -> tuple[Value, ...]:
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, with given mean and variance; in training those of the
+    batch, and the running ones follow them by 1 - momentum.
+    """
     x, scale, bias, mean, variance = (c.value(i) for i in range(5))
-    if c.opset >= 14 and c.flag("training_mode"):
-        raise RefusedError("training mode is not taken")
+    training = c.opset >= 14 and c.flag("training_mode")
     if c.opset < 9 and not c.flag("spatial", True):
         raise RefusedError("spatial is 0")
-    if c.has_attribute("momentum"):
-        c.real("momentum")
+    momentum = c.real("momentum", 0.9)
     scale, bias = (li.convert(v, x.dtype) for v in (scale, bias))
-    return li.batch_norm(x, mean, variance, scale, bias, epsilon=c.real("epsilon", 1e-5)).y
+    epsilon = c.real("epsilon", 1e-5)
+    if not training:
+        return (li.batch_norm(x, mean, variance, scale, bias, epsilon=epsilon).y,)
+    wide = li.convert(x, inner(x.dtype))
+    over = (0, *range(2, x.rank))
+    now = li.mean(wide, over), li.var(wide, over)
+    of_batch = [li.convert(v, m.dtype) for v, m in zip(now, (mean, variance), strict=True)]
+    y = li.batch_norm(x, of_batch[0], of_batch[1], scale, bias, epsilon=epsilon).y
+    follow = [
+        m * momentum + li.convert(v, m.dtype) * (1.0 - momentum) for m, v in zip((mean, variance), now, strict=True)
+    ]
+    return y, *follow
 
 
 @taken("LayerNormalization", 17)
@@ -90,9 +101,7 @@ def lp_normalization(c: Call) -> Value:
     axis, p = c.axis(x.rank, -1), c.integer("p", 2)
     if p not in (1, 2):
         raise RefusedError(f"p is {p}, not 1 or 2")
-    norm = li.norm(x, p, axis, keepdims=True)
-    none = li.equal(norm, 0)
-    return x / li.select(none, li.ones(norm.shape, x.dtype), norm)
+    return li.lp_normalization(x, p, axis)
 
 
 @taken("InstanceNormalization", 6, 22)

@@ -21,7 +21,7 @@ from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.operands import Result
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.importers.sizes import UndecidedError
-from lstm_ir.importers.slices import FAR
+from lstm_ir.importers.slices import TO_THE_END
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
@@ -103,7 +103,7 @@ def _most(c: Call) -> Dim | None:
     most = c.dim(0, "the number of steps")
     if not isinstance(most, int):
         return most
-    return None if most >= FAR else max(most, 0)
+    return None if most >= TO_THE_END else max(most, 0)
 
 
 # the end

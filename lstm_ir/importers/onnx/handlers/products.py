@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from lstm_ir import ops as li
+from lstm_ir.importers.letters import agreed_einsum
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
-from lstm_ir.ops.primitive.einsum import letters
 
 
 @taken("MatMul", 1, 9, 13)
@@ -51,17 +50,4 @@ def _times(x: Value, factor: float) -> Value:
 @taken("Einsum", 12, 28)
 def einsum(c: Call) -> Value:
     """Products summed over the letters that the result does not have."""
-    equation, xs = c.word("equation"), c.values()
-    try:
-        names, _ = letters(equation, [x.rank for x in xs])
-    except ValueError as problem:
-        raise RefusedError(str(problem)) from None
-    sizes: dict[str, Dim] = {}
-    for name, x in zip(names, xs, strict=True):
-        for letter, size in zip(name, x.shape, strict=True):
-            known = sizes.setdefault(letter, size)
-            if 1 in (known, size):  # an axis of size 1 broadcasts
-                sizes[letter] = size if known == 1 else known
-            else:
-                c.agree(f"the sizes of one letter of {equation!r}", known, size)
-    return li.einsum(equation, *xs)
+    return agreed_einsum(c.word("equation"), c.values(), c.agree)

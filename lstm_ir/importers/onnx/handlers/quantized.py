@@ -2,74 +2,96 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call
+from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, name_of
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.nn.quantized import quantized_rows
+from lstm_ir.ops.primitive.window import slice_axis
 
-LIMITS = {DType.u8: (0, 255), DType.i8: (-128, 127)}
+INTEGERS = {"UINT8": DType.u8, "INT8": DType.i8, "INT32": DType.i32}
 
 
 def _along(c: Call, x: Value, v: Value) -> Value:
-    """A scale or zero point as it meets x: one number, or one for each place of `axis`."""
+    """A scale or zero point as it meets x: one number, one for each place of `axis`, or one for each block along it."""
     axis = c.integer("axis", 1) if c.opset >= 13 else 1
-    if v.rank == 0 or v.shape == (1,):
+    block = c.integer("block_size", 0) if c.opset >= 21 else 0
+    if not block and (v.rank == 0 or v.shape == (1,)):
         return li.reshape(v, ())
-    if v.rank != 1:
-        raise RefusedError(f"a scale of {v.rank} axes, for blocks, is not taken")
     axis = c.axis_of(axis, x.rank)
+    if block:
+        n, blocks = x.shape[axis], v.shape[axis] if v.rank == x.rank else -1
+        others = [a for a in range(x.rank) if a != axis]
+        if not isinstance(n, int) or blocks != -(-n // block) or any(v.shape[a] != x.shape[a] for a in others):
+            raise RefusedError(f"a scale {v.type} for blocks of {block} along axis {axis} of {x.type}")
+        wide = li.broadcast_to(li.expand_dims(v, axis + 1), (*v.shape[: axis + 1], block, *v.shape[axis + 1 :]))
+        whole = li.reshape(wide, (*v.shape[:axis], blocks * block, *v.shape[axis + 1 :]))
+        return slice_axis(whole, axis, 0, n)
+    if v.rank != 1:
+        raise RefusedError(f"a scale of {v.rank} axes without block_size is not taken")
     c.agree("scale and axis", x.shape[axis], v.shape[0])
     return li.reshape(v, tuple(v.shape[0] if a == axis else 1 for a in range(x.rank)))
 
 
-def _no_blocks(c: Call) -> None:
-    if c.has_attribute("block_size") and c.integer("block_size") != 0:
-        raise RefusedError("blocks are not taken")
+def _wishes(c: Call) -> None:
     for name in ("saturate", "precision"):  # about elements that are not taken, and a wish
         if c.has_attribute(name):
             c.integer(name)
 
 
-def quantized(x: Value, scale: Value, zero: Value | None, to: DType) -> Value:
+def _kind(v: Value | Narrow) -> str:
+    return v.kind if isinstance(v, Narrow) else {d: n for n, d in INTEGERS.items()}.get(v.dtype, str(v.dtype))
+
+
+def _held(v: Value | Narrow) -> Value:
+    return v.value if isinstance(v, Narrow) else v
+
+
+def quantized(x: Value, scale: Value, zero: Value | None, kind: str) -> Value | Narrow:
     """round(x / scale) + zero point, held inside the integers; halves go to even."""
-    if to not in LIMITS:
-        raise RefusedError(f"integers of type {to} are not taken")
+    low, high = LIMITS.get(kind, {"UINT8": (0, 255), "INT8": (-128, 127)}.get(kind, (0, 0)))
+    if low == high or kind == "UINT64":
+        raise RefusedError(f"integers of type {kind} are not taken")
     wide = li.convert(li.round(x / scale), DType.f32)
     if zero is not None:
         wide = wide + li.convert(zero, DType.f32)
-    low, high = LIMITS[to]
-    return li.convert(li.clamp(float(low), wide, float(high)), to)
+    held = li.clamp(float(low), wide, float(high))
+    return Narrow(li.convert(held, DType.i32), kind) if kind in LIMITS else li.convert(held, INTEGERS[kind])
 
 
-@taken("QuantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28, refused="blocks; integers other than i8 and u8")
-def quantize_linear(c: Call) -> Value:
+@taken("QuantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28, refused="results other than i8, u8, i16, u16, i4 and u4")
+def quantize_linear(c: Call) -> Any:
     """round(x / scale) + zero point."""
-    x, scale, zero = c.value(0), c.value(1), c.maybe(2)
-    _no_blocks(c)
-    to = DType.u8 if zero is None else zero.dtype
+    x, scale, zero = c.value(0), c.value(1), c.converts(2) if c.has(2) else None
+    _wishes(c)
+    to = "UINT8" if zero is None else _kind(zero)
     if c.has_attribute("output_dtype") and (code := c.integer("output_dtype")):
-        if zero is not None and dtype_of(code) is not to:
-            raise RefusedError(f"output_dtype is {dtype_of(code)}, the zero point {to}")
-        to = dtype_of(code)
+        if zero is not None and name_of(code) != to:
+            raise RefusedError(f"output_dtype is {name_of(code)}, the zero point {to}")
+        to = name_of(code)
     x = li.convert(x, scale.dtype)
-    return quantized(x, _along(c, x, scale), None if zero is None else _along(c, x, zero), to)
+    return quantized(x, _along(c, x, scale), None if zero is None else _along(c, x, _held(zero)), to)
 
 
-@taken("DequantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28, refused="blocks; integers other than i8, u8 and i32")
+@taken("DequantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28, refused="floats of eight and four bits")
 def dequantize_linear(c: Call) -> Value:
     """(x - zero point) scale."""
-    x, scale, zero = c.value(0), c.value(1), c.maybe(2)
-    _no_blocks(c)
-    to = scale.dtype
+    given, scale, zero = c.converts(0), c.value(1), c.converts(2) if c.has(2) else None
+    _wishes(c)
+    if (_kind(given) not in INTEGERS and _kind(given) not in LIMITS) or _kind(given) == "UINT64":
+        raise RefusedError(f"integers of type {_kind(given)} are not taken")
+    x, to = _held(given), scale.dtype
     if c.has_attribute("output_dtype") and (code := c.integer("output_dtype")):
         to = dtype_of(code)
     wide = li.convert(x, DType.i32)
     if zero is not None:
-        wide = wide - li.convert(_along(c, x, zero), DType.i32)
+        wide = wide - li.convert(_along(c, x, _held(zero)), DType.i32)
     inside = scale.dtype if scale.dtype.bits > 16 else DType.f32
     return li.convert(li.convert(wide, inside) * li.convert(_along(c, x, scale), inside), to)
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call
-from lstm_ir.importers.onnx.handlers.quantized import LIMITS
 from lstm_ir.importers.onnx.handlers.recurrent import LSTM, Layer
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.operands import Result
@@ -42,7 +41,7 @@ class Weight:
     def of(cls, c: Call, name: str, at: int, scale_at: int, shape: tuple[Dim, ...]) -> Weight:
         """Operand `at`, with the operands of its scale and zero point."""
         w, scale, zero = c.value(at), c.value(scale_at), c.maybe(scale_at + 1)
-        if w.dtype not in LIMITS or scale.dtype is not DType.f32:
+        if w.dtype not in (DType.i8, DType.u8) or scale.dtype is not DType.f32:
             raise RefusedError(f"{name} is {w.type} with a scale {scale.type}, not i8 or u8 with f32")
         _fits(c, name, w, shape)
         D, _, N = shape

@@ -56,10 +56,6 @@ def hardmax(c: Call) -> Value:
     """1 where the first of the largest stands along `axis`, 0 elsewhere."""
     x = c.value(0)
     if c.opset >= 13:
-        return _first_of_largest(x, c.axis(x.rank, -1))
+        return li.hardmax(x, c.axis(x.rank, -1))
     # Until operator set 12 all axes from `axis` on are one.
-    return li.reshape(_first_of_largest(flattened(x, c.axis(x.rank, 1)), 1), x.shape)
-
-
-def _first_of_largest(x: Value, axis: int) -> Value:
-    return li.one_hot(li.argmax(x, axis), x.shape[axis], axis=axis, dtype=x.dtype)
+    return li.reshape(li.hardmax(flattened(x, c.axis(x.rank, 1)), 1), x.shape)

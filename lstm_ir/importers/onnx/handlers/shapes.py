@@ -216,13 +216,10 @@ def depth_to_space(c: Call) -> Value:
     k, mode = _blocks(c, x), c.word("mode", "DCR") if c.opset >= 11 else "DCR"
     if mode not in ("DCR", "CRD"):
         raise RefusedError(f"mode is {mode!r}, not DCR or CRD")
-    n, channels, h, w = x.shape
+    channels = x.shape[1]
     if not isinstance(channels, int) or channels % (k * k):
         raise RefusedError(f"the operand is {x.type}, blocksize {k}")
-    d = channels // (k * k)
-    split, order = ((k, k, d), (0, 3, 4, 1, 5, 2)) if mode == "DCR" else ((d, k, k), (0, 1, 4, 2, 5, 3))
-    parts = li.transpose(li.reshape(x, (n, *split, h, w)), order)
-    return li.reshape(parts, (n, d, dims.mul(h, k), dims.mul(w, k)))
+    return li.depth_to_space(x, k, mode)
 
 
 @taken("SpaceToDepth", 1, 13, 28)
@@ -230,9 +227,7 @@ def space_to_depth(c: Call) -> Value:
     """Blocks of the last two axes become channels, the place in a block first."""
     x = c.value(0)
     k = _blocks(c, x)
-    n, d, h, w = x.shape
-    low, wide = dims.floordiv(h, k), dims.floordiv(w, k)
-    if (dims.mul(low, k), dims.mul(wide, k)) != (h, w):
-        raise RefusedError(f"{h} and {w} are not known to divide into blocks of {k}")
-    parts = li.transpose(li.reshape(x, (n, d, low, k, wide, k)), (0, 3, 5, 1, 2, 4))
-    return li.reshape(parts, (n, dims.product((k, k, d)), low, wide))
+    low, wide = dims.floordiv(x.shape[2], k), dims.floordiv(x.shape[3], k)
+    if (dims.mul(low, k), dims.mul(wide, k)) != x.shape[2:]:
+        raise RefusedError(f"{x.shape[2]} and {x.shape[3]} are not known to divide into blocks of {k}")
+    return li.space_to_depth(x, k)

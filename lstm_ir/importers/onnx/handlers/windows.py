@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from lstm_ir import ops as li
+from lstm_ir.importers import pools
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.same_padding import Edge, padded, same_edges
 from lstm_ir.importers.sizes import minus
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
 
 Ints = list[int]
 Pads = list[tuple[int, int]]  # before and after, of each axis
@@ -40,9 +43,9 @@ def conv(c: Call) -> Value:
     if isinstance(w.shape[1], int):
         c.agree("channels", x.shape[1], w.shape[1] * groups)
     build: Any = (li.conv1d, li.conv2d)[x.rank - 3]
-    pads = _pads(c, window, x.shape[2:])
+    x, edges = padded(x, _pads(c, window, x.shape[2:]), 0)
     strides, dilations = _each(window.strides), _each(window.dilations)
-    return build(x, w, strides, _of_axes(pads), dilations, groups, bias=c.maybe(2))  # type: ignore[no-any-return]
+    return build(x, w, strides, _of_axes(edges), dilations, groups, bias=c.maybe(2))  # type: ignore[no-any-return]
 
 
 @taken("ConvTranspose", 1, 11, 22, refused=_MORE)
@@ -59,31 +62,28 @@ def conv_transpose(c: Call) -> Value:
     return build(x, w, _each(window.strides), _of_axes(pads), _each(more), **given)  # type: ignore[no-any-return]
 
 
-@taken("MaxPool", 1, 8, 10, 11, 12, 22, refused=f"{_MORE}; the result Indices")
-def max_pool(c: Call) -> Value:
-    """The largest of each window."""
+@taken("MaxPool", 1, 8, 10, 11, 12, 22, refused=f"{_MORE}; Indices over an open size with ceil_mode")
+def max_pool(c: Call) -> tuple[Value, Value | None]:
+    """The largest of each window, and where it stands among all elements of the operand."""
     x = c.value(0)
-    if c.wants(1):
-        raise RefusedError("the result Indices is not taken")
-    c.integer("storage_order", 0)  # of Indices
+    columns_first = c.flag("storage_order")
     window = _window(c, _axes(x, None), c.integers("kernel_shape"))
-    ceil, pads = c.flag("ceil_mode"), _pads(c, window, x.shape[2:])
-    build: Any = (li.max_pool1d, li.max_pool2d)[x.rank - 3]
-    taps, strides = _each(window.taps), _each(window.strides)
-    return build(x, taps, strides, _of_axes(pads), _each(window.dilations), ceil)  # type: ignore[no-any-return]
+    ceil, edges = c.flag("ceil_mode"), _pads(c, window, x.shape[2:])
+    y = pools.max_pool(x, *window[:2], edges, window.dilations, ceil)
+    if not c.wants(1):
+        return y, None
+    at = pools.largest(x, *window[:2], edges, window.dilations, ceil, columns_first)
+    planes = li.reshape(li.iota((dims.mul(*x.shape[:2]),), 0, DType.i64), (*x.shape[:2], *[1] * (x.rank - 2)))
+    return y, planes * pools.size_value(dims.product(x.shape[2:])) + at
 
 
-@taken("AveragePool", 1, 7, 10, 11, 19, 22, refused=f"{_MORE}; dilations")
+@taken("AveragePool", 1, 7, 10, 11, 19, 22, refused=_MORE)
 def average_pool(c: Call) -> Value:
     """The mean of each window; padding counts where count_include_pad says so."""
     x = c.value(0)
     window = _window(c, _axes(x, None), c.integers("kernel_shape"))
-    if set(window.dilations) != {1}:
-        raise RefusedError(f"dilations are {window.dilations}, not 1")
     ceil, counted = c.flag("ceil_mode"), c.flag("count_include_pad")
-    pads = _pads(c, window, x.shape[2:])
-    build: Any = (li.avg_pool1d, li.avg_pool2d)[x.rank - 3]
-    return build(x, _each(window.taps), _each(window.strides), _of_axes(pads), ceil, counted)  # type: ignore[no-any-return]
+    return pools.mean_pool(x, *window[:2], _pads(c, window, x.shape[2:]), window.dilations, ceil, counted)
 
 
 # -- attributes
@@ -141,23 +141,17 @@ def _how(c: Call) -> str:
     return how
 
 
-def _pads(c: Call, window: Window, sizes: tuple[Dim, ...]) -> Pads:
+def _pads(c: Call, window: Window, sizes: tuple[Dim, ...]) -> list[Edge]:
     """What stands before and after, as `pads` or `auto_pad` says."""
     how, given = _how(c), _given_pads(c, len(sizes))
     if how == "NOTSET":
-        return given
+        return list(given)
     if how == "VALID":
         return [(0, 0)] * len(sizes)
-    found = []
-    for size, width, stride in zip(sizes, window.widths, window.strides, strict=True):
-        if stride == 1:
-            total = width - 1
-        elif isinstance(size, int):
-            total = max(0, (-(-size // stride) - 1) * stride + width - size)
-        else:
-            raise RefusedError(f"auto_pad {how} with stride {stride} over the open size {size}")
-        found.append(_halves(total, how == "SAME_UPPER"))
-    return found
+    return [
+        same_edges(size, width, stride, how == "SAME_UPPER")
+        for size, width, stride in zip(sizes, window.widths, window.strides, strict=True)
+    ]
 
 
 def _transposed_pads(c: Call, window: Window, sizes: tuple[Dim, ...], more: Ints) -> Pads:

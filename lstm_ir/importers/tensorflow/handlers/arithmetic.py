@@ -49,7 +49,7 @@ _unary("Floor", li.floor)
 _unary("Ceil", li.ceil)
 _unary("Round Rint", lambda x: li.round(x) if x.dtype.is_float else x)
 _unary("Sign", li.sign)
-_unary("Reciprocal Inv", lambda x: 1.0 / x)
+_unary("Reciprocal Inv", li.reciprocal)
 _unary("LogicalNot", li.logical_not)
 _unary("Relu", li.relu)
 _unary("Relu6", lambda x: li.clip(x, 0, 6) if x.dtype.is_int else li.clip(x, 0.0, 6.0))
@@ -147,8 +147,7 @@ def _other_sign(a: Value, b: Value) -> Value:
 def floor_mod(c: Call) -> Value:
     """What a division leaves, with the sign of the divisor."""
     a, b = c.value(0), c.value(1)
-    left = li.remainder(a, b)
-    return li.where(_other_sign(a, b), left + b, left)
+    return li.mod(a, b)
 
 
 @taken("Pow", refused="a base of integers with an exponent that is not a known number 0 to 16")

@@ -38,17 +38,13 @@ def _mean(x: Value, axes: Sequence[int]) -> Value:
     return li.mean(x, axes)
 
 
-def _truth(pick: Callable[[Value, Sequence[int]], Value]) -> Reduce:
-    return lambda x, axes: li.greater(pick(li.convert(x, DType.i32), axes), 0)
-
-
 _reduction("Sum", lambda x, a: li.sum(x, a), chained(dims.add))
 _reduction("Prod", lambda x, a: li.prod(x, a), chained(dims.mul))
 _reduction("Mean", _mean)
 _reduction("Max", lambda x, a: li.max(x, a), chained(larger))
 _reduction("Min", lambda x, a: li.min(x, a), chained(smaller))
-_reduction("All", _truth(lambda x, a: li.min(x, a)))
-_reduction("Any", _truth(lambda x, a: li.max(x, a)))
+_reduction("All", li.all)
+_reduction("Any", li.any)
 _reduction("EuclideanNorm", lambda x, a: li.norm(x, 2, a))
 
 

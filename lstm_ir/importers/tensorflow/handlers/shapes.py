@@ -11,7 +11,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.counted import counted, distance, pieces
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.importers.sizes import Sizes, settled
-from lstm_ir.importers.slices import FAR, sliced
+from lstm_ir.importers.slices import TO_THE_END, sliced
 from lstm_ir.importers.table import ALL
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
@@ -233,8 +233,8 @@ def _part(x: Value, axis: int, start: Bound | None, end: Bound | None, step: int
         return _place(x, axis, start)
     if isinstance(start, Value) or isinstance(end, Value):
         return _window(x, axis, start, end, step)
-    first: Dim = (0 if step > 0 else FAR) if start is None else start
-    last: Dim = (FAR if step > 0 else -FAR) if end is None else end
+    first: Dim = (0 if step > 0 else TO_THE_END) if start is None else start
+    last: Dim = (TO_THE_END if step > 0 else -TO_THE_END) if end is None else end
     return sliced(x, axis, first, last, step)
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lstm_ir import ops as li
+from lstm_ir.importers import pools
 from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.same_padding import Edge, padded, same_edges
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.ir import dims
-from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 
 Pair = tuple[int, int]
-_OPEN = "SAME with a stride over an open size that the stride is not known to divide"
 
 
 class _Order(NamedTuple):
@@ -54,36 +54,22 @@ def _pair(c: Call, name: str, order: _Order, default: list[int] | None = None) -
     return found[order.axes[0]], found[order.axes[1]]
 
 
-def _pads(c: Call, x: Value, order: _Order, taps: Pair, strides: Pair, dilations: Pair = (1, 1)) -> tuple[Pair, Pair]:
+def _pads(c: Call, x: Value, order: _Order, taps: Pair, strides: Pair, dilations: Pair = (1, 1)) -> list[Edge]:
     """Places before and after, as `padding` says."""
     how = c.word("padding")
     explicit = c.integers("explicit_paddings", ())
     if how == "VALID":
-        return (0, 0), (0, 0)
+        return [(0, 0), (0, 0)]
     if how == "EXPLICIT":
         if len(explicit) != 8 or any(explicit[2 * a] or explicit[2 * a + 1] for a in range(4) if a not in order.axes):
             raise RefusedError(f"explicit_paddings is {explicit}")
         h, w = order.axes
-        return (explicit[2 * h], explicit[2 * h + 1]), (explicit[2 * w], explicit[2 * w + 1])
+        return [(explicit[2 * h], explicit[2 * h + 1]), (explicit[2 * w], explicit[2 * w + 1])]
     if how != "SAME":
         raise RefusedError(f"padding is {how!r}")
-    a, b = (
-        _same(x.shape[axis], taps[k], strides[k], dilations[k]) for k, axis in enumerate(order.axes)
-    )  # fmt: skip
-    return a, b
-
-
-def _same(size: Dim, taps: int, stride: int, dilation: int) -> Pair:
-    width = (taps - 1) * dilation + 1
-    if stride == 1:
-        total = width - 1
-    elif isinstance(size, int):
-        total = max(0, (-(-size // stride) - 1) * stride + width - size)
-    elif dims.mul(dims.floordiv(size, stride), stride) == size:
-        total = max(0, width - stride)
-    else:
-        raise RefusedError(f"padding SAME with stride {stride} over the open size {size}")
-    return total // 2, total - total // 2
+    return [
+        same_edges(x.shape[axis], (taps[k] - 1) * dilations[k] + 1, strides[k]) for k, axis in enumerate(order.axes)
+    ]
 
 
 def _taps(w: Value) -> Pair:
@@ -93,7 +79,7 @@ def _taps(w: Value) -> Pair:
     return h, k
 
 
-@taken("Conv2D", refused=_OPEN)
+@taken("Conv2D")
 def conv(c: Call) -> Value:
     """A convolution over height and width; the kernel is [height, width, channels, out]."""
     x, w = c.value(0), c.value(1)
@@ -104,10 +90,11 @@ def conv(c: Call) -> Value:
     groups = channels // of if isinstance(channels, int) and isinstance(of, int) and of else 1
     c.agree("channels", channels, dims.mul(of, groups))
     kernel = li.transpose(w, (3, 2, 0, 1))
-    return order.outward(li.conv2d(order.inward(x), kernel, strides, pads, dilations, groups))
+    x, edges = padded(order.inward(x), pads, 0)
+    return order.outward(li.conv2d(x, kernel, strides, tuple(edges), dilations, groups))
 
 
-@taken("DepthwiseConv2dNative", refused=_OPEN)
+@taken("DepthwiseConv2dNative")
 def depthwise(c: Call) -> Value:
     """A convolution of each channel by itself; the kernel is [height, width, channels, times]."""
     x, w = c.value(0), c.value(1)
@@ -119,23 +106,25 @@ def depthwise(c: Call) -> Value:
         raise RefusedError(f"the kernel is {w.type}")
     c.agree("channels", x.shape[3 if order.last else 1], channels)
     kernel = li.reshape(li.transpose(w, (2, 3, 0, 1)), (dims.mul(channels, times), 1, *taps))
-    return order.outward(li.conv2d(order.inward(x), kernel, strides, pads, dilations, channels))
+    x, edges = padded(order.inward(x), pads, 0)
+    return order.outward(li.conv2d(x, kernel, strides, tuple(edges), dilations, channels))
 
 
-@taken("MaxPool", refused=_OPEN)
+@taken("MaxPool")
 def max_pool(c: Call) -> Value:
     """The largest of each window."""
     x = c.value(0)
     order = _order(c, x)
     taps, strides = _pair(c, "ksize", order), _pair(c, "strides", order)
-    return order.outward(li.max_pool2d(order.inward(x), taps, strides, _pads(c, x, order, taps, strides)))
+    edges = _pads(c, x, order, taps, strides)
+    return order.outward(pools.max_pool(order.inward(x), taps, strides, edges, (1, 1)))
 
 
-@taken("AvgPool", refused=_OPEN)
+@taken("AvgPool")
 def average_pool(c: Call) -> Value:
     """The mean of each window; padding does not count."""
     x = c.value(0)
     order = _order(c, x)
     taps, strides = _pair(c, "ksize", order), _pair(c, "strides", order)
     pads = _pads(c, x, order, taps, strides)
-    return order.outward(li.avg_pool2d(order.inward(x), taps, strides, pads, count_include_pad=False))
+    return order.outward(pools.mean_pool(order.inward(x), taps, strides, pads, (1, 1), ceil=False, counted=False))

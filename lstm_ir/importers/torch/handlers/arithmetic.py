@@ -99,7 +99,7 @@ def floor_divide(c: Call) -> Value:
 def _floored(a: Value, b: Value) -> Value:
     if a.dtype.is_float:
         # PyTorch takes what is left first, so that 1 / 0.1 is 9: a quotient that was rounded up would give 10.
-        left = _modulo(a, b)
+        left = li.mod(a, b)
         whole = li.round((a - left) / b)
         return li.select(li.equal(b, 0.0), a / b, whole)
     down = li.logical_and(li.not_equal(li.remainder(a, b), 0), li.not_equal(li.less(a, 0), li.less(b, 0)))
@@ -115,17 +115,10 @@ def truncated(x: Value) -> Value:
     return li.select(li.less(x, 0.0), li.ceil(x), li.floor(x))
 
 
-def _modulo(a: Value, b: Value) -> Value:
-    left = li.remainder(a, b)
-    zero = as_value(0, a.dtype)
-    other = li.logical_and(li.not_equal(left, zero), li.not_equal(li.less(left, zero), li.less(b, zero)))
-    return li.select(other, left + b, left)
-
-
 @taken(*overloads("remainder", "Tensor", "Scalar"), rows=True)
 def remainder(c: Call) -> Value:
     """What a division leaves, with the sign of the divisor."""
-    return _modulo(c.operand("self", c.dtype), c.operand("other", c.dtype))
+    return li.mod(c.operand("self", c.dtype), c.operand("other", c.dtype))
 
 
 @taken(*overloads("pow", "Tensor_Scalar", "Tensor_Tensor", "Scalar"), rows=True,

@@ -14,7 +14,7 @@ from lstm_ir.ir.graph import Value
 from lstm_ir.ops.primitive.rearrange import split_sizes
 from lstm_ir.ops.primitive.window import slice_axis
 
-FAR = 2**62  # bounds of a slice that PyTorch writes for "to the end" are above
+TO_THE_END = 2**62  # bounds of a slice that PyTorch writes for "to the end" are above
 
 
 @taken("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.view_copy.default",
@@ -199,8 +199,8 @@ def slice_(c: Call) -> Value:
 
 def bounds(c: Call, size: Dim) -> tuple[Dim, Dim]:
     """Start and end of a slice, inside the axis."""
-    start, end = c.size("start", 0), c.size("end", FAR)
-    return _inside(start, size), size if isinstance(end, int) and end >= FAR - 1 else _inside(end, size)
+    start, end = c.size("start", 0), c.size("end", TO_THE_END)
+    return _inside(start, size), size if isinstance(end, int) and end >= TO_THE_END - 1 else _inside(end, size)
 
 
 def _inside(place: Dim, size: Dim) -> Dim:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from lstm_ir import ops as li
+from lstm_ir.importers.adaptive import adapted
 from lstm_ir.importers.refusals import RefusedError
 from lstm_ir.importers.torch.call import Call
 from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
-from lstm_ir.ops.primitive.window import slice_axis
 
 Ints = list[int]
 _MORE = "three and more spatial axes"
@@ -125,21 +125,8 @@ def adaptive_pool(c: Call) -> Any:
     sizes = c.sizes("output_size")
     sizes = sizes * rank if len(sizes) == 1 else sizes
     for k, m in enumerate(sizes):
-        x = _adapted(x, x.rank - rank + k, m, largest)
+        x = adapted(x, x.rank - rank + k, m, largest)
     return [x, None] if largest else x
-
-
-def _adapted(x: Value, axis: int, m: Dim, largest: bool) -> Value:
-    n = x.shape[axis]
-    reduce = li.max if largest else li.mean
-    if n == m:
-        return x
-    if m == 1:
-        return reduce(x, axis, keepdims=True)
-    if not isinstance(n, int) or not isinstance(m, int):
-        raise RefusedError(f"{m} windows over the open size {n}")
-    bounds = [((i * n) // m, -((-(i + 1) * n) // m)) for i in range(m)]
-    return li.concat([reduce(slice_axis(x, axis, a, b), axis, keepdims=True) for a, b in bounds], axis)
 
 
 @taken("aten.pad.default", "aten.constant_pad_nd.default", "aten.reflection_pad1d.default",

@@ -88,10 +88,14 @@ def refused(option: bool, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Callers are never where they should be: each call would move them."""
-    monkeypatch.setattr(affinity.of_process, "pause", 0.0)
-    monkeypatch.setattr(affinity.of_process, "cpu", lambda: -1)
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Callers are never where they should be: each call would move them, by a placement of this test's own."""
+    kept = affinity.of_process
+    own = affinity.Placement(lambda: -1, pause=0.0, first_worker=kept.first_worker)
+    with monkeypatch.context() as m:
+        m.setattr(affinity, "of_process", own)
+        yield
+    kept.first_worker = own.first_worker  # of a device that was opened meanwhile
 
 
 @pytest.mark.parametrize("device", DEVICES)

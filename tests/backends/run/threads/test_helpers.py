@@ -20,10 +20,10 @@ from lstm_graph import SIZES, lstm
 
 import lstm_ir as li
 from lstm_ir.api import build, prepare
+from lstm_ir.backends import queue
 from lstm_ir.backends.compile import compiler
-from lstm_ir.backends.kernels.helpers import queue
-from lstm_ir.backends.run import runtime
-from lstm_ir.backends.run.threads import choice, helper_pool
+from lstm_ir.backends.run import helper_pool, runtime
+from lstm_ir.backends.run.threads import choice
 from lstm_ir.backends.targets.targets import resolve
 
 

@@ -12,7 +12,8 @@ import pytest
 from child import script
 
 import lstm_ir as li
-from lstm_ir.backends.run.threads import helper_pool, stacks
+from lstm_ir.backends.run import helper_pool
+from lstm_ir.backends.run.threads import stacks
 from lstm_ir.ir.errors import DeviceError
 
 linux = pytest.mark.skipif(not Path("/proc/self/pagemap").exists(), reason="needs Linux's /proc")

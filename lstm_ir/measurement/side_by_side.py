@@ -73,6 +73,7 @@ class Here:
 
     run: Callable[[Any], Any]
     inputs: Sequence[Any]
+    most: int = CALLS  # of a turn
 
     def warm(self) -> None:
         """Call with every input once."""
@@ -84,7 +85,7 @@ class Here:
         time.sleep(REST)
         self.run(self.inputs[turn % len(self.inputs)])
         times: list[float] = []
-        while not times or (sum(times) < TURN and len(times) < CALLS):
+        while not times or (sum(times) < TURN and len(times) < self.most):
             a = self.inputs[(turn + 1 + len(times)) % len(self.inputs)]
             begin = time.perf_counter()
             self.run(a)
@@ -98,11 +99,12 @@ def interleaved(
     seconds: float,
     min_turns: int = 9,
     max_calls: int = 3000,
+    turn_calls: int = CALLS,
 ) -> Times:
     """Call every runner with every input once, then for about `seconds` each, `min_turns` turns or
-    `max_calls` calls."""
+    `max_calls` calls; a turn has `turn_calls` calls at most."""
     times: dict[str, list[float]] = {w: [] for w in runs}
-    sides = {w: Here(r, inputs) if callable(r) else r for w, r in runs.items()}
+    sides = {w: Here(r, inputs, turn_calls) if callable(r) else r for w, r in runs.items()}
     for side in sides.values():
         side.warm()
     stop = time.perf_counter() + seconds * len(runs)

@@ -1,7 +1,7 @@
 """The queue through which a call publishes its work to helper threads: what stands where.
 
 One array of bytes, with room for one entry, that both sides read and write while a call runs: the kernel of
-the caller's thread (`kernels/helpers/publish.py`) and those of helpers (`run/threads/helper_pool.py`), which
+the caller's thread (`kernels/helpers/publish.py`) and those of helpers (`run/helper_pool.py`), which
 are the same compiled code. Words that different threads write are in cache lines of their own.
 """
 
@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.backends.files.memory import empty
+from lstm_ir.backends.memory import LINE, empty
 
-LINE = 64  # bytes
 # i32 at the head of a line:
 PUBLISHED = 0  # odd while the entry stands; each entry raises it twice
 SERVING = 1  # helpers that look at the entry, or work on it

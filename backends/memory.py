@@ -11,6 +11,7 @@ from lstm_ir.ir.dims import LIMIT
 from lstm_ir.ir.errors import PackageError
 
 ALIGNMENT = 64  # bytes; compiled code assumes it of every buffer
+LINE = 64  # bytes of a cache line, and of the widest vector
 RANK = 32  # axes at most
 ARRAYS = 100_000  # of one file, at most
 _PIECE = 1 << 20  # bytes read at once

@@ -1,7 +1,7 @@
 """Threads that help callers: they take part in what a caller's thread runs by itself.
 
 A helper waits for a lock while nobody calls. A call that finds too few helpers at its queue wakes
-more, and begins without them. A helper polls the queue for PATIENCE seconds after the last entry, so
+more, and begins without them. A helper polls the queue for IDLE_SECONDS seconds after the last entry, so
 the next call finds it awake; then it waits for the lock again. There are few in a process:
 where several sessions call at once, the processors have work, and those that find no helper do theirs
 alone.
@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.backends import process
-from lstm_ir.backends.kernels.helpers import queue
+from lstm_ir.backends import bindings, process, queue
+from lstm_ir.backends.memory import LINE
 from lstm_ir.backends.run import runtime, transfer
 from lstm_ir.backends.run.threads import affinity, choice, stacks
 from lstm_ir.ir.types import DType
 
-PATIENCE = 400e-6  # seconds
+IDLE_SECONDS = 400e-6  # seconds
 _END = 1.0  # seconds that the end of the process waits for one
 _TRIAL = 10_000 * queue.IDLE_POLL  # polls that are timed
 
@@ -74,7 +74,7 @@ class Queue:
 
     def _made(self) -> tuple[Array, Any]:
         memory = queue.memory()
-        words = memory[: queue.ENTRY * queue.LINE].view(np.int32)
+        words = memory[: queue.ENTRY * LINE].view(np.int32)
         return words, self._move.lent(memory, transfer.BorderType(DType.i8))
 
     def append_to(self, arguments: Any, workers: int, helpers: int) -> Any:
@@ -120,7 +120,7 @@ class Queue:
         self._words[queue.CALL] = 0
 
     def serve(self) -> None:
-        """Take part in what is published, until nothing is for PATIENCE seconds. On the helper's thread."""
+        """Take part in what is published, until nothing is for IDLE_SECONDS seconds. On the helper's thread."""
         if not _Pool.polls:
             _Pool.polls = self._polls()
         self._words[queue.POLLS] = _Pool.polls
@@ -131,7 +131,7 @@ class Queue:
                 return  # else one began while this thread left
 
     def _polls(self) -> int:
-        """Polls of PATIENCE seconds, measured at a queue where nothing is published."""
+        """Polls of IDLE_SECONDS seconds, measured at a queue where nothing is published."""
         words, view = self._made()
         words[queue.POLLS] = _TRIAL
         least = float("inf")
@@ -139,10 +139,10 @@ class Queue:
             start = time.perf_counter()
             self._serve(view)
             least = min(least, time.perf_counter() - start)
-        return int(min(max(_TRIAL * PATIENCE / least, _TRIAL / 10), 1 << 30))
+        return int(min(max(_TRIAL * IDLE_SECONDS / least, _TRIAL / 10), 1 << 30))
 
     def _serve(self, view: Any) -> None:
-        rt = runtime.native()
+        rt = bindings.native()
         arguments, results = rt.VmVariantList(1), rt.VmVariantList(1)
         arguments.push_ref(view)
         self._context().invoke(self._function, arguments, results)
@@ -150,7 +150,7 @@ class Queue:
     def close(self) -> None:
         """Have helpers leave; none comes again."""
         self._open = False
-        self._words[queue.CLOSED * queue.LINE // 4] = 1
+        self._words[queue.CLOSED * LINE // 4] = 1
 
 
 class _Helper:

@@ -1,0 +1,258 @@
+"""The cells of examples/cells/ beside jax.jit over lax.scan and torch: eager, and compiled over torch's scan operator.
+
+    pip install 'lstm-ir[oracles]'
+    python benchmarks/cells.py -o docs/cells/measured.json
+    python benchmarks/cells.py --cell min_gru --cell slstm --point 200,8,128 --mode inference --limit 120
+
+Points are T,B,H; x has H columns too. A training step is the gradient of sum(y^2) by all weights, which change from
+call to call. Runners take turns (lstm_ir.measurement.side_by_side); results are compared before. A runner that is not
+ready after `--limit` seconds is left out, and named. Sizes are numbers for all. With `-o` the figures of this run
+take the place of those in the file that have the same cell, point and mode.
+"""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+
+import lstm_ir as li
+from lstm_ir.measurement.machine import cores, machine
+from lstm_ir.measurement.side_by_side import OURS, Times, interleaved
+
+sys.path.extend(str(Path(__file__).parent.parent / "tests" / room) for room in ("machine", "graphs", "oracles"))
+import cell_gallery as gallery
+from cell_libraries import of_jax, of_torch, scan_operator
+from cell_references import CELLS
+
+POINTS = ("200,8,128", "1000,1,128", "100,32,256")
+MODES = ("inference", "training step")
+JAX, EAGER, COMPILED = PEERS = ("jax.jit", "torch", "torch.compile")
+Arrays = dict[str, Any]
+
+
+class Call(NamedTuple):
+    """One call's inputs, and which of the two sets of weights a training step uses."""
+
+    given: Arrays
+    turn: int
+
+
+class Runner(NamedTuple):
+    """`run` is timed; `read` turns what it gave into arrays by name."""
+
+    run: Callable[[Call], Any]
+    read: Callable[[Any], Arrays]
+
+
+class Point(NamedTuple):
+    """A cell at sizes."""
+
+    cell: str
+    T: int
+    B: int
+    H: int
+    training: bool
+
+    def graph(self) -> li.Graph:
+        """What is compiled."""
+        if not self.training:
+            return gallery.cell(self.cell).build(self.T, self.B, self.H, self.H)
+        graph = gallery.weights_given(self.cell, self.T, self.B, self.H, self.H)
+        return gallery.step(graph, [n for n in graph.input_names if n in self.weights()[0]])
+
+    def weights(self) -> list[Arrays]:
+        """Two sets."""
+        made = gallery.cell(self.cell).weights
+        return [{k: np.asarray(a, "f4") for k, a in made(self.H, self.H, seed).items()} for seed in (0, 1)]
+
+    def calls(self, count: int = 4) -> list[Call]:
+        """Inputs, the same ones for every runner."""
+        graph = gallery.cell(self.cell).build(self.T, self.B, self.H, self.H)
+        return [Call(gallery.inputs(graph, self.T, self.B, seed), seed % 2) for seed in range(count)]
+
+
+def ours(point: Point) -> Runner:
+    """This project with default options; nothing comes from its cache."""
+    exe, sets = li.compile(point.graph(), options={"cache": False}), point.weights()
+    if not point.training:
+        return Runner(lambda call: exe(call.given), lambda out: {"y": out["y"]})
+    return Runner(lambda call: exe({**call.given, **sets[call.turn]}), lambda out: out)
+
+
+def jax_jit(point: Point) -> Runner:
+    """lax.scan under jit; weights stay on the device."""
+    import jax
+
+    library, reference = of_jax(), CELLS[point.cell]
+    held = jax.device_put(point.weights())
+    if not point.training:
+        infer = jax.jit(lambda w, given: reference(library, given, w))
+        return Runner(lambda call: jax.block_until_ready(infer(held[0], call.given)), lambda y: {"y": np.asarray(y)})
+    step = jax.jit(jax.value_and_grad(lambda w, given: (reference(library, given, w) ** 2).sum()))
+
+    def read(out: Any) -> Arrays:
+        return {"loss": np.asarray(out[0])} | {f"d_{k}": np.asarray(a) for k, a in out[1].items()}
+
+    return Runner(lambda call: jax.block_until_ready(step(held[call.turn], call.given)), read)
+
+
+def torch_eager(point: Point, compiled: bool = False) -> Runner:
+    """A loop of Python; compiled: the scan operator under torch.compile."""
+    import torch
+
+    torch.set_num_threads(cores())
+    library, reference = of_torch(scan_operator) if compiled else of_torch(), CELLS[point.cell]
+    sets = [{k: torch.from_numpy(a).requires_grad_(point.training) for k, a in w.items()} for w in point.weights()]
+
+    def model(given: Any, w: Any) -> Any:
+        return reference(library, given, w)
+
+    if compiled:
+        torch._dynamo.reset()
+        model = torch.compile(model, fullgraph=True)
+
+    def infer(call: Call) -> Any:
+        with torch.no_grad():
+            return model({k: torch.from_numpy(a) for k, a in call.given.items()}, sets[0])
+
+    def step(call: Call) -> Any:
+        w = sets[call.turn]
+        y = model({k: torch.from_numpy(a) for k, a in call.given.items()}, w)
+        loss = (y * y).sum()
+        return loss.detach(), dict(zip(w, torch.autograd.grad(loss, list(w.values())), strict=True))
+
+    def read(out: Any) -> Arrays:
+        return {"loss": out[0].numpy()} | {f"d_{k}": a.numpy() for k, a in out[1].items()}
+
+    return Runner(step, read) if point.training else Runner(infer, lambda y: {"y": y.numpy()})
+
+
+def torch_compiled(point: Point) -> Runner:
+    return torch_eager(point, compiled=True)
+
+
+MAKERS = {OURS: ours, JAX: jax_jit, EAGER: torch_eager, COMPILED: torch_compiled}
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """TimeoutError after so long. A compiler in C++ is not interrupted; it counts when it has returned."""
+
+    def over(*_: Any) -> None:
+        raise TimeoutError(f"not ready after {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def difference(got: Arrays, want: Arrays) -> float:
+    """Largest, relative to the largest entry of its array."""
+    return max(float(np.abs(got[k] - a).max() / max(np.abs(a).max(), 1e-30)) for k, a in want.items())
+
+
+def measure(point: Point, runners: tuple[str, ...], seconds: float, turns: int, limit: float) -> dict[str, Any]:
+    """Figures of one point."""
+    calls, ready, missing, compiled, found = point.calls(), {}, {}, {}, {}
+    for name in (OURS, *runners):
+        start = time.perf_counter()
+        try:
+            with limited(limit):
+                runner = MAKERS[name](point)
+                found[name] = runner.read(runner.run(calls[0]))
+        except Exception as problem:  # a peer that does not compile a cell is a result
+            if name == OURS:
+                raise
+            missing[name] = f"{type(problem).__name__}: {(str(problem).strip() or '-').splitlines()[0][:160]}"
+            continue
+        ready[name], compiled[name] = runner.run, time.perf_counter() - start
+    times = interleaved(ready, calls, seconds, turns) if len(ready) > 1 else Times({})
+    return {
+        "cell": point.cell, "T": point.T, "B": point.B, "H": point.H, "mode": MODES[point.training],
+        "median_ms": {w: 1e3 * times.median(w) for w in times.seconds},
+        "spread_ms": {w: 1e3 * times.spread(w) for w in times.seconds},
+        "ratio": times.ratio if times.seconds else None, "best": times.best if times.seconds else None,
+        "interval": list(times.interval()) if times.seconds else None,
+        "ready_seconds": compiled,
+        "errors": {w: difference(out, found[OURS]) for w, out in found.items() if w != OURS}, "missing": missing,
+    }  # fmt: skip
+
+
+def kept(path: Path) -> dict[str, Any]:
+    """What the file has; figures of two machines do not stand in one."""
+    about = {
+        "machine": machine(),
+        "versions": {p: version(p) for p in ("lstm-ir", "jax", "torch", "iree-base-compiler")},
+    }
+    if not path.is_file():
+        return {**about, "points": []}
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if found["machine"] != about["machine"]:
+        raise click.ClickException(f"{path} is of {found['machine']}; this is {about['machine']}")
+    return {**found, **about}
+
+
+def save(path: Path, results: list[dict[str, Any]]) -> None:
+    """The file with these figures in place of those of the same points."""
+    place = ("cell", "T", "B", "H", "mode")
+    file = kept(path)
+    new = {tuple(r[k] for k in place) for r in results}
+    file["points"] = [r for r in file["points"] if tuple(r[k] for k in place) not in new] + results
+    file["points"].sort(key=lambda r: (r["cell"], POINTS.index("{T},{B},{H}".format(**r)), MODES.index(r["mode"])))
+    path.write_text(json.dumps(file, indent=1) + "\n", encoding="utf-8")
+
+
+@click.command()
+@click.option("--cell", "cells", multiple=True, type=click.Choice(gallery.NAMES), help="these alone; all if not given")
+@click.option("--point", "points", multiple=True, type=click.Choice(POINTS), help="these alone")
+@click.option("--mode", "modes", multiple=True, type=click.Choice(MODES), help="one of the two alone")
+@click.option("--beside", multiple=True, type=click.Choice(PEERS), help="these peers alone")
+@click.option("--seconds", default=2.0, show_default=True, help="spent on each runner of a point")
+@click.option("--turns", default=9, show_default=True, help="of each runner at least")
+@click.option("--limit", default=600.0, show_default=True, help="seconds until a runner must be ready")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="figures as JSON, point by point")
+def main(
+    cells: tuple[str, ...], points: tuple[str, ...], modes: tuple[str, ...], beside: tuple[str, ...], seconds: float,
+    turns: int, limit: float, output: Path | None,
+) -> None:  # fmt: skip
+    """Measure cells at points."""
+    if output is not None:
+        kept(output)  # refuses another machine's file before anything is measured
+    print(
+        "| cell | T,B,H | mode | "
+        + " | ".join(f"{w} ms" for w in MAKERS)
+        + " | ratio (90 % interval) | ready s | difference |"
+    )
+    print("|---|---|---|" + "---|" * len(MAKERS) + "---|---|---|")
+    for cell in cells or gallery.NAMES:
+        for sizes in points or POINTS:
+            for mode in modes or MODES:
+                T, B, H = map(int, sizes.split(","))
+                r = measure(Point(cell, T, B, H, mode == MODES[1]), beside or PEERS, seconds, turns, limit)
+                ms = " | ".join(f"{r['median_ms'][w]:.3g}" if w in r["median_ms"] else "-" for w in MAKERS)
+                ratio = "-" if r["ratio"] is None else "{:.2f} ({:.2f}-{:.2f})".format(r["ratio"], *r["interval"])
+                worst = max(r["errors"].values(), default=float("nan"))
+                print(
+                    f"| {cell} | {sizes} | {mode} | {ms} | {ratio} | {r['ready_seconds'][OURS]:.1f} | {worst:.0e} |",
+                    flush=True,
+                )
+                for who, why in r["missing"].items():
+                    print(f"    {who}: {why}", file=sys.stderr)
+                if output is not None:
+                    save(output, [r])
+
+
+if __name__ == "__main__":
+    main()

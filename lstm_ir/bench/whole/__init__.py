@@ -1,0 +1,1 @@
+"""Whole models of the benchmark, each for this project, torch, onnxruntime and JAX."""

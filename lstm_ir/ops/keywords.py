@@ -1,0 +1,108 @@
+"""Builders called with names of other libraries: an error that says ours, in place of Python's TypeError."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+from lstm_ir.ir.errors import ArgumentError, message
+from lstm_ir.ir.location import here
+from lstm_ir.ops.core.sizes import TWO_BIASES
+
+_LAYER = {
+    **dict.fromkeys(("b_ih", "b_hh", "bias_ih", "bias_hh", "recurrent_bias"), TWO_BIASES),
+    "bias": "b, an array [gates*H]; without it there is none",
+    "use_bias": "b, an array [gates*H]; without it there is none",
+    **dict.fromkeys(("bidirectional", "go_backwards"), 'direction="bidirectional" or "reverse"'),
+    **dict.fromkeys(("batch_first", "time_major"), 'layout="batch" for x [B,T,I]; without it x is [T,B,I]'),
+    **dict.fromkeys(("num_layers", "layers"), "li.lstm_stack or li.gru_stack"),
+    **dict.fromkeys(("hidden_size", "units", "input_size"), "nothing, the sizes are those of w_ih and w_hh"),
+    **dict.fromkeys(("hx", "h_0", "initial_state", "initial_h"), "h0 (and c0 of an LSTM)"),
+    **dict.fromkeys(("return_sequences", "return_state"), "nothing, the results are y, all steps, and the last states"),
+    **dict.fromkeys(("sequence_lengths", "sequence_lens", "sequence_length"), "lengths"),
+    **dict.fromkeys(("weight_ih", "kernel", "W"), "w_ih"),
+    **dict.fromkeys(("weight_hh", "recurrent_kernel", "R"), "w_hh"),
+    **dict.fromkeys(("nonlinearity", "activation", "recurrent_activation"), "activations"),
+    "proj_size": "w_hr, the projection [P,H]",
+}
+"""Of recurrent layers: PyTorch's, Keras's and ONNX's names, and what stands here in their place."""
+_OTHERS = {
+    **dict.fromkeys(("dim", "dims", "axes"), ("axis", "dimension", "axes")),
+    **dict.fromkeys(("keepdim", "keep_dims"), ("keepdims",)),
+    **dict.fromkeys(("unbiased", "correction"), ("ddof",)),
+    **dict.fromkeys(("input", "a", "operand", "data", "tensor", "self"), ("x", "xs", "lhs", "logits")),
+    **dict.fromkeys(("other", "y", "b"), ("b", "rhs", "target")),
+    **dict.fromkeys(("tensors", "arrays", "values", "inputs"), ("xs", "x")),
+    **dict.fromkeys(("bias", "offset", "beta"), ("bias", "b")),
+    **dict.fromkeys(("weight", "kernel", "gamma"), ("w", "scale", "table", "slope")),
+    **dict.fromkeys(("eps", "variance_epsilon"), ("epsilon",)),
+    **dict.fromkeys(("a_min", "min"), ("low",)),
+    **dict.fromkeys(("a_max", "max"), ("high",)),
+    **dict.fromkeys(("p", "prob"), ("rate", "p", "ord")),
+    **dict.fromkeys(("size", "newshape"), ("shape",)),
+    **dict.fromkeys(("index", "indexes", "idx"), ("indices",)),
+    **dict.fromkeys(("targets", "label", "y_true"), ("labels", "target", "tags")),
+    **dict.fromkeys(("num_groups",), ("groups",)),
+    **dict.fromkeys(("num_heads",), ("heads",)),
+    **dict.fromkeys(("window", "ksize", "pool_size", "window_shape"), ("kernel_size",)),
+    **dict.fromkeys(("strides",), ("stride", "strides")),
+    **dict.fromkeys(("attn_mask",), ("mask",)),
+    **dict.fromkeys(("is_causal",), ("causal",)),
+    **dict.fromkeys(("num_classes",), ("depth",)),
+    **dict.fromkeys(("seed", "generator", "rng"), ("key", "seed")),
+    **dict.fromkeys(("repeats", "multiples"), ("reps",)),
+    **dict.fromkeys(("shifts",), ("shift",)),
+    **dict.fromkeys(("loc",), ("mean",)),
+    **dict.fromkeys(("scale", "stddev"), ("std",)),
+    **dict.fromkeys(("minval",), ("low",)),
+    **dict.fromkeys(("maxval",), ("high",)),
+    **dict.fromkeys(("type", "out_type"), ("dtype",)),
+}
+"""Names of NumPy, PyTorch, JAX and Keras, and what builders call the same, the likeliest first."""
+_RECURRENT = ("lstm", "gru", "rnn")
+
+
+def told(builder: Callable[..., Any]) -> Callable[..., Any]:
+    """The builder, whose arguments that do not fit its parameters are an ArgumentError at the user's line."""
+    try:
+        signature = inspect.signature(builder)
+    except ValueError:  # not a function of Python
+        return builder
+
+    @wraps(builder)
+    def call(*args: Any, **named: Any) -> Any:
+        try:
+            return builder(*args, **named)
+        except TypeError:
+            problem = _problem(builder.__name__, signature, args, named)
+            if problem is None:
+                raise
+            raise ArgumentError(message(builder.__name__, problem, (), here())) from None
+
+    return call
+
+
+def _problem(name: str, signature: inspect.Signature, args: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
+    try:
+        signature.bind(*args, **named)
+    except TypeError as e:
+        parameters = list(signature.parameters)
+        unknown = [k for k in named if k not in parameters]
+        if unknown:
+            words: dict[str, list[str]] = {}
+            for k in unknown:
+                words.setdefault(_instead(name, k, parameters), []).append(repr(k))
+            return "; ".join(f"there is no argument {' or '.join(ks)}{hint}" for hint, ks in words.items())
+        return f"{e}; it is {name}({', '.join(parameters)})"
+    return None
+
+
+def _instead(name: str, given: str, parameters: list[str]) -> str:
+    if any(word in name for word in _RECURRENT) and given in _LAYER:
+        return f". Say {_LAYER[given]}"
+    known = [p for p in _OTHERS.get(given, ()) if p in parameters]
+    near = known[:1] or difflib.get_close_matches(given, parameters, n=1)
+    return f". Did you mean {near[0]}?" if near else f"; they are {', '.join(parameters)}"

@@ -1,0 +1,118 @@
+"""`sample`: one draw from logits, as generators of text draw the next token.
+
+    scores   logits / temperature; temperature 0 is the largest logit, without a draw
+    top_k    the k largest alone; of equal ones the first
+    top_p    of these the most probable, until their probabilities reach p: token i is kept where those before it have
+             less than p together (Holtzman et al., "The Curious Case of Neural Text Degeneration", ICLR 2020)
+    draw     the largest of what is kept, each with Gumbel's noise added
+
+The order of the three is that of Hugging Face's `generate`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lstm_ir.ir import options
+from lstm_ir.ir.errors import IRError, message
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.location import here
+from lstm_ir.ops.nn.random import random_gumbel
+from lstm_ir.ops.nn.softmax import softmax
+from lstm_ir.ops.primitive import elementwise as e
+from lstm_ir.ops.primitive.broadcast import broadcast_to
+from lstm_ir.ops.primitive.fill import iota
+from lstm_ir.ops.primitive.precision import floats, inner
+from lstm_ir.ops.primitive.reduce import argmax, cumsum, sum
+from lstm_ir.ops.primitive.shape import expand_dims
+from lstm_ir.ops.scan.order import PAIRS, before, keys
+from lstm_ir.ops.scan.order import top_k as largest
+
+
+def sample(
+    logits: Any, key: Any, temperature: Any = 1.0, top_k: int | None = None, top_p: float | None = None
+) -> Value:
+    """Places along the last axis of logits [..., V], i32 [...], drawn with probability softmax(logits / temperature).
+
+    From a key u32[2]. temperature: a number from 0 on, or floats that broadcast to [...]; 0 takes the largest logit.
+    top_k: only the k largest are drawn. top_p: only the most probable are, until p is reached; at least one.
+    """
+    v = floats("sample", logits, "logits")
+    if v.rank == 0:
+        raise IRError(message("sample", "the logits have no axes", [("logits", v.type)], here()))
+    scores = e.convert(v, inner(v.dtype))
+    share = _share(top_p)
+    if top_k is not None and options.integer("sample", "top_k", top_k) < 1:
+        raise options.refuse("sample", "top_k", top_k, "a whole number from 1 on")
+    warm = _temperature(temperature, scores)
+    if warm is None:
+        return argmax(scores, -1)
+    places, n = None, v.shape[-1]
+    if isinstance(n, int) and n <= PAIRS:
+        scores = _kept_in_place(scores, warm, top_k, share)
+    elif top_k is not None or share is not None:
+        scores, places = largest(scores, n if top_k is None else top_k)
+        if share is not None:
+            chance = softmax(_warmed(scores, warm))
+            scores = _where(e.less(cumsum(chance, -1) - chance, share), scores)
+    noise = random_gumbel(key, scores.shape, scores.dtype)
+    if isinstance(warm, Value):
+        noise = e.select(broadcast_to(_column(e.greater(warm, 0.0)), noise.shape), noise, constant(0, noise.dtype))
+    pick = argmax(_warmed(scores, warm) + noise, -1)
+    if places is None:
+        return pick
+    found = e.equal(iota(places.shape, places.rank - 1), _column(pick))
+    return sum(e.select(found, places, constant(0, places.dtype)), -1)
+
+
+def _kept_in_place(scores: Value, warm: Value | float, top_k: int | None, share: float | None) -> Value:
+    """The scores with -inf where a filter holds; all pairs are compared, and nothing is moved: kernels have that."""
+    if top_k is not None and top_k > scores.shape[-1]:
+        raise options.refuse("sample", "top_k", top_k, f"at most {scores.shape[-1]}, the number of logits")
+    if top_k is None and share is None:
+        return scores
+    earlier = e.convert(before(keys(scores, descending=True)), scores.dtype)  # [..., i, j]: j is above i
+    if top_k is not None:
+        scores = _where(e.less(sum(earlier, -1), float(top_k)), scores)
+    if share is not None:
+        chance = softmax(_warmed(scores, warm))
+        above = sum(earlier * expand_dims(chance, chance.rank - 1), -1)
+        scores = _where(e.less(above, share), scores)
+    return scores
+
+
+def _where(kept: Value, scores: Value) -> Value:
+    return e.select(kept, scores, constant(-math.inf, scores.dtype))
+
+
+def _warmed(scores: Value, warm: Value | float) -> Value:
+    """Scores by the temperature, where it is above 0."""
+    if isinstance(warm, Value):
+        return scores / _column(e.select(e.greater(warm, 0.0), warm, constant(1, warm.dtype)))
+    return scores if warm == 1.0 else scores / warm
+
+
+def _column(v: Value) -> Value:
+    return expand_dims(v, v.rank)
+
+
+def _share(top_p: Any) -> float | None:
+    if top_p is None:
+        return None
+    share = options.real("sample", "top_p", top_p)
+    if not 0 < share <= 1:
+        raise options.refuse("sample", "top_p", top_p, "a number above 0, at most 1")
+    return None if share == 1 else share
+
+
+def _temperature(given: Any, scores: Value) -> Value | float | None:
+    """A number, or a value of the scores' rows; None for 0."""
+    if isinstance(given, Value) or hasattr(given, "shape") or isinstance(given, (list, tuple)):
+        rows = floats("sample", given, "temperature")
+        return broadcast_to(e.convert(rows, scores.dtype), scores.shape[:-1])
+    number = options.real("sample", "temperature", given)
+    if number < 0:
+        raise options.refuse("sample", "temperature", given, "a number from 0 on")
+    return None if number == 0 else number

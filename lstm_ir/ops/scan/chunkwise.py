@@ -1,0 +1,280 @@
+"""A loop with a matrix state as three: what its factors are made of, products of chunks, what its reads make.
+
+    early: decays, keys, values, queries of all steps, and carries that the state does not change
+    chunks: what the reads give (chunks.py)
+    late: the rest of the body, over rows of what was read
+
+Where T has a name, whole chunks are taken so, and the steps that are left over by the loop as it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim, Expr, Floor
+from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.pullback import Cts, rebuilt, through
+from lstm_ir.ir.reach import parameters_of
+from lstm_ir.ir.types import Shape
+from lstm_ir.ops.primitive import elementwise as e
+from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
+from lstm_ir.ops.primitive.reduce import sum as sum_over
+from lstm_ir.ops.primitive.shape import concat, reshape, reverse, transpose
+from lstm_ir.ops.primitive.size import size
+from lstm_ir.ops.primitive.window import slice_axis
+from lstm_ir.ops.scan.chunks import CHUNK, Rows, chunk_of, chunked
+from lstm_ir.ops.scan.matrix_state import Affine, MatrixLoop, Read, matrix_loop
+from lstm_ir.ops.scan.node import STEP, scan_node
+from lstm_ir.ops.scan.partial import Partial, applied
+from lstm_ir.ops.scan.parts import names_beside
+
+STEPS = 8
+"""Fewer steps stay a loop: T = 1 is the form in which a model is served."""
+SIZE = 8
+"""Matrices with fewer rows or columns stay a loop."""
+
+
+def chunkwise(loop: Loop) -> tuple[list[Value] | None, str, Node | None]:
+    """The loop's results by chunks, or None and the reason; and the loop over what whole chunks leave over."""
+    if (
+        loop.until
+        or loop.length == 0
+        or (isinstance(loop.length, int) and loop.length < STEPS)
+        or _left_over(loop.length)
+    ):
+        return None, "", None
+    found, why = matrix_loop(loop)
+    if found is None:
+        return None, why, None
+    shape = found.param.shape
+    if not all(isinstance(shape[a], int) and shape[a] >= SIZE for a in (found.k, found.v)):
+        return None, f"a matrix state of {shape[found.k]} x {shape[found.v]}", None
+    if loop.count is not None:
+        return None, "a matrix state in a loop with `count`", None
+    if len(set(loop.reverse)) > 1:
+        return None, "a matrix state in a loop that reads or gives rows in both orders", None
+    if isinstance(loop.length, int):
+        return _Parts(found).results(), "", None
+    return _with_rest(loop)
+
+
+def chunkwise_vjp(node: Node, cts: Cts, plain: Callable[[Node, Cts], Any]) -> Any:
+    """The gradient of a scan through its chunks; None where it has none.
+
+    plain: the gradient of the loop over the steps that chunks leave over.
+    """
+    values, _, rest = chunkwise(Loop(node))
+    if values is None:
+        return None
+    return through(node, values, cts, hook=lambda n, arrived: plain(n, arrived) if n is rest else None)
+
+
+def _left_over(length: Dim) -> bool:
+    """Whether it is T - CHUNK * (T // CHUNK): fewer steps than a chunk has."""
+    if not isinstance(length, Expr):
+        return False
+    for mono, k in length.terms:
+        if len(mono) == 1 and isinstance(mono[0], Floor) and mono[0].divisor == CHUNK and k == -CHUNK:
+            return dims.add(length, dims.mul(Expr(((mono, 1),)), CHUNK)) == mono[0].numerator
+    return False
+
+
+def _with_rest(loop: Loop) -> tuple[list[Value] | None, str, Node | None]:
+    count = dims.floordiv(loop.length, CHUNK)
+    whole = dims.mul(count, CHUNK)
+    rest = dims.add(loop.length, dims.mul(whole, -1))
+    back = any(loop.reverse)
+    first = [slice_axis(x, 0, rest, loop.length) if back else slice_axis(x, 0, 0, whole) for x in loop.xs]
+    main = scan_node(loop.body, loop.consts, loop.init, tuple(first), length=whole, reverse=loop.reverse)
+    found, why = matrix_loop(Loop(main))
+    assert found is not None, why
+    done = _Parts(found).results()
+    if rest == 0:
+        return done, "", None
+    k = len(loop.init)
+    left = [slice_axis(x, 0, 0, rest) if back else slice_axis(x, 0, whole, loop.length) for x in loop.xs]
+    tail = _tail(loop, size(whole), tuple(done[:k]), tuple(left), rest)
+    rows = [concat([b, a] if back else [a, b], 0) for a, b in zip(done[k:], tail.values[k:], strict=True)]
+    return [*tail.values[:k], *rows], "", tail
+
+
+def _tail(loop: Loop, base: Value, init: tuple[Value, ...], xs: tuple[Value, ...], length: Dim) -> Node:
+    """The loop as it is written, from step `base` on."""
+    name = names_beside(loop.body.params)
+    step, first = parameter(name("left"), STEP), parameter(name("first"), STEP)
+    outputs = rebuilt(loop.body.outputs, {loop.step: first + step})
+    body = Graph(loop.body.name, [step, first, *loop.body.params[1:]], outputs)
+    return scan_node(body, (base, *loop.consts), init, xs, length=length, reverse=loop.reverse)
+
+
+class _Parts:
+    """The three loops of one."""
+
+    def __init__(self, m: MatrixLoop) -> None:
+        self.m, self.loop = m, m.loop
+        self.back = any(m.loop.reverse)
+        made = parameters_of(m.loop.body)
+        self.early = [i for i, p in enumerate(self.loop.next) if i != m.carry and m.param not in self._closure(i, made)]
+        self.late = [i for i in range(len(self.loop.init)) if i != m.carry and i not in self.early]
+        self.carried = {self.loop.carry_params[i] for i in self.early}
+        self.pending: list[Value] = []  # values of the body whose rows are asked for
+        self.name = names_beside(self.loop.body.params)
+
+    def _closure(self, i: int, made: Mapping[Value, frozenset[Value]]) -> set[Value]:
+        """Every carry that one is made of, sooner or later."""
+        index = {p: k for k, p in enumerate(self.loop.carry_params)}
+        found, todo = set[Value](), [i]
+        while todo:
+            for p in made[self.loop.next[todo.pop()]]:
+                if p in index and p not in found:
+                    found.add(p)
+                    todo.append(index[p])
+        return found
+
+    def results(self) -> list[Value]:
+        """Final carries and stacked rows, as the loop gives them."""
+        m, loop = self.m, self.loop
+        lead = tuple(m.param.shape[a] for a in m.lead)
+        decay = m.after.decay if m.after.decay is not None else Partial.number(0, m.param.dtype)
+        (outer,) = m.after.added
+        wanted = [
+            self._wide(decay, m.lead), self._wide(outer.key, (*m.lead, m.k)), self._wide(outer.value, (*m.lead, m.v)),
+            *(self._wide(r.query, (*m.lead, m.k)) for r in m.reads),
+        ]  # fmt: skip
+        n = dims.product(lead)
+        late, outputs, between = self._late_body()
+        early_rows = [j for j, v in enumerate(loop.rows) if j not in late]
+        stacked = self._stacked([*wanted, *between, *(loop.rows[j] for j in early_rows)])
+        flat = [
+            reshape(x, (x.shape[0], n, *x.shape[1 + len(lead) :])) for x in map(self._in_order, stacked[: len(wanted)])
+        ]
+        first = reshape(transpose(loop.init[m.carry], (*m.lead, m.k, m.v)), (n, m.param.shape[m.k], m.param.shape[m.v]))
+        last, reads = chunked(Rows(flat[0], flat[1], flat[2], flat[3:], first), chunk_of(loop.length))
+        read = [self._in_order(reshape(y, (y.shape[0], *lead, y.shape[2]))) for y in reads]
+        finals = dict(zip(self.early, self.finals, strict=True))
+        finals[m.carry] = self._turned_back(last, lead)
+        rows = dict(zip(early_rows, stacked[len(wanted) + len(between) :], strict=True))
+        if outputs:
+            more = zip(between, stacked[len(wanted) : len(wanted) + len(between)], strict=True)
+            done = self._late(outputs, dict(more), read)
+            finals |= dict(zip(self.late, done, strict=False))
+            rows |= dict(zip(late, done[len(self.late) :], strict=True))
+        return [*(finals[i] for i in range(len(loop.init))), *(rows[j] for j in range(len(loop.rows)))]
+
+    def _wide(self, p: Partial, axes: Sequence[int]) -> Value:
+        shape = self.m.param.shape
+        wide = tuple(shape[a] for a in axes)
+        if p.value.shape == wide and p.axes == tuple(axes):
+            return p.value
+        return broadcast_in_dim(p.value, wide, tuple(list(axes).index(a) for a in p.axes))
+
+    def _in_order(self, rows: Value) -> Value:
+        """Rows in the order of the steps, or from that order back."""
+        return reverse(rows, 0) if self.back else rows
+
+    def _turned_back(self, last: Value, lead: Shape) -> Value:
+        m = self.m
+        wide = reshape(last, (*lead, m.param.shape[m.k], m.param.shape[m.v]))
+        order = (*m.lead, m.k, m.v)
+        return transpose(wide, tuple(order.index(a) for a in range(m.param.rank)))
+
+    # -- before
+
+    def _stacked(self, values: Sequence[Value]) -> list[Value]:
+        """Rows of values that the state does not change: those of early carries by one loop, the others by one without
+        carries, which later passes do away with."""
+        loop = self.loop
+        made = parameters_of(Graph("made", loop.body.params, list(values)))
+        own = [v for v in dict.fromkeys(values) if made[v] & self.carried]
+        free = [v for v in dict.fromkeys(values) if not made[v] & self.carried]
+        found: dict[Value, Value] = {}
+        k = len(self.early)
+        if k:
+            node = self._loop("early", self.early, [*(loop.next[i] for i in self.early), *own])
+            self.finals = list(node.values[:k])
+            found |= zip(own, node.values[k:], strict=True)
+        else:
+            self.finals = []
+        if free:
+            found |= zip(free, self._loop("factors", [], free).values, strict=True)
+        return [found[v] for v in values]
+
+    def _loop(self, word: str, carries: Sequence[int], outputs: Sequence[Value]) -> Node:
+        loop = self.loop
+        params = [loop.step, *loop.const_params, *(loop.carry_params[i] for i in carries), *loop.x_params]
+        body = Graph(f"{loop.body.name}_{word}", params, list(outputs))
+        flags = (self.back,) * (len(loop.xs) + len(outputs) - len(carries))
+        init = tuple(loop.init[i] for i in carries)
+        return scan_node(body, loop.consts, init, loop.xs, length=loop.length, reverse=flags)
+
+    # -- after
+
+    def _late_body(self) -> tuple[list[int], list[Value], list[Value]]:
+        """The stacked rows that reads are part of, what the loop after them gives, and early values that it reads."""
+        m, loop = self.m, self.loop
+        self.read = [parameter(self.name(f"read{i}"), self._read_type(r)) for i, r in enumerate(m.reads)]
+        env = {r.value: self._given(r, p) for r, p in zip(m.reads, self.read, strict=True)}
+        made = parameters_of(loop.body)
+        changed = {m.param, *(loop.carry_params[i] for i in self.late)}
+        late = [j for j, v in enumerate(loop.rows) if made[v] & changed]
+        outputs = rebuilt([*(loop.next[i] for i in self.late), *(loop.rows[j] for j in late)], env)
+        if not outputs:
+            return late, [], []
+        whole = Graph("late", [*loop.body.params, *self.read], outputs)
+        depends = parameters_of(whole)
+        after = {*self.read, *(loop.carry_params[i] for i in self.late)}
+
+        def early(v: Value) -> bool:
+            return bool(depends[v] & self.carried) and not depends[v] & after
+
+        between = dict.fromkeys(v for n in whole.nodes if not all(map(early, n.values)) for v in n.inputs if early(v))
+        between |= dict.fromkeys(v for v in outputs if early(v))
+        return late, outputs, list(between)
+
+    def _read_type(self, r: Read) -> Any:
+        m = self.m
+        return m.param.type.with_shape((*(m.param.shape[a] for a in m.lead), m.param.shape[m.v]))
+
+    def _given(self, r: Read, before: Value) -> Value:
+        """What a read gives: of the state before the step, decayed, and of what the step added."""
+        m = self.m
+        axes = tuple(sorted((*m.lead, m.v)))
+        order = (*m.lead, m.v)
+        turned = transpose(before, tuple(order.index(a) for a in axes))
+        out = self._of_affine(r.of, r.query, Partial(turned, axes))
+        sizes = dict(enumerate(m.param.shape))
+        wide = broadcast_in_dim(out.value, tuple(sizes[a] for a in axes), tuple(axes.index(a) for a in out.axes))
+        kept = [a for a in r.axes if a >= 0]
+        wide = transpose(wide, tuple(axes.index(a) for a in kept))
+        return reshape(wide, r.value.shape)
+
+    def _of_affine(self, of: Affine, query: Partial, before: Partial) -> Partial:
+        total = None if of.decay is None else applied(e.multiply, before, of.decay)
+        for o in of.added:
+            pair = applied(e.multiply, query, o.key)
+            if self.m.k in pair.axes:
+                at = pair.axes.index(self.m.k)
+                pair = Partial(sum_over(pair.value, at), tuple(a for a in pair.axes if a != self.m.k))
+            else:
+                pair = applied(e.multiply, pair, Partial.number(int(self.m.param.shape[self.m.k]), pair.value.dtype))
+            more = applied(e.multiply, pair, o.value)
+            total = more if total is None else applied(e.add, total, more)
+        return Partial.number(0, self.m.param.dtype) if total is None else total
+
+    def _late(self, outputs: Sequence[Value], between: Mapping[Value, Value], read: Sequence[Value]) -> list[Value]:
+        loop = self.loop
+        stand = {v: parameter(self.name("between"), v.type) for v in between}
+        results = rebuilt(outputs, stand)
+        carries = [loop.carry_params[i] for i in self.late]
+        params = [loop.step, *loop.const_params, *carries, *loop.x_params, *stand.values(), *self.read]
+        xs = (*loop.xs, *between.values(), *read)
+        flags = (self.back,) * (len(xs) + len(results) - len(carries))
+        node = scan_node(
+            Graph(f"{loop.body.name}_late", params, results), loop.consts, tuple(loop.init[i] for i in self.late), xs,
+            length=loop.length, reverse=flags,
+        )  # fmt: skip
+        return list(node.values)

@@ -1,0 +1,43 @@
+"""Forms that IREE takes seconds to compile, or compiles in its second try, are kept from it."""
+
+import numpy as np
+import pytest
+
+import lstm_ir as li
+from lstm_ir.api import prepare
+from lstm_ir.backends.run.devices import resolve
+from lstm_ir.bench.whole.attention import Attention
+
+BARRIER = "compute_barrier.start"
+
+
+def text(graph: li.Graph) -> str:
+    return prepare(graph, resolve("cpu")).text
+
+
+def test_a_transposition_before_a_reduction_stands_alone() -> None:
+    x = li.input("x", ("B", 5, "T"))
+    moved = li.transpose(x, (2, 0, 1))
+    summed = li.Graph("summed", [x], {"y": li.sum(li.tanh(moved) * 2.0, 2)})
+    assert BARRIER in text(summed)
+    assert BARRIER not in text(li.Graph("plain", [x], {"y": li.tanh(moved) * 2.0}))
+    rows = li.Graph("rows", [x], {"y": li.sum(li.tanh(li.transpose(x, (1, 0, 2))), 2)})
+    assert BARRIER not in text(rows)
+    a = np.random.default_rng(0).standard_normal((3, 5, 7), np.float32)
+    np.testing.assert_allclose(li.compile(summed)(x=a)["y"], (2 * np.tanh(a)).sum(1).T, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_that_are_scattered_along_another_axis_come_back_alone() -> None:
+    x, at = li.input("x", ("T", "N")), li.input("at", ("K",), "i32")
+    loss = li.Graph("picked", [x, at], {"loss": li.sum(li.take(li.log_softmax(x), at, axis=1))})
+    found = text(li.grad(loss, "loss", ["x"])).splitlines()
+    scatter = next(k for k, line in enumerate(found) if "stablehlo.scatter" in line)
+    back = next(k for k, line in enumerate(found) if k > scatter and "stablehlo.transpose" in line)
+    assert BARRIER in found[back + 1]
+
+
+@pytest.mark.slow
+def test_the_gradient_of_attention_compiles_the_first_time() -> None:
+    model = Attention(30, 16, training=True)
+    exe = li.compile(model.program(names=True), options={"cache": False})
+    assert not [n for n in exe.report.notes if n.startswith("compiled ")]
