@@ -158,7 +158,7 @@ class Axes:
             v, at = (x, a) if low else (out, b)
             if at >= v.rank:
                 break
-            sizes[0 if low else 1] *= v.shape[at]  # type: ignore[operator]
+            sizes[0 if low else 1] *= v.shape[at]
             a, b = a + low, b + (not low)
         if sizes[0] != sizes[1]:
             a, b = x.rank, out.rank

@@ -305,8 +305,22 @@ def many_heads() -> Graphs:
         whole[i * H : (i + 1) * H, i * H : (i + 1) * H] = ws[i]
     turned, start = li.transpose(v, (0, 2, 1, 3)), v[0] * 0.0
     a, y = loop(lambda h, r: (li.tanh(li.einsum("nbi,nij->nbj", h, w) + r), h), li.transpose(start, (1, 0, 2)), turned)
-    whole = li.weight("whole", whole)
+    diagonal = li.weight("whole", whole)
     start, wide = li.reshape(start, ("B", 17 * H)), li.reshape(v, (T, "B", 17 * H))
-    b, z = loop(lambda h, r: (li.tanh(h @ whole + r), h), start, wide)
+    b, z = loop(lambda h, r: (li.tanh(h @ diagonal + r), h), start, wide)
     b, z = li.reshape(b, ("B", 17, H)), li.reshape(z, (T, "B", 17, H))
     return graph([v], a, y), graph([v], li.transpose(b, (1, 0, 2)), li.transpose(z, (0, 2, 1, 3)))
+
+
+@rewrite(instead.KNOWN_END)
+def end_that_is_known() -> Graphs:
+    v, n = x(), li.input("n", (), "i32")
+    steps = li.clamp(1, n, T)
+
+    def cell(s: Any, r: Any, n: Any) -> Any:
+        h, left = s
+        return (li.tanh(h + r), left - 1), None
+
+    (a, _), _, _ = li.scan(cell, (zeros(), steps), v, (n,), until=lambda s, y: li.less_equal(s[1], 0))
+    b, _ = li.scan(lambda h, r: (li.tanh(h + r), None), zeros(), v, count=steps)
+    return graph([v, n], a), graph([v, n], b)

@@ -223,6 +223,7 @@ def _regrouped(old: list[Dim], new: list[tuple[Dim, Index]], width: int, v: Valu
     for n, (size, at) in enumerate(new):
         if isinstance(at, RowAxis) or (not isinstance(at, int) and n != len(new) - 1):
             raise RefusedError("a reshape that mixes rows with columns", v, instead.RESHAPE)
+        assert not isinstance(at, PickedAxis)
         offset = offset * int(size) + (at if isinstance(at, int) else at.start)  # type: ignore[arg-type]
     sizes = [int(s) for s in old]  # type: ignore[arg-type]
     out: list[Index] = []
@@ -237,5 +238,6 @@ def _regrouped(old: list[Dim], new: list[tuple[Dim, Index]], width: int, v: Valu
             raise RefusedError(f"a reshape that cuts an axis of {last_one.size} leading indices", v, instead.RESHAPE)
         if last + width > sizes[-1] and isinstance(last_one, ColumnAxis):
             raise CutError(sizes[-1] - last)
+        assert isinstance(last_one, (ColumnAxis, LoopAxis))
         out[-1] = moved(last_one, last - last_one.start)
     return out

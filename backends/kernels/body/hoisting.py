@@ -50,6 +50,7 @@ class Projection:
             elif isinstance(at, RowAxis):
                 shape.append(x.shape[axis])
             else:
+                assert isinstance(at, int)
                 x = slice_axis(x, axis, at, at + 1)
         return x if x.rank == len(shape) else ops.reshape(x, tuple(shape))  # type: ignore[arg-type]
 

@@ -86,9 +86,10 @@ class _Planner:
                 f"results with different numbers of rows: {', '.join(map(str, sizes))}", write=instead.MIXED_ROWS
             )
         if sizes:
-            return sizes.pop()
+            only: Dim = sizes.pop()
+            return only
         numbers = {v.shape for v in self.body.outputs}
-        size = numbers.pop()[0] if len(numbers) == 1 and self.body.outputs[0].rank else 1
+        size: Dim = numbers.pop()[0] if len(numbers) == 1 and self.body.outputs[0].rank else 1
         return 1 if isinstance(size, int) else size  # no columns have a named size: they are numbers of rows
 
     def _outputs(self) -> Iterator[tuple[Source, Value]]:
@@ -259,9 +260,9 @@ class _Planner:
 
     def _components(self, roots: list[Root]) -> list[Component]:
         groups = _Union(roots)
-        written = [(r.dest.index, r) for r in roots if r.dest.kind == "carry"]
-        self._counted = {i for i, r in written if loops_of(r.access)}
-        self._statics = {i: {r.static for j, r in written if j == i} for i, _ in written}
+        carried = [(r.dest.index, r) for r in roots if r.dest.kind == "carry"]
+        self._counted = {i for i, r in carried if loops_of(r.access)}
+        self._statics = {i: {r.static for j, r in carried if j == i} for i, _ in carried}
         first: dict[Any, Root] = {}
         for r in roots:
             for key in self._touched(r):

@@ -123,10 +123,8 @@ class Puller:
     def dot(self, terms: tuple[ProductTerm, ...], dtype: DType) -> Atom:
         """A sum of products."""
         masks = [t.mask for t in terms if t.mask is not None]
-        counted = any(isinstance(at, LoopAxis) for t in terms for at in t.matrix.fixed)
-        if counted or any(a.loops for a in (*(t.row for t in terms), *masks)):
-            why = f"a product for each of more than {ac.MAX_LEADING} leading indices"
-            raise RefusedError(why, terms[0].matrix.value, instead.BLOCKS if counted else instead.FOLD_AXES)
+        for t in terms:
+            _without_loops(t.matrix, t.row, *masks)
         phase = max(0, *(t.row.phase for t in terms), *(m.phase for m in masks))
         return self._intern(
             ("dot", terms, dtype), "dot", dtype, terms=terms, phase=phase, cols=True, rows=True, has_dot=True
@@ -322,6 +320,7 @@ class Puller:
     def _projected(self, row: Atom, length: int, m: Matrix, mask: Atom | None) -> Atom:
         """A column of the product that is made before the loop; zero where `mask` is false."""
         assert row.source is not None
+        _without_loops(m, row)
         p = Projection(row.source.index, row.access, length, replace(m, col_start=0))
         if p not in self.projections:
             self.projections.append(p)
@@ -385,6 +384,14 @@ class Puller:
             if atom.args[2].number == 0 and mask is None:
                 return inner, atom.args[0]
         return self.temp_load(self.temp(atom, width)), None
+
+
+def _without_loops(m: Matrix, *operands: Atom) -> None:
+    """RefusedError for a product inside of a loop that counts leading indices."""
+    counted = any(isinstance(at, LoopAxis) for at in m.fixed)
+    if counted or any(a.loops for a in operands):
+        why = f"a product for each of more than {ac.MAX_LEADING} leading indices"
+        raise RefusedError(why, m.value, instead.BLOCKS if counted else instead.FOLD_AXES)
 
 
 def _shifted(access: Access, by: int) -> Access:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import (
@@ -23,15 +23,38 @@ from lstm_ir.backends.kernels.body.access import (
     RefusedError,
     leading_indices,
 )
-from lstm_ir.backends.kernels.body.atoms import Atom, Source
+from lstm_ir.backends.kernels.body.atoms import Atom, Source, Temp
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.graph import Value
-
-if TYPE_CHECKING:
-    from lstm_ir.backends.kernels.body.pull import Puller
+from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.types import DType
 
 REDUCTIONS = {"reduce_sum": "add", "reduce_max": "maximum", "reduce_min": "minimum"}
 Element = Callable[[int, int], Atom]  # of columns from one on, so many
+
+
+class Puller(Protocol):
+    """What makes atoms of a body: see `pull`."""
+
+    def pull(self, v: Value, access: Access, width: int) -> Atom:
+        """The atom at a place of a value."""
+
+    def elementwise(self, op: str, dtype: DType, args: tuple[Atom, ...], node: Node | None) -> Atom:
+        """An elementwise op."""
+
+    def load(self, source: Source, access: Access, dtype: DType) -> Atom:
+        """An element of memory."""
+
+    def fold(self, kind: str, inner: Atom, loop: LoopAxis, node: Node | None = None) -> Atom:
+        """Over the turns of a loop."""
+
+    def reduction(self, op: str, inner: Atom, width: int, node: Node) -> Atom:
+        """Over columns."""
+
+    def temp(self, atom: Atom, width: int) -> Temp:
+        """Scratch memory."""
+
+    def temp_load(self, temp: Temp) -> Atom:
+        """An element of it."""
 
 
 def reduced(p: Puller, v: Value, access: Access, width: int) -> Atom:

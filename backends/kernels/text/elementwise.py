@@ -90,10 +90,10 @@ class Ops:
             return out if a.dtype is DType.i1 else self._convert(out, DType.f32, dtype, wide)
         if dtype.is_float:
             return self._float(a, args, dtype, kind, wide)
-        out = integers.emit(self.t, a.op, args, dtype, kind, wide)
-        if out is None:
+        made = integers.emit(self.t, a.op, args, dtype, kind, wide)
+        if made is None:
             raise RefusedError(f"{a.op} of {dtype} in a kernel", _value(a), instead.OUTSIDE)
-        return out
+        return made
 
     def _in_f32(self, args: Sequence[TextOperand], dtype: DType, wide: bool) -> tuple[list[TextOperand], str]:
         """Two-byte floats widened: an op computes in f32, and rounds once."""

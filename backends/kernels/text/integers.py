@@ -24,7 +24,7 @@ def emit(t: Text, op: str, args: Sequence[TextOperand], dtype: DType, kind: str,
     """The op on integers or booleans; None for one that there is not."""
     if dtype is DType.i1:
         if op in ("and", "or", "xor"):
-            return t.binary(_PLAIN[op], *args, kind)
+            return t.binary(_PLAIN[op], args[0], args[1], kind)
         return t.binary("xori", args[0], t.number(1, dtype, wide), kind) if op == "not" else None
     return Integers(t, dtype, kind, wide).emit(op, args)
 

@@ -106,9 +106,9 @@ def _write(
                 at = plain.enter_context(t.loop(*bounds))
             here = here.counted(loop.level, at)
         totals = _inside(e, nest, here, wide, sums, dict(known), totals)
-    for out in reversed(made):
+    for results in reversed(made):
         t.close(totals, kinds)
-        totals = [*out]
+        totals = [*results]
     known.update(zip(nest.folds, totals, strict=True))
 
 
