@@ -138,7 +138,8 @@ def test_a_package_of_an_older_iree_names_the_command() -> None:
         li.load(FOUR)
     assert str(e.value) == (
         f"{FOUR}: made with IREE 3.12.0, the runtime here is {bindings.version()}; install that release of "
-        f"iree-base-runtime. Where the compiler is, `lstm-ir compile {FOUR.name} -t TARGET -o NEW.lirpkg` makes it again"
+        f"iree-base-runtime. Where the compiler is, `lstm-ir compile {FOUR.name} -t TARGET -o NEW.lirpkg` makes it "
+        "again"
     )
 
 
