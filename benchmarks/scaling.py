@@ -67,7 +67,8 @@ def package(folder: Path, inputs: int, hidden: int, classes: int) -> Path:
     x, label = li.input("x", ("T", "B", inputs)), li.input("label", ("B",), "i32")
     _, h, _ = li.lstm(x, weight("w_ih", 4 * hidden, inputs), weight("w_hh", 4 * hidden, hidden))
     loss = li.cross_entropy(li.dense(h[0], weight("out", classes, hidden)), label)
-    program = li.train_step(li.Graph("scaling", [x, label], {"loss": loss}), loss="loss", optimizer=li.adam(1e-3))
+    graph = li.Graph("scaling", [x, label], {"loss": loss})
+    program = li.train_step(graph, loss="loss", optimizer=li.adam(1e-3), grads=True)
     return li.export(program, folder / "scaling.lirpkg", ["cpu:host"])
 
 

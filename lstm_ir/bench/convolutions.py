@@ -74,7 +74,8 @@ class Convolution:
     def weights(self) -> Array:
         """w."""
         rng = np.random.default_rng(self.O)
-        return (rng.standard_normal(self.shape) / np.sqrt(self.shape[1] * self.K)).astype(np.float32)
+        w: Array = (rng.standard_normal(self.shape) / np.sqrt(self.shape[1] * self.K)).astype(np.float32)
+        return w
 
     def calls(self, count: int = 4) -> list[BenchCall]:
         """x, and the cotangent ct_y where a gradient is asked for."""
@@ -155,7 +156,7 @@ def onnxruntime(point: Convolution, threads: int) -> Runner | None:
     from lstm_ir.bench.whole.parts import OnnxNodes
 
     n = OnnxNodes()
-    words = {"strides": [point.stride], "pads": [point.edge] * 2, "dilations": [point.dilation]}
+    words: dict[str, Any] = {"strides": [point.stride], "pads": [point.edge] * 2, "dilations": [point.dilation]}
     y = n.add("Conv", "x", n.constant(point.weights()), group=point.groups, **words)
     made = n.model({"x": ("f32", ("N", point.C, "L"))}, {y: ("N", point.O, "L2")})
     options = ort.SessionOptions()

@@ -84,7 +84,7 @@ def _serve(calls: Connection, subject: Subject, who: str, threads: int, package:
             return
         try:
             side = _Side(subject, who, threads, package) if side is None else side
-            answer = (None, getattr(side, word)(*values))
+            answer: tuple[str | None, Any] = (None, getattr(side, word)(*values))
         except Exception as e:  # whatever a compiler raises is told, not lost
             answer = (f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}", None)
         calls.send(answer)

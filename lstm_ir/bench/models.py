@@ -12,21 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.bench.points import Point
-from lstm_ir.bench.subject import Array, BenchCall, Runner
+from lstm_ir.bench.subject import Array, BenchCall, Layers, Runner
 
 Weights = list[tuple[Array, Array, Array]]  # per layer and direction: w_ih, w_hh, b
 NAMES = ("w_ih", "w_hh", "b")
 
 
-def calls(point: Point, count: int = 4) -> list[BenchCall]:
+def calls(point: Layers, count: int = 4) -> list[BenchCall]:
     """Inputs, the same ones for every runner."""
     rng = np.random.default_rng(sum(map(ord, point.name)))
     shape = (point.T, point.B, point.I)
     return [BenchCall({"x": rng.standard_normal(shape, np.float32)}, k % 2) for k in range(count)]
 
 
-def weights(point: Point) -> tuple[Weights, Weights]:
+def weights(point: Layers) -> tuple[Weights, Weights]:
     """Two sets, uniform in +-1/sqrt(H) as PyTorch starts; one bias, the other is zero."""
     rng = np.random.default_rng(point.H)
     s = point.H**-0.5
@@ -45,7 +44,7 @@ def weights(point: Point) -> tuple[Weights, Weights]:
     return sets[0], sets[1]
 
 
-def stacked(point: Point, weights: Weights) -> dict[str, Array]:
+def stacked(point: Layers, weights: Weights) -> dict[str, Array]:
     """The weights as `li.lstm` takes them: directions stacked, by `layer/name`."""
     out: dict[str, Array] = {}
     for layer in range(point.layers):
@@ -54,7 +53,7 @@ def stacked(point: Point, weights: Weights) -> dict[str, Array]:
     return out
 
 
-def graph_of(point: Point, weights: Weights, names: bool = False) -> Any:
+def graph_of(point: Layers, weights: Weights, names: bool = False) -> Any:
     """The point's model: output y, or loss where it trains, whose weights are then inputs. Its steps and rows are
     numbers, or the named sizes T and B."""
     import lstm_ir as li
@@ -81,7 +80,7 @@ def graph_of(point: Point, weights: Weights, names: bool = False) -> Any:
     return li.Graph("bench", inputs, outputs)
 
 
-def program_of(point: Point, weights: Weights, names: bool = False) -> Any:
+def program_of(point: Layers, weights: Weights, names: bool = False) -> Any:
     """What is compiled: the model, or its gradients by the input and every weight."""
     import lstm_ir as li
 
@@ -89,7 +88,7 @@ def program_of(point: Point, weights: Weights, names: bool = False) -> Any:
     return li.grad(graph, of="loss", wrt=list(graph.input_names)) if point.training else graph
 
 
-def of_executable(point: Point, sets: tuple[Weights, Weights], exe: Any) -> Runner:
+def of_executable(point: Layers, sets: tuple[Weights, Weights], exe: Any) -> Runner:
     """A compiled or loaded module of the point."""
     if not point.training:
         return Runner(lambda call: exe(call.arrays), lambda out: {"y": out["y"]})

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.bench.models import NAMES, Weights
-from lstm_ir.bench.points import Point
-from lstm_ir.bench.subject import Array, BenchCall, Runner
+from lstm_ir.bench.subject import Array, BenchCall, Layers, Runner
 
 
-def torch_modules(point: Point, sets: tuple[Weights, Weights]) -> list[Any]:
+def torch_modules(point: Layers, sets: tuple[Weights, Weights]) -> list[Any]:
     """A module per set of weights: what a step costs must not include writing the other weights."""
     import torch as t
 
@@ -29,7 +28,7 @@ def torch_modules(point: Point, sets: tuple[Weights, Weights]) -> list[Any]:
     return modules
 
 
-def torch(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
+def torch(point: Layers, sets: tuple[Weights, Weights], threads: int) -> Runner:
     """torch.nn.LSTM / GRU, eager; inference mode where it does not train."""
     import torch as t
 
@@ -58,7 +57,7 @@ def torch(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
     return Runner(train, read) if point.training else Runner(infer, lambda y: {"y": y.numpy()})
 
 
-def onnxruntime(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner | None:
+def onnxruntime(point: Layers, sets: tuple[Weights, Weights], threads: int) -> Runner | None:
     """onnxruntime's LSTM / GRU, with open axes T and B; it does not train."""
     if point.training:
         return None
@@ -71,7 +70,7 @@ def onnxruntime(point: Point, sets: tuple[Weights, Weights], threads: int) -> Ru
     return Runner(lambda call: session.run(None, {"x": call.arrays["x"]})[0], lambda y: {"y": y})
 
 
-def _onnx_model(point: Point, weights: Weights) -> Any:
+def _onnx_model(point: Layers, weights: Weights) -> Any:
     import onnx
 
     make = onnx.helper.make_node
@@ -104,7 +103,7 @@ def _reorder(a: Array, order: tuple[int, ...]) -> Array:
     return np.concatenate([np.split(a, len(order))[k] for k in order])
 
 
-def jax(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
+def jax(point: Layers, sets: tuple[Weights, Weights], threads: int) -> Runner:
     """jax.jit of lax.scan with the projection outside the loop.
 
     XLA takes all the processors it may use.
@@ -162,5 +161,5 @@ def jax(point: Point, sets: tuple[Weights, Weights], threads: int) -> Runner:
     return Runner(lambda call: j.block_until_ready(step(held[call.turn], call.arrays["x"])), read)
 
 
-MakerOfPoint = Callable[[Point, tuple[Weights, Weights], int], Runner | None]
+MakerOfPoint = Callable[[Layers, tuple[Weights, Weights], int], Runner | None]
 PEERS: dict[str, MakerOfPoint] = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax}

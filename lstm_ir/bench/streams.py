@@ -70,7 +70,7 @@ class Stream:
         y = li.relu(li.dense(x, w["in/w"], w["in/b"])) if self.framed else x
         inputs, outputs = [x], {}
         for k in range(self.layers):
-            start = {n: li.input(f"{n}{k}", (1, B, self.H)) for n in ("h0", "c0")}
+            start: dict[str, Any] = {n: li.input(f"{n}{k}", (1, B, self.H)) for n in ("h0", "c0")}
             given = [w[f"lstm{k}/{n}"] for n in ("w_ih", "w_hh", "b")]
             y, outputs[f"h{k}"], outputs[f"c{k}"] = li.lstm(y, *given, **start)
             inputs += start.values()
@@ -116,7 +116,7 @@ def onnxruntime(point: Stream, threads: int) -> Runner:
     import onnxruntime as ort
 
     w, n = point.weights(), parts.OnnxNodes()
-    y, state = "x", {}
+    y, state = "x", dict[str, str]()
     y = n.add("Relu", n.dense(y, w["in/w"], w["in/b"])) if point.framed else y
     for k in range(point.layers):
         y, h, c = n.lstm(y, w, k, start=(f"h0{k}", f"c0{k}"))

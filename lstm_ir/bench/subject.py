@@ -69,3 +69,47 @@ class Subject(Protocol):
 
     def peers_elsewhere(self) -> Mapping[str, Maker]:
         """Runners that get a process of their own, and a time limit until their first results."""
+
+
+class Layers(Protocol):
+    """LSTM or GRU layers of one size: what models and peers read of a point."""
+
+    @property
+    def name(self) -> str:
+        """Inputs are drawn by it."""
+
+    @property
+    def cell(self) -> str:
+        """lstm or gru."""
+
+    @property
+    def T(self) -> int:  # noqa: N802  as in all shapes
+        """Steps."""
+
+    @property
+    def B(self) -> int:  # noqa: N802
+        """Rows."""
+
+    @property
+    def I(self) -> int:  # noqa: N802, E743
+        """Width of the input."""
+
+    @property
+    def H(self) -> int:  # noqa: N802
+        """Hidden width."""
+
+    @property
+    def layers(self) -> int:
+        """One above the other."""
+
+    @property
+    def directions(self) -> int:
+        """1 or 2."""
+
+    @property
+    def gates(self) -> int:
+        """Of one cell."""
+
+    @property
+    def training(self) -> bool:
+        """Whether gradients are computed."""

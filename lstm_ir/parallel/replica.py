@@ -50,7 +50,7 @@ class Replica:
         entries = self._exe.entries
         if not {GRADS, APPLY} <= set(entries) or STEP not in self._exe.state:
             raise CallError(
-                f"{opening.path}: no package of li.train_step with the entries grads and apply; "
+                f"{opening.path}: no package of li.train_step(..., grads=True), with the entries grads and apply; "
                 f"it has {', '.join(entries)}"
             )
         self.grads, self.apply = entries[GRADS].entry, entries[APPLY].entry

@@ -26,6 +26,7 @@ def train_step(
     outputs: str | Sequence[str] = (),
     infer: str | Sequence[str] | None = None,
     evaluate: bool = False,
+    grads: bool = False,
     accumulate: int = 1,
     clip_norm: float | None = None,
     remat: int | Sequence[int] | None = None,
@@ -38,15 +39,16 @@ def train_step(
 
     graph: with the loss, a float scalar, among its outputs; or a program of `stateful`: then `train` carries its
     state from call to call, without a gradient across calls, and an entry `reset` starts it again.
-    Entries: `train` takes the graph's inputs, gives the loss and the gradients' norm, and updates; `grads`
-    gives loss and `d_NAME` and updates nothing; `apply` takes `d_NAME` and updates; `infer` gives the graph's
-    other outputs, without dropout. State: the weights, `step` (updates done; an input `step: i64[]` of
+    Entries: `train` takes the graph's inputs, gives the loss and the gradients' norm, and updates; `infer` gives the
+    graph's other outputs, without dropout. State: the weights, `step` (updates done; an input `step: i64[]` of
     the graph is fed from it) and the optimizer's slots, `adam/m/NAME`; also
     weights that a `batch_norm` in training takes as mean and var: `train` moves them, the other entries use them.
     outputs: names of outputs that `train` gives too, as they are in training. infer: names of the outputs that
     `infer` gives, by default all but the loss. evaluate: an entry `evaluate`, which gives the loss and all other
-    outputs, without dropout, and updates nothing. accumulate: so many calls of `train` make one update, by the mean
-    of their gradients. clip_norm: gradients are scaled so that the norm of all is at most this. remat, memory, sizes: as in `grad`.
+    outputs, without dropout, and updates nothing. grads: entries `grads`, which gives loss and `d_NAME` and updates
+    nothing, and `apply`, which takes `d_NAME` and updates: `lstm_ir.parallel.Trainer` needs them. accumulate: so many
+    calls of `train` make one update, by the mean of their gradients. clip_norm: gradients are scaled so that the norm
+    of all is at most this. remat, memory, sizes: as in `grad`.
     stop_on_nan: a step whose loss, norm or learning rate (where it is no number) is not finite is an error that
     names the step, and changes nothing. precision: "bf16" or "f16": products read f32 weights of two axes or more
     rounded so, in every entry; the weights themselves, gradients, sums and the optimizer stay f32.
@@ -61,7 +63,7 @@ def train_step(
         )
     if not isinstance(loss, str):
         raise GradientError(f"train_step: loss is {loss!r:.80}; expected the name of an output")
-    for name, flag in (("stop_on_nan", stop_on_nan), ("evaluate", evaluate)):
+    for name, flag in (("stop_on_nan", stop_on_nan), ("evaluate", evaluate), ("grads", grads)):
         if not isinstance(flag, bool):
             raise GradientError(f"train_step: {name} is {flag!r:.80}; expected True or False")
     if clip_norm is not None and not (is_number(clip_norm) and clip_norm > 0):
@@ -76,7 +78,9 @@ def train_step(
     plan = Plan(source, loss, optimizer, names, clip_norm, shown, int(accumulate), carried, precision, running)
     plan.need_own_names()
     wide = loss_gradients(source, loss, plan.names, remat, plan.beside, memory, sizes)
-    parts = {"train": plan.train(wide), "grads": plan.grads(wide), "apply": plan.apply()}
+    parts = {"train": plan.train(wide)}
+    if grads:
+        parts |= {"grads": plan.grads(wide), "apply": plan.apply()}
     inferred = plan.rest if kept is None else [n for n in kept if n in plan.rest]
     if inferred:
         parts["infer"] = plan.infer("infer", inferred)

@@ -174,7 +174,7 @@ def trained() -> Program:
     w, r = np.ones((28, 5), np.float32), np.ones((28, 7), np.float32)
     _, h, _ = li.lstm(x, li.weight("cell/w", w), li.weight("cell/r", r))
     graph = li.Graph("trained", [x, label], {"loss": li.cross_entropy(h[0], label), "h": h})
-    return li.train_step(graph, loss="loss", optimizer=li.adam("lr"))
+    return li.train_step(graph, loss="loss", optimizer=li.adam("lr"), grads=True)
 
 
 def streamed() -> Program:

@@ -34,7 +34,7 @@ def classifier(folder: Path, *, mask: bool = False, total: bool = False) -> Path
         loss = li.cross_entropy(scores, label, chosen) if mask else li.cross_entropy(scores, label)
     inputs = [x, *([] if total else [label]), *([chosen] if mask else [])]
     graph = li.Graph("classifier", inputs, {"loss": loss})
-    program = li.train_step(graph, loss="loss", optimizer=li.adam("lr"), clip_norm=CLIP)
+    program = li.train_step(graph, loss="loss", optimizer=li.adam("lr"), clip_norm=CLIP, grads=True)
     return li.export(program, folder / "classifier.lirpkg", ["cpu:host"])
 
 

@@ -86,7 +86,7 @@ ARROWS = {
     "verification": "ir backends.targets measurement ops importers training backends.run api",
     "serving": "ir backends.process backends.files backends.run verification",
     "lstm_ir": "ir ops.by_name streaming importers training api fitting loading verification serving",
-    "bench": "ir measurement loading lstm_ir",
+    "bench": "ir backends.compile measurement passes backends.run loading lstm_ir",
     "cli": (
         "ir backends.queue backends.targets backends.files measurement passes importers unpacking view backends.run "
         "api demo loading verification serving bench"

@@ -133,7 +133,7 @@ def packages(where: Path, targets: Sequence[str] = ("cpu",)) -> Path:
     li.export(layer(), where / "layer.lirpkg", targets)
     li.export(stateful(), where / "stream.lirpkg", targets)
     li.export(li.train_step(line, "loss", li.sgd(0.25)).only("train", "infer"), where / "learner.lirpkg", targets)
-    li.export(li.train_step(line, "loss", li.sgd(0.25)), where / "whole.lirpkg", targets)
+    li.export(li.train_step(line, "loss", li.sgd(0.25), grads=True), where / "whole.lirpkg", targets)
     steps = {f"{n}{i}": a for i, pair in enumerate(STEPS) for n, a in zip(("x", "want"), pair, strict=True)}
     np.savez(where / "given.npz", x=X, **steps)  # type: ignore[arg-type]
     np.save(where / "x.npy", X)

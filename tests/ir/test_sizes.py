@@ -33,7 +33,7 @@ def test_training_keeps_an_input_that_says_the_number_of_steps() -> None:
     """By hand: the loss is 1.5^M times the sum of w, so its slope is 1.5^M."""
     z = li.input("z", ("M", 2))
     graph = li.Graph("g", [z], {"loss": li.sum(grown("M")), "y": li.exp(z)})
-    exe = li.compile(li.train_step(graph, loss="loss", optimizer=li.sgd(0.1)))
+    exe = li.compile(li.train_step(graph, loss="loss", optimizer=li.sgd(0.1), grads=True))
     for name in ("train", "grads"):
         assert [p.name for p in exe.entries[name].inputs] == ["z"]
     out = exe.entries["grads"](z=np.zeros((3, 2), np.float32))

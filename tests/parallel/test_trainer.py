@@ -201,7 +201,8 @@ def test_packages_that_do_not_train(tmp_path: Path) -> None:
     x = li.input("x", ("B", 2))
     path = li.export(li.Graph("g", [x], {"y": x + x}), tmp_path / "m.lirpkg", ["cpu:host"])
     with pytest.raises(
-        li.CallError, match=r"no package of li\.train_step with the entries grads and apply; it has main"
+        li.CallError,
+        match=r"no package of li\.train_step\(\.\.\., grads=True\), with the entries grads and apply; it has main",
     ):
         Trainer(path)
     with pytest.raises(li.PackageError, match="No such file"):
@@ -231,7 +232,9 @@ def test_workers_that_cannot_start(package: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_key_reaches_the_workers(tmp_path: Path) -> None:
     x = li.input("x", ("B", 2))
     y = x @ li.weight("w", np.ones((2, 1), np.float32))
-    program = li.train_step(li.Graph("g", [x], {"loss": li.mean(y * y)}), loss="loss", optimizer=li.sgd(0.1))
+    program = li.train_step(
+        li.Graph("g", [x], {"loss": li.mean(y * y)}), loss="loss", optimizer=li.sgd(0.1), grads=True
+    )
     path = li.export(program, tmp_path / "m.lirpkg", ["cpu:host"], sign_key="secret")
     with Trainer(path, 2, require_key="secret", threads=1) as trainer:
         assert trainer.step(x=np.ones((3, 2), np.float32))["loss"] == 4.0

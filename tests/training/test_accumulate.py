@@ -151,7 +151,7 @@ def test_a_schedule_counts_updates(rng: np.random.Generator) -> None:
 
 
 def test_apply_takes_means_and_leaves_the_sums(rng: np.random.Generator) -> None:
-    step = program()
+    step = program(grads=True)
     state = {n: v.initial.array for n, v in step.state.items()}
     out = li.interpret(step.entries["train"], {**state, **batch(rng)})
     state |= {n: out[n] for n in state}

@@ -116,7 +116,7 @@ def test_twenty_steps_are_pytorchs(target: str, rng: np.random.Generator, tmp_pa
 
 def test_gradients_of_the_statistics_are_not_asked_for(rng: np.random.Generator) -> None:
     """`grads` uses them, gives none of them, and changes none."""
-    program = li.train_step(graph(start(rng)), "loss", li.adam(0.1))
+    program = li.train_step(graph(start(rng)), "loss", li.adam(0.1), grads=True)
     reads, writes = program.binding["grads"]
     assert not writes
     assert set(program.entries["grads"].output_names) == {"loss", *(f"d_{n}" for n in WEIGHTS)}

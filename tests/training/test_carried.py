@@ -127,7 +127,7 @@ def test_without_what_is_carried_losses_differ(exe: Executable, seed: int) -> No
 def test_no_gradient_crosses_the_border(seed: int) -> None:
     """At fixed weights the gradients of two chunks add up to others than torch's through both."""
     need("torch")
-    step = li.train_step(stream("f8"), "loss", li.sgd(0.0))
+    step = li.train_step(stream("f8"), "loss", li.sgd(0.0), grads=True)
     entry = step.entries["grads"]
     given = chunks(seed, "f8")[:2]
     carried: dict[str, Array] = {n: np.zeros((1, B, H)) for n in FED}
@@ -188,7 +188,7 @@ def test_evaluate_takes_and_gives_what_is_carried(exe: Executable, seed: int) ->
 
 
 def test_entries_that_change_nothing_take_what_is_carried() -> None:
-    step = li.train_step(stream(), "loss", li.sgd(0.1), evaluate=True)
+    step = li.train_step(stream(), "loss", li.sgd(0.1), evaluate=True, grads=True)
     made = step.signature().entries
     assert set(made) == {"train", "grads", "apply", "infer", "evaluate", "reset"}
     wanted = {"infer": ["x", "h0", "c0"], "evaluate": ["x", "want", "h0", "c0"], "grads": ["x", "want", "h0", "c0"]}

@@ -79,7 +79,7 @@ def test_every_entry_reads_rounded_weights(word: str) -> None:
 
     kind = ml_dtypes.bfloat16 if word == "bf16" else np.float16
     w = {n: a.astype(kind).astype(np.float32) if a.ndim > 1 else a for n, a in WEIGHTS.items()}
-    program = li.train_step(_graph(), "loss", li.sgd(0.1), evaluate=True, precision=word)
+    program = li.train_step(_graph(), "loss", li.sgd(0.1), evaluate=True, grads=True, precision=word)
     x = li.input("x", ("T", "B", I))
     y = li.dense(li.lstm(x, *(li.constant(w[n]) for n in ("w_ih", "w_hh", "b")))[0], li.constant(w["out"]))
     want = li.interpret(li.Graph("rounded", [x], {"y": y}), x=CALL["x"])["y"]

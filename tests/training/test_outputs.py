@@ -89,11 +89,12 @@ def test_a_loss_that_is_not_finite_is_evaluated(exe: Executable, rng: np.random.
 
 
 def test_nothing_is_computed_that_is_not_asked_for() -> None:
-    plain = li.train_step(graph(), "loss", li.sgd(0.5))
+    assert set(li.train_step(graph(), "loss", li.sgd(0.5)).entries) == {"train", "infer"}
+    plain = li.train_step(graph(), "loss", li.sgd(0.5), grads=True)
     assert set(plain.entries) == {"train", "grads", "apply", "infer"}
     assert set(plain.signature().entries["train"].outputs[i].name for i in range(2)) == {"loss", "grad_norm"}
     assert len(plain.signature().entries["train"].outputs) == 2
-    more = li.train_step(graph(), "loss", li.sgd(0.5), outputs="accuracy")
+    more = li.train_step(graph(), "loss", li.sgd(0.5), outputs="accuracy", grads=True)
     assert len(more.entries["train"].nodes) > len(plain.entries["train"].nodes)
     assert len(more.entries["grads"].nodes) == len(plain.entries["grads"].nodes)
     assert {p.name for p in plain.signature().entries["infer"].inputs} == {"x", "label"}

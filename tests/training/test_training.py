@@ -147,7 +147,7 @@ def exe(request: pytest.FixtureRequest) -> Iterator[Executable]:
 
 
 def dropped() -> li.Program:
-    return li.train_step(tagger(0.25), "loss", li.adam("lr"), clip_norm=0.5)
+    return li.train_step(tagger(0.25), "loss", li.adam("lr"), clip_norm=0.5, grads=True)
 
 
 LR = {"lr": np.float32(0.02)}
@@ -258,7 +258,7 @@ def test_only_what_matches_is_trained(seed: int) -> None:
 
 
 def test_only_some_entries() -> None:
-    made = li.train_step(tagger(), "loss", li.momentum(0.1))
+    made = li.train_step(tagger(), "loss", li.momentum(0.1), grads=True)
     assert set(made.only("train").entries) == {"train"}
     assert set(made.only("train", "infer").state) == set(made.state)
     assert set(made.only("infer").state) == set(SHAPES)
@@ -268,7 +268,7 @@ def test_only_some_entries() -> None:
 
 
 def test_what_can_be_finite() -> None:
-    made = li.train_step(tagger(), "loss", li.momentum("lr"))
+    made = li.train_step(tagger(), "loss", li.momentum("lr"), grads=True)
     assert made.finite == {"train": ("loss", "grad_norm", "lr"), "grads": ("loss",),
                            "apply": ("grad_norm", "lr")}  # fmt: skip
     assert li.train_step(tagger(), "loss", li.momentum("lr"), stop_on_nan=False).finite == {}

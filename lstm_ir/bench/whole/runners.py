@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.bench.subject import BenchCall, Runner
-from lstm_ir.bench.whole.whole import BETAS, CLIP, EPSILON, RATE, Whole
+from lstm_ir.bench.whole.model import BETAS, CLIP, EPSILON, RATE, Model
 
 
-def torch(model: Whole, threads: int) -> Runner:
+def torch(model: Model, threads: int) -> Runner:
     """Eager."""
     return _torch(model, threads, lambda module: module)
 
 
-def torch_compiled(model: Whole, threads: int) -> Runner:
+def torch_compiled(model: Model, threads: int) -> Runner:
     """torch.compile with its default options; the optimizer stays as it is."""
     import torch as t
 
     return _torch(model, threads, t.compile)
 
 
-def _torch(model: Whole, threads: int, made: Callable[[Any], Any]) -> Runner:
+def _torch(model: Model, threads: int, made: Callable[[Any], Any]) -> Runner:
     import torch as t
 
     t.set_num_threads(threads)
@@ -53,7 +53,7 @@ def _torch(model: Whole, threads: int, made: Callable[[Any], Any]) -> Runner:
     return Runner(train, lambda out: {"loss": out[0].numpy(), "grad_norm": out[1].numpy()})
 
 
-def onnxruntime(model: Whole, threads: int) -> Runner | None:
+def onnxruntime(model: Model, threads: int) -> Runner | None:
     """Open axes; it does not train."""
     if model.training:
         return None
@@ -66,7 +66,7 @@ def onnxruntime(model: Whole, threads: int) -> Runner | None:
     return Runner(lambda call: session.run(None, call.arrays)[0], lambda y: {"y": y})
 
 
-def jax(model: Whole, threads: int) -> Runner:
+def jax(model: Model, threads: int) -> Runner:
     """jax.jit, compiled for these sizes; Adam by hand, old weights given away. XLA takes all processors it may use."""
     import jax as j
     import jax.numpy as jnp
@@ -100,4 +100,4 @@ def jax(model: Whole, threads: int) -> Runner:
     return Runner(train, lambda out: {"loss": np.asarray(out[0]), "grad_norm": np.asarray(out[1])})
 
 
-HERE: dict[str, Callable[[Whole, int], Runner | None]] = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax}
+HERE: dict[str, Callable[[Model, int], Runner | None]] = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax}

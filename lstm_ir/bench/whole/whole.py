@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lstm_ir.bench.subject import Array, BenchCall, Maker, Runner
+from lstm_ir.bench.whole.model import BETAS, CLIP, EPSILON, RATE
 
-RATE, CLIP, BETAS, EPSILON = 1e-3, 5.0, (0.9, 0.999), 1e-8
 Weights = dict[str, Array]
 
 

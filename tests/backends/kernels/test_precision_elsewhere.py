@@ -90,7 +90,7 @@ def test_masters_are_rounded_on_vulkan_too(rng: np.random.Generator) -> None:
     need("vulkan")
     x, w = li.input("x", (B, I)), li.weight("w", rng.standard_normal((H, I)).astype("f4"))
     graph = li.Graph("g", [x], {"loss": li.sum(li.tanh(li.dense(x, w)))})
-    programs = {word: li.train_step(graph, "loss", li.sgd(0.1), precision=word) for word in ("bf16", None)}
+    programs = {word: li.train_step(graph, "loss", li.sgd(0.1), grads=True, precision=word) for word in ("bf16", None)}
     found: dict[Any, Any] = {}
     for word, program in programs.items():
         arrays = {"x": rng.standard_normal((B, I)).astype("f4")} if not found else found["arrays"]
