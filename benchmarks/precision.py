@@ -4,8 +4,8 @@
     python benchmarks/precision.py --seconds 2 -o precision.json
 
 One thread each. Ours by the option `precision`; onnxruntime's LSTM and GRU in f32 and its `DynamicQuantizeLSTM` with
-int8 weights by column (it has none for a GRU); torch's `quantize_dynamic` of both. All take turns in one process;
-before that each result is compared with the f32 meaning. I = H. The processor's features are printed: where it has AMX,
+int8 weights by column (it has none for a GRU); torch's `quantize_dynamic` of both. All take turns in one process; first
+each result is compared with the f32 meaning. I = H. The processor's features are printed: where it has AMX,
 onnxruntime uses that too, which no kernel here does.
 """
 
@@ -65,9 +65,9 @@ def onnxruntime_runner(kind: str, H: int, weights: Sequence[Array], narrow: bool
     if narrow:
         for name, a in (("W", w), ("R", r)):
             scale = np.abs(a).max(1) / 127
-            arrays[name] = np.rint(a / scale[:, None]).astype("i1").T[None]
-            arrays[f"{name}_scale"] = scale[None].astype("f4")
-            arrays[f"{name}_zero"] = np.zeros((1, len(a)), "i1")
+            whole = np.rint(a / scale[:, None]).astype("i1")
+            arrays |= {name: whole.T[None], f"{name}_scale": scale[None].astype("f4"),
+                       f"{name}_zero": np.zeros((1, len(a)), "i1")}  # fmt: skip
         inputs = ["X", "W", "R", "B", "", "", "", "", "W_scale", "W_zero", "R_scale", "R_zero"]
         node = helper.make_node("DynamicQuantizeLSTM", inputs, ["Y"], domain="com.microsoft", hidden_size=H)
     else:

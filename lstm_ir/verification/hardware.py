@@ -23,8 +23,8 @@ from lstm_ir.verification.compare import LIMITS
 
 WORDS = (
     "cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:x86-64-v4-vnni", "cpu:x86-64-android", "cpu:aarch64",
-    "cpu:aarch64-dotprod", "cpu:aarch64-android", "cpu:aarch64-apple", "cpu:riscv64", "vulkan", "cuda:sm_89",
-    "hip:gfx942", "metal",
+    "cpu:aarch64-dotprod", "cpu:aarch64-android", "cpu:aarch64-apple", "cpu:riscv64",
+    "vulkan", "cuda:sm_89", "hip:gfx942", "metal",
 )  # fmt: skip
 """One of each kind of module."""
 T, B, I, H = 5, 3, 6, 7

@@ -33,10 +33,10 @@ WORDS: dict[str, tuple[Callable[[], object], str]] = {
     "ids first": (lambda: li.embedding(np.ones((2, 3), "i4"), A), "The other way round?"),
     "concat": (lambda: any_.concat(A, A), "takes a list of values: li.concat([x, y])"),
     "stack": (lambda: any_.stack(A, A), "takes a list of values: li.stack([x, y])"),
-    "right matrix": (lambda: A @ np.ones((7, 5), "f4"), "5 columns by 7 rows. Transposed? the right one (rhs.T)"),
+    "right matrix": (lambda: A @ np.ones((7, 5), "f4"), "and 7 (rhs axis 0). Transposed? the right one (rhs.T)"),
     "left matrix": (lambda: li.matmul(A, np.ones((3, 7), "f4")), "Transposed? the left one (lhs.T)"),
     "batched": (lambda: V @ li.input("w", (4, 7, 5)), "Transposed? the right one (li.swapaxes(rhs, -1, -2))"),
-    "no way round": (lambda: A @ np.ones((7, 2), "f4"), "5 columns by 7 rows\n"),
+    "no way round": (lambda: A @ np.ones((7, 2), "f4"), "5 (lhs axis 1) and 7 (rhs axis 0)\n"),
 }
 
 

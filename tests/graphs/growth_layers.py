@@ -189,14 +189,13 @@ def _batch_norm(g: Growth) -> Grown:
     x = g.leaf(TensorType((g.whole(2, 5), 3, *g.shape(0, 1)), DType.f32))
     mean, var = (g.leaf(TensorType((3,), DType.f32)) for _ in range(2))
     made = li.batch_norm(x, mean, var * var + 0.5, training=True)
-    held = made.y.node
-    return held if g.chance() else li.batch_norm(x, mean, var * var + 0.5).y
+    return made.y.node.values if g.chance() else li.batch_norm(x, mean, var * var + 0.5).y
 
 
 # What this file makes.
 OPS = (
-    "batch_norm_results", "softmax", "log_softmax", "dropout", "threefry", "zoneout_lstm", "recurrent_dropout_lstm",
-    "layer_norm_lstm", "convolution", "convolution_transpose", "max_pool", "avg_pool", "stencil",
-    "dynamic_quantize_matmul",
+    "batch_norm_results",
+    "softmax", "log_softmax", "dropout", "threefry", "zoneout_lstm", "recurrent_dropout_lstm", "layer_norm_lstm",
+    "convolution", "convolution_transpose", "max_pool", "avg_pool", "stencil", "dynamic_quantize_matmul",
     *GATES, *(f"{n}_grad" for n in GATES),
 )  # fmt: skip

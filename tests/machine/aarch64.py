@@ -5,8 +5,8 @@
 
 They lie in the folder that LSTM_IR_AARCH64 names, or in ~/.cache/lstm-ir-aarch64, for qemu-aarch64-static:
 `iree-run-module` of the aarch64 wheel, and the C library that it needs; in `python` Debian's Python 3.11 for arm64
-with its libraries, in `site` NumPy and the runtime as pip has them for it. apt's lists for arm64 are kept there too:
-the machine's own stay as they are.
+with its libraries, in `site` NumPy and the runtime as pip has them for it. apt's lists for arm64 lie there too while
+they are needed: the machine's own stay as they are.
 """
 
 from __future__ import annotations

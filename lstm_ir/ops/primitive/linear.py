@@ -174,5 +174,6 @@ def _unequal(a: Value, b: Value, first: int) -> IRError:
     if a.rank >= 2 and a.shape[-2] == b.shape[first]:
         hints.append(f"the left one ({'lhs.T' if a.rank == 2 else 'li.swapaxes(lhs, -1, -2)'})")
     asked = f". Transposed? {' or '.join(hints)}" if hints else ""
-    problem = f"{a.shape[-1]} columns by {b.shape[first]} rows{asked}"
+    sizes = f"{a.shape[-1]} (lhs axis {a.rank - 1}) and {b.shape[first]} (rhs axis {first})"
+    problem = f"contracting sizes differ: {sizes}{asked}"
     return IRError(message("dot_general", problem, [("lhs", a.type), ("rhs", b.type)], here()))
