@@ -5,9 +5,9 @@
     python benchmarks/cells.py --cell min_gru --cell slstm --point 200,8,128 --mode inference --limit 120
 
 Points are T,B,H; x has H columns too. A training step is the gradient of sum(y^2) by all weights, which change from
-call to call. Runners take turns (lstm_ir.measurement.side_by_side); results are compared before. A runner that is not ready
-after `--limit` seconds is left out, and named. Sizes are numbers for all. With `-o` the figures of this run take the
-place of those in the file that have the same cell, point and mode.
+call to call. Runners take turns (lstm_ir.measurement.side_by_side); results are compared before. A runner that is not
+ready after `--limit` seconds is left out, and named. Sizes are numbers for all. With `-o` the figures of this run
+take the place of those in the file that have the same cell, point and mode.
 """
 
 import json

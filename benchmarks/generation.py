@@ -4,10 +4,10 @@
     python benchmarks/generation.py --hidden 256 --steps 200
 
 Both run one LSTM layer over embedded characters, and take the next one from its scores: the largest, or a draw with
-temperature 0.8, top_k 40 and top_p 0.95. onnxruntime runs one step a call, on one thread and on all; NumPy draws between the
-calls. Ours is one `scan` in one call, which ends by a row's end if `--until` is given (the scores are such that none
-comes, so that all runners make all steps). The likeliest characters are compared first; draws differ by their random
-numbers. Runners take turns in one process; medians.
+temperature 0.8, top_k 40 and top_p 0.95. onnxruntime runs one step a call, on one thread and on all; NumPy draws
+between the calls. Ours is one `scan` in one call, which ends by a row's end if `--until` is given (the scores are such
+that none comes, so that all runners make all steps). The likeliest characters are compared first; draws differ by
+their random numbers. Runners take turns in one process; medians.
 """
 
 import json

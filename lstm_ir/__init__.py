@@ -96,6 +96,7 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.training.schedules import schedules as schedules
     from lstm_ir.training.trained_weights import with_weights as with_weights
     from lstm_ir.training.training import train_step as train_step
+    from lstm_ir.verification.examine import examine as examine
     from lstm_ir.verification.verify import verify as verify
 
 # All but the errors comes when it is asked for: what loads and runs a package imports no graph and no op.
@@ -130,6 +131,7 @@ _LAZY = {
         "lstm_ir.training.schedules": "schedules",
         "lstm_ir.training.trained_weights": "with_weights",
         "lstm_ir.training.training": "train_step",
+        "lstm_ir.verification.examine": "examine",
         "lstm_ir.verification.verify": "verify",
     }.items()
     for name in names.split()

@@ -4,6 +4,8 @@
                                                                  loop over chunks: S = decay S + (K * decays)^T V
 
 The form stands in `ops/scan/chunks.py`; gradients of such loops are taken through it already (`ops/scan/grad.py`).
+A kernel keeps the state in a cache and runs the steps sooner than products of chunks are made: where loops become
+kernels they are left as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ops.scan.chunkwise import chunkwise
-from lstm_ir.passes.base import Notes, Pass, register
+from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.hoist import in_loops
 
 LOOPS = 64  # matrix states of one loop
@@ -24,20 +26,21 @@ LOOPS = 64  # matrix states of one loop
 
 @register
 @dataclass(frozen=True)
-class ChunkStates(Pass):
-    """Matrix states of loops by products of chunks, on CPUs, or (`on=all`) for any target."""
+class ChunkStates(KernelPass):
+    """Matrix states of loops by products of chunks, on CPUs without kernels, or (`on=all`) for any target."""
 
     name: ClassVar[str] = "chunk-states"
     on: str = "cpu"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.on not in ("cpu", "all"):
             raise PassError(f"pass {self.name}: on is {self.on!r}, not one of cpu, all")
 
     def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
         """The graph without loops over steps of matrix states; each round takes one state of every loop."""
 
-        if self.on == "cpu" and (target is None or target.kind != "cpu"):
+        if self.on == "cpu" and (target is None or target.kind != "cpu" or self.for_kernels(target)):
             return graph
 
         def one(loop: Loop) -> dict[Value, Value] | None:

@@ -107,6 +107,8 @@ class Circles:
             fixed = [self.home[v] == FIXED for v in n.inputs]
             if n.op.name == "parameter" or all(fixed) or n.values[0] in inside or not liftable(n, fixed, self.loop):
                 continue
+            if self._reads_a_state(n):
+                continue
             rearranged = self.home[n.values[0]] >= 0 and Trait.data_movement in n.op.traits
             # A number of all rows is for those scalars alone that come last: else their loop is no other one.
             number = not n.values[0].rank and any(v.rank and self.home[v] >= 0 for v in n.inputs)
@@ -121,6 +123,12 @@ class Circles:
                 ):
                     moved.discard(v)
         return moved
+
+    def _reads_a_state(self, n: Node) -> bool:
+        """Whether it is a product of rows with a carried matrix: outside, that would be kept for all steps."""
+        if n.op.name != "dot_general" or any(self.home[v] == FIXED for v in n.inputs):
+            return False
+        return any(self.home[v] >= 0 and v.rank > n.values[0].rank for v in n.inputs)
 
     def _same_loop(self, v: Value, user: Node, moved: set[Value]) -> bool:
         return any(self.home[w] == self.home[v] and w not in moved for w in user.values)
@@ -194,7 +202,9 @@ class _Inside:
 
 
 def _is_product(n: Node, home: dict[Value, int]) -> bool:
-    return n.op.name in PRODUCTS and any(home[v] != FIXED for v in n.inputs)
+    """Whether all steps at once gain: a product of two values of a step reads as much, and both would be kept."""
+    fixed = [home[v] == FIXED for v in n.inputs]
+    return n.op.name in PRODUCTS and not all(fixed) and (n.op.name != "dot_general" or any(fixed))
 
 
 def _groups(loop: Loop, depends: dict[Value, frozenset[Value]]) -> list[list[int]]:

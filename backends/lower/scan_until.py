@@ -1,4 +1,4 @@
-"""A `scan` with `until` for IREE: the loops of scan_packed.py as `scf.while`, whose host reads a flag after each step."""
+"""A `scan` with `until` for IREE: the loops of scan_packed.py as `scf.while`; the host reads a flag after each step."""
 
 from __future__ import annotations
 

@@ -21,12 +21,17 @@ SHOWN = 3  # names of nodes in one line
 
 
 def show(report: ImportReport) -> None:
-    """Print the report to stdout, without spaces at the ends of lines, so that it can be pasted."""
+    """Print the report to stdout."""
+    click.echo(text(report))
+
+
+def text(report: ImportReport) -> str:
+    """The report without spaces at the ends of lines, so that it can be pasted."""
     width = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as made:
         _print(console, report)
-    click.echo("\n".join(line.rstrip() for line in made.get().replace(files.UNBROKEN, " ").splitlines()))
+    return "\n".join(line.rstrip() for line in made.get().replace(files.UNBROKEN, " ").splitlines())
 
 
 def _print(console: Console, report: ImportReport) -> None:

@@ -7,16 +7,15 @@ from typing import Any
 
 import click
 
-from lstm_ir.api import prepare
-from lstm_ir.backends.run.devices import resolve
+from lstm_ir.api import compile
+from lstm_ir.backends.run.executable import Executable
 from lstm_ir.cli import files, model_options, packages
 from lstm_ir.cli.package import PackagePlan
-from lstm_ir.importers.examined import Examined, planned
 from lstm_ir.importers.kinds import Kind, program_of
 from lstm_ir.importers.report import ImportReport
 from lstm_ir.ir.errors import LstmIrError
-from lstm_ir.ir.graph import Graph
 from lstm_ir.passes.pipelines import PRECISIONS
+from lstm_ir.verification.examine import plan as planned
 from lstm_ir.verification.verify import verify
 
 
@@ -28,7 +27,7 @@ from lstm_ir.verification.verify import verify
 @model_options.imported
 @click.option("--stateful", is_flag=True, help="Keep between calls what layers and causal windows saw.")
 @click.option("--state", "states", multiple=True, help="Keep an input between calls: state=stateN, INPUT=OUTPUT.")
-@click.option("--check", is_flag=True, help="Compile for this machine, and compare with the library of the model.")
+@click.option("--check", is_flag=True, help="Compile for the first target, and compare with the library of the model.")
 @click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
 @click.option("--precision", type=click.Choice(list(PRECISIONS)),
               help="Weights of products in fewer bits; int8-dynamic: rows too, at each step.")  # fmt: skip
@@ -60,7 +59,7 @@ def command(
     program = program_of(kind, model, given, kept) if found.report.ok else None
     state = {} if program is None else {name: str(s.type) for name, s in program.state.items()}
     try:
-        report = found.report if found.graph is None else _planned(found, targets[0], plan.options)
+        report = found.report if found.graph is None else planned(found, targets[0], plan.options)
     except LstmIrError:  # the target does not take what the model has: the report stands beside the reason
         _show(found.report, state, as_json)
         raise
@@ -70,17 +69,7 @@ def command(
     if output is not None:
         plan.write(program, explain)
     if check:
-        _check(found.graph, model, kind, given, as_json)
-
-
-def _planned(found: Examined, word: str, options: Mapping[str, Any]) -> ImportReport:
-    assert found.graph is not None
-    target = resolve(word)
-    lowered = prepare(found.graph, target, options, helpers=True)
-    steps = [s for s in lowered.report.steps["main"] if s.name == "fuse-cell"]
-    cells = steps[-1].after if steps else found.graph
-    kernels = options.get("kernels", target.info.kernels)
-    return planned(found.report, word, cells, lowered.report.notes, kernels)
+        _check(compile(found.graph, targets[0], options=plan.options), model, kind, given, as_json)
 
 
 def _show(report: ImportReport, state: Mapping[str, str], as_json: bool) -> None:
@@ -95,9 +84,9 @@ def _show(report: ImportReport, state: Mapping[str, str], as_json: bool) -> None
         click.echo(files.safe(f"kept           {name}: {kind}"))
 
 
-def _check(graph: Graph, model: str, kind: Kind, given: Mapping[str, Any], as_json: bool) -> None:
+def _check(exe: Executable, model: str, kind: Kind, given: Mapping[str, Any], as_json: bool) -> None:
     with files.progress(f"comparing with {kind.runs}"):
-        result = verify(graph, against=kind.original(model, given), seconds=0.0, cold=False)
+        result = verify(exe, against=kind.original(model, given), seconds=0.0, cold=False)
     click.echo(files.safe(result.summary), err=as_json)
     if not result.ok:
         raise click.exceptions.Exit(1)

@@ -22,6 +22,12 @@ class Examined:
     report: ImportReport
     graph: Graph | None
 
+    def __str__(self) -> str:
+        """The report on one screen."""
+        from lstm_ir.cli.import_text import text
+
+        return text(self.report)
+
 
 def examined(
     file: str,

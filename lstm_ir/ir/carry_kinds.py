@@ -96,7 +96,7 @@ def words(c: Circle, names: Sequence[str]) -> str:
 def loops_of(graph: Graph) -> Iterator[Loop]:
     """All loops, those in bodies after what they stand in."""
     for n in graph.nodes:
-        loop = Loop.of(n)
+        loop = Loop.of(n, until=True)
         if loop is not None:
             yield loop
         for a in n.attrs.values():

@@ -85,7 +85,7 @@ def _window(p: Place | None, start: Dim, limit: Dim, stride: int, size: Dim) -> 
     known = isinstance(start, int) and isinstance(limit, int) and isinstance(p.start, int)
     if p is ELSEWHERE or p.part or stride != 1 or not known:
         return ELSEWHERE
-    return replace(p, start=p.start + start, size=limit - start)  # type: ignore[operator]
+    return replace(p, start=p.start + start, size=limit - start)
 
 
 def _joined_along(n: Node, places: Sequence[Places | None]) -> Places:
@@ -99,8 +99,8 @@ def _joined_along(n: Node, places: Sequence[Places | None]) -> Places:
         known = isinstance(at, int) and isinstance(x.shape[axis], int)
         if here is not None:
             whole = here is not ELSEWHERE and not here.part and known and isinstance(here.start, int)
-            found.add(Place(here.axis, here.start - at, v.shape[axis]) if whole else ELSEWHERE)  # type: ignore[operator]
-        at = at + x.shape[axis] if known else v.shape[axis]  # type: ignore[operator]
+            found.add(Place(here.axis, here.start - at, v.shape[axis]) if whole else ELSEWHERE)
+        at = at + x.shape[axis] if known else v.shape[axis]
     alone = None if not found else found.pop() if len(found) == 1 else ELSEWHERE
     return (*rest[:axis], alone, *rest[axis + 1 :])
 

@@ -72,7 +72,7 @@ def _ways(build: Build, env: Mapping[str, int]) -> Iterator[tuple[int, ...] | No
     """None, the best single length, the best two."""
     yield None
     _, kept = build((PROBE,))
-    T = max((_bytes(lambda e, d=d: dims.evaluate(d, e), env) for d in kept.lengths), default=0)
+    T = _bytes(lambda e: max((dims.evaluate(d, e) for d in kept.lengths), default=0), env)
     short = PROBE
     if T < 2 * PROBE:
         short = max(1, math.isqrt(T))

@@ -185,7 +185,7 @@ class Sheet:
         text = ", ".join(_attributes(n))
         if text:
             yield _cut_off(text)
-        loop = Loop.of(n)
+        loop = Loop.of(n, until=True)
         if loop is not None:
             names = [str(p.node.attrs["name"]) for p in loop.carry_params]
             yield from (_cut_off(words(c, names)) for c in circles(loop))
@@ -385,7 +385,7 @@ def _short(value: Any) -> str:
 def _title(n: Node) -> str:
     operands = ", ".join(f"{p.name}: {p.value.type}" for p in _ports(n))
     attrs = ", ".join(f"{k}={_short(v)}" for k, v in n.attrs.items() if not isinstance(v, (Graph, Data)))
-    loop = Loop.of(n)
+    loop = Loop.of(n, until=True)
     carries = "" if loop is None else f"\n{described(loop)}"
     return f"{n.op.name}({operands}) {{{attrs}}} : {', '.join(map(str, n.types))}{carries}\n{n.loc}"
 

@@ -25,6 +25,7 @@ from lstm_ir.backends.run.executable import Executable, Session
 W = handmade.WEIGHTS["enc/w"]
 SIZE = 64
 INPUTS, UNITS = 40, 48
+OPEN: Any = ("T", "B", INPUTS, UNITS)
 # (T, B) of the LSTM: alone on the caller's thread, with helpers, on teams of workers.
 SIZES = ((1, 1), (5, 2), (40, 3), (40, 16), (120, 8), (300, 30))
 
@@ -40,14 +41,14 @@ def package() -> Path:
 @cache
 def layer() -> Path:
     """An LSTM over named steps and rows."""
-    return li.export(lstm(("T", "B", INPUTS, UNITS)), "layer.lirpkg", ["cpu:host"]).absolute()
+    return li.export(lstm(OPEN), "layer.lirpkg", ["cpu:host"]).absolute()
 
 
 @cache
 def expected(T: int, B: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """x, and the LSTM's y by its NumPy meaning."""
     x = np.random.default_rng([T, B]).standard_normal((T, B, INPUTS)).astype(np.float32)
-    return x, li.interpret(lstm(("T", "B", INPUTS, UNITS)), {"x": x})["y"]
+    return x, li.interpret(lstm(OPEN), {"x": x})["y"]
 
 
 class Calls:

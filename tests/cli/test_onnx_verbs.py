@@ -164,6 +164,16 @@ def test_a_check_beside_onnxruntime(folder: Path, capsys: Capture) -> None:
     assert "equal to rate.onnx by onnxruntime" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_a_check_is_of_what_the_options_make(folder: Path, capsys: Capture) -> None:
+    """Weights of eight bits differ from onnxruntime's by more than roundings; of 32 bits they do not."""
+    need("onnxruntime")
+    assert call("import", folder / "good.onnx", "--check") == 0
+    assert call("import", folder / "good.onnx", "--check", "--precision", "int8") == 1
+    assert call("import", folder / "good.onnx", "--check", "--pipeline", "no-such-pass") != 0
+    capsys.readouterr()
+
+
 # verify -----------------------------------------------------------------------------------------
 
 

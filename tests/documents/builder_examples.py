@@ -233,5 +233,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "random_categorical": "li.random_categorical(key, x)",
         "random_gumbel": "li.random_gumbel(key, (3,))",
         "random_permutation": "li.random_permutation(key, 5)",
+        "sample": "li.sample(x, key, temperature=0.8, top_k=2)",
+    },
+    "Gradients written by hand": {
+        "custom_vjp": "li.custom_vjp(lambda x: (li.round(x), ()), lambda kept, ct: ct)(x)",
+        "stop_gradient": "li.stop_gradient(x)",
     },
 }

@@ -14,7 +14,7 @@ from paths import DOCS
 
 import lstm_ir as li
 from lstm_ir.ir.graph import topological
-from lstm_ir.ops.scan.builder import flatten
+from lstm_ir.ops.primitive.tree import flatten
 
 PAGE = DOCS / "builders.md"
 HEAD = f"""\

@@ -51,9 +51,10 @@ The kind says how the next carry depends on the last:
 | matrix state | the last matrix with a decay, plus an outer product, perhaps less what it holds for a key |
 | convolution | what a convolution makes of the last planes |
 
-*Kernel*: the loop is one dispatch for all steps ([kernels](kernels.md)). *Loop*: a StableHLO loop, with the reason
-below. Here for `{TARGET}` at (T,B,H) = (200,8,128); the training step is the gradient of sum(y²) by all inputs and
-weights.
+*Kernel*: a loop is one dispatch for all its steps ([kernels](kernels.md)). *Loop*: a StableHLO loop, with the reason
+below. A pass may make several loops of one, as of a matrix state that is computed by chunks. Here for `{TARGET}` at
+(T,B,H) = (200,8,128); the training step is the gradient of sum(y²) by all inputs and weights, forward loops before
+backward ones.
 """
 
 
@@ -68,17 +69,22 @@ def shown_loops(name: str) -> str:
     """The lines of a cell's section on its loops."""
     graph = cell(name).build(*POINTS[0][:2], POINTS[0][2], POINTS[0][2])
     lines = []
-    for what, given in (("Inference", graph), ("Training step, forward and backward", step(graph))):
+    for what, given in (("Inference", graph), ("Training step", step(graph))):
         lines.append(f"* {what}: {'; '.join(loops(given))}.\n")
     return "".join(lines)
 
 
 def row(name: str, of_loops: str) -> str:
     """A cell's row of the table at the top."""
-    both = [line.split(": ", 1)[1].split("; ") for line in of_loops.splitlines()]
-    marks = [[re.split(r"[,.]", word)[0] for word in words if word.startswith(("kernel", "loop"))] for words in both]
+    marks = []
+    for line in of_loops.splitlines():
+        words = re.findall(r"(?:: |; )(kernel|loop)(?=[;,.])", line)
+        counted = [
+            f"{words.count(w)} {w}s" if words.count(w) > 1 else f"1 {w}" for w in ("kernel", "loop") if w in words
+        ]
+        marks.append(" and ".join(counted))
     anchor = re.sub(r"[^\w -]", "", cell(name).NAME.lower()).replace(" ", "-")
-    return f"| [{cell(name).NAME}](#{anchor}) | {cell(name).KIND} | {', '.join(marks[0])} | {', '.join(marks[1])} |\n"
+    return f"| [{cell(name).NAME}](#{anchor}) | {cell(name).KIND} | {marks[0]} | {marks[1]} |\n"
 
 
 def speeds(name: str, measured: dict[str, Any]) -> str:

@@ -80,7 +80,7 @@ def test_the_page_says_which_loops_are_kernels(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_runs(name: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", FOLDER / f"{name}.py"]
+    command = [sys.executable, "-W", "error", str(FOLDER / f"{name}.py")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()[0]

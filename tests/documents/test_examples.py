@@ -16,7 +16,7 @@ from paths import EXAMPLES, ROOT
 RUNNABLE = (
     "tagger.py", "layer_norm_cell.py", "dynamic_shapes.py", "tf_block_lstm.py", "char_lm.py", "silero_stream.py",
     "import_crnn.py", "char_lm_fit.py", "tf1_block_lstm.py", "keras_forecaster.py",
-    "torch_tagger.py",
+    "torch_tagger.py", "generate.py", "beam_search.py",
 )  # fmt: skip
 MODELS = ROOT.parent / "shared" / "models"
 
@@ -168,3 +168,18 @@ def test_every_example_says_what_it_is(path: Path) -> None:
     assert doc is not None
     if path.name in RUNNABLE:
         assert f"Run: python examples/{path.name}" in doc
+
+
+@pytest.mark.slow
+def test_a_model_writes_words_in_one_call(tmp_path: Path) -> None:
+    lines = run("generate.py", tmp_path).splitlines()
+    assert re.fullmatch(r"the likeliest letters: (\w+), by NumPy: \1", lines[1])
+    assert [int(n) > 12 for n in re.findall(r"of 24 words (\d+) are months", "\n".join(lines))] == [True, True]
+
+
+@pytest.mark.slow
+def test_beams_are_those_of_numpy(tmp_path: Path) -> None:
+    lines = run("beam_search.py", tmp_path).splitlines()
+    assert lines[-1] == "all beams as NumPy finds them"
+    assert [line[0] for line in lines[1:-1]] == ["J", "A", "M"]
+    assert "January 0." in lines[1]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.ops.scan.builder import flatten
+from lstm_ir.ops.primitive.tree import flatten
 
 T, B, H, N, K, V, D = 7, 3, 8, 2, 5, 6, 4
 CELLS: dict[str, Callable[[], li.Graph]] = {}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.ops.scan.builder import flatten
+from lstm_ir.ops.primitive.tree import flatten
 
 B, H, K, V = 2, 3, 8, 9
 SHAPES = {"q": (B, H, K), "k": (B, H, K), "v": (B, H, V), "i": (B, H), "f": (B, H)}

@@ -45,18 +45,17 @@ def eager(step: Step, first: Any, rows: Any) -> Any:
 
 
 def scan_operator(step: Step, first: Any, rows: Any) -> Any:
-    """torch's operator, which torch.compile keeps as a loop. Results may not share memory with the carry."""
-    import torch
+    """torch's operator, which torch.compile keeps as a loop. Results may not share memory with one another or with what
+    the step is given."""
     from torch._higher_order_ops.scan import scan
 
-    def apart(carry: Any, row: Any) -> Any:
-        carry, y = step(carry, row)
-        return carry, tuple(v.clone() for v in y) if isinstance(y, tuple) else y.clone()
-
     def own(tree: Any) -> Any:
-        return tuple(v.clone() for v in tree) if isinstance(tree, tuple) else tree
+        return tuple(v.clone() for v in tree) if isinstance(tree, tuple) else tree.clone()
 
-    assert isinstance(first, (tuple, torch.Tensor))
+    def apart(carry: Any, row: Any) -> Any:
+        carry, y = step(own(carry), row)
+        return own(carry), own(y)
+
     return scan(apart, own(first), rows)[1]
 
 

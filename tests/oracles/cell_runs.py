@@ -8,18 +8,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cell_libraries import of_jax, of_torch
+from cell_libraries import of_jax, of_torch, scan_operator
 from cell_references import CELLS
 
 Arrays = dict[str, Any]
 
 
-def torch_run(name: str, given: Arrays, weights: Arrays) -> Arrays:
-    """An eager loop, and its backward pass."""
+def torch_run(name: str, given: Arrays, weights: Arrays, compiled: bool = False) -> Arrays:
+    """An eager loop, and its backward pass; compiled: the scan operator as torch.compile captures it, op by op."""
     import torch
 
     leaves = {k: torch.from_numpy(np.array(a)).requires_grad_() for k, a in (given | weights).items()}
-    y = CELLS[name](of_torch(), {k: leaves[k] for k in given}, {k: leaves[k] for k in weights})
+    model, library = CELLS[name], of_torch(scan_operator) if compiled else of_torch()
+    if compiled:
+        torch._dynamo.reset()
+        model = torch.compile(model, fullgraph=True, backend="aot_eager")
+    y = model(library, {k: leaves[k] for k in given}, {k: leaves[k] for k in weights})
     loss = (y * y).sum()
     loss.backward()
     slopes = {f"d_{k}": v.grad.numpy() for k, v in leaves.items() if v.grad is not None}

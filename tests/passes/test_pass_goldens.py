@@ -23,8 +23,9 @@ CASES = sorted(p.relative_to(FOLDER) for p in FOLDER.glob("*/*.lir"))
 LINE = "// -----\n"
 # Passes for targets with kernels, or for CPUs, alone, with options for graphs that are small enough to read.
 FOR_KERNELS = {
-    "chunk-states": ("chunk-states", resolve("cpu").info),
+    "chunk-states": ("chunk-states{kernels=no}", resolve("cpu").info),
     "join-rows": ("join-rows{max_tensors=3}", resolve("cpu").info),
+    "turn-bodies": ("turn-bodies", resolve("cpu").info),
 }
 WANTED = ("match", "near_miss", "output", "shared", "in_loop")
 

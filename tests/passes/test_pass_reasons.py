@@ -19,6 +19,7 @@ import pytest
 from paths import DOCS
 
 import lstm_ir as li
+from lstm_ir.passes.chunk_states import ChunkStates
 from lstm_ir.passes.pipeline import Pipeline
 from lstm_ir.passes.pipelines import NAMED
 
@@ -217,6 +218,27 @@ def test_a_pass_is_worth_its_place(reason: Reason) -> None:
     assert counted == [reason.without, reason.with_]
     what = f"`{reason.name}` | {reason.graph.__name__.replace('_', ' ')} | {reason.row}"
     line = f"| {what} | {counted[0]} | {counted[1]} |"
+    assert line in (DOCS / "passes.md").read_text()
+
+
+def steps_of_loops(graph: li.Graph) -> int:
+    """That wait for each other."""
+    return sum(n.attrs["length"] for n in graph.nodes if n.op.name == "scan")
+
+
+def test_chunks_have_few_steps() -> None:
+    """Where loops are no kernels; otherwise they are left as they are."""
+    q, k, v = (li.input(n, (100, 2, H)) for n in "qkv")
+
+    def cell(s: li.Value, x: Any) -> Any:
+        s = 0.9 * s + x[1][:, :, None] * x[2][:, None, :]
+        return s, li.einsum("bk,bkv->bv", x[0], s)
+
+    _, y = li.scan(cell, li.zeros((2, H, H)), (q, k, v))
+    graph = li.Graph("attention", [q, k, v], {"y": y})
+    passes = (replace(p, on="all") if isinstance(p, ChunkStates) else p for p in pipeline(None).passes)
+    counted = [steps_of_loops(p.run(graph).graph) for p in (pipeline("chunk-states"), Pipeline(tuple(passes)))]
+    line = f"| `chunk-states` | linear attention | steps of loops | {counted[0]} | {counted[1]} |"
     assert line in (DOCS / "passes.md").read_text()
 
 

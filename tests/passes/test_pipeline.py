@@ -60,7 +60,7 @@ def test_a_named_pipeline_may_stand_among_passes() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("cse,nothing", "there is no pass 'nothing'; there are canonicalize, cse, "),
+        ("cse,nothing", "there is no pass 'nothing'; there are canonicalize, chunk-states, cse, "),
         ("fold-constants{size=3}", "pass fold-constants has no option 'size'; it has limit"),
         ("cse{size=3}", "pass cse has no option 'size'; it has none"),
         ("fold-constants{limit=many}", "pass fold-constants: option limit is 'many', not a int"),

@@ -15,6 +15,11 @@ import lstm_ir as li
 STRIDES, DILATIONS, TAPS = (1, 2, 3), (1, 2, 3), (1, 2, 3, 5)
 CHANNELS = ((1, 1, 1), (3, 5, 1), (4, 6, 2), (3, 3, 3), (16, 24, 1), (17, 9, 1))  # in, out, groups
 PADDINGS = ("none", "low", "high", "most")
+# On two axes, which differ.
+STRIDES2, DILATIONS2 = ((1, 1), (1, 2), (2, 3), (3, 1)), ((1, 1), (1, 3), (2, 1))
+TAPS2 = ((1, 3), (2, 2), (3, 1), (3, 5))
+OPEN2 = tuple(product((False, True), repeat=3))  # batch, height, width
+DTYPES = ("f32", "f64", "f16", "bf16")
 
 
 def _padding(kind: str, window: int) -> tuple[int, int]:
@@ -35,13 +40,29 @@ def every() -> list[Case]:
     return found
 
 
+def every_on_two_axes() -> list[Case]:
+    """All pairs of strides, dilations and taps, with all paddings; channels, dtypes and what is open in turn."""
+    found: list[Case] = []
+    for k, (strides, dilations, taps, padding) in enumerate(product(STRIDES2, DILATIONS2, TAPS2, PADDINGS)):
+        c, o, groups = CHANNELS[k % len(CHANNELS)]
+        windows = [(t - 1) * d + 1 for t, d in zip(taps, dilations, strict=True)]
+        rows, height, width = OPEN2[k * 5 // 4 % len(OPEN2)]
+        sizes = ("H" if height else windows[0] + k % 5, "W" if width else windows[1] + k % 3)
+        pads = (_padding(padding, windows[0]), _padding(PADDINGS[k // 4 % 4], windows[1]))
+        batch: Any = "N" if rows else 1 + k % 2
+        dtype = DTYPES[k // 7 % len(DTYPES)]
+        found.append(Case("conv", batch, c, sizes, taps, o, strides, pads, dilations, groups, dtype=dtype))
+    return found
+
+
 def by_torch(c: Case, x: Any, w: Any, b: Any, ct_y: Any) -> dict[str, Any]:
     """y and the gradients of x, w and the bias by torch in float64."""
     import torch
 
     leaves = {n: torch.tensor(v.astype("f8"), requires_grad=True) for n, v in (("x", x), ("w", w), ("b", b))}
-    padded = torch.nn.functional.pad(leaves["x"], c.padding[0])
-    y = torch.nn.functional.conv1d(padded, leaves["w"], leaves["b"], c.strides, 0, c.dilations, c.groups)
+    padded = torch.nn.functional.pad(leaves["x"], [n for pair in reversed(c.padding) for n in pair])
+    conv: Any = (torch.nn.functional.conv1d, torch.nn.functional.conv2d)[c.rank - 1]
+    y = conv(padded, leaves["w"], leaves["b"], c.strides, 0, c.dilations, c.groups)
     y.backward(torch.tensor(ct_y.astype("f8")))
     found = {"y": y.detach().numpy()}
     for name, leaf in leaves.items():
@@ -70,6 +91,21 @@ def test_every_attribute_is_here() -> None:
     assert {(isinstance(c.batch, str), isinstance(c.sizes[0], str)) for c in cases} == set(
         product((False, True), repeat=2)
     )
+
+
+def test_every_attribute_is_here_on_two_axes() -> None:
+    """Each dtype with each group and each way to be open, too."""
+    cases = every_on_two_axes()
+    assert {(c.strides, c.dilations, c.taps) for c in cases} == set(product(STRIDES2, DILATIONS2, TAPS2))
+    assert {(c.dtype, c.groups) for c in cases} == set(product(DTYPES, (1, 2, 3)))
+    is_open = {(c.dtype, isinstance(c.batch, str), *(isinstance(n, str) for n in c.sizes)) for c in cases}
+    assert is_open == set(product(DTYPES, *[(False, True)] * 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(16))
+def test_every_convolution_on_two_axes(part: int, seed: int) -> None:
+    held(every_on_two_axes()[part::16], seed)
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from lstm_ir.ir.graph import make
 from lstm_ir.ir.opdef import OPS
 
 EMPTY = ((0, 6), (5, 0), (0, 0))  # N, M
-DTYPES = ("f32", "i32", "i1")
+DTYPES = tuple(d.value for d in li.DType)
 COMPOSITES: dict[str, Callable[[Inputs, li.Value], li.Value]] = {
     "softmax": lambda i, v: li.softmax(v, 1),
     "log_softmax": lambda i, v: li.log_softmax(v, 0),
@@ -230,8 +230,14 @@ ALL: dict[str, Callable[[], list[Case]]] = {
 NEVER_EMPTY = {*mps.NAMES, cudnn.FORWARD, cudnn.BACKPROP, cudnn.TO, cudnn.FROM, cudnn.SIZE}
 
 
+def test_every_dtype_has_parts_of_its_own() -> None:
+    parts = {part.rpartition(" ")[2] for part in ALL if part.startswith(("ops ", "open ops "))}
+    assert parts == set(DTYPES) == {d.value for d in li.DType}
+
+
 def test_every_op_is_tried_with_a_size_of_zero() -> None:
-    parts = [part for part in ALL if not part.startswith(("open", "gradients", "loops"))]
+    others = tuple(f"ops {d}" for d in DTYPES if d not in ("f32", "i32", "i1"))  # which these three stand for here
+    parts = [part for part in ALL if not part.startswith(("open", "gradients", "loops", *others))]
     tried = {op for part in parts for c in ALL[part]() for op in c.ops}
     assert set(OPS) - tried == UNUSED - tried | NEVER_EMPTY
 

@@ -196,7 +196,7 @@ class Puller:
         if v.op == "argmax":
             return self.pull(self._argmax(v), access, width)
         if v.op == "gather":
-            return self._gather(v, access)
+            return self._gather(v, access, width)
         raise RefusedError("the kernel generator does not have this op", v, instead.of_op(v.op))
 
     def _reshaped(self, v: Value, access: Access, width: int) -> Atom:
@@ -349,9 +349,13 @@ class Puller:
             self._adopt(found)
         return found
 
-    def _gather(self, v: Value, access: Access) -> Atom:
-        """Rows of a table that does not change."""
+    def _gather(self, v: Value, access: Access, width: int) -> Atom:
+        """Rows of a table that does not change; or those that a number picks, of any value."""
         (table, indices), axis = v.node.inputs, v.node.attrs["axis"]
+        number, size = splat(indices), table.shape[axis]
+        if number is not None and isinstance(size, int):
+            place = min(max(int(number), 0), size - 1)
+            return self.pull(table, (*access[:axis], place, *access[axis + indices.rank :]), width)
         if table not in self.invariant:
             raise RefusedError("a gather from a table that changes", v, instead.of_op("gather"))
         index = self.pull(indices, access[axis : axis + indices.rank], 1)

@@ -68,7 +68,7 @@ class Dispatch(LoopCall):
             self.signature([CHUNKS, MEMBERS, GROUPS]),
         )  # fmt: skip
         layout.shared, layout.stays = made.pieces, made.stays
-        layout.prologues = self.prologues
+        layout.prologues, layout.apart = self.prologues, self.schedule.apart
         layout.word_product = word_product(self.e.target)  # type: ignore[arg-type]
         layout.bindings = [*self.inputs, *self.outputs, *made.views]
         kernel = CpuLoopKernel(plan, layout, lanes).kernel()
@@ -122,7 +122,7 @@ class Dispatch(LoopCall):
     def projected(self, k: int, graph: Graph, x: Make, matrix: Make) -> Memory:
         """A product of few rows is made by this kernel: a dispatch of its own would be waited for."""
         n = next((n for n in graph.nodes if n.op.name == "scan"), None)
-        owner = owner_of(self.plan, k)
+        owner = None if self.schedule.apart else owner_of(self.plan, k)  # members do not wait for each other
         assert self.e.target is not None
         if n is None or owner is None or not fits(self.plan, n, self.e.target):
             return super().projected(k, graph, x, matrix)

@@ -13,6 +13,7 @@ from lstm_ir.backends.kernels.body.atoms import Source
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.carries import VectorCarries
+from lstm_ir.backends.kernels.cpu.columns import ColumnLoop
 from lstm_ir.backends.kernels.cpu.prologue import Prologue
 from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
 from lstm_ir.backends.kernels.cpu.team import RowRange, Team, Turn
@@ -49,6 +50,7 @@ class KernelMemories:
     stays: bool = False  # what is in it stays till the next call
     prologues: list[Prologue] = field(default_factory=list)
     word_product: str = ""  # how products of int8 are made
+    apart: bool = False  # columns outermost
 
 
 class CpuLoopKernel:
@@ -117,6 +119,9 @@ class CpuLoopKernel:
         self, c: Component, low: TextOperand, high: TextOperand, group: TextOperand, member: TextOperand
     ) -> None:
         t, args = self.t, self.l
+        if args.apart:
+            self._columns(c, RowRange(low, high), member)
+            return
         team = Team(t, args.counters, group, member, args.members, args.relax)
         shared = [s for s in c.sweeps if not s.own]
         work = [work_of(s, args.tiles[s], t.lanes) for s in shared]
@@ -146,11 +151,26 @@ class CpuLoopKernel:
         if args.stays:
             team.leave()
 
+    def _columns(self, c: Component, rows: RowRange, member: TextOperand) -> None:
+        """A member's blocks of columns, through all steps."""
+        t, args = self.t, self.l
+        (sweep,) = c.sweeps
+        tile = args.tiles[sweep]
+        blocks = t.index(tile.blocks(sweep.width, t.lanes))
+        low, high = (t.binary("divui", t.binary("muli", m, blocks), args.members) for m in (member, t.add(member, 1)))
+        loop = ColumnLoop(t, self.plan, c, args.memories, args.init, args.finals, rows, (low, high), tile.q)
+        loop.write(self.steps, args.length if args.count is not None else None, self._turned(c))
+
     def _rows(self, c: Component, step: TimeStep, member: TextOperand) -> dict[Source, TextOperand]:
         """The leading index of a member's own rows; and row numbers by a constant that says which way, where
         components go both ways."""
         mine = [r.dest.index for s in c.sweeps if s.own for r in s.roots]
         out: dict[Source, TextOperand] = {Source(kind, i): member for i in mine for kind in ("temp", "words")}
+        return out | {m: self.t.select(flag, step.back, step.at) for m, flag in self._turned(c).items()}
+
+    def _turned(self, c: Component) -> dict[Source, TextOperand]:
+        """Constants that say which rows come from the last on, where components go both ways."""
+        out: dict[Source, TextOperand] = {}
         if len(self.plan.components) == 1 or len(set(self.plan.loop.reverse)) < 2:
             return out
         roots = [r for s in c.sweeps for r in s.roots]
@@ -158,8 +178,7 @@ class CpuLoopKernel:
         for m in dict.fromkeys(m for m in found if m is not None):
             turned = backward(self.plan, m)
             if turned is not None:
-                flag = self.t.constant("true" if turned else "false", "i1")
-                out[m] = self.t.select(flag, step.back, step.at)
+                out[m] = self.t.constant("true" if turned else "false", "i1")
         return out
 
     def _before(self, team: Team, prologues: list[Prologue]) -> None:

@@ -78,6 +78,16 @@ COLUMNS = 32  # rows up to which members of a product share its columns: each re
 POLLS = 128  # looks at the count before a member tries to take shares of others
 SHARES = 4  # workgroups per worker of a kernel whose parts wait for nothing: a late worker takes fewer
 
+# -- loops by columns
+
+# Bytes of a step's row of a tensor up to which columns are outermost. Rough, two cores of a busy machine: 1.00 to
+# 1.06 times as fast up to 4 KB, 1.4 where a second worker shares the columns of one row; 0.75 to 0.9 with WKV at
+# 8 KB, where each step is another page.
+COLUMN_BYTES = 4096
+COLUMN_STEPS = 64  # steps of a block of columns at a time: so many pages of each tensor
+COLUMN_VECTORS = (4, 2, 1)  # of a block, the first that fits
+COLUMN_OPS = 16  # of a block in a step, for more than one vector
+
 # -- products and sums of outer products
 
 # Multiplications from which a kernel is worth its compile time.

@@ -9,6 +9,7 @@ from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep, walk
+from lstm_ir.backends.kernels.cpu.columns import apart, vectors
 from lstm_ir.backends.kernels.cpu.machine import (
     COLUMNS,
     COST,
@@ -44,6 +45,7 @@ class Schedule:
     panel: int  # rows per workgroup in a loop of one step; 0: a real loop
     note: str
     columns: bool = False  # members share the columns of all rows
+    apart: bool = False  # columns outermost: members wait for nothing (`columns.py`)
 
 
 def product_forms(target: TargetInfo) -> ProductForms:
@@ -95,6 +97,9 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
     where = "hoisted" if plan.projections else "folded"
     products = f", tile {shown}" if shown else ""
     note = f"{where} projection{products}" if shown or plan.projections else "no products"
+    if apart(plan):
+        tiles = {s: Tile(vectors(s, lanes)) for s in sweeps}
+        return Schedule(lanes, tiles, False, 0, f"{note}, by columns", apart=True)
     return Schedule(lanes, tiles, share, panel, note, columns)
 
 

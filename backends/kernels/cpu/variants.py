@@ -64,7 +64,7 @@ def _long(plan: LoopPlan) -> int:
     types = [p.graph(plan.loop.xs[p.scan].type).outputs[0].type for p in plan.projections]
     sizes = [[d if isinstance(d, int) else FOLD_ROWS - 1 for d in t.shape[1:]] for t in types]
     each = sum(math.prod(s) * t.dtype.bytes for s, t in zip(sizes, types, strict=True))
-    return max(2, HOISTED_BYTES // max(1, each))
+    return max(2, int(HOISTED_BYTES // max(1, each)))
 
 
 class _Pair:

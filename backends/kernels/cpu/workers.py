@@ -64,6 +64,9 @@ def grid(e: Emitter, const: Callable[[Dim], ir.Value], plan: LoopPlan, schedule:
     chunks = one if schedule.columns else arith("minui", each, most)
     if schedule.panel:
         chunks = arith("maxui", chunks, arith("ceildivui", rows, const(schedule.panel)))
+    if schedule.apart:
+        blocks = min(schedule.tiles[s].blocks(s.width, schedule.lanes) for c in plan.components for s in c.sweeps)
+        return chunks, arith("minui", arith("ceildivui", each, chunks), const(blocks))
     if not schedule.share:
         return chunks, one
     left = arith("divui", each, chunks)

@@ -101,7 +101,7 @@ class Evaluator:
             assert sums is not None
             return sums(a)
         if a.op == "reduce":
-            return self._reduce(a, place)
+            return self._reduce(a, place, known)
         if a.op == "fold":
             return self._fold(a, place, sums, known)
         if a.op == "pick":
@@ -129,6 +129,19 @@ class Evaluator:
         for x in order(a):
             if not x.loops and x not in known and x.op != "fold" and all(y in known for y in _here(x)):
                 known[x] = self._one(x, place, sums, known)
+        for x in order(a):
+            if x.op == "reduce":
+                self._numbers(x.args[0], place, known, x.loops)
+
+    def _numbers(
+        self, a: Atom, place: ElementPlace, known: dict[Atom, TextOperand], loops: tuple[LoopAxis, ...]
+    ) -> None:
+        """Compute, into `known`, what of `a` is a number for all columns, and for all turns of `loops`."""
+        for x in order(a):
+            counted = x.loops if loops else ()
+            if not x.cols and not counted and x not in known and all(y in known for y in _here(x)):
+                if x.op not in ("fold", "dot", "reduce"):
+                    known[x] = self._one(x, place, None, known)
 
     def fold_start(self, a: Atom) -> tuple[TextOperand, str]:
         """What a fold begins with, and its type."""
@@ -152,9 +165,11 @@ class Evaluator:
         t.close([self.folded(a, total, v)], [kind])
         return out
 
-    def _reduce(self, a: Atom, place: ElementPlace) -> TextOperand:
+    def _reduce(self, a: Atom, place: ElementPlace, known: dict[Atom, TextOperand]) -> TextOperand:
         """A loop over the columns with a vector of partial results, then across its lanes."""
         t, (inner,) = self.t, a.args
+        self._numbers(inner, place, known, ())
+        same = {x: v for x, v in known.items() if not x.cols}
         kind = scalar_type(a.dtype)
         wide = t.vector(kind)
         op, start, word = reduction(a.kind, a.dtype)
@@ -164,7 +179,7 @@ class Evaluator:
         if a.width % t.lanes:
             left = t.binary("subi", t.index(a.width), at)
             mask = t.mask(left)
-        v = self.value(inner, replace(place, col=at, mask=mask), True, None, {})
+        v = self.value(inner, replace(place, col=at, mask=mask), True, None, same)
         new = t.binary(op, acc, v, wide)
         if mask is not None:
             new = t.op("arith.select {}, {}, {} : {}, {}", mask, new, acc, t.vector("i1"), wide)

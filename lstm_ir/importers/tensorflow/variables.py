@@ -60,6 +60,8 @@ class Variables:
 
     def frozen(self, name: str, data: Data) -> Value:
         """A weight whose values stand in the graph itself."""
+        if 0 in data.type.shape:  # nothing to train, as the missing c of CudnnRNN
+            return constant(data)
         if name not in self.weights:
             self.weights[name] = weight(name, data)
         return self.weights[name]

@@ -27,6 +27,7 @@ from lstm_ir.ops.primitive.fill import iota
 from lstm_ir.ops.primitive.precision import floats, inner
 from lstm_ir.ops.primitive.reduce import argmax, cumsum, sum
 from lstm_ir.ops.primitive.shape import expand_dims
+from lstm_ir.ops.scan.order import PAIRS, before, keys
 from lstm_ir.ops.scan.order import top_k as largest
 
 
@@ -48,25 +49,49 @@ def sample(
     warm = _temperature(temperature, scores)
     if warm is None:
         return argmax(scores, -1)
-    places = None
-    if top_k is not None or share is not None:
-        scores, places = largest(scores, v.shape[-1] if top_k is None else top_k)
+    places, n = None, v.shape[-1]
+    if isinstance(n, int) and n <= PAIRS:
+        scores = _kept_in_place(scores, warm, top_k, share)
+    elif top_k is not None or share is not None:
+        scores, places = largest(scores, n if top_k is None else top_k)
+        if share is not None:
+            chance = softmax(_warmed(scores, warm))
+            scores = _where(e.less(cumsum(chance, -1) - chance, share), scores)
     noise = random_gumbel(key, scores.shape, scores.dtype)
     if isinstance(warm, Value):
-        above = broadcast_to(_column(e.greater(warm, 0.0)), scores.shape)
-        scores = scores / _column(e.select(e.greater(warm, 0.0), warm, constant(1, warm.dtype)))
-        noise = e.select(above, noise, constant(0, noise.dtype))
-    elif warm != 1.0:
-        scores = scores / warm
-    if share is not None:
-        chance = softmax(scores)
-        kept = e.less(cumsum(chance, -1) - chance, share)
-        scores = e.select(kept, scores, constant(-math.inf, scores.dtype))
-    pick = argmax(scores + noise, -1)
+        noise = e.select(broadcast_to(_column(e.greater(warm, 0.0)), noise.shape), noise, constant(0, noise.dtype))
+    pick = argmax(_warmed(scores, warm) + noise, -1)
     if places is None:
         return pick
-    here_it_is = e.equal(iota(places.shape, places.rank - 1), _column(pick))
-    return sum(e.select(here_it_is, places, constant(0, places.dtype)), -1)
+    found = e.equal(iota(places.shape, places.rank - 1), _column(pick))
+    return sum(e.select(found, places, constant(0, places.dtype)), -1)
+
+
+def _kept_in_place(scores: Value, warm: Value | float, top_k: int | None, share: float | None) -> Value:
+    """The scores with -inf where a filter holds; all pairs are compared, and nothing is moved: kernels have that."""
+    if top_k is not None and top_k > scores.shape[-1]:
+        raise options.refuse("sample", "top_k", top_k, f"at most {scores.shape[-1]}, the number of logits")
+    if top_k is None and share is None:
+        return scores
+    earlier = e.convert(before(keys(scores, descending=True)), scores.dtype)  # [..., i, j]: j is above i
+    if top_k is not None:
+        scores = _where(e.less(sum(earlier, -1), float(top_k)), scores)
+    if share is not None:
+        chance = softmax(_warmed(scores, warm))
+        above = sum(earlier * expand_dims(chance, chance.rank - 1), -1)
+        scores = _where(e.less(above, share), scores)
+    return scores
+
+
+def _where(kept: Value, scores: Value) -> Value:
+    return e.select(kept, scores, constant(-math.inf, scores.dtype))
+
+
+def _warmed(scores: Value, warm: Value | float) -> Value:
+    """Scores by the temperature, where it is above 0."""
+    if isinstance(warm, Value):
+        return scores / _column(e.select(e.greater(warm, 0.0), warm, constant(1, warm.dtype)))
+    return scores if warm == 1.0 else scores / warm
 
 
 def _column(v: Value) -> Value:

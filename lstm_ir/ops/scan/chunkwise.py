@@ -40,7 +40,12 @@ SIZE = 8
 
 def chunkwise(loop: Loop) -> tuple[list[Value] | None, str, Node | None]:
     """The loop's results by chunks, or None and the reason; and the loop over what whole chunks leave over."""
-    if loop.length == 0 or (isinstance(loop.length, int) and loop.length < STEPS) or _left_over(loop.length):
+    if (
+        loop.until
+        or loop.length == 0
+        or (isinstance(loop.length, int) and loop.length < STEPS)
+        or _left_over(loop.length)
+    ):
         return None, "", None
     found, why = matrix_loop(loop)
     if found is None:

@@ -152,8 +152,8 @@ class _Taken:
         if name == "negate":
             return _scaled(self._of(n.inputs[0]), Partial.number(-1, self.carry.dtype))
         if name == "multiply" and sum(w in self.depends for w in n.inputs) == 1:
-            a, b = n.inputs if n.inputs[0] in self.depends else reversed(n.inputs)
-            return _scaled(self._of(a), self.outers.lead(b, self.axes))
+            state, by_rows = n.inputs if n.inputs[0] in self.depends else reversed(n.inputs)
+            return _scaled(self._of(state), self.outers.lead(by_rows, self.axes))
         if name == "divide" and n.inputs[1] not in self.depends:
             by = applied(e.divide, Partial.number(1, self.carry.dtype), self.outers.lead(n.inputs[1], self.axes))
             return _scaled(self._of(n.inputs[0]), by)

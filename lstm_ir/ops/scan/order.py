@@ -104,14 +104,19 @@ def _order(op: str, x: Value, axis: int, descending: Any) -> Value:
 def _counted(key: Value, k: int) -> Value:
     """Places [..., k] of the first k in the order of integers: an element's number is how many come before it."""
     last = key.rank - 1
-    pairs = (*key.shape, key.shape[last])
-    own, others = expand_dims(key, last + 1), expand_dims(key, last)
-    earlier = e.less(iota(pairs, last + 1), iota(pairs, last))
-    before = e.less(others, own) | (broadcast_to(e.equal(others, own), pairs) & earlier)
-    number = sum(e.convert(before, DType.i32), -1)
+    number = sum(e.convert(before(key), DType.i32), -1)
     wide = (*key.shape[:last], k, key.shape[last])
     found = e.equal(broadcast_to(expand_dims(number, last), wide), iota(wide, last))
     return sum(e.select(found, iota(wide, last + 1), constant(0, DType.i32)), -1)
+
+
+def before(key: Value) -> Value:
+    """Whether element j comes before element i in the order of integers, [..., i, j]; equal ones keep their order."""
+    last = key.rank - 1
+    pairs = (*key.shape, key.shape[last])
+    own, others = expand_dims(key, last + 1), expand_dims(key, last)
+    earlier = e.less(iota(pairs, last + 1), iota(pairs, last))
+    return e.less(others, own) | (broadcast_to(e.equal(others, own), pairs) & earlier)
 
 
 def _sorted(key: Value) -> Value:

@@ -11,9 +11,14 @@ import pytest
 from kernel_bodies import Loop
 from kernel_checks import AVX2, BASELINE, TOLERANCE, compare
 from kernel_states import NO_GRADIENT, STATES, numpy_delta, numpy_memory, numpy_selective
+from paths import DOCS
 
 import lstm_ir as li
+from lstm_ir.api import prepare
+from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.program import Program
+from lstm_ir.passes.pipeline import Pipeline
+from lstm_ir.passes.pipelines import NAMED
 
 SMALL, WIDE = (7, 3, 5, 9), (4, 6, 16, 40)
 FEW = ("states_last", "attention", "delta_rule", "generated")
@@ -102,3 +107,20 @@ def test_equations_in_numpy(rows: int, seed: int) -> None:
         np.testing.assert_allclose(got["y"], y, rtol=1e-11, atol=1e-11, err_msg=f"{n} {seed}")
         if last is not None:
             np.testing.assert_allclose(got["last"], last, rtol=1e-11, atol=1e-11, err_msg=f"{n} {seed}")
+
+
+def test_rows_last_need_the_pass() -> None:
+    """The row of docs/passes.md: loops without a kernel, of a state [H,B] with its gradient."""
+    loop = Loop(("T", "B", 5, 40), np.random.default_rng(1))
+    out = STATES["rows_last"](loop)
+    g = li.Graph("g", loop.inputs, {"loss": li.sum(out["ys"] * out["ys"])})
+    both = li.grad(g, "loss", ["x", "h0"])
+    without = ",".join(p.name for p in Pipeline.parse(NAMED["default"]).passes if p.name != "turn-bodies")
+    counts = []
+    for options in ({"pipeline": without}, {}):
+        notes = prepare(both, resolve("cpu"), options).report.notes
+        counts.append(len([n for n in notes if ": loop" in n]))
+    what = "a state [H,B] with its gradient | loops without a kernel"
+    row = f"| `turn-bodies` | {what} | {counts[0]} | {counts[1]} |"
+    assert counts[0] > counts[1] == 0
+    assert row in (DOCS / "passes.md").read_text(), row

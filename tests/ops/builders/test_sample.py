@@ -136,7 +136,7 @@ def test_key_of_a_key() -> None:
     ("build", "problem"),
     [
         (lambda x: li.sample(x, number_key(0), top_k=0), "top_k is 0; expected a whole number from 1 on"),
-        (lambda x: li.sample(x, number_key(0), top_k=V + 1), "k is 10, axis 0 has 9 elements"),
+        (lambda x: li.sample(x, number_key(0), top_k=V + 1), "top_k is 10; expected at most 9, the number of logits"),
         (lambda x: li.sample(x, number_key(0), top_p=0), "top_p is 0; expected a number above 0, at most 1"),
         (lambda x: li.sample(x, number_key(0), top_p=1.5), "top_p is 1.5"),
         (lambda x: li.sample(x, number_key(0), -1), "temperature is -1; expected a number from 0 on"),

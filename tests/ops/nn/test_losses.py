@@ -212,7 +212,7 @@ def ctc(**given: Any) -> li.Value:
         (lambda x: variant("recurrent_dropout_lstm", rate="x"), "rate is 'x'"),
         (lambda x: variant("layer_norm_lstm", epsilon="x"), "epsilon is 'x'"),
         (lambda x: li.dropout(x, 0.5, np.array([1, 2])), "expected u32"),
-        (lambda x: li.random_key(0.5), "seed is 0.5"),  # type: ignore[arg-type]
+        (lambda x: li.random_key(0.5), "seed is 0.5"),
         (lambda x: li.random_key(2**64), "seed is 18446744073709551616, outside"),
         (lambda x: li.random_key(-1), "seed is -1, outside"),
         (lambda x: li.random_key(1, stream=2**64), "stream is 18446744073709551616, outside"),

@@ -62,7 +62,7 @@ def of_jax() -> dict[str, Array]:
     import jax
     import jax.numpy as jnp
 
-    @jax.custom_vjp
+    @jax.custom_vjp  # type: ignore[untyped-decorator]
     def fire(v: Any) -> Any:
         return (v > 0).astype(v.dtype)
 
@@ -172,7 +172,9 @@ TEXT = """graph @g(%x: f32[3]) {
     ],
 )  # fmt: skip
 def test_texts_that_do_not_fit(old: str, new: str, problem: str) -> None:
-    li.verify(li.parse(TEXT))
+    graph = li.parse(TEXT)
+    assert isinstance(graph, li.Graph)
+    li.verify(graph)
     with pytest.raises(li.IRError) as found:
         li.parse(TEXT.replace(old, new))
     assert problem in str(found.value)
@@ -181,7 +183,7 @@ def test_texts_that_do_not_fit(old: str, new: str, problem: str) -> None:
 def torch_function(forward: Any, backward: Any) -> Any:
     import torch
 
-    class Function(torch.autograd.Function):
+    class Function(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
             y, kept = forward(torch, x)
@@ -246,7 +248,7 @@ def test_second_derivatives_against_jax(rng: np.random.Generator) -> None:
     import jax
     import jax.numpy as jnp
 
-    @jax.custom_vjp
+    @jax.custom_vjp  # type: ignore[untyped-decorator]
     def f(a: Any, b: Any) -> Any:
         return jnp.exp(a * b) + a
 
@@ -284,7 +286,7 @@ def test_an_argument_without_gradient() -> None:
     x, n = li.input("x", (3,)), li.input("n", (3,), "i32")
     scale = li.custom_vjp(lambda x, n: (x * li.convert(n, "f32"), n), lambda n, ct: (ct * li.convert(n, "f32"), None))
     back = li.grad(li.Graph("g", [x, n], {"loss": li.sum(scale(x, n))}), "loss", "x")
-    assert (li.interpret(back, x=np.ones(3, "f4"), n=np.int32([2, 5, 7]))["d_x"] == [2, 5, 7]).all()
+    assert (li.interpret(back, x=np.ones(3, "f4"), n=np.array([2, 5, 7], np.int32))["d_x"] == [2, 5, 7]).all()
     still = li.custom_vjp(lambda x: (x * 2.0, ()), lambda r, ct: (None,))
     with pytest.raises(li.GradientError, match="'x' does not influence 'loss'"):
         li.grad(li.Graph("g", [x], {"loss": li.sum(still(x))}), "loss", "x")
@@ -293,7 +295,7 @@ def test_an_argument_without_gradient() -> None:
 def test_stop_gradient() -> None:
     x = li.input("x", (3,))
     back = li.grad(li.Graph("g", [x], {"loss": li.sum(x * li.stop_gradient(x))}), "loss", "x")
-    a = np.float32([1, -2, 5])
+    a = np.array([1, -2, 5], np.float32)
     assert (li.interpret(back, x=a)["d_x"] == a).all()
     alone = li.Graph("g", [x], {"loss": li.sum(li.stop_gradient(x))})
     with pytest.raises(li.GradientError, match="'x' does not influence 'loss'"):

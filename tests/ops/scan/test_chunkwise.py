@@ -11,13 +11,27 @@ from matrix_cells import CELLS, LEFT, SHAPES, B, H, K, V, arrays, graph
 import lstm_ir as li
 from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.carry_kinds import Kind, circles, loops_of
-from lstm_ir.ops.scan.builder import flatten
+from lstm_ir.ops.primitive.tree import flatten
 from lstm_ir.ops.scan.chunks import CHUNK, chunk_of
 from lstm_ir.passes.base import Notes
 from lstm_ir.passes.chunk_states import ChunkStates
+from lstm_ir.passes.pipeline import Pipeline
+from lstm_ir.passes.pipelines import NAMED
 
 EVERYWHERE = ChunkStates(on="all")
 NAMES = [n for n in CELLS if n != "shared_by_rows"]
+
+
+def test_reads_of_a_matrix_stay_in_its_loop(seed: int) -> None:
+    """A product of rows with a state is not taken out of the loop, for which all states would be kept."""
+    for name in ("gated_linear_attention", "delta_rule"):
+        rows = [li.input(n, (20, *s)) for n, s in SHAPES.items()]
+        g = li.Graph(name, rows, flatten(li.scan(LEFT[name][0], li.zeros((B, H, K, V)), tuple(rows))))
+        made = Pipeline.parse("default").run(g, resolve("cpu").info).graph
+        assert max(v.rank for x in loops_of(made) for v in x.ys) == 4
+        with li.compile(g) as exe:
+            given = arrays(g, 20, seed)
+            near(exe(given), li.interpret(g, given), "f32", seed)
 
 
 def chunks(g: li.Graph) -> li.Graph:
@@ -113,7 +127,8 @@ def test_few_steps_counts_and_other_targets_stay_loops() -> None:
         assert EVERYWHERE.run(g, Notes()) is g
     g = graph("retnet", 70)
     assert ChunkStates().run(g, Notes(), resolve("vulkan:rdna3").info) is g
-    assert ChunkStates().run(g, Notes(), resolve("cpu").info) is not g
+    assert ChunkStates().run(g, Notes(), resolve("cpu").info) is g  # by a kernel
+    assert ChunkStates(kernels="no").run(g, Notes(), resolve("cpu").info) is not g
     rows = [li.input(n, (70, *s)) for n, s in SHAPES.items()]
     n = li.input("n", (), "i32")
     found = flatten(li.scan(CELLS["retnet"][0], li.zeros((B, H, K, V)), tuple(rows), count=n))
@@ -203,7 +218,8 @@ def test_torch_gives_the_same(seed: int) -> None:
 @pytest.mark.parametrize("T", [70, "T"])
 def test_compiled(name: str, T: Any, seed: int) -> None:
     g = graph(name, T, "f32")
-    with li.compile(g) as exe:
+    chosen = NAMED["default"].replace("chunk-states", "chunk-states{on=all}")
+    with li.compile(g, options={"pipeline": chosen}) as exe:
         steps = next(iter(exe.report.steps.values()))
         assert any(s.name == "chunk-states" and s.changed for s in steps)
         for n in (70,) if T == 70 else (0, 1, 64, 70, 150):

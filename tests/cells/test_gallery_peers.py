@@ -1,0 +1,98 @@
+"""The peers of benchmarks/cells.py compute the same cells, and its figures come together in one file."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+from cell_gallery import NAMES, cell, inputs
+from cell_runs import jax_run, torch_run
+from device import need
+from paths import ROOT
+from tolerances import RECURRENCE, close
+
+Arrays = dict[str, Any]
+
+
+def arrays(name: str, seed: int) -> tuple[Arrays, Arrays]:
+    """Inputs and weights of a small cell, in f64."""
+    I, H = (16, 24) if name == "conv_lstm" else (5, 12)
+    given = inputs(cell(name).build("T", "B", I, H, "f64"), 6, 3, seed, "f8")
+    return given, {k: np.asarray(a, "f8") for k, a in cell(name).weights(I, H, seed).items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_jax_computes_what_torch_does(name: str, seed: int) -> None:
+    need("torch")
+    need("jax")
+    given, weights = arrays(name, seed)
+    found, want = jax_run(name, given, weights), torch_run(name, given, weights)
+    assert found.keys() == want.keys()
+    close(found, want, RECURRENCE["f64", "cpu"], name)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # of torch's own, as it captures
+@pytest.mark.parametrize("name", NAMES)
+def test_the_scan_operator_computes_what_the_eager_loop_does(name: str, seed: int) -> None:
+    need("torch")
+    given, weights = arrays(name, seed)
+    found, want = torch_run(name, given, weights, compiled=True), torch_run(name, given, weights)
+    close(found, want, RECURRENCE["f64", "cpu"], name)
+
+
+def benchmark() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("cells_benchmark", ROOT / "benchmarks" / "cells.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training_step"])
+def test_a_point_is_measured_and_kept(training: bool, tmp_path: Path) -> None:
+    need("torch")
+    need("jax")
+    made, path = benchmark(), tmp_path / "measured.json"
+    point = made.Point("ind_rnn", 200, 8, 128, training)
+    r = made.measure(point, (made.JAX, made.EAGER), 0.01, 1, 300.0)
+    assert r["median_ms"].keys() == r["ready_seconds"].keys() == {"lstm-ir", "jax.jit", "torch"}
+    assert all(worst < 1e-4 for worst in r["errors"].values())
+    assert r["interval"][0] <= r["ratio"] <= r["interval"][1]
+    assert not r["missing"]
+    made.save(path, [r, {**r, "T": 1000, "B": 1, "ratio": 7.0}])
+    made.save(path, [{**r, "ratio": 5.0}])
+    assert [p["ratio"] for p in json.loads(path.read_text())["points"]] == [5.0, 7.0]
+
+
+def test_a_runner_that_fails_or_waits_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = benchmark()
+
+    def refused(point: Any) -> Any:
+        raise ValueError("no such op\nmore")
+
+    def late(point: Any) -> Any:
+        while True:
+            np.ones(100_000).sum()
+
+    ours = made.Runner(lambda call: None, lambda out: {"y": np.ones(1)})
+    monkeypatch.setattr(made, "MAKERS", {made.OURS: lambda _: ours, "a": refused, "b": late})
+    r = made.measure(made.Point("ind_rnn", 2, 1, 8, False), ("a", "b"), 0.01, 1, 0.2)
+    assert r["missing"] == {"a": "ValueError: no such op", "b": "TimeoutError: not ready after 0.2 s"}
+    assert r["ratio"] is None
+
+
+def test_figures_of_another_machine_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "measured.json"
+    path.write_text(json.dumps({"machine": "another", "points": []}))
+    with pytest.raises(click.ClickException, match="is of another; this is"):
+        benchmark().kept(path)
