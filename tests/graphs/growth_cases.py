@@ -176,7 +176,7 @@ def trained(g: Growth, steps: int) -> Case | None:
     ])  # fmt: skip
     clip, remat = g.among([None, None, 0.5]), g.among([None, None, 2])
     try:
-        options = {"clip_norm": clip, "remat": remat, "stop_on_nan": g.chance(0.7)}
+        options: dict[str, Any] = {"clip_norm": clip, "remat": remat, "stop_on_nan": g.chance(0.7)}
         made = li.train_step(graph, "loss", optimizer, names, grads=True, **options)
     except li.GradientError as e:  # no gradient by `remat`; results that training alone keeps
         if remat and "does not influence" in str(e):  # expanded, an op shows which of its results read a weight

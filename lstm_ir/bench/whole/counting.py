@@ -15,6 +15,7 @@ def products(graph: Any) -> float:
         for n in g.nodes:
             loop = Loop.of(n)
             if loop is not None:
+                assert isinstance(loop.length, int)
                 total += loop.length * count(loop.body)
             elif n.op.name == "dot_general":
                 over = [n.inputs[0].shape[a] for a in n.attrs["lhs_contracting_dimensions"]]
