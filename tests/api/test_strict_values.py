@@ -52,7 +52,7 @@ def test_rounding_infinity_and_exact_numbers_are_fine() -> None:
 def test_an_array_may_stand_on_the_left() -> None:
     a = np.array([3.0, 5.0], "f4")
     square = np.array([[1.0, 2.0], [3.0, 4.0]], "f4")
-    made = {
+    made: dict[str, Any] = {
         "sum": a + X, "difference": a - X, "product": a * X, "quotient": a / X, "rest": a % X,
         "power": a**X, "matrix": square @ X, "scalar": np.float32(2) * X,
     }  # fmt: skip

@@ -109,7 +109,9 @@ def by_differences(case: Case, rng: np.random.Generator) -> str | None:
     call = next(c for c in case.calls if c.entry == case.smooth)
     graph = case.program.entries[call.entry]
     given = call.arrays | state_before(case, call, None)
-    given = {n: a + rng.normal(0, 0.2, a.shape).astype(a.dtype) if a.dtype.kind == "f" else a for n, a in given.items()}
+    given = {
+        n: a + np.asarray(rng.normal(0, 0.2, a.shape), a.dtype) if a.dtype.kind == "f" else a for n, a in given.items()
+    }
     found = {n[2:]: d for n, d in li.interpret(graph, given).items() if n.startswith("d_")}
     found = {n: d for n, d in found.items() if d.dtype == np.float64}  # narrower ones do not take a step of 1e-5
     ways = {n: rng.normal(size=d.shape) for n, d in found.items()}

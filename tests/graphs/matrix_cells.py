@@ -35,7 +35,8 @@ def graph(
     """The loop, its last carries and rows as outputs; `first`: the state before the first step is an input."""
     f, init = CELLS[name]
     rows = [li.input(n, (T, *s), dtype) for n, s in SHAPES.items()]
-    given, start, more = list(rows), init(dtype), {}
+    given, start = list(rows), init(dtype)
+    more: dict[str, Any] = {}
     if lengths:
         given.append(li.input("lengths", (B,), "i32"))
         more["lengths"] = given[-1]

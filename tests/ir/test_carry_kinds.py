@@ -30,7 +30,9 @@ def test_names_change_nothing() -> None:
     for make in CELLS.values():
         graph = make()
         text = str(graph).replace("carry", "renamed")
-        again = [described(x).replace("renamed", "carry") for x in loops_of(li.parse(text))]
+        parsed = li.parse(text)
+        assert isinstance(parsed, li.Graph)
+        again = [described(x).replace("renamed", "carry") for x in loops_of(parsed)]
         assert again == [described(x) for x in loops_of(graph)]
 
 

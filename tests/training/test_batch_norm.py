@@ -94,8 +94,8 @@ def test_twenty_steps_are_pytorchs(target: str, rng: np.random.Generator, tmp_pa
             for n, a in theirs.statistics().items():
                 np.testing.assert_allclose(ours.state[n], a, rtol=2e-4, atol=2e-5, err_msg=f"{n}, step {k}")
         x = given[0]["x"][:1]
-        want = theirs.infer(x)
-        np.testing.assert_allclose(ours.entries["infer"](x=x)["scores"], want, rtol=5e-4, atol=5e-5)
+        scores = theirs.infer(x)
+        np.testing.assert_allclose(ours.entries["infer"](x=x)["scores"], scores, rtol=5e-4, atol=5e-5)
         found = ours.entries["evaluate"](given[0])
         assert set(found) == {"loss", "scores"}
         np.testing.assert_allclose(found["scores"], theirs.infer(given[0]["x"]), rtol=5e-4, atol=5e-5)

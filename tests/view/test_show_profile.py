@@ -78,7 +78,7 @@ def test_three_equal_layers_have_a_third_each(folder: Path) -> None:
         y = li.lstm(y, li.weight(f"w{k}", np.ones((64, 16), "f4")), li.weight(f"r{k}", np.ones((64, 16), "f4"))).y
     Path("three.lir").write_text(str(li.Graph("g", [x], {"y": y})))
     weights = {f"{n}{k}": np.full((64, 16), 0.01, "f4") for n in "wr" for k in range(3)}
-    np.savez("w.npz", **weights)
+    np.savez("w.npz", **weights)  # type: ignore[arg-type]  # names of arrays, not of options
     np.save("x.npy", np.ones((40, 2, 16), "f4"))
     assert group.run("show three.lir -w w.npz --profile -i x=x.npy -o p.svg".split()) == 0
     boxes = [[t.text or "" for t in g.findall(f"{SVG}text")] for g in ET.parse("p.svg").getroot().iter(f"{SVG}g")]

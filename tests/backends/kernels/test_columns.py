@@ -11,7 +11,7 @@ import pytest
 import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.run.devices import resolve
-from lstm_ir.ops.scan.builder import flatten
+from lstm_ir.ops.primitive.tree import flatten
 
 
 def by_columns(graph: li.Graph, target: str = "cpu") -> list[bool]:
@@ -20,7 +20,7 @@ def by_columns(graph: li.Graph, target: str = "cpu") -> list[bool]:
 
 
 def arrays(graph: li.Graph, T: int, rng: np.random.Generator) -> dict[str, Any]:
-    out = {}
+    out: dict[str, Any] = {}
     for name, p in zip(graph.input_names, graph.params, strict=True):
         shape = tuple(d if isinstance(d, int) else T for d in p.shape)
         if name == "count":
@@ -87,7 +87,8 @@ def graph(
 ) -> li.Graph:  # fmt: skip
     f, n = CELLS[name]
     xs = [li.input("a", (T, B, H), dtype), li.input("b", (T, B, H), dtype)]
-    given, more = list(xs), {}
+    given: list[li.Value] = list(xs)
+    more: dict[str, Any] = {}
     if counted:
         more["count"] = li.input("count", (), "i32")
         given.append(more["count"])

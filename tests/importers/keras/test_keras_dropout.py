@@ -11,7 +11,6 @@ import pytest
 from device import need
 
 import lstm_ir as li
-from lstm_ir.importers.keras.handlers import over_time
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # of Keras with NumPy 2
 B, T, C, H = 3, 5, 4, 6
@@ -70,11 +69,16 @@ def test_recurrent_dropout_is_that_of_keras(
     x = keras.Input((None, C), name="x")
     layer = make(keras.layers)
     model = randomised(keras.Model(x, layer(x), name="model"), np.random.default_rng(2))
-    drawn: list[Any] = []
-    plain = over_time.li.dropout
-    monkeypatch.setattr(over_time.li, "dropout", lambda *given: drawn.append(plain(*given)) or drawn[-1])
+    drawn: list[li.Value] = []
+    plain = li.dropout
+
+    def noted(*given: Any) -> li.Value:
+        drawn.append(plain(*given))
+        return drawn[-1]
+
+    monkeypatch.setattr("lstm_ir.importers.keras.handlers.over_time.li.dropout", noted)
     graph = _graph(model, form, tmp_path)
-    given = {"x": _x(B, T, C), "step": np.int64(3)}
+    given: dict[str, Any] = {"x": _x(B, T, C), "step": np.int64(3)}
     got, masks = _with_masks(graph, drawn, given)
     cell = layer.cell
     rates = [(f"_{n}_mask", getattr(cell, n)) for n in ("dropout", "recurrent_dropout") if getattr(cell, n)]
@@ -139,6 +143,7 @@ def test_seed_and_step_draw() -> None:
     x = keras.Input((T, C), name="x")
     model = keras.Model(x, keras.layers.Dropout(0.5)(keras.layers.GRU(H, recurrent_dropout=0.5)(x)))
     first, again, other = (li.from_keras(model, training=True, seed=s) for s in (7, 7, 8))
+    assert isinstance(first, li.Graph)
     (name,) = first.output_names
 
     def run(graph: Any, step: int) -> Array:
@@ -160,6 +165,7 @@ def test_the_call_decides(written: bool | None) -> None:
     for training in (True, False):
         (want,) = results(model, {"x": given}, training=training).values()
         graph = li.from_keras(model, training=training)
-        arrays = {"x": given, "step": np.int64(1)}
+        assert isinstance(graph, li.Graph)
+        arrays: dict[str, Any] = {"x": given, "step": np.int64(1)}
         (got,) = li.interpret(graph, {n: arrays[n] for n in graph.input_names}).values()
         assert (want != given).any() == (got != given).any() == training

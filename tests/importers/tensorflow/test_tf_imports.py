@@ -24,15 +24,15 @@ READ = """
 import sys, numpy as np
 {before}
 import lstm_ir as li
-got = li.interpret(li.from_tf(sys.argv[1], outputs=["y"]), x=np.float32([[1, 2, 3]]))["y"]
+got = li.interpret(li.from_tf(sys.argv[1], outputs=["y"]), x=np.array([[1, 2, 3]], np.float32))["y"]
 {after}
 if {tensorflow}:
     g = tf.compat.v1.GraphDef.FromString(open(sys.argv[1], "rb").read())
     with tf.compat.v1.Graph().as_default() as graph:
         tf.import_graph_def(g, name="")
     with tf.compat.v1.Session(graph=graph) as s:
-        assert np.allclose(s.run("y:0", {{"x:0": np.float32([[1, 2, 3]])}}), got, atol=1e-6)
-    got = li.interpret(li.from_tf(sys.argv[1], outputs=["y"]), x=np.float32([[1, 2, 3]]))["y"]
+        assert np.allclose(s.run("y:0", {{"x:0": np.array([[1, 2, 3]], np.float32)}}), got, atol=1e-6)
+    got = li.interpret(li.from_tf(sys.argv[1], outputs=["y"]), x=np.array([[1, 2, 3]], np.float32))["y"]
 else:
     assert "tensorflow" not in sys.modules
 print(*got[0])
@@ -59,5 +59,5 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_descriptors_do_not_meet(when: str, path: Path) -> None:
     words = {"before": "", "after": ""} | ({when: "import tensorflow as tf"} if when != "never" else {})
     out = _ran(READ.format(**{k: words[k] for k in ("before", "after")}, tensorflow=when != "never"), path)
-    want = np.tanh(np.float32([[1, 2, 3]]) @ (np.arange(6, dtype="f4").reshape(3, 2) / 8))
+    want = np.tanh(np.array([[1, 2, 3]], np.float32) @ (np.arange(6, dtype="f4").reshape(3, 2) / 8))
     assert np.allclose([float(n) for n in out.split()], want, atol=1e-6)

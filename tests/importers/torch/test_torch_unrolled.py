@@ -87,7 +87,7 @@ def test_one_layer(kind: str, form: str, seed: int, rng: np.random.Generator) ->
     module = _module(kind, form, bias="head" not in form)
     g = tc.held(module, (torch.randn(shape),), {"x": {shape.index(B): "B"}}, [(torch.randn(shapes[1]),)], rng)
     assert _layers(g) == {kind[:-4].lower(): 2 if "stacked" in form else 1}
-    assert all(n.arg("x").shape[0] == T for n in g.nodes if n.op.name in LAYERS)
+    assert all(n.inputs[0].shape[0] == T for n in g.nodes if n.op.name in LAYERS)
     if form == "time":  # no row stands alone, but the last one as the last state
         assert sum(n.op.name == "slice" and n.values[0].rank == 3 for n in g.nodes) == (kind != "LSTMCell")
 
@@ -126,7 +126,7 @@ def test_a_decoder_stays_apart(seed: int, rng: np.random.Generator) -> None:
 
     torch.manual_seed(seed % 2**31)
     g = tc.held(_Feedback.module(), (torch.randn(T, B, I),), {"x": {1: "B"}}, [(torch.randn(T, 2, I),)], rng)
-    assert sorted(n.arg("x").shape[0] for n in g.nodes if n.op.name == "lstm") == [1, 1, T + 1]
+    assert sorted(n.inputs[0].shape[0] for n in g.nodes if n.op.name == "lstm") == [1, 1, T + 1]
 
 
 def test_cells_that_are_all_read_stay_apart(seed: int, rng: np.random.Generator) -> None:

@@ -71,7 +71,7 @@ def saved_bytes(back: li.Graph) -> int:
     """Bytes that the loops which go forward stack, and the loss does not need."""
     scans = [n for n in back.nodes if n.op.name == "scan"]
     forward = [n for n in scans if not n.attrs["body"].name.endswith("_back")]
-    stacked = [v for n in forward for v in n.values[len(n.args[1] or ()) :]]  # type: ignore[arg-type]
+    stacked = [v for n in forward for v in n.values[len(n.args[1] or ()) :]]
     return sum(int(np.prod([int(str(d)) for d in v.shape])) * v.dtype.bytes for v in stacked)
 
 
