@@ -17,7 +17,6 @@ LAZY = ("networkx", "lark", "iree.compiler", "ml_dtypes", "click", "rich")
 OURS = ("lstm_ir.api", "lstm_ir.ops", "lstm_ir.ir.graph", "lstm_ir.ir.types", "lstm_ir.passes", "lstm_ir.backends")
 LIMIT = 500  # lines of one file
 IR = "lstm_ir.ir"
-BODY = "lstm_ir.backends.kernels.body"
 # Room: the rooms that its files may import, at their tops, in functions and for annotations. A room is a folder or a
 # file; of two that hold a module the inner one is its room. What a room imports stands above it.
 ARROWS = {
@@ -184,7 +183,6 @@ ANNOTATIONS = {
     (f"{IR}.operators", f"{IR}.graph"): "the operators of values give values",
     (f"{IR}.printer", f"{IR}.graph"): "a graph prints itself",
     (f"{IR}.printer", f"{IR}.program"): "a program prints itself",
-    (f"{BODY}.sums", f"{BODY}.pull"): "sums ask the puller for what they sum",
 }
 
 
