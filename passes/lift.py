@@ -55,6 +55,8 @@ class Lift:
 
     def rows(self, v: Value, reverse: bool) -> Value:
         """The rows [T,...] of a value [...]."""
+        if (v, reverse) in self._rows:  # one result of a node whose others may not be there
+            return self._rows[v, reverse]
         known = {w for w, k in self.kind.items() if k is Kind.fixed}
         known |= {w for w, r in self._rows if r == reverse}
         for n in needed([v.node], known):

@@ -120,6 +120,7 @@ def taken() -> set[str]:
         "max_pool",
         "avg_pool",
         "lstm",
+        "stop_gradient",
     }  # of the core level, those that make values met by others
     return {n for n, op in OPS.items() if op.level is Level.primitive and n not in UNUSED} | core
 

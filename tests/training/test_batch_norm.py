@@ -104,11 +104,11 @@ def test_twenty_steps_are_pytorchs(target: str, rng: np.random.Generator, tmp_pa
             ours.save_state(tmp_path / "s.safetensors")
             kept = li.with_weights(graph(arrays, training=False), ours)
             shown = li.interpret(kept, x=x, want=np.zeros((1, O), "f4"))["scores"]
-            np.testing.assert_allclose(shown, want, rtol=5e-4, atol=5e-5)
+            np.testing.assert_allclose(shown, scores, rtol=5e-4, atol=5e-5)
     if target == "cpu":
         with li.load(li.export(program, tmp_path / "m.lirpkg", ["cpu:host"])) as again:
             again.load_state(tmp_path / "s.safetensors")
-            np.testing.assert_allclose(again.entries["infer"](x=x)["scores"], want, rtol=5e-4, atol=5e-5)
+            np.testing.assert_allclose(again.entries["infer"](x=x)["scores"], scores, rtol=5e-4, atol=5e-5)
             more = theirs.step(given[1])
             np.testing.assert_allclose(again.entries["train"](given[1])["loss"], more, rtol=5e-4)
             np.testing.assert_allclose(again.state["var"], theirs.statistics()["var"], rtol=5e-4)

@@ -99,6 +99,7 @@ def test_every_random_op_says_what_turns_it_off() -> None:
     named = {n: o.training for n, o in OPS.items() if o.training is not None}
     assert named == {
         "dropout": "training",
+        "batch_norm_results": "training",
         "zoneout_lstm": "training",
         "recurrent_dropout_lstm": "training",
         "tf.CudnnRNNV3": "is_training",
