@@ -30,9 +30,9 @@ COMPOSITES: dict[str, Callable[[Inputs, li.Value], li.Value]] = {
     "softmax": lambda i, v: li.softmax(v, 1),
     "log_softmax": lambda i, v: li.log_softmax(v, 0),
     "reduce_mean": lambda i, v: li.mean(v, 1),
-    "batch_norm_results": lambda i, v: li.batch_norm(
-        v, i.new(v.dtype, (v.shape[1],)), i.new(v.dtype, (v.shape[1],)), training=True
-    ).y,
+    "batch_norm_results": lambda i, v: (
+        li.batch_norm(v, i.new(v.dtype, (v.shape[1],)), i.new(v.dtype, (v.shape[1],)), training=True).y
+    ),
     "custom_vjp": lambda i, v: li.custom_vjp(lambda x: (li.abs(x), x), lambda x, ct: ct * x)(v),
     "dropout": lambda i, v: li.dropout(v, 0.5, i.new(li.DType.u32, (2,))),
     "dynamic_quantize_matmul": lambda i, v: li.dynamic_quantize_matmul(
