@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from lstm_ir.backends.kernels.body.access import ColumnAxis, LoopAxis, PickedAxis
@@ -204,8 +204,8 @@ def _here(a: Atom) -> tuple[Atom, ...]:
     return () if a.op in ("dot", "reduce", "fold") else a.args
 
 
-def order(root: Atom) -> list[Atom]:
-    """The atom's operands before it; products, reductions and folds are leaves."""
+def order(root: Atom, needs: Callable[[Atom], Iterable[Atom]] = _here) -> list[Atom]:
+    """The atom's operands before it; by `_here` products, reductions and folds are leaves."""
     out: list[Atom] = []
     seen: set[Atom] = set()
     stack: list[tuple[Atom, bool]] = [(root, False)]
@@ -216,7 +216,7 @@ def order(root: Atom) -> list[Atom]:
         elif a not in seen:
             seen.add(a)
             stack.append((a, True))
-            stack.extend((x, False) for x in _here(a))
+            stack.extend((x, False) for x in needs(a))
     return out
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from lstm_ir.backends.kernels.body.access import LoopAxis
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.plan import Root, below
-from lstm_ir.backends.kernels.text.evaluate import Evaluator, Sums
+from lstm_ir.backends.kernels.text.evaluate import Evaluator, Sums, order
 from lstm_ir.backends.kernels.text.memory import ElementPlace
 from lstm_ir.backends.kernels.text.statements import TextOperand
 
@@ -53,7 +53,7 @@ def _stages(roots: Sequence[Root]) -> list[dict[Loops, _Nest]]:
         return out[stage].setdefault(loops, _Nest())
 
     for r in roots:
-        for a in _below_first(r.atom):
+        for a in order(r.atom, _seen):
             if a not in depth:
                 depth[a] = max((depth[x] for x in _seen(a)), default=0) + (a.op == "fold")
                 if a.op == "fold" and not a.loops:
@@ -66,21 +66,6 @@ def _stages(roots: Sequence[Root]) -> list[dict[Loops, _Nest]]:
 def _seen(a: Atom) -> list[Atom]:
     """What is computed at the same place."""
     return [] if a.op in ("dot", "reduce") else below(a)
-
-
-def _below_first(root: Atom) -> list[Atom]:
-    out: list[Atom] = []
-    seen: set[Atom] = set()
-    stack: list[tuple[Atom, bool]] = [(root, False)]
-    while stack:
-        a, ready = stack.pop()
-        if ready:
-            out.append(a)
-        elif a not in seen:
-            seen.add(a)
-            stack.append((a, True))
-            stack.extend((x, False) for x in _seen(a))
-    return out
 
 
 def _write(
