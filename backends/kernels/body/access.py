@@ -10,6 +10,7 @@ from typing import TypeAlias
 from lstm_ir.backends.kernels.body import instead
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.spread import regrouped
 
 MAX_LEADING = 16  # leading indices (directions, heads) that are written out; more are loops
 
@@ -170,46 +171,12 @@ def through_reshape(v: Value, access: Access, width: int) -> Access:
     """The operand's access of `reshape`: axes are split, joined, or of size 1."""
     (x,) = v.node.inputs
     out: list[Index] = []
-    for old, new in _groups(x.shape, v.shape, v):
+    groups = regrouped(x.shape, v.shape)
+    if groups is None:
+        raise RefusedError("a reshape that mixes rows with columns", v, instead.RESHAPE)
+    for old, new in groups:
         out.extend(_regrouped([x.shape[a] for a in old], [(v.shape[a], access[a]) for a in new], width, v))
     return _with_row(x, access, out)
-
-
-def _groups(old: tuple[Dim, ...], new: tuple[Dim, ...], v: Value) -> list[tuple[list[int], list[int]]]:
-    """Smallest runs of axes with the same number of elements."""
-    out: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(old) or j < len(new):
-        if i < len(old) and j < len(new) and old[i] == new[j]:
-            out.append(([i], [j]))
-            i, j = i + 1, j + 1
-            continue
-        if i < len(old) and old[i] == 1:
-            out.append(([i], []))
-            i += 1
-            continue
-        if j < len(new) and new[j] == 1:
-            out.append(([], [j]))
-            j += 1
-            continue
-        a, b, left, right = [i], [j], _size(old, i, v), _size(new, j, v)
-        while left != right:
-            if left < right:
-                a.append(a[-1] + 1)
-                left *= _size(old, a[-1], v)
-            else:
-                b.append(b[-1] + 1)
-                right *= _size(new, b[-1], v)
-        out.append((a, b))
-        i, j = a[-1] + 1, b[-1] + 1
-    return out
-
-
-def _size(shape: tuple[Dim, ...], axis: int, v: Value) -> int:
-    size = shape[axis] if axis < len(shape) else None
-    if not isinstance(size, int):
-        raise RefusedError("a reshape that mixes rows with columns", v, instead.RESHAPE)
-    return size
 
 
 def _regrouped(old: list[Dim], new: list[tuple[Dim, Index]], width: int, v: Value) -> list[Index]:
