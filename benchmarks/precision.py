@@ -21,8 +21,8 @@ import numpy as np
 import lstm_ir as li
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.targets import this_machine
-from lstm_ir.bench.machine import machine
-from lstm_ir.bench.side_by_side import OURS, Times, interleaved
+from lstm_ir.measurement.machine import machine
+from lstm_ir.measurement.side_by_side import OURS, Times, interleaved
 
 Array = np.ndarray[Any, Any]
 Runner = Callable[[Any], Any]

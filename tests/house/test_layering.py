@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -165,6 +166,35 @@ def test_a_file_imports_the_rooms_below_its_own(path: Path) -> None:
         assert room_of(name) in (room, *ARROWS[room].split()), f"{path} imports {name}"
     for name, _ in imports(path):
         assert not within(name, "passes", "backends"), f"{path} imports {name} without its package"
+
+
+def top_names(path: Path) -> set[str]:
+    """Names that a file has at its top: of its functions, classes, variables and imports."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    blocks = [n for n in tree.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+    inner = {id(n) for block in blocks for n in ast.walk(block)}
+    names = {block.name for block in blocks}
+    for n in ast.walk(tree):
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and id(n) not in inner:
+            names.add(n.id)
+        elif isinstance(n, ast.ImportFrom) and n.names[0].name == "*":
+            names |= set(importlib.import_module(str(n.module)).__all__)
+        elif isinstance(n, ast.alias):
+            names.add(n.asname or n.name)
+    return names
+
+
+def test_scripts_and_tests_import_what_is_there() -> None:
+    """Most of them run in a part of the tests alone: a renamed module or name would be found late."""
+    places = {module(p).removesuffix(".__init__"): p for p in SOURCES}
+    tops = {name: top_names(path) for name, path in places.items()}
+    for path in (*files("benchmarks"), *files("examples"), *files("tests"), *SOURCES):
+        for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(n, ast.ImportFrom) and within(str(n.module), "lstm_ir"):
+                assert n.module in places, f"{path}:{n.lineno} imports {n.module}"
+                for a in (a for a in n.names if a.name != "*"):
+                    inside = a.name in tops[n.module] or f"{n.module}.{a.name}" in places
+                    assert inside, f"{path}:{n.lineno} imports {a.name} from {n.module}"
 
 
 def test_the_table_has_no_circle_of_rooms_and_no_needless_arrow() -> None:
