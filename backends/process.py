@@ -28,7 +28,7 @@ Action = Callable[[], None]
 
 
 @dataclass(slots=True)
-class _Process:
+class _ProcessState:
     """What became of this process."""
 
     refuses: bool = False  # it is a forked child, or it ends
@@ -39,7 +39,7 @@ class _Process:
     never: Lock = field(default_factory=Lock)  # released by nobody
 
 
-_process = _Process()
+_process = _ProcessState()
 _interrupts: list[Action] = []
 _end_actions: list[Action] = []
 
@@ -145,7 +145,7 @@ def _in_child() -> None:
     """After a fork: nobody works here, whatever the parent's threads did."""
     global _process
     started = _process.started
-    _process = _Process(refuses=started, started=started, forked=started)
+    _process = _ProcessState(refuses=started, started=started, forked=started)
 
 
 if hasattr(os, "register_at_fork"):

@@ -30,7 +30,7 @@ from lstm_ir.backends.run.runtime import devices_of
 from lstm_ir.bench import models, peers
 from lstm_ir.bench.models import NAMES, Weights
 from lstm_ir.bench.points import Point
-from lstm_ir.bench.subject import BenchCall, Runner
+from lstm_ir.bench.subject import BenchCall, TimedRun
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.measurement.side_by_side import OURS, Times, interleaved
 
@@ -82,7 +82,7 @@ class Measured:
         }
 
 
-def torch_runner(point: Point, sets: tuple[Weights, Weights]) -> Runner:
+def torch_runner(point: Point, sets: tuple[Weights, Weights]) -> TimedRun:
     """torch.nn.LSTM / GRU on its CUDA device; ImportError where it has none. TF32 is off."""
     import torch as t
 
@@ -112,10 +112,10 @@ def torch_runner(point: Point, sets: tuple[Weights, Weights]) -> Runner:
             found |= {f"{n}{i}": grads[4 * i + k].numpy() for k, n in enumerate(NAMES)}
         return found
 
-    return Runner(train, read) if point.training else Runner(infer, lambda y: {"y": y.numpy()})
+    return TimedRun(train, read) if point.training else TimedRun(infer, lambda y: {"y": y.numpy()})
 
 
-def compiled(m: Measured, sets: tuple[Weights, Weights], kernels: bool) -> Runner:
+def compiled(m: Measured, sets: tuple[Weights, Weights], kernels: bool) -> TimedRun:
     """This project's module of the point, with kernels or with loops alone."""
     program = models.program_of(m.point, sets[0])
     exe = li.compile(program, m.device, options={"kernels": kernels, "cache": False})

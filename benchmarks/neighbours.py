@@ -27,7 +27,7 @@ import numpy as np
 import lstm_ir as li
 from lstm_ir.bench.lists import POINTS
 from lstm_ir.bench.points import Point
-from lstm_ir.bench.subject import BenchCall, Runner
+from lstm_ir.bench.subject import BenchCall, TimedRun
 from lstm_ir.measurement.machine import cores, machine
 from lstm_ir.measurement.side_by_side import Here, Times
 
@@ -44,7 +44,7 @@ Figures = dict[str, Any]
 spawn = multiprocessing.get_context("spawn")
 
 
-def runner(point: Point, who: str, threads: int) -> Runner:
+def runner(point: Point, who: str, threads: int) -> TimedRun:
     """A runner of the point here."""
     if who == ONNX:
         made = point.peers()[ONNX](threads)

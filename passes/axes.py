@@ -17,7 +17,7 @@ Axis = tuple[Value, int]
 _OTHERS_STAY = {"reverse": "dimensions", "cumsum": "axis", "argmax": "axis"}
 
 
-class Axes:
+class BodyAxes:
     """The axes of one body, by what they are."""
 
     def __init__(self, loop: Loop) -> None:

@@ -15,7 +15,7 @@ from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.reach import parameters_of
-from lstm_ir.passes.axes import Axes
+from lstm_ir.passes.axes import BodyAxes
 from lstm_ir.passes.lift import liftable
 from lstm_ir.passes.row_axes import rows_of
 
@@ -25,7 +25,7 @@ PRODUCTS = ("dot_general", "stencil", "scan")
 
 
 @dataclass
-class Part:
+class GroupLoop:
     """The loop of one group, in values of the old body."""
 
     reads: set[Value] = field(default_factory=set)  # its parameters
@@ -48,7 +48,7 @@ class Circles:
         self.home = _homes(loop, self.groups, self.reach)
         self.moved = self._moved()
         self.lifted: dict[Value, None] = {}
-        self._parts = {k: Part() for k in range(len(self.groups))}
+        self._parts = {k: GroupLoop() for k in range(len(self.groups))}
         self._rows: set[Value] = set()
         for v in loop.rows:
             self._need_rows(v)
@@ -71,7 +71,7 @@ class Circles:
         """The order of rows, where there is one."""
         return any(self.loop.reverse)
 
-    def part(self, group: int) -> Part:
+    def part(self, group: int) -> GroupLoop:
         """The loop of a group."""
         return self._parts[group]
 
@@ -242,7 +242,7 @@ def _apart(loop: Loop, groups: list[list[int]], depends: dict[Value, frozenset[V
     out = [sorted(scalars)] if scalars else []
     apart = scalars | late
     wide = [v for k, v in enumerate(loop.body.outputs) if k not in apart]
-    alike = not all(v.rank for v in wide) or rows_of(list(dict.fromkeys(wide)), Axes(loop)) is not None
+    alike = not all(v.rank for v in wide) or rows_of(list(dict.fromkeys(wide)), BodyAxes(loop)) is not None
     for group in groups:
         left = [k for k in group if k not in apart]
         out += [left] if alike and left else _by_rows(loop, left, of)
@@ -253,7 +253,7 @@ def _by_rows(loop: Loop, group: list[int], needs: dict[int, set[int]]) -> list[l
     """Carries of a group by the rows that they have in common; a part reads those before it."""
     import networkx as nx  # heavy: only loops need it
 
-    graph, axes = nx.DiGraph(), Axes(loop)
+    graph, axes = nx.DiGraph(), BodyAxes(loop)
     graph.add_nodes_from(group)
     graph.add_edges_from((p, k) for k in group for p in needs[k] if p in group)
     circles = nx.condensation(graph)

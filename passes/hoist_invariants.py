@@ -18,7 +18,7 @@ from lstm_ir.ops.primitive.elementwise import convert
 from lstm_ir.ops.scan.node import scan_node
 from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.hoist import frontier, in_loops, moved_out
-from lstm_ir.passes.lift import Kind, Lift
+from lstm_ir.passes.lift import Dependence, Lift
 from lstm_ir.passes.loops import clone
 
 CHEAP = ("parameter", "constant", "broadcast_in_dim", "iota", "dim")  # nothing is computed: they stay inside
@@ -49,7 +49,7 @@ class HoistInvariants(Pass):
 
 
 def _worth(v: Value, lift: Lift) -> bool:
-    if lift.kind[v] is not Kind.fixed or v.op in CHEAP:
+    if lift.kind[v] is not Dependence.fixed or v.op in CHEAP:
         return False
     return not stored_narrow(v)  # it would be stored wide
 

@@ -20,10 +20,10 @@ from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.hoist import frontier, in_loops, moved_out
-from lstm_ir.passes.lift import Kind, Lift
+from lstm_ir.passes.lift import Dependence, Lift
 from lstm_ir.passes.loops import rebuilt
 
-ROWS = (Kind.forward, Kind.backward)
+ROWS = (Dependence.forward, Dependence.backward)
 
 
 @register
@@ -48,7 +48,7 @@ class HoistProjection(KernelPass):
                 return None
             for v in found:
                 notes.fire("one product for all steps", v.node.loc)
-            rows = [(v, lift.kind[v] is Kind.backward) for v in found]
+            rows = [(v, lift.kind[v] is Dependence.backward) for v in found]
             out = moved_out(split, [], rows, lift)
             return dict(zip(loop.node.values, out.values(), strict=True))
 
@@ -61,7 +61,7 @@ def _heavy(loop: Loop, lift: Lift) -> set[Value]:
     for n in loop.body.nodes:
         if not n.values or lift.kind[n.values[0]] not in ROWS:
             continue
-        fixed = [lift.kind[v] is Kind.fixed for v in n.inputs]
+        fixed = [lift.kind[v] is Dependence.fixed for v in n.inputs]
         if (n.op.name == "dot_general" and any(fixed)) or any(v in out for v in n.inputs):
             out.update(n.values)
     return out
@@ -98,7 +98,7 @@ def _split_directions(loop: Loop, name: str) -> Loop:
 
 def _per_direction(n: Node, lift: Lift) -> list[Value] | None:
     lhs, rhs = n.inputs
-    if lift.kind[rhs] is not Kind.fixed or lift.kind[lhs] is not Kind.carried:
+    if lift.kind[rhs] is not Dependence.fixed or lift.kind[lhs] is not Dependence.carried:
         return None
     rows = [_part(lhs, d, lift) for d in range(2)]
     if any(r is None for r in rows):
@@ -116,9 +116,9 @@ def _part(v: Value, d: int, lift: Lift) -> Value | None:
     if Trait.elementwise in n.op.traits and not n.ranges:
         parts = [_part(w, d, lift) for w in n.inputs]
         return None if any(p is None for p in parts) else make(n.op, *parts, **n.attrs).values[0]
-    if lift.kind[v] is not Kind.carried:
+    if lift.kind[v] is not Dependence.carried:
         return slice_axis(v, 0, d, d + 1)
     if n.op.name == "concatenate" and n.attrs["dimension"] == 0:
         one_each = len(n.inputs) == 2 and all(w.shape[0] == 1 for w in n.inputs)
-        return n.inputs[d] if one_each and lift.kind[n.inputs[d]] is not Kind.carried else None
+        return n.inputs[d] if one_each and lift.kind[n.inputs[d]] is not Dependence.carried else None
     return None

@@ -23,7 +23,7 @@ from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.passes.loops import clone, needed
 
 
-class Kind(Enum):
+class Dependence(Enum):
     """What a value of the body depends on, constants apart."""
 
     fixed = "constants only"
@@ -42,7 +42,7 @@ class Lift:
         """known: values of the body whose rows are there already, in the order of `reverse`."""
         self.loop, self.rule = loop, rule
         given = known if known is not None else {}
-        self.kind = _kinds(loop, {v: Kind.backward if reverse else Kind.forward for v in given})
+        self.kind = _kinds(loop, {v: Dependence.backward if reverse else Dependence.forward for v in given})
         self._fixed: dict[Value, Value] = dict(zip(loop.const_params, loop.consts, strict=True))
         self._rows: dict[tuple[Value, bool], Value] = {}
         for p, x, flag in zip(loop.x_params, loop.xs, loop.x_reverse, strict=True):
@@ -57,14 +57,14 @@ class Lift:
         """The rows [T,...] of a value [...]."""
         if (v, reverse) in self._rows:  # one result of a node whose others may not be there
             return self._rows[v, reverse]
-        known = {w for w, k in self.kind.items() if k is Kind.fixed}
+        known = {w for w, k in self.kind.items() if k is Dependence.fixed}
         known |= {w for w, r in self._rows if r == reverse}
         for n in needed([v.node], known):
             for w in n.values:
                 if w not in known:
                     with at(n.loc.through(self.rule)):
                         self._rows[w, reverse] = self._lifted(n, reverse)
-        if self.kind[v] is Kind.fixed:
+        if self.kind[v] is Dependence.fixed:
             return self._repeated(v)
         return self._rows[v, reverse]
 
@@ -76,7 +76,7 @@ class Lift:
             return self._steps(reverse)
 
         def rows(v: Value) -> Value:
-            return self._repeated(v) if self.kind[v] is Kind.fixed else self._rows[v, reverse]
+            return self._repeated(v) if self.kind[v] is Dependence.fixed else self._rows[v, reverse]
 
         if Trait.elementwise in n.op.traits:
             return make(n.op, *map(rows, n.inputs), **n.attrs).values[0]
@@ -97,7 +97,7 @@ class Lift:
         a, b = n.inputs
         ac, bc = n.attrs["lhs_contracting_dimensions"], n.attrs["rhs_contracting_dimensions"]
         ab, bb = n.attrs["lhs_batching_dimensions"], n.attrs["rhs_batching_dimensions"]
-        left, right = self.kind[a] is not Kind.fixed, self.kind[b] is not Kind.fixed
+        left, right = self.kind[a] is not Dependence.fixed, self.kind[b] is not Dependence.fixed
         place = len(ab)  # of T in the result, where only one side has it
         if not left:
             place += a.rank - len(ac) - len(ab)
@@ -190,12 +190,12 @@ def liftable(n: Node, fixed: Sequence[bool], loop: Loop) -> bool:
     return n.op.name in _MOVES or n.op.name == "dot_general" or Trait.elementwise in n.op.traits
 
 
-def _kinds(loop: Loop, parameters: Mapping[Value, Kind]) -> dict[Value, Kind]:
-    kind: dict[Value, Kind] = {loop.step: Kind.step}
-    kind |= dict.fromkeys(loop.const_params, Kind.fixed)
-    kind |= dict.fromkeys(loop.carry_params, Kind.carried)
+def _kinds(loop: Loop, parameters: Mapping[Value, Dependence]) -> dict[Value, Dependence]:
+    kind: dict[Value, Dependence] = {loop.step: Dependence.step}
+    kind |= dict.fromkeys(loop.const_params, Dependence.fixed)
+    kind |= dict.fromkeys(loop.carry_params, Dependence.carried)
     for p, reverse in zip(loop.x_params, loop.x_reverse, strict=True):
-        kind[p] = Kind.backward if reverse else Kind.forward
+        kind[p] = Dependence.backward if reverse else Dependence.forward
     for n in loop.body.nodes:
         if n.op.name != "parameter":
             found = _joined(n, [kind[v] for v in n.inputs], loop)
@@ -203,11 +203,11 @@ def _kinds(loop: Loop, parameters: Mapping[Value, Kind]) -> dict[Value, Kind]:
     return kind
 
 
-def _joined(n: Node, operands: Sequence[Kind], loop: Loop) -> Kind:
-    kinds = set(operands) - {Kind.fixed}
+def _joined(n: Node, operands: Sequence[Dependence], loop: Loop) -> Dependence:
+    kinds = set(operands) - {Dependence.fixed}
     if not kinds:
-        return Kind.fixed
-    if Kind.carried in kinds or not liftable(n, [k is Kind.fixed for k in operands], loop):
-        return Kind.carried
-    kinds.discard(Kind.step)
-    return Kind.step if not kinds else kinds.pop() if len(kinds) == 1 else Kind.carried
+        return Dependence.fixed
+    if Dependence.carried in kinds or not liftable(n, [k is Dependence.fixed for k in operands], loop):
+        return Dependence.carried
+    kinds.discard(Dependence.step)
+    return Dependence.step if not kinds else kinds.pop() if len(kinds) == 1 else Dependence.carried

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
-from lstm_ir.passes.axes import Axes
+from lstm_ir.passes.axes import BodyAxes
 
 NARROW = 64  # columns below which another axis, twice as wide, is the better one
 
 
-def rows_of(outputs: Sequence[Value], axes: Axes) -> dict[Value, int] | None:
+def rows_of(outputs: Sequence[Value], axes: BodyAxes) -> dict[Value, int] | None:
     """The axis of rows of every carry and result."""
     found = list(_candidates(outputs, axes))
     return min(found, key=lambda rows: _cost(rows, axes)) if found else None
 
 
-def _candidates(outputs: Sequence[Value], axes: Axes) -> Iterator[dict[Value, int]]:
+def _candidates(outputs: Sequence[Value], axes: BodyAxes) -> Iterator[dict[Value, int]]:
     first = max(outputs, key=lambda v: v.rank)
     for i in range(first.rank):
         kind, size = axes.of(first, i), first.shape[i]
@@ -32,7 +32,7 @@ def _candidates(outputs: Sequence[Value], axes: Axes) -> Iterator[dict[Value, in
             yield rows
 
 
-def _cost(rows: Mapping[Value, int], axes: Axes) -> tuple[bool, int, bool, bool, int]:
+def _cost(rows: Mapping[Value, int], axes: BodyAxes) -> tuple[bool, int, bool, bool, int]:
     """Named sizes first, then what no matrix has an axis of, then where kernels expect rows."""
     named = any(not isinstance(v.shape[i], int) for v, i in rows.items())
     matrices = sum(axes.matrices(kind) for kind in {axes.of(v, i) for v, i in rows.items()})

@@ -18,7 +18,7 @@ from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ops.primitive.window import slice as slice_op
-from lstm_ir.passes.axes import Axes, Axis
+from lstm_ir.passes.axes import Axis, BodyAxes
 from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.hoist import in_loops
 from lstm_ir.passes.loops import clone, new_param, rebuilt
@@ -55,7 +55,7 @@ def _orders(loop: Loop) -> dict[Value, Order]:
     outputs = list(dict.fromkeys(loop.body.outputs))
     if all(v.rank < 2 for v in outputs) or any(v.rank == 0 for v in outputs):
         return {}
-    axes = Axes(loop)
+    axes = BodyAxes(loop)
     rows = rows_of(outputs, axes)
     if rows is None:
         return {}
@@ -87,7 +87,7 @@ def _order(rank: int, row: int | None, column: int) -> Order:
     return (*others, column) if row is None else (*others, row, column)
 
 
-def _scanned(p: Value, axes: Axes, rows: set[Axis], wide: set[Axis]) -> Order | None:
+def _scanned(p: Value, axes: BodyAxes, rows: set[Axis], wide: set[Axis]) -> Order | None:
     """The order of a scanned row's axes; None where it has no columns."""
     row = next((i for i in range(p.rank) if axes.of(p, i) in rows), None)
     column = next((i for i in reversed(range(p.rank)) if axes.of(p, i) in wide and i != row), None)
@@ -96,7 +96,7 @@ def _scanned(p: Value, axes: Axes, rows: set[Axis], wide: set[Axis]) -> Order | 
     return None if column is None or p.rank < 2 else _order(p.rank, row, column)
 
 
-def _column(v: Value, row: int, axes: Axes) -> int:
+def _column(v: Value, row: int, axes: BodyAxes) -> int:
     """The axis of columns: the last one, or a much wider one."""
     last = v.rank - 1
     sizes = {

@@ -50,20 +50,20 @@ class Decisions:
 
 def decisions(graph: Graph) -> Decisions:
     """What decides in the graph and in the bodies of its loops."""
-    whole = _Whole.read(graph)
-    walk = _Walk(whole)
+    whole = _WholeGraph.read(graph)
+    walk = _DecisionWalk(whole)
     walk.follow(v for n in whole.nodes for v in _compared(n))
     for n in whole.nodes:
         at = _EDGES.get(n.op.name)
         if at is not None:
-            part = _Walk(whole)
+            part = _DecisionWalk(whole)
             part.follow([n.inputs[at]])
             if any(m.op.name in _EXTREMES for m in part.nodes()):
                 walk.follow([n.inputs[at]])
     return _with_copies(graph, whole, frozenset(walk.nodes()), frozenset(walk.products))
 
 
-def _with_copies(graph: Graph, whole: _Whole, nodes: frozenset[Node], products: frozenset[Node]) -> Decisions:
+def _with_copies(graph: Graph, whole: _WholeGraph, nodes: frozenset[Node], products: frozenset[Node]) -> Decisions:
     """These, and the nodes in other places that compute the same."""
     if not products:
         return Decisions(nodes, products)
@@ -119,14 +119,14 @@ def _compared(n: Node) -> tuple[Value, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
+class _WholeGraph:
     """All nodes, those in loops too; `entering`: what a body's parameters are."""
 
     nodes: list[Node]
     entering: dict[Value, list[Value]]
 
     @classmethod
-    def read(cls, graph: Graph) -> _Whole:
+    def read(cls, graph: Graph) -> _WholeGraph:
         nodes: list[Node] = []
         entering: dict[Value, list[Value]] = {}
         todo = [graph]
@@ -142,10 +142,10 @@ class _Whole:
         return cls(nodes, entering)
 
 
-class _Walk:
+class _DecisionWalk:
     """From values backward; a value is visited as such and as something that is added."""
 
-    def __init__(self, whole: _Whole) -> None:
+    def __init__(self, whole: _WholeGraph) -> None:
         self.entering = whole.entering
         self.products: set[Node] = set()
         self.seen: set[tuple[Value, bool]] = set()

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from lstm_ir.backends.files import parameters, safetensors, strict_json
-from lstm_ir.backends.files.manifest import Manifest, Member, PackedTarget
+from lstm_ir.backends.files.manifest import Manifest, PackageFile, PackedTarget
 from lstm_ir.backends.files.packed_graph import TEXT_LIMIT, PackedGraph
 from lstm_ir.backends.memory import ALIGNMENT
 from lstm_ir.backends.targets.target import Target
@@ -139,7 +139,7 @@ def write_package(
         iree=versions()[0],
         signature=signature,
         targets=tuple(targets),
-        members={n: Member(len(b), hashlib.sha256(b).hexdigest()) for n, b in members.items()},
+        members={n: PackageFile(len(b), hashlib.sha256(b).hexdigest()) for n, b in members.items()},
         extra=dict({} if extra is None else extra),
         recipe=None if graph is None else graph.recipe,
     )

@@ -20,7 +20,7 @@ _ENTRIES = 100_000  # of a program
 _KINDS = ("cpu", "vulkan", "cuda", "hip", "metal")
 
 
-class Member(NamedTuple):
+class PackageFile(NamedTuple):
     """Size and SHA-256 (hex) of one file of the package."""
 
     size: int
@@ -70,7 +70,7 @@ class Manifest(NamedTuple):
     iree: str
     signature: Signature
     targets: tuple[PackedTarget, ...]
-    members: dict[str, Member]
+    members: dict[str, PackageFile]
     extra: dict[str, Any]
     recipe: Recipe | None = None  # how its graph was compiled; None where the graph is not in it
     version: int = FORMAT
@@ -128,13 +128,13 @@ def _recipe(data: object) -> Recipe | None:
     return Recipe(tuple(text(t, "target") for t in f["targets"]), f["options"])
 
 
-def _member(name: str, data: object) -> Member:
+def _member(name: str, data: object) -> PackageFile:
     if not (isinstance(data, list) and len(data) == 2 and type(data[0]) is int and data[0] >= 0):
         raise PackageError(f"member {name[:40]!r}: expected size and hash")
     digest = text(data[1], "hash")
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
         raise PackageError(f"member {name[:40]!r}: not a SHA-256")
-    return Member(data[0], digest)
+    return PackageFile(data[0], digest)
 
 
 def _work(data: object) -> dict[str, CallWork]:

@@ -7,7 +7,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.places import mlir_loc
 from lstm_ir.backends.kernels.body import instead
-from lstm_ir.backends.kernels.body.access import CutError, RefusedError
+from lstm_ir.backends.kernels.body.access import PieceBoundaryError, RefusedError
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.cpu.outer_sum import lower_outer_sum
@@ -38,7 +38,7 @@ def lower_loop(
     except RefusedError as why:
         e.notes.append(f"scan at {n.loc}: loop, because {why}")
         return None
-    except (CutError, RecursionError):
+    except (PieceBoundaryError, RecursionError):
         e.notes.append(f"scan at {n.loc}: loop, because the body is too deep or its columns do not align")
         return None
     if note:

@@ -20,7 +20,7 @@ from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.arrays import kept
 from lstm_ir.ir.errors import CallError, DeviceError, TargetError, ValueRangeError
-from lstm_ir.ir.signature import Bound, Entry, Port, Signature, by_name, call_values, confirm, native
+from lstm_ir.ir.signature import CallSizes, Entry, Port, Signature, by_name, call_values, confirm, native
 from lstm_ir.ir.work import CallWork
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class CallPlan(NamedTuple):
     vm: Any
     runner: Runner
     slots: transfer.Slots | None
-    bound: Bound
+    bound: CallSizes
 
 
 class Function:

@@ -26,7 +26,7 @@ SPIN = 5  # us that a worker looks for work before it sleeps: between two dispat
 
 
 @dataclass(slots=True)
-class _Process:
+class _RuntimeState:
     """What is made once per process; a forked child may not use its parent's."""
 
     threads: int
@@ -36,7 +36,7 @@ class _Process:
 
 
 _lock = threading.RLock()
-_process = _Process(min(cpus.cores(), MAX_THREADS))
+_process = _RuntimeState(min(cpus.cores(), MAX_THREADS))
 _devices: dict[str, Any] = {}
 _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 

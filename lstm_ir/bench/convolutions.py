@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lstm_ir.bench.subject import Array, BenchCall, Maker, Runner
+from lstm_ir.bench.subject import Array, BenchCall, Maker, TimedRun
 
 FORWARD, BY_X, BY_W = WAYS = ("", "dx", "dw")
 
@@ -102,7 +102,7 @@ class Convolution:
         read = [d_y] if self.way == BY_X and not names else [x, d_y]
         return li.Graph("conv", read, {name: both.output(name)})
 
-    def runner(self, exe: Any) -> Runner:
+    def runner(self, exe: Any) -> TimedRun:
         """A compiled or loaded module."""
         main = exe.entries["main"]
         taken = [p.name for p in main.entry.inputs]
@@ -111,7 +111,7 @@ class Convolution:
         def run(call: BenchCall) -> Any:
             return main({n: call.arrays[n] for n in taken})
 
-        return Runner(run, lambda out: {"y": out[result]})
+        return TimedRun(run, lambda out: {"y": out[result]})
 
     def peers(self) -> Mapping[str, Maker]:
         """torch, onnxruntime (forward) and JAX."""
@@ -122,7 +122,7 @@ class Convolution:
         return {}
 
 
-def torch(point: Convolution, threads: int) -> Runner:
+def torch(point: Convolution, threads: int) -> TimedRun:
     """torch.nn.functional.conv1d and what its backward pass calls."""
     import torch as t
 
@@ -144,10 +144,10 @@ def torch(point: Convolution, threads: int) -> Runner:
         with t.inference_mode():
             return forward(call) if point.way == FORWARD else backward(call)
 
-    return Runner(run, lambda y: {"y": y.numpy()})
+    return TimedRun(run, lambda y: {"y": y.numpy()})
 
 
-def onnxruntime(point: Convolution, threads: int) -> Runner | None:
+def onnxruntime(point: Convolution, threads: int) -> TimedRun | None:
     """Conv, with open axes."""
     if point.way != FORWARD:
         return None
@@ -162,10 +162,10 @@ def onnxruntime(point: Convolution, threads: int) -> Runner | None:
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     session = ort.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return Runner(lambda call: session.run(None, call.arrays)[0], lambda y: {"y": y})
+    return TimedRun(lambda call: session.run(None, call.arrays)[0], lambda y: {"y": y})
 
 
-def jax(point: Convolution, threads: int) -> Runner:
+def jax(point: Convolution, threads: int) -> TimedRun:
     """lax.conv_general_dilated and its gradients, each alone."""
     import jax as j
     import jax.numpy as jnp
@@ -185,10 +185,14 @@ def jax(point: Convolution, threads: int) -> Runner:
         return j.vjp(lambda v: forward(given["x"], v), w)[1](given["ct_y"])[0]
 
     jitted = j.jit(compute)
-    return Runner(lambda call: j.block_until_ready(jitted(w, call.arrays)), lambda y: {"y": np.asarray(y)})
+    return TimedRun(lambda call: j.block_until_ready(jitted(w, call.arrays)), lambda y: {"y": np.asarray(y)})
 
 
-PEERS: dict[str, Callable[[Convolution, int], Runner | None]] = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax}
+PEERS: dict[str, Callable[[Convolution, int], TimedRun | None]] = {
+    "torch": torch,
+    "onnxruntime": onnxruntime,
+    "jax": jax,
+}
 
 
 def named_sizes() -> tuple[Convolution, ...]:

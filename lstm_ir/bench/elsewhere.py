@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from lstm_ir.bench.subject import Array, Runner, Subject
+from lstm_ir.bench.subject import Array, Subject, TimedRun
 from lstm_ir.measurement.side_by_side import Here
 
 PACKAGE = "package"
@@ -107,7 +107,7 @@ class _Side:
         return [self.runner.read(self.runner.run(call)) for call in self.here.inputs]
 
 
-def _runner(subject: Subject, who: str, threads: int, package: str | None) -> Runner:
+def _runner(subject: Subject, who: str, threads: int, package: str | None) -> TimedRun:
     if who == PACKAGE:
         import lstm_ir as li
         from lstm_ir.loading import set_threads

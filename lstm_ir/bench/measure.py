@@ -19,7 +19,7 @@ import numpy as np
 
 import lstm_ir as li
 from lstm_ir.bench.elsewhere import PACKAGE, ElsewhereError, OtherProcess
-from lstm_ir.bench.subject import Array, BenchCall, Runner, Subject
+from lstm_ir.bench.subject import Array, BenchCall, Subject, TimedRun
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.temporary import new_folder
 from lstm_ir.measurement.machine import cores
@@ -100,7 +100,7 @@ def measure(
     """
     used = cores() if threads is None else threads
     calls, missing = subject.calls(), dict[str, str]()
-    theirs: dict[str, Runner] = {}
+    theirs: dict[str, TimedRun] = {}
     for name, make in subject.peers().items():
         try:
             made = make(used)
@@ -111,7 +111,7 @@ def measure(
             theirs[name] = made
     if not theirs:
         raise NoPeerError(f"{subject.name}: no peer for it is installed ({', '.join(missing)})")
-    here: dict[str, Runner] = {}
+    here: dict[str, TimedRun] = {}
     compiled: dict[str, float] = {}
     for way, program in ((NAMES, subject.program(names=True)), (NUMBERS, subject.program(names=False))):
         start = time.perf_counter()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.bench.subject import Array, BenchCall, Layers, Runner
+from lstm_ir.bench.subject import Array, BenchCall, Layers, TimedRun
 
 Weights = list[tuple[Array, Array, Array]]  # per layer and direction: w_ih, w_hh, b
 NAMES = ("w_ih", "w_hh", "b")
@@ -88,10 +88,10 @@ def program_of(point: Layers, weights: Weights, names: bool = False) -> Any:
     return li.grad(graph, of="loss", wrt=list(graph.input_names)) if point.training else graph
 
 
-def of_executable(point: Layers, sets: tuple[Weights, Weights], exe: Any) -> Runner:
+def of_executable(point: Layers, sets: tuple[Weights, Weights], exe: Any) -> TimedRun:
     """A compiled or loaded module of the point."""
     if not point.training:
-        return Runner(lambda call: exe(call.arrays), lambda out: {"y": out["y"]})
+        return TimedRun(lambda call: exe(call.arrays), lambda out: {"y": out["y"]})
     given = [
         {k.replace(f"layer{n}/", "") + str(n): a for n in range(point.layers)
          for k, a in stacked(point, s).items() if k.startswith(f"layer{n}/")}
@@ -105,4 +105,4 @@ def of_executable(point: Layers, sets: tuple[Weights, Weights], exe: Any) -> Run
             found |= {f"{n}{i}": out[f"d_{n}{layer}"][d] for n in NAMES}
         return found
 
-    return Runner(lambda call: exe({**call.arrays, **given[call.turn]}), read)
+    return TimedRun(lambda call: exe({**call.arrays, **given[call.turn]}), read)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.bench.models import NAMES, Weights
-from lstm_ir.bench.subject import Array, BenchCall, Layers, Runner
+from lstm_ir.bench.subject import Array, BenchCall, Layers, TimedRun
 
 
 def torch_modules(point: Layers, sets: tuple[Weights, Weights]) -> list[Any]:
@@ -28,7 +28,7 @@ def torch_modules(point: Layers, sets: tuple[Weights, Weights]) -> list[Any]:
     return modules
 
 
-def torch(point: Layers, sets: tuple[Weights, Weights], threads: int) -> Runner:
+def torch(point: Layers, sets: tuple[Weights, Weights], threads: int) -> TimedRun:
     """torch.nn.LSTM / GRU, eager; inference mode where it does not train."""
     import torch as t
 
@@ -54,10 +54,10 @@ def torch(point: Layers, sets: tuple[Weights, Weights], threads: int) -> Runner:
             found |= {f"{n}{i}": grads[4 * i + k].numpy() for k, n in enumerate(NAMES)}
         return found
 
-    return Runner(train, read) if point.training else Runner(infer, lambda y: {"y": y.numpy()})
+    return TimedRun(train, read) if point.training else TimedRun(infer, lambda y: {"y": y.numpy()})
 
 
-def onnxruntime(point: Layers, sets: tuple[Weights, Weights], threads: int) -> Runner | None:
+def onnxruntime(point: Layers, sets: tuple[Weights, Weights], threads: int) -> TimedRun | None:
     """onnxruntime's LSTM / GRU, with open axes T and B; it does not train."""
     if point.training:
         return None
@@ -67,7 +67,7 @@ def onnxruntime(point: Layers, sets: tuple[Weights, Weights], threads: int) -> R
     options.intra_op_num_threads = threads
     model = _onnx_model(point, sets[0]).SerializeToString()
     session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    return Runner(lambda call: session.run(None, {"x": call.arrays["x"]})[0], lambda y: {"y": y})
+    return TimedRun(lambda call: session.run(None, {"x": call.arrays["x"]})[0], lambda y: {"y": y})
 
 
 def _onnx_model(point: Layers, weights: Weights) -> Any:
@@ -103,7 +103,7 @@ def _reorder(a: Array, order: tuple[int, ...]) -> Array:
     return np.concatenate([np.split(a, len(order))[k] for k in order])
 
 
-def jax(point: Layers, sets: tuple[Weights, Weights], threads: int) -> Runner:
+def jax(point: Layers, sets: tuple[Weights, Weights], threads: int) -> TimedRun:
     """jax.jit of lax.scan with the projection outside the loop.
 
     XLA takes all the processors it may use.
@@ -146,7 +146,7 @@ def jax(point: Layers, sets: tuple[Weights, Weights], threads: int) -> Runner:
     held = j.device_put(sets)
     if not point.training:
         infer = j.jit(model)
-        return Runner(
+        return TimedRun(
             lambda call: j.block_until_ready(infer(held[0], call.arrays["x"])), lambda y: {"y": np.asarray(y)}
         )
     step = j.jit(j.grad(lambda w, x: (model(w, x) ** 2).mean(), argnums=(0, 1)))
@@ -158,8 +158,8 @@ def jax(point: Layers, sets: tuple[Weights, Weights], threads: int) -> Runner:
             found |= {f"{n}{i}": np.asarray(a) for n, a in zip(NAMES, arrays, strict=True)}
         return found
 
-    return Runner(lambda call: j.block_until_ready(step(held[call.turn], call.arrays["x"])), read)
+    return TimedRun(lambda call: j.block_until_ready(step(held[call.turn], call.arrays["x"])), read)
 
 
-MakerOfPoint = Callable[[Layers, tuple[Weights, Weights], int], Runner | None]
+MakerOfPoint = Callable[[Layers, tuple[Weights, Weights], int], TimedRun | None]
 PEERS: dict[str, MakerOfPoint] = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax}

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lstm_ir.bench.subject import BenchCall, Maker, Runner
+    from lstm_ir.bench.subject import BenchCall, Maker, TimedRun
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Point:
 
         return models.program_of(self, models.weights(self)[0], names)
 
-    def runner(self, exe: Any) -> Runner:
+    def runner(self, exe: Any) -> TimedRun:
         """A compiled or loaded module of the point."""
         from lstm_ir.bench import models
 

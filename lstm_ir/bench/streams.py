@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lstm_ir.bench.subject import Array, BenchCall, Maker, Runner
+from lstm_ir.bench.subject import Array, BenchCall, Maker, TimedRun
 from lstm_ir.bench.whole import parts
 
 
@@ -78,10 +78,10 @@ class Stream:
         kept = {f"{n}0{k}": f"{n}{k}" for k in range(self.layers) for n in "hc"}
         return li.stateful(li.Graph("stream", inputs, outputs), kept).only("step")
 
-    def runner(self, exe: Any) -> Runner:
+    def runner(self, exe: Any) -> TimedRun:
         """A compiled or loaded module."""
         step = exe.entries["step"]
-        return Runner(lambda call: step(call.arrays), lambda out: {"y": out["y"]})
+        return TimedRun(lambda call: step(call.arrays), lambda out: {"y": out["y"]})
 
     def peers(self) -> Mapping[str, Maker]:
         """torch, onnxruntime and JAX."""
@@ -92,7 +92,7 @@ class Stream:
         return {}
 
 
-def torch(point: Stream, threads: int) -> Runner:
+def torch(point: Stream, threads: int) -> TimedRun:
     """torch.nn.LSTM, eager."""
     import torch as t
 
@@ -108,10 +108,10 @@ def torch(point: Stream, threads: int) -> Runner:
             y, state[0] = lstm(y, state[0])
             return f.linear(y, held["out/w"], held["out/b"]) if point.framed else y
 
-    return Runner(run, lambda y: {"y": y.numpy()})
+    return TimedRun(run, lambda y: {"y": y.numpy()})
 
 
-def onnxruntime(point: Stream, threads: int) -> Runner:
+def onnxruntime(point: Stream, threads: int) -> TimedRun:
     """LSTM with open axes; the state is handed from call to call as arrays."""
     import onnxruntime as ort
 
@@ -136,10 +136,10 @@ def onnxruntime(point: Stream, threads: int) -> Runner:
         held.update(zip(held, rest, strict=True))
         return y
 
-    return Runner(run, lambda y: {"y": y})
+    return TimedRun(run, lambda y: {"y": y})
 
 
-def jax(point: Stream, threads: int) -> Runner:
+def jax(point: Stream, threads: int) -> TimedRun:
     """jax.jit of one step; the old state is given away."""
     import jax as j
     import jax.numpy as jnp
@@ -162,7 +162,7 @@ def jax(point: Stream, threads: int) -> Runner:
         held[0], y = jitted(w, held[0], call.arrays["x"])
         return j.block_until_ready(y)
 
-    return Runner(run, lambda y: {"y": np.asarray(y)})
+    return TimedRun(run, lambda y: {"y": np.asarray(y)})
 
 
-PEERS: dict[str, Callable[[Stream, int], Runner | None]] = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax}
+PEERS: dict[str, Callable[[Stream, int], TimedRun | None]] = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax}

@@ -21,14 +21,14 @@ class BenchCall(NamedTuple):
     turn: int
 
 
-class Runner(NamedTuple):
+class TimedRun(NamedTuple):
     """`run` is timed; `read` turns what it gave into arrays by name."""
 
     run: Callable[[BenchCall], Any]
     read: Callable[[Any], dict[str, Array]]
 
 
-Maker = Callable[[int], Runner | None]
+Maker = Callable[[int], TimedRun | None]
 """A peer's runner for so many threads; None where it cannot run the subject. ImportError where it is not installed."""
 
 
@@ -61,7 +61,7 @@ class Subject(Protocol):
     def program(self, names: bool = False) -> Graph | Program:
         """What is compiled; its steps and rows have names, or are numbers."""
 
-    def runner(self, exe: Any) -> Runner:
+    def runner(self, exe: Any) -> TimedRun:
         """The compiled, loaded or interpreted program, ready to be timed."""
 
     def peers(self) -> Mapping[str, Maker]:

@@ -12,7 +12,7 @@ from lstm_ir.backends import queue
 from lstm_ir.backends.files import parameters
 from lstm_ir.backends.run.package import stored_module
 from lstm_ir.cli import files, packages
-from lstm_ir.view.c_header import Module, c_header
+from lstm_ir.view.c_header import HeaderModule, c_header
 
 
 def write(model: str, output: str | None, target: str | None, key_file: str | None) -> Mapping[str, Any]:
@@ -21,7 +21,7 @@ def write(model: str, output: str | None, target: str | None, key_file: str | No
         raise click.UsageError(f"--c shows how a package's module is called; {model} is no package")
     found = packages.read(model, key_file)
     packed = stored_module(found, target)
-    about = Module(
+    about = HeaderModule(
         found.manifest.iree, packed.info.name, packed.info.triple, packed.features, parameters.SCOPE,
         {n: parameters.key(n) for n in found.weights},
         frozenset(n for n, w in packed.work.items() if w.published), queue.BYTES,

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
 from lstm_ir.cli.files import progress
-from lstm_ir.demo.model import Progress
+from lstm_ir.demo.model import EpochResult
 from lstm_ir.demo.oracle_table import OracleRow
 from lstm_ir.demo.oracle_table import rows as oracle_rows
 from lstm_ir.demo.run import devices, run
@@ -43,14 +43,14 @@ def command(output: Path | None, seconds: float) -> None:
 
 
 @contextmanager
-def _training_bar() -> Iterator[Callable[[Progress], None]]:
+def _training_bar() -> Iterator[Callable[[EpochResult], None]]:
     """Loss and accuracy on stderr: beside a bar that goes when it is full, or as lines in a file."""
     console = Console(stderr=True)
     columns = ("training", BarColumn(), "{task.description}", TimeElapsedColumn())
     with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("compiling", total=None)
 
-        def show(p: Progress) -> None:
+        def show(p: EpochResult) -> None:
             bar.update(task, completed=p.step, total=p.steps, description=str(p))
             if p.step == p.steps:
                 bar.stop()

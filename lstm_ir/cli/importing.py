@@ -11,7 +11,7 @@ from lstm_ir.api import compile
 from lstm_ir.backends.run.executable import Executable
 from lstm_ir.cli import files, model_options, packages
 from lstm_ir.cli.package import PackagePlan
-from lstm_ir.importers.kinds import Kind, program_of
+from lstm_ir.importers.kinds import ModelKind, program_of
 from lstm_ir.importers.report import ImportReport
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.printable import safe
@@ -39,7 +39,7 @@ from lstm_ir.verification.verify import verify
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 @packages.sign_options
 def command(
-    model: str, kind: Kind, given: dict[str, Any], output: str | None, targets: tuple[str, ...], stateful: bool,
+    model: str, kind: ModelKind, given: dict[str, Any], output: str | None, targets: tuple[str, ...], stateful: bool,
     states: tuple[str, ...], check: bool, pipeline: str | None, precision: str | None, kernels: bool | None,
     timeout: float, explain: bool, as_json: bool, keep_graph: bool, sign_key_file: str | None,
 ) -> None:  # fmt: skip
@@ -85,7 +85,7 @@ def _show(report: ImportReport, state: Mapping[str, str], as_json: bool) -> None
         click.echo(safe(f"kept           {name}: {kind}"))
 
 
-def _check(exe: Executable, model: str, kind: Kind, given: Mapping[str, Any], as_json: bool) -> None:
+def _check(exe: Executable, model: str, kind: ModelKind, given: Mapping[str, Any], as_json: bool) -> None:
     with files.progress(f"comparing with {kind.runs}"):
         result = verify(exe, against=kind.original(model, given), seconds=0.0, cold=False)
     click.echo(safe(result.summary), err=as_json)

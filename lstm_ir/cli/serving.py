@@ -57,7 +57,7 @@ def command(
     A package is served under its file's name, or under NAME.
     """
     try:
-        from lstm_ir.serving.limits import Limits
+        from lstm_ir.serving.limits import ServerLimits
         from lstm_ir.serving.run import serve
         from lstm_ir.serving.served_model import ServedModel
     except ModuleNotFoundError as e:
@@ -91,7 +91,7 @@ def command(
     def listening(url: str) -> None:
         click.echo(f"serving on {url}")
 
-    limits = Limits(idle_timeout=idle_timeout, **numbers)
+    limits = ServerLimits(idle_timeout=idle_timeout, **numbers)
     serve(models, host=host, port=port, limits=limits, listening=listening)
     for exe in opened:  # not where it ended early: a call may run
         exe.close()

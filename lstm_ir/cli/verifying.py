@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from lstm_ir.cli import files, model_options
-from lstm_ir.importers.kinds import Kind
+from lstm_ir.importers.kinds import ModelKind
 from lstm_ir.ir.printable import safe
 from lstm_ir.verification.verify import verify
 
@@ -28,7 +28,7 @@ from lstm_ir.verification.verify import verify
 @click.option("--cold/--no-cold", default=True, show_default=True, help="Time processes from their start too.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 def command(
-    model: str, kind: Kind, given: dict[str, Any], target: str, tried: tuple[str, ...], ranges: tuple[str, ...],
+    model: str, kind: ModelKind, given: dict[str, Any], target: str, tried: tuple[str, ...], ranges: tuple[str, ...],
     calls: int, seed: int, absolute: float | None, relative: float | None, seconds: float, cold: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run MODEL by its own library and by this project, and compare: results, times, sizes, cold starts.

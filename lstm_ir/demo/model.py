@@ -71,7 +71,7 @@ def _read(
 
 
 @dataclass(frozen=True)
-class Progress:
+class EpochResult:
     """Where the training is: the mean loss of the epoch, and the accuracy on both parts."""
 
     epoch: int
@@ -88,7 +88,7 @@ class Progress:
         )
 
 
-def train(show: Callable[[Progress], None], epochs: int = EPOCHS, seed: int = SEED) -> Trained:
+def train(show: Callable[[EpochResult], None], epochs: int = EPOCHS, seed: int = SEED) -> Trained:
     """Weights trained from scratch, in a module on the CPU; `show` is called after every epoch.
 
     The held-out images are shown, never learned from, nor used to choose when to stop.
@@ -108,7 +108,7 @@ def train(show: Callable[[Progress], None], epochs: int = EPOCHS, seed: int = SE
             done += 1
         seen = float((infer(images=images)["digit"] == labels).mean())
         right = float((infer(images=held_out)["digit"] == data.test_labels).mean())
-        show(Progress(epoch, done, steps, float(np.mean(losses)), seen, right))
+        show(EpochResult(epoch, done, steps, float(np.mean(losses)), seen, right))
     trained = Trained({n: exe.state[n] for n in SHAPES}, exe.report.compile_seconds)
     exe.close()
     return trained

@@ -14,7 +14,7 @@ import numpy as np
 import lstm_ir as li
 from lstm_ir.backends.run.devices import available
 from lstm_ir.data import digits
-from lstm_ir.demo.model import EPOCHS, Progress, classifier, streamer, train
+from lstm_ir.demo.model import EPOCHS, EpochResult, classifier, streamer, train
 from lstm_ir.ir.errors import LstmIrError
 
 if TYPE_CHECKING:
@@ -144,14 +144,14 @@ def run(
     say: Callable[[str], None],
     package: Path,
     seconds: float = SECONDS,
-    show: Callable[[Progress], None] = lambda _: None,
+    show: Callable[[EpochResult], None] = lambda _: None,
     epochs: int = EPOCHS,
 ) -> list[Score]:
     """The whole demo: train, compile, run, write the package, run and stream it from there."""
     start = time.perf_counter()
-    seen: list[Progress] = []
+    seen: list[EpochResult] = []
 
-    def passed(p: Progress) -> None:
+    def passed(p: EpochResult) -> None:
         seen.append(p)
         show(p)
 

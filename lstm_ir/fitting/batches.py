@@ -13,7 +13,7 @@ Batch = Mapping[str, Any]
 Batches = Iterable[Batch] | Callable[[int], Iterable[Batch]]
 
 
-class Source:
+class BatchSource:
     """Batches for each epoch: something that can be iterated again, an iterator, or a function of the epoch."""
 
     def __init__(self, batches: Any, what: str) -> None:

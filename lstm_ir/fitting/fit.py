@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.backends.run.executable import Session
-from lstm_ir.fitting.batches import Batches, Source
+from lstm_ir.fitting.batches import Batches, BatchSource
 from lstm_ir.fitting.checkpoint import need_path
 from lstm_ir.fitting.history import History
 from lstm_ir.fitting.interrupts import Interrupts
 from lstm_ir.fitting.logs import log_of
-from lstm_ir.fitting.run import Limits, Run
+from lstm_ir.fitting.run import Run, RunLimits
 from lstm_ir.fitting.validation import Validation
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.options import is_int
@@ -46,7 +46,7 @@ def fit(
     standard error. Ctrl-C saves a checkpoint after the present step, says how to go on, and is raised as
     KeyboardInterrupt. CallError for arguments and batches that do not fit, PackageError for files.
     """
-    limits = Limits(
+    limits = RunLimits(
         *(_whole(n, v) for n, v in (("epochs", epochs), ("steps", steps), ("every", every), ("patience", patience)))
     )
     if limits.epochs is None and limits.steps is None:
@@ -59,13 +59,13 @@ def fit(
         raise CallError("fit: resume goes on from a checkpoint; give its path")
     if limits.patience is not None and validation is None:
         raise CallError("fit: patience counts validations; give batches for them")
-    source = Source(batches, "batches")
+    source = BatchSource(batches, "batches")
     if source.once and limits.steps is None and limits.epochs != 1:
         raise CallError(
             f"fit: batches is an iterator, which ends with its first epoch, and epochs is {limits.epochs}; give "
             "something that can be iterated again, or a function of the epoch"
         )
-    checks = None if validation is None else Source(validation, "validation")
+    checks = None if validation is None else BatchSource(validation, "validation")
     if checks is not None and checks.once:
         raise CallError("fit: validation is an iterator, which ends with its first use; give a list")
     writer = log_of(log)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lstm_ir.fitting import checkpoint
-from lstm_ir.fitting.batches import Batch, Source, naming, need_batch
+from lstm_ir.fitting.batches import Batch, BatchSource, naming, need_batch
 from lstm_ir.fitting.checkpoint import Position
 from lstm_ir.fitting.history import History, Means, Record
 from lstm_ir.fitting.interrupts import Interrupts
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-class Limits(NamedTuple):
+class RunLimits(NamedTuple):
     """When a run ends, and how often it reports; None is never, or after each epoch."""
 
     epochs: int | None
@@ -37,8 +37,8 @@ class Run:
     """A session that is trained, and where in its data it is."""
 
     def __init__(
-        self, session: Session, source: Source, limits: Limits, validation: Validation | None, path: Path | None,
-        log: NoLog, *, progress: bool,
+        self, session: Session, source: BatchSource, limits: RunLimits, validation: Validation | None,
+        path: Path | None, log: NoLog, *, progress: bool,
     ) -> None:  # fmt: skip
         self._session, self._source, self._limits = session, source, limits
         self._validation, self._path, self._log = validation, path, log

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lstm_ir.fitting.batches import Batch, Source, naming, need_batch
+from lstm_ir.fitting.batches import Batch, BatchSource, naming, need_batch
 from lstm_ir.fitting.history import Means
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.signature import Port, bind_dims
@@ -24,7 +24,7 @@ class Validation:
     What the program carries from call to call begins anew with each validation, and goes from batch to batch.
     """
 
-    def __init__(self, session: Session, source: Source) -> None:
+    def __init__(self, session: Session, source: BatchSource) -> None:
         self._session, self._source = session, source
         self._entry: Function = session.entries["evaluate"]
         carried = session.entries["train"].entry.reads

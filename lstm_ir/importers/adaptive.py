@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ops.core.adaptive_pool import along
@@ -16,5 +16,5 @@ def adapted(x: Value, axis: int, m: Dim, largest: bool) -> Value:
     """
     n = x.shape[axis]
     if n not in (m, 1) and m != 1 and not (isinstance(n, int) and isinstance(m, int)):
-        raise RefusedError(f"{m} windows over the open size {n}")
+        raise NodeRefusedError(f"{m} windows over the open size {n}")
     return along("adaptive pool", x, axis, m, li.max if largest else li.mean)

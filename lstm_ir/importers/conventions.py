@@ -13,7 +13,8 @@ from lstm_ir.importers.weight_layouts import (
     Apart,
     ApartBiases,
     BiasLayout,
-    Columns,
+    GateColumns,
+    GateRows,
     InnerBias,
     Joined,
     JoinedBiases,
@@ -22,7 +23,6 @@ from lstm_ir.importers.weight_layouts import (
     Ldigo,
     Matrices,
     OneBias,
-    Rows,
     TwoBiases,
 )
 
@@ -74,7 +74,7 @@ def _three(orders: tuple[str, str], matrices: Matrices, bias: BiasLayout, **lstm
 
 
 _CUDNN = _three(("ifgo", "rzn"), Apart("weight_"), ApartBiases("bias_"), resets=True, projection=Extra(("weight_8",)))
-_MPS = Rows("inputWeight", "recurrentWeight"), InnerBias("bias", "secondaryBias")
+_MPS = GateRows("inputWeight", "recurrentWeight"), InnerBias("bias", "secondaryBias")
 _NO_MPS_PEEPHOLE = {
     "peephole": "multiplies the cell of the step before in all four gates, which no other convention has"
 }
@@ -83,19 +83,19 @@ _TF_PEEPHOLES = Extra(("wci", "wcf", "wco"))
 CONVENTIONS: dict[str, Convention] = {
     "lstm_ir": Convention(
         "the core ops of this project",
-        _three(("ifgo", "rzn"), Rows("w_ih", "w_hh"), InnerBias("b", "b_hn"), projection=Extra(("w_hr",)),
+        _three(("ifgo", "rzn"), GateRows("w_ih", "w_hh"), InnerBias("b", "b_hn"), projection=Extra(("w_hr",)),
                peephole=Extra(("peephole",))),
         "docs/core-ops.md", {},
     ),
     "torch": Convention(
         "PyTorch's LSTM, GRU, RNN and their cells; without `_l0`",
-        _three(("ifgo", "rzn"), Rows("weight_ih", "weight_hh"), TwoBiases("bias_ih", "bias_hh"), resets=True,
+        _three(("ifgo", "rzn"), GateRows("weight_ih", "weight_hh"), TwoBiases("bias_ih", "bias_hh"), resets=True,
                projection=Extra(("weight_hr",))),
         "documentation of torch.nn.LSTM and torch.nn.GRU; run", {},
     ),
     "keras": Convention(
         "Keras' LSTM, GRU, SimpleRNN",
-        _three(("ifgo", "zrn"), Columns("kernel", "recurrent_kernel"), KerasBias("bias")),
+        _three(("ifgo", "zrn"), GateColumns("kernel", "recurrent_kernel"), KerasBias("bias")),
         "keras/src/layers/rnn/{lstm,gru,simple_rnn}.py; run", {},
     ),
     "tf_block": Convention(
@@ -122,7 +122,7 @@ CONVENTIONS: dict[str, Convention] = {
     ),
     "onnx": Convention(
         "ONNX's LSTM, GRU, RNN",
-        _three(("iofg", "zrn"), Rows("W", "R", 1), JoinedBiases("B"), peephole=Extra(("P",), "iof", 1)),
+        _three(("iofg", "zrn"), GateRows("W", "R", 1), JoinedBiases("B"), peephole=Extra(("P",), "iof", 1)),
         "operators LSTM-22, GRU-22, RNN-22 of ONNX; run", {},
     ),
     "cudnn": Convention(
@@ -151,7 +151,7 @@ CONVENTIONS: dict[str, Convention] = {
     ),
     "coreml": Convention(
         "Core ML's MIL operations lstm, gru, rnn",
-        _three(("ifog", "rnz"), Rows("weight_ih", "weight_hh"), OneBias(("bias",)), resets=True,
+        _three(("ifog", "rnz"), GateRows("weight_ih", "weight_hh"), OneBias(("bias",)), resets=True,
                peephole=Extra(("peephole",))),
         "coremltools, mil/ops/defs/iOS15/recurrent.py; not run", {},
     ),

@@ -15,7 +15,7 @@ import numpy as np
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
 from lstm_ir.importers.counted import Counted, counted
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value, topological
@@ -60,10 +60,10 @@ def all_of(v: Value) -> list[Value]:
 def below(v: Value, counters: dict[Value, Counted]) -> tuple[int, Dim]:
     """(a, b) of a condition a * step < b."""
     if v.op != "compare" or v.node.attrs["direction"] not in ("LT", "LE", "GT", "GE"):
-        raise RefusedError(ENDS)
+        raise NodeRefusedError(ENDS)
     left, right = (at_step(u, counters) for u in v.node.inputs)
     if left is None or right is None:
-        raise RefusedError(ENDS)
+        raise NodeRefusedError(ENDS)
     how = v.node.attrs["direction"]
     if how[0] == "G":
         left, right = right, left

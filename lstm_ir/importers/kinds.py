@@ -36,7 +36,7 @@ class Functions(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kind:
+class ModelKind:
     """A kind of model. runs: the library that runs the original.
 
     options: what the importer can be told of a file. chosen: those of them that the original has to know. keeps:
@@ -108,16 +108,16 @@ def _torch() -> Functions:
 
 CONSTANTS = frozenset({"constants"})
 RESULTS = frozenset({"checkpoint", "signature", "outputs", "constants"})
-ONNX = Kind("ONNX", "onnxruntime", (".onnx",), CONSTANTS | {"sizes", "stateful"}, CONSTANTS, _onnx)
-KERAS = Kind("Keras", "Keras", (".keras", ".h5", ".hdf5"), frozenset({"sizes"}), frozenset(), _keras, keeps=True)
-TENSORFLOW = Kind(
+ONNX = ModelKind("ONNX", "onnxruntime", (".onnx",), CONSTANTS | {"sizes", "stateful"}, CONSTANTS, _onnx)
+KERAS = ModelKind("Keras", "Keras", (".keras", ".h5", ".hdf5"), frozenset({"sizes"}), frozenset(), _keras, keeps=True)
+TENSORFLOW = ModelKind(
     "TensorFlow", "TensorFlow", (".pb", ".meta", ".pbtxt", ".prototxt"), RESULTS | {"sizes"}, RESULTS, _tensorflow
 )
-TORCH = Kind("PyTorch", "PyTorch", (".pt2", ".pt", ".pth", ".ckpt", ".bin"), frozenset(), frozenset(), _torch)
+TORCH = ModelKind("PyTorch", "PyTorch", (".pt2", ".pt", ".pth", ".ckpt", ".bin"), frozenset(), frozenset(), _torch)
 KINDS = (ONNX, KERAS, TENSORFLOW, TORCH)
 
 
-def kind_of_file(path: str | os.PathLike[str]) -> Kind:
+def kind_of_file(path: str | os.PathLike[str]) -> ModelKind:
     """By the extension; a folder is a SavedModel, any other file HDF5 by its first bytes, or else ONNX."""
     found = Path(path)
     if found.is_dir():
@@ -132,7 +132,7 @@ def kind_of_file(path: str | os.PathLike[str]) -> Kind:
         return ONNX
 
 
-def kind_of(model: Any) -> Kind | None:
+def kind_of(model: Any) -> ModelKind | None:
     """Of a path, of bytes (ONNX), or of an object of one of the libraries; None for anything else."""
     if isinstance(model, (str, os.PathLike)):
         return kind_of_file(model)
@@ -156,7 +156,7 @@ def _class(library: str, name: str) -> type | None:
 
 
 def program_of(
-    kind: Kind, model: str | os.PathLike[str], given: Mapping[str, Any], kept: bool | Mapping[str, str]
+    kind: ModelKind, model: str | os.PathLike[str], given: Mapping[str, Any], kept: bool | Mapping[str, str]
 ) -> Program:
     """The program of a file. kept: what `from_onnx` calls `stateful`, for every kind.
 

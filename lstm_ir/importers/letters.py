@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ops.primitive.einsum import letters
@@ -19,7 +19,7 @@ def agreed_einsum(equation: str, xs: Sequence[Value], agree: Callable[[str, Dim,
     try:
         names, _ = letters(equation, [x.rank for x in xs])
     except ValueError as problem:
-        raise RefusedError(str(problem)) from None
+        raise NodeRefusedError(str(problem)) from None
     sizes: dict[str, Dim] = {}
     for name, x in zip(names, xs, strict=True):
         for letter, size in zip(name, x.shape, strict=True):

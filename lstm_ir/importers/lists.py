@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
@@ -32,21 +32,21 @@ class TensorList:
             return self.rows
         if self.items:
             if not isinstance(self.count, int) or set(self.items) - set(range(self.count)):
-                raise RefusedError("a list is read of which not all elements were written")
+                raise NodeRefusedError("a list is read of which not all elements were written")
             like = next(iter(self.items.values()))
             nothing = li.zeros(like.shape, like.dtype)
             return li.stack([self.items.get(k, nothing) for k in range(self.count)])
         if self.element is None or None in self.element:
-            raise RefusedError("a list is read that was never written, and whose elements have no stated shape")
+            raise NodeRefusedError("a list is read that was never written, and whose elements have no stated shape")
         return li.zeros((self.count, *(d for d in self.element if d is not None)), self.dtype)
 
     def with_item(self, place: int, value: Value) -> TensorList:
         """The list with one element written."""
         count = self.count
         if isinstance(count, Expr):
-            raise RefusedError("an element of a list is written whose number of elements only a call knows")
+            raise NodeRefusedError("an element of a list is written whose number of elements only a call knows")
         if place >= count and not self.grows:
-            raise RefusedError(f"place {place} is outside a list of {count}")
+            raise NodeRefusedError(f"place {place} is outside a list of {count}")
         if self.rows is not None:
             rows = [v[0] for v in li.split(self.rows, count)] if count else []
             return replace(self, rows=None, items=dict(enumerate(rows)) | {place: value}, count=max(count, place + 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lstm_ir.importers.sizes import Sizes
+from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.ir.graph import Value
 
 
@@ -20,6 +20,6 @@ def graph_name(text: str | None) -> str:
     return found if found.isidentifier() else "model"
 
 
-def tensor(result: Value | Sizes) -> Value:
+def tensor(result: Value | SizeArray) -> Value:
     """A result as a tensor."""
-    return result.value() if isinstance(result, Sizes) else result
+    return result.value() if isinstance(result, SizeArray) else result

@@ -8,24 +8,24 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lstm_ir.importers.operands import Operands, Result
-from lstm_ir.importers.sizes import Sizes, UndecidedError, objects, settled
-from lstm_ir.importers.table import ALL, Entry
+from lstm_ir.importers.sizes import SizeArray, UndecidedError, objects, settled
+from lstm_ir.importers.table import ALL, OpEntry
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.types import DType
 
 C = TypeVar("C", bound=Operands)
 
 
-def on_sizes(entry: Entry[C], call: C) -> list[Result] | None:
+def on_sizes(entry: OpEntry[C], call: C) -> list[Result] | None:
     """What the op does to operands that are sizes, as sizes; None where it makes tensors."""
-    if not any(isinstance(v, Sizes) for v in call.inputs):
+    if not any(isinstance(v, SizeArray) for v in call.inputs):
         return None
     if entry.sizes is not None:
         return _computed(entry, call)
     return _moved(entry, call) if entry.moves else None
 
 
-def _computed(entry: Entry[C], call: C) -> list[Result] | None:
+def _computed(entry: OpEntry[C], call: C) -> list[Result] | None:
     arrays = [call.elements(i) for i in range(len(call.inputs))]
     dtypes = {v.dtype for v in call.inputs if v is not None}
     if any(a is None for a in arrays):
@@ -39,10 +39,10 @@ def _computed(entry: Entry[C], call: C) -> list[Result] | None:
     return [settled(out, DType.i1 if truth else max(dtypes, key=lambda d: d.bits))]
 
 
-def _moved(entry: Entry[C], call: C) -> list[Result] | None:
+def _moved(entry: OpEntry[C], call: C) -> list[Result] | None:
     """The handler run over the places of the elements, then the elements put where those went."""
     at_ = range(len(call.inputs)) if ALL in entry.moves else entry.moves
-    if not any(isinstance(call.inputs[i], Sizes) for i in at_ if i < len(call.inputs)):
+    if not any(isinstance(call.inputs[i], SizeArray) for i in at_ if i < len(call.inputs)):
         return None
     inputs = list(call.inputs)
     elements: list[Any] = []

@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lstm_ir.importers.known import Knowledge
-from lstm_ir.importers.refusals import RefusedError, UnifiedError, UnknownError, Wanted
-from lstm_ir.importers.sizes import Sizes, minus
+from lstm_ir.importers.refusals import NodeRefusedError, UnifiedError, UnknownError, Wanted
+from lstm_ir.importers.sizes import SizeArray, minus
 from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
 Array = np.ndarray[Any, Any]
-Result: TypeAlias = Value | Sizes | None
+Result: TypeAlias = Value | SizeArray | None
 """What a handler gives for one result."""
 
 
@@ -45,18 +45,18 @@ class Operands(ABC):
         """Whether operand i is given."""
         return i < len(self.inputs) and self.inputs[i] is not None
 
-    def raw(self, i: int) -> Value | Sizes:
+    def raw(self, i: int) -> Value | SizeArray:
         """Operand i as it is."""
         self._read_inputs.add(i)
         v = self.inputs[i] if i < len(self.inputs) else None
         if v is None:
-            raise RefusedError(f"operand {i} is missing")
+            raise NodeRefusedError(f"operand {i} is missing")
         return v
 
     def value(self, i: int) -> Value:
         """Operand i as a tensor."""
         v = self.raw(i)
-        return v.value() if isinstance(v, Sizes) else v
+        return v.value() if isinstance(v, SizeArray) else v
 
     def maybe(self, i: int) -> Value | None:
         """Operand i as a tensor; None where it is absent."""
@@ -69,7 +69,7 @@ class Operands(ABC):
     def known(self, i: int) -> Array | None:
         """The elements of operand i where they are known at import."""
         v = self.raw(i)
-        return None if isinstance(v, Sizes) else self._knowledge.array(v)
+        return None if isinstance(v, SizeArray) else self._knowledge.array(v)
 
     def is_zero(self, v: Value) -> bool:
         """Whether all elements of `v` are known to be 0."""
@@ -88,7 +88,7 @@ class Operands(ABC):
         """The one element of operand i, which has to be known."""
         array = self.known(i)
         if array is None or array.size != 1:
-            raise RefusedError(f"{what} is not one number that is known at import")
+            raise NodeRefusedError(f"{what} is not one number that is known at import")
         return array.reshape(-1)[0].item()
 
     def elements(self, i: int) -> Array | None:
@@ -97,7 +97,7 @@ class Operands(ABC):
 
     def elements_of(self, v: Result) -> Array | None:
         """The same of any value."""
-        if isinstance(v, Sizes):
+        if isinstance(v, SizeArray):
             return v.array
         integers = v is not None and (v.dtype.is_int or v.dtype is DType.i1)
         array = self._knowledge.array(v) if v is not None and integers else None
@@ -107,29 +107,29 @@ class Operands(ABC):
         """Operand i, a list of sizes."""
         array = self.elements(i)
         if array is None:
-            raise RefusedError(f"{what} depends on values that only a call knows")
+            raise NodeRefusedError(f"{what} depends on values that only a call knows")
         if array.ndim > 1:
-            raise RefusedError(f"{what} has {array.ndim} axes, not one")
+            raise NodeRefusedError(f"{what} has {array.ndim} axes, not one")
         return list(array.reshape(-1))
 
     def dim(self, i: int, what: str) -> Dim:
         """Operand i, one size."""
         found = self.dims(i, what)
         if len(found) != 1:
-            raise RefusedError(f"{what} has {len(found)} elements, not one")
+            raise NodeRefusedError(f"{what} has {len(found)} elements, not one")
         return found[0]
 
     def numbers(self, i: int, what: str) -> list[int]:
         """Operand i, a list of ints."""
         found = self.dims(i, what)
         if any(isinstance(d, Expr) for d in found):
-            raise RefusedError(f"{what} depends on sizes that only a call knows")
+            raise NodeRefusedError(f"{what} depends on sizes that only a call knows")
         return [int(d) for d in found if isinstance(d, int)]
 
     def axis_of(self, axis: int, rank: int) -> int:
         """An axis counted from either end, counted from the start."""
         if not -rank <= axis < rank:
-            raise RefusedError(f"axis {axis} is outside {-rank}..{rank - 1}")
+            raise NodeRefusedError(f"axis {axis} is outside {-rank}..{rank - 1}")
         return axis % rank
 
     def agree(self, what: str, a: Dim, b: Dim) -> None:
@@ -137,11 +137,11 @@ class Operands(ABC):
         if a == b:
             return
         if isinstance(minus(a, b), int):
-            raise RefusedError(f"{what}: {a} and {b} differ")
+            raise NodeRefusedError(f"{what}: {a} and {b} differ")
         for size, by in ((b, a), (a, b)):
             if (name := plain(size)) is not None:
                 raise UnifiedError(name, by)
-        raise RefusedError(f"{what}: {a} and {b} cannot be decided to be equal")
+        raise NodeRefusedError(f"{what}: {a} and {b} cannot be decided to be equal")
 
 
 def plain(d: Dim) -> str | None:

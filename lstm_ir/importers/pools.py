@@ -10,7 +10,7 @@ import numpy as np
 
 from lstm_ir import ops as li
 from lstm_ir.importers.same_padding import Edge, padded
-from lstm_ir.importers.sizes import Sizes
+from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
@@ -119,4 +119,4 @@ def _places(sizes: Sequence[Dim], columns_first: bool) -> Value:
 
 def size_value(d: Dim) -> Value:
     """A size as a number i64[]."""
-    return li.constant(np.int64(d)) if isinstance(d, int) else Sizes(np.array(d, object), DType.i64).value()
+    return li.constant(np.int64(d)) if isinstance(d, int) else SizeArray(np.array(d, object), DType.i64).value()

@@ -9,7 +9,7 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import BroadcastError, ModelError
 
 
-class RefusedError(Exception):
+class NodeRefusedError(Exception):
     """Why a node is not taken; the importer adds which one it is."""
 
 
@@ -21,7 +21,7 @@ class Wanted:
     values: tuple[int | float | bool, ...]
 
 
-class UnknownError(RefusedError):
+class UnknownError(NodeRefusedError):
     """An operand that has to be known at import: constants and numbers for sizes would say it."""
 
     def __init__(self, reason: str, wanted: Sequence[Wanted], sizes: Sequence[str]) -> None:

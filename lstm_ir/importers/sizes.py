@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Sizes:
+class SizeArray:
     """An array of ints and dimension expressions, at least one of them an expression."""
 
     array: Array
@@ -42,14 +42,14 @@ class Sizes:
         return reshape(stack(parts), self.array.shape)
 
 
-def settled(array: Array, dtype: DType) -> Sizes | Value:
+def settled(array: Array, dtype: DType) -> SizeArray | Value:
     """The array as a constant where no element is an expression."""
     if any(isinstance(d, Expr) for d in array.flat):
-        return Sizes(array, dtype)
+        return SizeArray(array, dtype)
     try:
         return constant(array.astype(dtype.numpy))
     except OverflowError:
-        raise RefusedError(f"a size does not fit into {dtype}: {max(map(abs, array.flat))}") from None
+        raise NodeRefusedError(f"a size does not fit into {dtype}: {max(map(abs, array.flat))}") from None
 
 
 def objects(elements: list[Any], shape: tuple[int, ...]) -> Array:

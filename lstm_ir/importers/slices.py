@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import UndecidedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -17,7 +17,7 @@ TO_THE_END = 2**31 - 1  # bounds of a slice that exporters write for "to the end
 def sliced(x: Value, axis: int, start: Dim, end: Dim, step: int) -> Value:
     """x from `start` up to `end` along an axis, each `step`-th row; a negative step goes backwards."""
     if step == 0:
-        raise RefusedError("a step is 0")
+        raise NodeRefusedError("a step is 0")
     size = x.shape[axis]
     start, end = _from_start(size, start, step), _from_start(size, end, step)
     if step < 0:  # place i is place size - 1 - i of the reversed operand

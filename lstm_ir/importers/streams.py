@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from lstm_ir.importers.operands import plain
-from lstm_ir.importers.refusals import Refusals, RefusedError, UnifiedError
+from lstm_ir.importers.refusals import NodeRefusedError, Refusals, UnifiedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.errors import ModelError
 from lstm_ir.ir.graph import Graph
@@ -99,5 +99,5 @@ def _raise_reasons(file: str, found: Causality, ops: Mapping[str, str] | None) -
     refusals = Refusals(file)
     for node, reason in found.reasons:
         op = node.op.name if ops is None else ops.get(node.loc.node, "input")
-        refusals.add(node.loc.node, op, RefusedError(reason))
+        refusals.add(node.loc.node, op, NodeRefusedError(reason))
     refusals.raise_any()

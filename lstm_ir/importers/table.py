@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from lstm_ir.importers.operands import Operands, Result
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import Rule
 
 C = TypeVar("C", bound=Operands)
@@ -15,7 +15,7 @@ ALL = -1  # in `moves`: every operand
 
 
 @dataclass(frozen=True)
-class Entry(Generic[C]):
+class OpEntry(Generic[C]):
     """One op: what makes nodes of it, and how it acts on sizes.
 
     `moves` are the operands whose elements only change places, `sizes` is what the op does to sizes as numbers,
@@ -50,7 +50,7 @@ class Table(Mapping[K, E]):
         """The entry of a key. RefusedError where there is none; `where` stands after the word for it."""
         found = self._entries.get(key)
         if found is None:
-            raise RefusedError(f"the {self.what}{where} is not taken")
+            raise NodeRefusedError(f"the {self.what}{where} is not taken")
         return found
 
     def __getitem__(self, key: K) -> E:

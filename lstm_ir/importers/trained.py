@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.errors import ModelError
 from lstm_ir.ir.types import DType
 
@@ -54,7 +54,7 @@ def fitting(
         variable, array = there[name], np.asarray(given)
         try:
             (want, shape), got = kind(variable), DType.of(array.dtype)
-        except (RefusedError, ValueError) as e:
+        except (NodeRefusedError, ValueError) as e:
             raise ModelError(f"{word}: {name}: {e}") from None
         if shape != array.shape or want is not got:
             shapes = [",".join(map(str, s)) for s in (array.shape, shape)]

@@ -65,7 +65,7 @@ class BiasLayout(Protocol):
 
 
 @dataclass(frozen=True)
-class Rows:
+class GateRows:
     """Two matrices of rows [G*H,n], with `leading` axes of size 1 before."""
 
     x: str
@@ -82,7 +82,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Columns:
+class GateColumns:
     """Two matrices of columns [n,G*H]."""
 
     x: str

@@ -31,7 +31,7 @@ from lstm_ir.ir.spread import Spread, outer, terms
 from lstm_ir.ir.types import DType
 
 
-class Kind(Enum):
+class CarryKind(Enum):
     """Of a circle of carries."""
 
     linear = "elementwise linear"
@@ -59,7 +59,7 @@ class Circle:
     """Carries (by number) that need each other, their kind, and the other carries that they read."""
 
     carries: tuple[int, ...]
-    kind: Kind
+    kind: CarryKind
     is_linear: bool  # in the carries of the circle
     reads: tuple[int, ...] = ()
     form: MatrixForm | None = None
@@ -88,7 +88,7 @@ def words(c: Circle, names: Sequence[str]) -> str:
     text = f"{' + '.join(names[k] for k in c.carries)} {c.kind.value}"
     if c.form is not None and c.form.delta:
         text += " by a delta rule"
-    if c.is_linear and c.kind in (Kind.dense, Kind.blocks, Kind.convolution, Kind.mixed):
+    if c.is_linear and c.kind in (CarryKind.dense, CarryKind.blocks, CarryKind.convolution, CarryKind.mixed):
         text += " linear"
     return text + (f" (reads {', '.join(names[k] for k in c.reads)})" if c.reads else "")
 
@@ -118,7 +118,7 @@ def _groups(needs: Sequence[frozenset[int]]) -> list[tuple[int, ...]]:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Composition:
     """How a value is made of the carries of a circle."""
 
     places: Places
@@ -126,13 +126,15 @@ class _Made:
     mixes: frozenset[str] = frozenset()  # dense, blocks, convolution, vector, other
 
 
-class _Walk:
+class _CircleWalk:
     """Every value of a body that carries of one circle are part of."""
 
     def __init__(self, loop: Loop, members: Sequence[int], made: dict[Value, frozenset[Value]]) -> None:
         self.loop = loop
         self.constant = {v for v, ps in made.items() if ps <= set(loop.const_params)}
-        self.found: dict[Value, _Made] = {loop.carry_params[k]: _Made(own(loop.carry_params[k].shape)) for k in members}
+        self.found: dict[Value, _Composition] = {
+            loop.carry_params[k]: _Composition(own(loop.carry_params[k].shape)) for k in members
+        }
         self._nodes(loop.body)
 
     def _nodes(self, graph: Graph) -> None:
@@ -156,33 +158,33 @@ class _Walk:
             if out in self.found:
                 self.found[v] = self.found[out]
 
-    def _node(self, n: Node, inputs: list[_Made | None]) -> list[_Made]:
+    def _node(self, n: Node, inputs: list[_Composition | None]) -> list[_Composition]:
         given = [m for m in inputs if m is not None]
         mixes = frozenset[str]().union(*(m.mixes for m in given))
         plain = all(m.is_linear for m in given)
         name = n.op.name
         if len(n.values) != 1:
-            return [_Made(lost(v), False, mixes | {"other"}) for v in n.values]
+            return [_Composition(lost(v), False, mixes | {"other"}) for v in n.values]
         if Trait.elementwise in n.op.traits:
             linear = plain and _is_linear(n, [m is not None for m in inputs])
-            return [_Made(joined([m.places for m in given]), linear, mixes)]
+            return [_Composition(joined([m.places for m in given]), linear, mixes)]
         if name == "dot_general":
             return [self._product(n, inputs, mixes, plain)]
         places = moved(n, [None if m is None else m.places for m in inputs])
         if places is not None:
-            return [_Made(places, plain, mixes)]
+            return [_Composition(places, plain, mixes)]
         if name.startswith("reduce_"):
             return [_reduced(n, given[0], plain and name in ("reduce_sum", "reduce_mean"))]
         (v,) = n.values
         if name in ("stencil", "convolution", "convolution_transpose"):
             alone = plain and len(given) == 1
-            return [_Made(lost(v), alone, mixes | {"convolution"})]
+            return [_Composition(lost(v), alone, mixes | {"convolution"})]
         linear = plain and name in ("reverse", "pad", "cumsum", "transpose", "reshape", "slice")
-        return [_Made(lost(v), linear, mixes | {"other"})]
+        return [_Composition(lost(v), linear, mixes | {"other"})]
 
-    def _product(self, n: Node, inputs: list[_Made | None], mixes: frozenset[str], plain: bool) -> _Made:
+    def _product(self, n: Node, inputs: list[_Composition | None], mixes: frozenset[str], plain: bool) -> _Composition:
         if all(inputs):
-            return _Made(lost(n.values[0]), False, mixes | {"dense"})
+            return _Composition(lost(n.values[0]), False, mixes | {"dense"})
         side = 0 if inputs[0] is not None else 1
         m, other = inputs[side], n.inputs[1 - side]
         assert m is not None
@@ -190,7 +192,7 @@ class _Walk:
         summed = [m.places[a] for a in n.attrs[f"{mine}_contracting_dimensions"]]
         batched = [m.places[a] for a in n.attrs[f"{mine}_batching_dimensions"]]
         free = other.rank - len(n.attrs[f"{its}_contracting_dimensions"]) - len(batched)
-        out = _Made(of_product(n, side, m.places), plain, mixes)
+        out = _Composition(of_product(n, side, m.places), plain, mixes)
         if not summed or (all(p is None for p in summed) and not mixes):
             return out
         if not free and other not in self.constant:
@@ -199,7 +201,7 @@ class _Walk:
             how = "blocks"
         else:
             how = "dense"
-        return _Made(out.places, plain, mixes | {how})
+        return _Composition(out.places, plain, mixes | {how})
 
     def _in_blocks(self, n: Node, summed: list[Place | None], batched: list[Place | None]) -> bool:
         """Whether each block has a matrix of its own: over an axis of the carry, or over a window of one."""
@@ -230,48 +232,48 @@ def _within(old: DType, new: DType) -> bool:
     return old.bits < new.bits
 
 
-def _reduced(n: Node, m: _Made, is_linear: bool) -> _Made:
+def _reduced(n: Node, m: _Composition, is_linear: bool) -> _Composition:
     axes = n.attrs["dimensions"]
     rest = tuple(p for a, p in enumerate(m.places) if a not in axes)
     if all(m.places[a] is None for a in axes) and is_linear:
-        return _Made(rest, True, m.mixes)
-    return _Made(rest, is_linear, m.mixes | {"vector" if is_linear else "other"})
+        return _Composition(rest, True, m.mixes)
+    return _Composition(rest, is_linear, m.mixes | {"vector" if is_linear else "other"})
 
 
 def _circle(
     loop: Loop, members: tuple[int, ...], reads: tuple[int, ...], made: dict[Value, frozenset[Value]]
 ) -> Circle:
-    walk = _Walk(loop, members, made)
+    walk = _CircleWalk(loop, members, made)
     found = [walk.found.get(loop.next[k]) for k in members]
     given = [m for m in found if m is not None]
     if not given:
-        return Circle(members, Kind.replaced, False, reads)
+        return Circle(members, CarryKind.replaced, False, reads)
     mixes = frozenset[str]().union(*(m.mixes for m in given))
     is_linear = all(m.is_linear for m in given)
     stay = all(m is None or _stays(m, loop.carry_params[k]) for k, m in zip(members, found, strict=True))
     kind, form = _kind(mixes, is_linear, stay), None
-    if kind in (Kind.linear, Kind.matrix):
+    if kind in (CarryKind.linear, CarryKind.matrix):
         if len(members) == 1:
             form = _matrix_form(loop, members[0], walk, "vector" in mixes)
-        kind = Kind.matrix if form is not None else Kind.mixed if "vector" in mixes else Kind.linear
+        kind = CarryKind.matrix if form is not None else CarryKind.mixed if "vector" in mixes else CarryKind.linear
     return Circle(members, kind, is_linear, reads, form)
 
 
-def _kind(mixes: frozenset[str], is_linear: bool, stay: bool) -> Kind:
+def _kind(mixes: frozenset[str], is_linear: bool, stay: bool) -> CarryKind:
     if "convolution" in mixes:
-        return Kind.convolution
+        return CarryKind.convolution
     if "dense" in mixes:
-        return Kind.dense
+        return CarryKind.dense
     if "blocks" in mixes:
-        return Kind.blocks if stay and "other" not in mixes else Kind.dense
+        return CarryKind.blocks if stay and "other" not in mixes else CarryKind.dense
     if "other" in mixes or not stay or ("vector" in mixes and not is_linear):
-        return Kind.mixed
+        return CarryKind.mixed
     if "vector" in mixes:
-        return Kind.matrix
-    return Kind.linear if is_linear else Kind.nonlinear
+        return CarryKind.matrix
+    return CarryKind.linear if is_linear else CarryKind.nonlinear
 
 
-def _stays(m: _Made, carry: Value) -> bool:
+def _stays(m: _Composition, carry: Value) -> bool:
     """Whether each element is made of the same element, or of what was mixed along an axis."""
     for p, d, whole in zip(m.places, carry.shape, own(carry.shape), strict=True):
         if p != whole and d != 1 and not (p is None and m.mixes):
@@ -279,7 +281,7 @@ def _stays(m: _Made, carry: Value) -> bool:
     return True
 
 
-def _matrix_form(loop: Loop, k: int, walk: _Walk, delta: bool) -> MatrixForm | None:
+def _matrix_form(loop: Loop, k: int, walk: _CircleWalk, delta: bool) -> MatrixForm | None:
     """The two axes of a matrix state; None for other linear carries."""
     carry, spread = loop.carry_params[k], Spread()
     found = list(terms(loop.next[k], walk.found.__contains__))
@@ -300,7 +302,7 @@ def _matrix_form(loop: Loop, k: int, walk: _Walk, delta: bool) -> MatrixForm | N
 
 
 def _form(
-    i: int, j: int, added: list[tuple[Value, ...]], kept: list[tuple[Value, ...]], spread: Spread, walk: _Walk
+    i: int, j: int, added: list[tuple[Value, ...]], kept: list[tuple[Value, ...]], spread: Spread, walk: _CircleWalk
 ) -> MatrixForm | None:
     for factors in added:
         sides = outer(factors, i, j, spread)
@@ -316,7 +318,7 @@ def _form(
     return MatrixForm(i, j, frozenset(decay)) if len(decay) < 2 else None
 
 
-def _rank_one(form: MatrixForm, cores: Sequence[Value | None], walk: _Walk) -> bool:
+def _rank_one(form: MatrixForm, cores: Sequence[Value | None], walk: _CircleWalk) -> bool:
     """Whether what the state is multiplied by mixes along one of the two axes alone."""
     for v in cores:
         assert v is not None

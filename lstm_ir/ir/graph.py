@@ -76,7 +76,7 @@ class Value(Operators):
 
     def _compared(self, builder: str, other: object) -> Any:
         if isinstance(other, Value):
-            return Comparison(self, other, builder)
+            return DeferredComparison(self, other, builder)
         return compared(builder, self, other) if comparable(other) else NotImplemented
 
     __hash__ = object.__hash__
@@ -85,7 +85,7 @@ class Value(Operators):
         return f"<{self.node.op.name}#{self.index}: {self.type}>"
 
 
-class Comparison(Value):
+class DeferredComparison(Value):
     """What `a == b` and `a != b` give of two values: elements compared; the node is made where a value is wanted.
 
     Lists and dicts of values ask for its truth: whether both are one value.
@@ -121,8 +121,8 @@ class Comparison(Value):
 def settled(arg: Any) -> Any:
     """The argument with comparisons as the values that they stand for."""
     if isinstance(arg, tuple):
-        return tuple(map(settled, arg)) if any(type(v) is Comparison for v in arg) else arg
-    return arg.value if type(arg) is Comparison else arg
+        return tuple(map(settled, arg)) if any(type(v) is DeferredComparison for v in arg) else arg
+    return arg.value if type(arg) is DeferredComparison else arg
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -97,12 +97,12 @@ def bind_attr(value: Any, env: Mapping[str, int]) -> Any:
     if isinstance(value, tuple):
         return tuple(bind_attr(v, env) for v in value)
     if isinstance(value, Graph):
-        return Body(value, env)
+        return InterpretedBody(value, env)
     return value
 
 
 @dataclass(frozen=True)
-class Body:
+class InterpretedBody:
     """A graph that an attribute holds, as a function of arrays."""
 
     graph: Graph

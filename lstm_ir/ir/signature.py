@@ -59,7 +59,7 @@ def starts(initial: TensorType, whole: TensorType) -> bool:
     return fits and initial.dtype is whole.dtype
 
 
-class Bound(NamedTuple):
+class CallSizes(NamedTuple):
     """What the shapes of a call determine: sizes by name, and the bounds of its integer inputs."""
 
     env: dict[str, int]
@@ -103,10 +103,10 @@ class Entry:
         return tuple((p.name, Conform(p.name, p.type.dtype)) for p in self.inputs)
 
     @cached_property
-    def _memo(self) -> dict[tuple[tuple[int, ...], ...], Bound]:
+    def _memo(self) -> dict[tuple[tuple[int, ...], ...], CallSizes]:
         return {}
 
-    def bound(self, shapes: tuple[tuple[int, ...], ...]) -> Bound:
+    def bound(self, shapes: tuple[tuple[int, ...], ...]) -> CallSizes:
         """Names and value bounds for these input shapes, in input order; CallError if none fit."""
         found = self._memo.get(shapes)
         if found is None:
@@ -118,7 +118,7 @@ class Entry:
                 if dims.evaluate(r.dim, env) < 0:
                     raise CallError(f"{self.name}: {r.what}{_unmet(r.dim, env)}")
             checks = tuple((c, _value(c.low, env), _value(c.high, env)) for c in self.checks)
-            found = Bound(env, checks)
+            found = CallSizes(env, checks)
             if len(self._memo) >= _MEMO:
                 self._memo.clear()
             self._memo[shapes] = found
@@ -287,7 +287,7 @@ def native(entry: Entry, arrays: Mapping[str, Any], taken: Callable[..., Any] = 
         raise
 
 
-def confirm(entry: Entry, bound: Bound, values: list[np.ndarray[Any, Any]]) -> None:
+def confirm(entry: Entry, bound: CallSizes, values: list[np.ndarray[Any, Any]]) -> None:
     """ValueRangeError for an integer input outside its bounds."""
     for check, low, high in bound.checks:
         at = next(i for i, p in enumerate(entry.inputs) if p.name == check.input)

@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 Weigh = Callable[[Mapping[str, Array]], float]
 
 
-class Parts:
+class BatchParts:
     """How the inputs of `grads` are cut along the batch, and how much each part counts."""
 
     def __init__(self, entry: Entry, batch: str, count: int, weigh: Weigh | None, reduction: str) -> None:

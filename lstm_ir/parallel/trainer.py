@@ -45,7 +45,7 @@ from lstm_ir.ir.errors import (
     ValueRangeError,
 )
 from lstm_ir.parallel.links import Link, LostError, Processes, Transport
-from lstm_ir.parallel.parts import Parts, Weigh
+from lstm_ir.parallel.parts import BatchParts, Weigh
 from lstm_ir.parallel.replica import APPLY, GRADS, LOAD, PREFIX, Opening, Replica, Reply, gradients
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Trainer:
         self._replaced = 0
         self._why = "it could not be started"  # the last one was lost
         self._replica = Replica(opening)
-        self._parts = Parts(self._replica.grads, batch, workers, weigh, reduction)
+        self._parts = BatchParts(self._replica.grads, batch, workers, weigh, reduction)
         self._names = gradients(self._replica.grads)
         if resume and self._checkpoint is not None and self._checkpoint.exists():
             self._replica.load(self._checkpoint)

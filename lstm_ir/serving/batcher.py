@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 Outputs = dict[str, Array]
 
 
-class Model(Protocol):
+class BatchedModel(Protocol):
     """What can be batched: an entry of an executable, or a function of another engine with its `entry`."""
 
     @property
@@ -131,14 +131,14 @@ class Batcher:
 class _Calls:
     """What the worker does with the requests of one group."""
 
-    def __init__(self, rows: Rows, model: Model) -> None:
+    def __init__(self, rows: Rows, model: BatchedModel) -> None:
         self._rows, self._model = rows, model
 
     def __call__(self, jobs: list[Job]) -> None:
         settle(jobs, lambda some: together(self._rows, self._model, [j.payload for j in some]))
 
 
-def together(rows: Rows, model: Model, requests: Sequence[Prepared]) -> list[Outputs]:
+def together(rows: Rows, model: BatchedModel, requests: Sequence[Prepared]) -> list[Outputs]:
     """The outputs of each request, by one call."""
     return rows.split(model(rows.merge(requests)), requests)
 
@@ -197,7 +197,7 @@ def seconds(name: str, value: object) -> float:
     return value
 
 
-def model_of(exe: Any, entry: str | None) -> Model:
+def model_of(exe: Any, entry: str | None) -> BatchedModel:
     """The entry of an executable or session, or a callable with an entry of its own."""
     entries = getattr(exe, "entries", None)
     if entries is not None:

@@ -18,7 +18,7 @@ import numpy as np
 from lstm_ir.ir.arrays import Conform, take
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.signature import Entry, Port
-from lstm_ir.serving.batcher import Model, together
+from lstm_ir.serving.batcher import BatchedModel, together
 from lstm_ir.serving.rows import Array, Prepared, Rows
 
 Batch = Mapping[str, Any]
@@ -63,7 +63,7 @@ class Columns:
         if twice is not None:
             raise CallError(f"{entry.name}: two columns of the result are called {twice!r}")
 
-    def __call__(self, batch: Batch, model: Model) -> dict[str, Array]:
+    def __call__(self, batch: Batch, model: BatchedModel) -> dict[str, Array]:
         """The outputs' columns, and those that are kept, for the rows of `batch`."""
         if not isinstance(batch, Mapping):
             raise CallError(f"a batch is columns by name; got {type(batch).__name__}")
@@ -105,7 +105,7 @@ class Columns:
         except CallError as e:
             raise CallError(f"{where}: {e}") from None
 
-    def _even(self, whole: Sequence[Array], count: int, model: Model) -> dict[str, Array]:
+    def _even(self, whole: Sequence[Array], count: int, model: BatchedModel) -> dict[str, Array]:
         """By one call, or as many as `max_rows` asks for."""
         names = "column" + "s" * (len(self._taken) > 1) + " " + ", ".join(repr(c.name) for c in self._taken)
         size = count if self._max is None else self._max
@@ -119,7 +119,7 @@ class Columns:
             out[column] = np.concatenate([np.moveaxis(p[name], axis, 0) for p in parts])
         return out
 
-    def _uneven(self, whole: Sequence[Any], count: int, model: Model) -> dict[str, Array]:
+    def _uneven(self, whole: Sequence[Any], count: int, model: BatchedModel) -> dict[str, Array]:
         """By a call for each class of lengths."""
         groups: dict[Hashable, list[tuple[int, Prepared]]] = {}
         for i in range(count):

@@ -10,13 +10,13 @@ from weakref import WeakKeyDictionary
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState as Connections
 
-from lstm_ir.serving.limits import Limits
+from lstm_ir.serving.limits import ServerLimits
 
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
 _PERIOD = 0.25  # of the shortest timeout, between two looks
 
 
-def protocol(limits: Limits) -> type[H11Protocol]:
+def protocol(limits: ServerLimits) -> type[H11Protocol]:
     """The protocol of a server with these limits."""
 
     class Connection(H11Protocol):
@@ -36,10 +36,10 @@ def protocol(limits: Limits) -> type[H11Protocol]:
     return Connection
 
 
-class Watch:
+class ConnectionWatch:
     """Ends connections that have sent no request, or read nothing of their answer, for too long."""
 
-    def __init__(self, connections: Connections, limits: Limits) -> None:
+    def __init__(self, connections: Connections, limits: ServerLimits) -> None:
         self._connections, self._limits = connections, limits
         self._asking: WeakKeyDictionary[Any, float] = WeakKeyDictionary()  # since when it sends no whole head
         self._stuck: WeakKeyDictionary[Any, tuple[int, float]] = WeakKeyDictionary()  # bytes unsent, since when

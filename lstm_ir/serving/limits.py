@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServerLimits:
     """Bytes, seconds and counts; the page on serving has them as a table."""
 
     max_body: int = 64 << 20  # bytes of one request
@@ -66,7 +66,7 @@ class Lease:
 
 
 async def read_body(
-    chunks: AsyncIterator[bytes], length: int | None, limits: Limits, lease: Lease, most: int
+    chunks: AsyncIterator[bytes], length: int | None, limits: ServerLimits, lease: Lease, most: int
 ) -> bytearray:
     """The body; RequestError for one that is too long (413) or too slow (408), BusyError where there is no room."""
     if length is not None and length > most:

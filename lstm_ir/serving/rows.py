@@ -28,7 +28,7 @@ _WHOLE = 64  # bytes of an input without a batch axis that a key holds; of longe
 
 
 @dataclass(frozen=True)
-class Axes:
+class PortAxes:
     """Places of the batch and of time in a port's shape."""
 
     batch: int | None
@@ -152,13 +152,13 @@ class Rows:
         return found.copy()  # a view would keep the whole call's memory
 
 
-def axes_of(entry: Entry, port: Port, batch: str, time: str) -> Axes:
+def axes_of(entry: Entry, port: Port, batch: str, time: str) -> PortAxes:
     """Where the batch and time are in a port; CallError where the batch has no axis of its own."""
     at = {n: [i for i, d in enumerate(port.type.shape) if n in dims.names(d)] for n in (batch, time)}
     plain = [i for i in at[batch] if port.type.shape[i] == dims.name(batch)]
     if len(at[batch]) > 1 or plain != at[batch]:
         raise CallError(f"{entry.name}: {port}: {batch} has no axis of its own, so requests cannot share a call")
-    return Axes(plain[0] if plain else None, at[time][0] if len(at[time]) == 1 else None)
+    return PortAxes(plain[0] if plain else None, at[time][0] if len(at[time]) == 1 else None)
 
 
 def _lengths(entry: Entry, batch: str, time: str, asked: str | None) -> str | None:
@@ -173,7 +173,7 @@ def _lengths(entry: Entry, batch: str, time: str, asked: str | None) -> str | No
     return found[0] if len(found) == 1 else None
 
 
-def _unpadded(entry: Entry, inputs: Iterable[Axes], batch: str, time: str) -> str | None:
+def _unpadded(entry: Entry, inputs: Iterable[PortAxes], batch: str, time: str) -> str | None:
     """Why time cannot be padded; None where it can."""
     t = dims.name(time)
     for p in (*entry.inputs, *entry.outputs):

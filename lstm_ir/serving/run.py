@@ -16,8 +16,8 @@ import uvicorn
 
 from lstm_ir.ir.errors import DeviceError
 from lstm_ir.ir.foreign_errors import become
-from lstm_ir.serving.connections import Watch, protocol
-from lstm_ir.serving.limits import Limits
+from lstm_ir.serving.connections import ConnectionWatch, protocol
+from lstm_ir.serving.limits import ServerLimits
 from lstm_ir.serving.routes import application
 from lstm_ir.serving.served_model import ServedModel
 from lstm_ir.serving.server_state import ServerState
@@ -36,7 +36,7 @@ class _Server(uvicorn.Server):
 
 
 def serve(
-    models: Mapping[str, ServedModel], *, host: str = "127.0.0.1", port: int = 8000, limits: Limits | None = None,
+    models: Mapping[str, ServedModel], *, host: str = "127.0.0.1", port: int = 8000, limits: ServerLimits | None = None,
     listening: Callable[[str], None] = lambda url: None,
 ) -> None:  # fmt: skip
     """Serve until SIGTERM or SIGINT; `listening` is told the address once requests are taken.
@@ -48,7 +48,7 @@ def serve(
     with sock:
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{sock.getsockname()[1]}"
-        asyncio.run(_serve(models, sock, limits or Limits(), lambda: listening(address)))
+        asyncio.run(_serve(models, sock, limits or ServerLimits(), lambda: listening(address)))
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -65,7 +65,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 async def _serve(
-    models: Mapping[str, ServedModel], sock: socket.socket, limits: Limits, listening: Callable[[], None]
+    models: Mapping[str, ServedModel], sock: socket.socket, limits: ServerLimits, listening: Callable[[], None]
 ) -> None:
     state = ServerState(models, limits)
     config = uvicorn.Config(
@@ -85,7 +85,7 @@ async def _serve(
     for number in _SIGNALS:
         with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows; a thread that is not the first
             loop.add_signal_handler(number, stop)
-    watch = asyncio.ensure_future(Watch(server.server_state, limits).run())
+    watch = asyncio.ensure_future(ConnectionWatch(server.server_state, limits).run())
     tell = asyncio.ensure_future(_tell(server, listening))
     try:
         await server.serve([sock])

@@ -15,7 +15,7 @@ from lstm_ir.ir.errors import (
     UnknownSessionError,
     ValueRangeError,
 )
-from lstm_ir.serving.limits import Budget, Limits
+from lstm_ir.serving.limits import Budget, ServerLimits
 from lstm_ir.serving.metrics import Metrics
 from lstm_ir.serving.served_model import ServedModel
 from lstm_ir.serving.session import ClientSession
@@ -25,7 +25,7 @@ from lstm_ir.serving.tensors import RequestError
 class ServerState:
     """Models by name, limits, figures, and whether the server stops."""
 
-    def __init__(self, models: Mapping[str, ServedModel], limits: Limits) -> None:
+    def __init__(self, models: Mapping[str, ServedModel], limits: ServerLimits) -> None:
         self.models, self.limits = models, limits
         self.budget = Budget(limits.max_pending)
         self.metrics = Metrics(models, self.budget)

@@ -27,7 +27,7 @@ Name = str | int
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class SessionStep:
     """A call that a session asks for."""
 
     session: ClientSession
@@ -50,7 +50,7 @@ class Keeper(Protocol):
     def prepare(self, arrays: Mapping[str, Any]) -> Prepared:
         """The inputs of a call, checked."""
 
-    def submit(self, work: Step | Action, until: float | None) -> Future[Any]:
+    def submit(self, work: SessionStep | Action, until: float | None) -> Future[Any]:
         """Queue the work, behind what the session has asked for before."""
 
     def checked(self, arrays: Mapping[str, Any], where: str) -> dict[str, Array]:
@@ -76,7 +76,7 @@ class ClientSession:
     def submit(self, arrays: Mapping[str, Any], timeout: float | None = None) -> Future[Outputs]:
         """A future of the outputs; `timeout` and errors are those of `Batcher.submit`."""
         until = deadline(timeout)
-        return self._keeper.submit(Step(self, self._keeper.prepare(arrays)), until)
+        return self._keeper.submit(SessionStep(self, self._keeper.prepare(arrays)), until)
 
     def __call__(
         self, arrays: Mapping[str, Any] | None = None, /, *more: Any, timeout: float | None = None, **named: Any

@@ -28,7 +28,7 @@ from lstm_ir.serving.batcher import Outputs, limits, seconds, settle, whole
 from lstm_ir.serving.row_check import confirm_rows
 from lstm_ir.serving.rows import Prepared, Rows
 from lstm_ir.serving.scheduler import Counters, Job, Scheduler, stop_with
-from lstm_ir.serving.session import Action, ClientSession, Name, Step
+from lstm_ir.serving.session import Action, ClientSession, Name, SessionStep
 
 if TYPE_CHECKING:
     from typing import Self
@@ -214,9 +214,9 @@ class _Keeper:
     def prepare(self, arrays: Mapping[str, Any]) -> Prepared:
         return self.inputs.prepare(arrays)
 
-    def submit(self, work: Step | Action, until: float | None) -> Future[Any]:
+    def submit(self, work: SessionStep | Action, until: float | None) -> Future[Any]:
         session = work.session
-        if isinstance(work, Step):
+        if isinstance(work, SessionStep):
             job = Job(work, work.inputs.key, work.inputs.rows, session.lane, until)
         else:
             job = Job(work, work, self._max_batch, session.lane, until)  # shares a call with nothing
@@ -258,7 +258,7 @@ class _Keeper:
                     session.held = None
 
     def _step(self, jobs: Sequence[Job]) -> list[Outputs]:
-        steps: list[Step] = [j.payload for j in jobs]
+        steps: list[SessionStep] = [j.payload for j in jobs]
         before = [self._before(s) for s in steps]
         requests = [self._whole(s.inputs, state) for s, state in zip(steps, before, strict=True)]
         results = self._rows.split(self._pure(self._rows.merge(requests)), requests)
@@ -269,7 +269,7 @@ class _Keeper:
             outputs.append({n: found[n] for n in self.inputs.wanted})
         return outputs
 
-    def _before(self, step: Step) -> dict[str, Array]:
+    def _before(self, step: SessionStep) -> dict[str, Array]:
         """The session's state, or what it starts as with the sizes of its first call."""
         if step.session.held is not None:
             return step.session.held

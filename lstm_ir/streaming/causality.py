@@ -19,7 +19,7 @@ from lstm_ir.ir.opdef import Trait
 from lstm_ir.streaming import layers, moves, windows
 from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed, Unknown
 from lstm_ir.streaming.findings import Findings
-from lstm_ir.streaming.rule import ELEMENTWISE, RULES, CutError, Step
+from lstm_ir.streaming.rule import ELEMENTWISE, RULES, CutError, RuleNode
 
 assert all(m.__doc__ for m in (layers, moves, windows))  # importing them registers every rule
 _QUIET = ("broadcast_in_dim", "transpose", "reshape", "iota", "constant", "weight")
@@ -46,7 +46,7 @@ class Causality(Findings):
         try:
             if node.op.name == "parameter":
                 return [self._input(node)]
-            step = Step(self, node)
+            step = RuleNode(self, node)
             if not any(isinstance(f, Timed) for f in step.facts):
                 return self._still(step)
             rule = ELEMENTWISE if Trait.elementwise in node.op.traits else RULES.get(node.op.name)
@@ -72,7 +72,7 @@ class Causality(Findings):
         self.factor = factor
         return Timed(axes[0])
 
-    def _still(self, step: Step) -> Sequence[Fact]:
+    def _still(self, step: RuleNode) -> Sequence[Fact]:
         """Of operands without an axis of time."""
         node = step.node
         if any(isinstance(f, Unknown) for f in step.facts):
@@ -129,7 +129,7 @@ def _sizes(node: Node) -> Iterator[Dim]:
                 yield d
 
 
-def _even(step: Step) -> frozenset[int]:
+def _even(step: RuleNode) -> frozenset[int]:
     """The axes along which all elements of the result are equal."""
     node = step.node
     everywhere = frozenset(range(node.types[0].rank))

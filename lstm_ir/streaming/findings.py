@@ -12,7 +12,7 @@ from lstm_ir.streaming.facts import Fact
 
 
 @dataclass(frozen=True)
-class Context:
+class WindowContext:
     """The last `rows` rows that a window saw along `axis`, `value` before the first; `more` rows of
     the operand stand for no frame of the call."""
 
@@ -23,13 +23,13 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Carries:
+class LoopState:
     """The state of a loop or a layer, by the name of the operand that it starts from; what it starts as."""
 
     starts: dict[str, Any]
 
 
-Kept: TypeAlias = "Context | Carries"
+Kept: TypeAlias = "WindowContext | LoopState"
 
 
 @dataclass(eq=False)

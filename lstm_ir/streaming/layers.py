@@ -7,15 +7,15 @@ from typing import Any
 
 from lstm_ir.ir.loop import Loop
 from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed, Unknown
-from lstm_ir.streaming.findings import Carries
-from lstm_ir.streaming.rule import CutError, Step, rule
+from lstm_ir.streaming.findings import LoopState
+from lstm_ir.streaming.rule import CutError, RuleNode, rule
 from lstm_ir.streaming.start import start_of
 
 STATES = ("h0", "c0")
 
 
 @rule("lstm", "gru", "rnn")
-def recurrent(s: Step) -> Sequence[Fact]:
+def recurrent(s: RuleNode) -> Sequence[Fact]:
     """Time is the axis of the layer's steps, or of its sequences."""
     f = s.fact("x")
     others = [o.name for o in s.node.op.operands if o.name not in ("x", *STATES)]
@@ -30,7 +30,7 @@ def recurrent(s: Step) -> Sequence[Fact]:
     return _over_time(s, f) if f.axis == steps else _over_rows(s, f)
 
 
-def _over_time(s: Step, f: Timed) -> list[Fact]:
+def _over_time(s: RuleNode, f: Timed) -> list[Fact]:
     a = s.node.attrs
     if a["direction"] != "forward":
         s.refuse(f"is {a['direction']}: it starts at the last step")
@@ -40,12 +40,12 @@ def _over_time(s: Step, f: Timed) -> list[Fact]:
     if f.more:
         s.refuse("gets rows that stand for no frame of the call")
     starts = {o.name: _start(s, s.node.arg(o.name)) for o in s.node.op.operands if o.name in STATES}
-    s.keep(Carries(starts))
+    s.keep(LoopState(starts))
     y = Timed(f.axis, f.rate, 0, f.look)
     return [y if name not in ("h_n", "c_n") else Latest() for name in s.node.by_name]
 
 
-def _over_rows(s: Step, f: Timed) -> list[Fact]:
+def _over_rows(s: RuleNode, f: Timed) -> list[Fact]:
     """A layer that runs within every frame, over another axis: frames are its sequences."""
     for name in ("lengths", *STATES):
         first = s.fact(name)
@@ -56,7 +56,7 @@ def _over_rows(s: Step, f: Timed) -> list[Fact]:
 
 
 @rule("scan")
-def scan(s: Step) -> Sequence[Fact]:
+def scan(s: RuleNode) -> Sequence[Fact]:
     """A loop over the frames: its carries go from call to call."""
     loop = Loop(s.node)
     facts = dict(zip(s.node.inputs, s.facts, strict=True))
@@ -81,12 +81,12 @@ def scan(s: Step) -> Sequence[Fact]:
         s.refuse("a carry has a size that depends on the number of frames")
     if made.more:
         s.refuse("gets rows that stand for no frame of the call")
-    s.keep(Carries({f"init{i}": _start(s, v) for i, v in enumerate(loop.init)}))
+    s.keep(LoopState({f"init{i}": _start(s, v) for i, v in enumerate(loop.init)}))
     y = Timed(0, made.rate, 0, made.look)
     return [*(Latest() for _ in loop.init), *(y for _ in loop.ys)]
 
 
-def _start(s: Step, first: Any) -> Any:
+def _start(s: RuleNode, first: Any) -> Any:
     """What a state starts as; None where it is absent, which is zero."""
     if first is None or isinstance(s.whole.facts[first], Unknown):
         return None

@@ -17,7 +17,7 @@ from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.primitive.shape import concat
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.streaming.causality import Causality
-from lstm_ir.streaming.findings import Carries, Context, Kept
+from lstm_ir.streaming.findings import Kept, LoopState, WindowContext
 from lstm_ir.streaming.stateful import stateful
 
 FINALS = {"h0": "h_n", "c0": "c_n"}
@@ -50,11 +50,11 @@ class _Lift:
         """The node over new arguments, with what it keeps."""
         if kept is None:
             return old.with_args(args)
-        if isinstance(kept, Context):
+        if isinstance(kept, WindowContext):
             return self._window(old, args, kept)
         return self._loop(old, args, kept) if old.op.name == "scan" else self._layer(old, args, kept)
 
-    def _window(self, old: Node, args: tuple[Arg, ...], kept: Context) -> Node:
+    def _window(self, old: Node, args: tuple[Arg, ...], kept: WindowContext) -> Node:
         """Over the kept rows and those of the call, without padding before them."""
         x = args[0]
         assert isinstance(x, Value)
@@ -67,7 +67,7 @@ class _Lift:
         low[kept.axis - at_] = 0
         return make_node(old.op, (joined, *args[1:]), {**old.attrs, which: tuple(low)}, old.loc)
 
-    def _loop(self, old: Node, args: tuple[Arg, ...], kept: Carries) -> Node:
+    def _loop(self, old: Node, args: tuple[Arg, ...], kept: LoopState) -> Node:
         loop, index = Loop(old), old.op.operand_index("init")
         states = [
             self._state(old, f"carry{i}", v.type, start)
@@ -77,7 +77,7 @@ class _Lift:
         self.outputs |= {name: v for (name, _), v in zip(states, Loop(node).finals, strict=True)}
         return node
 
-    def _layer(self, old: Node, args: tuple[Arg, ...], kept: Carries) -> Node:
+    def _layer(self, old: Node, args: tuple[Arg, ...], kept: LoopState) -> Node:
         new, names = list(args), {}
         for operand, start in kept.starts.items():
             final = old.result(FINALS[operand])

@@ -11,25 +11,25 @@ from lstm_ir.ir.types import Shape
 from lstm_ir.ops.primitive.linear import free_axes
 from lstm_ir.ops.primitive.shape import quotient
 from lstm_ir.streaming.facts import Fact, Latest, Timed
-from lstm_ir.streaming.rule import CutError, Step, rule
+from lstm_ir.streaming.rule import CutError, RuleNode, rule
 
 
 @rule("transpose")
-def transpose(s: Step) -> Sequence[Fact]:
+def transpose(s: RuleNode) -> Sequence[Fact]:
     """To the place that the permutation gives it."""
     f = s.only()
     return [f.at(s.node.attrs["permutation"].index(f.axis))]
 
 
 @rule("broadcast_in_dim")
-def broadcast(s: Step) -> Sequence[Fact]:
+def broadcast(s: RuleNode) -> Sequence[Fact]:
     """To the place that it is given."""
     f = s.only()
     return [f.at(s.node.attrs["broadcast_dimensions"][f.axis])]
 
 
 @rule("reverse")
-def reverse(s: Step) -> Sequence[Fact]:
+def reverse(s: RuleNode) -> Sequence[Fact]:
     """Other axes may be reversed."""
     f = s.only()
     if f.axis in s.node.attrs["dimensions"]:
@@ -38,7 +38,7 @@ def reverse(s: Step) -> Sequence[Fact]:
 
 
 @rule("reshape")
-def reshape(s: Step) -> Sequence[Fact]:
+def reshape(s: RuleNode) -> Sequence[Fact]:
     """The axis of the result that holds the rows, with what stands outside and inside of them."""
     f, before, after = s.only(), s.node.inputs[0].shape, s.node.types[0].shape
     rows = quotient((before[f.axis],), (f.outer, f.inner))
@@ -55,7 +55,7 @@ def reshape(s: Step) -> Sequence[Fact]:
 
 
 @rule("concatenate")
-def concatenate(s: Step) -> Sequence[Fact]:
+def concatenate(s: RuleNode) -> Sequence[Fact]:
     """Along another axis than time."""
     made, along = s.merged(s.timed), s.node.attrs["dimension"]
     if made.axis == along:
@@ -65,7 +65,7 @@ def concatenate(s: Step) -> Sequence[Fact]:
 
 
 @rule("reduce_sum", "reduce_max", "reduce_min", "reduce_mean")
-def reduced(s: Step) -> Sequence[Fact]:
+def reduced(s: RuleNode) -> Sequence[Fact]:
     """Over other axes than time."""
     f, over = s.only(), s.node.attrs["dimensions"]
     if f.axis in over:
@@ -74,7 +74,7 @@ def reduced(s: Step) -> Sequence[Fact]:
 
 
 @rule("argmax")
-def argmax(s: Step) -> Sequence[Fact]:
+def argmax(s: RuleNode) -> Sequence[Fact]:
     """Likewise, over one axis."""
     f, over = s.only(), s.node.attrs["axis"]
     if f.axis == over:
@@ -83,7 +83,7 @@ def argmax(s: Step) -> Sequence[Fact]:
 
 
 @rule("softmax", "log_softmax", "cumsum")
-def along(s: Step) -> Sequence[Fact]:
+def along(s: RuleNode) -> Sequence[Fact]:
     """Along another axis than time."""
     f = s.only()
     if f.axis == s.node.attrs["axis"]:
@@ -92,7 +92,7 @@ def along(s: Step) -> Sequence[Fact]:
 
 
 @rule("gather")
-def gather(s: Step) -> Sequence[Fact]:
+def gather(s: RuleNode) -> Sequence[Fact]:
     """Rows of a table by the numbers of each step; or picked on another axis than time."""
     (x, indices), at = s.facts, s.node.attrs["axis"]
     if any(s.whole.timed(d) for f, v in zip(s.facts, s.node.inputs, strict=True) for d in _others(f, v.shape)):
@@ -112,7 +112,7 @@ def _others(f: Fact, shape: Shape) -> list[Dim]:
 
 
 @rule("dot_general")
-def dot(s: Step) -> Sequence[Fact]:
+def dot(s: RuleNode) -> Sequence[Fact]:
     """Time is a batching axis of both, or a free one of one."""
     lhs, rhs = s.facts
     a = s.node.attrs

@@ -10,7 +10,7 @@ from lstm_ir.ir.graph import Node, Value
 from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed
 from lstm_ir.streaming.findings import Findings, Kept
 
-Rule: TypeAlias = "Callable[[Step], Sequence[Fact]]"
+Rule: TypeAlias = "Callable[[RuleNode], Sequence[Fact]]"
 RULES: dict[str, Rule] = {}
 """By op: the facts of the results of a node that reads a value with an axis of time."""
 
@@ -19,7 +19,7 @@ class CutError(Exception):
     """Why a node cannot be cut into calls, where nothing is known of its results."""
 
 
-class Step:
+class RuleNode:
     """One node as its rule sees it."""
 
     def __init__(self, whole: Findings, node: Node) -> None:
@@ -89,7 +89,7 @@ class Step:
         return Timed(made.axis, made.rate, made.more, 0, made.outer, made.inner)
 
 
-def elementwise(s: Step) -> Sequence[Fact]:
+def elementwise(s: RuleNode) -> Sequence[Fact]:
     """Operands have one shape, so their axes of time meet."""
     made = s.merged(s.timed)
     s.even([(f, made.axis) for f, v in zip(s.facts, s.node.inputs, strict=True) if v.rank])

@@ -14,8 +14,8 @@ from lstm_ir.ir import dims
 from lstm_ir.ops.core.pool import lowest
 from lstm_ir.ops.core.windows import axes_of
 from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed
-from lstm_ir.streaming.findings import Context
-from lstm_ir.streaming.rule import CutError, Step, rule
+from lstm_ir.streaming.findings import WindowContext
+from lstm_ir.streaming.rule import CutError, RuleNode, rule
 from lstm_ir.streaming.start import start_of
 
 
@@ -43,7 +43,7 @@ class Sliding:
         return f"a window of {self.window} with padding {self.low} before and {self.high} after, not {wanted} before"
 
 
-def _slid(s: Step, f: Timed, w: Sliding, value: Any, how: str) -> Timed:
+def _slid(s: RuleNode, f: Timed, w: Sliding, value: Any, how: str) -> Timed:
     """What windows give of a plain axis, and the rows that they keep; `how` are words for them."""
     if not f.plain:
         raise CutError("its window runs over the steps and another axis at once")
@@ -59,13 +59,13 @@ def _slid(s: Step, f: Timed, w: Sliding, value: Any, how: str) -> Timed:
     return made
 
 
-def _keep(s: Step, f: Timed, rows: int, value: Any) -> None:
+def _keep(s: RuleNode, f: Timed, rows: int, value: Any) -> None:
     if f.more < 0:
         raise CutError("the rows that the next call needs are cut off before")
-    s.keep(Context(f.axis, rows, f.more, value))
+    s.keep(WindowContext(f.axis, rows, f.more, value))
 
 
-def _spatial(s: Step, taps: Sequence[Any], value: Any) -> Sequence[Fact]:
+def _spatial(s: RuleNode, taps: Sequence[Any], value: Any) -> Sequence[Fact]:
     """Windows over the axes after the first two, one of which may be time."""
     f, (x, *_) = s.facts[0], s.node.inputs
     if not isinstance(f, Timed):
@@ -81,14 +81,14 @@ def _spatial(s: Step, taps: Sequence[Any], value: Any) -> Sequence[Fact]:
 
 
 @rule("convolution")
-def convolution(s: Step) -> Sequence[Fact]:
+def convolution(s: RuleNode) -> Sequence[Fact]:
     """Zeros stand before the first frame."""
     s.needs_fixed(["rhs"])
     return _spatial(s, s.node.inputs[1].shape[2:], 0)
 
 
 @rule("convolution_transpose")
-def convolution_transpose(s: Step) -> Sequence[Fact]:
+def convolution_transpose(s: RuleNode) -> Sequence[Fact]:
     """Taken where time is no axis of its window."""
     s.needs_fixed(["rhs"])
     f = s.facts[0]
@@ -98,7 +98,7 @@ def convolution_transpose(s: Step) -> Sequence[Fact]:
 
 
 @rule("max_pool", "avg_pool")
-def pool(s: Step) -> Sequence[Fact]:
+def pool(s: RuleNode) -> Sequence[Fact]:
     """Padding counts as what is below all elements, or as zeros."""
     a, f = s.node.attrs, s.only()
     largest = s.node.op.name == "max_pool"
@@ -112,7 +112,7 @@ def pool(s: Step) -> Sequence[Fact]:
 
 
 @rule("pad")
-def pad(s: Step) -> Sequence[Fact]:
+def pad(s: RuleNode) -> Sequence[Fact]:
     """Rows before the first frame come from the call before; rows after the last stand for no frame."""
     f, a = s.facts[0], s.node.attrs
     if not isinstance(f, Timed) or not isinstance(s.facts[1], Fixed):
@@ -131,7 +131,7 @@ def pad(s: Step) -> Sequence[Fact]:
 
 
 @rule("slice")
-def slice_(s: Step) -> Sequence[Fact]:
+def slice_(s: RuleNode) -> Sequence[Fact]:
     """All rows but some before or after; every so many of them; or the last one alone."""
     f, a, x = s.only(), s.node.attrs, s.node.inputs[0]
     low, high, stride = (a[n][f.axis] for n in ("start_indices", "limit_indices", "strides"))

@@ -19,7 +19,7 @@ LIMITS = {DType.f64: 1e-10, DType.f32: 2e-5, DType.f16: 1e-2, DType.bf16: 1e-1}
 
 
 @dataclass(frozen=True)
-class Limits:
+class Tolerance:
     """absolute + relative * largest |original|; None is as usual for the dtype."""
 
     absolute: float | None = None
@@ -42,7 +42,7 @@ class Difference:
     ok: bool
 
 
-def difference(port: Port, got: Any, want: Any, limits: Limits) -> Difference | str:
+def difference(port: Port, got: Any, want: Any, limits: Tolerance) -> Difference | str:
     """How far `got` is from `want`; a sentence where they are no arrays of one type and shape."""
     a, b = np.asarray(got), np.asarray(want)
     if a.shape != b.shape or a.dtype != b.dtype:

@@ -17,7 +17,7 @@ from lstm_ir.measurement.machine import machine
 from lstm_ir.measurement.side_by_side import OURS, interleaved
 from lstm_ir.verification.bounds import Bounds
 from lstm_ir.verification.cold import cold_starts, ours_cold
-from lstm_ir.verification.compare import Difference, Limits, difference, worst
+from lstm_ir.verification.compare import Difference, Tolerance, difference, worst
 from lstm_ir.verification.draw import REACH, TRIES, draw_arrays, draw_sizes, given_arrays
 from lstm_ir.verification.result import CaseResult, Verification, sizes_text
 
@@ -30,14 +30,14 @@ MAX_PASSED_OVER = 3  # reasons that are kept
 
 
 @dataclass(frozen=True)
-class Options:
+class ComparisonOptions:
     """How calls are drawn and timed. `arrays`: those of the calls, where none are drawn."""
 
     sizes: Mapping[str, Sequence[int]]
     ranges: Mapping[str, tuple[float, float]]
     calls: int
     seed: int
-    limits: Limits
+    limits: Tolerance
     seconds: float
     arrays: tuple[Mapping[str, Any], ...] = ()
 
@@ -91,7 +91,7 @@ class Comparison:
 
     ours: Ours
     original: Original
-    options: Options
+    options: ComparisonOptions
     entry: Entry = field(init=False)
     found: dict[str, list[tuple[Mapping[str, int], Difference]]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)

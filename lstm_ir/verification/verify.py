@@ -73,11 +73,13 @@ def verify(
         if not isinstance(model, Graph):
             raise CallError(f"verify: {type(model).__name__} is no graph; give against to compare its results")
         return None
-    from lstm_ir.verification.compare import Limits
-    from lstm_ir.verification.comparison import Comparison, Options
+    from lstm_ir.verification.compare import Tolerance
+    from lstm_ir.verification.comparison import Comparison, ComparisonOptions
 
-    limits = Limits(absolute, relative)
-    options = Options(dict(sizes or {}), dict(ranges or {}), calls, seed, limits, seconds, tuple(arrays or ()))
+    limits = Tolerance(absolute, relative)
+    options = ComparisonOptions(
+        dict(sizes or {}), dict(ranges or {}), calls, seed, limits, seconds, tuple(arrays or ())
+    )
     original = _original(against, constants)
     with new_folder() as folder, _ours(model, target, folder, cold) as ours:
         return Comparison(ours, original, options).run(folder, cold)

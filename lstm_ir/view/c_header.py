@@ -81,7 +81,7 @@ typedef struct lir_package {
 
 
 @dataclass(frozen=True)
-class Module:
+class HeaderModule:
     """What the header says of the module beside the program."""
 
     iree: str
@@ -145,7 +145,7 @@ class _Header:
             self.lines += ["enum {", *names, "};"]
 
 
-def c_header(stem: str, signature: Signature, module: Module) -> str:
+def c_header(stem: str, signature: Signature, module: HeaderModule) -> str:
     """The text of the header; what it declares begins with `lir_STEM`, and its package is `lir_STEM` itself."""
     h = _Header(f"lir_{identifier(stem)}")
     package, guard = h.prefix, f"LIR_HEADER_{identifier(stem)}"

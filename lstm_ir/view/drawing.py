@@ -18,7 +18,7 @@ from lstm_ir.ir.literals import splat
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Level, Trait
 from lstm_ir.view.folding import Folded
-from lstm_ir.view.layers import Item, Link, Point, arrange
+from lstm_ir.view.layers import DrawnEdge, Item, Point, arrange
 
 CHAR, SMALL, LINE, ROW, PAD = 6.35, 5.45, 14.0, 12.0, 6.0  # pixels: letters, of ports; lines, of ports; inside
 SIDE = 9.0  # between lines around a body
@@ -26,7 +26,7 @@ LONGEST = 34  # letters of a name, or of a line of attributes
 
 
 @dataclass
-class Text:
+class DrawnWord:
     """A word at a place: its left, the line under it, and its style: t bold, d dim, p small. `tail` follows it, dim."""
 
     x: float
@@ -52,7 +52,7 @@ class Box:
     h: float
     style: str
     title: str
-    texts: list[Text] = field(default_factory=list)
+    texts: list[DrawnWord] = field(default_factory=list)
     inner: Drawing | None = None
 
 
@@ -94,7 +94,7 @@ class Coloured:
 
 
 @dataclass
-class _Made:
+class _UnplacedBox:
     """A box before it has a place: its words by rows, and its ports."""
 
     box: Box
@@ -113,9 +113,9 @@ class Sheet:
 
         alone: the loop is the only one with this body, whose parameters may be called as what they are given.
         """
-        made: list[_Made] = []
+        made: list[_UnplacedBox] = []
         at: dict[Node, int] = {}
-        links: list[Link] = []
+        links: list[DrawnEdge] = []
         hidden = self._hidden(graph, loop)
         roles = {} if loop is None else _roles(loop, alone)
         for n in graph.nodes:
@@ -125,14 +125,14 @@ class Sheet:
             ports = list(_ports(n))
             made.append(self._node(n, ports, roles.get(n.values[0]) if n.values else None))
             drawn = [p.value for p in ports if p.value.node in at]
-            links += [Link(at[v.node], v.index, at[n], i) for i, v in enumerate(drawn)]
+            links += [DrawnEdge(at[v.node], v.index, at[n], i) for i, v in enumerate(drawn)]
         for i, (name, v) in enumerate(zip(graph.output_names, graph.outputs, strict=True)):
             number = None if v.node in at else splat(v)
             made.append(_output(name, v, i, loop, number))
             if self.times is not None:
                 made[-1].box.style = "k-elementwise"
             if v.node in at:
-                links.append(Link(at[v.node], v.index, len(made) - 1, 0))
+                links.append(DrawnEdge(at[v.node], v.index, len(made) - 1, 0))
         found = arrange([m.item for m in made], links)
         out = Drawing(found.width, found.height, [_placed(m) for m in made], [Line(w) for w in found.ways])
         if loop is not None:
@@ -151,7 +151,7 @@ class Sheet:
             hidden |= {p.node for p in graph.params if p not in graph.users and p.node not in carried | results}
         return hidden
 
-    def _node(self, n: Node, ports: Sequence[Port], role: tuple[str, str, int] | None) -> _Made:
+    def _node(self, n: Node, ports: Sequence[OperandPort], role: tuple[str, str, int] | None) -> _UnplacedBox:
         kind, lines = _kind(n), list(self._lines(n))
         carry = -1
         if role is not None:
@@ -192,14 +192,14 @@ class Sheet:
 
 
 @dataclass(frozen=True)
-class Port:
+class OperandPort:
     """An operand of a node: its name, and the value that it reads."""
 
     name: str
     value: Value
 
 
-def _ports(n: Node) -> Iterator[Port]:
+def _ports(n: Node) -> Iterator[OperandPort]:
     """The operands that are given, in order."""
     loop = Loop.of(n, until=True)
     names = {} if loop is None else {
@@ -210,16 +210,16 @@ def _ports(n: Node) -> Iterator[Port]:
     for spec, a in zip(n.op.operands, n.args, strict=True):
         if isinstance(a, tuple):
             given = names.get(spec.name, [f"{spec.name}{i}" for i in range(len(a))])
-            yield from (Port(name, v) for name, v in zip(given, a, strict=True))
+            yield from (OperandPort(name, v) for name, v in zip(given, a, strict=True))
         elif a is not None:
-            yield Port(spec.name, a)
+            yield OperandPort(spec.name, a)
 
 
 def _cut_off(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def _labels(ports: Sequence[Port]) -> list[str]:
+def _labels(ports: Sequence[OperandPort]) -> list[str]:
     out = []
     for p in ports:
         number = splat(p.value)
@@ -249,7 +249,7 @@ def _roles(loop: Loop, alone: bool) -> dict[Value, tuple[str, str, int]]:
     return out | {loop.step: ("number", own[loop.step], -1)}
 
 
-def _output(name: str, v: Value, i: int, loop: Loop | None, number: Any) -> _Made:
+def _output(name: str, v: Value, i: int, loop: Loop | None, number: Any) -> _UnplacedBox:
     carries = 0 if loop is None else len(loop.init)
     carry = i if loop is not None and i < carries else -1
     if loop is not None:
@@ -262,7 +262,7 @@ def _output(name: str, v: Value, i: int, loop: Loop | None, number: Any) -> _Mad
 def _boxed(
     lines: list[str], style: str, title: str, labels: list[str], drawn: Sequence[int], outs: list[str],
     inner: Drawing | None, place: str, carry: int, heat: bool = False,
-) -> _Made:  # fmt: skip
+) -> _UnplacedBox:  # fmt: skip
     """The box with its left top at 0, its words in rows: operands, lines, what is inside, results."""
     head, tail = ROW if labels else 0.0, ROW if outs else 0.0
     inside_w, inside_h = (0.0, 0.0) if inner is None else (inner.width, inner.height + PAD)
@@ -273,40 +273,40 @@ def _boxed(
     dim = "" if heat else "d"
     top, texts = _row(labels, w, ROW - 2.0)
     name, _, kind = lines[0].partition("  ")
-    texts.append(Text(PAD, head + LINE - 2.0, name, "t h" if heat else "t", kind))
+    texts.append(DrawnWord(PAD, head + LINE - 2.0, name, "t h" if heat else "t", kind))
     for i, line in enumerate(lines[1:], 2):
-        texts.append(Text(PAD, head + LINE * i - 2.0, line, dim))
+        texts.append(DrawnWord(PAD, head + LINE * i - 2.0, line, dim))
     bottom, results = _row(outs, w, h - 3.0)
     texts += results
     if heat:
-        texts = [Text(t.x, t.y, t.text, "p h" if t.style == "p" else t.style, t.tail) for t in texts]
+        texts = [DrawnWord(t.x, t.y, t.text, "p h" if t.style == "p" else t.style, t.tail) for t in texts]
     if inner is not None:
         inner.move((w - inner.width) / 2, head + len(lines) * LINE + PAD / 2)
     tops = tuple(top[i] for i in drawn) if labels else (w / 2,) * max(1, len(drawn))
     item = Item(w, h, tops, tuple(bottom) if outs else (w / 2,), place)
-    return _Made(Box(0.0, 0.0, w, h, style, title, texts, inner), item, carry)
+    return _UnplacedBox(Box(0.0, 0.0, w, h, style, title, texts, inner), item, carry)
 
 
-def _row(words: list[str], w: float, y: float) -> tuple[list[float], list[Text]]:
+def _row(words: list[str], w: float, y: float) -> tuple[list[float], list[DrawnWord]]:
     """Small words spread over a width, each with the middle where its line ends."""
     need = sum(len(t) * SMALL for t in words)
     gap = (w - 2 * PAD - need) / max(1, len(words))
     x, middles, texts = PAD + gap / 2, [], []
     for t in words:
         long = len(t) * SMALL
-        texts.append(Text(x, y, t, "p"))
+        texts.append(DrawnWord(x, y, t, "p"))
         middles.append(x + long / 2)
         x += long + gap
     return middles, texts
 
 
-def _placed(m: _Made) -> Box:
+def _placed(m: _UnplacedBox) -> Box:
     shell = Drawing(boxes=[m.box])
     shell.move(m.item.x, m.item.y)
     return m.box
 
 
-def _carry_back(d: Drawing, made: list[_Made]) -> None:
+def _carry_back(d: Drawing, made: list[_UnplacedBox]) -> None:
     """A line from each new carry around the right side of the body to the carry's parameter."""
     ends = {m.carry: m.box for m in made if m.carry >= 0 and m.item.where == "last"}
     starts = {m.carry: m.box for m in made if m.carry >= 0 and m.item.where == "first"}

@@ -33,7 +33,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Link:
+class DrawnEdge:
     """An edge from port `out` of item `a` to port `into` of item `b`."""
 
     a: int
@@ -70,7 +70,7 @@ _Seat = Item | _Lane
 _Hop = tuple[_Seat, float, _Seat, float]  # from a seat, at an offset, to a seat of the next layer, at an offset
 
 
-def arrange(items: Sequence[Item], links: Sequence[Link]) -> Arranged:
+def arrange(items: Sequence[Item], links: Sequence[DrawnEdge]) -> Arranged:
     """Places for the items, which are in an order that the links follow."""
     rank = _ranks(items, links)
     layers = [_Layer() for _ in range(max(rank, default=0) + 1)]
@@ -91,7 +91,7 @@ def arrange(items: Sequence[Item], links: Sequence[Link]) -> Arranged:
     return Arranged(width, height, ways)
 
 
-def _ranks(items: Sequence[Item], links: Sequence[Link]) -> list[int]:
+def _ranks(items: Sequence[Item], links: Sequence[DrawnEdge]) -> list[int]:
     """The longest path to each item; one that reads no more than it gives stands right above its first reader."""
     rank = [0] * len(items)
     readers: list[list[int]] = [[] for _ in items]
@@ -112,7 +112,9 @@ def _ranks(items: Sequence[Item], links: Sequence[Link]) -> list[int]:
     return rank
 
 
-def _chain(items: Sequence[Item], link: Link, rank: list[int], layers: list[_Layer], trunk: list[_Lane]) -> list[_Seat]:
+def _chain(
+    items: Sequence[Item], link: DrawnEdge, rank: list[int], layers: list[_Layer], trunk: list[_Lane]
+) -> list[_Seat]:
     """The seats of an edge. Edges of one port share their lanes, the trunk: one begins where it leaves the others."""
     need, have = rank[link.b] - rank[link.a] - 1, len(trunk)
     for r in range(rank[link.a] + 1 + have, rank[link.b]):
@@ -239,7 +241,9 @@ def _stack(layers: list[_Layer], hops: list[list[_Hop]]) -> float:
     return layers[-1].y + layers[-1].h if layers else 0.0
 
 
-def _way(items: Sequence[Item], link: Link, chain: list[_Seat], rank: list[int], layers: list[_Layer]) -> list[Point]:
+def _way(
+    items: Sequence[Item], link: DrawnEdge, chain: list[_Seat], rank: list[int], layers: list[_Layer]
+) -> list[Point]:
     """Vertical from point 0 to 1, a curve from 1 to 2, vertical from 2 to 3, and so on."""
     b, first = items[link.b], chain[0]
     r = rank[link.b] - len(chain) + 1

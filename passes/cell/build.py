@@ -22,7 +22,7 @@ from lstm_ir.passes.cell.match import CellMatch
 from lstm_ir.passes.cell.terms import Bias, Dot, NoCellError, Other, Term, Terms
 
 
-class Site(Protocol):
+class CellSite(Protocol):
     """Where a cell was found: how to name its values outside."""
 
     T: Dim
@@ -70,7 +70,7 @@ def sorted_terms(terms: Sequence[Term], h: Value) -> Gate:
     return gate
 
 
-def operands(plan: CellParts, site: Site, B: Dim) -> dict[str, Value | None]:
+def operands(plan: CellParts, site: CellSite, B: Dim) -> dict[str, Value | None]:
     """x, w_ih, w_hh, b and, of a GRU, b_hn."""
     H, gates = plan.cell.width, plan.gates
     if any(len(g.state) != 1 for g in gates):
@@ -106,7 +106,7 @@ def _in_order(gate: Gate, rows: Sequence[Value]) -> list[Dot]:
     return [by_row[r] for r in rows]
 
 
-def _matrix(d: Dot, site: Site) -> Value:
+def _matrix(d: Dot, site: CellSite) -> Value:
     """[H, K]: rows are output units."""
     w = slice_axis(site.fixed(d.matrix), d.axis, d.first, d.first + d.width)
     w = slice_axis(w, 1 - d.axis, d.low, d.high)
@@ -118,12 +118,12 @@ def _wide(parts: Sequence[Value]) -> Value:
     return ops.expand_dims(ops.concat(parts, 0), 0)
 
 
-def _flat(v: Value, B: Dim, site: Site) -> Value:
+def _flat(v: Value, B: Dim, site: CellSite) -> Value:
     """[T, B, K]."""
     return ops.reshape(v, (site.T, B, v.shape[-1]))
 
 
-def _projected(gate: Gate, H: int, B: Dim, site: Site, plan: CellParts) -> Value:
+def _projected(gate: Gate, H: int, B: Dim, site: CellSite, plan: CellParts) -> Value:
     """What a gate is given at every step, [T,B,H]."""
     parts = []
     for o in gate.others:
@@ -138,7 +138,7 @@ def _projected(gate: Gate, H: int, B: Dim, site: Site, plan: CellParts) -> Value
     return total
 
 
-def _bias(gates: Sequence[Sequence[Bias]], H: int, site: Site, dtype: DType) -> Value | None:
+def _bias(gates: Sequence[Sequence[Bias]], H: int, site: CellSite, dtype: DType) -> Value | None:
     """[1, G*H], the sum of every gate's biases; None where there are none."""
     most = max(len(g) for g in gates)
     total: Value | None = None
@@ -148,7 +148,7 @@ def _bias(gates: Sequence[Sequence[Bias]], H: int, site: Site, dtype: DType) -> 
     return None if total is None else ops.expand_dims(total, 0)
 
 
-def _vector(b: Bias, H: int, site: Site) -> Value:
+def _vector(b: Bias, H: int, site: CellSite) -> Value:
     v = site.fixed(b.vector)
     if v.rank == 0:
         return ops.broadcast_to(v, (H,))

@@ -14,7 +14,7 @@ from lstm_ir.passes.cell.mask import MaskedLoop
 from lstm_ir.passes.cell.match import CellMatch, gru_cells, lstm_cells, rnn_cells
 from lstm_ir.passes.cell.op import recurrent
 from lstm_ir.passes.cell.terms import NoCellError, Terms
-from lstm_ir.passes.lift import Kind, Lift
+from lstm_ir.passes.lift import Dependence, Lift
 
 
 class LoopCell:
@@ -30,7 +30,7 @@ class LoopCell:
         self.T = loop.length
 
     def _is_fixed(self, v: Value) -> bool:
-        return self.lift.kind.get(v) is Kind.fixed
+        return self.lift.kind.get(v) is Dependence.fixed
 
     def fixed(self, v: Value) -> Value:
         """A weight, outside."""
@@ -119,10 +119,10 @@ class LoopCell:
         for g in plan.gates:
             for v in (*(d.row for d in g.inputs), *(o.value for o in g.others)):
                 kind = self.lift.kind[v]
-                if kind is Kind.carried:
+                if kind is Dependence.carried:
                     raise NoCellError("a gate reads the state other than through its product", v)
-                if kind in (Kind.forward, Kind.backward):
-                    flags.add(kind is Kind.backward)
+                if kind in (Dependence.forward, Dependence.backward):
+                    flags.add(kind is Dependence.backward)
         if len(flags) > 1:
             raise NoCellError("it reads or gives rows in both orders", self.loop.node.values[0])
         return bool(flags) and flags.pop()
@@ -144,7 +144,7 @@ class LoopCell:
         if self.masked.test is not None or self.loop.count is not None:
             return False  # rows that do not exist are zero, whatever is computed from the states
         states = {w: w for s in cell.new for w in (s, self.terms.fresh().peel(s))}
-        return Lift(self.loop, self.name, states, reverse=self.reverse).kind[v] is not Kind.carried
+        return Lift(self.loop, self.name, states, reverse=self.reverse).kind[v] is not Dependence.carried
 
 
 def _as(node: Node, name: str, like: Value) -> Value:

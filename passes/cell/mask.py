@@ -10,7 +10,7 @@ from lstm_ir.ir.literals import splat
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType
 from lstm_ir.passes.cell.terms import NoCellError
-from lstm_ir.passes.lift import Kind, Lift
+from lstm_ir.passes.lift import Dependence, Lift
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class MaskedLoop:
         time, bound = n.inputs
         if time.op != "broadcast_in_dim":
             raise NoCellError("its carries are held by another mask than lengths", self.test)
-        if lift.kind[bound] is not Kind.fixed or bound.rank != 1 or bound.dtype is not DType.i32:
+        if lift.kind[bound] is not Dependence.fixed or bound.rank != 1 or bound.dtype is not DType.i32:
             raise NoCellError("its carries are held by another mask than lengths", self.test)
         step = time.node.inputs[0]
         good = self._counts_down(step, lift) if reverse else step is self.loop.step
@@ -53,7 +53,7 @@ class MaskedLoop:
         if time.op != "subtract" or time.node.inputs[1] is not self.loop.step:
             return False
         last = time.node.inputs[0]
-        if lift.kind[last] is not Kind.fixed:
+        if lift.kind[last] is not Dependence.fixed:
             return False
         return self._is_last(lift.fixed(last))
 

@@ -10,7 +10,7 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.opdef import OPS
 from lstm_ir.ops.core import gru, lstm, rnn
-from lstm_ir.passes.cell.build import CellParts, Site, operands
+from lstm_ir.passes.cell.build import CellParts, CellSite, operands
 from lstm_ir.passes.cell.terms import NoCellError
 
 CELLS = {c.op: c for c in (lstm.CELL, gru.CELL, rnn.CELL)}
@@ -25,7 +25,7 @@ def batch(v: Value) -> Dim:
 
 
 def recurrent(
-    plan: CellParts, site: Site, states: Sequence[Value], *, direction: str = "forward",
+    plan: CellParts, site: CellSite, states: Sequence[Value], *, direction: str = "forward",
     save: bool = False, padding: str = "zero", lengths: Value | None = None,
     count: Value | None = None,
 ) -> Node:  # fmt: skip

@@ -14,7 +14,7 @@ from lstm_ir.bench.convolutions import BY_W, BY_X, FORWARD, Convolution
 from lstm_ir.bench.elsewhere import PACKAGE, ElsewhereError, OtherProcess
 from lstm_ir.bench.lists import MODELS, POINTS, named
 from lstm_ir.bench.streams import Stream
-from lstm_ir.bench.subject import Runner, Subject
+from lstm_ir.bench.subject import Subject, TimedRun
 from lstm_ir.bench.whole.attention import Attention
 from lstm_ir.bench.whole.char_lm import CharLm
 from lstm_ir.bench.whole.speech import Speech
@@ -62,7 +62,7 @@ class Meaning:
         return np.broadcast_to(self.state[name], sizes)
 
 
-def agree(mine: Runner, theirs: Runner, subject: Subject, count: int = 3) -> None:
+def agree(mine: TimedRun, theirs: TimedRun, subject: Subject, count: int = 3) -> None:
     for k, call in enumerate(subject.calls(count)):
         got, want = (r.read(r.run(call)) for r in (theirs, mine))
         assert got.keys() == want.keys()

@@ -15,7 +15,7 @@ from lstm_ir.cli import group
 from lstm_ir.cli.demo import _print, _training_bar
 from lstm_ir.data import digits_lstm, digits_lstm_meta
 from lstm_ir.demo import oracle_table, oracle_vectors
-from lstm_ir.demo.model import Progress, classifier, streamer
+from lstm_ir.demo.model import EpochResult, classifier, streamer
 from lstm_ir.demo.run import Held, devices, run, score, stream
 from lstm_ir.ir.opdef import OPS
 
@@ -24,7 +24,7 @@ def test_demo_trains_and_reads_digits_on_every_device_and_from_the_package(tmp_p
     if has("vulkan") or "vulkan" in REQUIRED:
         need("vulkan")
     said: list[str] = []
-    seen: list[Progress] = []
+    seen: list[EpochResult] = []
     package = tmp_path / "digits.lirpkg"
     scores = run(said.append, package, seconds=0.05, show=seen.append, epochs=15)
     assert [p.epoch for p in seen] == list(range(1, 16))
@@ -78,7 +78,7 @@ def test_rows_one_by_one_equal_whole_images(recorded: tuple[Executable, Held]) -
 def test_the_bar_says_loss_and_accuracy(capsys: pytest.CaptureFixture[str]) -> None:
     with _training_bar() as show:
         for epoch in range(1, 13):
-            show(Progress(epoch, 2 * epoch, 24, 1 / epoch, 0.5, 0.25))
+            show(EpochResult(epoch, 2 * epoch, 24, 1 / epoch, 0.5, 0.25))
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "training: step 20 of 24, loss 0.100, accuracy 50.0%, held out 25.0%",

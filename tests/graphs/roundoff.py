@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir.graph import Graph, Node, Value
-from lstm_ir.ir.interpret import Body, bind_attr
+from lstm_ir.ir.interpret import InterpretedBody, bind_attr
 from lstm_ir.ir.opdef import Level, Trait
 from lstm_ir.ir.types import DType
 
@@ -95,7 +95,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class _Body(Body):
+class _Body(InterpretedBody):
     """The body of a loop with moved roundings."""
 
     noise: _Noise
@@ -138,7 +138,7 @@ class _Noise:
             for r, t in zip(results, n.types, strict=True)
         ]
 
-    def _body(self, graph: Graph) -> Body:
+    def _body(self, graph: Graph) -> InterpretedBody:
         return _Body(graph, self.env, self)
 
     def _terms(self, n: Node) -> float:

@@ -10,7 +10,7 @@ from conftest import Golden
 import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.run.devices import resolve
-from lstm_ir.ir.carry_kinds import Kind, circles, described, loops_of
+from lstm_ir.ir.carry_kinds import CarryKind, circles, described, loops_of
 from lstm_ir.ir.loop import Loop
 from lstm_ir.view.picture import picture
 
@@ -22,7 +22,7 @@ def test_all_kinds_and_what_looks_alike(golden: Golden) -> None:
 
 def test_every_kind_is_in_the_golden() -> None:
     found = {c.kind for make in CELLS.values() for x in loops_of(make()) for c in circles(x)}
-    assert found == set(Kind)
+    assert found == set(CarryKind)
 
 
 def test_names_change_nothing() -> None:
@@ -67,7 +67,7 @@ def test_linear_is_linear_and_the_rest_is_not(name: str, seed: int) -> None:
     """`is_linear` against the body's values: with all carries moved along a line at once."""
     graph = CELLS[name]()
     first = circles(next(loops_of(graph)))[0]
-    if first.reads or first.kind is Kind.replaced:  # linear with what it reads held alone
+    if first.reads or first.kind is CarryKind.replaced:  # linear with what it reads held alone
         return
     assert first.is_linear == linear_by_numbers(graph, seed), seed
 
@@ -79,7 +79,7 @@ def test_gradients_have_kinds_too() -> None:
     graph = li.grad(li.Graph("g", [x], {"loss": li.sum(ys * ys)}), "loss", wrt=["w"])
     kinds = [c.kind for x in loops_of(graph) for c in circles(x)]
     assert kinds
-    assert set(kinds) == {Kind.linear}
+    assert set(kinds) == {CarryKind.linear}
 
 
 def test_explain_has_a_line_for_each_loop() -> None:

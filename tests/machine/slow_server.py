@@ -17,7 +17,7 @@ from lstm_ir.ir import dims
 from lstm_ir.ir.signature import Entry, Port
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.serving.batcher import Batcher
-from lstm_ir.serving.limits import Limits
+from lstm_ir.serving.limits import ServerLimits
 from lstm_ir.serving.run import serve
 from lstm_ir.serving.served_model import ServedModel
 
@@ -45,7 +45,7 @@ def main() -> None:
         (batcher if name.startswith("batcher.") else limits)[name.removeprefix("batcher.")] = number
     with Batcher(Slow(Path(sys.argv[1])), check=False, max_delay=0.0, **batcher) as made:
         serve(
-            {"slow": ServedModel("slow", made)}, port=0, limits=Limits(**limits),
+            {"slow": ServedModel("slow", made)}, port=0, limits=ServerLimits(**limits),
             listening=lambda url: print(f"serving on {url}", flush=True),
         )  # fmt: skip
 

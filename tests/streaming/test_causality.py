@@ -10,7 +10,7 @@ import pytest
 import lstm_ir as li
 from lstm_ir.streaming.causality import Causality
 from lstm_ir.streaming.facts import Fixed, Latest, Timed
-from lstm_ir.streaming.findings import Context
+from lstm_ir.streaming.findings import WindowContext
 from lstm_ir.streaming.steps import candidates
 
 B, C = 2, 4
@@ -157,7 +157,10 @@ def test_what_is_kept() -> None:
     """The last (k - 1) d rows; a call is a multiple of the strides, one after the other."""
     x = li.conv1d(X, weight(C, C, 3), 2, (4, 0), 2)
     found = over(li.conv1d(x, weight(C, C, 4), 3, (3, 0)))
-    assert [(k.axis, k.rows, k.more) for k in found.kept.values() if isinstance(k, Context)] == [(2, 4, 0), (2, 3, 0)]
+    assert [(k.axis, k.rows, k.more) for k in found.kept.values() if isinstance(k, WindowContext)] == [
+        (2, 4, 0),
+        (2, 3, 0),
+    ]
     assert found.unit == 6
     assert found.factor == 1
 

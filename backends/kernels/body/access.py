@@ -23,7 +23,7 @@ class RefusedError(Exception):
         super().__init__(why + place + (f"; instead: {write}" if write else ""))
 
 
-class CutError(Exception):
+class PieceBoundaryError(Exception):
     """The window of columns spans two pieces: start it anew at `offset` columns from its first."""
 
     def __init__(self, offset: int) -> None:
@@ -161,7 +161,7 @@ def through_concatenate(v: Value, access: Access, width: int) -> tuple[Value, Ac
             if start + size > low + n and isinstance(at, LoopAxis):
                 raise RefusedError(f"a join of pieces along an axis of {at.size} leading indices", v, instead.OUTSIDE)
             if start + size > low + n:
-                raise CutError(low + n - start)
+                raise PieceBoundaryError(low + n - start)
             return piece, (*access[:axis], moved(at, -low), *access[axis + 1 :])
         low += n
     raise RefusedError("a window outside the value", v)
@@ -204,7 +204,7 @@ def _regrouped(old: list[Dim], new: list[tuple[Dim, Index]], width: int, v: Valu
         if isinstance(last_one, LoopAxis) and last + last_one.size > sizes[-1]:
             raise RefusedError(f"a reshape that cuts an axis of {last_one.size} leading indices", v, instead.RESHAPE)
         if last + width > sizes[-1] and isinstance(last_one, ColumnAxis):
-            raise CutError(sizes[-1] - last)
+            raise PieceBoundaryError(sizes[-1] - last)
         assert isinstance(last_one, (ColumnAxis, LoopAxis))
         out[-1] = moved(last_one, last - last_one.start)
     return out

@@ -10,7 +10,7 @@ from lstm_ir.ir.types import DType
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MemorySource:
     """Memory that a kernel reads: a carry, a scanned row, a loop-invariant value, or scratch."""
 
     kind: str  # carry, scan, value, temp, stack; projection: rows made before the loop
@@ -29,7 +29,7 @@ class Atom:
     cols: bool = False
     phase: int = 0  # of the sweep that can compute it
     node: Node | None = None
-    source: Source | None = None  # load
+    source: MemorySource | None = None  # load
     access: Access = ()  # load, pick; of a fold: its loop
     number: float = 0  # splat
     terms: tuple[ProductTerm, ...] = ()  # dot

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, LoopAxis, loops_of
-from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, ProductTerm, Source, Temp
+from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, MemorySource, ProductTerm, Temp
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node, Value
@@ -24,7 +24,7 @@ class Root:
     becomes int8.
     """
 
-    dest: Source  # carry, stack or temp
+    dest: MemorySource  # carry, stack or temp
     access: Access
     atom: Atom
     width: int
@@ -130,7 +130,7 @@ class LoopPlan:
                         return tuple(ColumnAxis(0) if isinstance(a, ColumnAxis) else a for a in r.access)
         raise AssertionError("a result without windows")
 
-    def _result(self, dest: Source) -> Value | None:
+    def _result(self, dest: MemorySource) -> Value | None:
         if dest.kind == "carry":
             return self.carries[dest.index]
         return self.stacked[dest.index] if dest.kind == "stack" else None

@@ -11,13 +11,13 @@ from lstm_ir.backends.kernels.body.access import (
     ROW,
     Access,
     ColumnAxis,
-    CutError,
     LoopAxis,
+    PieceBoundaryError,
     RefusedError,
     leading_indices,
     loops_of,
 )
-from lstm_ir.backends.kernels.body.atoms import Atom, Source
+from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource
 from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Root, below, sweeps_of, walk
 from lstm_ir.backends.kernels.body.pull import Puller
@@ -53,10 +53,10 @@ class _Planner:
         loop = Loop(n)
         self.body = body = loop.body
         self.carries, self.scanned = loop.carry_params, loop.x_params
-        sources: dict[Value, Source | None] = {loop.step: None}
-        sources |= {p: Source("value", 0, p) for p in loop.const_params}
-        sources |= {p: Source("carry", i) for i, p in enumerate(self.carries)}
-        sources |= {p: Source("scan", i) for i, p in enumerate(self.scanned)}
+        sources: dict[Value, MemorySource | None] = {loop.step: None}
+        sources |= {p: MemorySource("value", 0, p) for p in loop.const_params}
+        sources |= {p: MemorySource("carry", i) for i, p in enumerate(self.carries)}
+        sources |= {p: MemorySource("scan", i) for i, p in enumerate(self.scanned)}
         self.rows = self._row_size()
         invariant = unreached(body, loop.varying)
         self.puller = Puller(body, sources, invariant, self.rows, row_axis, hoist, forms)
@@ -92,12 +92,12 @@ class _Planner:
         size: Dim = numbers.pop()[0] if len(numbers) == 1 and self.body.outputs[0].rank else 1
         return 1 if isinstance(size, int) else size  # no columns have a named size: they are numbers of rows
 
-    def _outputs(self) -> Iterator[tuple[Source, Value]]:
+    def _outputs(self) -> Iterator[tuple[MemorySource, Value]]:
         for i, v in enumerate(self.body.outputs):
             k = i - len(self.carries)
-            yield (Source("carry", i) if k < 0 else Source("stack", k)), v
+            yield (MemorySource("carry", i) if k < 0 else MemorySource("stack", k)), v
 
-    def _roots(self, dest: Source, v: Value) -> list[Root]:
+    def _roots(self, dest: MemorySource, v: Value) -> list[Root]:
         if v.rank == 0 and self.rows == 1:
             return [self._root(dest, v, (), 0)]
         if v.rank == 0:
@@ -125,17 +125,17 @@ class _Planner:
             out += self._windows(dest, v, access, width)
         return out
 
-    def _windows(self, dest: Source, v: Value, access: list[Any], width: int) -> list[Root]:
+    def _windows(self, dest: MemorySource, v: Value, access: list[Any], width: int) -> list[Root]:
         todo, done = [(0, width)], []
         while todo:
             start, size = todo.pop()
             try:
                 done.append(self._root(dest, v, (*access[:-1], ColumnAxis(start)), size))
-            except CutError as cut:
+            except PieceBoundaryError as cut:
                 todo += [(start + cut.offset, size - cut.offset), (start, cut.offset)]
         return done
 
-    def _root(self, dest: Source, v: Value, access: Access, width: int) -> Root:
+    def _root(self, dest: MemorySource, v: Value, access: Access, width: int) -> Root:
         return Root(dest, access, self.puller.pull(v, access, width), width)
 
     def _matched(self, roots: list[Root]) -> list[Root]:
@@ -155,7 +155,7 @@ class _Planner:
                 out.append(self._root(r.dest, v, (*r.access[:-1], ColumnAxis(first.start + start)), part))
         return out
 
-    def _value_of(self, dest: Source) -> Value:
+    def _value_of(self, dest: MemorySource) -> Value:
         first = len(self.carries) if dest.kind == "stack" else 0
         out: Value = self.body.outputs[dest.index + first]
         return out
@@ -171,7 +171,7 @@ class _Planner:
                 if a.source is not None and a.source.kind == "temp" and a.source.index not in have:
                     have.add(a.source.index)
                     temp = self.puller.temps[a.source.index]
-                    roots.append(Root(Source("temp", temp.index), temp.access, temp.atom, temp.width))
+                    roots.append(Root(MemorySource("temp", temp.index), temp.access, temp.atom, temp.width))
             i += 1
 
     def _merge(self, roots: list[Root]) -> None:

@@ -8,8 +8,15 @@ from typing import Any
 from lstm_ir import ops
 from lstm_ir.backends.kernels.body import access as ac
 from lstm_ir.backends.kernels.body import instead, sums
-from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, CutError, LoopAxis, PickedAxis, RefusedError
-from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, ProductTerm, Source, Temp
+from lstm_ir.backends.kernels.body.access import (
+    Access,
+    ColumnAxis,
+    LoopAxis,
+    PickedAxis,
+    PieceBoundaryError,
+    RefusedError,
+)
+from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, MemorySource, ProductTerm, Temp
 from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.ir.dims import Dim
@@ -34,7 +41,7 @@ class Puller:
     """Follows results backward through one body."""
 
     body: Graph
-    sources: dict[Value, Source | None]  # parameters; None is the step number
+    sources: dict[Value, MemorySource | None]  # parameters; None is the step number
     invariant: set[Value]
     rows: Dim  # of every result
     row_axis: int  # of values with two axes or more
@@ -59,7 +66,7 @@ class Puller:
             phase=max((a.phase for a in args), default=0), has_dot=any(a.has_dot for a in args),
         )  # fmt: skip
 
-    def load(self, source: Source, access: Access, dtype: DType) -> Atom:
+    def load(self, source: MemorySource, access: Access, dtype: DType) -> Atom:
         """An element of memory."""
         if any(isinstance(a, ColumnAxis) for a in access[:-1]):
             if source.kind != "value" or source.value is None:
@@ -91,7 +98,7 @@ class Puller:
     def pick(self, table: Value, access: Access, index: Atom, node: Node) -> Atom:
         """An element of a table that does not change; `index` says which on the axis that is picked."""
         table, access = self.columns_last(table, access)
-        source = Source("value", 0, table)
+        source = MemorySource("value", 0, table)
         return self._intern(
             ("pick", source, access, index), "pick", table.dtype, source=source, access=access, args=(index,),
             rows=index.rows or ac.ROW in access, cols=any(isinstance(a, ColumnAxis) for a in access), node=node,
@@ -140,7 +147,7 @@ class Puller:
 
     def temp_load(self, temp: Temp) -> Atom:
         """The element of a computed row at this place."""
-        return self.load(Source("temp", temp.index), temp.access, temp.atom.dtype)
+        return self.load(MemorySource("temp", temp.index), temp.access, temp.atom.dtype)
 
     def _intern(self, key: Any, op: str, dtype: DType, **rest: Any) -> Atom:
         found = self._atoms.get(key)
@@ -181,7 +188,7 @@ class Puller:
             piece, at = ac.through_concatenate(v, access, width)
             return self.pull(piece, at, width)
         if v in self.invariant:
-            return self.load(Source("value", 0, v), access, v.dtype)
+            return self.load(MemorySource("value", 0, v), access, v.dtype)
         if Trait.elementwise in v.node.op.traits:
             if v.op in COSTLY and (found := sums.by_row(self, v, access)) is not None:
                 return found
@@ -205,7 +212,11 @@ class Puller:
             before = None if v in self.invariant else self._before_op(v)
             if before is None and v not in self.invariant:
                 raise
-        return self.load(Source("value", 0, v), access, v.dtype) if before is None else self.pull(before, access, width)
+        return (
+            self.load(MemorySource("value", 0, v), access, v.dtype)
+            if before is None
+            else self.pull(before, access, width)
+        )
 
     def _before_op(self, v: Value) -> Value | None:
         """A reshape moved before an elementwise op, as random bits are counted along one axis."""
@@ -325,7 +336,7 @@ class Puller:
         if p not in self.projections:
             self.projections.append(p)
         access: Access = (ac.ROW, ColumnAxis(m.col_start)) if row.rows else (ColumnAxis(m.col_start),)
-        v = self.load(Source("projection", self.projections.index(p)), access, row.dtype)
+        v = self.load(MemorySource("projection", self.projections.index(p)), access, row.dtype)
         if mask is None:
             return v
         return self.elementwise("select", v.dtype, (mask, v, self.splat(0, v.dtype)), None)
@@ -371,7 +382,7 @@ class Puller:
                 self.pull(row, _shifted(at, start), size)
                 if size:
                     done.append((start, size))
-            except CutError as cut:
+            except PieceBoundaryError as cut:
                 todo += [(start + cut.offset, size - cut.offset), (start, cut.offset)]
         return done
 

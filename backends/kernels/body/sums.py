@@ -17,13 +17,13 @@ from lstm_ir.backends.kernels.body.access import (
     MAX_LEADING,
     Access,
     ColumnAxis,
-    CutError,
     Index,
     LoopAxis,
+    PieceBoundaryError,
     RefusedError,
     leading_indices,
 )
-from lstm_ir.backends.kernels.body.atoms import Atom, Source, Temp
+from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource, Temp
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.types import DType
@@ -32,7 +32,7 @@ REDUCTIONS = {"reduce_sum": "add", "reduce_max": "maximum", "reduce_min": "minim
 Element = Callable[[int, int], Atom]  # of columns from one on, so many
 
 
-class Puller(Protocol):
+class AtomMaker(Protocol):
     """What makes atoms of a body: see `pull`."""
 
     def pull(self, v: Value, access: Access, width: int) -> Atom:
@@ -41,7 +41,7 @@ class Puller(Protocol):
     def elementwise(self, op: str, dtype: DType, args: tuple[Atom, ...], node: Node | None) -> Atom:
         """An elementwise op."""
 
-    def load(self, source: Source, access: Access, dtype: DType) -> Atom:
+    def load(self, source: MemorySource, access: Access, dtype: DType) -> Atom:
         """An element of memory."""
 
     def fold(self, kind: str, inner: Atom, loop: LoopAxis, node: Node | None = None) -> Atom:
@@ -57,7 +57,7 @@ class Puller(Protocol):
         """An element of it."""
 
 
-def reduced(p: Puller, v: Value, access: Access, width: int) -> Atom:
+def reduced(p: AtomMaker, v: Value, access: Access, width: int) -> Atom:
     """Over the columns of a row, over leading axes, or both."""
     (x,) = v.node.inputs
     dims = v.node.attrs["dimensions"]
@@ -74,7 +74,7 @@ def reduced(p: Puller, v: Value, access: Access, width: int) -> Atom:
     return _total(p, v, v.op, access, width, sizes, element, columns)
 
 
-def product(p: Puller, v: Value, access: Access, width: int, places: tuple[dict[int, Any], dict[int, Any]]) -> Atom:
+def product(p: AtomMaker, v: Value, access: Access, width: int, places: tuple[dict[int, Any], dict[int, Any]]) -> Atom:
     """A product of two values that both change, or whose matrix differs between rows, or with one column.
 
     places: the index of each axis of both operands that is not summed.
@@ -93,7 +93,7 @@ def product(p: Puller, v: Value, access: Access, width: int, places: tuple[dict[
 
 
 def _total(
-    p: Puller, v: Value, op: str, access: Access, width: int, sizes: Sequence[Dim],
+    p: AtomMaker, v: Value, op: str, access: Access, width: int, sizes: Sequence[Dim],
     element: Callable[[Sequence[Index], int], Atom], columns: Sequence[int],
 ) -> Atom:  # fmt: skip
     """Over axes of these sizes, of which `columns` may be those of rows.
@@ -130,7 +130,7 @@ def _along(sizes: Sequence[Dim], columns: Sequence[int]) -> list[tuple[int, int]
     )
 
 
-def by_row(p: Puller, v: Value, access: Access) -> Atom | None:
+def by_row(p: AtomMaker, v: Value, access: Access) -> Atom | None:
     """A number that a loop of the kernel counts, as an element of its whole row, which is computed once."""
     found = [i for i, at in enumerate(access) if isinstance(at, LoopAxis)]
     if len(found) != 1 or _column(access) is not None:
@@ -140,7 +140,7 @@ def by_row(p: Puller, v: Value, access: Access) -> Atom | None:
     assert isinstance(loop, LoopAxis)
     try:
         whole = p.pull(v, (*access[:i], ColumnAxis(loop.start), *access[i + 1 :]), loop.size)
-    except (CutError, RefusedError):
+    except (PieceBoundaryError, RefusedError):
         return None
     if whole.op == "splat" or not whole.cols:
         return whole
@@ -152,7 +152,7 @@ def by_row(p: Puller, v: Value, access: Access) -> Atom | None:
     return p.load(whole.source, here, whole.dtype)
 
 
-def _as_row(p: Puller, v: Value, access: Access) -> Atom:
+def _as_row(p: AtomMaker, v: Value, access: Access) -> Atom:
     """Columns of a row whose numbers are computed one by one and kept."""
     j = _column(access)
     assert j is not None
@@ -171,7 +171,7 @@ def _as_row(p: Puller, v: Value, access: Access) -> Atom:
     for at in number.access:
         counted = isinstance(at, LoopAxis) and at.level == level
         here.append(ColumnAxis(column.start) if counted else at)
-    return p.load(Source("temp", number.source.index), tuple(here), number.dtype)
+    return p.load(MemorySource("temp", number.source.index), tuple(here), number.dtype)
 
 
 def _check(v: Value) -> None:
@@ -184,7 +184,7 @@ def _column(access: Access) -> int | None:
 
 
 def _folded(
-    p: Puller, v: Value, op: str, sizes: Sequence[Dim], access: Access, element: Callable[[Sequence[Index]], Atom]
+    p: AtomMaker, v: Value, op: str, sizes: Sequence[Dim], access: Access, element: Callable[[Sequence[Index]], Atom]
 ) -> Atom:
     """Over axes whose indices are written out, or loops where they are many."""
     total: Atom | None = None
@@ -199,14 +199,14 @@ def _folded(
     return total
 
 
-def _over_columns(p: Puller, v: Value, op: str, length: int, element: Element) -> Atom:
+def _over_columns(p: AtomMaker, v: Value, op: str, length: int, element: Element) -> Atom:
     """A number per row, in scratch memory; windows that lie in one memory each are reduced apart and then together."""
     todo, parts = [(0, length)] if length else [], list[Atom]()
     while todo:
         start, size = todo.pop()
         try:
             inner = element(start, size)
-        except CutError as cut:
+        except PieceBoundaryError as cut:
             todo += [(start + cut.offset, size - cut.offset), (start, cut.offset)]
             continue
         if inner.has_dot:

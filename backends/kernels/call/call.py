@@ -15,7 +15,7 @@ from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.emit.options import words
 from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import RefusedError
-from lstm_ir.backends.kernels.body.atoms import Source
+from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.backends.kernels.body.plan import KLoop, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.executables import symbol_of
@@ -189,9 +189,9 @@ class LoopCall(KernelCall):
 
     plan: LoopPlan
 
-    def sources(self, kind: str) -> list[Source]:
+    def sources(self, kind: str) -> list[MemorySource]:
         """Memories of one kind that the loop reads."""
-        found: dict[Source, None] = {}
+        found: dict[MemorySource, None] = {}
         for c in self.plan.components:
             for s in c.sweeps:
                 for r in s.roots:
@@ -206,20 +206,20 @@ class LoopCall(KernelCall):
 
     def bind_inputs(
         self, consts: Sequence[Make], xs: Sequence[Make], lanes: int, q: Mapping[Sweep, int]
-    ) -> tuple[dict[Source, Memory], dict[tuple[Sweep, int], Packed]]:
+    ) -> tuple[dict[MemorySource, Memory], dict[tuple[Sweep, int], Packed]]:
         """Everything that the loop reads but does not carry, and the packed weights by pass."""
         plan = self.plan
         known = self.deferred(lambda: self.invariants([v() for v in consts]))
-        memories: dict[Source, Memory] = {}
+        memories: dict[MemorySource, Memory] = {}
         for v in self.values_read("value"):
-            memories[Source("value", 0, v)] = self.input(partial(_one, known, v), v.type)
+            memories[MemorySource("value", 0, v)] = self.input(partial(_one, known, v), v.type)
         for k in range(len(plan.scanned)):
             if any(s.index == k for s in self.sources("scan")):
-                memories[Source("scan", k)] = self.scanned(plan.loop.xs[k], xs[k])
+                memories[MemorySource("scan", k)] = self.scanned(plan.loop.xs[k], xs[k])
         for k, made in enumerate(plan.projections):
             matrix = self.deferred(partial(self._weights, made, known))
             graph = made.graph(plan.loop.x_types[made.scan])
-            memories[Source("projection", k)] = self.projected(k, graph, xs[made.scan], matrix)
+            memories[MemorySource("projection", k)] = self.projected(k, graph, xs[made.scan], matrix)
         packed: dict[tuple[Sweep, int], Packed] = {}
         for sweep in (s for c in plan.components for s in c.sweeps):
             form = PackedForm(sweep.width, lanes, q[sweep])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body.access import Access
-from lstm_ir.backends.kernels.body.atoms import Atom, Source
+from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Root, Sweep, walk
 from lstm_ir.backends.kernels.cpu.machine import COLUMN_BYTES, COLUMN_OPS, COLUMN_STEPS, COLUMN_VECTORS
 from lstm_ir.backends.kernels.text.evaluate import Evaluator
@@ -69,7 +69,7 @@ class ColumnLoop:
     t: Text
     plan: LoopPlan
     component: Component
-    memories: Mapping[Source, Memory]
+    memories: Mapping[MemorySource, Memory]
     init: Sequence[Memory | float]
     finals: Sequence[Memory | None]
     rows: tuple[TextOperand, TextOperand]
@@ -80,11 +80,11 @@ class ColumnLoop:
         (self.sweep,) = self.component.sweeps
         self.carries = [r for r in self.sweep.roots if r.dest.kind == "carry"]
         self.stacked = [r for r in self.sweep.roots if r.dest.kind == "stack"]
-        self.loads: dict[tuple[Source | None, Access], Atom] = {
+        self.loads: dict[tuple[MemorySource | None, Access], Atom] = {
             (a.source, a.access): a for r in self.sweep.roots for a in walk(r.atom) if _is_carry(a)
         }
 
-    def write(self, steps: TextOperand, length: TextOperand | None, rows: Mapping[Source, TextOperand]) -> None:
+    def write(self, steps: TextOperand, length: TextOperand | None, rows: Mapping[MemorySource, TextOperand]) -> None:
         """All steps; length: of stacked rows, where fewer steps may run. rows: as `TimeStep.evaluator`."""
         t = self.t
         self._everywhere(self._begin)
@@ -109,7 +109,7 @@ class ColumnLoop:
                 places.append(ElementPlace(row, col, mask))
             one(places)
 
-    def _of(self, memories: Mapping[Source, Memory], first: Sequence[TextOperand] = ()) -> Evaluator:
+    def _of(self, memories: Mapping[MemorySource, Memory], first: Sequence[TextOperand] = ()) -> Evaluator:
         """Loads and stores of carries in some memory."""
         return Evaluator(self.t, memories, lambda m, store: list(first), self.t.index(0))
 
@@ -134,7 +134,7 @@ class ColumnLoop:
 
     def _steps(
         self, places: Sequence[ElementPlace], first: TextOperand, end: TextOperand, last: TextOperand,
-        rows: Mapping[Source, TextOperand],
+        rows: Mapping[MemorySource, TextOperand],
     ) -> None:  # fmt: skip
         t, kept = self.t, self._kept()
         pairs = [(r, place) for place in places for r in self.carries]
@@ -150,8 +150,8 @@ class ColumnLoop:
             self._store(kept, v, r, place)
 
     def _step(
-        self, places: Sequence[ElementPlace], at: TextOperand, last: TextOperand, rows: Mapping[Source, TextOperand],
-        inside: Sequence[TextOperand],
+        self, places: Sequence[ElementPlace], at: TextOperand, last: TextOperand,
+        rows: Mapping[MemorySource, TextOperand], inside: Sequence[TextOperand],
     ) -> list[TextOperand]:  # fmt: skip
         """One step: its rows are stored, its carries given."""
         step = TimeStep.make(self.t, at, last)
@@ -166,7 +166,7 @@ class ColumnLoop:
             new += [values[r] for r in self.carries]
         return new
 
-    def _turned(self, rows: Mapping[Source, TextOperand], step: TimeStep) -> dict[Source, TextOperand]:
+    def _turned(self, rows: Mapping[MemorySource, TextOperand], step: TimeStep) -> dict[MemorySource, TextOperand]:
         """Row numbers by flags that say which way."""
         return {m: self.t.select(flag, step.back, step.at) for m, flag in rows.items()}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from iree.compiler import ir
 
-from lstm_ir.backends.kernels.body.atoms import Source, Temp
+from lstm_ir.backends.kernels.body.atoms import MemorySource, Temp
 from lstm_ir.backends.kernels.body.in_place import overwritten
 from lstm_ir.backends.kernels.body.plan import WORD, KLoop
 from lstm_ir.backends.kernels.body.planner import make_plan
@@ -18,7 +18,7 @@ from lstm_ir.backends.kernels.call.packing import PackedForm
 from lstm_ir.backends.kernels.cpu.function import CpuLoopKernel, KernelMemories
 from lstm_ir.backends.kernels.cpu.packing_kernel import pack_given
 from lstm_ir.backends.kernels.cpu.prologue import Prologue, fits, owner_of
-from lstm_ir.backends.kernels.cpu.schedule import Schedule, choose, product_forms
+from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule, choose, product_forms
 from lstm_ir.backends.kernels.cpu.scratch import GROUPS, Flags, Scratch, ScratchRows, scratch
 from lstm_ir.backends.kernels.cpu.team import relax_instruction
 from lstm_ir.backends.kernels.cpu.words import word_product
@@ -39,7 +39,7 @@ CHUNKS, MEMBERS = argument("chunks"), argument("members")
 class Dispatch(LoopCall):
     """Builds one kernel call."""
 
-    schedule: Schedule = field(kw_only=True)
+    schedule: LoopSchedule = field(kw_only=True)
     prologues: list[Prologue] = field(default_factory=list, kw_only=True)
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
@@ -56,8 +56,8 @@ class Dispatch(LoopCall):
         finals = [self.output(p.type) if self._read(i) else None for i, p in enumerate(plan.carries)]
         over = self._over()
         for k in range(len(plan.stacked)):
-            t, old = n.types[len(plan.carries) + k], memories.get(Source("scan", over.get(k, -1)))
-            memories[Source("stack", k)] = self.output(t) if old is None else self.replaced(old, t)
+            t, old = n.types[len(plan.carries) + k], memories.get(MemorySource("scan", over.get(k, -1)))
+            memories[MemorySource("stack", k)] = self.output(t) if old is None else self.replaced(old, t)
         shares = self.deferred(lambda: grid(self.e, self.const, plan, self.schedule))
         groups = self.deferred(lambda: self.muli(shares()[0], self.const(len(plan.components))))
         made = self._scratch(memories, groups)
@@ -143,12 +143,12 @@ class Dispatch(LoopCall):
         self.prologues.append(Prologue(owner, plan, schedule.tiles, memories, packed, read))
         return read
 
-    def _scratch(self, memories: dict[Source, Memory], groups: Make) -> Scratch:
+    def _scratch(self, memories: dict[MemorySource, Memory], groups: Make) -> Scratch:
         """Memory of carries, temporary rows and what is made before the steps; flags."""
         plan = self.plan
-        kept = {Source("carry", i): ScratchRows(self._twice(p.type)) for i, p in enumerate(plan.carries)}
-        kept |= {Source("temp", temp.index): self._rows(temp) for temp in plan.temps}
-        memories |= {Source("words", m.index): r.read for m, r in kept.items() if r.read is not None}
+        kept = {MemorySource("carry", i): ScratchRows(self._twice(p.type)) for i, p in enumerate(plan.carries)}
+        kept |= {MemorySource("temp", temp.index): self._rows(temp) for temp in plan.temps}
+        memories |= {MemorySource("words", m.index): r.read for m, r in kept.items() if r.read is not None}
         before = [ScratchRows(p.plan.node.types[0], p.read) for p in self.prologues]
         flags = None
         if self.schedule.share:
@@ -158,7 +158,7 @@ class Dispatch(LoopCall):
         made = scratch(self, [*kept.values(), *before], flags)
         memories |= zip(kept, made.memories, strict=False)
         for p, m in zip(self.prologues, made.memories[len(kept) :], strict=True):
-            p.memories[Source("stack", 0)] = m
+            p.memories[MemorySource("stack", 0)] = m
         return made
 
     def _over(self) -> dict[int, int]:

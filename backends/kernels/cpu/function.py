@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lstm_ir.backends.kernels.body.atoms import Source
+from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.carries import VectorCarries
@@ -32,7 +32,7 @@ from lstm_ir.backends.memory import LINE
 class KernelMemories:
     """Everything the function binds: memories by source, weights per pass, and index arguments."""
 
-    memories: dict[Source, Memory]
+    memories: dict[MemorySource, Memory]
     packed: dict[tuple[Sweep, int], Packed]
     finals: list[Memory | None]  # None: nothing reads it
     init: list[Memory | float]  # numbers: all elements
@@ -161,16 +161,18 @@ class CpuLoopKernel:
         loop = ColumnLoop(t, self.plan, c, args.memories, args.init, args.finals, rows, (low, high), tile.q)
         loop.write(self.steps, args.length if args.count is not None else None, self._turned(c))
 
-    def _rows(self, c: Component, step: TimeStep, member: TextOperand) -> dict[Source, TextOperand]:
+    def _rows(self, c: Component, step: TimeStep, member: TextOperand) -> dict[MemorySource, TextOperand]:
         """The leading index of a member's own rows; and row numbers by a constant that says which way, where
         components go both ways."""
         mine = [r.dest.index for s in c.sweeps if s.own for r in s.roots]
-        out: dict[Source, TextOperand] = {Source(kind, i): member for i in mine for kind in ("temp", "words")}
+        out: dict[MemorySource, TextOperand] = {
+            MemorySource(kind, i): member for i in mine for kind in ("temp", "words")
+        }
         return out | {m: self.t.select(flag, step.back, step.at) for m, flag in self._turned(c).items()}
 
-    def _turned(self, c: Component) -> dict[Source, TextOperand]:
+    def _turned(self, c: Component) -> dict[MemorySource, TextOperand]:
         """Constants that say which rows come from the last on, where components go both ways."""
-        out: dict[Source, TextOperand] = {}
+        out: dict[MemorySource, TextOperand] = {}
         if len(self.plan.components) == 1 or len(set(self.plan.loop.reverse)) < 2:
             return out
         roots = [r for s in c.sweeps for r in s.roots]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lstm_ir.backends.kernels.body.atoms import Source
+from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.machine import MADE_SHARE, TENSORS
@@ -31,7 +31,7 @@ class Prologue:
     owner: Component  # of the loop: its team makes the product
     plan: LoopPlan
     tiles: Mapping[Sweep, Tile]
-    memories: dict[Source, Memory]
+    memories: dict[MemorySource, Memory]
     packed: dict[tuple[Sweep, int], Packed]
     read: Memory  # the result as the loop reads it
 
@@ -54,7 +54,7 @@ class Prologue:
 
 def owner_of(plan: LoopPlan, projection: int) -> Component | None:
     """The one component that reads a projection."""
-    wanted = Source("projection", projection)
+    wanted = MemorySource("projection", projection)
     found = [
         c for c in plan.components if any(a.source == wanted for s in c.sweeps for r in s.roots for a in walk(r.atom))
     ]

@@ -36,7 +36,7 @@ from lstm_ir.ir.types import DType
 
 
 @dataclass(frozen=True)
-class Schedule:
+class LoopSchedule:
     """What was chosen for one loop."""
 
     lanes: int
@@ -76,7 +76,7 @@ def hoists(n: Node) -> bool | None:
     return None
 
 
-def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows: int | None = None) -> Schedule:
+def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows: int | None = None) -> LoopSchedule:
     """The schedule of `plan` on `target`; RefusedError for element types without kernels.
 
     helpers: threads that stay awake between calls may take part. most_rows: of a call, where its rows are named.
@@ -99,8 +99,8 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
     note = f"{where} projection{products}" if shown or plan.projections else "no products"
     if apart(plan):
         tiles = {s: Tile(vectors(s, lanes)) for s in sweeps}
-        return Schedule(lanes, tiles, False, 0, f"{note}, by columns", apart=True)
-    return Schedule(lanes, tiles, share, panel, note, columns)
+        return LoopSchedule(lanes, tiles, False, 0, f"{note}, by columns", apart=True)
+    return LoopSchedule(lanes, tiles, share, panel, note, columns)
 
 
 def _panel(sweeps: list[Sweep], tiles: dict[Sweep, Tile], target: TargetInfo) -> int:

@@ -22,7 +22,7 @@ from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.cpu.dispatch import Dispatch
 from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS, HOISTED_BYTES
-from lstm_ir.backends.kernels.cpu.schedule import Schedule, choose, hoists, product_forms
+from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule, choose, hoists, product_forms
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
 
@@ -71,7 +71,7 @@ class _Pair:
     """Both variants, and the choice."""
 
     def __init__(
-        self, e: Emitter, n: Node, folded: tuple[LoopPlan, Schedule], hoisted: tuple[LoopPlan, Schedule]
+        self, e: Emitter, n: Node, folded: tuple[LoopPlan, LoopSchedule], hoisted: tuple[LoopPlan, LoopSchedule]
     ) -> None:
         self.e, self.n, self.folded, self.hoisted = e, n, folded, hoisted
 

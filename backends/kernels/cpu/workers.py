@@ -10,7 +10,7 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan
 from lstm_ir.backends.kernels.call.call import module_of_insertion
 from lstm_ir.backends.kernels.cpu import machine
-from lstm_ir.backends.kernels.cpu.schedule import Schedule
+from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule
 from lstm_ir.backends.kernels.cpu.team import Work
 from lstm_ir.backends.kernels.cpu.tile import work_of
 from lstm_ir.ir.dims import Dim
@@ -49,7 +49,9 @@ def workers(e: Emitter) -> ir.Value:
     return ir.Operation.create("util.global.load", results=[ir.IndexType.get()], attributes=attrs).result
 
 
-def grid(e: Emitter, const: Callable[[Dim], ir.Value], plan: LoopPlan, schedule: Schedule) -> tuple[ir.Value, ir.Value]:
+def grid(
+    e: Emitter, const: Callable[[Dim], ir.Value], plan: LoopPlan, schedule: LoopSchedule
+) -> tuple[ir.Value, ir.Value]:
     """(chunks of rows, members per chunk) as index values."""
     index = ir.IndexType.get()
 
@@ -81,21 +83,21 @@ def grid(e: Emitter, const: Callable[[Dim], ir.Value], plan: LoopPlan, schedule:
     return chunks, arith("maxui", members, one)
 
 
-def most_teams(plan: LoopPlan, schedule: Schedule) -> int | None:
+def most_teams(plan: LoopPlan, schedule: LoopSchedule) -> int | None:
     """Teams of all components, however many workers there are; None where the rows are open."""
     if not isinstance(plan.rows, int) or schedule.panel:
         return None
     return len(plan.components) * max(1, plan.rows // _least(schedule))
 
 
-def most_members(plan: LoopPlan, schedule: Schedule) -> int:
+def most_members(plan: LoopPlan, schedule: LoopSchedule) -> int:
     """Members of a team, however many workers there are: as `grid` bounds them."""
     if not schedule.share:
         return 1
     return max(max(1, sum(w.blocks for w in work_of_component(c, schedule))) for c in plan.components)
 
 
-def _least(schedule: Schedule) -> int:
+def _least(schedule: LoopSchedule) -> int:
     """Rows of a chunk, about."""
     return max((t.chunk for t in schedule.tiles.values()), default=1)
 
@@ -108,12 +110,12 @@ def work_of_step(plan: LoopPlan) -> int:
     )
 
 
-def work_of_component(c: Component, schedule: Schedule) -> list[Work]:
+def work_of_component(c: Component, schedule: LoopSchedule) -> list[Work]:
     """What a team shares out in one step, sweep by sweep."""
     return [work_of(s, schedule.tiles[s], schedule.lanes) for s in c.sweeps if not s.own]
 
 
-def flags_needed(plan: LoopPlan, schedule: Schedule, before: list[Work]) -> int:
+def flags_needed(plan: LoopPlan, schedule: LoopSchedule, before: list[Work]) -> int:
     """Flags of a team: the count, those of the first and last copy, one for each piece of a step,
     and of what comes `before` the steps, how many members have come, and how many have left."""
     steps = [work_of_component(c, schedule) for c in plan.components]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from lstm_ir.backends.kernels.body.atoms import Source
+from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.call.call import LoopCall, Values, ready
 from lstm_ir.backends.kernels.gpu.arena import Arena
 from lstm_ir.backends.kernels.gpu.function import GpuLayout, GpuLoopKernel
@@ -41,7 +41,7 @@ class GpuDispatch(LoopCall):
         starts = self._starts(held, init)
         results = self._results(made, kinds)
         finals, stacked = results[: len(carried)], results[len(carried) :]
-        memories |= {Source("stack", k): m for k, m in enumerate(stacked)}
+        memories |= {MemorySource("stack", k): m for k, m in enumerate(stacked)}
         numbers, taken = [*self.sizes.values(), ZERO], self.signature([ZERO])
         layout = GpuLayout(memories, packed, finals, starts, counted, length, rows, numbers, taken)
         layout.arenas = [a for a in (held, made) if a is not None]

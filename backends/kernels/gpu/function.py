@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, RowAxis
-from lstm_ir.backends.kernels.body.atoms import Source
+from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep
 from lstm_ir.backends.kernels.call.call import short
 from lstm_ir.backends.kernels.call.packing import Packed
@@ -32,7 +32,7 @@ from lstm_ir.ir.graph import Value
 class GpuLayout:
     """What the function binds."""
 
-    memories: dict[Source, Memory]
+    memories: dict[MemorySource, Memory]
     packed: dict[tuple[Sweep, int], Packed]
     finals: list[Memory]
     init: list[Memory]
@@ -63,7 +63,7 @@ class GpuLoopKernel:
         self.t = Text(0)
         self.local = local_memories(plan, schedule.rows)
         self.partial = partials(plan, schedule.threads)
-        self.memories: Mapping[Source, Memory] = {**layout.memories, **self.local}
+        self.memories: Mapping[MemorySource, Memory] = {**layout.memories, **self.local}
 
     def kernel(self) -> Kernel:
         """One function, its numbers and memories first."""

@@ -19,7 +19,7 @@ GROUPS = 65535  # workgroups that every device takes along one axis
 
 
 @dataclass(frozen=True)
-class Limits:
+class WorkgroupLimits:
     """Of one workgroup."""
 
     threads: int
@@ -28,10 +28,10 @@ class Limits:
     spirv: bool  # SPIR-V or Metal: fewer element types and functions
 
 
-def limits(target: TargetInfo) -> Limits:
+def limits(target: TargetInfo) -> WorkgroupLimits:
     """What every device of this target has."""
     if target.kind == "vulkan":
-        return Limits(128 if not target.detail else 256, 16 << 10, 32, True)
+        return WorkgroupLimits(128 if not target.detail else 256, 16 << 10, 32, True)
     if target.kind == "metal":
-        return Limits(256, 16 << 10, 32, True)
-    return Limits(512, 48 << 10, 64, False)
+        return WorkgroupLimits(256, 16 << 10, 32, True)
+    return WorkgroupLimits(512, 48 << 10, 64, False)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body.access import ROW
-from lstm_ir.backends.kernels.body.atoms import Source
+from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.body.plan import LoopPlan, walk
 from lstm_ir.backends.kernels.text.memory import ElementPlace, Memory
 from lstm_ir.backends.kernels.text.statements import MemRef, Name, Subspan, TextOperand, operation
@@ -118,20 +118,20 @@ def _linear(t: Text, where: Sequence[TextOperand], sizes: Sequence[int | TextOpe
     return t.index(0) if total is None else total
 
 
-def local_memories(plan: LoopPlan, rows: int) -> dict[Source, LocalMemory]:
+def local_memories(plan: LoopPlan, rows: int) -> dict[MemorySource, LocalMemory]:
     """Two copies of every carry and every computed row, for the rows of one tile."""
-    out: dict[Source, LocalMemory] = {}
+    out: dict[MemorySource, LocalMemory] = {}
     for c in plan.components:
         for i, static in c.carries:
             v = plan.carries[i]
             access = plan.access(v, static)
             sizes = [rows if a == ROW else d for a, d in zip(access, v.shape, strict=True)]
             name, kind = f"%m_carry{i}", stored_type(v.dtype)
-            out[Source("carry", i)] = LocalMemory(name, kind, (2, *map(int, sizes)))
+            out[MemorySource("carry", i)] = LocalMemory(name, kind, (2, *map(int, sizes)))
     for temp in plan.temps:
         sizes = [rows, temp.width] if temp.width else [rows]
         kind = stored_type(temp.atom.dtype)
-        out[Source("temp", temp.index)] = LocalMemory(f"%m_temp{temp.index}", kind, tuple(sizes))
+        out[MemorySource("temp", temp.index)] = LocalMemory(f"%m_temp{temp.index}", kind, tuple(sizes))
     return out
 
 

@@ -8,7 +8,7 @@ from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import MAX_LEADING, RefusedError
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.cpu.schedule import widest_bits
-from lstm_ir.backends.kernels.gpu.machine import ROWS, STEP_THREADS, WHOLE_BYTES, Limits, limits
+from lstm_ir.backends.kernels.gpu.machine import ROWS, STEP_THREADS, WHOLE_BYTES, WorkgroupLimits, limits
 from lstm_ir.backends.kernels.gpu.memory import local_memories, partials
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType
@@ -73,7 +73,7 @@ _OF_INTEGERS = (
 _MOVED = ("convert", "select", "bitcast_convert")  # of two-byte floats
 
 
-def _check(plan: LoopPlan, have: Limits) -> None:
+def _check(plan: LoopPlan, have: WorkgroupLimits) -> None:
     if any(r.loops for s in sweeps_of(plan) for r in s.roots):
         raise RefusedError(f"more than {MAX_LEADING} leading indices in a kernel for a GPU", write=instead.FOLD_AXES)
     atoms = [a for s in sweeps_of(plan) for r in s.roots for a in walk(r.atom)]

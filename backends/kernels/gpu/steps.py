@@ -14,7 +14,7 @@ from functools import partial
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.for_loop import first_carried, for_one
-from lstm_ir.backends.kernels.body.atoms import Source
+from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep
 from lstm_ir.backends.kernels.call.call import Values, ready
 from lstm_ir.backends.kernels.gpu.arena import Arena
@@ -126,17 +126,19 @@ class StepDispatch(GpuDispatch):
         first = len(arena.types) - len(stacked)
         return [*finals, *(arena.flat.get(done, first + k) for k in range(len(stacked)))]
 
-    def _arena(self, carried: list[TensorType], stacked: list[TensorType], memories: dict[Source, Memory]) -> Arena:
+    def _arena(
+        self, carried: list[TensorType], stacked: list[TensorType], memories: dict[MemorySource, Memory]
+    ) -> Arena:
         """Two copies of each carry, the computed rows, the stacked results."""
         plan = self.plan
         types = [t.with_shape((2, *t.shape)) for t in carried]
-        sources = [Source("carry", i) for i in range(len(carried))]
+        sources = [MemorySource("carry", i) for i in range(len(carried))]
         for temp in plan.temps:
             shape: tuple[Dim, ...] = (plan.rows, temp.width) if temp.width else (plan.rows,)
             types.append(TensorType(shape, temp.atom.dtype))
-            sources.append(Source("temp", temp.index))
+            sources.append(MemorySource("temp", temp.index))
         arena = Arena(self.e, [*types, *stacked])
-        sources += [Source("stack", k) for k in range(len(stacked))]
+        sources += [MemorySource("stack", k) for k in range(len(stacked))]
         (size,) = arena.flat.type.shape
         element = arena.stored
         whole = FlatMemory("%m_state", element, (size if isinstance(size, int) else self.size(size),))

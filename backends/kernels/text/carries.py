@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lstm_ir.backends.kernels.body.access import Access
-from lstm_ir.backends.kernels.body.atoms import Source
+from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan
 from lstm_ir.backends.kernels.text.memory import (
     ElementPlace,
@@ -61,7 +61,7 @@ class Carries(ABC):
 
     t: Text
     plan: LoopPlan
-    memories: Mapping[Source, Memory]
+    memories: Mapping[MemorySource, Memory]
     component: Component
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Carries(ABC):
         """The first values, where the first step reads them."""
         for i, static in self.component.carries:
             v, first = self.plan.carries[i], init[i]
-            to = There(self.memories[Source("carry", i)], (self.t.index(0),))
+            to = There(self.memories[MemorySource("carry", i)], (self.t.index(0),))
             if isinstance(first, Memory):
                 self._copy(v, static, There(first), to)
             else:
@@ -82,7 +82,7 @@ class Carries(ABC):
         """The last values, where they are wanted; which half of the scratch has them, `steps` says."""
         parity = self.t.binary("remui", steps, self.t.index(2))
         for i, static in self.component.carries:
-            scratch = There(self.memories[Source("carry", i)], (parity,))
+            scratch = There(self.memories[MemorySource("carry", i)], (parity,))
             to = finals[i]
             if to is not None:
                 self._copy(self.plan.carries[i], static, scratch, There(to))
@@ -92,7 +92,7 @@ class Carries(ABC):
         roots = [r for s in self.component.sweeps for r in s.roots]
         stacked = {(r.dest.index, r.static) for r in roots if r.dest.kind == "stack"}
         for k, static in sorted(stacked):
-            m = self.memories[Source("stack", k)]
+            m = self.memories[MemorySource("stack", k)]
             with self.t.loop(steps, length, self.t.index(1)) as s:
                 self._fill(self.plan.stacked[k], static, 0, There(m, (s,)))
 

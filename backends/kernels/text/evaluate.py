@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from lstm_ir.backends.kernels.body.access import ColumnAxis, LoopAxis, PickedAxis
-from lstm_ir.backends.kernels.body.atoms import Atom, Source
+from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource
 from lstm_ir.backends.kernels.text import integers
 from lstm_ir.backends.kernels.text.elementwise import Ops
 from lstm_ir.backends.kernels.text.memory import (
@@ -32,8 +32,8 @@ class Evaluator:
     def __init__(
         self,
         t: Text,
-        memories: Mapping[Source, Memory],
-        prefix: Callable[[Source, bool], list[TextOperand]],
+        memories: Mapping[MemorySource, Memory],
+        prefix: Callable[[MemorySource, bool], list[TextOperand]],
         step: TextOperand,
         rounds: bool = False,
     ) -> None:
@@ -61,7 +61,7 @@ class Evaluator:
         self.t.line("memref.prefetch {}[{}], read, locality<3>, data : {}", m.ref, at, m.kind)
 
     def store(
-        self, v: TextOperand, dtype: DType, dest: Source, access: object, place: ElementPlace, wide: bool
+        self, v: TextOperand, dtype: DType, dest: MemorySource, access: object, place: ElementPlace, wide: bool
     ) -> None:
         """A result element or vector to its memory."""
         m, wide = self.memories[dest], wide and self.t.lanes > 0
@@ -223,7 +223,7 @@ def order(root: Atom, needs: Callable[[Atom], Iterable[Atom]] = _here) -> list[A
 def row_word(e: Evaluator, a: Atom, row: TextOperand, k: TextOperand) -> TextOperand:
     """Word k, four elements, of the computed row that the load `a` reads."""
     assert a.source is not None
-    source = Source("words", a.source.index)
+    source = MemorySource("words", a.source.index)
     m = e.memories[source]
     return load_scalar(e.t, m, [*e.prefix(source, False), *indices(e.t, a.access, ElementPlace(row, k), m)])
 

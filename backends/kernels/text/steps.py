@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lstm_ir.backends.kernels.body.atoms import Source
+from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.body.plan import LoopPlan
 from lstm_ir.backends.kernels.text.evaluate import Evaluator
 from lstm_ir.backends.kernels.text.memory import Memory, load_scalar
 from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text
 
-NO_ROWS: Mapping[Source, TextOperand] = {}
+NO_ROWS: Mapping[MemorySource, TextOperand] = {}
 
 
 def number_of_steps(t: Text, count: Memory | None, length: TextOperand) -> TextOperand:
@@ -23,7 +23,7 @@ def number_of_steps(t: Text, count: Memory | None, length: TextOperand) -> TextO
     return t.binary("minsi", t.binary("maxsi", n, t.index(0)), length)
 
 
-def backward(plan: LoopPlan, m: Source) -> bool | None:
+def backward(plan: LoopPlan, m: MemorySource) -> bool | None:
     """Whether the last row of `m` comes first; None for what has no row for each step."""
     loop = plan.loop
     if m.kind == "scan":
@@ -50,11 +50,12 @@ class TimeStep:
         return cls(at, back, parity, t.binary("subi", t.index(1), parity))
 
     def evaluator(
-        self, t: Text, plan: LoopPlan, memories: Mapping[Source, Memory], rows: Mapping[Source, TextOperand] = NO_ROWS
-    ) -> Evaluator:
+        self, t: Text, plan: LoopPlan, memories: Mapping[MemorySource, Memory],
+        rows: Mapping[MemorySource, TextOperand] = NO_ROWS,
+    ) -> Evaluator:  # fmt: skip
         """Atoms and stores of this step; `rows`: row numbers that are known already."""
 
-        def prefix(m: Source, store: bool) -> list[TextOperand]:
+        def prefix(m: MemorySource, store: bool) -> list[TextOperand]:
             if m in rows:
                 return [rows[m]]
             if m.kind == "carry":

@@ -7,23 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.bench.subject import BenchCall, Runner
+from lstm_ir.bench.subject import BenchCall, TimedRun
 from lstm_ir.bench.whole.model import BETAS, CLIP, EPSILON, RATE, Model
 
 
-def torch(model: Model, threads: int) -> Runner:
+def torch(model: Model, threads: int) -> TimedRun:
     """Eager."""
     return _torch(model, threads, lambda module: module)
 
 
-def torch_compiled(model: Model, threads: int) -> Runner:
+def torch_compiled(model: Model, threads: int) -> TimedRun:
     """torch.compile with its default options; the optimizer stays as it is."""
     import torch as t
 
     return _torch(model, threads, t.compile)
 
 
-def _torch(model: Model, threads: int, made: Callable[[Any], Any]) -> Runner:
+def _torch(model: Model, threads: int, made: Callable[[Any], Any]) -> TimedRun:
     import torch as t
 
     t.set_num_threads(threads)
@@ -38,7 +38,7 @@ def _torch(model: Model, threads: int, made: Callable[[Any], Any]) -> Runner:
             return forward(**given(call))
 
     if not model.training:
-        return Runner(infer, lambda y: {"y": y.numpy()})
+        return TimedRun(infer, lambda y: {"y": y.numpy()})
     weights = [p for p in module.parameters() if p.requires_grad]
     optimizer = t.optim.Adam(weights, RATE, BETAS, EPSILON)
 
@@ -50,10 +50,10 @@ def _torch(model: Model, threads: int, made: Callable[[Any], Any]) -> Runner:
         optimizer.step()
         return loss.detach(), norm
 
-    return Runner(train, lambda out: {"loss": out[0].numpy(), "grad_norm": out[1].numpy()})
+    return TimedRun(train, lambda out: {"loss": out[0].numpy(), "grad_norm": out[1].numpy()})
 
 
-def onnxruntime(model: Model, threads: int) -> Runner | None:
+def onnxruntime(model: Model, threads: int) -> TimedRun | None:
     """Open axes; it does not train."""
     if model.training:
         return None
@@ -63,10 +63,10 @@ def onnxruntime(model: Model, threads: int) -> Runner | None:
     options.intra_op_num_threads = threads
     made = model.onnx(model.weights()).SerializeToString()
     session = ort.InferenceSession(made, options, providers=["CPUExecutionProvider"])
-    return Runner(lambda call: session.run(None, call.arrays)[0], lambda y: {"y": y})
+    return TimedRun(lambda call: session.run(None, call.arrays)[0], lambda y: {"y": y})
 
 
-def jax(model: Model, threads: int) -> Runner:
+def jax(model: Model, threads: int) -> TimedRun:
     """jax.jit, compiled for these sizes; Adam by hand, old weights given away. XLA takes all processors it may use."""
     import jax as j
     import jax.numpy as jnp
@@ -74,7 +74,7 @@ def jax(model: Model, threads: int) -> Runner:
     w = j.device_put(model.weights())
     if not model.training:
         infer = j.jit(model.jax)
-        return Runner(lambda call: j.block_until_ready(infer(w, call.arrays)), lambda y: {"y": np.asarray(y)})
+        return TimedRun(lambda call: j.block_until_ready(infer(w, call.arrays)), lambda y: {"y": np.asarray(y)})
 
     def update(state: Any, inputs: Any) -> Any:
         w, m, v, count = state
@@ -97,7 +97,7 @@ def jax(model: Model, threads: int) -> Runner:
         j.block_until_ready(state[0])
         return loss, norm
 
-    return Runner(train, lambda out: {"loss": np.asarray(out[0]), "grad_norm": np.asarray(out[1])})
+    return TimedRun(train, lambda out: {"loss": np.asarray(out[0]), "grad_norm": np.asarray(out[1])})
 
 
-HERE: dict[str, Callable[[Model, int], Runner | None]] = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax}
+HERE: dict[str, Callable[[Model, int], TimedRun | None]] = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax}

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lstm_ir.bench.subject import Array, BenchCall, Maker, Runner
+from lstm_ir.bench.subject import Array, BenchCall, Maker, TimedRun
 from lstm_ir.bench.whole.model import BETAS, CLIP, EPSILON, RATE
 
 Weights = dict[str, Array]
@@ -96,10 +96,10 @@ class Whole(ABC):
         optimizer = li.adam(RATE, BETAS, epsilon=EPSILON)
         return li.train_step(graph, "loss", optimizer, clip_norm=CLIP, stop_on_nan=False).only("train")
 
-    def runner(self, exe: Any) -> Runner:
+    def runner(self, exe: Any) -> TimedRun:
         """The compiled or loaded program."""
         step = exe.entries["train" if self.training else "main"]
-        return Runner(lambda call: step(call.arrays), dict)
+        return TimedRun(lambda call: step(call.arrays), dict)
 
     def peers(self) -> Mapping[str, Maker]:
         """torch eager, onnxruntime and jax.jit."""

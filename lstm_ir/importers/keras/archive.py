@@ -29,7 +29,7 @@ _HOW = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 @dataclass(frozen=True)
-class Stored:
+class ArchiveContents:
     """What a file holds: the config, the metadata, and arrays by their paths."""
 
     config: Any
@@ -37,7 +37,7 @@ class Stored:
     arrays: Mapping[str, Array]
 
 
-def read_archive(path: Path) -> Stored:
+def read_archive(path: Path) -> ArchiveContents:
     """The file; ModelError for what is damaged, inflates too much, or reaches outside."""
     file = path.name
     with reading(path, "a .keras file", ModelError) as (f, _), zipfile.ZipFile(f) as archive:
@@ -54,7 +54,7 @@ def read_archive(path: Path) -> Stored:
             shards = [n for n in members if n.endswith(".weights.json")]
             what = "weights in several files, which are not taken" if shards else f"neither {H5} nor {NPZ}"
             raise ModelError(f"{file}: it has {what}")
-    return Stored(config, metadata, arrays)
+    return ArchiveContents(config, metadata, arrays)
 
 
 def parsed(data: bytes | str, where: str) -> Any:

@@ -10,7 +10,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.keras.config import LayerSpec
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.operands import Operands, Result
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType, TensorType
 
@@ -89,7 +89,7 @@ class LayerCall(Operands):
     def x(self) -> Value:
         """The only tensor of the first argument."""
         if len(self.inputs) != 1:
-            raise RefusedError(f"it is called with {len(self.inputs)} tensors, not one")
+            raise NodeRefusedError(f"it is called with {len(self.inputs)} tensors, not one")
         return self.value(0)
 
     @property
@@ -124,28 +124,28 @@ class LayerCall(Operands):
         """A boolean argument."""
         found = self.get(name, default)
         if not isinstance(found, bool):
-            raise RefusedError(f"{name} is {found!r:.40}, not true or false")
+            raise NodeRefusedError(f"{name} is {found!r:.40}, not true or false")
         return found
 
     def integer(self, name: str, default: int | None = None) -> int:
         """A whole number."""
         found = self.get(name, default)
         if isinstance(found, bool) or not isinstance(found, int):
-            raise RefusedError(f"{name} is {found!r:.40}, not a whole number")
+            raise NodeRefusedError(f"{name} is {found!r:.40}, not a whole number")
         return found
 
     def real(self, name: str, default: float | None = None) -> float:
         """A number."""
         found = self.get(name, default)
         if isinstance(found, bool) or not isinstance(found, (int, float)):
-            raise RefusedError(f"{name} is {found!r:.40}, not a number")
+            raise NodeRefusedError(f"{name} is {found!r:.40}, not a number")
         return float(found)
 
     def word(self, name: str, default: str | None = None, among: Sequence[str] = ()) -> str:
         """A word, one of `among` where they are given."""
         found = self.get(name, default)
         if not isinstance(found, str) or (among and found not in among):
-            raise RefusedError(f"{name} is {found!r:.40}, not {' or '.join(among) if among else 'a word'}")
+            raise NodeRefusedError(f"{name} is {found!r:.40}, not {' or '.join(among) if among else 'a word'}")
         return found
 
     def integers(self, name: str, count: int, default: int | None = None) -> list[int]:
@@ -155,7 +155,7 @@ class LayerCall(Operands):
         if not isinstance(found, (list, tuple)) or len(found) != count or any(
             isinstance(k, bool) or not isinstance(k, int) for k in found
         ):  # fmt: skip
-            raise RefusedError(f"{name} is {self.get(name)!r:.40}, not {count} whole numbers")
+            raise NodeRefusedError(f"{name} is {self.get(name)!r:.40}, not {count} whole numbers")
         return list(found)
 
     @property
@@ -185,7 +185,7 @@ def dtype_named(word: Any) -> DType:
     """The element type of Keras' word."""
     found = DTYPES.get(word) if isinstance(word, str) else None
     if found is None:
-        raise RefusedError(f"elements of the type {word!r:.40} are not taken")
+        raise NodeRefusedError(f"elements of the type {word!r:.40} are not taken")
     return found
 
 
@@ -198,7 +198,7 @@ def policy(spec: LayerSpec) -> DType:
     if given is None:
         return DType.f32
     if not isinstance(given, str) or given not in DTYPES:
-        raise RefusedError(f"its dtype policy {given!r:.40} is not taken")
+        raise NodeRefusedError(f"its dtype policy {given!r:.40} is not taken")
     return DTYPES[given]
 
 

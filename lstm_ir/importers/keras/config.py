@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 
 Tree = Any  # a Ref or a Python value, or lists, tuples and dicts of trees
 FUNCTIONAL = ("Functional", "Model")
@@ -95,13 +95,13 @@ def mapped(tree: Tree, function: Any) -> Tree:
 def layer_spec(entry: Any, depth: int = 0) -> LayerSpec:
     """The layer of a config; RefusedError for what is no layer."""
     if depth > DEPTH:
-        raise RefusedError(f"layers are nested deeper than {DEPTH}")
+        raise NodeRefusedError(f"layers are nested deeper than {DEPTH}")
     if not isinstance(entry, Mapping) or not isinstance(entry.get("class_name"), str):
-        raise RefusedError(f"{entry!r:.60} is no layer of a config")
+        raise NodeRefusedError(f"{entry!r:.60} is no layer of a config")
     config = entry.get("config")
     config = {"layers": config} if isinstance(config, list) else config  # Sequential of Keras 1
     if not isinstance(config, Mapping):
-        raise RefusedError(f"the layer {entry['class_name']} has no config")
+        raise NodeRefusedError(f"the layer {entry['class_name']} has no config")
     module = str(entry.get("module") or "keras.layers")
     registered = entry.get("registered_name")
     own = module.split(".")[0] in ("keras", "tf_keras", "tensorflow") and (
@@ -109,10 +109,10 @@ def layer_spec(entry: Any, depth: int = 0) -> LayerSpec:
     )
     name = str(config.get("name") or entry.get("name") or entry["class_name"].lower())
     if not name.isprintable() or len(name) > MAX_NAME:
-        raise RefusedError(f"{name!r:.60} is no name of a layer")
+        raise NodeRefusedError(f"{name!r:.60} is no name of a layer")
     nodes = entry.get("inbound_nodes") or []
     if not isinstance(nodes, list):
-        raise RefusedError(f"the calls of {entry['class_name']} are {nodes!r:.60}")
+        raise NodeRefusedError(f"the calls of {entry['class_name']} are {nodes!r:.60}")
     calls = tuple(_inbound(n, entry["class_name"]) for n in nodes)
     build = entry.get("build_config")
     # In legacy files Keras 3 writes no module; what has neither `trainable` nor a seed there is no layer.
@@ -127,14 +127,14 @@ def layer_spec(entry: Any, depth: int = 0) -> LayerSpec:
 def model_spec(spec: LayerSpec) -> ModelSpec:
     """The model whose config a layer has."""
     if spec.kind not in MODELS:
-        raise RefusedError(f"the model is of the class {spec.kind}, not Functional or Sequential")
+        raise NodeRefusedError(f"the model is of the class {spec.kind}, not Functional or Sequential")
     given = spec.config.get("layers")
     if not isinstance(given, list) or not given:
-        raise RefusedError("its config has no list of layers")
+        raise NodeRefusedError("its config has no list of layers")
     layers = [layer_spec(e) for e in given]
     names = [s.name for s in layers]
     if len(set(names)) < len(names):
-        raise RefusedError(f"two layers are called {max(names, key=names.count)!r}")
+        raise NodeRefusedError(f"two layers are called {max(names, key=names.count)!r}")
     if spec.kind == "Sequential":
         return _sequential(spec, layers)
     kinds = {s.name: s.kind for s in layers}
@@ -164,7 +164,7 @@ def _sequential(spec: LayerSpec, layers: list[LayerSpec]) -> ModelSpec:
         shape = spec.config.get("build_input_shape") or spec.build.get("input_shape")
         shape = shape or layers[0].config.get("batch_input_shape") or layers[0].config.get("batch_shape")
         if not isinstance(shape, list):
-            raise RefusedError("the Sequential model has no input shape: it was not built")
+            raise NodeRefusedError("the Sequential model has no input shape: it was not built")
         dtype = layers[0].config.get("dtype") if "batch_input_shape" in layers[0].config else "float32"
         called = f"{layers[0].name}_input"
         config = {"batch_shape": shape, "dtype": dtype or "float32", "name": called}
@@ -186,7 +186,7 @@ def _ends(tree: Any) -> Tree:
         return {str(k): _ends(v) for k, v in tree.items()}
     if isinstance(tree, list):
         return [_ends(v) for v in tree]
-    raise RefusedError(f"{tree!r:.60} names no inputs or outputs of a model")
+    raise NodeRefusedError(f"{tree!r:.60} names no inputs or outputs of a model")
 
 
 def _is_place(v: Any) -> bool:
@@ -200,10 +200,10 @@ def _inbound(node: Any, kind: str) -> Inbound:
     if isinstance(node, Mapping):
         args, kwargs = node.get("args", []), node.get("kwargs", {})
         if not isinstance(args, (list, tuple)) or not isinstance(kwargs, Mapping):
-            raise RefusedError("a call has no args and kwargs")
+            raise NodeRefusedError("a call has no args and kwargs")
         return Inbound(tuple(_value(a, 0) for a in args), {str(k): _value(v, 0) for k, v in kwargs.items()})
     if not isinstance(node, list) or not node or not all(map(_is_place, node if not _is_place(node) else [node])):
-        raise RefusedError(f"{node!r:.60} is no call of a layer")
+        raise NodeRefusedError(f"{node!r:.60} is no call of a layer")
     places = [node] if _is_place(node) else node
     tensors = [Ref(p[0], p[1], p[2]) for p in places]
     given = places[0][3] if len(places[0]) == 4 and isinstance(places[0][3], Mapping) else {}
@@ -216,7 +216,7 @@ def _inbound(node: Any, kind: str) -> Inbound:
 def _value(v: Any, depth: int) -> Tree:
     """A value of a call: tensors, slices, arrays and structures of them, as Keras writes them."""
     if depth > DEPTH:
-        raise RefusedError(f"arguments are nested deeper than {DEPTH}")
+        raise NodeRefusedError(f"arguments are nested deeper than {DEPTH}")
     if isinstance(v, Mapping):
         kind, config = v.get("class_name"), v.get("config")
         if kind == "__keras_tensor__" and isinstance(config, Mapping) and _is_place(config.get("keras_history")):

@@ -10,7 +10,7 @@ import numpy as np
 
 from lstm_ir.importers.keras.config import LayerSpec
 from lstm_ir.importers.keras.weights import Weights, parts, variables
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.graph import Value
@@ -68,7 +68,7 @@ class Holding:
         try:
             data = Data.of(np.asarray(array), DType.of(array.dtype))
         except (IRError, TypeError, ValueError) as e:
-            raise RefusedError(f"{name.rpartition('/')[2]} cannot be taken: {e}") from e
+            raise NodeRefusedError(f"{name.rpartition('/')[2]} cannot be taken: {e}") from e
         if not trained:
             return constant(data)
         found = self.store.trained[name] = weight(name, data)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lstm_ir.importers.keras.call import dtype_named
 from lstm_ir.importers.keras.config import LayerSpec, ModelSpec, refs
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import DimError, ModelError
@@ -17,7 +17,7 @@ from lstm_ir.ir.types import DimLike, TensorType, shape_of
 BATCH, TIME = "B", "T"
 
 
-class Sizes:
+class OpenSizes:
     """Names of open sizes: B for the batch, T for the only other one, else INPUT_AXIS; the caller may give others."""
 
     def __init__(self, file: str, model: ModelSpec, given: Mapping[str, DimLike]) -> None:
@@ -51,16 +51,16 @@ def _shape(layer: LayerSpec) -> list[Any]:
     return list(found) if isinstance(found, (list, tuple)) else []
 
 
-def input_type(layer: LayerSpec, sizes: Sizes) -> TensorType:
+def input_type(layer: LayerSpec, sizes: OpenSizes) -> TensorType:
     """The type of an input; RefusedError for one that is sparse, ragged or of no shape."""
     shape = _shape(layer)
     if not shape:
-        raise RefusedError("it has no batch_shape")
+        raise NodeRefusedError("it has no batch_shape")
     for word_ in ("sparse", "ragged", "optional"):
         if layer.config.get(word_):
-            raise RefusedError(f"it is {word_}")
+            raise NodeRefusedError(f"it is {word_}")
     if any(d is not None and (isinstance(d, bool) or not isinstance(d, int) or d < 0) for d in shape):
-        raise RefusedError(f"its shape is {shape!r:.60}")
+        raise NodeRefusedError(f"its shape is {shape!r:.60}")
     dtype = dtype_named(layer.config.get("dtype") or "float32")
     return TensorType(tuple(sizes.of(layer.name, k) if d is None else d for k, d in enumerate(shape)), dtype)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from lstm_ir.importers.keras import handlers
 from lstm_ir.importers.keras.config import Ref, model_spec
-from lstm_ir.importers.keras.inputs import Sizes, word
+from lstm_ir.importers.keras.inputs import OpenSizes, word
 from lstm_ir.importers.keras.source import Source, read
 from lstm_ir.importers.keras.walk import Walk
-from lstm_ir.importers.refusals import RefusedError, UnifiedError
+from lstm_ir.importers.refusals import NodeRefusedError, UnifiedError
 from lstm_ir.ir.errors import IRError, ModelError
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.program import Program
@@ -37,27 +37,27 @@ def from_keras(
     return stateful(graph, kept) if kept else graph
 
 
-class Options:
+class WalkOptions:
     """What a walk is asked for."""
 
-    def __init__(self, sizes: Sizes | None, training: bool, seed: int) -> None:
+    def __init__(self, sizes: OpenSizes | None, training: bool, seed: int) -> None:
         self.sizes, self.training, self.seed = sizes, training, seed
 
 
-def checked(source: Source, sizes: Any, training: Any, seed: Any) -> Options:
+def checked(source: Source, sizes: Any, training: Any, seed: Any) -> WalkOptions:
     """The arguments of `from_keras`; ModelError for wrong ones."""
     if not isinstance(sizes, Mapping | None):
         raise ModelError(f"from_keras: sizes is {sizes!r:.80}, not names with values")
     if not isinstance(training, bool) or isinstance(seed, bool) or not isinstance(seed, int):
         raise ModelError(f"from_keras: training is {training!r:.40}, seed {seed!r:.40}: expected a bool and an int")
     try:
-        found = Sizes(source.file, model_spec(source.spec), sizes or {})
-    except RefusedError as e:
+        found = OpenSizes(source.file, model_spec(source.spec), sizes or {})
+    except NodeRefusedError as e:
         raise ModelError(f"{source.file}: 1 refusal\n  {source.spec.name} ({source.spec.kind}): {e}") from None
-    return Options(found, training, seed)
+    return WalkOptions(found, training, seed)
 
 
-def walked(source: Source, options: Options) -> Walk:
+def walked(source: Source, options: WalkOptions) -> Walk:
     """The walk over the whole model, with what it made and what it refused."""
     assert options.sizes is not None
     while True:  # as often as two names turn out to be one size

@@ -15,7 +15,7 @@ from lstm_ir.importers.keras.holding import Holding, Store, held
 from lstm_ir.importers.keras.model import named
 from lstm_ir.importers.keras.source import live, read
 from lstm_ir.importers.keras.weights import LiveWeights
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.errors import ModelError
 
 COLD = """\
@@ -42,7 +42,7 @@ class Keras:
         self.bytes: int | None = source.bytes
         try:
             spec = model_spec(source.spec)
-        except RefusedError as e:
+        except NodeRefusedError as e:
             raise ModelError(f"{source.file}: {e}") from None
         self._path = Path(model).resolve() if isinstance(model, (str, os.PathLike)) else None
         self._model = model if self._path is None else _loaded(keras, self._path, source.file)
@@ -100,6 +100,6 @@ def _states(model: Any) -> dict[str, Any]:
 
                 flat = keras.tree.flatten(thing.thing.states)
                 out |= {f"{path}/state_{k}": v for k, v in enumerate(flat) if v is not None}
-    except RefusedError:
+    except NodeRefusedError:
         return out
     return out

@@ -15,7 +15,7 @@ from lstm_ir.importers.keras.archive import parsed, read_archive
 from lstm_ir.importers.keras.config import MODELS, LayerSpec, layer_spec
 from lstm_ir.importers.keras.hdf5 import read_hdf5
 from lstm_ir.importers.keras.weights import Array, FileWeights, LegacyWeights, LiveWeights, Weights
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.errors import ModelError
 from lstm_ir.ir.input_file import reading
 
@@ -59,7 +59,7 @@ def _from_file(path: Path) -> Source:
 def _spec(config: Any, file: str) -> LayerSpec:
     try:
         return layer_spec(config)
-    except RefusedError as e:
+    except NodeRefusedError as e:
         raise ModelError(f"{file}: not a Keras model: {e}") from None
 
 
@@ -102,7 +102,7 @@ class _Rows(Weights):
 
     def child(self, attribute: str) -> Weights:
         """A model has layers alone."""
-        raise RefusedError(f"a model has no {attribute}")
+        raise NodeRefusedError(f"a model has no {attribute}")
 
     def children(self, attribute: str, specs: Any) -> list[Weights]:
         """The rows of the layers, each put where it belongs when it is asked for."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lstm_ir.importers.keras.call import LayerCall
-from lstm_ir.importers.table import Entry, Table
+from lstm_ir.importers.table import OpEntry, Table
 
 Build: TypeAlias = Callable[[LayerCall], Any]
 
 
 @dataclass(frozen=True)
-class Taken(Entry[LayerCall]):
+class LayerRule(OpEntry[LayerCall]):
     """One layer. `masks`: whether its result keeps the mask of its operand; `cast`: whether floats become its dtype.
 
     `since`: the arguments that are known, apart from those that every layer has.
@@ -24,8 +24,8 @@ class Taken(Entry[LayerCall]):
     cast: bool
 
 
-LAYERS: Table[str, Taken] = Table("layer")
-OPERATIONS: Table[str, Taken] = Table("operation")
+LAYERS: Table[str, LayerRule] = Table("layer")
+OPERATIONS: Table[str, LayerRule] = Table("operation")
 IGNORED = frozenset(
     "name trainable dtype activity_regularizer quantization_config batch_input_shape input_dtype "
     "kernel_initializer recurrent_initializer bias_initializer kernel_regularizer recurrent_regularizer "
@@ -40,7 +40,7 @@ def taken(
     """Register the decorated function as the meaning of a layer; `known`: the arguments of its config that it reads."""
 
     def register(build: Build) -> Build:
-        LAYERS.add(name, Taken(name, build, (), None, refused, masks, frozenset(known.split()), cast))
+        LAYERS.add(name, LayerRule(name, build, (), None, refused, masks, frozenset(known.split()), cast))
         return build
 
     return register
@@ -50,7 +50,7 @@ def operation(name: str) -> Callable[[Build], Build]:
     """Register the decorated function as the meaning of a function of `keras.ops`."""
 
     def register(build: Build) -> Build:
-        OPERATIONS.add(name, Taken(name, build, (), None, "", False, frozenset(), False))
+        OPERATIONS.add(name, LayerRule(name, build, (), None, "", False, frozenset(), False))
         return build
 
     return register

@@ -11,7 +11,7 @@ from lstm_ir.importers.keras.call import dtype_named
 from lstm_ir.importers.keras.holding import Holding, Store, held
 from lstm_ir.importers.keras.source import is_model, live
 from lstm_ir.importers.keras.weights import LiveWeights, variables
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.trained import HasWeights, fitting
 from lstm_ir.ir.errors import ModelError
 from lstm_ir.ir.types import DType
@@ -47,6 +47,6 @@ def _variables(model: Any) -> dict[str, Any]:
             names = variables(spec)
             if names and isinstance(thing, LiveWeights):
                 out |= {f"{path}/{n}": v for n, v in thing.variables(names).items()}
-    except RefusedError as e:
+    except NodeRefusedError as e:
         raise ModelError(f"to_keras: {source.file}: {e}") from None
     return out

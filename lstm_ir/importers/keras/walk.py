@@ -10,11 +10,11 @@ from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall, Masked, Tensor, as_floats, policy, tensors
 from lstm_ir.importers.keras.config import MODELS, LayerSpec, ModelSpec, Ref, mapped, model_spec, refs
 from lstm_ir.importers.keras.holding import Holding, Store
-from lstm_ir.importers.keras.inputs import Sizes, input_type
+from lstm_ir.importers.keras.inputs import OpenSizes, input_type
 from lstm_ir.importers.keras.source import Source
-from lstm_ir.importers.keras.table import IGNORED, LAYERS, OPERATIONS, Taken
+from lstm_ir.importers.keras.table import IGNORED, LAYERS, OPERATIONS, LayerRule
 from lstm_ir.importers.known import Knowledge
-from lstm_ir.importers.refusals import Refusals, RefusedError, UnifiedError
+from lstm_ir.importers.refusals import NodeRefusedError, Refusals, UnifiedError
 from lstm_ir.importers.report import Outcome
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.graph import Value
@@ -41,7 +41,7 @@ class _TooManyError(Exception):
 class Walk:
     """One walk. `outcomes` has the class of every layer that was looked at, and what became of its call."""
 
-    def __init__(self, source: Source, sizes: Sizes, training: bool, seed: int) -> None:
+    def __init__(self, source: Source, sizes: OpenSizes, training: bool, seed: int) -> None:
         self.source, self.sizes, self.training, self.seed = source, sizes, training, seed
         self.knowledge = Knowledge()
         self.refusals = Refusals(source.file)
@@ -60,7 +60,7 @@ class Walk:
         top = self.source.spec
         try:
             self.spec = model_spec(top)
-        except RefusedError as e:
+        except NodeRefusedError as e:
             self.refusals.add(top.name, top.kind, e)
             return
         trained = bool(top.config.get("trainable", True))
@@ -90,7 +90,7 @@ class Walk:
     def _model(self, spec: ModelSpec, holding: Holding, given: list[Any] | None) -> Any:
         """The outputs of a model over tensors, or over inputs of the graph."""
         if self._depth > DEPTH:
-            raise RefusedError(f"models are nested deeper than {DEPTH}")
+            raise NodeRefusedError(f"models are nested deeper than {DEPTH}")
         self._depth += 1
         try:
             known: dict[Ref, Any] = {}
@@ -99,7 +99,7 @@ class Walk:
                 raise _TooManyError(f"more than {CALLS} calls of layers")
             ends = list(refs(spec.inputs))
             if given is not None and len(given) != len(ends):
-                raise RefusedError(f"the model has {len(ends)} inputs, it is called with {len(given)}")
+                raise NodeRefusedError(f"the model has {len(ends)} inputs, it is called with {len(given)}")
             sources = holding.children("layers", spec.layers)
             places = dict(zip((s.name for s in spec.layers), sources, strict=True))
             for k, ref in enumerate(ends):
@@ -114,9 +114,9 @@ class Walk:
         with at(self._loc(ref.layer)):
             try:
                 if layer is None or layer.kind != "InputLayer":
-                    raise RefusedError("the model names it as an input, and it is no InputLayer")
+                    raise NodeRefusedError("the model names it as an input, and it is no InputLayer")
                 made = parameter(layer.name, input_type(layer, self.sizes))
-            except (RefusedError, LstmIrError) as e:
+            except (NodeRefusedError, LstmIrError) as e:
                 self.refusals.add(ref.layer, "InputLayer", e)
                 self.outcomes.append(("InputLayer", Outcome.refused))
                 return _UNDEFINED
@@ -145,11 +145,11 @@ class Walk:
                         heapq.heappush(ready, n)
         for (s, _), many in zip(calls, missing, strict=True):
             if many:
-                self.refusals.add(places[s.name].path, s.kind, RefusedError("no layer gives one of its operands"))
+                self.refusals.add(places[s.name].path, s.kind, NodeRefusedError("no layer gives one of its operands"))
 
     def _lookup(self, known: Mapping[Ref, Any], ref: Ref, name: str) -> Any:
         if ref not in known:
-            self.refusals.add(ref.layer, "output", RefusedError(f"the model {name} has no such result"))
+            self.refusals.add(ref.layer, "output", NodeRefusedError(f"the model {name} has no such result"))
             return _UNDEFINED
         return known[ref]
 
@@ -172,28 +172,28 @@ class Walk:
                 return found
             except UnifiedError:
                 raise
-            except (RefusedError, LstmIrError) as e:
+            except (NodeRefusedError, LstmIrError) as e:
                 self.outcomes.append((spec.kind, Outcome.refused))
                 self.refusals.add(path, spec.kind, e)
             except WRONG as e:  # a config may have anything anywhere, and handlers do not look at everything
                 self.outcomes.append((spec.kind, Outcome.refused))
-                self.refusals.add(path, spec.kind, RefusedError(f"an argument has a wrong type or value: {e}"))
+                self.refusals.add(path, spec.kind, NodeRefusedError(f"an argument has a wrong type or value: {e}"))
         return _Undefinite()
 
-    def _entry(self, spec: LayerSpec) -> Taken:
+    def _entry(self, spec: LayerSpec) -> LayerRule:
         """The entry of a layer; RefusedError for what is not Keras' own, and for arguments that are not known."""
         if not spec.own:
-            raise RefusedError(f"the class is not one of Keras: it is {spec.module}.{spec.kind}")
+            raise NodeRefusedError(f"the class is not one of Keras: it is {spec.module}.{spec.kind}")
         if spec.is_operation:
             return OPERATIONS.entry(spec.kind)
         entry = LAYERS.entry(spec.kind)
         unknown = sorted(set(spec.config) - entry.known - IGNORED)
         if unknown:
-            raise RefusedError(f"the argument {unknown[0]} is not known")
+            raise NodeRefusedError(f"the argument {unknown[0]} is not known")
         return entry
 
     def apply(
-        self, spec: LayerSpec, holding: Holding, args: list[Any], kwargs: dict[str, Any], entry: Taken | None = None
+        self, spec: LayerSpec, holding: Holding, args: list[Any], kwargs: dict[str, Any], entry: LayerRule | None = None
     ) -> list[Tensor]:
         """What a layer gives, with masks as Keras hands them on."""
         if spec.kind in MODELS and spec.own:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.importers.keras.config import MODELS, LayerSpec, layer_spec
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.foreign_arrays import as_numpy
 
 Array = np.ndarray[Any, Any]
@@ -73,7 +73,7 @@ def cells_of(spec: LayerSpec) -> list[LayerSpec]:
     """The cells of a stack."""
     given = spec.config.get("cells")
     if not isinstance(given, list) or not given:
-        raise RefusedError("StackedRNNCells has no list of cells")
+        raise NodeRefusedError("StackedRNNCells has no list of cells")
     return [layer_spec(e) for e in given]
 
 
@@ -126,7 +126,7 @@ class Weights(ABC):
 def _named(names: Names, arrays: Sequence[Array], where: str) -> dict[str, Array]:
     if len(arrays) != len(names):
         wanted = ", ".join(n for n, _ in names) or "none"
-        raise RefusedError(f"{len(arrays)} variables are stored{where}, its config says {wanted}")
+        raise NodeRefusedError(f"{len(arrays)} variables are stored{where}, its config says {wanted}")
     return {n: a for (n, _), a in zip(names, arrays, strict=True)}
 
 
@@ -199,8 +199,8 @@ def value_of(variable: Any) -> Array:
     """The array of a variable of any backend."""
     value = getattr(variable, "value", variable)
     try:
-        found = as_numpy(value, lambda got: RefusedError(f"a variable is {got}"))  # type: ignore[arg-type,return-value]
-    except RefusedError:
+        found = as_numpy(value, lambda got: NodeRefusedError(f"a variable is {got}"))  # type: ignore[arg-type,return-value]
+    except NodeRefusedError:
         found = variable.numpy()  # on a device: the backend copies it
     return np.array(found)
 
@@ -217,7 +217,7 @@ class LegacyWeights(Weights):
         order = list(_flat(spec, (), spec.config.get("trainable", True)))
         ranked = sorted(range(len(order)), key=lambda k: (not order[k][1], k))
         if len(arrays) != len(order):
-            raise RefusedError(f"the file has {len(arrays)} weights for it, its config says {len(order)}")
+            raise NodeRefusedError(f"the file has {len(arrays)} weights for it, its config says {len(order)}")
         placed: dict[tuple[Any, ...], list[tuple[int, Array]]] = {}
         for array, k in zip(arrays, ranked, strict=True):
             placed.setdefault(order[k][0], []).append((k, array))

@@ -11,8 +11,8 @@ from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.lists import LoopList, TensorList
 from lstm_ir.importers.onnx.narrow import Narrow
 from lstm_ir.importers.operands import Operands, Result
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import Sizes
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.ir.graph import Value
 
 Inner = Callable[[Any, Sequence[Result]], list[Result]]
@@ -44,13 +44,13 @@ class Call(Operands):
             self.name, self.opset, inputs, self.outputs, self._attributes, self._knowledge, self.inner, self.key
         )
 
-    def raw(self, i: int) -> Value | Sizes:
+    def raw(self, i: int) -> Value | SizeArray:
         """Operand i as it is, which is no sequence."""
         found: Any = super().raw(i)
         if isinstance(found, TensorList | LoopList):
-            raise RefusedError(f"operand {i} is a sequence, not a tensor")
+            raise NodeRefusedError(f"operand {i} is a sequence, not a tensor")
         if isinstance(found, Narrow):
-            raise RefusedError(f"operand {i} has elements of type {found.kind}, which ops that convert alone read")
+            raise NodeRefusedError(f"operand {i} has elements of type {found.kind}, which ops that convert alone read")
         return found  # type: ignore[no-any-return]
 
     def converts(self, i: int) -> Value | Narrow:
@@ -65,7 +65,7 @@ class Call(Operands):
         """Operand i, a sequence."""
         found: Any = super().raw(i)
         if not isinstance(found, TensorList | LoopList):
-            raise RefusedError(f"operand {i} is a tensor, not a sequence")
+            raise NodeRefusedError(f"operand {i} is a tensor, not a sequence")
         return found
 
     def is_sequence(self, i: int) -> bool:
@@ -75,10 +75,10 @@ class Call(Operands):
     def check_all_read(self) -> None:
         """Refuse an operand or attribute that the handler does not know."""
         for i in self.unread:
-            raise RefusedError(f"operand {i} is not known to {self.name} in operator set {self.opset}")
+            raise NodeRefusedError(f"operand {i} is not known to {self.name} in operator set {self.opset}")
         for name in self._attributes:
             if name not in self._read_attributes:
-                raise RefusedError(f"the attribute {name} is not known to {self.name} in operator set {self.opset}")
+                raise NodeRefusedError(f"the attribute {name} is not known to {self.name} in operator set {self.opset}")
 
     def wants(self, i: int) -> bool:
         """Whether result i is used or named."""
@@ -107,7 +107,7 @@ class Call(Operands):
         """An attribute that is 0 or 1."""
         found = self.integer(name, int(default))
         if found not in (0, 1):
-            raise RefusedError(f"{name} is {found}, not 0 or 1")
+            raise NodeRefusedError(f"{name} is {found}, not 0 or 1")
         return bool(found)
 
     def integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
@@ -143,8 +143,8 @@ class Call(Operands):
         found = self._attributes.get(name)
         if found is None:
             if default is None:
-                raise RefusedError(f"the attribute {name} is missing")
+                raise NodeRefusedError(f"the attribute {name} is missing")
             return default
         if found.is_ref() or found.type.name != kind:
-            raise RefusedError(f"the attribute {name} is {found.type.name}, not {kind}")
+            raise NodeRefusedError(f"the attribute {name} is {found.type.name}, not {kind}")
         return found.value

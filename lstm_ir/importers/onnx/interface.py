@@ -12,7 +12,7 @@ from lstm_ir.importers.naming import word
 from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, held_data, name_of
 from lstm_ir.importers.onnx.reading import Source
 from lstm_ir.importers.onnx.tensors import dtype_of
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.dims import Dim
@@ -55,11 +55,11 @@ class Bindings:
         """The type of an input."""
         shape = _declared(v)
         if shape is None:
-            raise RefusedError("its rank is not stated")
+            raise NodeRefusedError("its rank is not stated")
         try:
             return TensorType(tuple(dims.substitute(d, self.named) for d in shape), dtype_of(v.dtype))
         except DimError as e:
-            raise RefusedError(str(e)) from None
+            raise NodeRefusedError(str(e)) from None
 
     def constant(self, v: Any) -> Value | Narrow | None:
         """The array that the caller fixes an input to; None where it stays an input."""

@@ -16,10 +16,10 @@ from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.interface import Bindings
 from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, name_of
 from lstm_ir.importers.onnx.reading import Source, read
-from lstm_ir.importers.onnx.table import TABLE, Taken
+from lstm_ir.importers.onnx.table import TABLE, OpRule
 from lstm_ir.importers.onnx.tensors import Tensors
 from lstm_ir.importers.operands import Result
-from lstm_ir.importers.refusals import Refusals, RefusedError, UnifiedError
+from lstm_ir.importers.refusals import NodeRefusedError, Refusals, UnifiedError
 from lstm_ir.importers.report import Outcome
 from lstm_ir.importers.streams import streamed
 from lstm_ir.importers.table import ALL
@@ -147,21 +147,21 @@ class Walk:
                     if known[v] is None:
                         known[v] = parameter(v.name, self.bindings.type(v))
                         self.inputs.append(known[v])
-                except (RefusedError, LstmIrError) as e:
+                except (NodeRefusedError, LstmIrError) as e:
                     self.refusals.add(v.name, "input", e)
                     known[v] = _UNDEFINED
         self.results = self._run(model, known)
         for v, r in zip(model.outputs, self.results, strict=True):
             if isinstance(r, TensorList):
-                self.refusals.add(v.name, "output", RefusedError("it is a sequence"))
+                self.refusals.add(v.name, "output", NodeRefusedError("it is a sequence"))
             if isinstance(r, Narrow):
-                self.refusals.add(v.name, "output", RefusedError(f"elements of type {r.kind} are not taken"))
+                self.refusals.add(v.name, "output", NodeRefusedError(f"elements of type {r.kind} are not taken"))
 
     def key(self, seed: int | None) -> Value:
         """A key u32[2] for one use, by its seed and number, and by the input `step`."""
         if self._step is None:
             if any(v.name == "step" for v in self.source.model.graph.inputs):
-                raise RefusedError("training mode draws by an input `step`, and the model has one of that name")
+                raise NodeRefusedError("training mode draws by an input `step`, and the model has one of that name")
             self._step = parameter("step", TensorType((), DType.i64))
             self.inputs.append(self._step)
         self._keys += 1
@@ -183,7 +183,7 @@ class Walk:
     def _run(self, graph: Any, known: dict[Any, Any]) -> list[Any]:
         """The outputs of a graph, whose inputs and outer values are in `known`."""
         if self.depth > DEPTH:
-            raise RefusedError(f"subgraphs are nested deeper than {DEPTH}")
+            raise NodeRefusedError(f"subgraphs are nested deeper than {DEPTH}")
         self.depth += 1
         try:
             for v in graph.initializers.values():
@@ -208,7 +208,7 @@ class Walk:
                 name = v.name if v.name not in self.weights else f"{v.name}#{len(self.weights)}"
                 self.weights[name] = self.tensors.weight(name, data)
                 return self.weights[name]
-            except (RefusedError, LstmIrError) as e:
+            except (NodeRefusedError, LstmIrError) as e:
                 self.refusals.add(v.name, "initializer", e)
                 return _UNDEFINED
 
@@ -216,7 +216,7 @@ class Walk:
         if v is None or v.name == "":
             return None
         if v not in known:
-            self.refusals.add(v.name, what, RefusedError("no earlier node makes it: a cycle, or a missing node"))
+            self.refusals.add(v.name, what, NodeRefusedError("no earlier node makes it: a cycle, or a missing node"))
             return _UNDEFINED
         return known[v]
 
@@ -244,7 +244,7 @@ class Walk:
                 return results
             except _PassedError:
                 return undefined
-            except (RefusedError, LstmIrError) as e:
+            except (NodeRefusedError, LstmIrError) as e:
                 self.outcomes[node] = Outcome.refused
                 self.refusals.add(name, node.op_type, e)
                 return undefined
@@ -253,18 +253,18 @@ class Walk:
         domain = "" if node.domain == "ai.onnx" else node.domain
         return self.source.opset if domain == "" else int(self.source.model.opset_imports.get(domain, 1))
 
-    def _entry(self, node: Any) -> Taken:
+    def _entry(self, node: Any) -> OpRule:
         domain = "" if node.domain == "ai.onnx" else node.domain
         entry = TABLE.entry((domain, node.op_type), f" of the domain {domain}" if domain else "")
         if self._opset(node) < entry.versions[0]:
             first = entry.versions[0]
-            raise RefusedError(f"taken from operator set {first} on, the model has {self._opset(node)}")
+            raise NodeRefusedError(f"taken from operator set {first} on, the model has {self._opset(node)}")
         return entry
 
     def _inner(self, graph: Any, values: Sequence[Result], outer: dict[Any, Any]) -> list[Result]:
         """The outputs of a subgraph over values; its nodes read the graph around it."""
         if len(values) != len(graph.inputs):
-            raise RefusedError(f"the subgraph has {len(graph.inputs)} inputs, not {len(values)}")
+            raise NodeRefusedError(f"the subgraph has {len(graph.inputs)} inputs, not {len(values)}")
         scope = dict(outer)
         scope.update(zip(graph.inputs, values, strict=True))
         before = len(self.refusals)
@@ -273,7 +273,7 @@ class Walk:
             raise _PassedError
         return results
 
-    def _results(self, entry: Taken, call: Call) -> list[Result]:
+    def _results(self, entry: OpRule, call: Call) -> list[Result]:
         results: list[Any] | None = on_sizes(entry, call)
         if results is None:
             alone = entry.moves == (ALL,) and len(call.inputs) == 1
@@ -288,7 +288,7 @@ class Walk:
                 results = [Narrow(r, kind) if isinstance(r, Value) else r for r in results]
         for i, wanted in enumerate(call.outputs):
             if wanted and (i >= len(results) or results[i] is None):
-                raise RefusedError(f"its result {i} is not taken")
+                raise NodeRefusedError(f"its result {i} is not taken")
         results = [self.knowledge.folded(r) if isinstance(r, Value) else r for r in results]
         return (results + [None] * len(call.outputs))[: len(call.outputs)]
 

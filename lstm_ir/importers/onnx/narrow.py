@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
@@ -49,7 +49,7 @@ def held_data(array: Any, kind: str) -> Data:
     """The elements of an array as those that hold them; RefusedError for a u64 of 2^63 and more."""
     if kind == "UINT64":
         if (np.asarray(array) > np.uint64(2**63 - 1)).any():
-            raise RefusedError("it has elements of 2^63 and more")
+            raise NodeRefusedError("it has elements of 2^63 and more")
         return Data.of(np.asarray(array).astype(np.int64), DType.i64)
     return Data.of(np.asarray(array).astype(np.int32), DType.i32)
 
@@ -57,7 +57,7 @@ def held_data(array: Any, kind: str) -> Data:
 def narrowed(x: Value, kind: str) -> Narrow:
     """A cast: of integers the low bits stay; RefusedError for u64, and for few bits, whose casts ONNX leaves open."""
     if kind not in ("INT16", "UINT16"):
-        raise RefusedError(f"a cast to elements of type {kind} is not taken")
+        raise NodeRefusedError(f"a cast to elements of type {kind} is not taken")
     wide = li.convert(x, DType.i32)
     low = LIMITS[kind][0]
     return Narrow(li.remainder(li.remainder(wide - low, 2**16) + 2**16, 2**16) + low, kind)

@@ -11,7 +11,7 @@ import numpy as np
 
 from lstm_ir.importers.onnx.reading import Source, model_bytes, read
 from lstm_ir.importers.onnx.tensors import dtype_of
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.errors import ModelError
 
 if TYPE_CHECKING:
@@ -86,5 +86,5 @@ def _typed(source: Source, constants: Mapping[str, Any]) -> dict[str, Any]:
         raise ModelError(f"{source.file}: constants has {unknown[0]!r}; the model has {', '.join(there)}")
     try:
         return {n: np.asarray(a).astype(dtype_of(there[n].dtype).numpy) for n, a in constants.items()}
-    except (RefusedError, ValueError, TypeError) as e:
+    except (NodeRefusedError, ValueError, TypeError) as e:
         raise ModelError(f"{source.file}: constants: {e}") from e

@@ -9,13 +9,13 @@ from typing import TypeAlias
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.operands import Result
 from lstm_ir.importers.sizes import Rule
-from lstm_ir.importers.table import Entry, Table
+from lstm_ir.importers.table import OpEntry, Table
 
 Build: TypeAlias = Callable[[Call], Result | Sequence[Result]]
 
 
 @dataclass(frozen=True)
-class Taken(Entry[Call]):
+class OpRule(OpEntry[Call]):
     """One op of a domain. `versions` are those of its definition that are taken, oldest first: a definition holds
     until the next one.
     """
@@ -24,7 +24,7 @@ class Taken(Entry[Call]):
     domain: str
 
 
-TABLE: Table[tuple[str, str], Taken] = Table("op")
+TABLE: Table[tuple[str, str], OpRule] = Table("op")
 
 
 def taken(
@@ -38,7 +38,7 @@ def taken(
     """Register the decorated function as the meaning of an op."""
 
     def register(build: Build) -> Build:
-        TABLE.add((domain, name), Taken(name, build, moves, sizes, refused, versions, domain))
+        TABLE.add((domain, name), OpRule(name, build, moves, sizes, refused, versions, domain))
         return build
 
     return register

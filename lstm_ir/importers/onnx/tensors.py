@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, held_data, name_of
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.graph import Value
@@ -26,14 +26,14 @@ def dtype_of(kind: Any) -> DType:
     try:
         name = onnx_ir.DataType(kind).name
     except ValueError:
-        raise RefusedError(f"the element type {kind!r} does not exist") from None
+        raise NodeRefusedError(f"the element type {kind!r} does not exist") from None
     return dtype_named(name)
 
 
 def dtype_named(name: str) -> DType:
     """The element type by ONNX's name."""
     if name not in DTYPES:
-        raise RefusedError(f"elements of type {name} are not taken")
+        raise NodeRefusedError(f"elements of type {name} are not taken")
     return DTYPES[name]
 
 
@@ -68,22 +68,22 @@ def read_tensor(tensor: Any) -> Data:
     import onnx_ir
 
     if tensor is None:
-        raise RefusedError("the tensor has no data")
+        raise NodeRefusedError("the tensor has no data")
     try:
         kind, shape = tensor.dtype, tuple(tensor.shape.numpy())
     except (ValueError, TypeError) as e:  # the library reads them when it is asked
-        raise RefusedError(f"its type cannot be read: {e}") from e
+        raise NodeRefusedError(f"its type cannot be read: {e}") from e
     held = name_of(kind)
     dtype = None if held in LIMITS else dtype_of(kind)
     if isinstance(tensor, onnx_ir.ExternalTensor) and not str(tensor.base_dir):
-        raise RefusedError("its data is in another file, and the model was not read from a folder")
+        raise NodeRefusedError("its data is in another file, and the model was not read from a folder")
     try:
         array = tensor.numpy()
     except Exception as e:  # whatever a foreign reader raises over damaged or missing data
-        raise RefusedError(f"its data cannot be read: {e}") from e
+        raise NodeRefusedError(f"its data cannot be read: {e}") from e
     if array.shape != shape:
-        raise RefusedError(f"its data has the shape {list(array.shape)}, its type {list(shape)}")
+        raise NodeRefusedError(f"its data has the shape {list(array.shape)}, its type {list(shape)}")
     try:
         return held_data(array, held) if dtype is None else Data.of(array, dtype)
     except IRError as e:
-        raise RefusedError(f"its data cannot be taken: {e}") from e
+        raise NodeRefusedError(f"its data cannot be taken: {e}") from e

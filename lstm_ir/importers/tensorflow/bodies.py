@@ -29,7 +29,7 @@ class Ref:
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class FunctionNode:
     """A node: what it reads, and the nodes that have to run before it."""
 
     name: str
@@ -50,18 +50,18 @@ def ref(text: str, owner: str) -> Ref:
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class WhileFrame:
     """A loop of TensorFlow 1. Its variables are `merges`, each with what it starts as and what it becomes.
 
     `switches` are those of the variables, `condition` says whether another step is made.
     """
 
     name: str
-    merges: tuple[Node, ...]
-    starts: tuple[Node, ...]
-    nexts: tuple[Node, ...]
+    merges: tuple[FunctionNode, ...]
+    starts: tuple[FunctionNode, ...]
+    nexts: tuple[FunctionNode, ...]
     switches: Mapping[str, int] = field(repr=False)
-    condition: Node
+    condition: FunctionNode
 
 
 class Body:
@@ -73,13 +73,13 @@ class Body:
     ) -> None:  # fmt: skip
         self.name, self.result_names = name, tuple(result_names)
         self.arguments = {a: k for k, a in enumerate(arguments)}
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, FunctionNode] = {}
         for n in nodes:
             data = tuple(ref(t, name) for t in n.input if not t.startswith("^"))
             controls = tuple(t[1:] for t in n.input if t.startswith("^"))
             if n.name in self.nodes or n.name in self.arguments:
                 raise ModelError(f"{name}: two nodes are called {n.name!r:.80}")
-            self.nodes[n.name] = Node(n.name, n.op, data, controls, n.attr)
+            self.nodes[n.name] = FunctionNode(n.name, n.op, data, controls, n.attr)
         self.results = tuple(ref(r, name) for r in results)
 
     def passed(self, result: Ref) -> Ref:
@@ -97,9 +97,9 @@ class Body:
         return frozenset(r.node for n in self.nodes.values() for r in n.inputs)
 
     @cached_property
-    def frames(self) -> dict[str, Frame]:
+    def frames(self) -> dict[str, WhileFrame]:
         """The loops of TensorFlow 1 by the name of an Exit node, and of each of their switches."""
-        merges: dict[str, list[tuple[Node, Node, Node]]] = {}
+        merges: dict[str, list[tuple[FunctionNode, FunctionNode, FunctionNode]]] = {}
         for n in self.nodes.values():
             if n.op in MERGE and len(n.inputs) == 2:
                 before = [self.nodes.get(r.node) for r in n.inputs]
@@ -108,13 +108,13 @@ class Body:
                         continue
                     if start.op in ENTER and after.op in NEXT:
                         merges.setdefault(frame_name(start), []).append((n, start, after))
-        made: dict[str, Frame] = {}
+        made: dict[str, WhileFrame] = {}
         for name, variables in merges.items():
             places = {m.name: k for k, (m, _, _) in enumerate(variables)}
             switches, conditions = self._switches(places)
             if len(conditions) != 1:
                 continue  # its exits are refused
-            frame = Frame(
+            frame = WhileFrame(
                 name, tuple(m for m, _, _ in variables), tuple(s for _, s, _ in variables),
                 tuple(n for _, _, n in variables), switches, self.nodes[conditions.pop()],
             )  # fmt: skip
@@ -135,17 +135,17 @@ class Body:
         return switches, conditions
 
 
-def frame_name(enter: Node) -> str:
+def frame_name(enter: FunctionNode) -> str:
     """The loop that an Enter node leads into."""
     attr = enter.attrs.get("frame_name")
     return "" if attr is None else attr.s.decode("utf-8", "replace")
 
 
-def text_attr(node: Node, name: str) -> str:
+def text_attr(node: FunctionNode, name: str) -> str:
     """An attribute that is text; empty where it is absent."""
     return node.attrs[name].s.decode("utf-8", "replace") if name in node.attrs else ""
 
 
-def function_attr(node: Node, name: str) -> str:
+def function_attr(node: FunctionNode, name: str) -> str:
     """The function that an attribute names; empty where it is absent."""
     return str(node.attrs[name].func.name) if name in node.attrs else ""

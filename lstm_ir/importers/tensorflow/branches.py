@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.tensorflow.bodies import MERGE, NEXT, SWITCH, Body, Node, Ref
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.tensorflow.bodies import MERGE, NEXT, SWITCH, Body, FunctionNode, Ref
 
 Guard = tuple[str, int]  # a condition, and which way of it
 _GUARDS: WeakKeyDictionary[Body, dict[str, frozenset[Guard]]] = WeakKeyDictionary()
@@ -25,16 +25,16 @@ class Sides:
         return self.true if holds else self.false
 
 
-def sides(body: Body, merge: Node) -> Sides:
+def sides(body: Body, merge: FunctionNode) -> Sides:
     """What a Merge chooses between. RefusedError where its ways in come from no pair of switches."""
     if len(merge.inputs) != 2:
-        raise RefusedError(f"it has {len(merge.inputs)} ways in, not two")
+        raise NodeRefusedError(f"it has {len(merge.inputs)} ways in, not two")
     if body not in _GUARDS:
         _GUARDS[body] = _guards(body)
     left, right = (_of(body, r, _GUARDS[body]) for r in merge.inputs)
     both = [(p, side) for p, side in left if (p, 1 - side) in right]
     if len(both) != 1:
-        raise RefusedError("its ways in do not come from the two sides of one condition")
+        raise NodeRefusedError("its ways in do not come from the two sides of one condition")
     ((pred, side),) = both
     a, b = merge.inputs
     node, _, index = pred.rpartition(":")

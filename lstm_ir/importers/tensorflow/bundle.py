@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.tensorflow.checksum import masked_crc32c
 from lstm_ir.importers.tensorflow.messages import parsed
 from lstm_ir.importers.tensorflow.sorted_table import MAX_BYTES, entries, varint
@@ -24,7 +24,7 @@ MAX_SHARDS = 100_000
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredTensor:
     """Where a tensor lies: its element type's number, shape, file, place, bytes and checksum."""
 
     dtype: int
@@ -72,12 +72,12 @@ class Bundle:
         if key not in self._read:
             entry = self._stored.get(key)
             if entry is None:
-                raise RefusedError(f"the checkpoint {self.file} has no tensor {key!r}")
+                raise NodeRefusedError(f"the checkpoint {self.file} has no tensor {key!r}")
             if entry.sliced:
-                raise RefusedError(f"the tensor {key!r} is stored in parts, which is not taken")
+                raise NodeRefusedError(f"the tensor {key!r} is stored in parts, which is not taken")
             dtype = dtype_of(entry.dtype)
             if prod(entry.shape) * max(1, dtype.bits // 8) != entry.size:
-                raise RefusedError(f"the tensor {key!r} {list(entry.shape)} of {dtype} has {entry.size} bytes")
+                raise NodeRefusedError(f"the tensor {key!r} {list(entry.shape)} of {dtype} has {entry.size} bytes")
             self._read[key] = of_bytes(self._content(key, entry), dtype, entry.shape)
         return self._read[key]
 
@@ -89,18 +89,18 @@ class Bundle:
         try:
             content = bytes(self._raw(entry))
             length, at = varint(content, 0)
-        except (IndexError, ValueError, RefusedError) as e:
+        except (IndexError, ValueError, NodeRefusedError) as e:
             raise ModelError(f"{self.file}: the list of objects is damaged: {e}") from e
         graph = parsed("TrackableObjectGraph", content[at + 4 : at + 4 + length], self.file, "a checkpoint of objects")
         return [(a.full_name, a.checkpoint_key) for n in graph.nodes for a in n.attributes if a.full_name]
 
-    def _content(self, key: str, entry: Stored) -> Any:
+    def _content(self, key: str, entry: StoredTensor) -> Any:
         raw = self._raw(entry)
         if masked_crc32c(raw) != entry.checksum:
-            raise RefusedError(f"the checksum of the tensor {key!r} is wrong: the data file is damaged")
+            raise NodeRefusedError(f"the checksum of the tensor {key!r} is wrong: the data file is damaged")
         return raw
 
-    def _raw(self, entry: Stored) -> Any:
+    def _raw(self, entry: StoredTensor) -> Any:
         if entry.size == 0:
             return b""
         if entry.shard not in self._maps:
@@ -108,10 +108,10 @@ class Bundle:
             try:
                 self._maps[entry.shard] = np.memmap(path, np.uint8, "r")
             except (OSError, ValueError) as e:
-                raise RefusedError(f"{path.name}: {getattr(e, 'strerror', None) or e}") from e
+                raise NodeRefusedError(f"{path.name}: {getattr(e, 'strerror', None) or e}") from e
         found = self._maps[entry.shard][entry.offset : entry.offset + entry.size]
         if len(found) != entry.size:
-            raise RefusedError(f"{self._shard(entry.shard).name} ends before a tensor does")
+            raise NodeRefusedError(f"{self._shard(entry.shard).name} ends before a tensor does")
         return found
 
     def _shard(self, number: int) -> Path:
@@ -124,7 +124,7 @@ class Bundle:
         except UnicodeDecodeError as e:
             raise ModelError(f"{self.file}: the key {key!r:.80} is not text") from e
 
-    def _entry(self, key: bytes, value: bytes) -> Stored:
+    def _entry(self, key: bytes, value: bytes) -> StoredTensor:
         e = parsed("BundleEntryProto", value, self.file, "the index of a checkpoint")
         shape = shape_of(e.shape)
         name = self._name(key)
@@ -133,7 +133,7 @@ class Bundle:
         if not 0 <= e.shard_id < self.shards or e.offset < 0 or e.size < 0:
             raise ModelError(f"{self.file}: the tensor {name!r} has no place in the data files")
         sizes = tuple(d for d in shape if d is not None)
-        return Stored(e.dtype, sizes, e.shard_id, e.offset, e.size, e.crc32c, bool(e.slices))
+        return StoredTensor(e.dtype, sizes, e.shard_id, e.offset, e.size, e.crc32c, bool(e.slices))
 
 
 def _small_file(path: Path) -> bytes:

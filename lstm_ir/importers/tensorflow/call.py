@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.operands import Operands, Result
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import Sizes
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.importers.tensorflow.tensors import dtype_of, shape_of
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
@@ -28,7 +28,7 @@ class Inputs(tuple[Any, ...]):
 
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, int) and i >= len(self):
-            raise RefusedError(f"it has {len(self)} operands; operand {i} is missing")
+            raise NodeRefusedError(f"it has {len(self)} operands; operand {i} is missing")
         return super().__getitem__(i)
 
 
@@ -42,7 +42,7 @@ class Call(Operands):
         self, name: str, node: str, inputs: Sequence[Any], attributes: Mapping[str, Any], knowledge: Knowledge,
         inner: Inner,
     ) -> None:  # fmt: skip
-        super().__init__(name, [v if isinstance(v, Value | Sizes) else None for v in inputs], knowledge)
+        super().__init__(name, [v if isinstance(v, Value | SizeArray) else None for v in inputs], knowledge)
         self.node, self.inner, self._things = node, inner, Inputs(inputs)
         self._attributes = attributes
         self._read_attributes: set[str] = set()
@@ -56,7 +56,7 @@ class Call(Operands):
         self._read_inputs.add(i)
         found = self._things[i] if i < len(self._things) else None
         if not isinstance(found, kind):
-            raise RefusedError(f"operand {i} is not {kind.__doc__ or kind.__name__}".split(":")[0].split(".")[0])
+            raise NodeRefusedError(f"operand {i} is not {kind.__doc__ or kind.__name__}".split(":")[0].split(".")[0])
         return found
 
     @property
@@ -68,7 +68,7 @@ class Call(Operands):
     def check_all_read(self) -> None:
         """Refuse an operand or attribute that the handler does not know."""
         for i in self.unread:
-            raise RefusedError(f"operand {i} is not known to {self.name}")
+            raise NodeRefusedError(f"operand {i} is not known to {self.name}")
         for name, value in self._attributes.items():
             implied = value.WhichOneof("value") == "type" or (
                 value.WhichOneof("value") == "list" and value.list.type and not value.list.i
@@ -76,7 +76,7 @@ class Call(Operands):
             if not (name in self._read_attributes or implied or name.startswith("_") or name in IGNORED):
                 if name.startswith("T") or name == "N" or name.startswith("Nin"):
                     continue  # types and numbers of operands
-                raise RefusedError(f"the attribute {name} is not known to {self.name}")
+                raise NodeRefusedError(f"the attribute {name} is not known to {self.name}")
 
     def axes(self, i: int, rank: int) -> tuple[int, ...]:
         """Axes from operand i, counted from the start."""
@@ -86,7 +86,7 @@ class Call(Operands):
         """One axis from operand i, counted from the start."""
         found = self.numbers(i, "the axis")
         if len(found) != 1:
-            raise RefusedError(f"the axis has {len(found)} elements, not one")
+            raise NodeRefusedError(f"the axis has {len(found)} elements, not one")
         return self.axis_of(found[0], rank)
 
     def has_attribute(self, name: str) -> bool:
@@ -138,9 +138,9 @@ class Call(Operands):
         found = self._attributes.get(name)
         if found is None:
             if default is None:
-                raise RefusedError(f"the attribute {name} is missing")
+                raise NodeRefusedError(f"the attribute {name} is missing")
             return default
         which = found.WhichOneof("value")
         if which != kind:
-            raise RefusedError(f"the attribute {name} is {which or 'empty'}, not {kind}")
+            raise NodeRefusedError(f"the attribute {name} is {which or 'empty'}, not {kind}")
         return getattr(found, kind)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.importers.examined import Examined, examined
-from lstm_ir.importers.refusals import Refusals, RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError, Refusals
 from lstm_ir.importers.report import Outcome
 from lstm_ir.importers.tensorflow.entries import MAIN
 from lstm_ir.importers.tensorflow.model import graph_of, walks
@@ -39,7 +39,7 @@ def examine(
     refusals = Refusals(walk.source.file)
     for w in made.values():
         for r in w.refusals.all:
-            refusals.add(r.node, r.op, RefusedError(r.reason))
+            refusals.add(r.node, r.op, NodeRefusedError(r.reason))
     found = walk.refusals.all if len(made) == 1 else refusals.all
     graph = None if found else graph_of(walk, name)
     source, weights = walk.source, walk.variables.weights.values()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.importers.naming import word
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.tensorflow.tensors import dtype_of
 from lstm_ir.ir import dims
 from lstm_ir.ir.data import Data
@@ -63,7 +63,7 @@ class Bindings:
     def type(self, given: Input) -> TensorType:
         """The type of an input. An axis is found under its own name first, then under that of open sizes."""
         if given.shape is None:
-            raise RefusedError("its rank is not stated")
+            raise NodeRefusedError("its rank is not stated")
         own = dict(_places(given))
         shape: list[Dim] = []
         for axis, d in enumerate(given.shape):
@@ -76,7 +76,7 @@ class Bindings:
         try:
             return TensorType(tuple(shape), dtype_of(given.dtype))
         except DimError as e:
-            raise RefusedError(str(e)) from None
+            raise NodeRefusedError(str(e)) from None
 
     def constant(self, given: Input) -> Value | None:
         """The array that the caller fixes an input to; None where it stays an input."""

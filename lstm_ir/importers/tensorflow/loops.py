@@ -13,8 +13,8 @@ from lstm_ir.importers.counted_loops import ENDS, all_of, at_step, below, counti
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.lists import LoopList, TensorList
 from lstm_ir.importers.naming import tensor
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import Sizes, UndecidedError
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.sizes import SizeArray, UndecidedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value, topological
@@ -22,7 +22,7 @@ from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.types import DType, TensorType
 
-Step = Callable[[list[Any]], tuple[Value | Sizes, list[Any]]]
+Step = Callable[[list[Any]], tuple[Value | SizeArray, list[Any]]]
 """From the loop's variables: whether there is another step, and the variables after it."""
 
 
@@ -36,10 +36,10 @@ def looped(knowledge: Knowledge, init: Sequence[Any], fixed: Sequence[bool], run
             continue
         if isinstance(v, TensorList):
             things[k] = LoopList(v, k)
-        elif isinstance(v, Value | Sizes):
+        elif isinstance(v, Value | SizeArray):
             states[k] = things[k] = parameter(f"state{k}", tensor(v).type)
         else:
-            raise RefusedError(f"variable {k} of the loop changes, and is no tensor and no list")
+            raise NodeRefusedError(f"variable {k} of the loop changes, and is no tensor and no list")
     going, results = run(things)
     values = [_tensor(results[k], k) for k in states]
     first = [_elements(knowledge, init[k]) for k in states]
@@ -54,13 +54,13 @@ def looped(knowledge: Knowledge, init: Sequence[Any], fixed: Sequence[bool], run
 
 
 def _tensor(result: Any, k: int) -> Value:
-    if not isinstance(result, Value | Sizes):
-        raise RefusedError(f"variable {k} of the loop is no tensor after a step")
+    if not isinstance(result, Value | SizeArray):
+        raise NodeRefusedError(f"variable {k} of the loop is no tensor after a step")
     return tensor(result)
 
 
-def _elements(knowledge: Knowledge, v: Value | Sizes) -> Any:
-    if isinstance(v, Sizes):
+def _elements(knowledge: Knowledge, v: Value | SizeArray) -> Any:
+    if isinstance(v, SizeArray):
         return v.array
     array = knowledge.array(v) if v.dtype.is_int else None
     return None if array is None else array.astype(object)
@@ -93,18 +93,18 @@ def _end(
             continue
         slope, bound = below(part, counters)
         if slope < 1:
-            raise RefusedError(ENDS)
+            raise NodeRefusedError(ENDS)
         found.append(_least_zero(up(bound, slope)))
     if not found:
         found = [v.count for v in lists if not v.grows]
         if not found:
-            raise RefusedError("the number of its steps is computed, and no list says how many there are at most")
+            raise NodeRefusedError("the number of its steps is computed, and no list says how many there are at most")
     steps = found[0]
     try:
         for other in found[1:]:
             steps = s.smaller(steps, other)
     except UndecidedError:
-        raise RefusedError("the number of its steps cannot be decided from the sizes") from None
+        raise NodeRefusedError("the number of its steps cannot be decided from the sizes") from None
     if not counts:
         return _End(steps, None)
     count = counts[0]
@@ -117,7 +117,7 @@ def _least_zero(steps: Dim) -> Dim:
     try:
         return s.larger(steps, 0)
     except UndecidedError:
-        raise RefusedError("the number of its steps cannot be decided from the sizes") from None
+        raise NodeRefusedError("the number of its steps cannot be decided from the sizes") from None
 
 
 def _computed_bound(part: Value, counters: dict[Value, Counted], own: set[Value]) -> Value | None:
@@ -142,7 +142,7 @@ def _reads(v: Value, own: set[Value]) -> bool:
 
 def _written(result: Any, k: int) -> LoopList:
     if not isinstance(result, LoopList) or result.variable != k or result.write is None:
-        raise RefusedError(f"variable {k} of the loop is a list that a step exchanges or does not write")
+        raise NodeRefusedError(f"variable {k} of the loop is a list that a step exchanges or does not write")
     return result
 
 
@@ -159,24 +159,24 @@ def _out(before: TensorList, after: LoopList, counters: dict[Value, Counted], st
     assert after.write is not None
     index, value = after.write
     if before.rows is not None or before.items:
-        raise RefusedError("a list that the loop writes has elements before it")
+        raise NodeRefusedError("a list that the loop writes has elements before it")
     if index is None:  # at the end
         if before.count != 0:
-            raise RefusedError("a list that the loop makes longer is not empty before it")
+            raise NodeRefusedError("a list that the loop makes longer is not empty before it")
         return _Out(value)
     place = at_step(index, counters)
     if place is None:
-        raise RefusedError("a list is written at a place that only a call knows")
+        raise NodeRefusedError("a list is written at a place that only a call knows")
     if place.of is None:
         if place.more != 0 or before.count != 1:
-            raise RefusedError(f"a list of {before.count} is written at place {place.more} in every step")
+            raise NodeRefusedError(f"a list of {before.count} is written at place {place.more} in every step")
         return _Out(value, last=True)
     ends = dims.add(steps, -1)
     backward = (place.times, place.more) == (-1, ends)
     if not backward and (place.times, place.more) != (1, 0):
-        raise RefusedError("a list is written at places other than 0, 1, 2, ... or these from the end")
+        raise NodeRefusedError("a list is written at places other than 0, 1, 2, ... or these from the end")
     if before.count != steps and not before.grows:
-        raise RefusedError(f"a list of {before.count} is written in {steps} steps")
+        raise NodeRefusedError(f"a list of {before.count} is written in {steps} steps")
     return _Out(value, backward)
 
 
@@ -218,7 +218,7 @@ class _Loop:
         xs = tuple(r.first_axis() for r in rows)
         backward = any(r.backward for r in rows) or any(o.backward for o in stacked)
         if backward and self.end.count is not None:
-            raise RefusedError("a loop over rows from the last one has a number of steps that only a call knows")
+            raise NodeRefusedError("a loop over rows from the last one has a number of steps that only a call knows")
         flags = [*(r.backward for r in rows), *(o.backward for o in stacked)]
         final, ys = li.scan(
             cell, init, xs, tuple(outer), length=self.end.steps, reverse=flags, count=self.end.count, with_step=True,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lstm_ir.importers.tensorflow.bodies import Node, Ref, ref
+from lstm_ir.importers.tensorflow.bodies import FunctionNode, Ref, ref
 from lstm_ir.importers.tensorflow.interface import Input
-from lstm_ir.importers.tensorflow.reading import Signature, Source
+from lstm_ir.importers.tensorflow.reading import SavedSignature, Source
 from lstm_ir.importers.tensorflow.tensors import shape_of
 from lstm_ir.ir.errors import ModelError
 
@@ -50,7 +50,7 @@ def _stem(file: str) -> str:
     return file.rpartition(".")[0] or file
 
 
-def _signed(signature: Signature) -> Ports:
+def _signed(signature: SavedSignature) -> Ports:
     inputs = {place: Input(n, info.dtype, shape_of(info.tensor_shape)) for n, (place, info) in signature.inputs.items()}
     return Ports(inputs, signature.outputs)
 
@@ -88,7 +88,7 @@ def _placeholders(source: Source, roots: object) -> dict[Ref, Input]:
     return {Ref(n.name): _input(n) for n in nodes.values() if n.name in seen and n.op in INPUTS}
 
 
-def _input(node: Node) -> Input:
+def _input(node: FunctionNode) -> Input:
     attrs = node.attrs
     shape = shape_of(attrs["shape"].shape) if "shape" in attrs else None
     return Input(node.name, attrs["dtype"].type if "dtype" in attrs else 0, shape)

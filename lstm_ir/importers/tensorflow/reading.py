@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from lstm_ir.importers.tensorflow.bodies import Body, Node, Ref, function_attr, ref
+from lstm_ir.importers.tensorflow.bodies import Body, FunctionNode, Ref, function_attr, ref
 from lstm_ir.importers.tensorflow.bundle import Bundle, opened
 from lstm_ir.importers.tensorflow.messages import message, parsed
 from lstm_ir.ir.errors import ModelError
@@ -20,7 +20,7 @@ _NODES = 1_000_000
 
 
 @dataclass(frozen=True)
-class Signature:
+class SavedSignature:
     """Named inputs and outputs: which result of the graph each is, with its type as the file states it."""
 
     inputs: Mapping[str, tuple[Ref, Any]]
@@ -36,7 +36,7 @@ class Source:
     version: str
     graph: Body
     functions: dict[str, Any]
-    signatures: Mapping[str, Signature]
+    signatures: Mapping[str, SavedSignature]
     bundle: Bundle | None
     keys: Mapping[str, str]
 
@@ -133,14 +133,14 @@ def _source(file: str, size: int, meta: Any, bundle: Bundle | None) -> Source:
     return Source(file, source.bytes, version, body, functions, signatures, bundle, keys)
 
 
-def _signature(name: str, proto: Any) -> Signature:
+def _signature(name: str, proto: Any) -> SavedSignature:
     def place(info: Any) -> Ref:
         if info.WhichOneof("encoding") != "name":
             raise ModelError("a signature has a tensor that is sparse or composite, which is not taken")
         return ref(info.name, f"signature {name}")
 
     inputs = {n: (place(info), info) for n, info in sorted(proto.inputs.items())}
-    return Signature(inputs, {n: place(info) for n, info in sorted(proto.outputs.items())})
+    return SavedSignature(inputs, {n: place(info) for n, info in sorted(proto.outputs.items())})
 
 
 # -- which tensor of a checkpoint a variable is: what the graph's own nodes for restoring say
@@ -184,7 +184,7 @@ def _assigned(body: Body) -> dict[str, str]:
     return found
 
 
-def _texts(node: Node | None) -> list[str]:
+def _texts(node: FunctionNode | None) -> list[str]:
     if node is None or node.op != "Const" or "value" not in node.attrs:
         return []
     return [t.decode("utf-8", "replace") for t in node.attrs["value"].tensor.string_val]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.tensorflow.bodies import Body, Node, Ref
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.tensorflow.bodies import Body, FunctionNode, Ref
 from lstm_ir.importers.tensorflow.table import TABLE, place
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Scope:
             else:
                 at = place(TABLE.get(node.op), ref.output, ref.index)
         if at >= len(found):
-            raise RefusedError(f"it reads result {at} of {ref.node}, which has {len(found)}")
+            raise NodeRefusedError(f"it reads result {at} of {ref.node}, which has {len(found)}")
         return found[at]
 
 
@@ -86,7 +86,7 @@ class Walker(Protocol):
         """From here on the variable holds this."""
         ...
 
-    def literal(self, node: Node, data: Data, scope: Scope) -> Value:
+    def literal(self, node: FunctionNode, data: Data, scope: Scope) -> Value:
         """A literal of the file: a constant, or a weight of a model that was frozen."""
         ...
 
@@ -96,6 +96,6 @@ class Site:
     """A node that runs other nodes: where it stands, and its operands."""
 
     walk: Walker
-    node: Node
+    node: FunctionNode
     scope: Scope
     inputs: Sequence[Any]

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lstm_ir.importers.sizes import Rule
-from lstm_ir.importers.table import Entry, Table
+from lstm_ir.importers.table import OpEntry, Table
 from lstm_ir.importers.tensorflow.call import Call
 
 Build: TypeAlias = Callable[[Any], Any]  # of a Call, or of a Site where the op runs other nodes
 
 
 @dataclass(frozen=True)
-class Taken(Entry[Call]):
+class OpRule(OpEntry[Call]):
     """One op. `results` are the names of its results, as the bodies of functions write them, where it has several.
 
     `runs`: it runs other nodes, so that its meaning takes the place in the walk, not the operands.
@@ -24,7 +24,7 @@ class Taken(Entry[Call]):
     runs: bool
 
 
-TABLE: Table[str, Taken] = Table("op")
+TABLE: Table[str, OpRule] = Table("op")
 
 
 def taken(
@@ -39,13 +39,13 @@ def taken(
 
     def register(build: Build) -> Build:
         for name in names:
-            TABLE.add(name, Taken(name, build, moves, sizes, refused, tuple(results.split()), runs))
+            TABLE.add(name, OpRule(name, build, moves, sizes, refused, tuple(results.split()), runs))
         return build
 
     return register
 
 
-def place(entry: Taken | None, output: str, index: int) -> int:
+def place(entry: OpRule | None, output: str, index: int) -> int:
     """Which of an op's results a name and a number in the body of a function mean."""
     named: Sequence[str] = () if entry is None else entry.results
     return (named.index(output) if output in named else 0) + index

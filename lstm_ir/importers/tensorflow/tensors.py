@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.types import DType
@@ -44,7 +44,7 @@ def dtype_of(number: int) -> DType:
     """The element type of TensorFlow's number, of a reference too."""
     plain = number - _REFERENCE if number > _REFERENCE else number
     if plain not in DTYPES:
-        raise RefusedError(f"elements of type {dtype_name(number)} are not taken")
+        raise NodeRefusedError(f"elements of type {dtype_name(number)} are not taken")
     return DTYPES[plain]
 
 
@@ -59,16 +59,16 @@ def read_tensor(proto: Any) -> Data:
     """The elements of a TensorProto; RefusedError where they are not there, or are not as many as the shape says."""
     dtype, sizes = dtype_of(proto.dtype), shape_of(proto.tensor_shape)
     if sizes is None or None in sizes:
-        raise RefusedError("the tensor has no whole shape")
+        raise NodeRefusedError("the tensor has no whole shape")
     shape = tuple(d for d in sizes if d is not None)
     count = prod(shape)
     if count > MAX_ELEMENTS:
-        raise RefusedError(f"the tensor says that it has {count} elements, more than {MAX_ELEMENTS}")
+        raise NodeRefusedError(f"the tensor says that it has {count} elements, more than {MAX_ELEMENTS}")
     if proto.tensor_content:
         return of_bytes(proto.tensor_content, dtype, shape)
     given = np.asarray(getattr(proto, _FIELDS[dtype]))
     if not 1 <= len(given) <= count and count:
-        raise RefusedError(f"the tensor {list(shape)} has {len(given)} elements in the file")
+        raise NodeRefusedError(f"the tensor {list(shape)} has {len(given)} elements in the file")
     if dtype in (DType.f16, DType.bf16):
         bits = given.astype(np.int64).astype(np.uint16)
         given = bits.view(np.float16 if dtype is DType.f16 else ml_dtypes.bfloat16)
@@ -84,7 +84,7 @@ def of_bytes(content: Any, dtype: DType, shape: tuple[int, ...]) -> Data:
     kind = np.dtype(np.bool_ if dtype is DType.i1 else dtype.numpy)
     wanted, found = prod(shape) * kind.itemsize, len(content)
     if wanted != found:
-        raise RefusedError(f"the tensor {list(shape)} of {dtype} has {found} bytes in the file, not {wanted}")
+        raise NodeRefusedError(f"the tensor {list(shape)} of {dtype} has {found} bytes in the file, not {wanted}")
     if dtype is DType.i1:
         return _data(np.frombuffer(content, np.uint8).reshape(shape) != 0, dtype)
     return _data(np.frombuffer(content, kind).reshape(shape), dtype)
@@ -94,4 +94,4 @@ def _data(array: Array, dtype: DType) -> Data:
     try:
         return Data.of(array, dtype)
     except IRError as e:
-        raise RefusedError(f"the tensor cannot be taken: {e}") from e
+        raise NodeRefusedError(f"the tensor cannot be taken: {e}") from e

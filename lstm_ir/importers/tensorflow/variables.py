@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from lstm_ir.importers.operands import plain
-from lstm_ir.importers.refusals import RefusedError, UnifiedError
+from lstm_ir.importers.refusals import NodeRefusedError, UnifiedError
 from lstm_ir.importers.tensorflow.bundle import ATTRIBUTE, Bundle
 from lstm_ir.importers.tensorflow.interface import Bindings
 from lstm_ir.importers.tensorflow.reading import Source
@@ -49,12 +49,12 @@ class Variables:
         """From here on the variable holds `value`."""
         before = self.read(v).type
         if value.dtype is not before.dtype or value.rank != before.rank:
-            raise RefusedError(f"the variable is {before}, what it is to hold {value.type}")
+            raise NodeRefusedError(f"the variable is {before}, what it is to hold {value.type}")
         for a, b in zip(before.shape, value.shape, strict=True):
             if a != b:
                 name = plain(b)
                 if name is None or not isinstance(a, int):
-                    raise RefusedError(f"the variable is {before}, what it is to hold {value.type}")
+                    raise NodeRefusedError(f"the variable is {before}, what it is to hold {value.type}")
                 raise UnifiedError(name, a)
         self._now[v.node] = self._written[self._key(v)[1]] = value
 
@@ -97,16 +97,16 @@ class Variables:
     def _content(self, v: Variable, key: str) -> Data:
         bundle = self._source.bundle
         if bundle is None:
-            raise RefusedError(f"the variable {v.name!r} has no value here: give checkpoint=")
+            raise NodeRefusedError(f"the variable {v.name!r} has no value here: give checkpoint=")
         data = bundle.data(key)
         if data.type.dtype is not dtype_of(v.dtype):
-            raise RefusedError(f"the variable is {dtype_of(v.dtype)}, in the checkpoint it is {data.type}")
+            raise NodeRefusedError(f"the variable is {dtype_of(v.dtype)}, in the checkpoint it is {data.type}")
         stated = v.shape
         fits = stated is None or (
             len(stated) == data.type.rank and all(d in (None, s) for d, s in zip(stated, data.type.shape, strict=True))
         )
         if not fits:
-            raise RefusedError(f"the variable is {list(stated or ())}, in the checkpoint it is {data.type}")
+            raise NodeRefusedError(f"the variable is {list(stated or ())}, in the checkpoint it is {data.type}")
         return data
 
     def _key(self, v: Variable) -> tuple[str, str]:
@@ -118,7 +118,7 @@ class Variables:
         own = self._source.keys.get(v.node)
         key = next((k for k in (own, v.name, self._names.by_name.get(v.name)) if k in known), None)
         if key is None:
-            raise RefusedError(f"the checkpoint {bundle.file} has no value for the variable {v.name!r}")
+            raise NodeRefusedError(f"the checkpoint {bundle.file} has no value for the variable {v.name!r}")
         name = self._names.by_key.get(key, key.removesuffix(ATTRIBUTE))
         return key, name if self._taken.setdefault(name, key) == key else key
 

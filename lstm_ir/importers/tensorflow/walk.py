@@ -8,11 +8,11 @@ from typing import Any
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.naming import tensor
 from lstm_ir.importers.on_sizes import on_sizes
-from lstm_ir.importers.refusals import Refusals, RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError, Refusals
 from lstm_ir.importers.report import Outcome
-from lstm_ir.importers.sizes import Sizes
+from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.importers.tensorflow import handlers
-from lstm_ir.importers.tensorflow.bodies import MERGE, Body, Node, Ref
+from lstm_ir.importers.tensorflow.bodies import MERGE, Body, FunctionNode, Ref
 from lstm_ir.importers.tensorflow.branches import sides
 from lstm_ir.importers.tensorflow.call import Call, Inputs
 from lstm_ir.importers.tensorflow.interface import Bindings, Input
@@ -20,7 +20,7 @@ from lstm_ir.importers.tensorflow.order import SILENT, Order
 from lstm_ir.importers.tensorflow.ports import VARIABLES
 from lstm_ir.importers.tensorflow.reading import Source
 from lstm_ir.importers.tensorflow.scope import UNDEFINED, PassedError, Scope, Site, Undefined
-from lstm_ir.importers.tensorflow.table import TABLE, Taken
+from lstm_ir.importers.tensorflow.table import TABLE, OpRule
 from lstm_ir.importers.tensorflow.things import Variable
 from lstm_ir.importers.tensorflow.variables import Variables
 from lstm_ir.ir.data import Data
@@ -44,7 +44,7 @@ class Walk:
         self.source, self.bindings, self.state = source, bindings, state
         self.knowledge = Knowledge()
         self.refusals = Refusals(source.file)
-        self.outcomes: dict[Node, Outcome] = {}
+        self.outcomes: dict[FunctionNode, Outcome] = {}
         self.bodies: dict[Body, None] = {source.graph: None}
         self.variables = Variables(source, state)
         self.inputs: list[Value] = []
@@ -69,15 +69,15 @@ class Walk:
                         v = parameter(given.name, self.bindings.type(given))
                         self.inputs.append(v)
                     values[place.node, place.index] = v
-                except (RefusedError, LstmIrError) as e:
+                except (NodeRefusedError, LstmIrError) as e:
                     self.refusals.add(given.name, "input", e)
                     values[place.node, place.index] = UNDEFINED
         graph = self.source.graph
         scope = Scope(graph, values, ordered=self._order.in_order(graph, [r.node for r in self._outputs.values()]))
         for name, ref in self._outputs.items():
             found = self._found([ref], scope)[0]
-            if not isinstance(found, Value | Sizes | Undefined):
-                self.refusals.add(name, "output", RefusedError("it is no tensor"))
+            if not isinstance(found, Value | SizeArray | Undefined):
+                self.refusals.add(name, "output", NodeRefusedError("it is no tensor"))
             self.results[name] = found
         self.variables.settle(self.bindings)
 
@@ -103,9 +103,9 @@ class Walk:
         """The results of a function of the model; PassedError where one is refused."""
         body = self.source.function(function)
         if body is None:
-            raise RefusedError(f"the function {function!r:.80} is not in the file")
+            raise NodeRefusedError(f"the function {function!r:.80} is not in the file")
         if len(arguments) != len(body.arguments):
-            raise RefusedError(f"the function has {len(body.arguments)} arguments, not {len(arguments)}")
+            raise NodeRefusedError(f"the function has {len(body.arguments)} arguments, not {len(arguments)}")
         self.bodies[body] = None
         ordered = self._order.assigns(body)
         scope = Scope(body, {(n, 0): v for n, v in zip(body.arguments, arguments, strict=True)}, ordered=ordered)
@@ -120,10 +120,10 @@ class Walk:
     def assign(self, variable: Variable, value: Value) -> None:
         """From here on the variable holds this."""
         if self._loops:
-            raise RefusedError("a loop writes the variable")
+            raise NodeRefusedError("a loop writes the variable")
         self.variables.assign(variable, value)
 
-    def literal(self, node: Node, data: Data, scope: Scope) -> Value:
+    def literal(self, node: FunctionNode, data: Data, scope: Scope) -> Value:
         """A literal of the file: a constant, or a weight of a model that was frozen."""
         frozen = scope.body is self.source.graph and self._frozen and data.type.dtype.is_float and data.type.rank
         if not frozen or (data.splat is not None and node.name not in self._read_as_variables):
@@ -132,7 +132,7 @@ class Walk:
 
     def _enter(self) -> None:
         if self._depth >= DEPTH:
-            raise RefusedError(f"functions and loops are nested deeper than {DEPTH}")
+            raise NodeRefusedError(f"functions and loops are nested deeper than {DEPTH}")
         self._depth += 1
 
     # -- the walk
@@ -143,7 +143,7 @@ class Walk:
         for r in refs:
             try:
                 out.append(scope.result(r, self))
-            except RefusedError as e:
+            except NodeRefusedError as e:
                 self.refusals.add(str(r), "output", e)
                 out.append(UNDEFINED)
         return out
@@ -161,13 +161,13 @@ class Walk:
                 continue
             node = scope.body.nodes.get(name)
             if node is None:
-                self.refusals.add(name, "operand", RefusedError("no node makes it"))
+                self.refusals.add(name, "operand", NodeRefusedError("no node makes it"))
                 scope.results[name] = UNDEFINED
                 continue
             below = [r for r in self._below(node, scope) if not scope.has(r)]
             if any(r.node in waiting or r.node == name for r in below):
                 self.outcomes[node] = Outcome.refused
-                self.refusals.add(name, node.op, RefusedError("it depends on itself"))
+                self.refusals.add(name, node.op, NodeRefusedError("it depends on itself"))
                 scope.results[name] = UNDEFINED
                 continue
             if below:
@@ -176,7 +176,7 @@ class Walk:
                 continue
             scope.results[name] = self._node(node, scope)
 
-    def _below(self, node: Node, scope: Scope) -> Iterable[Ref]:
+    def _below(self, node: FunctionNode, scope: Scope) -> Iterable[Ref]:
         """What has to be run before a node."""
         frame = scope.body.frames.get(node.name) if node.op.endswith("Exit") else None
         if frame is not None:
@@ -189,10 +189,10 @@ class Walk:
         more = [Ref(c) for c in node.controls if self._order.acts(scope.body, c)] if scope.ordered else []
         return more if node.op in SILENT else [*more, *node.inputs]
 
-    def _before_merge(self, node: Node, scope: Scope) -> Sequence[Ref]:
+    def _before_merge(self, node: FunctionNode, scope: Scope) -> Sequence[Ref]:
         try:
             found = sides(scope.body, node)
-        except RefusedError:
+        except NodeRefusedError:
             return []  # its handler says why
         if not scope.has(found.pred):
             return [found.pred]
@@ -200,25 +200,25 @@ class Walk:
         array = self.knowledge.array(pred) if isinstance(pred, Value) else None
         return [found.false, found.true] if array is None else [found.when(bool(array.reshape(-1)[:1].any()))]
 
-    def _node(self, node: Node, scope: Scope) -> Any:
+    def _node(self, node: FunctionNode, scope: Scope) -> Any:
         """The results of a node; what cannot be had is noted as a refusal."""
         self._runs += 1
         self.outcomes[node] = Outcome.passed
         with at(self._loc(node.name)):
             try:
                 if self._runs > MAX_RUNS:
-                    raise RefusedError(f"more than {MAX_RUNS} nodes would have to be looked at")
+                    raise NodeRefusedError(f"more than {MAX_RUNS} nodes would have to be looked at")
                 results = self._results(node, scope)
                 self.outcomes[node] = Outcome.taken
                 return results
             except PassedError:
                 return UNDEFINED
-            except (RefusedError, LstmIrError) as e:
+            except (NodeRefusedError, LstmIrError) as e:
                 self.outcomes[node] = Outcome.refused
                 self.refusals.add(node.name, node.op, e)
                 return UNDEFINED
 
-    def _results(self, node: Node, scope: Scope) -> list[Any]:
+    def _results(self, node: FunctionNode, scope: Scope) -> list[Any]:
         if node.op not in TABLE and self.source.function(node.op) is not None:
             return self.call(node.op, self._inputs(node, scope))
         entry = TABLE.entry(node.op)
@@ -234,13 +234,13 @@ class Walk:
             return [self.knowledge.folded(v) if isinstance(v, Value) else v for v in found]
         return self._built(entry, node, self._inputs(node, scope))
 
-    def _inputs(self, node: Node, scope: Scope) -> Inputs:
+    def _inputs(self, node: FunctionNode, scope: Scope) -> Inputs:
         found = Inputs(scope.result(r, self) for r in node.inputs)
         if any(isinstance(v, Undefined) for v in found):
             raise PassedError
         return found
 
-    def _built(self, entry: Taken, node: Node, inputs: Inputs) -> list[Any]:
+    def _built(self, entry: OpRule, node: FunctionNode, inputs: Inputs) -> list[Any]:
         read = Inputs(
             self.read(v) if isinstance(v, Variable) and (v.reference or node.op != "Identity") else v for v in inputs
         )

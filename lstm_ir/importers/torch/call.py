@@ -9,7 +9,7 @@ import numpy as np
 
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.operands import Operands, Result
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.tensors import dtype_of
 from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
@@ -34,7 +34,7 @@ class Call(Operands):
         defaults: Mapping[str, Any],
         types: Sequence[TensorType | None],
         knowledge: Knowledge,
-        context: Context,
+        context: WalkContext,
     ) -> None:
         self._arguments, self._defaults = dict(arguments), dict(defaults)
         self._places = {n: i for i, n in enumerate(self._arguments)}
@@ -55,14 +55,14 @@ class Call(Operands):
             if name in self._read or name in PLACES or v is None:
                 continue
             if isinstance(v, Value) or v != self._defaults.get(name):
-                raise RefusedError(f"the argument {name} is not taken")
+                raise NodeRefusedError(f"the argument {name} is not taken")
 
     @property
     def type(self) -> TensorType:
         """The type that PyTorch gives the first result."""
         found = self.types[0]
         if found is None:
-            raise RefusedError("its result is no tensor")
+            raise NodeRefusedError("its result is no tensor")
         return found
 
     @property
@@ -89,7 +89,7 @@ class Call(Operands):
         """An argument that is a tensor."""
         found = self.any(name)
         if not isinstance(found, Value):
-            raise RefusedError(f"the argument {name} is no tensor")
+            raise NodeRefusedError(f"the argument {name} is no tensor")
         return found
 
     def optional(self, name: str) -> Value | None:
@@ -100,7 +100,7 @@ class Call(Operands):
         """A list of tensors."""
         found = self.any(name)
         if not isinstance(found, list) or not all(isinstance(v, Value) for v in found):
-            raise RefusedError(f"the argument {name} is no list of tensors")
+            raise NodeRefusedError(f"the argument {name} is no list of tensors")
         return found
 
     def operand(self, name: str, dtype: DType) -> Value:
@@ -111,14 +111,14 @@ class Call(Operands):
         """An integer that may be a size."""
         found = self.any(name, default)
         if isinstance(found, bool) or not isinstance(found, (int, Expr)):
-            raise RefusedError(f"the argument {name} is no integer")
+            raise NodeRefusedError(f"the argument {name} is no integer")
         return found
 
     def integer(self, name: str, default: int | None = None) -> int:
         """An integer that does not depend on open sizes."""
         found = self.size(name, default)
         if not isinstance(found, int):
-            raise RefusedError(f"the argument {name} is {found}, a size that only a call knows")
+            raise NodeRefusedError(f"the argument {name} is {found}, a size that only a call knows")
         return found
 
     def integers(self, name: str, count: int | None = None) -> list[int]:
@@ -126,7 +126,7 @@ class Call(Operands):
         found = self.any(name)
         found = [found] if isinstance(found, int) else found
         if not isinstance(found, list) or not all(isinstance(i, int) for i in found):
-            raise RefusedError(f"the argument {name} is {found!r:.80}, no list of numbers")
+            raise NodeRefusedError(f"the argument {name} is {found!r:.80}, no list of numbers")
         return found * count if count is not None and len(found) == 1 else found
 
     def sizes(self, name: str) -> list[Dim]:
@@ -134,14 +134,14 @@ class Call(Operands):
         found = self.any(name)
         found = [found] if isinstance(found, (int, Expr)) else found
         if not isinstance(found, list) or not all(isinstance(i, (int, Expr)) for i in found):
-            raise RefusedError(f"the argument {name} is {found!r:.80}, no list of sizes")
+            raise NodeRefusedError(f"the argument {name} is {found!r:.80}, no list of sizes")
         return found
 
     def real(self, name: str, default: float | None = None) -> float:
         """A number."""
         found = self.any(name, default)
         if not isinstance(found, (int, float)):
-            raise RefusedError(f"the argument {name} is {found!r:.80}, no number")
+            raise NodeRefusedError(f"the argument {name} is {found!r:.80}, no number")
         return float(found)
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -164,7 +164,7 @@ class Call(Operands):
         return found if found else None
 
 
-class Context:
+class WalkContext:
     """What handlers may ask of the walk."""
 
     def __init__(self, inner: Callable[..., list[Value]], key: Callable[[], Value], packed: dict[Value, Value]) -> None:
@@ -180,7 +180,7 @@ def as_value(given: Any, dtype: DType, name: str = "") -> Value:
         return found if dtype is DType.i64 else convert(found, dtype)
     if isinstance(given, (bool, int, float)):
         return constant(np.asarray(given).astype(dtype.numpy))
-    raise RefusedError(f"the argument {name} is {given!r:.80}, neither a tensor nor a number")
+    raise NodeRefusedError(f"the argument {name} is {given!r:.80}, neither a tensor nor a number")
 
 
 def result_type(value: Any, symbols: Any) -> TensorType | None:

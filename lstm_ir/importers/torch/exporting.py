@@ -14,7 +14,7 @@ from torch.export import Dim
 
 from lstm_ir.importers.torch.interception import intercepted
 from lstm_ir.importers.torch.interface import Example
-from lstm_ir.importers.torch.places import Watch, of_guard
+from lstm_ir.importers.torch.places import SizeWatch, of_guard
 from lstm_ir.ir.errors import LstmIrError, ModelError
 
 _MARKED = re.compile(r"You marked (L\S*)\.size\(\)\[(\d+)\] as dynamic but .* to be a constant \((\d+)\)")
@@ -100,7 +100,7 @@ def _with_place(fixed: tuple[str, int, str], module: Any, example: Example) -> s
 def _place(module: Any, example: Example) -> str:
     """Where the module fixes a size: the op's line, found by an export that lets PyTorch fix sizes."""
     args, kwargs = example.call(_at_least_two(example.values))
-    watch = Watch()
+    watch = SizeWatch()
     try:
         with watch:
             ep = program(module, args, kwargs, example.each(lambda i: dict.fromkeys(i.open, Dim.AUTO) or None))

@@ -35,7 +35,7 @@ _EXPECTED = {  # what PyTorch's functions take: another release may take somethi
 _FIELDS = ("data", "batch_sizes", "sorted_indices", "unsorted_indices")
 
 
-class _Whole(TorchFunctionMode):  # type: ignore[misc]
+class _WholeOps(TorchFunctionMode):  # type: ignore[misc]
     """Calls of `torch.lstm` and its relatives become our ops."""
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -177,5 +177,5 @@ def intercepted() -> Iterator[None]:
         for layer in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
             stack.callback(setattr, layer, "forward", layer.forward)
             layer.forward = _forward(layer.forward)
-        stack.enter_context(_Whole())
+        stack.enter_context(_WholeOps())
         yield

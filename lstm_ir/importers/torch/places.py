@@ -40,7 +40,7 @@ def _at(file: str, number: object) -> str:
     return f", at {file.rsplit('/', 1)[-1]}:{number}"
 
 
-class Watch(TorchFunctionMode):  # type: ignore[misc]
+class SizeWatch(TorchFunctionMode):  # type: ignore[misc]
     """Looks at each function that a module calls during an export: `place` is where a size became a number first."""
 
     def __init__(self) -> None:

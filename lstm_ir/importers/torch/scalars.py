@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.symbols import Symbols
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
@@ -36,5 +36,5 @@ def scalar(e: Any, symbols: Symbols) -> Value:
         return li.convert(size_value(symbols.of(e), DType.i64), DType.f32)
     rule = _RULES.get(type(e).__name__)
     if rule is None:
-        raise RefusedError(f"the number {e} of sizes is not taken")
+        raise NodeRefusedError(f"the number {e} of sizes is not taken")
     return rule(*(scalar(a, symbols) for a in e.args))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 
@@ -39,7 +39,7 @@ class Symbols:
         if e.is_Symbol:
             found = self._dims.get(e.name)
             if found is None:
-                raise RefusedError(f"a size depends on values that only a call knows ({e.name})")
+                raise NodeRefusedError(f"a size depends on values that only a call knows ({e.name})")
             return found
         if kind in ("Add", "Mul"):
             parts = [self.of(a) for a in e.args]
@@ -57,7 +57,7 @@ class Symbols:
                 return dims.add(a, dims.mul(dims.floordiv(a, b), -b))
         if kind in ("Max", "Min"):
             return self._extreme(kind, [self.of(a) for a in e.args])
-        raise RefusedError(f"the size {e} is not taken: sums, products and divisions by numbers are")
+        raise NodeRefusedError(f"the size {e} is not taken: sums, products and divisions by numbers are")
 
     def _divided(self, e: Any) -> Dim:
         a, b = (self.of(x) for x in e.args)
@@ -65,7 +65,7 @@ class Symbols:
             return dims.floordiv(a, b)
         if a == b:
             return 1
-        raise RefusedError(f"the size {a} // {b} is not taken: sizes are divided by numbers")
+        raise NodeRefusedError(f"the size {a} // {b} is not taken: sizes are divided by numbers")
 
     @staticmethod
     def _extreme(kind: str, parts: list[Dim]) -> Dim:
@@ -73,7 +73,7 @@ class Symbols:
         for p in parts[1:]:
             above = dims.at_least(dims.add(p, dims.mul(out, -1)), 0)
             if above is None:
-                raise RefusedError(f"which of the sizes {out} and {p} is larger depends on the call")
+                raise NodeRefusedError(f"which of the sizes {out} and {p} is larger depends on the call")
             out = p if above == (kind == "Max") else out
         return out
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lstm_ir.importers.operands import Result
-from lstm_ir.importers.table import Entry, Table
+from lstm_ir.importers.table import OpEntry, Table
 from lstm_ir.importers.torch.call import Call
 
 Build: TypeAlias = Callable[[Call], Result | Sequence[Result]]
 
 
 @dataclass(frozen=True)
-class Taken(Entry[Call]):
+class OpRule(OpEntry[Call]):
     """One overload of an op. rows: it gives each row of the first axis of its operands by itself, so that it may stand
     on the data of a packed sequence.
     """
@@ -22,7 +22,7 @@ class Taken(Entry[Call]):
     rows: bool
 
 
-TABLE: Table[str, Taken] = Table("op")
+TABLE: Table[str, OpRule] = Table("op")
 
 
 def taken(*names: str, rows: bool = False, refused: str = "") -> Callable[[Build], Build]:
@@ -30,7 +30,7 @@ def taken(*names: str, rows: bool = False, refused: str = "") -> Callable[[Build
 
     def register(build: Build) -> Build:
         for name in names:
-            TABLE.add(name, Taken(name, build, (), None, refused, rows))
+            TABLE.add(name, OpRule(name, build, (), None, refused, rows))
         return build
 
     return register

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.foreign_arrays import as_numpy
@@ -21,7 +21,7 @@ def dtype_of(kind: Any) -> DType:
     """The element type of a `torch.dtype`."""
     name = str(kind).removeprefix("torch.")
     if name not in DTYPES:
-        raise RefusedError(f"elements of type {name} are not taken")
+        raise NodeRefusedError(f"elements of type {name} are not taken")
     return DTYPES[name]
 
 
@@ -29,9 +29,9 @@ def data_of(tensor: Any) -> Data:
     """A copy of the elements: PyTorch may go on to change its own."""
     dtype = dtype_of(tensor.dtype)
     if str(tensor.layout) != "torch.strided":
-        raise RefusedError(f"a tensor of layout {str(tensor.layout).removeprefix('torch.')} is not taken")
+        raise NodeRefusedError(f"a tensor of layout {str(tensor.layout).removeprefix('torch.')} is not taken")
     host = tensor.detach().cpu().contiguous()
     try:
-        return Data.of(as_numpy(host, lambda why: RefusedError(f"it is {why}")).copy(), dtype)  # type: ignore[arg-type, return-value]
+        return Data.of(as_numpy(host, lambda why: NodeRefusedError(f"it is {why}")).copy(), dtype)  # type: ignore[arg-type, return-value]
     except IRError as e:
-        raise RefusedError(f"its data cannot be taken: {e}") from e
+        raise NodeRefusedError(f"its data cannot be taken: {e}") from e

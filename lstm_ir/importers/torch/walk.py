@@ -10,14 +10,14 @@ import torch
 
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.operands import Result
-from lstm_ir.importers.refusals import Refusals, RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError, Refusals
 from lstm_ir.importers.report import Outcome
-from lstm_ir.importers.torch.call import Call, Context, result_type
+from lstm_ir.importers.torch.call import Call, WalkContext, result_type
 from lstm_ir.importers.torch.functional import op_name
 from lstm_ir.importers.torch.places import of_node
 from lstm_ir.importers.torch.scalars import scalar
 from lstm_ir.importers.torch.symbols import Symbols, expression
-from lstm_ir.importers.torch.table import TABLE, Taken
+from lstm_ir.importers.torch.table import TABLE, OpRule
 from lstm_ir.importers.torch.tensors import data_of
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -63,7 +63,7 @@ class Walk:
         self._step: Value | None = None
         self._keys = 0
         self._depth = self._loops = 0
-        self.context = Context(self._inner, self._key, {})
+        self.context = WalkContext(self._inner, self._key, {})
 
     def run(self) -> None:
         """Walk over all nodes."""
@@ -87,8 +87,8 @@ class Walk:
                     return self._input(n, spec)
                 if kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
                     return self._held(n, spec.target, kind) if n.users else None
-                raise RefusedError(f"an input of the kind {kind.lower()} is not taken")
-            except (RefusedError, LstmIrError) as e:
+                raise NodeRefusedError(f"an input of the kind {kind.lower()} is not taken")
+            except (NodeRefusedError, LstmIrError) as e:
                 self.refusals.add(spec.target or n.name, kind.lower().replace("_", " "), e)
                 return _UNDEFINED
 
@@ -115,10 +115,10 @@ class Walk:
     def _key(self) -> Value:
         """A key of its own for each dropout, of the number of the call."""
         if self._loops:
-            raise RefusedError("dropout inside the body of a loop is not taken: every step would drop the same")
+            raise NodeRefusedError("dropout inside the body of a loop is not taken: every step would drop the same")
         if self._step is None:
             if STEP in (name for name, _ in self._declared.values()):
-                raise RefusedError(
+                raise NodeRefusedError(
                     f"dropout draws by an input {STEP!r} that counts calls; the module has one of that name"
                 )
             self._step = parameter(STEP, TensorType((), DType.i64))
@@ -130,7 +130,7 @@ class Walk:
     def _run(self, module: Any, known: dict[Any, Any]) -> list[Any]:
         """The outputs of a graph module whose placeholders are in `known`."""
         if self._depth > DEPTH:
-            raise RefusedError(f"bodies are nested deeper than {DEPTH}")
+            raise NodeRefusedError(f"bodies are nested deeper than {DEPTH}")
         self._depth += 1
         try:
             for n in module.graph.nodes:
@@ -154,7 +154,7 @@ class Walk:
         """The results of a body over values, for a handler. loop: whether it runs once for each step."""
         holders = [n for n in module.graph.nodes if n.op == "placeholder"]
         if len(holders) != len(values):
-            raise RefusedError(f"its body has {len(holders)} inputs, not {len(values)}")
+            raise NodeRefusedError(f"its body has {len(holders)} inputs, not {len(values)}")
         before, loops = len(self.refusals), self._loops
         self._loops += loop
         for n, v in zip(holders, values, strict=True):
@@ -202,9 +202,9 @@ class Walk:
                 return results if isinstance(built, Sequence) else results[0]
             except _PassedError:
                 return _UNDEFINED
-            except (RefusedError, LstmIrError) as e:
+            except (NodeRefusedError, LstmIrError) as e:
                 self.outcomes[n] = Outcome.refused
-                self.refusals.add(loc.node, name, RefusedError(f"{_first(e)}{of_node(n)}"))
+                self.refusals.add(loc.node, name, NodeRefusedError(f"{_first(e)}{of_node(n)}"))
                 return _UNDEFINED
 
     def _one_of(self, whole: Any, n: Any) -> Any:
@@ -217,7 +217,7 @@ class Walk:
             return found
         name = op_name(source.target)
         self.refusals.add(
-            self._loc(source).node, name, RefusedError(f"its result {index} is not taken{of_node(source)}")
+            self._loc(source).node, name, NodeRefusedError(f"its result {index} is not taken{of_node(source)}")
         )
         return _UNDEFINED
 
@@ -251,12 +251,14 @@ class Walk:
             return [self._argument(x, known) for x in v]
         return v
 
-    def _check_packed(self, n: Any, entry: Taken) -> None:
+    def _check_packed(self, n: Any, entry: OpRule) -> None:
         """On the data of a packed sequence stand only ops that give each row by itself."""
         metas = [a.meta.get("val") for a in n.all_input_nodes]
         rows = {s for m in metas if isinstance(m, torch.Tensor) for s in _unbacked(m)}
         if rows and not entry.rows:
-            raise RefusedError("it reads the rows of a packed sequence together; unpack them with pad_packed_sequence")
+            raise NodeRefusedError(
+                "it reads the rows of a packed sequence together; unpack them with pad_packed_sequence"
+            )
 
     def _checked(self, results: Sequence[Result], call: Call) -> list[Any]:
         """The results, of the types that PyTorch gives them."""
@@ -265,7 +267,7 @@ class Walk:
             if isinstance(r, Value):
                 r = self.knowledge.folded(r)
                 if want is not None and not _equal(r.type, want):
-                    raise RefusedError(f"it gives {r.type} where PyTorch gives {want}")
+                    raise NodeRefusedError(f"it gives {r.type} where PyTorch gives {want}")
             out.append(r)
         return out
 
@@ -288,7 +290,7 @@ class _Symbolic:
             return self._symbols.dim(self._val)
         if isinstance(self._val, torch.SymFloat):
             return scalar(expression(self._val), self._symbols)
-        raise RefusedError("a condition on sizes depends on the call")
+        raise NodeRefusedError("a condition on sizes depends on the call")
 
 
 def _unbacked(m: Any) -> set[str]:

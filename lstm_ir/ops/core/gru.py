@@ -29,7 +29,7 @@ from lstm_ir.ops.core.build import layer_node
 from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, State, block, clipped
 from lstm_ir.ops.core.grad import layer_vjp
-from lstm_ir.ops.core.meaning import Array, Layer, clip, start, wide
+from lstm_ir.ops.core.meaning import Array, LayerMeaning, clip, start, wide
 from lstm_ir.ops.core.operands import LayerPlan, masked
 from lstm_ir.ops.primitive.shape import concat
 from lstm_ir.ops.primitive.window import slice_axis
@@ -80,7 +80,7 @@ def _types(*operands: TensorType | None, **a: Any) -> dict[str, TensorType | Non
 
 def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) -> list[Array]:
     v = GruOperands(*map(wide, operands))
-    layer = Layer(v.x, v.lengths, v.count, direction=direction, layout=layout, padding=padding)
+    layer = LayerMeaning(v.x, v.lengths, v.count, direction=direction, layout=layout, padding=padding)
     (D, G, H), kind = v.w_hh.shape, layer.x.dtype
     acts = layer_sizes.acts(a["activations"], CELL.acts, D)
     for d in range(D):

@@ -27,7 +27,7 @@ def clip(a: Array, limit: float) -> Array:
     return np.minimum(np.maximum(a, a.dtype.type(-limit)), a.dtype.type(limit)) if limit > 0 else a
 
 
-class Layer:
+class LayerMeaning:
     """One direction after the other over x [T,B,I]; collects y and saved rows [T,B,D*width], finals
     [D,B,width]."""
 

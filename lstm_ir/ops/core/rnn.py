@@ -18,7 +18,7 @@ from lstm_ir.ops.core.build import layer_node
 from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, State, clipped
 from lstm_ir.ops.core.grad import layer_vjp
-from lstm_ir.ops.core.meaning import Array, Layer, clip, start, wide
+from lstm_ir.ops.core.meaning import Array, LayerMeaning, clip, start, wide
 from lstm_ir.ops.core.operands import LayerPlan, masked
 
 
@@ -58,7 +58,7 @@ def _types(*operands: TensorType | None, **a: Any) -> dict[str, TensorType | Non
 
 def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) -> list[Array]:
     v = RnnOperands(*map(wide, operands))
-    layer = Layer(v.x, v.lengths, v.count, direction=direction, layout=layout, padding=padding)
+    layer = LayerMeaning(v.x, v.lengths, v.count, direction=direction, layout=layout, padding=padding)
     D, H, _ = v.w_hh.shape
     acts = layer_sizes.acts(a["activations"], CELL.acts, D)
     for d in range(D):

@@ -23,7 +23,7 @@ STEPS = 100_000  # nodes of a graph in which steps are looked for
 
 
 @dataclass(frozen=True)
-class Row:
+class StepRow:
     """x of a step as row `at` along an axis of a value."""
 
     of: Value
@@ -222,7 +222,7 @@ def _rows(chain: Sequence[Node]) -> Value:
     return concat([reshape(v, (1, *shape)) for v in values], 0)
 
 
-def _row(v: Value) -> Row | None:
+def _row(v: Value) -> StepRow | None:
     """x of a step as a row of a value with several."""
     v = _base(v)
     if v.op != "slice" or any(s != 1 for s in v.node.attrs["strides"]):
@@ -232,7 +232,7 @@ def _row(v: Value) -> Row | None:
     cut = [k for k in range(of.rank) if (start[k], limit[k]) != (0, of.shape[k])]
     if len(cut) != 1 or not isinstance(start[cut[0]], int) or v.shape[cut[0]] != 1:
         return None
-    return Row(of, cut[0], start[cut[0]])
+    return StepRow(of, cut[0], start[cut[0]])
 
 
 def _joined(graph: Graph) -> Graph:
@@ -252,7 +252,7 @@ def _whole(n: Node) -> Value | None:
     if rows[0] is None or len(rows) < 2:
         return None
     of, axis = rows[0].of, rows[0].axis
-    if of.shape[axis] != len(rows) or any(r != Row(of, axis, k) for k, r in enumerate(rows)):
+    if of.shape[axis] != len(rows) or any(r != StepRow(of, axis, k) for k, r in enumerate(rows)):
         return None
     rest = [k for k in range(of.rank) if k != axis]
     before = dims.product(parts[0].shape[:d])

@@ -37,7 +37,7 @@ Saved = dict[tuple[str, int], Array]
 
 
 @dataclass
-class Run:
+class CudnnArrays:
     """One call: x [T,B,I], first states [L*D,B,.], lengths [B], keep [T,B,D*Q] per layer."""
 
     net: Network
@@ -73,7 +73,7 @@ class Run:
         return np.asarray(self.h0[p] if self.c0 is None else self.c0[p])
 
 
-def forward(run: Run) -> tuple[Array, Array, Array | None, Saved]:
+def forward(run: CudnnArrays) -> tuple[Array, Array, Array | None, Saved]:
     """output [T,B,D*Q], output_h, output_c, and what backward needs: (name, layer) -> [T,B,.]."""
     n, x, saved = run.net, run.x, Saved()
     finals_h, finals_c = [], []
@@ -92,7 +92,7 @@ def forward(run: Run) -> tuple[Array, Array, Array | None, Saved]:
     return y, np.stack(finals_h), np.stack(finals_c) if n.lstm else None, saved
 
 
-def _direction(run: Run, x: Array, p: int, back: bool) -> tuple[dict[str, Array], Array, Array]:
+def _direction(run: CudnnArrays, x: Array, p: int, back: bool) -> tuple[dict[str, Array], Array, Array]:
     """Rows of one pseudo-layer by name, and its final states."""
     n, b, T = run.net, run.net.blocks[p], x.shape[0]
     widths = {"y": n.Q, "gates": n.G * n.H, "cells": n.H, "inner": n.H}
@@ -107,13 +107,13 @@ def _direction(run: Run, x: Array, p: int, back: bool) -> tuple[dict[str, Array]
     return rows, h, c
 
 
-def _input(run: Run, b: Blocks, x: Array) -> Array:
+def _input(run: CudnnArrays, b: Blocks, x: Array) -> Array:
     """a [B,G*H]: W x + bW, or x itself for every gate."""
     a = np.tile(x, run.net.G) if b.W is None else x @ run.at(b.W).T
     return a + run.at(b.b_in)
 
 
-def _cell(run: Run, b: Blocks, a: Array, h: Array, c: Array) -> dict[str, Array]:
+def _cell(run: CudnnArrays, b: Blocks, a: Array, h: Array, c: Array) -> dict[str, Array]:
     """y, gates, cells and inner of one step; those that the mode has not are the h of the step."""
     n, r = run.net, h @ run.at(b.R).T + run.at(b.b_rec)
     if n.G == 1:
@@ -134,7 +134,7 @@ def _cell(run: Run, b: Blocks, a: Array, h: Array, c: Array) -> dict[str, Array]
 
 
 def backward(
-    run: Run, saved: Saved, dy: Array, dh: Array, dc: Array | None
+    run: CudnnArrays, saved: Saved, dy: Array, dh: Array, dc: Array | None
 ) -> tuple[Array, Array, Array | None, Array]:
     """Gradients of x, h0, c0, params from those of output, output_h, output_c."""
     n = run.net
@@ -156,7 +156,7 @@ def backward(
 class _Back:
     """The way back through one pseudo-layer; collects u and v [T,B,G*H] and s [T,B,Q]."""
 
-    def __init__(self, run: Run, saved: Saved, layer: int, d: int, x: Array, dy: Array) -> None:
+    def __init__(self, run: CudnnArrays, saved: Saved, layer: int, d: int, x: Array, dy: Array) -> None:
         n = run.net
         self.run, self.back, self.p = run, d == 1, layer * n.D + d
         self.b, self.dy = n.blocks[self.p], dy

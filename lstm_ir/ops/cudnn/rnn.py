@@ -22,7 +22,7 @@ from lstm_ir.ops.core.meaning import wide as wide_array
 from lstm_ir.ops.cudnn import contract as cc
 from lstm_ir.ops.cudnn import reserve
 from lstm_ir.ops.cudnn.build import CudnnOperands, got, layers, major, narrow, wide
-from lstm_ir.ops.cudnn.meaning import Array, Run, forward
+from lstm_ir.ops.cudnn.meaning import Array, CudnnArrays, forward
 from lstm_ir.ops.primitive.fill import zeros, zeros_like
 from lstm_ir.ops.primitive.shape import concat
 
@@ -63,14 +63,14 @@ def array_call(arrays: tuple[Array, ...], a: dict[str, Any]) -> cc.CudnnCall:
     return cc.call(*(TensorType(v.shape, DType.of(v.dtype)) for v in arrays), **a)
 
 
-def array_run(call: cc.CudnnCall, arrays: tuple[Array, ...], keep: list[Array] | None) -> Run:
+def array_run(call: cc.CudnnCall, arrays: tuple[Array, ...], keep: list[Array] | None) -> CudnnArrays:
     """A call with arrays, time-major and wide."""
     x, h, c, params, lengths = (np.asarray(wide_array(v)) for v in arrays)
     if not call.time_major:
         x, h = np.swapaxes(x, 0, 1), np.swapaxes(h, 0, 1)
         c = np.swapaxes(c, 0, 1) if call.net.lstm else c
     cells = c if call.net.lstm else None
-    return Run(call.net, params, x, h, cells, lengths, keep, call.scale)
+    return CudnnArrays(call.net, params, x, h, cells, lengths, keep, call.scale)
 
 
 def array_results(call: cc.CudnnCall, *arrays: Array) -> list[Array]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.ops.core.meaning import Array, Layer, start, wide
+from lstm_ir.ops.core.meaning import Array, LayerMeaning, start, wide
 from lstm_ir.ops.nn import threefry
 
 Row = Callable[..., Any]
@@ -25,7 +25,7 @@ def _gates(a: Array) -> tuple[Array, ...]:
 
 def _loop(x: Array, w_hh: Array, h0: Any, c0: Any, lengths: Any, direction: str, row: Row) -> Any:
     """Every step of every direction; row(d, t, x_t, h, c) gives h and c."""
-    layer = Layer(x, lengths, None, direction=direction, layout="time", padding="zero")
+    layer = LayerMeaning(x, lengths, None, direction=direction, layout="time", padding="zero")
     H = w_hh.shape[2]
     for d in range(w_hh.shape[0]):
 

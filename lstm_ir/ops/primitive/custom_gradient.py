@@ -19,7 +19,7 @@ from typing import Any
 from lstm_ir.ir import options
 from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Graph, Node, Value, make
-from lstm_ir.ir.interpret import Body
+from lstm_ir.ir.interpret import InterpretedBody
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.location import here
 from lstm_ir.ir.opdef import Attr, Level, Trait, define, need
@@ -59,7 +59,9 @@ def _types(
     return {"outs": outs}
 
 
-def _numpy(operands: Any, *, residuals: int, gradients: Any, forward: Body, backward: Body) -> list[Any]:
+def _numpy(
+    operands: Any, *, residuals: int, gradients: Any, forward: InterpretedBody, backward: InterpretedBody
+) -> list[Any]:
     results = forward(*operands)
     return results[: len(results) - residuals]
 

@@ -35,7 +35,7 @@ CHUNK = 64
 
 
 @dataclass(frozen=True)
-class Rows:
+class StateRows:
     """A matrix state for all steps, in the order of the steps: N sequences of T steps side by side.
 
     decay [T,N], keys [T,N,K], values [T,N,V]; queries, each [T,N,K]; first, the state [N,K,V] before the first step.
@@ -56,7 +56,7 @@ def chunk_of(steps: Dim) -> int:
     return -(-steps // count)
 
 
-def chunked(rows: Rows, chunk: int) -> tuple[Value, list[Value]]:
+def chunked(rows: StateRows, chunk: int) -> tuple[Value, list[Value]]:
     """The last state, and for each query [T,N,V] what it reads of the state before its step.
 
     T is a multiple of `chunk`, or a number.
@@ -91,14 +91,14 @@ def chunked(rows: Rows, chunk: int) -> tuple[Value, list[Value]]:
     return last, reads
 
 
-def _longer(rows: Rows, more: int) -> Rows:
+def _longer(rows: StateRows, more: int) -> StateRows:
     """Further steps that leave the state as it is."""
 
     def padded(x: Value, number: float) -> Value:
         shape = (more, *x.shape[1:])
         return concat([x, zeros(shape, x.dtype) if number == 0 else ones(shape, x.dtype)], 0)
 
-    return Rows(padded(rows.decay, 1), padded(rows.keys, 0), padded(rows.values, 0),
+    return StateRows(padded(rows.decay, 1), padded(rows.keys, 0), padded(rows.values, 0),
                 [padded(q, 0) for q in rows.queries], rows.first)  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from lstm_ir.ops.primitive.reduce import sum as sum_over
 from lstm_ir.ops.primitive.shape import concat, reshape, reverse, transpose
 from lstm_ir.ops.primitive.size import size
 from lstm_ir.ops.primitive.window import slice_axis
-from lstm_ir.ops.scan.chunks import CHUNK, Rows, chunk_of, chunked
+from lstm_ir.ops.scan.chunks import CHUNK, StateRows, chunk_of, chunked
 from lstm_ir.ops.scan.matrix_state import Affine, MatrixLoop, Read, matrix_loop
 from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.ops.scan.partial import Partial, applied
@@ -155,7 +155,7 @@ class _Parts:
             reshape(x, (x.shape[0], n, *x.shape[1 + len(lead) :])) for x in map(self._in_order, stacked[: len(wanted)])
         ]
         first = reshape(transpose(loop.init[m.carry], (*m.lead, m.k, m.v)), (n, m.param.shape[m.k], m.param.shape[m.v]))
-        last, reads = chunked(Rows(flat[0], flat[1], flat[2], flat[3:], first), chunk_of(loop.length))
+        last, reads = chunked(StateRows(flat[0], flat[1], flat[2], flat[3:], first), chunk_of(loop.length))
         read = [self._in_order(reshape(y, (y.shape[0], *lead, y.shape[2]))) for y in reads]
         finals = dict(zip(self.early, self.finals, strict=True))
         finals[m.carry] = self._turned_back(last, lead)

@@ -26,7 +26,7 @@ from lstm_ir.ops.primitive.broadcast import BROADCAST
 from lstm_ir.ops.primitive.fill import zeros_like
 from lstm_ir.ops.primitive.linear import DOT_GENERAL
 from lstm_ir.ops.scan.chunkwise import chunkwise_vjp
-from lstm_ir.ops.scan.pair import Pair, Parts
+from lstm_ir.ops.scan.pair import Pair, PairParts
 from lstm_ir.ops.scan.parts import lifted, names_beside
 from lstm_ir.ops.scan.remat import segmented_vjp
 from lstm_ir.ops.scan.sums import SumTerm
@@ -161,7 +161,7 @@ class _Backward:
         plain = whole.outputs[done : done + len(backward)]
         split = (len(carries), len(carries) + len(sums))
         forward = loop.body.outputs if self.everything_again else whole.outputs[:done]
-        parts = Parts(forward, plain, split, after, d_out, d_rows)
+        parts = PairParts(forward, plain, split, after, d_out, d_rows)
         back = Pair(self.node, loop, self.cts, parts, (carries, sums, rows), self.everything_again)
         return back.build()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lstm_ir.ir.carry_kinds import Kind, circles
+from lstm_ir.ir.carry_kinds import CarryKind, circles
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.reach import parameters_of
@@ -66,7 +66,7 @@ def matrix_loop(loop: Loop) -> tuple[MatrixLoop | None, str]:
     """The first matrix state that chunks can make, or None and why there is none ("" without such a carry)."""
     why = ""
     for c in circles(loop):
-        if c.kind is not Kind.matrix or c.form is None:
+        if c.kind is not CarryKind.matrix or c.form is None:
             continue
         p = loop.carry_params[c.carries[0]]
         pairs = [(c.form.k_axis, c.form.v_axis), (c.form.v_axis, c.form.k_axis)]

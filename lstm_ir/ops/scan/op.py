@@ -25,7 +25,7 @@ import numpy as np
 
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node
-from lstm_ir.ir.interpret import Body
+from lstm_ir.ir.interpret import InterpretedBody
 from lstm_ir.ir.opdef import Attr, Range, define, need, need_equal
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.scan.grad import scan_vjp
@@ -65,7 +65,7 @@ def _scan_types(
 
 
 def _scan_numpy(
-    consts: Any, init: Any, xs: Any, count: Any, *, length: int, reverse: Any, until: bool, body: Body,
+    consts: Any, init: Any, xs: Any, count: Any, *, length: int, reverse: Any, until: bool, body: InterpretedBody,
 ) -> list[Any]:  # fmt: skip
     n = length if count is None else int(count)
     carries, first = list(init), len(init) + until

@@ -23,7 +23,7 @@ Stacked = tuple[Value, bool]
 
 
 @dataclass(frozen=True)
-class Parts:
+class PairParts:
     """Values over the body's parameters and the cotangents' (`d_out` by carry, `d_rows` by row).
 
     `backward` holds the gradients of carries, then (from split[0]) of constants that are summed in
@@ -45,7 +45,7 @@ class Pair:
     node: Node
     loop: Loop
     cts: Cts
-    parts: Parts
+    parts: PairParts
     sources: tuple[list[Value], list[Value], list[Value]]
     everything_again: bool
 

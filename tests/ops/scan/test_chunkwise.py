@@ -10,7 +10,7 @@ from matrix_cells import CELLS, LEFT, SHAPES, B, H, K, V, arrays, graph
 
 import lstm_ir as li
 from lstm_ir.backends.run.devices import resolve
-from lstm_ir.ir.carry_kinds import Kind, circles, loops_of
+from lstm_ir.ir.carry_kinds import CarryKind, circles, loops_of
 from lstm_ir.ops.primitive.tree import flatten
 from lstm_ir.ops.scan.chunks import CHUNK, chunk_of
 from lstm_ir.passes.base import Notes
@@ -38,7 +38,9 @@ def chunks(g: li.Graph) -> li.Graph:
     notes = Notes()
     made = EVERYWHERE.run(g, notes)
     assert notes.fired
-    assert not [c for x in loops_of(made) for c in circles(x) if c.kind is Kind.matrix and isinstance(x.length, int)]
+    assert not [
+        c for x in loops_of(made) for c in circles(x) if c.kind is CarryKind.matrix and isinstance(x.length, int)
+    ]
     assert EVERYWHERE.run(made, Notes()) is made
     return made
 
@@ -167,7 +169,7 @@ def test_gradients(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> Non
     by_steps = gradients(name, T, "f64", True, monkeypatch)
     given = arrays(by_steps, T, seed)
     near(li.interpret(by_chunks, given), li.interpret(by_steps, given), "f64", seed)
-    assert not any(c.kind is Kind.matrix for x in loops_of(by_chunks) for c in circles(x))
+    assert not any(c.kind is CarryKind.matrix for x in loops_of(by_chunks) for c in circles(x))
 
 
 @pytest.mark.parametrize("T", [0, 3, 70])

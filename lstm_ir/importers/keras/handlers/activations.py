@@ -8,7 +8,7 @@ from typing import Any
 from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall
 from lstm_ir.importers.keras.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
 
 Function = Callable[[Value], Value]
@@ -64,9 +64,9 @@ def name_of(given: Any) -> str:
         )
         given = given.get("config") if own and isinstance(given.get("config"), str) else given.get("class_name")
         if not own:
-            raise RefusedError(f"the activation {registered or given!r:.60} is not one of Keras")
+            raise NodeRefusedError(f"the activation {registered or given!r:.60} is not one of Keras")
     if not isinstance(given, str) or given not in FUNCTIONS:
-        raise RefusedError(f"the activation {given!r:.60} is not known")
+        raise NodeRefusedError(f"the activation {given!r:.60} is not known")
     return given
 
 
@@ -116,7 +116,7 @@ def softmax(c: LayerCall) -> Value:
     if isinstance(axis, list) and len(axis) == 1:
         (axis,) = axis
     if isinstance(axis, bool) or not isinstance(axis, int):
-        raise RefusedError(f"axis is {axis!r:.40}, not one axis")
+        raise NodeRefusedError(f"axis is {axis!r:.40}, not one axis")
     if c.mask is not None:
-        raise RefusedError("a mask on its operand is not taken")
+        raise NodeRefusedError("a mask on its operand is not taken")
     return li.softmax(x, c.axis_of(axis, x.rank))

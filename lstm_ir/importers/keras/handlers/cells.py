@@ -11,7 +11,7 @@ from lstm_ir.importers.conventions import CONVENTIONS
 from lstm_ir.importers.keras.config import LayerSpec
 from lstm_ir.importers.keras.handlers.activations import CORE, FUNCTIONS, name_of
 from lstm_ir.importers.keras.holding import Holding
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.window import slice_axis
@@ -27,7 +27,7 @@ Masks = tuple[Value, ...]
 
 
 @dataclass(frozen=True)
-class Cell:
+class KerasCell:
     """One cell: its kind, sizes, activations, and its weights as Keras lays them out."""
 
     kind: str
@@ -149,34 +149,34 @@ class Cell:
         return (new(z + self._recurrent(h, masks)),)
 
 
-def cell(spec: LayerSpec, holding: Holding) -> Cell:
+def cell(spec: LayerSpec, holding: Holding) -> KerasCell:
     """The cell of a config; RefusedError for one that is not Keras' own, or not known."""
     if not spec.own or spec.kind not in KINDS:
         what = f"{spec.kind} is not known" if spec.own else f"{spec.module}.{spec.kind} is not one of Keras"
-        raise RefusedError(f"the cell {what}")
+        raise NodeRefusedError(f"the cell {what}")
     kind, config = KINDS[spec.kind], spec.config
     units = config.get("units")
     if isinstance(units, bool) or not isinstance(units, int) or units < 1:
-        raise RefusedError(f"units is {units!r:.40}")
+        raise NodeRefusedError(f"units is {units!r:.40}")
     default = "tanh"
     activations: tuple[str, ...] = (name_of(config.get("activation", default)),)
     if kind != "rnn":
         activations += (name_of(config.get("recurrent_activation", "sigmoid")),)
     for word in activations:
         if "softmax" in word:
-            raise RefusedError(f"the activation {word} in a cell is not taken")
+            raise NodeRefusedError(f"the activation {word} in a cell is not taken")
     weights = dict(holding.weights(spec))
     G = len(ORDERS[kind])
     for name, rank in (("kernel", 2), ("recurrent_kernel", 2)):
         v = weights[name]
         if v.rank != rank or v.shape[1] != G * units or (name == "recurrent_kernel" and v.shape[0] != units):
-            raise RefusedError(f"{name} is {v.type}, for {units} units")
+            raise NodeRefusedError(f"{name} is {v.type}, for {units} units")
     after = bool(config.get("reset_after", kind == "gru")) if kind == "gru" else False
     wanted = (2, G * units) if after else (G * units,)
     if "bias" in weights and weights["bias"].shape != wanted:
-        raise RefusedError(f"bias is {weights['bias'].type}, expected [{','.join(map(str, wanted))}]")
+        raise NodeRefusedError(f"bias is {weights['bias'].type}, expected [{','.join(map(str, wanted))}]")
     rates = [0.0 if config.get(n) is None else config[n] for n in ("dropout", "recurrent_dropout")]
     for rate in rates:
         if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate <= 1:
-            raise RefusedError(f"a rate of dropout is {rate!r:.40}")
-    return Cell(kind, units, activations, weights, after, float(rates[0]), float(rates[1]))
+            raise NodeRefusedError(f"a rate of dropout is {rate!r:.40}")
+    return KerasCell(kind, units, activations, weights, after, float(rates[0]), float(rates[1]))

@@ -8,7 +8,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall
 from lstm_ir.importers.keras.handlers.activations import function_of
 from lstm_ir.importers.keras.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.same_padding import Edge, padded, same_edges
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
@@ -20,7 +20,7 @@ _KNOWN = "filters kernel_size strides padding data_format dilation_rate groups a
 def channels_first(c: LayerCall, x: Value, axes: int) -> Value:
     """x as [N,C,...]."""
     if x.rank != axes + 2:
-        raise RefusedError(f"the operand is {x.type}, expected {axes + 2} axes")
+        raise NodeRefusedError(f"the operand is {x.type}, expected {axes + 2} axes")
     return li.transpose(x, (0, x.rank - 1, *range(1, x.rank - 1))) if c.channels_last else x
 
 

@@ -6,7 +6,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall, Masked
 from lstm_ir.importers.keras.handlers.activations import function_of
 from lstm_ir.importers.keras.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
 
 
@@ -14,7 +14,7 @@ from lstm_ir.ir.graph import Value
 def dense(c: LayerCall) -> Value:
     """The last axis times the kernel [I,O]."""
     if c.get("lora_rank") is not None:
-        raise RefusedError("lora_rank is given")
+        raise NodeRefusedError("lora_rank is given")
     w = c.weights()
     y = li.matmul(c.x, w["kernel"])
     return function_of(c.get("activation"))(y + w["bias"] if "bias" in w else y)
@@ -27,7 +27,7 @@ _TABLE = "input_dim output_dim embeddings_initializer embeddings_regularizer emb
 def embedding(c: LayerCall) -> Masked:
     """Rows of a table; with mask_zero the id 0 is no step."""
     if c.get("lora_rank") is not None:
-        raise RefusedError("lora_rank is given")
+        raise NodeRefusedError("lora_rank is given")
     ids = c.x
     whole = ids if ids.dtype.is_int else li.convert(ids, "i32")
     mask = li.not_equal(ids, li.constant(0, ids.dtype)) if c.flag("mask_zero") else None

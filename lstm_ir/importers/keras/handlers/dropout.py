@@ -5,7 +5,7 @@ from __future__ import annotations
 from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall
 from lstm_ir.importers.keras.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 
@@ -26,10 +26,10 @@ def _noise_shape(c: LayerCall, x: Value) -> tuple[Dim, ...]:
     if given is None:
         return x.shape
     if not isinstance(given, (list, tuple)) or len(given) != x.rank:
-        raise RefusedError(f"noise_shape is {given!r:.40}, for {x.type}")
+        raise NodeRefusedError(f"noise_shape is {given!r:.40}, for {x.type}")
     found = tuple(d if n is None or n == d else 1 if n == 1 else None for n, d in zip(given, x.shape, strict=True))
     if None in found:
-        raise RefusedError(f"noise_shape is {given!r:.40}, for {x.type}")
+        raise NodeRefusedError(f"noise_shape is {given!r:.40}, for {x.type}")
     return tuple(d for d in found if d is not None)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall, Masked
 from lstm_ir.importers.keras.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
 
 Merge = Callable[[Value, Value], Value]
@@ -17,7 +17,7 @@ def _operands(c: LayerCall) -> list[Value]:
     """The tensors with equally many axes: axes of size 1 behind the batch, as Keras adds them."""
     found = c.values()
     if len(found) < 1:
-        raise RefusedError("it is called without a list of tensors")
+        raise NodeRefusedError("it is called without a list of tensors")
     rank = max(v.rank for v in found)
     return [li.reshape(v, (v.shape[0], *[1] * (rank - v.rank), *v.shape[1:])) if v.rank < rank else v for v in found]
 
@@ -50,7 +50,7 @@ def _there(c: LayerCall, values: list[Value]) -> list[Value | None]:
     found: list[Value | None] = []
     for before, v, m in zip(c.values(), values, c.masks, strict=True):
         if m is not None and (before.rank != v.rank or m.rank != v.rank - 1):
-            raise RefusedError(f"a mask {m.type} of {before.type}, among operands of {v.rank} axes, is not taken")
+            raise NodeRefusedError(f"a mask {m.type} of {before.type}, among operands of {v.rank} axes, is not taken")
         found.append(None if m is None else li.expand_dims(m, m.rank))
     return found
 
@@ -102,7 +102,7 @@ def concatenate(c: LayerCall) -> Masked:
     if any(m is not None for m in masks):
         rank = values[0].rank
         if any(m is not None and m.rank != rank - 1 for m in masks):
-            raise RefusedError(f"a mask of other axes than those of {values[0].type} but the last is not taken")
+            raise NodeRefusedError(f"a mask of other axes than those of {values[0].type} but the last is not taken")
         if axis == rank - 1:
             mask = _either(masks) if all(m is not None for m in masks) else li.ones(values[0].shape[:-1], "i1")
         else:
@@ -116,15 +116,15 @@ def dot(c: LayerCall) -> Value:
     """Products of rows, summed over one axis of each."""
     values = c.values()
     if len(values) != 2:
-        raise RefusedError(f"it is called with {len(values)} tensors, not two")
+        raise NodeRefusedError(f"it is called with {len(values)} tensors, not two")
     a, b = values
     given = c.get("axes")
     axes = given if isinstance(given, list) else [given, given]
     if len(axes) != 2 or any(isinstance(k, bool) or not isinstance(k, int) for k in axes):
-        raise RefusedError(f"axes is {given!r:.40}")
+        raise NodeRefusedError(f"axes is {given!r:.40}")
     p, q = c.axis_of(axes[0], a.rank), c.axis_of(axes[1], b.rank)
     if not p or not q:
-        raise RefusedError("axes name the batch")
+        raise NodeRefusedError("axes name the batch")
     if c.flag("normalize"):
         a, b = (v * li.rsqrt(li.maximum(li.sum(v * v, k, keepdims=True), 1e-12)) for v, k in ((a, p), (b, q)))
     c.agree("the axes of a dot", a.shape[p], b.shape[q])

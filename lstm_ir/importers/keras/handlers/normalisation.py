@@ -8,7 +8,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall, Tensor
 from lstm_ir.importers.keras.config import layer_spec
 from lstm_ir.importers.keras.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
@@ -23,7 +23,7 @@ def _axes(c: LayerCall, x: Value) -> tuple[int, ...]:
     given = c.get("axis", -1)
     found = given if isinstance(given, list) else [given]
     if any(isinstance(a, bool) or not isinstance(a, int) for a in found):
-        raise RefusedError(f"axis is {given!r:.40}")
+        raise NodeRefusedError(f"axis is {given!r:.40}")
     return tuple(sorted(c.axis_of(a, x.rank) for a in found))
 
 
@@ -51,7 +51,7 @@ _LIVE = "training mode, where it is not frozen"
 def batch_normalization(c: LayerCall) -> Value:
     """By the running mean and variance."""
     if c.training and c.spec.config.get("trainable", True):
-        raise RefusedError("with training=True it normalises by the batch, and its running statistics change")
+        raise NodeRefusedError("with training=True it normalises by the batch, and its running statistics change")
     x, w = c.x, c.weights()
     (axis,) = _axes(c, x)
     mean, variance = (_along(w[n], x, (axis,)) for n in ("moving_mean", "moving_variance"))
@@ -87,10 +87,10 @@ def group_normalization(c: LayerCall) -> Value:
     channels = x.shape[axis]
     groups = c.integer("groups", 32)
     if not isinstance(channels, int):
-        raise RefusedError(f"the operand is {x.type}, of open channels")
+        raise NodeRefusedError(f"the operand is {x.type}, of open channels")
     groups = channels if groups == -1 else groups
     if groups < 1 or channels % groups:
-        raise RefusedError(f"{channels} channels are not {groups} groups of one size")
+        raise NodeRefusedError(f"{channels} channels are not {groups} groups of one size")
     apart = li.reshape(x, (*x.shape[:axis], groups, channels // groups, *x.shape[axis + 1 :]))
     over = tuple(k for k in range(1, apart.rank) if k != axis)
     wide = li.convert(apart, inner(x.dtype))
@@ -113,7 +113,7 @@ def normalization(c: LayerCall) -> Value:
     given = c.get("axis", -1)
     given = [] if given is None else [given] if isinstance(given, int) else list(given)
     if any(isinstance(a, bool) or not isinstance(a, int) for a in given):
-        raise RefusedError(f"axis is {c.get('axis')!r:.40}")
+        raise NodeRefusedError(f"axis is {c.get('axis')!r:.40}")
     axes = tuple(sorted(c.axis_of(a, x.rank) for a in given))
     mean, variance = (_statistics(c, name, x, axes) for name in ("mean", "variance"))
     deviation = li.maximum(li.sqrt(variance), 1e-7)
@@ -128,9 +128,9 @@ def _statistics(c: LayerCall, name: str, x: Value, axes: tuple[int, ...]) -> Val
     found = np.asarray(given)
     kept = [x.shape[a] for a in axes]
     if found.dtype.kind not in "if" or found.ndim > len(axes):
-        raise RefusedError(f"{name} is {given!r:.40}")
+        raise NodeRefusedError(f"{name} is {given!r:.40}")
     if any(n not in (1, d) for n, d in zip(found.shape[::-1], kept[::-1], strict=False)):
-        raise RefusedError(f"{name} has the shape {found.shape}, the axes have the sizes {kept}")
+        raise NodeRefusedError(f"{name} has the shape {found.shape}, the axes have the sizes {kept}")
     shape = [1] * x.rank
     for a, n in zip(axes[::-1], found.shape[::-1], strict=False):
         shape[a] = n
@@ -141,10 +141,10 @@ def _statistics(c: LayerCall, name: str, x: Value, axes: tuple[int, ...]) -> Val
 def spectral_normalization(c: LayerCall) -> Value:
     """Its layer, whose kernel is what training made of it."""
     if c.training:
-        raise RefusedError("with training=True its weights change")
+        raise NodeRefusedError("with training=True its weights change")
     spec = layer_spec(c.get("layer"))
     found = c.walk.apply(spec, c.holding.child("layer", spec), [Tensor(c.x)], {})
     if len(found) != 1:
-        raise RefusedError(f"its layer {spec.kind} has {len(found)} results")
+        raise NodeRefusedError(f"its layer {spec.kind} has {len(found)} results")
     y = found[0].value
     return li.convert(y, c.x.dtype) if c.x.dtype.is_float else y

@@ -11,7 +11,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall, Tensor, dtype_named
 from lstm_ir.importers.keras.handlers.activations import FUNCTIONS
 from lstm_ir.importers.keras.table import operation
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
 
 
@@ -21,17 +21,17 @@ def _value(v: Any, like: Value | None) -> Value:
         return v.value
     if isinstance(v, (bool, int, float, np.ndarray)):
         return li.constant(v, None if like is None else like.dtype)
-    raise RefusedError(f"its operand {v!r:.60} is not known")
+    raise NodeRefusedError(f"its operand {v!r:.60} is not known")
 
 
 def _two(c: LayerCall) -> tuple[Value, Value]:
     given = [*c.args, *c.kwargs.values()]
     if len(given) != 2:
-        raise RefusedError(f"it is called with {len(given)} operands, not two")
+        raise NodeRefusedError(f"it is called with {len(given)} operands, not two")
     like = next((v.value for v in given if isinstance(v, Tensor)), None)
     a, b = (_value(v, like) for v in given)
     if a.dtype is not b.dtype:
-        raise RefusedError(f"its operands are {a.type} and {b.type}")
+        raise NodeRefusedError(f"its operands are {a.type} and {b.type}")
     return a, b
 
 
@@ -52,7 +52,7 @@ def unary(name: str, function: Callable[[Value], Value]) -> None:
             k: v for k, v in c.spec.config.items() if k not in ("name", "dtype", "trainable") and v not in (None, -1)
         }
         if more or len(c.args) + len(c.kwargs) != 1:
-            raise RefusedError(f"its arguments {', '.join(more) or 'beside the operand'} are not known")
+            raise NodeRefusedError(f"its arguments {', '.join(more) or 'beside the operand'} are not known")
         return function(c.x)
 
 

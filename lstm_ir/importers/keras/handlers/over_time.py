@@ -8,7 +8,7 @@ from typing import Any
 
 from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall
-from lstm_ir.importers.keras.handlers.cells import Cell, Masks
+from lstm_ir.importers.keras.handlers.cells import KerasCell, Masks
 from lstm_ir.ir.graph import Value
 
 
@@ -22,7 +22,13 @@ class Ran:
 
 
 def over_time(
-    c: LayerCall, cell: Cell, x: Value, mask: Value | None, first: Sequence[Value] | None, zero: bool, backwards: bool
+    c: LayerCall,
+    cell: KerasCell,
+    x: Value,
+    mask: Value | None,
+    first: Sequence[Value] | None,
+    zero: bool,
+    backwards: bool,
 ) -> Ran:
     """A cell over time, as Keras' `rnn` runs it.
 
@@ -37,7 +43,7 @@ def over_time(
     return _scanned(cell, x, mask, first, zero, backwards, x_masks, h_masks)
 
 
-def _dropout(c: LayerCall, cell: Cell, x: Value) -> tuple[Masks | None, Masks | None]:
+def _dropout(c: LayerCall, cell: KerasCell, x: Value) -> tuple[Masks | None, Masks | None]:
     """What is dropped of x and of h, the same in all steps; each gate by itself where h is dropped too."""
     if not c.training or not (cell.dropout or cell.recurrent_dropout):
         return None, None
@@ -52,7 +58,7 @@ def _dropout(c: LayerCall, cell: Cell, x: Value) -> tuple[Masks | None, Masks | 
     return drawn(cell.dropout, I), drawn(cell.recurrent_dropout, cell.units)
 
 
-def _core(cell: Cell, x: Value, first: Sequence[Value] | None, backwards: bool) -> Ran:
+def _core(cell: KerasCell, x: Value, first: Sequence[Value] | None, backwards: bool) -> Ran:
     """By `lstm`, `gru` or `rnn`."""
     given = {} if first is None else {n: li.expand_dims(v, 0) for n, v in zip(("h0", "c0"), first, strict=False)}
     y, states = core(cell.kind, x, cell.operands(), given, cell, "reverse" if backwards else "forward")
@@ -61,7 +67,7 @@ def _core(cell: Cell, x: Value, first: Sequence[Value] | None, backwards: bool) 
 
 
 def core(
-    kind: str, x: Value, operands: dict[str, Any], states: dict[str, Any], cell: Cell, direction: str
+    kind: str, x: Value, operands: dict[str, Any], states: dict[str, Any], cell: KerasCell, direction: str
 ) -> tuple[Value, tuple[Value, ...]]:
     """y [B,T,D*H], each step at its own time, and the last states [D,B,H]."""
     ways = 2 if direction == "bidirectional" else 1
@@ -81,7 +87,7 @@ def core(
 
 
 def _scanned(
-    cell: Cell, x: Value, mask: Value | None, first: Sequence[Value] | None, zero: bool, backwards: bool,
+    cell: KerasCell, x: Value, mask: Value | None, first: Sequence[Value] | None, zero: bool, backwards: bool,
     x_masks: Masks | None, h_masks: Masks | None,
 ) -> Ran:  # fmt: skip
     """By a loop of plain ops, which passes may make a kernel."""

@@ -8,7 +8,7 @@ from lstm_ir.importers.adaptive import adapted
 from lstm_ir.importers.keras.call import LayerCall
 from lstm_ir.importers.keras.handlers.convolutions import back, channels_first, pads
 from lstm_ir.importers.keras.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
 
 
@@ -51,7 +51,7 @@ def adaptive(name: str, axes: int, largest: bool) -> None:
         first = 1 if c.channels_last else 2
         for k, size in enumerate(c.integers("output_size", axes)):
             if size < 1:
-                raise RefusedError(f"output_size is {size}")
+                raise NodeRefusedError(f"output_size is {size}")
             x = adapted(x, first + k, size, largest)
         return x
 

@@ -8,12 +8,12 @@ from typing import Any
 from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall, Masked, Tensor, tensors
 from lstm_ir.importers.keras.config import LayerSpec
-from lstm_ir.importers.keras.handlers.cells import KNOWN, Cell, cell
+from lstm_ir.importers.keras.handlers.cells import KNOWN, KerasCell, cell
 from lstm_ir.importers.keras.handlers.over_time import core, over_time
 from lstm_ir.importers.keras.holding import Holding
 from lstm_ir.importers.keras.table import IGNORED, taken
 from lstm_ir.importers.keras.weights import both_of, cell_of, cells_of
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.primitive.window import slice_axis
@@ -22,7 +22,7 @@ LAYERS = ("LSTM", "GRU", "SimpleRNN", "RNN")
 _KNOWN = " ".join(KNOWN)
 
 
-def stack_of(spec: LayerSpec, holding: Holding) -> list[Cell]:
+def stack_of(spec: LayerSpec, holding: Holding) -> list[KerasCell]:
     """The cells of a recurrent layer, the first one first."""
     inner = cell_of(spec)
     held = holding.child("cell", inner)
@@ -32,29 +32,29 @@ def stack_of(spec: LayerSpec, holding: Holding) -> list[Cell]:
     return [_checked(s, h) for s, h in zip(cells, held.children("cells", cells), strict=True)]
 
 
-def _checked(spec: LayerSpec, holding: Holding) -> Cell:
+def _checked(spec: LayerSpec, holding: Holding) -> KerasCell:
     unknown = sorted(set(spec.config) - KNOWN - IGNORED)
     if spec.own and unknown:
-        raise RefusedError(f"the argument {unknown[0]} of {spec.kind} is not known")
+        raise NodeRefusedError(f"the argument {unknown[0]} of {spec.kind} is not known")
     return cell(spec, holding)
 
 
-def _states(c: LayerCall, given: Any, cells: Sequence[Cell]) -> list[Sequence[Value]] | None:
+def _states(c: LayerCall, given: Any, cells: Sequence[KerasCell]) -> list[Sequence[Value]] | None:
     """The first states of each cell from a call's argument; None where they are zeros."""
     found = [t.value for t in tensors(given)]
     if not found:
         if given not in (None, [], ()):
-            raise RefusedError("initial_state has no tensors")
+            raise NodeRefusedError("initial_state has no tensors")
         return None
     wanted = sum(k.states for k in cells)
     if len(found) != wanted:
-        raise RefusedError(f"initial_state has {len(found)} tensors, the cells have {wanted} states")
+        raise NodeRefusedError(f"initial_state has {len(found)} tensors, the cells have {wanted} states")
     out: list[Sequence[Value]] = []
     for k in cells:
         out.append([found.pop(0) for _ in range(k.states)])
         for v in out[-1]:
             if v.rank != 2 or v.shape[1] != k.units:
-                raise RefusedError(f"initial_state has {v.type}, the cell {k.units} units")
+                raise NodeRefusedError(f"initial_state has {v.type}, the cell {k.units} units")
     return out
 
 
@@ -63,16 +63,16 @@ def run(
 ) -> tuple[list[Value], list[Value | None]]:
     """A recurrent layer over x [B,T,I]: its outputs as Keras gives them, with their masks."""
     if x.rank != 3:
-        raise RefusedError(f"the operand is {x.type}, expected [B,T,I]")
+        raise NodeRefusedError(f"the operand is {x.type}, expected [B,T,I]")
     flags = {n: bool(spec.config.get(n, False)) for n in
              ("return_sequences", "return_state", "go_backwards", "stateful", "zero_output_for_mask")}  # fmt: skip
     for n in flags:
         if not isinstance(spec.config.get(n, False), bool):
-            raise RefusedError(f"{n} is {spec.config[n]!r:.40}, not true or false")
+            raise NodeRefusedError(f"{n} is {spec.config[n]!r:.40}, not true or false")
     if spec.config.get("time_major"):
-        raise RefusedError("time_major is true")
+        raise NodeRefusedError("time_major is true")
     if mask is not None and mask.rank != 2:
-        raise RefusedError(f"the mask is {mask.type}, expected [B,T]")
+        raise NodeRefusedError(f"the mask is {mask.type}, expected [B,T]")
     zero = flags["zero_output_for_mask"] if zero is None else zero
     cells = stack_of(spec, holding)
     first = _states(c, given, cells)
@@ -94,7 +94,7 @@ def run(
 
 
 def _kept(
-    c: LayerCall, path: str, cells: Sequence[Cell], x: Value, given: list[Sequence[Value]] | None
+    c: LayerCall, path: str, cells: Sequence[KerasCell], x: Value, given: list[Sequence[Value]] | None
 ) -> tuple[list[Sequence[Value]], list[str]]:
     """The states that are kept between calls: inputs of the graph."""
     names = [f"{path}/state_{k}" for k in range(sum(one.states for one in cells))]
@@ -119,7 +119,7 @@ def _arguments(c: LayerCall) -> tuple[Value, Any]:
     found = tensors(c.first)
     if len(found) > 1 and given is None:  # [x, h, c]
         return found[0].value, found[1:]
-    raise RefusedError(f"it is called with {len(found)} tensors")
+    raise NodeRefusedError(f"it is called with {len(found)} tensors")
 
 
 def layer(name: str) -> None:
@@ -144,7 +144,7 @@ def bidirectional(c: LayerCall) -> Masked:
     mask = c.mask[0] if isinstance(c.mask, list) else c.mask
     ways = both_of(c.spec)
     if any(w.kind not in LAYERS or not w.own for w in ways):
-        raise RefusedError(f"it wraps {ways[0].kind}, not one of {', '.join(LAYERS)}")
+        raise NodeRefusedError(f"it wraps {ways[0].kind}, not one of {', '.join(LAYERS)}")
     holdings = [c.holding.child(a, w) for a, w in zip(("forward_layer", "backward_layer"), ways, strict=True)]
     sequences = bool(ways[0].config.get("return_sequences"))
     back = bool(ways[1].config.get("go_backwards"))
@@ -166,7 +166,7 @@ def bidirectional(c: LayerCall) -> Masked:
         "mul": lambda: [a * b], None: lambda: [a, b],
     }  # fmt: skip
     if not isinstance(merge, str | None) or merge not in functions:
-        raise RefusedError(f"merge_mode is {merge!r:.40}")
+        raise NodeRefusedError(f"merge_mode is {merge!r:.40}")
     made = functions[merge]()
     count = len(made)
     if ways[0].config.get("return_state"):

@@ -7,7 +7,7 @@ from typing import Any
 from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall
 from lstm_ir.importers.keras.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
@@ -18,9 +18,9 @@ def reshape(c: LayerCall) -> Value:
     """All axes but the batch in another shape; one size may be -1."""
     x, given = c.x, c.get("target_shape")
     if not isinstance(given, (list, tuple)) or any(isinstance(d, bool) or not isinstance(d, int) for d in given):
-        raise RefusedError(f"target_shape is {given!r:.60}")
+        raise NodeRefusedError(f"target_shape is {given!r:.60}")
     if list(given).count(-1) > 1:
-        raise RefusedError("target_shape has several sizes -1")
+        raise NodeRefusedError("target_shape has several sizes -1")
     return li.reshape(x, (x.shape[0], *_resolved(x.shape[1:], list(given))))
 
 
@@ -33,10 +33,10 @@ def _resolved(shape: tuple[Dim, ...], given: list[int]) -> list[Dim]:
         known *= d if d != -1 else 1
     left: Dim = dims.product(shape)
     if known < 1:
-        raise RefusedError(f"target_shape {given} has a size of 0")
+        raise NodeRefusedError(f"target_shape {given} has a size of 0")
     whole = dims.floordiv(left, known) if known > 1 else left
     if dims.mul(whole, known) != left:
-        raise RefusedError(f"{left} elements do not fit target_shape {given}")
+        raise NodeRefusedError(f"{left} elements do not fit target_shape {given}")
     return [whole if d == -1 else d for d in given]
 
 
@@ -54,7 +54,7 @@ def permute(c: LayerCall) -> Value:
     """Axes in another order; the batch stays."""
     x, given = c.x, c.get("dims")
     if not isinstance(given, (list, tuple)) or sorted(given) != list(range(1, x.rank)):
-        raise RefusedError(f"dims is {given!r:.40}, the operand {x.type}")
+        raise NodeRefusedError(f"dims is {given!r:.40}, the operand {x.type}")
     return li.transpose(x, (0, *given))
 
 
@@ -63,7 +63,7 @@ def repeat_vector(c: LayerCall) -> Value:
     """[B,C] as [B,n,C]."""
     x = c.x
     if x.rank != 2:
-        raise RefusedError(f"the operand is {x.type}, expected [B,C]")
+        raise NodeRefusedError(f"the operand is {x.type}, expected [B,C]")
     return li.broadcast_in_dim(x, (x.shape[0], c.integer("n"), x.shape[1]), (0, 2))
 
 
@@ -78,12 +78,12 @@ def _pairs(c: LayerCall, name: str, axes: int) -> list[tuple[int, int]]:
         found = [(p, p) if isinstance(p, int) else tuple(p) if isinstance(p, (list, tuple)) else () for p in given]
         if all(len(p) == 2 and all(isinstance(k, int) and k >= 0 for k in p) for p in found):
             return [(p[0], p[1]) for p in found]
-    raise RefusedError(f"{name} is {given!r:.60}")
+    raise NodeRefusedError(f"{name} is {given!r:.60}")
 
 
 def _spatial(c: LayerCall, x: Value, axes: int) -> range:
     if x.rank != axes + 2:
-        raise RefusedError(f"the operand is {x.type}, expected {axes + 2} axes")
+        raise NodeRefusedError(f"the operand is {x.type}, expected {axes + 2} axes")
     return range(1, axes + 1) if c.get("data_format", "channels_last") != "channels_first" else range(2, axes + 2)
 
 
@@ -114,7 +114,7 @@ def upsampling(axes: int) -> None:
     def build(c: LayerCall) -> Value:
         x = c.x
         if c.get("interpolation", "nearest") != "nearest":
-            raise RefusedError(f"interpolation is {c.get('interpolation')!r:.40}")
+            raise NodeRefusedError(f"interpolation is {c.get('interpolation')!r:.40}")
         for k, many in zip(_spatial(c, x, axes), c.integers("size", axes, 2), strict=True):
             shape = (*x.shape[: k + 1], many, *x.shape[k + 1 :])
             kept = tuple(i for i in range(x.rank + 1) if i != k + 1)

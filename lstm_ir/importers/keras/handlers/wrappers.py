@@ -6,7 +6,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall, Tensor
 from lstm_ir.importers.keras.config import layer_spec
 from lstm_ir.importers.keras.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 
@@ -22,17 +22,17 @@ def time_distributed(c: LayerCall) -> Value:
     """x [B,T,...] as [B*T,...] through the layer, and apart again."""
     x, spec = c.x, layer_spec(c.get("layer"))
     if x.rank < 3:
-        raise RefusedError(f"the operand is {x.type}, of fewer than 3 axes")
+        raise NodeRefusedError(f"the operand is {x.type}, of fewer than 3 axes")
     words = {}
     if c.mask is not None and spec.kind in _READS:
         if not isinstance(c.mask, Value) or c.mask.rank != x.rank - 1 or c.mask.rank < 3:
-            raise RefusedError(f"a mask that {spec.kind} would read at each step is not taken")
+            raise NodeRefusedError(f"a mask that {spec.kind} would read at each step is not taken")
         words["mask"] = Tensor(li.reshape(c.mask, (dims.mul(x.shape[0], x.shape[1]), *x.shape[2:-1])))
     if spec.config.get("stateful"):
-        raise RefusedError("its layer is stateful")
+        raise NodeRefusedError("its layer is stateful")
     rows = li.reshape(x, (dims.mul(x.shape[0], x.shape[1]), *x.shape[2:]))
     found = c.walk.apply(spec, c.holding.child("layer", spec), [Tensor(rows)], words)
     if len(found) != 1:
-        raise RefusedError(f"its layer {spec.kind} has {len(found)} results")
+        raise NodeRefusedError(f"its layer {spec.kind} has {len(found)} results")
     y = found[0].value
     return li.reshape(y, (*x.shape[:2], *y.shape[1:]))

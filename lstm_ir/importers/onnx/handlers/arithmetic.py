@@ -16,8 +16,8 @@ from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, name_of, narrowed
 from lstm_ir.importers.onnx.table import Build, taken
 from lstm_ir.importers.onnx.tensors import DTYPES, dtype_named
 from lstm_ir.importers.operands import Result
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import Sizes, chained, each
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.sizes import SizeArray, chained, each
 from lstm_ir.importers.table import ALL
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
@@ -45,7 +45,7 @@ def _binary(name: str, versions: tuple[int, ...], function: Function, rule: s.Ru
 def _variadic(name: str, versions: tuple[int, ...], function: Function, rule: s.Rule | None = None) -> None:
     def build(c: Call) -> Value:
         if not c.inputs:
-            raise RefusedError("it has no operands")
+            raise NodeRefusedError("it has no operands")
         out: Value = reduce(function, c.values())
         return out
 
@@ -96,7 +96,7 @@ _variadic("Sum", (6, 8, 13), li.add)
 def mean(c: Call) -> Value:
     """The sum by the number of operands."""
     if not c.inputs:
-        raise RefusedError("it has no operands")
+        raise NodeRefusedError("it has no operands")
     out: Value = reduce(li.add, c.values())
     return li.divide(out, float(len(c.inputs)))
 
@@ -149,7 +149,7 @@ def mod(c: Call) -> Value:
     if c.flag("fmod"):
         return li.remainder(a, b)
     if a.dtype.is_float:
-        raise RefusedError(f"fmod is 0 for {a.dtype}; it is 1 for floats")
+        raise NodeRefusedError(f"fmod is 0 for {a.dtype}; it is 1 for floats")
     return li.mod(a, b)
 
 
@@ -171,7 +171,7 @@ def clip(c: Call) -> Value:
 
 def _sizes_keep(c: Call, to: DType) -> Result | None:
     v = c.raw(0)
-    return Sizes(v.array, to) if isinstance(v, Sizes) and to in (DType.i64, DType.i32) else None
+    return SizeArray(v.array, to) if isinstance(v, SizeArray) and to in (DType.i64, DType.i32) else None
 
 
 def converted(x: Value, to: DType) -> Value:
@@ -181,7 +181,7 @@ def converted(x: Value, to: DType) -> Value:
 
 def _cast(c: Call, kind: str) -> Any:
     """Operand 0 as elements of a type by ONNX's name."""
-    v = c.converts(0) if kind in LIMITS or not isinstance(c.inputs[0], Sizes) else None
+    v = c.converts(0) if kind in LIMITS or not isinstance(c.inputs[0], SizeArray) else None
     x = v.value if isinstance(v, Narrow) else v
     if kind in LIMITS:
         assert x is not None
@@ -227,7 +227,7 @@ def dropout(c: Call) -> tuple[Value, Value]:
     if not (c.has(2) and bool(c.number(2, "training_mode"))) or ratio == 0:
         return x, li.ones(x.shape, DType.i1)
     if not 0 <= ratio < 1:
-        raise RefusedError(f"the ratio is {ratio}")
+        raise NodeRefusedError(f"the ratio is {ratio}")
     mask = li.dropout(li.ones(x.shape, x.dtype), ratio, c.key(seed))
     return x * mask, li.greater(mask, 0)
 

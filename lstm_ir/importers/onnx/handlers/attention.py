@@ -7,7 +7,7 @@ import math
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
@@ -25,9 +25,9 @@ def attention(c: Call) -> list[Value]:
     """
     q, k, v = c.value(0), c.value(1), c.value(2)
     if c.wants(3):
-        raise RefusedError("the products of queries and keys as a result are not taken")
+        raise NodeRefusedError("the products of queries and keys as a result are not taken")
     if c.has_attribute("softmax_precision") and c.integer("softmax_precision") != 1:
-        raise RefusedError("softmax_precision is not 1, f32")
+        raise NodeRefusedError("softmax_precision is not 1, f32")
     if c.has_attribute("qk_matmul_output_mode"):
         c.integer("qk_matmul_output_mode")  # of a result that is not taken
     heads = [c.integer(name, 0) for name in ("q_num_heads", "kv_num_heads")]
@@ -35,10 +35,10 @@ def attention(c: Call) -> list[Value]:
     if flat:
         q, k, v = (_headed(x, n) for x, n in zip((q, k, v), (heads[0], heads[1], heads[1]), strict=True))
     if not q.rank == k.rank == v.rank == 4:
-        raise RefusedError(f"operands are {q.type}, {k.type} and {v.type}")
+        raise NodeRefusedError(f"operands are {q.type}, {k.type} and {v.type}")
     size = q.shape[3]
     if not isinstance(size, int) or size < 1:
-        raise RefusedError(f"the operand is {q.type}, of an open size of heads")
+        raise NodeRefusedError(f"the operand is {q.type}, of an open size of heads")
     past, keys, values = _after_past(c, k, v)
     k, v = (_repeated(x, q) for x in (keys, values))
     c.agree("columns of queries and keys", size, k.shape[3])
@@ -46,7 +46,7 @@ def attention(c: Call) -> list[Value]:
     cap = c.real("softcap", 0.0)
     causal, mask = _mask(c, q, k, past)
     if cap > 0 and mask is not None and c.opset < 24:
-        raise RefusedError("softcap with a mask, whose order this operator set does not say")
+        raise NodeRefusedError("softcap with a mask, whose order this operator set does not say")
     y = li.attention(
         q, k, v, mask, causal=causal, scale=c.real("scale") if c.has_attribute("scale") else None,
         softcap=cap if cap > 0 else None,
@@ -61,11 +61,11 @@ def _after_past(c: Call, k: Value, v: Value) -> tuple[Dim, Value, Value]:
     """The number of keys of the past, and all keys and values."""
     past_k, past_v = c.maybe(4), c.maybe(5)
     if (past_k is None) != (past_v is None):
-        raise RefusedError("it has keys or values of the past, not both")
+        raise NodeRefusedError("it has keys or values of the past, not both")
     if past_k is None or past_v is None:
         return 0, k, v
     if past_k.rank != 4 or past_v.rank != 4:
-        raise RefusedError(f"the past is {past_k.type} and {past_v.type}, not [B,N,S,D]")
+        raise NodeRefusedError(f"the past is {past_k.type} and {past_v.type}, not [B,N,S,D]")
     return past_k.shape[2], li.concat([past_k, k], 2), li.concat([past_v, v], 2)
 
 
@@ -78,7 +78,7 @@ def _mask(c: Call, q: Value, k: Value, past: Dim) -> tuple[bool, Value | None]:
     given, lengths, causal = c.maybe(3), c.maybe(6), c.flag("is_causal")
     left, right = (c.integer(f"{side}_window_size", -1) for side in ("left", "right"))
     if lengths is not None and c.has(4):
-        raise RefusedError("it has both keys of the past and lengths of keys")
+        raise NodeRefusedError("it has both keys of the past and lengths of keys")
     if given is None and lengths is None and left < 0 and right < 0 and past == 0:
         return causal, None
     T, S = q.shape[2], k.shape[2]
@@ -126,7 +126,7 @@ def _headed(x: Value, heads: int) -> Value:
     """x [B,T,N*D] as [B,N,T,D]."""
     last = x.shape[-1]
     if x.rank != 3 or not isinstance(last, int) or heads < 1 or last % heads:
-        raise RefusedError(f"the operand is {x.type}, with {heads} heads")
+        raise NodeRefusedError(f"the operand is {x.type}, with {heads} heads")
     return li.transpose(li.reshape(x, (*x.shape[:2], heads, last // heads)), (0, 2, 1, 3))
 
 
@@ -136,6 +136,6 @@ def _repeated(x: Value, q: Value) -> Value:
     if wanted == there:
         return x
     if not isinstance(wanted, int) or not isinstance(there, int) or there < 1 or wanted % there:
-        raise RefusedError(f"{wanted} heads of queries over {there} heads of keys")
+        raise NodeRefusedError(f"{wanted} heads of queries over {there} heads of keys")
     wide = li.broadcast_in_dim(x, (x.shape[0], there, wanted // there, *x.shape[2:]), (0, 1, 3, 4))
     return li.reshape(wide, (x.shape[0], wanted, *x.shape[2:]))

@@ -9,8 +9,8 @@ from lstm_ir.importers.naming import tensor
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.operands import Result
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import Sizes
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
@@ -24,7 +24,7 @@ def if_(c: Call) -> list[Result]:
     if known is None:
         raise c.unknown(0, "its condition")
     if known.size != 1:
-        raise RefusedError(f"its condition has {known.size} elements")
+        raise NodeRefusedError(f"its condition has {known.size} elements")
     then, other = c.graph("then_branch"), c.graph("else_branch")
     return c.inner(then if bool(known.reshape(-1)[0]) else other, ())
 
@@ -32,9 +32,9 @@ def if_(c: Call) -> list[Result]:
 def given(result: Result) -> Value:
     """A result of a body as a tensor."""
     if result is None:
-        raise RefusedError("a result of its body is absent")
-    if not isinstance(result, Value | Sizes):
-        raise RefusedError("a result of its body is a sequence")
+        raise NodeRefusedError("a result of its body is absent")
+    if not isinstance(result, Value | SizeArray):
+        raise NodeRefusedError("a result of its body is a sequence")
     return tensor(result)
 
 
@@ -46,11 +46,11 @@ def scan(c: Call) -> list[Result]:
     body, count = c.graph("body"), c.integer("num_scan_inputs")
     values = c.values()
     if not 1 <= count <= len(values):
-        raise RefusedError(f"num_scan_inputs is {count} of {len(values)} operands")
+        raise NodeRefusedError(f"num_scan_inputs is {count} of {len(values)} operands")
     init, xs = values[:-count], values[-count:]
     outputs = len(c.outputs) - len(init)
     if outputs < 0:
-        raise RefusedError(f"{len(c.outputs)} results for {len(init)} states")
+        raise NodeRefusedError(f"{len(c.outputs)} results for {len(init)} states")
     axes = _list(c, "scan_input_axes", count)
     rows = [_moved(x, c.axis_of(a, x.rank), 0) for x, a in zip(xs, axes, strict=True)]
     for x in rows[1:]:
@@ -60,7 +60,7 @@ def scan(c: Call) -> list[Result]:
     def cell(state: tuple[Value, ...], row: tuple[Value, ...]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
         results = tuple(map(given, c.inner(body, [*state, *row])))
         if len(results) != len(init) + outputs:
-            raise RefusedError(f"its body has {len(results)} results, the node {len(c.outputs)}")
+            raise NodeRefusedError(f"its body has {len(results)} results, the node {len(c.outputs)}")
         return results[: len(init)], results[len(init) :]
 
     final, ys = li.scan(cell, tuple(init), tuple(rows), reverse=[bool(f) for f in flags])
@@ -71,7 +71,7 @@ def scan(c: Call) -> list[Result]:
 def _list(c: Call, name: str, count: int) -> Sequence[int]:
     found = c.integers(name, (0,) * count)
     if len(found) != count:
-        raise RefusedError(f"{name} has {len(found)} numbers, not {count}")
+        raise NodeRefusedError(f"{name} has {len(found)} numbers, not {count}")
     return found
 
 
@@ -86,10 +86,10 @@ def _of_each_row(c: Call) -> list[Result]:
     body, count = c.graph("body"), c.integer("num_scan_inputs")
     values = c.values(1)
     if not 1 <= count <= len(values):
-        raise RefusedError(f"num_scan_inputs is {count} of {len(values)} operands")
+        raise NodeRefusedError(f"num_scan_inputs is {count} of {len(values)} operands")
     init, xs = values[:-count], values[-count:]
     if any(v.rank < 1 for v in init) or any(x.rank < 2 for x in xs):
-        raise RefusedError("a state has no axis of rows, or a scanned operand no axis of steps")
+        raise NodeRefusedError("a state has no axis of rows, or a scanned operand no axis of steps")
     B, T = xs[0].shape[:2]
     for v in (*init, *xs):
         c.agree("the numbers of rows", B, v.shape[0])
@@ -99,7 +99,7 @@ def _of_each_row(c: Call) -> list[Result]:
     if lengths is not None:
         c.agree("rows and lengths", B, lengths.shape[0] if lengths.rank == 1 else -1)
         if len(set(_list(c, "directions", count))) > 1 or any(_list(c, "directions", count)):
-            raise RefusedError("rows backwards with lengths are not taken")
+            raise NodeRefusedError("rows backwards with lengths are not taken")
         lengths = li.in_range(lengths, 0, T)
     flags = [bool(f) for f in _list(c, "directions", count)]
     outputs = len(c.outputs) - len(init)
@@ -108,7 +108,7 @@ def _of_each_row(c: Call) -> list[Result]:
         def cell(state: tuple[Value, ...], at: tuple[Value, ...]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
             results = tuple(map(given, c.inner(body, [*state, *at])))
             if len(results) != len(c.outputs):
-                raise RefusedError(f"its body has {len(results)} results, the node {len(c.outputs)}")
+                raise NodeRefusedError(f"its body has {len(results)} results, the node {len(c.outputs)}")
             return results[: len(init)], results[len(init) :]
 
         states, steps, *rest = row
@@ -117,7 +117,7 @@ def _of_each_row(c: Call) -> list[Result]:
         return (), (*final, *ys)
 
     if outputs < 0:
-        raise RefusedError(f"{len(c.outputs)} results for {len(init)} states")
+        raise NodeRefusedError(f"{len(c.outputs)} results for {len(init)} states")
     rows = (tuple(init), tuple(xs), *(((lengths,),) if lengths is not None else ()))
     _, found = li.scan(one, (), rows)
     return list(found)

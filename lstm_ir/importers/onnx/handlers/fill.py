@@ -11,7 +11,7 @@ from lstm_ir.importers import sizes as s
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.onnx.tensors import literal, read_tensor
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import UndecidedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -31,7 +31,7 @@ def constant(c: Call) -> Any:
     for name, (read, dtype) in readers.items():
         if c.has_attribute(name):
             return li.constant(np.array(read(name), dtype))
-    raise RefusedError("its value is not a tensor and not numbers")
+    raise NodeRefusedError("its value is not a tensor and not numbers")
 
 
 @taken("ConstantOfShape", 9, 20, 21, 23, 24, 25)
@@ -42,7 +42,7 @@ def constant_of_shape(c: Call) -> Value:
     if c.has_attribute("value"):
         fill = read_tensor(c.tensor("value")).array
     if fill.size != 1:
-        raise RefusedError(f"its value has {fill.size} elements, not one")
+        raise NodeRefusedError(f"its value has {fill.size} elements, not one")
     number = li.constant(fill.reshape(()))
     return li.broadcast_to(number, tuple(shape))
 
@@ -58,9 +58,9 @@ def arange(c: Call) -> Value:
         start, limit, delta = (c.dim(i, what) for i, what in enumerate(("start", "limit", "delta")))
         count = _steps(start, limit, delta)
     if delta == 0:
-        raise RefusedError("delta is 0")
+        raise NodeRefusedError("delta is 0")
     if c.has_attribute("stash_type") and c.integer("stash_type") != 1:
-        raise RefusedError("stash_type is not 1, f32")
+        raise NodeRefusedError("stash_type is not 1, f32")
     inside = DType.f32 if dtype.is_float and dtype.bits == 16 else dtype
     steps = li.iota((count,), 0, inside)
     first = li.convert(li.size(start), inside) if isinstance(start, dims.Expr) else li.constant(start, inside)
@@ -70,7 +70,7 @@ def arange(c: Call) -> Value:
 def _steps(start: Dim, limit: Dim, delta: Dim) -> Dim:
     """How many numbers there are, at least 0."""
     if not isinstance(delta, int) or delta == 0:
-        raise RefusedError(f"delta is {delta}")
+        raise NodeRefusedError(f"delta is {delta}")
     way = s.minus(limit, start) if delta > 0 else s.minus(start, limit)
     count = dims.floordiv(dims.add(way, abs(delta) - 1), abs(delta))
     try:
@@ -80,10 +80,10 @@ def _steps(start: Dim, limit: Dim, delta: Dim) -> Dim:
 
 
 @taken("Shape", 1, 13, 15, 19, 21, 23, 24, 25)
-def shape(c: Call) -> s.Sizes | Value:
+def shape(c: Call) -> s.SizeArray | Value:
     """The sizes of the operand, from axis `start` up to `end`."""
     x = c.raw(0)
-    sizes = list(x.array.shape if isinstance(x, s.Sizes) else x.shape)
+    sizes = list(x.array.shape if isinstance(x, s.SizeArray) else x.shape)
     start = c.integer("start", 0) if c.opset >= 15 else 0
     end = c.integer("end", len(sizes)) if c.opset >= 15 else len(sizes)
     found = sizes[start:end]
@@ -91,8 +91,8 @@ def shape(c: Call) -> s.Sizes | Value:
 
 
 @taken("Size", 1, 13, 19, 21, 23, 24, 25)
-def size(c: Call) -> s.Sizes | Value:
+def size(c: Call) -> s.SizeArray | Value:
     """How many elements the operand has."""
     x = c.raw(0)
-    sizes = x.array.shape if isinstance(x, s.Sizes) else x.shape
+    sizes = x.array.shape if isinstance(x, s.SizeArray) else x.shape
     return s.settled(s.objects([dims.product(tuple(sizes))], ()), DType.i64)

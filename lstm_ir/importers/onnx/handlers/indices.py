@@ -5,7 +5,7 @@ from __future__ import annotations
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
@@ -28,7 +28,7 @@ def gather(c: Call) -> Value:
     if known is not None and all(isinstance(d, int) and d >= 0 for d in known.flat):
         return li.take(x, indices, axis)
     if not indices.dtype.is_int:
-        raise RefusedError(f"indices are {indices.dtype}, not integers")
+        raise NodeRefusedError(f"indices are {indices.dtype}, not integers")
     return li.take(x, from_start(indices, size), axis)
 
 
@@ -46,7 +46,7 @@ def _reduction(c: Call) -> str:
     """How an update meets what stands there."""
     how = c.word("reduction", "none") if c.opset >= 16 else "none"
     if how not in ("none", "add", *_COMBINED):
-        raise RefusedError(f"reduction {how!r} is not taken")
+        raise NodeRefusedError(f"reduction {how!r} is not taken")
     return how
 
 
@@ -59,12 +59,12 @@ def scatter_elements(c: Call) -> Value:
         return li.put_along_axis(x, indices, updates, axis, add=how == "add")
     # Two updates of one element stand in one column of the axis, so in two rows.
     if indices.rank != x.rank or updates.shape != indices.shape:
-        raise RefusedError(f"the operand is {x.type}, indices are {indices.type}, updates {updates.type}")
+        raise NodeRefusedError(f"the operand is {x.type}, indices are {indices.type}, updates {updates.type}")
     cut = x
     for k, (d, n) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if k != axis and d != n:
             if not isinstance(d, int) or not isinstance(n, int):
-                raise RefusedError(f"reduction {how} over indices {indices.type} of {x.type}")
+                raise NodeRefusedError(f"reduction {how} over indices {indices.type} of {x.type}")
             cut = slice_axis(cut, k, 0, n)
     rows = _moved(cut, axis, 0)
 
@@ -104,7 +104,7 @@ def scatter_nd(c: Call) -> Value:
         return li.scatter_nd(x, indices, updates, add=how == "add")
     deep = indices.shape[-1]
     if not isinstance(deep, int):
-        raise RefusedError(f"indices are {indices.type}")
+        raise NodeRefusedError(f"indices are {indices.type}")
     many = dims.product(indices.shape[:-1])
     flat = li.reshape(indices, (many, 1, deep)), li.reshape(updates, (many, 1, *x.shape[deep:]))
 
@@ -133,7 +133,7 @@ def reverse_sequence(c: Call) -> Value:
     x, lengths = c.value(0), c.value(1)
     time, batch = c.integer("time_axis", 0), c.integer("batch_axis", 1)
     if x.rank < 2 or {time, batch} != {0, 1}:
-        raise RefusedError(f"the operand is {x.type}, time_axis {time}, batch_axis {batch}")
+        raise NodeRefusedError(f"the operand is {x.type}, time_axis {time}, batch_axis {batch}")
     c.agree("rows and lengths", x.shape[batch], lengths.shape[0] if lengths.rank == 1 else -1)
     y = li.reverse_sequence(x if time == 0 else li.swapaxes(x, 0, 1), lengths)
     return y if time == 0 else li.swapaxes(y, 0, 1)

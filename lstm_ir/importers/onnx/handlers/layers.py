@@ -8,7 +8,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.handlers.shapes import flattened
 from lstm_ir.importers.onnx.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ops.nn.normalisation import affine, normalised
 from lstm_ir.ops.primitive.precision import inner
@@ -37,7 +37,7 @@ def batch_normalization(c: Call) -> tuple[Value, ...]:
     x, scale, bias, mean, variance = (c.value(i) for i in range(5))
     training = c.opset >= 14 and c.flag("training_mode")
     if c.opset < 9 and not c.flag("spatial", True):
-        raise RefusedError("spatial is 0")
+        raise NodeRefusedError("spatial is 0")
     momentum = c.real("momentum", 0.9)
     scale, bias = (li.convert(v, x.dtype) for v in (scale, bias))
     epsilon = c.real("epsilon", 1e-5)
@@ -59,7 +59,7 @@ def layer_normalization(c: Call) -> tuple[Value, Value, Value]:
     """Normalised over the axes from `axis` on, in f32 where stash_type says so."""
     x, scale, bias = c.value(0), c.value(1), c.maybe(2)
     if c.integer("stash_type", 1) != 1:
-        raise RefusedError("stash_type is not 1, f32")
+        raise NodeRefusedError("stash_type is not 1, f32")
     axes = tuple(range(c.axis(x.rank, -1), x.rank))
     y, mean, inverse = normalised(li.convert(x, inner(x.dtype)), axes, c.real("epsilon", 1e-5))
     return affine(li.convert(y, x.dtype), scale, bias), mean, inverse
@@ -70,7 +70,7 @@ def rms_normalization(c: Call) -> Value:
     """By the root of the mean of squares over the axes from `axis` on, in f32 where stash_type says so."""
     x, scale = c.value(0), c.value(1)
     if c.integer("stash_type", 1) != 1:
-        raise RefusedError("stash_type is not 1, f32")
+        raise NodeRefusedError("stash_type is not 1, f32")
     axes = tuple(range(c.axis(x.rank, -1), x.rank))
     return li.rms_norm(x, scale, axis=axes, epsilon=c.real("epsilon", 1e-5))
 
@@ -82,9 +82,9 @@ def group_normalization(c: Call) -> Value:
     groups, epsilon = c.integer("num_groups"), c.real("epsilon", 1e-5)
     channels = x.shape[1] if x.rank > 2 else None
     if not isinstance(channels, int) or groups < 1 or channels % groups:
-        raise RefusedError(f"the operand is {x.type}, num_groups {groups}")
+        raise NodeRefusedError(f"the operand is {x.type}, num_groups {groups}")
     if c.opset >= 21 and c.integer("stash_type", 1) != 1:
-        raise RefusedError("stash_type is not 1, f32")
+        raise NodeRefusedError("stash_type is not 1, f32")
     for v in (scale, bias):
         wanted = channels if c.opset >= 21 else groups
         c.agree("scale or bias, and groups or channels", wanted, v.shape[0] if v.rank == 1 else -1)
@@ -100,7 +100,7 @@ def lp_normalization(c: Call) -> Value:
     x = c.value(0)
     axis, p = c.axis(x.rank, -1), c.integer("p", 2)
     if p not in (1, 2):
-        raise RefusedError(f"p is {p}, not 1 or 2")
+        raise NodeRefusedError(f"p is {p}, not 1 or 2")
     return li.lp_normalization(x, p, axis)
 
 
@@ -109,7 +109,7 @@ def instance_normalization(c: Call) -> Value:
     """Normalised over the axes after the channels, for each row and channel."""
     x = c.value(0)
     if x.rank < 3:
-        raise RefusedError(f"the operand is {x.type}, without axes after the channels")
+        raise NodeRefusedError(f"the operand is {x.type}, without axes after the channels")
     return li.instance_norm(x, c.value(1), c.value(2), epsilon=c.real("epsilon", 1e-5))
 
 

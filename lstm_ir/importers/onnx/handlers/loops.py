@@ -19,7 +19,7 @@ from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.handlers.control import BODIES, given
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.operands import Result
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import UndecidedError
 from lstm_ir.importers.slices import TO_THE_END
 from lstm_ir.ir import dims
@@ -46,7 +46,7 @@ def loop(c: Call) -> list[Result]:
     begun: dict[int, Any] = {**lists, **dict(zip(places, states, strict=True))}
     going, *results = c.inner(body, [step, li.constant(np.array(True)), *(begun[k] for k in carried)])
     if len(results) < len(carried):
-        raise RefusedError(f"its body has {len(results)} results for {len(carried)} states")
+        raise NodeRefusedError(f"its body has {len(results)} results for {len(carried)} states")
     after: dict[int, Any] = dict(zip(carried, results, strict=False))
     longer = [k for k in lists if _made_longer(lists[k], after[k])]
     values = [given(after[k]) for k in places]
@@ -75,14 +75,14 @@ def loop(c: Call) -> list[Result]:
 def _whole(c: Call, k: int) -> TensorList:
     found = c.sequence(k)
     if isinstance(found, LoopList):
-        raise RefusedError("a loop in a loop goes on with a sequence that the outer one makes longer")
+        raise NodeRefusedError("a loop in a loop goes on with a sequence that the outer one makes longer")
     return found
 
 
 def _made_longer(before: LoopList, after: Any) -> bool:
     """Whether a step inserts an element; a sequence that it exchanges for another one is refused."""
     if not isinstance(after, LoopList) or after.variable != before.variable:
-        raise RefusedError("a step of the loop exchanges a sequence for another one")
+        raise NodeRefusedError("a step of the loop exchanges a sequence for another one")
     return after.write is not None
 
 
@@ -111,23 +111,23 @@ def _most(c: Call) -> Dim | None:
 
 def _steps(c: Call, going: Result, most: Dim | None, counters: dict[Value, Counted]) -> Dim:
     if going is None:
-        raise RefusedError("its body gives no condition")
-    if not isinstance(going, Value | s.Sizes):
-        raise RefusedError("its condition is a sequence")
+        raise NodeRefusedError("its body gives no condition")
+    if not isinstance(going, Value | s.SizeArray):
+        raise NodeRefusedError("its condition is a sequence")
     starts, more = _known(c, c.raw(1)) if c.has(1) else True, _known(c, going)
     if starts is False:
         return 0
     if more is True and starts is True:
         if most is None:
-            raise RefusedError("it has no number of steps, and its condition does not end it")
+            raise NodeRefusedError("it has no number of steps, and its condition does not end it")
         return most
     if not isinstance(going, Value) or more is not None:
-        raise RefusedError("whether it starts depends on values that only a call knows")
+        raise NodeRefusedError("whether it starts depends on values that only a call knows")
     try:
         steps = _until(given(going), None if starts is True else given(c.raw(1)), counters)
         return steps if most is None else s.smaller(steps, most)
     except UndecidedError:
-        raise RefusedError("the number of its steps cannot be decided from the sizes") from None
+        raise NodeRefusedError("the number of its steps cannot be decided from the sizes") from None
 
 
 def _known(c: Call, v: Result) -> bool | None:
@@ -140,18 +140,18 @@ def _until(going: Value, starts: Value | None, counters: dict[Value, Counted]) -
     parts = all_of(going)
     first = [None] * len(parts) if starts is None else all_of(starts)
     if len(parts) != len(first):
-        raise RefusedError("whether it starts depends on values that only a call knows")
+        raise NodeRefusedError("whether it starts depends on values that only a call knows")
     found: list[Dim] = []
     for part, start in zip(parts, first, strict=True):
         slope, bound = below(part, counters)
         if slope < 1:
-            raise RefusedError(ENDS)
+            raise NodeRefusedError(ENDS)
         if start is None:
             found.append(dims.add(s.larger(up(bound, slope), 0), 1))
             continue
         at_start, limit = below(start, {})
         if at_start or limit != dims.add(bound, slope):
-            raise RefusedError("it starts by another condition than it goes on")
+            raise NodeRefusedError("it starts by another condition than it goes on")
         found.append(s.larger(up(limit, slope), 0))
     steps = found[0]
     for other in found[1:]:

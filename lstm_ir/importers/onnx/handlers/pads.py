@@ -5,7 +5,7 @@ from __future__ import annotations
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 
@@ -19,7 +19,7 @@ def pad(c: Call) -> Value:
     if c.has(3):
         axes = [c.axis_of(a, x.rank) for a in c.numbers(3, "axes")]
     if len(given) != 2 * len(axes):
-        raise RefusedError(f"{len(given)} pads for {len(axes)} axes")
+        raise NodeRefusedError(f"{len(given)} pads for {len(axes)} axes")
     low: list[Dim] = [0] * x.rank
     high: list[Dim] = [0] * x.rank
     for k, a in enumerate(axes):

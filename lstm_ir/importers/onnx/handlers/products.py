@@ -6,7 +6,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.letters import agreed_einsum
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
 
 
@@ -20,7 +20,7 @@ def matmul(c: Call) -> Value:
 def agreed_matmul(c: Call, a: Value, b: Value) -> Value:
     """a @ b, whose inner sizes are one."""
     if not (a.rank and b.rank):
-        raise RefusedError("an operand is a scalar")
+        raise NodeRefusedError("an operand is a scalar")
     c.agree("columns of the first and rows of the second", a.shape[-1], b.shape[max(0, b.rank - 2)])
     return li.matmul(a, b)
 
@@ -31,7 +31,7 @@ def gemm(c: Call) -> Value:
     a, b = (li.transpose(v) if c.flag(f) else v for v, f in ((c.value(0), "transA"), (c.value(1), "transB")))
     alpha, beta = c.real("alpha", 1.0), c.real("beta", 1.0)
     if a.rank != 2 or b.rank != 2:
-        raise RefusedError(f"takes two matrices, got {a.type} and {b.type}")
+        raise NodeRefusedError(f"takes two matrices, got {a.type} and {b.type}")
     y = _times(agreed_matmul(c, a, b), alpha)
     added = c.maybe(2)
     if added is None:
@@ -43,7 +43,7 @@ def _times(x: Value, factor: float) -> Value:
     if factor == 1.0:
         return x
     if not x.dtype.is_float:
-        raise RefusedError(f"a product of {x.dtype} with {factor} is not taken")
+        raise NodeRefusedError(f"a product of {x.dtype} with {factor} is not taken")
     return x * factor
 
 

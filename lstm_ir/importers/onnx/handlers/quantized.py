@@ -9,7 +9,7 @@ from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, name_of
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.onnx.tensors import dtype_of
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.nn.quantized import quantized_rows
@@ -29,12 +29,12 @@ def _along(c: Call, x: Value, v: Value) -> Value:
         n, blocks = x.shape[axis], v.shape[axis] if v.rank == x.rank else -1
         others = [a for a in range(x.rank) if a != axis]
         if not isinstance(n, int) or blocks != -(-n // block) or any(v.shape[a] != x.shape[a] for a in others):
-            raise RefusedError(f"a scale {v.type} for blocks of {block} along axis {axis} of {x.type}")
+            raise NodeRefusedError(f"a scale {v.type} for blocks of {block} along axis {axis} of {x.type}")
         wide = li.broadcast_to(li.expand_dims(v, axis + 1), (*v.shape[: axis + 1], block, *v.shape[axis + 1 :]))
         whole = li.reshape(wide, (*v.shape[:axis], blocks * block, *v.shape[axis + 1 :]))
         return slice_axis(whole, axis, 0, n)
     if v.rank != 1:
-        raise RefusedError(f"a scale of {v.rank} axes without block_size is not taken")
+        raise NodeRefusedError(f"a scale of {v.rank} axes without block_size is not taken")
     c.agree("scale and axis", x.shape[axis], v.shape[0])
     return li.reshape(v, tuple(v.shape[0] if a == axis else 1 for a in range(x.rank)))
 
@@ -57,7 +57,7 @@ def quantized(x: Value, scale: Value, zero: Value | None, kind: str) -> Value | 
     """round(x / scale) + zero point, held inside the integers; halves go to even."""
     low, high = LIMITS.get(kind, {"UINT8": (0, 255), "INT8": (-128, 127)}.get(kind, (0, 0)))
     if low == high or kind == "UINT64":
-        raise RefusedError(f"integers of type {kind} are not taken")
+        raise NodeRefusedError(f"integers of type {kind} are not taken")
     wide = li.convert(li.round(x / scale), DType.f32)
     if zero is not None:
         wide = wide + li.convert(zero, DType.f32)
@@ -73,7 +73,7 @@ def quantize_linear(c: Call) -> Any:
     to = "UINT8" if zero is None else _kind(zero)
     if c.has_attribute("output_dtype") and (code := c.integer("output_dtype")):
         if zero is not None and name_of(code) != to:
-            raise RefusedError(f"output_dtype is {name_of(code)}, the zero point {to}")
+            raise NodeRefusedError(f"output_dtype is {name_of(code)}, the zero point {to}")
         to = name_of(code)
     x = li.convert(x, scale.dtype)
     return quantized(x, _along(c, x, scale), None if zero is None else _along(c, x, _held(zero)), to)
@@ -85,7 +85,7 @@ def dequantize_linear(c: Call) -> Value:
     given, scale, zero = c.converts(0), c.value(1), c.converts(2) if c.has(2) else None
     _wishes(c)
     if (_kind(given) not in INTEGERS and _kind(given) not in LIMITS) or _kind(given) == "UINT64":
-        raise RefusedError(f"integers of type {_kind(given)} are not taken")
+        raise NodeRefusedError(f"integers of type {_kind(given)} are not taken")
     x, to = _held(given), scale.dtype
     if c.has_attribute("output_dtype") and (code := c.integer("output_dtype")):
         to = dtype_of(code)
@@ -107,7 +107,7 @@ def dynamic_quantize_matmul(c: Call) -> Value:
     """Rows that become u8, by integers with scales; a bias."""
     x, w, scale, zero, bias = c.value(0), c.value(1), c.value(2), c.maybe(3), c.maybe(4)
     if w.rank != 2:
-        raise RefusedError(f"B is {w.type}, not a matrix")
+        raise NodeRefusedError(f"B is {w.type}, not a matrix")
     columns = (None if v is None else li.reshape(v, (1,)) if v.rank == 0 else v for v in (scale, zero))
     y = li.dynamic_quantize_matmul(x, w, *columns)
     return y if bias is None else y + bias

@@ -20,7 +20,7 @@ from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.handlers.recurrent import LSTM, Layer
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.operands import Result
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
@@ -42,12 +42,12 @@ class Weight:
         """Operand `at`, with the operands of its scale and zero point."""
         w, scale, zero = c.value(at), c.value(scale_at), c.maybe(scale_at + 1)
         if w.dtype not in (DType.i8, DType.u8) or scale.dtype is not DType.f32:
-            raise RefusedError(f"{name} is {w.type} with a scale {scale.type}, not i8 or u8 with f32")
+            raise NodeRefusedError(f"{name} is {w.type} with a scale {scale.type}, not i8 or u8 with f32")
         _fits(c, name, w, shape)
         D, _, N = shape
         if zero is not None:
             if zero.dtype is not w.dtype:
-                raise RefusedError(f"the zero point of {name} is {zero.type}, {name} {w.type}")
+                raise NodeRefusedError(f"the zero point of {name} is {zero.type}, {name} {w.type}")
             zero = _of_columns(c, f"the zero point of {name}", zero, D, N)
         return cls(w, _of_columns(c, f"the scale of {name}", scale, D, N), zero)
 
@@ -59,7 +59,7 @@ class Weight:
 def _fits(c: Call, name: str, v: Value, shape: tuple[Dim, ...]) -> None:
     what = f"{name} is {v.type}, expected [{','.join(map(str, shape))}]"
     if v.rank != len(shape):
-        raise RefusedError(what)
+        raise NodeRefusedError(what)
     for size, want in zip(v.shape, shape, strict=True):
         c.agree(what, want, size)
 
@@ -84,18 +84,18 @@ def dynamic_quantize_lstm(c: Call) -> list[Result]:
     x, r = c.value(0), c.value(2)
     direction = c.word("direction", "forward")
     if direction not in DIRECTIONS:
-        raise RefusedError(f"direction is {direction!r}, not one of {', '.join(DIRECTIONS)}")
+        raise NodeRefusedError(f"direction is {direction!r}, not one of {', '.join(DIRECTIONS)}")
     D = len(DIRECTIONS[direction])
     H = r.shape[1] if r.rank == 3 else None
     if x.rank != 3 or x.dtype is not DType.f32 or not isinstance(H, int) or c.integer("hidden_size", H) != H:
-        raise RefusedError(f"X is {x.type}, R {r.type}, hidden_size {c.integer('hidden_size', 0)}")
+        raise NodeRefusedError(f"X is {x.type}, R {r.type}, hidden_size {c.integer('hidden_size', 0)}")
     T, B, inner = x.shape
     layer = Layer(c, LSTM, D, H, T, B, False, {})
     w = Weight.of(c, "W", 1, 8, (D, inner, 4 * H))
     recurrent = Weight.of(c, "R", 2, 10, (D, H, 4 * H))
     clip = c.real("clip") if c.has_attribute("clip") else None
     if clip is not None and not clip > 0:
-        raise RefusedError(f"clip is {clip}; a threshold is positive")
+        raise NodeRefusedError(f"clip is {clip}; a threshold is positive")
     biases, peephole = c.maybe(3), c.maybe(7)
     for name, v, shape in (("B", biases, (D, 8 * H)), ("P", peephole, (D, 3 * H))):
         if v is not None:
@@ -108,7 +108,7 @@ def dynamic_quantize_lstm(c: Call) -> list[Result]:
     parts: list[tuple[Value, Value, Value]] = []
     for d, backward in enumerate(DIRECTIONS[direction]):
         functions = tuple(map(activations.parse, found[5 * d : 5 * (d + 1)]))
-        step = Step(H, clip, c.flag("input_forget"), functions)
+        step = QuantizedStep(H, clip, c.flag("input_forget"), functions)
         start = [li.zeros((B, H), DType.f32) if s is None else _picked(s, d) for s in states]
         bias = None if biases is None else _picked(biases, d)
         given = None if peephole is None else _picked(peephole, d)
@@ -119,7 +119,7 @@ def dynamic_quantize_lstm(c: Call) -> list[Result]:
 
 
 @dataclass(frozen=True)
-class Step:
+class QuantizedStep:
     """What a step does: gates stand in ONNX's order i, o, f, g; functions are those of i, f, g, o and of c."""
 
     H: int

@@ -18,7 +18,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.operands import Result
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
@@ -76,16 +76,16 @@ class Layer:
         G = len(kind.gates)
         direction = c.word("direction", "forward")
         if direction not in DIRECTIONS:
-            raise RefusedError(f"direction is {direction!r}, not one of {', '.join(DIRECTIONS)}")
+            raise NodeRefusedError(f"direction is {direction!r}, not one of {', '.join(DIRECTIONS)}")
         D = len(DIRECTIONS[direction])
         batch_major = c.opset >= 14 and c.flag("layout")
         if x.rank != 3 or w.rank != 3 or r.rank != 3:
-            raise RefusedError(f"X is {x.type}, W {w.type}, R {r.type}; all have three axes")
+            raise NodeRefusedError(f"X is {x.type}, W {w.type}, R {r.type}; all have three axes")
         H = r.shape[2]
         if not isinstance(H, int):
-            raise RefusedError(f"R is {r.type}, of an open hidden size")
+            raise NodeRefusedError(f"R is {r.type}, of an open hidden size")
         if c.integer("hidden_size", H) != H:
-            raise RefusedError(f"hidden_size is {c.integer('hidden_size')}, R is {r.type}")
+            raise NodeRefusedError(f"hidden_size is {c.integer('hidden_size')}, R is {r.type}")
         if c.opset < 7 and c.has_attribute("output_sequence"):
             c.flag("output_sequence")  # whether Y is given, which the node's outputs say again
         T, B = (x.shape[1], x.shape[0]) if batch_major else (x.shape[0], x.shape[1])
@@ -95,7 +95,7 @@ class Layer:
         made = cls(c, kind, D, H, T, B, batch_major, {})
         clip = c.real("clip") if c.has_attribute("clip") else None
         if clip is not None and not clip > 0:
-            raise RefusedError(f"clip is {clip}; a threshold is positive")
+            raise NodeRefusedError(f"clip is {clip}; a threshold is positive")
         made.operands.update(
             x=x, w_ih=made.gates(w), w_hh=made.gates(r), direction=direction,
             layout="batch" if batch_major else "time", gate_clip=clip or 0.0,
@@ -124,7 +124,7 @@ class Layer:
         """Refuse an operand of another rank; sizes that are names become those expected."""
         what = f"{name} is {v.type}, expected [{','.join(map(str, shape))}]"
         if v.rank != len(shape):
-            raise RefusedError(what)
+            raise NodeRefusedError(what)
         for size, want in zip(v.shape, shape, strict=True):
             self.c.agree(what, want, size)
 
@@ -149,7 +149,7 @@ class Layer:
             return None
         fixed = v.rank == 3 and v.shape[1] == 1 and self.B != 1 and self.c.known(i) is not None
         if fixed:
-            raise RefusedError(f"{name} has the values of one row, not all 0, and X has {self.B} rows")
+            raise NodeRefusedError(f"{name} has the values of one row, not all 0, and X has {self.B} rows")
         self.fits(name, v, (self.D, self.B, self.H))
         return v
 
@@ -158,10 +158,10 @@ class Layer:
         default = self.kind.defaults * self.D
         names = self.c.words("activations", default)
         if len(names) != len(default):
-            raise RefusedError(f"{len(names)} activations, expected {len(default)}")
+            raise NodeRefusedError(f"{len(names)} activations, expected {len(default)}")
         rows = [ACTIVATIONS.get(n.lower()) for n in names]
         if None in rows:
-            raise RefusedError(f"the activation {names[rows.index(None)]!r} is not known")
+            raise NodeRefusedError(f"the activation {names[rows.index(None)]!r} is not known")
         found = [row for row in rows if row is not None]
         alphas = self._parameters("activation_alpha", [row[1][:1] for row in found])
         betas = self._parameters("activation_beta", [row[1][1:] for row in found])
@@ -175,7 +175,7 @@ class Layer:
         given = self.c.reals(name, ())
         users = sum(map(len, defaults))
         if len(given) > users:
-            raise RefusedError(f"{name} has {len(given)} numbers for {users} activations that have one")
+            raise NodeRefusedError(f"{name} has {len(given)} numbers for {users} activations that have one")
         left = iter(given)
         return [tuple(next(left, d) for d in row) for row in defaults]
 
@@ -190,7 +190,7 @@ class Layer:
 
 def _written(name: str, parameters: tuple[float, ...], dtype: DType) -> str:
     if any(map(math.isnan, parameters)):
-        raise RefusedError(f"the activation {name} has no default alpha and beta")
+        raise NodeRefusedError(f"the activation {name} has no default alpha and beta")
     exact = [float(np.float32(p)) for p in parameters]  # parameters are f32 in ONNX: in f64 0.2 is 0.20000000298
     if name == "thresholded_relu":  # ONNX: x >= alpha; ours: x > alpha
         kind = np.float64 if dtype is DType.f64 else np.float32  # in which the layer computes

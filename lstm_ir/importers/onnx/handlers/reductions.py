@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import Rule, Sizes, chained, objects, settled
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.sizes import Rule, SizeArray, chained, objects, settled
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
@@ -18,16 +18,16 @@ Reduce = Callable[[Value, Sequence[int]], Value]
 
 def _mean(x: Value, axes: Sequence[int]) -> Value:
     if not x.dtype.is_float:
-        raise RefusedError(f"the mean of {x.dtype} is not taken")
+        raise NodeRefusedError(f"the mean of {x.dtype} is not taken")
     return li.mean(x, axes)
 
 
 def _reduction(
     name: str, versions: tuple[int, ...], reduce: Reduce, axes_operand_since: int, rule: Rule | None = None
 ) -> None:
-    def build(c: Call) -> Value | Sizes:
+    def build(c: Call) -> Value | SizeArray:
         sizes = c.raw(0)
-        if isinstance(sizes, Sizes) and rule is not None and sizes.array.ndim == 1:
+        if isinstance(sizes, SizeArray) and rule is not None and sizes.array.ndim == 1:
             c.axes(1, 1)  # one axis, which is reduced whether it is named or not
             out = rule(*(objects([d], ()) for d in sizes.array))
             return settled(out.reshape((1,) if c.flag("keepdims", True) else ()), sizes.dtype)

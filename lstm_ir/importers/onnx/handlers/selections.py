@@ -6,7 +6,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.handlers.shapes import flattened
 from lstm_ir.importers.onnx.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.along_axis import from_start
@@ -18,7 +18,7 @@ def trilu(c: Call) -> Value:
     """The elements on and above the k-th diagonal of the last two axes, or on and below it; 0 elsewhere."""
     x, k = c.value(0), c.dim(1, "k") if c.has(1) else 0
     if x.rank < 2:
-        raise RefusedError(f"the operand is {x.type}, without two axes")
+        raise NodeRefusedError(f"the operand is {x.type}, without two axes")
     return (li.triu if c.flag("upper", True) else li.tril)(x, k)
 
 
@@ -43,7 +43,7 @@ def one_hot(c: Call) -> Value:
     indices, values = c.value(0), c.value(2)
     depth = c.dim(1, "the depth")
     if values.shape != (2,):
-        raise RefusedError(f"values are {values.type}, not two")
+        raise NodeRefusedError(f"values are {values.type}, not two")
     axis = c.axis(indices.rank + 1, -1)
     indices = li.convert(indices, DType.i64)
     indices = from_start(indices, depth)

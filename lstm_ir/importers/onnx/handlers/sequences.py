@@ -13,7 +13,7 @@ from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.importers.operands import Result
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import settled
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -41,14 +41,14 @@ def insert(c: Call) -> Any:
     before, value = c.sequence(0), c.value(1)
     if isinstance(before, LoopList):
         if before.write is not None:
-            raise RefusedError("a step of the loop inserts two elements into one sequence")
+            raise NodeRefusedError("a step of the loop inserts two elements into one sequence")
         if c.has(2):
-            raise RefusedError("a step of the loop inserts at a place")
+            raise NodeRefusedError("a step of the loop inserts at a place")
         return replace(before, write=(None, value))
     items = _items(before)
     place = int(c.number(2, "the place")) if c.has(2) else len(items)
     if not -len(items) <= place <= len(items):
-        raise RefusedError(f"place {place} is outside a sequence of {len(items)}")
+        raise NodeRefusedError(f"place {place} is outside a sequence of {len(items)}")
     items.insert(place, value)
     return _of(items)
 
@@ -59,7 +59,7 @@ def erase(c: Call) -> Any:
     items = _items(_whole(c))
     place = int(c.number(1, "the place")) if c.has(1) else -1
     if not -len(items) <= place < len(items):
-        raise RefusedError(f"place {place} is outside a sequence of {len(items)}")
+        raise NodeRefusedError(f"place {place} is outside a sequence of {len(items)}")
     del items[place]
     return _of(items)
 
@@ -73,7 +73,7 @@ def at(c: Call) -> Value:
             raise c.unknown(1, "the place")
         items, number = _items(found), int(place.reshape(-1)[0])
         if not -len(items) <= number < len(items):
-            raise RefusedError(f"place {number} is outside a sequence of {len(items)}")
+            raise NodeRefusedError(f"place {number} is outside a sequence of {len(items)}")
         return items[number]
     wanted = li.convert(li.reshape(c.value(1), ()), DType.i64)
     from_end = wanted + li.convert(li.size(found.count), DType.i64)
@@ -93,7 +93,7 @@ def concat_from_sequence(c: Call) -> Value:
     if found.rows is None:
         items = _items(found)
         if not items:
-            raise RefusedError("the sequence has no elements")
+            raise NodeRefusedError("the sequence has no elements")
         rank = items[0].rank
         axis = c.axis_of(c.integer("axis"), rank + new)
         return li.stack(items, axis) if new else li.concat(items, axis)
@@ -129,10 +129,10 @@ def _parts(c: Call, size: Dim) -> list[int]:
     if c.value(1).rank == 0:
         (each,) = numbers
         if each < 1 or not isinstance(size, int):
-            raise RefusedError(f"parts of {each} of the size {size}")
+            raise NodeRefusedError(f"parts of {each} of the size {size}")
         numbers = [each] * (size // each) + ([size % each] if size % each else [])
     if not numbers or min(numbers) < 0:
-        raise RefusedError(f"the sizes of the parts are {numbers}")
+        raise NodeRefusedError(f"the sizes of the parts are {numbers}")
     c.agree("the sizes of the parts and the axis", size, sum(numbers))
     return numbers
 
@@ -141,7 +141,7 @@ def _whole(c: Call) -> TensorList:
     """Operand 0, which no loop is about to make longer."""
     found = c.sequence(0)
     if isinstance(found, LoopList):
-        raise RefusedError("a step of the loop reads a sequence that it makes longer")
+        raise NodeRefusedError("a step of the loop reads a sequence that it makes longer")
     return found
 
 
@@ -150,7 +150,7 @@ def _of(items: list[Value]) -> TensorList:
         return TensorList(DType.f32, 0, grows=True)
     for v in items:
         if v.dtype is not items[0].dtype:
-            raise RefusedError(f"a sequence of {items[0].dtype} and {v.dtype}")
+            raise NodeRefusedError(f"a sequence of {items[0].dtype} and {v.dtype}")
     return TensorList(items[0].dtype, len(items), items=dict(enumerate(items)), grows=True)
 
 
@@ -158,7 +158,7 @@ def _items(found: TensorList) -> list[Value]:
     """The elements one by one."""
     count = found.count
     if not isinstance(count, int):
-        raise RefusedError("the sequence has a number of elements that only a call knows")
+        raise NodeRefusedError("the sequence has a number of elements that only a call knows")
     if found.rows is None:
         return [found.items[k] for k in range(count)]
     return [found.rows[k] for k in range(count)]

@@ -9,7 +9,7 @@ from lstm_ir.importers import sizes as s
 from lstm_ir.importers.counted import counted, distance, pieces
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.slices import sliced
 from lstm_ir.importers.table import ALL
 from lstm_ir.ir import dims
@@ -29,7 +29,7 @@ def reshape(c: Call) -> Value:
     for axis, d in enumerate(shape):
         if d == 0 and not zero:
             if axis >= x.rank:
-                raise RefusedError(f"the shape keeps axis {axis} of an operand of rank {x.rank}")
+                raise NodeRefusedError(f"the shape keeps axis {axis} of an operand of rank {x.rank}")
             d = x.shape[axis]
         to.append(d)
     return li.reshape(x, tuple(to))
@@ -40,7 +40,7 @@ def flatten(c: Call) -> Value:
     """Two axes: those before `axis`, and the others."""
     x, axis = c.value(0), c.integer("axis", 1)
     if not -x.rank <= axis <= x.rank:
-        raise RefusedError(f"axis {axis} is outside {-x.rank}..{x.rank}")
+        raise NodeRefusedError(f"axis {axis} is outside {-x.rank}..{x.rank}")
     return flattened(x, axis % x.rank if axis < 0 else axis)
 
 
@@ -55,7 +55,7 @@ def transpose(c: Call) -> Value:
     x = c.value(0)
     order = c.integers("perm", tuple(range(x.rank))[::-1])
     if sorted(order) != list(range(x.rank)):
-        raise RefusedError(f"perm {order} does not order {x.rank} axes")
+        raise NodeRefusedError(f"perm {order} does not order {x.rank} axes")
     return li.transpose(x, order)
 
 
@@ -65,7 +65,7 @@ def squeeze(c: Call) -> Value:
     x = c.value(0)
     axes = c.axes(1, x.rank)
     if axes is None and any(isinstance(d, dims.Expr) for d in x.shape):
-        raise RefusedError(f"without axes, {x.type} has a size that may be 1 or not")
+        raise NodeRefusedError(f"without axes, {x.type} has a size that may be 1 or not")
     for a in axes or ():
         c.agree(f"axis {a}, which is squeezed", x.shape[a], 1)
     return li.squeeze(x, axes)
@@ -78,7 +78,7 @@ def unsqueeze(c: Call) -> Value:
     given = c.integers("axes") if c.has_attribute("axes") else c.numbers(1, "axes")
     axes = [c.axis_of(a, x.rank + len(given)) for a in given]
     if len(set(axes)) != len(axes):
-        raise RefusedError(f"axes {given} name one axis twice")
+        raise NodeRefusedError(f"axes {given} name one axis twice")
     return li.expand_dims(x, axes) if axes else x
 
 
@@ -87,7 +87,7 @@ def concat(c: Call) -> Value:
     """Operands one after another along `axis`."""
     xs = c.values()
     if not xs:
-        raise RefusedError("it has no operands")
+        raise NodeRefusedError("it has no operands")
     axis = c.axis(xs[0].rank)
     for x in xs[1:]:
         for a in range(min(x.rank, xs[0].rank)):
@@ -120,16 +120,16 @@ def _total(parts: Sequence[Dim]) -> Dim:
 def _equal_parts(c: Call, size: Dim) -> Sequence[Dim]:
     count = c.integer("num_outputs") if c.has_attribute("num_outputs") else len(c.outputs)
     if count < 1:
-        raise RefusedError(f"num_outputs is {count}")
+        raise NodeRefusedError(f"num_outputs is {count}")
     if isinstance(size, int):
         each = -(-size // count)
         last = size - each * (count - 1)
         if last < 0 or (last != each and not c.has_attribute("num_outputs")):
-            raise RefusedError(f"{size} does not divide into {count} parts")
+            raise NodeRefusedError(f"{size} does not divide into {count} parts")
         return [each] * (count - 1) + [last]
     each_ = dims.floordiv(size, count)
     if dims.mul(each_, count) != size:
-        raise RefusedError(f"{size} is not known to divide into {count} parts")
+        raise NodeRefusedError(f"{size} is not known to divide into {count} parts")
     return [each_] * count
 
 
@@ -152,7 +152,7 @@ def slice_(c: Call) -> Value:
         axes = c.numbers(3, "axes") if c.has(3) else list(range(len(starts)))
         steps = c.numbers(4, "steps") if c.has(4) else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
-        raise RefusedError(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
+        raise NodeRefusedError(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         x = sliced(x, c.axis_of(axis, x.rank), start, end, step)
     return x
@@ -165,15 +165,15 @@ def _at_a_place(c: Call, x: Value) -> Value:
     """
     starts, ends = (pieces(c.value(i)) for i in (1, 2))
     if starts is None or ends is None or len(starts) != len(ends):
-        raise RefusedError("bounds depend on values that only a call knows")
+        raise NodeRefusedError("bounds depend on values that only a call knows")
     axes = c.numbers(3, "axes") if c.has(3) else list(range(len(starts)))
     if len(axes) != len(starts) or (c.has(4) and set(c.numbers(4, "steps")) != {1}):
-        raise RefusedError("bounds depend on values that only a call knows, and a step is not 1")
+        raise NodeRefusedError("bounds depend on values that only a call knows, and a step is not 1")
     for start, end, a in zip(starts, ends, axes, strict=True):
         first, axis = counted(start), c.axis_of(a, x.rank)
         count = distance(first, counted(end))
         if count is None:
-            raise RefusedError("how many places a range has depends on values that only a call knows")
+            raise NodeRefusedError("how many places a range has depends on values that only a call knows")
         if first.of is None:
             x = sliced(x, axis, first.more, dims.add(first.more, count), 1)
             continue
@@ -198,14 +198,14 @@ def tile(c: Call) -> Value:
     """Repeated whole, a number of times along each axis."""
     x, repeats = c.value(0), c.dims(1, "repeats")
     if len(repeats) != x.rank:
-        raise RefusedError(f"{len(repeats)} repeats for {x.rank} axes")
+        raise NodeRefusedError(f"{len(repeats)} repeats for {x.rank} axes")
     return li.tile(x, repeats)
 
 
 def _blocks(c: Call, x: Value) -> int:
     size = c.integer("blocksize")
     if x.rank != 4 or size < 1:
-        raise RefusedError(f"the operand is {x.type}, blocksize {size}")
+        raise NodeRefusedError(f"the operand is {x.type}, blocksize {size}")
     return size
 
 
@@ -215,10 +215,10 @@ def depth_to_space(c: Call) -> Value:
     x = c.value(0)
     k, mode = _blocks(c, x), c.word("mode", "DCR") if c.opset >= 11 else "DCR"
     if mode not in ("DCR", "CRD"):
-        raise RefusedError(f"mode is {mode!r}, not DCR or CRD")
+        raise NodeRefusedError(f"mode is {mode!r}, not DCR or CRD")
     channels = x.shape[1]
     if not isinstance(channels, int) or channels % (k * k):
-        raise RefusedError(f"the operand is {x.type}, blocksize {k}")
+        raise NodeRefusedError(f"the operand is {x.type}, blocksize {k}")
     return li.depth_to_space(x, k, mode)
 
 
@@ -229,5 +229,5 @@ def space_to_depth(c: Call) -> Value:
     k = _blocks(c, x)
     low, wide = dims.floordiv(x.shape[2], k), dims.floordiv(x.shape[3], k)
     if (dims.mul(low, k), dims.mul(wide, k)) != x.shape[2:]:
-        raise RefusedError(f"{x.shape[2]} and {x.shape[3]} are not known to divide into blocks of {k}")
+        raise NodeRefusedError(f"{x.shape[2]} and {x.shape[3]} are not known to divide into blocks of {k}")
     return li.space_to_depth(x, k)

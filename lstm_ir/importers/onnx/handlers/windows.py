@@ -8,7 +8,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers import pools
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.same_padding import Edge, padded, same_edges
 from lstm_ir.importers.sizes import minus
 from lstm_ir.ir import dims
@@ -93,38 +93,38 @@ def _axes(x: Value, w: Value | None) -> int:
     """Axes that the window slides over."""
     rank = x.rank - 2
     if w is not None and w.rank != x.rank:
-        raise RefusedError(f"the operand is {x.type}, the kernel {w.type}")
+        raise NodeRefusedError(f"the operand is {x.type}, the kernel {w.type}")
     if rank not in (1, 2):
-        raise RefusedError(f"windows over {max(rank, 0)} spatial axes are not taken, over one and two they are")
+        raise NodeRefusedError(f"windows over {max(rank, 0)} spatial axes are not taken, over one and two they are")
     return rank
 
 
 def _taps(c: Call, w: Value) -> Ints:
     taps = [k for k in w.shape[2:] if isinstance(k, int)]
     if len(taps) != w.rank - 2:
-        raise RefusedError(f"the kernel {w.type} has an open size")
+        raise NodeRefusedError(f"the kernel {w.type} has an open size")
     if c.integers("kernel_shape", taps) != taps:
-        raise RefusedError(f"kernel_shape is {c.integers('kernel_shape')}, the kernel {w.type}")
+        raise NodeRefusedError(f"kernel_shape is {c.integers('kernel_shape')}, the kernel {w.type}")
     return taps
 
 
 def _window(c: Call, rank: int, taps: Ints) -> Window:
     if len(taps) != rank:
-        raise RefusedError(f"kernel_shape has {len(taps)} numbers, not {rank}")
+        raise NodeRefusedError(f"kernel_shape has {len(taps)} numbers, not {rank}")
     return Window(taps, _numbers(c, "strides", rank, 1), _numbers(c, "dilations", rank, 1))
 
 
 def _numbers(c: Call, name: str, rank: int, default: int) -> Ints:
     found = c.integers(name, (default,) * rank)
     if len(found) != rank:
-        raise RefusedError(f"{name} has {len(found)} numbers, not {rank}")
+        raise NodeRefusedError(f"{name} has {len(found)} numbers, not {rank}")
     return found
 
 
 def _given_pads(c: Call, rank: int) -> Pads:
     found = c.integers("pads", (0,) * (2 * rank))
     if len(found) != 2 * rank:
-        raise RefusedError(f"pads has {len(found)} numbers, not {2 * rank}")
+        raise NodeRefusedError(f"pads has {len(found)} numbers, not {2 * rank}")
     return list(zip(found[:rank], found[rank:], strict=True))
 
 
@@ -137,7 +137,7 @@ def _halves(total: int, upper: bool) -> tuple[int, int]:
 def _how(c: Call) -> str:
     how = c.word("auto_pad", "NOTSET")
     if how not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
-        raise RefusedError(f"auto_pad is {how!r}")
+        raise NodeRefusedError(f"auto_pad is {how!r}")
     return how
 
 
@@ -161,7 +161,7 @@ def _transposed_pads(c: Call, window: Window, sizes: tuple[Dim, ...], more: Ints
     if not wanted and how in ("NOTSET", "VALID"):
         return given if how == "NOTSET" else [(0, 0)] * len(sizes)
     if wanted and len(wanted) != len(sizes):
-        raise RefusedError(f"output_shape has {len(wanted)} numbers, not {len(sizes)}")
+        raise NodeRefusedError(f"output_shape has {len(wanted)} numbers, not {len(sizes)}")
     found = []
     for i, (size, width, stride) in enumerate(zip(sizes, window.widths, window.strides, strict=True)):
         total: Dim = width + more[i] - stride  # the result is `stride` times as long
@@ -169,7 +169,7 @@ def _transposed_pads(c: Call, window: Window, sizes: tuple[Dim, ...], more: Ints
             whole = dims.add(dims.mul(dims.add(size, -1), stride), more[i] + width)
             total = minus(whole, wanted[i])
         if not isinstance(total, int):
-            raise RefusedError(f"output_shape is {wanted[i]} over the open size {size}")
+            raise NodeRefusedError(f"output_shape is {wanted[i]} over the open size {size}")
         found.append(_halves(total, how == "SAME_UPPER"))
     return found
 

@@ -9,8 +9,8 @@ from typing import Any
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
 from lstm_ir.importers.operands import Result
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import Sizes, each
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.sizes import SizeArray, each
 from lstm_ir.importers.table import ALL
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
@@ -107,7 +107,7 @@ def _floor_mod(a: dims.Dim, b: dims.Dim) -> dims.Dim:
 def _float_quotient(c: Call) -> tuple[Value, Value]:
     a, b = c.value(0), c.value(1)
     if not a.dtype.is_float:
-        raise RefusedError(f"a quotient of {a.dtype} is not taken")
+        raise NodeRefusedError(f"a quotient of {a.dtype} is not taken")
     return a, b
 
 
@@ -161,7 +161,7 @@ def power(c: Call) -> Value:
     if x.dtype.is_float:
         return li.power(x, p)
     if exponent not in range(17):
-        raise RefusedError("a power of integers needs one known exponent, 0 to 16")
+        raise NodeRefusedError("a power of integers needs one known exponent, 0 to 16")
     return reduce(li.multiply, [x] * int(exponent or 0), li.full(x.shape, 1, x.dtype))
 
 
@@ -204,10 +204,10 @@ def cast(c: Call) -> Result:
     """Elements converted; a float becomes an integer by truncation."""
     to = c.dtype("DstT")
     if c.flag("Truncate"):
-        raise RefusedError("Truncate is not taken")
+        raise NodeRefusedError("Truncate is not taken")
     v = c.raw(0)
-    if isinstance(v, Sizes) and to in (DType.i32, DType.i64):
-        return Sizes(v.array, to)
+    if isinstance(v, SizeArray) and to in (DType.i32, DType.i64):
+        return SizeArray(v.array, to)
     x = c.value(0)
     return li.not_equal(x, 0) if to is DType.i1 and x.dtype is not DType.i1 else li.convert(x, to)
 

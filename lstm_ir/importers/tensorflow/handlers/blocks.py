@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.slices import sliced
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
@@ -18,7 +18,7 @@ def _blocks(c: Call, x: Value) -> tuple[list[int], list[tuple[Dim, Dim]]]:
     """Places of a block along each axis from the second on, and how many stand before and after."""
     blocks, edges = c.numbers(1, "the sizes of blocks"), c.elements(2)
     if edges is None or edges.shape != (len(blocks), 2) or x.rank <= len(blocks) or min(blocks, default=1) < 1:
-        raise RefusedError(f"the operand is {x.type}, blocks are {blocks}")
+        raise NodeRefusedError(f"the operand is {x.type}, blocks are {blocks}")
     return blocks, [(a, b) for a, b in edges]
 
 
@@ -33,7 +33,7 @@ def space_to_batch(c: Call) -> Value:
     split: list[Dim] = [x.shape[0]]
     for size, block in zip(x.shape[1:], blocks, strict=False):
         if dims.mul(dims.floordiv(size, block), block) != size:
-            raise RefusedError(f"{size} places are not known to divide into blocks of {block}")
+            raise NodeRefusedError(f"{size} places are not known to divide into blocks of {block}")
         split += [dims.floordiv(size, block), block]
     m = len(blocks)
     order = [*range(2, 2 * m + 1, 2), 0, *range(1, 2 * m, 2), *range(2 * m + 1, 2 * m + 1 + rest)]
@@ -51,7 +51,7 @@ def batch_to_space(c: Call) -> Value:
     m, places = len(blocks), dims.product(tuple(blocks))
     rows = dims.floordiv(x.shape[0], places) if isinstance(places, int) else 0
     if dims.mul(rows, places) != x.shape[0]:
-        raise RefusedError(f"{x.shape[0]} rows are not known to divide by {places}")
+        raise NodeRefusedError(f"{x.shape[0]} rows are not known to divide by {places}")
     order = [m, *(a for k in range(m) for a in (m + 1 + k, k)), *range(2 * m + 1, m + x.rank)]
     y = li.transpose(li.reshape(x, (*blocks, rows, *x.shape[1:])), order)
     wide = [dims.mul(d, b) for d, b in zip(x.shape[1:], blocks, strict=False)]

@@ -7,8 +7,8 @@ from typing import Any
 
 from lstm_ir import ops as li
 from lstm_ir.importers.naming import tensor
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import Sizes
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.importers.tensorflow.bodies import Ref, function_attr, text_attr
 from lstm_ir.importers.tensorflow.branches import sides
 from lstm_ir.importers.tensorflow.loops import looped
@@ -47,16 +47,16 @@ def if_(site: Site) -> list[Any]:
         return site.walk.call(names[known], given)
     other, then = (site.walk.call(n, given) for n in names)
     if len(other) != len(then):
-        raise RefusedError("its branches give different numbers of results")
+        raise NodeRefusedError("its branches give different numbers of results")
     return [_chosen(tensor(pred), a, b) for a, b in zip(then, other, strict=True)]
 
 
 def _known(site: Site, pred: Any) -> bool | None:
     """The condition where it is known at import."""
-    if isinstance(pred, Sizes):
+    if isinstance(pred, SizeArray):
         pred = pred.value()
     if not isinstance(pred, Value) or pred.rank:
-        raise RefusedError("its condition is not one number")
+        raise NodeRefusedError("its condition is not one number")
     array = site.walk.knowledge.array(pred)
     return None if array is None else bool(array.item())
 
@@ -64,11 +64,11 @@ def _known(site: Site, pred: Any) -> bool | None:
 def _chosen(pred: Value, then: Any, other: Any) -> Any:
     if then is other:
         return then
-    if not (isinstance(then, Value | Sizes) and isinstance(other, Value | Sizes)):
-        raise RefusedError("its condition is known to a call alone, and its branches give what is no tensor")
+    if not (isinstance(then, Value | SizeArray) and isinstance(other, Value | SizeArray)):
+        raise NodeRefusedError("its condition is known to a call alone, and its branches give what is no tensor")
     a, b = tensor(then), tensor(other)
     if a.type != b.type:
-        raise RefusedError(f"its condition is known to a call alone, and its branches give {a.type} and {b.type}")
+        raise NodeRefusedError(f"its condition is known to a call alone, and its branches give {a.type} and {b.type}")
     truth = pred if pred.dtype is DType.i1 else li.not_equal(pred, 0)
     return li.where(truth, a, b)
 
@@ -111,16 +111,16 @@ def while_(site: Site) -> list[Any]:
     names = [function_attr(site.node, n) for n in ("cond", "body")]
     body = walk.source.function(names[1])
     if body is None:
-        raise RefusedError(f"the function {names[1]!r} is not in the file")
+        raise NodeRefusedError(f"the function {names[1]!r} is not in the file")
     places = [body.arguments.get(body.passed(r).node) for r in body.results]
     if len(places) != len(site.inputs):
-        raise RefusedError(f"its body gives {len(places)} results for {len(site.inputs)} variables")
+        raise NodeRefusedError(f"its body gives {len(places)} results for {len(site.inputs)} variables")
     fixed = [k == p for k, p in enumerate(places)]
 
     def run(things: list[Any]) -> tuple[Any, list[Any]]:
         going = walk.call(names[0], things)
         if len(going) != 1:
-            raise RefusedError(f"its condition gives {len(going)} results, not one")
+            raise NodeRefusedError(f"its condition gives {len(going)} results, not one")
         return going[0], walk.call(names[1], things)
 
     return looped(walk.knowledge, site.inputs, fixed, run)
@@ -132,7 +132,7 @@ def exit_(site: Site) -> list[Any]:
     walk, body, scope = site.walk, site.scope.body, site.scope
     frame = body.frames.get(site.node.name)
     if frame is None:
-        raise RefusedError("it leaves no loop that can be recognised")
+        raise NodeRefusedError("it leaves no loop that can be recognised")
     key = f"\0{frame.name}"  # no node has this name
     if key not in scope.results:
         init = walk.results_of([e.inputs[0] for e in frame.starts], scope)
@@ -158,7 +158,7 @@ def enter(site: Site) -> list[Any]:
     """What stands outside the loop."""
     parent = site.scope.parent
     if parent is None or text_attr(site.node, "frame_name") != site.scope.frame:
-        raise RefusedError("it enters a loop that can be recognised from nowhere")
+        raise NodeRefusedError("it enters a loop that can be recognised from nowhere")
     return site.walk.results_of(site.node.inputs[:1], parent)
 
 
@@ -182,14 +182,14 @@ def read(site: Site) -> list[Any]:
 def _variable(site: Site) -> Variable:
     found = site.inputs[0] if site.inputs else None
     if not isinstance(found, Variable):
-        raise RefusedError("operand 0 is no variable")
+        raise NodeRefusedError("operand 0 is no variable")
     return found
 
 
 def _operand(site: Site) -> Value:
     found: Sequence[Any] = site.inputs
-    if len(found) != 2 or not isinstance(found[1], Value | Sizes):
-        raise RefusedError("operand 1 is no tensor")
+    if len(found) != 2 or not isinstance(found[1], Value | SizeArray):
+        raise NodeRefusedError("operand 1 is no tensor")
     return tensor(found[1])
 
 

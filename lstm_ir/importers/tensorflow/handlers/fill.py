@@ -9,8 +9,8 @@ import numpy as np
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
 from lstm_ir.importers.naming import tensor
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import Sizes, UndecidedError
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.sizes import SizeArray, UndecidedError
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.scope import Site
 from lstm_ir.importers.tensorflow.table import taken
@@ -30,7 +30,7 @@ def constant(site: Site) -> list[Value]:
 @taken("Placeholder", "PlaceholderV2", runs=True)
 def placeholder(site: Site) -> list[Value]:
     """An input that no signature names."""
-    raise RefusedError("it is an input, and the signature does not name it")
+    raise NodeRefusedError("it is an input, and the signature does not name it")
 
 
 @taken("PlaceholderWithDefault")
@@ -41,10 +41,10 @@ def placeholder_with_default(c: Call) -> Any:
 
 
 @taken("Shape")
-def shape(c: Call) -> Sizes | Value:
+def shape(c: Call) -> SizeArray | Value:
     """The sizes of the operand."""
     x = c.raw(0)
-    sizes = list(x.array.shape if isinstance(x, Sizes) else x.shape)
+    sizes = list(x.array.shape if isinstance(x, SizeArray) else x.shape)
     return s.settled(s.objects(sizes, (len(sizes),)), _out_type(c))
 
 
@@ -53,10 +53,10 @@ def _out_type(c: Call) -> DType:
 
 
 @taken("Size")
-def size(c: Call) -> Sizes | Value:
+def size(c: Call) -> SizeArray | Value:
     """How many elements the operand has."""
     x = c.raw(0)
-    sizes = x.array.shape if isinstance(x, Sizes) else x.shape
+    sizes = x.array.shape if isinstance(x, SizeArray) else x.shape
     return s.settled(s.objects([dims.product(tuple(sizes))], ()), _out_type(c))
 
 
@@ -64,7 +64,7 @@ def size(c: Call) -> Sizes | Value:
 def rank(c: Call) -> Value:
     """How many axes the operand has."""
     x = c.raw(0)
-    return li.constant(x.array.ndim if isinstance(x, Sizes) else x.rank, DType.i32)
+    return li.constant(x.array.ndim if isinstance(x, SizeArray) else x.rank, DType.i32)
 
 
 @taken("Fill", refused="a shape that only a call knows, apart from sizes")
@@ -72,7 +72,7 @@ def fill(c: Call) -> Value:
     """One number in a shape."""
     shape_, number = c.dims(0, "the shape"), c.value(1)
     if number.rank:
-        raise RefusedError(f"its number is {number.type}")
+        raise NodeRefusedError(f"its number is {number.type}")
     return li.broadcast_to(number, tuple(shape_))
 
 
@@ -101,7 +101,7 @@ def arange(c: Call) -> Value:
         start, limit, delta = (c.dim(i, what) for i, what in enumerate(("start", "limit", "delta")))
         count = _steps(start, limit, delta)
     if delta == 0:
-        raise RefusedError("delta is 0")
+        raise NodeRefusedError("delta is 0")
     steps = li.iota((count,), 0, dtype)
     if start == 0 and delta == 1:
         return steps
@@ -112,7 +112,7 @@ def arange(c: Call) -> Value:
 def _steps(start: Dim, limit: Dim, delta: Dim) -> Dim:
     """How many numbers there are, at least 0."""
     if not isinstance(delta, int) or delta == 0:
-        raise RefusedError(f"delta is {delta}")
+        raise NodeRefusedError(f"delta is {delta}")
     way = s.minus(limit, start) if delta > 0 else s.minus(start, limit)
     count = dims.floordiv(dims.add(way, abs(delta) - 1), abs(delta)) if abs(delta) > 1 else way
     try:
@@ -131,4 +131,4 @@ RANDOM = (
 @taken(*RANDOM, runs=True, refused="always: its numbers are TensorFlow's own")
 def random(site: Site) -> list[Value]:
     """Refused: no other library draws these numbers."""
-    raise RefusedError("it draws random numbers, which only TensorFlow can draw again")
+    raise NodeRefusedError("it draws random numbers, which only TensorFlow can draw again")

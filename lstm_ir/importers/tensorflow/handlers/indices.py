@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.ir import dims
@@ -20,7 +20,7 @@ def _gathered(c: Call, axis: int) -> Value:
         at: Dim = known.item()
         size = x.shape[axis]
         if isinstance(at, int) and (at < 0 or (isinstance(size, int) and at >= size)):
-            raise RefusedError(f"place {at} is outside axis {axis} of {x.type}")
+            raise NodeRefusedError(f"place {at} is outside axis {axis} of {x.type}")
         return li.squeeze(slice_axis(x, axis, at, dims.add(at, 1)), axis)
     return li.take(x, c.value(1), axis)
 
@@ -29,7 +29,7 @@ def _gathered(c: Call, axis: int) -> Value:
 def gather(c: Call) -> Value:
     """Rows along the first axis."""
     if c.has_attribute("batch_dims") and c.integer("batch_dims"):
-        raise RefusedError(f"batch_dims is {c.integer('batch_dims')}, not 0")
+        raise NodeRefusedError(f"batch_dims is {c.integer('batch_dims')}, not 0")
     return _gathered(c, 0)
 
 
@@ -37,7 +37,7 @@ def gather(c: Call) -> Value:
 def gather_v2(c: Call) -> Value:
     """Rows along an axis."""
     if c.integer("batch_dims", 0):
-        raise RefusedError(f"batch_dims is {c.integer('batch_dims')}, not 0")
+        raise NodeRefusedError(f"batch_dims is {c.integer('batch_dims')}, not 0")
     return _gathered(c, c.axis(2, c.value(0).rank))
 
 
@@ -62,7 +62,7 @@ def reverse_sequence(c: Call) -> Value:
     x, lengths = c.value(0), c.value(1)
     time, batch = c.integer("seq_dim"), c.integer("batch_dim", 0)
     if x.rank < 2 or {time, batch} != {0, 1}:
-        raise RefusedError(f"the operand is {x.type}, seq_dim {time}, batch_dim {batch}")
+        raise NodeRefusedError(f"the operand is {x.type}, seq_dim {time}, batch_dim {batch}")
     c.agree("rows and lengths", x.shape[batch], lengths.shape[0] if lengths.rank == 1 else -1)
     y = li.reverse_sequence(x if time == 0 else li.swapaxes(x, 0, 1), li.convert(lengths, DType.i32))
     return y if time == 0 else li.swapaxes(y, 0, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.ir.graph import Value
@@ -36,11 +36,11 @@ def batch_norm(c: Call) -> list[Value | None]:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset, with given mean and variance."""
     x, scale, offset, mean, variance = (c.value(i) for i in range(5))
     if c.flag("is_training", True):
-        raise RefusedError("training mode is not taken")
+        raise NodeRefusedError("training mode is not taken")
     c.real("exponential_avg_factor", 1.0)
     order = c.word("data_format", "NHWC")
     if order not in ("NHWC", "NCHW") or x.rank != 4:
-        raise RefusedError(f"data_format is {order!r}, the operand {x.type}")
+        raise NodeRefusedError(f"data_format is {order!r}, the operand {x.type}")
     inside = li.transpose(x, (0, 3, 1, 2)) if order == "NHWC" else x
     found = [li.convert(v, x.dtype) for v in (mean, variance, scale, offset)]
     y = li.batch_norm(inside, *found, epsilon=c.real("epsilon", 1e-4)).y

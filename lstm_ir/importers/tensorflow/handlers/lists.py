@@ -8,8 +8,8 @@ from typing import Any
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
 from lstm_ir.importers.lists import LoopList, TensorList
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import Sizes
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.ir.dims import Dim
@@ -23,7 +23,7 @@ def _written(c: Call, i: int) -> TensorList:
     """A list that is read: not one that the loop around writes."""
     found = c.things[i] if i < len(c.things) else None
     if isinstance(found, LoopList):
-        raise RefusedError("it reads a list that the loop around it writes")
+        raise NodeRefusedError("it reads a list that the loop around it writes")
     return c.thing(i, TensorList)
 
 
@@ -38,20 +38,20 @@ def _element(c: Call, i: int) -> tuple[int | None, ...] | None:
 def _place(c: Call, i: int) -> Value:
     v = c.value(i)
     if v.rank:
-        raise RefusedError(f"the place is {v.type}, not one number")
+        raise NodeRefusedError(f"the place is {v.type}, not one number")
     return v
 
 
 def _put(c: Call, before: Any, place: Value, value: Value) -> TensorList | LoopList:
     if isinstance(before, LoopList):
         if before.write is not None:
-            raise RefusedError("a loop writes two elements of a list in one step")
+            raise NodeRefusedError("a loop writes two elements of a list in one step")
         return replace(before, write=(place, value))
     if not isinstance(before, TensorList):
-        raise RefusedError("it writes to what is no list")
+        raise NodeRefusedError("it writes to what is no list")
     known = c.elements_of(place)
     if known is None or not isinstance(known.item(), int) or known.item() < 0:
-        raise RefusedError("outside of loops the place that is written has to be known at import")
+        raise NodeRefusedError("outside of loops the place that is written has to be known at import")
     return before.with_item(int(known.item()), value)
 
 
@@ -89,7 +89,7 @@ def from_tensor(c: Call) -> TensorList:
     c.raw(1)
     x = c.value(0)
     if not x.rank:
-        raise RefusedError("the operand has no rows")
+        raise NodeRefusedError("the operand has no rows")
     return TensorList(x.dtype, x.shape[0], rows=x)
 
 
@@ -118,11 +118,11 @@ def push_back(c: Call) -> TensorList | LoopList:
     before, value = c.things[0], c.value(1)
     if isinstance(before, LoopList):
         if before.write is not None:
-            raise RefusedError("a loop writes two elements of a list in one step")
+            raise NodeRefusedError("a loop writes two elements of a list in one step")
         return replace(before, write=(None, value))
     found = c.thing(0, TensorList)
     if not isinstance(found.count, int):
-        raise RefusedError("an element is added to a list whose number of elements only a call knows")
+        raise NodeRefusedError("an element is added to a list whose number of elements only a call knows")
     return found.with_item(found.count, value)
 
 
@@ -152,7 +152,7 @@ def _gathered(c: Call, found: TensorList, i: int) -> Value:
 
 
 @taken("TensorListLength")
-def length(c: Call) -> Sizes | Value:
+def length(c: Call) -> SizeArray | Value:
     """How many elements the list has."""
     return s.settled(s.objects([_written(c, 0).count], ()), DType.i32)
 
@@ -174,10 +174,10 @@ def scatter(c: Call) -> TensorList:
     c.thing(0, TensorList)
     before, x = _written(c, 3), c.value(2)
     if before.rows is not None or before.items or not x.rank:
-        raise RefusedError("elements are written to an array that has some already")
+        raise NodeRefusedError("elements are written to an array that has some already")
     c.agree("the number of elements", before.count, x.shape[0])
     if not _all_places(c, 1, x.shape[0]):
-        raise RefusedError("elements are written at places other than all of them in order")
+        raise NodeRefusedError("elements are written at places other than all of them in order")
     return replace(before, rows=x)
 
 
@@ -202,6 +202,6 @@ def gather_array(c: Call) -> Value:
 
 
 @taken("TensorArraySizeV3")
-def array_size(c: Call) -> Sizes | Value:
+def array_size(c: Call) -> SizeArray | Value:
     """How many elements the array has."""
     return s.settled(s.objects([_written(c, 1).count], ()), DType.i32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lstm_ir import ops as li
 from lstm_ir.importers.letters import agreed_einsum
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.ir.graph import Value
@@ -15,7 +15,7 @@ def matmul(c: Call) -> Value:
     """The product of two matrices, each as it is or transposed."""
     a, b = c.value(0), c.value(1)
     if a.rank != 2 or b.rank != 2:
-        raise RefusedError(f"takes two matrices, got {a.type} and {b.type}")
+        raise NodeRefusedError(f"takes two matrices, got {a.type} and {b.type}")
     a = li.transpose(a) if c.flag("transpose_a") else a
     b = li.transpose(b) if c.flag("transpose_b") else b
     return _agreed(c, a, b)
@@ -28,7 +28,7 @@ def batch_matmul(c: Call) -> Value:
     for name in ("grad_x", "grad_y"):  # of TensorFlow's own gradients: whether they transpose
         c.flag(name)
     if min(a.rank, b.rank) < 2:
-        raise RefusedError(f"takes matrices, got {a.type} and {b.type}")
+        raise NodeRefusedError(f"takes matrices, got {a.type} and {b.type}")
     a = li.swapaxes(a, -1, -2) if c.flag("adj_x") else a
     b = li.swapaxes(b, -1, -2) if c.flag("adj_y") else b
     return _agreed(c, a, b)
@@ -45,10 +45,10 @@ def bias_add(c: Call) -> Value:
     x, b = c.value(0), c.value(1)
     order = c.word("data_format", "NHWC")
     if order not in ("NHWC", "NCHW"):
-        raise RefusedError(f"data_format is {order!r}")
+        raise NodeRefusedError(f"data_format is {order!r}")
     axis = 1 if order == "NCHW" else x.rank - 1
     if b.rank != 1 or not 0 <= axis < x.rank:
-        raise RefusedError(f"takes a vector for an axis, got {x.type} and {b.type}")
+        raise NodeRefusedError(f"takes a vector for an axis, got {x.type} and {b.type}")
     c.agree("channels", x.shape[axis], b.shape[0])
     return x + (b if axis == x.rank - 1 else li.broadcast_in_dim(b, x.shape, (axis,)))
 

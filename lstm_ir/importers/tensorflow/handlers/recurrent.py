@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.ir.graph import Value
@@ -19,7 +19,7 @@ def _given(c: Call, names: str) -> dict[str, Any]:
     """The operands by the names of the op, as many as there are."""
     words = names.split()
     if len(c.inputs) != len(words):
-        raise RefusedError(f"it has {len(c.inputs)} operands, not {len(words)}")
+        raise NodeRefusedError(f"it has {len(c.inputs)} operands, not {len(words)}")
     return {n: c.value(i) for i, n in enumerate(words)}
 
 
@@ -61,7 +61,7 @@ def _cudnn(c: Call, time_major: bool, lengths: Value) -> Any:
         "is_training": c.flag("is_training", True), "time_major": time_major,
     }  # fmt: skip
     if attrs["dropout"] and attrs["is_training"]:
-        raise RefusedError("dropout in training draws random numbers, which only TensorFlow can draw again")
+        raise NodeRefusedError("dropout in training draws random numbers, which only TensorFlow can draw again")
     given = {"input": x, "input_h": h, "input_c": state, "params": params, "sequence_lengths": lengths}
     return op("tf.CudnnRNNV3", **given, **attrs)
 
@@ -80,6 +80,6 @@ def cudnn(c: Call) -> list[Value]:
     """The same without lengths: every row has all steps."""
     x = c.value(0)
     if x.rank != 3:
-        raise RefusedError(f"the operand is {x.type}")
+        raise NodeRefusedError(f"the operand is {x.type}")
     steps = li.convert(li.size(x.shape[0]), DType.i32)
     return list(_cudnn(c, True, li.broadcast_to(steps, (x.shape[1],))))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import Rule, Sizes, UndecidedError, chained, larger, objects, settled, smaller
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.sizes import Rule, SizeArray, UndecidedError, chained, larger, objects, settled, smaller
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.ir import dims
@@ -19,7 +19,7 @@ Reduce = Callable[[Value, Sequence[int]], Value]
 
 def _reduction(name: str, reduce: Reduce, rule: Rule | None = None) -> None:
     @taken(name)
-    def build(c: Call) -> Value | Sizes:
+    def build(c: Call) -> Value | SizeArray:
         sizes, keep = c.raw(0), c.flag("keep_dims")
         known = c.elements(0) if rule is not None and sizes.dtype.is_int else None
         if known is not None and rule is not None and known.ndim == 1 and known.size and c.axes(1, 1):
@@ -34,7 +34,7 @@ def _reduction(name: str, reduce: Reduce, rule: Rule | None = None) -> None:
 
 def _mean(x: Value, axes: Sequence[int]) -> Value:
     if not x.dtype.is_float:
-        raise RefusedError(f"the mean of {x.dtype} is not taken")
+        raise NodeRefusedError(f"the mean of {x.dtype} is not taken")
     return li.mean(x, axes)
 
 

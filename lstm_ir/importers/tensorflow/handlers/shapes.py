@@ -9,8 +9,8 @@ import numpy as np
 
 from lstm_ir import ops as li
 from lstm_ir.importers.counted import counted, distance, pieces
-from lstm_ir.importers.refusals import RefusedError
-from lstm_ir.importers.sizes import Sizes, settled
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.sizes import SizeArray, settled
 from lstm_ir.importers.slices import TO_THE_END, sliced
 from lstm_ir.importers.table import ALL
 from lstm_ir.importers.tensorflow.call import Call
@@ -35,7 +35,7 @@ def transpose(c: Call) -> Value:
     x, order = c.value(0), c.numbers(1, "the order")
     order = [c.axis_of(a, x.rank) for a in order]
     if sorted(order) != list(range(x.rank)):
-        raise RefusedError(f"{order} does not order {x.rank} axes")
+        raise NodeRefusedError(f"{order} does not order {x.rank} axes")
     return li.transpose(x, order)
 
 
@@ -45,7 +45,7 @@ def squeeze(c: Call) -> Value:
     x = c.value(0)
     axes = tuple(c.axis_of(a, x.rank) for a in c.integers("squeeze_dims", ()))
     if not axes and any(isinstance(d, dims.Expr) for d in x.shape):
-        raise RefusedError(f"without axes, {x.type} has a size that may be 1 or not")
+        raise NodeRefusedError(f"without axes, {x.type} has a size that may be 1 or not")
     for a in axes:
         c.agree(f"axis {a}, which is squeezed", x.shape[a], 1)
     return li.squeeze(x, axes or None)
@@ -58,11 +58,11 @@ def expand_dims(c: Call) -> Value:
     return li.expand_dims(x, (c.axis(1, x.rank + 1),))
 
 
-def _joined_sizes(c: Call, places: Sequence[int], axis: int) -> Sizes | Value | None:
+def _joined_sizes(c: Call, places: Sequence[int], axis: int) -> SizeArray | Value | None:
     """The operands at these places one after another, where one of them is sizes and all are known."""
     found = [c.raw(i) for i in places]
     arrays = [c.elements_of(v) for v in found]
-    if not any(isinstance(v, Sizes) for v in found) or any(a is None or a.ndim != 1 for a in arrays):
+    if not any(isinstance(v, SizeArray) for v in found) or any(a is None or a.ndim != 1 for a in arrays):
         return None
     c.axis(axis, 1)
     return settled(np.concatenate(arrays), found[0].dtype)  # type: ignore[arg-type]  # none of them is None
@@ -77,7 +77,7 @@ def _joined(c: Call, xs: Sequence[Value], axis: int) -> Value:
 
 
 @taken("ConcatV2")
-def concat(c: Call) -> Sizes | Value:
+def concat(c: Call) -> SizeArray | Value:
     """Operands one after another along the axis that the last operand names."""
     last = len(c.inputs) - 1
     sizes = _joined_sizes(c, range(last), last)
@@ -85,19 +85,19 @@ def concat(c: Call) -> Sizes | Value:
         return sizes
     xs = [c.value(i) for i in range(last)]
     if not xs:
-        raise RefusedError("it has no operands")
+        raise NodeRefusedError("it has no operands")
     return _joined(c, xs, c.axis(last, xs[0].rank))
 
 
 @taken("Concat")
-def concat_old(c: Call) -> Sizes | Value:
+def concat_old(c: Call) -> SizeArray | Value:
     """Operands one after another along the axis that the first operand names."""
     sizes = _joined_sizes(c, range(1, len(c.inputs)), 0)
     if sizes is not None:
         return sizes
     xs = [c.value(i) for i in range(1, len(c.inputs))]
     if not xs:
-        raise RefusedError("it has no operands")
+        raise NodeRefusedError("it has no operands")
     return _joined(c, xs, c.axis(0, xs[0].rank))
 
 
@@ -106,7 +106,7 @@ def pack(c: Call) -> Value:
     """Operands along a new axis."""
     xs = c.values()
     if not xs:
-        raise RefusedError("it has no operands")
+        raise NodeRefusedError("it has no operands")
     axis = c.axis_of(c.integer("axis", 0), xs[0].rank + 1)
     return _joined(c, [li.expand_dims(x, (axis,)) for x in xs], axis)
 
@@ -127,7 +127,7 @@ def split(c: Call) -> list[Value]:
     axis, count = c.axis(0, x.rank), c.integer("num_split")
     each = dims.floordiv(x.shape[axis], count) if count > 0 else 0
     if dims.mul(each, count) != x.shape[axis]:
-        raise RefusedError(f"{x.shape[axis]} is not known to divide into {count} parts")
+        raise NodeRefusedError(f"{x.shape[axis]} is not known to divide into {count} parts")
     return split_sizes(x, axis, [each] * count)
 
 
@@ -137,7 +137,7 @@ def split_v(c: Call) -> list[Value]:
     x, parts = c.value(0), c.dims(1, "the sizes")
     axis, count = c.axis(2, x.rank), c.integer("num_split")
     if len(parts) != count:
-        raise RefusedError(f"{len(parts)} sizes for {count} parts")
+        raise NodeRefusedError(f"{len(parts)} sizes for {count} parts")
     rest = x.shape[axis]
     for d in parts:
         rest = dims.add(rest, dims.mul(d, -1)) if d != -1 else rest
@@ -158,13 +158,13 @@ def slice_(c: Call) -> Value:
     """So many places from a start along each axis; -1 is up to the end."""
     x, starts, counts = c.value(0), c.dims(1, "the start"), c.dims(2, "the sizes")
     if not len(starts) == len(counts) == x.rank:
-        raise RefusedError(f"{len(starts)} starts and {len(counts)} sizes for {x.rank} axes")
+        raise NodeRefusedError(f"{len(starts)} starts and {len(counts)} sizes for {x.rank} axes")
     for axis, (start, count) in enumerate(zip(starts, counts, strict=True)):
         end = x.shape[axis] if count == -1 else dims.add(start, count)
         if isinstance(end, int) and isinstance(x.shape[axis], int) and isinstance(start, int):
             low, high = start, x.shape[axis]
             if not 0 <= low <= end <= (high if isinstance(high, int) else end):
-                raise RefusedError(f"places {low} to {end} are outside axis {axis} of {x.type}")
+                raise NodeRefusedError(f"places {low} to {end} are outside axis {axis} of {x.type}")
         if (start, end) != (0, x.shape[axis]):
             x = sliced(x, axis, start, end, 1)
     return x
@@ -179,7 +179,7 @@ def strided_slice(c: Call) -> Value:
     count = len(strides)
     starts, ends = _bounds(c, 1, count), _bounds(c, 2, count)
     if masks["ellipsis"] & (masks["ellipsis"] - 1):
-        raise RefusedError("two parts are ellipses")
+        raise NodeRefusedError("two parts are ellipses")
     axis, new, gone = 0, [], []
     result = 0  # axes of the result, before those that are left out are taken away
     for k in range(count):
@@ -188,13 +188,13 @@ def strided_slice(c: Call) -> Value:
             behind = sum(1 for j in range(k + 1, count) if not masks["new_axis"] & 1 << j)
             skipped = x.rank - axis - behind
             if skipped < 0:
-                raise RefusedError(f"{count} parts for {x.type}")
+                raise NodeRefusedError(f"{count} parts for {x.type}")
             axis, result = axis + skipped, result + skipped
         elif masks["new_axis"] & bit:
             new.append(result)
             result += 1
         elif axis >= x.rank:
-            raise RefusedError(f"{count} parts for {x.type}")
+            raise NodeRefusedError(f"{count} parts for {x.type}")
         else:
             shrink = bool(masks["shrink_axis"] & bit)
             start = None if masks["begin"] & bit and not shrink else starts[k]
@@ -216,11 +216,11 @@ def _bounds(c: Call, i: int, count: int) -> list[Bound]:
     found = c.elements(i)
     if found is not None:
         if found.shape != (count,):
-            raise RefusedError(f"{found.size} bounds for {count} steps")
+            raise NodeRefusedError(f"{found.size} bounds for {count} steps")
         return list(found)
     parts = pieces(c.value(i))
     if parts is None or len(parts) != count:
-        raise RefusedError("bounds depend on values that only a call knows")
+        raise NodeRefusedError("bounds depend on values that only a call knows")
     out: list[Bound] = []
     for p in parts:
         known = c.elements_of(p)
@@ -249,7 +249,7 @@ def _place(x: Value, axis: int, at: Bound | None) -> Value:
     if isinstance(at, int) and at < 0:
         at = dims.add(size, at)
     if isinstance(at, int) and isinstance(size, int) and not 0 <= at < size:
-        raise RefusedError(f"place {at} is outside axis {axis} of {x.type}")
+        raise NodeRefusedError(f"place {at} is outside axis {axis} of {x.type}")
     return li.slice(
         x, [at if a == axis else 0 for a in range(x.rank)],
         [dims.add(at, 1) if a == axis else d for a, d in enumerate(x.shape)],
@@ -259,11 +259,11 @@ def _place(x: Value, axis: int, at: Bound | None) -> Value:
 def _window(x: Value, axis: int, start: Bound | None, end: Bound | None, step: int) -> Value:
     """So many rows from a place that only a call knows: `x[t : t + 1]`; one outside is refused at the call."""
     if start is None or end is None or step != 1:
-        raise RefusedError("how many places a range has depends on values that only a call knows")
+        raise NodeRefusedError("how many places a range has depends on values that only a call knows")
     a, b = (counted(v if isinstance(v, Value) else li.size(v)) for v in (start, end))
     count = distance(a, b)
     if count is None or not isinstance(start, Value):
-        raise RefusedError("how many places a range has depends on values that only a call knows")
+        raise NodeRefusedError("how many places a range has depends on values that only a call knows")
     place = li.in_range(start, 0, dims.add(x.shape[axis], dims.mul(count, -1)))
     return li.take(x, place + li.iota((count,), 0, place.dtype), axis)
 
@@ -279,7 +279,7 @@ def tile(c: Call) -> Value:
     """Repeated whole, a number of times along each axis."""
     x, repeats = c.value(0), c.dims(1, "repeats")
     if len(repeats) != x.rank:
-        raise RefusedError(f"{len(repeats)} repeats for {x.rank} axes")
+        raise NodeRefusedError(f"{len(repeats)} repeats for {x.rank} axes")
     return li.tile(x, repeats)
 
 
@@ -296,7 +296,7 @@ def reverse_flags(c: Call) -> Value:
     """Elements in opposite order along the axes whose flag is set."""
     x, flags = c.value(0), c.known(1)
     if flags is None or flags.shape != (x.rank,):
-        raise RefusedError("which axes are reversed is not known at import")
+        raise NodeRefusedError("which axes are reversed is not known at import")
     axes = tuple(a for a in range(x.rank) if flags[a])
     return li.reverse(x, axes) if axes else x
 
@@ -304,7 +304,7 @@ def reverse_flags(c: Call) -> Value:
 def _pads(c: Call, x: Value) -> tuple[list[Dim], list[Dim]]:
     found = c.elements(1)
     if found is None or found.shape != (x.rank, 2):
-        raise RefusedError("the numbers of places before and after are not known at import")
+        raise NodeRefusedError("the numbers of places before and after are not known at import")
     return [d for d, _ in found], [d for _, d in found]
 
 
@@ -327,5 +327,5 @@ def mirror_pad(c: Call) -> Value:
     """Elements before and after as a mirror shows them, without the edge."""
     x, mode = c.value(0), c.word("mode")
     if mode != "REFLECT":
-        raise RefusedError(f"mode {mode} is not taken")
+        raise NodeRefusedError(f"mode {mode} is not taken")
     return li.pad(x, *_pads(c, x), mode="reflect")

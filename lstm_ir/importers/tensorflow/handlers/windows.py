@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from lstm_ir import ops as li
 from lstm_ir.importers import pools
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.same_padding import Edge, padded, same_edges
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
@@ -38,9 +38,9 @@ class _Order(NamedTuple):
 def _order(c: Call, x: Value) -> _Order:
     found = c.word("data_format", "NHWC")
     if found not in ("NHWC", "NCHW"):
-        raise RefusedError(f"data_format is {found!r}")
+        raise NodeRefusedError(f"data_format is {found!r}")
     if x.rank != 4:
-        raise RefusedError(f"takes an operand of four axes, got {x.type}")
+        raise NodeRefusedError(f"takes an operand of four axes, got {x.type}")
     return _Order(found == "NHWC")
 
 
@@ -48,9 +48,9 @@ def _pair(c: Call, name: str, order: _Order, default: list[int] | None = None) -
     """Of an attribute with a number for each axis those of the window; the others are 1."""
     found = c.integers(name, default)
     if len(found) != 4 or any(found[a] != 1 for a in range(4) if a not in order.axes):
-        raise RefusedError(f"{name} is {found}: 1 for rows and channels is taken")
+        raise NodeRefusedError(f"{name} is {found}: 1 for rows and channels is taken")
     if min(found) < 1:
-        raise RefusedError(f"{name} is {found}")
+        raise NodeRefusedError(f"{name} is {found}")
     return found[order.axes[0]], found[order.axes[1]]
 
 
@@ -62,11 +62,11 @@ def _pads(c: Call, x: Value, order: _Order, taps: Pair, strides: Pair, dilations
         return [(0, 0), (0, 0)]
     if how == "EXPLICIT":
         if len(explicit) != 8 or any(explicit[2 * a] or explicit[2 * a + 1] for a in range(4) if a not in order.axes):
-            raise RefusedError(f"explicit_paddings is {explicit}")
+            raise NodeRefusedError(f"explicit_paddings is {explicit}")
         h, w = order.axes
         return [(explicit[2 * h], explicit[2 * h + 1]), (explicit[2 * w], explicit[2 * w + 1])]
     if how != "SAME":
-        raise RefusedError(f"padding is {how!r}")
+        raise NodeRefusedError(f"padding is {how!r}")
     return [
         same_edges(x.shape[axis], (taps[k] - 1) * dilations[k] + 1, strides[k]) for k, axis in enumerate(order.axes)
     ]
@@ -75,7 +75,7 @@ def _pads(c: Call, x: Value, order: _Order, taps: Pair, strides: Pair, dilations
 def _taps(w: Value) -> Pair:
     h, k = w.shape[:2]
     if w.rank != 4 or not isinstance(h, int) or not isinstance(k, int):
-        raise RefusedError(f"the kernel is {w.type}")
+        raise NodeRefusedError(f"the kernel is {w.type}")
     return h, k
 
 
@@ -103,7 +103,7 @@ def depthwise(c: Call) -> Value:
     pads = _pads(c, x, order, taps, strides, dilations)
     channels, times = w.shape[2:]
     if not isinstance(channels, int):
-        raise RefusedError(f"the kernel is {w.type}")
+        raise NodeRefusedError(f"the kernel is {w.type}")
     c.agree("channels", x.shape[3 if order.last else 1], channels)
     kernel = li.reshape(li.transpose(w, (2, 3, 0, 1)), (dims.mul(channels, times), 1, *taps))
     x, edges = padded(order.inward(x), pads, 0)

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.call import Call, as_value
 from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir.graph import Value
@@ -30,7 +30,7 @@ def promoted(a: Any, b: Any) -> DType:
         return _joined(a.dtype, b.dtype)
     tensor, number = (a, b) if isinstance(a, Value) else (b, a)
     if not isinstance(tensor, Value):
-        raise RefusedError("neither operand is a tensor")
+        raise NodeRefusedError("neither operand is a tensor")
     if isinstance(number, bool) or _kind(tensor.dtype) >= (2 if isinstance(number, float) else 1):
         return tensor.dtype
     return DType.f32 if isinstance(number, float) else DType.i64
@@ -44,7 +44,7 @@ def _joined(a: DType, b: DType) -> DType:
     if a is b:
         return a
     if {a, b} == {DType.u8, DType.i8}:
-        raise RefusedError("u8 beside i8 is not taken; convert one of them")
+        raise NodeRefusedError("u8 beside i8 is not taken; convert one of them")
     if {a, b} == {DType.f16, DType.bf16}:
         return DType.f32
     return max(a, b, key=_ORDER.index)
@@ -130,7 +130,7 @@ def power(c: Call) -> Value:
     if (isinstance(b, (int, float)) and b in (2, 3)) or (isinstance(b, int) and not c.dtype.is_float and 0 < b <= 16):
         return reduce(li.multiply, [a] * int(b))
     if not c.dtype.is_float:
-        raise RefusedError("a power of integers needs an exponent from 1 to 16")
+        raise NodeRefusedError("a power of integers needs an exponent from 1 to 16")
     if b == 0.5:
         return li.sqrt(a)
     return li.power(a, as_value(b, c.dtype, "exponent"))
@@ -261,5 +261,5 @@ def without_gradient(x: Value) -> Value:
         return x
     bits = {DType.f32: DType.i32, DType.f64: DType.i64}.get(x.dtype)
     if bits is None:
-        raise RefusedError(f"a {x.dtype} without its gradient is not taken")
+        raise NodeRefusedError(f"a {x.dtype} without its gradient is not taken")
     return li.bitcast_convert(li.bitcast_convert(x, bits), x.dtype)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.call import Call, as_value
 from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir.dims import Expr
@@ -58,7 +58,7 @@ def arange(c: Call) -> Value:
     start, step = c.any("start", 0), c.any("step", 1)
     (count,) = c.shape
     if isinstance(step, Expr) or isinstance(start, Value) or isinstance(step, Value):
-        raise RefusedError("a start that is computed, or a step that is a size, is not taken")
+        raise NodeRefusedError("a start that is computed, or a step that is a size, is not taken")
     if c.dtype.is_float and isinstance(count, int) and isinstance(start, (int, float)):
         return li.constant((start + step * np.arange(count, dtype=np.float64)).astype(c.dtype.numpy))
     at = li.convert(li.iota((count,), 0), c.dtype)
@@ -93,5 +93,5 @@ def one_hot(c: Call) -> Value:
     """1 at the place of each index, 0 elsewhere."""
     x, classes = c.tensor("self"), c.size("num_classes", -1)
     if classes == -1:
-        raise RefusedError("num_classes is not given: it depends on the call")
+        raise NodeRefusedError("num_classes is not given: it depends on the call")
     return li.one_hot(x, classes, dtype=c.dtype)

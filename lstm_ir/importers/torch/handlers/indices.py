@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.call import Call, as_value
 from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir.dims import Dim
@@ -36,11 +36,11 @@ def index(c: Call) -> Value:
     axes = [a for a, v in enumerate(given) if v is not None]
     lists = [v for v in given if v is not None]
     if any(v.dtype is DType.i1 for v in lists):
-        raise RefusedError("a mask picks as many elements as only a call knows")
+        raise NodeRefusedError("a mask picks as many elements as only a call knows")
     if len(lists) == 1:
         return li.take(x, from_start(lists[0], x.shape[axes[0]]), axes[0])
     if axes != list(range(axes[0], axes[0] + len(axes))):
-        raise RefusedError(f"indices along the axes {axes}, which do not stand together")
+        raise NodeRefusedError(f"indices along the axes {axes}, which do not stand together")
     first = axes[0]
     moved = li.transpose(x, [*axes, *(a for a in range(x.rank) if a not in axes)])
     shape = c.shape[first : first + c.type.rank - (x.rank - len(axes))]
@@ -112,10 +112,10 @@ def index_put(c: Call) -> Value:
     add = c.flag("accumulate")
     lists = [v for v in given if v is not None]
     if [v is not None for v in given] != [True] * len(lists):
-        raise RefusedError("indices along axes other than the first are not taken")
+        raise NodeRefusedError("indices along axes other than the first are not taken")
     if lists[0].dtype is DType.i1:
         if len(lists) > 1 or values.rank or add:
-            raise RefusedError("a mask with more than one value is not taken")
+            raise NodeRefusedError("a mask with more than one value is not taken")
         mask = li.broadcast_in_dim(lists[0], x.shape, tuple(range(lists[0].rank)))
         return li.where(mask, li.convert(values, x.dtype), x)
     widest = max(lists, key=lambda v: v.rank)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.call import Call
 from lstm_ir.importers.torch.handlers.arithmetic import without_gradient
 from lstm_ir.importers.torch.table import taken
@@ -38,7 +38,7 @@ def batch_norm(c: Call) -> Value:
     mean, variance, epsilon = c.optional("running_mean"), c.optional("running_var"), c.real("eps")
     c.real("momentum"), c.any("cudnn_enabled")
     if c.flag("training") and mean is not None:
-        raise RefusedError("training changes its running statistics; module.eval() keeps them")
+        raise NodeRefusedError("training changes its running statistics; module.eval() keeps them")
     if mean is not None and variance is not None:
         return li.batch_norm(x, mean, variance, scale, bias, epsilon=epsilon).y
     axes = (0, *range(2, x.rank))
@@ -85,10 +85,10 @@ def instance_norm(c: Call) -> Value:
     scale, bias, epsilon = c.optional("weight"), c.optional("bias"), c.real("eps")
     if not c.flag("use_input_stats", True):
         if mean is None or variance is None:
-            raise RefusedError("it has no running statistics to normalise by")
+            raise NodeRefusedError("it has no running statistics to normalise by")
         return li.batch_norm(x, mean, variance, scale, bias, epsilon=epsilon).y
     if mean is not None:
-        raise RefusedError("training changes its running statistics; module.eval() keeps them")
+        raise NodeRefusedError("training changes its running statistics; module.eval() keeps them")
     return li.instance_norm(x, scale, bias, epsilon=epsilon)
 
 
@@ -106,7 +106,7 @@ def embedding(c: Call) -> Value:
     table, ids, padding = c.tensor("weight"), c.tensor("indices"), c.integer("padding_idx", -1)
     c.flag("sparse")
     if c.flag("scale_grad_by_freq"):
-        raise RefusedError("scale_grad_by_freq is not taken")
+        raise NodeRefusedError("scale_grad_by_freq is not taken")
     y = li.embedding(table, ids)
     if padding < 0:
         return y
@@ -131,9 +131,9 @@ def cross_entropy(c: Call) -> Value:
     """The loss of scores [N,C] or [N,C,...] and labels; labels that are ignore_index do not count."""
     x, labels = c.tensor("self"), c.tensor("target")
     if c.given("weight"):
-        raise RefusedError("class weights are not taken")
+        raise NodeRefusedError("class weights are not taken")
     if not labels.dtype.is_int:
-        raise RefusedError(f"targets are {labels.dtype}, not labels")
+        raise NodeRefusedError(f"targets are {labels.dtype}, not labels")
     x = x if x.rank <= 2 else li.transpose(x, (0, *range(2, x.rank), 1))
     counts = li.not_equal(labels, c.integer("ignore_index", -100))
     return li.cross_entropy(x, labels, counts, label_smoothing=c.real("label_smoothing", 0.0),

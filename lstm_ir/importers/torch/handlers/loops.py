@@ -5,7 +5,7 @@ from __future__ import annotations
 from lstm_ir import ops as li
 from lstm_ir.importers.counted import Counted
 from lstm_ir.importers.counted_loops import ENDS, all_of, below, counting, rows_read, up
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import UndecidedError, smaller
 from lstm_ir.importers.torch.call import Call, as_value
 from lstm_ir.importers.torch.handlers.arithmetic import without_gradient
@@ -25,7 +25,7 @@ def scan(c: Call) -> list[Value]:
     """combine(carries, rows, more) -> carries, rows, over the first axis of `xs`."""
     body, init, xs, more = (c.any(f"arg{i}", []) for i in range(4))
     if not xs:
-        raise RefusedError("it reads no rows, so nothing says how many steps it has")
+        raise NodeRefusedError("it reads no rows, so nothing says how many steps it has")
     carries = [as_value(v, v.dtype) for v in init]
 
     def cell(state: Values, row: Values) -> tuple[Values, Values]:
@@ -43,7 +43,7 @@ def cond(c: Call) -> list[Value]:
     if isinstance(pred, bool):
         return c.context.inner(yes if pred else no, operands)
     if not isinstance(pred, Value):
-        raise RefusedError("its condition is no tensor")
+        raise NodeRefusedError("its condition is no tensor")
     known = c._knowledge.array(pred)
     if known is not None:
         return c.context.inner(yes if bool(known.reshape(-1)[0]) else no, operands)
@@ -72,7 +72,7 @@ def while_loop(c: Call) -> list[Value]:
     ]
     (going,) = c.context.inner(test, [*states, *more])
     if not isinstance(going, Value):
-        raise RefusedError(ENDS)
+        raise NodeRefusedError(ENDS)
     counters = counting(step, states, values, [c.elements_of(v) for v in begin])
     steps = _steps(going, counters)
     rows = rows_read(values, {step, *states}, counters, steps)
@@ -93,14 +93,14 @@ def _steps(going: Value, counters: dict[Value, Counted]) -> Dim:
     for part in all_of(going):
         slope, bound = below(part, counters)
         if slope < 1:
-            raise RefusedError(ENDS)
+            raise NodeRefusedError(ENDS)
         if dims.at_least(bound, 0) is None:
-            raise RefusedError(f"whether a counter begins above its end, {bound}, depends on the call")
+            raise NodeRefusedError(f"whether a counter begins above its end, {bound}, depends on the call")
         found.append(up(bound, slope) if dims.at_least(bound, 0) else 0)
     steps = found[0]
     for other in found[1:]:
         try:
             steps = smaller(steps, other)
         except UndecidedError:
-            raise RefusedError("the number of its steps cannot be decided from the sizes") from None
+            raise NodeRefusedError("the number of its steps cannot be decided from the sizes") from None
     return steps

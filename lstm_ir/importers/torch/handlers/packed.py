@@ -7,7 +7,7 @@ read rows together. Layers give zeros there, as `pad_packed_sequence` does.
 from __future__ import annotations
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.call import Call
 from lstm_ir.importers.torch.handlers.recurrent import KINDS, Kind, layer
 from lstm_ir.importers.torch.table import taken
@@ -23,7 +23,7 @@ class _Sizes:
     def __init__(self, c: Call, steps: Dim) -> None:
         lengths = c.tensor("lengths")
         if lengths.rank != 1:
-            raise RefusedError(f"lengths are {lengths.type}, not a list")
+            raise NodeRefusedError(f"lengths are {lengths.type}, not a list")
         self.T, self.B = steps, lengths.shape[0]
         self.lengths = li.convert(li.in_range(lengths, 1, steps), DType.i32)
 
@@ -44,7 +44,7 @@ def pack(c: Call) -> list[Value]:
     x = li.swapaxes(x, 0, 1) if c.flag("batch_first") else x
     s = _Sizes(c, x.shape[0])
     if x.shape[1] != s.B:
-        raise RefusedError(f"{s.B} lengths for {x.shape[1]} rows")
+        raise NodeRefusedError(f"{s.B} lengths for {x.shape[1]} rows")
     data = li.reshape(x, (dims.mul(s.T, s.B), *x.shape[2:]))
     return [data, li.sum(li.convert(s.exists(), DType.i64), 1)]
 
@@ -91,8 +91,10 @@ def _resized(y: Value, steps: Dim, total: Dim, value: float, s: _Sizes) -> Value
     """So many steps; as many as PyTorch needs, or more."""
     more = dims.add(total, dims.mul(steps, -1))
     if dims.at_least(more, 0) is None:
-        raise RefusedError(f"whether total_length, {total}, is above the number of steps, {steps}, depends on the call")
+        raise NodeRefusedError(
+            f"whether total_length, {total}, is above the number of steps, {steps}, depends on the call"
+        )
     if not dims.at_least(more, 0):
-        raise RefusedError(f"total_length is {total}, below the number of steps, {steps}")
+        raise NodeRefusedError(f"total_length is {total}, below the number of steps, {steps}")
     zero = [0] * (y.rank - 1)
     return li.pad(y, [0, *zero], [more, *zero], value=value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.call import Call, as_value
 from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir.graph import Value
@@ -66,8 +66,8 @@ def attention(c: Call) -> Value:
     """Attention of queries [..., T, D] over keys and values."""
     q, k, v, mask = c.tensor("query"), c.tensor("key"), c.tensor("value"), c.optional("attn_mask")
     if c.real("dropout_p", 0.0):
-        raise RefusedError("dropout inside attention is not taken")
+        raise NodeRefusedError("dropout inside attention is not taken")
     if c.flag("enable_gqa"):
-        raise RefusedError("grouped queries are not taken")
+        raise NodeRefusedError("grouped queries are not taken")
     scale = c.real("scale") if c.given("scale") else None
     return li.attention(q, k, v, mask, causal=c.flag("is_causal"), scale=scale)

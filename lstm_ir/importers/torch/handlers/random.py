@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.call import Call
 from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir.graph import Value
@@ -33,6 +33,6 @@ def feature_dropout(c: Call) -> Value:
     if not (c.flag("train") and rate > 0):
         return x
     if x.rank < 2:
-        raise RefusedError(f"the operand is {x.type}, without channels")
+        raise NodeRefusedError(f"the operand is {x.type}, without channels")
     ones = li.ones((*x.shape[:2], *(1,) * (x.rank - 2)), x.dtype)
     return x * dropped(c, ones, rate)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.call import Call
 from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir.graph import Value
@@ -62,7 +62,7 @@ def _layers(c: Call, kind: Kind, sides: int) -> list[Parts]:
     each, more = divmod(len(given), count * sides)
     projected = each == 3 + 2 * has_biases and "w_hr" in kind.names
     if more or each != 2 + 2 * has_biases + projected:
-        raise RefusedError(f"{len(given)} parameters for {count} layers in {sides} directions")
+        raise NodeRefusedError(f"{len(given)} parameters for {count} layers in {sides} directions")
     out = []
     for layer in range(count):
         halves = []
@@ -96,7 +96,7 @@ def layer(c: Call, kind: Kind, x: Value, lengths: Value | None, layout: str) -> 
     begin = [_state(c, v) for v in _states(c)]
     drops = training and rate > 0 and len(layers) > 1
     if drops and rate >= 1:
-        raise RefusedError("a dropout of 1 is not taken")
+        raise NodeRefusedError("a dropout of 1 is not taken")
 
     def one(y: Any, **operands: Any) -> Any:
         return kind.builder(y, **operands, **kind.options(sides))

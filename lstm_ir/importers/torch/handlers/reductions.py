@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lstm_ir import ops as li
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.call import Call
 from lstm_ir.importers.torch.handlers.arithmetic import overloads, truth
 from lstm_ir.importers.torch.table import taken
@@ -116,7 +116,7 @@ def norm(c: Call) -> Value:
     axes, keep = c.axes("dim", x.rank) or tuple(range(x.rank)), c.flag("keepdim")
     c.any("dim")
     if order not in (1.0, 2.0, math.inf):
-        raise RefusedError(f"the norm of order {order} is not taken")
+        raise NodeRefusedError(f"the norm of order {order} is not taken")
     return li.norm(x, order, axes, keepdims=keep)
 
 
@@ -141,7 +141,7 @@ def diff(c: Call) -> Value:
     """Each element less the one before it."""
     x = c.tensor("self")
     if c.integer("n", 1) != 1 or c.given("prepend") or c.given("append"):
-        raise RefusedError("n other than 1, prepend and append are not taken")
+        raise NodeRefusedError("n other than 1, prepend and append are not taken")
     axis = c.axis("dim", x.rank, -1)
     low: list[Any] = [0] * x.rank
     high, last = list(x.shape), list(x.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import UndecidedError
 from lstm_ir.importers.torch.call import Call
 from lstm_ir.importers.torch.table import taken
@@ -82,9 +82,9 @@ def squeeze(c: Call) -> Value:
     if axes is None:
         c.any("dim")
     if axes is None and any(isinstance(d, Expr) for d in x.shape):
-        raise RefusedError(f"without axes, {x.type} has a size that may be 1 or not")
+        raise NodeRefusedError(f"without axes, {x.type} has a size that may be 1 or not")
     if any(isinstance(x.shape[a], Expr) for a in axes or () if x.rank):
-        raise RefusedError(f"{x.type} has an open size that may be 1 or not along the axis that is squeezed")
+        raise NodeRefusedError(f"{x.type} has an open size that may be 1 or not along the axis that is squeezed")
     return li.reshape(x, c.shape)
 
 
@@ -268,7 +268,7 @@ def slice_scatter(c: Call) -> Value:
     x, part = c.tensor("self"), c.tensor("src")
     axis = c.axis("dim", x.rank, 0)
     if c.integer("step", 1) != 1:
-        raise RefusedError("a step other than 1 is not taken")
+        raise NodeRefusedError("a step other than 1 is not taken")
     start, end = bounds(c, x.shape[axis])
     return _replaced(x, part, axis, start, end)
 
@@ -297,7 +297,7 @@ def diagonal(c: Call) -> Value:
     x = c.tensor("self")
     a, b = c.axis("dim1", x.rank, 0), c.axis("dim2", x.rank, 1)
     if c.integer("offset", 0) or x.shape[a] != x.shape[b]:
-        raise RefusedError(f"an offset, or {x.type} that is not square, is not taken")
+        raise NodeRefusedError(f"an offset, or {x.type} that is not square, is not taken")
     others = [k for k in range(x.rank) if k not in (a, b)]
     moved = li.transpose(x, [*others, a, b])
     ones = li.broadcast_to(li.equal(li.eye(x.shape[a]), 1.0), moved.shape)

@@ -6,7 +6,7 @@ from typing import Any
 
 from lstm_ir import ops as li
 from lstm_ir.importers.adaptive import adapted
-from lstm_ir.importers.refusals import RefusedError
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.call import Call
 from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir import dims
@@ -22,7 +22,7 @@ def _rank(x: Value, unbatched: int = 0) -> int:
     """Axes that the window slides over."""
     rank = x.rank - 2 + unbatched
     if rank not in (1, 2):
-        raise RefusedError(f"windows over {max(rank, 0)} spatial axes are not taken, over one and two they are")
+        raise NodeRefusedError(f"windows over {max(rank, 0)} spatial axes are not taken, over one and two they are")
     return rank
 
 
@@ -64,7 +64,7 @@ def conv(c: Call) -> Value:
 def _taps(w: Value) -> Ints:
     taps = [k for k in w.shape[2:] if isinstance(k, int)]
     if len(taps) != w.rank - 2:
-        raise RefusedError(f"the kernel {w.type} has an open size")
+        raise NodeRefusedError(f"the kernel {w.type} has an open size")
     return taps
 
 
@@ -144,7 +144,7 @@ def pad(c: Call) -> Value:
     if mode == "constant":
         return li.pad(x, low, high, value=c.operand("value", x.dtype) if c.given("value") else 0)
     if mode not in _MODES:
-        raise RefusedError(f"the mode {mode!r} is not taken")
+        raise NodeRefusedError(f"the mode {mode!r} is not taken")
     c.any("value")
     return li.pad(x, low, high, mode=_MODES[mode])
 
@@ -165,6 +165,6 @@ def _wider(x: Value, axis: int, size: Dim) -> Value:
     n = x.shape[axis]
     times = next((k for k in range(1, 65) if dims.mul(n, k) == size), None)
     if times is None:
-        raise RefusedError(f"{size} elements from {n} are no whole multiple")
+        raise NodeRefusedError(f"{size} elements from {n} are no whole multiple")
     wide = li.broadcast_to(li.expand_dims(x, axis + 1), (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
     return li.reshape(wide, (*x.shape[:axis], size, *x.shape[axis + 1 :]))

@@ -1,0 +1,39 @@
+"""A class has one meaning: its name stands once in the project."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+from paths import ROOT
+
+# Names that several importers give to the same role, each over the model files of its own framework.
+ROLES = {"Bindings", "Call", "Input", "Kind", "OpRule", "Ref", "Source", "Walk", "Walker", "_PassedError", "_Undefined"}
+# Names of two classes on purpose.
+SAME = {"Trainer": "lstm_ir.ray has the class of lstm_ir.parallel, over Ray's actors"}
+
+
+def classes() -> dict[str, list[Path]]:
+    """Every class at the top of a file, by its name."""
+    found = defaultdict(list)
+    for folder in ("lstm_ir", "passes", "backends"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            inner = path.relative_to(ROOT)
+            if inner.parts[:2] not in (("lstm_ir", "passes"), ("lstm_ir", "backends")):
+                body = ast.parse(path.read_text(encoding="utf-8")).body
+                for n in body:
+                    if isinstance(n, ast.ClassDef):
+                        found[n.name].append(inner)
+    return found
+
+
+def test_a_class_name_stands_once() -> None:
+    found = classes()
+    assert len(found) > 400
+    several = {name: paths for name, paths in found.items() if len(paths) > 1}
+    for name in ROLES & set(several):
+        rooms = [p.parts[:3] for p in several[name]]
+        assert all(r[:2] == ("lstm_ir", "importers") for r in rooms), several[name]
+        assert len(set(rooms)) == len(rooms), several[name]
+    assert set(several) == ROLES | set(SAME), {n: p for n, p in several.items() if n not in ROLES | set(SAME)}
