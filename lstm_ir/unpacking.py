@@ -58,12 +58,12 @@ def unpacked(package: Package) -> Unpacked:
     return Unpacked(program, held.recipe.targets, options)
 
 
-def _same_arrays(told: Mapping[str, Data], held: Mapping[str, Array], what: str, where: str) -> None:
+def _same_arrays(stated: Mapping[str, Data], stored: Mapping[str, Array], kind: str, where: str) -> None:
     """That the text speaks of the arrays that the package has, which its modules run with."""
-    for name in sorted({*told, *held}):
-        known = name in told and name in held and told[name].known
-        if not known or not _equal(told[name].array, held[name]):
-            raise PackageError(f"{where}: {what} {name!r} is not the one that the package has")
+    for name in sorted({*stated, *stored}):
+        known = name in stated and name in stored and stated[name].known
+        if not known or not _equal(stated[name].array, stored[name]):
+            raise PackageError(f"{where}: {kind} {name!r} is not the one that the package has")
 
 
 def _equal(a: Array, b: Array) -> bool:
@@ -75,10 +75,10 @@ def _equal(a: Array, b: Array) -> bool:
 
 def _same_entries(program: Program, package: Package, where: str) -> None:
     """That the text is of the program that the package runs: entries, inputs, outputs and state."""
-    told, runs = program.signature(), package.signature
-    same = (told.name, told.state, told.weights) == (runs.name, runs.state, runs.weights)
-    same &= list(told.entries) == list(runs.entries)
-    for name, entry in told.entries.items() if same else ():
+    stated, runs = program.signature(), package.signature
+    same = (stated.name, stated.state, stated.weights) == (runs.name, runs.state, runs.weights)
+    same &= list(stated.entries) == list(runs.entries)
+    for name, entry in stated.entries.items() if same else ():
         other = runs.entries[name]
         ports = (entry.inputs, entry.outputs, entry.reads, entry.writes, entry.finite)
         same &= ports == (other.inputs, other.outputs, other.reads, other.writes, other.finite)

@@ -68,7 +68,7 @@ def _when(after: bool | None) -> str:
     return "after" if after else "before"
 
 
-def _read(g: Given, form: Form, cell: str, told: bool | None, reasons: Mapping[str, str]) -> CellWeights:
+def _read(g: Given, form: Form, cell: str, reset_after: bool | None, reasons: Mapping[str, str]) -> CellWeights:
     G, order = len(form.gates), GATES[cell]
     w_hr = _extra(g, form.projection, 2)
     w_ih, w_hh = form.matrices.read(g, G, None if w_hr is None else len(w_hr))
@@ -86,18 +86,18 @@ def _read(g: Given, form: Form, cell: str, told: bool | None, reasons: Mapping[s
         if len(peephole) % 3:
             raise IRError(f"{g.where}: the peephole has {len(peephole)} numbers, not 3 blocks of one size")
         peephole = blocks(peephole, form.peephole.order, "ifo")
-    after = _resets(g, form, b.after, told) if cell == "gru" else None
+    after = _resets(g, form, b.after, reset_after) if cell == "gru" else None
     return CellWeights(cell, w_ih, w_hh, b_in, b_rec, w_hr, peephole, after)
 
 
-def _resets(g: Given, form: Form, said: bool | None, told: bool | None) -> bool:
+def _resets(g: Given, form: Form, in_arrays: bool | None, reset_after: bool | None) -> bool:
     """Whether the GRU resets after the product: as the convention has it, the arrays say or the caller."""
-    known = form.resets if said is None else said
-    if known is None and told is None:
+    known = form.resets if in_arrays is None else in_arrays
+    if known is None and reset_after is None:
         raise IRError(f"{g.where}: the arrays do not say where the reset gate of a GRU acts; give reset_after")
-    if known is not None and told is not None and known != told:
-        raise IRError(f"{g.where}: reset_after is {told}, but these arrays reset {_when(known)} the product")
-    return bool(told if known is None else known)
+    if known is not None and reset_after is not None and known != reset_after:
+        raise IRError(f"{g.where}: reset_after is {reset_after}, but these arrays reset {_when(known)} the product")
+    return bool(reset_after if known is None else known)
 
 
 def _extra(g: Given, extra: Extra | None, rank: int) -> Array | None:

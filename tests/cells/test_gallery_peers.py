@@ -84,7 +84,7 @@ def test_a_runner_that_fails_or_waits_is_named(monkeypatch: pytest.MonkeyPatch) 
         while True:
             np.ones(100_000).sum()
 
-    ours = made.TimedRun(lambda call: None, lambda out: {"y": np.ones(1)})
+    ours = made.Runner(lambda call: None, lambda out: {"y": np.ones(1)})
     monkeypatch.setattr(made, "MAKERS", {made.OURS: lambda _: ours, "a": refused, "b": late})
     r = made.measure(made.Point("ind_rnn", 2, 1, 8, False), ("a", "b"), 0.01, 1, 0.2)
     assert r["missing"] == {"a": "ValueError: no such op", "b": "TimeoutError: not ready after 0.2 s"}

@@ -68,10 +68,10 @@ def published_symbol(kernel: str) -> str:
     return f"{SYMBOL}_{kernel}"
 
 
-def fits(bindings: int, numbers: int, most: int | None) -> bool:
-    """Whether the queue has room for what a kernel takes, and that is no more than `most`."""
+def fits(bindings: int, numbers: int, max_arguments: int | None) -> bool:
+    """Whether the queue has room for what a kernel takes, and that is no more than `max_arguments`."""
     room = queue.MOST_ARGUMENTS
-    return bindings + numbers <= (room if most is None else min(room, most))
+    return bindings + numbers <= (room if max_arguments is None else min(room, max_arguments))
 
 
 def text(kernels: Mapping[str, Kernel], relax: str) -> str:

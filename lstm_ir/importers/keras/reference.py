@@ -95,10 +95,10 @@ def _states(model: Any) -> dict[str, Any]:
     source = live(model)
     try:
         for path, spec, thing in held(source.spec, Holding(source.weights, "", True, Store())):
-            if spec.config.get("stateful") and isinstance(thing, LiveWeights) and getattr(thing.thing, "states", None):
+            if spec.config.get("stateful") and isinstance(thing, LiveWeights) and getattr(thing.keras_object, "states", None):
                 import keras
 
-                flat = keras.tree.flatten(thing.thing.states)
+                flat = keras.tree.flatten(thing.keras_object.states)
                 out |= {f"{path}/state_{k}": v for k, v in enumerate(flat) if v is not None}
     except NodeRefusedError:
         return out

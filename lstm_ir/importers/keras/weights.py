@@ -169,13 +169,13 @@ def snake_case(name: str) -> str:
 class LiveWeights(Weights):
     """Variables of live objects."""
 
-    def __init__(self, thing: Any) -> None:
-        self.thing, self.identity = thing, id(thing)
+    def __init__(self, keras_object: Any) -> None:
+        self.keras_object, self.identity = keras_object, id(keras_object)
 
     def variables(self, names: Names) -> dict[str, Any]:
         """The variables themselves."""
         store: dict[str, Any] = {}
-        self.thing.save_own_variables(store)
+        self.keras_object.save_own_variables(store)
         return _named(names, [store[str(k)] for k in range(len(store))], "")
 
     def own(self, names: Names) -> dict[str, Array]:
@@ -184,11 +184,11 @@ class LiveWeights(Weights):
 
     def child(self, attribute: str) -> Weights:
         """The attribute."""
-        return LiveWeights(getattr(self.thing, attribute))
+        return LiveWeights(getattr(self.keras_object, attribute))
 
     def children(self, attribute: str, specs: Sequence[LayerSpec]) -> list[Weights]:
         """The list; of a model the layers by name, as a Sequential leaves its input out."""
-        things = list(getattr(self.thing, attribute))
+        things = list(getattr(self.keras_object, attribute))
         by_name = {getattr(t, "name", None): t for t in things}
         if attribute == "layers":
             return [LiveWeights(by_name.get(s.name)) for s in specs]

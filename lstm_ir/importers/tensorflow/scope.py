@@ -13,7 +13,7 @@ from lstm_ir.importers.tensorflow.table import TABLE, place
 if TYPE_CHECKING:
     from lstm_ir.importers.known import Knowledge
     from lstm_ir.importers.tensorflow.reading import Source
-    from lstm_ir.importers.tensorflow.things import Variable
+    from lstm_ir.importers.tensorflow.variable import Variable
     from lstm_ir.ir.data import Data
     from lstm_ir.ir.graph import Value
 

@@ -10,7 +10,7 @@ from lstm_ir.importers.tensorflow.bundle import ATTRIBUTE, Bundle
 from lstm_ir.importers.tensorflow.interface import Bindings
 from lstm_ir.importers.tensorflow.reading import Source
 from lstm_ir.importers.tensorflow.tensors import dtype_of
-from lstm_ir.importers.tensorflow.things import Variable
+from lstm_ir.importers.tensorflow.variable import Variable
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant, parameter, weight

@@ -21,7 +21,7 @@ from lstm_ir.importers.tensorflow.ports import VARIABLES
 from lstm_ir.importers.tensorflow.reading import Source
 from lstm_ir.importers.tensorflow.scope import UNDEFINED, PassedError, Scope, Site, Undefined
 from lstm_ir.importers.tensorflow.table import TABLE, OpRule
-from lstm_ir.importers.tensorflow.things import Variable
+from lstm_ir.importers.tensorflow.variable import Variable
 from lstm_ir.importers.tensorflow.variables import Variables
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import LstmIrError

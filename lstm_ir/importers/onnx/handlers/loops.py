@@ -109,7 +109,7 @@ def _most(c: Call) -> Dim | None:
 # the end
 
 
-def _steps(c: Call, going: Result, most: Dim | None, counters: dict[Value, Counted]) -> Dim:
+def _steps(c: Call, going: Result, trip_count: Dim | None, counters: dict[Value, Counted]) -> Dim:
     if going is None:
         raise NodeRefusedError("its body gives no condition")
     if not isinstance(going, Value | s.SizeArray):
@@ -118,14 +118,14 @@ def _steps(c: Call, going: Result, most: Dim | None, counters: dict[Value, Count
     if starts is False:
         return 0
     if more is True and starts is True:
-        if most is None:
+        if trip_count is None:
             raise NodeRefusedError("it has no number of steps, and its condition does not end it")
-        return most
+        return trip_count
     if not isinstance(going, Value) or more is not None:
         raise NodeRefusedError("whether it starts depends on values that only a call knows")
     try:
         steps = _until(given(going), None if starts is True else given(c.raw(1)), counters)
-        return steps if most is None else s.smaller(steps, most)
+        return steps if trip_count is None else s.smaller(steps, trip_count)
     except UndecidedError:
         raise NodeRefusedError("the number of its steps cannot be decided from the sizes") from None
 

@@ -15,7 +15,7 @@ from lstm_ir.importers.tensorflow.loops import looped
 from lstm_ir.importers.tensorflow.scope import Scope, Site
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.importers.tensorflow.tensors import shape_of
-from lstm_ir.importers.tensorflow.things import Variable
+from lstm_ir.importers.tensorflow.variable import Variable
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
@@ -117,11 +117,11 @@ def while_(site: Site) -> list[Any]:
         raise NodeRefusedError(f"its body gives {len(places)} results for {len(site.inputs)} variables")
     fixed = [k == p for k, p in enumerate(places)]
 
-    def run(things: list[Any]) -> tuple[Any, list[Any]]:
-        going = walk.call(names[0], things)
+    def run(variables: list[Any]) -> tuple[Any, list[Any]]:
+        going = walk.call(names[0], variables)
         if len(going) != 1:
             raise NodeRefusedError(f"its condition gives {len(going)} results, not one")
-        return going[0], walk.call(names[1], things)
+        return going[0], walk.call(names[1], variables)
 
     return looped(walk.knowledge, site.inputs, fixed, run)
 
@@ -138,9 +138,9 @@ def exit_(site: Site) -> list[Any]:
         init = walk.results_of([e.inputs[0] for e in frame.starts], scope)
         fixed = [_same(body.passed(n.inputs[0]), frame.switches, k) for k, n in enumerate(frame.nexts)]
 
-        def run(things: list[Any]) -> tuple[Any, list[Any]]:
-            given = {(m.name, 0): v for m, v in zip(frame.merges, things, strict=True)}
-            given |= {(name, side): things[k] for name, k in frame.switches.items() for side in (0, 1)}
+        def run(variables: list[Any]) -> tuple[Any, list[Any]]:
+            given = {(m.name, 0): v for m, v in zip(frame.merges, variables, strict=True)}
+            given |= {(name, side): variables[k] for name, k in frame.switches.items() for side in (0, 1)}
             inner = Scope(body, given, scope, frame.name)
             (going,) = walk.results_of([frame.condition.inputs[0]], inner)
             return going, walk.results_of([n.inputs[0] for n in frame.nexts], inner)

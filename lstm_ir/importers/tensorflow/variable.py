@@ -14,7 +14,3 @@ class Variable:
     dtype: int
     shape: tuple[int | None, ...] | None
     reference: bool = False  # of TensorFlow 1: what reads it reads its value
-
-
-Thing = object
-"""A tensor, sizes, a variable, a list, or nothing."""
