@@ -14,7 +14,10 @@ from lstm_ir.cli.group import group
 RNG = np.random.default_rng(20261123)
 W, R, B = (RNG.standard_normal(s).astype(np.float32) * 0.3 for s in ((1, 68, 13), (1, 68, 17), (1, 68)))
 X = RNG.standard_normal((7, 3, 13)).astype(np.float32)
-pytestmark = pytest.mark.skipif(cpus.machine() != "x86_64", reason="levels of x86-64")
+pytestmark = [
+    pytest.mark.skipif(cpus.machine() != "x86_64", reason="levels of x86-64"),
+    pytest.mark.xdist_group("portable"),  # one process makes the packages
+]
 
 
 def graph() -> li.Graph:

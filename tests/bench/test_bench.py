@@ -78,6 +78,7 @@ class Meaning:
         return li.interpret(self.program, arrays)
 
 
+@pytest.mark.slow
 def test_a_package_in_a_process_of_its_own_gives_what_the_model_means(tmp_path: Path) -> None:
     for training in (False, True):
         p = Point("lstm", 3, 2, 5, 7, directions=2, training=training)
@@ -115,6 +116,7 @@ def test_every_peer_runs_the_same_model(peer: str, training: bool, names: bool) 
                 np.testing.assert_allclose(got[k], a, rtol=1e-4, atol=2e-6, err_msg=k)
 
 
+@pytest.mark.slow
 def test_the_command_measures_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need("torch")
     for name in levels.VARIABLES:  # which the command sets

@@ -189,6 +189,7 @@ def test_run_prints_a_summary(folder: Path, tmp_path: Path, capsys: Capture) -> 
         assert f"y: float32[{T},{B},{H}] [" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_targets_are_tried(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("cpu:x86-64-v2", "cpu:aarch64", "cpu:8086")
     monkeypatch.setattr(hardware, "trials", lambda: map(hardware.trial, words))

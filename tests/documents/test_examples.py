@@ -28,6 +28,7 @@ def run(name: str, cwd: Path, *arguments: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_tagger_agrees_with_what_pytorch_recorded(tmp_path: Path) -> None:
     lines = run("tagger.py", tmp_path).splitlines()
     assert len(lines) == 7
@@ -53,6 +54,7 @@ def test_block_lstm_follows_the_loss_curve_of_tensorflow(tmp_path: Path) -> None
     assert all("largest difference to TensorFlow" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_tensorflow_1_graph_runs_trains_and_serves(tmp_path: Path) -> None:
     pytest.importorskip("google.protobuf.message")
     lines = run("tf1_block_lstm.py", tmp_path).splitlines()
@@ -74,6 +76,7 @@ def test_the_voice_detector_finds_speech(tmp_path: Path) -> None:
     assert ends[-1] <= 60.0
 
 
+@pytest.mark.slow
 def test_the_text_recogniser_gives_what_pytorch_gives(tmp_path: Path) -> None:
     need("onnx_ir")
     need("torch")
@@ -93,6 +96,7 @@ def test_the_forecaster_of_keras_is_trained_on_and_served(tmp_path: Path) -> Non
     assert "40 clients, largest difference to Keras" in lines[2]
 
 
+@pytest.mark.slow
 def test_a_tagger_of_pytorch_is_trained_on_and_served(tmp_path: Path) -> None:
     need("torch")
     lines = run("torch_tagger.py", tmp_path).splitlines()
@@ -101,6 +105,7 @@ def test_a_tagger_of_pytorch_is_trained_on_and_served(tmp_path: Path) -> None:
     assert "32 rows of unequal lengths, largest difference" in lines[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["P2", "P5", "npy"])
 def test_the_text_recogniser_reads_a_file(kind: str, tmp_path: Path) -> None:
     """The classes that onnxruntime's scores have, of an image that fits as it is."""

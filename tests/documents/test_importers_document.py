@@ -15,6 +15,7 @@ def test_the_list_is_up_to_date(page: str) -> None:
     assert text == importers_document.renewed(text), f"docs/{page}.md is not up to date: {command}"
 
 
+@pytest.mark.slow
 def test_the_example_of_pytorch_runs() -> None:
     need("torch")
     blocks = (DOCS / "torch.md").read_text(encoding="utf-8").split("```python\n")[1:]

@@ -151,6 +151,7 @@ def test_the_message_is_the_real_one() -> None:
     assert here.sub("model.py:78", str(e.value)) == shown.rstrip("\n")
 
 
+@pytest.mark.slow
 def test_the_import_prints_what_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tutorial_page import FOLDER, PAGES, differences, pictures, prints, steps, written_anew
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.stem)
 def test_a_page_prints_and_draws_what_it_shows(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     page = path.read_text(encoding="utf-8")

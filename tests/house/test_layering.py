@@ -7,6 +7,7 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -109,9 +110,19 @@ def _linked(path: Path) -> bool:
 SOURCES = [*files("lstm_ir"), *files("passes"), *files("backends")]
 
 
-def imports(path: Path) -> Iterator[tuple[str, bool]]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imports(path: Path) -> tuple[tuple[str, bool], ...]:
     """Every imported module, and whether the import runs when the file is imported."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[str, bool]]:
+    tree = parsed(path)
     inner = {
         id(n)
         for f in ast.walk(tree)
@@ -170,7 +181,7 @@ def test_a_file_imports_the_rooms_below_its_own(path: Path) -> None:
 
 def top_names(path: Path) -> set[str]:
     """Names that a file has at its top: of its functions, classes, variables and imports."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     blocks = [n for n in tree.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
     inner = {id(n) for block in blocks for n in ast.walk(block)}
     names = {block.name for block in blocks}
@@ -189,7 +200,7 @@ def test_scripts_and_tests_import_what_is_there() -> None:
     places = {module(p).removesuffix(".__init__"): p for p in SOURCES}
     tops = {name: top_names(path) for name, path in places.items()}
     for path in (*files("benchmarks"), *files("examples"), *files("tests"), *SOURCES):
-        for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for n in ast.walk(parsed(path)):
             if isinstance(n, ast.ImportFrom) and within(str(n.module), "lstm_ir"):
                 assert n.module in places, f"{path}:{n.lineno} imports {n.module}"
                 for a in (a for a in n.names if a.name != "*"):
@@ -242,7 +253,7 @@ def test_no_circle_of_files() -> None:
 @pytest.mark.parametrize(("name", "other"), ANNOTATIONS)
 def test_annotations_alone_name_what_closes_a_circle(name: str, other: str) -> None:
     (path,) = (p for p in SOURCES if module(p) == name)
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     typing = {id(n) for block in ast.walk(tree) if _typing_only(block) for n in ast.walk(block)}
     found = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module == other]
     assert found

@@ -97,6 +97,7 @@ def test_a_refused_node_of_a_tensorflow_graph(graph_file: tuple[Path, Any], caps
     assert [(r["node"], r["op"]) for r in found["refusals"]] == [("odd", "NoSuchOp")]
 
 
+@pytest.mark.slow
 def test_verify_of_a_tensorflow_graph(graph_file: tuple[Path, Any]) -> None:
     need("tensorflow")
     path, w = graph_file

@@ -71,6 +71,7 @@ def test_fewer_rows_than_workers(package: Path) -> None:
         assert trainer.step_number == 3
 
 
+@pytest.mark.slow
 def test_a_loss_over_chosen_rows_is_weighed_by_them(tmp_path: Path, rng: np.random.Generator) -> None:
     """Rows are cut 4 and 3; the second part has one that counts, then none."""
     path = classifier(tmp_path, mask=True)

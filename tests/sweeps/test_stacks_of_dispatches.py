@@ -70,6 +70,7 @@ def _frames(graph: li.Graph, word: str) -> dict[str, int]:
         return {}
 
 
+@pytest.mark.slow
 @linux
 def test_workers_touch_what_frames_say() -> None:
     """The frame of the largest dispatch is seen on a worker's stack, and little more than that."""

@@ -23,6 +23,8 @@ import lstm_ir as li
 from lstm_ir.backends.files import safetensors
 from lstm_ir.backends.run.executable import Executable
 
+pytestmark = pytest.mark.xdist_group("resumed")  # one process makes what they share
+
 EPOCHS, COUNT = 4, 5
 
 

@@ -73,6 +73,7 @@ def test_steps_are_those_of_torch(word: str, sizes: tuple[Any, Any]) -> None:
     assert not np.allclose(plain, losses, rtol=1e-7)  # the rounding is there
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", WORDS)
 def test_every_entry_reads_rounded_weights(word: str) -> None:
     import ml_dtypes

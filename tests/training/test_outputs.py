@@ -11,6 +11,8 @@ import pytest
 import lstm_ir as li
 from lstm_ir.backends.run.executable import Executable
 
+pytestmark = pytest.mark.xdist_group("outputs")  # one process makes what they share
+
 Array = np.ndarray[Any, Any]
 T, B, I, H, C = 6, 4, 3, 5, 2
 RNG = np.random.default_rng(20261124)

@@ -94,11 +94,12 @@ def _states(model: Any) -> dict[str, Any]:
     out: dict[str, Any] = {}
     source = live(model)
     try:
-        for path, spec, thing in held(source.spec, Holding(source.weights, "", True, Store())):
-            if spec.config.get("stateful") and isinstance(thing, LiveWeights) and getattr(thing.keras_object, "states", None):
+        for path, spec, leaf in held(source.spec, Holding(source.weights, "", True, Store())):
+            live_layer: Any = leaf.keras_object if isinstance(leaf, LiveWeights) else None
+            if spec.config.get("stateful") and getattr(live_layer, "states", None):
                 import keras
 
-                flat = keras.tree.flatten(thing.keras_object.states)
+                flat = keras.tree.flatten(live_layer.states)
                 out |= {f"{path}/state_{k}": v for k, v in enumerate(flat) if v is not None}
     except NodeRefusedError:
         return out

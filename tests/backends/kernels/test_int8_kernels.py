@@ -38,6 +38,7 @@ def compiled(precision: str, target: str, sizes: tuple[Any, ...]) -> Any:
     return exe, loops, made.entries
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases(target=[AVX2, BASELINE])
 @pytest.mark.parametrize(("target", "sizes"), FORMS)
 @pytest.mark.parametrize("precision", WORDS)

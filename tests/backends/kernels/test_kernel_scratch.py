@@ -23,6 +23,7 @@ from lstm_ir.ir.interpret import interpret
 SIZES = ((5, 3), (1, 1), (2, 0), (0, 2), (9, 18))
 
 
+@pytest.mark.slow
 def test_scratch_memories_share_a_tensor(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever a dispatch may take few; against the loop, for several sizes of one module."""
     shared = []

@@ -80,6 +80,7 @@ def test_a_large_matrix_needs_no_second_way_to_compile(precision: str) -> None:
     assert "because IREE refuses" not in str(exe.report)
 
 
+@pytest.mark.slow
 def test_a_package_takes_the_module_that_the_processor_has(tmp_path: Path) -> None:
     g = _graph("B", bias=True)
     package = li.export(g, tmp_path / "p.lirpkg", options={"precision": "int8-dynamic"})

@@ -15,6 +15,8 @@ from paths import ROOT
 
 import lstm_ir as li
 
+pytestmark = pytest.mark.xdist_group("keras")  # one process makes what they share
+
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 

@@ -47,6 +47,7 @@ def _step(model: Any, ids: Any, tags: Any) -> float:
     return float(model.train_on_batch(ids, tags))
 
 
+@pytest.mark.slow
 def test_keras_goes_on() -> None:
     from keras_torch import keras
 

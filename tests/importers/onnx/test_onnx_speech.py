@@ -141,6 +141,7 @@ def near(got: Array, want: Array) -> None:
     assert np.abs(got - want).max() <= RELATIVE * max(1.0, float(np.abs(want).max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DTLN)
 def test_dtln_frame_by_frame_and_in_one_call(name: str) -> None:
     given, state, made, becomes = DTLN[name]

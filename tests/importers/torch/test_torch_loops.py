@@ -73,6 +73,7 @@ def counted(start: int, step: int, last: int = 0) -> Any:
     return cell(run)
 
 
+@pytest.mark.slow
 def test_while_loop(rng: np.random.Generator) -> None:
     """A counter up to a size; which rows a step reads follows from it."""
     import torch

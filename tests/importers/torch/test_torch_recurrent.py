@@ -109,6 +109,7 @@ def test_every_layer(kind: str, seed: int, rng: np.random.Generator) -> None:
             checked(kind, case, seed % 2**31, rng)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STATES)
 def test_compiled(kind: str, seed: int, rng: np.random.Generator) -> None:
     (case,) = sampled(kind, 1, rng)

@@ -117,6 +117,7 @@ def test_pytorch_is_the_original() -> None:
     assert not li.verify(graph, against=original, seconds=0.0, cold=False).ok
 
 
+@pytest.mark.slow
 def test_nested_inputs_of_an_original(rng: np.random.Generator) -> None:
     """States in a tuple, a dict, parameters by place alone; a number that the example fixed."""
     import torch

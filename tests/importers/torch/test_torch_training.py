@@ -47,6 +47,7 @@ def _step(module: Any, optimizer: Any, ids: Any, tags: Any) -> float:
     return float(loss.item())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("double", "limit"), [(False, 1e-4), (True, 1e-9)])  # rounding grows from step to step
 @pytest.mark.parametrize("source", ["executable", "state"])
 def test_torch_goes_on(source: str, double: bool, limit: float) -> None:

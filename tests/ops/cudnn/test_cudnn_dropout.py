@@ -155,6 +155,7 @@ def same_draws(target: str, rng: np.random.Generator) -> None:
         cu.close(got, want, 2e-6, (target, step))
 
 
+@pytest.mark.slow
 def test_draws_on_the_cpu(rng: np.random.Generator) -> None:
     same_draws("cpu", rng)
 

@@ -24,6 +24,7 @@ MODES: dict[str, dict[str, Any]] = {
 BOTH: dict[str, Any] = {"direction": "bidirectional"}
 
 
+@pytest.mark.slow
 def test_names_and_defaults_are_tensorflows() -> None:
     need("tensorflow")
     inferred = {"T", "num_params", "num_params_weights", "num_params_biases"}

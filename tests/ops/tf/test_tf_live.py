@@ -89,6 +89,7 @@ def _compare(op: str, a: Any, attrs: Any, want: dict[str, Any], what: object) ->
             tf.close({k: got[k] / scale}, {k: v / scale}, tolerance, what)
 
 
+@pytest.mark.slow
 def test_the_tape_of_block_lstm(rng: np.random.Generator) -> None:
     """TensorFlow's own gradient of BlockLSTM is ours, with a clip that acts."""
     need("tensorflow")

@@ -47,6 +47,7 @@ def until(what: Callable[[], bool]) -> bool:
 SLOW = [pytest.param(*c, marks=pytest.mark.slow) for c in ((4, 1), (9, 2))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("threads", "callers"), [(2, 1), (3, 3), *SLOW])
 def test_bodies_and_gradients(threads: int, callers: int, seed: int) -> None:
     """One helper and more helpers than processors, for one caller and for several."""
