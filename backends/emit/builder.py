@@ -61,6 +61,11 @@ class Builder:
             name, results=list(results), operands=list(operands), attributes=dict(attrs or {}), regions=regions
         )
 
+    @property
+    def is_spirv(self) -> bool:
+        """Whether the target takes SPIR-V, or Metal's translation of it."""
+        return self.target is not None and self.target.kind in ("vulkan", "metal")
+
     def hidden(self, v: ir.Value) -> ir.Value:
         """The value, which IREE may not compute at compile time."""
         return self.make("util.optimization_barrier", [v], [v.type]).result
@@ -85,8 +90,18 @@ class Builder:
             dense = self._text(kind, a)
         else:
             bits = a.view(np.uint16) if dtype is DType.bf16 else a
+            if dtype is DType.bf16 and a.size > 1 and self.is_spirv:
+                return self._bits_of_bf16(bits)
             dense = ir.DenseElementsAttr.get(bits, type=kind)
         return self.make("stablehlo.constant", [], [kind], {"value": dense}).result
+
+    def _bits_of_bf16(self, bits: np.ndarray[Any, Any]) -> ir.Value:
+        """Memory of 16-bit integers: on SPIR-V a literal of bf16 becomes f32 in a dispatch that copies it."""
+        held = ir.RankedTensorType.get(list(bits.shape), ir.IntegerType.get_signless(16))
+        dense = {"value": ir.DenseElementsAttr.get(bits.view(np.int16), type=held)}
+        literal = self.make("stablehlo.constant", [], [held], dense).result
+        t = TensorType(bits.shape, DType.bf16)
+        return self.view(literal, t, tensor(t))
 
     def _booleans(self, a: np.ndarray[Any, Any]) -> ir.Value:
         """Bytes that differ from 0: the bindings read bits as a splat, or not at all."""

@@ -20,7 +20,7 @@ def converted(e: Builder, v: ir.Value, t: TensorType, dtype: DType) -> ir.Value:
     wide = t.with_dtype(dtype)
     if e.target is None:
         return e.hlo("convert", [v], wide)
-    out = (_on_spirv if is_spirv(e) else _converted)(e, v, t, dtype)
+    out = (_on_spirv if e.is_spirv else _converted)(e, v, t, dtype)
     if t.is_static:
         return out
     short = t.dtype.is_float and t.dtype.bits == 16
@@ -39,14 +39,9 @@ def apart(e: Builder, v: ir.Value, operand: Value, dtype: DType | None = None) -
     for such operands alone. Open sizes have that already (see `converted`).
     """
     now = operand.dtype if dtype is None else dtype
-    if not is_spirv(e) or not operand.type.is_static or not (now is not operand.dtype or _widened(operand)):
+    if not e.is_spirv or not operand.type.is_static or not (now is not operand.dtype or _widened(operand)):
         return v
     return e.opaque(v, operand.type.with_dtype(now))
-
-
-def is_spirv(e: Builder) -> bool:
-    """Whether the target takes SPIR-V, or Metal's translation of it."""
-    return e.target is not None and e.target.kind in ("vulkan", "metal")
 
 
 def _widened(v: Value) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.conversion import apart, is_spirv
+from lstm_ir.backends.emit.conversion import apart
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.mlir_types import array_attr
 from lstm_ir.backends.emit.regions import generic, signed_back, signless
@@ -42,7 +42,7 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
                 return done
     if 0 in (a.rank, b.rank):
         return _by_a_number(e, lhs, a, rhs, b, to)
-    if is_spirv(e):  # see emit/half.py
+    if e.is_spirv:  # see emit/half.py
         lhs, rhs = (apart(e, v, x) for v, x in zip((lhs, rhs), n.inputs, strict=True))
         lhs, rhs = e.convert(lhs, a, total.dtype), e.convert(rhs, b, total.dtype)
         a, b = a.with_dtype(total.dtype), b.with_dtype(total.dtype)
@@ -56,7 +56,7 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         out = _dynamic(e, lhs, a, rhs, b, axes, total)
     if e.target is not None and e.target.kind == "cpu" and (meets_a_mask(e, n) or (axes[0] and not total.is_static)):
         out = e.barrier(out, total)  # IREE 3.13 packs what is fused with a batched product in vectors of 32 KiB
-    if is_spirv(e) and any(not isinstance(a.shape[i], int) for i in axes[2]):
+    if e.is_spirv and any(not isinstance(a.shape[i], int) for i in axes[2]):
         # IREE 3.13 fuses a product that sums over an open size with what spreads its result over other rows
         # and multiplies it there, and the numbers are wrong
         out = e.barrier(out, total)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import compare
-from lstm_ir.backends.emit.conversion import is_spirv
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.for_loop import first_carried
 from lstm_ir.backends.emit.mlir_types import array_attr, tensor
@@ -52,7 +51,7 @@ def _apart(e: Emitter, n: Node, out: ir.Value, kept: TensorType) -> ir.Value:
     """
     t, axes = n.inputs[0].type, n.attrs["dimensions"]
     before = any(t.shape[i] != 1 for i in range(min(axes, default=0), t.rank) if i not in axes)
-    return e.barrier(out, kept) if is_spirv(e) and before and not t.is_static else out
+    return e.barrier(out, kept) if e.is_spirv and before and not t.is_static else out
 
 
 def _one_row(e: Emitter, op: str, x: ir.Value, t: TensorType, start: float, axes: Sequence[int]) -> ir.Value:

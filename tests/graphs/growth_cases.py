@@ -165,7 +165,7 @@ def trained(g: Growth, steps: int) -> Case | None:
             v = v * li.mean(w) if all(map(g.at, w.shape)) else v
     loss = li.mean(li.tanh(v) * v) if v.rank else li.tanh(v) * v
     graph = li.Graph(g.name, g.inputs, {"loss": loss, "y": g.pick()})
-    names = _with_slopes(graph, ["loss"], list(weights))[:4]
+    names = [n for n in _with_slopes(graph, ["loss"], list(weights)) if n not in _running(graph)][:4]
     if not names:
         return None
     # A rate that is a number: with a name it is f32, and differences ask for f64 alone.
@@ -194,6 +194,13 @@ def trained(g: Growth, steps: int) -> Case | None:
         if entry in made.entries and (env is g.env or entry == "train")
     ]
     return Case(g.name, program, calls, f"{g.name}.grads" if g.slopes else None)
+
+
+def _running(graph: li.Graph) -> set[str]:
+    """Weights that a batch norm moves when it trains."""
+    norms = [n for n in graph.nodes if n.op.name == "batch_norm_results" and n.attrs["training"]]
+    held = [n.arg(name) for n in norms for name in ("held_mean", "held_var")]
+    return {v.node.attrs["name"] for v in held if isinstance(v, li.Value) and v.op == "weight"}
 
 
 def _fed(g: Growth, entry: Any, env: Sizes) -> Arrays:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from device import need
@@ -202,3 +203,14 @@ def test_weights_backwards(target: str) -> None:
             (li.Graph(f"g{len(cases)}", [x], {**y, "z": x + 1}), {"x": np.ones(3, "f4")}, want, f"{kind}{shape}")
         )
     agree(cases, target)
+
+
+@pytest.mark.vulkan
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_literals_of_bfloat16_are_joined_on_vulkan(axis: int, rng: np.random.Generator) -> None:
+    need("vulkan")
+    literal, given = (rng.normal(size=(4, 2, 3)).astype(ml_dtypes.bfloat16) for _ in range(2))
+    x = li.input("x", literal.shape, "bf16")
+    joined = li.concat([x, li.constant(literal), x], axis)
+    exe = li.compile(li.Graph("g", [x], {"y": joined}), "vulkan")
+    np.testing.assert_array_equal(exe(x=given)["y"], np.concatenate([given, literal, given], axis))
