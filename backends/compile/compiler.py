@@ -188,10 +188,13 @@ def option_flags(options: Mapping[str, Any] | None, kind: str) -> list[str]:
     if not isinstance(extra, (list, tuple)) or not all(isinstance(f, str) for f in extra):
         raise CompileError("option flags: expected a list of compiler flags")
     on = "true" if tiling else "false"
-    chosen = any(f.startswith(LESS_FUSION.partition("=")[0]) for f in extra)
-    less = [LESS_FUSION] if kind == "cpu" and not chosen else []
-    less += [ALIGNMENT] if kind == "cpu" else []
-    return [*less, f"--iree-opt-level={level}", f"--iree-opt-data-tiling={on}", *extra]
+    chosen = {_flag_name(f) for f in extra}
+    ours = [f for f in (LESS_FUSION, ALIGNMENT) if kind == "cpu" and _flag_name(f) not in chosen]
+    return [*ours, f"--iree-opt-level={level}", f"--iree-opt-data-tiling={on}", *extra]
+
+
+def _flag_name(flag: str) -> str:
+    return flag.partition("=")[0]
 
 
 @cache

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
-from paths import ROOT
+from paths import ROOT, files
 
 FOREIGN = ("torch", "tensorflow", "jax", "jaxlib", "onnx", "onnx_ir", "onnxruntime", "keras", "safetensors")
 LAZY = ("networkx", "lark", "iree.compiler", "ml_dtypes", "click", "rich")
@@ -97,14 +97,6 @@ ARROWS = {
     "parallel": "ir backends.memory backends.targets backends.files backends.run loading serving",
     "ray": "ir backends.run loading serving parallel",
 }
-
-
-def files(folder: str) -> list[Path]:
-    return sorted(p for p in (ROOT / folder).rglob("*.py") if not _linked(p))
-
-
-def _linked(path: Path) -> bool:
-    return any((ROOT / "lstm_ir" / link) in path.parents for link in ("passes", "backends"))
 
 
 SOURCES = [*files("lstm_ir"), *files("passes"), *files("backends")]

@@ -6,7 +6,7 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
-from paths import ROOT
+from paths import ROOT, files
 
 # Names that several importers give to the same role, each over the model files of its own framework.
 ROLES = {"Bindings", "Call", "Input", "Kind", "OpRule", "Ref", "Source", "Walk", "Walker", "_PassedError", "_Undefined"}
@@ -17,14 +17,10 @@ SAME = {"Trainer": "lstm_ir.ray has the class of lstm_ir.parallel, over Ray's ac
 def classes() -> dict[str, list[Path]]:
     """Every class at the top of a file, by its name."""
     found = defaultdict(list)
-    for folder in ("lstm_ir", "passes", "backends"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            inner = path.relative_to(ROOT)
-            if inner.parts[:2] not in (("lstm_ir", "passes"), ("lstm_ir", "backends")):
-                body = ast.parse(path.read_text(encoding="utf-8")).body
-                for n in body:
-                    if isinstance(n, ast.ClassDef):
-                        found[n.name].append(inner)
+    for path in (*files("lstm_ir"), *files("passes"), *files("backends")):
+        for n in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(n, ast.ClassDef):
+                found[n.name].append(path.relative_to(ROOT))
     return found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lstm_ir as li
@@ -427,3 +428,15 @@ def test_named_sizes_and_gpus_keep_the_compilers_checks(
     options = {} if asked is None else {"verify": asked}
     build(li.Graph("g", [x], {"y": x + 1.0}), where, options)
     assert tried == [checks]
+
+
+def test_a_flag_of_the_caller_stands_in_place_of_ours() -> None:
+    """The compiler takes each flag once."""
+    x = li.input("x", ("N",))
+    flags = [
+        f"{f.partition('=')[0]}={value}" for f, value in ((compiler.LESS_FUSION, "true"), (compiler.ALIGNMENT, "64"))
+    ]
+    made = compiler.option_flags({"flags": flags}, "cpu")
+    assert [f for f in made if f.partition("=")[0] in {g.partition("=")[0] for g in flags}] == flags
+    exe = li.compile(li.Graph("g", [x], {"y": x + x}), options={"flags": flags, "cache": False})
+    np.testing.assert_array_equal(exe(x=np.ones(3, np.float32))["y"], np.full(3, 2.0, np.float32))
