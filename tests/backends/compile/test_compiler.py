@@ -431,7 +431,7 @@ def test_named_sizes_and_gpus_keep_the_compilers_checks(
 
 
 def test_a_flag_of_the_caller_stands_in_place_of_ours() -> None:
-    """The compiler takes each flag once."""
+    """Each flag is given once, and the value is the caller's."""
     x = li.input("x", ("N",))
     flags = [
         f"{f.partition('=')[0]}={value}" for f, value in ((compiler.LESS_FUSION, "true"), (compiler.ALIGNMENT, "64"))
