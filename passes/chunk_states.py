@@ -21,7 +21,7 @@ from lstm_ir.ops.scan.chunkwise import chunkwise
 from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.hoist import in_loops
 
-LOOPS = 64  # matrix states of one loop
+LOOPS = 64  # matrix states of one loop, at most: each round takes one
 
 
 @register

@@ -15,8 +15,8 @@ from lstm_ir.ir.opdef import Level
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.rewrite import Rules, rule, sweep, with_bodies
+from lstm_ir.passes.tuned import FOLDED_ELEMENTS
 
-LIMIT = 256  # elements: 1 KB of f32, from where an array counts as a weight
 GROWING = ("broadcast_in_dim", "iota", "pad")  # better as they are than written out
 
 
@@ -26,7 +26,7 @@ class FoldConstants(Pass):
     """Nodes over literals evaluated by the ops' NumPy meaning, up to `limit` elements each."""
 
     name: ClassVar[str] = "fold-constants"
-    limit: int = LIMIT
+    limit: int = FOLDED_ELEMENTS
 
     def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
         """The graph with literals in place of what can be computed here."""

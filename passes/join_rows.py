@@ -20,9 +20,9 @@ from lstm_ir.ir.types import Shape
 from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.loops import clone, new_param, rebuilt
 from lstm_ir.passes.rewrite import with_bodies
+from lstm_ir.passes.tuned import JOINED_ROWS, LOOP_TENSORS
 
 Scanned = tuple[Value, Value, bool]  # outside, inside, reverse
-TOGETHER = 8  # rows of one tensor, at most: kernels write out leading indices
 
 
 @register
@@ -31,7 +31,7 @@ class JoinRows(KernelPass):
     """Rows saved for other loops alone, joined where a loop has more than `max_tensors` tensors."""
 
     name: ClassVar[str] = "join-rows"
-    max_tensors: int = 20
+    max_tensors: int = LOOP_TENSORS
 
     def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
         """The graph with fewer tensors between its loops; only kernels need that."""
@@ -87,8 +87,8 @@ def _alike(graph: Graph, loop: Loop) -> list[list[int]]:
 
 
 def _even(ks: list[int]) -> Iterator[list[int]]:
-    """In parts of about one size, none above TOGETHER."""
-    count = -(-len(ks) // TOGETHER)
+    """In parts of about one size, none above JOINED_ROWS."""
+    count = -(-len(ks) // JOINED_ROWS)
     for i in range(count):
         yield ks[i * len(ks) // count : (i + 1) * len(ks) // count]
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.passes.axes import BodyAxes
-
-NARROW = 64  # columns below which another axis, twice as wide, is the better one
+from lstm_ir.passes.tuned import NARROW_COLUMNS
 
 
 def rows_of(outputs: Sequence[Value], axes: BodyAxes) -> dict[Value, int] | None:
@@ -44,4 +43,4 @@ def _cost(rows: Mapping[Value, int], axes: BodyAxes) -> tuple[bool, int, bool, b
 
 def narrow(size: Dim) -> bool:
     """Whether so many columns are few."""
-    return not isinstance(size, int) or size < NARROW
+    return not isinstance(size, int) or size < NARROW_COLUMNS

@@ -23,8 +23,8 @@ from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.hoist import in_loops
 from lstm_ir.passes.loops import clone, new_param, rebuilt
 from lstm_ir.passes.row_axes import narrow, rows_of
+from lstm_ir.passes.tuned import WIDE_COLUMNS
 
-WIDE = 16  # columns that are worth it
 Order = tuple[int, ...]
 
 
@@ -110,7 +110,7 @@ def _column(v: Value, row: int, axes: BodyAxes) -> int:
     best = max(sizes, key=lambda i: (sizes[i], i), default=last)
     if here is None:
         return best
-    return best if narrow(here) and sizes[best] >= max(WIDE, 2 * here) else last
+    return best if narrow(here) and sizes[best] >= max(WIDE_COLUMNS, 2 * here) else last
 
 
 def _turned(loop: Loop, orders: Mapping[Value, Order]) -> dict[Value, Value]:

@@ -27,9 +27,9 @@ from lstm_ir.backends import bindings, process, queue
 from lstm_ir.backends.memory import LINE
 from lstm_ir.backends.run import runtime, transfer
 from lstm_ir.backends.run.threads import affinity, choice, stacks
+from lstm_ir.backends.run.tuned import IDLE_SECONDS
 from lstm_ir.ir.types import DType
 
-IDLE_SECONDS = 400e-6  # seconds
 _END = 1.0  # seconds that the end of the process waits for one
 _TRIAL = 10_000 * queue.IDLE_POLL  # polls that are timed
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from lstm_ir.backends import bindings, process
 from lstm_ir.backends.run.threads import affinity, stacks
+from lstm_ir.backends.run.tuned import SPIN_MICROSECONDS
 from lstm_ir.backends.targets import cpus
 from lstm_ir.ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeError
 
@@ -22,7 +23,6 @@ LOST = "DEVICE_LOST"  # what drivers say of a GPU that stopped answering
 # IREE's CUDA queue takes no work after one that failed, a launch or a fill of nothing among them.
 _CUDA = re.compile(r"CUDA_ERROR_(?!OUT_OF_MEMORY)|hal\.device\.queue\.dealloca")
 MAX_THREADS = 64  # workers that one IREE executor has at most
-SPIN = 5  # us that a worker looks for work before it sleeps: between two dispatches of a call
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ def _driver(name: str) -> Any:
     if name == "local-task" and not _process.started:
         # The workers belong to the cached driver, so what they are is set before it is made.
         room = f"--task_worker_stack_size={stacks.WORKER}"
-        rt.parse_flags(*_topology(_process.threads), f"--task_worker_spin_us={SPIN}", room)
+        rt.parse_flags(*_topology(_process.threads), f"--task_worker_spin_us={SPIN_MICROSECONDS}", room)
         _process.started = True
     with reporting(f"no {name} device here", TargetError):
         return rt.get_cached_hal_driver(name)

@@ -12,13 +12,11 @@ import numpy as np
 from lstm_ir.backends import bindings, process
 from lstm_ir.backends.memory import ALIGNMENT, empty
 from lstm_ir.backends.run import runtime
+from lstm_ir.backends.run.tuned import KEPT_BYTES, LENT_BYTES, STAGED_BYTES
 from lstm_ir.ir.device_array import DeviceArray, Exchange, Home, of_host
 from lstm_ir.ir.types import DType
 
 Array = np.ndarray[Any, Any]
-SHARED = 128 << 10  # bytes from which lending an input's memory beats copying it
-KEPT = 1 << 20  # bytes of inputs for which an entry keeps memory between calls
-STAGED = 64 << 20  # bytes of results for which a GPU's executable keeps host memory between calls
 
 # NumPy's own ways to an array's address run Python code of theirs: 11 us where caches are cold.
 _byte, _address = ctypes.c_char.from_buffer, ctypes.addressof
@@ -118,7 +116,7 @@ class HostMover(Mover):
 
     def slots(self, values: list[Array], kinds: tuple[BorderType, ...]) -> Slots | None:
         """One block for all inputs, where it is small: writing there beats allocating."""
-        if not self._lends or sum(a.nbytes for a in values) >= KEPT:
+        if not self._lends or sum(a.nbytes for a in values) >= KEPT_BYTES:
             return None
         starts = [0]
         for a in values:
@@ -129,7 +127,7 @@ class HostMover(Mover):
             memory = block[start : start + max(a.nbytes, ALIGNMENT)]
             arguments.push_ref(self.lent(memory, kind, a.shape))
             places.append(memory[: a.nbytes].view(kind.dtype).reshape(a.shape))
-        large = [i for i, a in enumerate(values) if a.nbytes >= SHARED]
+        large = [i for i, a in enumerate(values) if a.nbytes >= LENT_BYTES]
         return Slots(arguments, places, block, large)
 
     def lendable(self, a: Array) -> bool:
@@ -142,7 +140,7 @@ class HostMover(Mover):
 
     def put(self, a: Array, kind: BorderType) -> Any:
         """A view of `a` itself where it is large and aligned, else of a copy."""
-        if not self._lends or a.nbytes < SHARED or not self.lendable(a):
+        if not self._lends or a.nbytes < LENT_BYTES or not self.lendable(a):
             return super().put(a, kind)
         return self.lent(a.view(kind.raw), kind)
 
@@ -250,7 +248,7 @@ class DeviceMover(Mover):
 class Staging:
     """Host memory that a GPU writes, kept between calls: CUDA takes 1.2 ms to allocate or free it (H100)."""
 
-    def __init__(self, allocator: Any, limit: int = STAGED) -> None:
+    def __init__(self, allocator: Any, limit: int = STAGED_BYTES) -> None:
         rt = bindings.native()
         memory = int(rt.MemoryType.HOST_LOCAL) | int(rt.MemoryType.DEVICE_VISIBLE)
         usage = int(rt.BufferUsage.TRANSFER) | int(rt.BufferUsage.MAPPING_SCOPED)

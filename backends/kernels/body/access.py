@@ -12,7 +12,7 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.spread import regrouped
 
-MAX_LEADING = 16  # leading indices (directions, heads) that are written out; more are loops
+MAX_LEADING = 16  # leading indices (directions, heads) that are written out; more are loops; figure not kept
 
 
 class RefusedError(Exception):

@@ -1,7 +1,8 @@
 """Numbers that were tuned: what is known of processors, and from which size on a choice gains.
 
-Each has its unit, and what was measured or why it is reasoned. docs/kernels.md has the figures, of
-two cores of an AMD EPYC each, with AVX-512 ("32 registers") and without ("16 registers").
+Each has its unit, and what was measured, that it is reasoned, or that its figure was not kept.
+docs/kernels.md has figures, of two cores of an AMD EPYC each, with AVX-512 ("32 registers") and
+without ("16 registers").
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from lstm_ir.ir.target import TargetInfo
 
 # -- memory
 
-STACK = 8 << 10  # bytes of a tile's sums; a dispatch has 32 KB of stack by default
-PANEL_SHARE = 8  # the part of L2 that the rows of a panel may take: weights pass beside them
-MADE_SHARE = 2  # the part of L2 that rows multiplied by a loop's kernel may take: each block reads them
-KEPT_BYTES = 4 << 20  # bytes of scratch that stay in the module; more are a call's own
+STACK = 8 << 10  # bytes of a tile's sums. Reasoned: a dispatch has 32 KB of stack by default
+PANEL_SHARE = 8  # the part of L2 that the rows of a panel may take. Reasoned: weights pass beside them
+MADE_SHARE = 2  # the part of L2 that rows multiplied by a loop's kernel may take. Reasoned: each block reads them
+KEPT_BYTES = 4 << 20  # bytes of scratch that stay in the module; more are a call's own; figure not kept
 
 # -- register tiles of a loop's products
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What is known of targets with so many vector registers, each figure measured."""
+    """What is known of targets with so many vector registers."""
 
     registers: int
     heights: tuple[int, ...]  # of register tiles
@@ -35,9 +36,10 @@ class Machine:
 # Workers take halves of a batch, and a rest of two rows reads its weights as often as eight: with
 # many registers heights are powers of two. With few, a member that has all rows and half of the
 # columns reads half the weights; and where two processors are threads of one core, what counts is
-# how few instructions go with a product.
+# how few instructions go with a product. Measured: what tiles and products of
+# an iteration gain stands in docs/kernels.md.
 MANY = Machine(32, (8, 4, 2, 1), 16, 1, False, 8)
-FEW = Machine(16, (6, 4, 3, 2, 1), 48, 2, True, 4)
+FEW = Machine(16, (6, 4, 3, 2, 1), 48, 2, True, 4)  # measured as well
 
 
 def machine(target: TargetInfo) -> Machine:
@@ -48,22 +50,22 @@ def machine(target: TargetInfo) -> Machine:
 
 # Time of a product in blocks of so many sums, relative to four of them; measured, about.
 COST = {1: 1.25, 2: 1.05, 3: 1.05, 4: 1.0}
-MANY_ROWS = 512  # rows, above which what is left over goes row by row: it is seldom
+MANY_ROWS = 512  # rows, above which what is left over goes row by row. Reasoned: it is seldom
 # Weights of a step that are more than so many times L2 are asked for ahead, with 16 registers. At 2 MB
-# of weights and 512 KB of L2 it lost 4 %, at 8 MB it gained 8.
+# of weights and 512 KB of L2 it lost 4 %, at 8 MB it gained 8 (measured).
 PREFETCH_L2 = 4
-PREFETCH_TILES = 4  # tiles that share the asking: each asks for a piece of the next block's weights
+PREFETCH_TILES = 4  # tiles that share the asking, each a piece of the next block's weights; figure not kept
 
 # -- where the work goes
 
-# Rows from which a longer loop over k beats reading rows that were multiplied before the loop: 16.7 and
+# Rows from which a longer loop over k beats reading rows that were multiplied before the loop. Measured: 16.7 and
 # 14.7 ms at (T,B,H) = (1000,4,200), before from 16 rows on; 9.0 and 8.0 at (100,4,512).
 FOLD_ROWS = 3
-# Bytes of rows that were multiplied before the loop, from which they are multiplied in its steps at any number of rows:
-# a long sequence shall take its inputs and results, and little besides.
+# Bytes of rows that were multiplied before the loop, from which they are multiplied in its steps at any number of rows.
+# Reasoned: a long sequence shall take its inputs and results, and little besides.
 HOISTED_BYTES = 2**26
-MIN_PANEL = 4  # rows of a panel, at least
-TENSORS = 24  # of a loop that makes products itself, about: each brings two, a dispatch takes 32
+MIN_PANEL = 4  # rows of a panel, at least; figure not kept
+TENSORS = 24  # of a loop that makes products itself, about. Reasoned: each brings two, a dispatch takes 32
 
 # -- sharing a step
 
@@ -72,39 +74,38 @@ TENSORS = 24  # of a loop that makes products itself, about: each brings two, a 
 # are expected to wait longer for each other.
 PAIR_FLOPS, SHARE_FLOPS = 16_000, 100_000
 # Fewer blocks of columns than this, if odd in number, may leave a member with notably more than
-# another: halves of their rows are shared out (14.5 instead of 15.2 ms at 1000,4,200).
+# another: halves of their rows are shared out. Measured: 14.5 instead of 15.2 ms at 1000,4,200.
 UNEVEN = 32
-COLUMNS = 32  # rows up to which members of a product share its columns: each reads a part of the matrix
-POLLS = 128  # looks at the count before a member tries to take shares of others
-SHARES = 4  # workgroups per worker of a kernel whose parts wait for nothing: a late worker takes fewer
+COLUMNS = 32  # rows up to which members of a product share its columns. Reasoned: each reads a part of the matrix
+POLLS = 128  # looks at the count before a member tries to take shares of others; figure not kept
+SHARES = 4  # workgroups per worker of a kernel whose parts wait for nothing. Reasoned: a late worker takes fewer
 
 # -- loops by columns
 
-# Bytes of a step's row of a tensor up to which columns are outermost. Rough, two cores of a busy machine: 1.00 to
-# 1.06 times as fast up to 4 KB, 1.4 where a second worker shares the columns of one row; 0.75 to 0.9 with WKV at
-# 8 KB, where each step is another page.
+# Bytes of a step's row of a tensor up to which columns are outermost. Measured roughly, two cores of a busy
+# machine: 1.00 to 1.06 times as fast up to 4 KB, 1.4 where a second worker shares the columns of one row; 0.75 to 0.9
+# with WKV at 8 KB, where each step is another page.
 COLUMN_BYTES = 4096
-COLUMN_STEPS = 64  # steps of a block of columns at a time: so many pages of each tensor
-COLUMN_VECTORS = (4, 2, 1)  # of a block, the first that fits
-COLUMN_OPS = 16  # of a block in a step, for more than one vector
+COLUMN_STEPS = 64  # steps of a block of columns at a time. Reasoned: so many pages of each tensor
+COLUMN_VECTORS = (4, 2, 1)  # of a block, the first that fits; figure not kept
+COLUMN_OPS = 16  # of a block in a step, for more than one vector; figure not kept
 
 # -- products and sums of outer products
 
-# Multiplications from which a kernel is worth its compile time.
-WORTH = 1 << 21
-FEW_ROWS = 16  # rows from which IREE's own product is slower on one thread
-SMALL_MATRIX = 1 << 14  # elements of a matrix, below which IREE's own product does as well
-SHARED_MATRIX = 1 << 19  # elements of a matrix from which members that read a part each are faster
-SMALL_SUM = 1 << 12  # elements of a sum of outer products, below which IREE's own does as well
-SUM = 256  # terms of one block of a sum of outer products, at most: its columns stay in L2
-PANEL = 24 << 10  # bytes of a panel of the second operand, on the stack, which stays in L1
-WIDE, NARROW = (3, 2)  # vectors of a tile's columns; a tile of one would load as often as it multiplies
-TERMS = 4  # terms of an iteration; packed operands end with zeros
-PACKED_NUMBERS = 24  # of a packing kernel's call, at most, beside the tensors; more is left to IREE
+WORTH = 1 << 21  # multiplications from which a kernel is worth its compile time; figure not kept
+FEW_ROWS = 16  # rows from which IREE's own product is slower on one thread; figure not kept
+SMALL_MATRIX = 1 << 14  # elements of a matrix, below which IREE's own product does as well; figure not kept
+SHARED_MATRIX = 1 << 19  # elements of a matrix from which members that read a part each are faster; figure not kept
+SMALL_SUM = 1 << 12  # elements of a sum of outer products, below which IREE's own does as well; figure not kept
+SUM = 256  # terms of one block of a sum of outer products, at most. Reasoned: its columns stay in L2
+PANEL = 24 << 10  # bytes of a panel of the second operand, on the stack. Reasoned: it stays in L1
+WIDE, NARROW = (3, 2)  # vectors of a tile's columns. Reasoned: a tile of one would load as often as it multiplies
+TERMS = 4  # terms of an iteration; packed operands end with zeros; figure not kept
+PACKED_NUMBERS = 24  # of a packing kernel's call, at most, beside the tensors; more is left to IREE; figure not kept
 
 # -- stencils
 
-SUMS = 3  # vectors of places of the tallest tile, as of a sum of outer products; lower ones have more
-VECTORS = 8  # at most: enough sums for the latency of one
-CHANNEL_BYTES = 128 << 10  # bytes of a block's channels, which stay in L2 while tiles of outputs pass over them
-PLACES = 1024  # of a block, at most: few channels still give several workgroups work
+SUMS = 3  # vectors of places of the tallest tile. Reasoned: as of a sum of outer products; lower ones have more
+VECTORS = 8  # at most. Reasoned: enough sums for the latency of one
+CHANNEL_BYTES = 128 << 10  # of a block's channels. Reasoned: they stay in L2 while tiles of outputs pass over them
+PLACES = 1024  # of a block, at most. Reasoned: few channels still give several workgroups work

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.text import Text
 
-PAUSES = 64  # at most, between two looks; one more after so many looks
+PAUSES = 64  # at most, between two looks; one more after so many looks; figure not kept
 
 
 def spin_pause(t: Text, relax: str, turn: TextOperand) -> None:

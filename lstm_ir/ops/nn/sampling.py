@@ -27,8 +27,9 @@ from lstm_ir.ops.primitive.fill import iota
 from lstm_ir.ops.primitive.precision import floats, inner
 from lstm_ir.ops.primitive.reduce import argmax, cumsum, sum
 from lstm_ir.ops.primitive.shape import expand_dims
-from lstm_ir.ops.scan.order import PAIRS, before, keys
+from lstm_ir.ops.scan.order import before, keys
 from lstm_ir.ops.scan.order import top_k as largest
+from lstm_ir.ops.scan.tuned import PAIRED_ELEMENTS
 
 
 def sample(
@@ -50,7 +51,7 @@ def sample(
     if warm is None:
         return argmax(scores, -1)
     places, n = None, v.shape[-1]
-    if isinstance(n, int) and n <= PAIRS:
+    if isinstance(n, int) and n <= PAIRED_ELEMENTS:
         scores = _kept_in_place(scores, warm, top_k, share)
     elif top_k is not None or share is not None:
         scores, places = largest(scores, n if top_k is None else top_k)

@@ -187,7 +187,7 @@ def _seen_by(lhs: Value, tap: tuple[int, ...], height: Dim, width: Dim) -> Value
     return reshape(slice(lhs, low, high), (*lhs.shape[:3], height, width))
 
 
-JOINED = 16  # parts of a concatenation; IREE compiles ones of many more slowly
+JOINED = 16  # parts of a concatenation; IREE compiles ones of many more slowly, figure not kept
 
 
 def _windows(lhs: Value, taps: Taps, height: Dim, width: Dim) -> Value:

@@ -29,9 +29,7 @@ from lstm_ir.ops.primitive.linear import dot_general
 from lstm_ir.ops.primitive.shape import concat, reshape, transpose
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.ops.scan.node import STEP, scan_node
-
-CHUNK = 64
-"""Steps of a chunk, about: products inside it grow with it, the states that are written shrink (docs/passes.md)."""
+from lstm_ir.ops.scan.tuned import CHUNK_STEPS
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,8 @@ class StateRows:
 def chunk_of(steps: Dim) -> int:
     """Steps of a chunk: such that few are left over."""
     if not isinstance(steps, int):
-        return CHUNK
-    count = -(-steps // CHUNK)
+        return CHUNK_STEPS
+    count = -(-steps // CHUNK_STEPS)
     return -(-steps // count)
 
 

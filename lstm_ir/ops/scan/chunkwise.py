@@ -26,16 +26,12 @@ from lstm_ir.ops.primitive.reduce import sum as sum_over
 from lstm_ir.ops.primitive.shape import concat, reshape, reverse, transpose
 from lstm_ir.ops.primitive.size import size
 from lstm_ir.ops.primitive.window import slice_axis
-from lstm_ir.ops.scan.chunks import CHUNK, StateRows, chunk_of, chunked
+from lstm_ir.ops.scan.chunks import StateRows, chunk_of, chunked
 from lstm_ir.ops.scan.matrix_state import Affine, MatrixLoop, Read, matrix_loop
 from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.ops.scan.partial import Partial, applied
 from lstm_ir.ops.scan.parts import names_beside
-
-STEPS = 8
-"""Fewer steps stay a loop: T = 1 is the form in which a model is served."""
-SIZE = 8
-"""Matrices with fewer rows or columns stay a loop."""
+from lstm_ir.ops.scan.tuned import CHUNK_STEPS, MIN_STATE, MIN_STEPS
 
 
 def chunkwise(loop: Loop) -> tuple[list[Value] | None, str, Node | None]:
@@ -43,7 +39,7 @@ def chunkwise(loop: Loop) -> tuple[list[Value] | None, str, Node | None]:
     if (
         loop.until
         or loop.length == 0
-        or (isinstance(loop.length, int) and loop.length < STEPS)
+        or (isinstance(loop.length, int) and loop.length < MIN_STEPS)
         or _left_over(loop.length)
     ):
         return None, "", None
@@ -51,7 +47,7 @@ def chunkwise(loop: Loop) -> tuple[list[Value] | None, str, Node | None]:
     if found is None:
         return None, why, None
     shape = found.param.shape
-    if not all(isinstance(shape[a], int) and shape[a] >= SIZE for a in (found.k, found.v)):
+    if not all(isinstance(shape[a], int) and shape[a] >= MIN_STATE for a in (found.k, found.v)):
         return None, f"a matrix state of {shape[found.k]} x {shape[found.v]}", None
     if loop.count is not None:
         return None, "a matrix state in a loop with `count`", None
@@ -76,18 +72,18 @@ def chunkwise_vjp(node: Node, cts: Cts, plain: Callable[[Node, Cts], Any]) -> An
 
 
 def _left_over(length: Dim) -> bool:
-    """Whether it is T - CHUNK * (T // CHUNK): fewer steps than a chunk has."""
+    """Whether it is T - CHUNK_STEPS * (T // CHUNK_STEPS): fewer steps than a chunk has."""
     if not isinstance(length, Expr):
         return False
     for mono, k in length.terms:
-        if len(mono) == 1 and isinstance(mono[0], Floor) and mono[0].divisor == CHUNK and k == -CHUNK:
-            return dims.add(length, dims.mul(Expr(((mono, 1),)), CHUNK)) == mono[0].numerator
+        if len(mono) == 1 and isinstance(mono[0], Floor) and mono[0].divisor == CHUNK_STEPS and k == -CHUNK_STEPS:
+            return dims.add(length, dims.mul(Expr(((mono, 1),)), CHUNK_STEPS)) == mono[0].numerator
     return False
 
 
 def _with_rest(loop: Loop) -> tuple[list[Value] | None, str, Node | None]:
-    count = dims.floordiv(loop.length, CHUNK)
-    whole = dims.mul(count, CHUNK)
+    count = dims.floordiv(loop.length, CHUNK_STEPS)
+    whole = dims.mul(count, CHUNK_STEPS)
     rest = dims.add(loop.length, dims.mul(whole, -1))
     back = any(loop.reverse)
     first = [slice_axis(x, 0, rest, loop.length) if back else slice_axis(x, 0, 0, whole) for x in loop.xs]

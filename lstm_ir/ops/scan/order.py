@@ -32,9 +32,8 @@ from lstm_ir.ops.primitive.shape import axis_of, expand_dims, reshape, swapaxes,
 from lstm_ir.ops.primitive.size import size_value
 from lstm_ir.ops.primitive.window import pad, slice_axis
 from lstm_ir.ops.scan.builder import scan
+from lstm_ir.ops.scan.tuned import PAIRED_ELEMENTS, PICKED_ELEMENTS
 
-FEW = 16  # elements that are picked one after another: each is a look at all elements
-PAIRS = 128  # elements that are all compared with one another: two dispatches, and no loop in a loop
 LEVELS = 31  # of a network for any number of elements that i32 counts
 
 
@@ -61,9 +60,9 @@ def top_k(x: Any, k: DimLike, axis: int = -1, largest: bool = True) -> tuple[Val
     n = v.shape[at]
     if dims.at_least(dims.add(n, dims.mul(count, -1)), 0) is False:
         raise IRError(message("top_k", f"k is {count}, axis {at} has {n} elements", [("x", v.type)], here()))
-    if isinstance(count, int) and isinstance(n, int) and 0 < n <= PAIRS:
+    if isinstance(count, int) and isinstance(n, int) and 0 < n <= PAIRED_ELEMENTS:
         places = swapaxes(_counted(swapaxes(keys(v, down), at, -1), count), at, -1)
-    elif isinstance(count, int) and count <= FEW and n != 0:
+    elif isinstance(count, int) and count <= PICKED_ELEMENTS and n != 0:
         places = swapaxes(_first(swapaxes(keys(v, down), at, -1), count), at, -1)
     else:
         places = slice_axis(_order("top_k", v, at, down), at, 0, count)
@@ -93,7 +92,7 @@ def _order(op: str, x: Value, axis: int, descending: Any) -> Value:
     at, down = axis_of(op, x, axis), options.flag(op, "descending", descending)
     key = swapaxes(keys(x, down), at, -1)
     n = key.shape[-1]
-    if isinstance(n, int) and 1 < n <= PAIRS:
+    if isinstance(n, int) and 1 < n <= PAIRED_ELEMENTS:
         return swapaxes(_counted(key, n), at, -1)
     if not isinstance(n, int):  # one element more, which comes last: there may be none otherwise
         edge = [0] * (key.rank - 1)

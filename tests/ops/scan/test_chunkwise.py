@@ -12,7 +12,8 @@ import lstm_ir as li
 from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.carry_kinds import CarryKind, circles, loops_of
 from lstm_ir.ops.primitive.tree import flatten
-from lstm_ir.ops.scan.chunks import CHUNK, chunk_of
+from lstm_ir.ops.scan.chunks import chunk_of
+from lstm_ir.ops.scan.tuned import CHUNK_STEPS
 from lstm_ir.passes.base import Notes
 from lstm_ir.passes.chunk_states import ChunkStates
 from lstm_ir.passes.pipeline import Pipeline
@@ -144,7 +145,7 @@ def test_few_steps_counts_and_other_targets_stay_loops() -> None:
 def test_chunks_leave_few_steps_over(T: int) -> None:
     chunk = chunk_of(T)
     count = -(-T // chunk)
-    assert chunk <= CHUNK
+    assert chunk <= CHUNK_STEPS
     assert 0 <= count * chunk - T < count
 
 

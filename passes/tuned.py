@@ -1,0 +1,15 @@
+"""Numbers of passes that were tuned: from which size on another form of a graph is the better one.
+
+Each has its unit, and what was measured, that it is reasoned, or that its figure was not kept.
+"""
+
+from __future__ import annotations
+
+# Elements of a literal that a pass computes. Reasoned: from 1 KB of f32 on an array counts as a weight.
+FOLDED_ELEMENTS = 256
+# Tensors of a loop, above which rows that it saves for another loop are joined. Reasoned: a kernel's dispatch takes 32.
+# Measured: a gradient that had 19 tensors to join took 1.6 ms as a kernel, 9.3 as a loop (docs/kernels.md).
+LOOP_TENSORS = 20
+JOINED_ROWS = 8  # rows of one tensor, at most. Reasoned: kernels write out leading indices
+NARROW_COLUMNS = 64  # columns below which another axis, twice as wide, is the better one; figure not kept
+WIDE_COLUMNS = 16  # columns that are worth a turned body; figure not kept
