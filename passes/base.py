@@ -8,6 +8,7 @@ line of the node that it replaces, and the pass's name behind it.
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -44,14 +45,14 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class Pass:
+class Pass(ABC):
     """Base of all passes; the fields of a subclass are its options."""
 
     name: ClassVar[str] = ""
 
+    @abstractmethod
     def run(self, graph: Graph, notes: Notes, target: TargetInfo | None) -> Graph:
         """The rewritten graph, or `graph` itself."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         given = [

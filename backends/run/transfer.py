@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -55,7 +56,7 @@ def mover(device: Any, word: str, *, stateful: bool) -> Mover:
     return HostMover(device, word, stateful) if word.startswith("local-") else DeviceMover(device, word)
 
 
-class Mover:
+class Mover(ABC):
     """Copies inputs into fresh device buffers."""
 
     def __init__(self, device: Any, word: str) -> None:
@@ -91,13 +92,13 @@ class Mover:
         raw = a.view(kind.raw)
         return self._copy(self._memory, self._usage, self.device, raw, kind.hal)
 
+    @abstractmethod
     def arrays(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[Array]:
         """The results as arrays of their own; `arguments` is memory that they may not share."""
-        raise NotImplementedError
 
+    @abstractmethod
     def kept(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[DeviceArray]:
         """The results where they are; as in `arrays`."""
-        raise NotImplementedError
 
     def memory(self, views: list[Any]) -> list[Array]:
         """The host memory of buffers that stay on the device; none where it is not the host's."""

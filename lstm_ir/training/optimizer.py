@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ _FIXED = ("groups", "decoupled")  # fields that no group may change
 
 
 @dataclass(frozen=True)
-class Optimizer:
+class Optimizer(ABC):
     """`lr` is a number, the name of an input f32[] that every step takes, a function of the step, or a plateau.
 
     groups: options, by patterns of weights' names, that these weights have instead.
@@ -90,6 +91,6 @@ class Optimizer:
         """What is kept for each element of a weight, and what it starts as."""
         return {}
 
+    @abstractmethod
     def update(self, p: Value, g: Value, slots: Slots, t: Value, lr: Value | float) -> tuple[Value, Slots]:
         """The weight and its slots after step t = 1, 2, ... (a float scalar) with gradient g."""
-        raise NotImplementedError
