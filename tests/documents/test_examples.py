@@ -10,15 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from device import need
-from paths import EXAMPLES, ROOT
+from device import model_file, need
+from paths import EXAMPLES
 
 RUNNABLE = (
     "tagger.py", "layer_norm_cell.py", "dynamic_shapes.py", "tf_block_lstm.py", "char_lm.py", "silero_stream.py",
     "import_crnn.py", "char_lm_fit.py", "tf1_block_lstm.py", "keras_forecaster.py",
     "torch_tagger.py", "generate.py", "beam_search.py",
 )  # fmt: skip
-MODELS = ROOT.parent / "shared" / "models"
 
 
 def run(name: str, cwd: Path, *arguments: str | Path) -> str:
@@ -65,9 +64,7 @@ def test_a_tensorflow_1_graph_runs_trains_and_serves(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_voice_detector_finds_speech(tmp_path: Path) -> None:
     need("onnx_ir")
-    if not MODELS.is_dir():
-        pytest.skip("the files are not here")
-    lines = run("silero_stream.py", tmp_path, MODELS / "silero.onnx", MODELS / "test.wav").splitlines()
+    lines = run("silero_stream.py", tmp_path, model_file("silero.onnx"), model_file("test.wav")).splitlines()
     assert [line.split(",")[0] for line in lines[:2]] == ["as_stream: 1875 frames", "in_one_call: 1875 frames"]
     found = [tuple(map(float, re.findall(r"[0-9.]+(?= s)", line))) for line in lines[3:]]
     assert len(found) >= 10
@@ -111,8 +108,6 @@ def test_the_text_recogniser_reads_a_file(kind: str, tmp_path: Path) -> None:
     """The classes that onnxruntime's scores have, of an image that fits as it is."""
     need("onnx_ir")
     need("onnxruntime")
-    if not MODELS.is_dir():
-        pytest.skip("the files are not here")
     import onnxruntime
 
     grey = np.random.default_rng(5).integers(0, 256, (32, 128)).astype(np.uint8)
@@ -123,7 +118,7 @@ def test_the_text_recogniser_reads_a_file(kind: str, tmp_path: Path) -> None:
     else:
         path.write_bytes(head + (grey.tobytes() if kind == "P5" else " ".join(map(str, grey.reshape(-1))).encode()))
     x = np.tile(((grey / 255 - 0.5) / 0.5).astype(np.float32), (1, 3, 1, 1))
-    model = MODELS / "zoo_doctr_crnn.onnx"
+    model = model_file("zoo_doctr_crnn.onnx")
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     (scores,) = session.run(None, {"x": x})
     letters = "abcdefghijklmnopqrs"

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import numpy as np
 import pytest
-from device import need
+from device import model_file, need
 from paths import DOCS, ROOT
 
 import lstm_ir as li
@@ -156,9 +156,7 @@ def test_the_import_prints_what_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of a file that lies beside the project, where it does."""
-    file = ROOT.parent / "shared" / "models" / "silero.onnx"
-    if not file.is_file():
-        pytest.skip("the file is not here")
+    file = model_file("silero.onnx")
     need("onnx")
     need("onnx_ir")
     (line,) = [b for b in blocks("sh") if b.startswith("lstm-ir import")]

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from conftest import Golden
+from device import need
 
 import lstm_ir as li
 from lstm_ir.ir.arrays import Conform, take
@@ -22,12 +23,16 @@ Make = Callable[[str, Any], Any]
 
 
 def torch_array(kind: str, a: Any) -> Any:
-    torch = pytest.importorskip("torch")
+    need("torch")
+    import torch
+
     return torch.tensor(a.astype("f8") if kind == "bf16" else a).to(getattr(torch, KINDS[kind]))
 
 
 def jax_array(kind: str, a: Any) -> Any:
-    jax = pytest.importorskip("jax")
+    need("jax")
+    import jax
+
     with jax.enable_x64(True):
         return jax.numpy.asarray(a)
 
@@ -57,7 +62,9 @@ def test_every_dtype_is_taken_bit_for_bit(make: Make, kind: str, seed: int) -> N
 
 @pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
 def test_a_parameter_and_what_requires_a_gradient_are_taken_without_it(kind: str, seed: int) -> None:
-    torch = pytest.importorskip("torch")
+    need("torch")
+    import torch
+
     want = numbers(kind, seed)
     plain = torch_array(kind, want)
     for given in (torch.nn.Parameter(plain), plain.clone().requires_grad_(), plain.clone().requires_grad_() * 1):
@@ -79,7 +86,9 @@ def test_views_without_copies_and_copies_of_what_is_strided(kind: str, seed: int
 
 
 def test_a_weight_is_a_copy_that_training_in_torch_does_not_change(seed: int) -> None:
-    torch = pytest.importorskip("torch")
+    need("torch")
+    import torch
+
     given = torch.nn.Parameter(torch_array("f32", numbers("f32", seed)))
     weight = li.weight("w", given).node.attrs["value"].array
     before = weight.copy()
@@ -89,8 +98,11 @@ def test_a_weight_is_a_copy_that_training_in_torch_does_not_change(seed: int) ->
 
 
 def test_calls_and_state_take_tensors(seed: int) -> None:
-    torch = pytest.importorskip("torch")
-    jax = pytest.importorskip("jax")
+    need("torch")
+    need("jax")
+    import jax
+    import torch
+
     x = li.input("x", ("T", 2, 3))
     h0 = li.input("h0", (2, 3))
     h, _ = li.scan(lambda h, row: (li.tanh(h + row), row), h0, x)
@@ -116,7 +128,9 @@ def test_calls_and_state_take_tensors(seed: int) -> None:
 
 
 def test_large_tensors_are_lent_and_not_written_to(seed: int) -> None:
-    torch = pytest.importorskip("torch")
+    need("torch")
+    import torch
+
     x = li.input("x", ("N",))
     a = np.random.default_rng(seed).standard_normal(1 << 18).astype("f4")
     given = torch.tensor(a)
@@ -128,8 +142,11 @@ def test_large_tensors_are_lent_and_not_written_to(seed: int) -> None:
 
 
 def test_operators_between_tensors_and_values(seed: int) -> None:
-    torch = pytest.importorskip("torch")
-    jax = pytest.importorskip("jax")
+    need("torch")
+    need("jax")
+    import jax
+    import torch
+
     a = numbers("f32", seed)
     x = li.input("x", (5, 3))
     b = np.ones((5, 3), "f4")
@@ -187,7 +204,9 @@ def test_what_is_elsewhere_is_refused_word_for_word(name: str, golden: Golden) -
 
 
 def test_tensors_that_are_no_dense_array_are_refused() -> None:
-    torch = pytest.importorskip("torch")
+    need("torch")
+    import torch
+
     wrong = [
         torch.ones(3, device="meta"), torch.ones(3).to_sparse(), torch.ones(3, dtype=torch.complex64),
         torch.ones(3).to(torch.float8_e4m3fn), torch.ones(3, dtype=torch.int16), torch.ones(3, dtype=torch.float64),
@@ -201,7 +220,9 @@ def test_tensors_that_are_no_dense_array_are_refused() -> None:
 
 
 def test_arrays_of_jax_that_are_no_dense_array_are_refused() -> None:
-    jax = pytest.importorskip("jax")
+    need("jax")
+    import jax
+
     gone = jax.numpy.ones(3)
     gone.delete()
     for given in (gone, jax.numpy.ones(3, jax.numpy.complex64), jax.numpy.ones(3, jax.numpy.int4), jax.random.key(0)):

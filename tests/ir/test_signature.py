@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from device import need
 from handmade import entry, port, signature
 
 import lstm_ir as li
@@ -128,7 +129,9 @@ def test_check_call_scalars() -> None:
 
 
 def test_check_call_torch() -> None:
-    torch = pytest.importorskip("torch")
+    need("torch")
+    import torch
+
     given = good()
     x = torch.arange(165, dtype=torch.float32).reshape(11, 3, 5)
     np.testing.assert_array_equal(check_call(RNN, {**given, "x": x})["x"], x.numpy())

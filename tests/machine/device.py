@@ -11,9 +11,11 @@ import importlib.util
 import os
 import shutil
 from functools import cache
+from pathlib import Path
 
 import aarch64
 import pytest
+from paths import MODELS
 
 REQUIRED = frozenset(w for w in os.environ.get("LSTM_IR_REQUIRE", "").split(",") if w)
 DEVICES = ("vulkan", "cuda", "hip", "metal")
@@ -37,6 +39,14 @@ def need(what: str) -> str:
     if what in REQUIRED:
         pytest.fail(f"{what} is required (LSTM_IR_REQUIRE) and not here: {text}", pytrace=False)
     pytest.skip(f"{what}: {text}")
+
+
+def model_file(name: str) -> Path:
+    """A model of others, or what one is given; skips the test where none lies beside the checkout."""
+    path = MODELS / name
+    if not path.is_file():
+        pytest.skip(f"{name} is not in shared/models beside the checkout")
+    return path
 
 
 def has(what: str) -> bool:

@@ -11,6 +11,7 @@ GOLDEN = TESTS / "golden"
 DATA = TESTS / "data"
 DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
+MODELS = ROOT.parent / "shared" / "models"  # of others: beside the checkout, where somebody put them
 
 
 def rooms() -> list[Path]:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device import need
-from paths import ROOT
+from device import model_file, need
 from torch_batches import torch_lstm
 
 import lstm_ir as li
@@ -82,7 +81,9 @@ def test_ten_thousand_sessions_under_load(plain: Any, rng: np.random.Generator) 
     x = rng.standard_normal((steps, count, I), np.float32)
     bad = rng.choice(count, 200, replace=False)
     x[1, bad] = np.nan
-    torch = pytest.importorskip("torch")
+    need("torch")
+    import torch
+
     layer = torch.nn.LSTM(I, H, bias=False)
     layer.weight_ih_l0.data, layer.weight_hh_l0.data = (torch.from_numpy(WEIGHTS[n]) for n in ("w_ih", "w_hh"))
     with torch.no_grad():
@@ -313,9 +314,7 @@ def test_programs_without_rows_of_state_are_refused_by_name(plain: Any) -> None:
 
 def test_silero_streams_of_many_clients(rng: np.random.Generator) -> None:
     """A real model, its clients' frames in one call, beside onnxruntime; where its file lies beside the project."""
-    file = ROOT.parent / "shared" / "models" / "silero.onnx"
-    if not file.is_file():
-        pytest.skip("the file is not here")
+    file = model_file("silero.onnx")
     for name in ("onnx", "onnx_ir", "onnxruntime"):
         need(name)
     import onnxruntime

@@ -79,7 +79,7 @@ class Torch:
 
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=[pytest.mark.vulkan, pytest.mark.slow])])
 def test_twenty_steps_are_pytorchs(target: str, rng: np.random.Generator, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    need("torch")
     if target == "vulkan":
         need("vulkan")
     arrays = start(rng)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from device import need
 from fit_model import batches, model
 from paths import ROOT
 
@@ -286,7 +287,9 @@ def test_checkpoints_that_cannot_be_resumed(exe: Executable, seed: int, tmp_path
 
 
 def test_metadata_are_those_of_the_library(exe: Executable, seed: int, tmp_path: Path) -> None:
-    library = pytest.importorskip("safetensors")
+    need("safetensors")
+    import safetensors as library
+
     with exe.session() as s:
         li.fit(s, batches(seed, 1), epochs=1, checkpoint=tmp_path / "run", progress=False)
         with library.safe_open(tmp_path / "run", "np") as f:

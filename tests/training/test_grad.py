@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from device import need
 
 import lstm_ir as li
 from lstm_ir.ir.parser import parse
@@ -129,7 +130,9 @@ def test_an_integer_way_is_no_influence() -> None:
 
 def test_a_gradient_that_does_not_exist_may_be_zeros(rng: np.random.Generator) -> None:
     """Unused, through integers alone, and through the place of the largest; jax.grad gives the others."""
-    jax = pytest.importorskip("jax")
+    need("jax")
+    import jax
+
     x, u = li.input("x", ("T", 3), "f64"), li.input("u", ("T", 2), "f64")
     w = li.weight("w", rng.standard_normal((3, 4)))
     dead = li.weight("dead", rng.standard_normal(5))

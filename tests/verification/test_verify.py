@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_models as om
 import pytest
-from device import need
-from paths import ROOT
+from device import model_file, need
 
 import lstm_ir as li
 from lstm_ir.verification.bounds import Bound, bounds
@@ -386,7 +385,6 @@ def test_what_onnxruntime_does_not_take(rng: np.random.Generator) -> None:
         quick(graph, made, constants={"rate": 2})
 
 
-MODELS = ROOT.parent / "shared" / "models"
 FIXED: dict[str, dict[str, Any]] = {  # by file: arguments of from_onnx
     "dtln1.onnx": {},
     "dtln2.onnx": {},
@@ -398,13 +396,12 @@ FIXED: dict[str, dict[str, Any]] = {  # by file: arguments of from_onnx
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not MODELS.is_dir(), reason="the files are not here")
 @pytest.mark.usefixtures("_onnxruntime")
 @pytest.mark.parametrize("name", FIXED)
 def test_real_files(name: str) -> None:
     """With the ranges and sizes that are found without help."""
-    graph = li.from_onnx(MODELS / name, **FIXED[name])
-    found = quick(graph, MODELS / name, constants=FIXED[name].get("constants"))
+    graph = li.from_onnx(model_file(name), **FIXED[name])
+    found = quick(graph, model_file(name), constants=FIXED[name].get("constants"))
     assert found.ok, str(found)
     assert found.original.startswith(f"{name} by onnxruntime")
 

@@ -9,17 +9,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 import zoo
-from device import need
-from paths import ROOT
+from device import model_file, need
 
 import lstm_ir as li
 from lstm_ir.backends.files.archive import write_package
 from lstm_ir.backends.files.packed_graph import PackedGraph
 from lstm_ir.backends.targets.targets import resolve
 
-MODELS = sorted((ROOT.parent / "shared" / "models").glob("*.onnx"))
 GIVEN: dict[str, Any] = {"silero": {"constants": {"sr": 16000}, "sizes": {"input_0": "B", "input_1": 576}}}
-MOST = 8 << 20  # bytes of a model
+REAL = (
+    "dtln1", "dtln2", "silero", "zoo_bidaf", "zoo_doctr_crnn", "zoo_encodec_slstm", "zoo_rnnoise",
+    "zoo_rsl_rl_lstm_policy", "zoo_tagger_packed",
+)  # fmt: skip
 
 
 def through_a_package(made: li.Graph | li.Program, folder: Path) -> li.Program:
@@ -98,15 +99,10 @@ def test_a_weight_and_a_state_of_one_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", MODELS, ids=[m.stem for m in MODELS])
-def test_real_models(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", REAL)
+def test_real_models(name: str, tmp_path: Path) -> None:
     """Of files that lie beside the project, where they do."""
     need("onnx")
     need("onnx_ir")
-    if file.stat().st_size > MOST:
-        pytest.skip(f"more than {MOST >> 20} MiB")
-    try:
-        graph = li.from_onnx(file, **GIVEN.get(file.stem, {}))
-    except li.ModelError as e:
-        pytest.skip(f"not taken: {str(e)[:100]}")
+    graph = li.from_onnx(model_file(f"{name}.onnx"), **GIVEN.get(name, {}))
     through_a_package(graph, tmp_path)

@@ -166,7 +166,9 @@ def test_vulkan_memory_is_not_exchanged() -> None:
 @pytest.mark.cuda
 def test_torch_reads_cuda_memory_as_it_is() -> None:
     need("cuda")
-    torch = pytest.importorskip("torch")
+    need("torch")
+    import torch
+
     if not torch.cuda.is_available():
         pytest.skip("torch has no CUDA here")
     with li.compile(_encoder(), "cuda") as encoder:

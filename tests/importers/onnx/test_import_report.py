@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_models as om
 import pytest
-from device import need
-from paths import ROOT
+from device import model_file, need
 
 import lstm_ir as li
 from lstm_ir.api import prepare
@@ -20,7 +19,6 @@ from lstm_ir.importers.refusals import Wanted
 from lstm_ir.importers.report import ImportReport, OpCount
 
 H = 4
-MODELS = ROOT.parent / "shared" / "models"
 
 
 @pytest.fixture(autouse=True)
@@ -258,7 +256,6 @@ def test_layers_that_start_from_zeros_could_keep_their_states(rng: np.random.Gen
 # real files -------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not MODELS.is_dir(), reason="the files are not here")
 @pytest.mark.parametrize(
     ("name", "states", "fused"),
     [
@@ -270,17 +267,16 @@ def test_layers_that_start_from_zeros_could_keep_their_states(rng: np.random.Gen
     ],
 )
 def test_reports_of_real_files(name: str, states: list[tuple[str, str]], fused: int) -> None:
-    report = plan(MODELS / name)
+    report = plan(model_file(name))
     assert [(s.input, s.output) for s in report.states] == states
     assert report.fused == fused
     assert sum(r.count for r in report.recurrences) in (1, 2, 3)
-    assert report.bytes == (MODELS / name).stat().st_size
+    assert report.bytes == (model_file(name)).stat().st_size
 
 
-@pytest.mark.skipif(not MODELS.is_dir(), reason="the files are not here")
 def test_the_report_of_a_file_that_wants_a_constant() -> None:
-    report = examine(MODELS / "silero.onnx").report
+    report = examine(model_file("silero.onnx")).report
     assert report.constants == (Wanted("sr", (16000,)),)
-    again = examine(MODELS / "silero.onnx", constants={"sr": 16000}, sizes={"input_1": 576}).report
+    again = examine(model_file("silero.onnx"), constants={"sr": 16000}, sizes={"input_1": 576}).report
     assert [(s.input, s.output) for s in again.states] == [("state", "stateN")]
     assert again.literals.bytes > 2**20

@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device import need
-from paths import ROOT
+from device import model_file, need
 
 import lstm_ir as li
 
-MODELS = ROOT.parent / "shared" / "models"
 RATE, FRAME, BEFORE = 16000, 512, 64  # of silero: samples of a frame, and of the one before that it sees again
 PROBABILITY = 1e-4  # the largest difference of a probability to onnxruntime's
 RELATIVE = 2e-5  # of the largest element: of masks, frames of sound, and states, whose cells have no bound
@@ -27,14 +25,12 @@ TARGETS = ["cpu", pytest.param("vulkan", marks=[pytest.mark.vulkan, pytest.mark.
 def _libraries() -> None:
     for library in ("onnx", "onnx_ir", "onnxruntime"):
         need(library)
-    if not MODELS.is_dir():
-        pytest.skip("the files are not here")
 
 
 @cache
 def speech() -> Array:
     """[960000] in -1 .. 1."""
-    with wave.open(str(MODELS / "test.wav")) as f:
+    with wave.open(str(model_file("test.wav"))) as f:
         assert (f.getframerate(), f.getnchannels(), f.getsampwidth()) == (RATE, 1, 2)
         return np.frombuffer(f.readframes(f.getnframes()), "<i2").astype(np.float32) / 32768
 
@@ -44,7 +40,7 @@ def run(name: str) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(MODELS / name, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model_file(name), options, providers=["CPUExecutionProvider"])
 
 
 def frames() -> Array:
@@ -79,7 +75,7 @@ def test_silero_frame_by_frame(target: str) -> None:
     want, last = silero()
     assert len(want) == 1875
     assert want.min() < 0.1 < 0.9 < want.max()  # there is speech, and there are pauses
-    program = li.from_onnx(MODELS / "silero.onnx", **SILERO, stateful={"state": "stateN"})
+    program = li.from_onnx(model_file("silero.onnx"), **SILERO, stateful={"state": "stateN"})
     with li.compile(program, on(target)) as exe:
         step = exe.entries["step"]
         got = np.array([step(input=x)["output"] for x in frames()])
@@ -92,7 +88,7 @@ def test_silero_frame_by_frame(target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_silero_in_one_call(target: str) -> None:
     """All frames; on Mesa's software driver, where each frame takes a tenth of a second, the first 120."""
-    graph = li.from_onnx(MODELS / "silero.onnx", **SILERO)
+    graph = li.from_onnx(model_file("silero.onnx"), **SILERO)
     whole = li.over_time(graph, {"state": "stateN"}, ["input"])
     assert [str(p.type) for p in whole.params] == ["f32[T,1,576]", "f32[2,1,128]"]
     count = 1875 if target == "cpu" else 120
@@ -148,11 +144,11 @@ def test_dtln_frame_by_frame_and_in_one_call(name: str) -> None:
     x, want, last = dtln(name)
     assert len(x) == 2497
     zero = np.zeros((1, 2, 128, 2), np.float32)
-    with li.compile(li.from_onnx(MODELS / name, stateful={state: becomes})) as exe:
+    with li.compile(li.from_onnx(model_file(name), stateful={state: becomes})) as exe:
         got = np.array([exe.entries["step"](**{given: row})[made] for row in x])
         near(got, want)
         near(exe.state[state], last)
-    whole = li.over_time(li.from_onnx(MODELS / name), {state: becomes}, [given])
+    whole = li.over_time(li.from_onnx(model_file(name)), {state: becomes}, [given])
     assert str(whole.params[0].type) == f"f32[T,1,1,{x.shape[-1]}]"
     with li.compile(whole) as exe:
         out = exe(**{given: x, state: zero})
@@ -170,5 +166,5 @@ AHEAD = {
 @pytest.mark.parametrize("name", AHEAD)
 def test_real_models_that_are_refused(name: str) -> None:
     with pytest.raises(li.ModelError) as e:
-        li.from_onnx(MODELS / name, stateful=True)
+        li.from_onnx(model_file(name), stateful=True)
     assert re.findall(r"^  (\S+) \(", str(e.value), re.MULTILINE) == AHEAD[name]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from device import need
 from matrix_cells import CELLS, LEFT, SHAPES, B, H, K, V, arrays, graph
 
 import lstm_ir as li
@@ -192,7 +193,9 @@ def test_gradients_at_decays_of_zero(seed: int, monkeypatch: pytest.MonkeyPatch)
 
 def test_torch_gives_the_same(seed: int) -> None:
     """mLSTM's equations in torch, values and gradients."""
-    torch = pytest.importorskip("torch")
+    need("torch")
+    import torch
+
     T = 30
     g = graph("mlstm", T)
     given = arrays(g, T, seed)

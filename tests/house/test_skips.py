@@ -1,0 +1,64 @@
+"""A test that is left out says why, and the end of a run knows what it lacked."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import device
+from paths import ROOT, files
+
+# Errors of other systems that have this class: named to be caught, or raised to play them.
+FOREIGN = {
+    "backends/bindings.py": "what IREE's bindings raise",
+    "lstm_ir/ir/errors.py": "LoweringError is one",
+    "lstm_ir/serving/run.py": "asyncio's on Windows",
+    "tests/backends/compile/test_limits.py": "IREE's bindings, played",
+}
+
+
+def calls(folder: str) -> Iterator[tuple[Path, ast.Call, str]]:
+    """Every call of a folder's files, with the text of what is called."""
+    for path in files(folder):
+        for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(n, ast.Call):
+                yield path, n, ast.unparse(n.func)
+
+
+def test_every_skip_has_a_reason() -> None:
+    count = 0
+    for path, n, what in calls("tests"):
+        said = {k.arg for k in n.keywords}
+        if what == "pytest.skip":
+            assert n.args, f"{path}:{n.lineno}"
+        elif what in ("pytest.mark.skip", "pytest.mark.skipif", "pytest.mark.xfail"):
+            assert "reason" in said, f"{path}:{n.lineno}"
+        else:
+            continue
+        count += 1
+    assert count > 30
+
+
+def test_an_expected_failure_fails_when_it_is_mended() -> None:
+    for path, n, what in calls("tests"):
+        if what == "pytest.mark.xfail":
+            assert any(k.arg == "strict" and ast.unparse(k.value) == "True" for k in n.keywords), f"{path}:{n.lineno}"
+
+
+def test_libraries_to_compare_with_are_asked_for_by_need() -> None:
+    """It counts what a run used, and LSTM_IR_REQUIRE makes a failure of what is not here."""
+    for path, n, what in calls("tests"):
+        if what == "pytest.importorskip":
+            assert ast.literal_eval(n.args[0]).partition(".")[0] not in device.WORDS, f"{path}:{n.lineno}"
+
+
+def test_nothing_of_the_project_is_not_implemented() -> None:
+    """What subclasses write is abstract; what is not supported raises an error of the project that names it."""
+    named = set()
+    for folder in ("lstm_ir", "passes", "backends", "benchmarks", "examples", "tests"):
+        for path in files(folder):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            if any(isinstance(n, ast.Name) and n.id == "NotImplementedError" for n in ast.walk(tree)):
+                named.add(path.relative_to(ROOT).as_posix())
+    assert named == set(FOREIGN)
