@@ -339,13 +339,13 @@ def check_name(name: object, what: str, order: str) -> None:
         raise VerifyError(f"{what}: the name is {name!r:.80}; it is text of one letter or more that can be printed")
 
 
-def _listed(name: str, what: str, given: Any, wanted: str) -> tuple[Any, ...]:
+def _listed(name: str, what: str, values: Any, wanted: str) -> tuple[Any, ...]:
     """The values of a list; a single value, a dict or what is no list at all is refused."""
-    one = isinstance(given, (Value, Mapping, str, bytes)) or not isinstance(given, Iterable)
+    one = isinstance(values, (Value, Mapping, str, bytes)) or not isinstance(values, Iterable)
     if one:
-        got = "one value" if isinstance(given, Value) else type(given).__name__
+        got = "one value" if isinstance(values, Value) else type(values).__name__
         raise VerifyError(f"graph: {what} is {got}; expected {wanted}\n  in graph @{name}")
-    return tuple(given)
+    return tuple(values)
 
 
 def check_structure(graph: Graph) -> None:

@@ -279,7 +279,7 @@ class Trainer:
                 link.end()
 
 
-def _error(found: tuple[str, str], where: str = "") -> LstmIrError:
+def _error(error: tuple[str, str], where: str = "") -> LstmIrError:
     """The error of a reply, as it was raised."""
-    kind = next((k for k in _KINDS if k.__name__ == found[0]), LstmIrError)
-    return kind(f"{where}: {found[1]}" if where else found[1])
+    kind = next((k for k in _KINDS if k.__name__ == error[0]), LstmIrError)
+    return kind(f"{where}: {error[1]}" if where else error[1])

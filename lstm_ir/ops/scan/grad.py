@@ -36,7 +36,7 @@ def scan_vjp(node: Node, cts: Cts, everything_again: bool = False, inner: Remat 
     """Gradients of consts, init and xs; none of count. inner: how loops in the body are cut."""
     active = session()
     if active.remat is not None and not everything_again:
-        active.kept.lengths.append(Loop(node).length)
+        active.saved.lengths.append(Loop(node).length)
         again = partial(scan_vjp, everything_again=True, inner=active.remat[1:] or None)
         found = segmented_vjp(node, cts, active.remat, again)
         if found is not None:
@@ -140,7 +140,7 @@ class _Backward:
         ]:
             seeds[v] = seeds[v] + ct if v in seeds else ct
         inner = Differentiation(self.inner)
-        session().kept.inside.append(inner.kept)
+        session().saved.inside.append(inner.saved)
         with opened(inner):
             found = pull_back(seeds, [*consts, *carries, *xs], self._hook(set(consts), set(xs)))
         backward = [found.get(p, zeros_like(p)) for p in carries]
