@@ -154,11 +154,11 @@ def _of(items: list[Value]) -> TensorList:
     return TensorList(items[0].dtype, len(items), items=dict(enumerate(items)), grows=True)
 
 
-def _items(found: TensorList) -> list[Value]:
+def _items(sequence: TensorList) -> list[Value]:
     """The elements one by one."""
-    count = found.count
+    count = sequence.count
     if not isinstance(count, int):
         raise NodeRefusedError("the sequence has a number of elements that only a call knows")
-    if found.rows is None:
-        return [found.items[k] for k in range(count)]
-    return [found.rows[k] for k in range(count)]
+    if sequence.rows is None:
+        return [sequence.items[k] for k in range(count)]
+    return [sequence.rows[k] for k in range(count)]

@@ -146,9 +146,9 @@ def gather_list(c: Call) -> Value:
     return _gathered(c, found if found.element is not None else replace(found, element=element), 1)
 
 
-def _gathered(c: Call, found: TensorList, i: int) -> Value:
-    rows = found.stacked()
-    return rows if _in_order(c.value(i), found.count) else li.take(rows, c.value(i), 0)
+def _gathered(c: Call, tensor_list: TensorList, i: int) -> Value:
+    rows = tensor_list.stacked()
+    return rows if _in_order(c.value(i), tensor_list.count) else li.take(rows, c.value(i), 0)
 
 
 @taken("TensorListLength")
