@@ -118,10 +118,10 @@ class DeferredComparison(Value):
         return (self.left is self.right) is (self.builder == "equal")
 
 
-def settled(arg: Any) -> Any:
+def resolved(arg: Any) -> Any:
     """The argument with comparisons as the values that they stand for."""
     if isinstance(arg, tuple):
-        return tuple(map(settled, arg)) if any(type(v) is DeferredComparison for v in arg) else arg
+        return tuple(map(resolved, arg)) if any(type(v) is DeferredComparison for v in arg) else arg
     return arg.value if type(arg) is DeferredComparison else arg
 
 
@@ -227,7 +227,7 @@ def operand_types(op: Op, args: Sequence[Arg]) -> list[tuple[str, object]]:
 def make_node(op: Op, args: tuple[Arg, ...], attrs: Mapping[str, Any], loc: Loc) -> Node:
     """The node, its type rule run; a broken rule is an IRError of four lines."""
     try:
-        args = tuple(map(settled, args))
+        args = tuple(map(resolved, args))
         for a in args:
             for v in a if isinstance(a, tuple) else (a,):
                 if v is not None and not isinstance(v, Value):
@@ -266,9 +266,9 @@ class Graph:
         self.params: tuple[Value, ...] = _listed(name, "inputs", inputs, "a list of values of li.input: [x]")
         if isinstance(outputs, Mapping):
             self.output_names = tuple(outputs)
-            self.outputs: tuple[Any, ...] = settled(tuple(outputs.values()))
+            self.outputs: tuple[Any, ...] = resolved(tuple(outputs.values()))
         else:
-            self.outputs = settled(_listed(name, "outputs", outputs, 'a dict of values by name: {"y": y}'))
+            self.outputs = resolved(_listed(name, "outputs", outputs, 'a dict of values by name: {"y": y}'))
             self.output_names = tuple(f"out{i}" for i in range(len(self.outputs)))
         check_structure(self)
 

@@ -68,7 +68,7 @@ class Differentiation:
         """Whether the gradient of an operand of the present node is asked for."""
         return v is not None and (self.wanted is None or v in self.wanted)
 
-    def settle(self, graph: Graph) -> Graph:
+    def resolve(self, graph: Graph) -> Graph:
         """`graph` with every replaced node's twin in its place."""
         return substitute(graph, self.replaced)
 
@@ -180,7 +180,7 @@ def through(node: Node, results: Sequence[Value], cts: Cts, remat: Remat = None,
     inputs = [v for v in dict.fromkeys(node.inputs) if active.wants(v)]
     with opened(Differentiation(remat, {}, active.wanted, active.saved)) as local:
         found = pull_back(given, inputs, hook)
-    done = settled([*results, *found.values()], local.replaced)
+    done = resolved([*results, *found.values()], local.replaced)
     active.replaced.update(zip(node.values, done[: len(results)], strict=True))
     left = dict(zip(found, done[len(results) :], strict=True))
     return tuple(  # an operand given twice gets its gradient once
@@ -189,7 +189,7 @@ def through(node: Node, results: Sequence[Value], cts: Cts, remat: Remat = None,
     )
 
 
-def settled(values: Sequence[Value], new: Mapping[Value, Value]) -> list[Value]:
+def resolved(values: Sequence[Value], new: Mapping[Value, Value]) -> list[Value]:
     """`values` with the keys of `new` replaced; a replacement may read what is replaced."""
     env: dict[Value, Value] = {}
 

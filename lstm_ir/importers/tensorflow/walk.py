@@ -79,7 +79,7 @@ class Walk:
             if not isinstance(found, Value | SizeArray | Undefined):
                 self.refusals.add(name, "output", NodeRefusedError("it is no tensor"))
             self.results[name] = found
-        self.variables.settle(self.bindings)
+        self.variables.check_written(self.bindings)
 
     def output(self, name: str) -> Value:
         """An output as a tensor; the walk has no refusals."""

@@ -151,11 +151,11 @@ class _Backward:
         whole = Graph(
             "both", [*loop.body.params, *d_out.values(), *d_rows.values()], [*loop.body.outputs, *backward, *terms]
         )
-        whole = inner.settle(whole)
+        whole = inner.resolve(whole)
         done = len(loop.body.outputs)
-        settled = iter(whole.outputs[done + len(backward) :])
+        resolved = iter(whole.outputs[done + len(backward) :])
         after = [
-            SumTerm(t.node, t.at, t.source, next(settled), None if t.other is None else next(settled))
+            SumTerm(t.node, t.at, t.source, next(resolved), None if t.other is None else next(resolved))
             for t in self.terms
         ]
         plain = whole.outputs[done : done + len(backward)]

@@ -14,7 +14,7 @@ from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.importers.operands import Result
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.sizes import settled
+from lstm_ir.importers.sizes import folded
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
@@ -83,7 +83,7 @@ def at(c: Call) -> Value:
 @taken("SequenceLength", 11)
 def length(c: Call) -> Result:
     """How many elements there are."""
-    return settled(np.array(_whole(c).count, object), DType.i64)
+    return folded(np.array(_whole(c).count, object), DType.i64)
 
 
 @taken("ConcatFromSequence", 11)

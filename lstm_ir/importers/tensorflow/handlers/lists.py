@@ -154,7 +154,7 @@ def _gathered(c: Call, tensor_list: TensorList, i: int) -> Value:
 @taken("TensorListLength")
 def length(c: Call) -> SizeArray | Value:
     """How many elements the list has."""
-    return s.settled(s.objects([_written(c, 0).count], ()), DType.i32)
+    return s.folded(s.objects([_written(c, 0).count], ()), DType.i32)
 
 
 # -- TensorArrays of TensorFlow 1: what they hold is in their flow
@@ -204,4 +204,4 @@ def gather_array(c: Call) -> Value:
 @taken("TensorArraySizeV3")
 def array_size(c: Call) -> SizeArray | Value:
     """How many elements the array has."""
-    return s.settled(s.objects([_written(c, 1).count], ()), DType.i32)
+    return s.folded(s.objects([_written(c, 1).count], ()), DType.i32)
