@@ -20,18 +20,18 @@ BATCH, TIME = "B", "T"
 class OpenSizes:
     """Names of open sizes: B for the batch, T for the only other one, else INPUT_AXIS; the caller may give others."""
 
-    def __init__(self, file: str, model: ModelSpec, given: Mapping[str, DimLike]) -> None:
+    def __init__(self, file: str, model: ModelSpec, sizes: Mapping[str, DimLike]) -> None:
         shapes = {r.layer: _shape(model.by_name[r.layer]) for r in refs(model.inputs) if r.layer in model.by_name}
         places = [(n, k) for n, s in shapes.items() for k, d in enumerate(s) if d is None and k > 0]
         self.at = {(n, k): TIME if len(places) == 1 else f"{word(n)}_{k}" for n, k in places}
         self.at |= {(n, 0): BATCH for n, s in shapes.items() if s and s[0] is None}
         self.named: dict[str, Dim] = {}
-        unknown = sorted(set(given) - set(self.at.values()))
+        unknown = sorted(set(sizes) - set(self.at.values()))
         if unknown:
             there = ", ".join(dict.fromkeys(self.at.values())) or "none"
             raise ModelError(f"{file}: sizes has {unknown[0]!r}; the model has {there}")
         try:
-            for name, size in given.items():
+            for name, size in sizes.items():
                 (self.named[name],) = shape_of((size,))
         except DimError as e:
             raise ModelError(f"{file}: sizes: {e}") from None
