@@ -1,4 +1,4 @@
-"""How many messages of refusals a test holds: python tests/machine/messages.py [--list].
+"""How many messages of refusals a test holds: python tests/machine/message_count.py [--list].
 
 A place that refuses is a `raise` that makes its error, or a call that does (`need`, `refuse`, `fail`, `fault`), in
 lstm_ir/, passes/ or backends/. What is written out there, between fields, are its pieces. It is held
@@ -66,7 +66,7 @@ def places(source: str, path: str) -> Iterator[Place]:
             inside.update(id(m) for m in ast.walk(n))
             operands = [*raised.args, *(k.value for k in raised.keywords)]
             pieces = {p for o in operands for t in texts(o) if len(p := plain(t).strip(EDGES)) >= WORDING}
-            yield Place(path, n.lineno, tuple(sorted(pieces, key=lambda p: (-len(p), p))))
+            yield Place(path, raised.lineno, tuple(sorted(pieces, key=lambda p: (-len(p), p))))
 
 
 def of_project() -> list[Place]:
@@ -82,7 +82,7 @@ def goldens() -> str:
 
 def said_by_tests() -> set[str]:
     """Texts of tests that are long enough to hold a wording."""
-    own = {Path(__file__), TESTS / "house" / "test_messages.py"}
+    own = {Path(__file__), TESTS / "house" / "test_message_count.py"}
     sources = (p.read_text(encoding="utf-8") for p in sorted(TESTS.rglob("*.py")) if p not in own)
     return {t for s in sources for t in texts(ast.parse(s)) if len(t) >= WORDING and " " in t}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-import messages
+import message_count
 from paths import ROOT
 
 SOURCE = """
@@ -25,14 +25,14 @@ TEXTS = [r"^second operand is a mat.* \(f32\)$", "expected a number of rows", "n
 
 
 def test_places_and_by_what_they_are_held() -> None:
-    found = sorted(messages.places(SOURCE, "f.py"), key=lambda p: p.line)
+    found = sorted(message_count.places(SOURCE, "f.py"), key=lambda p: p.line)
     assert [p.line for p in found] == [4, 5, 7, 9, 11, 12]
     assert found[0].pieces == ("are not the same here",)
     golden = "IRError: op: sizes 3 and 4 are not the same here"
-    assert list(messages.held(found, golden, TEXTS).values()) == [
+    assert list(message_count.held(found, golden, TEXTS).values()) == [
         "golden", "test", "perhaps", "perhaps", "nothing", "no wording",
     ]  # fmt: skip
-    assert list(messages.held(found, "", [*TEXTS, "expected a number of rows, and found 7"]).values()) == [
+    assert list(message_count.held(found, "", [*TEXTS, "expected a number of rows, and found 7"]).values()) == [
         "nothing", "test", "perhaps", "test", "nothing", "no wording",
     ]  # fmt: skip
 
@@ -48,6 +48,6 @@ def test_the_document_says_what_is_counted() -> None:
     assert found is not None
     places, *said = (int(n.replace(",", "")) for n in found.groups())
     assert places == sum(said)
-    counted = Counter(messages.counted().values())
-    for word, n in zip(messages.HELD, said, strict=True):
+    counted = Counter(message_count.counted().values())
+    for word, n in zip(message_count.HELD, said, strict=True):
         assert abs(counted[word] - n) <= 25, f"{word}: {counted}; write it anew"
