@@ -12,7 +12,6 @@ from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.onnx.tensors import literal, read_tensor
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.sizes import UndecidedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
@@ -56,7 +55,7 @@ def arange(c: Call) -> Value:
         count: Dim = max(0, int(np.ceil((limit - start) / delta))) if delta else 0
     else:
         start, limit, delta = (c.dim(i, what) for i, what in enumerate(("start", "limit", "delta")))
-        count = _steps(start, limit, delta)
+        count = s.steps(start, limit, delta)
     if delta == 0:
         raise NodeRefusedError("delta is 0")
     if c.has_attribute("stash_type") and c.integer("stash_type") != 1:
@@ -65,18 +64,6 @@ def arange(c: Call) -> Value:
     steps = li.iota((count,), 0, inside)
     first = li.convert(li.size(start), inside) if isinstance(start, dims.Expr) else li.constant(start, inside)
     return li.convert(steps * li.constant(delta, inside) + first, dtype)
-
-
-def _steps(start: Dim, limit: Dim, delta: Dim) -> Dim:
-    """How many numbers there are, at least 0."""
-    if not isinstance(delta, int) or delta == 0:
-        raise NodeRefusedError(f"delta is {delta}")
-    way = s.minus(limit, start) if delta > 0 else s.minus(start, limit)
-    count = dims.floordiv(dims.add(way, abs(delta) - 1), abs(delta))
-    try:
-        return s.larger(count, 0)
-    except UndecidedError:
-        return count  # a call at which it is negative is refused
 
 
 @taken("Shape", 1, 13, 15, 19, 21, 23, 24, 25)
