@@ -145,15 +145,3 @@ def smaller(a: Dim, b: Dim) -> Dim:
 def choice(pick: bool, a: Dim, b: Dim) -> Dim:
     """One of the two."""
     return a if pick else b
-
-
-def steps(start: Dim, limit: Dim, delta: Dim) -> Dim:
-    """How many numbers there are from start before limit, at least 0."""
-    if not isinstance(delta, int) or delta == 0:
-        raise NodeRefusedError(f"delta is {delta}")
-    way = minus(limit, start) if delta > 0 else minus(start, limit)
-    count = dims.floordiv(dims.add(way, abs(delta) - 1), abs(delta))
-    try:
-        return larger(count, 0)
-    except UndecidedError:
-        return count  # a call at which it is negative is refused

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
 from lstm_ir.importers.naming import tensor
+from lstm_ir.importers.ranges import range_of
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.importers.tensorflow.call import Call
@@ -16,7 +15,6 @@ from lstm_ir.importers.tensorflow.scope import Site
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.importers.tensorflow.tensors import read_tensor
 from lstm_ir.ir import dims
-from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
@@ -94,14 +92,7 @@ def ones_like(c: Call) -> Value:
 def arange(c: Call) -> Value:
     """start, start + delta, ... before limit."""
     dtype = tensor(c.raw(0)).dtype
-    if dtype.is_float:
-        start, limit, delta = (c.number(i, what) for i, what in enumerate(("start", "limit", "delta")))
-        count: Dim = max(0, int(np.ceil((limit - start) / delta))) if delta else 0
-    else:
-        start, limit, delta = (c.dim(i, what) for i, what in enumerate(("start", "limit", "delta")))
-        count = s.steps(start, limit, delta)
-    if delta == 0:
-        raise NodeRefusedError("delta is 0")
+    start, delta, count = range_of(c, dtype)
     steps = li.iota((count,), 0, dtype)
     if start == 0 and delta == 1:
         return steps
