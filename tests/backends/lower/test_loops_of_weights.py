@@ -1,0 +1,42 @@
+"""Loops that read weights alone: their number of steps may be all that a call decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from device import need
+
+import lstm_ir as li
+
+
+def _model(steps: li.DimLike) -> li.Graph:
+    """Fibonacci's numbers, a rotation of three rows, and powers that every step stacks and a product reads."""
+    x = li.input("x", (steps,), "i32")
+    (a, _), _ = li.scan(lambda c, _: ((c[1], c[0] + c[1]), c[0]), (_weight("a", 0.0), _weight("b", 1.0)), x)
+    rows = tuple(_weight(f"row{i}", np.float32([i, i + 0.5])) for i in range(3))
+    turned, _ = li.scan(lambda c, _: ((*c[1:], c[0]), c[0]), rows, x)
+    _, powers = li.scan(lambda c, _: (c * 2.0, c), _weight("p", np.float32([1, 3])), x)
+    table = li.dot(powers, _weight("w", np.float32([[1, 2, 3], [4, 5, 6]])))
+    return li.Graph("weights", [x], {"a": a, "row": turned[1], "table": table})
+
+
+def _weight(name: str, value: Any) -> li.Value:
+    return li.weight(name, np.asarray(value, np.float32))
+
+
+@pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "loops"])
+@pytest.mark.parametrize("named", [False, True], ids=["numbers", "names"])
+@pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=[pytest.mark.vulkan, pytest.mark.slow])])
+def test_loops_of_weights(target: str, named: bool, kernels: bool) -> None:
+    """IREE refuses such a loop where weights are prepared ("maximum iteration count exceeded")."""
+    if target == "vulkan":
+        need(target)
+    with li.compile(_model("T" if named else 4), target, options={"kernels": kernels}) as exe:
+        for n in (5, 0, 1) if named else (4,):
+            found = exe(x=np.zeros(n, np.int32))
+            assert found["a"] == [0, 1, 1, 2, 3, 5][n]
+            assert found["row"].tolist() == [(n + 1) % 3, (n + 1) % 3 + 0.5]
+            powers = np.float32([1, 3]) * np.float32(2) ** np.arange(n, dtype=np.float32)[:, None]
+            assert np.array_equal(found["table"], powers @ np.float32([[1, 2, 3], [4, 5, 6]]))
