@@ -66,7 +66,7 @@ class Lowered:
     """A program made ready for one target: its module's text, and what led to it."""
 
     program: Program
-    made: Program  # by the passes
+    optimized: Program  # by the passes
     text: str
     report: Report
     work: Mapping[str, CallWork]  # of each entry
@@ -157,7 +157,7 @@ def compile(
     lowered, blob = build(program, where, given, helpers=chosen and threads > 1)
     weights = {n: d.array for n, d in lowered.program.weights.items()}
     start = {n: s.initial.array for n, s in lowered.program.state.items()}
-    signature, report = lowered.program.signature(lowered.made), lowered.report
+    signature, report = lowered.program.signature(lowered.optimized), lowered.report
     if chosen:
         report.notes += _drivers(lowered, threads)
     return Executable(
@@ -198,7 +198,7 @@ def build(
         return lowered, _compiled(lowered, target, given)
     except CompilerRefusedError as e:
         if CHOSEN & set(given):
-            raise e.with_advice(advice(e, lowered.made, lowered.report.notes, given)) from None
+            raise e.with_advice(advice(e, lowered.optimized, lowered.report.notes, given)) from None
         for words, apart, other in _LAST_WAYS:
             if other and "kernels" in given:
                 continue
@@ -207,7 +207,7 @@ def build(
                 blob = _compiled(again, target, given)
                 again.report.notes.append(f"compiled {words}, because IREE refuses it otherwise: {e.reason}")
                 return again, blob
-        raise e.with_advice(advice(e, lowered.made, lowered.report.notes, given)) from None
+        raise e.with_advice(advice(e, lowered.optimized, lowered.report.notes, given)) from None
 
 
 _LAST_WAYS: tuple[tuple[str, bool, dict[str, Any]], ...] = (
@@ -218,21 +218,21 @@ _LAST_WAYS: tuple[tuple[str, bool, dict[str, Any]], ...] = (
 """How a module is lowered that the compiler refuses in every way: slower code, and what `--explain` says of it."""
 
 
-def _compiled(lowered: Lowered, target: Target, given: Mapping[str, Any]) -> bytes:
+def _compiled(lowered: Lowered, target: Target, options: Mapping[str, Any]) -> bytes:
     """The module of what was lowered; its report gains how long it took."""
     from lstm_ir.backends.compile.compiler import compile_mlir
 
-    passed: dict[str, Any] = {k: given[k] for k in ("opt_level", "data_tiling", "flags") if k in given}
+    passed: dict[str, Any] = {k: options[k] for k in ("opt_level", "data_tiling", "flags") if k in options}
     start = time.perf_counter()
     blob = compile_mlir(
         lowered.text,
         target,
         name=lowered.program.name,
-        timeout=given.get("timeout", 300.0),
+        timeout=options.get("timeout", 300.0),
         options=passed,
-        use_cache=given.get("cache", True),
+        use_cache=options.get("cache", True),
         notes=lowered.report.notes,
-        verify=given.get("verify", target.info.kind != "cpu" or not _all_numbers(lowered.made)),
+        verify=options.get("verify", target.info.kind != "cpu" or not _all_numbers(lowered.optimized)),
     )
     lowered.report.compile_seconds = time.perf_counter() - start
     lowered.report.module_bytes = len(blob)
@@ -330,7 +330,7 @@ def write_modules(
     from lstm_ir.backends.files.packed_graph import PackedGraph
     from lstm_ir.backends.run.package import ModuleFile, write_package
 
-    signature = source.signature(*(lowered.made for _, lowered, _ in modules.values()))
+    signature = source.signature(*(lowered.optimized for _, lowered, _ in modules.values()))
     held = {word: ModuleFile(where, blob, lowered.work) for word, (where, lowered, blob) in modules.items()}
     weights = {n: d.array for n, d in source.weights.items()}
     start = {n: s.initial.array for n, s in source.state.items()}

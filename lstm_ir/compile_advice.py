@@ -16,17 +16,20 @@ CHOSEN = frozenset(("opt_level", "data_tiling", "flags"))
 _OPS = 4  # of one line that are named
 
 
-def advice(e: CompilerRefusedError, made: Program, notes: Sequence[str], given: Mapping[str, Any]) -> list[str]:
+def advice(e: CompilerRefusedError, optimized: Program, notes: Sequence[str], options: Mapping[str, Any]) -> list[str]:
     """Lines for the error: the nodes at the places that IREE names, and ways that were not tried.
 
-    made: what the passes made of the program; notes: of each loop, whether it is a kernel; given: the caller's options.
+    optimized: the program after the passes; notes: of each loop, whether it is a kernel; options: the caller's options.
     """
-    return [f"being lowered: {'; '.join(_lowered(e, made))}", f"to try: {'; '.join(_tries(made, notes, given))}"]
+    return [
+        f"being lowered: {'; '.join(_lowered(e, optimized))}",
+        f"to try: {'; '.join(_tries(optimized, notes, options))}",
+    ]
 
 
-def _lowered(e: CompilerRefusedError, made: Program) -> Iterator[str]:
+def _lowered(e: CompilerRefusedError, optimized: Program) -> Iterator[str]:
     nodes: dict[tuple[str, int], dict[str, None]] = {}
-    for g in made.entries.values():
+    for g in optimized.entries.values():
         for n in every_node(g):
             nodes.setdefault((PurePath(n.loc.file).name, n.loc.line), {})[n.op.name] = None
     for file, line in e.places:
@@ -34,17 +37,17 @@ def _lowered(e: CompilerRefusedError, made: Program) -> Iterator[str]:
         more = f" and {len(ops) - _OPS} others" if len(ops) > _OPS else ""
         yield f"{', '.join(ops[:_OPS])}{more} at {file}:{line}".lstrip()
     if not e.places:
-        for name, g in made.entries.items():
+        for name, g in optimized.entries.items():
             yield f"entry {name}, {len(g.nodes)} nodes (IREE names no line)"
 
 
-def _tries(made: Program, notes: Sequence[str], given: Mapping[str, Any]) -> Iterator[str]:
-    sizes = sorted({n for g in made.entries.values() for v in g.params for n in v.type.names})
+def _tries(optimized: Program, notes: Sequence[str], options: Mapping[str, Any]) -> Iterator[str]:
+    sizes = sorted({n for g in optimized.entries.values() for v in g.params for n in v.type.names})
     if sizes:
         yield f"numbers for the sizes {', '.join(sizes)}"
-    chosen = sorted(CHOSEN & set(given))
+    chosen = sorted(CHOSEN & set(options))
     if chosen:
         yield f"no option {', '.join(chosen)}: then weaker flags are tried too"
-    if (chosen or given.get("kernels") is True) and any(": kernel, " in note for note in notes):
+    if (chosen or options.get("kernels") is True) and any(": kernel, " in note for note in notes):
         yield 'options={"kernels": False}'
     yield "LSTM_IR_DUMP=folder, which keeps what the compiler was given"

@@ -82,8 +82,8 @@ class Predictor:
         """What the constructor was given: the other process loads the package at its first call."""
         return dict(self._given)
 
-    def __setstate__(self, given: dict[str, Any]) -> None:
-        self._given, self._lock, self._opened = given, threading.Lock(), None
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._given, self._lock, self._opened = state, threading.Lock(), None
 
     @property
     def threads(self) -> int:
@@ -181,14 +181,14 @@ def _absolute(path: object) -> str:
     return os.path.abspath(os.fspath(path))
 
 
-def _words(name: str, given: object, *, mapping: bool) -> None:
-    if given is None:
+def _words(name: str, value: object, *, mapping: bool) -> None:
+    if value is None:
         return
     words: list[object] = [None]
-    if mapping and isinstance(given, Mapping):
-        words = [*given, *given.values()]
-    elif not mapping and isinstance(given, (list, tuple)):
-        words = list(given)
+    if mapping and isinstance(value, Mapping):
+        words = [*value, *value.values()]
+    elif not mapping and isinstance(value, (list, tuple)):
+        words = list(value)
     if not all(isinstance(w, str) for w in words):
         expected = "texts by name" if mapping else "a list of names"
-        raise CallError(f"{name} is {given!r:.80}; expected {expected}")
+        raise CallError(f"{name} is {value!r:.80}; expected {expected}")

@@ -108,13 +108,13 @@ class Precision(Pass):
         return transform(graph, one)
 
 
-def _with_bias(n: Node, made: Mapping[Value, _Product]) -> tuple[Value, ...] | None:
+def _with_bias(n: Node, products: Mapping[Value, _Product]) -> tuple[Value, ...] | None:
     """A sum with a loop's product and a bias, made in the loop; None for others."""
     for sum_, other in (n.inputs, n.inputs[::-1]):
-        product = sum_.node.inputs[0] if sum_.op == "reshape" and sum_ not in made else sum_
+        product = sum_.node.inputs[0] if sum_.op == "reshape" and sum_ not in products else sum_
         bias = _row_of(other)
-        if product in made and bias is not None and product.shape[-1] == sum_.shape[-1]:
-            return (ops.reshape(made[product].in_a_loop(bias), sum_.shape),)
+        if product in products and bias is not None and product.shape[-1] == sum_.shape[-1]:
+            return (ops.reshape(products[product].in_a_loop(bias), sum_.shape),)
     return None
 
 

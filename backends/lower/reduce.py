@@ -43,7 +43,7 @@ def _extreme(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     return _apart(e, n, out, n.types[0])
 
 
-def _apart(e: Emitter, n: Node, out: ir.Value, kept: TensorType) -> ir.Value:
+def _apart(e: Emitter, n: Node, out: ir.Value, result_type: TensorType) -> ir.Value:
     """The result of a reduction over other axes than the last ones of an open tensor, on SPIR-V in no dispatch
     with what reads it.
 
@@ -51,7 +51,7 @@ def _apart(e: Emitter, n: Node, out: ir.Value, kept: TensorType) -> ir.Value:
     """
     t, axes = n.inputs[0].type, n.attrs["dimensions"]
     before = any(t.shape[i] != 1 for i in range(min(axes, default=0), t.rank) if i not in axes)
-    return e.barrier(out, kept) if e.is_spirv and before and not t.is_static else out
+    return e.barrier(out, result_type) if e.is_spirv and before and not t.is_static else out
 
 
 def _one_row(e: Emitter, op: str, x: ir.Value, t: TensorType, start: float, axes: Sequence[int]) -> ir.Value:

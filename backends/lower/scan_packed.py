@@ -92,10 +92,10 @@ class PackedLoop:
         last = for_one(e, (e.size(0), n, e.size(CHUNK)), first, self.whole.type, block)
         return [self.whole.get(last, i) for i in range(carries + len(loop.y_types))]
 
-    def _merged(self, old: ir.Value, given: ir.Value, start: ir.Value, steps: ir.Value, n: ir.Value) -> ir.Value:
+    def _merged(self, old: ir.Value, chunk: ir.Value, start: ir.Value, steps: ir.Value, n: ir.Value) -> ir.Value:
         """The carries of a chunk, and `old` with the `steps` rows that it filled from step `start` on."""
         e, carries = self.e, len(self.loop.carry_types)
-        first = [self.chunk.get(given, i) for i in range(carries)]
+        first = [self.chunk.get(chunk, i) for i in range(carries)]
         flat = self.whole.start([*first, *(None for _ in self.loop.y_types)])
         for i, reverse in enumerate(self.loop.y_reverse, carries):
             flat = self.whole.keep(flat, i, old)
@@ -103,7 +103,7 @@ class PackedLoop:
             if reverse:  # the last `steps` rows of the chunk go to rows n - start - steps ..
                 low = self.index("subi", e.size(CHUNK), steps)
                 at = self.index("subi", self.index("subi", n, start), steps)
-            flat = self.whole.move_rows(flat, i, at, self.chunk, given, i, low, steps)
+            flat = self.whole.move_rows(flat, i, at, self.chunk, chunk, i, low, steps)
         return flat
 
     def _once(self, consts: Values, init: Values, xs: Values) -> Values:

@@ -56,24 +56,24 @@ def open_package(
     )
 
 
-def stored_module(found: Package, target: str | None = None) -> PackedTarget:
+def stored_module(package: Package, target: str | None = None) -> PackedTarget:
     """The package's target of that name (`cpu`: the best for this machine), without one the first that runs here."""
-    chosen = [t for t in found.targets if target is None or target in (t.info.name, t.info.kind)]
-    runs = [t for t in _order(found, None) if t in chosen and _why_not(t) is None]
+    chosen = [t for t in package.targets if target is None or target in (t.info.name, t.info.kind)]
+    runs = [t for t in _order(package, None) if t in chosen and _why_not(t) is None]
     exact = [t for t in chosen if t.info.name == target]
     if not chosen or not (exact or runs):
-        have = ", ".join(t.info.name for t in found.targets)
+        have = ", ".join(t.info.name for t in package.targets)
         which = "runs here" if target is None else f"is for {target}"
-        raise TargetError(f"{found.path}: no module {which}; the package has {have}: name one")
+        raise TargetError(f"{package.path}: no module {which}; the package has {have}: name one")
     return (exact or runs)[0]
 
 
-def _again(found: Package) -> str:
+def _again(package: Package) -> str:
     """What to do where no module fits."""
-    if found.manifest.recipe is None:
-        make = f"lstm-ir compile GRAPH.lir --weights {found.path.name} -o NEW.lirpkg"
+    if package.manifest.recipe is None:
+        make = f"lstm-ir compile GRAPH.lir --weights {package.path.name} -o NEW.lirpkg"
         return f"It has no graph: where the compiler is, `{make}` makes it again, of the graph's text"
-    return f"Where the compiler is, `lstm-ir compile {found.path.name} -t TARGET -o NEW.lirpkg` makes it again"
+    return f"Where the compiler is, `lstm-ir compile {package.path.name} -t TARGET -o NEW.lirpkg` makes it again"
 
 
 def _load(

@@ -177,12 +177,12 @@ def jax(point: Convolution, threads: int) -> TimedRun:
     w = jnp.asarray(point.weights())
     nothing = jnp.zeros((point.N, point.C, point.L), jnp.float32)
 
-    def compute(w: Any, given: Any) -> Any:
+    def compute(w: Any, arrays: Any) -> Any:
         if point.way == FORWARD:
-            return forward(given["x"], w)
+            return forward(arrays["x"], w)
         if point.way == BY_X:
-            return j.vjp(lambda x: forward(x, w), nothing)[1](given["ct_y"])[0]
-        return j.vjp(lambda v: forward(given["x"], v), w)[1](given["ct_y"])[0]
+            return j.vjp(lambda x: forward(x, w), nothing)[1](arrays["ct_y"])[0]
+        return j.vjp(lambda v: forward(arrays["x"], v), w)[1](arrays["ct_y"])[0]
 
     jitted = j.jit(compute)
     return TimedRun(lambda call: j.block_until_ready(jitted(w, call.arrays)), lambda y: {"y": np.asarray(y)})

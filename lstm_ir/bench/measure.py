@@ -147,12 +147,12 @@ def exported(target: str) -> str:
     return "cpu:host" if target == "cpu" else target
 
 
-def _differences(found: dict[str, list[dict[str, Array]]]) -> dict[str, float]:
+def _differences(outputs: dict[str, list[dict[str, Array]]]) -> dict[str, float]:
     """Every array that named sizes give, against every other runner's, call by call."""
-    mine = found.pop(NAMES)
+    mine = outputs.pop(NAMES)
     return {
         w: max(_error(want[k], a) for want, out in zip(mine, outs, strict=True) for k, a in out.items())
-        for w, outs in found.items()
+        for w, outs in outputs.items()
     }
 
 

@@ -39,9 +39,9 @@ from lstm_ir.verification.verify import verify
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 @packages.sign_options
 def command(
-    model: str, kind: ModelKind, given: dict[str, Any], output: str | None, targets: tuple[str, ...], stateful: bool,
-    states: tuple[str, ...], check: bool, pipeline: str | None, precision: str | None, kernels: bool | None,
-    timeout: float, explain: bool, as_json: bool, keep_graph: bool, sign_key_file: str | None,
+    model: str, kind: ModelKind, importer_options: dict[str, Any], output: str | None, targets: tuple[str, ...],
+    stateful: bool, states: tuple[str, ...], check: bool, pipeline: str | None, precision: str | None,
+    kernels: bool | None, timeout: float, explain: bool, as_json: bool, keep_graph: bool, sign_key_file: str | None,
 ) -> None:  # fmt: skip
     """Say what MODEL holds, what of it is taken, and how it runs; write a package with -o.
 
@@ -55,22 +55,22 @@ def command(
     written = "report.lirpkg" if output is None else output
     options = {"pipeline": pipeline, "precision": precision, "kernels": kernels, "timeout": timeout}
     plan = PackagePlan.of(written, targets, options, keep_graph, sign_key_file)
-    found = kind.functions().examine(model, **given)
-    kept = model_options.states(states) if states else stateful
-    program = program_of(kind, model, given, kept) if found.report.ok else None
+    examined = kind.functions().examine(model, **importer_options)
+    feedback = model_options.states(states) if states else stateful
+    program = program_of(kind, model, importer_options, feedback) if examined.report.ok else None
     state = {} if program is None else {name: str(s.type) for name, s in program.state.items()}
     try:
-        report = found.report if found.graph is None else planned(found, targets[0], plan.options)
+        report = examined.report if examined.graph is None else planned(examined, targets[0], plan.options)
     except LstmIrError:  # the target does not take what the model has: the report stands beside the reason
-        _show(found.report, state, as_json)
+        _show(examined.report, state, as_json)
         raise
     _show(report, state, as_json)
-    if found.graph is None or program is None:
+    if examined.graph is None or program is None:
         raise click.exceptions.Exit(1)
     if output is not None:
         plan.write(program, explain)
     if check:
-        _check(compile(found.graph, targets[0], options=plan.options), model, kind, given, as_json)
+        _check(compile(examined.graph, targets[0], options=plan.options), model, kind, importer_options, as_json)
 
 
 def _show(report: ImportReport, state: Mapping[str, str], as_json: bool) -> None:
@@ -85,9 +85,9 @@ def _show(report: ImportReport, state: Mapping[str, str], as_json: bool) -> None
         click.echo(safe(f"kept           {name}: {kind}"))
 
 
-def _check(exe: Executable, model: str, kind: ModelKind, given: Mapping[str, Any], as_json: bool) -> None:
+def _check(exe: Executable, model: str, kind: ModelKind, importer_options: Mapping[str, Any], as_json: bool) -> None:
     with files.progress(f"comparing with {kind.runs}"):
-        result = verify(exe, against=kind.original(model, given), seconds=0.0, cold=False)
+        result = verify(exe, against=kind.original(model, importer_options), seconds=0.0, cold=False)
     click.echo(safe(result.summary), err=as_json)
     if not result.ok:
         raise click.exceptions.Exit(1)

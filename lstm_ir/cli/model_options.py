@@ -18,7 +18,7 @@ WORDS = {"true": True, "false": False}
 
 
 def imported(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of importers; the command gets a kind of model, and `given`, what its importer is told."""
+    """The options of importers; the command gets a kind of model, and `importer_options`, what its importer is told."""
 
     @click.option(
         "--constant", "constant_words", multiple=True, help="Fix an input: NAME=NUMBER, NAME=1,2,3 or NAME=FILE.npy."
@@ -39,9 +39,9 @@ def imported(command: Callable[..., None]) -> Callable[..., None]:
             "constants": constants(constant_words), "sizes": sizes(size_words), "signature": signature,
             "checkpoint": checkpoint, "outputs": results,
         }  # fmt: skip
-        given = {name: value for name, value in options.items() if value}
-        kind.check(model, given)
-        command(model=model, kind=kind, given=given, **others)
+        importer_options = {name: value for name, value in options.items() if value}
+        kind.check(model, importer_options)
+        command(model=model, kind=kind, importer_options=importer_options, **others)
 
     return made
 

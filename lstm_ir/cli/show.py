@@ -159,7 +159,7 @@ def _profiled(
         with files.progress("profiling"):
             found = exe.profile(name, arrays, flow)
     rows = [([(p.file, p.line, p.op) for p in r.places], r.sites, r.seconds) for r in found.rows]
-    made = lowered.made.entries[name]
+    made = lowered.optimized.entries[name]
     times = coloured(made, rows, max(found.inside, found.seconds))
     title = f"@{program.name}, {name} on {found.device}: {found.seconds * 1e3:.3f} ms per call"
     return picture([(title, made)], times, LEGEND)

@@ -28,8 +28,9 @@ from lstm_ir.verification.verify import verify
 @click.option("--cold/--no-cold", default=True, show_default=True, help="Time processes from their start too.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 def command(
-    model: str, kind: ModelKind, given: dict[str, Any], target: str, tried: tuple[str, ...], ranges: tuple[str, ...],
-    calls: int, seed: int, absolute: float | None, relative: float | None, seconds: float, cold: bool, as_json: bool,
+    model: str, kind: ModelKind, importer_options: dict[str, Any], target: str, tried: tuple[str, ...],
+    ranges: tuple[str, ...], calls: int, seed: int, absolute: float | None, relative: float | None, seconds: float,
+    cold: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run MODEL by its own library and by this project, and compare: results, times, sizes, cold starts.
 
@@ -37,10 +38,10 @@ def command(
     where a difference is beyond the limits. Nothing else should run while times are taken.
     """
     numbers, values = model_options.tried(tried), model_options.ranges(ranges)
-    graph = kind.graph(model, given)
+    graph = kind.graph(model, importer_options)
     with files.progress("compiling and comparing"):
         result = verify(
-            graph, against=kind.original(model, given), sizes=numbers, ranges=values, calls=calls, seed=seed,
+            graph, against=kind.original(model, importer_options), sizes=numbers, ranges=values, calls=calls, seed=seed,
             absolute=absolute, relative=relative, seconds=seconds, cold=cold, target=target,
         )  # fmt: skip
     click.echo(files.json_text(result.as_json()) if as_json else safe(str(result)))

@@ -97,12 +97,12 @@ class CsvLog(NoLog):
                 self._file.close()
 
 
-def log_of(given: object) -> NoLog:
+def log_of(log: object) -> NoLog:
     """The log for a path, a writer, or None."""
-    if given is None:
+    if log is None:
         return NoLog()
-    if isinstance(given, (str, Path)):
-        return CsvLog(Path(given))
-    if callable(getattr(given, "add_scalar", None)):
-        return ScalarLog(given)
-    raise CallError(f"fit: log is {given!r:.80}; expected a path, or a writer with add_scalar(name, number, step)")
+    if isinstance(log, (str, Path)):
+        return CsvLog(Path(log))
+    if callable(getattr(log, "add_scalar", None)):
+        return ScalarLog(log)
+    raise CallError(f"fit: log is {log!r:.80}; expected a path, or a writer with add_scalar(name, number, step)")

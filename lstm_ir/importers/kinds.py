@@ -51,27 +51,29 @@ class ModelKind:
     functions: Callable[[], Functions]
     keeps: bool = False
 
-    def check(self, model: Any, given: Mapping[str, Any]) -> None:
+    def check(self, model: Any, options: Mapping[str, Any]) -> None:
         """ModelError for an option that this importer does not have."""
-        for name in given:
+        for name in options:
             if name not in self.options:
                 raise ModelError(f"{os.fspath(model)}: {name} is no option of {self.name} models")
 
-    def graph(self, model: Any, given: Mapping[str, Any]) -> Graph:
+    def graph(self, model: Any, options: Mapping[str, Any]) -> Graph:
         """The graph of one call, its state as inputs and outputs; ModelError with all refusals, and for state that the
         original does not give."""
-        made = self.functions().take(model, **given)
-        if isinstance(made, Graph):
-            return made
-        if made.state and not self.keeps:
-            raise ModelError(f"{made.name}: it keeps {', '.join(made.state)} between calls: compare its calls in turn")
-        found = self.functions().examine(model, **given).graph
-        assert found is not None
-        return found
+        imported = self.functions().take(model, **options)
+        if isinstance(imported, Graph):
+            return imported
+        if imported.state and not self.keeps:
+            raise ModelError(
+                f"{imported.name}: it keeps {', '.join(imported.state)} between calls: compare its calls in turn"
+            )
+        graph = self.functions().examine(model, **options).graph
+        assert graph is not None
+        return graph
 
-    def original(self, model: Any, given: Mapping[str, Any]) -> Original:
-        """The model as its own library runs it. given: options of the importer."""
-        return self.functions().original(model, **{n: v for n, v in given.items() if n in self.chosen})
+    def original(self, model: Any, options: Mapping[str, Any]) -> Original:
+        """The model as its own library runs it. options: those of the importer."""
+        return self.functions().original(model, **{n: v for n, v in options.items() if n in self.chosen})
 
 
 def _onnx() -> Functions:
@@ -156,24 +158,24 @@ def _class(library: str, name: str) -> type | None:
 
 
 def program_of(
-    kind: ModelKind, model: str | os.PathLike[str], given: Mapping[str, Any], kept: bool | Mapping[str, str]
+    kind: ModelKind, model: str | os.PathLike[str], options: Mapping[str, Any], stateful: bool | Mapping[str, str]
 ) -> Program:
-    """The program of a file. kept: what `from_onnx` calls `stateful`, for every kind.
+    """The program of a file. stateful: what `from_onnx` calls `stateful`, for every kind.
 
     Raises ModelError where a model that keeps state by itself is to keep more.
     """
     take = kind.functions().take
-    if kept is False:
-        return Program.of(take(model, **given))
+    if stateful is False:
+        return Program.of(take(model, **options))
     if "stateful" in kind.options:
-        return Program.of(take(model, **given, stateful=kept))
+        return Program.of(take(model, **options, stateful=stateful))
     file = Path(model).name
 
     def make(sizes: Mapping[str, Any]) -> Graph:
-        made = take(model, **{**given, "sizes": sizes})
-        if isinstance(made, Graph):
-            return made
-        reason = "it keeps state by itself" if made.state else "it has several signatures: choose one"
+        imported = take(model, **{**options, "sizes": sizes})
+        if isinstance(imported, Graph):
+            return imported
+        reason = "it keeps state by itself" if imported.state else "it has several signatures: choose one"
         raise ModelError(f"{file}: stateful: {reason}")
 
-    return stream_of(file, make, given.get("sizes", {}), kept)
+    return stream_of(file, make, options.get("sizes", {}), stateful)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lstm_ir.importers.operands import Operands, Result
-from lstm_ir.importers.sizes import SizeArray, UndecidedError, objects, settled
+from lstm_ir.importers.sizes import SizeArray, UndecidedError, folded, objects
 from lstm_ir.importers.table import ALL, OpEntry
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.types import DType
@@ -36,7 +36,7 @@ def _computed(entry: OpEntry[C], call: C) -> list[Result] | None:
     except UndecidedError:
         return None
     truth = out.size > 0 and all(isinstance(d, bool) for d in out.flat)
-    return [settled(out, DType.i1 if truth else max(dtypes, key=lambda d: d.bits))]
+    return [folded(out, DType.i1 if truth else max(dtypes, key=lambda d: d.bits))]
 
 
 def _moved(entry: OpEntry[C], call: C) -> list[Result] | None:
@@ -63,5 +63,5 @@ def _moved(entry: OpEntry[C], call: C) -> list[Result] | None:
         places = moved.elements_of(r)
         if places is None:
             return None
-        out.append(settled(objects([elements[p] for p in places.flat], places.shape), dtype))
+        out.append(folded(objects([elements[p] for p in places.flat], places.shape), dtype))
     return out

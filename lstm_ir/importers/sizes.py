@@ -42,7 +42,7 @@ class SizeArray:
         return reshape(stack(parts), self.array.shape)
 
 
-def settled(array: Array, dtype: DType) -> SizeArray | Value:
+def folded(array: Array, dtype: DType) -> SizeArray | Value:
     """The array as a constant where no element is an expression."""
     if any(isinstance(d, Expr) for d in array.flat):
         return SizeArray(array, dtype)

@@ -17,51 +17,54 @@ from lstm_ir.streaming.stateful import stateful
 from lstm_ir.streaming.steps import candidates
 
 
-def streamed(file: str, graph: Graph, kept: bool | Mapping[str, str], ops: Mapping[str, str] | None = None) -> Program:
+def streamed(file: str, graph: Graph, state: bool | Mapping[str, str], ops: Mapping[str, str] | None = None) -> Program:
     """The program; ModelError with all reasons where there is none.
 
-    kept: True finds what is kept; names of inputs say which outputs they become. ops: what the model calls the op
+    state: True finds what is kept; names of inputs say which outputs they become. ops: what the model calls the op
     of each of its nodes; without it, reasons have the op of the graph. UnifiedError where a size has to be another
     one: two sizes of a state that are one, or a number of frames that is a multiple.
     """
-    return _named(file, graph, kept) if isinstance(kept, Mapping) else _found(file, graph, ops)
+    return _named(file, graph, state) if isinstance(state, Mapping) else _found(file, graph, ops)
 
 
 def stream_of(
     file: str, make: Callable[[Mapping[str, DimLike]], Graph], sizes: Mapping[str, DimLike],
-    kept: bool | Mapping[str, str],
+    state: bool | Mapping[str, str],
 ) -> Program:  # fmt: skip
     """The program of a model that `make` imports with sizes, as often as a size turns out to be another one."""
-    given: dict[str, DimLike] = dict(sizes)
+    resolved: dict[str, DimLike] = dict(sizes)
     while True:
-        graph = make(given)
+        graph = make(resolved)
         try:
-            return streamed(file, graph, kept)
+            return streamed(file, graph, state)
         except UnifiedError as e:
-            named = dict(zip(given, shape_of(given.values()), strict=True))
+            named = dict(zip(resolved, shape_of(resolved.values()), strict=True))
             renamed = {n: dims.substitute(d, {e.name: e.by}) for n, d in named.items() if e.name in dims.names(d)}
-            given |= renamed or {e.name: e.by}
+            resolved |= renamed or {e.name: e.by}
 
 
-def _named(file: str, graph: Graph, kept: Mapping[str, str]) -> Program:
+def _named(file: str, graph: Graph, feedback: Mapping[str, str]) -> Program:
     """The outputs that are named go to the inputs of the next call."""
-    for known, asked, what in ((graph.input_names, kept, "input"), (graph.output_names, kept.values(), "output")):
+    for known, asked, what in (
+        (graph.input_names, feedback, "input"),
+        (graph.output_names, feedback.values(), "output"),
+    ):
         unknown = [n for n in asked if n not in known]
         if unknown:
             shown = ", ".join(known) or "none"
             raise ModelError(f"{file}: stateful has the {what} {unknown[0]!r}; the model has {shown}")
-    if len(set(kept.values())) != len(kept):
+    if len(set(feedback.values())) != len(feedback):
         raise ModelError(f"{file}: stateful feeds one output to two inputs")
-    if not kept:
+    if not feedback:
         raise ModelError(f"{file}: stateful names no input")
     params = dict(zip(graph.input_names, graph.params, strict=True))
-    for taken, given in kept.items():
-        _need_equal(file, taken, params[taken].type, given, graph.output(given).type)
-    return stateful(graph, kept)
+    for taken, output in feedback.items():
+        _need_equal(file, taken, params[taken].type, output, graph.output(output).type)
+    return stateful(graph, feedback)
 
 
-def _need_equal(file: str, taken: str, before: TensorType, given: str, after: TensorType) -> None:
-    differ = ModelError(f"{file}: stateful: the input {taken} is {before}, the output {given} is {after}")
+def _need_equal(file: str, taken: str, before: TensorType, output: str, after: TensorType) -> None:
+    differ = ModelError(f"{file}: stateful: the input {taken} is {before}, the output {output} is {after}")
     if before.dtype is not after.dtype or before.rank != after.rank:
         raise differ
     for a, b in zip(before.shape, after.shape, strict=True):
@@ -90,14 +93,14 @@ def _found(file: str, graph: Graph, ops: Mapping[str, str] | None) -> Program:
     _raise_reasons(file, found, ops)
     if found.factor % found.unit:
         raise UnifiedError(found.steps, dims.mul(dims.name(found.steps), found.unit))
-    if not found.kept:
+    if not found.carried:
         raise ModelError(f"{file}: stateful: nothing is kept between calls; every step depends on itself alone")
     return lifted(found)
 
 
-def _raise_reasons(file: str, found: Causality, ops: Mapping[str, str] | None) -> None:
+def _raise_reasons(file: str, causality: Causality, ops: Mapping[str, str] | None) -> None:
     refusals = Refusals(file)
-    for node, reason in found.reasons:
+    for node, reason in causality.reasons:
         op = node.op.name if ops is None else ops.get(node.loc.node, "input")
         refusals.add(node.loc.node, op, NodeRefusedError(reason))
     refusals.raise_any()

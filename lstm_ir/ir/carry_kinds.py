@@ -129,9 +129,9 @@ class _Composition:
 class _CircleWalk:
     """Every value of a body that carries of one circle are part of."""
 
-    def __init__(self, loop: Loop, members: Sequence[int], made: dict[Value, frozenset[Value]]) -> None:
+    def __init__(self, loop: Loop, members: Sequence[int], dependencies: dict[Value, frozenset[Value]]) -> None:
         self.loop = loop
-        self.constant = {v for v, ps in made.items() if ps <= set(loop.const_params)}
+        self.constant = {v for v, ps in dependencies.items() if ps <= set(loop.const_params)}
         self.found: dict[Value, _Composition] = {
             loop.carry_params[k]: _Composition(own(loop.carry_params[k].shape)) for k in members
         }
@@ -241,16 +241,16 @@ def _reduced(n: Node, m: _Composition, is_linear: bool) -> _Composition:
 
 
 def _circle(
-    loop: Loop, members: tuple[int, ...], reads: tuple[int, ...], made: dict[Value, frozenset[Value]]
+    loop: Loop, members: tuple[int, ...], reads: tuple[int, ...], dependencies: dict[Value, frozenset[Value]]
 ) -> Circle:
-    walk = _CircleWalk(loop, members, made)
-    found = [walk.found.get(loop.next[k]) for k in members]
-    given = [m for m in found if m is not None]
-    if not given:
+    walk = _CircleWalk(loop, members, dependencies)
+    compositions = [walk.found.get(loop.next[k]) for k in members]
+    known = [m for m in compositions if m is not None]
+    if not known:
         return Circle(members, CarryKind.replaced, False, reads)
-    mixes = frozenset[str]().union(*(m.mixes for m in given))
-    is_linear = all(m.is_linear for m in given)
-    stay = all(m is None or _stays(m, loop.carry_params[k]) for k, m in zip(members, found, strict=True))
+    mixes = frozenset[str]().union(*(m.mixes for m in known))
+    is_linear = all(m.is_linear for m in known)
+    stay = all(m is None or _stays(m, loop.carry_params[k]) for k, m in zip(members, compositions, strict=True))
     kind, form = _kind(mixes, is_linear, stay), None
     if kind in (CarryKind.linear, CarryKind.matrix):
         if len(members) == 1:
@@ -302,7 +302,7 @@ def _matrix_form(loop: Loop, k: int, walk: _CircleWalk, delta: bool) -> MatrixFo
 
 
 def _form(
-    i: int, j: int, added: list[tuple[Value, ...]], kept: list[tuple[Value, ...]], spread: Spread, walk: _CircleWalk
+    i: int, j: int, added: list[tuple[Value, ...]], retained: list[tuple[Value, ...]], spread: Spread, walk: _CircleWalk
 ) -> MatrixForm | None:
     for factors in added:
         sides = outer(factors, i, j, spread)
@@ -310,7 +310,7 @@ def _form(
         if sides is None or outer(varying, i, j, spread) != (True, True):
             return None
     decay: set[int] = set()
-    for factors in kept:
+    for factors in retained:
         sides = outer(factors, i, j, spread)
         if sides is None or sides == (True, True):
             return None

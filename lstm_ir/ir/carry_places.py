@@ -34,10 +34,10 @@ def own(shape: Sequence[Dim]) -> Places:
     return tuple(Place(a, 0, d) for a, d in enumerate(shape))
 
 
-def joined(found: Sequence[Places]) -> Places:
+def joined(places: Sequence[Places]) -> Places:
     """Of an elementwise op over values with these."""
     out: list[Place | None] = []
-    for axis in zip(*found, strict=True):
+    for axis in zip(*places, strict=True):
         kinds = {p for p in axis if p is not None}
         out.append(None if not kinds else kinds.pop() if len(kinds) == 1 else ELSEWHERE)
     return tuple(out)

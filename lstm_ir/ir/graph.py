@@ -118,10 +118,10 @@ class DeferredComparison(Value):
         return (self.left is self.right) is (self.builder == "equal")
 
 
-def settled(arg: Any) -> Any:
+def resolved(arg: Any) -> Any:
     """The argument with comparisons as the values that they stand for."""
     if isinstance(arg, tuple):
-        return tuple(map(settled, arg)) if any(type(v) is DeferredComparison for v in arg) else arg
+        return tuple(map(resolved, arg)) if any(type(v) is DeferredComparison for v in arg) else arg
     return arg.value if type(arg) is DeferredComparison else arg
 
 
@@ -227,7 +227,7 @@ def operand_types(op: Op, args: Sequence[Arg]) -> list[tuple[str, object]]:
 def make_node(op: Op, args: tuple[Arg, ...], attrs: Mapping[str, Any], loc: Loc) -> Node:
     """The node, its type rule run; a broken rule is an IRError of four lines."""
     try:
-        args = tuple(map(settled, args))
+        args = tuple(map(resolved, args))
         for a in args:
             for v in a if isinstance(a, tuple) else (a,):
                 if v is not None and not isinstance(v, Value):
@@ -266,9 +266,9 @@ class Graph:
         self.params: tuple[Value, ...] = _listed(name, "inputs", inputs, "a list of values of li.input: [x]")
         if isinstance(outputs, Mapping):
             self.output_names = tuple(outputs)
-            self.outputs: tuple[Any, ...] = settled(tuple(outputs.values()))
+            self.outputs: tuple[Any, ...] = resolved(tuple(outputs.values()))
         else:
-            self.outputs = settled(_listed(name, "outputs", outputs, 'a dict of values by name: {"y": y}'))
+            self.outputs = resolved(_listed(name, "outputs", outputs, 'a dict of values by name: {"y": y}'))
             self.output_names = tuple(f"out{i}" for i in range(len(self.outputs)))
         check_structure(self)
 
@@ -339,13 +339,13 @@ def check_name(name: object, what: str, order: str) -> None:
         raise VerifyError(f"{what}: the name is {name!r:.80}; it is text of one letter or more that can be printed")
 
 
-def _listed(name: str, what: str, given: Any, wanted: str) -> tuple[Any, ...]:
+def _listed(name: str, what: str, values: Any, wanted: str) -> tuple[Any, ...]:
     """The values of a list; a single value, a dict or what is no list at all is refused."""
-    one = isinstance(given, (Value, Mapping, str, bytes)) or not isinstance(given, Iterable)
+    one = isinstance(values, (Value, Mapping, str, bytes)) or not isinstance(values, Iterable)
     if one:
-        got = "one value" if isinstance(given, Value) else type(given).__name__
+        got = "one value" if isinstance(values, Value) else type(values).__name__
         raise VerifyError(f"graph: {what} is {got}; expected {wanted}\n  in graph @{name}")
-    return tuple(given)
+    return tuple(values)
 
 
 def check_structure(graph: Graph) -> None:

@@ -263,9 +263,9 @@ def literal(value: Any) -> Data:
     return value if isinstance(value, Data) else Data.of(value)
 
 
-def need_graph(word: str, given: object, instead: str) -> None:
+def need_graph(word: str, graph: object, instead: str) -> None:
     """Refuse what is no graph; `instead` says what to do with a program."""
-    if isinstance(given, Program):
-        raise GradientError(f"{word}: takes a graph, got the program {given.name!r}; {instead}")
-    if not isinstance(given, Graph):
-        raise GradientError(f"{word}: takes a graph, got {type(given).__name__}")
+    if isinstance(graph, Program):
+        raise GradientError(f"{word}: takes a graph, got the program {graph.name!r}; {instead}")
+    if not isinstance(graph, Graph):
+        raise GradientError(f"{word}: takes a graph, got {type(graph).__name__}")

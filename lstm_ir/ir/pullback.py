@@ -57,18 +57,18 @@ class Differentiation:
     remat: Remat = None
     replaced: dict[Value, Value] = field(default_factory=dict)
     wanted: frozenset[Value] | None = None
-    kept: Kept = field(default_factory=Kept)
+    saved: Kept = field(default_factory=Kept)
 
     def twin(self, old: Node, new: Node) -> None:
         """`new` gives everything that `old` does (first its results, in order), and more."""
         self.replaced.update(zip(old.values, new.values, strict=False))
-        self.kept.values += new.values[len(old.values) :]
+        self.saved.values += new.values[len(old.values) :]
 
     def wants(self, v: Value | None) -> bool:
         """Whether the gradient of an operand of the present node is asked for."""
         return v is not None and (self.wanted is None or v in self.wanted)
 
-    def settle(self, graph: Graph) -> Graph:
+    def resolve(self, graph: Graph) -> Graph:
         """`graph` with every replaced node's twin in its place."""
         return substitute(graph, self.replaced)
 
@@ -110,7 +110,7 @@ def pull_back(cts: Mapping[Value, Value], wrt: Sequence[Value], hook: Hook | Non
         if all(ct is None for ct in given) or not any(v in active for v in n.inputs):
             continue
         wanted = frozenset(v for v in n.inputs if v in active and v.dtype.is_float)
-        inner = Differentiation(outer.remat, outer.replaced, wanted, outer.kept)
+        inner = Differentiation(outer.remat, outer.replaced, wanted, outer.saved)
         with at(n.loc.through("grad")), opened(inner):
             grads = hook(n, given) if hook is not None else None
             if grads is None and n.op.joint_vjp is not None and n.op.joint_vjp.takes(n):
@@ -178,9 +178,9 @@ def through(node: Node, results: Sequence[Value], cts: Cts, remat: Remat = None,
             given[v] = given[v] + ct if v in given else ct
     active = session()
     inputs = [v for v in dict.fromkeys(node.inputs) if active.wants(v)]
-    with opened(Differentiation(remat, {}, active.wanted, active.kept)) as local:
+    with opened(Differentiation(remat, {}, active.wanted, active.saved)) as local:
         found = pull_back(given, inputs, hook)
-    done = settled([*results, *found.values()], local.replaced)
+    done = resolved([*results, *found.values()], local.replaced)
     active.replaced.update(zip(node.values, done[: len(results)], strict=True))
     left = dict(zip(found, done[len(results) :], strict=True))
     return tuple(  # an operand given twice gets its gradient once
@@ -189,7 +189,7 @@ def through(node: Node, results: Sequence[Value], cts: Cts, remat: Remat = None,
     )
 
 
-def settled(values: Sequence[Value], new: Mapping[Value, Value]) -> list[Value]:
+def resolved(values: Sequence[Value], new: Mapping[Value, Value]) -> list[Value]:
     """`values` with the keys of `new` replaced; a replacement may read what is replaced."""
     env: dict[Value, Value] = {}
 

@@ -7,7 +7,7 @@ import importlib
 PICTURES = "lstm_ir.view.notebook"
 
 
-def shown_by(way: str, what: object) -> str | None:
+def shown_by(way: str, source: object) -> str | None:
     """The text that the function `way` of the pictures gives."""
-    found: str | None = getattr(importlib.import_module(PICTURES), way)(what)
+    found: str | None = getattr(importlib.import_module(PICTURES), way)(source)
     return found

@@ -230,18 +230,18 @@ def _misshapen(p: Port, shape: tuple[int, ...], problem: str) -> str:
     return f"{p.name}: expected {p.type}, got shape [{','.join(map(str, shape))}]: {problem}"
 
 
-def by_name(entry: Entry, given: Sequence[Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arrays of a call by name: `named`, and those of a mapping, which is all that `given` may be.
+def by_name(entry: Entry, positional: Sequence[Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arrays of a call by name: `named`, and those of a mapping, which is all that `positional` may be.
 
     CallError for arrays without names, and for a name that is given twice.
     """
-    if len(given) > 1 or not isinstance(given[0], Mapping):
-        got = type(given[0]).__name__ if len(given) == 1 else f"{len(given)} positional arguments"
+    if len(positional) > 1 or not isinstance(positional[0], Mapping):
+        got = type(positional[0]).__name__ if len(positional) == 1 else f"{len(positional)} positional arguments"
         raise CallError(f"{entry.name}: takes arrays by name, got {got}; {_written(entry)}")
-    twice = named.keys() & given[0].keys()
+    twice = named.keys() & positional[0].keys()
     if twice:
         raise CallError(f"{entry.name}: input {min(twice)} is given twice")
-    return {**given[0], **named}
+    return {**positional[0], **named}
 
 
 def _written(entry: Entry) -> str:

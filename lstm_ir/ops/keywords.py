@@ -100,9 +100,9 @@ def _problem(name: str, signature: inspect.Signature, args: tuple[Any, ...], nam
     return None
 
 
-def _instead(name: str, given: str, parameters: list[str]) -> str:
-    if any(word in name for word in _RECURRENT) and given in _LAYER:
-        return f". Say {_LAYER[given]}"
-    known = [p for p in _OTHERS.get(given, ()) if p in parameters]
-    near = known[:1] or difflib.get_close_matches(given, parameters, n=1)
+def _instead(name: str, keyword: str, parameters: list[str]) -> str:
+    if any(word in name for word in _RECURRENT) and keyword in _LAYER:
+        return f". Say {_LAYER[keyword]}"
+    known = [p for p in _OTHERS.get(keyword, ()) if p in parameters]
+    near = known[:1] or difflib.get_close_matches(keyword, parameters, n=1)
     return f". Did you mean {near[0]}?" if near else f"; they are {', '.join(parameters)}"

@@ -112,7 +112,7 @@ class Trainer:
         self._transport = self._reach(opening._replace(threads=share), float(timeout))
         try:
             self._links = [self._transport.start() for _ in range(workers)]
-            self._settle(LOAD, [self._transport.share(self._replica.state())] * workers)
+            self._exchange(LOAD, [self._transport.share(self._replica.state())] * workers)
         except BaseException:
             self.close()
             raise
@@ -160,7 +160,7 @@ class Trainer:
     def _gather(self, parts: Sequence[tuple[float, dict[str, Array]]]) -> dict[str, Array]:
         """The first phase: the average of what the workers' parts give."""
         shared = [self._transport.share(part) if weight else None for weight, part in parts]
-        replies = self._settle(GRADS, shared)
+        replies = self._exchange(GRADS, shared)
         answers = [r.arrays for r in replies if r is not None]
         return self._parts.joined([w for w, _ in parts if w], answers)
 
@@ -178,7 +178,7 @@ class Trainer:
             raise _error(reply.error)
         return reply.arrays
 
-    def _settle(self, verb: str, shared: Sequence[Any]) -> list[Reply | None]:
+    def _exchange(self, verb: str, shared: Sequence[Any]) -> list[Reply | None]:
         """A message to each worker that has one, at once; the replies, those of workers that replace lost ones too."""
         step = self._replica.step
         busy = [i for i, s in enumerate(shared) if s is not None]
@@ -253,7 +253,7 @@ class Trainer:
             self._open()
             self._replica.load(path)
             shared = self._transport.share(self._replica.state())
-            self._settle(LOAD, [shared] * len(self._links))
+            self._exchange(LOAD, [shared] * len(self._links))
 
     def _open(self) -> None:
         if not self._links:
@@ -279,7 +279,7 @@ class Trainer:
                 link.end()
 
 
-def _error(found: tuple[str, str], where: str = "") -> LstmIrError:
+def _error(error: tuple[str, str], where: str = "") -> LstmIrError:
     """The error of a reply, as it was raised."""
-    kind = next((k for k in _KINDS if k.__name__ == found[0]), LstmIrError)
-    return kind(f"{where}: {found[1]}" if where else found[1])
+    kind = next((k for k in _KINDS if k.__name__ == error[0]), LstmIrError)
+    return kind(f"{where}: {error[1]}" if where else error[1])

@@ -28,9 +28,9 @@ def serve(s: socket.socket) -> None:
         send(s, about, packed(reply.arrays))
 
 
-def _opened(given: dict[str, Any]) -> tuple[Replica | None, Reply]:
-    key = given["require_key"]
-    opening = Opening(given["path"], given["device"], None if key is None else bytes.fromhex(key), given["threads"])
+def _opened(fields: dict[str, Any]) -> tuple[Replica | None, Reply]:
+    key = fields["require_key"]
+    opening = Opening(fields["path"], fields["device"], None if key is None else bytes.fromhex(key), fields["threads"])
     try:
         replica = Replica(opening)
     except LstmIrError as e:

@@ -107,7 +107,7 @@ class _Calls:
         self._rows, self._model = rows, model
 
     def __call__(self, jobs: list[Job]) -> None:
-        settle(jobs, lambda some: together(self._rows, self._model, [j.payload for j in some]))
+        resolve_jobs(jobs, lambda some: together(self._rows, self._model, [j.payload for j in some]))
 
 
 def together(rows: Rows, model: BatchedModel, requests: Sequence[Prepared]) -> list[Outputs]:
@@ -115,7 +115,7 @@ def together(rows: Rows, model: BatchedModel, requests: Sequence[Prepared]) -> l
     return rows.split(model(rows.merge(requests)), requests)
 
 
-def settle(jobs: Sequence[Job], run: Callable[[Sequence[Job]], Sequence[Any]]) -> None:
+def resolve_jobs(jobs: Sequence[Job], run: Callable[[Sequence[Job]], Sequence[Any]]) -> None:
     """Give each job its result of `run`, which gets all; where that fails, each alone gets its result or its error."""
     try:
         results = run(jobs)
@@ -124,7 +124,7 @@ def settle(jobs: Sequence[Job], run: Callable[[Sequence[Job]], Sequence[Any]]) -
             jobs[0].future.set_exception(e)
             return
         for job in jobs:
-            settle([job], run)
+            resolve_jobs([job], run)
         return
     for job, result in zip(jobs, results, strict=True):
         job.future.set_result(result)

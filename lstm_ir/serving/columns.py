@@ -80,8 +80,8 @@ class Columns:
             return {**kept, **self._even(whole, count, model)}
         return {**kept, **self._uneven(whole, count, model)}
 
-    def _count(self, found: Sequence[Any]) -> int:
-        counts = [len(a) for a in found]
+    def _count(self, columns: Sequence[Any]) -> int:
+        counts = [len(a) for a in columns]
         for c, n in zip(self._taken, counts, strict=True):
             if n != counts[0]:
                 raise CallError(f"column {c.name!r} has {n} rows, column {self._taken[0].name!r} {counts[0]}")
@@ -136,10 +136,10 @@ class Columns:
                     found[i] = outputs
         return {column: self._gathered(name, found) for name, column in self._columns.items()}
 
-    def _gathered(self, name: str, found: Sequence[Mapping[str, Array]]) -> Array:
+    def _gathered(self, name: str, outputs: Sequence[Mapping[str, Array]]) -> Array:
         """Rows of one output: an array, or objects where sizes are open, whether they differ in this batch or not."""
         port, axis = self._port(name)
-        rows = [np.take(r[name], 0, axis) for r in found]
+        rows = [np.take(r[name], 0, axis) for r in outputs]
         if all(isinstance(n, int) for i, n in enumerate(port.type.shape) if i != axis):
             return np.stack(rows)
         out = np.empty(len(rows), object)

@@ -106,11 +106,11 @@ def _parameters(data: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     return found
 
 
-def _inputs(given: object, tail: memoryview, entry: Entry) -> dict[str, Array]:
+def _inputs(items: object, tail: memoryview, entry: Entry) -> dict[str, Array]:
     ports = {p.name: p for p in entry.inputs}
     out: dict[str, Array] = {}
     start = 0
-    for item in _objects(given, "inputs"):
+    for item in _objects(items, "inputs"):
         name = item.get("name")
         if not isinstance(name, str) or name not in ports:
             raise RequestError(f"there is no input {str(name)[:80]!r}; the inputs are ({tensors.names(entry.inputs)})")
@@ -139,11 +139,11 @@ def _inputs(given: object, tail: memoryview, entry: Entry) -> dict[str, Array]:
     return out
 
 
-def _outputs(asked: object, known: tuple[str, ...], binary: bool) -> dict[str, bool]:
-    if asked is None or asked == []:
+def _outputs(items: object, known: tuple[str, ...], binary: bool) -> dict[str, bool]:
+    if items is None or items == []:
         return dict.fromkeys(known, binary)
     out: dict[str, bool] = {}
-    for item in _objects(asked, "outputs"):
+    for item in _objects(items, "outputs"):
         name = item.get("name")
         if not isinstance(name, str) or name not in known:
             raise RequestError(f"there is no output {str(name)[:80]!r}; there is {', '.join(known)}")
@@ -154,10 +154,10 @@ def _outputs(asked: object, known: tuple[str, ...], binary: bool) -> dict[str, b
     return out
 
 
-def _objects(given: object, what: str) -> list[dict[str, Any]]:
-    if not isinstance(given, list) or not all(isinstance(item, dict) for item in given):
+def _objects(items: object, what: str) -> list[dict[str, Any]]:
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise RequestError(f"{what} is no list of objects")
-    return given
+    return items
 
 
 def write_response(

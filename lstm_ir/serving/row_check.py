@@ -91,8 +91,8 @@ def _cut(rows: Rows, arrays: Mapping[str, Array], longest: int | None) -> list[P
     return found
 
 
-def _difference(found: Mapping[str, Array], alone: Mapping[str, Array]) -> str:
-    for name, a in found.items():
+def _difference(batched: Mapping[str, Array], alone: Mapping[str, Array]) -> str:
+    for name, a in batched.items():
         b = alone[name]
         if a.dtype.kind in "biu":
             same = np.array_equal(a, b)

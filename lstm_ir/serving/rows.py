@@ -161,16 +161,16 @@ def axes_of(entry: Entry, port: Port, batch: str, time: str) -> PortAxes:
     return PortAxes(plain[0] if plain else None, at[time][0] if len(at[time]) == 1 else None)
 
 
-def _lengths(entry: Entry, batch: str, time: str, asked: str | None) -> str | None:
+def _lengths(entry: Entry, batch: str, time: str, lengths: str | None) -> str | None:
     """The input with the steps of each row."""
     rows = {p.name: p for p in entry.inputs if p.type.shape == (dims.name(batch),) and p.type.dtype.is_int}
-    if asked is not None:
-        if asked not in rows:
-            raise CallError(f"{entry.name}: {asked!r} is no input of integers [{batch}], so it cannot hold lengths")
-        return asked
+    if lengths is not None:
+        if lengths not in rows:
+            raise CallError(f"{entry.name}: {lengths!r} is no input of integers [{batch}], so it cannot hold lengths")
+        return lengths
     read = checked(entry)
-    found = [n for n in rows if any(b.lengths and b.high == dims.name(time) for b in read.get(n, ()))]
-    return found[0] if len(found) == 1 else None
+    candidates = [n for n in rows if any(b.lengths and b.high == dims.name(time) for b in read.get(n, ()))]
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _unpadded(entry: Entry, inputs: Iterable[PortAxes], batch: str, time: str) -> str | None:

@@ -77,7 +77,7 @@ class _Group:
 
 
 class Scheduler:
-    """A bounded queue and its worker. `run` gets jobs whose futures run, and settles each of them."""
+    """A bounded queue and its worker. `run` gets jobs whose futures run, and resolves each of them."""
 
     def __init__(
         self, run: Callable[[list[Job]], None], what: str, *, max_rows: int, max_delay: float, max_waiting: int,
@@ -168,7 +168,7 @@ class Scheduler:
                 self._give_up(job)
             running = [j for j in jobs if j.future.set_running_or_notify_cancel()]
             if running:
-                self._settle(running)
+                self._resolve(running)
             self._finish([*jobs, *late])
             if self._tidy is not None and time.monotonic() >= tidied + _TIDY_SECONDS:
                 self._tidy()
@@ -217,7 +217,7 @@ class Scheduler:
             del self._groups[key]
         return jobs, late
 
-    def _settle(self, jobs: list[Job]) -> None:
+    def _resolve(self, jobs: list[Job]) -> None:
         self.counters.groups += 1
         self.counters.jobs += len(jobs)
         self.counters.rows += sum(j.rows for j in jobs)

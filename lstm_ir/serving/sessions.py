@@ -24,7 +24,7 @@ from lstm_ir.backends.run.pure_function import PREFIX, PureFunction
 from lstm_ir.ir import state_values
 from lstm_ir.ir.errors import BusyError, CallError, UnknownSessionError
 from lstm_ir.ir.signature import Entry
-from lstm_ir.serving.batcher import Outputs, limits, seconds, settle, whole
+from lstm_ir.serving.batcher import Outputs, limits, resolve_jobs, seconds, whole
 from lstm_ir.serving.owner import SchedulerOwner
 from lstm_ir.serving.row_check import confirm_rows
 from lstm_ir.serving.rows import Prepared, Rows
@@ -219,9 +219,9 @@ class _Keeper:
         """For the worker: one action, or calls that share one."""
         work = jobs[0].payload
         if isinstance(work, Action):
-            settle(jobs, lambda _: [work.run()])
+            resolve_jobs(jobs, lambda _: [work.run()])
         else:
-            settle(jobs, self._step)
+            resolve_jobs(jobs, self._step)
         with self._lock:
             for job in jobs:
                 session = job.payload.session

@@ -92,9 +92,9 @@ class Causality(Findings):
         sizes = [d for v in node.inputs for d in v.shape]
         return any(map(self.timed, (*sizes, *_sizes(node))))
 
-    def _check(self, node: Node, found: Sequence[Fact]) -> None:
+    def _check(self, node: Node, facts: Sequence[Fact]) -> None:
         """That the axis of time has the rows that it should have, and no other axis has it too."""
-        for t, fact in zip(node.types, found, strict=True):
+        for t, fact in zip(node.types, facts, strict=True):
             own = fact.axis if isinstance(fact, Timed) else None
             if any(self.timed(d) for a, d in enumerate(t.shape) if a != own) and not isinstance(fact, Fixed):
                 raise CutError(f"gives {t}, where not only one axis is time")

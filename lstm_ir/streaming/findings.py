@@ -42,7 +42,7 @@ class Findings:
     graph: Graph
     steps: str
     facts: dict[Value, Fact] = field(default_factory=dict)
-    kept: dict[Node, Kept] = field(default_factory=dict)
+    carried: dict[Node, Kept] = field(default_factory=dict)
     reasons: dict[tuple[Node, str], None] = field(default_factory=dict)
     unit: int = 1
 

@@ -23,18 +23,18 @@ from lstm_ir.streaming.stateful import stateful
 FINALS = {"h0": "h_n", "c0": "c_n"}
 
 
-def lifted(found: Causality) -> Program:
+def lifted(causality: Causality) -> Program:
     """The program of `li.stateful` whose state is what the analysis keeps; no reason may be left."""
-    assert not found.reasons
-    graph, made = found.graph, _Lift(found.graph)
+    assert not causality.reasons
+    graph, lift = causality.graph, _Lift(causality.graph)
     env: dict[Value, Value] = {}
     for old in graph.nodes:
         with at(old.loc.through("stateful")):
-            new = made.over(old, tuple(map_arg(a, env) for a in old.args), found.kept.get(old))
+            new = lift.over(old, tuple(map_arg(a, env) for a in old.args), causality.carried.get(old))
         env |= {o: v for o, v in zip(old.values, new.values, strict=True) if o is not v}
     outputs = {n: env.get(v, v) for n, v in zip(graph.output_names, graph.outputs, strict=True)}
-    whole = Graph(graph.name, [*graph.params, *made.inputs.values()], outputs | made.outputs)
-    return stateful(whole, {n: n for n in made.inputs}, made.starts)
+    whole = Graph(graph.name, [*graph.params, *lift.inputs.values()], outputs | lift.outputs)
+    return stateful(whole, {n: n for n in lift.inputs}, lift.starts)
 
 
 class _Lift:
@@ -46,40 +46,40 @@ class _Lift:
         self.starts: dict[str, Any] = {}
         self._taken = {*graph.input_names, *graph.output_names}
 
-    def over(self, old: Node, args: tuple[Arg, ...], kept: Kept | None) -> Node:
+    def over(self, old: Node, args: tuple[Arg, ...], carried: Kept | None) -> Node:
         """The node over new arguments, with what it keeps."""
-        if kept is None:
+        if carried is None:
             return old.with_args(args)
-        if isinstance(kept, WindowContext):
-            return self._window(old, args, kept)
-        return self._loop(old, args, kept) if old.op.name == "scan" else self._layer(old, args, kept)
+        if isinstance(carried, WindowContext):
+            return self._window(old, args, carried)
+        return self._loop(old, args, carried) if old.op.name == "scan" else self._layer(old, args, carried)
 
-    def _window(self, old: Node, args: tuple[Arg, ...], kept: WindowContext) -> Node:
+    def _window(self, old: Node, args: tuple[Arg, ...], context: WindowContext) -> Node:
         """Over the kept rows and those of the call, without padding before them."""
         x = args[0]
         assert isinstance(x, Value)
-        name, first = self._state(old, "context", x.type.resized(kept.axis, kept.rows), kept.value)
-        joined = concat([first, x], kept.axis)
-        end = dims.add(joined.shape[kept.axis], -kept.more)
-        self.outputs[name] = slice_axis(joined, kept.axis, dims.add(end, -kept.rows), end)
+        name, first = self._state(old, "context", x.type.resized(context.axis, context.rows), context.value)
+        joined = concat([first, x], context.axis)
+        end = dims.add(joined.shape[context.axis], -context.more)
+        self.outputs[name] = slice_axis(joined, context.axis, dims.add(end, -context.rows), end)
         which, at_ = ("edge_padding_low", 0) if old.op.name == "pad" else ("padding_low", 2)
         low = list(old.attrs[which])
-        low[kept.axis - at_] = 0
+        low[context.axis - at_] = 0
         return make_node(old.op, (joined, *args[1:]), {**old.attrs, which: tuple(low)}, old.loc)
 
-    def _loop(self, old: Node, args: tuple[Arg, ...], kept: LoopState) -> Node:
+    def _loop(self, old: Node, args: tuple[Arg, ...], state: LoopState) -> Node:
         loop, index = Loop(old), old.op.operand_index("init")
         states = [
             self._state(old, f"carry{i}", v.type, start)
-            for i, (v, start) in enumerate(zip(loop.init, kept.starts.values(), strict=True))
+            for i, (v, start) in enumerate(zip(loop.init, state.starts.values(), strict=True))
         ]
         node = old.with_args((*args[:index], tuple(v for _, v in states), *args[index + 1 :]))
         self.outputs |= {name: v for (name, _), v in zip(states, Loop(node).finals, strict=True)}
         return node
 
-    def _layer(self, old: Node, args: tuple[Arg, ...], kept: LoopState) -> Node:
+    def _layer(self, old: Node, args: tuple[Arg, ...], state: LoopState) -> Node:
         new, names = list(args), {}
-        for operand, start in kept.starts.items():
+        for operand, start in state.starts.items():
             final = old.result(FINALS[operand])
             assert isinstance(final, Value)
             names[operand], new[old.op.operand_index(operand)] = self._state(old, operand[0], final.type, start)

@@ -40,9 +40,9 @@ class RuleNode:
         """Note a reason, and go on."""
         self.whole.refuse(self.node, reason)
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, carried: Kept) -> None:
         """Note what this node keeps between calls."""
-        self.whole.kept[self.node] = kept
+        self.whole.carried[self.node] = carried
 
     def every(self, rate: int) -> None:
         """A call takes a multiple of `rate` frames."""
@@ -81,12 +81,12 @@ class RuleNode:
                 raise CutError("its operands have different numbers of rows beside those of the frames")
         return max(timed, key=lambda t: t.look)
 
-    def causal(self, made: Timed, far: str) -> Timed:
+    def causal(self, fact: Timed, far: str) -> Timed:
         """The fact, if its rows know no later ones."""
-        if made.look <= 0:
-            return made
+        if fact.look <= 0:
+            return fact
         self.refuse(f"looks ahead: {far}")
-        return Timed(made.axis, made.rate, made.more, 0, made.outer, made.inner)
+        return Timed(fact.axis, fact.rate, fact.more, 0, fact.outer, fact.inner)
 
 
 def elementwise(s: RuleNode) -> Sequence[Fact]:

@@ -49,11 +49,11 @@ def stateful(graph: Graph, state: Mapping[str, str], initial: Mapping[str, Any] 
     )
 
 
-def _by_name(kept: Mapping[str, Value]) -> dict[str, Graph]:
+def _by_name(state: Mapping[str, Value]) -> dict[str, Graph]:
     """Graphs that give their inputs back: what is bound makes one a reader, the other a writer."""
     out = {}
     for entry in ("get_state", "set_state"):
-        values = {n: parameter(n, v.type) for n, v in kept.items()}
+        values = {n: parameter(n, v.type) for n, v in state.items()}
         out[entry] = Graph(entry, list(values.values()), values)
     return out
 

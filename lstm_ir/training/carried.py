@@ -19,16 +19,16 @@ class Carried:
     state: Mapping[str, State] = field(default_factory=dict)
 
 
-def source_of(given: Graph | Program) -> tuple[Graph, Carried]:
+def source_of(source: Graph | Program) -> tuple[Graph, Carried]:
     """The graph that is trained, and what it carries; GradientError for what is no graph and not made by `stateful`."""
-    if isinstance(given, Program) and "step" in given.entries:
-        reads, writes = given.binding.get("step", ({}, {}))
+    if isinstance(source, Program) and "step" in source.entries:
+        reads, writes = source.binding.get("step", ({}, {}))
         next_of = {state: output for output, state in writes.items()}
         if reads and all(n == state for n, state in reads.items()) and set(next_of) == set(reads):
-            return given.entries["step"], Carried(next_of, {n: given.state[n] for n in reads})
-    need_graph("train_step", given, "train the graph that it was made of, or a program of li.stateful")
-    assert isinstance(given, Graph)
-    return given, Carried()
+            return source.entries["step"], Carried(next_of, {n: source.state[n] for n in reads})
+    need_graph("train_step", source, "train the graph that it was made of, or a program of li.stateful")
+    assert isinstance(source, Graph)
+    return source, Carried()
 
 
 NEXT = "next "

@@ -138,7 +138,7 @@ def _differentiated(
             f"grad: an output is already called {min(taken)!r}; make a Graph that gives it another name"
         )
     made = Graph(f"{graph.name}_grad", [*graph.params, *more], outputs | dict(beside or {}))
-    return active.settle(made), active.kept
+    return active.resolve(made), active.saved
 
 
 def _names(names: Names) -> list[str]:

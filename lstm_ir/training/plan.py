@@ -211,12 +211,12 @@ class Plan:
         return {n: parameter(n, self.state[n].type) for n in names}
 
     def _accumulated(
-        self, found: Mapping[str, Value], held: Mapping[str, Value], rates: Rates
+        self, outputs: Mapping[str, Value], held: Mapping[str, Value], rates: Rates
     ) -> tuple[dict[str, Value], dict[str, Value]]:
         """As `_updated`; with accumulation the mean of the sums, and only where they are complete."""
         if self.accumulate == 1:
-            return self._updated(found, held, rates)
-        sums = {n: held[self.sum_of(n)] + found[f"d_{n}"] for n in self.names}
+            return self._updated(outputs, held, rates)
+        sums = {n: held[self.sum_of(n)] + outputs[f"d_{n}"] for n in self.names}
         means = {f"d_{n}": v / float(self.accumulate) for n, v in sums.items()}
         more, new = self._updated(means, held, rates)
         count = held[MICRO] + constant(1, DType.i64)

@@ -139,11 +139,11 @@ class Rates:
         return self._made[id(rate)]
 
 
-def scalar(made: object, kind: DType, rate: object) -> Value:
+def scalar(result: object, kind: DType, rate: object) -> Value:
     """What a function of the step gave, as a float scalar; GradientError for anything else."""
-    v = constant(made, kind) if is_number(made) else made
+    v = constant(result, kind) if is_number(result) else result
     if not isinstance(v, Value) or v.rank or not v.dtype.is_float:
-        shown = f"{v.type}" if isinstance(v, Value) else f"{made!r:.80}"
+        shown = f"{v.type}" if isinstance(v, Value) else f"{result!r:.80}"
         raise GradientError(f"train_step: the learning rate {named(rate)} gave {shown}; expected a float without axes")
     return v
 

@@ -165,14 +165,14 @@ def _swing(part: Value, start: float, end: float) -> Value:
     return (e.cos(part * math.pi) + 1.0) * (0.5 * (start - end)) + end
 
 
-def _amounts(text: str, **given: object) -> None:
-    for name, v in given.items():
+def _amounts(text: str, **amounts: object) -> None:
+    for name, v in amounts.items():
         if not is_amount(v):
             raise IRError(f"{text}: {name} is {v!r:.80}; it is at least 0")
 
 
-def _steps(text: str, **given: object) -> None:
-    for name, v in given.items():
+def _steps(text: str, **steps: object) -> None:
+    for name, v in steps.items():
         if not is_int(v) or v < 1:  # type: ignore[operator]
             raise IRError(f"{text}: {name} is {v!r:.80}; a number of steps, at least 1")
 

@@ -63,14 +63,14 @@ def difference(port: Port, got: Any, want: Any, limits: Tolerance) -> Difference
     return Difference(absolute, relative, absolute <= limits.of(port.type.dtype, largest))
 
 
-def worst(port: Port, found: Sequence[tuple[Mapping[str, int], Difference]]) -> OutputDifference:
+def worst(port: Port, differences: Sequence[tuple[Mapping[str, int], Difference]]) -> OutputDifference:
     """All calls of one output as one line."""
-    at, _ = max(found, key=lambda pair: (not pair[1].ok, pair[1].absolute))
+    at, _ = max(differences, key=lambda pair: (not pair[1].ok, pair[1].absolute))
     return OutputDifference(
         port.name,
         str(port.type),
-        max(d.absolute for _, d in found),
-        max(d.relative for _, d in found),
+        max(d.absolute for _, d in differences),
+        max(d.relative for _, d in differences),
         dict(at),
-        all(d.ok for _, d in found),
+        all(d.ok for _, d in differences),
     )

@@ -93,7 +93,7 @@ class Comparison:
     original: Original
     options: ComparisonOptions
     entry: Entry = field(init=False)
-    found: dict[str, list[tuple[Mapping[str, int], Difference]]] = field(default_factory=dict)
+    differences: dict[str, list[tuple[Mapping[str, int], Difference]]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
 
@@ -115,7 +115,7 @@ class Comparison:
         return Verification(
             name=self.ours.exe.signature.name,
             original=self.original.name,
-            outputs=tuple(worst(ports[n], found) for n, found in self.found.items()),
+            outputs=tuple(worst(ports[n], differences) for n, differences in self.differences.items()),
             cases=tuple(cases),
             failures=tuple(dict.fromkeys(self.failures)),
             passed_over=tuple(self.passed_over),
@@ -181,7 +181,7 @@ class Comparison:
             if isinstance(apart, str):
                 self.failures.append(f"{sizes_text(sizes)}: {apart}")
             else:
-                self.found.setdefault(port.name, []).append((sizes, apart))
+                self.differences.setdefault(port.name, []).append((sizes, apart))
         if not self.options.seconds:
             return CaseResult(sizes)
         theirs = _copied(arrays)

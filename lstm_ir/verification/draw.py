@@ -22,18 +22,18 @@ PLAIN = (0, 9)  # integers of which nothing is known; 8-bit ones have all their 
 
 
 def draw_sizes(
-    entry: Entry, given: Mapping[str, Sequence[int]], rng: np.random.Generator, number: int, reach: int
+    entry: Entry, choices: Mapping[str, Sequence[int]], rng: np.random.Generator, number: int, reach: int
 ) -> dict[str, int]:
     """A size for each name: the given ones in turn, else one of 1 to `reach`, small ones as often as large ones."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for name in entry.dims:
-        values = given.get(name)
+        values = choices.get(name)
         if values:
-            found[name] = values[number % len(values)]
+            sizes[name] = values[number % len(values)]
         else:
-            free = [n for n in np.unique(np.geomspace(1, reach, 24).astype(int)) if n not in found.values()]
-            found[name] = int(rng.choice(free))  # other sizes than the other names have
-    return found
+            free = [n for n in np.unique(np.geomspace(1, reach, 24).astype(int)) if n not in sizes.values()]
+            sizes[name] = int(rng.choice(free))  # other sizes than the other names have
+    return sizes
 
 
 def shapes(entry: Entry, sizes: Mapping[str, int]) -> tuple[tuple[int, ...], ...]:
@@ -62,34 +62,34 @@ def draw_arrays(
     return out
 
 
-def given_arrays(entry: Entry, given: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Array]]:
+def given_arrays(entry: Entry, inputs: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Array]]:
     """The arrays of a call, and the sizes that they have. CallError where one is missing or does not fit."""
-    arrays = check_call(entry, by_name(entry, (given,), {}))
+    arrays = check_call(entry, by_name(entry, (inputs,), {}))
     return dict(entry.bound(tuple(a.shape for a in arrays.values())).env), arrays
 
 
 def _array(
-    p: Port, shape: tuple[int, ...], sizes: Mapping[str, int], given: Range | None, known: Sequence[Bound],
+    p: Port, shape: tuple[int, ...], sizes: Mapping[str, int], value_range: Range | None, known: Sequence[Bound],
     rng: np.random.Generator,
 ) -> Array:  # fmt: skip
     dtype = p.type.dtype
     if dtype is DType.i1:
         return rng.integers(0, 2, shape).astype(bool)
     if dtype.is_float:
-        reals = rng.standard_normal(shape) if given is None else rng.uniform(*given, shape)
+        reals = rng.standard_normal(shape) if value_range is None else rng.uniform(*value_range, shape)
         return np.asarray(reals).astype(dtype.numpy)
-    low, high = _limits(p, sizes, given, known)
+    low, high = _limits(p, sizes, value_range, known)
     values = rng.integers(low, high, shape, endpoint=True)
-    if given is None and any(b.lengths for b in known) and values.size:
+    if value_range is None and any(b.lengths for b in known) and values.size:
         values = np.sort(values.reshape(-1))[::-1].reshape(shape)
         values.reshape(-1)[0] = high
     return values.astype(dtype.numpy)
 
 
-def _limits(p: Port, sizes: Mapping[str, int], given: Range | None, known: Sequence[Bound]) -> tuple[int, int]:
+def _limits(p: Port, sizes: Mapping[str, int], value_range: Range | None, known: Sequence[Bound]) -> tuple[int, int]:
     info = np.iinfo(p.type.dtype.numpy)
-    if given is not None:
-        low, high = (int(v) for v in given)
+    if value_range is not None:
+        low, high = (int(v) for v in value_range)
         if not info.min <= low <= high <= info.max:
             raise CallError(f"{p.name}: the range {low}..{high} is empty, or not of {p.type.dtype}")
         return low, high

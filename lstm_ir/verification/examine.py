@@ -27,14 +27,14 @@ def examine(model: Any, *example: Any, target: str | None = "cpu", **options: An
     return replace(found, report=plan(found, target, {}))
 
 
-def plan(found: Examined, word: str, options: Mapping[str, Any]) -> Any:
+def plan(examined: Examined, word: str, options: Mapping[str, Any]) -> Any:
     """The report of a graph that is taken, with how each recurrence runs on a target."""
     from lstm_ir.api import prepare  # passes and the module, only where a plan is asked for
     from lstm_ir.backends.run.devices import resolve  # IREE's runtime, likewise
 
-    assert found.graph is not None
+    assert examined.graph is not None
     target = resolve(word)
-    lowered = prepare(found.graph, target, options, helpers=True)
+    lowered = prepare(examined.graph, target, options, helpers=True)
     steps = [s for s in lowered.report.steps["main"] if s.name == "fuse-cell"]
-    cells = steps[-1].after if steps else found.graph
-    return planned(found.report, word, cells, lowered.report.notes, options.get("kernels", target.info.kernels))
+    cells = steps[-1].after if steps else examined.graph
+    return planned(examined.report, word, cells, lowered.report.notes, options.get("kernels", target.info.kernels))

@@ -306,10 +306,10 @@ def _placed(m: _UnplacedBox) -> Box:
     return m.box
 
 
-def _carry_back(d: Drawing, made: list[_UnplacedBox]) -> None:
+def _carry_back(d: Drawing, boxes: list[_UnplacedBox]) -> None:
     """A line from each new carry around the right side of the body to the carry's parameter."""
-    ends = {m.carry: m.box for m in made if m.carry >= 0 and m.item.where == "last"}
-    starts = {m.carry: m.box for m in made if m.carry >= 0 and m.item.where == "first"}
+    ends = {m.carry: m.box for m in boxes if m.carry >= 0 and m.item.where == "last"}
+    starts = {m.carry: m.box for m in boxes if m.carry >= 0 and m.item.where == "first"}
     pairs = [(k, ends[k], starts[k]) for k in sorted(ends.keys() & starts.keys())]
     room = SIDE * (len(pairs) + 1)
     d.move(0.0, room)

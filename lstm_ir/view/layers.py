@@ -197,7 +197,7 @@ def _balance(layers: list[_Layer], hops: list[list[_Hop]], middle: float) -> Non
                 pulls[b].append((a.x + start - end, _strength(a, b)))
             for a, start, b, end in hops[r]:
                 pulls[a].append((b.x + end - start, _strength(a, b)))
-            _settle(layers[r].members, pulls)
+            _assign_coordinates(layers[r].members, pulls)
 
 
 def _strength(a: _Seat, b: _Seat) -> float:
@@ -205,7 +205,7 @@ def _strength(a: _Seat, b: _Seat) -> float:
     return STRAIGHT ** (isinstance(a, _Lane) + isinstance(b, _Lane))
 
 
-def _settle(members: list[_Seat], pulls: dict[_Seat, list[tuple[float, float]]]) -> None:
+def _assign_coordinates(members: list[_Seat], pulls: dict[_Seat, list[tuple[float, float]]]) -> None:
     """The least squares places in this order: neighbours that would overlap form blocks, which move as one."""
     blocks: list[tuple[float, float, int]] = []  # mean place of the first, weight, members
     offset = 0.0

@@ -79,18 +79,18 @@ def _lstm_over(
 
 
 def _lstm(
-    h: Value, gates: tuple[Value, ...], outer: Value, cell: Value, kept: Value, added: Value,
+    h: Value, gates: tuple[Value, ...], outer: Value, cell: Value, retained: Value, added: Value,
     c: Value, fixed: Terms, near: list[NoCellError],
 ) -> CellMatch | None:  # fmt: skip
     terms = fixed.fresh()
-    for v in (h, kept, added):
+    for v in (h, retained, added):
         terms.inner.add(terms.peel(v).node)
     squashed = (activation(outer, terms) or ("", outer))[0]
     terms.inner.add(cell.node)
-    found = [activation(v, terms) for v in gates]
-    names = [a[0] for a in found if a is not None]
+    activations = [activation(v, terms) for v in gates]
+    names = [a[0] for a in activations if a is not None]
     if len(names) == 3:
-        odd = next(v for v, a in zip(gates, found, strict=True) if a is None)
+        odd = next(v for v, a in zip(gates, activations, strict=True) if a is None)
         if odd.op != "parameter":
             near.append(NoCellError(f"a gate is {odd.op}, not an activation of lstm", odd))
     if len(names) < 4:
@@ -98,7 +98,7 @@ def _lstm(
     if not _is_gate(names[0]) and _is_gate(names[2]):  # i * g the other way round is the form with names in order
         return None
     acts = (*names, squashed)
-    return CellMatch("lstm", (h, cell), (None, c), tuple(a[1] for a in found if a is not None), acts, terms)
+    return CellMatch("lstm", (h, cell), (None, c), tuple(a[1] for a in activations if a is not None), acts, terms)
 
 
 def _is_gate(activation: str) -> bool:

@@ -45,7 +45,7 @@ def confirm(trainer: Trainer, losses: list[np.ndarray], wanted: Wanted) -> None:
         np.testing.assert_array_equal(a, wanted[1][name], err_msg=name)
     assert trainer.step_number == STEPS
     b = {n: a for n, a in batch(99).items() if n != "lr"}
-    replies = trainer._settle("grads", [trainer._transport.share(b)] * len(trainer._links))
+    replies = trainer._exchange("grads", [trainer._transport.share(b)] * len(trainer._links))
     own = trainer._replica.answer("grads", STEPS, b)
     for r in replies:
         assert r is not None

@@ -51,7 +51,7 @@ def test_every_copy_has_the_same_bits(package: Path) -> None:
             trainer.step(batch(s))
         b = {n: a for n, a in batch(5, 4).items() if n != "lr"}
         shared = trainer._transport.share(b)
-        replies = trainer._settle("grads", [shared] * 3)
+        replies = trainer._exchange("grads", [shared] * 3)
         own = trainer._replica.answer("grads", 5, b)
     for r in replies:
         assert r is not None

@@ -157,7 +157,7 @@ def test_what_is_kept() -> None:
     """The last (k - 1) d rows; a call is a multiple of the strides, one after the other."""
     x = li.conv1d(X, weight(C, C, 3), 2, (4, 0), 2)
     found = over(li.conv1d(x, weight(C, C, 4), 3, (3, 0)))
-    assert [(k.axis, k.rows, k.more) for k in found.kept.values() if isinstance(k, WindowContext)] == [
+    assert [(k.axis, k.rows, k.more) for k in found.carried.values() if isinstance(k, WindowContext)] == [
         (2, 4, 0),
         (2, 3, 0),
     ]

@@ -234,9 +234,9 @@ class LoopCall(KernelCall):
                     first += sweep.loops[k].packed
         return memories, packed
 
-    def _weights(self, made: Projection, known: Known) -> ir.Value:
+    def _weights(self, projection: Projection, known: Known) -> ir.Value:
         with self.e.before_choice():
-            return self.e.graph(made.weights(), [known()[made.matrix.value]])[0]
+            return self.e.graph(projection.weights(), [known()[projection.matrix.value]])[0]
 
     def _packed(self, loops: list[KLoop], known: Known, form: PackedForm) -> ir.Value:
         with self.e.before_choice():

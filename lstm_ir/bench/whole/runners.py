@@ -23,19 +23,19 @@ def torch_compiled(model: Model, threads: int) -> TimedRun:
     return _torch(model, threads, t.compile)
 
 
-def _torch(model: Model, threads: int, made: Callable[[Any], Any]) -> TimedRun:
+def _torch(model: Model, threads: int, transform: Callable[[Any], Any]) -> TimedRun:
     import torch as t
 
     t.set_num_threads(threads)
     module = model.torch(model.weights())
-    forward = made(module)
+    forward = transform(module)
 
-    def given(call: BenchCall) -> dict[str, Any]:
+    def tensors(call: BenchCall) -> dict[str, Any]:
         return {n: t.from_numpy(a) for n, a in call.arrays.items()}
 
     def infer(call: BenchCall) -> Any:
         with t.inference_mode():
-            return forward(**given(call))
+            return forward(**tensors(call))
 
     if not model.training:
         return TimedRun(infer, lambda y: {"y": y.numpy()})
@@ -44,7 +44,7 @@ def _torch(model: Model, threads: int, made: Callable[[Any], Any]) -> TimedRun:
 
     def train(call: BenchCall) -> Any:
         optimizer.zero_grad(set_to_none=True)
-        loss = forward(**given(call))
+        loss = forward(**tensors(call))
         loss.backward()
         norm = t.nn.utils.clip_grad_norm_(weights, CLIP)
         optimizer.step()

@@ -1,4 +1,4 @@
-"""Reads an HDF5 file in a process of its own: `python hdf5_child.py FILE FOUND MEMORY SECONDS`.
+"""Reads an HDF5 file in a process of its own: `python hdf5_child.py FILE OUTPUT MEMORY SECONDS`.
 
 Writes a .npz of all arrays and of an index in JSON: names of the arrays, attributes of the groups. Links, data in
 other files, and arrays that claim far more than the file holds are refused. Imports nothing of the project.
@@ -17,7 +17,7 @@ MAX_EXPANSION = 100  # times the bytes in the file
 MAX_DEPTH = 64
 
 
-def main(path: str, found: str, memory: str, seconds: str) -> None:
+def main(path: str, output: str, memory: str, seconds: str) -> None:
     """Read one file."""
     _limit(int(memory), int(seconds))
     try:
@@ -31,7 +31,7 @@ def main(path: str, found: str, memory: str, seconds: str) -> None:
         _walk(f, "", h5py, arrays, attributes, {h5py.h5o.get_info(f.id).addr}, [0], 0)
         index = {"arrays": list(arrays), "attributes": attributes}
         text = np.frombuffer(json.dumps(index).encode(), np.uint8)
-        np.savez(found, index=text, **{f"a{k}": a for k, a in enumerate(arrays.values())})
+        np.savez(output, index=text, **{f"a{k}": a for k, a in enumerate(arrays.values())})
 
 
 def _limit(memory: int, seconds: int) -> None:

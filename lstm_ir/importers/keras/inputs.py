@@ -20,13 +20,13 @@ BATCH, TIME = "B", "T"
 class OpenSizes(NamedSizes):
     """Names of open sizes: B for the batch, T for the only other one, else INPUT_AXIS; the caller may give others."""
 
-    def __init__(self, file: str, model: ModelSpec, given: Mapping[str, DimLike]) -> None:
+    def __init__(self, file: str, model: ModelSpec, sizes: Mapping[str, DimLike]) -> None:
         shapes = {r.layer: _shape(model.by_name[r.layer]) for r in refs(model.inputs) if r.layer in model.by_name}
         places = [(n, k) for n, s in shapes.items() for k, d in enumerate(s) if d is None and k > 0]
         self.at = {(n, k): TIME if len(places) == 1 else f"{word(n)}_{k}" for n, k in places}
         self.at |= {(n, 0): BATCH for n, s in shapes.items() if s and s[0] is None}
-        refuse_unknown(file, "sizes", given, dict.fromkeys(self.at.values()))
-        super().__init__(file, given)
+        refuse_unknown(file, "sizes", sizes, dict.fromkeys(self.at.values()))
+        super().__init__(file, sizes)
 
     def of(self, name: str, axis: int) -> Dim:
         """The size of an open axis of an input."""

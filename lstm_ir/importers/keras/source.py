@@ -133,14 +133,14 @@ class _Late(Weights):
         return self._made().children(attribute, specs)
 
 
-def is_model(given: object) -> bool:
+def is_model(model: object) -> bool:
     """Whether it is a model of Keras 3, which nobody imports for that."""
-    return _class_of_keras(given) is not None and hasattr(given, "get_config") and hasattr(given, "layers")
+    return _class_of_keras(model) is not None and hasattr(model, "get_config") and hasattr(model, "layers")
 
 
-def _class_of_keras(given: object) -> type | None:
+def _class_of_keras(instance: object) -> type | None:
     """The first of its classes that is Keras' own."""
-    return next((c for c in type(given).__mro__ if c.__module__.split(".")[0] == "keras"), None)
+    return next((c for c in type(instance).__mro__ if c.__module__.split(".")[0] == "keras"), None)
 
 
 def live(model: Any) -> Source:

@@ -87,7 +87,7 @@ class Walk:
         """The state after the call; a layer that is called twice goes on from its first call."""
         self.states[name] = (self.states[name][0], after)
 
-    def _model(self, spec: ModelSpec, holding: Holding, given: list[Any] | None) -> Any:
+    def _model(self, spec: ModelSpec, holding: Holding, inputs: list[Any] | None) -> Any:
         """The outputs of a model over tensors, or over inputs of the graph."""
         if self._depth > DEPTH:
             raise NodeRefusedError(f"models are nested deeper than {DEPTH}")
@@ -98,12 +98,12 @@ class Walk:
             if self._counted > CALLS:
                 raise _TooManyError(f"more than {CALLS} calls of layers")
             ends = list(refs(spec.inputs))
-            if given is not None and len(given) != len(ends):
-                raise NodeRefusedError(f"the model has {len(ends)} inputs, it is called with {len(given)}")
+            if inputs is not None and len(inputs) != len(ends):
+                raise NodeRefusedError(f"the model has {len(ends)} inputs, it is called with {len(inputs)}")
             sources = holding.children("layers", spec.layers)
             places = dict(zip((s.name for s in spec.layers), sources, strict=True))
             for k, ref in enumerate(ends):
-                known[ref] = self._input(spec, ref, holding.path) if given is None else given[k]
+                known[ref] = self._input(spec, ref, holding.path) if inputs is None else inputs[k]
             self._calls(spec, places, known)
             return mapped(spec.outputs, lambda r: self._lookup(known, r, spec.name))
         finally:
@@ -263,11 +263,11 @@ def _cast(tree: Any, dtype: DType) -> Any:
     return tree
 
 
-def _mask(given: Any, args: list[Any], kwargs: Mapping[str, Any]) -> Any:
+def _mask(mask: Any, args: list[Any], kwargs: Mapping[str, Any]) -> Any:
     """The mask that a layer is called with: the given one, or that of its only argument with tensors."""
-    if given is not None:
-        found = _flat_masks(given)
-        return found[0] if len(found) == 1 else found
+    if mask is not None:
+        flat = _flat_masks(mask)
+        return flat[0] if len(flat) == 1 else flat
     held = [a for a in [*args, *kwargs.values()] if tensors(a)]
     if len(held) != 1:
         return None  # Keras 3 looks for an argument `NAME_mask`, which these layers do not have

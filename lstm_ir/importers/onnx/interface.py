@@ -62,13 +62,13 @@ class Bindings(NamedSizes):
         return Narrow(constant(data), kind) if kind in LIMITS else constant(data)
 
 
-def _inside(given: Any, kind: str) -> Any:
+def _inside(array: Any, kind: str) -> Any:
     """Integers that the type has; ValueError where they are others."""
     low, high = LIMITS[kind]
-    found = given.astype(np.int64) if given.dtype.kind not in "iub" else given
-    if (found.astype(object) != given.astype(object)).any() or any(not low <= int(n) <= high for n in found.flat):
+    integers = array.astype(np.int64) if array.dtype.kind not in "iub" else array
+    if (integers.astype(object) != array.astype(object)).any() or any(not low <= int(n) <= high for n in integers.flat):
         raise ValueError(f"not integers of type {kind}")
-    return found
+    return integers
 
 
 def _fits(shape: tuple[Dim, ...], declared: tuple[Dim, ...]) -> bool:

@@ -41,10 +41,10 @@ def sides(body: Body, merge: FunctionNode) -> Sides:
     return Sides(Ref(node, index=int(index)), *((a, b) if side == 0 else (b, a)))
 
 
-def _of(body: Body, r: Ref, found: dict[str, frozenset[Guard]]) -> frozenset[Guard]:
+def _of(body: Body, r: Ref, guards: dict[str, frozenset[Guard]]) -> frozenset[Guard]:
     """On which ways of which conditions a result is there."""
     n = body.nodes.get(r.node)
-    own = found.get(r.node, frozenset())
+    own = guards.get(r.node, frozenset())
     if n is None or n.op not in SWITCH or len(n.inputs) != 2:
         return own
     pred = body.passed(n.inputs[1])

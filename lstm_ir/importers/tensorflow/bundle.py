@@ -142,16 +142,16 @@ def _small_file(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def opened(given: str | os.PathLike[str]) -> Bundle:
+def opened(checkpoint: str | os.PathLike[str]) -> Bundle:
     """The checkpoint of a prefix (`model.ckpt-100`), of its index file, or the only one in a folder."""
-    path = Path(given)
+    path = Path(checkpoint)
     if path.is_dir():
-        found = sorted(path.glob("*.index"))
-        if len(found) != 1:
+        index_files = sorted(path.glob("*.index"))
+        if len(index_files) != 1:
             raise ModelError(
-                f"{path.name}: the folder has {len(found)} checkpoints; name one by what stands before .index"
+                f"{path.name}: the folder has {len(index_files)} checkpoints; name one by what stands before .index"
             )
-        path = found[0]
+        path = index_files[0]
     if path.suffix == ".index":
         path = path.with_suffix("")
     return Bundle(path)

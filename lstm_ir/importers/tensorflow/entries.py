@@ -14,22 +14,22 @@ from lstm_ir.streaming.stateful import stateful
 MAIN = "serving_default"  # TensorFlow's name of the signature that is meant where none is named
 
 
-def entries_of(file: str, made: Mapping[str, tuple[Walk, Graph]]) -> Graph | Program:
+def entries_of(file: str, signatures: Mapping[str, tuple[Walk, Graph]]) -> Graph | Program:
     """One graph where there is one without state; else a program with the signatures as entries."""
-    found = _different(made)
-    if len(found) == 1:
-        ((walk, graph),) = found.values()
-        kept = _states(walk, graph)
-        if not kept:
+    distinct = _different(signatures)
+    if len(distinct) == 1:
+        ((walk, graph),) = distinct.values()
+        feedback = _states(walk, graph)
+        if not feedback:
             return graph
-        return stateful(graph, kept, {n: walk.variables.initial(n) for n in kept})
-    entries = {name: graph for name, (_, graph) in found.items()}
+        return stateful(graph, feedback, {n: walk.variables.initial(n) for n in feedback})
+    entries = {name: graph for name, (_, graph) in distinct.items()}
     binding, state = {}, dict[str, State]()
-    for name, (walk, graph) in found.items():
-        kept = _states(walk, graph)
+    for name, (walk, graph) in distinct.items():
+        feedback = _states(walk, graph)
         read = list(walk.variables.params)
         if read:
-            binding[name] = ({n: n for n in read}, {out: n for n, out in kept.items()})
+            binding[name] = ({n: n for n in read}, {out: n for n, out in feedback.items()})
             state |= {n: State(n, walk.variables.initial(n)) for n in read}
     if state:
         for entry in ("get_state", "set_state"):
@@ -47,14 +47,14 @@ def _states(walk: Walk, graph: Graph) -> dict[str, str]:
     return dict(zip(written, graph.output_names[len(graph.output_names) - len(written) :], strict=True))
 
 
-def _different(made: Mapping[str, tuple[Walk, Graph]]) -> dict[str, tuple[Walk, Graph]]:
+def _different(signatures: Mapping[str, tuple[Walk, Graph]]) -> dict[str, tuple[Walk, Graph]]:
     """Those that differ; of the same ones the one that TensorFlow takes by default."""
-    found: dict[str, tuple[Walk, Graph]] = {}
+    distinct: dict[str, tuple[Walk, Graph]] = {}
     texts: dict[str, str] = {}
-    for name in sorted(made, key=lambda n: (n != MAIN, n)):
-        graph = made[name][1]
+    for name in sorted(signatures, key=lambda n: (n != MAIN, n)):
+        graph = signatures[name][1]
         body = str(Graph("same", graph.params, dict(zip(graph.output_names, graph.outputs, strict=True))))
         if body not in texts:
             texts[body] = name
-            found[name] = made[name]
-    return found
+            distinct[name] = signatures[name]
+    return distinct

@@ -48,10 +48,10 @@ def examine(
     )
 
 
-def _outcomes(made: Iterator[Walk] | Any) -> Iterator[tuple[str, Outcome | None]]:
+def _outcomes(signature_walks: Iterator[Walk] | Any) -> Iterator[tuple[str, Outcome | None]]:
     """Op and outcome of each node that a graph needs, and of the others in the functions that it calls."""
     seen: dict[Any, Any] = {}
-    for walk in made:
+    for walk in signature_walks:
         for body in walk.bodies:
             called = body is not walk.source.graph
             for node in body.nodes.values():

@@ -48,35 +48,35 @@ class Bindings(NamedSizes):
         super().__init__(file, sizes)
         self.constants = dict(constants)
 
-    def type(self, given: Input) -> TensorType:
+    def type(self, graph_input: Input) -> TensorType:
         """The type of an input. An axis is found under its own name first, then under that of open sizes."""
-        if given.shape is None:
+        if graph_input.shape is None:
             raise NodeRefusedError("its rank is not stated")
-        own = dict(_places(given))
+        own = dict(_places(graph_input))
         shape: list[Dim] = []
-        for axis, d in enumerate(given.shape):
+        for axis, d in enumerate(graph_input.shape):
             if d is not None:
                 shape.append(d)
                 continue
-            place = _place(given, axis)
+            place = _place(graph_input, axis)
             size: Dim = self.named.get(place, dims.name(own[place]))
             shape.append(dims.substitute(size, self.named))
         try:
-            return TensorType(tuple(shape), dtype_of(given.dtype))
+            return TensorType(tuple(shape), dtype_of(graph_input.dtype))
         except DimError as e:
             raise NodeRefusedError(str(e)) from None
 
-    def constant(self, given: Input) -> Value | None:
+    def constant(self, graph_input: Input) -> Value | None:
         """The array that the caller fixes an input to; None where it stays an input."""
-        if given.name not in self.constants:
+        if graph_input.name not in self.constants:
             return None
         try:
-            data = Data.of(np.asarray(self.constants[given.name]), dtype_of(given.dtype))
+            data = Data.of(np.asarray(self.constants[graph_input.name]), dtype_of(graph_input.dtype))
         except (IRError, ValueError, TypeError) as e:
-            raise ModelError(f"{self.file}: constants: {given.name}: {e}") from None
-        if given.shape is not None and not _fits(data.type.shape, given.shape):
-            shown = ",".join("?" if d is None else str(d) for d in given.shape)
-            raise ModelError(f"{self.file}: constants: {given.name} is [{shown}], got {data.type}")
+            raise ModelError(f"{self.file}: constants: {graph_input.name}: {e}") from None
+        if graph_input.shape is not None and not _fits(data.type.shape, graph_input.shape):
+            shown = ",".join("?" if d is None else str(d) for d in graph_input.shape)
+            raise ModelError(f"{self.file}: constants: {graph_input.name} is [{shown}], got {data.type}")
         return constant(data)
 
 
@@ -84,15 +84,15 @@ def _fits(shape: tuple[Dim, ...], stated: tuple[int | None, ...]) -> bool:
     return len(shape) == len(stated) and all(b is None or a == b for a, b in zip(shape, stated, strict=True))
 
 
-def _place(given: Input, axis: int) -> str:
-    return f"{word(given.name)}_{axis}"
+def _place(graph_input: Input, axis: int) -> str:
+    return f"{word(graph_input.name)}_{axis}"
 
 
-def _places(given: Input) -> list[tuple[str, str]]:
+def _places(graph_input: Input) -> list[tuple[str, str]]:
     """Of each open size the name of its own, `x_0`, and the name that it has by default."""
-    found = []
-    for axis, d in enumerate(given.shape or ()):
+    places = []
+    for axis, d in enumerate(graph_input.shape or ()):
         if d is None:
-            place = _place(given, axis)
-            found.append((place, FIRST[axis] if axis < len(FIRST) else place))
-    return found
+            place = _place(graph_input, axis)
+            places.append((place, FIRST[axis] if axis < len(FIRST) else place))
+    return places

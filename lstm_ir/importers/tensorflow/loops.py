@@ -226,12 +226,12 @@ class _Loop:
         )  # fmt: skip
         return [*final[:held], *self._lists(list(final[held:]), list(ys))]
 
-    def _lists(self, kept: list[Value], ys: list[Value]) -> list[TensorList]:
-        made = []
+    def _lists(self, finals: list[Value], ys: list[Value]) -> list[TensorList]:
+        lists = []
         for o in self.outs:
-            rows = li.expand_dims(kept.pop(0), 0) if o.last else ys.pop(0)
-            made.append(TensorList(o.value.dtype, rows.shape[0], rows=rows))
-        return made
+            rows = li.expand_dims(finals.pop(0), 0) if o.last else ys.pop(0)
+            lists.append(TensorList(o.value.dtype, rows.shape[0], rows=rows))
+        return lists
 
     def _from_outside(self, rows: set[Value], values: Sequence[Value]) -> list[Value]:
         """Values around the loop that a step reads and a call computes: they are not made anew in it."""

@@ -90,21 +90,21 @@ def _listed() -> dict[str, list[list[str]]]:
     return {name: [f.split() for f in fields.split(",") if f.strip()] for name, fields in found}
 
 
-def _add_field(made: Any, number: int, label: str, kind: str) -> None:
+def _add_field(descriptor: Any, number: int, label: str, kind: str) -> None:
     one_of, bar, name = label.rpartition("|")
-    field = made.field.add(name=name, number=number)
+    field = descriptor.field.add(name=name, number=number)
     entry = _MAP.fullmatch(kind)
     if bar:
-        if not made.oneof_decl:
-            made.oneof_decl.add(name=one_of)
+        if not descriptor.oneof_decl:
+            descriptor.oneof_decl.add(name=one_of)
         field.oneof_index = 0
     field.label = field.LABEL_REPEATED if entry or kind.endswith("*") else field.LABEL_OPTIONAL
     if entry:
-        inner = made.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
+        inner = descriptor.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
         inner.options.map_entry = True
         _add_field(inner, 1, "key", "string")
         _add_field(inner, 2, "value", entry[1])
-        field.type, field.type_name = field.TYPE_MESSAGE, f".{PACKAGE}.{made.name}.{inner.name}"
+        field.type, field.type_name = field.TYPE_MESSAGE, f".{PACKAGE}.{descriptor.name}.{inner.name}"
         return
     kind = kind.rstrip("*")
     if kind[0].isupper():

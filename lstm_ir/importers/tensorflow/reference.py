@@ -71,14 +71,14 @@ def _folder(model: Any) -> Path | None:
     return path if path.is_dir() else path.parent
 
 
-def _loaded(tensorflow: Any, folder: Path | None, signature: str, model: Any, found: Ports) -> Any:
+def _loaded(tensorflow: Any, folder: Path | None, signature: str, model: Any, graph_ports: Ports) -> Any:
     """A callable from arrays by name to arrays by name."""
     if folder is not None:
         function = tensorflow.saved_model.load(str(folder)).signatures[signature]
 
         def call(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
-            given = {n: tensorflow.constant(a) for n, a in arrays.items()}
-            return {n: v.numpy() for n, v in function(**given).items()}
+            tensors = {n: tensorflow.constant(a) for n, a in arrays.items()}
+            return {n: v.numpy() for n, v in function(**tensors).items()}
 
         call.held = function  # type: ignore[attr-defined]  # TensorFlow lets go of variables that nobody holds
         return call
@@ -89,11 +89,11 @@ def _loaded(tensorflow: Any, folder: Path | None, signature: str, model: Any, fo
     with graph.as_default():
         v1.import_graph_def(definition, name="")
     session = v1.Session(graph=graph)
-    places = {i.name: f"{r.node}:{r.index}" for r, i in found.inputs.items()}
-    wanted = {n: f"{r.node}:{r.index}" for n, r in found.outputs.items()}
+    places = {i.name: f"{r.node}:{r.index}" for r, i in graph_ports.inputs.items()}
+    wanted = {n: f"{r.node}:{r.index}" for n, r in graph_ports.outputs.items()}
 
     def run(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
-        given: Mapping[str, Any] = session.run(wanted, {places[n]: a for n, a in arrays.items()})
-        return given
+        results: Mapping[str, Any] = session.run(wanted, {places[n]: a for n, a in arrays.items()})
+        return results
 
     return run

@@ -31,10 +31,10 @@ class PassedError(Exception):
 
 @dataclass(eq=False)
 class Scope:
-    """`given` are results that are set from outside; `parent` is around the loop whose frame this is."""
+    """`preset` are results that are set from outside; `parent` is around the loop whose frame this is."""
 
     body: Body
-    given: Mapping[tuple[str, int], Any] = field(default_factory=dict)
+    preset: Mapping[tuple[str, int], Any] = field(default_factory=dict)
     parent: Scope | None = None
     frame: str | None = None
     results: dict[str, Any] = field(default_factory=dict)
@@ -42,12 +42,12 @@ class Scope:
 
     def has(self, ref: Ref) -> bool:
         """Whether this result is known."""
-        return (ref.node, ref.index) in self.given or ref.node in self.results
+        return (ref.node, ref.index) in self.preset or ref.node in self.results
 
     def result(self, ref: Ref, walk: Walker) -> Any:
         """A result, whose node was run."""
-        if (ref.node, ref.index) in self.given:
-            return self.given[ref.node, ref.index]
+        if (ref.node, ref.index) in self.preset:
+            return self.preset[ref.node, ref.index]
         found = self.results[ref.node]
         if isinstance(found, Undefined):
             return found

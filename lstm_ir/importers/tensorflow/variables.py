@@ -66,7 +66,7 @@ class Variables:
             self.weights[name] = weight(name, data)
         return self.weights[name]
 
-    def settle(self, bindings: Bindings) -> None:
+    def check_written(self, bindings: Bindings) -> None:
         """StateError where a variable is written that was read as a weight."""
         more = frozenset(self._written) - self._state
         if more:

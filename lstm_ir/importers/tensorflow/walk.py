@@ -38,7 +38,7 @@ class Walk:
     """One walk over one signature. `outcomes` says of each node that was looked at what became of it."""
 
     def __init__(
-        self, source: Source, bindings: Bindings, given: Mapping[Ref, Input], outputs: Mapping[str, Ref],
+        self, source: Source, bindings: Bindings, inputs: Mapping[Ref, Input], outputs: Mapping[str, Ref],
         state: frozenset[str],
     ) -> None:  # fmt: skip
         self.source, self.bindings, self.state = source, bindings, state
@@ -49,7 +49,7 @@ class Walk:
         self.variables = Variables(source, state)
         self.inputs: list[Value] = []
         self.results: dict[str, Any] = {}
-        self._given, self._outputs = given, outputs
+        self._given, self._outputs = inputs, outputs
         self._order = Order(source)
         nodes = source.graph.nodes.values()
         self._frozen = not any(n.op in VARIABLES for n in nodes)
@@ -79,7 +79,7 @@ class Walk:
             if not isinstance(found, Value | SizeArray | Undefined):
                 self.refusals.add(name, "output", NodeRefusedError("it is no tensor"))
             self.results[name] = found
-        self.variables.settle(self.bindings)
+        self.variables.check_written(self.bindings)
 
     def output(self, name: str) -> Value:
         """An output as a tensor; the walk has no refusals."""

@@ -171,16 +171,16 @@ class WalkContext:
         self.inner, self.key, self.packed = inner, key, packed
 
 
-def as_value(given: Any, dtype: DType, name: str = "") -> Value:
+def as_value(argument: Any, dtype: DType, name: str = "") -> Value:
     """A value, a number or a size as a tensor of an element type."""
-    if isinstance(given, Value):
-        return given if given.dtype is dtype else convert(given, dtype)
-    if isinstance(given, Expr):
-        found = size_value(given, DType.i64)
-        return found if dtype is DType.i64 else convert(found, dtype)
-    if isinstance(given, (bool, int, float)):
-        return constant(np.asarray(given).astype(dtype.numpy))
-    raise NodeRefusedError(f"the argument {name} is {given!r:.80}, neither a tensor nor a number")
+    if isinstance(argument, Value):
+        return argument if argument.dtype is dtype else convert(argument, dtype)
+    if isinstance(argument, Expr):
+        value = size_value(argument, DType.i64)
+        return value if dtype is DType.i64 else convert(value, dtype)
+    if isinstance(argument, (bool, int, float)):
+        return constant(np.asarray(argument).astype(dtype.numpy))
+    raise NodeRefusedError(f"the argument {name} is {argument!r:.80}, neither a tensor nor a number")
 
 
 def result_type(value: Any, symbols: Any) -> TensorType | None:

@@ -66,20 +66,20 @@ class Example:
             raise ModelError(f"{self.title}: sizes has {unknown[0]!r}; the inputs are {shown}")
         return [Input(n, self._shape(n, v, given.get(n, {})), v) for n, v in tensors]
 
-    def _shape(self, name: str, tensor: Any, given: AxisSizes) -> tuple[Dim, ...]:
+    def _shape(self, name: str, tensor: Any, sizes: AxisSizes) -> tuple[Dim, ...]:
         rank, shape = tensor.dim(), list(map(int, tensor.shape))
         fault = ModelError(
-            f"{self.title}: sizes of {name} is {given!r:.80}; expected a name for each of its {rank} axes, None for a "
+            f"{self.title}: sizes of {name} is {sizes!r:.80}; expected a name for each of its {rank} axes, None for a "
             "number, or names by axis"
         )
-        if isinstance(given, str) or not isinstance(given, (Mapping, tuple, list)):
+        if isinstance(sizes, str) or not isinstance(sizes, (Mapping, tuple, list)):
             raise fault
-        if isinstance(given, Mapping):
-            by_axis = dict(given)
-        elif len(given) != rank:
+        if isinstance(sizes, Mapping):
+            by_axis = dict(sizes)
+        elif len(sizes) != rank:
             raise fault
         else:
-            by_axis = dict(enumerate(given))
+            by_axis = dict(enumerate(sizes))
         out: list[Dim] = list(shape)
         for axis, size in by_axis.items():
             if not isinstance(axis, int) or not -rank <= axis < rank:

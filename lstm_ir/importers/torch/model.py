@@ -59,11 +59,11 @@ def walked(module: Any, example: Any, sizes: Any) -> tuple[Walk, Callable[[], Gr
     return walk, lambda: _graph(source, walk)
 
 
-def refusal(given: Any) -> str:
+def refusal(model: Any) -> str:
     """Why something is no module."""
-    kind = type(given).__name__
-    if isinstance(given, (str, bytes)) or hasattr(given, "__fspath__"):
-        return f"from_torch takes a module or an ExportedProgram, not {_file(given)}"
+    kind = type(model).__name__
+    if isinstance(model, (str, bytes)) or hasattr(model, "__fspath__"):
+        return f"from_torch takes a module or an ExportedProgram, not {_file(model)}"
     hint = ": give the nn.Module that it was made of" if "Script" in kind else ""
     return f"from_torch takes an nn.Module or an ExportedProgram, got {kind}{hint}"
 
@@ -78,10 +78,10 @@ def _graph(source: Any, walk: Walk) -> Graph:
         raise ModelError(f"{source.title}: {e}") from e
 
 
-def _file(given: Any) -> str:
+def _file(file: Any) -> str:
     """What a file is, why it is not read, and what to do instead."""
-    name = "bytes" if isinstance(given, bytes) else f"the file {PurePath(given).name!r}"
-    if not isinstance(given, bytes) and PurePath(given).suffix.lower() == ".pt2":
+    name = "bytes" if isinstance(file, bytes) else f"the file {PurePath(file).name!r}"
+    if not isinstance(file, bytes) and PurePath(file).suffix.lower() == ".pt2":
         return (
             f"{name}: torch.export.load unpickles what it holds and evaluates text, so that it may run code; of one "
             "that you trust: from_torch(torch.export.load(path))"

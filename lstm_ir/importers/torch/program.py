@@ -107,9 +107,9 @@ def _tensors(ep: Any) -> list[Any]:
             and isinstance(n.meta.get("val"), torch.Tensor)]  # fmt: skip
 
 
-def _named(title: str, h: Any, given: Any) -> tuple[Dim, ...]:
+def _named(title: str, h: Any, sizes: Any) -> tuple[Dim, ...]:
     shape = h.meta["val"].shape
-    by_axis = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
+    by_axis = dict(sizes) if isinstance(sizes, Mapping) else dict(enumerate(sizes))
     out: list[Dim] = []
     for axis, d in enumerate(shape):
         word = by_axis.get(axis) or by_axis.get(axis - len(shape))

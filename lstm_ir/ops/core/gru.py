@@ -84,14 +84,14 @@ def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) 
     (D, G, H), kind = v.w_hh.shape, layer.x.dtype
     acts = layer_sizes.acts(a["activations"], CELL.acts, D)
     for d in range(D):
-        given = layer.inputs(d, v.w_ih, G)
+        inputs = layer.inputs(d, v.w_ih, G)
         zeros = np.zeros(G, kind)
         biases = (zeros if v.b is None else v.b[d], zeros[:H] if v.b_hn is None else v.b_hn[d])
 
-        def step(t: int, alive: Array, state: Any, d: int = d, biases: Any = biases, given: Any = given) -> Any:
+        def step(t: int, alive: Array, state: Any, d: int = d, biases: Any = biases, inputs: Any = inputs) -> Any:
             (h,) = state
             hm = h if v.recurrent_mask is None else h * v.recurrent_mask[d]
-            pre = given(t, alive) + biases[0]
+            pre = inputs(t, alive) + biases[0]
             r, z, n, k = _gate_arrays(pre, hm, v.w_hh[d], biases[1], acts[d], a)
             h = (1 - z) * h + z * n if a["flip_z"] else z * h + (1 - z) * n
             inner = (k,) if a["reset_after"] else ()

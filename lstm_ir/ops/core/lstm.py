@@ -99,13 +99,13 @@ def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) 
     H, kind = G // 4, layer.x.dtype
     acts = layer_sizes.acts(a["activations"], CELL.acts, D)
     for d in range(D):
-        given = layer.inputs(d, v.w_ih, G)
+        inputs = layer.inputs(d, v.w_ih, G)
         p = _peephole_arrays(v.peephole, d, H)
 
-        def step(t: int, alive: Array, state: Any, d: int = d, p: Any = p, given: Any = given) -> Any:
+        def step(t: int, alive: Array, state: Any, d: int = d, p: Any = p, inputs: Any = inputs) -> Any:
             h, c = state
             hm = h if v.recurrent_mask is None else h * v.recurrent_mask[d]
-            pre = given(t, alive) + hm @ v.w_hh[d].T
+            pre = inputs(t, alive) + hm @ v.w_hh[d].T
             if v.b is not None:
                 pre = pre + v.b[d]
             i, f, g, o, new, act = _step_arrays(pre, c, p, acts[d], a)

@@ -61,12 +61,12 @@ def _numpy(*operands: Any, direction: str, layout: str, padding: str, **a: Any) 
     D, H, _ = v.w_hh.shape
     acts = layer_sizes.acts(a["activations"], CELL.acts, D)
     for d in range(D):
-        given = layer.inputs(d, v.w_ih, H)
+        inputs = layer.inputs(d, v.w_ih, H)
 
-        def step(t: int, alive: Array, state: Any, d: int = d, given: Any = given) -> Any:
+        def step(t: int, alive: Array, state: Any, d: int = d, inputs: Any = inputs) -> Any:
             (h,) = state
             hm = h if v.recurrent_mask is None else h * v.recurrent_mask[d]
-            pre = given(t, alive) + hm @ v.w_hh[d].T
+            pre = inputs(t, alive) + hm @ v.w_hh[d].T
             if v.b is not None:
                 pre = pre + v.b[d]
             h = acts[d][0].numpy(clip(pre, a["gate_clip"]))

@@ -162,25 +162,25 @@ Pair = int | Sequence[int]
 Padding = int | Sequence[int | Sequence[int]]
 
 
-def each(op: str, option: str, given: Pair, rank: int) -> Ints:
+def each(op: str, option: str, value: Pair, rank: int) -> Ints:
     """One number per axis: an int is that of all."""
-    if options.is_int(given):
-        return (options.integer(op, option, given),) * rank
-    numbers = tuple(options.integer(op, option, n) for n in options.several(op, option, given))
+    if options.is_int(value):
+        return (options.integer(op, option, value),) * rank
+    numbers = tuple(options.integer(op, option, n) for n in options.several(op, option, value))
     if len(numbers) != rank:
-        raise options.refuse(op, option, given, f"a number or {rank} of them")
+        raise options.refuse(op, option, value, f"a number or {rank} of them")
     return numbers
 
 
-def paddings(op: str, given: Padding, rank: int) -> tuple[Ints, Ints]:
+def paddings(op: str, padding: Padding, rank: int) -> tuple[Ints, Ints]:
     """(low, high) per axis: ints are both ends of an axis; on one axis a pair is its two ends."""
-    if options.is_int(given):
-        return (options.integer(op, "padding", given),) * rank, (options.integer(op, "padding", given),) * rank
-    items: tuple[Any, ...] = options.several(op, "padding", given)
+    if options.is_int(padding):
+        return (options.integer(op, "padding", padding),) * rank, (options.integer(op, "padding", padding),) * rank
+    items: tuple[Any, ...] = options.several(op, "padding", padding)
     if rank == 1 and len(items) == 2 and all(map(options.is_int, items)):
         items = (items,)
     if len(items) != rank:
-        raise options.refuse(op, "padding", given, f"a number, or one or a pair for each of {rank} axes")
+        raise options.refuse(op, "padding", padding, f"a number, or one or a pair for each of {rank} axes")
     pairs = [(p, p) if options.is_int(p) else options.pair(op, "padding", p) for p in items]
     low, high = (tuple(options.integer(op, "padding", p[end]) for p in pairs) for end in (0, 1))
     return low, high

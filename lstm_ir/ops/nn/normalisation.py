@@ -155,8 +155,8 @@ def batch_norm(
     return BatchNorm(*make(BATCH_NORM_RESULTS, *both).values)
 
 
-def _by_running(x: Value, given: Sequence[Value], kind: DType, small: float) -> Value:
-    middle, spread = (reshape(e.convert(w, kind), (w.shape[0], *(1,) * (x.rank - 2))) for w in given)
+def _by_running(x: Value, statistics: Sequence[Value], kind: DType, small: float) -> Value:
+    middle, spread = (reshape(e.convert(w, kind), (w.shape[0], *(1,) * (x.rank - 2))) for w in statistics)
     return (e.convert(x, kind) - middle) * e.rsqrt(spread + small)
 
 

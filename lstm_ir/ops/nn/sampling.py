@@ -83,8 +83,8 @@ def _kept_in_place(scores: Value, warm: Value | float, top_k: int | None, share:
     return scores
 
 
-def _where(kept: Value, scores: Value) -> Value:
-    return e.select(kept, scores, constant(-math.inf, scores.dtype))
+def _where(condition: Value, scores: Value) -> Value:
+    return e.select(condition, scores, constant(-math.inf, scores.dtype))
 
 
 def _warmed(scores: Value, warm: Value | float) -> Value:
@@ -107,12 +107,12 @@ def _share(top_p: Any) -> float | None:
     return None if share == 1 else share
 
 
-def _temperature(given: Any, scores: Value) -> Value | float | None:
+def _temperature(temperature: Any, scores: Value) -> Value | float | None:
     """A number, or a value of the scores' rows; None for 0."""
-    if isinstance(given, Value) or hasattr(given, "shape") or isinstance(given, (list, tuple)):
-        rows = floats("sample", given, "temperature")
+    if isinstance(temperature, Value) or hasattr(temperature, "shape") or isinstance(temperature, (list, tuple)):
+        rows = floats("sample", temperature, "temperature")
         return broadcast_to(e.convert(rows, scores.dtype), scores.shape[:-1])
-    number = options.real("sample", "temperature", given)
+    number = options.real("sample", "temperature", temperature)
     if number < 0:
-        raise options.refuse("sample", "temperature", given, "a number from 0 on")
+        raise options.refuse("sample", "temperature", temperature, "a number from 0 on")
     return None if number == 0 else number

@@ -109,9 +109,9 @@ def _states(op: str, name: str, v: Any, x: Value, count: int) -> Value | None:
     return s
 
 
-def _check(op: str, number: int, given: Any, names: Sequence[str]) -> None:
-    if not isinstance(given, Mapping) or not {"w_ih", "w_hh"} <= set(given):
-        raise options.refuse(op, f"layer {number}", given, "a mapping with w_ih and w_hh")
-    unknown = sorted(map(str, set(given) - set(names)))
+def _check(op: str, number: int, weights: Any, names: Sequence[str]) -> None:
+    if not isinstance(weights, Mapping) or not {"w_ih", "w_hh"} <= set(weights):
+        raise options.refuse(op, f"layer {number}", weights, "a mapping with w_ih and w_hh")
+    unknown = sorted(map(str, set(weights) - set(names)))
     if unknown:
         raise options.refuse(op, f"a name of layer {number}", unknown[0], f"one of {', '.join(names)}")

@@ -10,7 +10,7 @@ import numpy as np
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import BroadcastError, DimError, IRError, message
-from lstm_ir.ir.graph import Node, Value, make, settled
+from lstm_ir.ir.graph import Node, Value, make, resolved
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
 from lstm_ir.ir.opdef import OPS, Attr, Trait, define, need, need_at_least, need_equal
@@ -103,7 +103,7 @@ def as_values(op: str, *operands: Any) -> tuple[Value, ...]:
     if op == "convert" and not isinstance(operands[0], Value):
         return (constant(operands[0]),)
     lead = next((x.dtype for x in operands if isinstance(x, Value)), None)
-    return tuple(settled(x) if isinstance(x, Value) else _literal(op, x, lead) for x in operands)
+    return tuple(resolved(x) if isinstance(x, Value) else _literal(op, x, lead) for x in operands)
 
 
 def _literal(op: str, x: Any, lead: DType | None) -> Value:

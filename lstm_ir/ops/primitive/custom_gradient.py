@@ -155,16 +155,16 @@ class _Call:
         )  # fmt: skip
         return unflatten(outputs, list(node.values))
 
-    def _gradients(self, found: Tree) -> list[Value | None]:
+    def _gradients(self, gradients: Tree) -> list[Value | None]:
         """One per operand."""
         many = len(self.args)
-        if many == 1 and not (isinstance(found, tuple) and len(found) == 1):
-            found = (found,)
-        if not isinstance(found, tuple) or len(found) != many:
-            got = f"{len(found)} of them" if isinstance(found, tuple) else type(found).__name__
+        if many == 1 and not (isinstance(gradients, tuple) and len(gradients) == 1):
+            gradients = (gradients,)
+        if not isinstance(gradients, tuple) or len(gradients) != many:
+            got = f"{len(gradients)} of them" if isinstance(gradients, tuple) else type(gradients).__name__
             raise self.fault(f"backward must return a tuple with a gradient, or None, for each of {many}, got {got}")
         grads: list[Value | None] = []
-        for i, (arg, g) in enumerate(zip(self.args, found, strict=True)):
+        for i, (arg, g) in enumerate(zip(self.args, gradients, strict=True)):
             self._matched(f"argument {i}", arg, g, grads)
         return grads
 

@@ -137,9 +137,9 @@ def _sum(x: Value, axes: Sequence[int]) -> Value:
     return sum(x, axes)
 
 
-def _summed(x: Value, name: str, kept: str) -> tuple[Value, str]:
-    gone = [i for i, letter in enumerate(name) if letter not in kept]
-    return (_sum(x, gone) if gone else x), "".join(n for n in name if n in kept)
+def _summed(x: Value, name: str, remaining: str) -> tuple[Value, str]:
+    gone = [i for i, letter in enumerate(name) if letter not in remaining]
+    return (_sum(x, gone) if gone else x), "".join(n for n in name if n in remaining)
 
 
 def _contracted(a: Value, la: str, b: Value, lb: str, later: str) -> tuple[Value, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lstm_ir.ir.graph import Graph, Value, settled, topological
+from lstm_ir.ir.graph import Graph, Value, resolved, topological
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.pullback import rebuilt
 
@@ -15,7 +15,7 @@ def flatten(tree: Tree, out: list[Value] | None = None) -> list[Value]:
     """The values of a tree, in order."""
     out = [] if out is None else out
     if isinstance(tree, Value):
-        out.append(settled(tree))
+        out.append(resolved(tree))
     elif isinstance(tree, dict):
         for k in tree:
             flatten(tree[k], out)

@@ -126,16 +126,16 @@ class _Parts:
         self.pending: list[Value] = []  # values of the body whose rows are asked for
         self.name = names_beside(self.loop.body.params)
 
-    def _closure(self, i: int, made: Mapping[Value, frozenset[Value]]) -> set[Value]:
+    def _closure(self, i: int, dependencies: Mapping[Value, frozenset[Value]]) -> set[Value]:
         """Every carry that one is made of, sooner or later."""
         index = {p: k for k, p in enumerate(self.loop.carry_params)}
-        found, todo = set[Value](), [i]
+        closure, todo = set[Value](), [i]
         while todo:
-            for p in made[self.loop.next[todo.pop()]]:
-                if p in index and p not in found:
-                    found.add(p)
+            for p in dependencies[self.loop.next[todo.pop()]]:
+                if p in index and p not in closure:
+                    closure.add(p)
                     todo.append(index[p])
-        return found
+        return closure
 
     def results(self) -> list[Value]:
         """Final carries and stacked rows, as the loop gives them."""

@@ -36,7 +36,7 @@ def scan_vjp(node: Node, cts: Cts, everything_again: bool = False, inner: Remat 
     """Gradients of consts, init and xs; none of count. inner: how loops in the body are cut."""
     active = session()
     if active.remat is not None and not everything_again:
-        active.kept.lengths.append(Loop(node).length)
+        active.saved.lengths.append(Loop(node).length)
         again = partial(scan_vjp, everything_again=True, inner=active.remat[1:] or None)
         found = segmented_vjp(node, cts, active.remat, again)
         if found is not None:
@@ -140,7 +140,7 @@ class _Backward:
         ]:
             seeds[v] = seeds[v] + ct if v in seeds else ct
         inner = Differentiation(self.inner)
-        session().kept.inside.append(inner.kept)
+        session().saved.inside.append(inner.saved)
         with opened(inner):
             found = pull_back(seeds, [*consts, *carries, *xs], self._hook(set(consts), set(xs)))
         backward = [found.get(p, zeros_like(p)) for p in carries]
@@ -151,11 +151,11 @@ class _Backward:
         whole = Graph(
             "both", [*loop.body.params, *d_out.values(), *d_rows.values()], [*loop.body.outputs, *backward, *terms]
         )
-        whole = inner.settle(whole)
+        whole = inner.resolve(whole)
         done = len(loop.body.outputs)
-        settled = iter(whole.outputs[done + len(backward) :])
+        resolved = iter(whole.outputs[done + len(backward) :])
         after = [
-            SumTerm(t.node, t.at, t.source, next(settled), None if t.other is None else next(settled))
+            SumTerm(t.node, t.at, t.source, next(resolved), None if t.other is None else next(resolved))
             for t in self.terms
         ]
         plain = whole.outputs[done : done + len(backward)]

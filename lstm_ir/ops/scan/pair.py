@@ -91,24 +91,24 @@ class Pair:
         )
         found = dict(zip([p for group in self.sources for p in group], back.values, strict=False))
         stacks = dict(zip(asked, back.values[len(found) :], strict=True))
-        session().kept.values += stacks.values()
+        session().saved.values += stacks.values()
         return self._with_sums(found, stacks, kept, outer)
 
     def _with_sums(
         self,
         sums: dict[Value, Value],
         stacks: dict[Stacked, Value],
-        kept: dict[Value, Stacked],
+        saved: dict[Value, Stacked],
         outer: dict[Value, Value],
     ) -> dict[Value, Value]:
         flag = dict(zip(self.loop.x_params, self.loop.x_reverse, strict=True))
         for t in self.parts.terms:
-            order = self._order(t, kept, flag)
+            order = self._order(t, saved, flag)
             ct = stacks[t.ct, order]
             if t.source in flag:
                 part = of_slices(t, outer[t.source], outer[_there(t.other)], ct)
-            elif t.other is None or t.other in kept or self._whole(t.other):
-                rows = None if t.other is None else kept.get(t.other, (outer.get(t.other),))[0]
+            elif t.other is None or t.other in saved or self._whole(t.other):
+                rows = None if t.other is None else saved.get(t.other, (outer.get(t.other),))[0]
                 part = summed(t, outer[t.source], ct, rows)
             else:
                 part = summed(t, outer[t.source], ct, stacks[t.other, order])
@@ -119,23 +119,23 @@ class Pair:
         """Whether v is a slice of an operand all of whose rows the loop visits."""
         return self.loop.count is None and not self.loop.until and v in self.loop.x_params
 
-    def _order(self, t: SumTerm, kept: dict[Value, Stacked], flag: dict[Value, bool]) -> bool:
+    def _order(self, t: SumTerm, saved: dict[Value, Stacked], flag: dict[Value, bool]) -> bool:
         """The order in which the rows lie that go together with the term's cotangent."""
         if t.source in flag:
             return flag[t.source]
         if t.other is None:
             return False
-        if t.other in kept:
-            return kept[t.other][1]
+        if t.other in saved:
+            return saved[t.other][1]
         return flag[t.other] if self._whole(t.other) else False
 
-    def _asked(self, kept: dict[Value, Stacked], flag: dict[Value, bool]) -> list[Stacked]:
+    def _asked(self, saved: dict[Value, Stacked], flag: dict[Value, bool]) -> list[Stacked]:
         """What the loop that goes back must stack for the sums after it."""
         out: dict[Stacked, None] = {}
         for t in self.parts.terms:
-            order = self._order(t, kept, flag)
+            order = self._order(t, saved, flag)
             out[t.ct, order] = None
-            if self._inside(t) and t.other not in kept:
+            if self._inside(t) and t.other not in saved:
                 out[_there(t.other), order] = None
         return list(out)
 
@@ -158,11 +158,11 @@ class Pair:
                 needed += [v for v in n.inputs if v not in late]
         return to_save(needed, self.loop.body.params, self.everything_again)
 
-    def _twin(self, kept: list[Value]) -> tuple[dict[Value, Stacked], Value | None]:
-        """Stacks `kept`: rows that the loop gives anyway, or those of a twin of it. And how many steps ran."""
+    def _twin(self, saved: list[Value]) -> tuple[dict[Value, Stacked], Value | None]:
+        """Stacks `saved`: rows that the loop gives anyway, or those of a twin of it. And how many steps ran."""
         loop, forward = self.loop, list(self.parts.forward)
         rows = forward[loop.first_row :]
-        new = [v for v in kept if v not in rows]
+        new = [v for v in saved if v not in rows]
         body = Graph(loop.body.name, loop.body.params, [*forward, *new])
         twin = scan_node(
             body, loop.consts, loop.init, loop.xs, length=loop.length,
@@ -170,7 +170,7 @@ class Pair:
         )  # fmt: skip
         session().twin(self.node, twin)
         out: dict[Value, Stacked] = {}
-        for v in kept:
+        for v in saved:
             if v in rows:
                 j = rows.index(v)
                 out[v] = (twin.values[loop.first_row + j], loop.y_reverse[j])

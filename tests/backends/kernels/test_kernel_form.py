@@ -114,7 +114,7 @@ KERNELS = Options(kernels=True)
 
 
 def _executables(g: li.Graph, options: Options = KERNELS) -> int:
-    text = iree_module(prepare(g, resolve("cpu")).made, resolve("cpu").info, options).text
+    text = iree_module(prepare(g, resolve("cpu")).optimized, resolve("cpu").info, options).text
     return text.count("stream.executable private @recurrence_")
 
 

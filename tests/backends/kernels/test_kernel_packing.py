@@ -57,7 +57,7 @@ def test_passes_over_as_many_gates_lie_in_one_tensor() -> None:
         x = li.input("x", (5, 8, 7))
         w = [li.input(f"w{i}", s) for i, s in enumerate(((gates * 20, 7), (gates * 20, 20)))]
         whole = li.Graph("one", [x, *w], {"y": cell(x, *w)[0]})
-        (graph,) = prepare(whole, resolve("cpu")).made.entries.values()
+        (graph,) = prepare(whole, resolve("cpu")).optimized.entries.values()
         (scan,) = [n for n in graph.nodes if n.op.name == "scan"]
         (sweep,) = [s for c in make_plan(scan, False).components for s in c.sweeps]
         assert grouped(sweep.loops, together=True) == [[0, 1]]

@@ -104,7 +104,7 @@ def test_a_kernel_that_does_not_fit_leaves_nothing(sizes: tuple[Any, Any]) -> No
     assert "stream.executable" in prepare(graph, resolve("cpu")).text
     notes: list[str] = []
     few = Options(kernels=True, dispatch=DispatchLimits(tensors=2))
-    text = iree_module(prepare(graph, resolve("cpu")).made, resolve("cpu").info, few, notes).text
+    text = iree_module(prepare(graph, resolve("cpu")).optimized, resolve("cpu").info, few, notes).text
     assert any("it reads and writes" in n for n in notes)
     left = ("stream.executable", "flow.dispatch", "lstm_ir.scratch", "lstm_ir.workers", "stablehlo.pad")
     assert [word for word in left if word in text] == []

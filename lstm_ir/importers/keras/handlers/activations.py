@@ -53,26 +53,30 @@ CORE = {  # the names that the recurrent ops have for them
 }  # fmt: skip
 
 
-def name_of(given: Any) -> str:
+def name_of(identifier: Any) -> str:
     """The activation's name, from a word or from the config of a function of Keras."""
-    if given is None:
+    if identifier is None:
         return "linear"
-    if isinstance(given, Mapping):
-        registered = given.get("registered_name")
-        own = given.get("module") in (None, "builtins", "keras.activations") or str(given.get("module")).startswith(
-            "keras."
+    if isinstance(identifier, Mapping):
+        registered = identifier.get("registered_name")
+        own = identifier.get("module") in (None, "builtins", "keras.activations") or str(
+            identifier.get("module")
+        ).startswith("keras.")
+        identifier = (
+            identifier.get("config")
+            if own and isinstance(identifier.get("config"), str)
+            else identifier.get("class_name")
         )
-        given = given.get("config") if own and isinstance(given.get("config"), str) else given.get("class_name")
         if not own:
-            raise NodeRefusedError(f"the activation {registered or given!r:.60} is not one of Keras")
-    if not isinstance(given, str) or given not in FUNCTIONS:
-        raise NodeRefusedError(f"the activation {given!r:.60} is not known")
-    return given
+            raise NodeRefusedError(f"the activation {registered or identifier!r:.60} is not one of Keras")
+    if not isinstance(identifier, str) or identifier not in FUNCTIONS:
+        raise NodeRefusedError(f"the activation {identifier!r:.60} is not known")
+    return identifier
 
 
-def function_of(given: Any) -> Function:
+def function_of(identifier: Any) -> Function:
     """The activation of an argument."""
-    return FUNCTIONS[name_of(given)]
+    return FUNCTIONS[name_of(identifier)]
 
 
 @taken("Activation", "activation", masks=True)

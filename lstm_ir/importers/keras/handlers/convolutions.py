@@ -44,9 +44,9 @@ def each(numbers: list[int]) -> Any:
     return numbers[0] if len(numbers) == 1 else tuple(numbers)
 
 
-def of_axes(found: list[tuple[int, int]]) -> Any:
+def of_axes(paddings: list[tuple[int, int]]) -> Any:
     """Pads as a builder takes them."""
-    return found[0] if len(found) == 1 else tuple(found)
+    return paddings[0] if len(paddings) == 1 else tuple(paddings)
 
 
 def convolved(c: LayerCall, x: Value, kernel: Value, axes: int, groups: int, strides: list[int]) -> Value:

@@ -39,19 +39,19 @@ def _checked(spec: LayerSpec, holding: Holding) -> KerasCell:
     return cell(spec, holding)
 
 
-def _states(c: LayerCall, given: Any, cells: Sequence[KerasCell]) -> list[Sequence[Value]] | None:
+def _states(c: LayerCall, initial_state: Any, cells: Sequence[KerasCell]) -> list[Sequence[Value]] | None:
     """The first states of each cell from a call's argument; None where they are zeros."""
-    found = [t.value for t in tensors(given)]
-    if not found:
-        if given not in (None, [], ()):
+    states = [t.value for t in tensors(initial_state)]
+    if not states:
+        if initial_state not in (None, [], ()):
             raise NodeRefusedError("initial_state has no tensors")
         return None
     wanted = sum(k.states for k in cells)
-    if len(found) != wanted:
-        raise NodeRefusedError(f"initial_state has {len(found)} tensors, the cells have {wanted} states")
+    if len(states) != wanted:
+        raise NodeRefusedError(f"initial_state has {len(states)} tensors, the cells have {wanted} states")
     out: list[Sequence[Value]] = []
     for k in cells:
-        out.append([found.pop(0) for _ in range(k.states)])
+        out.append([states.pop(0) for _ in range(k.states)])
         for v in out[-1]:
             if v.rank != 2 or v.shape[1] != k.units:
                 raise NodeRefusedError(f"initial_state has {v.type}, the cell {k.units} units")
@@ -59,8 +59,9 @@ def _states(c: LayerCall, given: Any, cells: Sequence[KerasCell]) -> list[Sequen
 
 
 def run(
-    c: LayerCall, spec: LayerSpec, holding: Holding, x: Value, mask: Value | None, given: Any, zero: bool | None = None
-) -> tuple[list[Value], list[Value | None]]:
+    c: LayerCall, spec: LayerSpec, holding: Holding, x: Value, mask: Value | None, initial_state: Any,
+    zero: bool | None = None,
+) -> tuple[list[Value], list[Value | None]]:  # fmt: skip
     """A recurrent layer over x [B,T,I]: its outputs as Keras gives them, with their masks."""
     if x.rank != 3:
         raise NodeRefusedError(f"the operand is {x.type}, expected [B,T,I]")
@@ -75,7 +76,7 @@ def run(
         raise NodeRefusedError(f"the mask is {mask.type}, expected [B,T]")
     zero = flags["zero_output_for_mask"] if zero is None else zero
     cells = stack_of(spec, holding)
-    first = _states(c, given, cells)
+    first = _states(c, initial_state, cells)
     names: list[str] = []
     if flags["stateful"]:
         first, names = _kept(c, holding.path, cells, x, first)
@@ -89,12 +90,12 @@ def run(
         c.walk.keep(name, value)
     out = [y if flags["return_sequences"] else last]
     out += after if flags["return_state"] else []
-    kept = next(iter(c.masks), None) if c.mask is None else c.mask
-    return out, [kept if flags["return_sequences"] else None, *[None] * (len(out) - 1)]
+    output_mask = next(iter(c.masks), None) if c.mask is None else c.mask
+    return out, [output_mask if flags["return_sequences"] else None, *[None] * (len(out) - 1)]
 
 
 def _kept(
-    c: LayerCall, path: str, cells: Sequence[KerasCell], x: Value, given: list[Sequence[Value]] | None
+    c: LayerCall, path: str, cells: Sequence[KerasCell], x: Value, first: list[Sequence[Value]] | None
 ) -> tuple[list[Sequence[Value]], list[str]]:
     """The states that are kept between calls: inputs of the graph."""
     names = [f"{path}/state_{k}" for k in range(sum(one.states for one in cells))]
@@ -107,7 +108,7 @@ def _kept(
             name = next(left)
             values.append(c.walk.states[name][1] if name in c.walk.states else c.walk.state(name, kind))
         out.append(values)
-    return (out if given is None else given), names
+    return (out if first is None else first), names
 
 
 def _arguments(c: LayerCall) -> tuple[Value, Any]:

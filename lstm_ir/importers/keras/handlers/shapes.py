@@ -24,20 +24,20 @@ def reshape(c: LayerCall) -> Value:
     return li.reshape(x, (x.shape[0], *_resolved(x.shape[1:], list(given))))
 
 
-def _resolved(shape: tuple[Dim, ...], given: list[int]) -> list[Dim]:
+def _resolved(shape: tuple[Dim, ...], target: list[int]) -> list[Dim]:
     """-1 as the size that is left."""
-    if -1 not in given:
-        return list(given)
+    if -1 not in target:
+        return list(target)
     known = 1
-    for d in given:
+    for d in target:
         known *= d if d != -1 else 1
     left: Dim = dims.product(shape)
     if known < 1:
-        raise NodeRefusedError(f"target_shape {given} has a size of 0")
+        raise NodeRefusedError(f"target_shape {target} has a size of 0")
     whole = dims.floordiv(left, known) if known > 1 else left
     if dims.mul(whole, known) != left:
-        raise NodeRefusedError(f"{left} elements do not fit target_shape {given}")
-    return [whole if d == -1 else d for d in given]
+        raise NodeRefusedError(f"{left} elements do not fit target_shape {target}")
+    return [whole if d == -1 else d for d in target]
 
 
 @taken("Flatten", "data_format")

@@ -67,7 +67,7 @@ def shape(c: Call) -> s.SizeArray | Value:
     start = c.integer("start", 0) if c.opset >= 15 else 0
     end = c.integer("end", len(sizes)) if c.opset >= 15 else len(sizes)
     found = sizes[start:end]
-    return s.settled(s.objects(found, (len(found),)), DType.i64)
+    return s.folded(s.objects(found, (len(found),)), DType.i64)
 
 
 @taken("Size", 1, 13, 19, 21, 23, 24, 25)
@@ -75,4 +75,4 @@ def size(c: Call) -> s.SizeArray | Value:
     """How many elements the operand has."""
     x = c.raw(0)
     sizes = x.array.shape if isinstance(x, s.SizeArray) else x.shape
-    return s.settled(s.objects([dims.product(tuple(sizes))], ()), DType.i64)
+    return s.folded(s.objects([dims.product(tuple(sizes))], ()), DType.i64)

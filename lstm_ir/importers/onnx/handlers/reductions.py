@@ -8,7 +8,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.sizes import Rule, SizeArray, chained, objects, settled
+from lstm_ir.importers.sizes import Rule, SizeArray, chained, folded, objects
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
@@ -30,7 +30,7 @@ def _reduction(
         if isinstance(sizes, SizeArray) and rule is not None and sizes.array.ndim == 1:
             c.axes(1, 1)  # one axis, which is reduced whether it is named or not
             out = rule(*(objects([d], ()) for d in sizes.array))
-            return settled(out.reshape((1,) if c.flag("keepdims", True) else ()), sizes.dtype)
+            return folded(out.reshape((1,) if c.flag("keepdims", True) else ()), sizes.dtype)
         x = c.value(0)
         keep = c.flag("keepdims", True)
         axes = c.axes(1, x.rank) if c.opset >= axes_operand_since or c.has_attribute("axes") else None

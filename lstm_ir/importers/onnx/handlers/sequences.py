@@ -14,7 +14,7 @@ from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.importers.operands import Result
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.sizes import settled
+from lstm_ir.importers.sizes import folded
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
@@ -83,7 +83,7 @@ def at(c: Call) -> Value:
 @taken("SequenceLength", 11)
 def length(c: Call) -> Result:
     """How many elements there are."""
-    return settled(np.array(_whole(c).count, object), DType.i64)
+    return folded(np.array(_whole(c).count, object), DType.i64)
 
 
 @taken("ConcatFromSequence", 11)
@@ -154,11 +154,11 @@ def _of(items: list[Value]) -> TensorList:
     return TensorList(items[0].dtype, len(items), items=dict(enumerate(items)), grows=True)
 
 
-def _items(found: TensorList) -> list[Value]:
+def _items(sequence: TensorList) -> list[Value]:
     """The elements one by one."""
-    count = found.count
+    count = sequence.count
     if not isinstance(count, int):
         raise NodeRefusedError("the sequence has a number of elements that only a call knows")
-    if found.rows is None:
-        return [found.items[k] for k in range(count)]
-    return [found.rows[k] for k in range(count)]
+    if sequence.rows is None:
+        return [sequence.items[k] for k in range(count)]
+    return [sequence.rows[k] for k in range(count)]

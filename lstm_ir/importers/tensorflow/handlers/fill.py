@@ -43,7 +43,7 @@ def shape(c: Call) -> SizeArray | Value:
     """The sizes of the operand."""
     x = c.raw(0)
     sizes = list(x.array.shape if isinstance(x, SizeArray) else x.shape)
-    return s.settled(s.objects(sizes, (len(sizes),)), _out_type(c))
+    return s.folded(s.objects(sizes, (len(sizes),)), _out_type(c))
 
 
 def _out_type(c: Call) -> DType:
@@ -55,7 +55,7 @@ def size(c: Call) -> SizeArray | Value:
     """How many elements the operand has."""
     x = c.raw(0)
     sizes = x.array.shape if isinstance(x, SizeArray) else x.shape
-    return s.settled(s.objects([dims.product(tuple(sizes))], ()), _out_type(c))
+    return s.folded(s.objects([dims.product(tuple(sizes))], ()), _out_type(c))
 
 
 @taken("Rank")

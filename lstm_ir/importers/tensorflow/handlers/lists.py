@@ -146,15 +146,15 @@ def gather_list(c: Call) -> Value:
     return _gathered(c, found if found.element is not None else replace(found, element=element), 1)
 
 
-def _gathered(c: Call, found: TensorList, i: int) -> Value:
-    rows = found.stacked()
-    return rows if _in_order(c.value(i), found.count) else li.take(rows, c.value(i), 0)
+def _gathered(c: Call, tensor_list: TensorList, i: int) -> Value:
+    rows = tensor_list.stacked()
+    return rows if _in_order(c.value(i), tensor_list.count) else li.take(rows, c.value(i), 0)
 
 
 @taken("TensorListLength")
 def length(c: Call) -> SizeArray | Value:
     """How many elements the list has."""
-    return s.settled(s.objects([_written(c, 0).count], ()), DType.i32)
+    return s.folded(s.objects([_written(c, 0).count], ()), DType.i32)
 
 
 # -- TensorArrays of TensorFlow 1: what they hold is in their flow
@@ -204,4 +204,4 @@ def gather_array(c: Call) -> Value:
 @taken("TensorArraySizeV3")
 def array_size(c: Call) -> SizeArray | Value:
     """How many elements the array has."""
-    return s.settled(s.objects([_written(c, 1).count], ()), DType.i32)
+    return s.folded(s.objects([_written(c, 1).count], ()), DType.i32)

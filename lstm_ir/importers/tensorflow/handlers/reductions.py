@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from lstm_ir import ops as li
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.sizes import Rule, SizeArray, UndecidedError, chained, larger, objects, settled, smaller
+from lstm_ir.importers.sizes import Rule, SizeArray, UndecidedError, chained, folded, larger, objects, smaller
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.ir import dims
@@ -25,7 +25,7 @@ def _reduction(name: str, reduce: Reduce, rule: Rule | None = None) -> None:
         if known is not None and rule is not None and known.ndim == 1 and known.size and c.axes(1, 1):
             with suppress(UndecidedError):  # then it is computed at each call
                 out = rule(*(objects([d], ()) for d in known))
-                return settled(out.reshape((1,) if keep else ()), sizes.dtype)
+                return folded(out.reshape((1,) if keep else ()), sizes.dtype)
         x = c.value(0)
         axes = tuple(dict.fromkeys(c.axes(1, x.rank)))
         y = reduce(x, axes) if axes else x

@@ -10,7 +10,7 @@ import numpy as np
 from lstm_ir import ops as li
 from lstm_ir.importers.counted import counted, distance, pieces
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.sizes import SizeArray, settled
+from lstm_ir.importers.sizes import SizeArray, folded
 from lstm_ir.importers.slices import TO_THE_END, sliced
 from lstm_ir.importers.table import ALL
 from lstm_ir.importers.tensorflow.call import Call
@@ -65,7 +65,7 @@ def _joined_sizes(c: Call, places: Sequence[int], axis: int) -> SizeArray | Valu
     if not any(isinstance(v, SizeArray) for v in found) or any(a is None or a.ndim != 1 for a in arrays):
         return None
     c.axis(axis, 1)
-    return settled(np.concatenate(arrays), found[0].dtype)  # type: ignore[arg-type]  # none of them is None
+    return folded(np.concatenate(arrays), found[0].dtype)  # type: ignore[arg-type]  # none of them is None
 
 
 def _joined(c: Call, xs: Sequence[Value], axis: int) -> Value:

@@ -288,7 +288,7 @@ def test_a_module_for_aarch64(tmp_path: Path, rng: np.random.Generator) -> None:
     parameters.index(weights).create_archive_file(str(tmp_path / "w.irpa"))
     x = rng.standard_normal(SIZES[:3]).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
-    (entry,) = lowered.made.entries
+    (entry,) = lowered.optimized.entries
     command = [
         emulator, "-L", str(aarch64.sysroot()), str(aarch64.tool()), "--module=m.vmfb",
         "--parameters=model=w.irpa", f"--function={entry}", "--device=local-sync",
