@@ -21,14 +21,13 @@ import onnx_bases
 import onnx_mutation
 import onnx_runner
 from mutation import altered
-from paths import ROOT
+from paths import MODELS
 
 import lstm_ir as li
 from lstm_ir.ir import dims
 from lstm_ir.ir.verify import verify
 
 Rng = np.random.Generator
-MODELS = ROOT.parent / "shared" / "models"
 LARGE = 1 << 20  # bytes of a file of which only bytes are altered now and then, and which is not run
 SMALL = 1 << 16  # elements of all operands and results of a graph that is run
 SIZES = (3, 1, 2, 5)

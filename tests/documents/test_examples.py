@@ -11,14 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from device import need
-from paths import EXAMPLES, ROOT
+from paths import EXAMPLES, MODELS
 
 RUNNABLE = (
     "tagger.py", "layer_norm_cell.py", "dynamic_shapes.py", "tf_block_lstm.py", "char_lm.py", "silero_stream.py",
     "import_crnn.py", "char_lm_fit.py", "tf1_block_lstm.py", "keras_forecaster.py",
     "torch_tagger.py", "generate.py", "beam_search.py",
 )  # fmt: skip
-MODELS = ROOT.parent / "shared" / "models"
 
 
 def run(name: str, cwd: Path, *arguments: str | Path) -> str:

@@ -12,7 +12,7 @@ import click
 import numpy as np
 import pytest
 from device import need
-from paths import DOCS, ROOT
+from paths import DOCS, MODELS, ROOT
 
 import lstm_ir as li
 from lstm_ir.backends.targets.targets import words
@@ -156,7 +156,7 @@ def test_the_import_prints_what_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of a file that lies beside the project, where it does."""
-    file = ROOT.parent / "shared" / "models" / "silero.onnx"
+    file = MODELS / "silero.onnx"
     if not file.is_file():
         pytest.skip("the file is not here")
     need("onnx")

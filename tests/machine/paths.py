@@ -11,6 +11,7 @@ GOLDEN = TESTS / "golden"
 DATA = TESTS / "data"
 DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
+MODELS = ROOT.parent / "shared" / "models"  # real files, where they lie beside the project
 
 
 def rooms() -> list[Path]:

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import zoo
 from device import need
-from paths import ROOT
+from paths import MODELS
 
 import lstm_ir as li
 from lstm_ir.backends.files.archive import write_package
 from lstm_ir.backends.files.packed_graph import PackedGraph
 from lstm_ir.backends.targets.targets import resolve
 
-MODELS = sorted((ROOT.parent / "shared" / "models").glob("*.onnx"))
+FILES = sorted(MODELS.glob("*.onnx"))
 GIVEN: dict[str, Any] = {"silero": {"constants": {"sr": 16000}, "sizes": {"input_0": "B", "input_1": 576}}}
 MOST = 8 << 20  # bytes of a model
 
@@ -98,7 +98,7 @@ def test_a_weight_and_a_state_of_one_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", MODELS, ids=[m.stem for m in MODELS])
+@pytest.mark.parametrize("file", FILES, ids=[f.stem for f in FILES])
 def test_real_models(file: Path, tmp_path: Path) -> None:
     """Of files that lie beside the project, where they do."""
     need("onnx")

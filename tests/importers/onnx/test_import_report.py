@@ -9,7 +9,7 @@ import numpy as np
 import onnx_models as om
 import pytest
 from device import need
-from paths import ROOT
+from paths import MODELS
 
 import lstm_ir as li
 from lstm_ir.api import prepare
@@ -20,7 +20,6 @@ from lstm_ir.importers.refusals import Wanted
 from lstm_ir.importers.report import ImportReport, OpCount
 
 H = 4
-MODELS = ROOT.parent / "shared" / "models"
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_models as om
 import pytest
 from device import need
-from paths import DATA, ROOT
+from paths import DATA, MODELS
 
 import lstm_ir as li
 from lstm_ir.importers.examined import planned
@@ -132,7 +132,7 @@ def test_compiled(name: str) -> None:
 
 
 def test_an_unrolled_lstm_of_a_real_file() -> None:
-    path = ROOT.parent / "shared" / "models" / "dtln2.onnx"
+    path = MODELS / "dtln2.onnx"
     if not path.is_file():
         pytest.skip("the file is not here")
     graph = li.from_onnx(path)

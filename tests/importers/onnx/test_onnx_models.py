@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from device import need
-from paths import ROOT
+from paths import MODELS
 
 import lstm_ir as li
 
-MODELS = ROOT.parent / "shared" / "models"
 # By file: what is fixed at import, and the sizes that its inputs have in two calls.
 FILES: dict[str, tuple[dict[str, Any], list[dict[str, int]]]] = {
     "dtln1.onnx": ({}, [{}]),
@@ -29,8 +28,7 @@ LIMIT = 2e-5  # of the largest element of a result
 
 @pytest.fixture(autouse=True)
 def _libraries() -> None:
-    for library in ("onnx", "onnx_ir", "onnxruntime"):
-        need(library)
+    need("onnx", "onnx_ir", "onnxruntime")
     if not MODELS.is_dir():
         pytest.skip("the files are not here")
 

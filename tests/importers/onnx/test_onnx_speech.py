@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from device import need
-from paths import ROOT
+from paths import MODELS
 
 import lstm_ir as li
 
-MODELS = ROOT.parent / "shared" / "models"
 RATE, FRAME, BEFORE = 16000, 512, 64  # of silero: samples of a frame, and of the one before that it sees again
 PROBABILITY = 1e-4  # the largest difference of a probability to onnxruntime's
 RELATIVE = 2e-5  # of the largest element: of masks, frames of sound, and states, whose cells have no bound
@@ -25,8 +24,7 @@ TARGETS = ["cpu", pytest.param("vulkan", marks=[pytest.mark.vulkan, pytest.mark.
 
 @pytest.fixture(autouse=True)
 def _libraries() -> None:
-    for library in ("onnx", "onnx_ir", "onnxruntime"):
-        need(library)
+    need("onnx", "onnx_ir", "onnxruntime")
     if not MODELS.is_dir():
         pytest.skip("the files are not here")
 
