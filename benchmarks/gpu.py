@@ -28,7 +28,7 @@ import numpy as np
 import lstm_ir as li
 from lstm_ir.backends.run.runtime import devices_of
 from lstm_ir.bench import models, peers
-from lstm_ir.bench.models import NAMES, Weights
+from lstm_ir.bench.models import Weights
 from lstm_ir.bench.points import Point
 from lstm_ir.bench.subject import BenchCall, TimedRun
 from lstm_ir.ir.errors import LstmIrError
@@ -105,14 +105,7 @@ def torch_runner(point: Point, sets: tuple[Weights, Weights]) -> TimedRun:
         (y * y).mean().backward()
         return x.grad.cpu(), [p.grad.cpu() for p in m.parameters()]
 
-    def read(out: Any) -> dict[str, Any]:
-        dx, grads = out
-        found = {"x": dx.numpy()}
-        for i in range(len(sets[0])):
-            found |= {f"{n}{i}": grads[4 * i + k].numpy() for k, n in enumerate(NAMES)}
-        return found
-
-    return TimedRun(train, read) if point.training else TimedRun(infer, lambda y: {"y": y.numpy()})
+    return TimedRun(train, peers.torch_gradients) if point.training else TimedRun(infer, lambda y: {"y": y.numpy()})
 
 
 def compiled(m: Measured, sets: tuple[Weights, Weights], kernels: bool) -> TimedRun:

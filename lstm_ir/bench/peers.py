@@ -28,6 +28,14 @@ def torch_modules(point: Layers, sets: tuple[Weights, Weights]) -> list[Any]:
     return modules
 
 
+def torch_gradients(out: Any) -> dict[str, Array]:
+    """By name, of (gradient of x, those of the parameters): the second bias of each layer, which is zero, has none."""
+    dx, grads = out
+    return {"x": dx.numpy()} | {
+        f"{n}{i // 4}": grads[i + k].numpy() for i in range(0, len(grads), 4) for k, n in enumerate(NAMES)
+    }
+
+
 def torch(point: Layers, sets: tuple[Weights, Weights], threads: int) -> TimedRun:
     """torch.nn.LSTM / GRU, eager; inference mode where it does not train."""
     import torch as t
@@ -47,14 +55,7 @@ def torch(point: Layers, sets: tuple[Weights, Weights], threads: int) -> TimedRu
         (y * y).mean().backward()
         return x.grad, [p.grad for p in m.parameters()]
 
-    def read(out: Any) -> dict[str, Array]:
-        dx, grads = out
-        found = {"x": dx.numpy()}
-        for i in range(len(sets[0])):
-            found |= {f"{n}{i}": grads[4 * i + k].numpy() for k, n in enumerate(NAMES)}
-        return found
-
-    return TimedRun(train, read) if point.training else TimedRun(infer, lambda y: {"y": y.numpy()})
+    return TimedRun(train, torch_gradients) if point.training else TimedRun(infer, lambda y: {"y": y.numpy()})
 
 
 def onnxruntime(point: Layers, sets: tuple[Weights, Weights], threads: int) -> TimedRun | None:

@@ -9,7 +9,7 @@ from lstm_ir.ir.graph import Value
 
 
 def word(text: str) -> str:
-    """The text as a name of a size."""
+    """The text as a name of a size or a graph."""
     found = re.sub(r"[^A-Za-z0-9_]", "_", text)
     return found if re.match("[A-Za-z_]", found) else f"_{found}"
 

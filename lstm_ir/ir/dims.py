@@ -11,7 +11,7 @@ Two expressions are equal sizes exactly when their normal forms are equal. Names
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -123,6 +123,14 @@ def mul(a: Dim, b: Dim) -> Dim:
             m = tuple(sorted(ma + mb, key=str))
             out[m] = out.get(m, 0) + ka * kb
     return _make(out)
+
+
+def total(parts: Iterable[Dim]) -> Dim:
+    """The sum of all, 0 for none."""
+    out: Dim = 0
+    for d in parts:
+        out = add(out, d)
+    return out
 
 
 def product(dims: tuple[Dim, ...]) -> Dim:

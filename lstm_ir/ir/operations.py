@@ -15,10 +15,7 @@ def operations(graph: Graph) -> Dim:
     An expression of the named sizes. Of the scheduled stage: an op that stands for others counts as
     nothing.
     """
-    total: Dim = 0
-    for n in graph.nodes:
-        total = dims.add(total, _of(n))
-    return total
+    return dims.total(_of(n) for n in graph.nodes)
 
 
 def loops(graph: Graph) -> int:

@@ -12,18 +12,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from lstm_ir.ir.errors import CallError, DeadlineError
 from lstm_ir.ir.signature import Entry, by_name
+from lstm_ir.serving.owner import SchedulerOwner
 from lstm_ir.serving.row_check import confirm_rows
 from lstm_ir.serving.rows import Prepared, Rows
-from lstm_ir.serving.scheduler import Counters, Job, Scheduler, stop_with
-
-if TYPE_CHECKING:
-    from typing import Self
+from lstm_ir.serving.scheduler import Job, Scheduler
 
 Array = np.ndarray[Any, Any]
 Outputs = dict[str, Array]
@@ -40,7 +38,7 @@ class BatchedModel(Protocol):
         """Outputs by name."""
 
 
-class Batcher:
+class Batcher(SchedulerOwner):
     """One entry of an executable, called by many threads at once; results are those of calls of their own."""
 
     def __init__(
@@ -71,31 +69,15 @@ class Batcher:
         limits(max_batch, max_delay, max_waiting)
         if getattr(model.entry, "writes", ()):
             raise CallError(f"{model.entry.name}: it keeps state between calls; li.Sessions serves it")
-        self.rows = Rows(model.entry, batch, time, lengths, outputs)
+        rows = Rows(model.entry, batch, time, lengths, outputs)
         if not pad:
-            self.rows.without_padding()
+            rows.without_padding()
         if check:
-            confirm_rows(self.rows, model)
-        runs = _Calls(self.rows, model)
-        self.scheduler = Scheduler(
-            runs, "batcher", max_rows=max_batch, max_delay=max_delay, max_waiting=max_waiting
-        )  # fmt: skip
-        stop_with(self, self.scheduler)
-
-    @property
-    def entry(self) -> Entry:
-        """Names and types of what a request takes and gives."""
-        return self.rows.entry
-
-    @property
-    def waiting(self) -> int:
-        """Requests that were accepted and whose call has not begun."""
-        return self.scheduler.waiting
-
-    @property
-    def counters(self) -> Counters:
-        """Requests accepted, refused and expired; calls (`groups`), and the requests and rows in them."""
-        return self.scheduler.counters
+            confirm_rows(rows, model)
+        runs = _Calls(rows, model)
+        super().__init__(
+            rows, Scheduler(runs, "batcher", max_rows=max_batch, max_delay=max_delay, max_waiting=max_waiting)
+        )
 
     def submit(self, arrays: Mapping[str, Any], timeout: float | None = None) -> Future[Outputs]:
         """A future of the outputs; in a task: `await asyncio.wrap_future(batcher.submit(...))`.
@@ -116,16 +98,6 @@ class Batcher:
         given = named if arrays is None and not more else by_name(self.rows.entry, (arrays, *more), named)
         found: Outputs = outcome(self.submit(given, timeout), timeout)
         return found
-
-    def close(self) -> None:
-        """Accept no more requests; come back when all that were accepted have their results."""
-        self.scheduler.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class _Calls:

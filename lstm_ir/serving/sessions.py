@@ -16,7 +16,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,19 +25,17 @@ from lstm_ir.ir import state_values
 from lstm_ir.ir.errors import BusyError, CallError, UnknownSessionError
 from lstm_ir.ir.signature import Entry
 from lstm_ir.serving.batcher import Outputs, limits, resolve_jobs, seconds, whole
+from lstm_ir.serving.owner import SchedulerOwner
 from lstm_ir.serving.row_check import confirm_rows
 from lstm_ir.serving.rows import Prepared, Rows
-from lstm_ir.serving.scheduler import Counters, Job, Scheduler, stop_with
+from lstm_ir.serving.scheduler import Job, Scheduler
 from lstm_ir.serving.session import Action, ClientSession, Name, SessionStep
-
-if TYPE_CHECKING:
-    from typing import Self
 
 Array = np.ndarray[Any, Any]
 _CHARACTERS = 128  # of a session's name
 
 
-class Sessions:
+class Sessions(SchedulerOwner):
     """Sessions of one executable whose program keeps state, at most `max_sessions` at once."""
 
     def __init__(
@@ -83,32 +81,12 @@ class Sessions:
         if check:
             confirm_rows(rows, pure)
         self._keeper = _Keeper(pure, inputs, rows, function.entry, max_batch, max_sessions, idle_timeout)
-        self.scheduler = Scheduler(
+        scheduler = Scheduler(
             self._keeper.run, "sessions", max_rows=max_batch, max_delay=max_delay, max_waiting=max_waiting,
             tidy=self._keeper.evict,
         )  # fmt: skip
-        self._keeper.scheduler = self.scheduler
-        stop_with(self, self.scheduler)
-
-    @property
-    def entry(self) -> Entry:
-        """Names and types of what a call takes and gives, without state."""
-        return self._keeper.inputs.entry
-
-    @property
-    def rows(self) -> Rows:
-        """How the inputs of a call become rows of one that is shared."""
-        return self._keeper.inputs
-
-    @property
-    def waiting(self) -> int:
-        """Calls that were accepted and have not begun."""
-        return self.scheduler.waiting
-
-    @property
-    def counters(self) -> Counters:
-        """As of a batcher."""
-        return self.scheduler.counters
+        self._keeper.scheduler = scheduler
+        super().__init__(inputs, scheduler)
 
     @property
     def evicted(self) -> int:
@@ -136,15 +114,9 @@ class Sessions:
 
     def close(self) -> None:
         """Take no more calls; come back when all that were accepted have their results."""
-        self.scheduler.close()
+        super().close()
         for session in list(self._keeper.open.values()):
             self._keeper.remove(session, "all were closed")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class _Keeper:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
+from mutation import Rng
+from protobuf_mutation import REALS, some_changes, varint
 
 from lstm_ir.importers.tensorflow import handlers
 from lstm_ir.importers.tensorflow.messages import message
 from lstm_ir.importers.tensorflow.table import TABLE
 
 assert handlers
-Rng = np.random.Generator
 OPS = [*sorted(TABLE), "", "Stft", "blocklstm", "LSTM\0", "NonMaxSuppression", "x" * 3000]
 NUMBERS = (0, 1, -1, 2, 3, 5, 9, 14, 20, 21, 255, -2, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
-REALS = (0.0, -0.0, 1.0, -1.0, 1e-30, 3e38, float("inf"), float("-inf"), float("nan"), 0.5)
 WORDS = (
     "", "x", "T", "y:0", "y:7", "^x", "^nobody", "x:-1", "x:99999999999", "serve", "SAME", "NHWC", "NCHW",
     "../variables", "/etc/hostname", "\n", "%s", "n" * 300, "\0", "while/Identity", "value", "dtype", "body", "loc:@w",
@@ -27,11 +26,7 @@ def changed(rng: Rng, kind: str, data: bytes) -> bytes:
     """The message after one to three changes of fields."""
     root = message(kind)
     root.ParseFromString(data)
-    for _ in range(int(rng.choice([1, 1, 1, 2, 3]))):
-        try:
-            _change(rng, _picked(rng, root))
-        except (ValueError, TypeError, UnicodeError):  # what protobuf does not let into a field
-            continue
+    some_changes(rng, lambda: _change(rng, _picked(rng, root)))
     return bytes(root.SerializeToString())
 
 
@@ -41,16 +36,8 @@ def nested(rng: Rng, kind: str) -> bytes:
     number = {"SavedModel": 2, "GraphDef": 2}[kind]
     data = b""
     for _ in range(depth):
-        data = bytes([number << 3 | 2]) + _varint(len(data)) + data
+        data = bytes([number << 3 | 2]) + varint(len(data)) + data
     return data
-
-
-def _varint(n: int) -> bytes:
-    out = b""
-    while n > 127:
-        out += bytes([n & 127 | 128])
-        n >>= 7
-    return out + bytes([n])
 
 
 def _of(rng: Rng, values: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import zoo
 from paths import ROOT
+from plain_lstm import plain_lstm
 from small_packages import packed
 
 import lstm_ir as li
@@ -298,17 +299,10 @@ def test_a_module_is_called_as_the_header_says(tmp_path: Path, capsys: Capture) 
 
 
 def plain(x: np.ndarray) -> np.ndarray:
-    """The equations of the LSTM, gates i, f, g, o, in f64."""
+    """By the equations, with the weights of the package."""
     rng = np.random.default_rng(20261206)
-    w, r = ((0.4 * rng.standard_normal(s).astype(np.float32)).astype(np.float64) for s in ((28, 5), (28, 7)))
-    h = c = np.zeros((x.shape[1], 7))
-    out = []
-    for row in x.astype(np.float64):
-        i, f, g, o = np.split(row @ w.T + h @ r.T, 4, axis=1)
-        c = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
-        h = np.tanh(c) / (1 + np.exp(-o))
-        out.append(h)
-    return np.stack(out)
+    w, r = (0.4 * rng.standard_normal(s).astype(np.float32) for s in ((28, 5), (28, 7)))
+    return plain_lstm(x, w, r)
 
 
 @pytest.mark.parametrize(

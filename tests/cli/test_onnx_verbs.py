@@ -22,8 +22,7 @@ I, H = 5, 7
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """good.onnx, an LSTM with states; rate.onnx, which wants a constant; bad.onnx with two refusals."""
-    for library in ("onnx", "onnx_ir"):
-        need(library)
+    need("onnx", "onnx_ir")
     path = tmp_path_factory.mktemp("onnx")
     rng = np.random.default_rng(44)
     shapes = {"W": (1, 4 * H, I), "R": (1, 4 * H, H)}

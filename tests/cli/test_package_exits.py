@@ -11,6 +11,7 @@ import aarch64
 import numpy as np
 import pytest
 from device import need, qemu
+from plain_lstm import plain_lstm
 
 import lstm_ir as li
 from lstm_ir.backends.files import npz, safetensors
@@ -20,24 +21,13 @@ from lstm_ir.cli.group import run
 RNG = np.random.default_rng(20261126)
 W, R, B = (0.4 * RNG.standard_normal(s).astype(np.float32) for s in ((28, 5), (28, 7), (28,)))
 X = RNG.standard_normal((11, 3, 5)).astype(np.float32)
+WANT = plain_lstm(X, W, R, B)
 Capture = pytest.CaptureFixture[str]
 
 
 def graph() -> li.Graph:
     x = li.input("x", ("T", "B", 5))
     return li.Graph("layer", [x], {"y": li.lstm(x, li.weight("w", W), li.weight("r", R), li.weight("enc/b", B))[0]})
-
-
-def plain() -> np.ndarray:
-    """The equations of the LSTM, gates i, f, g, o, in f64."""
-    h = c = np.zeros((3, 7))
-    out = []
-    for row in X.astype(np.float64):
-        i, f, g, o = np.split(row @ W.T + h @ R.T + B, 4, axis=1)
-        c = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
-        h = np.tanh(c) / (1 + np.exp(-o))
-        out.append(h)
-    return np.stack(out)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +59,7 @@ def test_the_module_runs_in_iree_run_module(package: Path, tmp_path: Path, kind:
     assert run(["show", str(package), "--stage", "module", "-o", str(module), "--weights-to", str(weights)]) == 0
     err = capsys.readouterr().err
     assert f"{module}: the module for {li.load(package).target}, IREE 3.13.0" in err
-    np.testing.assert_allclose(iree([str(tool)], tmp_path, weights.name, *told(err)), plain(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(iree([str(tool)], tmp_path, weights.name, *told(err)), WANT, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -78,7 +68,7 @@ def test_the_module_for_aarch64_runs_there(package: Path, tmp_path: Path, capsys
     words = ["-t", "cpu:aarch64", "-o", str(tmp_path / "m.vmfb"), "--weights-to", str(tmp_path / "w.irpa")]
     assert run(["show", str(package), "--stage", "module", *words]) == 0
     more = told(capsys.readouterr().err)
-    np.testing.assert_allclose(iree(emulated, tmp_path, "w.irpa", *more), plain(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(iree(emulated, tmp_path, "w.irpa", *more), WANT, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["npz", "safetensors"])
@@ -102,7 +92,7 @@ def test_stablehlo_and_its_weights_are_enough_for_another_compiler(package: Path
     devices = xc.DeviceList(tuple(client.local_devices()[:1]))
     exe = client.compile_and_load(text.read_text(), devices, xc.CompileOptions())
     (got,) = (np.asarray(a) for a in exe.execute([jax.device_put(held[n]) for n in names]))
-    np.testing.assert_allclose(got, plain(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(got, WANT, rtol=1e-5, atol=1e-5)
 
 
 def test_a_graphs_module_is_compiled(tmp_path: Path) -> None:
@@ -113,7 +103,7 @@ def test_a_graphs_module_is_compiled(tmp_path: Path) -> None:
     np.savez(tmp_path / "w.npz", w=W, r=R, **{"enc/b": B})  # type: ignore[arg-type]
     words = ["-w", str(tmp_path / "w.npz"), "-o", str(tmp_path / "m.vmfb"), "--weights-to", str(tmp_path / "w.irpa")]
     assert run(["show", str(tmp_path / "g.lir"), "--stage", "module", *words]) == 0
-    np.testing.assert_allclose(iree([str(tool)], tmp_path, "w.irpa"), plain(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(iree([str(tool)], tmp_path, "w.irpa"), WANT, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

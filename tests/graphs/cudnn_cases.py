@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
 import paths
+from one_op import expanded as expanded
+from one_op import graph as graph
+from one_op import manifest
 
 import lstm_ir as li
-from lstm_ir.ir.expansion import expansion
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
@@ -62,24 +63,6 @@ def operands(
     typed = {k: v.astype(kind) for k, v in out.items()}
     found = np.full(B, T) if lengths is None else np.asarray(lengths)
     return typed | {"sequence_lengths": found.astype(np.int32)}
-
-
-def graph(
-    op: str,
-    arrays: Mapping[str, Array],
-    attrs: Mapping[str, Any],
-    shapes: Mapping[str, tuple[Any, ...]] | None = None,
-    name: str = "g",
-) -> li.Graph:
-    """The op over inputs; `shapes` gives shapes with dimension names."""
-    named = {} if shapes is None else shapes
-    ins = {k: li.input(k, named.get(k, a.shape), li.DType.of(a.dtype)) for k, a in arrays.items()}
-    return li.Graph(name, list(ins.values()), li.op(op, **ins, **attrs)._asdict())
-
-
-def expanded(g: li.Graph) -> li.Graph:
-    """The graph with its one op replaced by what it expands into."""
-    return g.replace(expansion(g.outputs[0].node, "expand"))
 
 
 def back_operands(r: np.random.Generator | None, a: Mapping[str, Array], out: Mapping[str, Array]) -> Arrays:
@@ -158,12 +141,6 @@ RESULTS = ("output", "output_h", "output_c")
 
 
 @cache
-def manifest() -> Any:
-    """The description of the recorded cases."""
-    return json.loads((GOLDEN / "manifest.json").read_text(encoding="utf-8"))
-
-
-@cache
 def recorded() -> tuple[Recorded, ...]:
     """All recorded cases."""
-    return tuple(Recorded(entry) for entry in manifest()["cases"])
+    return tuple(map(Recorded, manifest(GOLDEN)["cases"]))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
+import one_op
 import paths
+from one_op import close as close
+from one_op import expanded as expanded
 
 import lstm_ir as li
-from lstm_ir.ir.expansion import expansion
 from lstm_ir.ir.opdef import OPS
 
 Array = np.ndarray[Any, Any]
@@ -104,16 +105,10 @@ def operands(
 
 
 def graph(
-    op: str,
-    arrays: Mapping[str, Array],
-    attrs: Mapping[str, Any],
-    named: Mapping[str, tuple[Any, ...]] | None = None,
-    name: str = "g",
+    op: str, arrays: Mapping[str, Array], attrs: Mapping[str, Any], named: Any = None, name: str = "g"
 ) -> li.Graph:
-    """The op over inputs; `named` gives shapes with dimension names."""
-    ins = {k: li.input(k, a.shape if named is None else named[k], li.DType.of(a.dtype)) for k, a in arrays.items()}
-    outputs = {f"r_{k}": v for k, v in li.op(op, **ins, **attrs)._asdict().items()}
-    return li.Graph(name, list(ins.values()), outputs)
+    """As one_op.graph, results called r_NAME: a gradient has the name of its operand."""
+    return one_op.graph(op, arrays, attrs, named, name, "r_")
 
 
 def run(op: str, a: Mapping[str, Any], attrs: Mapping[str, Any]) -> Arrays:
@@ -140,21 +135,6 @@ def backward(r: np.random.Generator, op: str, a: Arrays, attrs: Mapping[str, Any
     state = (out["h"].shape[1], out["h"].shape[2])
     more |= {n: r.standard_normal(state).astype(out["h"].dtype) for n in later}
     return a | more
-
-
-def expanded(g: li.Graph) -> li.Graph:
-    """The graph with its one op replaced by what it expands into."""
-    return g.replace(expansion(g.outputs[0].node, "expand"))
-
-
-def close(got: Mapping[str, Any], want: Mapping[str, Any], tolerance: float, what: object) -> None:
-    """Every result within `tolerance`, absolute and relative."""
-    assert list(got) == list(want), what
-    for k in want:
-        x, y = np.asarray(got[k]), np.asarray(want[k])
-        assert x.shape == y.shape, f"{what}: {k} is {x.shape}, expected {y.shape}"
-        x, y = x.astype(np.float64), y.astype(np.float64)
-        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance, err_msg=f"{what}: {k}")
 
 
 class Recorded:
@@ -189,5 +169,4 @@ class Recorded:
 @cache
 def recorded() -> tuple[Recorded, ...]:
     """All recorded cases."""
-    manifest = json.loads((GOLDEN / "manifest.json").read_text(encoding="utf-8"))
-    return tuple(Recorded(entry) for entry in manifest["cases"])
+    return tuple(map(Recorded, one_op.manifest(GOLDEN)["cases"]))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
 import paths
+from one_op import close as close
+from one_op import expanded as expanded
+from one_op import graph as graph
+from one_op import manifest
 
 import lstm_ir as li
-from lstm_ir.ir.expansion import expansion
 
 Array = np.ndarray[Any, Any]
 GOLDEN = paths.GOLDEN / "tf"
@@ -69,35 +71,6 @@ def operands(
     return out
 
 
-def graph(
-    op: str,
-    arrays: Mapping[str, Array],
-    attrs: Mapping[str, Any],
-    named: Mapping[str, tuple[Any, ...]] | None = None,
-    name: str = "g",
-) -> li.Graph:
-    """The op over inputs; `named` gives shapes with dimension names."""
-    ins = {k: li.input(k, a.shape if named is None else named[k], li.DType.of(a.dtype)) for k, a in arrays.items()}
-    return li.Graph(name, list(ins.values()), li.op(op, **ins, **attrs)._asdict())
-
-
-def expanded(g: li.Graph) -> li.Graph:
-    """The graph with its one op replaced by what it expands into."""
-    node = g.outputs[0].node
-    return g.replace(expansion(node, "expand"))
-
-
-def close(got: Mapping[str, Any], want: Mapping[str, Any], tolerance: float, what: object) -> None:
-    """Every result within `tolerance`, absolute and relative."""
-    assert list(got) == list(want), what
-    for k in want:
-        a, b = np.asarray(got[k]), np.asarray(want[k])
-        assert a.shape == b.shape, f"{what}: {k} is {a.shape}, expected {b.shape}"
-        np.testing.assert_allclose(
-            a.astype(np.float64), b.astype(np.float64), rtol=tolerance, atol=tolerance, err_msg=f"{what}: {k}"
-        )
-
-
 class Recorded:
     """One case that TensorFlow made."""
 
@@ -124,8 +97,7 @@ class Recorded:
 @cache
 def recorded() -> tuple[Recorded, ...]:
     """All recorded cases."""
-    manifest = json.loads((GOLDEN / "manifest.json").read_text(encoding="utf-8"))
-    return tuple(Recorded(entry) for entry in manifest["cases"])
+    return tuple(map(Recorded, manifest(GOLDEN)["cases"]))
 
 
 GRADS = (SEQ_GRAD, SEQ_GRAD_V2)

@@ -153,8 +153,7 @@ def test_state_that_is_named_in_a_tensorflow_graph(
 
 @pytest.mark.parametrize("stateful", [False, True])
 def test_import_and_verify_of_a_keras_file(stateful: bool, tmp_path: Path, capsys: Capture) -> None:
-    for library in ("torch", "keras"):
-        need(library)
+    need("torch", "keras")
     from keras_torch import keras
 
     model = keras.Sequential([keras.Input((4, 3), batch_size=2), keras.layers.GRU(5, stateful=stateful)])

@@ -10,8 +10,10 @@ import importlib.metadata
 import importlib.util
 import os
 import shutil
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import aarch64
 import pytest
@@ -30,11 +32,13 @@ WORDS = (*DEVICES, *LIBRARIES, *PROGRAMS)
 used: list[str] = []  # by the running test; conftest.py empties it
 
 
-def need(what: str) -> str:
-    """The version or device name of `what`; skips or fails the test where it is absent."""
+def need(what: str, *more: str) -> str:
+    """The version or device name of `what`; skips or fails the test where it, or one of `more`, is absent."""
     found, text = look(what)
     if found:
         used.append(f"{what} ({text})")
+        for other in more:
+            need(other)
         return text
     if what in REQUIRED:
         pytest.fail(f"{what} is required (LSTM_IR_REQUIRE) and not here: {text}", pytrace=False)
@@ -47,6 +51,16 @@ def model_file(name: str) -> Path:
     if not path.is_file():
         pytest.skip(f"{name} is not in shared/models beside the checkout")
     return path
+
+
+def compiled(graph: Any, target: str) -> Iterator[Any]:
+    """For a fixture: the executable, as long as it is used; skips where the target is a device that is not here."""
+    from lstm_ir import compile
+
+    if target in DEVICES:
+        need(target)
+    with compile(graph, target) as exe:
+        yield exe
 
 
 def has(what: str) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from child import environment
+from device import need
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -23,17 +24,18 @@ QUIET = {
 
 
 @contextmanager
-def running(folder: Path, cpus: int) -> Iterator[Any]:
-    """The module `ray`, connected to a cluster of its own with so many processors."""
+def running(cpus: int) -> Iterator[Any]:
+    """The module `ray`, connected to a cluster of its own with so many processors and a folder that goes with it."""
+    need("ray")
     before = dict(os.environ)
     os.environ.update(QUIET, PYTHONPATH=environment()["PYTHONPATH"])
     try:
-        with warnings.catch_warnings():
+        with tempfile.TemporaryDirectory(prefix="lir") as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Ray's own, of its libraries
             import ray
 
             ray.init(
-                num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1", _temp_dir=str(folder),
+                num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1", _temp_dir=folder,
                 log_to_driver=False, logging_level="ERROR", object_store_memory=200 << 20,
             )  # fmt: skip
             try:

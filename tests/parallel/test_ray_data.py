@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import local_ray
 import numpy as np
 import pytest
-from device import need
 from memory_maps import kilobytes
 from served_models import H, I, encoder
 from told_predictor import Told
@@ -24,8 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.filt
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
-    need("ray")
-    with tempfile.TemporaryDirectory(prefix="lir") as folder, local_ray.running(Path(folder), 4) as running:
+    with local_ray.running(4) as running:
         yield running
 
 

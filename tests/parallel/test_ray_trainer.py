@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ import local_ray
 import numpy as np
 import pytest
 from child import python
-from device import need
 from trained_models import batch, classifier
 
 import lstm_ir as li
@@ -27,8 +25,7 @@ ray_tests = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.filte
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
-    need("ray")
-    with tempfile.TemporaryDirectory(prefix="lir") as folder, local_ray.running(Path(folder), 3) as running:
+    with local_ray.running(3) as running:
         yield running
 
 

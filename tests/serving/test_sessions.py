@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device import model_file, need
+from served_models import KEPT, WEIGHTS, H, I
 from torch_batches import torch_lstm
 
 import lstm_ir as li
@@ -19,13 +20,7 @@ from lstm_ir.backends.files import state_file
 from lstm_ir.ir.errors import BusyError, CallError, DeadlineError, DeviceError, PackageError, UnknownSessionError
 from lstm_ir.serving.session import ClientSession, from_bytes, to_bytes
 
-I, H, C = 5, 7, 3
-KEPT = {"h0": "h_n", "c0": "c_n"}
 Array = np.ndarray[Any, Any]
-WEIGHTS = {
-    n: np.random.default_rng(5).uniform(-0.6, 0.6, s).astype(np.float32)
-    for n, s in (("w_ih", (4 * H, I)), ("w_hh", (4 * H, H)), ("w_out", (C, H)))
-}
 
 
 def program(*, with_lengths: bool = False, initial: dict[str, Array] | None = None, batch: Any = "B") -> li.Program:
@@ -315,8 +310,7 @@ def test_programs_without_rows_of_state_are_refused_by_name(plain: Any) -> None:
 def test_silero_streams_of_many_clients(rng: np.random.Generator) -> None:
     """A real model, its clients' frames in one call, beside onnxruntime; where its file lies beside the project."""
     file = model_file("silero.onnx")
-    for name in ("onnx", "onnx_ir", "onnxruntime"):
-        need(name)
+    need("onnx", "onnx_ir", "onnxruntime")
     import onnxruntime
 
     sizes: Any = {"input_0": "B", "input_1": 576}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device import need
+from device import compiled, need
 
 import lstm_ir as li
 from lstm_ir.backends.run.executable import Executable
@@ -115,11 +115,7 @@ def together() -> li.Program:
 
 @pytest.fixture(scope="module", params=KINDS)
 def optimizers(request: pytest.FixtureRequest) -> Iterator[Executable]:
-    if request.param == "vulkan":
-        need("vulkan")
-    made = li.compile(together(), request.param)
-    yield made
-    made.close()
+    yield from compiled(together(), request.param)
 
 
 @pytest.mark.slow_cases(optimizers=["cpu"], name=["adam", "adamw"])
@@ -139,11 +135,7 @@ def test_the_loss_follows_pytorch(name: str, optimizers: Executable, seed: int) 
 @pytest.fixture(scope="module", params=KINDS)
 def exe(request: pytest.FixtureRequest) -> Iterator[Executable]:
     """With dropout, Adam, and the learning rate as an input."""
-    if request.param == "vulkan":
-        need("vulkan")
-    made = li.compile(dropped(), request.param)
-    yield made
-    made.close()
+    yield from compiled(dropped(), request.param)
 
 
 def dropped() -> li.Program:

@@ -7,9 +7,11 @@ from typing import Any
 
 from lstm_ir.importers.keras import handlers
 from lstm_ir.importers.keras.config import Ref, model_spec
-from lstm_ir.importers.keras.inputs import OpenSizes, word
+from lstm_ir.importers.keras.inputs import OpenSizes
 from lstm_ir.importers.keras.source import Source, read
 from lstm_ir.importers.keras.walk import Walk
+from lstm_ir.importers.named_sizes import need_mappings
+from lstm_ir.importers.naming import word
 from lstm_ir.importers.refusals import NodeRefusedError, UnifiedError
 from lstm_ir.ir.errors import IRError, ModelError
 from lstm_ir.ir.graph import Graph, Value
@@ -46,8 +48,7 @@ class WalkOptions:
 
 def checked(source: Source, sizes: Any, training: Any, seed: Any) -> WalkOptions:
     """The arguments of `from_keras`; ModelError for wrong ones."""
-    if not isinstance(sizes, Mapping | None):
-        raise ModelError(f"from_keras: sizes is {sizes!r:.80}, not names with values")
+    need_mappings("from_keras", sizes=sizes)
     if not isinstance(training, bool) or isinstance(seed, bool) or not isinstance(seed, int):
         raise ModelError(f"from_keras: training is {training!r:.40}, seed {seed!r:.40}: expected a bool and an int")
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.importers.named_sizes import NamedSizes, refuse_unknown
 from lstm_ir.importers.naming import word
 from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, held_data, name_of
 from lstm_ir.importers.onnx.reading import Source
@@ -19,37 +20,21 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import DimError, IRError, ModelError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
-from lstm_ir.ir.types import DimLike, TensorType, shape_of
+from lstm_ir.ir.types import DimLike, TensorType
 
 
-class Bindings:
+class Bindings(NamedSizes):
     """Names of sizes as the graph has them, and inputs that are constants."""
 
     def __init__(self, source: Source, constants: Mapping[str, Any], sizes: Mapping[str, DimLike]) -> None:
-        self.file, self.constants = source.file, dict(constants)
         graph = source.model.graph
         inputs = [v for v in graph.inputs if v.name not in graph.initializers]
-        self._refuse_unknown("constants", constants, [v.name for v in inputs])
-        self.named: dict[str, Dim] = {}
+        refuse_unknown(source.file, "constants", constants, [v.name for v in inputs])
         free = [v for v in inputs if v.name not in constants]
         there = sorted(set().union(*(dims.names(d) for v in free for d in _declared(v) or ())))
-        self._refuse_unknown("sizes", sizes, there)
-        try:
-            for name, size in sizes.items():
-                (self.named[name],) = shape_of((size,))
-        except DimError as e:
-            raise ModelError(f"{self.file}: sizes: {e}") from None
-
-    def _refuse_unknown(self, what: str, values: Mapping[str, Any], there: list[str]) -> None:
-        unknown = sorted(set(values) - set(there))
-        if unknown:
-            shown = ", ".join(there) or "none"
-            raise ModelError(f"{self.file}: {what} has {unknown[0]!r}; the model has {shown}")
-
-    def unify(self, name: str, by: Dim) -> None:
-        """From now on the size `name` is `by`."""
-        self.named = {n: dims.substitute(d, {name: by}) for n, d in self.named.items()}
-        self.named[name] = by
+        refuse_unknown(source.file, "sizes", sizes, there)
+        super().__init__(source.file, sizes)
+        self.constants = dict(constants)
 
     def type(self, v: Any) -> TensorType:
         """The type of an input."""

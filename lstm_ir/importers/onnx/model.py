@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from lstm_ir import ops as li
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.lists import TensorList
+from lstm_ir.importers.named_sizes import need_mappings
 from lstm_ir.importers.naming import graph_name, tensor
 from lstm_ir.importers.on_sizes import on_sizes
 from lstm_ir.importers.onnx import handlers
@@ -76,9 +77,7 @@ def from_onnx(
     """
     if not isinstance(stateful, (bool, Mapping)):
         raise ModelError(f"from_onnx: stateful is {stateful!r}, not a bool and not names of inputs and outputs")
-    for name, given in (("constants", constants), ("sizes", sizes)):
-        if not isinstance(given, Mapping | None):
-            raise ModelError(f"from_onnx: {name} is {given!r:.80}, not names with values")
+    need_mappings("from_onnx", constants=constants, sizes=sizes)
     source = read(model)
     bindings = Bindings(source, constants or {}, sizes or {})
     while True:  # as often as a size of the stream turns out to be another one

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lstm_ir.importers.named_sizes import refuse_unknown
 from lstm_ir.importers.onnx.reading import Source, model_bytes, read
 from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.importers.refusals import NodeRefusedError
@@ -81,9 +82,7 @@ def _first(e: Exception) -> str:
 def _typed(source: Source, constants: Mapping[str, Any]) -> dict[str, Any]:
     """The constants as arrays of the model's dtypes."""
     there = {v.name: v for v in source.model.graph.inputs}
-    unknown = sorted(set(constants) - set(there))
-    if unknown:
-        raise ModelError(f"{source.file}: constants has {unknown[0]!r}; the model has {', '.join(there)}")
+    refuse_unknown(source.file, "constants", constants, there)
     try:
         return {n: np.asarray(a).astype(dtype_of(there[n].dtype).numpy) for n, a in constants.items()}
     except (NodeRefusedError, ValueError, TypeError) as e:

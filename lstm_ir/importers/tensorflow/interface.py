@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.importers.named_sizes import NamedSizes, refuse_unknown
 from lstm_ir.importers.naming import word
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.tensorflow.tensors import dtype_of
@@ -17,7 +18,7 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import DimError, IRError, ModelError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
-from lstm_ir.ir.types import DimLike, TensorType, shape_of
+from lstm_ir.ir.types import DimLike, TensorType
 
 FIRST = ("B", "T")
 """What an open size is called that the file does not name: that of axis 0, and of axis 1."""
@@ -37,28 +38,15 @@ def check_names(file: str, inputs: Iterable[Input], constants: Mapping[str, Any]
     inputs = list(inputs)
     places = {name for i in inputs if i.name not in constants for pair in _places(i) for name in pair}
     for what, given, there in (("constants", constants, {i.name for i in inputs}), ("sizes", sizes, places)):
-        unknown = sorted(set(given) - there)
-        if unknown:
-            shown = ", ".join(sorted(there)) or "none"
-            raise ModelError(f"{file}: {what} has {unknown[0]!r}; the model has {shown}")
+        refuse_unknown(file, what, given, sorted(there))
 
 
-class Bindings:
+class Bindings(NamedSizes):
     """Names of sizes as the graph has them, and inputs that are constants."""
 
     def __init__(self, file: str, constants: Mapping[str, Any], sizes: Mapping[str, DimLike]) -> None:
-        self.file, self.constants = file, dict(constants)
-        self.named: dict[str, Dim] = {}
-        try:
-            for name, size in sizes.items():
-                (self.named[name],) = shape_of((size,))
-        except DimError as e:
-            raise ModelError(f"{file}: sizes: {e}") from None
-
-    def unify(self, name: str, by: Dim) -> None:
-        """From now on the size `name` is `by`."""
-        self.named = {n: dims.substitute(d, {name: by}) for n, d in self.named.items()}
-        self.named[name] = by
+        super().__init__(file, sizes)
+        self.constants = dict(constants)
 
     def type(self, graph_input: Input) -> TensorType:
         """The type of an input. An axis is found under its own name first, then under that of open sizes."""

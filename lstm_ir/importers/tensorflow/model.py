@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lstm_ir.importers.named_sizes import need_mappings
 from lstm_ir.importers.naming import graph_name
 from lstm_ir.importers.refusals import UnifiedError
 from lstm_ir.importers.tensorflow.entries import entries_of
@@ -55,9 +56,7 @@ def walks(
     constants: Mapping[str, Any] | None, sizes: Mapping[str, DimLike] | None,
 ) -> dict[str, Walk]:  # fmt: skip
     """The walks over all signatures that are asked for, by name."""
-    for name, given in (("constants", constants), ("sizes", sizes)):
-        if not isinstance(given, Mapping | None):
-            raise ModelError(f"from_tf: {name} is {given!r:.80}, not names with values")
+    need_mappings("from_tf", constants=constants, sizes=sizes)
     source = read(model, checkpoint)
     chosen = ports(source, signature, outputs)
     check_names(source.file, (i for p in chosen.values() for i in p.inputs.values()), constants or {}, sizes or {})

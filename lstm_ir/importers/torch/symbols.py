@@ -42,11 +42,8 @@ class Symbols:
                 raise NodeRefusedError(f"a size depends on values that only a call knows ({e.name})")
             return found
         if kind in ("Add", "Mul"):
-            parts = [self.of(a) for a in e.args]
-            out = parts[0]
-            for p in parts[1:]:
-                out = dims.add(out, p) if kind == "Add" else dims.mul(out, p)
-            return out
+            parts = tuple(self.of(a) for a in e.args)
+            return dims.total(parts) if kind == "Add" else dims.product(parts)
         if kind == "Pow" and e.args[1].is_Integer and 0 <= int(e.args[1]) <= 8:
             return dims.product((self.of(e.args[0]),) * int(e.args[1]))
         if kind in ("FloorDiv", "CleanDiv"):

@@ -1,5 +1,5 @@
 """The gradient ops of `lstm`, `gru` and `rnn`: operands, types and meaning, which follow from the
-forward op, and the forward op's rule."""
+forward op; and the forward ops with their rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lstm_ir.ir.expansion import expansion
 from lstm_ir.ir.graph import Graph, Node, Value, make
 from lstm_ir.ir.interpret import evaluate
 from lstm_ir.ir.leaf import parameter
-from lstm_ir.ir.opdef import OPS, Level, Op, define, need
+from lstm_ir.ir.opdef import OPS, Attr, Level, Op, define, need
 from lstm_ir.ir.pullback import Cts, session, through
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.core import sizes as layer_sizes
@@ -34,6 +34,17 @@ def saved_names(forward: Op) -> tuple[str, ...]:
 def arriving_names(forward: Op) -> tuple[str, ...]:
     """The operands of a gradient op that hold the gradient of a result of `forward`."""
     return tuple(f"d_{n}" for n in forward.results)
+
+
+def define_layer(
+    cell: Cell, attrs: Mapping[str, Attr], results: str, *,
+    types: Callable[..., Any], numpy: Callable[..., Any], expand: Callable[..., Any],
+) -> Op:  # fmt: skip
+    """The forward op of a cell; its gradient is by `NAME_grad`."""
+    return define(
+        cell.op, cell.written, attrs=attrs, results=results, types=types, numpy=numpy, vjp=layer_vjp, expand=expand,
+        level=Level.core, ranges=layer_sizes.ranges,
+    )  # fmt: skip
 
 
 def define_gradient(forward: Op, cell: Cell, expand: Callable[..., Any]) -> Op:

@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lstm_ir.ir.graph import Value
-from lstm_ir.ir.opdef import Attr, Level, define, need
+from lstm_ir.ir.opdef import Attr, need
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.core import sizes as layer_sizes
 from lstm_ir.ops.core.build import layer_node
 from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, State, block, clipped
-from lstm_ir.ops.core.grad import layer_vjp
+from lstm_ir.ops.core.grad import define_layer
 from lstm_ir.ops.core.meaning import Array, LayerMeaning, clip, start, wide
 from lstm_ir.ops.core.operands import LayerPlan, masked
 from lstm_ir.ops.primitive.shape import concat
@@ -169,18 +169,7 @@ def _gates(p: LayerPlan, preactivations: Value, hm: Value, c: Consts) -> tuple[S
     return (r, z, p.f.apply(p.act(2), clipped(n, limit))), k
 
 
-GRU = define(
-    "gru",
-    CELL.written,
-    attrs=ATTRS,
-    results="y h_n gates inner",
-    types=_types,
-    numpy=_numpy,
-    vjp=layer_vjp,
-    expand=_expand,
-    level=Level.core,
-    ranges=layer_sizes.ranges,
-)
+GRU = define_layer(CELL, ATTRS, "y h_n gates inner", types=_types, numpy=_numpy, expand=_expand)
 
 
 class GRUResult(NamedTuple):

@@ -25,13 +25,13 @@ import numpy as np
 
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
-from lstm_ir.ir.opdef import Attr, Level, define, need
+from lstm_ir.ir.opdef import Attr, need
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.core import sizes as layer_sizes
 from lstm_ir.ops.core.build import layer_node
 from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, State, block, clipped
-from lstm_ir.ops.core.grad import layer_vjp
+from lstm_ir.ops.core.grad import define_layer
 from lstm_ir.ops.core.meaning import Array, LayerMeaning, clip, gate_values, start, wide
 from lstm_ir.ops.core.operands import LayerPlan, masked
 from lstm_ir.ops.primitive.shape import concat
@@ -214,18 +214,7 @@ def _peeped(p: LayerPlan, pre: Value, cell: Value, weights: Value | None) -> Val
     return pre if weights is None else pre + p.f.columns(weights, pre) * cell
 
 
-LSTM = define(
-    "lstm",
-    CELL.written,
-    attrs=ATTRS,
-    results="y h_n c_n gates cells activated",
-    types=_types,
-    numpy=_numpy,
-    vjp=layer_vjp,
-    expand=_expand,
-    level=Level.core,
-    ranges=layer_sizes.ranges,
-)
+LSTM = define_layer(CELL, ATTRS, "y h_n c_n gates cells activated", types=_types, numpy=_numpy, expand=_expand)
 
 
 class LSTMResult(NamedTuple):

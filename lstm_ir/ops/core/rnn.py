@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from lstm_ir.ir.graph import Value
-from lstm_ir.ir.opdef import Level, define
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.core import sizes as layer_sizes
 from lstm_ir.ops.core.build import layer_node
 from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, State, clipped
-from lstm_ir.ops.core.grad import layer_vjp
+from lstm_ir.ops.core.grad import define_layer
 from lstm_ir.ops.core.meaning import Array, LayerMeaning, clip, start, wide
 from lstm_ir.ops.core.operands import LayerPlan, masked
 
@@ -98,18 +97,7 @@ def _expand(*operands: Value | None, **a: Any) -> dict[str, Value]:
     return results | ({"pre": p.result(out[1])} if a["save"] else {})
 
 
-RNN = define(
-    "rnn",
-    CELL.written,
-    attrs=layer_sizes.SHARED_ATTRS,
-    results="y h_n pre",
-    types=_types,
-    numpy=_numpy,
-    vjp=layer_vjp,
-    expand=_expand,
-    level=Level.core,
-    ranges=layer_sizes.ranges,
-)
+RNN = define_layer(CELL, layer_sizes.SHARED_ATTRS, "y h_n pre", types=_types, numpy=_numpy, expand=_expand)
 
 
 class RNNResult(NamedTuple):

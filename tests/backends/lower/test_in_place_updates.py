@@ -15,6 +15,7 @@ from device import need
 from exact_cases import Case, agree
 
 import lstm_ir as li
+from lstm_ir.ir.graph import topological
 
 Array = np.ndarray[Any, Any]
 Pair = tuple[li.Value, Array]
@@ -64,19 +65,10 @@ class Maker:
         outputs = {f"y{k}": v for k, (v, _) in enumerate(order)}
         expected = {f"y{k}": a for k, (_, a) in enumerate(order)}
         inputs = [self.x, self.u, self.d, self.i, self.j, self.s]
-        g = li.Graph("updates", [v for v, _ in inputs if _reads(outputs, v)], outputs)
+        read = set(topological(v.node for v in outputs.values()))
+        g = li.Graph("updates", [v for v, _ in inputs if v.node in read], outputs)
         names = [p.node.attrs["name"] for p in g.params]
         return g, {n: self.given[n] for n in names}, expected, "; ".join(self.said)
-
-
-def _reads(outputs: dict[str, li.Value], what: li.Value) -> bool:
-    seen, left = set[li.Value](), list(outputs.values())
-    while left:
-        v = left.pop()
-        if v not in seen:
-            seen.add(v)
-            left.extend(v.node.inputs)
-    return what in seen
 
 
 def _take(m: Maker) -> Pair:

@@ -15,10 +15,10 @@ def _model(steps: li.DimLike) -> li.Graph:
     """Fibonacci's numbers, a rotation of three rows, and powers that every step stacks and a product reads."""
     x = li.input("x", (steps,), "i32")
     (a, _), _ = li.scan(lambda c, _: ((c[1], c[0] + c[1]), c[0]), (_weight("a", 0.0), _weight("b", 1.0)), x)
-    rows = tuple(_weight(f"row{i}", np.float32([i, i + 0.5])) for i in range(3))
+    rows = tuple(_weight(f"row{i}", [i, i + 0.5]) for i in range(3))
     turned, _ = li.scan(lambda c, _: ((*c[1:], c[0]), c[0]), rows, x)
-    _, powers = li.scan(lambda c, _: (c * 2.0, c), _weight("p", np.float32([1, 3])), x)
-    table = li.dot(powers, _weight("w", np.float32([[1, 2, 3], [4, 5, 6]])))
+    _, powers = li.scan(lambda c, _: (c * 2.0, c), _weight("p", [1, 3]), x)
+    table = li.dot(powers, _weight("w", [[1, 2, 3], [4, 5, 6]]))
     return li.Graph("weights", [x], {"a": a, "row": turned[1], "table": table})
 
 
@@ -38,5 +38,6 @@ def test_loops_of_weights(target: str, named: bool, kernels: bool) -> None:
             found = exe(x=np.zeros(n, np.int32))
             assert found["a"] == [0, 1, 1, 2, 3, 5][n]
             assert found["row"].tolist() == [(n + 1) % 3, (n + 1) % 3 + 0.5]
-            powers = np.float32([1, 3]) * np.float32(2) ** np.arange(n, dtype=np.float32)[:, None]
-            assert np.array_equal(found["table"], powers @ np.float32([[1, 2, 3], [4, 5, 6]]))
+            powers = [[2**t, 3 * 2**t] for t in range(n)]
+            table = np.asarray(powers, np.float32).reshape(n, 2) @ np.asarray([[1, 2, 3], [4, 5, 6]], np.float32)
+            assert np.array_equal(found["table"], table)

@@ -14,6 +14,7 @@ from device import need
 from exact_cases import Case, agree
 
 import lstm_ir as li
+from lstm_ir.ir.graph import topological
 
 Array = np.ndarray[Any, Any]
 Ints = list[int]
@@ -78,20 +79,10 @@ def _chain(rng: np.random.Generator, named: bool, steps: int) -> Case | None:
         want = new
         if k == steps - 1 or rng.random() < 0.3:
             outputs[f"y{k}"], expected[f"y{k}"] = v, want
-    g = li.Graph("chain", [p for p in (x, f) if p in _read(outputs)], outputs)
+    read = set(topological(v.node for v in outputs.values()))
+    g = li.Graph("chain", [p for p in (x, f) if p.node in read], outputs)
     names = [p.node.attrs["name"] for p in g.params]
     return g, {n: given[n] for n in names}, expected, "; ".join(said)
-
-
-def _read(outputs: dict[str, li.Value]) -> set[li.Value]:
-    """All values that the outputs are made of."""
-    seen, left = set[li.Value](), list(outputs.values())
-    while left:
-        v = left.pop()
-        if v not in seen:
-            seen.add(v)
-            left.extend(v.node.inputs)
-    return seen
 
 
 def _chains(rng: np.random.Generator, count: int, named: bool) -> list[Case]:

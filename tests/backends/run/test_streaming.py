@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device import need
+from device import compiled, need
 
 import lstm_ir as li
 from lstm_ir.backends.files import state_file
@@ -42,11 +42,7 @@ def program() -> li.Program:
 
 @pytest.fixture(scope="module", params=["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 def exe(request: pytest.FixtureRequest) -> Iterator[Executable]:
-    if request.param == "vulkan":
-        need("vulkan")
-    made = li.compile(program(), request.param)
-    yield made
-    made.close()
+    yield from compiled(program(), request.param)
 
 
 def whole(x: Array) -> dict[str, Array]:

@@ -57,8 +57,7 @@ def test_the_same_digits(target: str, trained: tuple[Path, Any, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(4))
 def test_random_models_on_vulkan(number: int, seed: int) -> None:
-    for word in ("keras", "torch", "vulkan"):
-        need(word)
+    need("keras", "torch", "vulkan")
     from keras_beside import forward
     from keras_random import drawn
     from keras_torch import results

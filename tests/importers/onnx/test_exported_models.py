@@ -24,8 +24,7 @@ VULKAN = ("text line", "basecaller", "suppressor", "amplifier")
 
 @pytest.fixture(autouse=True)
 def _libraries() -> None:
-    for library in ("torch", "onnx", "onnx_ir", "onnxruntime", "onnxscript"):
-        need(library)
+    need("torch", "onnx", "onnx_ir", "onnxruntime", "onnxscript")
 
 
 @cache

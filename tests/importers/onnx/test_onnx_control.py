@@ -14,8 +14,7 @@ import lstm_ir as li
 
 @pytest.fixture(autouse=True)
 def _libraries() -> None:
-    for name in ("onnx", "onnx_ir", "onnxruntime"):
-        need(name)
+    need("onnx", "onnx_ir", "onnxruntime")
 
 
 def same(made: Any, fed: dict[str, Any]) -> li.Graph:

@@ -21,8 +21,7 @@ ROW: Info = (["B", 4], "f4")
 
 @pytest.fixture(autouse=True)
 def _libraries() -> None:
-    for name in ("onnx", "onnx_ir", "onnxruntime"):
-        need(name)
+    need("onnx", "onnx_ir", "onnxruntime")
 
 
 def same(made: Any, fed: dict[str, Any], compiled: bool = False, **options: Any) -> li.Graph:

@@ -28,8 +28,7 @@ LIMIT = 2e-5  # of the largest element of a result
 
 @pytest.fixture(autouse=True)
 def _libraries() -> None:
-    for library in ("onnx", "onnx_ir", "onnxruntime"):
-        need(library)
+    need("onnx", "onnx_ir", "onnxruntime")
 
 
 def arrays(g: li.Graph, sizes: dict[str, int], rng: np.random.Generator) -> dict[str, Any]:

@@ -44,8 +44,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def _libraries() -> None:
-    for name in ("onnx", "onnx_ir", "onnxruntime"):
-        need(name)
+    need("onnx", "onnx_ir", "onnxruntime")
 
 
 def drawn(case: dict[str, Any], rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -61,8 +61,7 @@ CASES = [
 
 @pytest.fixture(autouse=True)
 def _libraries() -> None:
-    for name in ("onnx", "onnx_ir", "onnxruntime"):
-        need(name)
+    need("onnx", "onnx_ir", "onnxruntime")
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -19,8 +19,7 @@ X: Info = (["T", "B", 4], "f4")
 
 @pytest.fixture(autouse=True)
 def _libraries() -> None:
-    for name in ("onnx", "onnx_ir", "onnxruntime"):
-        need(name)
+    need("onnx", "onnx_ir", "onnxruntime")
 
 
 def number(name: str, value: Any) -> Any:

@@ -16,8 +16,7 @@ H = 4
 
 @pytest.fixture(autouse=True)
 def _libraries() -> None:
-    for name in ("onnx", "onnx_ir", "onnxruntime"):
-        need(name)
+    need("onnx", "onnx_ir", "onnxruntime")
 
 
 def ints(*values: int) -> Any:

@@ -23,8 +23,7 @@ TARGETS = ["cpu", pytest.param("vulkan", marks=[pytest.mark.vulkan, pytest.mark.
 
 @pytest.fixture(autouse=True)
 def _libraries() -> None:
-    for library in ("onnx", "onnx_ir", "onnxruntime"):
-        need(library)
+    need("onnx", "onnx_ir", "onnxruntime")
 
 
 @cache

@@ -21,8 +21,7 @@ LIMIT = 2e-5
 
 @pytest.fixture(autouse=True)
 def _libraries() -> None:
-    for name in ("onnx", "onnx_ir", "onnxruntime"):
-        need(name)
+    need("onnx", "onnx_ir", "onnxruntime")
 
 
 def first_state(program: li.Program, sizes: dict[str, int]) -> dict[str, Array]:

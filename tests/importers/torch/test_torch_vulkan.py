@@ -13,8 +13,7 @@ pytestmark = pytest.mark.vulkan
 
 @pytest.fixture(autouse=True)
 def _libraries() -> None:
-    for name in ("torch", "vulkan"):
-        need(name)
+    need("torch", "vulkan")
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])

@@ -1,6 +1,5 @@
 """CudnnRNN against vectors that PyTorch computed in float64: meaning, expansion, and compiled."""
 
-import hashlib
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -10,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from device import need
+from one_op import check_files, manifest
 
 import lstm_ir as li
 from lstm_ir.ops.cudnn.contract import network
@@ -27,9 +27,7 @@ PARTS = 4  # programs that the compiled cases are spread over
 
 
 def test_the_files_are_those_recorded() -> None:
-    for entry in cu.manifest()["cases"]:
-        data = (cu.GOLDEN / entry["file"]).read_bytes()
-        assert hashlib.sha256(data).hexdigest() == entry["sha256"], entry["file"]
+    check_files(cu.GOLDEN)
     assert {c.attrs["rnn_mode"] for c in CASES} == set(cu.GATES)
 
 
@@ -79,7 +77,7 @@ def test_regions(case: cu.Recorded) -> None:
 
 
 def test_sizes() -> None:
-    for entry in cu.manifest()["params_sizes"]:
+    for entry in manifest(cu.GOLDEN)["params_sizes"]:
         given = {k: v for k, v in entry.items() if k != "params_size"}
         for kind in ("i32", "i64"):
             r = li.op(cu.SIZE, T="f32", S=kind, **given)

@@ -4,14 +4,13 @@ The vectors come from the documented equations and the choices of docs/mpsgraph.
 made on Apple hardware.
 """
 
-import hashlib
-import json
 from typing import Any
 
 import mps_cases as mps
 import numpy as np
 import pytest
 from device import need
+from one_op import check_files
 
 import lstm_ir as li
 
@@ -21,10 +20,7 @@ KINDS = {"float32": np.float32, "float64": np.float64}
 
 
 def test_the_files_are_those_recorded() -> None:
-    manifest = json.loads((mps.GOLDEN / "manifest.json").read_text(encoding="utf-8"))
-    for entry in manifest["cases"]:
-        data = (mps.GOLDEN / entry["file"]).read_bytes()
-        assert hashlib.sha256(data).hexdigest() == entry["sha256"], entry["file"]
+    check_files(mps.GOLDEN)
     assert len(CASES) == 13
     assert {c.op for c in CASES} == {*mps.NAMES} - {mps.RNN}
 

@@ -1,13 +1,12 @@
 """The block ops against vectors that TensorFlow made: meaning, expansion, and compiled."""
 
-import hashlib
-import json
 from typing import Any
 
 import numpy as np
 import pytest
 import tf_cases as tf
 from device import need
+from one_op import check_files
 
 import lstm_ir as li
 
@@ -16,10 +15,7 @@ CASES = tf.recorded()
 
 
 def test_the_files_are_those_recorded() -> None:
-    manifest = json.loads((tf.GOLDEN / "manifest.json").read_text(encoding="utf-8"))
-    for entry in manifest["cases"]:
-        data = (tf.GOLDEN / entry["file"]).read_bytes()
-        assert hashlib.sha256(data).hexdigest() == entry["sha256"], entry["file"]
+    check_files(tf.GOLDEN)
     assert {c.op for c in CASES} == set(tf.OPS)
 
 

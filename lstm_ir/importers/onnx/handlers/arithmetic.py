@@ -181,6 +181,9 @@ def converted(x: Value, to: DType) -> Value:
 
 def _cast(c: Call, kind: str) -> Any:
     """Operand 0 as elements of a type by ONNX's name."""
+    for name in ("saturate", "round_mode"):
+        if c.has_attribute(name):  # about eight-bit floats
+            c.integer(name) if name == "saturate" else c.word(name)
     v = c.converts(0) if kind in LIMITS or not isinstance(c.inputs[0], SizeArray) else None
     x = v.value if isinstance(v, Narrow) else v
     if kind in LIMITS:
@@ -194,18 +197,12 @@ def _cast(c: Call, kind: str) -> Any:
 @taken("Cast", 6, 9, 13, 19, 21, 23, 24, 25, 28, refused="text, elements that no other op takes, to i4, u4 and u64")
 def cast(c: Call) -> Any:
     """Elements converted; a float becomes an integer by truncation."""
-    for name in ("saturate", "round_mode"):
-        if c.has_attribute(name):  # about eight-bit floats
-            c.integer(name) if name == "saturate" else c.word(name)
     return _cast(c, name_of(c.integer("to")))
 
 
 @taken("CastLike", 15, 19, 21, 23, 24, 25)
 def cast_like(c: Call) -> Any:
     """Elements converted to those of the second operand."""
-    for name in ("saturate", "round_mode"):
-        if c.has_attribute(name):
-            c.integer(name) if name == "saturate" else c.word(name)
     like = c.converts(1)
     return _cast(c, like.kind if isinstance(like, Narrow) else ONNX_NAMES[like.dtype])
 

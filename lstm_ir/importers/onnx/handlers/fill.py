@@ -11,10 +11,9 @@ from lstm_ir.importers import sizes as s
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.onnx.tensors import literal, read_tensor
+from lstm_ir.importers.ranges import range_of
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.sizes import UndecidedError
 from lstm_ir.ir import dims
-from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
@@ -51,32 +50,13 @@ def constant_of_shape(c: Call) -> Value:
 def arange(c: Call) -> Value:
     """start, start + delta, ... before limit."""
     dtype = c.value(0).dtype
-    if dtype.is_float:
-        start, limit, delta = (c.number(i, what) for i, what in enumerate(("start", "limit", "delta")))
-        count: Dim = max(0, int(np.ceil((limit - start) / delta))) if delta else 0
-    else:
-        start, limit, delta = (c.dim(i, what) for i, what in enumerate(("start", "limit", "delta")))
-        count = _steps(start, limit, delta)
-    if delta == 0:
-        raise NodeRefusedError("delta is 0")
+    start, delta, count = range_of(c, dtype)
     if c.has_attribute("stash_type") and c.integer("stash_type") != 1:
         raise NodeRefusedError("stash_type is not 1, f32")
     inside = DType.f32 if dtype.is_float and dtype.bits == 16 else dtype
     steps = li.iota((count,), 0, inside)
     first = li.convert(li.size(start), inside) if isinstance(start, dims.Expr) else li.constant(start, inside)
     return li.convert(steps * li.constant(delta, inside) + first, dtype)
-
-
-def _steps(start: Dim, limit: Dim, delta: Dim) -> Dim:
-    """How many numbers there are, at least 0."""
-    if not isinstance(delta, int) or delta == 0:
-        raise NodeRefusedError(f"delta is {delta}")
-    way = s.minus(limit, start) if delta > 0 else s.minus(start, limit)
-    count = dims.floordiv(dims.add(way, abs(delta) - 1), abs(delta))
-    try:
-        return s.larger(count, 0)
-    except UndecidedError:
-        return count  # a call at which it is negative is refused
 
 
 @taken("Shape", 1, 13, 15, 19, 21, 23, 24, 25)

@@ -104,17 +104,10 @@ def split(c: Call) -> list[Value]:
     size = x.shape[axis]
     if c.has_attribute("split") or c.has(1):
         parts: Sequence[Dim] = c.integers("split") if c.has_attribute("split") else c.dims(1, "split")
-        c.agree("the sum of the parts", size, dims.add(0, _total(parts)))
+        c.agree("the sum of the parts", size, dims.total(parts))
     else:
         parts = _equal_parts(c, size)
     return split_sizes(x, axis, parts)
-
-
-def _total(parts: Sequence[Dim]) -> Dim:
-    out: Dim = 0
-    for p in parts:
-        out = dims.add(out, p)
-    return out
 
 
 def _equal_parts(c: Call, size: Dim) -> Sequence[Dim]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
 from lstm_ir.importers.naming import tensor
+from lstm_ir.importers.ranges import range_of
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.sizes import SizeArray, UndecidedError
+from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.scope import Site
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.importers.tensorflow.tensors import read_tensor
 from lstm_ir.ir import dims
-from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
@@ -94,31 +92,12 @@ def ones_like(c: Call) -> Value:
 def arange(c: Call) -> Value:
     """start, start + delta, ... before limit."""
     dtype = tensor(c.raw(0)).dtype
-    if dtype.is_float:
-        start, limit, delta = (c.number(i, what) for i, what in enumerate(("start", "limit", "delta")))
-        count: Dim = max(0, int(np.ceil((limit - start) / delta))) if delta else 0
-    else:
-        start, limit, delta = (c.dim(i, what) for i, what in enumerate(("start", "limit", "delta")))
-        count = _steps(start, limit, delta)
-    if delta == 0:
-        raise NodeRefusedError("delta is 0")
+    start, delta, count = range_of(c, dtype)
     steps = li.iota((count,), 0, dtype)
     if start == 0 and delta == 1:
         return steps
     first = li.convert(li.size(start), dtype) if isinstance(start, dims.Expr) else li.constant(start, dtype)
     return steps * li.constant(delta, dtype) + first
-
-
-def _steps(start: Dim, limit: Dim, delta: Dim) -> Dim:
-    """How many numbers there are, at least 0."""
-    if not isinstance(delta, int) or delta == 0:
-        raise NodeRefusedError(f"delta is {delta}")
-    way = s.minus(limit, start) if delta > 0 else s.minus(start, limit)
-    count = dims.floordiv(dims.add(way, abs(delta) - 1), abs(delta)) if abs(delta) > 1 else way
-    try:
-        return s.larger(count, 0)
-    except UndecidedError:
-        return count  # a call at which it is negative is refused
 
 
 RANDOM = (

@@ -142,15 +142,8 @@ def split_v(c: Call) -> list[Value]:
     for d in parts:
         rest = dims.add(rest, dims.mul(d, -1)) if d != -1 else rest
     parts = [rest if d == -1 else d for d in parts]
-    c.agree("the sum of the parts", x.shape[axis], _sum(parts))
+    c.agree("the sum of the parts", x.shape[axis], dims.total(parts))
     return split_sizes(x, axis, parts)
-
-
-def _sum(parts: Sequence[Dim]) -> Dim:
-    out: Dim = 0
-    for p in parts:
-        out = dims.add(out, p)
-    return out
 
 
 @taken("Slice", moves=(0,), refused="bounds that only a call knows, apart from sizes")

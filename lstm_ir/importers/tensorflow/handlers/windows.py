@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from lstm_ir import ops as li
@@ -113,18 +115,18 @@ def depthwise(c: Call) -> Value:
 @taken("MaxPool")
 def max_pool(c: Call) -> Value:
     """The largest of each window."""
-    x = c.value(0)
-    order = _order(c, x)
-    taps, strides = _pair(c, "ksize", order), _pair(c, "strides", order)
-    edges = _pads(c, x, order, taps, strides)
-    return order.outward(pools.max_pool(order.inward(x), taps, strides, edges, (1, 1)))
+    return _pooled(c, pools.max_pool)
 
 
 @taken("AvgPool")
 def average_pool(c: Call) -> Value:
     """The mean of each window; padding does not count."""
+    return _pooled(c, partial(pools.mean_pool, ceil=False, counted=False))
+
+
+def _pooled(c: Call, pool: Callable[..., Value]) -> Value:
     x = c.value(0)
     order = _order(c, x)
     taps, strides = _pair(c, "ksize", order), _pair(c, "strides", order)
     pads = _pads(c, x, order, taps, strides)
-    return order.outward(pools.mean_pool(order.inward(x), taps, strides, pads, (1, 1), ceil=False, counted=False))
+    return order.outward(pool(order.inward(x), taps, strides, pads, (1, 1)))

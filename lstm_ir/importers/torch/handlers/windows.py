@@ -87,30 +87,29 @@ def conv_transpose(c: Call) -> Value:
        "aten.max_pool1d_with_indices.default", refused="the places of the largest")  # fmt: skip
 def max_pool(c: Call) -> Any:
     """The largest of each window."""
-    rank = 1 if "pool1d" in c.name else 2
-    x, alone = _batched(c.tensor("self"), rank + 2)
-    taps = c.integers("kernel_size", rank)
-    strides = c.integers("stride", rank) if c.any("stride") else taps
-    pads = [(p, p) for p in c.integers("padding", rank)]
-    build: Any = (li.max_pool1d, li.max_pool2d)[rank - 1]
-    y: Value = build(
-        x, each(taps), each(strides), _pads(pads), each(c.integers("dilation", rank)), c.flag("ceil_mode")
-    )  # fmt: skip
-    y = li.squeeze(y, 0) if alone else y
+    dilations = c.integers("dilation", _pool_rank(c))
+    y = _pooled(c, (li.max_pool1d, li.max_pool2d), each(dilations), c.flag("ceil_mode"))
     return [y, None] if "indices" in c.name else y
 
 
 @taken("aten.avg_pool1d.default", "aten.avg_pool2d.default", refused="divisor_override")
 def avg_pool(c: Call) -> Value:
     """The mean of each window."""
-    rank = 1 if "pool1d" in c.name else 2
+    return _pooled(c, (li.avg_pool1d, li.avg_pool2d), c.flag("ceil_mode"), c.flag("count_include_pad", True))
+
+
+def _pool_rank(c: Call) -> int:
+    return 1 if "pool1d" in c.name else 2
+
+
+def _pooled(c: Call, builders: Any, *further: Any) -> Value:
+    """A pool over one or two axes; `further`: what its builder takes after the padding."""
+    rank = _pool_rank(c)
     x, alone = _batched(c.tensor("self"), rank + 2)
     taps = c.integers("kernel_size", rank)
     strides = c.integers("stride", rank) if c.any("stride") else taps
     pads = [(p, p) for p in c.integers("padding", rank)]
-    build: Any = (li.avg_pool1d, li.avg_pool2d)[rank - 1]
-    counted = c.flag("count_include_pad", True)
-    y: Value = build(x, each(taps), each(strides), _pads(pads), c.flag("ceil_mode"), counted)
+    y: Value = builders[rank - 1](x, each(taps), each(strides), _pads(pads), *further)
     return li.squeeze(y, 0) if alone else y
 
 
@@ -119,8 +118,7 @@ def avg_pool(c: Call) -> Value:
        refused="results other than 1 over an open size; the places of the largest")  # fmt: skip
 def adaptive_pool(c: Call) -> Any:
     """The mean, or the largest, of as many windows as are asked for: from floor(i * n / m) to ceil((i + 1) * n / m)."""
-    x = c.tensor("self")
-    rank = 1 if "pool1d" in c.name else 2
+    x, rank = c.tensor("self"), _pool_rank(c)
     largest = "max" in c.name
     sizes = c.sizes("output_size")
     sizes = sizes * rank if len(sizes) == 1 else sizes

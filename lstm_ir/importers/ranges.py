@@ -1,0 +1,41 @@
+"""Range of ONNX and of TensorFlow: start, start + delta, ... before limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lstm_ir.importers.operands import Operands
+from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.sizes import UndecidedError, larger, minus
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.types import DType
+
+NAMES = ("start", "limit", "delta")
+
+
+def range_of(c: Operands, dtype: DType) -> tuple[Any, Any, Dim]:
+    """Start, delta, and how many numbers there are, by operands 0 to 2, which have to be known or sizes."""
+    if dtype.is_float:
+        start, limit, delta = (c.number(i, what) for i, what in enumerate(NAMES))
+        count: Dim = max(0, int(np.ceil((limit - start) / delta))) if delta else 0
+    else:
+        start, limit, delta = (c.dim(i, what) for i, what in enumerate(NAMES))
+        count = _count(start, limit, delta)
+    if delta == 0:
+        raise NodeRefusedError("delta is 0")
+    return start, delta, count
+
+
+def _count(start: Dim, limit: Dim, delta: Dim) -> Dim:
+    """At least 0."""
+    if not isinstance(delta, int) or delta == 0:
+        raise NodeRefusedError(f"delta is {delta}")
+    way = minus(limit, start) if delta > 0 else minus(start, limit)
+    count = dims.floordiv(dims.add(way, abs(delta) - 1), abs(delta))
+    try:
+        return larger(count, 0)
+    except UndecidedError:
+        return count  # a call at which it is negative is refused
