@@ -9,7 +9,6 @@ import threading
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import PurePath
 from typing import Any
 
 import device
@@ -89,8 +88,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 def seed(request: pytest.FixtureRequest) -> int:
     """One number per test and `--seed`; printed, so a failure shows it."""
     base = int(request.config.getoption("--seed"))
-    file, _, test = request.node.nodeid.partition("::")
-    name = f"tests/{PurePath(file).name}::{test}"  # folders aside
+    # Neither folders nor the group that xdist adds to a node's name: the same number in every kind of run.
+    name = f"tests/{request.node.path.name}::{request.node.name}"
     value = (zlib.crc32(name.encode()) + base) % 2**32
     print(f"seed {value}")
     return value

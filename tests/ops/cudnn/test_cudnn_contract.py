@@ -120,7 +120,7 @@ def refused(op: str, a: dict[str, Any], attrs: dict[str, Any], words: str) -> No
     text = str(found.value)
     assert text.startswith(f"{op}: "), text
     assert any(w in text for w in words.split("|")), text
-    assert re.search(r"\n  at \S*cudnn_cases\.py:\d+", text), text
+    assert re.search(r"\n  at \S*one_op\.py:\d+", text), text
 
 
 @pytest.mark.parametrize("name", FORWARD)
