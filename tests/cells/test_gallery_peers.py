@@ -92,6 +92,7 @@ def test_a_runner_that_fails_or_waits_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_figures_of_another_machine_are_refused(tmp_path: Path) -> None:
+    need("torch", "jax")  # whose versions are part of the machine
     path = tmp_path / "measured.json"
     path.write_text(json.dumps({"machine": "another", "points": []}))
     with pytest.raises(click.ClickException, match="is of another; this is"):

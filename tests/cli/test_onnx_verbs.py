@@ -25,6 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     need("onnx", "onnx_ir")
     path = tmp_path_factory.mktemp("onnx")
     rng = np.random.default_rng(44)
+    need("onnx", "onnx_ir")
     shapes = {"W": (1, 4 * H, I), "R": (1, 4 * H, H)}
     weights = {n: rng.standard_normal(s).astype("f4") / 2 for n, s in shapes.items()}
     states = {n: ([1, "B", H], "f4") for n in ("h0", "c0")}
@@ -136,6 +137,7 @@ def test_states_by_name(folder: Path, tmp_path: Path, capsys: Capture, rng: np.r
 
 
 def test_stateful_says_what_it_keeps(rng: np.random.Generator, tmp_path: Path, capsys: Capture) -> None:
+    need("onnx", "onnx_ir")
     shapes = {"W": (1, 4 * H, I), "R": (1, 4 * H, H)}
     weights = {n: rng.standard_normal(s).astype("f4") / 2 for n, s in shapes.items()}
     layer = om.node("LSTM", ["x", "W", "R"], ["Y"], hidden_size=H, name="/rnn/LSTM")

@@ -51,6 +51,7 @@ def test_no_extension_belongs_to_two_kinds() -> None:
 
 
 def test_objects() -> None:
+    pytest.importorskip("google.protobuf.message")
     from lstm_ir.importers.tensorflow.messages import message
 
     assert kind_of(message("GraphDef")) is TENSORFLOW

@@ -42,7 +42,7 @@ def need(what: str, *more: str) -> str:
         return text
     if what in REQUIRED:
         pytest.fail(f"{what} is required (LSTM_IR_REQUIRE) and not here: {text}", pytrace=False)
-    pytest.skip(f"{what}: {text}")
+    pytest.skip(f"{what}: {text}", allow_module_level=True)
 
 
 def model_file(name: str) -> Path:
@@ -82,7 +82,8 @@ def look(what: str) -> tuple[bool, str]:
 
 
 def _library(name: str) -> tuple[bool, str]:
-    if importlib.util.find_spec(name) is None:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:  # a folder of tests that has the library's name is found, too
         return False, "not installed"
     for distribution in (LIBRARIES[name], name):
         try:

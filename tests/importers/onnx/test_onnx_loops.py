@@ -13,6 +13,8 @@ from device import need
 
 import lstm_ir as li
 
+need("onnx")  # the graphs below are made of its nodes
+
 Info = tuple[list[Any], str]
 INT: Info = ([], "i8")
 BOOL: Info = ([], "?")
