@@ -7,10 +7,10 @@ from lstm_ir.ir.moves import stored_narrow
 from lstm_ir.ir.reach import fixed, reached
 from lstm_ir.ir.sizes import sizes_of
 
-# These only repeat elements: holding their results costs memory and saves nothing.
-_CHEAP = {"broadcast_in_dim"}
-# IREE compiles no loop of StableHLO in an initializer (docs/iree-workarounds.md).
-_LOOPS = {"scan"}
+_IN_THE_CALL = {
+    "broadcast_in_dim",  # repeats elements: holding its result costs memory and saves nothing
+    "scan",  # IREE compiles no loop of StableHLO in an initializer (docs/iree-workarounds.md)
+}
 
 
 def derived_values(graph: Graph, narrow: bool) -> tuple[Value, ...]:
@@ -36,7 +36,7 @@ def derived_values(graph: Graph, narrow: bool) -> tuple[Value, ...]:
 
 def _kept(n: Node) -> bool:
     """Whether results are held where a call needs them: not repeats, nor loops, nor what depends on a call's size."""
-    return n.op.name not in _CHEAP | _LOOPS and not sizes_of([n])
+    return n.op.name not in _IN_THE_CALL and not sizes_of([n])
 
 
 def _read_narrow(graph: Graph, n: Node) -> bool:
