@@ -20,7 +20,7 @@ from typing import NamedTuple
 from iree.compiler import ir
 
 from lstm_ir.backends import process
-from lstm_ir.backends.emit import module_globals
+from lstm_ir.backends.emit import module_globals, resources
 from lstm_ir.backends.emit.decisions import decisions
 from lstm_ir.backends.emit.derived import derived_values
 from lstm_ir.backends.emit.emitter import Emitter
@@ -90,6 +90,8 @@ def iree_module(
     said = [] if notes is None else notes
     with _uncollected(), _context(), ir.Location.unknown(), _refused():
         module = ir.Module.create()
+        if target.kind == "cpu":
+            resources.place(module)
         with ir.InsertionPoint(module.body):
             symbols, kernels = _weights(program), dict[str, Kernel]()
             functions: list[_Function] = []
@@ -171,7 +173,8 @@ def _refused() -> Iterator[None]:
 
 def _text(module: ir.Module, locs: bool) -> str:
     module.operation.verify()
-    return str(module.operation.get_asm(enable_debug_info=locs, pretty_debug_info=False))
+    text = str(module.operation.get_asm(enable_debug_info=locs, pretty_debug_info=False))
+    return resources.readable(module, text)
 
 
 def _weights(program: Program) -> dict[str, str]:

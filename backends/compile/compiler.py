@@ -40,9 +40,6 @@ BASE_FLAGS = (
 # on the stack of one dispatch ("exceeded stack allocation limit", 2^58 bytes), or ends in invalid
 # code. Modules that compile either way are the same.
 LESS_FUSION = "--iree-dispatch-creation-enable-aggressive-fusion=false"
-# A dispatch that is run in two places has two offsets of a buffer. Where IREE 3.13 knows no alignment of the one, a row
-# of a tensor, it states that of the other, 64 bytes: stores and loads of whole registers then end the process.
-ALIGNMENT = "--iree-stream-resource-min-offset-alignment=8"
 UNCHECKED = "--verify=false"
 _ENDED_BY: dict[int, str] = {  # signals that the system sends
     signal.SIGXFSZ: strerror(errno.EFBIG),
@@ -189,7 +186,7 @@ def option_flags(options: Mapping[str, Any] | None, kind: str) -> list[str]:
         raise CompileError("option flags: expected a list of compiler flags")
     on = "true" if tiling else "false"
     chosen = {_flag_name(f) for f in extra}
-    ours = [f for f in (LESS_FUSION, ALIGNMENT) if kind == "cpu" and _flag_name(f) not in chosen]
+    ours = [LESS_FUSION] if kind == "cpu" and _flag_name(LESS_FUSION) not in chosen else []
     return [*ours, f"--iree-opt-level={level}", f"--iree-opt-data-tiling={on}", *extra]
 
 
