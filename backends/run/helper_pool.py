@@ -4,7 +4,7 @@ A helper waits for a lock while nobody calls. A call that finds too few helpers 
 more, and begins without them. A helper polls the queue for IDLE_SECONDS seconds after the last entry, so
 the next call finds it awake; then it waits for the lock again. There are few in a process:
 where several sessions call at once, the processors have work, and those that find no helper do theirs
-alone.
+alone. Where sessions take turns, a call has those leave that poll the queue of another where none runs.
 
 A signal handler may raise between any two lines of a call. So nothing that a call leaves half done is
 needed: only a helper's own thread says that it is free again, being sent twice is as good as once, and
@@ -32,6 +32,7 @@ from lstm_ir.ir.types import DType
 
 _END = 1.0  # seconds that the end of the process waits for one
 _TRIAL = 10_000 * queue.IDLE_POLL  # polls that are timed
+_CLOSED = queue.CLOSED * LINE // 4  # its place among the words
 
 Array = np.ndarray[Any, Any]
 
@@ -88,6 +89,8 @@ class Queue:
         """A call begins: wake helpers, if none poll the queue."""
         self._calls = self._calls % 0x7FFFFFFF + 1
         self._words[queue.CALL] = self._calls
+        if self._open:
+            self._words[_CLOSED] = 0  # another queue's call may have set it
         here, missing = affinity.of_process.current(), self._wanted
         for h in _helpers:
             if h.queue is not self:
@@ -114,6 +117,19 @@ class Queue:
             started.queue = self
             started.call()
             missing -= 1
+        for h in _helpers:
+            other = h.queue
+            if missing > 0 and other is not None and other is not self and other._send_off():
+                h.following = self
+                h.call()  # it may have left before it was told where to
+                missing -= 1
+
+    def _send_off(self) -> bool:
+        """Have helpers leave, where no call runs; the next call takes them back."""
+        if self._words[queue.CALL] != 0:
+            return False
+        self._words[_CLOSED] = 1
+        return True
 
     def end_call(self) -> None:
         """The call ended, well or not."""
@@ -150,7 +166,7 @@ class Queue:
     def close(self) -> None:
         """Have helpers leave; none comes again."""
         self._open = False
-        self._words[queue.CLOSED * LINE // 4] = 1
+        self._words[_CLOSED] = 1
 
 
 class _Helper:
@@ -159,6 +175,7 @@ class _Helper:
     def __init__(self, cpu: int | None) -> None:
         self.cpu = cpu
         self.queue: Queue | None = None  # where it is wanted; only its thread says that it is not
+        self.following: Queue | None = None  # where it goes from there
         self.awake = False
         self._called = threading.Lock()
         self._called.acquire()
@@ -182,13 +199,18 @@ class _Helper:
                 os.sched_setaffinity(0, (self.cpu,))
         while True:
             self._called.acquire()
-            if self.queue is not None:
+            if self.queue is None:
+                self._go_on()
+            while self.queue is not None:
                 self.awake = True
                 self._help(self.queue)
                 self.awake = False
-                self.queue = None
+                self._go_on()
             if _Pool.closed:
                 return
+
+    def _go_on(self) -> None:
+        self.queue, self.following = self.following, None
 
     def _help(self, queue: Queue) -> None:
         try:

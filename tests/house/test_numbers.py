@@ -203,6 +203,7 @@ KINDS: dict[str, dict[str, str]] = {
         "backends/kernels/text/memory.py": "ELEMENT_BYTES",
         "backends/kernels/text/text.py": "_STEP",
         "backends/memory.py": "ALIGNMENT LINE",
+        "backends/run/helper_pool.py": "_CLOSED",
         "backends/queue.py": "PUBLISHED SERVING NEXT_GROUP CLOSED POLLS CALL ENTRY BYTES",
         "backends/run/devices.py": "_MAJOR _MINOR",
         "backends/run/runtime.py": "MAX_THREADS",

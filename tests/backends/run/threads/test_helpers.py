@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,10 @@ def until(what: Callable[[], bool]) -> bool:
     while not what() and time.monotonic() < end:
         time.sleep(1e-3)
     return what()
+
+
+def _awake_at(there: helper_pool.Queue) -> bool:
+    return any(h.awake and h.queue is there for h in helper_pool._helpers)
 
 
 SLOW = [pytest.param(*c, marks=pytest.mark.slow) for c in ((4, 1), (9, 2))]
@@ -166,6 +171,30 @@ def test_a_signal_at_the_worst_moment(where: Any, rng: np.random.Generator) -> N
         assert until(lambda: not any(h.awake for h in helper_pool._helpers))  # home by itself
         np.testing.assert_array_equal(exe(x=x)["y"], want)
     assert until(lambda: bool(exe(x=x)) and any(h.awake for h in helper_pool._helpers))
+
+
+def test_executables_that_take_turns_have_helpers_both(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:  # fmt: skip
+    """A helper that would wait at one queue for ever goes to the other, whose call wants it, and back."""
+    executables = [li.compile(lstm()), li.compile(lstm())]
+    queues = [exe._queue for exe in executables]
+    x = rng.standard_normal(SIZES[:3]).astype(np.float32)
+    want = li.interpret(lstm(), {"x": x})["y"]
+    executables[0](x=x)
+    assert until(lambda: not any(h.awake for h in helper_pool._helpers))
+    monkeypatch.setattr(helper_pool._Pool, "polls", 0x7FFFFFFF)  # about a second without a call
+    for turn in (0, 1, 0, 1):
+        queue = queues[turn]
+        assert queue is not None
+        queue.begin_call()
+        assert any(queue in (h.queue, h.following) for h in helper_pool._helpers)
+        queue.end_call()
+        assert until(partial(_awake_at, queue))
+        np.testing.assert_allclose(executables[turn](x=x)["y"], want, rtol=1e-5, atol=1e-6)
+    for exe in executables:
+        exe.close()
+    assert until(lambda: not any(h.awake for h in helper_pool._helpers))
 
 
 def test_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
