@@ -64,7 +64,8 @@ def _orders(loop: Loop) -> dict[Value, Order]:
     highest = max(v.rank for v in columns)
     wide = {axes.of(v, i) for v, i in columns.items() if v.rank == highest}
     last = all(rows[v] == v.rank - 2 for v in columns)
-    first = all(rows[v] == 0 for v in columns)
+    # As leading indices of all: a kernel then takes the axis behind for rows, and has to know how many are before it.
+    first = all(rows[v] == 0 and v.rank == highest and isinstance(v.shape[0], int) for v in columns)
     if (last or first) and all(i == v.rank - 1 for v, i in columns.items()):
         return {
             p: order

@@ -68,8 +68,8 @@ def test_named_sizes(name: str, kernels: bool) -> None:
         all_kernels(exe.report.notes)
 
 
-# Bodies whose gradient has a StableHLO loop: its results have different rows (docs/status.md).
-LOOPS_BACK = ("attention", "additive_attention", "matrix_memory", "delta_rule", "unlike_rows")
+# Bodies whose gradient has a StableHLO loop (docs/status.md).
+LOOPS_BACK = ("delta_rule", "unlike_rows")
 
 
 @pytest.mark.slow_cases(name=[n for n in STATES if n not in ("states_last", "rows_last")])
