@@ -2,7 +2,7 @@
 
 A gradient's loop reads what the loop before it saved: of a cell with three layer norms, 19 tensors.
 A kernel's dispatch takes 32, and GPUs fewer words. Rows of one shape are joined along a new axis, in
-front, so that every step writes and reads as many bytes as before.
+front, so that every step writes and reads as many bytes as before; behind the rows, where the loop's stand first.
 """
 
 from __future__ import annotations
@@ -101,16 +101,24 @@ def _shape(loop: Loop, shape: Shape) -> Shape | None:
     return (*shape, 1) if len(shape) == 1 and rows == set(shape) else None
 
 
+def _place(loop: Loop) -> int:
+    """The new axis: a kernel has rows last but one in all results, or first in all."""
+    shapes = [v.shape for v in loop.body.outputs if v.rank > 1]
+    first, last = {s[0] for s in shapes}, {s[-2] for s in shapes}
+    return int(len(first) == 1 < len(last))
+
+
 def _replaced(name: str, graph: Graph, loop: Loop, groups: Sequence[Sequence[int]]) -> dict[Value, Value]:
     """New values for the results of the loop and of those that read it."""
     joined = {k for g in groups for k in g}
     kept = [k for k in range(len(loop.ys)) if k not in joined]
+    place = _place(loop)
     with at(loop.node.loc.through(name)):
         rows = [(loop.rows[k], loop.y_reverse[k]) for k in kept]
         for g in groups:
-            wide = [loop.rows[k] for k in g]
-            wide = [ops.reshape(v, (1, *(_shape(loop, v.shape) or ()))) for v in wide]
-            rows.append((ops.concat(wide, 0), loop.y_reverse[g[0]]))
+            shapes = [_shape(loop, loop.rows[k].shape) or () for k in g]
+            wide = [ops.reshape(loop.rows[k], (*s[:place], 1, *s[place:])) for k, s in zip(g, shapes, strict=True)]
+            rows.append((ops.concat(wide, place), loop.y_reverse[g[0]]))
         xs = list(zip(loop.xs, loop.x_params, loop.x_reverse, strict=True))
         made = Loop(_again(loop, xs, loop.next, rows))
     new = dict(zip(loop.finals, made.finals, strict=True))
@@ -120,13 +128,15 @@ def _replaced(name: str, graph: Graph, loop: Loop, groups: Sequence[Sequence[int
     for node in readers:
         reader = Loop(node)
         with at(node.loc.through(name)):
-            again = _reading(loop, reader, groups, wholes)
+            again = _reading(loop, reader, groups, wholes, place)
         new |= zip(node.values, again.values, strict=True)
     read = set(graph.outputs) | set(graph.users)
     return {v: w for v, w in new.items() if v in read}
 
 
-def _reading(loop: Loop, reader: Loop, groups: Sequence[Sequence[int]], wholes: Sequence[Value]) -> Node:
+def _reading(
+    loop: Loop, reader: Loop, groups: Sequence[Sequence[int]], wholes: Sequence[Value], place: int
+) -> Node:  # fmt: skip
     """A loop that reads rows out of the joined tensors."""
     env = {p: p for p in reader.body.params}
     gone: set[Value] = set()
@@ -138,7 +148,7 @@ def _reading(loop: Loop, reader: Loop, groups: Sequence[Sequence[int]], wholes: 
         for i, k in enumerate(g):
             j = reader.xs.index(loop.ys[k])
             old = reader.x_params[j]
-            env[old] = ops.reshape(p[i], old.shape)
+            env[old] = ops.reshape(p[:, i] if place else p[i], old.shape)
             gone.add(reader.xs[j])
         more.append((whole, p, reader.x_reverse[reader.xs.index(loop.ys[g[0]])]))
     kept = [x for x in zip(reader.xs, reader.x_params, reader.x_reverse, strict=True) if x[0] not in gone]

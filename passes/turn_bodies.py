@@ -4,7 +4,7 @@
 
 A kernel shares out rows, the batch, and computes vectors of columns, the last axis. Rows are an axis of every carry
 and result along which nothing meets; columns are the widest of the others. Data is moved outside of the loop, inside a
-transpose costs nothing.
+transpose costs nothing. A number for each head, [B,N] beside a state [B,N,H], has one column, not N: [B,N,1].
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lstm_ir import ops
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.types import Shape
 from lstm_ir.ops.primitive.window import slice as slice_op
 from lstm_ir.passes.axes import Axis, BodyAxes
 from lstm_ir.passes.base import KernelPass, Notes, register
@@ -26,6 +27,31 @@ from lstm_ir.passes.row_axes import narrow, rows_of
 from lstm_ir.passes.tuned import WIDE_COLUMNS
 
 Order = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How one value stands in the turned body."""
+
+    order: Order
+    unit: bool = False  # with a column of its own: its last axis leads, as one of the state's
+
+    def shape(self, old: Shape) -> Shape:
+        """Of the turned value."""
+        return (*(old[i] for i in self.order), *((1,) if self.unit else ()))
+
+    def there(self, v: Value) -> Value:
+        """The turned value."""
+        turned = ops.transpose(v, self.order)
+        return ops.expand_dims(turned, turned.rank) if self.unit else turned
+
+    def back(self, v: Value) -> Value:
+        """The value as it was."""
+        return ops.transpose(ops.squeeze(v, v.rank - 1) if self.unit else v, _inverse(self.order))
+
+    def stacked(self) -> Turn:
+        """Of the values of all steps."""
+        return Turn((0, *(i + 1 for i in self.order)), self.unit)
 
 
 @register
@@ -41,16 +67,16 @@ class TurnBodies(KernelPass):
             return graph
 
         def one(loop: Loop) -> dict[Value, Value] | None:
-            orders = _orders(loop)
-            if not orders:
+            turns = _turns(loop)
+            if not turns:
                 return None
-            notes.fire(f"{len(orders)} values are turned", loop.node.loc)
-            return _turned(loop, orders)
+            notes.fire(f"{len(turns)} values are turned", loop.node.loc)
+            return _turned(loop, turns)
 
         return in_loops(graph, self.name, one)
 
 
-def _orders(loop: Loop) -> dict[Value, Order]:
+def _turns(loop: Loop) -> dict[Value, Turn]:
     """How parameters and results of the body are turned: those whose axes are in another order."""
     outputs = list(dict.fromkeys(loop.body.outputs))
     if all(v.rank < 2 for v in outputs) or any(v.rank == 0 for v in outputs):
@@ -64,23 +90,33 @@ def _orders(loop: Loop) -> dict[Value, Order]:
     highest = max(v.rank for v in columns)
     wide = {axes.of(v, i) for v, i in columns.items() if v.rank == highest}
     last = all(rows[v] == v.rank - 2 for v in columns)
-    # As leading indices of all: a kernel then takes the axis behind for rows, and has to know how many are before it.
-    first = all(rows[v] == 0 and v.rank == highest and isinstance(v.shape[0], int) for v in columns)
+    first = all(rows[v] == 0 for v in columns)
+    leading = {
+        axes.of(v, i) for v in columns if v.rank == highest > 2 for i in range(v.rank) if i not in (rows[v], columns[v])
+    }
+    heads = [v for v in columns if v.rank == 2 and axes.of(v, 1 - rows[v]) in leading]
     if (last or first) and all(i == v.rank - 1 for v, i in columns.items()):
-        return {
-            p: order
+        found = {v: Turn((0, 1), unit=True) for v in heads} if first else {}
+        for p, v in zip(loop.carry_params, loop.next, strict=True):
+            if v in found:
+                found[p] = found[v]
+        return found | {
+            p: Turn(order)
             for p in loop.x_params
             if p.rank > 1 and axes.of(p, p.rank - 1) in kinds and (order := _scanned(p, axes, kinds, wide)) is not None
         }
-    found = {v: _order(v.rank, rows[v], i) for v, i in columns.items()}
+    found = {
+        v: Turn((1 - rows[v], rows[v]), unit=True) if v in heads else Turn(_order(v.rank, rows[v], i))
+        for v, i in columns.items()
+    }
     for p, v in zip(loop.carry_params, loop.next, strict=True):
         if v in found:
             found[p] = found[v]
     for p in loop.x_params:
         order = _scanned(p, axes, kinds, wide)
         if order is not None:
-            found[p] = order
-    return {v: o for v, o in found.items() if o != tuple(range(v.rank))}
+            found[p] = Turn(order)
+    return {v: t for v, t in found.items() if t != Turn(tuple(range(v.rank)))}
 
 
 def _order(rank: int, row: int | None, column: int) -> Order:
@@ -114,28 +150,26 @@ def _column(v: Value, row: int, axes: BodyAxes) -> int:
     return best if narrow(here) and sizes[best] >= max(WIDE_COLUMNS, 2 * here) else last
 
 
-def _turned(loop: Loop, orders: Mapping[Value, Order]) -> dict[Value, Value]:
+def _turned(loop: Loop, turns: Mapping[Value, Turn]) -> dict[Value, Value]:
     """Old results -> those of the loop over turned data."""
     env: dict[Value, Value] = {p: p for p in loop.body.params}
     params: dict[Value, Value] = {}
     for p in (*loop.carry_params, *loop.x_params):
-        if p in orders:
-            order = orders[p]
-            params[p] = new_param("turned", p.type.with_shape(p.shape[i] for i in order))
-            env[p] = ops.transpose(params[p], _inverse(order))
-    whole = {v: (0, *(i + 1 for i in order)) for v, order in orders.items()}
+        if p in turns:
+            params[p] = new_param("turned", p.type.with_shape(turns[p].shape(p.shape)))
+            env[p] = turns[p].back(params[p])
 
     made = dict(zip(loop.body.outputs, clone(loop.body.outputs, env), strict=True))
 
     def inside(v: Value) -> Value:
-        return ops.transpose(made[v], orders[v]) if v in orders else made[v]
+        return turns[v].there(made[v]) if v in turns else made[v]
 
     carries = [
-        (ops.transpose(first, orders[p]) if p in orders else first, params.get(p, p), inside(after))
+        (turns[p].there(first) if p in turns else first, params.get(p, p), inside(after))
         for first, p, after in zip(loop.init, loop.carry_params, loop.next, strict=True)
     ]
     xs = [
-        (_moved(x, whole[p]) if p in orders else x, params.get(p, p), r)
+        (_moved(x, turns[p].stacked().order) if p in turns else x, params.get(p, p), r)
         for x, p, r in zip(loop.xs, loop.x_params, loop.x_reverse, strict=True)
     ]
     ys = [(inside(v), r) for v, r in zip(loop.rows, loop.y_reverse, strict=True)]
@@ -143,9 +177,9 @@ def _turned(loop: Loop, orders: Mapping[Value, Order]) -> dict[Value, Value]:
     new = Loop(rebuilt(loop.body.name, loop, consts, carries, xs, ys))
     out = {}
     for old, now, v in zip(loop.finals, new.finals, loop.next, strict=True):
-        out[old] = ops.transpose(now, _inverse(orders[v])) if v in orders else now
+        out[old] = turns[v].back(now) if v in turns else now
     for old, now, v in zip(loop.ys, new.ys, loop.rows, strict=True):
-        out[old] = ops.transpose(now, _inverse(whole[v])) if v in orders else now
+        out[old] = turns[v].stacked().back(now) if v in turns else now
     return out
 
 

@@ -69,7 +69,7 @@ def test_named_sizes(name: str, kernels: bool) -> None:
 
 
 # Bodies whose gradient has a StableHLO loop (docs/status.md).
-LOOPS_BACK = ("delta_rule", "unlike_rows")
+LOOPS_BACK = ("unlike_rows",)
 
 
 @pytest.mark.slow_cases(name=[n for n in STATES if n not in ("states_last", "rows_last")])
