@@ -95,26 +95,19 @@ def _turns(loop: Loop) -> dict[Value, Turn]:
         axes.of(v, i) for v in columns if v.rank == highest > 2 for i in range(v.rank) if i not in (rows[v], columns[v])
     }
     heads = [v for v in columns if v.rank == 2 and axes.of(v, 1 - rows[v]) in leading]
-    if (last or first) and all(i == v.rank - 1 for v, i in columns.items()):
-        found = {v: Turn((0, 1), unit=True) for v in heads} if first else {}
-        for p, v in zip(loop.carry_params, loop.next, strict=True):
-            if v in found:
-                found[p] = found[v]
-        return found | {
-            p: Turn(order)
-            for p in loop.x_params
-            if p.rank > 1 and axes.of(p, p.rank - 1) in kinds and (order := _scanned(p, axes, kinds, wide)) is not None
-        }
-    found = {
-        v: Turn((1 - rows[v], rows[v]), unit=True) if v in heads else Turn(_order(v.rank, rows[v], i))
-        for v, i in columns.items()
-    }
+    stands = (last or first) and all(i == v.rank - 1 for v, i in columns.items())
+    found: dict[Value, Turn] = {}
+    if not stands:
+        found = {v: Turn(_order(v.rank, rows[v], i)) for v, i in columns.items()}
+        found |= {v: Turn((1 - rows[v], rows[v]), unit=True) for v in heads}
+    elif first:
+        found = {v: Turn((0, 1), unit=True) for v in heads}
     for p, v in zip(loop.carry_params, loop.next, strict=True):
         if v in found:
             found[p] = found[v]
     for p in loop.x_params:
         order = _scanned(p, axes, kinds, wide)
-        if order is not None:
+        if order is not None and (not stands or axes.of(p, p.rank - 1) in kinds):
             found[p] = Turn(order)
     return {v: t for v, t in found.items() if t != Turn(tuple(range(v.rank)))}
 
@@ -169,7 +162,7 @@ def _turned(loop: Loop, turns: Mapping[Value, Turn]) -> dict[Value, Value]:
         for first, p, after in zip(loop.init, loop.carry_params, loop.next, strict=True)
     ]
     xs = [
-        (_moved(x, turns[p].stacked().order) if p in turns else x, params.get(p, p), r)
+        (_moved(x, turns[p].stacked()) if p in turns else x, params.get(p, p), r)
         for x, p, r in zip(loop.xs, loop.x_params, loop.x_reverse, strict=True)
     ]
     ys = [(inside(v), r) for v, r in zip(loop.rows, loop.y_reverse, strict=True)]
@@ -183,16 +176,16 @@ def _turned(loop: Loop, turns: Mapping[Value, Turn]) -> dict[Value, Value]:
     return out
 
 
-def _moved(x: Value, order: Order) -> Value:
+def _moved(x: Value, turn: Turn) -> Value:
     """Rows of all steps, turned before they are joined or cut: kernels read rows of the step before in place."""
     n = x.node
     if x.op == "concatenate" and n.attrs["dimension"] == 0:
-        return ops.concat([_moved(v, order) for v in n.inputs], 0)
-    if x.op == "slice":
+        return ops.concat([_moved(v, turn) for v in n.inputs], 0)
+    if x.op == "slice" and not turn.unit:
         low, high, by = (n.attrs[k] for k in ("start_indices", "limit_indices", "strides"))
         if set(by) <= {1}:
-            return slice_op(_moved(n.inputs[0], order), [low[i] for i in order], [high[i] for i in order])
-    return ops.transpose(x, order)
+            return slice_op(_moved(n.inputs[0], turn), [low[i] for i in turn.order], [high[i] for i in turn.order])
+    return turn.there(x)
 
 
 def _inverse(order: Order) -> Order:

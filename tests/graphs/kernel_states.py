@@ -131,6 +131,24 @@ def delta_rule(s: Loop) -> dict[str, li.Value]:
 
 
 @state
+def numbers_of_heads(s: Loop) -> dict[str, li.Value]:
+    """A number for each head beside its matrix: carried, computed, and given back as it came."""
+    n = 4
+    d, v = s.input("d", s.T, s.B, n), s.input("v", s.T, s.B, n, s.H)
+
+    def cell(state: Any, row: Any) -> Any:
+        memory, norm = state
+        d, v = row
+        norm = norm * 0.5 + d
+        memory = memory * li.expand_dims(li.logistic(d), 2) + v * li.expand_dims(norm, 2)
+        return (memory, norm), (d, norm, li.sum(memory * v, 2))
+
+    start = (s.input("s0", s.B, n, s.H), s.input("n0", s.B, n))
+    (memory, norm), (same, norms, sums) = li.scan(cell, start, (d, v))
+    return {"memory": memory, "norm": norm, "same": same, "norms": norms, "sums": sums}
+
+
+@state
 def rows_last(s: Loop) -> dict[str, li.Value]:
     """A state of columns by rows, its sums beside it, and a counter."""
     x, w = s.input("x", s.T, s.H, s.B), s.weight(s.H, s.H)
