@@ -30,7 +30,7 @@ Order = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Turn:
+class ValueLayout:
     """How one value stands in the turned body."""
 
     order: Order
@@ -49,9 +49,9 @@ class Turn:
         """The value as it was."""
         return ops.transpose(ops.squeeze(v, v.rank - 1) if self.unit else v, _inverse(self.order))
 
-    def stacked(self) -> Turn:
+    def stacked(self) -> ValueLayout:
         """Of the values of all steps."""
-        return Turn((0, *(i + 1 for i in self.order)), self.unit)
+        return ValueLayout((0, *(i + 1 for i in self.order)), self.unit)
 
 
 @register
@@ -67,16 +67,16 @@ class TurnBodies(KernelPass):
             return graph
 
         def one(loop: Loop) -> dict[Value, Value] | None:
-            turns = _turns(loop)
-            if not turns:
+            layouts = _layouts(loop)
+            if not layouts:
                 return None
-            notes.fire(f"{len(turns)} values are turned", loop.node.loc)
-            return _turned(loop, turns)
+            notes.fire(f"{len(layouts)} values are turned", loop.node.loc)
+            return _turned(loop, layouts)
 
         return in_loops(graph, self.name, one)
 
 
-def _turns(loop: Loop) -> dict[Value, Turn]:
+def _layouts(loop: Loop) -> dict[Value, ValueLayout]:
     """How parameters and results of the body are turned: those whose axes are in another order."""
     outputs = list(dict.fromkeys(loop.body.outputs))
     if all(v.rank < 2 for v in outputs) or any(v.rank == 0 for v in outputs):
@@ -96,20 +96,20 @@ def _turns(loop: Loop) -> dict[Value, Turn]:
     }
     heads = [v for v in columns if v.rank == 2 and axes.of(v, 1 - rows[v]) in leading]
     stands = (last or first) and all(i == v.rank - 1 for v, i in columns.items())
-    found: dict[Value, Turn] = {}
+    found: dict[Value, ValueLayout] = {}
     if not stands:
-        found = {v: Turn(_order(v.rank, rows[v], i)) for v, i in columns.items()}
-        found |= {v: Turn((1 - rows[v], rows[v]), unit=True) for v in heads}
+        found = {v: ValueLayout(_order(v.rank, rows[v], i)) for v, i in columns.items()}
+        found |= {v: ValueLayout((1 - rows[v], rows[v]), unit=True) for v in heads}
     elif first:
-        found = {v: Turn((0, 1), unit=True) for v in heads}
+        found = {v: ValueLayout((0, 1), unit=True) for v in heads}
     for p, v in zip(loop.carry_params, loop.next, strict=True):
         if v in found:
             found[p] = found[v]
     for p in loop.x_params:
         order = _scanned(p, axes, kinds, wide)
         if order is not None and (not stands or axes.of(p, p.rank - 1) in kinds):
-            found[p] = Turn(order)
-    return {v: t for v, t in found.items() if t != Turn(tuple(range(v.rank)))}
+            found[p] = ValueLayout(order)
+    return {v: t for v, t in found.items() if t != ValueLayout(tuple(range(v.rank)))}
 
 
 def _order(rank: int, row: int | None, column: int) -> Order:
@@ -143,26 +143,26 @@ def _column(v: Value, row: int, axes: BodyAxes) -> int:
     return best if narrow(here) and sizes[best] >= max(WIDE_COLUMNS, 2 * here) else last
 
 
-def _turned(loop: Loop, turns: Mapping[Value, Turn]) -> dict[Value, Value]:
+def _turned(loop: Loop, layouts: Mapping[Value, ValueLayout]) -> dict[Value, Value]:
     """Old results -> those of the loop over turned data."""
     env: dict[Value, Value] = {p: p for p in loop.body.params}
     params: dict[Value, Value] = {}
     for p in (*loop.carry_params, *loop.x_params):
-        if p in turns:
-            params[p] = new_param("turned", p.type.with_shape(turns[p].shape(p.shape)))
-            env[p] = turns[p].back(params[p])
+        if p in layouts:
+            params[p] = new_param("turned", p.type.with_shape(layouts[p].shape(p.shape)))
+            env[p] = layouts[p].back(params[p])
 
     made = dict(zip(loop.body.outputs, clone(loop.body.outputs, env), strict=True))
 
     def inside(v: Value) -> Value:
-        return turns[v].there(made[v]) if v in turns else made[v]
+        return layouts[v].there(made[v]) if v in layouts else made[v]
 
     carries = [
-        (turns[p].there(first) if p in turns else first, params.get(p, p), inside(after))
+        (layouts[p].there(first) if p in layouts else first, params.get(p, p), inside(after))
         for first, p, after in zip(loop.init, loop.carry_params, loop.next, strict=True)
     ]
     xs = [
-        (_moved(x, turns[p].stacked()) if p in turns else x, params.get(p, p), r)
+        (_moved(x, layouts[p].stacked()) if p in layouts else x, params.get(p, p), r)
         for x, p, r in zip(loop.xs, loop.x_params, loop.x_reverse, strict=True)
     ]
     ys = [(inside(v), r) for v, r in zip(loop.rows, loop.y_reverse, strict=True)]
@@ -170,22 +170,22 @@ def _turned(loop: Loop, turns: Mapping[Value, Turn]) -> dict[Value, Value]:
     new = Loop(rebuilt(loop.body.name, loop, consts, carries, xs, ys))
     out = {}
     for old, now, v in zip(loop.finals, new.finals, loop.next, strict=True):
-        out[old] = turns[v].back(now) if v in turns else now
+        out[old] = layouts[v].back(now) if v in layouts else now
     for old, now, v in zip(loop.ys, new.ys, loop.rows, strict=True):
-        out[old] = turns[v].stacked().back(now) if v in turns else now
+        out[old] = layouts[v].stacked().back(now) if v in layouts else now
     return out
 
 
-def _moved(x: Value, turn: Turn) -> Value:
+def _moved(x: Value, layout: ValueLayout) -> Value:
     """Rows of all steps, turned before they are joined or cut: kernels read rows of the step before in place."""
-    n = x.node
+    n, order = x.node, layout.order
     if x.op == "concatenate" and n.attrs["dimension"] == 0:
-        return ops.concat([_moved(v, turn) for v in n.inputs], 0)
-    if x.op == "slice" and not turn.unit:
+        return ops.concat([_moved(v, layout) for v in n.inputs], 0)
+    if x.op == "slice" and not layout.unit:
         low, high, by = (n.attrs[k] for k in ("start_indices", "limit_indices", "strides"))
         if set(by) <= {1}:
-            return slice_op(_moved(n.inputs[0], turn), [low[i] for i in turn.order], [high[i] for i in turn.order])
-    return turn.there(x)
+            return slice_op(_moved(n.inputs[0], layout), [low[i] for i in order], [high[i] for i in order])
+    return layout.there(x)
 
 
 def _inverse(order: Order) -> Order:
