@@ -39,12 +39,12 @@ class Builder:
         self.sizes: dict[str, ir.Value] = {}  # dimension name -> index
         self._exprs: dict[Dim, ir.Value] = {}
         self.anchor: ir.Operation | None = None
-        self.zeros: dict[DType, ir.Value] = {}  # of `rounding.py`
+        self.unseen: dict[tuple[DType, float, float], ir.Value] = {}  # of `unseen.py`
 
     def begin(self, anchor: ir.Operation, sizes: Mapping[str, ir.Value]) -> None:
         """Start a function: sizes are computed before `anchor`."""
         self.anchor, self.sizes = anchor, dict(sizes)
-        self._exprs, self.zeros = {}, {}
+        self._exprs, self.unseen = {}, {}
 
     # -- ops
 

@@ -56,6 +56,7 @@ class Emitter(Builder):
         self.decided = Decisions()
         self.rounds = False  # whether the products of this node round (`rounding.py`)
         self.turn: ir.Value | None = None  # the index of the innermost loop
+        self.host_loops: set[Node] = set()  # scans that are no kernel, emitted so far
         self.outside: ir.Operation | None = None  # before it stands what weights alone decide
         self.preset: Mapping[Value, ir.Value] = {}  # values that need no computing
         self.kernels: dict[str, Any] = {}  # `kernels.text.kernel.Kernel` by symbol

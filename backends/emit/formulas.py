@@ -50,9 +50,12 @@ def tanh64(c: Calculator[V], x: V) -> V:
     return c.mul(c.op("sign", x), c.div(c.op("negate", u), c.add(u, 2.0)))
 
 
-def expm1(c: Calculator[V], x: V) -> V:
-    """exp(x) - 1 in f64: its series near 0, where IREE's difference has no digit left, nor the sign of 0."""
-    series = c.polynomial(x, [1 / math.factorial(i + 1) for i in reversed(range(15))])
+def expm1(c: Calculator[V], x: V, terms: int = 15) -> V:
+    """exp(x) - 1: its series near 0, where IREE's difference has no digit left, nor the sign of 0.
+
+    terms: of the series; 15 for f64, 8 for f32.
+    """
+    series = c.polynomial(x, [1 / math.factorial(i + 1) for i in reversed(range(terms))])
     near = c.compare("LT", c.op("abs", x), 0.35)
     return c.pick(near, c.mul(x, series), c.op("exponential_minus_one", x))
 
@@ -63,6 +66,22 @@ def log1p(c: Calculator[V], x: V) -> V:
     out = c.div(c.mul(c.op("log", u), x), c.sub(u, 1.0))
     out = c.pick(c.compare("EQ", u, math.inf), u, out)
     return c.pick(c.compare("EQ", u, 1.0), x, out)
+
+
+def expm1_single(c: Calculator[V], x: V) -> V:
+    """exp(x) - 1 in f32, where IREE has but the difference."""
+    return expm1(c, x, 8)
+
+
+def log1p_single(c: Calculator[V], x: V) -> V:
+    """log(1 + x) in f32, where IREE has but that: 2 artanh(x / (x + 2)) by its series near 0.
+
+    log(u) x / (u - 1) would not do: Vulkan's log may err by 2^-21 where u lies between 1/2 and 2.
+    """
+    s = c.div(x, c.add(x, 2.0))
+    series = c.polynomial(c.mul(s, s), [2 / (2 * i + 1) for i in reversed(range(7))])
+    near = c.compare("LT", c.op("abs", x), 0.4)
+    return c.pick(near, c.mul(s, series), c.op("log_plus_one", x))
 
 
 def wave(c: Calculator[V], x: V, cosine: bool, double: bool) -> V:

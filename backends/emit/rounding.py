@@ -8,10 +8,10 @@ operation where there are FMAs, and one more tensor of a dispatch.
 
 from __future__ import annotations
 
-import numpy as np
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.builder import Builder
+from lstm_ir.backends.emit.unseen import unseen
 from lstm_ir.ir.types import TensorType
 
 # What IREE writes with a product at its end.
@@ -29,8 +29,4 @@ def rounded(e: Builder, name: str, v: ir.Value, t: TensorType) -> ir.Value:
         return e.opaque(v, t) if name == "convert" else v
     if name not in _PRODUCTS:
         return v
-    if t.dtype not in e.zeros:
-        with ir.InsertionPoint(e.anchor):
-            e.zeros[t.dtype] = e.hidden(e.constant(np.asarray(-0.0), t.dtype))
-    zero = e.broadcast(e.zeros[t.dtype], TensorType((), t.dtype), t, ())
-    return e.op("stablehlo.add", [v, zero], t)
+    return e.op("stablehlo.add", [v, unseen(e, -0.0, t)], t)

@@ -6,6 +6,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import compare
 from lstm_ir.backends.emit.emitter import Emitter, lower
+from lstm_ir.backends.emit.unseen import without_zero
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType, TensorType
 
@@ -34,6 +35,8 @@ def _arithmetic(e: Emitter, n: Node, *operands: ir.Value) -> ir.Value:
         below = e.hlo("floor", [e.hlo("negate", operands, t)], t)
         return e.hlo("negate", [below], t)
     given = [e.convert(v, t, inside.dtype) for v in operands]
+    if n.op.name == "multiply":
+        given = [without_zero(e, v, x, inside) for v, x in zip(given, n.inputs, strict=True)]
     if n.op.name == "negate" and t.dtype.is_float and e.target is not None and e.target.kind != "cpu":
         # of a sum of negated elements IREE makes a reduction by subtraction, which it cannot tile for GPUs
         return e.convert(e.hlo("multiply", [*given, e.full(-1, inside)], inside), inside, t.dtype)

@@ -9,6 +9,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.arithmetic import Calc
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.regions import signed_back, signless
+from lstm_ir.backends.emit.unseen import without_zero
 from lstm_ir.backends.lower.elementwise import in_f32
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType
@@ -20,7 +21,8 @@ def _divide(e: Emitter, n: Node, a: ir.Value, b: ir.Value) -> ir.Value:
     t = n.types[0]
     if t.dtype.is_float:
         inside = in_f32(t)
-        out = e.hlo("divide", [e.convert(v, t, inside.dtype) for v in (a, b)], inside)
+        above = without_zero(e, e.convert(a, t, inside.dtype), n.inputs[0], inside)
+        out = e.hlo("divide", [above, e.convert(b, t, inside.dtype)], inside)
         return e.convert(out, inside, t.dtype)
     c = Calc(e, t)
     zero, minus = _special(c, b)

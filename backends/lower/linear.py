@@ -54,8 +54,11 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         out = e.hlo("dot_general", [lhs, rhs], total, dot_dimension_numbers=_numbers(*axes))
     else:
         out = _dynamic(e, lhs, a, rhs, b, axes, total)
-    if e.target is not None and e.target.kind == "cpu" and (meets_a_mask(e, n) or (axes[0] and not total.is_static)):
-        out = e.barrier(out, total)  # IREE 3.13 packs what is fused with a batched product in vectors of 32 KiB
+    if e.target is not None and e.target.kind == "cpu" and (axes[0] or meets_a_mask(e, n)):
+        # What is fused with a batched product: IREE 3.13 packs it in vectors of 32 KiB where sizes are named, and
+        # where they are numbers takes the rows of all batches, of an operand whose axes it had joined, for one
+        # matrix, if its tiles are as many by chance (two batches of 3 rows, in tiles of 4).
+        out = e.barrier(out, total)
     if e.is_spirv and any(not isinstance(a.shape[i], int) for i in axes[2]):
         # IREE 3.13 fuses a product that sums over an open size with what spreads its result over other rows
         # and multiplies it there, and the numbers are wrong

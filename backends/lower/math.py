@@ -11,7 +11,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import Calc
 from lstm_ir.backends.emit.emitter import Emitter, lower
-from lstm_ir.backends.emit.formulas import expm1, log1p, tanh64, wave
+from lstm_ir.backends.emit.formulas import expm1, expm1_single, log1p, log1p_single, tanh64, wave
 from lstm_ir.backends.lower.elementwise import in_f32
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType, TensorType
@@ -28,11 +28,16 @@ def _tanh(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
 
 @lower("exponential_minus_one", "log_plus_one")
 def _near_zero(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
-    t = n.types[0]
+    t, exp = n.types[0], n.op.name == "exponential_minus_one"
     if t.dtype is DType.f64 and e.target is not None:
-        return (expm1 if n.op.name == "exponential_minus_one" else log1p)(Calc(e, t), x)
+        return (expm1 if exp else log1p)(Calc(e, t), x)
     inside = in_f32(t)
-    return e.convert(e.hlo(n.op.name, [e.convert(x, t, inside.dtype)], inside), inside, t.dtype)
+    wide = e.convert(x, t, inside.dtype)
+    if e.is_spirv:
+        out = (expm1_single if exp else log1p_single)(Calc(e, inside), wide)
+    else:
+        out = e.hlo(n.op.name, [wide], inside)
+    return e.convert(out, inside, t.dtype)
 
 
 def _inside(e: Emitter, t: TensorType) -> TensorType:

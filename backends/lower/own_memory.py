@@ -27,7 +27,7 @@ def own(e: Emitter, n: Node, operand: Value, v: ir.Value, t: TensorType) -> ir.V
     """
     if e.target is None or (v is e.known[operand] and _single(e, n, operand)):
         return v
-    return _copy(e, v, t)
+    return copied(e, v, t)
 
 
 def _single(e: Emitter, n: Node, v: Value) -> bool:
@@ -40,8 +40,8 @@ def _single(e: Emitter, n: Node, v: Value) -> bool:
     return number_filled(v) is not None or (v.op in _WRITERS and not through)
 
 
-def _copy(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
-    """A dispatch that copies: IREE leaves out a copy that it knows as one, and merges two alike."""
+def copied(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+    """`v` by a dispatch that copies: IREE leaves out a copy that it knows as one, and merges two alike."""
     bits, kind = signless(e, v, t)
     taken = _true(e)
 

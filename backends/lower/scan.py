@@ -43,6 +43,7 @@ def _scan(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: 
     if fills_itself(e):
         init = _filled(e, loop, init)  # no kernel after all
     if e.target is not None:
+        e.host_loops.add(n)
         return (UntilLoop if loop.until else PackedLoop)(e, loop).run(consts, init, xs, count)
     if e.static:
         return _Static(e, loop).run(consts, init, xs, count)

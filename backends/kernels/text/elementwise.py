@@ -32,6 +32,7 @@ _PRODUCTS = {
     *_F32_ONLY,
 }  # fmt: skip
 _F64_FORMULAS = {"exponential_minus_one": formulas.expm1, "log_plus_one": formulas.log1p}
+_GPU_FORMULAS = {"exponential_minus_one": formulas.expm1_single, "log_plus_one": formulas.log1p_single}
 _ORDERED = {"EQ": "oeq", "NE": "une", "LT": "olt", "LE": "ole", "GT": "ogt", "GE": "oge"}
 _SELECT = "arith.select {}, {}, {} : {}, {}"
 
@@ -110,6 +111,8 @@ class Ops:
             return t.op("arith.negf {} : {}", below, kind)
         if dtype is DType.f64 and a.op in _F64_FORMULAS:
             return _F64_FORMULAS[a.op](KernelCalc(self, dtype, wide), args[0])
+        if not t.lanes and a.op in _GPU_FORMULAS:  # SPIR-V has no such function; CUDA's and ours are as exact
+            return _GPU_FORMULAS[a.op](KernelCalc(self, dtype, wide), args[0])
         if a.op in ("sine", "cosine") and (dtype is DType.f64 or t.lanes):
             return self._wave(args[0], dtype, wide, a.op == "cosine")
         if a.op in _UNARY:

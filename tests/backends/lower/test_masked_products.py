@@ -1,4 +1,4 @@
-"""Products whose result meets a mask that lies in memory: IREE packs the mask as single bits."""
+"""Products whose result meets masks or other rows that lie in memory: IREE packs these otherwise."""
 
 from __future__ import annotations
 
@@ -83,3 +83,19 @@ def test_every_reader_of_a_product_and_a_mask(rng: np.random.Generator, kernels:
             got = exe.entries[name.replace(" ", "_")](a=a, b=b, m=m, k=k, v=v)["y"]
             np.testing.assert_allclose(np.asarray(got, "f8"), expected, atol=2e-5, err_msg=name)
         assert not [n for n in exe.report.notes if n.startswith("compiled ")]
+
+
+def test_rows_beside_a_batched_product(rng: np.random.Generator) -> None:
+    """What is added to the product has another reader, and three rows a batch: they fill as many tiles as six."""
+    shapes = {"x": (2, 3, 6), "v": (2, 3, 18), "w": (2, 18, 6), "c": (2, 3, 6), "p": (2, 3, 6), "z": (2, 3, 6)}
+    made = {n: li.input(n, s) for n, s in shapes.items()}
+    q = made["v"][:, :, 6:12]
+    rest = made["p"] - q
+    rows = li.concat([made["x"], made["z"] * (q * rest), made["x"]], 2)
+    g = li.Graph("rows", list(made.values()), {"y": made["c"] * rest + rows @ made["w"]})
+    a = {n: rng.uniform(0.1, 0.9, s).astype(np.float32) for n, s in shapes.items()}
+    part = a["v"][:, :, 6:12]
+    left = a["p"] - part
+    want = a["c"] * left + np.concatenate([a["x"], a["z"] * (part * left), a["x"]], 2) @ a["w"]
+    with li.compile(g, device="local-task", options={"kernels": False, "cache": False}) as exe:
+        np.testing.assert_allclose(exe(**a)["y"], want, rtol=1e-5)

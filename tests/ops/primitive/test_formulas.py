@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from device import need
 
 import lstm_ir as li
 
@@ -44,10 +45,22 @@ def graph(name: str, kind: str, size: int, kernel: bool) -> li.Graph:
 @pytest.mark.parametrize("kernel", [False, True])
 @pytest.mark.parametrize("kind", [pytest.param("f32", marks=pytest.mark.slow), "f64"])
 def test_relative_errors_and_signs(rng: np.random.Generator, kind: str, kernel: bool) -> None:
-    given = {n: points(rng, kind, low=n == "erf") for n in FUNCTIONS}
+    held(rng, {"f32": 3e-6, "f64": 1e-13}[kind], list(FUNCTIONS), kind, kernel, "cpu")
+
+
+@pytest.mark.vulkan
+@pytest.mark.parametrize("kernel", [False, True])
+def test_near_zero_on_vulkan(rng: np.random.Generator, kernel: bool) -> None:
+    """SPIR-V has neither function: of exp(x) - 1 and log(1 + x) no digit is left near 0."""
+    need("vulkan")
+    held(rng, 3e-6, ["expm1", "log1p"], "f32", kernel, "vulkan")
+
+
+def held(rng: np.random.Generator, limit: float, names: list[str], kind: str, kernel: bool, target: str) -> None:
+    """Compiled functions against the interpreter and against NumPy, by relative errors and signs."""
+    given = {n: points(rng, kind, low=n == "erf") for n in names}
     graphs = {n: graph(n, kind, a.size, kernel) for n, a in given.items()}
-    exe = li.compile(li.Program("formulas", graphs))
-    limit = {"f32": 3e-6, "f64": 1e-13}[kind]
+    exe = li.compile(li.Program("formulas", graphs), target)
     for name, g in graphs.items():
         x = np.stack([given[name]] * 2)[:, None]
         got = exe.entries[name](x=x)["y"]

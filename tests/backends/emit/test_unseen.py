@@ -1,0 +1,32 @@
+"""Factors of 0 on Vulkan: NaN and infinities stay NaN, though drivers take 0 x for 0."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from device import need
+
+import lstm_ir as li
+
+
+@pytest.mark.vulkan
+@pytest.mark.parametrize("kind", ["f32", "f16"])
+def test_zero_times_what_is_not_finite(kind: str) -> None:
+    need("vulkan")
+    x = li.input("x", (7,), kind)
+    known = li.select(li.full((7,), True, "i1"), li.zeros((7,), kind), x)
+    outputs = {
+        "right": x * 0.0,
+        "left": li.full((7,), -0.0, kind) * x,
+        "above": li.zeros((7,), kind) / x,
+        "known": known * x,
+    }
+    a = np.array([1, -2, np.nan, np.inf, -np.inf, 0.0, -0.0], li.DType(kind).numpy)
+    with li.compile(li.Graph("zeros", [x], outputs), "vulkan", options={"cache": False}) as exe:
+        got = exe(x=a)
+    with np.errstate(invalid="ignore"):
+        want = {"right": a * 0.0, "left": -0.0 * a, "above": 0.0 / a, "known": 0.0 * a}
+    for name, value in want.items():
+        np.testing.assert_array_equal(got[name], value, err_msg=name)
+        plain = ~np.isnan(value)
+        np.testing.assert_array_equal(np.signbit(got[name])[plain], np.signbit(value)[plain], err_msg=name)
