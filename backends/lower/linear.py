@@ -54,11 +54,12 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         out = e.hlo("dot_general", [lhs, rhs], total, dot_dimension_numbers=_numbers(*axes))
     else:
         out = _dynamic(e, lhs, a, rhs, b, axes, total)
-    if e.target is not None and e.target.kind == "cpu" and (axes[0] or meets_a_mask(e, n)):
-        # What is fused with a batched product: IREE 3.13 packs it in vectors of 32 KiB where sizes are named, and
-        # where they are numbers takes the rows of all batches, of an operand whose axes it had joined, for one
-        # matrix, if its tiles are as many by chance (two batches of 3 rows, in tiles of 4).
-        out = e.barrier(out, total)
+    if (
+        e.target is not None
+        and e.target.kind == "cpu"
+        and ((axes[0] and (not total.is_static or _tiles_alike(a, axes[0], axes[2]))) or meets_a_mask(e, n))
+    ):
+        out = e.barrier(out, total)  # named sizes: IREE 3.13 packs what is fused with it in vectors of 32 KiB
     if e.is_spirv and any(not isinstance(a.shape[i], int) for i in axes[2]):
         # IREE 3.13 fuses a product that sums over an open size with what spreads its result over other rows
         # and multiplies it there, and the numbers are wrong
@@ -73,6 +74,18 @@ def _by_a_number(e: Emitter, lhs: ir.Value, a: TensorType, rhs: ir.Value, b: Ten
     """
     wide = [e.broadcast(v, t, to, tuple(range(t.rank))) for v, t in ((lhs, a), (rhs, b))]
     return e.hlo("multiply", wide, to)
+
+
+def _tiles_alike(a: TensorType, batching: Ints, contracting: Ints) -> bool:
+    """Whether the rows of all batches fill as many tiles as one matrix of them, though no batch fills its own.
+
+    An operand of what is fused with the product may have its axes joined to [batches x rows, columns]. IREE 3.13 packs
+    it so for the product if the tiles are as many: two batches of 3 rows, in tiles of 4, are two either way.
+    """
+    batches = dims.product([a.shape[i] for i in batching])
+    rows = dims.product([a.shape[i] for i in free_axes(a.rank, batching, contracting)])
+    assert isinstance(batches, int) and isinstance(rows, int)
+    return any(rows % t and batches * -(-rows // t) == -(-batches * rows // t) for t in (2, 4, 8, 16, 32))
 
 
 def meets_a_mask(e: Emitter, n: Node) -> bool:
