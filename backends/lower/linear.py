@@ -82,9 +82,10 @@ def _tiles_alike(a: TensorType, batching: Ints, contracting: Ints) -> bool:
     An operand of what is fused with the product may have its axes joined to [batches x rows, columns]. IREE 3.13 packs
     it so for the product if the tiles are as many: two batches of 3 rows, in tiles of 4, are two either way.
     """
-    batches = dims.product([a.shape[i] for i in batching])
-    rows = dims.product([a.shape[i] for i in free_axes(a.rank, batching, contracting)])
-    assert isinstance(batches, int) and isinstance(rows, int)
+    batches = dims.product(tuple(a.shape[i] for i in batching))
+    rows = dims.product(tuple(a.shape[i] for i in free_axes(a.rank, batching, contracting)))
+    assert isinstance(batches, int)
+    assert isinstance(rows, int)
     return any(rows % t and batches * -(-rows // t) == -(-batches * rows // t) for t in (2, 4, 8, 16, 32))
 
 
