@@ -18,6 +18,7 @@ from lstm_ir.backends.emit.for_loop import Values, for_loop, goes_on, until_loop
 from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.shapes import fill, fills_itself, number_filled
 from lstm_ir.backends.kernels.lowering import lower_loop
+from lstm_ir.backends.lower.behind_loops import apart
 from lstm_ir.backends.lower.gather import confined
 from lstm_ir.backends.lower.scan_packed import CHUNK, PackedLoop
 from lstm_ir.backends.lower.scan_until import UntilLoop
@@ -43,6 +44,7 @@ def _scan(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: 
     if fills_itself(e):
         init = _filled(e, loop, init)  # no kernel after all
     if e.target is not None:
+        init = apart(e, loop.init, init)
         e.host_loops.add(n)
         return (UntilLoop if loop.until else PackedLoop)(e, loop).run(consts, init, xs, count)
     if e.static:

@@ -10,10 +10,11 @@ from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.mlir_types import array_attr
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, signed_back, signless
 from lstm_ir.backends.emit.shapes import fill, fills_itself, iota, number_filled, reshape
+from lstm_ir.backends.lower.behind_loops import apart
 from lstm_ir.backends.lower.own_memory import copied
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.graph import Node, Value, topological
+from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.reach import fixed
@@ -109,20 +110,11 @@ def _concatenate(e: Emitter, n: Node, xs: list[ir.Value]) -> ir.Value:
     if e.target is not None and _begins_as_another(e, n):
         # IREE 3.13 makes one tensor of the common beginning, and writes the other parts of both into it
         xs = [copied(e, xs[0], n.inputs[0].type), *xs[1:]]
-    if e.target is not None and e.host_loops:
-        # What makes a part would write it into the tensor. IREE 3.13 (EmplaceAllocations.cpp) moves what made earlier
-        # parts before it, a loop too, and does not see what its body reads ("operand #0 does not dominate this use").
-        behind = [_behind_a_loop(e, v) for v in n.inputs]
-        xs = [e.opaque(x, v.type) if any(behind[:k]) else x for k, (x, v) in enumerate(zip(xs, n.inputs, strict=True))]
+    xs = apart(e, n.inputs, xs)
     if e.target is not None and e.target.kind != "cpu":
         return _joined(e, n, xs)
     axis = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n.attrs["dimension"])
     return e.hlo("concatenate", xs, n.types[0], dimension=axis)
-
-
-def _behind_a_loop(e: Emitter, v: Value) -> bool:
-    """Whether a loop of the host stands before `v`."""
-    return not e.host_loops.isdisjoint(topological([v.node]))
 
 
 def _begins_as_another(e: Emitter, n: Node) -> bool:

@@ -8,6 +8,7 @@ from lstm_ir.backends.emit.arithmetic import compare
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, signed_back, signless
+from lstm_ir.backends.lower.behind_loops import apart
 from lstm_ir.backends.lower.own_memory import own
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -184,7 +185,7 @@ def _dynamic_slice(e: Emitter, n: Node, x: ir.Value, starts: Values) -> ir.Value
 @lower("dynamic_update_slice")
 def _update(e: Emitter, n: Node, x: ir.Value, update: ir.Value, starts: Values) -> ir.Value:
     t, window = n.inputs[0].type, n.inputs[1].type
-    x = own(e, n, n.inputs[0], x, t)
+    x, update = apart(e, n.inputs[:2], [own(e, n, n.inputs[0], x, t), update])
     if t.is_static and window.is_static:
         return e.hlo("dynamic_update_slice", [x, update, *starts], t)
     v, _ = signless(e, x, t)

@@ -38,18 +38,40 @@ def test_two_of_one_beginning(rng: np.random.Generator, target: str) -> None:
     np.testing.assert_allclose(got["new"], a["b"] + a["c"] * np.tanh(rh @ a["u"]), rtol=1e-5)
 
 
-@pytest.mark.parametrize("verify", [False, True])
-def test_rows_of_loops_and_of_what_stands_before_them(rng: np.random.Generator, verify: bool) -> None:
-    """A part of the gradient of a GRU in segments: rows of a loop beside those of a single step before it.
+# Of the values at the end of `segments_of_a_gru.lir`: %6 and %10 come from a loop, %3 from a single step before it.
+JOINS = {
+    "concatenate": """%11 = reshape(%10) {shape=[2, 4, 5]} : f64[2,4,5]
+  %12 = concatenate([%11, %3]) {dimension=0} : f64[3,4,5]
+  return y0=%12""",
+    "the start of a loop": """%11 = reshape(%3) {shape=[4, 5]} : f64[4,5]
+  %12, %13 = scan([], [%6, %11], [], _) {length=3, reverse=[]} : [f64[4,5], f64[4,5]], [] with body {
+    graph @sums(%step: i32[], %a: f64[4,5], %b: f64[4,5]) {
+      %0 = add(%a, %b) : f64[4,5]
+      return %0, %a
+    }
+  }
+  return y0=%12, y1=%13""",
+    "an update": """%11 = reshape(%10) {shape=[2, 4, 5]} : f64[2,4,5]
+  %12 = concatenate([%11, %11]) {dimension=0} : f64[4,4,5]
+  %13 = constant() {value=3} : i32[]
+  %14 = constant() {value=0} : i32[]
+  %15 = dynamic_update_slice(%12, %3, [%13, %14, %14]) : f64[4,4,5]
+  return y0=%15""",
+}
 
-    IREE 3.13 moves the loop before what makes the single step's.
-    """
-    g = li.parse(Path(__file__).with_name("segments_of_a_gru.lir").read_text(encoding="utf-8"))
+
+@pytest.mark.parametrize("join", list(JOINS))
+def test_rows_of_loops_and_of_what_stands_before_them(rng: np.random.Generator, join: str) -> None:
+    """A part of the gradient of a GRU in segments: IREE 3.13 moves the loop before the step that stands before it."""
+    text = Path(__file__).with_name("segments_of_a_gru.lir").read_text(encoding="utf-8")
+    g = li.parse(text + f"  {JOINS[join]}\n}}\n")
     assert isinstance(g, li.Graph)
     a = {
         n: rng.integers(0, 3, p.shape).astype("i4") if p.dtype is li.DType.i32 else rng.uniform(0.1, 0.9, p.shape)
         for n, p in zip(g.input_names, g.params, strict=True)
     }
-    want = li.interpret(g, a)["y0"]
-    with li.compile(g, options={"kernels": False, "verify": verify, "cache": False}) as exe:
-        np.testing.assert_allclose(exe(**a)["y0"], want, rtol=1e-9)
+    want = li.interpret(g, a)
+    with li.compile(g, options={"kernels": False, "verify": True, "cache": False}) as exe:
+        got = exe(**a)
+    for name, value in want.items():
+        np.testing.assert_allclose(got[name], value, rtol=1e-9, err_msg=name)

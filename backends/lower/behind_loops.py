@@ -1,0 +1,23 @@
+"""Parts that are written into one tensor, where a loop made one and an op before the loop another.
+
+What makes a part would write it where it belongs. IREE 3.13 (EmplaceAllocations.cpp) moves what made the parts
+before it there, a loop too, and does not see what the loop's body reads: "operand #0 does not dominate this use".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.ir.graph import Value, topological
+
+
+def apart(e: Emitter, values: Sequence[Value], parts: Sequence[ir.Value]) -> list[ir.Value]:
+    """`parts`, made from `values`, of which those that follow a loop's are not made in place."""
+    if e.target is None or not e.host_loops:
+        return list(parts)
+    behind = [not e.host_loops.isdisjoint(topological([v.node])) for v in values]
+    pairs = zip(parts, values, strict=True)
+    return [e.opaque(x, v.type) if any(behind[:k]) else x for k, (x, v) in enumerate(pairs)]
