@@ -18,7 +18,7 @@ from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.reach import fixed
-from lstm_ir.ir.types import TensorType
+from lstm_ir.ir.types import DType, TensorType
 
 _STORES = {"concatenate", "dynamic_update_slice", "scatter_add"}  # keep operands in memory
 
@@ -132,6 +132,9 @@ def _joined(e: Emitter, n: Node, xs: list[ir.Value]) -> ir.Value:
     """
     t, axis = n.types[0], n.attrs["dimension"]
     held = signless(e, xs[0], n.inputs[0].type)[1].dtype
+    if held is DType.i1:  # two fills of booleans are one, whatever is written to them
+        held = DType.i8
+        xs = [e.convert(x, v.type, held) for x, v in zip(xs, n.inputs, strict=True)]
     whole = e.filled(0, t.with_dtype(held))
     begin: Dim = 0
     for x, v in zip(xs, n.inputs, strict=True):
@@ -139,6 +142,8 @@ def _joined(e: Emitter, n: Node, xs: list[ir.Value]) -> ir.Value:
         if v.shape[axis] != 0:  # the verifier refuses an empty part at the end
             whole = e.insert_slice(signless(e, x, v.type)[0], whole, at, list(v.shape))
         begin = dims.add(begin, v.shape[axis])
+    if t.dtype is DType.i1:
+        return e.convert(whole, t.with_dtype(held), t.dtype)
     return signed_back(e, whole, t)
 
 

@@ -38,6 +38,24 @@ def test_two_of_one_beginning(rng: np.random.Generator, target: str) -> None:
     np.testing.assert_allclose(got["new"], a["b"] + a["c"] * np.tanh(rh @ a["u"]), rtol=1e-5)
 
 
+@pytest.mark.vulkan
+@pytest.mark.parametrize("common", ["first", "last"])
+def test_two_of_booleans_on_vulkan(rng: np.random.Generator, common: str) -> None:
+    """Of named sizes: two fills of booleans are one tensor to IREE 3.13, whatever is written to them."""
+    need("vulkan")
+    x, a, b = li.input("x", ("N", 3), "i1"), li.input("a", (2, 3), "i1"), li.input("b", (2, 3), "i1")
+    order = 1 if common == "first" else -1
+    pairs = {"y": (x, a)[::order], "z": (x, b)[::order]}
+    given = {n: rng.integers(0, 2, (size, 3)).astype(bool) for n, size in (("x", 5), ("a", 2), ("b", 2))}
+    with li.compile(
+        li.Graph("masks", [x, a, b], {k: li.concat(list(v), 0) for k, v in pairs.items()}), "vulkan"
+    ) as exe:
+        got = exe(**given)
+    for name, other in (("y", "a"), ("z", "b")):
+        want = np.concatenate([given["x"], given[other]][::order])
+        np.testing.assert_array_equal(got[name], want, err_msg=name)
+
+
 # Of the values at the end of `segments_of_a_gru.lir`: %6 and %10 come from a loop, %3 from a single step before it.
 JOINS = {
     "concatenate": """%11 = reshape(%10) {shape=[2, 4, 5]} : f64[2,4,5]
