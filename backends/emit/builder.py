@@ -39,7 +39,7 @@ class Builder:
         self.sizes: dict[str, ir.Value] = {}  # dimension name -> index
         self._exprs: dict[Dim, ir.Value] = {}
         self.anchor: ir.Operation | None = None
-        self.unseen: dict[tuple[DType, float, float], ir.Value] = {}  # of `unseen.py`
+        self.unseen: dict[tuple[DType, str], ir.Value] = {}  # of `unseen.py`
 
     def begin(self, anchor: ir.Operation, sizes: Mapping[str, ir.Value]) -> None:
         """Start a function: sizes are computed before `anchor`."""

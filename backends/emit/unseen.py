@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from iree.compiler import ir
 
@@ -15,7 +13,7 @@ from lstm_ir.ir.types import TensorType
 
 def unseen(e: Builder, number: float, t: TensorType) -> ir.Value:
     """A tensor of one number, which lies in memory."""
-    key = t.dtype, math.copysign(1.0, number), number
+    key = t.dtype, repr(number)  # -0.0 is not 0.0
     if key not in e.unseen:
         with ir.InsertionPoint(e.anchor):
             e.unseen[key] = e.hidden(e.constant(np.asarray(number), t.dtype))

@@ -54,12 +54,10 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         out = e.hlo("dot_general", [lhs, rhs], total, dot_dimension_numbers=_numbers(*axes))
     else:
         out = _dynamic(e, lhs, a, rhs, b, axes, total)
-    if (
-        e.target is not None
-        and e.target.kind == "cpu"
-        and ((axes[0] and (not total.is_static or _tiles_alike(a, axes[0], axes[2]))) or meets_a_mask(e, n))
-    ):
-        out = e.barrier(out, total)  # named sizes: IREE 3.13 packs what is fused with it in vectors of 32 KiB
+    # What is fused with a batched product: IREE 3.13 packs it in vectors of 32 KiB where sizes are named
+    alone = axes[0] and (not total.is_static or _tiles_alike(a, axes[0], axes[2]))
+    if e.target is not None and e.target.kind == "cpu" and (alone or meets_a_mask(e, n)):
+        out = e.barrier(out, total)
     if e.is_spirv and any(not isinstance(a.shape[i], int) for i in axes[2]):
         # IREE 3.13 fuses a product that sums over an open size with what spreads its result over other rows
         # and multiplies it there, and the numbers are wrong

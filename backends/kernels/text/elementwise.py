@@ -111,7 +111,7 @@ class Ops:
             return t.op("arith.negf {} : {}", below, kind)
         if dtype is DType.f64 and a.op in _F64_FORMULAS:
             return _F64_FORMULAS[a.op](KernelCalc(self, dtype, wide), args[0])
-        if not t.lanes and a.op in _GPU_FORMULAS:  # SPIR-V has no such function; CUDA's and ours are as exact
+        if not t.lanes and a.op in _GPU_FORMULAS:  # SPIR-V has no such function; all GPUs take one text
             return _GPU_FORMULAS[a.op](KernelCalc(self, dtype, wide), args[0])
         if a.op in ("sine", "cosine") and (dtype is DType.f64 or t.lanes):
             return self._wave(args[0], dtype, wide, a.op == "cosine")
