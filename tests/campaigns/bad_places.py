@@ -291,3 +291,9 @@ def undone(root: Path) -> None:
     _ran("umount", "-l", str(root / "disk"))
     if (root / "kept").is_dir():
         _ran("chattr", "-R", "-i", "-a", str(root / "kept"))
+
+
+def all_undone(folder: Path) -> None:
+    """The same for each folder in `folder`: of a trial that was cut off, too."""
+    for root in folder.iterdir():
+        undone(root)

@@ -24,6 +24,7 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,17 +58,25 @@ class Done:
     calls: int = 0
 
 
+def _nothing(*_: object) -> None:
+    """What a script prepares and takes back, where it does not say."""
+
+
 def main(
-    trial: Trial, *, seconds: float, memory: int | None = None, prepare: Callable[[], object] | None = None
+    trial: Trial,
+    *,
+    seconds: float,
+    memory: int | None = None,
+    prepare: Callable[[], object] = _nothing,
+    undo: Callable[[Path], object] = _nothing,
 ) -> NoReturn:
     """Run the campaign of the script that calls, as its command line says.
 
     seconds: the time limit of one trial. memory: bytes of address space of the process that runs them.
     prepare: called once in that process, before the first trial's time begins.
+    undo: takes back, before the trials' folder is removed, what a trial that was cut off would leave undeletable in it.
     """
     options = _options()
-    if prepare is None:
-        prepare = bool  # does nothing
     if options.trial is not None:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             prepare()
@@ -77,7 +86,7 @@ def main(
     if options.worker is not None:
         prepare()
         _work(trial, options.seed, options.first, options.worker, memory)
-    sys.exit(_run(options.seed, options.first, options.last, options.seconds, seconds))
+    sys.exit(_run(options.seed, options.first, options.last, options.seconds, seconds, undo))
 
 
 def _options() -> argparse.Namespace:
@@ -104,16 +113,27 @@ def _command(seed: int) -> str:
     return f"python {os.path.relpath(sys.argv[0], ROOT)} --seed {seed}"
 
 
-def _run(seed: int, first: int, last: int, seconds: float, limit: float) -> int:
+@contextlib.contextmanager
+def _folder(undo: Callable[[Path], object]) -> Iterator[str]:
+    """A temporary folder that no file in it keeps from going, nor from an exit status of 0.
+
+    `TemporaryDirectory(ignore_cleanup_errors=True)` of Python 3.11 raises PermissionError at an immutable file.
+    """
+    folder = tempfile.mkdtemp(prefix="campaign-")
+    try:
+        yield folder
+    finally:
+        undo(Path(folder))
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(seed: int, first: int, last: int, seconds: float, limit: float, undo: Callable[[Path], object]) -> int:
     """The exit status: 1 after a defect."""
     for interruption in (signal.SIGINT, signal.SIGTERM):  # ends with the counts so far, in the background too
         signal.signal(interruption, signal.default_int_handler)
     counts: Counter[str] = Counter()
     defects, calls, number = 0, 0, first
-    with (
-        tempfile.TemporaryDirectory(prefix="campaign-", ignore_cleanup_errors=True) as folder,
-        contextlib.suppress(KeyboardInterrupt),
-    ):
+    with _folder(undo) as folder, contextlib.suppress(KeyboardInterrupt):
         for done in _trials(seed, first, seconds, limit, folder):
             number = done.number + 1
             calls += done.calls

@@ -233,4 +233,4 @@ def _look(root: Path) -> dict[str, tuple[int, int]]:
 
 
 if __name__ == "__main__":
-    campaign.main(trial, seconds=60, prepare=prepare)
+    campaign.main(trial, seconds=60, prepare=prepare, undo=bad_places.all_undone)

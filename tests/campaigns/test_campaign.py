@@ -39,6 +39,32 @@ if __name__ == "__main__":
     campaign.main(trial, seconds=1)
 """
 
+CUT_OFF = """
+import subprocess
+import time
+from pathlib import Path
+
+import campaign
+
+
+def trial(rng, number):
+    if number == 0:
+        Path("old").touch()
+        subprocess.run(["chattr", "+i", "old"], stderr=subprocess.DEVNULL)
+        return "made"
+    time.sleep(60)
+
+
+def undo(folder):
+    print("undoes", *[p.name for p in folder.iterdir()])
+    print(folder, flush=True)
+    subprocess.run(["chattr", "-i", folder / "old"], stderr=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    campaign.main(trial, seconds=60, undo=undo)
+"""
+
 
 def run(script: Path, *words: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(script), *map(str, words)]
@@ -108,6 +134,18 @@ def test_it_tells_its_counts_when_it_is_stopped(made: tuple[Path, Path]) -> None
         told = child.communicate(timeout=60)[0]
     assert told.startswith("purpose: seed 3, trials 1000..")
     assert told.endswith("0 defects\n")
+
+
+def test_what_a_trial_that_was_cut_off_left_is_taken_back(tmp_path: Path) -> None:
+    """An immutable file, where root may make one, keeps neither the folder nor changes the exit status."""
+    script = tmp_path / "cut_off.py"
+    script.write_text(CUT_OFF)
+    done = run(script, "--seconds", 1)
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.splitlines()
+    assert told[0] == "undoes old"
+    assert not Path(told[1]).exists()
+    assert told[2].endswith("1 made, 0 defects")
 
 
 def test_a_campaign_that_ends_no_trial_has_a_defect(made: tuple[Path, Path]) -> None:
