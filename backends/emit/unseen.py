@@ -21,9 +21,9 @@ def unseen(e: Builder, number: float, t: TensorType) -> ir.Value:
 
 
 def without_zero(e: Builder, v: ir.Value, operand: Value, t: TensorType) -> ir.Value:
-    """`v`, a factor of type t made from `operand`; a literal 0 for Vulkan lies in memory.
+    """`v`, a factor or divisor of type t made from `operand`; a literal 0 for Vulkan lies in memory.
 
-    Its drivers may take 0 x for 0, though x is NaN or infinite: Mesa's does.
+    Its drivers may take 0 x for 0, though x is NaN or infinite, and x / 0 for any number: Mesa's does.
     """
     if not e.is_spirv or not t.dtype.is_float:
         return v

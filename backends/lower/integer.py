@@ -21,9 +21,10 @@ def _divide(e: Emitter, n: Node, a: ir.Value, b: ir.Value) -> ir.Value:
     t = n.types[0]
     if t.dtype.is_float:
         inside = in_f32(t)
-        above = without_zero(e, e.convert(a, t, inside.dtype), n.inputs[0], inside)
-        out = e.hlo("divide", [above, e.convert(b, t, inside.dtype)], inside)
-        return e.convert(out, inside, t.dtype)
+        given = [
+            without_zero(e, e.convert(v, t, inside.dtype), x, inside) for v, x in zip((a, b), n.inputs, strict=True)
+        ]
+        return e.convert(e.hlo("divide", given, inside), inside, t.dtype)
     c = Calc(e, t)
     zero, minus = _special(c, b)
     quotient = c.div(a, _safe(c, b, zero, minus))

@@ -1,4 +1,4 @@
-"""Factors of 0 on Vulkan: NaN and infinities stay NaN, though drivers take 0 x for 0."""
+"""Literal factors and divisors of 0 on Vulkan, of which drivers make what they like."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ def test_zero_times_what_is_not_finite(kind: str) -> None:
         "left": li.full((7,), -0.0, kind) * x,
         "above": li.zeros((7,), kind) / x,
         "known": known * x,
+        "below": x / 0.0,
+        "below_minus": x / li.full((7,), -0.0, kind),
     }
     a = np.array([1, -2, np.nan, np.inf, -np.inf, 0.0, -0.0], li.DType(kind).numpy)
     with li.compile(li.Graph("zeros", [x], outputs), "vulkan", options={"cache": False}) as exe:
         got = exe(x=a)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):
         want = {"right": a * 0.0, "left": -0.0 * a, "above": 0.0 / a, "known": 0.0 * a}
+        want |= {"below": a / 0.0, "below_minus": a / -0.0}
     for name, value in want.items():
         np.testing.assert_array_equal(got[name], value, err_msg=name)
         plain = ~np.isnan(value)
