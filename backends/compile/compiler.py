@@ -41,6 +41,7 @@ BASE_FLAGS = (
 # code. Modules that compile either way are the same.
 LESS_FUSION = "--iree-dispatch-creation-enable-aggressive-fusion=false"
 UNCHECKED = "--verify=false"
+PLACES = "--iree-stream-resource-"  # flags that a module with `stream.resources` overrides (`backends/emit/resources.py`)
 _ENDED_BY: dict[int, str] = {  # signals that the system sends
     signal.SIGXFSZ: strerror(errno.EFBIG),
     signal.SIGXCPU: "its processor time is used up (ulimit -t)",
@@ -186,6 +187,9 @@ def option_flags(options: Mapping[str, Any] | None, kind: str) -> list[str]:
         raise CompileError("option flags: expected a list of compiler flags")
     on = "true" if tiling else "false"
     chosen = {_flag_name(f) for f in extra}
+    places = sorted(f for f in chosen if f.startswith(PLACES))
+    if kind == "cpu" and places:
+        raise CompileError(f"option flags: {places[0]} has no effect for CPUs: the module says where tensors lie")
     ours = [LESS_FUSION] if kind == "cpu" and _flag_name(LESS_FUSION) not in chosen else []
     return [*ours, f"--iree-opt-level={level}", f"--iree-opt-data-tiling={on}", *extra]
 

@@ -439,3 +439,11 @@ def test_a_flag_of_the_caller_stands_in_place_of_ours() -> None:
     assert [f for f in made if f.partition("=")[0] == name] == flags
     exe = li.compile(li.Graph("g", [x], {"y": x + x}), options={"flags": flags, "cache": False})
     np.testing.assert_array_equal(exe(x=np.ones(3, np.float32))["y"], np.full(3, 2.0, np.float32))
+
+
+def test_a_flag_without_effect_is_refused() -> None:
+    x = li.input("x", (3,))
+    flags = ["--iree-stream-resource-min-offset-alignment=64"]
+    with pytest.raises(li.CompileError, match="min-offset-alignment has no effect for CPUs"):
+        li.compile(li.Graph("g", [x], {"y": x + x}), options={"flags": flags})
+    assert flags[0] in compiler.option_flags({"flags": flags}, "vulkan")
