@@ -76,40 +76,84 @@ class TurnBodies(KernelPass):
         return in_loops(graph, self.name, one)
 
 
-def _layouts(loop: Loop) -> dict[Value, ValueLayout]:
-    """How parameters and results of the body are turned: those whose axes are in another order."""
+@dataclass(frozen=True)
+class _Results:
+    """Where what a body returns has its rows and its columns."""
+
+    axes: BodyAxes
+    rows: Mapping[Value, int]
+    columns: Mapping[Value, int]  # of those with more than rows
+
+    @property
+    def highest(self) -> int:
+        return max(v.rank for v in self.columns)
+
+    @property
+    def row_kinds(self) -> set[Axis]:
+        return {self.axes.of(v, i) for v, i in self.rows.items()}
+
+    @property
+    def wide(self) -> set[Axis]:
+        """The columns of the highest rank."""
+        return {self.axes.of(v, i) for v, i in self.columns.items() if v.rank == self.highest}
+
+    @property
+    def heads(self) -> list[Value]:
+        """Those that hold one number for each head: their other axis leads in one of the highest rank."""
+        higher = [v for v in self.columns if v.rank == self.highest > 2]
+        leading = {
+            self.axes.of(v, i) for v in higher for i in range(v.rank) if i not in (self.rows[v], self.columns[v])
+        }
+        return [v for v in self.columns if v.rank == 2 and self.axes.of(v, 1 - self.rows[v]) in leading]
+
+    @property
+    def rows_first(self) -> bool:
+        return all(self.rows[v] == 0 for v in self.columns)
+
+    @property
+    def stand(self) -> bool:
+        """Whether kernels take them as they are: columns last, rows first or beside the columns."""
+        beside = all(self.rows[v] == v.rank - 2 for v in self.columns)
+        return (beside or self.rows_first) and all(i == v.rank - 1 for v, i in self.columns.items())
+
+    def layouts(self) -> dict[Value, ValueLayout]:
+        if self.stand:
+            return {v: ValueLayout((0, 1), unit=True) for v in self.heads} if self.rows_first else {}
+        found = {v: ValueLayout(_order(v.rank, self.rows[v], i)) for v, i in self.columns.items()}
+        return found | {v: ValueLayout((1 - self.rows[v], self.rows[v]), unit=True) for v in self.heads}
+
+
+def _results(loop: Loop) -> _Results | None:
+    """None where there is nothing to turn: no rows that all have, or no columns."""
     outputs = list(dict.fromkeys(loop.body.outputs))
     if all(v.rank < 2 for v in outputs) or any(v.rank == 0 for v in outputs):
-        return {}
+        return None
     axes = BodyAxes(loop)
     rows = rows_of(outputs, axes)
-    if rows is None:
+    return None if rows is None else _Results(axes, rows, {v: _column(v, rows[v], axes) for v in outputs if v.rank > 1})
+
+
+def _layouts(loop: Loop) -> dict[Value, ValueLayout]:
+    """How parameters and results of the body are turned: those whose axes are in another order."""
+    results = _results(loop)
+    if results is None:
         return {}
-    kinds = {axes.of(v, i) for v, i in rows.items()}
-    columns = {v: _column(v, rows[v], axes) for v in outputs if v.rank > 1}
-    highest = max(v.rank for v in columns)
-    wide = {axes.of(v, i) for v, i in columns.items() if v.rank == highest}
-    last = all(rows[v] == v.rank - 2 for v in columns)
-    first = all(rows[v] == 0 for v in columns)
-    leading = {
-        axes.of(v, i) for v in columns if v.rank == highest > 2 for i in range(v.rank) if i not in (rows[v], columns[v])
-    }
-    heads = [v for v in columns if v.rank == 2 and axes.of(v, 1 - rows[v]) in leading]
-    stands = (last or first) and all(i == v.rank - 1 for v, i in columns.items())
-    found: dict[Value, ValueLayout] = {}
-    if not stands:
-        found = {v: ValueLayout(_order(v.rank, rows[v], i)) for v, i in columns.items()}
-        found |= {v: ValueLayout((1 - rows[v], rows[v]), unit=True) for v in heads}
-    elif first:
-        found = {v: ValueLayout((0, 1), unit=True) for v in heads}
-    for p, v in zip(loop.carry_params, loop.next, strict=True):
-        if v in found:
-            found[p] = found[v]
-    for p in loop.x_params:
-        order = _scanned(p, axes, kinds, wide)
-        if order is not None and (not stands or axes.of(p, p.rank - 1) in kinds):
-            found[p] = ValueLayout(order)
+    found = results.layouts()
+    found |= {p: found[v] for p, v in zip(loop.carry_params, loop.next, strict=True) if v in found}
+    found |= _scanned(loop, results)
     return {v: t for v, t in found.items() if t != ValueLayout(tuple(range(v.rank)))}
+
+
+def _scanned(loop: Loop, results: _Results) -> dict[Value, ValueLayout]:
+    """Of the rows that are scanned; where the results stand, of those alone that have rows last."""
+    axes, kinds, wide = results.axes, results.row_kinds, results.wide
+    orders = {p: _scanned_order(p, axes, kinds, wide) for p in loop.x_params}
+    stand = results.stand
+    return {
+        p: ValueLayout(order)
+        for p, order in orders.items()
+        if order is not None and (not stand or axes.of(p, p.rank - 1) in kinds)
+    }
 
 
 def _order(rank: int, row: int | None, column: int) -> Order:
@@ -117,7 +161,7 @@ def _order(rank: int, row: int | None, column: int) -> Order:
     return (*others, column) if row is None else (*others, row, column)
 
 
-def _scanned(p: Value, axes: BodyAxes, rows: set[Axis], wide: set[Axis]) -> Order | None:
+def _scanned_order(p: Value, axes: BodyAxes, rows: set[Axis], wide: set[Axis]) -> Order | None:
     """The order of a scanned row's axes; None where it has no columns."""
     row = next((i for i in range(p.rank) if axes.of(p, i) in rows), None)
     column = next((i for i in reversed(range(p.rank)) if axes.of(p, i) in wide and i != row), None)
