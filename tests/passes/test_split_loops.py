@@ -154,6 +154,24 @@ def test_an_op_that_cannot_be_lifted_stays_in_a_loop(rng: np.random.Generator) -
     same(graph, after, x=rng.standard_normal((4, B, I)).astype("f"))
 
 
+def test_what_reads_a_matrix_state_stays_beside_it(rng: np.random.Generator) -> None:
+    """Outside, the state of every step would be kept, for rows that the loop may as well compute."""
+
+    def body(carry: Any, row: li.Value) -> Any:
+        h, s = carry
+        h = li.tanh(h @ R + row)
+        s = 0.9 * s + li.einsum("bi,bj->bij", h @ V, h @ Q)
+        return (h, s), li.einsum("bi,bij->bj", h @ weight("read", H, H), s)
+
+    x = li.input("x", (7, B, H))
+    _, y = li.scan(body, (li.zeros((B, H)), li.zeros((B, H, H))), x)
+    graph = li.Graph("g", [x], {"y": y @ U})
+    after, _ = split(graph)
+    kept = [v for n in after.nodes if n.op.name == "scan" for v in n.values if v.rank == 4]
+    assert not kept, "the state of every step is kept"
+    same(graph, after, x=rng.standard_normal((7, B, H)).astype("f"))
+
+
 def test_state_in_one_tensor(rng: np.random.Generator) -> None:
     """Two layers of an LSTM whose states are one input, [layers, 2, B, H], as exported models keep it."""
     x, s = li.input("x", ("T", B, I)), li.input("s", (2, 2, B, H))
