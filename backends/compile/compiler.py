@@ -41,7 +41,7 @@ BASE_FLAGS = (
 # code. Modules that compile either way are the same.
 LESS_FUSION = "--iree-dispatch-creation-enable-aggressive-fusion=false"
 UNCHECKED = "--verify=false"
-PLACES = "--iree-stream-resource-"  # flags that a module with `stream.resources` overrides (`backends/emit/resources.py`)
+PLACES = "--iree-stream-resource-"  # modules for CPUs say it themselves (`backends/emit/resources.py`)
 _ENDED_BY: dict[int, str] = {  # signals that the system sends
     signal.SIGXFSZ: strerror(errno.EFBIG),
     signal.SIGXCPU: "its processor time is used up (ulimit -t)",

@@ -22,7 +22,7 @@ from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.loop import Loop
 
 _DECIDES = {
-    "compare", "sign", "floor", "ceil", "round_nearest_even", "remainder", "is_finite", "argmax",
+    "compare", "sign", "floor", "ceil", "round_nearest_even", "remainder", "is_finite", "argmax", "atan2",
     "bitcast_convert",
 }  # fmt: skip
 _EDGES = {"sqrt": 0, "rsqrt": 0, "log": 0, "log_plus_one": 0, "power": 0, "divide": 1}

@@ -84,6 +84,31 @@ def log1p_single(c: Calculator[V], x: V) -> V:
     return c.pick(near, c.mul(s, series), c.op("log_plus_one", x))
 
 
+def angle(c: Calculator[V], y: V, x: V, double: bool) -> V:
+    """atan2(y, x): the series of atan(u) with |u| <= sqrt(2) - 1, in the octant of |x| and |y|.
+
+    atan(t) = pi/4 + atan((t - 1) / (t + 1)). A select chooses between computed values, so that NaN comes through.
+    """
+    up, along = c.op("abs", y), c.op("abs", x)
+    steep = c.compare("GT", up, along)
+    low, high = c.pick(steep, along, up), c.pick(steep, up, along)
+    t = c.pick(c.compare("EQ", low, high), 1.0, c.div(low, high))  # infinite both
+    t = c.pick(c.compare("EQ", c.add(low, high), 0.0), 0.0, t)
+    far = c.compare("GT", t, math.sqrt(2) - 1)
+    u = c.pick(far, c.div(c.sub(t, 1.0), c.add(t, 1.0)), t)
+    series = c.polynomial(c.mul(u, u), [(-1) ** i / (2 * i + 1) for i in reversed(range(22 if double else 10))])
+    out = c.mul(u, series)
+    out = c.pick(far, c.add(out, math.pi / 4), out)
+    out = c.pick(steep, c.sub(math.pi / 2, out), out)
+    out = c.pick(_below(c, x), c.sub(math.pi, out), out)
+    return c.pick(_below(c, y), c.op("negate", out), out)
+
+
+def _below(c: Calculator[V], x: V) -> V:
+    """Whether x is less than 0, or -0."""
+    return c.either(c.compare("LT", x, 0.0), c.compare("LT", c.div(1.0, x), 0.0))
+
+
 def wave(c: Calculator[V], x: V, cosine: bool, double: bool) -> V:
     """sin(x) or cos(x) = +-sin(r) or +-cos(r) with x = k pi/2 + r, |r| <= pi/4.
 

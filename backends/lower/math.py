@@ -1,4 +1,4 @@
-"""tanh, expm1, log1p, power, sine and cosine.
+"""tanh, expm1, log1p, power, atan2, sine and cosine.
 
 Formulas where IREE has no f64 function, or none that is accurate.
 """
@@ -11,7 +11,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import Calc
 from lstm_ir.backends.emit.emitter import Emitter, lower
-from lstm_ir.backends.emit.formulas import expm1, expm1_single, log1p, log1p_single, tanh64, wave
+from lstm_ir.backends.emit.formulas import angle, expm1, expm1_single, log1p, log1p_single, tanh64, wave
 from lstm_ir.backends.lower.elementwise import in_f32
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType, TensorType
@@ -67,6 +67,13 @@ def _power(e: Emitter, n: Node, a: ir.Value, b: ir.Value) -> ir.Value:
     turning = c.both(c.compare("EQ", a, -1.0), c.compare("EQ", c.op("abs", b), math.inf))
     one = c.either(c.compare("EQ", b, 0.0), c.either(c.compare("EQ", a, 1.0), turning))
     return e.convert(c.pick(one, 1.0, out), wide, t.dtype)
+
+
+@lower("atan2")
+def _atan2(e: Emitter, n: Node, y: ir.Value, x: ir.Value) -> ir.Value:
+    t, wide = n.types[0], _inside(e, n.types[0])
+    given = [e.convert(v, t, wide.dtype) for v in (y, x)]
+    return e.convert(angle(Calc(e, wide), *given, double=wide.dtype is DType.f64), wide, t.dtype)
 
 
 @lower("sine", "cosine")

@@ -8,8 +8,8 @@ from lstm_ir.ir.operators import bind
 from lstm_ir.ops.primitive.size import dim, in_range, size
 from lstm_ir.ops.primitive import elementwise_ops
 from lstm_ir.ops.primitive.elementwise import (
-    abs, add, bitcast_convert, ceil, clamp, compare, convert, cos, divide, equal, erf, exp, expm1,
-    floor, greater, greater_equal, is_finite, less, less_equal, log, log1p, logical_and,
+    abs, acos, add, asin, atan, atan2, bitcast_convert, ceil, clamp, compare, convert, cos, divide, equal, erf, exp,
+    expm1, floor, greater, greater_equal, is_finite, less, less_equal, log, log1p, logical_and,
     logical_not, logical_or, logical_xor, logistic, maximum, minimum, mod, multiply, negate, not_equal,
     power, reciprocal, remainder, round, rsqrt, select, shift_left, shift_right_arithmetic, shift_right_logical,
     sign, sin, sqrt, square, subtract, tanh,
@@ -74,9 +74,9 @@ from lstm_ir.ops.keywords import told
 # isort: on
 
 __all__ = [
-    "abs", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "add",
-    "all", "any", "arange", "argmax", "argmin", "argsort", "attention", "avg_pool1d", "avg_pool2d",
-    "batch_norm", "bitcast_convert", "broadcast_in_dim", "broadcast_to", "ceil", "celu", "clamp", "clip",
+    "abs", "acos", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "add",
+    "all", "any", "arange", "argmax", "argmin", "argsort", "asin", "atan", "atan2", "attention", "avg_pool1d",
+    "avg_pool2d", "batch_norm", "bitcast_convert", "broadcast_in_dim", "broadcast_to", "ceil", "celu", "clamp", "clip",
     "compare", "concat", "constant", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convert",
     "cos", "crf_decode", "crf_loss", "cross_entropy", "ctc_loss", "cumprod", "cumsum", "custom_vjp", "dense",
     "depth_to_space", "dim", "divide", "dot", "dot_general", "dropout", "dynamic_quantize_matmul", "dynamic_slice",

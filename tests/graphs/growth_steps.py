@@ -29,7 +29,8 @@ def _elementwise() -> None:
     binary: dict[str, tuple[Callable[[Any, Any], li.Value], str]] = {
         "add": (li.add, "fi"), "subtract": (li.subtract, "fi"), "multiply": (li.multiply, "fi"),
         "divide": (li.divide, "fi"), "remainder": (li.remainder, "fi"), "maximum": (li.maximum, "fi"),
-        "minimum": (li.minimum, "fi"), "power": (li.power, "f"), "and": (li.logical_and, "ib"),
+        "minimum": (li.minimum, "fi"), "power": (li.power, "f"), "atan2": (li.atan2, "f"),
+        "and": (li.logical_and, "ib"),
         "or": (li.logical_or, "ib"), "xor": (li.logical_xor, "ib"), "shift_left": (li.shift_left, "i"),
         "shift_right_logical": (li.shift_right_logical, "i"),
         "shift_right_arithmetic": (li.shift_right_arithmetic, "i"),

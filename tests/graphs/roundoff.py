@@ -29,6 +29,7 @@ LEAST = {DType.f16: 1e-7, DType.bf16: 1e-37, DType.f32: 1e-37, DType.f64: 1e-300
 # Units in the last place of f32, and of f64.
 _FUNCTIONS = {
     "exponential", "exponential_minus_one", "log", "log_plus_one", "erf", "logistic", "tanh", "sine", "cosine",
+    "atan2",
 }  # fmt: skip
 _OF_A_FUNCTION = {DType.f32: 16, DType.f64: 64}
 _ROUNDED = {"add": 1, "subtract": 1, "multiply": 1, "divide": 2, "sqrt": 1, "rsqrt": 4}

@@ -42,6 +42,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/importers/keras/hdf5.py": "SECONDS RATE BUSY_FACTOR MEMORY",
         "lstm_ir/importers/keras/hdf5_child.py": "MAX_OBJECTS MAX_BYTES MAX_EXPANSION MAX_DEPTH",
         "lstm_ir/importers/keras/walk.py": "DEPTH CALLS",
+        "lstm_ir/importers/fourier.py": "LONGEST",
         "lstm_ir/importers/known.py": "MAX_ELEMENTS MAX_COMPARED MAX_BITS SMALL",
         "lstm_ir/importers/onnx/model.py": "DEPTH",
         "lstm_ir/importers/onnx/reading.py": "MAX_NODES",

@@ -49,6 +49,9 @@ def raw(names: str, *operands: Any, **attrs: Any) -> None:
 
 
 raw("Abs Neg Exp Expm1 Square Sin Cos Tanh Sigmoid Erf Floor Ceil Rint Round Sign", M)
+raw("Atan", M)
+raw("Asin Acos", ((None, 3), f32([[-0.5, 0.25, 0.75], [-0.99, 0.0, 0.9]])))
+raw("Atan2", M, POSITIVE)
 raw("Relu Relu6 Elu Selu Softplus Softsign", M)
 raw("Log Log1p Sqrt Rsqrt Reciprocal", POSITIVE)
 raw("IsNan IsInf IsFinite", ((2,), f32([np.nan, np.inf])))
@@ -64,6 +67,51 @@ raw("BatchMatMulV2", ((None, 2, 3), (4, 2, 3)), ((1, 5, 3), (1, 5, 3)), adj_y=Tr
 raw("BatchMatMul", ((4, 2, 3), (4, 2, 3)), ((4, 3, 5), (4, 3, 5)))
 raw("MatMul", ((3, None), (3, 2)), ((3, 5), (3, 5)), transpose_a=True)
 raw("BiasAdd", IMAGE, ((4,), (4,)))
+ROWS: Any = ((None, 2, 7), (3, 2, 7))
+EVEN: Any = ((None, 8), (2, 8))
+
+
+def _z(tf: Any, p: Any) -> Any:
+    return tf.complex(p["x"], p["y"])
+
+
+def _parts(tf: Any, *zs: Any) -> list[Any]:
+    return [f(z) for z in zs for f in (tf.math.real, tf.math.imag)]
+
+
+op("RFFT", lambda tf, p: _parts(tf, tf.signal.rfft(p["x"])), x=ROWS)
+op("RFFTFitted", lambda tf, p: _parts(tf, *(tf.signal.rfft(p["x"], [n]) for n in (4, 9))), "forward", x=ROWS)
+op("RFFTEven", lambda tf, p: _parts(tf, tf.signal.rfft(p["x"])), x=EVEN)
+op("IRFFT", lambda tf, p: tf.signal.irfft(_z(tf, p)), x=EVEN, y=EVEN)
+op("IRFFTFitted", lambda tf, p: [tf.signal.irfft(_z(tf, p), [n]) for n in (7, 15, 16)], "forward", x=EVEN, y=EVEN)
+op("FFT", lambda tf, p: _parts(tf, tf.signal.fft(_z(tf, p)), tf.signal.ifft(_z(tf, p))), x=ROWS, y=ROWS)
+op("ComplexAbs", lambda tf, p: [tf.abs(_z(tf, p)), tf.math.angle(_z(tf, p))], x=M, y=POSITIVE)
+op(
+    "ComplexArithmetic",
+    lambda tf, p: _parts(
+        tf,
+        _z(tf, p) * tf.exp(1j * _z(tf, p)),
+        -_z(tf, p) / (_z(tf, p) + 2.0),
+        tf.math.conj(_z(tf, p)) - tf.square(_z(tf, p)),
+        tf.add_n([_z(tf, p)] * 3),
+    ),
+    x=M,
+    y=POSITIVE,
+)
+
+
+def _moved(tf: Any, p: Any) -> list[Any]:
+    z = _z(tf, p)
+    more = (
+        tf.stack([z, tf.cast(p["x"], tf.complex64)]),
+        tf.constant([[1 + 2j, 3j, -1]], tf.complex64) * z,
+        tf.zeros_like(z),
+    )
+    moved = tf.transpose(z), z[:, 1:], tf.reduce_sum(z, 1), tf.concat([z, z], 1), tf.pad(z, [[0, 0], [1, 2]])
+    return [*_parts(tf, *moved, *more), tf.cast(z, tf.float32)]
+
+
+op("ComplexMoves", _moved, x=M, y=POSITIVE)
 op("TruncateDiv", lambda tf, p: tf.raw_ops.TruncateDiv(**p), x=INTS, y=NONZERO)
 op("IntFloor", lambda tf, p: [p["x"] // p["y"], p["x"] % p["y"]], x=INTS, y=NONZERO)
 op(

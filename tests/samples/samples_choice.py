@@ -89,6 +89,21 @@ def _power_special() -> Iterator[Sample]:
     yield case("power special", li.power, [a, b], lambda *_: want, smooth=False)
 
 
+@of("atan2")
+def _atan2_special() -> Iterator[Sample]:
+    """C's table: the sign of a zero counts; every octant, the axes, ratios beyond the range of f32."""
+    nan, inf, pi = math.nan, math.inf, math.pi
+    y = np.array([0, -0.0, 0, -0.0, 2, -2, inf, -inf, inf, 5, 5, -5, nan, 1, 0, inf, 1e-30, 1e30, -1e-30], np.float32)
+    x = np.array([1, 1, -0.0, -1, 0, -0.0, inf, -inf, 3, inf, -inf, -inf, 1, nan, 0, nan, 1e30, -1e-30, -1e30], "f4")
+    want = np.array([0, -0.0, pi, -pi, pi / 2, -pi / 2, pi / 4, -3 * pi / 4, pi / 2, 0, pi, -pi, nan, nan, 0, nan,
+                     0, pi / 2, -pi])  # fmt: skip
+    yield case("atan2 special", li.atan2, [y, x], lambda *_: want, smooth=False)
+    turn = np.linspace(-3.14, 3.14, 997)
+    for k in FLOATS:
+        points = [(3.5 * f(turn)).astype(dtype(k)) for f in (np.sin, np.cos)]
+        yield case(f"atan2 around {k}", li.atan2, points, lambda y, x: np.angle(x + 1j * y))
+
+
 @of("shift_left", "shift_right_logical", "shift_right_arithmetic")
 def _shifts() -> Iterator[Sample]:
     for k in INTS:

@@ -75,6 +75,7 @@ BINARY: dict[str, tuple[Callable[[Any, Any], li.Value], Oracle, Oracle | None, s
     "maximum": (li.maximum, lambda a, b: np.where(a > b, a, b), _wrapped(max), "fi"),
     "minimum": (li.minimum, lambda a, b: np.where(a < b, a, b), _wrapped(min), "fi"),
     "power": (li.power, lambda a, b: np.exp(b * np.log(a)), None, "f"),
+    "atan2": (li.atan2, lambda y, x: np.angle(x + 1j * y), None, "f"),
     "and": (li.logical_and, lambda a, b: a & b, _wrapped(lambda a, b: a & b), "ib"),
     "or": (li.logical_or, lambda a, b: a | b, _wrapped(lambda a, b: a | b), "ib"),
     "xor": (li.logical_xor, lambda a, b: a != b, _wrapped(lambda a, b: a ^ b), "ib"),

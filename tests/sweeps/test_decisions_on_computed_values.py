@@ -80,6 +80,10 @@ def _halved(a: Array) -> Array:
     return np.asarray(a * a.dtype.type(0.5))
 
 
+def _half_turns(v: Array, w: Array) -> Array:
+    return np.rint(np.arctan2((v - w).astype("f8"), -1.0)).astype(v.dtype)
+
+
 def _clamped(a: Array, high: Array) -> Array:
     return np.asarray(np.minimum(np.maximum(a, a.dtype.type(-1)), high))
 
@@ -94,6 +98,7 @@ DECISIONS: dict[str, Decision] = {
     "round": Decision("round_nearest_even", lambda v, w: li.round(v * 0.5), lambda v, w: np.rint(_halved(v))),
     "convert": Decision("convert", lambda v, w: li.convert(v, "i32"), lambda v, w: _whole(v)),
     "remainder": Decision("remainder", lambda v, w: v % 1.0, lambda v, w: np.fmod(v, v.dtype.type(1))),
+    "angle": Decision("atan2", lambda v, w: li.round(li.atan2(v - w, -1.0)), lambda v, w: _half_turns(v, w)),
     "finite": Decision("is_finite", lambda v, w: li.is_finite(1.0 / (v - w)), lambda v, w: v != w),
     "argmax": Decision("argmax", lambda v, w: li.argmax(v, -1), lambda v, w: v.argmax(-1)),
     "max": Decision("reduce_max", lambda v, w: li.max(v, -1), lambda v, w: v.max(-1)),

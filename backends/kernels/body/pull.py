@@ -29,7 +29,7 @@ from lstm_ir.ops.primitive.linear import free_axes
 
 COSTLY = frozenset((
     "divide", "remainder", "power", "exponential", "exponential_minus_one", "log", "log_plus_one", "erf", "logistic",
-    "tanh", "sine", "cosine", "sqrt", "rsqrt",
+    "tanh", "sine", "cosine", "sqrt", "rsqrt", "atan2",
 ))  # fmt: skip
 """Ops of which a number that a loop of the kernel reads again and again is kept."""
 

@@ -28,7 +28,7 @@ _UNARY = {
 _F32_ONLY = {"erf": "math.erf", "sine": "math.sin", "cosine": "math.cos"}
 # Ops that end in a product, or may: LLVM makes an FMA of a product and a sum where nothing forbids it.
 _PRODUCTS = {
-    "multiply", "exponential", "exponential_minus_one", "log", "log_plus_one", "rsqrt", "tanh",
+    "multiply", "exponential", "exponential_minus_one", "log", "log_plus_one", "rsqrt", "tanh", "atan2",
     *_F32_ONLY,
 }  # fmt: skip
 _F64_FORMULAS = {"exponential_minus_one": formulas.expm1, "log_plus_one": formulas.log1p}
@@ -113,6 +113,8 @@ class Ops:
             return _F64_FORMULAS[a.op](KernelCalc(self, dtype, wide), args[0])
         if not t.lanes and a.op in _GPU_FORMULAS:  # SPIR-V has no such function; all GPUs take one text
             return _GPU_FORMULAS[a.op](KernelCalc(self, dtype, wide), args[0])
+        if a.op == "atan2":
+            return formulas.angle(KernelCalc(self, dtype, wide), args[0], args[1], double=dtype is DType.f64)
         if a.op in ("sine", "cosine") and (dtype is DType.f64 or t.lanes):
             return self._wave(args[0], dtype, wide, a.op == "cosine")
         if a.op in _UNARY:

@@ -9,7 +9,7 @@ from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.operands import Operands, Result
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import SizeArray
-from lstm_ir.importers.tensorflow.tensors import dtype_of, shape_of
+from lstm_ir.importers.tensorflow.tensors import COMPLEX, dtype_of, shape_of
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
@@ -118,6 +118,10 @@ class Call(Operands):
     def dtype(self, name: str) -> DType:
         """An element type."""
         return dtype_of(self._attribute(name, "type", None))
+
+    def parts(self, name: str) -> DType | None:
+        """The type of the parts of complex elements; None for another element type."""
+        return COMPLEX.get(self._attribute(name, "type", None))
 
     def shape(self, name: str) -> tuple[int | None, ...] | None:
         """A shape; None where its rank is not known, or where it is absent."""

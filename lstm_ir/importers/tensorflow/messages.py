@@ -26,8 +26,9 @@ NameAttrList: 1 name string, 2 attr map<AttrValue>
 TensorShapeProto: 2 dim ShapeDim*, 3 unknown_rank bool
 ShapeDim: 1 size int64, 2 name string
 TensorProto: 1 dtype int32, 2 tensor_shape TensorShapeProto, 3 version_number int32, 4 tensor_content bytes,
-    5 float_val float*, 6 double_val double*, 7 int_val int32*, 8 string_val bytes*, 10 int64_val int64*,
-    11 bool_val bool*, 13 half_val int32*, 16 uint32_val uint32*, 17 uint64_val uint64*
+    5 float_val float*, 6 double_val double*, 7 int_val int32*, 8 string_val bytes*, 9 scomplex_val float*,
+    10 int64_val int64*, 11 bool_val bool*, 12 dcomplex_val double*, 13 half_val int32*, 16 uint32_val uint32*,
+    17 uint64_val uint64*
 FunctionDefLibrary: 1 function FunctionDef*
 FunctionDef: 1 signature OpDef, 3 node_def NodeDef*, 4 ret map<string>, 5 attr map<AttrValue>, 6 control_ret map<string>
 OpDef: 1 name string, 2 input_arg ArgDef*, 3 output_arg ArgDef*, 17 is_stateful bool

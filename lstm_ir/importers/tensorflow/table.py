@@ -17,11 +17,13 @@ Build: TypeAlias = Callable[[Any], Any]  # of a Call, or of a Site where the op 
 class OpRule(OpEntry[Call]):
     """One op. `results` are the names of its results, as the bodies of functions write them, where it has several.
 
-    `runs`: it runs other nodes, so that its meaning takes the place in the walk, not the operands.
+    `runs`: it runs other nodes, so that its meaning takes the place in the walk, not the operands. `complex`: its
+    meaning takes complex operands as they are.
     """
 
     results: tuple[str, ...]
     runs: bool
+    complex: bool
 
 
 TABLE: Table[str, OpRule] = Table("op")
@@ -34,12 +36,13 @@ def taken(
     sizes: Rule | None = None,
     refused: str = "",
     runs: bool = False,
+    complex: bool = False,
 ) -> Callable[[Build], Build]:
     """Register the decorated function as the meaning of one op, or of several that mean the same."""
 
     def register(build: Build) -> Build:
         for name in names:
-            TABLE.add(name, OpRule(name, build, moves, sizes, refused, tuple(results.split()), runs))
+            TABLE.add(name, OpRule(name, build, moves, sizes, refused, tuple(results.split()), runs, complex))
         return build
 
     return register

@@ -25,6 +25,8 @@ DTYPES = {
     19: DType.f16, 22: DType.u32,
 }  # fmt: skip
 """Element types by TensorFlow's numbers; those that are missing here are refused."""
+COMPLEX = {8: DType.f32, 18: DType.f64}
+"""The parts of complex element types."""
 _REFERENCE = 100  # TF 1's references to a variable have their own numbers
 _FIELDS = {
     DType.f32: "float_val", DType.f64: "double_val", DType.i32: "int_val", DType.u8: "int_val", DType.i8: "int_val",
@@ -57,26 +59,55 @@ def shape_of(proto: Any) -> tuple[int | None, ...] | None:
 
 def read_tensor(proto: Any) -> Data:
     """The elements of a TensorProto; RefusedError where they are not there, or are not as many as the shape says."""
-    dtype, sizes = dtype_of(proto.dtype), shape_of(proto.tensor_shape)
+    dtype = dtype_of(proto.dtype)
+    shape, count = _shape(proto)
+    if proto.tensor_content:
+        return of_bytes(proto.tensor_content, dtype, shape)
+    given = np.asarray(getattr(proto, _FIELDS[dtype]))
+    if dtype in (DType.f16, DType.bf16):
+        bits = given.astype(np.int64).astype(np.uint16)
+        given = bits.view(np.float16 if dtype is DType.f16 else ml_dtypes.bfloat16)
+    return _data(_filled(given, count, shape).astype(dtype.numpy), dtype)
+
+
+def read_complex(proto: Any) -> Array:
+    """The elements of a TensorProto of complex64 or complex128; RefusedError as for `read_tensor`."""
+    shape, count = _shape(proto)
+    kind = np.dtype(np.complex64 if COMPLEX[proto.dtype] is DType.f32 else np.complex128)
+    if proto.tensor_content:
+        if len(proto.tensor_content) != count * kind.itemsize:
+            raise NodeRefusedError(
+                f"the tensor {list(shape)} of {dtype_name(proto.dtype)} has {len(proto.tensor_content)} bytes in the "
+                f"file, not {count * kind.itemsize}"
+            )
+        return np.frombuffer(proto.tensor_content, kind).reshape(shape)
+    pairs = np.asarray(proto.scomplex_val if kind.itemsize == 8 else proto.dcomplex_val, np.float64)
+    if len(pairs) % 2:
+        raise NodeRefusedError(f"the tensor {list(shape)} has half a complex number in the file")
+    return _filled(pairs[::2] + 1j * pairs[1::2], count, shape).astype(kind)
+
+
+def _shape(proto: Any) -> tuple[tuple[int, ...], int]:
+    """The shape of a TensorProto, and how many elements it has."""
+    sizes = shape_of(proto.tensor_shape)
     if sizes is None or None in sizes:
         raise NodeRefusedError("the tensor has no whole shape")
     shape = tuple(d for d in sizes if d is not None)
     count = prod(shape)
     if count > MAX_ELEMENTS:
         raise NodeRefusedError(f"the tensor says that it has {count} elements, more than {MAX_ELEMENTS}")
-    if proto.tensor_content:
-        return of_bytes(proto.tensor_content, dtype, shape)
-    given = np.asarray(getattr(proto, _FIELDS[dtype]))
+    return shape, count
+
+
+def _filled(given: Array, count: int, shape: tuple[int, ...]) -> Array:
+    """Elements of which TensorFlow writes equal ones at the end once."""
     if not 1 <= len(given) <= count and count:
         raise NodeRefusedError(f"the tensor {list(shape)} has {len(given)} elements in the file")
-    if dtype in (DType.f16, DType.bf16):
-        bits = given.astype(np.int64).astype(np.uint16)
-        given = bits.view(np.float16 if dtype is DType.f16 else ml_dtypes.bfloat16)
-    out: Array = np.empty(count, dtype.numpy)
-    out[: len(given)] = given[:count].astype(dtype.numpy)
+    out: Array = np.empty(count, given.dtype)
+    out[: len(given)] = given[:count]
     if count:
-        out[len(given) :] = out[len(given) - 1]  # TensorFlow writes equal elements at the end once
-    return _data(out.reshape(shape), dtype)
+        out[len(given) :] = out[len(given) - 1]
+    return out.reshape(shape)
 
 
 def of_bytes(content: Any, dtype: DType, shape: tuple[int, ...]) -> Data:

@@ -15,6 +15,7 @@ from lstm_ir.importers.tensorflow import handlers
 from lstm_ir.importers.tensorflow.bodies import MERGE, Body, FunctionNode, Ref
 from lstm_ir.importers.tensorflow.branches import sides
 from lstm_ir.importers.tensorflow.call import Call, Inputs
+from lstm_ir.importers.tensorflow.complexes import on_complex
 from lstm_ir.importers.tensorflow.interface import Bindings, Input
 from lstm_ir.importers.tensorflow.order import SILENT, Order
 from lstm_ir.importers.tensorflow.ports import VARIABLES
@@ -245,7 +246,9 @@ class Walk:
             self.read(v) if isinstance(v, Variable) and (v.reference or node.op != "Identity") else v for v in inputs
         )
         call = Call(node.op, node.name, read, node.attrs, self.knowledge, self.call)
-        results: Any = on_sizes(entry, call)
+        results: Any = on_complex(entry, call)
+        if results is None:
+            results = on_sizes(entry, call)
         if results is None:
             built = entry.build(call)
             results = list(built) if isinstance(built, (list, tuple)) else [built]

@@ -70,6 +70,28 @@ def power(a: Any, b: Any) -> Value:
     return _apply("power", a, b)
 
 
+def atan2(y: Any, x: Any) -> Value:
+    """The angle of the point (x, y), in -pi..pi: C's atan2 at zeros and infinities."""
+    return _apply("atan2", y, x)
+
+
+def atan(x: Any) -> Value:
+    """The arc tangent, in -pi/2..pi/2."""
+    return atan2(x, 1.0)
+
+
+def asin(x: Any) -> Value:
+    """The arc sine, in -pi/2..pi/2; NaN outside of -1..1."""
+    (x,) = aligned("asin", x)
+    return 2.0 * atan2(x, 1.0 + sqrt(1.0 - x) * sqrt(1.0 + x))
+
+
+def acos(x: Any) -> Value:
+    """The arc cosine, in 0..pi; NaN outside of -1..1."""
+    (x,) = aligned("acos", x)
+    return 2.0 * atan2(sqrt(1.0 - x), sqrt(1.0 + x))
+
+
 def logical_and(a: Any, b: Any) -> Value:
     """Bitwise and."""
     return _apply("and", a, b)

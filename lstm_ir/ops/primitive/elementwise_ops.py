@@ -59,6 +59,7 @@ _binary("remainder", "fi", nm.remainder, g.remainder)
 _binary("maximum", "fi", np.maximum, g.maximum, _C)
 _binary("minimum", "fi", np.minimum, g.minimum, _C)
 _binary("power", "f", np.power, g.power)
+_binary("atan2", "f", np.arctan2, g.atan2)
 _binary("and", "ib", np.bitwise_and, g.none, _C)
 _binary("or", "ib", np.bitwise_or, g.none, _C)
 _binary("xor", "ib", np.bitwise_xor, g.none, _C)
@@ -150,5 +151,5 @@ def _bitcast_types(operand: TensorType, *, dtype: DType) -> TensorType:
 
 define(
     "bitcast_convert", "operand", attrs={"dtype": Attr("dtype")}, types=_bitcast_types,
-    numpy=lambda x, *, dtype: np.asarray(x, order="C").view(dtype.numpy), vjp=g.none, traits=(Trait.elementwise,),
+    numpy=lambda x, *, dtype: np.asarray(x, order="C").view(dtype.numpy), vjp=g.bitcast, traits=(Trait.elementwise,),
 )  # fmt: skip

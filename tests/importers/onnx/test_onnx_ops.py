@@ -15,7 +15,8 @@ PLACES, ONES = np.array([[[0, -1, 2]], [[1, 4, 0]]]), np.ones((2, 1, 3), np.floa
 BYTES = np.arange(6, dtype="u1").reshape(2, 3), np.arange(-6, 6, dtype="i1").reshape(3, 4)
 BINARY = ["Add", "Sub", "Mul", "Div", "Min", "Max", "Sum", "Mean"]
 UNARY = [
-    "Abs", "Neg", "Exp", "Sin", "Cos", "Tanh", "Sigmoid", "Erf", "Floor", "Ceil", "Round", "Sign", "Reciprocal", "Relu",
+    "Abs", "Neg", "Exp", "Sin", "Cos", "Asin", "Acos", "Atan", "Tanh", "Sigmoid", "Erf", "Floor", "Ceil", "Round",
+    "Sign", "Reciprocal", "Relu",
     "Softplus", "Softsign", "HardSwish", "Identity", "LeakyRelu", "Elu", "Selu", "HardSigmoid", "ThresholdedRelu",
     "Gelu", "Mish", "Dropout",
 ]  # fmt: skip

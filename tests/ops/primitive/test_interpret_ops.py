@@ -228,3 +228,34 @@ def test_builders_that_change_nothing_make_no_node() -> None:
         li.squeeze(x),
     ]
     assert all(v is x for v in same)
+
+
+def test_bits_read_as_what_they_were_have_a_gradient() -> None:
+    """Found by random graphs: differences saw the identity, the gradient did not."""
+    x = li.input("x", (3,), "f64")
+    graph = li.Graph("bits", [x], {"loss": li.sum(li.bitcast_convert(x, "f64") * x)})
+    given = np.array([1.5, -2.0, 0.25])
+    np.testing.assert_array_equal(li.interpret(li.grad(graph, "loss", ["x"]), x=given)["d_x"], 2 * given)
+
+
+def test_arc_functions_and_their_slopes_at_the_ends() -> None:
+    points = np.array([-1.0, -0.999, -0.3, 0.0, 1e-9, 0.5, 1.0])
+    for build, numpy, slope in ((li.asin, np.arcsin, 1.0), (li.acos, np.arccos, -1.0)):
+        got = li.interpret(li.Graph("arc", [], {"y": build(points)}))["y"]
+        np.testing.assert_allclose(got, numpy(points), rtol=1e-15, atol=1e-16)
+        x = li.input("x", points.shape, "f64")
+        made = li.grad(li.Graph("arc", [x], {"loss": li.sum(build(x))}), "loss", ["x"])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            want = slope / np.sqrt((1 - points) * (1 + points))
+            np.testing.assert_allclose(li.interpret(made, x=points)["d_x"], want, rtol=1e-12)
+    outside = li.interpret(li.Graph("arc", [], {"y": li.asin([1.5, -2.0]), "z": li.acos([1.5, -2.0])}))
+    assert np.isnan(outside["y"]).all()
+    assert np.isnan(outside["z"]).all()
+
+
+def test_the_angle_has_no_slope_at_the_origin() -> None:
+    y, x = li.input("y", (3,)), li.input("x", (3,))
+    made = li.grad(li.Graph("angle", [y, x], {"loss": li.sum(li.atan2(y, x))}), "loss", ["y", "x"])
+    got = li.interpret(made, y=np.array([0, 3e30, 3e-30], "f4"), x=np.array([0, 4e30, -4e-30], "f4"))
+    np.testing.assert_allclose(got["d_y"], [0, 4 / 25e30, -4 / 25e-30], rtol=1e-6)
+    np.testing.assert_allclose(got["d_x"], [0, -3 / 25e30, -3 / 25e-30], rtol=1e-6)

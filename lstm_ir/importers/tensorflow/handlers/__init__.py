@@ -12,5 +12,6 @@ from lstm_ir.importers.tensorflow.handlers import (  # noqa: F401
     recurrent,
     reductions,
     shapes,
+    spectra,
     windows,
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
+from lstm_ir.importers.complex_numbers import Complex, from_real
 from lstm_ir.importers.operands import Result
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import SizeArray, each
@@ -42,6 +43,9 @@ _unary("Rsqrt", li.rsqrt)
 _unary("Square", lambda x: x * x)
 _unary("Sin", li.sin)
 _unary("Cos", li.cos)
+_unary("Asin", li.asin)
+_unary("Acos", li.acos)
+_unary("Atan", li.atan)
 _unary("Tanh", li.tanh)
 _unary("Sigmoid", li.logistic)
 _unary("Erf", li.erf)
@@ -70,6 +74,7 @@ _binary("Less", li.less, each(lambda a, b: not s.not_below(a, b)))
 _binary("LessEqual", li.less_equal, each(lambda a, b: s.not_below(b, a)))
 _binary("Greater", li.greater, each(lambda a, b: not s.not_below(b, a)))
 _binary("GreaterEqual", li.greater_equal, each(s.not_below))
+_binary("Atan2", li.atan2)
 _binary("LogicalAnd", li.logical_and)
 _binary("LogicalOr", li.logical_or)
 _binary("SquaredDifference", lambda a, b: (a - b) * (a - b))
@@ -199,12 +204,18 @@ def clip(c: Call) -> Value:
     return li.clip(c.value(0), c.value(1), c.value(2))
 
 
-@taken("Cast", refused="text, and elements that no other op takes")
-def cast(c: Call) -> Result:
-    """Elements converted; a float becomes an integer by truncation."""
-    to = c.dtype("DstT")
+@taken("Cast", refused="text, and elements that no other op takes", complex=True)
+def cast(c: Call) -> Result | Complex:
+    """Elements converted; a float becomes an integer by truncation, a complex number its real part."""
+    parts = c.parts("DstT")
     if c.flag("Truncate"):
         raise NodeRefusedError("Truncate is not taken")
+    if parts is not None:
+        z = c.things[0]
+        return z.each(lambda x: li.convert(x, parts)) if isinstance(z, Complex) else from_real(c.value(0), parts)
+    to = c.dtype("DstT")
+    if isinstance(c.things[0], Complex):
+        return li.convert(c.things[0].real, to)
     v = c.raw(0)
     if isinstance(v, SizeArray) and to in (DType.i32, DType.i64):
         return SizeArray(v.array, to)

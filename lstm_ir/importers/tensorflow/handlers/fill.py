@@ -6,6 +6,8 @@ from typing import Any
 
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
+from lstm_ir.importers.complex_numbers import Complex
+from lstm_ir.importers.complex_numbers import literal as complex_literal
 from lstm_ir.importers.naming import tensor
 from lstm_ir.importers.ranges import range_of
 from lstm_ir.importers.refusals import NodeRefusedError
@@ -13,16 +15,19 @@ from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.scope import Site
 from lstm_ir.importers.tensorflow.table import taken
-from lstm_ir.importers.tensorflow.tensors import read_tensor
+from lstm_ir.importers.tensorflow.tensors import COMPLEX, read_complex, read_tensor
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
 
-@taken("Const", runs=True, refused="text, complex numbers, and integers of 16 and unsigned 64 bits")
-def constant(site: Site) -> list[Value]:
+@taken("Const", runs=True, refused="text, and integers of 16 and unsigned 64 bits")
+def constant(site: Site) -> list[Value | Complex]:
     """The literal that the node holds; of a frozen model the weight that it was."""
-    return [site.walk.literal(site.node, read_tensor(site.node.attrs["value"].tensor), site.scope)]
+    tensor = site.node.attrs["value"].tensor
+    if tensor.dtype in COMPLEX:
+        return [complex_literal(read_complex(tensor))]
+    return [site.walk.literal(site.node, read_tensor(tensor), site.scope)]
 
 
 @taken("Placeholder", "PlaceholderV2", runs=True)

@@ -74,6 +74,7 @@ _binary("mul", lambda a, b: li.logical_and(a, b) if a.dtype is DType.i1 else a *
 _binary("maximum", li.maximum, "default")
 _binary("minimum", li.minimum, "default")
 _binary("fmod", li.remainder)
+_binary("atan2", li.atan2, "default")
 _binary("logaddexp", lambda a, b: li.maximum(a, b) + li.log1p(li.exp(-li.abs(a - b))), "default")
 
 
