@@ -58,10 +58,6 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     alone = axes[0] and (not total.is_static or _tiles_alike(a, axes[0], axes[2]))
     if e.target is not None and e.target.kind == "cpu" and (alone or meets_a_mask(e, n)):
         out = e.barrier(out, total)
-    if e.is_spirv and any(not isinstance(a.shape[i], int) for i in axes[2]):
-        # IREE 3.13 fuses a product that sums over an open size with what spreads its result over other rows
-        # and multiplies it there, and the numbers are wrong
-        out = e.barrier(out, total)
     return e.convert(out, total, to.dtype)
 
 

@@ -13,6 +13,7 @@ from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, reduce, signed_back, signless  # fmt: skip
 from lstm_ir.backends.emit.shapes import iota, reshape
 from lstm_ir.backends.lower.linear import sum_type
+from lstm_ir.backends.lower.spread import alone
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType, TensorType
@@ -28,7 +29,7 @@ def _sum(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     for axis in sorted(n.attrs["dimensions"], reverse=True):
         out = _one_row(e, "add", out, inside, 0, (axis,))
         inside = inside.with_shape((*inside.shape[:axis], *inside.shape[axis + 1 :]))
-    return e.convert(_apart(e, n, out, inside), inside, t.dtype)
+    return e.convert(out, inside, t.dtype)
 
 
 @lower("reduce_max", "reduce_min")
@@ -39,19 +40,7 @@ def _extreme(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     word = "maximum" if greatest else "minimum"
     if t.dtype is DType.i1:
         word = "or" if greatest else "and"
-    out = _one_row(e, word, x, t, least if greatest else largest, n.attrs["dimensions"])
-    return _apart(e, n, out, n.types[0])
-
-
-def _apart(e: Emitter, n: Node, out: ir.Value, result_type: TensorType) -> ir.Value:
-    """The result of a reduction over other axes than the last ones of an open tensor, on SPIR-V in no dispatch
-    with what reads it.
-
-    IREE 3.13 fuses it with what spreads it over the rows that were reduced, and the numbers are wrong.
-    """
-    t, axes = n.inputs[0].type, n.attrs["dimensions"]
-    before = any(t.shape[i] != 1 for i in range(min(axes, default=0), t.rank) if i not in axes)
-    return e.barrier(out, result_type) if e.is_spirv and before and not t.is_static else out
+    return _one_row(e, word, x, t, least if greatest else largest, n.attrs["dimensions"])
 
 
 def _one_row(e: Emitter, op: str, x: ir.Value, t: TensorType, start: float, axes: Sequence[int]) -> ir.Value:
@@ -77,7 +66,7 @@ def _argmax(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     top = reduce(e, word, x, t, least, (axis,))
     kept = n.types[0].with_dtype(t.dtype)
     others = [i for i in range(t.rank) if i != axis]
-    spread = e.broadcast(top, kept, t, others)
+    spread = e.broadcast(alone(e, top, kept, t.shape, others), kept, t, others)
     flags, places = t.with_dtype(DType.i1), t.with_dtype(DType.i32)
     hit = compare(e, "EQ", x, spread, flags)
     if t.dtype.is_float:

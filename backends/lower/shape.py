@@ -12,6 +12,7 @@ from lstm_ir.backends.emit.regions import empty, generic, picked, position, sign
 from lstm_ir.backends.emit.shapes import fill, fills_itself, iota, number_filled, reshape
 from lstm_ir.backends.lower.behind_loops import apart
 from lstm_ir.backends.lower.own_memory import copied
+from lstm_ir.backends.lower.spread import apart_from_spread
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
@@ -29,7 +30,9 @@ def _broadcast(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     users = () if e.within is None else e.within.users.get(n.values[0], ())
     if number is not None and any(_stores(e, u, n.values[0]) for u in users):
         return fill(e, number, n.types[0])
-    return e.broadcast(x, n.inputs[0].type, n.types[0], n.attrs["broadcast_dimensions"])
+    axes = n.attrs["broadcast_dimensions"]
+    x = apart_from_spread(e, x, n.inputs[0], n.types[0].shape, axes)
+    return e.broadcast(x, n.inputs[0].type, n.types[0], axes)
 
 
 def _stores(e: Emitter, user: Node, v: Value) -> bool:
