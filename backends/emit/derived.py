@@ -10,6 +10,7 @@ from lstm_ir.ir.sizes import sizes_of
 _IN_THE_CALL = {
     "broadcast_in_dim",  # repeats elements: holding its result costs memory and saves nothing
     "scan",  # IREE compiles no loop of StableHLO in an initializer (docs/iree-workarounds.md)
+    "scatter_add",  # nor a scatter
 }
 
 

@@ -41,3 +41,16 @@ def test_loops_of_weights(target: str, named: bool, kernels: bool) -> None:
             powers = [[2**t, 3 * 2**t] for t in range(n)]
             table = np.asarray(powers, np.float32).reshape(n, 2) @ np.asarray([[1, 2, 3], [4, 5, 6]], np.float32)
             assert np.array_equal(found["table"], table)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_scatters_of_weights(axis: int) -> None:
+    """Nothing of a call is read, so all would be prepared at load."""
+    rng = np.random.default_rng(5)
+    w = li.weight("w", rng.standard_normal((17, 3)).astype(np.float32))
+    rows = li.constant(rng.standard_normal((7, 3) if axis == 0 else (17, 7)).astype(np.float32))
+    places = li.constant(np.array([2, 2, 0, 1, 0, 0, 2]))
+    graph = li.Graph("scatters", [], {"y": li.scatter_add(w, places, rows, axis)})
+    for kernels in (True, False):
+        with li.compile(graph, options={"kernels": kernels, "cache": False}) as exe:
+            np.testing.assert_array_equal(exe()["y"], li.interpret(graph)["y"])
