@@ -72,8 +72,8 @@ def _power(e: Emitter, n: Node, a: ir.Value, b: ir.Value) -> ir.Value:
 @lower("atan2")
 def _atan2(e: Emitter, n: Node, y: ir.Value, x: ir.Value) -> ir.Value:
     t, wide = n.types[0], _inside(e, n.types[0])
-    given = [e.convert(v, t, wide.dtype) for v in (y, x)]
-    return e.convert(angle(Calc(e, wide), *given, double=wide.dtype is DType.f64), wide, t.dtype)
+    up, along = (e.convert(v, t, wide.dtype) for v in (y, x))
+    return e.convert(angle(Calc(e, wide), up, along, wide.dtype is DType.f64), wide, t.dtype)
 
 
 @lower("sine", "cosine")

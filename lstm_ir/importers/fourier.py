@@ -56,7 +56,8 @@ def fitted(x: Value, length: int) -> Value:
     found = _length(x)
     if found > length:
         return x[..., :length]
-    return li.pad(x, [(0, 0)] * (x.rank - 1) + [(0, length - found)]) if found < length else x
+    before = [0] * x.rank
+    return li.pad(x, before, [*before[1:], length - found]) if found < length else x
 
 
 def _length(x: Value) -> int:
@@ -71,7 +72,7 @@ def _waves(length: int) -> Array:
     if not 1 <= length <= LONGEST:
         raise NodeRefusedError(f"a length of {length} is not taken: 1 to {LONGEST} are")
     places = np.arange(length)
-    return np.exp(2j * np.pi * (np.outer(places, places) % length) / length)
+    return np.asarray(np.exp(2j * np.pi * (np.outer(places, places) % length) / length))
 
 
 def _product(x: Value, matrix: Array) -> Value:

@@ -172,7 +172,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/importers/tensorflow/checksum.py": "_POLYNOMIAL _MASK",
         "lstm_ir/importers/tensorflow/reading.py": "MAX_BYTES",
         "lstm_ir/importers/tensorflow/sorted_table.py": "_FOOTER _TRAILER",
-        "lstm_ir/importers/tensorflow/tensors.py": "STRING RESOURCE VARIANT NAMES DTYPES _REFERENCE",
+        "lstm_ir/importers/tensorflow/tensors.py": "COMPLEX STRING RESOURCE VARIANT NAMES DTYPES _REFERENCE",
         "lstm_ir/importers/torch/handlers/layers.py": "_REDUCTIONS",
         "lstm_ir/importers/torch/handlers/recurrent.py": "KINDS",
         "lstm_ir/importers/torch/handlers/shapes.py": "TO_THE_END",

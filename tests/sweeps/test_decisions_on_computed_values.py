@@ -81,7 +81,7 @@ def _halved(a: Array) -> Array:
 
 
 def _half_turns(v: Array, w: Array) -> Array:
-    return np.rint(np.arctan2((v - w).astype("f8"), -1.0)).astype(v.dtype)
+    return np.asarray(np.rint(np.arctan2((v - w).astype("f8"), -1.0)), v.dtype)
 
 
 def _clamped(a: Array, high: Array) -> Array:

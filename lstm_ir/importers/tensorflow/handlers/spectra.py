@@ -9,7 +9,7 @@ from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.ir.graph import Value
-from lstm_ir.ops.primitive.elementwise import aligned
+from lstm_ir.ops.primitive.broadcast import aligned
 
 _LENGTH = "rows whose length is open, or longer than 4096"
 
