@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from lstm_ir.importers.complex_numbers import Complex
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.operands import Operands, Result
 from lstm_ir.importers.refusals import NodeRefusedError
@@ -58,6 +59,11 @@ class Call(Operands):
         if not isinstance(found, kind):
             raise NodeRefusedError(f"operand {i} is not {kind.__doc__ or kind.__name__}".split(":")[0].split(".")[0])
         return found
+
+    def complex(self, i: int) -> Complex | None:
+        """Operand i where it is complex."""
+        found = self._things[i] if i < len(self._things) else None
+        return found if isinstance(found, Complex) else None
 
     @property
     def things(self) -> tuple[Any, ...]:

@@ -19,9 +19,8 @@ ARITHMETIC: dict[str, Callable[..., Complex]] = {
 LINEAR = ("Sum", "Mean", "ZerosLike", "Concat", "ConcatV2", "Pad")
 
 
-def on_complex(entry: OpRule, call: Call) -> list[Any] | None:
+def on_complex(entry: OpRule, call: Call, operands: Sequence[Any]) -> list[Any] | None:
     """The results of an op some operand of which is complex; None where none is, and where the op says itself."""
-    operands = call.things
     if entry.complex or not any(isinstance(v, Complex) for v in operands):
         return None
     rule = ARITHMETIC.get(call.name)

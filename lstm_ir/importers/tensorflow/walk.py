@@ -246,7 +246,7 @@ class Walk:
             self.read(v) if isinstance(v, Variable) and (v.reference or node.op != "Identity") else v for v in inputs
         )
         call = Call(node.op, node.name, read, node.attrs, self.knowledge, self.call)
-        results: Any = on_complex(entry, call)
+        results: Any = on_complex(entry, call, read)
         if results is None:
             results = on_sizes(entry, call)
         if results is None:

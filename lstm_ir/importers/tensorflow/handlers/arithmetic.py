@@ -210,12 +210,12 @@ def cast(c: Call) -> Result | Complex:
     parts = c.parts("DstT")
     if c.flag("Truncate"):
         raise NodeRefusedError("Truncate is not taken")
+    z = c.complex(0)
     if parts is not None:
-        z = c.things[0]
-        return z.each(lambda x: li.convert(x, parts)) if isinstance(z, Complex) else from_real(c.value(0), parts)
+        return from_real(c.value(0), parts) if z is None else z.each(lambda x: li.convert(x, parts))
     to = c.dtype("DstT")
-    if isinstance(c.things[0], Complex):
-        return li.convert(c.things[0].real, to)
+    if z is not None:
+        return li.convert(z.real, to)
     v = c.raw(0)
     if isinstance(v, SizeArray) and to in (DType.i32, DType.i64):
         return SizeArray(v.array, to)
