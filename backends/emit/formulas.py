@@ -100,11 +100,11 @@ def angle(c: Calculator[V], y: V, x: V, double: bool) -> V:
     out = c.mul(u, series)
     out = c.pick(far, c.add(out, math.pi / 4), out)
     out = c.pick(steep, c.sub(math.pi / 2, out), out)
-    out = c.pick(_below(c, x), c.sub(math.pi, out), out)
-    return c.pick(_below(c, y), c.op("negate", out), out)
+    out = c.pick(below_zero(c, x), c.sub(math.pi, out), out)
+    return c.pick(below_zero(c, y), c.op("negate", out), out)
 
 
-def _below(c: Calculator[V], x: V) -> V:
+def below_zero(c: Calculator[V], x: V) -> V:
     """Whether x is less than 0, or -0."""
     return c.either(c.compare("LT", x, 0.0), c.compare("LT", c.div(1.0, x), 0.0))
 

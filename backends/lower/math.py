@@ -11,7 +11,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import Calc
 from lstm_ir.backends.emit.emitter import Emitter, lower
-from lstm_ir.backends.emit.formulas import angle, expm1, expm1_single, log1p, log1p_single, tanh64, wave
+from lstm_ir.backends.emit.formulas import angle, below_zero, expm1, expm1_single, log1p, log1p_single, tanh64, wave
 from lstm_ir.backends.lower.elementwise import in_f32
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType, TensorType
@@ -59,8 +59,7 @@ def _power(e: Emitter, n: Node, a: ir.Value, b: ir.Value) -> ir.Value:
     whole = c.either(whole, c.compare("EQ", c.op("abs", b), math.inf))
     odd = c.both(whole, c.compare("GT", c.sub(half, c.op("floor", half)), 0.0))
     below = c.compare("LT", a, 0.0)
-    negative = c.either(below, c.compare("LT", c.div(1.0, a), 0.0))  # -0 too
-    out = c.pick(c.both(negative, odd), c.op("negate", out), out)
+    out = c.pick(c.both(below_zero(c, a), odd), c.op("negate", out), out)
     finite = c.compare("GT", a, -math.inf)
     broken = c.both(c.both(below, finite), e.hlo("not", [whole], c.logical))
     out = c.pick(broken, math.nan, out)

@@ -75,12 +75,7 @@ def read_complex(proto: Any) -> Array:
     shape, count = _shape(proto)
     kind = np.dtype(np.complex64 if COMPLEX[proto.dtype] is DType.f32 else np.complex128)
     if proto.tensor_content:
-        if len(proto.tensor_content) != count * kind.itemsize:
-            raise NodeRefusedError(
-                f"the tensor {list(shape)} of {dtype_name(proto.dtype)} has {len(proto.tensor_content)} bytes in the "
-                f"file, not {count * kind.itemsize}"
-            )
-        return np.frombuffer(proto.tensor_content, kind).reshape(shape)
+        return _array(proto.tensor_content, kind, shape, dtype_name(proto.dtype))
     pairs = np.asarray(proto.scomplex_val if kind.itemsize == 8 else proto.dcomplex_val, np.float64)
     if len(pairs) % 2:
         raise NodeRefusedError(f"the tensor {list(shape)} has half a complex number in the file")
@@ -112,13 +107,16 @@ def _filled(given: Array, count: int, shape: tuple[int, ...]) -> Array:
 
 def of_bytes(content: Any, dtype: DType, shape: tuple[int, ...]) -> Data:
     """Elements from their bytes, the lowest first."""
-    kind = np.dtype(np.bool_ if dtype is DType.i1 else dtype.numpy)
+    kind = np.dtype(np.uint8 if dtype is DType.i1 else dtype.numpy)
+    found = _array(content, kind, shape, str(dtype))
+    return _data(found != 0 if dtype is DType.i1 else found, dtype)
+
+
+def _array(content: Any, kind: np.dtype[Any], shape: tuple[int, ...], name: str) -> Array:
     wanted, found = prod(shape) * kind.itemsize, len(content)
     if wanted != found:
-        raise NodeRefusedError(f"the tensor {list(shape)} of {dtype} has {found} bytes in the file, not {wanted}")
-    if dtype is DType.i1:
-        return _data(np.frombuffer(content, np.uint8).reshape(shape) != 0, dtype)
-    return _data(np.frombuffer(content, kind).reshape(shape), dtype)
+        raise NodeRefusedError(f"the tensor {list(shape)} of {name} has {found} bytes in the file, not {wanted}")
+    return np.frombuffer(content, kind).reshape(shape)
 
 
 def _data(array: Array, dtype: DType) -> Data:
