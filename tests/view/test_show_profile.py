@@ -129,8 +129,8 @@ def test_a_graph_is_run_and_its_picture_coloured(folder: Path, capsys: Capture) 
         if times:
             name = next(t.text for t in g.findall(f"{SVG}text") if (t.get("class") or "").startswith("t"))
             timed[name] = times[0]
-    assert "scan" in timed
-    assert all(float(t.split(" ms")[0]) > 0 for t in timed.values())
+    assert float(timed["scan"].split(" ms")[0]) > 0
+    assert all(float(t.split(" ms")[0]) >= 0 for t in timed.values())  # a softmax of 48 rows may take under 0.5 us
     words = [t.text or "" for t in root.iter(f"{SVG}text")]
     assert set(LEGEND) <= set(words)
     assert any(t.startswith("@g, main on ") and t.endswith(" ms per call") for t in words)
