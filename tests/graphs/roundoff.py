@@ -1,9 +1,10 @@
 """How far a compiled result may lie from the NumPy meaning: what roundings of every node do to each element.
 
-The graph is evaluated several times, each float result (and each term of a sum) moved by some units in its
-last place, as another order of sums, another polynomial or a fused multiplication moves it. The spread of
-an element over these runs says how the graph amplifies roundings there. Integers and booleans that change
-among the runs lie on a discontinuity, and are not compared.
+Layers become loops of primitives first, so that what a gate cancels is seen. That graph is evaluated several
+times, each float result (and each term of a sum) moved by some units in its last place, as another order of
+sums, another polynomial or a fused multiplication moves it. The spread of an element over these runs says how
+the graph amplifies roundings there. Integers and booleans that change among the runs lie on a discontinuity,
+and are not compared.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import numpy as np
 
 from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.interpret import InterpretedBody, bind_attr
-from lstm_ir.ir.opdef import Level, Trait
+from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.types import DType
+from lstm_ir.passes.pipeline import Pipeline
 
 Array = np.ndarray[Any, Any]
 RUNS = 6
@@ -35,8 +37,7 @@ _OF_A_FUNCTION = {DType.f32: 16, DType.f64: 64}
 _ROUNDED = {"add": 1, "subtract": 1, "multiply": 1, "divide": 2, "sqrt": 1, "rsqrt": 4}
 _ABSOLUTE = {"sine", "cosine", "log", "erf"}  # near their zeros, relative to 1
 _OF_A_KERNEL = {"stencil", "convolution", "convolution_transpose"}  # sums over the second operand
-_SUMS = {"reduce_sum", "dot_general", "cumsum", "scatter_add", "reduce_mean", "avg_pool", *_OF_A_KERNEL}
-_COMPOSITE = 32  # of an op that is made of others
+_SUMS = {"reduce_sum", "dot_general", "cumsum", "scatter_add", *_OF_A_KERNEL}
 
 
 def limits(
@@ -48,8 +49,9 @@ def limits(
 ) -> dict[str, Limit]:
     """For each output, how far its elements may lie from `want`."""
     ordered = [inputs[n] for n in graph.input_names]
+    primitive = Pipeline.parse("o0").run(graph).graph
     ways = ((0.0, 1), (1.0, -1), *[(0.5, 0)] * (RUNS - 2))  # all up, all down, any: two moves of one unit may cancel
-    runs = [_Noise(rng, env, zeros, to).graph(graph, ordered) for zeros, to in ways]
+    runs = [_Noise(rng, env, zeros, to).graph(primitive, ordered) for zeros, to in ways]
     out = {}
     for i, name in enumerate(graph.output_names):
         w = want[name]
@@ -124,22 +126,15 @@ class _Noise:
         return [known[v] for v in graph.outputs]
 
     def _node(self, n: Node, known: Mapping[Value, Array]) -> list[Array]:
-        composite = n.op.level is not Level.primitive and n.op.name not in _SUMS
-        moved = n.op.name in _SUMS or composite
-
         def operand(v: Value) -> Array:
-            a = known[v]
-            return self._moved(a, self._terms(n) if n.op.name in _SUMS else 4) if moved and v.dtype.is_float else a
+            return self._moved(known[v], self._terms(n)) if n.op.name in _SUMS and v.dtype.is_float else known[v]
 
         args = [tuple(map(operand, a)) if isinstance(a, tuple) else None if a is None else operand(a) for a in n.args]
         attrs = {k: self._body(v) if isinstance(v, Graph) else bind_attr(v, self.env) for k, v in n.attrs.items()}
         with np.errstate(all="ignore"):
             out = n.op.numpy(*args, **attrs)
         results = list(out) if isinstance(out, (tuple, list)) else [out]
-        return [
-            self._result(n, np.asarray(r, t.dtype.numpy), args, composite)
-            for r, t in zip(results, n.types, strict=True)
-        ]
+        return [self._result(n, np.asarray(r, t.dtype.numpy), args) for r, t in zip(results, n.types, strict=True)]
 
     def _body(self, graph: Graph) -> InterpretedBody:
         return _Body(graph, self.env, self)
@@ -150,13 +145,11 @@ class _Noise:
         axes = n.attrs.get("lhs_contracting_dimensions", n.attrs.get("dimensions", range(x.rank)))
         return 1 + float(np.prod([bind_attr(x.shape[a], self.env) for a in axes])) / 4
 
-    def _result(self, n: Node, a: Array, args: Sequence[Any], composite: bool) -> Array:
+    def _result(self, n: Node, a: Array, args: Sequence[Any]) -> Array:
         dtype = DType.of(a.dtype)
         if not dtype.is_float or Trait.data_movement in n.op.traits:
             return a
         name, short = n.op.name, dtype.bits == 16
-        if composite:
-            return self._moved(a, 4 if short else _COMPOSITE, near=1.0)
         if name in _FUNCTIONS:
             return self._moved(a, 1 if short else _OF_A_FUNCTION[dtype], near=1.0 if name in _ABSOLUTE else 0.0)
         if name == "power":
