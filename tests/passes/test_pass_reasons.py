@@ -201,7 +201,7 @@ REASONS = [
     Reason("split-carries", two_layers_in_a_loop, dots_in_loops, 3, 2, "dots in loops"),
     Reason("split-loops", two_layers_in_a_loop, dots_in_loops, 4, 2, "dots in loops"),
     Reason("stack-directions", two_ways, named("scan"), 2, 1, "loops"),
-    Reason("stack-directions", two_ways, dispatches, 7, 6, "dispatches"),
+    Reason("stack-directions", two_ways, dispatches, 8, 7, "dispatches"),
     Reason("time-major", batch_major, named("transpose"), 4, 2, "transposes"),
     Reason("fold-constants", decay, nodes, 17, 12, "nodes"),
 ]

@@ -93,3 +93,16 @@ def test_rows_of_loops_and_of_what_stands_before_them(rng: np.random.Generator, 
         got = exe(**a)
     for name, value in want.items():
         np.testing.assert_allclose(got[name], value, rtol=1e-9, err_msg=name)
+
+
+def test_a_joined_tensor_in_a_sum_of_products(rng: np.random.Generator) -> None:
+    """A mean over the valid steps of both directions: read where it is picked element by element, IREE 3.13 fails."""
+    a, b, m = li.input("a", ("T", "B", 24)), li.input("b", ("T", "B", 12)), li.input("m", ("B", "T"))
+    y = li.transpose(li.concat([a, b], -1), (1, 0, 2))
+    g = li.Graph("pooled", [a, b, m], {"y": li.sum(y * m[:, :, None], 1)})
+    given = {n: rng.standard_normal(s, np.float32) for n, s in (("a", (7, 3, 24)), ("b", (7, 3, 12)), ("m", (3, 7)))}
+    with li.compile(g, options={"cache": False}) as exe:
+        assert not [note for note in exe.report.notes if note.startswith("compiled with")]
+        got = exe(**given)["y"]
+    both = np.concatenate([given["a"], given["b"]], -1)
+    np.testing.assert_allclose(got, np.einsum("tbc,bt->bc", both, given["m"]), rtol=1e-5, atol=1e-5)

@@ -106,10 +106,10 @@ def test_they_come_and_go(rng: np.random.Generator) -> None:
 
 def test_one_takes_part() -> None:
     """Of what is published by hand: the entry, the workgroups, the way out."""
-    exe = li.compile(lstm((400, 1, 64, 128)))
+    exe = li.compile(lstm((800, 1, 64, 128)))
     there = exe._queue
     assert there is not None
-    x = np.ones((400, 1, 64), np.float32)
+    x = np.ones((800, 1, 64), np.float32)
 
     def taken() -> int:
         """Each takes one more than there is, to see that none is left."""
