@@ -12,11 +12,10 @@ from lstm_ir.backends.emit.mlir_types import array_attr
 from lstm_ir.backends.emit.regions import generic, signed_back, signless
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels import lowering as kernels
+from lstm_ir.backends.lower.beside_products import meets_a_mask, meets_columns
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
-from lstm_ir.ir.literals import splat
-from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.types import DType, Shape, TensorType
 from lstm_ir.ops.primitive.linear import free_axes
 
@@ -56,7 +55,7 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         out = _dynamic(e, lhs, a, rhs, b, axes, total)
     # What is fused with a batched product: IREE 3.13 packs it in vectors of 32 KiB where sizes are named
     alone = axes[0] and (not total.is_static or _tiles_alike(a, axes[0], axes[2]))
-    if e.target is not None and e.target.kind == "cpu" and (alone or meets_a_mask(e, n)):
+    if e.target is not None and e.target.kind == "cpu" and (alone or meets_a_mask(e, n) or meets_columns(e, n)):
         out = e.barrier(out, total)
     return e.convert(out, total, to.dtype)
 
@@ -81,31 +80,6 @@ def _tiles_alike(a: TensorType, batching: Ints, contracting: Ints) -> bool:
     assert isinstance(batches, int)
     assert isinstance(rows, int)
     return any(rows % t and batches * -(-rows // t) == -(-batches * rows // t) for t in (2, 4, 8, 16, 32))
-
-
-def meets_a_mask(e: Emitter, n: Node) -> bool:
-    """Whether booleans from memory may be fused with what reads the product.
-
-    IREE 3.13 hands the product's packed layout on to what is fused with it, and to what makes other operands of
-    that: it packs booleans as single bits where memory has bytes. The module is invalid, and computes other numbers.
-    """
-    users = {} if e.within is None else e.within.users
-    found, walk = {n}, list(users.get(n.values[0], ()))
-    while walk:
-        m = walk.pop()
-        if m in found or not _fused(m):
-            continue
-        found.add(m)
-        for v in m.inputs:
-            if v.dtype is DType.i1 and v.rank > 0 and not _fused(v.node) and splat(v) is None:
-                return True
-        walk += [u for v in m.values for u in users.get(v, ())]
-        walk += [v.node for v in m.inputs]
-    return False
-
-
-def _fused(n: Node) -> bool:
-    return bool({Trait.elementwise, Trait.data_movement} & n.op.traits)
 
 
 def _made(e: Emitter, v: ir.Value, t: TensorType, operand: Value) -> ir.Value:

@@ -14,6 +14,7 @@ from lstm_ir.backends.emit.regions import empty, generic, picked, position, redu
 from lstm_ir.backends.emit.shapes import iota, reshape
 from lstm_ir.backends.lower.linear import sum_type
 from lstm_ir.backends.lower.spread import alone
+from lstm_ir.backends.lower.sums_of_products import as_a_sum
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType, TensorType
@@ -24,7 +25,7 @@ from lstm_ir.ops.primitive.reduce import bounds
 def _sum(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     t = n.inputs[0].type
     inside = sum_type(t)
-    out = e.convert(x, t, inside.dtype)
+    out = e.convert(as_a_sum(e, n, x, t, n.attrs["dimensions"]), t, inside.dtype)
     # One axis after another: IREE adds one by one, and the error of a sum grows with its length.
     for axis in sorted(n.attrs["dimensions"], reverse=True):
         out = _one_row(e, "add", out, inside, 0, (axis,))

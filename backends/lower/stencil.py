@@ -7,7 +7,8 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.conversion import apart
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.kernels import lowering as kernels
-from lstm_ir.backends.lower.linear import meets_a_mask, sum_type
+from lstm_ir.backends.lower.beside_products import meets_a_mask
+from lstm_ir.backends.lower.linear import sum_type
 from lstm_ir.ir.graph import Graph, Node
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ops.primitive.stencil import Taps, products

@@ -1,0 +1,56 @@
+"""What IREE may fuse with the result of a product, and packs as it packs the product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.ir.graph import Node
+from lstm_ir.ir.literals import splat
+from lstm_ir.ir.opdef import Trait
+from lstm_ir.ir.reach import reached
+from lstm_ir.ir.types import DType
+
+
+def meets_a_mask(e: Emitter, n: Node) -> bool:
+    """Whether booleans from memory may be fused with what reads the product.
+
+    IREE 3.13 hands the product's packed layout on to what is fused with it, and to what makes other operands of
+    that: it packs booleans as single bits where memory has bytes. The module is invalid, and computes other numbers.
+    """
+    read = (v for m in _fused_with(e, n) for v in m.inputs)
+    return any(v.dtype is DType.i1 and v.rank > 0 and not _fuses(v.node) and splat(v) is None for v in read)
+
+
+def meets_columns(e: Emitter, n: Node) -> bool:
+    """Whether columns of wider rows may be fused with what reads the product, of named sizes.
+
+    IREE 3.13 reads and packs them in vectors of 32 KiB, which it then refuses ("large vector sizes").
+    """
+    found = [m for m in _fused_with(e, n) if m.op.name == "slice" and not m.types[0].is_static and _of_columns(m)]
+    if not found or e.within is None:
+        return False
+    behind = reached(e.within.nodes, n.values)
+    return any(m.values[0] not in behind for m in found)
+
+
+def _of_columns(n: Node) -> bool:
+    return n.types[0].shape[-1:] != n.inputs[0].shape[-1:]
+
+
+def _fused_with(e: Emitter, n: Node) -> Iterator[Node]:
+    """What computes or rearranges, reads the product, or makes an operand of such a one."""
+    users = {} if e.within is None else e.within.users
+    found, walk = {n}, list(users.get(n.values[0], ()))
+    while walk:
+        m = walk.pop()
+        if m in found or not _fuses(m):
+            continue
+        found.add(m)
+        yield m
+        walk += [u for v in m.values for u in users.get(v, ())]
+        walk += [v.node for v in m.inputs]
+
+
+def _fuses(n: Node) -> bool:
+    return bool({Trait.elementwise, Trait.data_movement} & n.op.traits)
