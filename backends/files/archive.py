@@ -43,6 +43,7 @@ _NAME = re.compile(
 )
 _LIMIT = 16 << 20  # bytes of the manifest
 _HEADER, _ZIP64 = 30, 20  # bytes of a member's header before its name, and of what a long member's header has besides
+_AFRESH = "Copy or download it again, and compare its size with the original's"
 _PADDING, _ALIGNED = struct.Struct("<HHH"), 0xD935  # the record of Android's tools: its kind, size and alignment
 
 
@@ -193,8 +194,8 @@ def read_package(path: str | Path, *, require_key: bytes | str | None = None, ma
     mapped: weights are read-only arrays in the file, mapped; whoever writes into that file changes them.
     """
     key = _key(require_key)
-    with reading(path, "a package") as (f, size), zipfile.ZipFile(f) as archive:
-        file = Path(path)
+    file = Path(path)
+    with reading(path, "a package") as (f, size), _opened(f, size, file) as archive:
         infos = _members(archive, size, file)
         text = archive.read(MANIFEST)
         if key is not None:
@@ -208,6 +209,27 @@ def read_package(path: str | Path, *, require_key: bytes | str | None = None, ma
         state = _unpacked(data, STATE, file)
         kept = {n: d for n, d in data.items() if n not in (WEIGHTS, STATE)}
         return Package(file, manifest, kept, weights, state, key is not None, SEAL in infos)
+
+
+def _opened(f: BinaryIO, size: int, file: Path) -> zipfile.ZipFile:
+    """The archive; PackageError for one whose end, where the list of its members stands, is gone.
+
+    Modules are zip archives too: in a package that was cut off, the list of the last whole one is found.
+    """
+    if size == 0:
+        raise PackageError(f"{file}: the file is empty. {_AFRESH}")
+    head = f.read(_HEADER + len(MANIFEST))
+    begun = head.startswith(b"PK\3\4") and head[_HEADER:] == MANIFEST.encode()
+    try:
+        archive = zipfile.ZipFile(f)
+    except zipfile.BadZipFile:
+        if not begun:
+            raise
+    else:
+        if not begun or MANIFEST in archive.namelist():
+            return archive
+    raise PackageError(f"{file}: the package is cut off or damaged: after {size} bytes its list of members is missing. "
+                       f"{_AFRESH}")
 
 
 def _same_content(data: bytes | memoryview, member: str, manifest: Manifest, file: Path) -> None:
