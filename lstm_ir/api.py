@@ -22,7 +22,7 @@ from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.operations import loops, operations
 from lstm_ir.ir.program import Program
 from lstm_ir.ir.work import CallWork
-from lstm_ir.options import ALWAYS, RECORDED, checked, device_word, thresholds
+from lstm_ir.options import ALWAYS, OPTIONS, RECORDED, checked, device_word, thresholds, told
 
 if TYPE_CHECKING:
     from lstm_ir.backends.files.packed_graph import Recipe
@@ -126,6 +126,7 @@ def prepare(
     return Lowered(source, made, module.text, report, report.work, always)
 
 
+@told(OPTIONS)
 @refusals_become(CompileError, "compile")
 def compile(
     program: Graph | Program, target: str = "cpu", device: str | None = None, options: Mapping[str, Any] | None = None
@@ -263,6 +264,7 @@ def lower(program: Graph | Program, *, pipeline: str | None = None, locs: bool =
     return stablehlo_text(made, source, locs)
 
 
+@told(OPTIONS)
 @refusals_become(CompileError, "export")
 def export(
     program: Graph | Program,

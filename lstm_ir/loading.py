@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lstm_ir.ir.errors import DeviceError, PackageError
 from lstm_ir.ir.foreign_errors import refusals_become
-from lstm_ir.options import LOAD_OPTIONS, checked, device_word
+from lstm_ir.options import LOAD_OPTIONS, checked, device_word, told
 
 if TYPE_CHECKING:
     from lstm_ir.backends.run.executable import Executable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lstm_ir.ir.program import Program
 
 
+@told(LOAD_OPTIONS)
 @refusals_become(DeviceError, "load")
 def load(
     path: str | Path,
@@ -29,6 +30,8 @@ def load(
 ) -> Executable:
     """The package at `path`, ready to call; needs iree-base-runtime and NumPy only.
 
+    device: a kind (`cpu`, `vulkan`), a device (`vulkan:1`, `local-sync`), or one of the package's modules by its name
+    (`cpu:x86-64-v2`); by default the best module that runs here.
     require_key: the secret that the package must be signed with; without that nothing but its manifest is read.
     options: helpers, whether helper threads may take part in calls on the CPU (default: on);
     schedule_caller, whether calls on the CPU may set the processor affinity and the

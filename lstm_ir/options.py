@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from lstm_ir.ir.errors import CompileError, LoweringError, TargetError
+from lstm_ir.ir.errors import ArgumentError, CompileError, LoweringError, TargetError
+from lstm_ir.ir.near_names import hint, near
 
 if TYPE_CHECKING:
     from lstm_ir.backends.emit.options import Thresholds
 
+P = ParamSpec("P")
+R = TypeVar("R")
 OPTIONS = (
     "pipeline", "precision", "kernels", "helpers", "opt_level", "data_tiling", "flags", "timeout", "cache",
     "verify", "schedule_caller", "thresholds",
@@ -28,9 +33,9 @@ def checked(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) -
     if options is not None and not isinstance(options, Mapping):
         raise CompileError(f"options is {options!r}; expected a mapping from names to values")
     given = dict({} if options is None else options)
-    unknown = sorted(set(given) - set(known))
+    unknown = sorted(set(given) - set(known), key=str)
     if unknown:
-        raise LoweringError(f"unknown option {unknown[0]!r}; the options are {', '.join(known)}")
+        raise LoweringError(f"unknown option {unknown[0]!r}{_instead(unknown[0], known)}")
     for name in ("kernels", "cache", "verify", "schedule_caller", "map_weights"):
         if not isinstance(given.get(name, True), bool):
             raise CompileError(f"option {name} is {given[name]!r}; expected True or False")
@@ -57,8 +62,48 @@ def thresholds(numbers: Mapping[str, Any]) -> Thresholds:
         raise CompileError(f"option thresholds is {chosen!r}; expected a mapping from names to numbers of 0 or more")
     for name in chosen:
         if name not in known:
-            raise CompileError(f"option thresholds: {name!r} is none of {', '.join(known)}")
+            raise CompileError(
+                f"option thresholds: there is no {name!r}{hint(name, known, f'; there are {_all(known)}')}"
+            )
     return Thresholds(**chosen)
+
+
+def _all(names: Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+def _instead(name: object, known: Sequence[str]) -> str:
+    if name in OPTIONS:
+        return f": it is one of compile and export, and the package is compiled; here there are {_all(known)}"
+    if name in LOAD_OPTIONS:
+        return f": it is one of load; here there are {_all(known)}"
+    return hint(name, known, f"; the options are {_all(known)}")
+
+
+def told(known: Sequence[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """For functions with the argument `options`: one of `known` as a keyword is an ArgumentError that says so."""
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        parameters = tuple(signature(function).parameters)
+
+        @wraps(function)
+        def call(*args: P.args, **named: P.kwargs) -> R:
+            for name, value in named.items():
+                if name not in parameters:
+                    instead = _meant(name, value, parameters, known)
+                    raise ArgumentError(f"{function.__name__}: there is no argument {name!r}{instead}")
+            return function(*args, **named)
+
+        return call
+
+    return decorated
+
+
+def _meant(name: str, value: object, parameters: Sequence[str], known: Sequence[str]) -> str:
+    meant = near(name, (*parameters, *known))
+    if meant in known:
+        return f"; options are handed over together: options={{{meant!r}: {value!r:.40}}}"
+    return hint(name, parameters, f"; they are {_all(parameters)}")
 
 
 def device_word(device: str | None) -> None:

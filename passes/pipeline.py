@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lstm_ir.ir.errors import LstmIrError, PassError, message
 from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.near_names import hint
 from lstm_ir.ir.opdef import Level
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.verify import verify
@@ -71,7 +72,7 @@ class Pipeline:
     def with_precision(self, word: str) -> Pipeline:
         """The same passes, and those that store weights as `word` says: bf16, f16, int8 or int8-dynamic."""
         if word not in PRECISIONS:
-            raise PassError(f"precision is {word!r}, not one of {', '.join(PRECISIONS)}")
+            raise PassError(f"precision is {word!r}{hint(word, PRECISIONS, _listed(', not one of', PRECISIONS))}")
         first, last = map(self.parse, PRECISIONS[word])
         return Pipeline((*first.passes, *self.passes, *last.passes))
 
@@ -140,17 +141,22 @@ def _parse_pass(text: str) -> Pass:
     name, _, rest = text.partition("{")
     cls = registry().get(name.strip())
     if cls is None:
-        raise PassError(f"there is no pass {name.strip()!r}; there are {', '.join(sorted(registry()))}")
+        there = sorted(registry())
+        meant = hint(name.strip(), (*there, *NAMED), _listed("; there are", there))
+        raise PassError(f"there is no pass {name.strip()!r}{meant}")
     options: dict[str, Any] = {}
     known = {f.name: f for f in dataclasses.fields(cls)}
     for item in filter(None, rest.rstrip("}").split(",")):
         key, _, value = item.partition("=")
         if key.strip() not in known:
-            raise PassError(
-                f"pass {cls.name} has no option {key.strip()!r}; it has {', '.join(known) if known else 'none'}"
-            )
+            meant = hint(key.strip(), known, _listed("; it has", list(known) or ["none"]))
+            raise PassError(f"pass {cls.name} has no option {key.strip()!r}{meant}")
         options[key.strip()] = _value(value.strip(), known[key.strip()].default, cls.name, key.strip())
     return cls(**options)
+
+
+def _listed(words: str, names: Iterable[str]) -> str:
+    return f"{words} {', '.join(names)}"
 
 
 def _value(text: str, default: Any, name: str, key: str) -> Any:

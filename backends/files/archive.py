@@ -228,8 +228,9 @@ def _opened(f: BinaryIO, size: int, file: Path) -> zipfile.ZipFile:
     else:
         if not begun or MANIFEST in archive.namelist():
             return archive
-    raise PackageError(f"{file}: the package is cut off or damaged: after {size} bytes its list of members is missing. "
-                       f"{_AFRESH}")
+    raise PackageError(
+        f"{file}: the package is cut off or damaged: after {size} bytes its list of members is missing. {_AFRESH}"
+    )
 
 
 def _same_content(data: bytes | memoryview, member: str, manifest: Manifest, file: Path) -> None:

@@ -17,6 +17,7 @@ from lstm_ir.ir.errors import DeviceError, LstmIrError, PackageError, TargetErro
 from lstm_ir.ir.signature import starts
 from lstm_ir.ir.types import DType, TensorType
 
+_PLACE = re.compile(r"[0-9]+|//.*")  # which device of a kind: its number, or where the driver finds it
 __all__ = ["ModuleFile", "Package", "open_package", "read_package", "write_package"]
 
 
@@ -30,8 +31,9 @@ def open_package(
 ) -> Executable:
     """The first target, in the order of export, that this machine can run.
 
-    `device` is a kind (`cpu`, `vulkan`, …) or a device word as for Executable. Of several CPU
-    modules the one that uses most of this processor is taken.
+    `device` is a kind (`cpu`, `vulkan`, …), a device word as for Executable, or the name of one of the package's
+    modules (`cpu:x86-64-v2`), which is taken then. Of several CPU modules otherwise the one that uses most of this
+    processor.
     """
     process.enter()
     mapped = options is not None and options.map_weights
@@ -49,8 +51,7 @@ def open_package(
                 why = str(e)
         reasons.append(f"{target.info.name}: {why}")
     if not reasons:
-        have = ", ".join(t.info.name for t in found.targets)
-        raise TargetError(f"{path}: no module for device {device}; the package has {have}")
+        raise TargetError(f"{path}: {_unknown(found, device)}")
     raise TargetError(
         f"{path}: no module runs here: {'; '.join(reasons)}. This machine is {cpus.here()}. {_again(found)}"
     )
@@ -82,7 +83,7 @@ def _load(
 ) -> Executable:  # fmt: skip
     kind = target.info.kind
     drivers = runtime.CPU_DRIVERS if kind == "cpu" else (kind,)
-    where = None if device == kind else device
+    where = None if device in (kind, target.info.name) else device
     return Executable(
         package.signature,
         package.blobs[target.file],
@@ -98,11 +99,27 @@ def _load(
 
 
 def _order(package: Package, device: str | None) -> list[PackedTarget]:
-    word = None if device is None else device.partition(":")[0]
+    """The modules that `device` asks for, the best first; none where it is no word for one of them."""
+    named = [t for t in package.targets if t.info.name == device]
+    if named:
+        return named
+    word, _, place = ("", "", "") if device is None else device.partition(":")
+    if place and (word == "cpu" or not _PLACE.fullmatch(place)):
+        return []
     kind = "cpu" if word in runtime.CPU_DRIVERS else word
-    chosen = [t for t in package.targets if kind is None or t.info.kind == kind]
+    chosen = [t for t in package.targets if device is None or t.info.kind == kind]
     best = iter(sorted((t for t in chosen if t.info.kind == "cpu"), key=lambda t: -len(t.features)))
     return [next(best) if t.info.kind == "cpu" else t for t in chosen]
+
+
+def _unknown(package: Package, device: str | None) -> str:
+    names = [t.info.name for t in package.targets]
+    kinds = dict.fromkeys(t.info.kind for t in package.targets)
+    words = [*kinds, *(runtime.CPU_DRIVERS if "cpu" in kinds else ()), *(f"{k}:0" for k in kinds if k != "cpu")]
+    return (
+        f"no module for device {device}; the package has {', '.join(names)}: name "
+        f"one of them, or where it runs: {', '.join(words)}"
+    )
 
 
 def _why_not(target: PackedTarget) -> str | None:

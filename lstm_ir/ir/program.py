@@ -217,8 +217,7 @@ def _ranges(graph: Graph, names: Mapping[Value, str]) -> Iterator[Check]:
         for r in n.ranges:
             arg = n.arg(r.operand)
             if isinstance(arg, Value) and arg in names:
-                what = f"{n.op.name} at {n.loc}: {r.low} <= {names[arg]} <= {r.high}{r.added}"
-                yield Check(names[arg], r.low, r.high, what)
+                yield Check(names[arg], r.low, r.high, f"{n.op.name} at {n.loc}{r.added}")
         loop = Loop.of(n, until=True)
         if loop is not None:
             read = list(zip(loop.const_params, loop.consts, strict=True))

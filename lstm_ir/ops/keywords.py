@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -10,6 +9,7 @@ from typing import Any
 
 from lstm_ir.ir.errors import ArgumentError, message
 from lstm_ir.ir.location import here
+from lstm_ir.ir.near_names import hint
 from lstm_ir.ops.core.sizes import TWO_BIASES
 
 _LAYER = {
@@ -104,5 +104,4 @@ def _instead(name: str, keyword: str, parameters: list[str]) -> str:
     if any(word in name for word in _RECURRENT) and keyword in _LAYER:
         return f". Say {_LAYER[keyword]}"
     known = [p for p in _OTHERS.get(keyword, ()) if p in parameters]
-    near = known[:1] or difflib.get_close_matches(keyword, parameters, n=1)
-    return f". Did you mean {near[0]}?" if near else f"; they are {', '.join(parameters)}"
+    return f". Did you mean {known[0]}?" if known else hint(keyword, parameters, f"; they are {', '.join(parameters)}")

@@ -185,7 +185,7 @@ def _unpadded(entry: Entry, inputs: Iterable[PortAxes], batch: str, time: str) -
             return f"{p} has no axis of size {batch}"
         for c in entry.checks:
             if axes.time is not None and c.input == p.name and (c.low not in (None, 0) and c.low != 0):
-                return f"{p} may not hold 0: {c.what}"
+                return f"{p} may not hold 0, but {c.low} and more: {c.what}"
     return None
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from lstm_ir.ir.errors import GradientError, IRError
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.near_names import hint
 from lstm_ir.training.rates import Rate, is_amount, is_number, problem_of
 
 Slots = Mapping[str, Value]
@@ -59,7 +60,8 @@ class Optimizer(ABC):
         for pattern, options in groups.items():
             unknown = [n for n in options if n not in known]
             if unknown:
-                problem = f"there is no option {unknown[0]!r}; there are {', '.join(known)}"
+                meant = hint(unknown[0], known, f"; there are {', '.join(known)}")
+                problem = f"there is no option {unknown[0]!r}{meant}"
                 raise IRError(f"{self.name}: group {pattern!r}: {problem}")
             try:
                 made[pattern] = replace(self, groups=None, **options)

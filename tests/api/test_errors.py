@@ -452,7 +452,9 @@ def test_text(name: str, golden: Golden) -> None:
 
 def test_an_unknown_pass_is_answered_with_the_known_ones() -> None:
     text = message(lambda: Pipeline.parse("cse,decomposed"), li.PassError)
-    assert text.startswith("there is no pass 'decomposed'; there are ")
+    assert text == "there is no pass 'decomposed'. Did you mean decompose?"
+    text = message(lambda: Pipeline.parse("cse,remove"), li.PassError)
+    assert text.startswith("there is no pass 'remove'; there are ")
     assert "decompose," in text
 
 

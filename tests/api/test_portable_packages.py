@@ -55,6 +55,37 @@ def test_the_loader_takes_the_best_and_says_so(
     np.testing.assert_allclose(exe(x=X)["y"], li.interpret(graph(), {"x": X})["y"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("level", ["v2", "v3"])
+def test_a_module_is_chosen_by_its_name(package: Path, level: str) -> None:
+    name = f"cpu:x86-64-{level}"
+    target = next(t for t in read_package(package).targets if t.info.name == name)
+    if (why := cpus.refusal(target.info.triple, target.features)) is not None:
+        pytest.skip(why)
+    exe = li.load(package, device=name)
+    assert str(exe.target) == name
+    np.testing.assert_allclose(exe(x=X)["y"], li.interpret(graph(), {"x": X})["y"], rtol=1e-4, atol=1e-5)
+
+
+def test_a_module_that_is_chosen_and_does_not_run_here_is_refused(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpus, "flags", lambda: frozenset({"pni", "ssse3", "sse4_1", "sse4_2"}))
+    monkeypatch.setattr(cpus, "_confirmed", set())
+    with pytest.raises(li.TargetError, match=r"no module runs here: cpu:x86-64-v3: this processor lacks [^;]*$"):
+        li.load(package, device="cpu:x86-64-v3")
+
+
+@pytest.mark.parametrize("word", ["cpu:x86-64-v5", "x86-64-v2", "cpu:0", "cpuu", "cuda", "local-sync:a"])
+def test_a_device_that_is_none_is_told_what_there_is(package: Path, word: str) -> None:
+    """`cpu:0`: of the processor there is one."""
+    with pytest.raises(li.TargetError) as refused:
+        li.load(package, device=word)
+    text = str(refused.value)
+    assert f"no module for device {word}" in text
+    assert "name one of them, or where it runs: cpu, local-task, local-sync" in text
+    assert all(level in text for level in ("cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4"))
+
+
 def test_the_command_line_names_the_module(package: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     done = CliRunner().invoke(group, ["run", str(package), "-i", f"x={tmp_path / 'x.npy'}", "--explain"])
