@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -119,6 +119,10 @@ class Function:
         return dict(zip(self._names, results, strict=True))
 
 
+def _calls(entries: Iterable[str]) -> str:
+    return " or ".join(f".entries[{n!r}](...)" for n in entries)
+
+
 class _Entries(dict[str, Function]):
     """Entries by name; CallError for a name that is none."""
 
@@ -167,13 +171,20 @@ class Session:
 
     def _entry(self) -> Function:
         if self._main is None:
-            raise CallError(f"no entry is called main; call one of {', '.join(self.entries)}")
+            raise CallError(f"no entry is called main; call {_calls(self.entries)}")
         return self._main
 
     def __call__(self, arrays: Arrays | None = None, /, *more: Any, **named: Any) -> dict[str, Any]:
         """`main`, or the only entry, called: outputs by name. keep=True: they stay on the device."""
-        main = self._main
-        return (main if main is not None else self._entry())(arrays, *more, **named)
+        main = self._main if self._main is not None else self._entry()
+        try:
+            return main(arrays, *more, **named)
+        except CallError as e:
+            given = {*named, *(arrays if isinstance(arrays, Mapping) else ())} - {"keep"}
+            takes = [n for n, f in self.entries.items() if given == {p.name for p in f.inputs}]
+            if not takes or main.entry.name in takes:
+                raise
+            raise CallError(f"{e}; what was given fits {_calls(takes)}") from None
 
     def _run(
         self, f: Function, values: list[Array], shapes: Shapes, plan: CallPlan | None, keep: bool = False

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 Array = np.ndarray[Any, Any]
 HOST = 1  # DLPack's number of the processor's memory
@@ -25,12 +26,13 @@ class Exchange(NamedTuple):
     capsule: Callable[[Any], object]
 
 
-class DeviceArray:
+class DeviceArray(NDArrayOperatorsMixin):
     """A result of a call with `keep=True`: its elements lie on the device until somebody asks for them.
 
     Executables of the same device take it as an input without a copy. `np.asarray(a)` and `a.numpy()` copy it to the
     host, where it does not lie there; `torch.from_dlpack(a)` and others take its memory as it is, and must not write
-    there. shape: a tuple of ints. dtype: NumPy's, `ml_dtypes` for bf16. device: as in `vulkan:0`.
+    there. Operators and NumPy's functions compute on the host, and give NumPy's arrays. shape: a tuple of ints.
+    dtype: NumPy's, `ml_dtypes` for bf16. device: as in `vulkan:0`.
     """
 
     __slots__ = ("_exchange", "_fetch", "device", "dtype", "home", "shape", "view")
@@ -103,6 +105,21 @@ class DeviceArray:
 
     def __float__(self) -> float:
         return float(self.numpy())
+
+    def __int__(self) -> int:
+        return int(self.numpy())
+
+    def __bool__(self) -> bool:
+        return bool(self.numpy())
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if any(isinstance(a, DeviceArray) for a in options.get("out", ())):
+            raise TypeError("a DeviceArray is not written to: np.array(a) is a copy that may be")
+        return getattr(ufunc, method)(*(a.numpy() if isinstance(a, DeviceArray) else a for a in inputs), **options)
+
+    def __getattr__(self, name: str) -> Any:
+        instead = f": np.asarray(a).{name} is NumPy's" if hasattr(np.ndarray, name) else ""
+        raise AttributeError(f"a DeviceArray has no {name}{instead}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"DeviceArray({self.dtype}[{','.join(map(str, self.shape))}] on {self.device})"

@@ -54,6 +54,31 @@ def test_what_is_kept_is_what_is_given(target: str) -> None:
         assert repr(kept["y"]) == f"DeviceArray(float32[5,4] on {target})"
 
 
+def test_operators_are_numpys(target: str) -> None:
+    """A comparison was one of identity: False, in silence."""
+    with li.compile(_encoder(), target) as exe:
+        want, a = exe(x=ROWS)["y"], exe(x=ROWS, keep=True)["y"]
+        b = exe(x=ROWS, keep=True)["y"]
+        for got, expected in (
+            (a == b, np.ones((5, 4), bool)), (a != want, np.zeros((5, 4), bool)), (a < 0, want < 0),
+            (0 <= a, want >= 0), (a + 1, want + 1), (2.0 - a, 2.0 - want), (-a, -want), (abs(a), np.abs(want)),
+            (a @ WEIGHT.T, want @ WEIGHT.T), (want * a, want * want), (np.exp(a), np.exp(want)),
+            (np.mean(a, 0), np.mean(want, 0)),
+        ):  # fmt: skip
+            assert isinstance(got, np.ndarray)
+            np.testing.assert_array_equal(got, expected)
+        with pytest.raises(ValueError, match="truth value of an array"):
+            assert a
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(a)
+        with pytest.raises(TypeError, match="a DeviceArray is not written to"):
+            a += 1
+        with pytest.raises(AttributeError, match=r"a DeviceArray has no reshape: np\.asarray\(a\)\.reshape is NumPy's"):
+            a.reshape(-1)
+        with pytest.raises(AttributeError, match=r"a DeviceArray has no colour$"):
+            assert a.colour
+
+
 def _note(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, calls: list[Any]) -> None:
     """Calls of a method are noted."""
     original = getattr(kind, name)

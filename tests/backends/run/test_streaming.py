@@ -207,6 +207,16 @@ def test_state_of_two_sizes_is_not_saved(exe: Executable, tmp_path: Path) -> Non
         assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("form", ["keywords", "a mapping"])
+def test_an_entry_that_takes_what_main_does_not_is_named(exe: Executable, rng: np.random.Generator, form: str) -> None:
+    """`main` takes the states as inputs, `step` keeps them. A name that no entry has is answered as before."""
+    x = draw(rng)
+    with pytest.raises(CallError, match=r"missing input h0; .*; what was given fits \.entries\['step'\]\(\.\.\.\)$"):
+        exe(x=x) if form == "keywords" else exe({"x": x})
+    with pytest.raises(CallError, match=r"c0: f32\[1,B,\d+\]\)$"):
+        exe(z=x)
+
+
 def test_a_first_call_that_fails_starts_nothing() -> None:
     """Its sizes are not those of the session: the next call has others."""
     ids, h = li.input("ids", ("B",), "i32"), li.input("h", ("B", 2))
