@@ -19,6 +19,7 @@ def write(model: str, output: str | None, target: str | None, key_file: str | No
     """Write the header, and give the weights that the module reads as parameters."""
     if not packages.is_package(model):
         raise click.UsageError(f"--c shows how a package's module is called; {model} is no package")
+    files.check_ending("-o", output, ".h", ".hpp")
     found = packages.read(model, key_file)
     packed = stored_module(found, target)
     about = HeaderModule(

@@ -21,6 +21,7 @@ from lstm_ir.ir.errors import PackageError, ParseError
 from lstm_ir.ir.input_file import reading
 from lstm_ir.ir.output_file import replacing
 from lstm_ir.ir.parser import parse
+from lstm_ir.ir.printer import named_by_hash
 from lstm_ir.ir.program import Program
 
 Array = np.ndarray[Any, Any]
@@ -31,7 +32,8 @@ def read_program(
 ) -> Program:
     """The graph or program in the file (`-` is stdin), with arrays from the weight files; or that of a package.
 
-    whole: every weight needs its array, not only its hash. key_file: of the signature that a package must have.
+    whole: every weight, state and constant needs its array, not only its hash. key_file: of the signature that a package
+    must have.
     """
     packages.no_key(path, key_file)
     if packages.is_package(path):
@@ -45,13 +47,21 @@ def read_program(
         program = Program.of(parse(text, data=read_weights(weights), file=path))
     except ParseError as e:
         raise ParseError(f"{path}: {e}", e.line, e.column) from None
-    absent = [n for n, d in program.weights.items() if not d.known]
-    if whole and absent:
+    absent = _absent(program) if whole else []
+    if absent:
         raise PackageError(
-            f"{path}: the text has only the hash of weight {absent[0]!r} "
+            f"{path}: the text has only the hash of {absent[0]} "
             f"({len(absent)} such); give the arrays with --weights FILE.npz"
         )
     return program
+
+
+def _absent(program: Program) -> list[str]:
+    """What the text names by its hash alone, and nobody gave: weights and state by name, constants by the hash."""
+    named = {"weight": program.weights, "state": {n: s.initial for n, s in program.state.items()}}
+    found = {d.sha256: f"{kind} {n!r}" for kind, ds in named.items() for n, d in ds.items() if not d.known}
+    others = {h: f"constant sha256({h})" for h, d in named_by_hash(program).items() if not d.known}
+    return list({**found, **{h: what for h, what in others.items() if h not in found}}.values())
 
 
 def _text(path: str) -> str:
@@ -151,6 +161,16 @@ def check_weights_path(path: Path) -> None:
     """Refuse a name that does not say which kind of file it is."""
     if path.suffix not in (".npz", ".safetensors", ".irpa"):
         raise click.UsageError(f"--weights-to {path}: weights are written to .npz, .safetensors or .irpa")
+
+
+TEXTS = (".lir", ".mlir", ".txt")
+
+
+def check_ending(option: str, path: str | None, *known: str) -> None:
+    """Refuse a file whose ending promises another kind than those that are `known`; one without an ending passes."""
+    suffix = "" if path is None else Path(path).suffix
+    if suffix not in ("", *known):
+        raise click.UsageError(f"{option} {path}: nothing is written as {suffix}; the endings are {', '.join(known)}")
 
 
 def write_text(path: str | None, text: str) -> None:

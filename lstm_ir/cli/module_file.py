@@ -28,6 +28,7 @@ def write(
     """
     if output is None:
         raise click.UsageError("--stage module is no text: give -o FILE.vmfb")
+    files.check_ending("-o", output, ".vmfb")
     if packages.is_package(model):
         if weights or pipeline is not None:
             raise click.UsageError(f"--weights and --pipeline are for graphs; {model} is compiled")

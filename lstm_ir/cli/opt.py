@@ -36,6 +36,7 @@ def command(
     if listed:
         _list()
         return
+    files.check_ending("-o", output, *files.TEXTS)
     program = files.read_program(graph, weights, key_file=key_file)
     program.verify()
     info = None if target is None else resolve(target).info

@@ -44,6 +44,7 @@ def command(
     """Run MODEL (a .lirpkg package or a .lir graph) once."""
     if picture is not None and not profile:
         raise click.UsageError("--picture is of a profile: give --profile too")
+    files.check_ending("--picture", picture, ".svg")
     if profile and output is not None:
         raise click.UsageError("--profile gives times, no results: leave -o out")
     if profile and interpret:

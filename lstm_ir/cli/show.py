@@ -39,7 +39,7 @@ class _Wanted:
 @click.option("-s", "--stage", type=click.Choice(STAGES), default="source", show_default=True,
               help="source: as written; core: foreign ops expanded; scheduled: after all passes; "
               "stablehlo: the pure module; kernel: the module that IREE compiles; module: IREE's, for -o.")  # fmt: skip
-@click.option("-o", "--output", help="A file; a name in .svg makes a picture. Default: stdout.")
+@click.option("-o", "--output", help="A file: .svg makes a picture, .lir, .mlir and .txt text. Default: stdout.")
 @click.option("--beside", is_flag=True, help="In a picture: the source graph beside the stage's.")
 @click.option("-t", "--target", help="Whose passes and kernels; default: cpu. Of a package's modules, which; "
               "default: the one that runs here.")  # fmt: skip
@@ -84,6 +84,7 @@ def command(
         if weights_to is not None:
             files.write_weights(Path(weights_to), held)
         return
+    files.check_ending("-o", output, *files.TEXTS, ".svg")
     drawing = output is not None and Path(output).suffix == ".svg"
     if drawing and stage not in GRAPHS:
         raise click.UsageError(f"{stage} is a module; pictures show {', '.join(GRAPHS)}")

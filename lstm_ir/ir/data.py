@@ -43,7 +43,10 @@ class Data:
     def array(self) -> np.ndarray[Any, Any]:
         """The elements; refused where only the hash is known."""
         if self._array is None:
-            raise IRError(f"the array with sha256 {self._hash} was not given; pass it in `data`")
+            raise IRError(
+                f"the array with sha256 {self._hash} was not given: li.parse(text, data={{...}}) takes it, the command "
+                "line by --weights FILE.npz"
+            )
         return self._array
 
     @property

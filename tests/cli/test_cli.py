@@ -215,6 +215,17 @@ def test_targets_name_devices_and_reasons(capsys: Capture) -> None:
     assert "cuda:sm_89" in capsys.readouterr().out.splitlines()
 
 
+def keeping(folder: Path) -> li.Program:
+    """An LSTM that keeps its states, which start as arrays of more than 16 elements."""
+    with np.load(folder / "w.npz") as held:
+        w_ih, w_hh = (li.weight(n, held[n]) for n in ("w_ih", "w_hh"))
+    x, h0, c0 = li.input("x", ("T", B, I)), li.input("h0", (1, B, H)), li.input("c0", (1, B, H))
+    y, h, c = li.lstm(x, w_ih, w_hh, h0=h0, c0=c0)
+    kept = li.Graph("keeping", [x, h0, c0], {"y": y, "h": h, "c": c})
+    start = np.arange(B * H, dtype=np.float32).reshape(1, B, H)
+    return li.stateful(kept, {"h0": "h", "c0": "c"}, {"h0": start, "c0": start / 2})
+
+
 BAD: list[tuple[list[str], int, str]] = [
     (["frobnicate"], 2, "No such command 'frobnicate'"),
     (["show", "absent.lir"], 1, "absent.lir: No such file or directory"),
@@ -223,6 +234,13 @@ BAD: list[tuple[list[str], int, str]] = [
     (["show", "bad.lir"], 1, "bad.lir: line 1, column 21: unexpected"),
     (["show", "g.lir", "--stage", "stablehlo", "-o", "x.svg"], 2, "stablehlo is a module"),
     (["show", "g.lir", "-o", "absent/x.svg"], 1, "No such file or directory"),
+    (["show", "g.lir", "-o", "g.png"], 2, "nothing is written as .png; the endings are .lir, .mlir, .txt, .svg"),
+    (["show", "g.lir", "--stage", "module", "-o", "g.so"], 2, "nothing is written as .so; the endings are .vmfb"),
+    (["opt", "g.lir", "-o", "g.svg"], 2, "nothing is written as .svg; the endings are .lir, .mlir, .txt"),
+    (["run", "g.lir", "--profile", "--picture", "g.png"], 2, "--picture g.png: nothing is written as .png"),
+    (["run", "state.lir"], 1, "has only the hash of weight 'w_ih' (4 such); give the arrays with --weights FILE.npz"),
+    (["run", "state.lir", "-w", "w.npz"], 1, "only the hash of state 'h0' (2 such); give the arrays with --weights"),
+    (["run", "table.lir"], 1, "has only the hash of constant sha256("),
     (["opt", "g.lir", "-p", "fuse-everything"], 1, "there is no pass 'fuse-everything'"),
     (["compile", "g.lir", "-o", "g.zip"], 2, "a package ends in .lirpkg"),
     (["compile", "g.lir", "-o", "g.lirpkg"], 1, "only the hash of weight 'w_ih'"),
@@ -248,6 +266,9 @@ def test_bad_usage_gets_a_message(
     (folder / "bad.lir").write_text("graph @g(%x: f32[3] # {")
     (folder / "torn.lirpkg").write_bytes(b"PK\3\4 and then nothing")
     np.save(folder / "pickled.npy", np.array([{}], dtype=object), allow_pickle=True)
+    (folder / "state.lir").write_text(str(keeping(folder)))
+    x = li.input("x", (32,))
+    (folder / "table.lir").write_text(str(li.Graph("table", [x], {"y": x * np.arange(32, dtype=np.float32)})))
     header = np.lib.format.header_data_from_array_1_0(np.zeros(1))
     with (folder / "huge.npy").open("wb") as f:
         np.lib.format.write_array_header_1_0(f, {**header, "shape": (2**40,)})
