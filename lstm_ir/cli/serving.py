@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lstm_ir.cli.packages import key_option, read_key
-from lstm_ir.ir.errors import MissingLibraryError
+from lstm_ir.ir.errors import LstmIrError, MissingLibraryError, PackageError
 from lstm_ir.loading import load
+
+if TYPE_CHECKING:
+    from lstm_ir.backends.run.executable import Executable
+    from lstm_ir.serving.batcher import Batcher
+    from lstm_ir.serving.sessions import Sessions
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -20,6 +26,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @click.option("-d", "--device", help="Where to run; default: a package's first target that runs here.")
 @click.option("-e", "--entry", help="Which entry is served; default: the one that keeps state, else main.")
+@click.option("--output", "outputs", multiple=True, metavar="[NAME=]OUTPUT",
+              help="What requests may ask for, of all packages or the one served as NAME; default: all.")  # fmt: skip
 @click.option("--batch-size-name", default="B", show_default=True, help="The named size that is the batch.")
 @click.option("--max-batch", type=click.IntRange(1), default=64, show_default=True, help="Rows of one call.")
 @click.option("--max-delay", type=click.FloatRange(0, 60), default=0.001, show_default=True,
@@ -48,8 +56,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
               help="Seconds that accepted requests have when the server stops.")  # fmt: skip
 @key_option
 def command(
-    packages: tuple[str, ...], host: str, port: int, device: str | None, entry: str | None, batch_size_name: str,
-    max_batch: int, max_delay: float, max_waiting: int, max_sessions: int, idle_timeout: float,
+    packages: tuple[str, ...], host: str, port: int, device: str | None, entry: str | None, outputs: tuple[str, ...],
+    batch_size_name: str, max_batch: int, max_delay: float, max_waiting: int, max_sessions: int, idle_timeout: float,
     key_file: str | None, **numbers: Any,
 ) -> None:  # fmt: skip
     """Serve packages over HTTP until SIGTERM. There is no authentication: whoever reaches the port may use it.
@@ -60,31 +68,30 @@ def command(
         from lstm_ir.serving.limits import ServerLimits
         from lstm_ir.serving.run import serve
         from lstm_ir.serving.served_model import ServedModel
+        from lstm_ir.serving.sessions import Sessions
     except ModuleNotFoundError as e:
         if e.name is not None and e.name.startswith("lstm_ir"):
             raise
         raise MissingLibraryError(f"lstm-ir serve needs {e.name}: pip install 'lstm-ir[serve]'", name=e.name) from e
-    from lstm_ir.serving.batcher import Batcher
-    from lstm_ir.serving.sessions import Sessions, steps
-
     places, key = _places(packages), read_key(key_file)
     models = {}
     common: dict[str, Any] = {
         "batch": batch_size_name, "max_batch": max_batch, "max_delay": max_delay, "max_waiting": max_waiting
     }  # fmt: skip
     opened = []
+    kept = {"max_sessions": max_sessions, "idle_timeout": idle_timeout}
     for name, path in places.items():
-        exe = load(path, device, require_key=key)
+        chosen = _outputs(outputs, name, places)
+        try:
+            exe = load(path, device, require_key=key)
+            server = _server(exe, {**common, "entry": entry, "outputs": chosen}, kept)
+        except LstmIrError as e:
+            said = str(e).removeprefix(f"{path}: ")
+            raise PackageError(f"{path}, to be served as {name}: {said}") from e
         opened.append(exe)
-        stateful = entry in steps(exe) if entry is not None else bool(steps(exe))
-        server: Batcher | Sessions
-        if stateful:
-            server = Sessions(exe, entry=entry, max_sessions=max_sessions, idle_timeout=idle_timeout, **common)
-        else:
-            server = Batcher(exe, entry=entry, **common)
         models[name] = ServedModel(name, server)
-        what = "sequences" if stateful else "requests"
-        click.echo(f"{name}: {path}, entry {server.entry.name}, {what}", err=True)
+        what = "sequences" if isinstance(server, Sessions) else "requests"
+        click.echo(f"{name}: {path}, entry {server.entry.name}, {what}: {', '.join(models[name].outputs)}", err=True)
     if host not in _LOOPBACK:
         click.echo(f"listening on {host}: there is no authentication", err=True)
 
@@ -95,6 +102,28 @@ def command(
     serve(models, host=host, port=port, limits=limits, listening=listening)
     for exe in opened:  # not where it ended early: a call may run
         exe.close()
+
+
+def _server(exe: Executable, options: Mapping[str, Any], kept: Mapping[str, Any]) -> Batcher | Sessions:
+    """Who answers requests to the executable; `kept`: options of what keeps state."""
+    from lstm_ir.serving.batcher import Batcher
+    from lstm_ir.serving.sessions import Sessions, steps
+
+    entry = options["entry"]
+    stateful = entry in steps(exe) if entry is not None else bool(steps(exe))
+    return Sessions(exe, **options, **kept) if stateful else Batcher(exe, **options)
+
+
+def _outputs(words: tuple[str, ...], model: str, models: Collection[str]) -> list[str] | None:
+    """The outputs of one model; None is all of them."""
+    found = []
+    for word in words:
+        name, _, output = word.partition("=")
+        if name not in models:
+            name, output = model, word
+        if name == model:
+            found.append(output)
+    return found or None
 
 
 def _places(packages: tuple[str, ...]) -> dict[str, str]:

@@ -78,7 +78,7 @@ class Rows:
             if axes.batch is None:
                 raise CallError(
                     f"{entry.name}: output {named[name]} has no axis of size {batch}, so it is not that of one request"
-                    " in a call; name the outputs that are wanted without it"
+                    " in a call; name the outputs that are wanted, without it: outputs=[...], --output of lstm-ir serve"
                 )
         self.lengths = _lengths(entry, batch, time, lengths)
         why = _unpadded(entry, self.inputs, batch, time) if self.lengths is not None else None

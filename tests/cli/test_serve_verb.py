@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ from child import environment
 from served import served
 from served_models import encoder, stream
 
-from lstm_ir.cli.serving import _places
+import lstm_ir as li
+from lstm_ir.cli.serving import _outputs, _places
 
 
 def verb(*words: object) -> subprocess.CompletedProcess[str]:
@@ -60,6 +63,38 @@ def test_wrong_usage(tmp_path: Path) -> None:
         assert (busy.returncode, "cannot listen on 127.0.0.1:" in busy.stderr) == (1, True)
     for done in (absent, twice, entry, busy):
         assert "Traceback" not in done.stderr
+
+
+def test_of_several_packages_the_one_at_fault_is_named(tmp_path: Path) -> None:
+    """The error of a batcher names an entry alone; a package's begins with its path, which stands there once."""
+    pytest.importorskip("uvicorn")
+    package = encoder(tmp_path)
+    done = verb(package, f"speech={package}", "--output", "speech=none")
+    assert done.returncode == 1
+    assert f"lstm-ir: {package}, to be served as speech: main: there is no output 'none'" in done.stderr
+    absent = tmp_path / "absent.lirpkg"
+    done = verb(package, f"other={absent}")
+    assert f"lstm-ir: {absent}, to be served as other: No such file or directory" in done.stderr
+
+
+def test_outputs_by_model() -> None:
+    models = {"a": "a.lirpkg", "b": "b.lirpkg"}
+    assert [_outputs((), m, models) for m in models] == [None, None]
+    assert [_outputs(("y", "b=h"), m, models) for m in models] == [["y"], ["y", "h"]]
+    assert [_outputs(("b=h", "x=y"), m, models) for m in models] == [["x=y"], ["h", "x=y"]]
+
+
+def test_chosen_outputs_are_all_that_is_served(tmp_path: Path) -> None:
+    """One without the batch keeps no package from being served, where it is left out."""
+    pytest.importorskip("uvicorn")
+    x = li.input("x", ("B", 3))
+    package = li.export(li.Graph("sums", [x], {"y": x * 2.0, "rows": li.sum(x, 0)}), tmp_path / "sums.lirpkg")
+    refused = verb(package)
+    assert (refused.returncode, "--output of lstm-ir serve" in refused.stderr) == (1, True)
+    with served(package, "--output", "y") as server:
+        with urllib.request.urlopen(f"{server.url}/v2/models/sums", timeout=60) as answer:
+            outputs = json.load(answer)["outputs"]
+        assert [o["name"] for o in outputs] == ["y"]
 
 
 def test_names_of_models() -> None:
