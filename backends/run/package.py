@@ -38,12 +38,13 @@ def open_package(
     process.enter()
     mapped = options is not None and options.map_weights
     found = read_package(path, require_key=require_key, mapped=mapped)
-    _same_runtime(found)
+    if (release := other_release(found)) is not None:
+        raise PackageError(f"{path}: {release}")
     _same_weights(found)
     _same_state(found)
     reasons: list[str] = []
     for target in _order(found, device):
-        why = _why_not(target)
+        why = why_not(target)
         if why is None:
             try:
                 return _load(found, target, device, driver, options)
@@ -60,7 +61,7 @@ def open_package(
 def stored_module(package: Package, target: str | None = None) -> PackedTarget:
     """The package's target of that name (`cpu`: the best for this machine), without one the first that runs here."""
     chosen = [t for t in package.targets if target is None or target in (t.info.name, t.info.kind)]
-    runs = [t for t in _order(package, None) if t in chosen and _why_not(t) is None]
+    runs = [t for t in _order(package, None) if t in chosen and why_not(t) is None]
     exact = [t for t in chosen if t.info.name == target]
     if not chosen or not (exact or runs):
         have = ", ".join(t.info.name for t in package.targets)
@@ -122,7 +123,8 @@ def _unknown(package: Package, device: str | None) -> str:
     )
 
 
-def _why_not(target: PackedTarget) -> str | None:
+def why_not(target: PackedTarget) -> str | None:
+    """Why this machine does not run the module; None where it may."""
     if target.info.kind == "cpu":
         return cpus.refusal(target.info.triple, target.features)
     return _absent(target)
@@ -149,14 +151,15 @@ def _number(sm: str) -> int:
     return int(found[0]) if found is not None else 0
 
 
-def _same_runtime(package: Package) -> None:
-    """IREE promises nothing about modules of another release."""
+def other_release(package: Package) -> str | None:
+    """What to do where the runtime is of another release, whose modules IREE promises nothing about; None where not."""
     here = bindings.version()
-    if package.manifest.iree.split(".")[:2] != here.split(".")[:2]:
-        raise PackageError(
-            f"{package.path}: made with IREE {package.manifest.iree}, the runtime here is {here}; "
-            f"install that release of iree-base-runtime. {_again(package)}"
-        )
+    if package.manifest.iree.split(".")[:2] == here.split(".")[:2]:
+        return None
+    return (
+        f"made with IREE {package.manifest.iree}, the runtime here is {here}; "
+        f"install that release of iree-base-runtime. {_again(package)}"
+    )
 
 
 def _same_weights(package: Package) -> None:

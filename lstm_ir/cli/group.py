@@ -18,12 +18,12 @@ from lstm_ir.ir.libraries import missing
 VERBS = {  # verb: (module, one line for --help)
     "demo": ("lstm_ir.cli.demo", "Classify handwritten digits on every device that is here."),
     "import": ("lstm_ir.cli.importing", "Say what an ONNX model holds and what is taken; make a package of it."),
-    "verify": ("lstm_ir.cli.verifying", "Run an ONNX model by onnxruntime and by this project, and compare."),
+    "verify": ("lstm_ir.cli.verifying", "Compare a model with what its own library gives, a package with its graph."),
     "compile": ("lstm_ir.cli.compile", "Compile a graph into a package."),
     "run": ("lstm_ir.cli.run", "Run a package or a graph on arrays."),
     "serve": ("lstm_ir.cli.serving", "Serve packages over HTTP, by the Open Inference Protocol."),
     "opt": ("lstm_ir.cli.opt", "Run passes over a graph, text in and text out."),
-    "show": ("lstm_ir.cli.show", "Print or draw a graph at any stage."),
+    "show": ("lstm_ir.cli.show", "Print or draw a graph at any stage; say what a package holds."),
     "bench": ("lstm_ir.cli.bench", "Measure beside torch, onnxruntime and JAX."),
     "targets": ("lstm_ir.cli.targets", "List what can be compiled and run here, and why not."),
 }

@@ -39,7 +39,7 @@ from lstm_ir.verification.verify import verify
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 @packages.sign_options
 def command(
-    model: str, kind: ModelKind, importer_options: dict[str, Any], output: str | None, targets: tuple[str, ...],
+    model: str, kind: ModelKind | None, importer_options: dict[str, Any], output: str | None, targets: tuple[str, ...],
     stateful: bool, states: tuple[str, ...], check: bool, pipeline: str | None, precision: str | None,
     kernels: bool | None, timeout: float, explain: bool, as_json: bool, keep_graph: bool, sign_key_file: str | None,
 ) -> None:  # fmt: skip
@@ -48,6 +48,11 @@ def command(
     MODEL: .onnx; .keras, .h5; a SavedModel's folder, .pb, .meta; .pt2. The exit code is 1 where a node is refused,
     or where --check finds a difference.
     """
+    if kind is None:
+        raise click.UsageError(
+            f"{model} is a package already: `lstm-ir show {model} --contents` says what it holds, "
+            f"`lstm-ir compile {model} -o NEW.lirpkg` compiles it again"
+        )
     if explain and output is None:
         raise click.UsageError("--explain says how -o was compiled: give -o too")
     if stateful and states:

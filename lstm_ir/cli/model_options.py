@@ -12,13 +12,17 @@ import click
 import numpy as np
 
 from lstm_ir.backends.files import npy
+from lstm_ir.cli import packages
 from lstm_ir.importers.kinds import kind_of_file
 
 WORDS = {"true": True, "false": False}
 
 
 def imported(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of importers; the command gets a kind of model, and `importer_options`, what its importer is told."""
+    """The options of importers; the command gets a kind of model, and `importer_options`, what its importer is told.
+
+    Of a package the kind is None, and there are no such options.
+    """
 
     @click.option(
         "--constant", "constant_words", multiple=True, help="Fix an input: NAME=NUMBER, NAME=1,2,3 or NAME=FILE.npy."
@@ -34,13 +38,20 @@ def imported(command: Callable[..., None]) -> Callable[..., None]:
         model: str, constant_words: Sequence[str], size_words: Sequence[str], signature: str | None,
         checkpoint: str | None, results: Sequence[str], **others: Any,
     ) -> None:  # fmt: skip
-        kind = kind_of_file(model)
+        if Path(model).suffix == ".lir":
+            raise click.UsageError(
+                f"{model} is a graph's text: `lstm-ir compile`, `lstm-ir run` and `lstm-ir show` take it"
+            )
+        kind = None if packages.is_package(model) else kind_of_file(model)
         options = {
             "constants": constants(constant_words), "sizes": sizes(size_words), "signature": signature,
             "checkpoint": checkpoint, "outputs": results,
         }  # fmt: skip
         importer_options = {name: value for name, value in options.items() if value}
-        kind.check(model, importer_options)
+        if kind is not None:
+            kind.check(model, importer_options)
+        elif importer_options:
+            raise click.UsageError(f"{model} is a package, and its {next(iter(importer_options))} are chosen")
         command(model=model, kind=kind, importer_options=importer_options, **others)
 
     return made

@@ -13,6 +13,7 @@ from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.run.profile import flow_text
 from lstm_ir.cli import c_header_file, files, module_file, packages
+from lstm_ir.cli import contents as package_contents
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.printable import safe
@@ -53,13 +54,24 @@ class _Wanted:
 @click.option("--weights-to", help="Write the arrays too: .npz, .safetensors, or .irpa for IREE's tools.")
 @click.option("--c", "header", is_flag=True, help="Of a package: a header for C, with the layout of calls of its "
               "module for -t, by default the one that runs here.")  # fmt: skip
+@click.option("--contents", is_flag=True, help="Of a package: its modules and which of them run here, entries, sizes, "
+              "versions.")  # fmt: skip
 @packages.key_option
 def command(
     graph: str, stage: str, output: str | None, beside: bool, target: str | None, pipeline: str | None,
     weights: tuple[str, ...], profile: bool, inputs: tuple[str, ...], entry: str | None, locs: bool,
-    weights_to: str | None, header: bool, key_file: str | None,
+    weights_to: str | None, header: bool, contents: bool, key_file: str | None,
 ) -> None:  # fmt: skip
     """Print GRAPH (a .lir file or a package; `-` or nothing: stdin) at a stage, or draw it with -o FILE.svg."""
+    if contents:
+        others = (beside, target, pipeline, weights, profile, inputs, entry, locs, weights_to, header)
+        if stage != "source" or any(others):
+            raise click.UsageError("--contents says what a package holds: of the others it takes -o and --key-file")
+        if not packages.is_package(graph):
+            raise click.UsageError(f"--contents says what a package holds; {graph} is no package")
+        files.check_ending("-o", output, ".txt")
+        files.write_text(output, safe("\n".join(package_contents.lines(packages.read(graph, key_file)))))
+        return
     if weights_to is not None:
         files.check_weights_path(Path(weights_to))
     if (inputs or entry is not None) and not profile:
