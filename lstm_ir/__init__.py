@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.ir.errors import ArgumentError as ArgumentError
+from lstm_ir.ir.errors import BroadcastError as BroadcastError
 from lstm_ir.ir.errors import BusyError as BusyError
 from lstm_ir.ir.errors import CallError as CallError
 from lstm_ir.ir.errors import CompileError as CompileError

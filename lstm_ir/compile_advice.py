@@ -49,5 +49,5 @@ def _tries(optimized: Program, notes: Sequence[str], options: Mapping[str, Any])
     if chosen:
         yield f"no option {', '.join(chosen)}: then weaker flags are tried too"
     if (chosen or options.get("kernels") is True) and any(": kernel, " in note for note in notes):
-        yield 'options={"kernels": False}'
+        yield 'options={"kernels": False} (--no-kernels)'
     yield "LSTM_IR_DUMP=folder, which keeps what the compiler was given"

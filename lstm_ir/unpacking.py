@@ -34,7 +34,7 @@ def unpacked(package: Package) -> Unpacked:
     held = package.graph
     if held is None:
         version = package.manifest.version
-        left = "its writer left it out (graph=False)" if version >= 4 else f"format {version} had none"
+        left = "its writer left it out (graph=False, --no-graph)" if version >= 4 else f"format {version} had none"
         raise PackageError(
             f"{package.path}: the package has no graph: {left}. From the graph's text and this package's arrays: "
             f"lstm-ir compile GRAPH.lir --weights {package.path.name} -o NEW.lirpkg"

@@ -32,8 +32,8 @@ def read_program(
 ) -> Program:
     """The graph or program in the file (`-` is stdin), with arrays from the weight files; or that of a package.
 
-    whole: every weight, state and constant needs its array, not only its hash. key_file: of the signature that a package
-    must have.
+    whole: every weight, state and constant needs its array, not only its hash. key_file: of the signature that a
+    package must have.
     """
     packages.no_key(path, key_file)
     if packages.is_package(path):

@@ -32,7 +32,7 @@ from lstm_ir.loading import load
 @click.option("--interpret", is_flag=True, help="Run a graph by its NumPy meaning, uncompiled.")
 @click.option("--explain", is_flag=True, help="Say how a graph was compiled, and which module of a package runs.")
 @click.option("--profile", is_flag=True, help="Say how long each dispatch takes, and for which "
-              "nodes and lines (of a graph; a package keeps no lines).")  # fmt: skip
+              "nodes and lines (of a graph; of a package names alone).")  # fmt: skip
 @click.option("--picture", type=click.Path(dir_okay=False),
               help="The profile as a picture, to this .svg file.")  # fmt: skip
 @packages.key_option

@@ -78,7 +78,9 @@ class Operands(ABC):
     def unknown(self, i: int, what: str) -> UnknownError:
         """The refusal of operand i, which is not known: what it depends on, which the caller may fix."""
         inputs, names = self._knowledge.depends_on(self.value(i))
-        parts = [f"the input {n} (constants=)" for n in inputs] + [f"the size {n} (sizes=)" for n in names]
+        parts = [f"the input {n} (constants=, --constant)" for n in inputs] + [
+            f"the size {n} (sizes=, --size)" for n in names
+        ]
         compared = self._knowledge.compared(self.value(i))
         wanted = [Wanted(n, compared.get(n, ())) for n in inputs]
         words = " and ".join(parts or ["values that only a call knows"])

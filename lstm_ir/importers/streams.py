@@ -82,13 +82,15 @@ def _found(file: str, graph: Graph, ops: Mapping[str, str] | None) -> Program:
     if not names:
         raise ModelError(
             f"{file}: stateful: no layer, loop or window runs over a size that has a name; a model whose inputs and "
-            'outputs hold its state says which: stateful={"state": "stateN"}'
+            'outputs hold its state says which: stateful={"state": "stateN"}, --state state=stateN'
         )
     tried = [Causality.of(graph, n) for n in names]
     good = [c for c in tried if not c.reasons]
     if len(names) > 1 and len(good) != 1:
         shown = ", ".join(names)
-        raise ModelError(f"{file}: stateful: each of the sizes {shown} may be time; give the others numbers (sizes=)")
+        raise ModelError(
+            f"{file}: stateful: each of the sizes {shown} may be time; give the others numbers (sizes=, --size)"
+        )
     found = good[0] if good else tried[0]
     _raise_reasons(file, found, ops)
     if found.factor % found.unit:

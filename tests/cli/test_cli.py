@@ -257,6 +257,18 @@ BAD: list[tuple[list[str], int, str]] = [
 ]  # fmt: skip
 
 
+def test_what_state_starts_as_comes_from_a_file_by_its_name(folder: Path, tmp_path: Path) -> None:
+    program = keeping(folder)
+    (tmp_path / "s.lir").write_text(str(program))
+    start: dict[str, Any] = {n: s.initial.array for n, s in program.state.items()}
+    np.savez(tmp_path / "start.npz", **start)
+    arrays: list[str | Path] = ["-w", folder / "w.npz", "-w", tmp_path / "start.npz"]
+    out, x = tmp_path / "y.npy", folder / "x.npy"
+    assert call("run", tmp_path / "s.lir", *arrays, "-e", "step", "-i", f"x={x}", "-o", out) == 0
+    want = li.interpret(program.entries["main"], {"x": np.load(x), **start})["y"]
+    np.testing.assert_allclose(np.load(out), want, rtol=2e-5, atol=2e-5)
+
+
 @pytest.mark.parametrize(("args", "code", "text"), BAD, ids=[" ".join(a) for a, _, _ in BAD])
 def test_bad_usage_gets_a_message(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, args: list[str], code: int,

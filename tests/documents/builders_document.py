@@ -29,7 +29,8 @@ The examples read these values:
 {GIVEN}```
 
 `li.op` makes any op by its name, and the operators of Python (`+ - * / % ** @`, comparisons, `x[...]`) are builders
-too.
+too. `x % y` is `remainder`, whose sign is that of x, as in C; `mod` is NumPy's and Python's,
+whose sign is that of y.
 """
 FEW = 6
 

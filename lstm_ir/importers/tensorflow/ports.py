@@ -70,7 +70,9 @@ def _ends(source: Source) -> Ports:
     trained = any(n.op in VARIABLES for n in nodes.values())
     if not ends or (trained and len(ends) > 1):
         shown = ", ".join(n.name for n in ends[:_SHOWN]) + (", …" if len(ends) > _SHOWN else "")
-        raise ModelError(f"{source.file}: name the outputs (outputs=); read by no other node: {shown or 'none'}")
+        raise ModelError(
+            f"{source.file}: name the outputs (outputs=, --result); read by no other node: {shown or 'none'}"
+        )
     found = {n.name: Ref(n.name) for n in ends}
     return Ports(_placeholders(source, found.values()), found)
 

@@ -97,7 +97,7 @@ class Variables:
     def _content(self, v: Variable, key: str) -> Data:
         bundle = self._source.bundle
         if bundle is None:
-            raise NodeRefusedError(f"the variable {v.name!r} has no value here: give checkpoint=")
+            raise NodeRefusedError(f"the variable {v.name!r} has no value here: give checkpoint= (--checkpoint)")
         data = bundle.data(key)
         if data.type.dtype is not dtype_of(v.dtype):
             raise NodeRefusedError(f"the variable is {dtype_of(v.dtype)}, in the checkpoint it is {data.type}")

@@ -211,7 +211,7 @@ def gru(
     """A GRU layer: y [T,B,D*H], h_n [D,B,H]; with save=True also gates and inner.
 
     x [T,B,I] (layout "batch": [B,T,I]), w_ih [D,3H,I] or None, w_hh [D,3H,H], b [D,3H], b_hn [D,H],
-    h0 [D,B,H], lengths i32[B], count i32[], recurrent_mask [D,B,H]; the axis D may be left out when
+    h0 [D,B,H], lengths [B], count [] (i32 or i64), recurrent_mask [D,B,H]; the axis D may be left out when
     it is 1.
     """
     node = layer_node(

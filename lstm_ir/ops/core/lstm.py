@@ -264,7 +264,7 @@ def lstm(
     """An LSTM layer: y [T,B,D*P], h_n [D,B,P], c_n [D,B,H]; save=True adds gates, cells, activated.
 
     x [T,B,I] (layout "batch": [B,T,I]), w_ih [D,4H,I] or None, w_hh [D,4H,P], b [D,4H], h0 [D,B,P],
-    c0 [D,B,H], w_hr [D,P,H], peephole [D,3H] or [D,4H], lengths i32[B], count i32[], recurrent_mask
+    c0 [D,B,H], w_hr [D,P,H], peephole [D,3H] or [D,4H], lengths [B], count [] (i32 or i64), recurrent_mask
     [D,B,P]; the axis D may be left out of all but x when it is 1. Raises IRError for operands that
     do not fit.
     """

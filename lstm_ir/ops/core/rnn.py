@@ -135,7 +135,7 @@ def rnn(
     """A layer of one gate: y [T,B,D*H], h_n [D,B,H]; with save=True also pre.
 
     x [T,B,I] (layout "batch": [B,T,I]), w_ih [D,H,I] or None, w_hh [D,H,H], b [D,H], h0 [D,B,H],
-    lengths i32[B], count i32[], recurrent_mask [D,B,H]; the axis D may be left out when it is 1.
+    lengths [B], count [] (i32 or i64), recurrent_mask [D,B,H]; the axis D may be left out when it is 1.
     activations: one per direction.
     """
     node = layer_node(

@@ -34,7 +34,7 @@ def ctc_loss(
     logits: Any, labels: Any, input_lengths: Any, label_lengths: Any, *, blank: int = 0,
     reduction: str = "mean",
 ) -> Value:  # fmt: skip
-    """Of logits [T,B,C], labels [B,S] (S >= 1), and lengths i32[B] of both, 0 ... T and 0 ... S; gives
+    """Of logits [T,B,C], labels [B,S] (S >= 1), and lengths (i32 or i64) [B] of both, 0 ... T and 0 ... S; gives
     f32[], or [B].
 
     Logits and labels behind a row's lengths may be anything. `blank` is one of the C classes.

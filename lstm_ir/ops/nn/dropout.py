@@ -79,10 +79,10 @@ def dropout(x: Any, rate: float, key: Any, *, training: bool = True) -> Value:
 
 
 def random_key(seed: Any, step: Any = None, *, stream: int = 0) -> Value:
-    """A key u32[2] from a seed, the number of a use (`stream`), both 0 ... 2^64 - 1, and, if given, a
-    counter i64[].
+    """A key u32[2] from a seed (or a key), the number of a use (`stream`), both 0 ... 2^64 - 1, and, if given,
+    a counter i64[].
 
-    A seed may be a key itself, a value u32[2]: an input, so that each call draws anew.
+    A seed that is a key, a value u32[2], may be an input, so that each call draws anew.
     """
     given = isinstance(seed, Value)
     if given and seed.type != TensorType((2,), DType.u32):

@@ -44,12 +44,12 @@ def scan(
     carry, x and y are values or tuples, lists, dicts of values; `y` is stacked along a new leading
     axis. reverse: from the last row to the first (y keeps its row); or one flag per leaf of xs,
     then of y. count (i32[] or i64[]): only the first `count` rows exist; rows of y after them are
-    zero. lengths (i32[B]): row b of every carry [B, ...] exists for the first lengths[b] rows:
+    zero. lengths (i32[B] or i64[B]): row b of every carry [B, ...] exists for the first lengths[b] rows:
     after them its carries are held and its y is zero; with reverse it starts at its own last row.
     until(carry, y) of a step's results is a flag i1[]: the loop ends after the first step where it holds; or one flag
-    per row, i1[B]: then the row's carries are held and its y is zero, and the loop ends when all rows are done. The
-    result is (carry, ys, steps): how many steps ran, i32[] or i32[B]; rows of y after them are zero. It goes with
-    count, not with lengths or reverse.
+    per row, i1[B]: of the step where it holds a row keeps carries and y, after it its carries are held and its y is
+    zero, and the loop ends when all rows are done. The result is (carry, ys, steps): how many steps ran, i32[] or
+    i32[B]; rows of y after them are zero. It goes with count, not with lengths or reverse.
     What the cell reads from outside becomes a constant of the loop. Raises IRError for a carry that
     changes its type, or rows that differ in number.
     """

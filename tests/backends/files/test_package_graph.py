@@ -115,8 +115,8 @@ def test_without_its_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert set(members(file)) == {"manifest.json", "weights.safetensors", "module-0.vmfb"}
     assert b"tanh" not in members(file)["manifest.json"]
     want = (
-        f"{file}: the package has no graph: its writer left it out (graph=False). From the graph's text and this "
-        "package's arrays: lstm-ir compile GRAPH.lir --weights m.lirpkg -o NEW.lirpkg"
+        f"{file}: the package has no graph: its writer left it out (graph=False, --no-graph). From the graph's text "
+        "and this package's arrays: lstm-ir compile GRAPH.lir --weights m.lirpkg -o NEW.lirpkg"
     )
     with pytest.raises(li.PackageError) as e:
         li.source(file)
@@ -128,7 +128,7 @@ def test_without_its_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "graph.lir" not in members(new)
     capsys.readouterr()
     assert run(["show", str(new)]) == 1
-    assert "the package has no graph: its writer left it out (graph=False)" in capsys.readouterr().err
+    assert "the package has no graph: its writer left it out (graph=False, --no-graph)" in capsys.readouterr().err
 
 
 def test_another_release_of_iree_is_told_the_command(
