@@ -69,6 +69,14 @@ def test_a_comparison_within_rounding_is_not_held(rng: np.random.Generator) -> N
     assert list(kept) == [False, True]
 
 
+def test_waves_of_large_numbers_are_not_held(rng: np.random.Generator) -> None:
+    x = li.input("x", (3,), "f64")
+    g = li.Graph("waves", [x], {"y": li.cos(x) + 1.0})
+    given = {"x": np.array([1.0, 2.0**52, 2.0**54])}
+    kept = limits(g, given, {}, li.interpret(g, given), rng)["y"].kept
+    assert list(kept) == [True, True, False]
+
+
 def test_shrinking_finds_the_node() -> None:
     """What fails wherever a transposition is comes down to it."""
 

@@ -35,6 +35,7 @@ _FUNCTIONS = {
 }  # fmt: skip
 _OF_A_FUNCTION = {DType.f32: 16, DType.f64: 64}
 _ROUNDED = {"add": 1, "subtract": 1, "multiply": 1, "divide": 2, "sqrt": 1, "rsqrt": 4}
+_WAVES = {"sine", "cosine"}  # NaN from 2^53 on, where neighbours are far apart: docs/core-ops.md
 _ABSOLUTE = {"sine", "cosine", "log", "erf"}  # near their zeros, relative to 1
 _OF_A_KERNEL = {"stencil", "convolution", "convolution_transpose"}  # sums over the second operand
 _SUMS = {"reduce_sum", "dot_general", "cumsum", "scatter_add", *_OF_A_KERNEL}
@@ -150,6 +151,8 @@ class _Noise:
         if not dtype.is_float or Trait.data_movement in n.op.traits:
             return a
         name, short = n.op.name, dtype.bits == 16
+        if name in _WAVES:
+            a = np.where(np.abs(args[0].astype("f8")) <= 2.0**53, a, np.nan).astype(a.dtype)
         if name in _FUNCTIONS:
             return self._moved(a, 1 if short else _OF_A_FUNCTION[dtype], near=1.0 if name in _ABSOLUTE else 0.0)
         if name == "power":
