@@ -153,7 +153,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'lstm_ir' has no attribute {name!r}")
     with _refusals_become(LstmIrError, f"lstm_ir.{name} cannot be imported"):
         if name not in _LAZY and name not in _builders():
-            raise AttributeError(f"module 'lstm_ir' has no attribute {name!r}")
+            words = importlib.import_module(f"{_OPS}.foreign_names").instead(name, __dir__())
+            raise AttributeError(f"module 'lstm_ir' has no attribute {name!r}{words}")
         value = getattr(importlib.import_module(_LAZY.get(name, _OPS)), name)
     globals()[name] = value
     return value

@@ -125,7 +125,7 @@ def _grid(loop: Loop, carry: Value, after: Value) -> _Grid | None:
             cuts[axis] |= set(ends)
     if any(len(c) > 2 and not all(isinstance(d, int) for d in c) for c in cuts):
         return None
-    in_order = [sorted(c) if len(c) > 2 else [0, d] for c, d in zip(cuts, carry.shape, strict=True)]  # type: ignore[type-var]
+    in_order = [sorted(c) if len(c) > 2 else [0, d] for c, d in zip(cuts, carry.shape, strict=True)]
     parts = _parts(in_order)
     others = [n for n in loop.body.users.get(carry, ()) if n not in read]
     if len(parts) > 1 and not (

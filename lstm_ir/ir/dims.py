@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from numbers import Integral, Real
+from typing import Any, TypeAlias
 
 from lstm_ir.ir.errors import DimError
 
@@ -53,30 +54,75 @@ class Expr:
 
     __repr__ = __str__
 
-    def __add__(self, other: Dim) -> Dim:
-        return add(self, other)
+    def __add__(self, other: Any) -> Dim:
+        return NotImplemented if (d := _operand(self, other)) is None else add(self, d)
 
     __radd__ = __add__
 
-    def __sub__(self, other: Dim) -> Dim:
-        return add(self, mul(other, -1))
+    def __sub__(self, other: Any) -> Dim:
+        return NotImplemented if (d := _operand(self, other)) is None else add(self, mul(d, -1))
 
-    def __rsub__(self, other: Dim) -> Dim:
-        return add(other, mul(self, -1))
+    def __rsub__(self, other: Any) -> Dim:
+        return NotImplemented if (d := _operand(self, other)) is None else add(d, mul(self, -1))
 
-    def __mul__(self, other: Dim) -> Dim:
-        return mul(self, other)
+    def __mul__(self, other: Any) -> Dim:
+        return NotImplemented if (d := _operand(self, other)) is None else mul(self, d)
 
     __rmul__ = __mul__
 
-    def __floordiv__(self, other: int) -> Dim:
-        return floordiv(self, other)
+    def __floordiv__(self, other: Any) -> Dim:
+        return NotImplemented if (d := _operand(self, other)) is None else floordiv(self, d)
+
+    def __rfloordiv__(self, other: Any) -> Dim:
+        return NotImplemented if (d := _operand(self, other)) is None else floordiv(d, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _refused(self, other, f"({self})/{other}", f"is no size; ({self})//{other} is one")
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _refused(self, other, f"{other}/({self})", "is no size")
+
+    def __mod__(self, other: Any) -> Any:
+        return _refused(self, other, f"({self}) % {other}", f"is no size; {self} - ({self})//{other}*{other} is one")
+
+    def __pow__(self, other: Any) -> Any:
+        return _refused(self, other, f"({self})**{other}", "is no size; a product is one")
+
+    def __lt__(self, other: Any) -> Any:
+        return _refused(self, other, f"{self} < {other}", _AT_A_CALL)
+
+    def __le__(self, other: Any) -> Any:
+        return _refused(self, other, f"{self} <= {other}", _AT_A_CALL)
+
+    def __gt__(self, other: Any) -> Any:
+        return _refused(self, other, f"{self} > {other}", _AT_A_CALL)
+
+    def __ge__(self, other: Any) -> Any:
+        return _refused(self, other, f"{self} >= {other}", _AT_A_CALL)
 
     def __neg__(self) -> Dim:
         return mul(self, -1)
 
 
 Dim: TypeAlias = "int | Expr"
+
+
+_AT_A_CALL = "is known at a call alone"
+
+
+def _operand(d: Expr, other: Any) -> Dim | None:
+    """The other operand of an operator as a size; None for what may know sizes itself, such as values of graphs."""
+    if isinstance(other, (Expr, Integral)):
+        return other if isinstance(other, Expr) else int(other)
+    _refused(d, other, f"{other} beside the size {d}", "is not a whole number")
+    return None
+
+
+def _refused(d: Expr, other: Any, what: str, why: str) -> Any:
+    """DimError for an operator that gives no size; it says what has numbers that are none."""
+    if isinstance(other, (Real, Expr)):
+        raise DimError(f"{what} {why}; in a graph li.size({str(d)!r}) is the value of {d}, i32[]")
+    return NotImplemented
 
 
 def _terms(d: Dim) -> dict[Monomial, int]:
@@ -141,8 +187,10 @@ def product(dims: tuple[Dim, ...]) -> Dim:
     return out
 
 
-def floordiv(a: Dim, k: int) -> Dim:
+def floordiv(a: Dim, k: Dim) -> Dim:
     """a // k, exact where every coefficient divides."""
+    if isinstance(k, Expr):
+        raise DimError(f"({a})//({k}) is no size; only positive integers divide sizes")
     if k <= 0:
         raise DimError(f"a dimension is divided by {k}; only positive integers divide")
     if isinstance(a, int):

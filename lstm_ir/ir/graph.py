@@ -6,6 +6,7 @@ graph: everything it reads is one of its parameters.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -307,16 +308,26 @@ class Graph:
         )
 
     def output(self, name: str) -> Value:
-        """The output called `name`."""
+        """The output called `name`; IRError for a name that is none."""
+        if name not in self.output_names:
+            near = difflib.get_close_matches(str(name), self.output_names, n=3)
+            hint = (
+                f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(self.output_names) or 'none'}"
+            )
+            raise IRError(f"graph @{self.name} has no output {name!r}; {hint}")
         found: Value = self.outputs[self.output_names.index(name)]
         return found
 
     def replace(self, outputs: Sequence[Value], params: Sequence[Value] | None = None) -> Self:
-        """The same graph with other outputs; itself if nothing differs."""
-        new = self.params if params is None else tuple(params)
-        if _same_arg(tuple(outputs), self.outputs) and _same_arg(new, self.params):
+        """The same graph with other outputs, one for each of its names; itself if nothing differs."""
+        wanted = f"a list of values, one for each of {', '.join(self.output_names)}"
+        given = _listed(self.name, "outputs", outputs, wanted)
+        new = self.params if params is None else _listed(self.name, "params", params, "a list of values of li.input")
+        if len(given) != len(self.outputs):
+            raise VerifyError(f"graph: outputs are {len(given)} values; expected {wanted}\n  in graph @{self.name}")
+        if _same_arg(given, self.outputs) and _same_arg(new, self.params):
             return self
-        return type(self)(self.name, new, dict(zip(self.output_names, outputs, strict=True)))
+        return type(self)(self.name, new, dict(zip(self.output_names, given, strict=True)))
 
     def __str__(self) -> str:
         return print_graph(self)

@@ -4,19 +4,42 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from lstm_ir.ir.errors import IRError, message
+from lstm_ir.ir.location import here
 from lstm_ir.ir.opdef import FAMILIES
 
 if TYPE_CHECKING:
     from lstm_ir.ir.graph import Value
 
+
+class ForeignWords(Protocol):
+    """What messages say about names of other libraries."""
+
+    def of_value(self, name: str, builders: Mapping[str, Callable[..., Any]]) -> str | None:
+        """What to write for a member that values do not have."""
+
+    def of_numpy(self, name: str, builders: Mapping[str, Callable[..., Any]]) -> str:
+        """What to write for a function of NumPy."""
+
+
 _BUILDERS: dict[str, Callable[..., Value]] = {}
+_WORDS: list[ForeignWords] = []
+_OF_ARRAYS = {
+    **dict.fromkeys(
+        ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "matmul", "equal", "not_equal",
+         "less", "less_equal", "greater", "greater_equal"), ""
+    ),
+    "bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor",
+}  # fmt: skip
+"""Operators of arrays by NumPy's name of them, and the builder where it has another name."""
 
 
-def bind(builders: Mapping[str, Callable[..., Any]]) -> None:
-    """Give the operators the builders, by name; `lstm_ir.ops` does so when it is imported."""
+def bind(builders: Mapping[str, Callable[..., Any]], words: ForeignWords) -> None:
+    """Give the operators the builders, by name, and messages their words; `lstm_ir.ops` does so when it is imported."""
     _BUILDERS.update(builders)
+    _WORDS.append(words)
 
 
 def _builder(name: str) -> Callable[..., Value]:
@@ -58,16 +81,33 @@ def compared(builder: str, a: Value, b: object) -> Value:
     return _builder(builder)(a, b)
 
 
+def _of_numpy(name: str) -> IRError:
+    _builder("sum")
+    problem = f"numpy takes arrays, not values of a graph{_WORDS[0].of_numpy(name, _BUILDERS)}"
+    return IRError(message(f"numpy.{name}", problem, (), here()))
+
+
 class Operators:
     """Mixed into `Value`; each method is the builder of that name."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # an array on the left leaves the operator to the value
+
+    def __array_ufunc__(self, function: Any, method: str, *operands: Any, **named: Any) -> Value:
+        """An array on the left leaves the operator to the value; other functions of NumPy are refused."""
+        name = function.__name__
+        if name not in _OF_ARRAYS or method != "__call__" or named:
+            raise _of_numpy(name if method == "__call__" else f"{name}.{method}")
+        return _builder(_OF_ARRAYS[name] or name)(*operands)
+
+    def __array_function__(self, function: Any, types: Any, operands: Any, named: Any) -> Value:
+        """Functions of NumPy are refused."""
+        raise _of_numpy(function.__name__)
 
     __add__, __radd__ = _binary("add"), _reflected("add")
     __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
     __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
     __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
     __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
     __pow__, __rpow__ = _binary("power"), _reflected("power")
     __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
@@ -105,11 +145,12 @@ class Operators:
         return _builder("transpose")(self, axes[0] if one else axes or None)
 
     def __getattr__(self, name: str) -> Any:
+        said = None
         if not name.startswith("_"):
             _builder("sum")  # they are bound by now
-            if name in _BUILDERS:
-                raise AttributeError(f"a value of a graph has no method {name}; write li.{name}(x, ...)", name=name)
-        raise AttributeError(f"a value of a graph has no attribute {name!r}", name=name)
+            said = _WORDS[0].of_value(name, _BUILDERS)
+        problem = f"a value of a graph has no attribute {name!r}"
+        raise AttributeError(problem if said is None else f"{problem}; {said}", name=name)
 
     def __bool__(self) -> bool:
         raise TypeError("a value of a graph has no truth value; use li.select, or compare types")

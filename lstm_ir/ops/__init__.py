@@ -10,10 +10,11 @@ from lstm_ir.ops.primitive import elementwise_ops
 from lstm_ir.ops.primitive.elementwise import (
     abs, acos, add, asin, atan, atan2, bitcast_convert, ceil, clamp, compare, convert, cos, divide, equal, erf, exp,
     expm1, floor, greater, greater_equal, is_finite, less, less_equal, log, log1p, logical_and,
-    logical_not, logical_or, logical_xor, logistic, maximum, minimum, mod, multiply, negate, not_equal,
+    logical_not, logical_or, logical_xor, logistic, maximum, minimum, multiply, negate, not_equal,
     power, reciprocal, remainder, round, rsqrt, select, shift_left, shift_right_arithmetic, shift_right_logical,
     sign, sin, sqrt, square, subtract, tanh,
 )  # fmt: skip
+from lstm_ir.ops.primitive.division import floor_divide, mod
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim, broadcast_to
 from lstm_ir.ops.primitive.shape import (
     concat, expand_dims, reshape, reverse, squeeze, stack, swapaxes, transpose,
@@ -36,7 +37,7 @@ from lstm_ir.ops.primitive.along_axis import (
 from lstm_ir.ops.primitive.blocks import depth_to_space, space_to_depth
 from lstm_ir.ops.primitive.clipping import clip, is_inf, is_nan, nan_to_num
 from lstm_ir.ops.primitive.einsum import einsum, outer
-from lstm_ir.ops.primitive.rearrange import eye, flip, roll, split, tile, tril, triu, where
+from lstm_ir.ops.primitive.rearrange import eye, flip, repeat, roll, split, tile, tril, triu, where
 from lstm_ir.ops.primitive.statistics import all, any, argmin, logsumexp, lp_normalization, norm, std, var
 from lstm_ir.ops.nn.softmax import log_softmax, softmax
 from lstm_ir.ops.core.convolution import conv1d, conv2d
@@ -69,7 +70,7 @@ from lstm_ir.ops.core.gru_grad import gru_grad
 from lstm_ir.ops.core.lstm_grad import lstm_grad
 from lstm_ir.ops.core.rnn_grad import rnn_grad
 from lstm_ir.ops.nn import threefry
-from lstm_ir.ops import cudnn, mps, tf
+from lstm_ir.ops import cudnn, foreign_names, mps, tf
 from lstm_ir.ops.keywords import told
 # isort: on
 
@@ -81,8 +82,8 @@ __all__ = [
     "cos", "crf_decode", "crf_loss", "cross_entropy", "ctc_loss", "cumprod", "cumsum", "custom_vjp", "dense",
     "depth_to_space", "dim", "divide", "dot", "dot_general", "dropout", "dynamic_quantize_matmul", "dynamic_slice",
     "dynamic_update_slice", "einsum", "elu", "embedding", "equal", "erf", "exp", "expand_dims", "expm1", "eye",
-    "flip", "floor", "full", "gather_elements", "gather_nd", "gelu", "greater", "greater_equal", "group_norm",
-    "gru", "gru_grad", "gru_stack", "hard_sigmoid", "hard_swish", "hardmax", "in_range", "index", "input",
+    "flip", "floor", "floor_divide", "full", "gather_elements", "gather_nd", "gelu", "greater", "greater_equal",
+    "group_norm", "gru", "gru_grad", "gru_stack", "hard_sigmoid", "hard_swish", "hardmax", "in_range", "index", "input",
     "instance_norm", "iota", "is_finite", "is_inf", "is_nan", "layer_norm", "layer_norm_lstm", "leaky_relu", "less",
     "less_equal", "log", "log1p", "log_sigmoid", "log_softmax", "logical_and", "logical_not", "logical_or",
     "logical_xor", "logistic", "logsumexp", "lp_normalization", "lstm", "lstm_grad", "lstm_stack", "matmul", "max",
@@ -90,13 +91,13 @@ __all__ = [
     "multiply", "nan_to_num", "negate", "norm", "not_equal", "one_hot", "ones", "outer", "pad", "parameter",
     "power", "prelu", "prod", "put_along_axis", "random_bernoulli", "random_categorical", "random_gumbel",
     "random_key", "random_normal", "random_permutation", "random_uniform", "reciprocal", "recurrent_dropout_lstm",
-    "relu", "remainder", "reshape", "reverse", "reverse_sequence", "rms_norm", "rnn", "rnn_grad", "roll", "round",
-    "rsqrt", "sample", "scan", "scatter_add", "scatter_nd", "select", "selu", "shift_left",
+    "relu", "remainder", "repeat", "reshape", "reverse", "reverse_sequence", "rms_norm", "rnn", "rnn_grad", "roll",
+    "round", "rsqrt", "sample", "scan", "scatter_add", "scatter_nd", "select", "selu", "shift_left",
     "shift_right_arithmetic", "shift_right_logical", "sigmoid", "sign", "silu", "sin", "size", "slice", "softmax",
     "softplus", "softsign", "sort", "space_to_depth", "split", "sqrt", "square", "squeeze", "stack", "std",
     "stop_gradient", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tanh", "thresholded_relu", "tile",
     "top_k", "transpose", "tril", "triu", "var", "weight", "where", "zeros", "zeros_like", "zoneout_lstm",
 ]  # fmt: skip
 
-bind({name: globals()[name] for name in __all__})
+bind({name: globals()[name] for name in __all__}, foreign_names)
 globals().update({name: told(globals()[name]) for name in __all__})

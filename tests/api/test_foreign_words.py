@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,12 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
+from lstm_ir.ops import foreign_names
 
 any_: Any = li
+any_np: Any = np
 X, A, V = li.input("x", ("T", "B", 5)), li.input("a", (3, 5)), li.input("v", (4, 3, 5))
+ONES = np.ones((3, 5), "f4")
 W, R = np.ones((28, 5), "f4"), np.ones((28, 7), "f4")
 WORDS: dict[str, tuple[Callable[[], object], str]] = {
     "b_ih": (lambda: any_.lstm(X, W, R, b_ih=W, b_hh=W), "no argument 'b_ih' or 'b_hh'. Say b = b_ih + b_hh"),
@@ -100,9 +104,109 @@ def test_methods_are_numpys(name: str, seed: int) -> None:
     assert got.shape == want.shape
 
 
-def test_other_builders_are_named() -> None:
-    with pytest.raises(AttributeError, match=r"write li\.exp\(x, \.\.\.\)"):
-        _ = any_.input("x", (3,)).exp
-    with pytest.raises(AttributeError, match="no attribute 'foo'"):
-        _ = any_.input("x", (3,)).foo
+MEMBERS = {
+    "exp": "write li.exp(x, ...)",
+    "size": "write x.shape, whose sizes may be names; li.dim(x, axis)",
+    "view": "write li.reshape(x, ...)",
+    "float": 'write x.astype("f32")',
+    "trunc": "write li.where(x < 0, li.ceil(x), li.floor(x))",
+    "zeros": "li.zeros(shape, dtype) is a function",
+    "item": "a value has no numbers before a call",
+    "foo": "no attribute 'foo'",
+}
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_members_of_arrays_are_named(name: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(MEMBERS[name])):
+        getattr(A, name)
     assert not hasattr(A, "__array__")
+
+
+NAMES = {
+    "cat": "; it is li.concat", "concatenate": "; it is li.concat", "unsqueeze": "; it is li.expand_dims",
+    "permute": "; it is li.transpose", "view": "; it is li.reshape", "mul": "; it is li.multiply",
+    "pow": "; it is li.power", "LSTM": "; did you mean li.lstm?", "softmx": "; did you mean li.softmax",
+    "flatten": "; write li.reshape(x, (-1,))", "zzzzzz": "no attribute 'zzzzzz'",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_other_libraries_are_told(name: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(NAMES[name])):
+        getattr(li, name)
+
+
+def test_what_tables_name_exists() -> None:
+    called, written = set(foreign_names._CALLED), set(foreign_names._WRITTEN)
+    assert not (called | written) & set(li.__all__)
+    assert not called & written
+    assert set(foreign_names._CALLED.values()) <= set(li.__all__)
+    said = " ".join((*foreign_names._WRITTEN.values(), *foreign_names._OF_VALUES.values()))
+    assert set(re.findall(r"li\.(\w+)", said)) <= set(li.__all__)
+    assert all(hasattr(A, n) for n in re.findall(r"\bx\.(\w+)", said))
+    assert not [n for n in foreign_names._OF_VALUES if hasattr(A, n)]
+
+
+NUMPY: dict[str, Callable[[], object]] = {
+    "numpy.log: numpy takes arrays, not values of a graph; write li.log": lambda: any_np.log(A),
+    "numpy.isnan: numpy takes arrays, not values of a graph; it is li.is_nan": lambda: any_np.isnan(A),
+    "numpy.concatenate: numpy takes arrays, not values of a graph; it is li.concat": lambda: any_np.concatenate([A, A]),
+    "numpy.sum: numpy takes arrays, not values of a graph; write li.sum": lambda: any_np.sum(A),
+    "numpy.add.reduce: numpy takes arrays": lambda: any_np.add.reduce(A),
+    "numpy.add: numpy takes arrays": lambda: any_np.add(ONES, A, out=ONES),
+}
+
+
+@pytest.mark.parametrize("said", NUMPY)
+def test_numpys_functions_are_told(said: str) -> None:
+    with pytest.raises(li.IRError, match=re.escape(said)) as caught:
+        NUMPY[said]()
+    assert "test_foreign_words.py:" in str(caught.value)
+
+
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, x: a + x, "-": lambda a, x: a - x, "*": lambda a, x: a * x, "/": lambda a, x: a / x,
+    "//": lambda a, x: a // x, "**": lambda a, x: a**x, "@": lambda a, x: a @ x.T, "==": lambda a, x: a == x,
+    "!=": lambda a, x: a != x, "<": lambda a, x: a < x, "<=": lambda a, x: a <= x, ">": lambda a, x: a > x,
+    ">=": lambda a, x: a >= x, "&": lambda a, x: (a > 1) & (x > 1), "|": lambda a, x: (a > 1) | (x > 1),
+    "^": lambda a, x: (a > 1) ^ (x > 1), "number": lambda a, x: a[0, 0] * x,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sign", OPERATORS)
+def test_an_array_on_the_left_of_an_operator(sign: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = rng.uniform(0.5, 2, (2, 3, 5))
+    b[0] = a[0]
+    x = li.input("x", (3, 5), "f64")
+    got = li.interpret(li.Graph("g", [x], {"y": OPERATORS[sign](a, x)}), x=b)["y"]
+    np.testing.assert_allclose(got, OPERATORS[sign](a, b), rtol=1e-12)
+
+
+BOOLEANS: dict[str, Callable[[], object]] = {
+    'the number 1.0 is no i1; li.convert(x, "f32") makes floats': lambda: 1.0 - (A > 0),
+    'takes float or integer elements, got i1; li.convert(x, "f32") converts; & | ^ ~ take': lambda: 1 - (A > 0),
+    'lhs is i1, rhs f32; convert one of them: li.convert(lhs, "f32")': lambda: (A > 0) * A,
+    "takes integer or boolean (i1) elements, got f32; x != 0 gives booleans": lambda: ~A,
+    'takes numbers, got i1; li.convert(x, "i32") converts': lambda: li.sum(A > 0),
+}
+
+
+@pytest.mark.parametrize("said", BOOLEANS)
+def test_arithmetic_of_booleans_is_told(said: str) -> None:
+    with pytest.raises(li.IRError, match=re.escape(said)):
+        BOOLEANS[said]()
+
+
+def test_a_size_as_an_operand_is_told() -> None:
+    t, said = X.shape[0], "an operand is the size T; li.convert(li.size('T'), \"f32\") is its value"
+    with pytest.raises(li.IRError, match=re.escape(said)):
+        _ = X / t
+    with pytest.raises(li.IRError, match=re.escape(said)):
+        _ = t * X
+    with pytest.raises(li.IRError, match=re.escape("li.dim(x, axis) is one of them")):
+        any_.size(X)
+    g = li.Graph("g", [X], {"y": li.sum(X) / li.convert(li.size("T"), "f32")})
+    got = li.interpret(g, x=np.ones((4, 2, 5), "f4"))
+    np.testing.assert_allclose(got["y"], 10.0)

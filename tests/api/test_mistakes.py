@@ -22,6 +22,7 @@ L, LABELS = li.input("l", ("N", O)), li.input("labels", ("N",), "i32")
 LOSS = li.Graph("loss", [L, LABELS], {"loss": li.cross_entropy(L, LABELS)})
 G = li.Graph("g", [L], {"y": li.tanh(L)})
 TWO = li.Graph("two", [li.input("a.1", (2,)), li.input("b", (2,))], {})
+TWO_OUT = li.Graph("two_out", [L], {"y": li.tanh(L), "z": li.exp(L)})
 NONE = li.Graph("none", [], {"y": li.constant(1.0)})
 Case = Callable[[], object]
 
@@ -67,6 +68,11 @@ MISTAKES: dict[str, tuple[Case, type[Exception]]] = {
     "graph_of_a_layer": (lambda: any_.Graph("g", [X], {"y": li.lstm(X, W, R)}), li.IRError),
     "graph_name_last": (lambda: any_.Graph([L], {"y": L}, "g"), li.IRError),
     "graph_name_empty": (lambda: li.Graph("", [L], {"y": L}), li.IRError),
+    "graph_output_misspelt": (lambda: G.output("z"), li.IRError),
+    "graph_output_nearly": (lambda: LOSS.output("los"), li.IRError),
+    "graph_replace_too_few": (lambda: TWO_OUT.replace([L]), li.IRError),
+    "graph_replace_by_name": (lambda: any_.Graph("g", [L], {"y": L}).replace({"y": L}), li.IRError),
+    "graph_replace_params": (lambda: any_.Graph("two_out", [L], {"y": L, "z": L}).replace([L, L], L), li.IRError),
     "program_name": (lambda: li.Program("a\nb", {"main": G}), li.IRError),
     "call_by_position": (lambda: any_.interpret(G, ones(2, O)), li.CallError),
     "call_by_positions": (lambda: any_.interpret(G, ones(2, O), ones(2, O)), li.CallError),

@@ -147,6 +147,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/ops/nn/random.py": "DIGITS",
         "lstm_ir/ops/nn/threefry.py": "ROTATIONS PARITY ROUNDS",
         "lstm_ir/ops/primitive/activations.py": "SELU_ALPHA SELU_SCALE",
+        "lstm_ir/ops/primitive/division.py": "_WHOLE",
         "lstm_ir/ops/scan/order.py": "LEVELS",
         "lstm_ir/serving/row_check.py": "_BOUND",
         "lstm_ir/training/memory.py": "UNITS",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -45,3 +49,32 @@ def test_segments_of_an_open_loop_are_read_back(rng: np.random.Generator) -> Non
     a = rng.standard_normal((11, 3)).astype(np.float32)
     want, got = li.interpret(back, x=a), li.interpret(again, x=a)
     np.testing.assert_array_equal(got["d_x"], want["d_x"])
+
+
+def test_whole_numbers_and_sizes_compute_sizes() -> None:
+    found = [T + 1, 1 + T, T - np.int64(2), 7 - T, 3 * T, T * B, T // 2, (T + 1) // 2, -T]
+    assert [dims.evaluate(d, {"T": 5, "B": 4}) for d in found] == [6, 6, 3, 2, 15, 20, 2, 3, -5]
+
+
+REFUSED: dict[str, Callable[[Any], object]] = {
+    "(T)//(B) is no size; only positive integers": lambda t: t // B,
+    "(6)//(T) is no size; only positive integers": lambda t: 6 // t,
+    "a dimension is divided by 0": lambda t: t // 0,
+    "(T)/2 is no size; (T)//2 is one; in a graph li.size('T') is the value of T, i32[]": lambda t: t / 2,
+    "1/(T) is no size": lambda t: 1 / t,
+    "(T) % 2 is no size; T - (T)//2*2 is one": lambda t: t % 2,
+    "(T)**2 is no size; a product is one": lambda t: t**2,
+    "1.5 beside the size T is not a whole number": lambda t: t * 1.5,
+    "T < 3 is known at a call alone": lambda t: t < 3,
+    "T >= B is known at a call alone": lambda t: t >= B,
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_is_no_size_is_told(said: str) -> None:
+    with pytest.raises(li.IRError, match=re.escape(said)):
+        REFUSED[said](T)
+
+
+def test_what_is_advised_for_a_remainder_is_one() -> None:
+    assert dims.evaluate(T - (T) // 2 * 2, {"T": 7}) == 1

@@ -117,7 +117,7 @@ def lowest(dtype: DType) -> Any:
 
 
 def _max_types(operand: TensorType, **attrs: Any) -> TensorType:
-    need(operand.dtype is not DType.i1, "takes numbers, got i1; convert it")
+    need(operand.dtype is not DType.i1, 'takes numbers, got i1; li.convert(x, "i32") converts')
     return _types(operand, **attrs)
 
 
@@ -173,7 +173,7 @@ MAX_POOL = define(
 
 
 def _avg_types(operand: TensorType, *, count_include_pad: bool, **attrs: Any) -> TensorType:
-    need(operand.dtype.is_float, f"takes float elements, got {operand.dtype}")
+    need(operand.dtype.is_float, f'takes float elements, got {operand.dtype}; li.convert(x, "f32") converts')
     return _types(operand, **attrs)
 
 

@@ -36,7 +36,7 @@ def need_key(key: TensorType) -> None:
 
 
 def _types(operand: TensorType, key: TensorType, *, rate: float, training: bool) -> TensorType:
-    need(operand.dtype.is_float, f"takes float elements, got {operand.dtype}")
+    need(operand.dtype.is_float, f'takes float elements, got {operand.dtype}; li.convert(x, "f32") converts')
     need_key(key)
     need_rate("rate", rate)
     return operand

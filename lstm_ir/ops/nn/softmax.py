@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _types(operand: TensorType, *, axis: int) -> TensorType:
-    need(operand.dtype.is_float, f"takes float elements, got {operand.dtype}")
+    need(operand.dtype.is_float, f'takes float elements, got {operand.dtype}; li.convert(x, "f32") converts')
     need_axes(operand, (axis,))
     return operand
 

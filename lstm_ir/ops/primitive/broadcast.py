@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir.data import Data
-from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.errors import BroadcastError, DimError, IRError, message
 from lstm_ir.ir.graph import Node, Value, make, resolved
 from lstm_ir.ir.leaf import constant
@@ -109,11 +109,15 @@ def as_values(op: str, *operands: Any) -> tuple[Value, ...]:
 def _literal(op: str, x: Any, lead: DType | None) -> Value:
     if isinstance(x, Data) or hasattr(x, "dtype") or lead is None:
         return constant(x)
+    if isinstance(x, Expr):
+        value = f"li.size({str(x)!r})" if lead is DType.i32 else f'li.convert(li.size({str(x)!r}), "{lead}")'
+        raise IRError(message(op, f"an operand is the size {x}; {value} is its value", (), here()))
     if not isinstance(x, (bool, int, float, list, tuple, np.generic)):
         raise IRError(message(op, f"an operand is {type(x).__name__}, not a value or a number", (), here()))
     flat = np.asarray(x)
     if flat.dtype.kind == "f" and not lead.is_float:
-        raise IRError(message(op, f"the number {x!r} is not a {lead}", (), here()))
+        problem = f'the number {x!r} is no {lead}; li.convert(x, "f32") makes floats of the other operand'
+        raise IRError(message(op, problem, (), here()))
     return constant(x, lead)
 
 

@@ -133,7 +133,9 @@ def _plain(x: Value, name: str, sizes: dict[str, Dim]) -> tuple[Value, str]:
 
 def _sum(x: Value, axes: Sequence[int]) -> Value:
     if x.dtype is DType.i1:
-        raise IRError(message("einsum", "takes numbers, got i1; convert it", [("operand", x.type)], here()))
+        raise IRError(
+            message("einsum", 'takes numbers, got i1; li.convert(x, "i32") converts', [("operand", x.type)], here())
+        )
     return sum(x, axes)
 
 

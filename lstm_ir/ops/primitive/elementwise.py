@@ -42,17 +42,8 @@ def divide(a: Any, b: Any) -> Value:
 
 
 def remainder(a: Any, b: Any) -> Value:
-    """a - b*trunc(a/b): the sign is a's, as C's fmod and StableHLO."""
+    """a - b*trunc(a/b), the operator %: the sign is a's, as C's fmod and StableHLO, not as Python's % (`mod`)."""
     return _apply("remainder", a, b)
-
-
-def mod(a: Any, b: Any) -> Value:
-    """What a division rounded down leaves, as NumPy's mod and Python's %: the sign is b's."""
-    x, y = aligned("mod", a, b)
-    left = remainder(x, y)
-    zero = constant(0, left.dtype)
-    other = logical_and(not_equal(left, zero), not_equal(less(left, zero), less(y, zero)))
-    return select(other, left + y, left)
 
 
 def maximum(a: Any, b: Any) -> Value:
@@ -207,7 +198,8 @@ def reciprocal(x: Any) -> Value:
     """1 / x, floats."""
     (v,) = aligned("reciprocal", x)
     if not v.dtype.is_float:
-        raise IRError(message("reciprocal", "takes float elements", [("x", v.type)], here()))
+        problem = f'takes float elements, got {v.dtype}; li.convert(x, "f32") converts'
+        raise IRError(message("reciprocal", problem, [("x", v.type)], here()))
     return divide(constant(1, v.dtype), v)
 
 

@@ -24,8 +24,12 @@ Vjp = Callable[[Node, tuple[Value | None, ...]], tuple[Value | None, ...]]
 
 def _accepts(kinds: str, t: TensorType) -> None:
     kind = "f" if t.dtype.is_float else "i" if t.dtype.is_int else "b"
-    words = {"f": "float", "i": "integer", "b": "boolean (i1)"}
-    need(kind in kinds, f"takes {' or '.join(words[k] for k in kinds)} elements, got {t.dtype}")
+    if kind not in kinds:
+        words = {"f": "float", "i": "integer", "b": "boolean (i1)"}
+        instead = "; & | ^ ~ take booleans" if kind == "b" and kinds == "fi" else ""
+        dtype = "f32" if "f" in kinds else "i32"
+        makes = "x != 0 gives booleans" if kind == "f" else f'li.convert(x, "{dtype}") converts'
+        need(False, f"takes {' or '.join(words[k] for k in kinds)} elements, got {t.dtype}; {makes}{instead}")
 
 
 def _unary(name: str, kinds: str, meaning: Callable[[Array], Any], vjp: Vjp) -> Op:
@@ -36,14 +40,22 @@ def _unary(name: str, kinds: str, meaning: Callable[[Array], Any], vjp: Vjp) -> 
     return define(name, "operand", types=types, numpy=nm.widened(meaning), vjp=vjp, traits=(Trait.elementwise,))
 
 
-def _same_types(lhs: TensorType, rhs: TensorType) -> None:
-    need(lhs.dtype is rhs.dtype, f"lhs is {lhs.dtype}, rhs {rhs.dtype}; convert one of them")
+def _by_convert(lhs: DType, rhs: DType) -> str:
+    """Which is to be converted: booleans to numbers, integers to floats; of two of a kind the user decides."""
+    a, b = (2 if t.is_float else 1 if t.is_int else 0 for t in (lhs, rhs))
+    return "" if a == b else f': li.convert(lhs, "{rhs}")' if a < b else f': li.convert(rhs, "{lhs}")'
+
+
+def _same_types(lhs: TensorType, rhs: TensorType, kinds: str = "fi") -> None:
+    if lhs.dtype is not rhs.dtype:
+        how = _by_convert(lhs.dtype, rhs.dtype) if "f" in kinds else ""
+        need(False, f"lhs is {lhs.dtype}, rhs {rhs.dtype}; convert one of them{how}")
     need(lhs.shape == rhs.shape, f"shapes differ: {lhs} and {rhs}")
 
 
 def _binary(name: str, kinds: str, meaning: Callable[[Array, Array], Any], vjp: Vjp, *traits: Trait) -> Op:
     def types(lhs: TensorType, rhs: TensorType) -> TensorType:
-        _same_types(lhs, rhs)
+        _same_types(lhs, rhs, kinds)
         _accepts(kinds, lhs)
         return lhs
 

@@ -28,7 +28,8 @@ def floats(op: str, x: Any, name: str = "x") -> Value:
     """The operand as a value; IRError for one that has no float elements."""
     (v,) = as_values(op, x)
     if not v.dtype.is_float:
-        raise IRError(message(op, f"takes float elements, got {v.dtype}", [(name, v.type)], here()))
+        problem = f'takes float elements, got {v.dtype}; li.convert({name}, "f32") converts'
+        raise IRError(message(op, problem, [(name, v.type)], here()))
     return v
 
 
@@ -36,5 +37,6 @@ def numbers(op: str, x: Any, name: str = "x") -> Value:
     """The operand as a value; IRError for booleans."""
     (v,) = as_values(op, x)
     if v.dtype is DType.i1:
-        raise IRError(message(op, "takes numbers, got i1; convert it", [(name, v.type)], here()))
+        problem = f'takes numbers, got i1; li.convert({name}, "i32") converts'
+        raise IRError(message(op, problem, [(name, v.type)], here()))
     return v

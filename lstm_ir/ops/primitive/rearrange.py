@@ -1,4 +1,4 @@
-"""NumPy's functions that rearrange: split, tile, flip, roll, and parts beside a diagonal."""
+"""NumPy's functions that rearrange: split, tile, repeat, flip, roll, and parts beside a diagonal."""
 
 from __future__ import annotations
 
@@ -74,6 +74,21 @@ def tile(x: Any, reps: DimLike | Sequence[DimLike]) -> Value:
     pairs = tuple(d for r, n in zip(counts, old, strict=True) for d in (r, n))
     wide = broadcast_in_dim(reshape(v, old), pairs, tuple(range(1, 2 * len(old), 2)))
     return reshape(wide, tuple(dims.mul(r, n) for r, n in zip(counts, old, strict=True)))
+
+
+def repeat(x: Any, repeats: DimLike, axis: int | None = None) -> Value:
+    """Each element along `axis` so many times in turn, as in NumPy's `repeat`; without `axis`, x is one row."""
+    (v,) = as_values("repeat", x)
+    if not (options.is_int(repeats) or isinstance(repeats, (str, dims.Expr))):
+        expected = "one number or size; li.take(x, places) repeats as places say"
+        raise options.refuse("repeat", "repeats", repeats, expected)
+    (times,) = shape_for("repeat", [repeats])
+    v = reshape(v, (-1,)) if axis is None and v.rank != 1 else v
+    at = 0 if axis is None else axis_of("repeat", v, axis)
+    before, after = v.shape[: at + 1], v.shape[at + 1 :]
+    kept = tuple(d for d in range(v.rank + 1) if d != at + 1)
+    wide = broadcast_in_dim(v, (*before, times, *after), kept)
+    return reshape(wide, (*v.shape[:at], dims.mul(v.shape[at], times), *after))
 
 
 def flip(x: Any, axis: int | Sequence[int] | None = None) -> Value:

@@ -33,12 +33,12 @@ def _reduced(operand: TensorType, dimensions: Ints) -> TensorType:
 
 
 def _sum_types(operand: TensorType, *, dimensions: Ints) -> TensorType:
-    need(operand.dtype is not DType.i1, "takes numbers, got i1; convert it")
+    need(operand.dtype is not DType.i1, 'takes numbers, got i1; li.convert(x, "i32") converts')
     return _reduced(operand, dimensions)
 
 
 def _mean_types(operand: TensorType, *, dimensions: Ints) -> TensorType:
-    need(operand.dtype.is_float, f"takes float elements, got {operand.dtype}")
+    need(operand.dtype.is_float, f'takes float elements, got {operand.dtype}; li.convert(x, "f32") converts')
     return _reduced(operand, dimensions)
 
 
@@ -158,7 +158,7 @@ REDUCE_MEAN = define(
 
 
 def _cumsum_types(operand: TensorType, *, axis: int, reverse: bool, exclusive: bool) -> TensorType:
-    need(operand.dtype is not DType.i1, "takes numbers, got i1; convert it")
+    need(operand.dtype is not DType.i1, 'takes numbers, got i1; li.convert(x, "i32") converts')
     need_axes(operand, (axis,))
     return operand
 

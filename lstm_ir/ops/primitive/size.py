@@ -8,8 +8,10 @@ import numpy as np
 
 from lstm_ir.ir import options
 from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.location import here
 from lstm_ir.ir.opdef import OPS, Attr, Range, Trait, define, need
 from lstm_ir.ir.types import DimLike, DType, TensorType, shape_of
 
@@ -21,6 +23,9 @@ DIM = define(
 
 def size(d: DimLike) -> Value:
     """The value of a dimension expression at run time, i32[]."""
+    if isinstance(d, Value):
+        problem = "takes a size; those of a value are x.shape, and li.dim(x, axis) is one of them, i32[]"
+        raise IRError(message("size", problem, [("d", d.type)], here()))
     return make(DIM, size=d).values[0]
 
 

@@ -137,15 +137,7 @@ def div_no_nan(c: Call) -> Value:
 def floor_div(c: Call) -> Value:
     """a / b, rounded down."""
     a, b = c.value(0), c.value(1)
-    if a.dtype.is_float:
-        return li.floor(a / b)
-    return li.divide(a, b) - li.convert(_other_sign(a, b), a.dtype)
-
-
-def _other_sign(a: Value, b: Value) -> Value:
-    """Whether a division leaves something whose sign is not that of the divisor."""
-    left = li.remainder(a, b)
-    return li.logical_and(li.not_equal(left, 0), li.not_equal(li.less(left, 0), li.less(b, 0)))
+    return li.floor(a / b) if a.dtype.is_float else li.floor_divide(a, b)
 
 
 @taken("FloorMod", sizes=each(_floor_mod))

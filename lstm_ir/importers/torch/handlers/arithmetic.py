@@ -88,23 +88,13 @@ def divide(c: Call) -> Value:
 def divide_rounded(c: Call) -> Value:
     """a / b, rounded down or toward zero."""
     a, b, mode = c.operand("self", c.dtype), c.operand("other", c.dtype), c.any("rounding_mode")
-    return li.divide(a, b) if mode is None else _floored(a, b) if mode == "floor" else _cut(a, b)
+    return li.divide(a, b) if mode is None else li.floor_divide(a, b) if mode == "floor" else _cut(a, b)
 
 
 @taken("aten.floor_divide.default", *overloads("floor_divide", "Scalar"), rows=True)
 def floor_divide(c: Call) -> Value:
     """a / b, rounded down."""
-    return _floored(c.operand("self", c.dtype), c.operand("other", c.dtype))
-
-
-def _floored(a: Value, b: Value) -> Value:
-    if a.dtype.is_float:
-        # PyTorch takes what is left first, so that 1 / 0.1 is 9: a quotient that was rounded up would give 10.
-        left = li.mod(a, b)
-        whole = li.round((a - left) / b)
-        return li.select(li.equal(b, 0.0), a / b, whole)
-    down = li.logical_and(li.not_equal(li.remainder(a, b), 0), li.not_equal(li.less(a, 0), li.less(b, 0)))
-    return li.divide(a, b) - li.convert(down, a.dtype)
+    return li.floor_divide(c.operand("self", c.dtype), c.operand("other", c.dtype))
 
 
 def _cut(a: Value, b: Value) -> Value:

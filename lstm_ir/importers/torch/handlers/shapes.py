@@ -114,12 +114,7 @@ def repeat_interleave(c: Call) -> Value:
     """Each element so many times."""
     x, times = c.tensor("self"), c.size("repeats")
     c.any("output_size")
-    if not c.given("dim"):
-        x = li.reshape(x, (dims.product(x.shape),))
-    axis = c.axis("dim", x.rank, 0)
-    shape = x.shape
-    wide = li.broadcast_to(li.expand_dims(x, axis + 1), (*shape[: axis + 1], times, *shape[axis + 1 :]))
-    return li.reshape(wide, (*shape[:axis], dims.mul(shape[axis], times), *shape[axis + 1 :]))
+    return li.repeat(x, times, c.axis("dim", x.rank, 0) if c.given("dim") else None)
 
 
 @taken("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
