@@ -48,6 +48,7 @@ _ENDED_BY: dict[int, str] = {  # signals that the system sends
     signal.SIGKILL: "SIGKILL, which the system sends where memory runs out",
 }
 _AT = re.compile(r"^(?:\s*)([^\s:<>][^:<>\n]*):(\d+):(\d+): (error|note): (.*)$", re.MULTILINE)
+_FAULT = re.compile(r"(?<=error: ).+|LLVM ERROR: .+|Assertion .+ failed.*", re.IGNORECASE)
 
 
 class CompilerTarget(Protocol):
@@ -82,8 +83,9 @@ class CompilerRefusedError(CompileError):
 
     @property
     def reason(self) -> str:
-        """The fault in one line."""
-        return self.said if self.said else self.head.splitlines()[0]
+        """The fault in one line, and where it is if the compiler says so."""
+        at = f" at {':'.join(map(str, self.places[0]))}" if self.places else ""
+        return f"{self.said or self.head.splitlines()[0]}{at}"
 
     def with_advice(self, more: Sequence[str]) -> CompilerRefusedError:
         """The same error with lines that say what was being lowered, and what to try."""
@@ -295,13 +297,22 @@ def _refusal(code: int, messages: str, head: str, dump: str) -> CompilerRefusedE
     below = _shown(messages) + dump
     if code < 0 or "PLEASE submit a bug report" in messages:
         end = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        return CompilerRefusedError(head.format(f"crashed ({end})"), below=below)
+        return CompilerRefusedError(head.format(f"crashed ({end})"), _fault(messages), below=below)
     found = [(m[1], int(m[2]), m[5]) for m in _AT.finditer(messages) if m[4] == "error"]
     if not found and "error" not in messages.lower():
         return CompilerRefusedError(head.format(f"ended with exit status {code} and wrote no module"), below=below)
     users = dict.fromkeys((file, line) for file, line, _ in found if file != "module.mlir")
-    said = found[0][2] if found else ""
+    said = found[0][2] if found else _fault(messages)
     return CompilerRefusedError(head.format("refused the module"), said, tuple(users), below)
+
+
+def _fault(messages: str) -> str:
+    """The first line that tells a fault without a place: an error, an assertion; empty where none does."""
+    for line in messages.splitlines():
+        m = _FAULT.search(line)
+        if m is not None:
+            return m[0].strip()[:300]
+    return ""
 
 
 def _shown(messages: str) -> str:

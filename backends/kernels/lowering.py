@@ -36,7 +36,7 @@ def lower_loop(
         else:
             out, note = _on_gpu(e, n, consts, init, xs, count)
     except RefusedError as why:
-        e.notes.append(f"scan at {n.loc}: loop, because {why}")
+        e.notes.append(f"scan at {n.loc}: loop, because {why.of_loop(n.loc)}")
         return None
     except (PieceBoundaryError, RecursionError):
         e.notes.append(f"scan at {n.loc}: loop, because the body is too deep or its columns do not align")

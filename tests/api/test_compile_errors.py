@@ -97,3 +97,24 @@ def test_the_note_of_another_way_has_the_reason(monkeypatch: pytest.MonkeyPatch)
         assert "because IREE refuses it otherwise: kernels are not for me" in str(exe.report)
         a = np.ones((4, 3, 5), "f4")
         np.testing.assert_allclose(exe(x=a)["y"], li.interpret(model(3), x=a)["y"], rtol=1e-4, atol=1e-5)
+
+
+FAULTS = {
+    "echo \"module.mlir:3:1: error: 'x.y' is illegal\"": "'x.y' is illegal",
+    "echo \"model.py:54:0: error: 'x.y' is illegal\"": "'x.y' is illegal at model.py:54",
+    "echo '<unknown>:0: error: exceeded stack'": "exceeded stack",
+    "echo 'error: no such dialect'": "no such dialect",
+    "echo 'LLVM ERROR: Broken module found'; echo 'PLEASE submit a bug report'": "LLVM ERROR: Broken module found",
+    "echo 'x.cpp:7: f(): Assertion `a < b` failed.'; kill -ABRT $$": "Assertion `a < b` failed.",
+    "true": "small: the compiler ended with exit status 1 and wrote no module, target cpu:x86-64-v3",
+}
+
+
+@pytest.mark.parametrize("script", FAULTS)
+def test_the_reason_is_one_line_with_its_place(script: str, refusing: Any) -> None:
+    """As the note of a module that was compiled in another way tells it."""
+    refusing(f"({script}) >&2" if "kill" not in script else f"exec >&2; {script}")
+    x = li.input("x", (3,))
+    with pytest.raises(compiler.CompilerRefusedError) as caught:
+        li.compile(li.Graph("small", [x], {"y": x + x}), TARGET)
+    assert caught.value.reason == FAULTS[script]

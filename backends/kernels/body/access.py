@@ -10,6 +10,7 @@ from typing import TypeAlias
 from lstm_ir.backends.kernels.body import instead
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.location import Loc
 from lstm_ir.ir.spread import regrouped
 
 MAX_LEADING = 16  # leading indices (directions, heads) that are written out; more are loops; figure not kept
@@ -20,7 +21,19 @@ class RefusedError(Exception):
 
     def __init__(self, why: str, value: Value | None = None, write: str = "") -> None:
         place = "" if value is None else f" (`{value.op}` at {value.node.loc})"
-        super().__init__(why + place + (f"; instead: {write}" if write else ""))
+        super().__init__(why + place)
+        self.made = None if value is None or "grad" not in value.node.loc.via else value.node.loc.place
+        self.write = write
+
+    def of_loop(self, loop: Loc) -> str:
+        """The reason and the advice for the loop there; the user wrote none of what `li.grad` makes, but its lines."""
+        if "grad" not in loop.via:
+            return f"{self}; instead: {self.write}" if self.write else str(self)
+        if self.made is not None:
+            how = f"to change them, write the forward loop otherwise at {self.made}"
+            return f"{self}; li.grad made this loop and this op; {how}"
+        made = f"{self}; li.grad made this loop of the forward loop at {loop.place}"
+        return f"{made}; there, instead: {self.write}" if self.write else made
 
 
 class PieceBoundaryError(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,16 @@ def test_every_sentence_is_followed_by_a_case() -> None:
     sentences |= {f"op {k}": v for k, v in instead._OF_OP.items()}
     followed = {write for write, _ in REWRITES.values()}
     assert {k for k, v in sentences.items() if v not in followed} == NOT_WRITTEN
+
+
+def test_a_loop_of_a_gradient_names_the_lines_that_the_user_wrote(golden: Golden) -> None:
+    """Both loops of `li.grad`: the forward loop once more, and the one backwards."""
+    x = li.input("x", ("T", 2, 4))
+    _, y = li.scan(lambda h, row: 2 * (li.tanh(li.cumsum(h, 1) + row),), li.zeros((2, 4)), x)
+    said = notes(li.grad(li.Graph("g", [x], {"loss": li.sum(y * y)}), "loss", ["x"]))
+    here = Path(__file__).name
+    assert [re.findall(rf"{here}:(\d+)", n)[0] for n in said] == [re.findall(rf"{here}:(\d+)", said[0])[0]] * 2
+    golden("loop_reasons/of_a_gradient.txt", "\n".join(PLACE.sub("PLACE", n) for n in said))
 
 
 def test_reasons_of_gpus_say_what_to_write_too() -> None:
