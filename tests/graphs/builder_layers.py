@@ -29,6 +29,31 @@ def trained(t: Any, x: Any, m: Any, v: Any, s: Any, b: Any) -> Any:
     return y, 0.7 * m + 0.3 * mean, 0.7 * v + 0.3 * var
 
 
+COUNTS = np.array([[True, True, False, True]] * 3 + [[True, False, False, False], [False] * 4])
+
+
+def rows_of(x: Any, counts: Any) -> Any:
+    """[places that count, C]."""
+    return x.transpose(1, 2)[counts]
+
+
+def put_back(t: Any, rows: Any, counts: Any) -> Any:
+    """The rows at their places, 0 elsewhere."""
+    return t.zeros((*counts.shape, 6), dtype=rows.dtype).index_put((counts,), rows).transpose(1, 2)
+
+
+def masked(t: Any, x: Any, m: Any, v: Any, s: Any, b: Any, counts: Any) -> Any:
+    """PyTorch's of the rows that count, without padding."""
+    rows = rows_of(x, counts)
+    y, mean, var = trained(t, rows[..., None], m, v, s, b)
+    return put_back(t, y[..., 0], counts), mean, var
+
+
+def masked_inference(t: Any, x: Any, m: Any, v: Any, s: Any, b: Any, counts: Any) -> Any:
+    y = inferred(t, rows_of(x, counts)[..., None], m, v, s, b)
+    return put_back(t, y[..., 0], counts)
+
+
 def inferred(t: Any, x: Any, *statistics: Any) -> Any:
     m, v, s, b = (w[:, None] for w in statistics)
     return (x - m) / t.sqrt(v.exp() + 1e-5) * s + b
@@ -139,6 +164,22 @@ LAYERS = [
         lambda x, m, v, s, b: tuple(li.batch_norm(x, m, v, s, b, training=True, momentum=0.3)),
         trained,
         (X, C, C, C, C),
+    ),
+    norm(
+        "batch_norm trains masked",
+        lambda x, m, v, s, b, k: tuple(li.batch_norm(x, m, v, s, b, training=True, momentum=0.3, mask=k)),
+        masked,
+        (X, C, C, C, C),
+        more=(COUNTS,),
+    ),
+    norm(
+        "batch_norm masked",
+        lambda x, m, v, s, b, k: li.batch_norm(x, m, li.exp(v), s, b, mask=k).y,
+        masked_inference,
+        (X, C, C, C, C),
+        more=(COUNTS,),
+        low=-2.0,
+        high=2.0,
     ),
     Case(
         "attention",

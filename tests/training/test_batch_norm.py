@@ -180,3 +180,74 @@ def test_the_choice_of_results(rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(li.interpret(back, **arrays, ct_b=ct)[f"d_{p}var"], ct)
     with pytest.raises(li.IRError, match="held_mean is"):
         li.op("batch_norm_results", **(values | {"held_mean": li.input("h", (2,))}))
+
+
+def statistics_of(a: Array, counts: Array) -> tuple[Array, Array, Array]:
+    """Of x [N,C,T] the places that count, normalised, 0 elsewhere; their mean, and their variance by n - 1."""
+    rows = a.astype("f8").transpose(0, 2, 1)[counts]
+    y = np.zeros((a.shape[0], a.shape[2], a.shape[1]))
+    y[counts] = (rows - rows.mean(0)) / np.sqrt(rows.var(0) + 1e-5)
+    return y.transpose(0, 2, 1), rows.mean(0), rows.var(0, ddof=1)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16"])
+def test_padding_counts_for_nothing(kind: str, rng: np.random.Generator) -> None:
+    """NaN in it reaches neither results nor gradients; rows of another length give what the rows alone give."""
+    a = (2 * rng.standard_normal((4, 3, 5)) + 1).astype(li.DType(kind).numpy)
+    counts = np.arange(5) < np.array([5, 2, 0, 4])[:, None]
+    y, mean, var = statistics_of(a, counts)
+    a = np.where(counts[:, None], a, np.nan).astype(a.dtype)
+    x, k = li.input("x", ("N", 3, "T"), kind), li.input("k", ("N", "T"), "i1")
+    m, v = (li.weight(n, np.full(3, w, li.DType(kind).numpy)) for n, w in (("m", 0.5), ("v", 2.0)))
+    found = li.batch_norm(x, m, v, training=True, momentum=0.25, mask=k)
+    g = li.Graph("padded", [x, k], {"y": found.y, "mean": found.mean, "var": found.var})
+    back = li.vjp(g, ["y"], ["x"])
+    given = {"x": a, "k": counts}
+    ct = rng.standard_normal(a.shape).astype(a.dtype)
+    bound = 1e-2 if kind == "f16" else 1e-4
+    for run in (lambda g, **given: li.interpret(g, given), lambda g, **given: li.compile(g)(given)):
+        out = run(g, **given)
+        np.testing.assert_allclose(out["y"].astype("f8"), y, rtol=bound, atol=bound)
+        np.testing.assert_allclose(out["mean"].astype("f8"), 0.375 + 0.25 * mean, rtol=bound, atol=bound)
+        np.testing.assert_allclose(out["var"].astype("f8"), 1.5 + 0.25 * var, rtol=bound, atol=bound)
+        d = run(back, **given, ct_y=ct)["d_x"].astype("f8").transpose(0, 2, 1)
+        assert (d[~counts] == 0).all()
+        np.testing.assert_allclose(d[counts].sum(0), 0, atol=10 * bound)  # y does not change where x is shifted
+        assert (d[counts] != 0).any()
+
+
+def test_without_a_place_that_counts_the_statistics_stay(rng: np.random.Generator) -> None:
+    x, k = li.input("x", (2, 3)), li.input("k", (2,), "i1")
+    m, v = rng.uniform(0.5, 2, (2, 3)).astype("f4")
+    found = li.batch_norm(x, li.weight("m", m), li.weight("v", v), training=True, mask=k)
+    g = li.Graph("none", [x, k], {"y": found.y, "mean": found.mean, "var": found.var})
+    out = li.compile(g)(x=np.full((2, 3), np.nan, "f4"), k=np.zeros(2, bool))
+    np.testing.assert_array_equal(out["y"], np.zeros((2, 3)))
+    np.testing.assert_array_equal(out["mean"], m)
+    np.testing.assert_array_equal(out["var"], v)
+
+
+def test_a_step_over_padded_rows_is_one_over_the_rows(rng: np.random.Generator) -> None:
+    """`train` and `infer` of a padded batch, beside those of the same rows without padding."""
+    w = {"m": np.zeros(3, "f4"), "v": np.ones(3, "f4"), "s": rng.uniform(0.5, 2, 3).astype("f4")}
+
+    def learner(masked: bool) -> Any:
+        x, k = li.input("x", ("N", 3)), li.input("k", ("N",), "i1")
+        m, v, s = (li.weight(n, a) for n, a in w.items())
+        y = li.batch_norm(x, m, v, s, training=True, mask=k if masked else None).y
+        count = li.sum(li.convert(k, "f32"))
+        loss = li.sum(li.where(li.expand_dims(k, 1), li.tanh(y), 0.0)) / count
+        g = li.Graph("g", [x, k], {"loss": loss, "y": y})
+        return li.compile(li.train_step(g, "loss", li.sgd(0.1)))
+
+    padded, plain = learner(True), learner(False)
+    a, counts = rng.standard_normal((6, 3)).astype("f4"), np.array([True, True, False, True, False, True])
+    for _ in range(3):
+        got = padded.entries["train"](x=a, k=counts)["loss"]
+        want = plain.entries["train"](x=a[counts], k=counts[counts])["loss"]
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+    for n in w:
+        np.testing.assert_allclose(padded.state[n], plain.state[n], rtol=1e-5, atol=1e-6)
+    got, want = padded.entries["infer"](x=a, k=counts)["y"], plain.entries["infer"](x=a[counts])["y"]
+    np.testing.assert_allclose(got[counts], want, rtol=1e-5, atol=1e-6)
+    assert (got[~counts] == 0).all()

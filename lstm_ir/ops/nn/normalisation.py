@@ -122,37 +122,58 @@ def rms_norm(x: Any, scale: Any = None, *, axis: int | tuple[int, ...] = -1, eps
 
 def batch_norm(
     x: Any, mean: Any, var: Any, scale: Any = None, bias: Any = None, *, training: bool = False,
-    momentum: float = 0.1, epsilon: float = 1e-5,
+    momentum: float = 0.1, epsilon: float = 1e-5, mask: Any = None,
 ) -> BatchNorm:  # fmt: skip
     """x [N,C,...] normalised by each channel's mean and variance [C]: a named tuple (y, mean, var).
 
     In inference by the given (running) mean and var, which are given back. In training by those of x, and mean and var
     come back moved towards them by `momentum`, var by that which divides by n - 1, as PyTorch does (by 1 for a single
     element). `train_step` keeps the moved ones where mean and var are weights, and infers by them.
-    scale and bias [C]. Source: Ioffe & Szegedy, "Batch normalization", 2015.
+    mask: i1 [N,...], false where x is padding, which is in no statistic and 0 in y; without one place that counts, mean
+    and var stay. scale and bias [C]. Source: Ioffe & Szegedy, "Batch normalization", 2015.
     """
     v, small = _channels("batch_norm", x, 2), need_epsilon("batch_norm", epsilon)
     learns, share = options.flag("batch_norm", "training", training), options.real("batch_norm", "momentum", momentum)
     kind = inner(v.dtype)
     given = [_statistic(v, w, n) for w, n in ((mean, "mean"), (var, "var"))]
     factors = _factors("batch_norm", v, scale, bias)
+    counts = None if mask is None else _places(v, mask)
+    v = _where(counts, v)
+    held = _where(counts, affine(_by_running(v, given, kind, small), *factors, v.dtype))
     if not learns:
-        return BatchNorm(affine(_by_running(v, given, kind, small), *factors, v.dtype), *given)
+        return BatchNorm(held, *given)
     over = (0, *range(2, v.rank))
     wide = e.convert(v, kind)
-    count = count_of(wide, over, kind)
-    centre = sum(wide, over, keepdims=True) / count
-    centred = wide - centre
+    count = count_of(wide, over, kind) if counts is None else sum(e.convert(counts, kind), over, keepdims=True)
+    least = count if counts is None else e.maximum(count, 1.0)
+    centre = sum(wide, over, keepdims=True) / least
+    centred = _where(counts, wide - centre)
     total = sum(centred * centred, over, keepdims=True)
-    y = centred * e.rsqrt(total / count + small)
+    y = centred * e.rsqrt(total / least + small)
     seen = centre, total / e.maximum(count - 1.0, 1.0)
     moved = [
         e.convert(e.convert(w, kind) * (1.0 - share) + reshape(s, w.shape) * share, w.dtype)
         for w, s in zip(given, seen, strict=True)
     ]
-    held = _by_running(v, given, kind, small)
-    both = (affine(y, *factors, v.dtype), *moved, affine(held, *factors, v.dtype), *given)
+    if counts is not None:
+        moved = [e.select(reshape(count, ()) > 0.0, m, w) for m, w in zip(moved, given, strict=True)]
+    both = (_where(counts, affine(y, *factors, v.dtype)), *moved, held, *given)
     return BatchNorm(*make(BATCH_NORM_RESULTS, *both).values)
+
+
+def _places(x: Value, mask: Any) -> Value:
+    """mask [N,...] as [N,1,...]."""
+    (m,) = as_values("batch_norm", mask)
+    wanted = (x.shape[0], *x.shape[2:])
+    if m.dtype is not DType.i1 or m.shape != wanted:
+        problem = f"mask is i1[{','.join(map(str, wanted))}], the axes of x without that of the channels"
+        raise IRError(message("batch_norm", problem, [("x", x.type), ("mask", m.type)], here()))
+    return reshape(m, (x.shape[0], 1, *x.shape[2:]))
+
+
+def _where(counts: Value | None, x: Value) -> Value:
+    """x, 0 at places that do not count."""
+    return x if counts is None else e.select(counts, x, 0.0)
 
 
 def _by_running(x: Value, statistics: Sequence[Value], kind: DType, small: float) -> Value:

@@ -239,6 +239,8 @@ REFUSED: dict[str, Callable[[], object]] = {
     "group_norm: groups is 3; expected a divisor of the number of channels, 4": lambda: li.group_norm(X, 3),
     "group_norm: scale is [C]": lambda: li.group_norm(X, 2, F(3, "f4")),
     "batch_norm: mean is [C] of floats": lambda: li.batch_norm(X, F(3, "f4"), F(4, "f4")),
+    "batch_norm: mask is i1[3], the axes of x without that of": lambda: li.batch_norm(X, *F((2, 4), "f4"), mask=X > 0),
+    "batch_norm: mask is i1[T,4], the axes": lambda: li.batch_norm(L, *F((2, 2), "f4"), mask=L[:, 0]),
     "batch_norm: training is 1": lambda: any_.batch_norm(X, F(4, "f4"), F(4, "f4"), training=1),
     "rms_norm: epsilon is -1": lambda: li.rms_norm(X, epsilon=-1.0),
     "instance_norm: x has 2 axes, it needs 3": lambda: li.instance_norm(X),
