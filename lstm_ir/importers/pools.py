@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from lstm_ir import ops as li
-from lstm_ir.importers.same_padding import Edge, padded
 from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
+from lstm_ir.ops.core.same_padding import Edge, padded
 from lstm_ir.ops.primitive.window import slice_axis
 
 Ints = Sequence[int]

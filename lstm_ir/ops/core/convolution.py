@@ -19,6 +19,7 @@ from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.opdef import OPS, Attr, Level, define, need, need_equal
 from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DType, Shape, TensorType
+from lstm_ir.ops.core.same_padding import padded, same_edges
 from lstm_ir.ops.core.windows import (
     ATTRS,
     DILATIONS,
@@ -136,31 +137,49 @@ CONVOLUTION = define(
 
 
 def conv1d(
-    x: Any, w: Any, stride: int = 1, padding: Padding = 0, dilation: int = 1, groups: int = 1, *, bias: Any = None
+    x: Any, w: Any, stride: int = 1, padding: Padding | str = 0, dilation: int = 1, groups: int = 1, *, bias: Any = None
 ) -> Value:
-    """x [N, C, L] with w [O, C/groups, K] -> [N, O, (L + padding - window) // stride + 1]."""
+    """x [N, C, L] with w [O, C/groups, K] -> [N, O, (L + padding - window) // stride + 1].
+
+    padding: numbers, "valid" (none), "same" (ceil(L / stride) places) or "causal" (before alone).
+    """
     return _convolution(1, x, w, bias, stride, padding, dilation, groups)
 
 
 def conv2d(
-    x: Any, w: Any, stride: Pair = 1, padding: Padding = 0, dilation: Pair = 1, groups: int = 1, *, bias: Any = None
-) -> Value:
-    """x [N, C, H, W] with w [O, C/groups, KH, KW] -> [N, O, H', W'], each as in conv1d."""
+    x: Any, w: Any, stride: Pair = 1, padding: Padding | str = 0, dilation: Pair = 1, groups: int = 1, *,
+    bias: Any = None,
+) -> Value:  # fmt: skip
+    """x [N, C, H, W] with w [O, C/groups, KH, KW] -> [N, O, H', W'], each as in conv1d; "causal" is for one axis."""
     return _convolution(2, x, w, bias, stride, padding, dilation, groups)
 
 
 def _convolution(
-    rank: int, x: Any, w: Any, bias: Any, stride: Pair, padding: Padding, dilation: Pair, groups: int
+    rank: int, x: Any, w: Any, bias: Any, stride: Pair, padding: Padding | str, dilation: Pair, groups: int
 ) -> Value:
     op = "convolution"
     a, b = as_values(op, x, w)
-    low, high = paddings(op, padding, rank)
     strides, dilations = each(op, "stride", stride, rank), each(op, "dilation", dilation, rank)
+    if isinstance(padding, str):
+        words = ("valid", "same", "causal")[: 3 if rank == 1 else 2]
+        a, padding = _by_word(a, b, options.choice(op, "padding", padding, words), strides, dilations)
+    low, high = paddings(op, padding, rank)
     groups = options.integer(op, "groups", groups)
     node = make(
         CONVOLUTION, a, b, strides=strides, padding_low=low, padding_high=high, dilations=dilations, groups=groups
     )
     return biased(node.values[0], bias)
+
+
+def _by_word(x: Value, w: Value, word: str, strides: Ints, dilations: Ints) -> tuple[Value, Padding]:
+    """x with edges that only a call knows, and the padding that is left for the op: those that are numbers."""
+    rank, sizes, taps = len(strides), x.shape[2:], [k for k in w.shape[2:] if isinstance(k, int)]
+    if word == "valid" or not len(sizes) == len(taps) == rank or min(*strides, *dilations) < 1:
+        return x, 0  # what does not fit the op refuses
+    widths = [(k - 1) * d + 1 for k, d in zip(taps, dilations, strict=True)]
+    if word == "causal":
+        return x, [(n - 1, 0) for n in widths]
+    return padded(x, [same_edges(n, k, by) for n, k, by in zip(sizes, widths, strides, strict=True)], 0)
 
 
 def biased(y: Value, bias: Any) -> Value:

@@ -176,11 +176,14 @@ def paddings(op: str, padding: Padding, rank: int) -> tuple[Ints, Ints]:
     """(low, high) per axis: ints are both ends of an axis; on one axis a pair is its two ends."""
     if options.is_int(padding):
         return (options.integer(op, "padding", padding),) * rank, (options.integer(op, "padding", padding),) * rank
+    expected = f"a number, or one or a pair for each of {rank} axes"
+    if isinstance(padding, str):
+        raise options.refuse(op, "padding", padding, expected)
     items: tuple[Any, ...] = options.several(op, "padding", padding)
     if rank == 1 and len(items) == 2 and all(map(options.is_int, items)):
         items = (items,)
     if len(items) != rank:
-        raise options.refuse(op, "padding", padding, f"a number, or one or a pair for each of {rank} axes")
+        raise options.refuse(op, "padding", padding, expected)
     pairs = [(p, p) if options.is_int(p) else options.pair(op, "padding", p) for p in items]
     low, high = (tuple(options.integer(op, "padding", p[end]) for p in pairs) for end in (0, 1))
     return low, high

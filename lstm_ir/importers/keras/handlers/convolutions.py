@@ -9,9 +9,9 @@ from lstm_ir.importers.keras.call import LayerCall
 from lstm_ir.importers.keras.handlers.activations import function_of
 from lstm_ir.importers.keras.table import taken
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.same_padding import Edge, padded, same_edges
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
+from lstm_ir.ops.core.same_padding import Edge, padded, same_edges
 
 Pads = list[Edge]
 _KNOWN = "filters kernel_size strides padding data_format dilation_rate groups activation use_bias"

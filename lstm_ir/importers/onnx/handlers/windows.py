@@ -9,12 +9,12 @@ from lstm_ir.importers import pools
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.same_padding import Edge, padded, same_edges
 from lstm_ir.importers.sizes import minus
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
+from lstm_ir.ops.core.same_padding import Edge, padded, same_edges
 
 Ints = list[int]
 Pads = list[tuple[int, int]]  # before and after, of each axis

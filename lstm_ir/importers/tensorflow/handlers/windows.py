@@ -9,11 +9,11 @@ from typing import NamedTuple
 from lstm_ir import ops as li
 from lstm_ir.importers import pools
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.same_padding import Edge, padded, same_edges
 from lstm_ir.importers.tensorflow.call import Call
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
+from lstm_ir.ops.core.same_padding import Edge, padded, same_edges
 
 Pair = tuple[int, int]
 

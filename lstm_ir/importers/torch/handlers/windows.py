@@ -48,16 +48,10 @@ def conv(c: Call) -> Value:
     x, alone = _batched(c.tensor("input"), w.rank)
     rank = _rank(x)
     strides, dilations = c.integers("stride", rank), c.integers("dilation", rank)
-    widths = [(k - 1) * d for k, d in zip(_taps(w), dilations, strict=True)]
-    given = c.any("padding")
-    if given == "same":
-        pads = [(width // 2, width - width // 2) for width in widths]
-    else:
-        pads = [(p, p) for p in ([0] * rank if given == "valid" else c.integers("padding", rank))]
+    word = c.any("padding")
+    padding = word if isinstance(word, str) else _pads([(p, p) for p in c.integers("padding", rank)])
     build: Any = (li.conv1d, li.conv2d)[rank - 1]
-    y: Value = build(
-        x, w, each(strides), _pads(pads), each(dilations), c.integer("groups", 1), bias=c.optional("bias")
-    )  # fmt: skip
+    y: Value = build(x, w, each(strides), padding, each(dilations), c.integer("groups", 1), bias=c.optional("bias"))
     return li.squeeze(y, 0) if alone else y
 
 

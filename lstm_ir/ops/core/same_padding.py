@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lstm_ir import ops as li
-from lstm_ir.importers.sizes import minus
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
+from lstm_ir.ops.primitive.window import pad
 
 Edge = tuple[Dim, Dim]  # places before and after, of one axis
 
@@ -24,7 +23,7 @@ def same_total(size: Dim, width: int, stride: int) -> Dim:
     if isinstance(size, int):
         return max(0, (-(-size // stride) - 1) * stride + width - size)
     up = dims.mul(dims.floordiv(dims.add(size, stride - 1), stride), stride)
-    left = minus(up, size)
+    left = dims.add(up, dims.mul(size, -1))
     if width >= stride:
         return dims.add(left, width - stride)
     found: Dim = 0
@@ -37,7 +36,7 @@ def same_edges(size: Dim, width: int, stride: int, upper: bool = True) -> Edge:
     """Before and after; of an odd number the larger part stands after where `upper`."""
     total = same_total(size, width, stride)
     less = dims.floordiv(total, 2)
-    more = minus(total, less)
+    more = dims.add(total, dims.mul(less, -1))
     return (less, more) if upper else (more, less)
 
 
@@ -48,4 +47,4 @@ def padded(x: Value, edges: Sequence[Edge], value: float) -> tuple[Value, list[t
     if all(edge == (0, 0) for edge in around):
         return x, given
     front = [0] * (x.rank - len(edges))
-    return li.pad(x, [*front, *(e[0] for e in around)], [*front, *(e[1] for e in around)], value=value), given
+    return pad(x, [*front, *(e[0] for e in around)], [*front, *(e[1] for e in around)], value=value), given
