@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from typing import Any
 
 import api_document as document
+import numpy as np
 import pytest
 from paths import ROOT
 
@@ -76,3 +78,26 @@ def test_members_of_executables_and_sessions_have_a_row() -> None:
     assert fields <= shown
     for name, _ in document.members(document.found(SESSION)):
         assert re.search(rf"`session\.{name}\b", PAGE), name
+
+
+X = li.input("x", ("T", 3))
+G = li.Graph("g", [X], {"y": X + 1.0})
+STATE = li.State("h", li.Data.of(np.zeros(3, "f4")))
+OBJECTS: dict[str, Any] = {
+    "Graph": G, "Value": X, "Node": X.node, "Data": STATE.initial, "TensorType": X.type, "DType": X.dtype,
+    "Loc": X.node.loc, "Program": li.Program.of(G), "State": STATE,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_every_public_attribute_stands_below_its_heading(name: str) -> None:
+    shown = set(re.findall(r"`(?:\w+\.)?(\w+)(?:\([^`]*\))?`", section(f"### `{name}`")))
+    assert {n for n in dir(OBJECTS[name]) if not n.startswith("_")} <= shown
+
+
+def test_every_public_attribute_of_executables_and_sessions_has_a_row() -> None:
+    shown = rows(section("## Executables and sessions"))
+    with li.compile(li.Graph("g", [X], {"y": X + 1.0})) as exe, exe.session() as session:
+        for prefix, thing in (("exe", exe), ("session", session)):
+            names = {f"{prefix}.{n}" for n in dir(thing) if not n.startswith("_")}
+            assert names <= {n.partition("(")[0] for n in shown}
