@@ -45,6 +45,8 @@ def _batched(x: Value, rank: int) -> tuple[Value, bool]:
 def conv(c: Call) -> Value:
     """A convolution, and a bias for each output channel."""
     w = c.tensor("weight")
+    if not all(isinstance(k, int) for k in w.shape[2:]):
+        raise NodeRefusedError(f"the kernel {w.type} has an open size")
     x, alone = _batched(c.tensor("input"), w.rank)
     rank = _rank(x)
     strides, dilations = c.integers("stride", rank), c.integers("dilation", rank)
@@ -53,13 +55,6 @@ def conv(c: Call) -> Value:
     build: Any = (li.conv1d, li.conv2d)[rank - 1]
     y: Value = build(x, w, each(strides), padding, each(dilations), c.integer("groups", 1), bias=c.optional("bias"))
     return li.squeeze(y, 0) if alone else y
-
-
-def _taps(w: Value) -> Ints:
-    taps = [k for k in w.shape[2:] if isinstance(k, int)]
-    if len(taps) != w.rank - 2:
-        raise NodeRefusedError(f"the kernel {w.type} has an open size")
-    return taps
 
 
 @taken("aten.conv_transpose1d.default", "aten.conv_transpose2d.input", refused=_MORE)
