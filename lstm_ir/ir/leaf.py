@@ -69,16 +69,18 @@ def weight(name: str, array: Any, dtype: DTypeLike | None = None) -> Value:
     """
     if isinstance(name, str) and not name:
         raise IRError("a weight needs a name")
-    return make(WEIGHT, name=name, value=_literal(array, dtype)).values[0]
+    return make(WEIGHT, name=name, value=literal(array, dtype)).values[0]
 
 
 def constant(array: Any, dtype: DTypeLike | None = None) -> Value:
     """A literal; Python floats are f32 and ints i32 unless `dtype` says otherwise."""
-    return make(CONSTANT, value=_literal(array, dtype)).values[0]
+    return make(CONSTANT, value=literal(array, dtype)).values[0]
 
 
-def _literal(array: Any, dtype: DTypeLike | None) -> Data:
-    """`array` as data; numbers of Python, which have no dtype, as f32, i32 (i64 where one needs it) or i1."""
+def literal(array: Any, dtype: DTypeLike | None) -> Data:
+    """`array` as data; numbers of Python, which have no dtype, as f32, i32 (i64 where one needs it) or i1,
+    or as `dtype` where one is given.
+    """
     if isinstance(array, Data):
         return array
     kind = None if dtype is None else DType.of(dtype)

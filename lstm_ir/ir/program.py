@@ -10,32 +10,38 @@ from lstm_ir.ir import dims
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import GradientError, IRError, ValueRangeError, VerifyError, message
 from lstm_ir.ir.graph import Graph, Node, Value, check_name, operand_types
+from lstm_ir.ir.leaf import literal, parameter
 from lstm_ir.ir.literals import constant_of
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.printer import print_program
+from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.shown import shown_by
 from lstm_ir.ir.signature import Check, Entry, Port, Requirement, Signature, StateVar, starts
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ir.verify import verify
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class State:
-    """A named tensor that is kept between calls, and what it starts as.
+    """A named tensor that is kept between calls, and what it starts as: an array, or a number in the type's dtype.
 
-    `type` may have named sizes: then `initial` is broadcast to the sizes of the first call.
+    `type`, by default that of `initial`, may have named sizes: then `initial` is broadcast to the sizes of the first
+    call. Raises VerifyError where it does not fit.
     """
 
     name: str
     initial: Data
-    type: TensorType = None  # type: ignore[assignment]  # that of `initial`
+    type: TensorType
 
-    def __post_init__(self) -> None:
-        if self.type is None:
-            object.__setattr__(self, "type", self.initial.type)
-        t, start = self.type, self.initial.type
-        if not starts(start, t):
-            raise VerifyError(f"state {self.name!r}: {start} does not start a {t}")
+    def __init__(self, name: str, initial: Any, type: TensorType | None = None) -> None:
+        if not isinstance(name, str) or not name:
+            raise VerifyError(f"a state is called {name!r:.80}; expected text")
+        start = literal(initial, None if type is None or hasattr(initial, "dtype") else type.dtype)
+        whole = start.type if type is None else type
+        if not starts(start.type, whole):
+            raise VerifyError(f"state {name!r}: {start.type} does not start a {whole}")
+        for field_name, value in (("name", name), ("initial", start), ("type", whole)):
+            object.__setattr__(self, field_name, value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +67,7 @@ class Program:
         check_name(self.name, "program", "Program(name, entries)")
         if not self.entries:
             raise VerifyError(f"program {self.name!r} has no entries")
+        self._check_kinds()
         self._check_weights()
         for entry, (reads, writes) in self.binding.items():
             self._check_binding(entry, reads, writes)
@@ -80,6 +87,30 @@ class Program:
     def weights(self) -> dict[str, Data]:
         """Every weight of every entry by name."""
         return {n: v.node.attrs["value"] for g in self.entries.values() for n, v in g.weights.items()}
+
+    def with_entry(self, name: str, graph: Graph) -> Program:
+        """The program with one entry more, whose weights that are state here are read from the state.
+
+        So an entry acts with the weights as trained so far. Raises VerifyError for a name that an entry has, and for
+        a weight whose type is not that of the state of its name.
+        """
+        where = f"program {self.name!r}, entry {name!r:.80}"
+        if not isinstance(graph, Graph):
+            raise VerifyError(f"{where}: expected a graph, got {type(graph).__name__:.80}")
+        if name in self.entries:
+            raise VerifyError(f"{where}: there is one of this name; give it another")
+        held = {}
+        for n, v in graph.weights.items():
+            if n in self.state:
+                if v.type != self.state[n].type:
+                    raise VerifyError(f"{where}: weight {n!r} is {v.type}, state {n!r} is {self.state[n].type}")
+                if n in graph.input_names:
+                    raise VerifyError(f"{where}: {n!r} is an input and a weight that is state; rename the input")
+                held[n] = parameter(n, v.type)
+        if held:
+            graph = Graph(graph.name, [*graph.params, *held.values()], from_state(graph, held))
+        binding = {**self.binding, name: ({n: n for n in held}, {})}
+        return replace(self, entries={**self.entries, name: graph}, binding=binding)
 
     def only(self, *entries: str) -> Program:
         """The program with these entries alone, and the state that they read or write."""
@@ -142,10 +173,34 @@ class Program:
     def _repr_html_(self) -> str | None:
         return shown_by("program_html", self)
 
+    def _check_kinds(self) -> None:
+        """Refuse what is no graph, no state or no binding, and a state under another name than its own."""
+        where = f"program {self.name!r}"
+        for entry, graph in self.entries.items():
+            if not isinstance(graph, Graph):
+                raise VerifyError(f"{where}, entry {entry!r:.80}: expected a graph, got {type(graph).__name__:.80}")
+        for name, state in self.state.items():
+            if not isinstance(state, State):
+                problem = f"expected li.State({name!r:.80}, array), got {type(state).__name__:.80}"
+                raise VerifyError(f"{where}, state {name!r:.80}: {problem}")
+            if state.name != name:
+                raise VerifyError(
+                    f"{where}: state {state.name!r} stands under the name {name!r:.80}; they are the same"
+                )
+        for entry, bound in self.binding.items():
+            pair = isinstance(bound, (tuple, list)) and len(bound) == 2
+            if not pair or not all(isinstance(b, Mapping) for b in bound):
+                problem = f"its binding is {bound!r:.80}; expected ({{input: state}}, {{output: state}})"
+                raise VerifyError(f"{where}, entry {entry!r:.80}: {problem}")
+
     def _check_weights(self) -> None:
         seen: dict[str, Data] = {}
         for entry, g in self.entries.items():
             for n, v in g.weights.items():
+                if n in self.state:
+                    problem = f"weight {n!r} would not be the state of this name"
+                    remedy = "add the entry by Program.with_entry, which reads the state, or rename the weight"
+                    raise VerifyError(f"program {self.name!r}, entry {entry!r}: {problem}; {remedy}")
                 data = v.node.attrs["value"]
                 if seen.setdefault(n, data) != data:
                     raise VerifyError(f"program {self.name!r}: weight {n!r} is another array in entry {entry!r}")
@@ -257,9 +312,13 @@ def every_node(graph: Graph) -> Iterator[Node]:
                 yield from every_node(a)
 
 
-def literal(value: Any) -> Data:
-    """An array as data."""
-    return value if isinstance(value, Data) else Data.of(value)
+def from_state(graph: Graph, held: Mapping[str, Value], fed: Mapping[Value, Value] | None = None) -> dict[str, Value]:
+    """The graph's outputs by name, where weights are the values that `held` has by their names.
+
+    fed: values that stand for other ones, inputs for instance.
+    """
+    env = {v: held[n] for n, v in graph.weights.items() if n in held} | dict({} if fed is None else fed)
+    return dict(zip(graph.output_names, rebuilt(graph.outputs, env), strict=True))
 
 
 def need_graph(word: str, graph: object, instead: str) -> None:

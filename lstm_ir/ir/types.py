@@ -117,12 +117,16 @@ def shape_of(sizes: Iterable[DimLike]) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Shape and element type; rank 0 is a scalar."""
+    """Shape and element type; rank 0 is a scalar. Text is read: `TensorType(("T", "2*B"), "f32")`."""
 
     shape: Shape
     dtype: DType
 
     def __post_init__(self) -> None:
+        if type(self.dtype) is not DType:
+            object.__setattr__(self, "dtype", DType.of(self.dtype))
+        if type(self.shape) is not tuple or any(isinstance(d, str) for d in self.shape):
+            object.__setattr__(self, "shape", shape_of(self.shape))
         total = 1
         for d in self.shape:
             total *= d if isinstance(d, int) and d else 1

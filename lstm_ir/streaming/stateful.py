@@ -11,7 +11,7 @@ from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import VerifyError
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
-from lstm_ir.ir.program import Program, State, literal, need_graph
+from lstm_ir.ir.program import Program, State, need_graph
 
 
 def stateful(graph: Graph, state: Mapping[str, str], initial: Mapping[str, Any] | None = None) -> Program:
@@ -62,4 +62,4 @@ def _state(name: str, like: Value, start: Any) -> State:
     if start is None:
         shape = tuple(d if isinstance(d, int) else 1 for d in like.shape)
         return State(name, Data.of(np.zeros(shape, like.dtype.numpy)), like.type)
-    return State(name, literal(start), like.type)
+    return State(name, start, like.type)

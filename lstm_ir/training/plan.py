@@ -12,8 +12,7 @@ from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import GradientError, IRError
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import constant, parameter
-from lstm_ir.ir.program import State
-from lstm_ir.ir.pullback import rebuilt
+from lstm_ir.ir.program import State, from_state
 from lstm_ir.ir.sizes import sizes_of
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive import elementwise as e
@@ -255,13 +254,14 @@ class Plan:
 
     def _over(self, graph: Graph, held: Mapping[str, Value]) -> dict[str, Value]:
         """The graph's outputs, with weights, what is carried, and the input `step` taken from the state."""
-        env = {v: rounded(held[n], self.precision) for n, v in graph.weights.items() if n in held}
+        fed: dict[Value, Value] = {}
         for p, n in zip(graph.params, graph.input_names, strict=True):
             if _counts(p, n):
-                env[p] = self._batches(held)
+                fed[p] = self._batches(held)
             elif n in held and n in self.carried.state:
-                env[p] = held[n]
-        return dict(zip(graph.output_names, rebuilt(graph.outputs, env), strict=True))
+                fed[p] = held[n]
+        weights = {n: rounded(held[n], self.precision) for n in graph.weights if n in held}
+        return from_state(graph, weights, fed)
 
     def _batches(self, held: Mapping[str, Value]) -> Value:
         """How many batches came before: each draws its own random numbers."""

@@ -79,7 +79,7 @@ def test_the_example_runs_as_printed(
 def test_what_the_page_on_training_shows_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    train, rates, groups, chunks, loop, stream, frames = blocks("python", document("training.md"))
+    train, entry, model, rates, groups, chunks, loop, stream, frames = blocks("python", document("training.md"))
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(compile(train, "training.md", "exec"), names)
@@ -88,6 +88,9 @@ def test_what_the_page_on_training_shows_runs(
     assert float(accuracy) > 0.7
     assert (steps, shape) == ("200", "(16, 2)\n")
     assert li.load("sign.lirpkg").entries.keys() == {"train", "infer"}
+    for block in (entry, model):
+        exec(compile(block, "training.md", "exec"), names)
+        assert capsys.readouterr().out == "(16, 2)\n"
     exec(compile(rates, "training.md", "exec"), names)
     assert capsys.readouterr().out.startswith("[0.0, 9.99")
     exec(compile(groups, "training.md", "exec"), names)
