@@ -26,8 +26,9 @@ def cross_entropy(
 ) -> Value:  # fmt: skip
     """-log softmax(logits) [..., C] at the integers `labels` [...], each in 0 ... C - 1.
 
-    mask [...] (i1, or weights) leaves positions out, whose logits and labels may be anything, NaN too; the mean
-    then divides by the sum of the mask, or by 1 where that is 0. label_smoothing s: (1 - s) of it, and s of the
+    mask (i1, or weights; [...], or a shape that NumPy repeats to it, such as [B,1]) leaves positions out where it is
+    0, whose logits and labels may be anything, NaN too; the mean then divides by the sum of the repeated mask, or by
+    1 where that is 0. label_smoothing s: (1 - s) of it, and s of the
     mean over all classes.
     reduction: mean, sum or none ([...]).
     """
@@ -73,8 +74,13 @@ def _one_hot(labels: Value, logits: Value) -> Value:
 def _weights(name: str, mask: Any, v: Value, like: TensorType) -> Value:
     m = mask if isinstance(mask, Value) else constant(mask)
     kind = m.dtype.is_float or m.dtype is DType.i1
-    _need(name, kind and m.shape == like.shape, f"mask is {m.type}, expected i1 or floats", v, m)
-    return e.convert(m, v.dtype)
+    _need(name, kind, f"mask is {m.type}, expected i1 or floats", v, m)
+    pairs = zip(reversed(m.shape), reversed(like.shape), strict=False)
+    fits = m.rank <= like.rank and all(a in (1, b) for a, b in pairs)
+    shape = f"[{','.join(map(str, like.shape))}]"
+    problem = f"mask is {m.type}, whose shape NumPy does not repeat to {shape}; an axis that repeats has the size 1"
+    _need(name, fits, problem, v, m)
+    return broadcast_to(e.convert(m, v.dtype), like.shape)
 
 
 def _reduced(name: str, loss: Value, weights: Value | None, reduction: str) -> Value:

@@ -77,6 +77,33 @@ def test_mse_with_a_mask(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(got["d_a"], 2 * difference / mask.sum(), atol=1e-6)
 
 
+def test_a_mask_is_repeated_as_numpy_repeats_it(rng: np.random.Generator) -> None:
+    """The mean divides by the sum of what is repeated: here rows of C, and columns of T."""
+    a, b = (rng.standard_normal((T, B, C)).astype(np.float32) for _ in range(2))
+    mask = rng.random((T, B)) < 0.5
+    v, w, m = li.input("a", ("T", "B", C)), li.input("b", ("T", "B", C)), li.input("mask", ("T", "B", 1), "i1")
+    g = li.Graph("m", [v, w, m], {"loss": li.mse(v, w, m)})
+    want = ((a.astype(np.float64) - b) ** 2)[mask].mean()
+    for got in both(g, {"a": a, "b": b, "mask": mask[:, :, None]}, ["a"]):
+        np.testing.assert_allclose(got["loss"], want, rtol=1e-5)
+    labels, rows = rng.integers(0, C, (T, B)).astype(np.int32), np.array([2, 0, 1], np.float32)
+    v, at, weights = li.input("a", ("T", B, C)), li.input("labels", ("T", B), "i32"), li.input("weights", (B,))
+    g = li.Graph("ce", [v, at, weights], {"loss": li.cross_entropy(v, at, weights)})
+    logp = a - np.log(np.exp(a.astype(np.float64)).sum(-1, keepdims=True))
+    each = -np.take_along_axis(logp, labels[..., None], -1)[..., 0]
+    for got in both(g, {"a": a, "labels": labels, "weights": rows}, ["a"]):
+        np.testing.assert_allclose(got["loss"], (each * rows).sum() / (T * rows.sum()), rtol=1e-5)
+
+
+def test_a_mask_of_another_shape_is_refused() -> None:
+    v, at = li.input("x", ("T", "B", C)), li.input("labels", ("T", "B"), "i32")
+    refused = r"mask is f32\[T\], whose shape NumPy does not repeat to \[T,B\]; an axis that repeats has the size 1"
+    with pytest.raises(IRError, match=refused):
+        li.cross_entropy(v, at, li.input("mask", ("T",)))
+    with pytest.raises(IRError, match=r"mask is i32\[T,B\], expected i1 or floats"):
+        li.cross_entropy(v, at, li.input("mask", ("T", "B"), "i32"))
+
+
 def test_layer_norm_and_dense(rng: np.random.Generator) -> None:
     need("torch")
     import torch
