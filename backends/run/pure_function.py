@@ -10,7 +10,7 @@ import numpy as np
 from lstm_ir.backends.run import runtime
 from lstm_ir.ir import state_values
 from lstm_ir.ir.errors import CallError
-from lstm_ir.ir.signature import Entry, Port, Signature, confirm, native
+from lstm_ir.ir.signature import Entry, Port, Signature, by_name, confirm, native
 
 Array = np.ndarray[Any, Any]
 Shapes = tuple[tuple[int, ...], ...]
@@ -41,9 +41,10 @@ class PureFunction:
             raise CallError(f"{entry.name}: an input and a state have one name")
         self._names = tuple(p.name for p in outputs)
 
-    def __call__(self, arrays: Mapping[str, Any]) -> dict[str, Array]:
-        """Outputs and new state by name; errors as of a call."""
-        values = native(self.entry, arrays)
+    def __call__(self, arrays: Mapping[str, Any] | None = None, /, *more: Any, **named: Any) -> dict[str, Array]:
+        """Outputs and new state by name; arrays by name and errors as of a call: `f({"state h0": h}, x=a)`."""
+        given = named if arrays is None and not more else by_name(self.entry, (arrays, *more), named)
+        values = native(self.entry, given)
         shapes = tuple([a.shape for a in values])
         confirm(self.entry, self.entry.bound(shapes), values)
         with runtime.reporting(self.entry.name):

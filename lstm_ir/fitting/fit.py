@@ -13,7 +13,7 @@ from lstm_ir.fitting.interrupts import Interrupts
 from lstm_ir.fitting.logs import log_of
 from lstm_ir.fitting.run import Run, RunLimits
 from lstm_ir.fitting.validation import Validation
-from lstm_ir.ir.errors import CallError
+from lstm_ir.ir.errors import CallError, PackageError
 from lstm_ir.ir.options import is_int
 
 if TYPE_CHECKING:
@@ -41,10 +41,11 @@ def fit(
     one for each epoch (from 0). steps: calls of `train`. every: after so many steps comes a report, without it after
     each epoch: validation, plateau, log, checkpoint. validation: batches for the entry `evaluate`. patience: after so
     many validations without a lower loss the run stops; at its end the state with the lowest loss is restored.
-    checkpoint: a file with the state and the place in the data, beside it `NAME.best` with the best state; resume: go
-    on from there. log: the path of a CSV file, or a writer with `add_scalar(name, number, step)`. progress: a line on
-    standard error. Ctrl-C saves a checkpoint after the present step, says how to go on, and is raised as
-    KeyboardInterrupt. CallError for arguments and batches that do not fit, PackageError for files.
+    checkpoint: a file with the state and the place in the data, `run.safetensors`, beside which the best state is
+    `run.best.safetensors`; resume: go on from there. log: the path of a CSV file, or a writer with
+    `add_scalar(name, number, step)`. progress: a line on standard error. Ctrl-C saves a checkpoint after the present
+    step, says how to go on, and is raised as KeyboardInterrupt. CallError for arguments
+    and batches that do not fit, PackageError for files.
     """
     limits = RunLimits(
         *(_whole(n, v) for n, v in (("epochs", epochs), ("steps", steps), ("every", every), ("patience", patience)))
@@ -57,6 +58,10 @@ def fit(
     path = need_path(checkpoint, "checkpoint")
     if resume and path is None:
         raise CallError("fit: resume goes on from a checkpoint; give its path")
+    if resume and path is not None and not path.exists():
+        raise PackageError(
+            f"fit: there is no checkpoint {path} to resume from; the first run is made with resume=False"
+        )
     if limits.patience is not None and validation is None:
         raise CallError("fit: patience counts validations; give batches for them")
     source = BatchSource(batches, "batches")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from lstm_ir.ir.errors import ArgumentError, message
 from lstm_ir.ir.location import here
@@ -37,7 +37,7 @@ _OTHERS = {
     **dict.fromkeys(("other", "y", "b"), ("b", "rhs", "target")),
     **dict.fromkeys(("tensors", "arrays", "values", "inputs"), ("xs", "x")),
     **dict.fromkeys(("bias", "offset", "beta"), ("bias", "b")),
-    **dict.fromkeys(("weight", "kernel", "gamma"), ("w", "scale", "table", "slope")),
+    **dict.fromkeys(("weight", "kernel", "gamma"), ("w", "scale", "table", "slope", "factor")),
     **dict.fromkeys(("eps", "variance_epsilon"), ("epsilon",)),
     **dict.fromkeys(("a_min", "min"), ("low",)),
     **dict.fromkeys(("a_max", "max"), ("high",)),
@@ -60,12 +60,24 @@ _OTHERS = {
     **dict.fromkeys(("minval",), ("low",)),
     **dict.fromkeys(("maxval",), ("high",)),
     **dict.fromkeys(("type", "out_type"), ("dtype",)),
+    **dict.fromkeys(("learning_rate", "initial_learning_rate", "max_lr", "base_lr", "init_value"), ("lr", "start")),
+    **dict.fromkeys(("total_steps", "decay_steps", "transition_steps", "T_max", "total_iters"), ("steps",)),
+    **dict.fromkeys(("warmup_steps", "num_warmup_steps"), ("steps",)),
+    **dict.fromkeys(("eta_min", "end_value", "end_lr"), ("end",)),
+    **dict.fromkeys(("decay_rate", "lr_factor"), ("factor",)),
+    **dict.fromkeys(("step_size", "milestones", "boundaries"), ("at",)),
+    **dict.fromkeys(("pct_start", "warmup_ratio"), ("warmup",)),
+    **dict.fromkeys(("beta1", "beta2", "beta_1", "beta_2", "b1", "b2"), ("betas",)),
+    **dict.fromkeys(("rho", "decay"), ("alpha", "weight_decay")),
+    **dict.fromkeys(("param_groups", "params"), ("groups",)),
 }
 """Names of NumPy, PyTorch, JAX and Keras, and what builders call the same, the likeliest first."""
 _RECURRENT = ("lstm", "gru", "rnn")
+_OTHER_BUILDER = {("sgd", k): "li.momentum(lr, momentum, nesterov=...)" for k in ("momentum", "nesterov")}
+Builder = TypeVar("Builder", bound=Callable[..., Any])
 
 
-def told(builder: Callable[..., Any]) -> Callable[..., Any]:
+def told(builder: Builder) -> Builder:
     """The builder, whose arguments that do not fit its parameters are an ArgumentError at the user's line."""
     try:
         signature = inspect.signature(builder)
@@ -82,7 +94,7 @@ def told(builder: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             raise ArgumentError(message(builder.__name__, problem, (), here())) from None
 
-    return call
+    return cast(Builder, call)
 
 
 def _problem(name: str, signature: inspect.Signature, args: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
@@ -103,5 +115,7 @@ def _problem(name: str, signature: inspect.Signature, args: tuple[Any, ...], nam
 def _instead(name: str, keyword: str, parameters: list[str]) -> str:
     if any(word in name for word in _RECURRENT) and keyword in _LAYER:
         return f". Say {_LAYER[keyword]}"
+    if (name, keyword) in _OTHER_BUILDER:
+        return f". Say {_OTHER_BUILDER[name, keyword]}"
     known = [p for p in _OTHERS.get(keyword, ()) if p in parameters]
     return f". Did you mean {known[0]}?" if known else hint(keyword, parameters, f"; they are {', '.join(parameters)}")

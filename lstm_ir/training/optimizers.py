@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from lstm_ir.ir.graph import Value
+from lstm_ir.ops.keywords import told
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.training.optimizer import Groups, Optimizer, Slots
 from lstm_ir.training.rates import Rate, is_number
@@ -169,11 +170,13 @@ def _correction(beta: float, t: Value) -> Value:
     return e.negate(e.expm1(t * math.log(beta))) if beta else t * 0.0 + 1.0
 
 
+@told
 def sgd(lr: Rate, *, weight_decay: float = 0.0, groups: Groups | None = None) -> Optimizer:
     """Plain gradient descent."""
     return SGD(lr, weight_decay, groups=groups)
 
 
+@told
 def momentum(
     lr: Rate, momentum: float = 0.9, *, nesterov: bool = False, weight_decay: float = 0.0, groups: Groups | None = None
 ) -> Optimizer:
@@ -181,6 +184,7 @@ def momentum(
     return Momentum(lr, momentum, nesterov, weight_decay, groups=groups)
 
 
+@told
 def adam(
     lr: Rate = 1e-3, betas: tuple[float, float] = (0.9, 0.999), *, epsilon: float = 1e-8,
     weight_decay: float = 0.0, groups: Groups | None = None,
@@ -189,6 +193,7 @@ def adam(
     return Adam(lr, betas, epsilon, weight_decay, groups=groups)
 
 
+@told
 def adamw(
     lr: Rate = 1e-3, betas: tuple[float, float] = (0.9, 0.999), *, epsilon: float = 1e-8,
     weight_decay: float = 1e-2, groups: Groups | None = None,
@@ -197,6 +202,7 @@ def adamw(
     return _AdamW(lr, betas, epsilon, weight_decay, True, groups=groups)
 
 
+@told
 def rmsprop(
     lr: Rate = 1e-2, alpha: float = 0.99, *, epsilon: float = 1e-8, momentum: float = 0.0, centered: bool = False,
     weight_decay: float = 0.0, groups: Groups | None = None,
@@ -205,6 +211,7 @@ def rmsprop(
     return RMSprop(lr, alpha, epsilon, momentum, centered, weight_decay, groups=groups)
 
 
+@told
 def adagrad(
     lr: Rate = 1e-2, *, lr_decay: float = 0.0, epsilon: float = 1e-10, initial_accumulator_value: float = 0.0,
     weight_decay: float = 0.0, groups: Groups | None = None,

@@ -11,6 +11,7 @@ from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.options import is_int
+from lstm_ir.ops.keywords import told
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.training.rates import Plateau, Rate, is_amount, is_number, named, problem_of, scalar
 
@@ -34,6 +35,7 @@ class schedules:  # noqa: N801  used as a module is: li.schedules.cosine(...)
     """Learning-rate schedules, for the `lr` of an optimizer. The first update has step 0, as in PyTorch."""
 
     @staticmethod
+    @told
     def linear(start: float, end: float, steps: int) -> Schedule:
         """From `start` to `end` in equal steps, then `end`."""
         text = f"linear({start}, {end}, {steps})"
@@ -42,6 +44,7 @@ class schedules:  # noqa: N801  used as a module is: li.schedules.cosine(...)
         return Schedule(text, lambda t: _part(t, 0, steps) * (end - start) + start)
 
     @staticmethod
+    @told
     def exponential(lr: float, factor: float) -> Schedule:
         """`lr` times `factor` to the power of the step."""
         text = f"exponential({lr}, {factor})"
@@ -50,6 +53,7 @@ class schedules:  # noqa: N801  used as a module is: li.schedules.cosine(...)
         return Schedule(text, lambda t: e.exp(t * math.log(factor)) * lr)
 
     @staticmethod
+    @told
     def step(lr: float, at: int | Sequence[int], factor: float = 0.1) -> Schedule:
         """`lr`, multiplied by `factor` after every `at` updates, or at each of these steps."""
         text = f"step({lr}, {at}, {factor})"
@@ -72,6 +76,7 @@ class schedules:  # noqa: N801  used as a module is: li.schedules.cosine(...)
         return Schedule(text, stairs)
 
     @staticmethod
+    @told
     def cosine(lr: float, steps: int, end: float = 0.0) -> Schedule:
         """From `lr` to `end` along half a cosine, then `end`."""
         text = f"cosine({lr}, {steps}, {end})"
@@ -80,6 +85,7 @@ class schedules:  # noqa: N801  used as a module is: li.schedules.cosine(...)
         return Schedule(text, lambda t: _swing(_part(t, 0, steps), lr, end))
 
     @staticmethod
+    @told
     def one_cycle(
         lr: float, steps: int, warmup: float = 0.3, *, div_factor: float = 25.0, final_div_factor: float = 1e4
     ) -> Schedule:
@@ -105,11 +111,12 @@ class schedules:  # noqa: N801  used as a module is: li.schedules.cosine(...)
         return Schedule(text, cycle)
 
     @staticmethod
+    @told
     def warmup(steps: int, then: float | Callable[[Value], Any], start: float = 0.0) -> Schedule:
         """For `steps` updates from the share `start` of the first rate of `then` up to it, in equal steps; after
         that `then`, from its step 0.
         """
-        text = f"warmup({steps}, {named(then)}, {start})"
+        text = f"warmup({steps}, {then.text if isinstance(then, Schedule) else named(then)}, {start})"
         _steps(text, steps=steps)
         if not (is_number(start) and 0 <= start <= 1):
             raise IRError(f"{text}: start is {start!r}; it lies in [0, 1]")
@@ -126,6 +133,7 @@ class schedules:  # noqa: N801  used as a module is: li.schedules.cosine(...)
         return Schedule(text, warm)
 
     @staticmethod
+    @told
     def plateau(
         lr: Rate, factor: float = 0.1, patience: int = 10, *, threshold: float = 1e-4, threshold_mode: str = "rel",
         cooldown: int = 0, min_scale: float = 0.0, mode: str = "min",

@@ -71,7 +71,7 @@ ARROWS = {
     "passes": "ir ops.primitive ops.scan ops.core ops.nn ops",
     "streaming": "ir ops.primitive ops.scan ops.core",
     "importers": "ir ops.by_name ops.primitive ops.core ops.nn ops streaming",
-    "training": "ir ops.primitive ops.nn",
+    "training": "ir backends.files ops.primitive ops.nn ops",
     "unpacking": "ir backends.files options",
     "view": "ir",
     "backends.run": (

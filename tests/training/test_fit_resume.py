@@ -334,3 +334,11 @@ def test_a_process_ends_by_ctrl_c_and_its_run_goes_on(seed: int, tmp_path: Path)
         assert history.losses == want.losses[-len(history.losses) :]
         for n, a in state_of(whole).items():
             np.testing.assert_array_equal(there.state[n], a, err_msg=n)
+
+
+def test_a_checkpoint_that_is_missing_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    with pytest.raises(
+        li.PackageError, match=r"fit: there is no checkpoint .*run\.safetensors to resume from; the first"
+    ):
+        li.fit(model().only("train"), batches(1, 1), epochs=1, checkpoint=path, resume=True)

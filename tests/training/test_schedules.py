@@ -282,3 +282,37 @@ def test_names_that_schedules_take() -> None:
     with pytest.raises(li.GradientError, match="an output is called 'lr', as a learning rate is"):
         li.train_step(g, "loss", li.sgd(sched.cosine(0.1, 5)))
     li.train_step(g, "loss", li.sgd(0.1))
+
+
+def test_the_text_of_a_schedule_is_whole() -> None:
+    inner = sched.one_cycle(0.123456789, 100000, 0.3333, div_factor=125.5, final_div_factor=10000.5)
+    assert repr(sched.warmup(100, inner)) == f"warmup(100, {inner!r}, 0.0)"
+    assert repr(inner).endswith("final_div_factor=10000.5)")
+
+
+words: Any = li  # called with those of other libraries
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: words.adam(0.1, eps=1e-6), "adam: there is no argument 'eps'. Did you mean epsilon?"),
+        (lambda: words.rmsprop(0.1, rho=0.9), "rmsprop: there is no argument 'rho'. Did you mean alpha?"),
+        (
+            lambda: words.sgd(0.1, momentum=0.9),
+            "sgd: there is no argument 'momentum'. Say li.momentum(lr, momentum, nesterov=...)",
+        ),
+        (
+            lambda: words.schedules.cosine(0.1, total_steps=9),
+            "cosine: there is no argument 'total_steps'. Did you mean steps?",
+        ),
+        (
+            lambda: words.schedules.plateau(0.1, gamma=0.9),
+            "plateau: there is no argument 'gamma'. Did you mean factor?",
+        ),
+    ],
+)
+def test_arguments_of_other_libraries_are_named(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(li.ArgumentError) as e:
+        make()
+    assert str(e.value).splitlines()[0] == told

@@ -57,6 +57,12 @@ def test_results_stay_when_inputs_change(exe: Any) -> None:
         np.testing.assert_array_equal(found, np.ones((2, H), np.float32))
 
 
+def test_it_takes_keywords_as_calls_do(exe: Any, rng: np.random.Generator) -> None:
+    pure = exe.entries["step"].pure()
+    x, h = rng.standard_normal((4, I), np.float32), rng.standard_normal((4, H), np.float32)
+    np.testing.assert_array_equal(pure({"state h": h}, x=x)["y"], pure({"x": x, "state h": h})["y"])
+
+
 def test_what_does_not_fit_is_refused(exe: Any) -> None:
     pure = exe.entries["step"].pure()
     x, h = np.ones((2, I), np.float32), np.ones((3, H), np.float32)
@@ -66,6 +72,10 @@ def test_what_does_not_fit_is_refused(exe: Any) -> None:
         pure({"x": x})
     with pytest.raises(CallError, match="state h: expected f32"):
         pure({"x": x, "state h": h[:2].astype(np.float64)})
+    with pytest.raises(CallError, match="step: takes arrays by name, got ndarray; write"):
+        pure(x)
+    with pytest.raises(CallError, match="step: input x is given twice"):
+        pure({"x": x, "state h": h[:2]}, x=x)
     with pytest.raises(CallError, match="reset: it starts state again"):
         exe.entries["reset"].pure()
 
