@@ -78,6 +78,7 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.ir.types import DType as DType
     from lstm_ir.ir.types import TensorType as TensorType
     from lstm_ir.loading import load as load
+    from lstm_ir.loading import read_weights as read_weights
     from lstm_ir.loading import set_threads as set_threads
     from lstm_ir.loading import source as source
     from lstm_ir.ops import *  # noqa: F403  the builders, listed in lstm_ir.ops.__all__
@@ -121,7 +122,7 @@ _LAZY = {
         "lstm_ir.ir.parser": "parse",
         "lstm_ir.ir.program": "Program State",
         "lstm_ir.ir.types": "DType TensorType",
-        "lstm_ir.loading": "load set_threads source",
+        "lstm_ir.loading": "load read_weights set_threads source",
         "lstm_ir.ops.by_name": "op",
         "lstm_ir.serving.batcher": "Batcher",
         "lstm_ir.serving.sessions": "Sessions",

@@ -14,6 +14,8 @@ from lstm_ir.ir.foreign_errors import refusals_become
 from lstm_ir.options import LOAD_OPTIONS, checked, device_word, told
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from lstm_ir.backends.run.executable import Executable
     from lstm_ir.ir.graph import Graph
     from lstm_ir.ir.program import Program
@@ -48,6 +50,14 @@ def load(
     given = checked(options, LOAD_OPTIONS)
     device_word(device)
     return open_package(path, device, require_key=require_key, options=CallOptions(**given))
+
+
+@refusals_become(PackageError, "read_weights")
+def read_weights(path: str | Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of a .safetensors or .npz file by name, such as `save_state` writes; PackageError for another file."""
+    from lstm_ir.backends.files import parameters
+
+    return parameters.read_weights(path)
 
 
 @refusals_become(PackageError, "source")

@@ -139,7 +139,7 @@ class Session:
         self._loaded: Loaded | None = loaded
         runtime.outlive_fork(self)
         self._lock = process.new_lock()
-        self._held = HeldState(loaded.signature.state, loaded.initial, loaded.move, self._lock, self._what)
+        self._held = HeldState(loaded.signature, loaded.initial, loaded.move, self._lock, self._what)
         self._queue = loaded.queue()
         self.entries: Mapping[str, Function] = MappingProxyType(
             _Entries({e.name: Function(e, self, loaded) for e in loaded.signature.entries.values()})
@@ -309,12 +309,18 @@ class Session:
         """
         state_file.write(path, self._held.snapshot())
 
-    def load_state(self, path: str | Path) -> None:
-        """All state from a file of `save_state`.
+    def load_state(self, path: str | Path, *, strict: bool = True) -> None:
+        """All state from a file of `save_state`; with strict=False that of the names that both have, the rest stays.
 
         PackageError, and no change, if it does not fit.
         """
-        self._held.update_all(state_file.read(path), str(path))
+        if not isinstance(strict, bool):
+            raise CallError(f"load_state: strict is {strict!r:.80}; expected True or False")
+        arrays, where = state_file.read(path), str(path)
+        if strict:
+            self._held.update_all(arrays, where, "; load_state(path, strict=False) takes what both have")
+        else:
+            self._held.update_shared(arrays, where)
 
     def close(self) -> None:
         """Free the session's memory; later calls are errors. Results stay valid.
@@ -409,6 +415,11 @@ class Executable(Session):
         of = Profiled(blob, self.signature, self.weights, self.target.info.kind, device, entry, publishes)
         return profile(of, values, flow)
 
+    def __str__(self) -> str:
+        from lstm_ir.view.summary import executable_text  # who calls does without
+
+        return executable_text(self.signature, str(self.target), self.device)
+
     def _repr_html_(self) -> str:
         from lstm_ir.view.notebook import executable_html  # of notebooks alone
 
@@ -416,7 +427,11 @@ class Executable(Session):
         return executable_html(self.signature, str(self.target), self.device, self.weights, notes)
 
     def session(self) -> Session:
-        """Another client of the same module and weights; sessions run beside each other."""
+        """Another client of the same module and weights; sessions run beside each other.
+
+        Its state starts as the program says: of a program that trains, untrained. `session.state.update(exe.state)`
+        gives it the weights as trained so far.
+        """
         with process.turn(self._opening):
             loaded = self._loaded
             if self._closed or loaded is None:

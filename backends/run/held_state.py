@@ -13,7 +13,7 @@ from lstm_ir.backends import bindings, process
 from lstm_ir.backends.run.transfer import BorderType, Mover
 from lstm_ir.ir import dims, state_values
 from lstm_ir.ir.errors import CallError, DeviceError
-from lstm_ir.ir.signature import StateVar
+from lstm_ir.ir.signature import Signature, StateVar
 
 Array = np.ndarray[Any, Any]
 
@@ -26,12 +26,13 @@ class HeldState(MutableMapping[str, Array]):
 
     def __init__(
         self,
-        variables: Mapping[str, StateVar],
+        signature: Signature,
         initial: Mapping[str, Array],
         move: Mover,
         lock: process.Lock,
         owner: str = "session",
     ) -> None:
+        variables, self._together = signature.state, signature.together
         missing = [n for n in variables if n not in initial]
         if missing:
             raise CallError(f"state {missing[0]!r} has no initial value")
@@ -64,7 +65,7 @@ class HeldState(MutableMapping[str, Array]):
         """Every variable, all as of one moment between two calls; CallError for sizes that differ."""
         with self._turn():
             out = {n: self._read(n) for n in self._variables}
-        state_values.agree(self._variables, out)
+        state_values.agree(self._variables, out, self._together)
         return out
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -118,9 +119,15 @@ class HeldState(MutableMapping[str, Array]):
             return None
         return self._read(name).item()
 
-    def update_all(self, arrays: Mapping[str, Array], where: str) -> None:
-        """Every variable from `arrays`, or none of them; PackageError names `where`."""
-        checked = state_values.whole(self._variables, arrays, where)
+    def update_all(self, arrays: Mapping[str, Array], where: str, remedy: str = "") -> None:
+        """Every variable from `arrays`, or none of them; PackageError names `where`, and says `remedy` of names."""
+        self._take(state_values.whole(self._variables, arrays, where, self._together, remedy))
+
+    def update_shared(self, arrays: Mapping[str, Array], where: str) -> None:
+        """The variables that `arrays` has, or none of them; PackageError names `where`, also where it has none."""
+        self._take(state_values.shared(self._variables, arrays, where, self._together))
+
+    def _take(self, checked: Mapping[str, Array]) -> None:
         with self._turn():
             made = {n: self._move.put(a, self._kinds[n]) for n, a in checked.items()}
             self._views.update(made)
@@ -170,7 +177,7 @@ class HeldState(MutableMapping[str, Array]):
             if dims.names(d) <= set(env) and dims.evaluate(d, env) != have:
                 raise CallError(
                     f"state {name!r} has {have} on axis {axis}, this call has {d} = "
-                    f"{dims.evaluate(d, env)}; reset() it first"
+                    f"{dims.evaluate(d, env)}; reset({name!r}) starts it again"
                 )
 
 

@@ -143,6 +143,11 @@ class Signature:
     state: dict[str, StateVar] = field(default_factory=dict)
 
     @property
+    def together(self) -> list[tuple[str, ...]]:
+        """State variables that one call takes or gives, so that their named sizes are the same: of each entry."""
+        return [(*dict.fromkeys((*e.reads, *e.writes)),) for e in self.entries.values()]
+
+    @property
     def main(self) -> Entry | None:
         """The entry `main`, or the only one."""
         if len(self.entries) == 1:

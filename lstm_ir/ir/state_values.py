@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,10 @@ def start(variable: StateVar, initial: Array, sizes: Mapping[str, int]) -> Array
     t = variable.type
     unknown = t.names - set(sizes)
     if unknown:
-        raise CallError(f"state {variable.name!r} is {t}: {min(unknown)} is known after its first call")
+        raise CallError(
+            f"state {variable.name!r} is {t}: {min(unknown)} is known after its first call, or once "
+            f"it is set: state[{variable.name!r}] = array"
+        )
     shape = tuple(dims.evaluate(d, sizes) for d in t.shape)
     return np.array(np.broadcast_to(initial, shape), order="C")
 
@@ -35,21 +38,46 @@ def fitting(variable: StateVar, value: Any) -> Array:
     return np.array(a, order="C")
 
 
-def agree(variables: Mapping[str, StateVar], arrays: Mapping[str, Array]) -> dict[str, int]:
-    """The named sizes of the arrays; CallError where one name has two."""
-    ports = [Port(n, v.type) for n, v in variables.items()]
-    return bind_dims(ports, {n: a.shape for n, a in arrays.items()})
+def agree(variables: Mapping[str, StateVar], arrays: Mapping[str, Array], together: Iterable[Iterable[str]]) -> None:
+    """CallError where a named size has two values in arrays that one call takes; `together` has the names of each."""
+    for names in together:
+        ports = [Port(n, variables[n].type) for n in names if n in arrays]
+        bind_dims(ports, {p.name: arrays[p.name].shape for p in ports})
 
 
-def whole(variables: Mapping[str, StateVar], arrays: Mapping[str, Any], where: str) -> dict[str, Array]:
-    """Copies of the arrays, where they are the whole state and nothing else; PackageError names `where`."""
+def whole(
+    variables: Mapping[str, StateVar], arrays: Mapping[str, Any], where: str, together: Iterable[Iterable[str]],
+    remedy: str = "",
+) -> dict[str, Array]:  # fmt: skip
+    """Copies of the arrays, where they are the whole state and nothing else; PackageError names `where`.
+
+    remedy: what the error says to do where names differ.
+    """
     missing, extra = set(variables) - set(arrays), set(arrays) - set(variables)
     if missing or extra:
         word, which = ("no", missing) if missing else ("an unknown", extra)
-        raise PackageError(f"{where}: {word} state {min(map(str, which))[:80]!r}")
+        raise PackageError(f"{where}: {word} state {min(map(str, which))[:80]!r}{remedy}")
+    return checked(variables, arrays, where, together)
+
+
+def shared(
+    variables: Mapping[str, StateVar], arrays: Mapping[str, Any], where: str, together: Iterable[Iterable[str]]
+) -> dict[str, Array]:
+    """Copies of the arrays that are state, by their names; PackageError where none is."""
+    found = {n: a for n, a in arrays.items() if n in variables}
+    if not found:
+        have, want = (", ".join(list(names)[:4]) or "nothing" for names in (arrays, variables))
+        raise PackageError(f"{where}: it holds {have:.80}, none of the state here: {want:.80}")
+    return checked(variables, found, where, together)
+
+
+def checked(
+    variables: Mapping[str, StateVar], arrays: Mapping[str, Any], where: str, together: Iterable[Iterable[str]]
+) -> dict[str, Array]:
+    """Copies of the arrays of these variables; PackageError where one does not fit, or two do not go together."""
     try:
         found = {n: fitting(variables[n], a) for n, a in arrays.items()}
-        agree(variables, found)
+        agree(variables, found, together)
     except CallError as e:
         raise PackageError(f"{where}: {e}") from e
     return found

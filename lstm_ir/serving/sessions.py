@@ -205,7 +205,7 @@ class _Keeper:
             self.open.move_to_end(session.name)
 
     def checked(self, arrays: Mapping[str, Any], where: str) -> dict[str, Array]:
-        return state_values.whole(self._variables, arrays, where)
+        return state_values.whole(self._variables, arrays, where, [self._variables])
 
     def snapshot(self, session: ClientSession) -> dict[str, Array]:
         if session.held is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,10 +12,10 @@ from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.graph import Graph, Node, Value, transform
 from lstm_ir.ir.leaf import weight
-from lstm_ir.ir.program import need_graph
+from lstm_ir.ir.program import Program, need_graph
 
 
-class HasState(Protocol):
+class HoldsWeights(Protocol):
     """What of an executable is read."""
 
     @property
@@ -22,23 +23,23 @@ class HasState(Protocol):
         """As it is now."""
         ...
 
+    @property
+    def weights(self) -> Mapping[str, Any]:
+        """Those that are no state."""
+        ...
 
-def with_weights(graph: Graph, weights: HasState | Mapping[str, Any]) -> Graph:
+
+def with_weights(graph: Graph, weights: HoldsWeights | Mapping[str, Any] | str | Path) -> Graph:
     """The same graph, where weights of these names hold these arrays; all others stay.
 
-    weights: an executable that trains, whose state has the weights as trained so far (the optimizer's own state is
-    passed over), or arrays by name. So a model that was imported or trained is shipped:
+    weights: arrays by name, all of which the graph has; or, where other names are passed over (the optimizer's own
+    state among them), an executable, whose state has the weights as trained so far, or a .safetensors or .npz file,
+    such as `save_state` writes. So a model that was imported or trained is shipped:
     `li.export(li.with_weights(graph, learner), "m.lirpkg")`. Raises IRError for a name that the graph does not have,
-    for another shape or dtype, and where the executable's state has none of the weights.
+    for another shape or dtype, and where the executable or the file has none of the weights.
     """
     need_graph("with_weights", graph, "change the graph that it was made of")
-    state = getattr(weights, "state", None)
-    found = weights if state is None else {n: state[n] for n in state if n in graph.weights}
-    if not isinstance(found, Mapping):
-        raise IRError(f"with_weights: expected an executable or arrays by name, got {type(weights).__name__}")
-    if state is not None and not found:
-        held = ", ".join(state) or "nothing"
-        raise IRError(f"with_weights: the executable keeps {held}, and graph @{graph.name} has none of these weights")
+    found = weights if isinstance(weights, Mapping) else _shared(graph, weights)
     given = {name: _fitting(graph, name, array) for name, array in found.items()}
 
     def one(node: Node) -> Sequence[Value] | None:
@@ -46,6 +47,27 @@ def with_weights(graph: Graph, weights: HasState | Mapping[str, Any]) -> Graph:
         return (given[name],) if node.op.name == "weight" and name in given else None
 
     return transform(graph, one)
+
+
+def _shared(graph: Graph, holder: object) -> dict[str, Any]:
+    """What an executable or a file holds of the graph's weights; IRError where that is nothing."""
+    if isinstance(holder, (str, Path)):
+        from lstm_ir.backends.files.parameters import read_weights  # for files alone
+
+        what = f"the file {holder}"
+        parts: Sequence[Mapping[str, Any]] = [read_weights(holder)]
+    else:
+        what = "the executable"
+        parts = [p for p in (getattr(holder, "weights", None), getattr(holder, "state", None)) if p is not None]
+    if len(parts) < 1 or isinstance(holder, Program) or not all(isinstance(p, Mapping) for p in parts):
+        trained = ", which holds no trained weights: give what li.compile made of it" * isinstance(holder, Program)
+        kinds = "an executable, arrays by name or the path of a file"
+        raise IRError(f"with_weights: expected {kinds}, got {type(holder).__name__}{trained}")
+    found = {n: p[n] for p in parts for n in p if n in graph.weights}
+    if not found:
+        held = ", ".join(n for p in parts for n in p) or "nothing"
+        raise IRError(f"with_weights: {what} holds {held:.200}; graph @{graph.name} has none of these weights")
+    return found
 
 
 def _fitting(graph: Graph, name: str, array: Any) -> Value:

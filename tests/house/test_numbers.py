@@ -75,6 +75,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/view/drawing.py": "LONGEST",
         "lstm_ir/view/notebook.py": "NODES ROWS LETTERS",
         "lstm_ir/view/picture.py": "SHOWN",
+        "lstm_ir/view/summary.py": "ROWS LETTERS",
         "passes/chunk_states.py": "LOOPS",
         "passes/expand.py": "DEPTH",
         "passes/rewrite.py": "ROUNDS",

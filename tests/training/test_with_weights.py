@@ -62,7 +62,8 @@ def test_weights_inside_of_loops_and_locations_stay() -> None:
         ({"v": B}, "graph @line has no weight 'v'; it has w, b"),
         ({"b": np.zeros(4, "f4")}, r"b is f32\[4\], in graph @line f32\[5\]"),
         ({"b": np.zeros(5)}, r"b is f64\[5\], in graph @line f32\[5\]"),
-        ([B], "expected an executable or arrays by name, got list"),
+        ([B], "expected an executable, arrays by name or the path of a file, got list"),
+        (3, "expected an executable, arrays by name or the path of a file, got int"),
     ],
 )
 def test_what_does_not_fit_is_refused(weights: Any, said: str) -> None:
@@ -70,8 +71,35 @@ def test_what_does_not_fit_is_refused(weights: Any, said: str) -> None:
         li.with_weights(graph(), weights)
 
 
-def test_an_executable_without_such_state_is_refused() -> None:
-    with pytest.raises(li.IRError, match="the executable keeps nothing, and graph @line has none of these weights"):
-        li.with_weights(graph(), li.compile(graph()))
+def test_a_file_gives_its_weights(tmp_path: Path) -> None:
+    """Of what `save_state` wrote, too: what the optimizer keeps is passed over."""
+    exe, path = learner(), tmp_path / "line.safetensors"
+    exe.state["b"] = np.arange(5, dtype="f4")
+    exe.save_state(path)
+    assert {"w", "b", "step", "adam/m/w"} < li.read_weights(path).keys()
+    made = li.with_weights(graph(), path)
+    np.testing.assert_array_equal(li.interpret(made, x=np.eye(3, dtype="f4"))["y"], W + np.arange(5, dtype="f4"))
+    x = li.input("x", (2,))
+    with pytest.raises(li.IRError, match=r"the file .*line\.safetensors holds .*; graph @g has none of these weights"):
+        li.with_weights(li.Graph("g", [x], {"y": x * li.weight("v", np.ones(2, "f4"))}), str(path))
+    with pytest.raises(li.PackageError, match=r"line\.txt: expected a \.npz or \.safetensors file"):
+        li.with_weights(graph(), tmp_path / "line.txt")
+
+
+def test_a_package_gives_its_weights(tmp_path: Path) -> None:
+    li.export(li.with_weights(graph(), {"b": np.zeros(5, "f4")}), tmp_path / "line.lirpkg", ["cpu:host"])
+    with li.load(tmp_path / "line.lirpkg") as loaded:
+        made = li.with_weights(graph(), loaded)
+    np.testing.assert_array_equal(li.interpret(made, x=np.eye(3, dtype="f4"))["y"], W)
+
+
+def test_an_executable_without_such_weights_is_refused() -> None:
+    x = li.input("x", (2,))
+    other: Any = li.Graph("g", [x], {"y": x + 1.0})
+    with pytest.raises(li.IRError, match="the executable holds nothing; graph @line has none of these weights"):
+        li.with_weights(graph(), li.compile(other))
+    program: Any = li.Program.of(graph())
+    with pytest.raises(li.IRError, match=r"got Program, which holds no trained weights: give what li\.compile made"):
+        li.with_weights(graph(), program)
     with pytest.raises(li.GradientError, match="with_weights: takes a graph, got the program"):
         li.with_weights(li.Program.of(graph()), {})  # type: ignore[arg-type]
