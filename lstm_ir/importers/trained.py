@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.errors import ModelError
+from lstm_ir.ir.has_weights import HasWeights
 from lstm_ir.ir.types import DType
 
 Array = np.ndarray[Any, Any]
 V = TypeVar("V")  # a variable of the library
-
-
-class HasWeights(Protocol):
-    """What of an executable is read."""
-
-    @property
-    def weights(self) -> Mapping[str, Any]:
-        """As they were compiled."""
-        ...
-
-    @property
-    def state(self) -> Mapping[str, Any]:
-        """As it is now."""
-        ...
 
 
 def fitting(

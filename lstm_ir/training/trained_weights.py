@@ -4,32 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.graph import Graph, Node, Value, transform
+from lstm_ir.ir.has_weights import HasWeights
 from lstm_ir.ir.leaf import weight
 from lstm_ir.ir.program import Program, need_graph
 
 
-class HoldsWeights(Protocol):
-    """What of an executable is read."""
-
-    @property
-    def state(self) -> Mapping[str, Any]:
-        """As it is now."""
-        ...
-
-    @property
-    def weights(self) -> Mapping[str, Any]:
-        """Those that are no state."""
-        ...
-
-
-def with_weights(graph: Graph, weights: HoldsWeights | Mapping[str, Any] | str | Path) -> Graph:
+def with_weights(graph: Graph, weights: HasWeights | Mapping[str, Any] | str | Path) -> Graph:
     """The same graph, where weights of these names hold these arrays; all others stay.
 
     weights: arrays by name, all of which the graph has; or, where other names are passed over (the optimizer's own
@@ -51,22 +38,23 @@ def with_weights(graph: Graph, weights: HoldsWeights | Mapping[str, Any] | str |
 
 def _shared(graph: Graph, holder: object) -> dict[str, Any]:
     """What an executable or a file holds of the graph's weights; IRError where that is nothing."""
+    held: list[object]
     if isinstance(holder, (str, Path)):
         from lstm_ir.backends.files.parameters import read_weights  # for files alone
 
-        what = f"the file {holder}"
-        parts: Sequence[Mapping[str, Any]] = [read_weights(holder)]
+        what, held = f"the file {holder}", [read_weights(holder)]
     else:
         what = "the executable"
-        parts = [p for p in (getattr(holder, "weights", None), getattr(holder, "state", None)) if p is not None]
-    if len(parts) < 1 or isinstance(holder, Program) or not all(isinstance(p, Mapping) for p in parts):
-        trained = ", which holds no trained weights: give what li.compile made of it" * isinstance(holder, Program)
+        held = [getattr(holder, n, None) for n in ("weights", "state")]  # trained ones are state
+    parts = [p for p in held if isinstance(p, Mapping)]
+    if isinstance(holder, Program) or not parts:
+        hint = ", which holds no trained weights: give what li.compile made of it" if parts else ""
         kinds = "an executable, arrays by name or the path of a file"
-        raise IRError(f"with_weights: expected {kinds}, got {type(holder).__name__}{trained}")
+        raise IRError(f"with_weights: expected {kinds}, got {type(holder).__name__}{hint}")
     found = {n: p[n] for p in parts for n in p if n in graph.weights}
     if not found:
-        held = ", ".join(n for p in parts for n in p) or "nothing"
-        raise IRError(f"with_weights: {what} holds {held:.200}; graph @{graph.name} has none of these weights")
+        names = ", ".join(n for p in parts for n in p) or "nothing"
+        raise IRError(f"with_weights: {what} holds {names:.200}; graph @{graph.name} has none of these weights")
     return found
 
 

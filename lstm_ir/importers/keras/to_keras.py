@@ -12,8 +12,9 @@ from lstm_ir.importers.keras.holding import Holding, Store, held
 from lstm_ir.importers.keras.source import is_model, live
 from lstm_ir.importers.keras.weights import LiveWeights, variables
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.trained import HasWeights, fitting
+from lstm_ir.importers.trained import fitting
 from lstm_ir.ir.errors import ModelError
+from lstm_ir.ir.has_weights import HasWeights
 from lstm_ir.ir.types import DType
 
 M = TypeVar("M")

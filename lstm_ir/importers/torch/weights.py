@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from lstm_ir.importers.trained import HasWeights, fitting
+from lstm_ir.importers.trained import fitting
 from lstm_ir.ir.errors import MissingLibraryError, ModelError
+from lstm_ir.ir.has_weights import HasWeights
 
 if TYPE_CHECKING:
     from torch.nn import Module
