@@ -16,7 +16,7 @@ _CALLED = {
     "negative": "negate", "pow": "power", "floordiv": "floor_divide", "fmod": "remainder",
     "rint": "round", "isnan": "is_nan", "isinf": "is_inf", "isfinite": "is_finite", "bitwise_and": "logical_and",
     "bitwise_or": "logical_or", "bitwise_xor": "logical_xor", "bitwise_not": "logical_not", "invert": "logical_not",
-    "left_shift": "shift_left", "right_shift": "shift_right_arithmetic", 
+    "left_shift": "shift_left", "right_shift": "shift_right_arithmetic",
     "gt": "greater", "ge": "greater_equal", "lt": "less", "le": "less_equal", "eq": "equal", "ne": "not_equal",
     "amax": "max", "amin": "min", "reduce_sum": "sum", "reduce_mean": "mean", "reduce_max": "max",
     "reduce_min": "min", "reduce_prod": "prod", "cat": "concat", "concatenate": "concat", "hstack": "concat",

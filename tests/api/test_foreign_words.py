@@ -125,7 +125,7 @@ def test_members_of_arrays_are_named(name: str) -> None:
 
 NAMES = {
     "cat": "; it is li.concat", "concatenate": "; it is li.concat", "unsqueeze": "; it is li.expand_dims",
-    "permute": "; it is li.transpose", "view": "; it is li.reshape", "mul": "; it is li.multiply",
+    "permute": "; it is li.transpose", "mul": "; it is li.multiply",
     "pow": "; it is li.power", "LSTM": "; did you mean li.lstm?", "softmx": "; did you mean li.softmax",
     "flatten": "; write li.reshape(x, (-1,))", "zzzzzz": "no attribute 'zzzzzz'",
 }  # fmt: skip
