@@ -65,10 +65,10 @@ def _fmod(c: Calc, a: ir.Value, b: ir.Value) -> ir.Value:
         b_high, b_low = _halves(c, size)
         for x, y in ((q_high, b_high), (q_high, b_low), (q_low, b_high), (q_low, b_low)):
             r = c.sub(r, c.mul(x, y))  # every product and every difference is exact
-        # A quotient rounded up leaves a negative rest.
-        r = c.pick(c.compare("LT", r, 0.0), c.add(r, size), r)
+    # A quotient rounded up leaves a negative rest: the next part is then negative, and the last one is made good.
+    r = c.pick(c.compare("LT", r, 0.0), c.add(r, size), r)
     r = c.pick(c.compare("GE", r, size), c.sub(r, size), r)
-    r = c.pick(c.compare("LT", r, size), r, math.nan)
+    r = c.pick(c.both(c.compare("GE", r, 0.0), c.compare("LT", r, size)), r, math.nan)
     finite = c.e.hlo("is_finite", [a], c.logical)
     r = c.pick(c.both(c.compare("EQ", size, math.inf), finite), c.op("abs", a), r)
     return c.pick(c.compare("LT", a, 0.0), c.op("negate", r), r)

@@ -28,10 +28,10 @@ _BUILDERS: dict[str, Callable[..., Value]] = {}
 _WORDS: list[ForeignWords] = []
 _OF_ARRAYS = {
     **dict.fromkeys(
-        ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "matmul", "equal", "not_equal",
+        ("add", "subtract", "multiply", "divide", "floor_divide", "power", "matmul", "equal", "not_equal",
          "less", "less_equal", "greater", "greater_equal"), ""
     ),
-    "bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor",
+    "remainder": "mod", "bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor",
 }  # fmt: skip
 """Operators of arrays by NumPy's name of them, and the builder where it has another name."""
 
@@ -108,7 +108,7 @@ class Operators:
     __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
     __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
     __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
-    __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
+    __mod__, __rmod__ = _binary("mod"), _reflected("mod")
     __pow__, __rpow__ = _binary("power"), _reflected("power")
     __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
     __and__ = __rand__ = _binary("logical_and")

@@ -28,9 +28,8 @@ The examples read these values:
 ```python
 {GIVEN}```
 
-`li.op` makes any op by its name, and the operators of Python (`+ - * / % ** @`, comparisons, `x[...]`) are builders
-too. `x % y` is `remainder`, whose sign is that of x, as in C; `mod` is NumPy's and Python's,
-whose sign is that of y.
+`li.op` makes any op by its name, and the operators of Python (`+ - * / // % ** @`, comparisons, `x[...]`) are builders
+too. `x % y` is `mod`, whose sign is that of y, as Python's and NumPy's; `remainder` is C's, whose sign is that of x.
 """
 FEW = 6
 

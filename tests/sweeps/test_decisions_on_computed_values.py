@@ -97,7 +97,7 @@ DECISIONS: dict[str, Decision] = {
     "ceil": Decision("ceil", lambda v, w: li.ceil(v), lambda v, w: np.ceil(v)),
     "round": Decision("round_nearest_even", lambda v, w: li.round(v * 0.5), lambda v, w: np.rint(_halved(v))),
     "convert": Decision("convert", lambda v, w: li.convert(v, "i32"), lambda v, w: _whole(v)),
-    "remainder": Decision("remainder", lambda v, w: v % 1.0, lambda v, w: np.fmod(v, v.dtype.type(1))),
+    "remainder": Decision("remainder", lambda v, w: li.remainder(v, 1.0), lambda v, w: np.fmod(v, v.dtype.type(1))),
     "angle": Decision("atan2", lambda v, w: li.round(li.atan2(v - w, -1.0)), lambda v, w: _half_turns(v, w)),
     "finite": Decision("is_finite", lambda v, w: li.is_finite(1.0 / (v - w)), lambda v, w: v != w),
     "argmax": Decision("argmax", lambda v, w: li.argmax(v, -1), lambda v, w: v.argmax(-1)),

@@ -30,7 +30,7 @@ unit of its last place."""
 
 
 def mod(a: Any, b: Any) -> Value:
-    """What a division rounded down leaves, as NumPy's mod and Python's %: the sign is b's; a % 0 of integers is a."""
+    """What a division rounded down leaves, the operator %: the sign is b's, as NumPy's; a % 0 of integers is a."""
     x, y = aligned("mod", a, b)
     numbers("mod", x, "a")
     left = remainder(x, y)

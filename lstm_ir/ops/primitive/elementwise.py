@@ -42,7 +42,7 @@ def divide(a: Any, b: Any) -> Value:
 
 
 def remainder(a: Any, b: Any) -> Value:
-    """a - b*trunc(a/b), the operator %: the sign is a's, as C's fmod and StableHLO, not as Python's % (`mod`)."""
+    """a - b*trunc(a/b): the sign is a's, as C's fmod and StableHLO, not as the operator %, which is `mod`."""
     return _apply("remainder", a, b)
 
 

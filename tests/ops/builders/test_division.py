@@ -1,4 +1,4 @@
-"""Division rounded down, value for value as NumPy divides: zeros, infinities, ends of integers, quotients beyond the
+"""Division rounded down and what it leaves, value for value as NumPy divides: zeros, infinities, ends of integers, quotients beyond the
 digits of a float."""
 
 from __future__ import annotations
@@ -42,13 +42,33 @@ def expected(a: Array, b: Array) -> Array:
     return np.asarray(np.floor_divide(wide(a), wide(b)).astype(a.dtype))
 
 
+@np.errstate(all="ignore")
+def what_is_left(a: Array, b: Array) -> Array:
+    """NumPy's, but a where an integer b is 0; of 16-bit floats in f32, rounded once."""
+    left = np.remainder(wide(a), wide(b)).astype(a.dtype)
+    return wide(np.where(b == 0, a, left) if a.dtype.kind in "iu" else left)
+
+
+@np.errstate(all="ignore")
+def of_three_parts(a: Array, b: Array) -> Array:
+    """Where modules give what is left: quotients of up to three times a float's digits, and no subnormal number."""
+    if a.dtype.kind in "iu":
+        return np.full(a.shape, True)
+    digits = 52 if a.dtype.itemsize == 8 else 24
+    few = ~(np.abs(wide(a) / wide(b)) >= 2.0 ** (3 * digits - 4)) & ~(np.abs(wide(a)) == np.inf)
+    kind = np.finfo(wide(b).dtype)
+    return np.asarray(few & (np.abs(wide(b)) > kind.tiny / kind.eps) | np.isnan(wide(a)) | (wide(b) == 0))
+
+
 def compared(kind: str, target: str, rng: np.random.Generator) -> None:
     a, b = operands(kind, rng)
     x, y = li.input("x", ("N",), kind), li.input("y", ("N",), kind)
-    g = li.Graph("division", [x, y], {"q": x // y})
-    want = wide(expected(a, b))
+    g = li.Graph("division", [x, y], {"q": x // y, "left": x % y})
+    want, left = wide(expected(a, b)), what_is_left(a, b)
+    held = of_three_parts(a, b)
     for out in (li.interpret(g, x=a, y=b), li.compile(g, target)(x=a, y=b)):
         got = wide(out["q"])
+        np.testing.assert_array_equal(wide(out["left"])[held], left[held])
         np.testing.assert_array_equal(got, want)
         if kind in FLOATS:
             numbers = ~np.isnan(want)
@@ -58,6 +78,19 @@ def compared(kind: str, target: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("kind", [*FLOATS, *INTS])
 def test_as_numpy_divides(kind: str, rng: np.random.Generator) -> None:
     compared(kind, "cpu", rng)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("f32", 70), ("f64", 150)])
+def test_what_is_left_of_large_quotients(kind: str, most: int, rng: np.random.Generator) -> None:
+    """Exact, however large the quotient; as C's fmod and as NumPy's."""
+    dtype = np.float32 if kind == "f32" else np.float64
+    b = (rng.uniform(1, 2, 4000) * 2.0 ** rng.integers(-20, 20, 4000) * rng.choice([-1, 1], 4000)).astype(dtype)
+    a = (b * rng.uniform(-2, 2, 4000) * 2.0 ** rng.integers(-4, most, 4000)).astype(dtype)
+    x, y = li.input("x", ("N",), kind), li.input("y", ("N",), kind)
+    g = li.Graph("left", [x, y], {"c": li.remainder(x, y), "numpy": x % y})
+    for out in (li.interpret(g, x=a, y=b), li.compile(g)(x=a, y=b)):
+        np.testing.assert_array_equal(out["c"], np.fmod(a, b))
+        np.testing.assert_array_equal(out["numpy"], np.remainder(a, b))
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "i32", "i64"])
