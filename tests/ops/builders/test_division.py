@@ -1,5 +1,5 @@
-"""Division rounded down and what it leaves, value for value as NumPy divides: zeros, infinities, ends of integers, quotients beyond the
-digits of a float."""
+"""Division rounded down and what it leaves, value for value as NumPy divides: zeros, infinities, ends of integers,
+quotients beyond the digits of a float."""
 
 from __future__ import annotations
 
