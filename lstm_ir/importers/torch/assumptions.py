@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from lstm_ir.importers.torch.exporting import program, shape_env
+from lstm_ir.importers.torch.exporting import NotExportedError, program, shape_env
 from lstm_ir.importers.torch.functional import op_name
 from lstm_ir.importers.torch.interface import Example
 from lstm_ir.importers.torch.places import of_guard, of_node
@@ -22,7 +22,6 @@ from lstm_ir.importers.torch.replay import same_results
 from lstm_ir.importers.torch.symbols import expression
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.errors import ModelError
 
 NUMBERS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33, 64, 100, 1001)  # tried for one size
 FEW = (1, 2, 3, 8, 33)  # tried for each of several
@@ -33,7 +32,7 @@ _SILENT = ("aten.sym_size.int", "aten._assert_scalar.default", "aten._assert_ten
 
 
 def check(module: Any, example: Example, ep: Any) -> None:
-    """ModelError where the module does something else at sizes that the caller leaves open."""
+    """NotExportedError where the module does something else at sizes that the caller leaves open."""
     if not example.values:
         return
     meant = _meant(example, ep)
@@ -46,7 +45,7 @@ def check(module: Any, example: Example, ep: Any) -> None:
         sizes = {s: dims.evaluate(d, values) for s, d in meant.items()}
         found = _difference(ep, fixed, sizes)
         if found and not same_results(ep, fixed, (args, kwargs)):
-            raise ModelError(f"{example.title}: {_told(example.values, values)}{why}: {found}; {_ADVICE}")
+            raise NotExportedError(example, f"{_told(example.values, values)}{why}: {found}; {_ADVICE}")
 
 
 def _told(usual: Mapping[str, int], values: Mapping[str, int]) -> str:

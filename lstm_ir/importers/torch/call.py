@@ -167,8 +167,11 @@ class Call(Operands):
 class WalkContext:
     """What handlers may ask of the walk."""
 
-    def __init__(self, inner: Callable[..., list[Value]], key: Callable[[], Value], packed: dict[Value, Value]) -> None:
-        self.inner, self.key, self.packed = inner, key, packed
+    def __init__(
+        self, inner: Callable[..., list[Value]], key: Callable[[], Value], in_example: Callable[[Value], Any]
+    ) -> None:
+        """in_example: the elements of a value in the call of the example; None where there is no example."""
+        self.inner, self.key, self.in_example = inner, key, in_example
 
 
 def as_value(argument: Any, dtype: DType, name: str = "") -> Value:

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 from lstm_ir.importers.examined import Examined, examined
 from lstm_ir.importers.report import Outcome
 from lstm_ir.importers.torch.model import walked
+from lstm_ir.ir.errors import ModelError
+from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.types import TensorType
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.nn import Module
 
+    from lstm_ir.importers.torch.exporting import NotExportedError
     from lstm_ir.importers.torch.interface import AxisSizes
     from lstm_ir.importers.torch.walk import Walk
 
@@ -26,19 +30,41 @@ def examine(
 ) -> Examined:
     """What `from_torch` makes of a module, and what it refuses, without an error for that.
 
-    The arguments are those of `from_torch`. Raises ModelError for what is no module, for what PyTorch does not export,
-    and for sizes that the module fixes.
+    The arguments are those of `from_torch`. Raises ModelError for what is no module, and for an example or sizes that
+    do not fit it.
     """
-    walk, graph = walked(module, example, sizes)
-    import torch
-
+    try:
+        walk, graph = walked(module, example, sizes)
+    except ModelError as e:
+        if not e.refusals:
+            raise
+        return _not_exported(module, e)  # type: ignore[arg-type]  # no other of walked's errors has refusals
     found = walk.refusals.all
     made = None if found else graph()
-    size = sum(v.numel() * v.element_size() for v in walk.ep.state_dict.values())
-    version = f"PyTorch {torch.__version__}"
+    size = _bytes(walk.ep)
     return examined(
-        walk.title, size, version, _outcomes(walk), found, walk.inputs, walk.weights.values(), made
+        walk.title, size, _version(), _outcomes(walk), found, walk.inputs, walk.weights.values(), made
     )  # fmt: skip
+
+
+def _not_exported(module: Module, e: NotExportedError) -> Examined:
+    """The report of a module of which there is no program: its inputs, and the refusal."""
+    from lstm_ir.importers.torch.tensors import dtype_of
+
+    given = [parameter(i.name, TensorType(i.shape, dtype_of(i.example.dtype))) for i in e.example.inputs]
+    return examined(e.example.title, _bytes(module), _version(), (), (e.refusal,), given, (), None)
+
+
+def _bytes(held: Any) -> int:
+    """Of the state of a module or a program."""
+    state = held.state_dict() if callable(held.state_dict) else held.state_dict
+    return sum(v.numel() * v.element_size() for v in state.values())
+
+
+def _version() -> str:
+    import torch
+
+    return f"PyTorch {torch.__version__}"
 
 
 def _outcomes(walk: Walk) -> Iterator[tuple[str, Outcome | None]]:

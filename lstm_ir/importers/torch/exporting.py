@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from typing import Any
 
 import torch
 from torch.export import Dim
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from lstm_ir.importers.refusals import NodeRefusedError, Refusal
 from lstm_ir.importers.torch.interception import intercepted
 from lstm_ir.importers.torch.interface import Example
-from lstm_ir.importers.torch.places import SizeWatch, of_guard
+from lstm_ir.importers.torch.places import SizeWatch, of_error, of_guard
 from lstm_ir.ir.errors import LstmIrError, ModelError
 
 _MARKED = re.compile(r"You marked (L\S*)\.size\(\)\[(\d+)\] as dynamic but .* to be a constant \((\d+)\)")
+
+
+class NotExportedError(ModelError):
+    """PyTorch makes no program of a module over an example, or one that other sizes do not fit."""
+
+    def __init__(self, example: Example, reason: str) -> None:
+        self.example, self.refusal = example, Refusal("forward", "torch.export", reason)
+        super().__init__(f"{example.title}: {reason}", (str(self.refusal),))
 
 
 def exported(module: Any, example: Example) -> Any:
@@ -29,13 +40,29 @@ def exported(module: Any, example: Example) -> Any:
     except LstmIrError:
         raise
     except Exception as e:  # whatever PyTorch, or the module itself, raises
-        raise ModelError(f"{example.title}: {_why(e, module, example)}") from e
+        raise NotExportedError(example, _why(e, module, example)) from e
 
 
 def program(module: Any, args: Any, kwargs: Any, shapes: Any = None) -> Any:
     """torch.export of a module, with its recurrent layers whole; raises what PyTorch raises."""
-    with quiet(), intercepted():
+    with quiet(), intercepted(), redirect_stderr(_Stderr(sys.stderr)):
         return torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
+
+
+class _Stderr:
+    """What is written to a stream, but for the graph that PyTorch prints where a module asks for a value."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._ends = stream, False
+
+    def write(self, text: str) -> int:
+        ends, self._ends = self._ends, "def forward(self" in text and "torch.ops." in text
+        if self._ends or (ends and text == "\n"):  # print writes the end of its line by itself
+            return len(text)
+        return int(self._stream.write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextmanager
@@ -63,8 +90,26 @@ def _why(e: Exception, module: Any, example: Example) -> str:
     fixed = _fixed(str(e), example)
     if fixed:
         return "; ".join(_with_place(f, module, example) for f in fixed)
+    if isinstance(e, NodeRefusedError):
+        return f"{e}{of_error(e)}"
+    if isinstance(e, GuardOnDataDependentSymNode):
+        return f"{_SIZE if _of_sizes(e) else _BRANCH}{of_error(e)}: {_SIZE_ADVICE if _of_sizes(e) else _BRANCH_ADVICE}"
     lines = [line for line in str(e).splitlines() if line.strip()]
-    return f"torch.export does not take it: {lines[0] if lines else type(e).__name__}"
+    return f"torch.export does not take it: {lines[0] if lines else type(e).__name__}{of_error(e)}"
+
+
+def _of_sizes(e: GuardOnDataDependentSymNode) -> bool:
+    """Whether a symbol of the condition is a size that values decide; else it is a value itself."""
+    return "(Size-like symbols: none)" not in str(e)
+
+
+_BRANCH = "Python asks for the value of a tensor, which a call alone knows"
+_BRANCH_ADVICE = (
+    "write a branch as torch.where or torch.cond, a loop as torch._higher_order_ops.while_loop, and let numbers stay "
+    "tensors"
+)
+_SIZE = "an op asks for a size that values decide: the rows of a packed sequence, or what a mask picks"
+_SIZE_ADVICE = "unpack first with pad_packed_sequence(total_length=...), or use torch.where in place of the mask"
 
 
 def _fixed(text: str, example: Example) -> list[tuple[str, int, str]]:
@@ -92,9 +137,11 @@ def _with_place(fixed: tuple[str, int, str], module: Any, example: Example) -> s
     name, axis, number = fixed
     (size,) = (i.shape[axis] for i in example.inputs if i.name == name)
     where = _place(module, example)
-    return (
-        f"{name} axis {axis} ({size}) is {number} whatever the call{where}: leave it out of sizes, or change the module"
-    )
+    advice = "leave it out of sizes, or change the module"
+    alike = [f"{i.name} axis {a}" for i in example.inputs for a, d in enumerate(i.shape) if d == int(number)]
+    if alike:
+        advice = f"if {alike[0]} is the same size, name it {size} in sizes, too; otherwise {advice}"
+    return f"{name} axis {axis} ({size}) is {number} whatever the call{where}: {advice}"
 
 
 def _place(module: Any, example: Example) -> str:

@@ -18,6 +18,7 @@ import torch
 from torch.nn.utils import rnn
 from torch.overrides import TorchFunctionMode
 
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch import whole_ops
 from lstm_ir.ir.errors import ModelError
 
@@ -72,7 +73,7 @@ class _Packed:
     def lengths(self, sequence: Any) -> Any:
         found = self._held.get(id(sequence.batch_sizes))
         if found is None:
-            raise ModelError("a PackedSequence that pack_padded_sequence did not make is not taken")
+            raise NodeRefusedError("a PackedSequence that pack_padded_sequence did not make is not taken")
         return found[1]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
@@ -55,6 +56,10 @@ class Example:
             raise ModelError(f"{self.title}: sizes is {sizes!r:.80}, not names of inputs with names of their axes")
         given = dict(sizes or {})
         leaves, _ = pytree.tree_flatten_with_path(dict(self.bound.arguments))
+        for path, v in leaves:
+            if isinstance(v, np.ndarray | np.generic):
+                name = name_of(path)
+                raise ModelError(f"{self.title}: example: {name} is of NumPy; give a tensor: torch.as_tensor({name})")
         tensors = [(name_of(path), v) for path, v in leaves if isinstance(v, torch.Tensor)]
         names = [n for n, _ in tensors]
         twice = [n for n in names if names.count(n) > 1]

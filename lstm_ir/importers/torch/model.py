@@ -54,7 +54,7 @@ def walked(module: Any, example: Any, sizes: Any) -> tuple[Walk, Callable[[], Gr
         raise ModelError("from_torch: example is missing: the inputs of one call, as a tuple or a dict")
     else:
         source = Source.of_module(module, example, sizes)
-    walk = Walk(source.title, source.ep, source.inputs, source.symbols)
+    walk = Walk(source.title, source.ep, source.inputs, source.symbols, source.example)
     walk.run()
     return walk, lambda: _graph(source, walk)
 

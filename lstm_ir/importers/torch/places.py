@@ -36,6 +36,14 @@ def of_guard(guard: Any) -> str:
     return "" if file.startswith((*_LIBRARIES, "<")) else _at(file, getattr(frame, "lineno", ""))
 
 
+def of_error(e: BaseException) -> str:
+    """The innermost line outside of PyTorch that an error came through; empty where there is none."""
+    for frame in reversed(traceback.extract_tb(e.__traceback__)):
+        if not frame.filename.startswith((*_LIBRARIES, "<")):
+            return _at(frame.filename, frame.lineno)
+    return ""
+
+
 def _at(file: str, number: object) -> str:
     return f", at {file.rsplit('/', 1)[-1]}:{number}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -34,6 +34,7 @@ class Source:
     inputs: Shapes
     symbols: Symbols
     layer: str
+    example: Example | None = None
 
     @classmethod
     def of_module(cls, module: Any, example: Any, sizes: Any) -> Source:
@@ -43,7 +44,7 @@ class Source:
         ep = exported(module, given)
         assumptions.check(module, given, ep)
         shapes = [(i.name, i.shape) for i in given.inputs]
-        return cls._made(title, ep, shapes, title)
+        return replace(cls._made(title, ep, shapes, title), example=given)
 
     @classmethod
     def of_program(cls, ep: Any, sizes: Any) -> Source:
@@ -71,7 +72,6 @@ class Source:
             inputs[h.name] = (name, shape)
             for axis, (d, size) in enumerate(zip(h.meta["val"].shape, shape, strict=True)):
                 _bind(title, symbols, f"{name} axis {axis}", d, size)
-        _refuse_mutations(title, made)
         assert open_before >= 0
         return cls(title, made, inputs, symbols, layer)
 
@@ -143,13 +143,3 @@ def _bind(title: str, symbols: Symbols, where: str, d: Any, size: Dim) -> None:
 
 def _shown(e: Any) -> str:
     return str(e).replace(" ", "")
-
-
-def _refuse_mutations(title: str, ep: Any) -> None:
-    for s in ep.graph_signature.output_specs:
-        if s.kind.name.endswith("MUTATION"):
-            what = "buffer" if s.kind.name.startswith("BUFFER") else "parameter" if "PARAM" in s.kind.name else "input"
-            raise ModelError(
-                f"{title}: forward writes to the {what} {s.target!r}: a graph changes nothing that is given to it; "
-                "module.eval() leaves running statistics as they are"
-            )

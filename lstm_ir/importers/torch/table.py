@@ -15,17 +15,17 @@ Build: TypeAlias = Callable[[Call], Result | Sequence[Result]]
 
 @dataclass(frozen=True)
 class OpRule(OpEntry[Call]):
-    """One overload of an op. rows: it gives each row of the first axis of its operands by itself, so that it may stand
-    on the data of a packed sequence.
+    """One overload of an op. rows: whether it gives each row of the first axis of its operands by itself, so that it
+    may stand on the data of a packed sequence; a function where that depends on the call.
     """
 
-    rows: bool
+    rows: bool | Callable[[Call], bool]
 
 
 TABLE: Table[str, OpRule] = Table("op")
 
 
-def taken(*names: str, rows: bool = False, refused: str = "") -> Callable[[Build], Build]:
+def taken(*names: str, rows: bool | Callable[[Call], bool] = False, refused: str = "") -> Callable[[Build], Build]:
     """Register the decorated function as the meaning of overloads: `aten.add.Tensor`; of all where none is named."""
 
     def register(build: Build) -> Build:

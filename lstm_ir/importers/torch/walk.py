@@ -14,6 +14,7 @@ from lstm_ir.importers.refusals import NodeRefusedError, Refusals
 from lstm_ir.importers.report import Outcome
 from lstm_ir.importers.torch.call import Call, WalkContext, result_type
 from lstm_ir.importers.torch.functional import op_name
+from lstm_ir.importers.torch.interface import Example
 from lstm_ir.importers.torch.places import of_node
 from lstm_ir.importers.torch.scalars import scalar
 from lstm_ir.importers.torch.symbols import Symbols, expression
@@ -22,7 +23,8 @@ from lstm_ir.importers.torch.tensors import data_of
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import LstmIrError
-from lstm_ir.ir.graph import Value
+from lstm_ir.ir.graph import Graph, Value, topological
+from lstm_ir.ir.interpret import interpret
 from lstm_ir.ir.leaf import constant, parameter, weight
 from lstm_ir.ir.location import Loc, at
 from lstm_ir.ir.types import DType, TensorType
@@ -51,8 +53,8 @@ class _PassedError(Exception):
 class Walk:
     """One walk over a program. `outcomes` says of each node that was looked at what became of it."""
 
-    def __init__(self, title: str, ep: Any, inputs: Shapes, symbols: Symbols) -> None:
-        self.title, self.ep, self.symbols = title, ep, symbols
+    def __init__(self, title: str, ep: Any, inputs: Shapes, symbols: Symbols, example: Example | None = None) -> None:
+        self.title, self.ep, self.symbols, self._example = title, ep, symbols, example
         self._declared = inputs
         self.knowledge = Knowledge()
         self.refusals = Refusals(title)
@@ -63,7 +65,7 @@ class Walk:
         self._step: Value | None = None
         self._keys = 0
         self._depth = self._loops = 0
-        self.context = WalkContext(self._inner, self._key, {})
+        self.context = WalkContext(self._inner, self._key, self._in_example)
 
     def run(self) -> None:
         """Walk over all nodes."""
@@ -72,6 +74,7 @@ class Walk:
         for n in self.ep.graph.nodes:
             if n.op == "placeholder":
                 known[n] = self._leaf(n, specs[n.name])
+        self._refuse_writes()
         self.results = self._run(self.ep.graph_module, known)
         if self._step is not None:
             self.inputs.append(self._step)
@@ -124,6 +127,22 @@ class Walk:
             self._step = parameter(STEP, TensorType((), DType.i64))
         self._keys += 1
         return random_key(0, self._step, stream=self._keys)
+
+    def _refuse_writes(self) -> None:
+        """Refuse what forward writes to: running statistics, inputs."""
+        for s in self.ep.graph_signature.output_specs:
+            if s.kind.name.endswith("MUTATION"):
+                word = s.kind.name.lower().partition("_")[0]
+                why = "forward writes to it; a graph changes nothing that is given to it"
+                advice = "; module.eval() leaves running statistics as they are" * (word == "buffer")
+                self.refusals.add(s.target, {"user": "input"}.get(word, word), NodeRefusedError(f"{why}{advice}"))
+
+    def _in_example(self, v: Value) -> Any:
+        read = {n.values[0] for n in topological([v.node]) if n.op.name == "parameter"}
+        if self._example is None or not read <= set(self.inputs):
+            return None
+        arrays = {i.name: data_of(i.example).array for i in self._example.inputs}
+        return interpret(Graph("example", self.inputs, {"v": v}), arrays)["v"]
 
     # -- nodes
 
@@ -193,7 +212,7 @@ class Walk:
             try:
                 entry = TABLE.entry(name)
                 call = self._call(n, name, known, val)
-                self._check_packed(n, entry)
+                self._check_packed(n, entry, call)
                 built = entry.build(call)
                 results = list(built) if isinstance(built, Sequence) else [built]
                 call.check_all_read()
@@ -251,11 +270,11 @@ class Walk:
             return [self._argument(x, known) for x in v]
         return v
 
-    def _check_packed(self, n: Any, entry: OpRule) -> None:
+    def _check_packed(self, n: Any, entry: OpRule, call: Call) -> None:
         """On the data of a packed sequence stand only ops that give each row by itself."""
         metas = [a.meta.get("val") for a in n.all_input_nodes]
         rows = {s for m in metas if isinstance(m, torch.Tensor) for s in _unbacked(m)}
-        if rows and not entry.rows:
+        if rows and not (entry.rows(call) if callable(entry.rows) else entry.rows):
             raise NodeRefusedError(
                 "it reads the rows of a packed sequence together; unpack them with pad_packed_sequence"
             )

@@ -37,7 +37,7 @@ def _packed_layer(data: Any, lengths: Any, steps: Any, hx: Any, *layer: Any) -> 
 
 def _pack(input: Any, lengths: Any, batch_first: bool) -> tuple[Any, Any]:
     """Rows of all steps, as many as only a call knows, and one number for each step."""
-    rows = torch.library.get_ctx().new_dynamic_size()
+    rows = torch.library.get_ctx().new_dynamic_size(min=1)  # layers ask whether there is a row
     steps = input.shape[1 if batch_first else 0]
     return input.new_empty((rows, *input.shape[2:])), input.new_empty((steps,), dtype=torch.int64, device="cpu")
 

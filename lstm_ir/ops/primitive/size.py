@@ -45,10 +45,13 @@ def dim(x: Value, axis: int) -> Value:
     return size(x.shape[at])
 
 
+SAY_HOW_MANY = "give arrays that end with the longest row, or say total_length=x.shape[1] in the module"
 NOTES = {
     "labels": "labels; positions without one, such as PyTorch's -100, are left out by mask=labels != -100",
     "padded_labels": "labels; those behind label_lengths may be anything",
     "tags": "tags; steps without one are left out by lengths or mask",
+    "longest": "the longest of lengths, which is how many steps pad_packed_sequence gives without total_length; "
+    + SAY_HOW_MANY,
 }
 """What a message adds about values that were refused, by what the values are."""
 

@@ -117,6 +117,58 @@ def test_work_on_the_data_of_a_packed_sequence(seed: int, rng: np.random.Generat
         li.from_torch(module, call(False, T, [5, 7, 1, 5]), sizes=sizes(False))
 
 
+def test_batch_norm_on_the_data_of_a_packed_sequence(seed: int, rng: np.random.Generator) -> None:
+    """By running statistics each row is normalised by itself; by those of the rows, padding would count."""
+    import torch
+
+    torch.manual_seed(seed % 2**31)
+    norm = torch.nn.BatchNorm1d(I).eval()
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.5, 2)
+    module = tagger("LSTM", True, False, "T", norm).eval()
+    module.norm = norm
+    tc.held(module, call(True, T, [5, 7, 1, 5]), sizes(True), [call(True, 3, [2])], rng)
+    by_rows = lambda d: torch.batch_norm(d, None, None, None, None, True, 0.1, 1e-5, False)  # noqa: E731
+    for work, said in (
+        (by_rows, r"batch_norm.*reads the rows of a packed sequence together.*pad_packed_sequence"),
+        (torch.nn.BatchNorm1d(I), r"the rows of a packed sequence.*unpack first with pad_packed_sequence"),
+    ):
+        with pytest.raises(li.ModelError, match=said):
+            li.from_torch(tagger("LSTM", True, False, "T", work), call(True, T, [5, 7, 1, 5]), sizes=sizes(True))
+
+
+def test_sizes_of_lengths_and_rows_that_are_named_apart() -> None:
+    """The advice is the entry of `sizes` that is missing."""
+    import torch
+    from torch.nn.utils.rnn import pack_padded_sequence
+
+    class Fixed(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return pack_padded_sequence(x, [T, 3], batch_first=True).data
+
+    class Masked(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any, lengths: Any) -> Any:
+            return x * (torch.arange(x.shape[1])[None] < lengths[:, None])[..., None]
+
+    x, lengths = call(True, T, [T, 3])
+    packed, rows = tagger("GRU", True, True, "T"), ("B", "T", None)
+    cases: list[tuple[Any, Any, Any, str]] = [
+        (packed, (x, lengths), {"x": rows}, "2 lengths for B rows: name the axis of the lengths B in sizes, too"),
+        (packed, (x, lengths), {"x": {1: "T"}, "lengths": ("B",)}, "B lengths for 2 rows: name the axis of the rows B"),
+        (packed, (x, lengths), {"x": rows, "lengths": ("N",)}, "N lengths for B rows: give both axes one name"),
+        (
+            Fixed(),
+            (x,),
+            {"x": rows},
+            "2 lengths for B rows: the module fixes the lengths; make them an input, or leave B",
+        ),
+        (Masked(), (x, lengths), {"x": rows}, r"x axis 0 \(B\) is 2 .*: if lengths axis 0 is the same size, name it B"),
+    ]
+    for module, given, named, said in cases:
+        with pytest.raises(li.ModelError, match=said):
+            li.from_torch(module, given, sizes=named)
+
+
 def test_states_and_lengths_as_a_list(seed: int, rng: np.random.Generator) -> None:
     import torch
     from torch.nn.utils.rnn import pack_padded_sequence
@@ -138,8 +190,11 @@ def test_a_call_whose_longest_row_is_shorter_than_the_input(seed: int) -> None:
     """PyTorch's result has fewer steps then: a graph's sizes are known before values are."""
     g = li.from_torch(tagger("LSTM", True, False, "none"), call(True, T, [7, 2]), sizes=sizes(True))
     x, lengths = call(True, T, [5, 3])
-    with li.compile(g) as exe, pytest.raises(li.ValueRangeError):
+    with li.compile(g) as exe, pytest.raises(li.ValueRangeError, match=r"pad_packed_sequence .* say total_length=x"):
         exe(x=x.numpy(), lengths=lengths.numpy())
+    said = r"pad .* gives 5 steps in the example.* rows have 7: .*total_length=x.*, at test_torch_packed\.py:"
+    with pytest.raises(li.ModelError, match=said):
+        li.from_torch(tagger("LSTM", True, False, "none"), (x, lengths), sizes=sizes(True))
     with li.compile(g) as exe, pytest.raises(li.ValueRangeError, match="lengths"):
         exe(x=x.numpy(), lengths=np.array([7, 8]))
 

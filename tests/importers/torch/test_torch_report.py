@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,75 @@ def test_report_of_what_is_refused() -> None:
     assert ops["aten._linalg_svd.default"] == (1, 0, 1, 0)
     assert ops["aten.add.Tensor"] == (1, 0, 0, 1)
     assert found.report.weights.count == 1
+
+
+def _asking(ask: Any) -> Any:
+    import torch
+
+    class Asking(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.out = torch.nn.Linear(4, 2)
+
+        def forward(self, x: Any) -> Any:
+            return ask(self.out(x))
+
+    return Asking()
+
+
+ASKED: dict[str, Any] = {
+    "branch": lambda y: y + 1 if y.sum() > 0 else y,
+    "number": lambda y: y[: int(y.sum())],
+    "list": lambda y: y * max(float(v) for v in y[0]),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_value_that_python_asks_for(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """The refusal has the module's line and what to write; the report lists it, and nothing is printed."""
+    import torch
+
+    module, x = _asking(ASKED[name]), torch.ones(3, 4)
+    line = ASKED[name].__code__.co_firstlineno
+    said = rf"Python asks for the value of a tensor.*, at test_torch_report\.py:{line}: .*torch\.where or torch\.cond"
+    with pytest.raises(li.ModelError, match=said) as raised:
+        li.from_torch(module, (x,), sizes={"x": ("B", None)})
+    assert len(raised.value.refusals) == 1
+    found = li.examine(module, (x,), sizes={"x": ("B", None)})
+    assert found.graph is None
+    assert [str(r) for r in found.report.refusals] == list(raised.value.refusals)
+    assert (found.report.inputs, found.report.bytes) == (("x: f32[B,4]",), 40)
+    assert "torch.cond" in str(found).replace("\n", " ")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_report_has_what_the_export_refuses() -> None:
+    """Errors of the module itself, a branch on a size, buffers that change: refusals, not errors."""
+    import torch
+
+    n = torch.nn
+    for module, sizes, said in (
+        (_asking(lambda y: y * float(y.detach().numpy()[0, 0])), None, r"numpy\(\).*, at test_torch_report\.py:"),
+        (_asking(lambda y: y * 2 if y.shape[0] > 2 else y), {"x": ("B", None)}, "the module does something else"),
+        (_asking(lambda y: y + y.new_ones(3, 2)), {"x": ("B", None)}, "is 3 whatever the call"),
+        (n.Sequential(n.BatchNorm1d(4)), None, "forward writes to it; .*module.eval"),
+        (
+            _asking(lambda y: n.utils.rnn.pad_packed_sequence(n.utils.rnn.PackedSequence(y, torch.tensor([3])))),
+            None,
+            r"a PackedSequence that pack_padded_sequence did not make is not taken, at test_torch_report\.py:",
+        ),
+    ):
+        name = "input" if isinstance(module, n.Sequential) else "x"
+        found = li.examine(module, (torch.ones(3, 4),), sizes=sizes)
+        assert found.graph is None
+        assert any(re.search(said, r.reason) for r in found.report.refusals), found.report.refusals
+        assert found.report.inputs == (f"{name}: f32[{'B' if sizes else 3},4]",)
+    for given, sizes, said in (
+        ((np.ones((3, 4), np.float32),), None, r"example: x is of NumPy; give a tensor: torch\.as_tensor\(x\)"),
+        ((torch.ones(3, 4),), {"y": ("B", None)}, "sizes has 'y'"),
+    ):
+        with pytest.raises(li.ModelError, match=said):
+            li.examine(_asking(lambda y: y), given, sizes=sizes)
 
 
 def test_an_exported_program_is_a_module() -> None:

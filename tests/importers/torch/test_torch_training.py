@@ -77,6 +77,61 @@ def test_torch_goes_on(source: str, double: bool, limit: float) -> None:
         assert _step(module, later, *args) == pytest.approx(_step(alone, optimizer, *args), abs=limit)
 
 
+def test_dropout_of_a_module_in_training(rng: np.random.Generator) -> None:
+    """A share of the elements is 0 and the others are larger, as PyTorch has it; other ones in the next call."""
+    import torch
+
+    rate, x = 0.25, rng.standard_normal((64, 96), np.float32)
+    module = torch.nn.Sequential(torch.nn.Dropout(rate))
+    graph = li.from_torch(module.train(), (torch.tensor(x),), sizes={"input": ("B", None)})
+    assert graph.input_names == ("input", "step")
+    back = li.vjp(graph, ["y"], ["input"])
+    masks = []
+    for step in (0, 1):
+        y = li.interpret(graph, input=x, step=np.int64(step))["y"]
+        np.testing.assert_allclose(y[y != 0], (x / (1 - rate))[y != 0], 1e-6)
+        assert abs((y == 0).mean() - rate) < 5 * (rate * (1 - rate) / x.size) ** 0.5
+        slope = li.interpret(back, input=x, step=np.int64(step), ct_y=np.ones_like(x))["d_input"]
+        np.testing.assert_allclose(slope, (y != 0) / np.float32(1 - rate), 1e-6)
+        masks.append(y == 0)
+    assert (masks[0] != masks[1]).any()
+    assert li.from_torch(module.eval(), (torch.tensor(x),)).input_names == ("input",)
+
+
+def test_dropout_between_layers(rng: np.random.Generator) -> None:
+    """The second layer gives what it reads, so its rows are those of the first, as PyTorch drops them."""
+    import torch
+
+    torch.manual_seed(4)
+    module, rate = torch.nn.RNN(5, 6, 2, nonlinearity="relu", dropout=0.5, batch_first=True), 0.5
+    with torch.no_grad():
+        module.weight_ih_l1.copy_(torch.eye(6))
+        for p in (module.weight_hh_l1, module.bias_ih_l1, module.bias_hh_l1):
+            p.zero_()
+    x = torch.randn(16, 30, 5)
+    whole = module.eval()(x)[0].detach().numpy()
+    graph = li.from_torch(module.train(), (x,), sizes={"input": ("B", "T", None)})
+    y = li.interpret(graph, input=x.numpy(), step=np.int64(3))[graph.output_names[0]]
+    np.testing.assert_allclose(y[y != 0], (whole / (1 - rate))[y != 0], 1e-5, 1e-6)
+    on = whole > 0
+    assert abs((y[on] == 0).mean() - rate) < 5 * (rate * (1 - rate) / on.sum()) ** 0.5
+
+
+def test_norms_in_training(rng: np.random.Generator) -> None:
+    """By the statistics of the batch; running ones would change, so that they are refused."""
+    import torch
+    import torch_cases as tc
+
+    torch.manual_seed(4)
+    n, x = torch.nn, torch.randn(B, T, 5)
+    for norm in (n.BatchNorm1d(T, track_running_stats=False), n.InstanceNorm1d(T), n.GroupNorm(1, T)):
+        tc.held(n.Sequential(norm).train(), (x,), {"input": ("B", None, None)}, [(torch.randn(2, T, 5),)], rng)
+    running = n.Sequential(n.Linear(5, 5), n.BatchNorm1d(T)).train()
+    with pytest.raises(li.ModelError, match=r"1\.running_mean \(buffer\): forward writes to it; .*module\.eval\(\)"):
+        li.from_torch(running, (x,))
+    assert not running[1].running_mean.any()
+
+
 def test_what_does_not_fit_changes_nothing() -> None:
     module = _model()
     before = {n: v.clone() for n, v in module.state_dict().items()}

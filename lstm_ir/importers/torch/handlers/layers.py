@@ -31,7 +31,8 @@ def log_softmax(c: Call) -> Value:
     return li.log_softmax(x, c.axis("dim", x.rank))
 
 
-@taken("aten.batch_norm.default", refused="training with running statistics, which change")
+@taken("aten.batch_norm.default", rows=lambda c: not c.flag("training"),
+       refused="training with running statistics, which change")  # fmt: skip
 def batch_norm(c: Call) -> Value:
     """Normalised by running statistics; by those of the batch where there are none."""
     x, scale, bias = c.tensor("input"), c.optional("weight"), c.optional("bias")
@@ -47,7 +48,7 @@ def batch_norm(c: Call) -> Value:
     return affine(y, by, plus, x.dtype)
 
 
-@taken("aten._native_batch_norm_legit_no_training.default", refused="the results mean and variance")
+@taken("aten._native_batch_norm_legit_no_training.default", rows=True, refused="the results mean and variance")
 def batch_norm_in_inference(c: Call) -> list[Any]:
     """Normalised by running statistics."""
     c.real("momentum")

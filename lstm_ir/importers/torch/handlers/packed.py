@@ -15,6 +15,7 @@ from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
+from lstm_ir.ops.primitive.size import SAY_HOW_MANY, size_value
 
 
 class _Sizes:
@@ -44,9 +45,22 @@ def pack(c: Call) -> list[Value]:
     x = li.swapaxes(x, 0, 1) if c.flag("batch_first") else x
     s = _Sizes(c, x.shape[0])
     if x.shape[1] != s.B:
-        raise NodeRefusedError(f"{s.B} lengths for {x.shape[1]} rows")
+        raise NodeRefusedError(f"{s.B} lengths for {x.shape[1]} rows{_alike(c.known(1) is not None, s.B, x.shape[1])}")
     data = li.reshape(x, (dims.mul(s.T, s.B), *x.shape[2:]))
     return [data, li.sum(li.convert(s.exists(), DType.i64), 1)]
+
+
+def _alike(fixed: bool, lengths: Dim, rows: Dim) -> str:
+    """What to write where lengths and rows are not equally many. fixed: the module itself holds the lengths."""
+    if isinstance(lengths, int) and isinstance(rows, int):
+        return ""
+    if fixed:
+        return f": the module fixes the lengths; make them an input, or leave {rows} out of sizes"
+    if isinstance(lengths, int):
+        return f": name the axis of the lengths {rows} in sizes, too"
+    if isinstance(rows, int):
+        return f": name the axis of the rows {lengths} in sizes, too"
+    return ": give both axes one name in sizes"
 
 
 def _register(name: str, kind: Kind) -> None:
@@ -67,17 +81,19 @@ for _name, _kind in KINDS.items():
 def pad(c: Call) -> Value:
     """Data as [T,B,...] or [B,T,...]: `padding_value` where a step does not exist.
 
-    Without total_length PyTorch gives as many steps as the longest row has: a call whose longest row has fewer
-    than T is refused.
+    Without total_length PyTorch gives as many steps as the longest row has: an example, or a call, whose longest row
+    has fewer than T is refused.
     """
     total = c.size("total_length", -1)
     steps = c.size("steps")
     s = _Sizes(c, steps)
     data = s.rows(c.tensor("data"))
     value = c.real("padding_value")
-    longest = li.max(s.lengths, 0)
     if total == -1:
-        s.lengths = s.lengths + (li.in_range(longest, steps, steps) - longest)
+        longest = li.max(s.lengths, 0)
+        _check_example(c, longest, steps)
+        # The minimum changes nothing, but makes the check a part of the graph.
+        s.lengths = li.minimum(s.lengths, li.in_range(longest, steps, steps, "longest"))
     exists = s.exists()
     y = li.select(
         li.broadcast_in_dim(exists, data.shape, (0, 1)), data, li.full(data.shape, value, data.dtype)
@@ -85,6 +101,16 @@ def pad(c: Call) -> Value:
     if total not in (-1, steps):
         y = _resized(y, steps, total, value, s)
     return li.swapaxes(y, 0, 1) if c.flag("batch_first") else y
+
+
+def _check_example(c: Call, longest: Value, steps: Dim) -> None:
+    """Refuse an example in which PyTorch's result has fewer steps than the graph's."""
+    found, all_steps = c.context.in_example(longest), c.context.in_example(size_value(steps, DType.i32))
+    if found is not None and all_steps is not None and found < all_steps:
+        raise NodeRefusedError(
+            f"without total_length it gives {found} steps in the example, as the longest of lengths says, where the "
+            f"rows have {all_steps}: {SAY_HOW_MANY}"
+        )
 
 
 def _resized(y: Value, steps: Dim, total: Dim, value: float, s: _Sizes) -> Value:
