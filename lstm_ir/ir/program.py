@@ -268,11 +268,21 @@ def _checks(graph: Graph, hidden: Iterable[str]) -> Iterator[Check]:
 
 
 def _ranges(graph: Graph, names: Mapping[Value, str]) -> Iterator[Check]:
+    confined: dict[Value, str] = {}  # inputs behind `in_range`, whose integers any width holds
     for n in graph.nodes:
+        if n.op.name in ("in_range", "convert") and n.values[0].dtype.is_int:
+            (v,) = n.inputs
+            found = confined.get(v, names.get(v) if n.op.name == "in_range" else None)
+            if found is not None:
+                confined[n.values[0]] = found
         for r in n.ranges:
             arg = n.arg(r.operand)
-            if isinstance(arg, Value) and arg in names:
-                yield Check(names[arg], r.low, r.high, f"{n.op.name} at {n.loc}{r.added}")
+            if not isinstance(arg, Value):
+                continue
+            # That an input is the lengths of a layer is said through a range of an importer's own.
+            found = names.get(arg, confined.get(arg) if r.operand == "lengths" else None)
+            if found is not None:
+                yield Check(found, r.low, r.high, f"{n.op.name} at {n.loc}{r.added}")
         loop = Loop.of(n, until=True)
         if loop is not None:
             read = list(zip(loop.const_params, loop.consts, strict=True))

@@ -39,7 +39,7 @@ def _same(rows: Rows, call: Call, *, pad: bool) -> None:
         together = rows.split(call(rows.merge(requests)), requests)
         worst = ""
         for request, found in zip(requests, together, strict=True):
-            alone = call(rows.merge([request]))
+            alone = _alone(rows, call, request)
             worst = worst or _difference(found, alone)
         if not worst:
             return
@@ -50,6 +50,15 @@ def _same(rows: Rows, call: Call, *, pad: bool) -> None:
             "pad=False lets requests of equal steps go together"
         )
     raise CallError(f"{name}: {worst} of a row changes with other rows of its call, so requests cannot share one")
+
+
+def _alone(rows: Rows, call: Call, request: Prepared) -> Mapping[str, Array]:
+    try:
+        return call(rows.merge([request]))
+    except ValueRangeError as e:
+        raise CallError(
+            f"{rows.entry.name}: what a call takes depends on other rows of it, so requests cannot share one: {e}"
+        ) from e
 
 
 def _drawn(rows: Rows, call: Call, rng: np.random.Generator, pad: bool) -> list[Prepared]:

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import CallError
-from lstm_ir.ir.signature import Entry, Port, confirm, native
+from lstm_ir.ir.signature import Entry, Port, bind_dims, confirm, native
 from lstm_ir.verification.bounds import checked
 
 Array = np.ndarray[Any, Any]
@@ -62,6 +63,7 @@ class Rows:
     ) -> None:  # fmt: skip
         """`lengths` is the input with the steps of each row; where it is None, the one that a layer reads.
 
+        A request that leaves it out has all steps: as many as layers take at most, the size `time` where none says so.
         CallError names the input or output that has no axis of its own for the batch.
         """
         self.entry, self.batch, self.time = entry, batch, time
@@ -80,11 +82,11 @@ class Rows:
                     f"{entry.name}: output {named[name]} has no axis of size {batch}, so it is not that of one request"
                     " in a call; name the outputs that are wanted, without it: outputs=[...], --output of lstm-ir serve"
                 )
-        self.lengths = _lengths(entry, batch, time, lengths)
-        why = _unpadded(entry, self.inputs, batch, time) if self.lengths is not None else None
-        if why is not None and lengths is not None:
-            raise CallError(f"{entry.name}: time cannot be padded: {why}")
-        self.pads = self.lengths is not None and why is None
+        self.lengths, self._steps = _lengths(entry, batch, lengths)
+        plain = self.lengths is not None and _padded(entry, self.inputs, time)
+        if self._steps is None and plain:
+            self._steps = dims.name(time)
+        self.pads = plain and self._steps == dims.name(time)
 
     def without_padding(self) -> None:
         """From now on requests go together where their steps are equal."""
@@ -93,8 +95,8 @@ class Rows:
     def prepare(self, arrays: Mapping[str, Any]) -> Prepared:
         """A request's inputs, checked as by a call of its own; lengths that are left out are all steps."""
         entry = self.entry
-        if self.lengths is not None and self.lengths not in arrays:
-            arrays = {**arrays, self.lengths: self._all_steps(arrays)}
+        if self.lengths is not None and self._steps is not None and self.lengths not in arrays:
+            arrays = {**arrays, self.lengths: self._all_steps(arrays, self._steps)}
         values = native(entry, arrays)
         bound = entry.bound(tuple([a.shape for a in values]))
         if bound.checks:
@@ -106,14 +108,14 @@ class Rows:
         shared = [a for a, axes in zip(values, self.inputs, strict=True) if axes.batch is None]
         return Prepared(values, rows, steps, (*sizes.items(), *map(_content, shared)))
 
-    def _all_steps(self, arrays: Mapping[str, Any]) -> Array:
+    def _all_steps(self, arrays: Mapping[str, Any], steps: Dim) -> Array:
         port = next(p for p in self.entry.inputs if p.name == self.lengths)
-        for p, axes in zip(self.entry.inputs, self.inputs, strict=True):
-            if p.name in arrays and axes.batch is not None and axes.time is not None:
-                shape = np.shape(arrays[p.name])
-                if len(shape) == p.type.rank:
-                    return np.full(shape[axes.batch], shape[axes.time], port.type.dtype.numpy)
-        return np.zeros(0, port.type.dtype.numpy)  # another input does not fit, which the check says
+        given = [p for p in self.entry.inputs if p.name in arrays]
+        try:
+            sizes = bind_dims(given, {p.name: np.shape(arrays[p.name]) for p in given})
+            return np.full(sizes[self.batch], dims.evaluate(steps, sizes), port.type.dtype.numpy)
+        except (CallError, KeyError):
+            return np.zeros(0, port.type.dtype.numpy)  # another input is missing or does not fit, which the check says
 
     def merge(self, requests: Sequence[Prepared]) -> dict[str, Array]:
         """The inputs of one call for all; their keys are equal."""
@@ -161,32 +163,30 @@ def axes_of(entry: Entry, port: Port, batch: str, time: str) -> PortAxes:
     return PortAxes(plain[0] if plain else None, at[time][0] if len(at[time]) == 1 else None)
 
 
-def _lengths(entry: Entry, batch: str, time: str, lengths: str | None) -> str | None:
-    """The input with the steps of each row."""
+def _lengths(entry: Entry, batch: str, lengths: str | None) -> tuple[str | None, Dim | None]:
+    """The input with the steps of each row, and how many are all, where layers say one number."""
     rows = {p.name: p for p in entry.inputs if p.type.shape == (dims.name(batch),) and p.type.dtype.is_int}
     if lengths is not None:
         if lengths not in rows:
             raise CallError(f"{entry.name}: {lengths!r} is no input of integers [{batch}], so it cannot hold lengths")
-        return lengths
-    read = checked(entry)
-    candidates = [n for n in rows if any(b.lengths and b.high == dims.name(time) for b in read.get(n, ()))]
-    return candidates[0] if len(candidates) == 1 else None
+    found = {n: {b.high for b in known if b.lengths and b.high is not None} for n, known in checked(entry).items()}
+    read = {n: highs.pop() for n, highs in found.items() if n in rows and len(highs) == 1}
+    if lengths is not None:
+        return lengths, read.get(lengths)
+    return next(iter(read.items())) if len(read) == 1 else (None, None)
 
 
-def _unpadded(entry: Entry, inputs: Iterable[PortAxes], batch: str, time: str) -> str | None:
-    """Why time cannot be padded; None where it can."""
+def _padded(entry: Entry, inputs: Iterable[PortAxes], time: str) -> bool:
+    """Whether steps may stand behind the last of a request: time is an axis of each row, whose elements may be 0."""
     t = dims.name(time)
     for p in (*entry.inputs, *entry.outputs):
         held = [d for d in p.type.shape if time in dims.names(d)]
         if held and held != [t]:
-            return f"{p} has {time} in an expression, or twice"
-    for p, axes in zip(entry.inputs, inputs, strict=True):
-        if axes.time is not None and axes.batch is None:
-            return f"{p} has no axis of size {batch}"
-        for c in entry.checks:
-            if axes.time is not None and c.input == p.name and (c.low not in (None, 0) and c.low != 0):
-                return f"{p} may not hold 0, but {c.low} and more: {c.what}"
-    return None
+            return False
+    timed = {p.name for p, axes in zip(entry.inputs, inputs, strict=True) if axes.time is not None}
+    if any(axes.time is not None and axes.batch is None for axes in inputs):
+        return False
+    return all(c.low in (None, 0) for c in entry.checks if c.input in timed)
 
 
 def _content(a: Array) -> Hashable:
