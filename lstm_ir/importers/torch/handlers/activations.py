@@ -123,20 +123,14 @@ def threshold(c: Call) -> Value:
 def softshrink(c: Call) -> Value:
     """x moved towards 0 by lambd."""
     x, by = c.tensor("self"), c.real("lambd", 0.5)
-    return li.select(li.greater(x, by), x - by, li.select(li.less(x, -by), x + by, as_value(0, x.dtype)))
+    return li.select(li.greater(x, by), x - by, li.select(li.less(x, -by), x + by, x * 0.0))  # NaN stays
 
 
 @taken("aten.hardshrink.default", rows=True)
 def hardshrink(c: Call) -> Value:
     """x, or 0 where it is not farther than lambd from 0."""
     x, by = c.tensor("self"), c.real("lambd", 0.5)
-    return li.select(li.greater(li.abs(x), by), x, as_value(0, x.dtype))
-
-
-@taken("aten.softsign.default", rows=True)
-def softsign(c: Call) -> Value:
-    """x / (1 + |x|)."""
-    return li.softsign(c.tensor("self"))
+    return li.select(li.less_equal(li.abs(x), by), as_value(0, x.dtype), x)  # NaN stays
 
 
 @taken("aten.glu.default")

@@ -57,7 +57,7 @@ def _binary(name: str, function: Callable[[Value, Value], Value], *kinds: str) -
 
 
 def _scaled(name: str, function: Callable[[Value, Value], Value], left: str = "self", right: str = "other") -> None:
-    """self and alpha * other."""
+    """left and alpha * right."""
 
     @taken(*overloads(name, "Tensor", "Scalar"), rows=True)
     def build(c: Call) -> Value:
@@ -69,13 +69,19 @@ def _scaled(name: str, function: Callable[[Value, Value], Value], left: str = "s
 
 _scaled("add", lambda a, b: li.logical_or(a, b) if a.dtype is DType.i1 else a + b)
 _scaled("sub", li.subtract)
-_scaled("rsub", lambda a, b: b - a)
+_scaled("rsub", li.subtract, "other", "self")
 _binary("mul", lambda a, b: li.logical_and(a, b) if a.dtype is DType.i1 else a * b)
 _binary("maximum", li.maximum, "default")
 _binary("minimum", li.minimum, "default")
 _binary("fmod", li.remainder)
 _binary("atan2", li.atan2, "default")
-_binary("logaddexp", lambda a, b: li.maximum(a, b) + li.log1p(li.exp(-li.abs(a - b))), "default")
+_binary("logaddexp", lambda a, b: _log_of_sum(a, b), "default")
+
+
+def _log_of_sum(a: Value, b: Value) -> Value:
+    """log(e^a + e^b); equal operands may be infinite."""
+    apart = li.select(li.equal(a, b), li.zeros_like(a), -li.abs(a - b))
+    return li.maximum(a, b) + li.log1p(li.exp(apart))
 
 
 @taken(*overloads("div", "Tensor", "Scalar"), *overloads("true_divide", "Tensor"), rows=True)
@@ -120,9 +126,11 @@ def power(c: Call) -> Value:
     a = c.operand("self", c.dtype)
     if (isinstance(b, (int, float)) and b in (2, 3)) or (isinstance(b, int) and not c.dtype.is_float and 0 < b <= 16):
         return reduce(li.multiply, [a] * int(b))
+    if isinstance(b, (int, float)) and b == 0:
+        return li.ones(a.shape, a.dtype)
     if not c.dtype.is_float:
-        raise NodeRefusedError("a power of integers needs an exponent from 1 to 16")
-    if b == 0.5:
+        raise NodeRefusedError("a power of integers needs an exponent from 0 to 16")
+    if isinstance(b, float) and b == 0.5:
         return li.sqrt(a)
     return li.power(a, as_value(b, c.dtype, "exponent"))
 

@@ -10,6 +10,7 @@ from lstm_ir.importers.torch.call import Call, as_value
 from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.along_axis import from_start
 
@@ -59,8 +60,21 @@ def _places(v: Value, size: Dim, shape: tuple[Dim, ...]) -> Value:
 def scatter(c: Call) -> Value:
     """Elements placed by indices along an axis."""
     x, indices = c.tensor("self"), c.tensor("index")
-    updates = as_value(c.any("src" if c.name.endswith("src") else "value"), x.dtype)
-    return li.put_along_axis(x, indices, _cut(updates, indices), c.axis("dim", x.rank))
+    axis = c.axis("dim", x.rank)
+    if c.name.endswith("src"):
+        return li.put_along_axis(x, indices, _cut(c.tensor("src"), indices), axis)
+    hits = li.put_along_axis(_none(x), indices, li.ones(indices.shape, DType.f32), axis, add=True)
+    return _filled(x, hits, c.operand("value", x.dtype))
+
+
+def _none(x: Value) -> Value:
+    """A zero for each element of x."""
+    return li.zeros(x.shape, DType.f32)
+
+
+def _filled(x: Value, hits: Value, value: Value) -> Value:
+    """x with one value wherever an index says so, however often. hits: how many indices there are of each place."""
+    return li.where(li.greater(hits, 0.0), value, x)
 
 
 @taken("aten.scatter_add.default")
@@ -93,11 +107,14 @@ def index_add(c: Call) -> Value:
 @taken("aten.index_fill.int_Scalar")
 def index_fill(c: Call) -> Value:
     """Rows of one number along an axis."""
-    return _rows(c, c.operand("value", c.dtype), False)
+    x = c.tensor("self")
+    hits = _rows(c, constant(1.0, DType.f32), True, _none(x))
+    return _filled(x, hits, c.operand("value", x.dtype))
 
 
-def _rows(c: Call, rows: Value, add: bool) -> Value:
-    x, indices = c.tensor("self"), c.tensor("index")
+def _rows(c: Call, rows: Value, add: bool, onto: Value | None = None) -> Value:
+    """`rows` at indices along an axis of `onto`, the operand itself if it is not given."""
+    x, indices = c.tensor("self") if onto is None else onto, c.tensor("index")
     axis = c.axis("dim", x.rank)
     n = indices.shape[0] if indices.rank else 1
     shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
@@ -120,8 +137,11 @@ def index_put(c: Call) -> Value:
         return li.where(mask, li.convert(values, x.dtype), x)
     widest = max(lists, key=lambda v: v.rank)
     each = [_places(v, x.shape[a], widest.shape) for a, v in enumerate(lists)]
-    updates = li.broadcast_to(values, (*widest.shape, *x.shape[len(lists) :]))
-    return li.scatter_nd(x, li.stack(each, widest.rank), updates, add=add)
+    places, shape = li.stack(each, widest.rank), (*widest.shape, *x.shape[len(lists) :])
+    if values.rank == 0 and not add:
+        hits = li.scatter_nd(_none(x), places, li.ones(shape, DType.f32), add=True)
+        return _filled(x, hits, li.convert(values, x.dtype))
+    return li.scatter_nd(x, places, li.broadcast_to(values, shape), add=add)
 
 
 @taken("aten.topk.default")

@@ -115,8 +115,10 @@ def norm(c: Call) -> Value:
     order = c.real("ord" if c.name.startswith("aten.linalg") else "p", 2.0)
     axes, keep = c.axes("dim", x.rank) or tuple(range(x.rank)), c.flag("keepdim")
     c.any("dim")
+    if order == 0.0:
+        return li.sum(li.convert(li.not_equal(x, 0.0), x.dtype), axes, keepdims=keep)
     if order not in (1.0, 2.0, math.inf):
-        raise NodeRefusedError(f"the norm of order {order} is not taken")
+        raise NodeRefusedError(f"the norm of order {order:g} is not taken")
     return li.norm(x, order, axes, keepdims=keep)
 
 
