@@ -24,6 +24,9 @@ ONE_OP: dict[tuple[str, str], float] = {
 # Each step of a recurrence passes its error on; tanh and logistic shrink it, so it settles.
 RECURRENCE = {("f32", "cpu"): 2e-5, ("f32", "vulkan"): 2e-5, ("f64", "cpu"): 1e-11}
 
+# Of one model by two libraries, of the largest number: their kernels and exporters order sums otherwise.
+BETWEEN_RUNTIMES = 1e-4
+
 
 def name_of(a: Array) -> str:
     """The project's name of an array's element type."""

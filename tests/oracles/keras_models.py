@@ -102,7 +102,24 @@ def _around() -> None:
     case("images", (8, 6, 3))(
         lambda L, i: L.GlobalAveragePooling2D()(L.MaxPooling2D(2)(L.Conv2D(5, 3, padding="same")(i)))
     )
+    case("operations", (6, 4))(_operations)
+    for kind in ("LSTM", "GRU", "SimpleRNN"):
+        for more in ({}, {"go_backwards": True, "return_state": True}, {"activation": "elu"}):
+            words = {"return_sequences": True, "unroll": True, **more}
+            case(f"{kind}_unrolled_{len(more)}_{'activation' in more}", (4, C))(_layer(kind, words, masked=False))
+        case(f"{kind}_unrolled_masked", (4, C))(_layer(kind, {"unroll": True}, masked=True))
+    case("RNN_unrolled", (4, C))(
+        lambda L, i: L.Bidirectional(L.RNN([L.GRUCell(H), L.LSTMCell(3)], unroll=True, return_sequences=True))(i)
+    )
     case("GroupNormalization", (6, 4))(lambda L, i: L.GroupNormalization(2)(i))
+
+
+def _operations(L: Any, i: Any) -> Any:
+    """Functions of `keras.ops` that move elements."""
+    from keras import ops
+
+    halves = ops.stack([i[:, :, 0], ops.flip(i[:, :, 1], axis=1)], axis=-1)
+    return ops.concatenate([ops.reshape(halves, (-1, 3, 4)), ops.reshape(i, (-1, 6, 4))[:, ::2]], axis=1)
 
 
 def _nested(L: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall, Tensor, dtype_named
 from lstm_ir.importers.keras.handlers.activations import FUNCTIONS
+from lstm_ir.importers.keras.handlers.shapes import resolved
 from lstm_ir.importers.keras.table import operation
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
@@ -134,6 +135,20 @@ def concatenate(c: LayerCall) -> Value:
     """Along an axis."""
     values = c.values()
     return li.concat(values, c.axis_of(c.integer("axis", 0), values[0].rank))
+
+
+@operation("Stack")
+def stack(c: LayerCall) -> Value:
+    """Along an axis of its own."""
+    values = c.values()
+    return li.stack(values, c.axis_of(c.integer("axis", 0), values[0].rank + 1))
+
+
+@operation("Reshape")
+def reshape(c: LayerCall) -> Value:
+    """All axes in another shape; one size may be -1."""
+    x = c.x
+    return li.reshape(x, resolved(x.shape, c.get("newshape"), "newshape"))
 
 
 @operation("Flip")

@@ -16,28 +16,30 @@ from lstm_ir.ir.graph import Value
 @taken("Reshape", "target_shape")
 def reshape(c: LayerCall) -> Value:
     """All axes but the batch in another shape; one size may be -1."""
-    x, given = c.x, c.get("target_shape")
-    if not isinstance(given, (list, tuple)) or any(isinstance(d, bool) or not isinstance(d, int) for d in given):
-        raise NodeRefusedError(f"target_shape is {given!r:.60}")
-    if list(given).count(-1) > 1:
-        raise NodeRefusedError("target_shape has several sizes -1")
-    return li.reshape(x, (x.shape[0], *_resolved(x.shape[1:], list(given))))
+    x = c.x
+    return li.reshape(x, (x.shape[0], *resolved(x.shape[1:], c.get("target_shape"), "target_shape")))
 
 
-def _resolved(shape: tuple[Dim, ...], target: list[int]) -> list[Dim]:
-    """-1 as the size that is left."""
+def resolved(shape: tuple[Dim, ...], target: Any, name: str) -> tuple[Dim, ...]:
+    """A shape that the argument `name` gives, with -1 as the size that is left."""
+    if isinstance(target, int):
+        target = (target,)
+    if not isinstance(target, (list, tuple)) or any(isinstance(d, bool) or not isinstance(d, int) for d in target):
+        raise NodeRefusedError(f"{name} is {target!r:.60}")
+    if list(target).count(-1) > 1:
+        raise NodeRefusedError(f"{name} has several sizes -1")
     if -1 not in target:
-        return list(target)
+        return tuple(target)
     known = 1
     for d in target:
         known *= d if d != -1 else 1
     left: Dim = dims.product(shape)
     if known < 1:
-        raise NodeRefusedError(f"target_shape {target} has a size of 0")
+        raise NodeRefusedError(f"{name} {list(target)} has a size of 0")
     whole = dims.floordiv(left, known) if known > 1 else left
     if dims.mul(whole, known) != left:
-        raise NodeRefusedError(f"{left} elements do not fit target_shape {target}")
-    return [whole if d == -1 else d for d in target]
+        raise NodeRefusedError(f"{left} elements do not fit {name} {list(target)}")
+    return tuple(whole if d == -1 else d for d in target)
 
 
 @taken("Flatten", "data_format")
