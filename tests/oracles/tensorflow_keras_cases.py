@@ -34,14 +34,19 @@ def case(name: str, *shape: int | None, rows: tuple[int, ...], kind: str = "f4")
 
 
 def exported(record: Record, model: Any, given: Any) -> None:
-    """Weights moved off their first values, the model written, results and gradients recorded."""
-    import tensorflow as tf
-
+    """Weights moved off their first values, then as `recorded`."""
     for w in model.trainable_weights:
         w.assign(w + 0.3 * record.normal(*w.shape))
     for w in model.non_trainable_weights:
         if "moving" in w.path:
             w.assign(w + 0.2 * np.abs(record.normal(*w.shape)))
+    recorded(record, model, given)
+
+
+def recorded(record: Record, model: Any, given: Any) -> None:
+    """The model written; results and gradients recorded."""
+    import tensorflow as tf
+
     model.export(str(record.path), verbose=False)
     record.inputs(x=given)
     x = tf.constant(given)

@@ -9,7 +9,6 @@ No test's process may import TensorFlow (tensorflow_child.py). A case is a funct
 from __future__ import annotations
 
 import importlib
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import child
 import numpy as np
 
 Array = np.ndarray[Any, Any]
@@ -86,7 +86,12 @@ class Record:
 
 def made(folder: Path, seed: int, module: str, names: Sequence[str]) -> dict[str, Recorded]:
     """Run cases of a module, all in one process of TensorFlow."""
-    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "tensorflow"}
+    env = {
+        **child.environment(),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "CUDA_VISIBLE_DEVICES": "",
+        "KERAS_BACKEND": "tensorflow",
+    }
     command = [sys.executable, __file__, str(folder), str(seed), module, *names]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-4000:]
