@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow_models as tm
 from device import need
-from tensorflow_compare import compare
+from tensorflow_compare import close, compare
 from tensorflow_op_cases import CASES
 
 import lstm_ir as li
@@ -19,9 +19,32 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tm.Recorded]:
     return tm.made(tmp_path_factory.mktemp("ops"), 4, "tensorflow_op_cases", list(CASES))
 
 
+def imported(want: tm.Recorded) -> li.Graph:
+    graph = li.from_tf(want.path, outputs=list(want.outputs))
+    assert isinstance(graph, li.Graph)
+    return graph
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_beside_tensorflow(name: str, models: dict[str, tm.Recorded]) -> None:
     want = models[name]
-    graph = li.from_tf(want.path, outputs=list(want.outputs))
-    assert isinstance(graph, li.Graph)
-    compare(want, graph, gradients=bool(want.gradients))
+    compare(want, imported(want), gradients=bool(want.gradients))
+
+
+GROUP = 16
+GROUPS = [list(CASES)[at : at + GROUP] for at in range(0, len(CASES), GROUP)]
+TARGETS = ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", range(len(GROUPS)))
+@pytest.mark.parametrize("target", TARGETS)
+def test_compiled(target: str, group: int, models: dict[str, tm.Recorded]) -> None:
+    """Many in one module, an entry each: most of the time of compiling is a module's own."""
+    if target == "vulkan":
+        need("vulkan")
+    wants = {n: models[n] for n in GROUPS[group]}
+    entries = {n: imported(w) for n, w in wants.items()}
+    with li.compile(li.Program("ops", entries), target) as exe:
+        for name, want in wants.items():
+            close(exe.entries[name](want.inputs), want.outputs, 2e-5)
