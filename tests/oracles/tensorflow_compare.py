@@ -41,3 +41,12 @@ def close(found: Mapping[str, Any], want: Mapping[str, Array], atol: float) -> N
         assert (got.shape, got.dtype) == (w.shape, w.dtype), name
         scale = max(1.0, float(np.abs(w).max(initial=0))) if w.dtype.kind == "f" else 1.0
         np.testing.assert_allclose(got, w, atol=atol * scale, rtol=0, err_msg=name)
+
+
+def sizes_agree(want: Recorded, graph: Any, target: str | None = None) -> None:
+    """As `compare`, with the calls of other sizes that `more` holds as `NUMBER/NAME`, x among the names."""
+    compare(want, graph, target)
+    for k in sorted({n.partition("/")[0] for n in want.more}):
+        held = {n.partition("/")[2]: a for n, a in want.more.items() if n.startswith(f"{k}/")}
+        x = held.pop("x")
+        close(li.interpret(graph, x=x), held, 2e-5)

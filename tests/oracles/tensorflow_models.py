@@ -56,6 +56,7 @@ class Record:
         self.folder, self.path = folder, folder / name
         self.rng = np.random.default_rng([seed, *name.encode()])
         self.arrays: dict[str, Array] = {}
+        self.words: list[str] = []  # what was drawn, where a case is random
 
     def normal(self, *shape: int) -> Array:
         """Normal numbers, f32."""
@@ -95,10 +96,11 @@ def made(folder: Path, seed: int, module: str, names: Sequence[str]) -> dict[str
     command = [sys.executable, __file__, str(folder), str(seed), module, *names]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-4000:]
-    return {name: _read(folder, name) for name in names}
+    return {name: read(folder, name) for name in names}
 
 
-def _read(folder: Path, name: str) -> Recorded:
+def read(folder: Path, name: str) -> Recorded:
+    """What a case left."""
     kinds: dict[str, dict[str, Array]] = {k: {} for k in ("in", "out", "ct", "grad", "more")}
     with np.load(folder / f"{name}.npz") as z:
         for key in z.files:
