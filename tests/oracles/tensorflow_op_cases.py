@@ -48,10 +48,11 @@ def raw(names: str, *operands: Any, **attrs: Any) -> None:
         op(name, call(name), **given)
 
 
-raw("Abs Neg Exp Expm1 Square Sin Cos Tanh Sigmoid Erf Floor Ceil Rint Round Sign", M)
+raw("Abs Neg Exp Expm1 Square Sin Cos Tanh Sigmoid Erf Erfc Floor Ceil Rint Round Sign", M)
 raw("Atan", M)
 raw("Asin Acos", ((None, 3), f32([[-0.5, 0.25, 0.75], [-0.99, 0.0, 0.9]])))
 raw("Atan2", M, POSITIVE)
+op("Gelu", lambda tf, p: [tf.nn.gelu(p["x"]), tf.nn.gelu(p["x"], approximate=True)], x=M)
 raw("Relu Relu6 Elu Selu Softplus Softsign", M)
 raw("Log Log1p Sqrt Rsqrt Reciprocal", POSITIVE)
 raw("IsNan IsInf IsFinite", ((2,), f32([np.nan, np.inf])))

@@ -49,6 +49,7 @@ _unary("Atan", li.atan)
 _unary("Tanh", li.tanh)
 _unary("Sigmoid", li.logistic)
 _unary("Erf", li.erf)
+_unary("Erfc", lambda x: 1.0 - li.erf(x))  # as the project's gelu: right to a rounding of 1, where it is small too
 _unary("Floor", li.floor)
 _unary("Ceil", li.ceil)
 _unary("Round Rint", lambda x: li.round(x) if x.dtype.is_float else x)
