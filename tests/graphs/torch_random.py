@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch._higher_order_ops import while_loop
+from torch._higher_order_ops.scan import scan
 from torch.nn import functional
 from torch.nn.utils import rnn
 
@@ -39,19 +41,24 @@ def _recurrent(d: Draw, c: int) -> tuple[Part, int]:
     more: dict[str, Any] = {"proj_size": 2} if kind == "LSTM" and d.chance(0.3) else {}
     more |= {"nonlinearity": "relu"} if kind == "RNN" and d.chance(0.3) else {}
     packed, last = d.lengths and d.chance(0.7), d.chance(0.3)
+    whole = d.of([True, True, False])  # without total_length the longest row says how many steps there are
+    work = d.of([None, None, torch.tanh, d.keep(nn.BatchNorm1d(c)), d.keep(nn.Linear(c, c))]) if packed else None
     layer = d.keep(getattr(nn, kind)(
         c, hidden, layers, bidirectional=both, batch_first=first, bias=d.chance(0.8), dropout=0.3 * (layers > 1), **more
     ))  # fmt: skip
-    d.words.append(f"{kind} {hidden} x{layers} {'both ' * both}{'packed ' * packed}{'last ' * last}{more or ''}")
+    how = f"{'both ' * both}{'packed ' * packed}{f'after {work} ' if work else ''}{'last ' * last}{more or ''}"
+    d.words.append(f"{kind} {hidden} x{layers} {how}")
     width = more.get("proj_size", hidden) * (1 + both)
 
     def part(x: Any, lengths: Any) -> Any:
         rows = x if first else x.transpose(0, 1)
         if packed:
             rows = rnn.pack_padded_sequence(rows, lengths, batch_first=first, enforce_sorted=False)
+            if work is not None:
+                rows = rnn.PackedSequence(work(rows.data), *rows[1:])
         y, h = layer(rows)
         if packed:
-            y, _ = rnn.pad_packed_sequence(y, batch_first=first, total_length=x.shape[1])
+            y, _ = rnn.pad_packed_sequence(y, batch_first=first, total_length=x.shape[1] if whole else None)
         y = y if first else y.transpose(0, 1)
         h = h[0] if kind == "LSTM" else h
         return y * torch.sigmoid(h[-1].mean(1))[:, None, None] if last else y
@@ -83,10 +90,10 @@ def _image(d: Draw, c: int) -> tuple[Part, int]:
 
 
 def _norm(d: Draw, c: int) -> tuple[Part, int]:
-    kind = d.of(["layer", "group", "batch"])
+    kind = d.of(["layer", "root mean square", "group", "batch"])
     d.words.append(f"{kind} norm")
-    if kind == "layer":
-        layer = d.keep(nn.LayerNorm(c))
+    if kind in ("layer", "root mean square"):
+        layer = d.keep(nn.LayerNorm(c) if kind == "layer" else nn.RMSNorm(c))
         return lambda x, n: layer(x), c
     layer = d.keep(nn.GroupNorm(2 if c % 2 == 0 else 1, c) if kind == "group" else nn.BatchNorm1d(c))
     return lambda x, n: layer(x.transpose(1, 2)).transpose(1, 2), c
@@ -105,6 +112,45 @@ def _heads(d: Draw, c: int) -> tuple[Part, int]:
     def part(x: Any, n: Any) -> Any:
         h = x.unflatten(2, (1, c)).transpose(1, 2)
         return functional.scaled_dot_product_attention(h, h, h, is_causal=causal).transpose(1, 2).flatten(2)
+
+    return part, c
+
+
+def _attention(d: Draw, c: int) -> tuple[Part, int]:
+    layer = d.keep(nn.MultiheadAttention(c, 2 if c % 2 == 0 else 1, batch_first=True))
+    d.words.append("MultiheadAttention")
+    return lambda x, n: layer(x, x, x, need_weights=False)[0], c
+
+
+def _cell(d: Draw, c: int) -> tuple[Part, int]:
+    """A cell of its own, over time or against it."""
+    u, backwards = d.keep(nn.Linear(c, c)), d.chance()
+    d.words.append(f"scan{' backwards' * backwards}")
+
+    def part(x: Any, n: Any) -> Any:
+        def step(h: Any, row: Any) -> Any:
+            h = torch.tanh(u(h) + row)
+            return h, h * 2
+
+        return scan(step, x.new_zeros(x.shape[0], c), x, dim=1, reverse=backwards)[1]
+
+    return part, c
+
+
+def _counted(d: Draw, c: int) -> tuple[Part, int]:
+    """A GRU cell over all steps, whose last state is added to each row."""
+    gru = d.keep(nn.GRUCell(c, c))
+    d.words.append("while_loop")
+
+    def part(x: Any, n: Any) -> Any:
+        def going(i: Any, h: Any) -> Any:
+            return i < x.shape[1]
+
+        def body(i: Any, h: Any) -> Any:
+            return i + 1, gru(x.index_select(1, i.reshape(1)).squeeze(1), h)
+
+        begin = torch.zeros((), dtype=torch.int64), x.new_zeros(x.shape[0], c)
+        return x + while_loop(going, body, begin)[1][:, None]
 
     return part, c
 
@@ -144,6 +190,9 @@ MAKERS = (
     _norm,
     _pool,
     _heads,
+    _attention,
+    _cell,
+    _counted,
     _plain,
     _plain,
     _plain,

@@ -138,7 +138,8 @@ def _with_place(fixed: tuple[str, int, str], module: Any, example: Example) -> s
     (size,) = (i.shape[axis] for i in example.inputs if i.name == name)
     where = _place(module, example)
     advice = "leave it out of sizes, or change the module"
-    alike = [f"{i.name} axis {a}" for i in example.inputs for a, d in enumerate(i.shape) if d == int(number)]
+    others = [i for i in example.inputs if i.name != name]
+    alike = [f"{i.name} axis {a}" for i in others for a, d in enumerate(i.shape) if d == int(number)]
     if alike:
         advice = f"if {alike[0]} is the same size, name it {size} in sizes, too; otherwise {advice}"
     return f"{name} axis {axis} ({size}) is {number} whatever the call{where}: {advice}"

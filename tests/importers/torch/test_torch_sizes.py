@@ -85,6 +85,15 @@ def test_a_branch_that_is_not_in_the_graph(name: str) -> None:
     assert "at test_torch_sizes.py:" in str(found.value)
 
 
+def test_advice_names_other_inputs_alone() -> None:
+    """That another axis of the same input has the number says nothing."""
+    import torch
+
+    square = module(lambda x: x + x.new_ones(3, 3))
+    with pytest.raises(li.ModelError, match=r"is 3 whatever the call, by add, at [^:]*:\d+: leave it out of sizes"):
+        li.from_torch(square, (torch.ones(3, 3),), sizes={"x": ("B", None)})
+
+
 def test_sizes_that_stay_open(rng: np.random.Generator) -> None:
     """Layers that compare sizes for themselves, with the same result on each side."""
     import torch
