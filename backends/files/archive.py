@@ -194,8 +194,7 @@ def read_package(path: str | Path, *, require_key: bytes | str | None = None, ma
     mapped: weights are read-only arrays in the file, mapped; whoever writes into that file changes them.
     """
     key = _key(require_key)
-    file = Path(path)
-    with reading(path, "a package") as (f, size), _opened(f, size, file) as archive:
+    with reading(path, "a package") as (f, size), _opened(f, size, file := Path(path)) as archive:
         infos = _members(archive, size, file)
         text = archive.read(MANIFEST)
         if key is not None:
