@@ -89,12 +89,12 @@ def test_odd_names(name: str, tmp_path: Path) -> None:
     assert found.output_names == graph.output_names
 
 
-def test_a_weight_and_a_state_of_one_name(tmp_path: Path) -> None:
-    """Arrays are found by their hash, so a state may be called as a weight is."""
+def test_a_weight_and_a_state_of_one_array(tmp_path: Path) -> None:
+    """Arrays are found by their hash, whatever they are called."""
     x, h = li.input("x", (2, 3)), li.input("h", (2, 3))
-    w = li.weight("h", np.arange(60, dtype=np.float32).reshape(3, 20))
-    graph = li.Graph("both", [x, h], {"y": (x + h) @ w, "next": x - h})
-    program = li.stateful(graph, {"h": "next"}, {"h": np.full((2, 3), 0.5, np.float32)})
+    half = np.full((2, 3), 0.5, np.float32)
+    graph = li.Graph("both", [x, h], {"y": (x + h) * li.weight("w", half), "next": x - h})
+    program = li.stateful(graph, {"h": "next"}, {"h": half})
     assert str(through_a_package(program, tmp_path)) == str(program)
 
 
