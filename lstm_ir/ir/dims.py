@@ -6,6 +6,8 @@ Two expressions are equal sizes exactly when their normal forms are equal. Names
 
     expr = ["-"] term (("+" | "-") term)*     term = factor ("*" factor | "//" int)*, from left to right
     factor = int | name | "(" expr ")"
+
+A term behind a sign at the beginning has no "//": in Python `-T//2` is (-T)//2, in older texts it was -(T//2).
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class Expr:
     def __str__(self) -> str:
         parts: list[str] = []
         for mono, k in sorted(self.terms, key=lambda t: (t[0] == (), tuple(map(str, t[0])))):
-            alone = len(mono) == 1 and abs(k) == 1  # 4*(T)//4 would be read as (4*T)//4
+            # 4*(T)//4 would be read as (4*T)//4, and -(T)//4 is refused
+            alone = len(mono) == 1 and (k == 1 or (k == -1 and bool(parts)))
             body = "*".join(f"({a})" if isinstance(a, Floor) and not alone else str(a) for a in mono)
             size = str(abs(k)) if not body else body if abs(k) == 1 else f"{abs(k)}*{body}"
             sign = "-" if k < 0 else "+" if parts else ""
@@ -294,14 +297,31 @@ def parse(text: str) -> Dim:
 
 
 def _sum(tokens: list[str], text: str) -> tuple[Dim, list[str]]:
-    sign = -1 if tokens[:1] == ["-"] else 1
-    value, tokens = _product(tokens[1:] if sign < 0 else tokens, text)
-    value = mul(value, sign)
+    signed = tokens[:1] == ["-"]
+    value, rest = _product(tokens[signed:], text)
+    if signed:
+        term = tokens[1 : len(tokens) - len(rest)]
+        at = _quotient(term)
+        if at is not None:
+            whole, above, below = "".join(term), "".join(term[:at]), "".join(term[at:])
+            raise DimError(f"-{whole} in {text!r} may be -({whole}) or (-{above}){below}; write one of them")
+        value = mul(value, -1)
+    tokens = rest
     while tokens and tokens[0] in "+-":
         term, rest = _product(tokens[1:], text)
         value = add(value, mul(term, 1 if tokens[0] == "+" else -1))
         tokens = rest
     return value, tokens
+
+
+def _quotient(term: list[str]) -> int | None:
+    """Where the first `//` of the term itself stands, outside of parentheses."""
+    depth = 0
+    for i, token in enumerate(term):
+        depth += (token == "(") - (token == ")")
+        if token == "//" and not depth:
+            return i
+    return None
 
 
 def _product(tokens: list[str], text: str) -> tuple[Dim, list[str]]:

@@ -81,7 +81,7 @@ def test_expand_and_slice_by_sizes(rng: np.random.Generator) -> None:
     fed = {"x": rng.normal(size=(7, 3, 5)).astype("f4"), "h": rng.normal(size=(1, 1, H)).astype("f4")}
     g = same(made, fed)
     assert str(g.output("y").type) == f"f32[1,B,{H}]"
-    assert str(g.output("z").type) == "f32[-(T)//2+T,B,5]"
+    assert str(g.output("z").type) == "f32[-((T)//2)+T,B,5]"
 
 
 def test_sizes_that_are_results(rng: np.random.Generator) -> None:
