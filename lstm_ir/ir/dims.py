@@ -300,10 +300,10 @@ def _sum(tokens: list[str], text: str) -> tuple[Dim, list[str]]:
     signed = tokens[:1] == ["-"]
     value, rest = _product(tokens[signed:], text)
     if signed:
-        term = tokens[1 : len(tokens) - len(rest)]
-        at = _quotient(term)
+        words = tokens[1 : len(tokens) - len(rest)]
+        at = _quotient(words)
         if at is not None:
-            whole, above, below = "".join(term), "".join(term[:at]), "".join(term[at:])
+            whole, above, below = "".join(words), "".join(words[:at]), "".join(words[at:])
             raise DimError(f"-{whole} in {text!r} may be -({whole}) or (-{above}){below}; write one of them")
         value = mul(value, -1)
     tokens = rest
