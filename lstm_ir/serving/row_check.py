@@ -20,22 +20,28 @@ Array = np.ndarray[Any, Any]
 Call = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 _DRAWS = 3  # a graph whose rows mix differs in each; one whose rows do not may, by a tie of two numbers
 _BOUND = {2: 0.05, 4: 1e-3, 8: 1e-6}  # by bytes of a float: of the largest number; a mixed row is off by about that
-_STEPS = (5, 9, 17, 33, 65)  # of the longest request, in turn: some graphs take no few steps
+# Steps of the longest request: the first that the graph takes, which may be no few and no many. What an op does may
+# hang on time modulo its stride (padding="same"): behind an even and an odd number, and from each of eight lengths in
+# a row, every remainder of every modulus up to 8 meets every other in which such an op tells them apart.
+_STEPS = ((16, 32, 64, 8, 4), (17, 33, 65, 9, 5))
+_PADDED = 8  # rows without, with one, two, ... steps behind them, which have all their own steps
+_SHORT = 3  # more such rows, whose lengths are drawn
 _SEED = 20261
 
 
 def confirm_rows(rows: Rows, call: Call) -> None:
     """CallError where the rows of a call mix; padding is given up, or refused, where it changes results."""
-    _same(rows, call, pad=False)
+    _same(rows, call, None)
     if rows.pads:
-        _same(rows, call, pad=True)
+        for longest in _STEPS:
+            _same(rows, call, longest)
 
 
-def _same(rows: Rows, call: Call, *, pad: bool) -> None:
+def _same(rows: Rows, call: Call, longest: Sequence[int] | None) -> None:
     rng = np.random.default_rng(_SEED)
     worst = ""
     for _ in range(_DRAWS):
-        requests = _drawn(rows, call, rng, pad)
+        requests = _drawn(rows, call, rng, longest)
         together = rows.split(call(rows.merge(requests)), requests)
         worst = ""
         for request, found in zip(requests, together, strict=True):
@@ -44,7 +50,7 @@ def _same(rows: Rows, call: Call, *, pad: bool) -> None:
         if not worst:
             return
     name = rows.entry.name
-    if pad:
+    if longest is not None:
         raise CallError(
             f"{name}: {worst} of a row changes with the steps behind its length, so time cannot be padded; "
             "pad=False lets requests of equal steps go together"
@@ -61,18 +67,18 @@ def _alone(rows: Rows, call: Call, request: Prepared) -> Mapping[str, Array]:
         ) from e
 
 
-def _drawn(rows: Rows, call: Call, rng: np.random.Generator, pad: bool) -> list[Prepared]:
-    """Requests of one call: three of one row, or two of different lengths."""
+def _drawn(rows: Rows, call: Call, rng: np.random.Generator, longest: Sequence[int] | None) -> list[Prepared]:
+    """Requests of one row for one call: three of equal steps, or some that are padded to one of `longest`."""
     last: LstmIrError | None = None
     for reach in REACH:
         for number in range(TRIES):
             given: dict[str, Sequence[int]] = {rows.batch: (3,)}
-            if pad:
-                given[rows.time] = _STEPS
+            if longest is not None:
+                given = {rows.batch: (_PADDED + _SHORT,), rows.time: longest}
             try:
                 sizes = draw_sizes(rows.entry, given, rng, number, reach)
                 arrays = draw_arrays(rows.entry, sizes, {}, checked(rows.entry), rng)
-                found = _cut(rows, arrays, sizes[rows.time] if pad else None)
+                found = _cut(rows, arrays) if longest is None else _shorter(rows, arrays, sizes[rows.time])
                 call(rows.merge(found))
             except (CallError, ValueRangeError) as e:
                 last = e
@@ -82,21 +88,33 @@ def _drawn(rows: Rows, call: Call, rng: np.random.Generator, pad: bool) -> list[
     raise CallError(f"{rows.entry.name}: no inputs were found to try whether rows mix (check=False trusts it){why}")
 
 
-def _cut(rows: Rows, arrays: Mapping[str, Array], longest: int | None) -> list[Prepared]:
+def _cut(rows: Rows, arrays: Mapping[str, Array]) -> list[Prepared]:
+    return [rows.prepare(_row(rows, arrays, row)) for row in range(3)]
+
+
+def _shorter(rows: Rows, arrays: Mapping[str, Array], longest: int) -> list[Prepared]:
     found = []
-    for row in range(3):
-        steps = None if longest is None else longest - row
-        own = {}
+    for row in range(_PADDED + _SHORT):
+        steps = longest - row % _PADDED
+        if steps < 1:
+            continue
+        own = _row(rows, arrays, row)
         for p, axes in zip(rows.entry.inputs, rows.inputs, strict=True):
-            a = arrays[p.name]
-            if axes.batch is not None:
-                a = a.take([row], axes.batch)
-            if steps is not None and axes.time is not None:
+            a = own[p.name]
+            if axes.time is not None:
                 a = a.take(np.arange(steps), axes.time)
-            if steps is not None and p.name == rows.lengths:
-                a = np.minimum(a, steps).astype(a.dtype)
+            if p.name == rows.lengths:
+                a = np.full_like(a, steps) if row < _PADDED else np.minimum(a, steps).astype(a.dtype)
             own[p.name] = a
         found.append(rows.prepare(own))
+    return found
+
+
+def _row(rows: Rows, arrays: Mapping[str, Array], row: int) -> dict[str, Array]:
+    found = {}
+    for p, axes in zip(rows.entry.inputs, rows.inputs, strict=True):
+        a = arrays[p.name]
+        found[p.name] = a if axes.batch is None else a.take([row], axes.batch)
     return found
 
 

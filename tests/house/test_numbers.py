@@ -121,7 +121,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/fitting/progress.py": "_SIZE",
         "lstm_ir/importers/torch/assumptions.py": "NUMBERS FEW",
         "lstm_ir/measurement/side_by_side.py": "REST TURN CALLS",
-        "lstm_ir/serving/row_check.py": "_DRAWS _STEPS _SEED",
+        "lstm_ir/serving/row_check.py": "_DRAWS _STEPS _PADDED _SHORT _SEED",
         "lstm_ir/training/memory.py": "PROBE",
         "lstm_ir/verification/cold.py": "STARTS",
         "lstm_ir/verification/draw.py": "REACH TRIES PLAIN",

@@ -93,6 +93,38 @@ def test_lengths_that_no_layer_reads(steps: str, rng: np.random.Generator) -> No
         np.testing.assert_array_equal(kept, np.where(np.arange(4)[:, None, None] < [[4], [1]], a, 0))
 
 
+def window_sums(features: int, width: int, stride: int) -> li.Graph:
+    """The sum of all windows of a row that begin within its steps."""
+    x, n = li.input("x", ("T", "B", features)), li.input("n", ("B",), "i32")
+    ones = np.ones((1, features, width), np.float32)
+    found = li.conv1d(li.transpose(x, (1, 2, 0)), ones, stride=stride, padding="same")[:, 0]
+    exists = li.arange(found.shape[1])[None, :] < ((n + stride - 1) // stride)[:, None]
+    return li.Graph("windows", [x, n], {"y": li.sum(found * li.convert(exists, "f32"), 1)})
+
+
+@pytest.mark.parametrize(
+    ("width", "stride", "features"),
+    [(3, 2, 1), (3, 2, 3), (3, 2, 8), (3, 2, 16), (3, 2, 17), (3, 3, 3), (5, 4, 3), (9, 8, 3)],
+)
+def test_windows_that_lie_by_the_padded_steps(width: int, stride: int, features: int) -> None:
+    """The windows of "same" begin by the remainder of all steps by the stride: padding moves them."""
+    with li.compile(window_sums(features, width, stride)) as exe:
+        with pytest.raises(CallError, match="output y of a row changes with the steps behind its length"):
+            li.Batcher(exe, lengths="n")
+
+
+@pytest.mark.parametrize(("width", "stride", "features"), [(3, 1, 1), (3, 1, 3), (3, 1, 16), (2, 2, 8)])
+def test_windows_that_padding_does_not_move(width: int, stride: int, features: int, rng: np.random.Generator) -> None:
+    exe = li.compile(window_sums(features, width, stride))
+    xs = [rng.standard_normal((t, 1, features), np.float32) for t in (9, 10)]
+    with exe, li.Batcher(exe, lengths="n", max_delay=60.0, max_batch=2) as batcher:
+        for future, x in [(batcher.submit({"x": x}), x) for x in xs]:
+            filled = np.pad(x.sum((1, 2)), ((width - 1) // 2, width // 2))
+            want = sum(filled[t : t + width].sum() for t in range(0, len(x), stride))
+            np.testing.assert_allclose(future.result(60)["y"], [want], rtol=0, atol=1e-4)
+        assert batcher.counters.groups == 1
+
+
 @pytest.mark.filterwarnings("ignore:The tensor attributes")  # of torch.export, of any LSTM
 def test_a_packed_module_of_pytorch(rng: np.random.Generator) -> None:
     need("torch")
