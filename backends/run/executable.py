@@ -19,7 +19,7 @@ from lstm_ir.backends.run.pure_function import PureFunction
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.arrays import kept
-from lstm_ir.ir.errors import CallError, DeviceError, TargetError, ValueRangeError
+from lstm_ir.ir.errors import CallError, DeviceError, PackageError, TargetError, ValueRangeError
 from lstm_ir.ir.signature import CallSizes, Entry, Port, Signature, by_name, call_values, confirm, native
 from lstm_ir.ir.work import CallWork
 
@@ -121,6 +121,11 @@ class Function:
 
 def _calls(entries: Iterable[str]) -> str:
     return " or ".join(f".entries[{n!r}](...)" for n in entries)
+
+
+def _same(a: Array, b: Array) -> bool:
+    """Whether two arrays are one to the bit, NaN too."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 class _Entries(dict[str, Function]):
@@ -312,15 +317,26 @@ class Session:
     def load_state(self, path: str | Path, *, strict: bool = True) -> None:
         """All state from a file of `save_state`; with strict=False that of the names that both have, the rest stays.
 
-        PackageError, and no change, if it does not fit.
+        The count `step` of a program that trains stays too, where the file lacks a trained weight or a moment of one.
+        PackageError, and no change, if it does not fit, or has other arrays for what is a weight here and no state.
         """
         if not isinstance(strict, bool):
             raise CallError(f"load_state: strict is {strict!r:.80}; expected True or False")
         arrays, where = state_file.read(path), str(path)
+        self._need_own_weights(arrays, where)
         if strict:
             self._held.update_all(arrays, where, "; load_state(path, strict=False) takes what both have")
         else:
             self._held.update_shared(arrays, where)
+
+    def _need_own_weights(self, arrays: Mapping[str, Array], where: str) -> None:
+        """PackageError where a file of state has other arrays for weights, which no call of the module changes."""
+        weights = {} if self._loaded is None else self._loaded.weights
+        other = [n for n, a in arrays.items() if n in weights and not _same(a, weights[n])]
+        if other:
+            names = ", ".join(other[:3]) + (f" and {len(other) - 3} more" if len(other) > 3 else "")
+            remedy = f"give the graph these values by li.with_weights(graph, {where!r}), before train_step or compile"
+            raise PackageError(f"{where}: {names}: weights here, not state; {remedy}")
 
     def close(self) -> None:
         """Free the session's memory; later calls are errors. Results stay valid.

@@ -32,7 +32,7 @@ class HeldState(MutableMapping[str, Array]):
         lock: process.Lock,
         owner: str = "session",
     ) -> None:
-        variables, self._together = signature.state, signature.together
+        variables, self._together, self._entries = signature.state, signature.together, signature.entries
         missing = [n for n in variables if n not in initial]
         if missing:
             raise CallError(f"state {missing[0]!r} has no initial value")
@@ -125,7 +125,8 @@ class HeldState(MutableMapping[str, Array]):
 
     def update_shared(self, arrays: Mapping[str, Array], where: str) -> None:
         """The variables that `arrays` has, or none of them; PackageError names `where`, also where it has none."""
-        self._take(state_values.shared(self._variables, arrays, where, self._together))
+        entries = self._entries.values()
+        self._take(state_values.shared(self._variables, arrays, where, self._together, entries))
 
     def _take(self, checked: Mapping[str, Array]) -> None:
         with self._turn():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from lstm_ir.ir import dims
 from lstm_ir.ir.arrays import Conform, take
 from lstm_ir.ir.errors import CallError, PackageError
-from lstm_ir.ir.signature import Port, StateVar, bind_dims
+from lstm_ir.ir.signature import Entry, Port, StateVar, bind_dims
 
 Array = np.ndarray[Any, Any]
 
@@ -61,14 +61,35 @@ def whole(
 
 
 def shared(
-    variables: Mapping[str, StateVar], arrays: Mapping[str, Any], where: str, together: Iterable[Iterable[str]]
-) -> dict[str, Array]:
-    """Copies of the arrays that are state, by their names; PackageError where none is."""
-    found = {n: a for n, a in arrays.items() if n in variables}
+    variables: Mapping[str, StateVar], arrays: Mapping[str, Any], where: str, together: Iterable[Iterable[str]],
+    entries: Iterable[Entry] = (),
+) -> dict[str, Array]:  # fmt: skip
+    """Copies of the arrays that are state, by their names; PackageError where none is.
+
+    Counts of a program that trains, with these entries, are left out where what they count is not all there.
+    """
+    gone = set(_uncounted(variables, arrays, tuple(entries)))
+    found = {n: a for n, a in arrays.items() if n in variables and n not in gone}
     if not found:
         have, want = (", ".join(list(names)[:4]) or "nothing" for names in (arrays, variables))
         raise PackageError(f"{where}: it holds {have:.80}, none of the state here: {want:.80}")
     return checked(variables, found, where, together)
+
+
+def _uncounted(variables: Mapping[str, StateVar], arrays: Mapping[str, Any], entries: Sequence[Entry]) -> Iterator[str]:
+    """Counts of training that `arrays` does not have all weights and moments for, or all sums of gradients.
+
+    An optimizer corrects moments by the count of updates, so a weight whose moments start anew needs one that does.
+    Scalars are no such moments: counts, and what a plateau keeps. Nor is what an entry without inputs starts again.
+    """
+    written = {n for e in entries if e.name in ("train", "apply") and "step" in e.writes for n in e.writes}
+    carried = {n for e in entries if not (e.inputs or e.outputs or e.writes) for n in e.reads}
+    missing = {n for n in written - carried - set(arrays) if variables[n].type.rank}
+    sums = {n for n in missing if n.startswith("accumulated/")}
+    if missing - sums:
+        yield "step"
+    if missing and "micro_step" in written:
+        yield "micro_step"
 
 
 def checked(

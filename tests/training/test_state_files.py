@@ -92,3 +92,82 @@ def test_another_session_is_given_what_was_trained() -> None:
             np.testing.assert_array_equal(client.entries["infer"](x=a)["y"][0], w)
             client.state.update(exe.state)
             np.testing.assert_allclose(client.entries["infer"](x=a)["y"][0], w - 0.1 * w, rtol=1e-6)
+
+
+def tagger(head: str = "head/w") -> li.Graph:
+    """An encoder and a head, both one product."""
+    x = li.input("x", ("B", 2))
+    middle = li.dense(x, li.weight("encoder/w", np.array([[1.0, 2.0], [3.0, -1.0]], "f4")))
+    y = li.dense(middle, li.weight(head, np.array([[0.5, -0.5]], "f4")))
+    return li.Graph("tagger", [x], {"loss": li.mean(y * y), "y": y})
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A file of three steps that trained both, and what it holds."""
+    path = tmp_path_factory.mktemp("state") / "a.safetensors"
+    with li.compile(li.train_step(tagger(), "loss", li.adam(0.1)).only("train")) as exe:
+        for _ in range(3):
+            exe.entries["train"](x=np.array([[1.0, -2.0]], "f4"))
+        exe.save_state(path)
+        return path, dict(exe.state)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_file_with_other_values_of_frozen_weights_is_refused(
+    checkpoint: tuple[Path, dict[str, Any]], strict: bool
+) -> None:
+    """The encoder would stay untrained in silence."""
+    path, held = checkpoint
+    with li.compile(li.train_step(tagger(), "loss", li.adam(0.1), "head/*").only("train")) as exe:
+        with pytest.raises(li.PackageError, match=r"encoder/w: weights here, not state; .*li\.with_weights\(graph, "):
+            exe.load_state(path, strict=strict)
+        np.testing.assert_array_equal(exe.state["head/w"], [[0.5, -0.5]])
+    frozen = li.with_weights(tagger(), path)
+    with li.compile(li.train_step(frozen, "loss", li.adam(0.1), "head/*").only("train")) as exe:
+        exe.load_state(path, strict=False)
+        np.testing.assert_array_equal(exe.weights["encoder/w"], held["encoder/w"])
+        np.testing.assert_array_equal(exe.state["adam/m/head/w"], held["adam/m/head/w"])
+        assert int(exe.state["step"]) == 3  # of all that is trained here
+
+
+def test_the_count_of_updates_comes_with_all_moments(checkpoint: tuple[Path, dict[str, Any]]) -> None:
+    """Adam's first update of a new head is lr times the sign of its gradient, which it is where step is 0 before."""
+    path, held = checkpoint
+    with li.compile(li.train_step(tagger("new/w"), "loss", li.adam(0.1), evaluate=True)) as exe:
+        exe.load_state(path, strict=False)
+        np.testing.assert_array_equal(exe.state["encoder/w"], held["encoder/w"])
+        assert int(exe.state["step"]) == 0
+        before = exe.state["new/w"]
+        x = np.array([[1.0, -2.0]], "f4")
+        middle = x @ held["encoder/w"].T
+        gradient = 2 * (middle @ before.T) * middle
+        exe.entries["train"](x=x)
+        np.testing.assert_allclose(exe.state["new/w"], before - 0.1 * np.sign(gradient), rtol=1e-4)
+
+
+@pytest.mark.parametrize("more", [{"accumulate": 2}, {"optimizer": li.adam(li.schedules.plateau(0.1))}])
+def test_sums_and_a_plateau_that_begin_leave_the_count(
+    checkpoint: tuple[Path, dict[str, Any]], more: dict[str, Any]
+) -> None:
+    asked = {"optimizer": li.adam(0.1), **more}
+    with li.compile(li.train_step(tagger(), "loss", **asked).only("train")) as exe:
+        exe.load_state(checkpoint[0], strict=False)
+        assert int(exe.state["step"]) == 3
+
+
+def test_calls_of_an_accumulation_are_counted_with_all_their_sums(tmp_path: Path) -> None:
+    path, x = tmp_path / "s.safetensors", np.array([[1.0, -2.0]], "f4")
+    first, other = (li.train_step(tagger(n), "loss", li.sgd(0.1), accumulate=2).only("train") for n in ("a/w", "b/w"))
+    with li.compile(first) as exe:
+        for _ in range(3):
+            exe.entries["train"](x=x)
+        exe.save_state(path)
+        sums = exe.state["accumulated/encoder/w"]
+    with li.compile(other) as exe:
+        exe.load_state(path, strict=False)
+        np.testing.assert_array_equal(exe.state["accumulated/encoder/w"], sums)
+        assert (int(exe.state["step"]), int(exe.state["micro_step"])) == (0, 0)
+    with li.compile(first) as exe:
+        exe.load_state(path, strict=False)
+        assert (int(exe.state["step"]), int(exe.state["micro_step"])) == (1, 1)
