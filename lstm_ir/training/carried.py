@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lstm_ir.ir.errors import GradientError
 from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.literals import constant_of
 from lstm_ir.ir.program import Program, State, need_graph
 from lstm_ir.ops.nn.normalisation import BATCH_NORM_RESULTS
 
@@ -38,14 +39,20 @@ NEXT = "next "
 def with_running(graph: Graph) -> tuple[Graph, dict[str, str]]:
     """The graph with outputs for the means and variances that its batch norms move, and these outputs by weight.
 
-    Statistics are weights that a `batch_norm` in training takes as they are. Raises GradientError where two take one.
+    Statistics are weights that a `batch_norm` in training takes as they are. Raises GradientError where two take one,
+    and where they are plain arrays, which cannot move.
     """
     moved: dict[str, Value] = {}
     for n in graph.nodes:
         if n.op is BATCH_NORM_RESULTS and n.attrs["training"]:
             for held, new in (("held_mean", "mean"), ("held_var", "var")):
                 (v,), (result,) = (w if isinstance(w, tuple) else (w,) for w in (n.arg(held), n.result(new)))
-                if v is None or result is None or v.op != "weight":
+                if v is None or result is None:
+                    continue
+                if constant_of(v) is not None:
+                    problem = f"the batch norm at {n.loc} has a plain array as its {new}, which training cannot move"
+                    raise GradientError(f"train_step: {problem}; make it li.weight(name, array)")
+                if v.op != "weight":
                     continue
                 name = v.node.attrs["name"]
                 if name in moved:

@@ -160,6 +160,20 @@ def test_what_cannot_be_kept_is_refused(rng: np.random.Generator) -> None:
         li.train_step(li.Graph("g", [x], {"loss": li.sum(twice * twice)}), "loss", li.sgd(RATE))
 
 
+@pytest.mark.parametrize("plain", ["mean", "var"])
+@pytest.mark.parametrize("filled", [False, True])
+def test_a_plain_array_is_no_running_statistic(plain: str, filled: bool, rng: np.random.Generator) -> None:
+    """It would stay what it is, and `infer` and `evaluate` would normalise by it."""
+    arrays = start(rng)
+    x, out = li.input("x", ("B", C)), li.weight("out", arrays["out"])
+    held: dict[str, Any] = {n: li.weight(n, arrays[n]) for n in STATISTICS}
+    held[plain] = li.full((C,), 1.0) if filled else arrays[plain]
+    y = li.dense(li.batch_norm(x, **held, training=True).y, out)
+    message = rf"batch norm at .*test_batch_norm.py.* has a plain array as its {plain}, .*; make it li\.weight\(name, "
+    with pytest.raises(li.GradientError, match=message):
+        li.train_step(li.Graph("g", [x], {"loss": li.mean(y * y)}), "loss", li.sgd(RATE))
+
+
 def test_the_choice_of_results(rng: np.random.Generator) -> None:
     """The op behind it, alone: its three results in training and after, their gradients, its text."""
     names = ("y", "mean", "var", "held_y", "held_mean", "held_var")
