@@ -33,7 +33,7 @@ class Data:
         value = as_numpy(value, _refused)
         array = _copied(value) if dtype is None else converted(value, dtype)
         if array.dtype.hasobject:
-            raise IRError("an array of Python objects is not data")
+            raise _refused(f"a {type(value).__name__} of Python objects, which are no numbers")
         kind = TensorType(array.shape, DType.of(array.dtype))
         array = array.astype(kind.dtype.numpy, copy=False)
         array.setflags(write=False)

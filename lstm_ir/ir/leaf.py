@@ -8,6 +8,7 @@ from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Value, make
 from lstm_ir.ir.location import here
+from lstm_ir.ir.no_operand import refuse_what_is_none
 from lstm_ir.ir.opdef import Attr, Trait, define
 from lstm_ir.ir.types import DimLike, DType, DTypeLike, TensorType, shape_of
 
@@ -69,20 +70,21 @@ def weight(name: str, array: Any, dtype: DTypeLike | None = None) -> Value:
     """
     if isinstance(name, str) and not name:
         raise IRError("a weight needs a name")
-    return make(WEIGHT, name=name, value=literal(array, dtype)).values[0]
+    return make(WEIGHT, name=name, value=literal("weight", array, dtype)).values[0]
 
 
 def constant(array: Any, dtype: DTypeLike | None = None) -> Value:
     """A literal; Python floats are f32 and ints i32 unless `dtype` says otherwise."""
-    return make(CONSTANT, value=literal(array, dtype)).values[0]
+    return make(CONSTANT, value=literal("constant", array, dtype)).values[0]
 
 
-def literal(array: Any, dtype: DTypeLike | None) -> Data:
+def literal(op: str, array: Any, dtype: DTypeLike | None) -> Data:
     """`array` as data; numbers of Python, which have no dtype, as f32, i32 (i64 where one needs it) or i1,
-    or as `dtype` where one is given.
+    or as `dtype` where one is given. IRError, which names `op`, for what is none.
     """
     if isinstance(array, Data):
         return array
+    refuse_what_is_none(op, array)
     kind = None if dtype is None else DType.of(dtype)
     if kind is None and not hasattr(array, "dtype"):
         flat = Data.of(array).array

@@ -36,7 +36,7 @@ class State:
     def __init__(self, name: str, initial: Any, type: TensorType | None = None) -> None:
         if not isinstance(name, str) or not name:
             raise VerifyError(f"a state is called {name!r:.80}; expected text")
-        start = literal(initial, None if type is None or hasattr(initial, "dtype") else type.dtype)
+        start = literal("State", initial, None if type is None or hasattr(initial, "dtype") else type.dtype)
         whole = start.type if type is None else type
         if not starts(start.type, whole):
             raise VerifyError(f"state {name!r}: {start.type} does not start a {whole}")

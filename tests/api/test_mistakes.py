@@ -16,6 +16,7 @@ import lstm_ir as li
 
 AT = re.compile(r"(?<=test_mistakes\.py:)\d+")
 any_: Any = li
+any_none: Any = None
 I, H, O = 5, 7, 3
 X = li.input("x", ("T", "B", I))
 L, LABELS = li.input("l", ("N", O)), li.input("labels", ("N",), "i32")
@@ -23,6 +24,8 @@ LOSS = li.Graph("loss", [L, LABELS], {"loss": li.cross_entropy(L, LABELS)})
 G = li.Graph("g", [L], {"y": li.tanh(L)})
 TWO = li.Graph("two", [li.input("a.1", (2,)), li.input("b", (2,))], {})
 TWO_OUT = li.Graph("two_out", [L], {"y": li.tanh(L), "z": li.exp(L)})
+Z = li.input("z", ("B", 4))
+T: Any = X.shape[0]
 NONE = li.Graph("none", [], {"y": li.constant(1.0)})
 Case = Callable[[], object]
 
@@ -66,6 +69,18 @@ MISTAKES: dict[str, tuple[Case, type[Exception]]] = {
     "graph_of_one_input": (lambda: any_.Graph("g", L, {"y": L}), li.IRError),
     "graph_of_inputs_by_name": (lambda: any_.Graph("g", {"l": L}, {"y": L}), li.IRError),
     "graph_of_a_layer": (lambda: any_.Graph("g", [X], {"y": li.lstm(X, W, R)}), li.IRError),
+    "relu_of_a_layer": (lambda: any_.relu(li.lstm(X, W, R)), li.IRError),
+    "dense_of_a_layer": (lambda: any_.dense(li.gru(X, GRU_W, GRU_R), ones(2, H)), li.IRError),
+    "relu_of_a_batch_norm": (lambda: any_.relu(li.batch_norm(Z, *[ones(4)] * 4)), li.IRError),
+    "a_value_and_a_layer": (lambda: Z + any_.lstm(X, W, R), li.IRError),
+    "a_layer_and_a_number": (lambda: any_.lstm(X, W, R) + 1, li.IRError),
+    "minus_a_layer": (lambda: -any_.lstm(X, W, R), TypeError),
+    "an_array_and_a_layer": (lambda: ones(3) * any_.lstm(X, W, R), TypeError),
+    "sum_of_a_list": (lambda: li.sum([Z, Z]), li.IRError),
+    "full_of_a_size": (lambda: li.full((T,), T), li.IRError),
+    "full_of_a_value": (lambda: li.full((T,), Z), li.IRError),
+    "constant_of_a_size": (lambda: li.constant(T), li.IRError),
+    "relu_of_nothing": (lambda: li.relu(any_none), li.IRError),
     "graph_name_last": (lambda: any_.Graph([L], {"y": L}, "g"), li.IRError),
     "graph_name_empty": (lambda: li.Graph("", [L], {"y": L}), li.IRError),
     "graph_output_misspelt": (lambda: G.output("z"), li.IRError),
@@ -101,6 +116,13 @@ def test_a_shape_that_fits_is_no_mistake() -> None:
     assert y.shape[1:] == (1, 4 * H)
     square = li.dense(X, ones(I, I))
     assert square.shape[-1] == I
+
+
+def test_results_of_a_layer_are_a_tuple_still() -> None:
+    y, *last = out = li.lstm(X, W, R)
+    assert (*out, X) == out + (X,)  # noqa: RUF005  the operator is what is tested
+    assert out == (y, *last)
+    assert li.broadcast_to(li.size("T"), (T,)).shape == (T,)
 
 
 def test_executables_and_entries_refuse_positions_too() -> None:

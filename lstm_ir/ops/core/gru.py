@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.no_operand import several
 from lstm_ir.ir.opdef import Attr, need
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.core import sizes as layer_sizes
@@ -172,6 +173,7 @@ def _gates(p: LayerPlan, preactivations: Value, hm: Value, c: Consts) -> tuple[S
 GRU = define_layer(CELL, ATTRS, "y h_n gates inner", types=_types, numpy=_numpy, expand=_expand)
 
 
+@several
 class GRUResult(NamedTuple):
     """y [T,B,D*H], h_n [D,B,H]."""
 

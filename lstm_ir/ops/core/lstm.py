@@ -25,6 +25,7 @@ import numpy as np
 
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.no_operand import several
 from lstm_ir.ir.opdef import Attr, need
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.core import sizes as layer_sizes
@@ -217,6 +218,7 @@ def _peeped(p: LayerPlan, pre: Value, cell: Value, weights: Value | None) -> Val
 LSTM = define_layer(CELL, ATTRS, "y h_n c_n gates cells activated", types=_types, numpy=_numpy, expand=_expand)
 
 
+@several
 class LSTMResult(NamedTuple):
     """y [T,B,D*P], h_n [D,B,P], c_n [D,B,H]."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.no_operand import several
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.core import sizes as layer_sizes
 from lstm_ir.ops.core.build import layer_node
@@ -100,6 +101,7 @@ def _expand(*operands: Value | None, **a: Any) -> dict[str, Value]:
 RNN = define_layer(CELL, layer_sizes.SHARED_ATTRS, "y h_n pre", types=_types, numpy=_numpy, expand=_expand)
 
 
+@several
 class RNNResult(NamedTuple):
     """y [T,B,D*H], h_n [D,B,H]."""
 

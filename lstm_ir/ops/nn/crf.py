@@ -18,6 +18,7 @@ from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
+from lstm_ir.ir.no_operand import several
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.along_axis import gather_elements, picked
@@ -32,6 +33,7 @@ from lstm_ir.ops.primitive.statistics import logsumexp
 from lstm_ir.ops.scan.builder import scan
 
 
+@several
 class Decoded(NamedTuple):
     """Results of `crf_decode`: the best tags i32[T,B], 0 where there is no step, and their score [B]."""
 

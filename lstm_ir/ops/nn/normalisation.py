@@ -14,6 +14,7 @@ from lstm_ir.ir import options
 from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.location import here
+from lstm_ir.ir.no_operand import several
 from lstm_ir.ir.opdef import Attr, Level, define, need
 from lstm_ir.ir.pullback import Cts
 from lstm_ir.ir.types import DType, TensorType
@@ -24,6 +25,7 @@ from lstm_ir.ops.primitive.reduce import count_of, mean, sum
 from lstm_ir.ops.primitive.shape import axes_of, reshape
 
 
+@several
 class BatchNorm(NamedTuple):
     """Results of `batch_norm`: y as x, mean and var [C]."""
 

@@ -10,6 +10,7 @@ from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
+from lstm_ir.ir.no_operand import several
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.core.gru import gru
 from lstm_ir.ops.core.lstm import lstm
@@ -23,6 +24,7 @@ Layer = Mapping[str, Any]
 DIRECTIONS = ("forward", "reverse", "bidirectional")
 
 
+@several
 class LSTMStack(NamedTuple):
     """Results of `lstm_stack`: y of the last layer, last states of all."""
 
@@ -31,6 +33,7 @@ class LSTMStack(NamedTuple):
     c_n: Value
 
 
+@several
 class GRUStack(NamedTuple):
     """Results of `gru_stack`: y of the last layer, last states of all."""
 

@@ -13,6 +13,7 @@ from lstm_ir.ir.errors import BroadcastError, DimError, IRError, message
 from lstm_ir.ir.graph import Node, Value, make, resolved
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
+from lstm_ir.ir.no_operand import refuse_what_is_none
 from lstm_ir.ir.opdef import OPS, Attr, Trait, define, need, need_at_least, need_equal
 from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DimLike, DType, Shape, TensorType, shape_of
@@ -107,11 +108,14 @@ def as_values(op: str, *operands: Any) -> tuple[Value, ...]:
 
 
 def _literal(op: str, x: Any, lead: DType | None) -> Value:
-    if isinstance(x, Data) or hasattr(x, "dtype") or lead is None:
+    if isinstance(x, Data) or hasattr(x, "dtype"):
         return constant(x)
-    if isinstance(x, Expr):
+    if isinstance(x, Expr) and lead is not None:
         value = f"li.size({str(x)!r})" if lead is DType.i32 else f'li.convert(li.size({str(x)!r}), "{lead}")'
         raise IRError(message(op, f"an operand is the size {x}; {value} is its value", (), here()))
+    refuse_what_is_none(op, x)
+    if lead is None:
+        return constant(x)
     if not isinstance(x, (bool, int, float, list, tuple, np.generic)):
         raise IRError(message(op, f"an operand is {type(x).__name__}, not a value or a number", (), here()))
     flat = np.asarray(x)

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.ir.dims import Expr
+from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Value, make
 from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.location import here
 from lstm_ir.ir.opdef import Attr, define, need, need_at_least
 from lstm_ir.ir.types import DimLike, DType, DTypeLike, Shape, TensorType
 from lstm_ir.ops.primitive.broadcast import broadcast_to
@@ -45,7 +48,10 @@ def arange(size: DimLike, dtype: DTypeLike = "i32") -> Value:
 
 
 def full(shape: Sequence[DimLike], value: Any, dtype: DTypeLike | None = None) -> Value:
-    """`value` repeated to `shape`."""
+    """`value`, a number, repeated to `shape`."""
+    if isinstance(value, (Value, Expr)):
+        what, x = ("a value of the graph", "x") if isinstance(value, Value) else ("a size", f"li.size({str(value)!r})")
+        raise IRError(message("full", f"value is {what}, not a number; write li.broadcast_to({x}, shape)", (), here()))
     return broadcast_to(constant(value, dtype), shape)
 
 
