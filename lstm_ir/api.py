@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.backends.run.threads.choice import choose, may_help
+from lstm_ir.ir.called import told as told_words
 from lstm_ir.ir.carry_kinds import described, loops_of
 from lstm_ir.ir.errors import CompileError, TargetError
 from lstm_ir.ir.foreign_errors import refusals_become
@@ -247,6 +248,7 @@ def _all_numbers(program: Program) -> bool:
     return all(v.type.is_static for g in graphs for v in (*g.params, *g.outputs))
 
 
+@told_words({"level": "pipeline"})
 @refusals_become(CompileError, "lower")
 def lower(program: Graph | Program, *, pipeline: str | None = None, locs: bool = False) -> str:
     """StableHLO text; weights are arguments after the inputs, in the order of `Graph.weights`.

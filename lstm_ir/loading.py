@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lstm_ir.ir.called import told as told_words
 from lstm_ir.ir.errors import DeviceError, PackageError
 from lstm_ir.ir.foreign_errors import refusals_become
 from lstm_ir.options import LOAD_OPTIONS, checked, device_word, told
@@ -60,6 +61,7 @@ def read_weights(path: str | Path) -> dict[str, np.ndarray[Any, Any]]:
     return parameters.read_weights(path)
 
 
+@told_words({"key": "require_key", "file": "path"})
 @refusals_become(PackageError, "source")
 def source(path: str | Path, *, require_key: bytes | str | None = None) -> Graph | Program:
     """The graph or program that the package at `path` was made of, with its weights and its state.
@@ -75,6 +77,7 @@ def source(path: str | Path, *, require_key: bytes | str | None = None) -> Graph
     return found.entries["main"] if set(found.entries) == {"main"} and not found.state else found
 
 
+@told_words(dict.fromkeys(("threads", "num_threads", "count"), "n"))
 def set_threads(n: int) -> None:
     """Worker threads of the CPU; an error once an executable by local-task has started others."""
     from lstm_ir.backends.run.runtime import set_threads as set_

@@ -13,6 +13,7 @@ from lstm_ir.fitting.interrupts import Interrupts
 from lstm_ir.fitting.logs import log_of
 from lstm_ir.fitting.run import Run, RunLimits
 from lstm_ir.fitting.validation import Validation
+from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import CallError, PackageError
 from lstm_ir.ir.options import is_int
 
@@ -20,6 +21,19 @@ if TYPE_CHECKING:
     from lstm_ir.ir.program import Program
 
 
+_WORDS = {
+    **dict.fromkeys(("n_epochs", "num_epochs", "max_epochs", "nb_epoch"), "epochs"),
+    **dict.fromkeys(("max_steps", "num_steps", "n_steps"), "steps"),
+    **dict.fromkeys(("validation_data", "val_data", "val", "eval_data", "valid"), "validation, batches too"),
+    **dict.fromkeys(("verbose", "progress_bar"), "progress, True or False"),
+    "callbacks": "log, checkpoint, patience or every, or call the entry train in a loop of your own",
+    "batch_size": "nothing: `batches` are arrays by name, already cut into batches",
+    "early_stopping": "patience, a number of validations",
+}
+"""Of other libraries, and what stands here in their place."""
+
+
+@told(_WORDS)
 def fit(
     program: Program | Session,
     batches: Batches,

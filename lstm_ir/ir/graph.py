@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lstm_ir.ir.attributes import check_attrs
 from lstm_ir.ir.cached import cached_property
+from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import IRError, VerifyError, message
 from lstm_ir.ir.location import Loc, here
 from lstm_ir.ir.opdef import Op, Range, RuleError, TypeOrList, derive
@@ -261,6 +262,7 @@ class Graph:
 
     __slots__ = ("__dict__", "name", "output_names", "outputs", "params")
 
+    @told({"output": "outputs", "params": "inputs", "input": "inputs"}, "Graph")
     def __init__(self, name: str, inputs: Iterable[Value], outputs: Mapping[str, Value] | Iterable[Value]) -> None:
         check_name(name, "graph", "Graph(name, inputs, outputs)")
         self.name = name

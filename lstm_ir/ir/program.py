@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lstm_ir.ir import dims
+from lstm_ir.ir.called import told_class
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import GradientError, IRError, ValueRangeError, VerifyError, message
 from lstm_ir.ir.graph import Graph, Node, Value, check_name, operand_types
@@ -44,6 +45,7 @@ class State:
             object.__setattr__(self, field_name, value)
 
 
+@told_class({"states": "state", "graphs": "entries, graphs by name"})
 @dataclass(frozen=True, eq=False)
 class Program:
     """Entries by name; `binding[entry]` says which input is fed from, and which output goes to, a

@@ -99,5 +99,5 @@ __all__ = [
     "top_k", "transpose", "tril", "triu", "var", "weight", "where", "zeros", "zeros_like", "zoneout_lstm",
 ]  # fmt: skip
 
-bind({name: globals()[name] for name in __all__}, foreign_names)
 globals().update({name: told(globals()[name]) for name in __all__})
+bind({name: globals()[name] for name in __all__}, foreign_names)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
 
-from lstm_ir.ir.errors import ArgumentError, message
-from lstm_ir.ir.location import here
+from lstm_ir.ir.called import fitting
 from lstm_ir.ir.near_names import hint
 from lstm_ir.ops.core.sizes import TWO_BIASES
 
@@ -74,48 +70,16 @@ _OTHERS = {
 """Names of NumPy, PyTorch, JAX and Keras, and what builders call the same, the likeliest first."""
 _RECURRENT = ("lstm", "gru", "rnn")
 _OTHER_BUILDER = {("sgd", k): "li.momentum(lr, momentum, nesterov=...)" for k in ("momentum", "nesterov")}
-Builder = TypeVar("Builder", bound=Callable[..., Any])
 
 
-def told(builder: Builder) -> Builder:
-    """The builder, whose arguments that do not fit its parameters are an ArgumentError at the user's line."""
-    try:
-        signature = inspect.signature(builder)
-    except ValueError:  # not a function of Python
-        return builder
-
-    @wraps(builder)
-    def call(*args: Any, **named: Any) -> Any:
-        try:
-            return builder(*args, **named)
-        except TypeError:
-            problem = _problem(builder.__name__, signature, args, named)
-            if problem is None:
-                raise
-            raise ArgumentError(message(builder.__name__, problem, (), here())) from None
-
-    return cast(Builder, call)
-
-
-def _problem(name: str, signature: inspect.Signature, args: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
-    try:
-        signature.bind(*args, **named)
-    except TypeError as e:
-        parameters = list(signature.parameters)
-        unknown = [k for k in named if k not in parameters]
-        if unknown:
-            words: dict[str, list[str]] = {}
-            for k in unknown:
-                words.setdefault(_instead(name, k, parameters), []).append(repr(k))
-            return "; ".join(f"there is no argument {' or '.join(ks)}{hint}" for hint, ks in words.items())
-        return f"{e}; it is {name}({', '.join(parameters)})"
-    return None
-
-
-def _instead(name: str, keyword: str, parameters: list[str]) -> str:
+def _instead(name: str, keyword: str, parameters: Sequence[str]) -> str:
     if any(word in name for word in _RECURRENT) and keyword in _LAYER:
         return f". Say {_LAYER[keyword]}"
     if (name, keyword) in _OTHER_BUILDER:
         return f". Say {_OTHER_BUILDER[name, keyword]}"
     known = [p for p in _OTHERS.get(keyword, ()) if p in parameters]
     return f". Did you mean {known[0]}?" if known else hint(keyword, parameters, f"; they are {', '.join(parameters)}")
+
+
+told = fitting(_instead)
+"""The builder, whose arguments that do not fit its parameters are an ArgumentError at the user's line."""

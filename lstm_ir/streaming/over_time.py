@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lstm_ir.ir import dims
+from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import DimError, VerifyError
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
@@ -17,6 +18,7 @@ from lstm_ir.ir.types import DimLike, shape_of
 from lstm_ir.ops.scan.builder import scan
 
 
+@told({"inputs": "xs", "carry": "state", "init": "state", "time": "length, the name of a size"})
 def over_time(
     graph: Graph, state: Mapping[str, str], xs: Sequence[str], *, length: DimLike = "T", name: str | None = None
 ) -> Graph:

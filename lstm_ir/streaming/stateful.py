@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.ir.called import told
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import VerifyError
 from lstm_ir.ir.graph import Graph, Value
@@ -14,6 +15,7 @@ from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.program import Program, State, need_graph
 
 
+@told({"states": "state, a dict from inputs to outputs", "init": "initial", "initial_state": "initial"})
 def stateful(graph: Graph, state: Mapping[str, str], initial: Mapping[str, Any] | None = None) -> Program:
     """A program that feeds outputs back: `stateful(g, {"h0": "h_n"})` keeps h_n as the next call's h0.
 

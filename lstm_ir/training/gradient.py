@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
@@ -19,6 +20,16 @@ Names = str | Sequence[str]
 BESIDE = "beside "  # before the names of outputs that `loss_gradients` gives too
 
 
+_WORDS = {
+    **dict.fromkeys(("loss", "output", "outputs", "ys"), "of, the name of an output"),
+    **dict.fromkeys(("argnums", "inputs", "params", "xs", "sources", "variables"), "wrt, names of inputs and weights"),
+    **dict.fromkeys(("checkpoint", "checkpoints"), "remat, a number of steps"),
+    **dict.fromkeys(("allow_unused", "materialize_grads", "unconnected_gradients"), 'missing="zeros"'),
+}
+"""Of other libraries, and what stands here in their place."""
+
+
+@told(_WORDS)
 def grad(
     graph: Graph, of: str, wrt: Names, *, remat: int | Sequence[int] | None = None, memory: int | str | None = None,
     sizes: Mapping[str, int] | None = None, missing: str = "error",
@@ -88,6 +99,7 @@ def _scalar(graph: Graph, of: str) -> Value:
     return loss
 
 
+@told(_WORDS)
 def vjp(
     graph: Graph, of: Names, wrt: Names, *, remat: int | Sequence[int] | None = None, memory: int | str | None = None,
     sizes: Mapping[str, int] | None = None, missing: str = "error",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.ir.called import told
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.graph import Graph, Node, Value, transform
@@ -16,6 +17,7 @@ from lstm_ir.ir.leaf import weight
 from lstm_ir.ir.program import Program, need_graph
 
 
+@told({"state_dict": "weights", "params": "weights"})
 def with_weights(graph: Graph, weights: HasWeights | Mapping[str, Any] | str | Path) -> Graph:
     """The same graph, where weights of these names hold these arrays; all others stay.
 

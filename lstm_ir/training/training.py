@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import GradientError
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.options import is_int
@@ -16,7 +17,19 @@ from lstm_ir.training.optimizer import Optimizer
 from lstm_ir.training.plan import Plan
 from lstm_ir.training.rates import is_number
 
+_WORDS = {
+    **dict.fromkeys(("clip", "clipnorm", "max_norm", "max_grad_norm", "clip_grad_norm"), "clip_norm"),
+    **dict.fromkeys(("eval", "validate", "validation"), "evaluate=True, for an entry that does so"),
+    **dict.fromkeys(("accumulation_steps", "gradient_accumulation_steps", "accumulate_grad_batches"), "accumulate"),
+    **dict.fromkeys(("params", "parameters", "trainable_weights", "wrt"), "trainable, names of weights"),
+    **dict.fromkeys(("lr", "learning_rate"), "it to the optimizer: li.adam(lr)"),
+    **dict.fromkeys(("dtype", "amp", "mixed_precision"), 'precision, "bf16" or "f16"'),
+    "metrics": "outputs, names of outputs of the graph that `train` gives too",
+}
+"""Of other libraries, and what stands here in their place."""
 
+
+@told(_WORDS)
 def train_step(
     graph: Graph | Program,
     loss: str,

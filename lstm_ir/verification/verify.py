@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from lstm_ir.ir import verify as structure
+from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.opdef import Level
@@ -37,6 +38,10 @@ def verify(
 ) -> Verification: ...  # fmt: skip
 
 
+@told({
+    **dict.fromkeys(("atol", "abs_tol"), "absolute"), **dict.fromkeys(("rtol", "rel_tol"), "relative"),
+    **dict.fromkeys(("inputs", "data"), "arrays"), "device": "target", "reference": "against",
+})  # fmt: skip
 def verify(
     model: Graph | Executable,
     levels: frozenset[Level] | None = None,

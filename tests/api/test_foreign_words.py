@@ -18,6 +18,8 @@ any_np: Any = np
 X, A, V = li.input("x", ("T", "B", 5)), li.input("a", (3, 5)), li.input("v", (4, 3, 5))
 ONES = np.ones((3, 5), "f4")
 W, R = np.ones((28, 5), "f4"), np.ones((28, 7), "f4")
+any_x: Any = X
+G, ADAM = li.Graph("g", [A], {"y": li.sum(A)}), li.adam(1e-3)
 WORDS: dict[str, tuple[Callable[[], object], str]] = {
     "b_ih": (lambda: any_.lstm(X, W, R, b_ih=W, b_hh=W), "no argument 'b_ih' or 'b_hh'. Say b = b_ih + b_hh"),
     "bias": (lambda: any_.gru(X, W, R, bias=W), "Say b, an array"),
@@ -28,6 +30,31 @@ WORDS: dict[str, tuple[Callable[[], object], str]] = {
     "keepdim": (lambda: any_.mean(X, 1, keepdim=True), "Did you mean keepdims?"),
     "eps": (lambda: any_.layer_norm(A, eps=1e-3), "Did you mean epsilon?"),
     "p": (lambda: any_.dropout(A, p=0.1, key=1), "Did you mean rate?"),
+    "metrics": (lambda: any_.train_step(G, "y", ADAM, metrics=["z"]), "Say outputs, names of outputs"),
+    "max_grad_norm": (lambda: any_.train_step(G, "y", ADAM, max_grad_norm=1.0), "Say clip_norm"),
+    "eval": (lambda: any_.train_step(G, "y", ADAM, eval=True), "Say evaluate=True"),
+    "accumulation_steps": (lambda: any_.train_step(G, "y", ADAM, accumulation_steps=2), "Say accumulate"),
+    "n_epochs": (lambda: any_.fit(G, [], n_epochs=2), "fit: there is no argument 'n_epochs'. Say epochs"),
+    "verbose": (lambda: any_.fit(G, [], verbose=0), "Say progress"),
+    "callbacks": (lambda: any_.fit(G, [], callbacks=[]), "Say log, checkpoint, patience or every"),
+    "batch_size": (lambda: any_.fit(G, [], batch_size=8), "already cut into batches"),
+    "validation_data": (lambda: any_.fit(G, [], validation_data=[]), "Say validation"),
+    "argnums": (lambda: any_.grad(G, "y", argnums=0), "grad: there is no argument 'argnums'. Say wrt"),
+    "grad of too few": (lambda: any_.grad(G), "missing a required argument: 'of'; it is grad(graph, of, wrt"),
+    "remta": (lambda: any_.vjp(G, "y", "a", remta=1), "vjp: there is no argument 'remta'. Did you mean remat?"),
+    "states": (lambda: any_.stateful(G, states={}), "stateful: there is no argument 'states'. Say state"),
+    "carry": (lambda: any_.over_time(G, carry={}), "over_time: there is no argument 'carry'. Say state"),
+    "rtol": (lambda: any_.verify(G, rtol=1e-5), "verify: there is no argument 'rtol'. Say relative"),
+    "state_dict": (lambda: any_.with_weights(G, state_dict={}), "Say weights"),
+    "pipline": (lambda: any_.lower(G, pipline="x"), "lower: there is no argument 'pipline'. Did you mean pipeline?"),
+    "key of a package": (lambda: any_.source("m.lirpkg", key="k"), "Say require_key"),
+    "threads": (lambda: any_.set_threads(threads=2), "set_threads: there is no argument 'threads'. Say n"),
+    "output of a graph": (lambda: any_.Graph("g", [A], output={}), "Graph: there is no argument 'output'. Say outputs"),
+    "states of a program": (lambda: any_.Program("p", {}, states={}), "Program: there is no argument 'states'. Say"),
+    "a method's dim": (lambda: any_x.sum(dim=0), "sum: there is no argument 'dim'. Did you mean axis?"),
+    "a method's keepdim": (lambda: any_x.mean(0, keepdim=True), "Did you mean keepdims?"),
+    "a method's min": (lambda: any_x.clip(min=0), "Did you mean low?"),
+    "squeeze's dim": (lambda: any_x.squeeze(dim=0), "squeeze: there is no argument 'dim'. Did you mean axis?"),
     "a typing error": (lambda: any_.softmax(A, axsi=1), "Did you mean axis?"),
     "an unknown word": (lambda: any_.relu(A, zzz=1), "no argument 'zzz'; they are x"),
     "too few": (lambda: any_.relu(), "missing a required argument: 'x'; it is relu(x)"),
