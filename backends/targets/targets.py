@@ -80,7 +80,8 @@ def resolve(word: str, present: Present = lambda kind: None) -> Target:
     word = meanings.get(word, word)
     kind, _, detail = word.strip().partition(":")
     if kind not in KINDS:
-        raise TargetError(f"unknown target {word!r}{_near(word, tuple(words()))}")
+        gpu = "; a GPU is cuda, hip, vulkan or metal" if kind.lower() == "gpu" else ""
+        raise TargetError(f"unknown target {word!r}{gpu or _near(word, tuple(words()))}")
     if word.strip().endswith(":"):
         raise TargetError(f"target {word!r}: a name is missing after the colon")
     if kind == "cpu":

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lstm_ir.ir.errors import CallError
+
 if TYPE_CHECKING:
     from lstm_ir.backends.run.executable import Session
 
@@ -39,7 +41,13 @@ class History:
     best: int | None = None
 
     def __getitem__(self, name: str) -> list[float]:
-        """One number of every report that has it: `history["validation/loss"]`."""
+        """One number of every report that has it: `history["validation/loss"]`.
+
+        CallError for a name that none of the reports has.
+        """
+        known = list(dict.fromkeys(n for r in self.records for n in r.values))
+        if known and name not in known:
+            raise CallError(f"history: no report has {name!r:.80}; there are {', '.join(known)}")
         return [r.values[name] for r in self.records if name in r.values]
 
     def __len__(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -31,7 +32,8 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     Executables of the same device take it as an input without a copy. `np.asarray(a)` and `a.numpy()` copy it to the
     host, where it does not lie there; `torch.from_dlpack(a)` and others take its memory as it is, and must not write
-    there. Operators and NumPy's functions compute on the host, and give NumPy's arrays. shape: a tuple of ints.
+    there. Operators and NumPy's functions compute on the host, and give NumPy's arrays; so do pickles
+    and copies. shape: a tuple of ints.
     dtype: NumPy's, `ml_dtypes` for bf16. device: as in `vulkan:0`.
     """
 
@@ -111,6 +113,15 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     def __bool__(self) -> bool:
         return bool(self.numpy())
+
+    def __index__(self) -> int:
+        return operator.index(self.numpy())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.numpy(), spec) if spec else str(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return np.array, (np.array(self),)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if any(isinstance(a, DeviceArray) for a in options.get("out", ())):

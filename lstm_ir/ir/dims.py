@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lstm_ir.ir.errors import DimError
 
@@ -105,6 +105,17 @@ class Expr:
 
     def __neg__(self) -> Dim:
         return mul(self, -1)
+
+    def __pos__(self) -> Dim:
+        return self
+
+    if not TYPE_CHECKING:  # a checker refuses int(size) before it runs
+
+        def __index__(self) -> int:
+            problem = f"the size {self} {_AT_A_CALL}, so it is no number of Python's, of range or of NumPy's shapes"
+            raise DimError(f"{problem}; in a graph li.size({str(self)!r}) is its value, i32[]")
+
+        __int__ = __float__ = __index__
 
 
 Dim: TypeAlias = "int | Expr"
@@ -275,6 +286,12 @@ def at_least(d: Dim, low: int) -> bool | None:
     return None
 
 
+_INSTEAD = {
+    "/": "; sizes are divided by //, which rounds down: T//2",
+    "%": "; a remainder is T - T//2*2",
+    "^": "; a power is a product: T*T",
+}
+"""What sizes do not hold, and what to write for it."""
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][A-Za-z0-9_]*)|(//|[-+*()]))")
 
 
@@ -285,7 +302,8 @@ def parse(text: str) -> Dim:
     while text[pos:].strip():
         m = _TOKEN.match(text, pos)
         if m is None:
-            raise DimError(f"a dimension cannot hold {text[pos:].strip()[:8]!r}: {text!r}")
+            strange = text[pos:].strip()
+            raise DimError(f"a dimension cannot hold {strange[:8]!r}: {text!r}{_INSTEAD.get(strange[0], '')}")
         tokens.append(m.group().strip())
         pos = m.end()
     if len(tokens) > 200:

@@ -383,7 +383,7 @@ def check_structure(graph: Graph) -> None:
             problem = f"reads {n.attrs['name']!r}, which is not an input of the graph"
             raise VerifyError(message("graph", problem, (), n.loc, where))
         if n.op.name == "weight" and weights.setdefault(n.attrs["name"], n) is not n:
-            problem = f"two weights are called {n.attrs['name']!r}"
+            problem = f"two weights are called {n.attrs['name']!r}; make one, and use its value in both places"
             raise VerifyError(message("weight", problem, (), n.loc, where))
 
 

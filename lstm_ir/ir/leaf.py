@@ -10,6 +10,7 @@ from lstm_ir.ir.graph import Value, make
 from lstm_ir.ir.location import here
 from lstm_ir.ir.no_operand import refuse_what_is_none
 from lstm_ir.ir.opdef import Attr, Trait, define
+from lstm_ir.ir.options import is_int
 from lstm_ir.ir.types import DimLike, DType, DTypeLike, TensorType, shape_of
 
 
@@ -70,6 +71,13 @@ def weight(name: str, array: Any, dtype: DTypeLike | None = None) -> Value:
     """
     if isinstance(name, str) and not name:
         raise IRError("a weight needs a name")
+    if not isinstance(name, str):
+        problem = f"the name is {type(name).__name__}; expected text first: li.weight(name, array)"
+        raise IRError(message("weight", problem, (), here()))
+    if dtype is None and isinstance(array, tuple) and array and all(map(is_int, array)):
+        shape, numbers = f"{array!r:.80}", f"{list(array)!r:.80}"
+        problem = f"the array is {shape}, a shape? Write np.zeros({shape}, 'f4'), or {numbers} for these numbers"
+        raise IRError(message(f"weight {name!r:.80}", problem, (), here()))
     return make(WEIGHT, name=name, value=literal("weight", array, dtype)).values[0]
 
 

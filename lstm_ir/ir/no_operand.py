@@ -26,8 +26,9 @@ def not_an_array(x: Any) -> str | None:
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return f"{type(x).__name__}, several results; take one of its values: {', '.join(x._fields)}"
     if isinstance(x, (list, tuple)) and any(isinstance(v, (Value, Expr)) for v in x):
-        sort = "values of the graph" if any(isinstance(v, Value) for v in x) else "sizes"
-        return f"a {type(x).__name__} of {sort}; li.stack makes one value of several of one shape, li.concat joins them"
+        if not any(isinstance(v, Value) for v in x):
+            return f"a {type(x).__name__} of sizes; li.stack of their values, such as li.size('T'), is one value"
+        return f"a {type(x).__name__} of values of the graph; li.stack or li.concat makes one value of them"
     if x is None or isinstance(x, (dict, set, type)) or type(x) is object:
         return f"{type(x).__name__}, not a value or a number"
     return None

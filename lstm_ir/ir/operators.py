@@ -114,6 +114,7 @@ class Operators:
     __and__ = __rand__ = _binary("logical_and")
     __or__ = __ror__ = _binary("logical_or")
     __xor__ = __rxor__ = _binary("logical_xor")
+    __lshift__, __rlshift__ = _binary("shift_left"), _reflected("shift_left")
     __neg__, __abs__, __invert__ = _unary("negate"), _unary("abs"), _unary("logical_not")
     __lt__, __le__ = _binary("less"), _binary("less_equal")
     __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
@@ -151,6 +152,18 @@ class Operators:
             said = _WORDS[0].of_value(name, _BUILDERS)
         problem = f"a value of a graph has no attribute {name!r}"
         raise AttributeError(problem if said is None else f"{problem}; {said}", name=name)
+
+    def __pos__(self) -> Operators:
+        return self
+
+    def __divmod__(self, other: Any) -> tuple[Value, Value]:
+        return _builder("floor_divide")(self, other), _builder("mod")(self, other)
+
+    def __rdivmod__(self, other: Any) -> tuple[Value, Value]:
+        return _builder("floor_divide")(other, self), _builder("mod")(other, self)
+
+    def __len__(self) -> int:
+        raise TypeError("a value of a graph has no length; x.shape[0] is its first size, which may be a name")
 
     def __bool__(self) -> bool:
         raise TypeError("a value of a graph has no truth value; use li.select, or compare types")

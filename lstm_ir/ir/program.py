@@ -116,6 +116,9 @@ class Program:
 
     def only(self, *entries: str) -> Program:
         """The program with these entries alone, and the state that they read or write."""
+        if not all(isinstance(n, str) for n in entries):
+            problem = f'only takes names: only("train", "infer"), and got {entries!r:.80}'
+            raise VerifyError(f"program {self.name!r}: {problem}")
         unknown = sorted(set(entries) - set(self.entries))
         if unknown:
             raise VerifyError(f"program {self.name!r} has no entry {unknown[0]!r}")

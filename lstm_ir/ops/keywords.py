@@ -22,6 +22,8 @@ _LAYER = {
     **dict.fromkeys(("weight_ih", "kernel", "W"), "w_ih"),
     **dict.fromkeys(("weight_hh", "recurrent_kernel", "R"), "w_hh"),
     **dict.fromkeys(("nonlinearity", "activation", "recurrent_activation"), "activations"),
+    "mask": "lengths, the steps of each row, i32[B]",
+    "linear_before_reset": "reset_after",
     "proj_size": "w_hr, the projection [P,H]",
 }
 """Of recurrent layers: PyTorch's, Keras's and ONNX's names, and what stands here in their place."""
@@ -30,10 +32,12 @@ _OTHERS = {
     **dict.fromkeys(("keepdim", "keep_dims"), ("keepdims",)),
     **dict.fromkeys(("unbiased", "correction"), ("ddof",)),
     **dict.fromkeys(("input", "a", "operand", "data", "tensor", "self"), ("x", "xs", "lhs", "logits")),
-    **dict.fromkeys(("other", "y", "b"), ("b", "rhs", "target")),
+    **dict.fromkeys(("other", "y", "b"), ("b", "rhs", "target", "bias")),
     **dict.fromkeys(("tensors", "arrays", "values", "inputs"), ("xs", "x")),
     **dict.fromkeys(("bias", "offset", "beta"), ("bias", "b")),
     **dict.fromkeys(("weight", "kernel", "gamma"), ("w", "scale", "table", "slope", "factor")),
+    **dict.fromkeys(("running_mean", "moving_mean"), ("mean",)),
+    **dict.fromkeys(("running_var", "moving_variance"), ("var",)),
     **dict.fromkeys(("eps", "variance_epsilon"), ("epsilon",)),
     **dict.fromkeys(("a_min", "min"), ("low",)),
     **dict.fromkeys(("a_max", "max"), ("high",)),
@@ -69,7 +73,17 @@ _OTHERS = {
 }
 """Names of NumPy, PyTorch, JAX and Keras, and what builders call the same, the likeliest first."""
 _RECURRENT = ("lstm", "gru", "rnn")
-_OTHER_BUILDER = {("sgd", k): "li.momentum(lr, momentum, nesterov=...)" for k in ("momentum", "nesterov")}
+_OTHER_BUILDER = {
+    **{("sgd", k): "li.momentum(lr, momentum, nesterov=...)" for k in ("momentum", "nesterov")},
+    **{
+        (optimizer, k): "clip_norm to li.train_step"
+        for optimizer in ("adam", "adamw", "momentum", "sgd", "rmsprop", "adagrad")
+        for k in ("clipnorm", "global_clipnorm", "clip_norm", "max_grad_norm")
+    },
+    **{(conv, "padding_mode"): "it to li.pad: mode, and padding 0 here" for conv in ("conv1d", "conv2d")},
+    ("cross_entropy", "from_logits"): "nothing, it takes logits",
+    ("cross_entropy", "ignore_index"): "mask, such as labels != -100",
+}
 
 
 def _instead(name: str, keyword: str, parameters: Sequence[str]) -> str:

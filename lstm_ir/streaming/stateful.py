@@ -12,6 +12,7 @@ from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import VerifyError
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.options import refuse
 from lstm_ir.ir.program import Program, State, need_graph
 
 
@@ -26,6 +27,8 @@ def stateful(graph: Graph, state: Mapping[str, str], initial: Mapping[str, Any] 
     need_graph(
         "stateful", graph, "stream the graph that it was made of, with weights as `state` of the executable holds"
     )
+    if not isinstance(state, Mapping):
+        raise refuse("stateful", "state", state, 'a dict from inputs to outputs, such as {"h0": "h_n"}')
     if not state:
         raise VerifyError("stateful: no input is named, so there is nothing to keep")
     params = dict(zip(graph.input_names, graph.params, strict=True))

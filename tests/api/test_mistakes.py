@@ -26,6 +26,7 @@ TWO = li.Graph("two", [li.input("a.1", (2,)), li.input("b", (2,))], {})
 TWO_OUT = li.Graph("two_out", [L], {"y": li.tanh(L), "z": li.exp(L)})
 Z = li.input("z", ("B", 4))
 T: Any = X.shape[0]
+any_x: Any = X
 NONE = li.Graph("none", [], {"y": li.constant(1.0)})
 Case = Callable[[], object]
 
@@ -81,6 +82,17 @@ MISTAKES: dict[str, tuple[Case, type[Exception]]] = {
     "full_of_a_value": (lambda: li.full((T,), Z), li.IRError),
     "constant_of_a_size": (lambda: li.constant(T), li.IRError),
     "relu_of_nothing": (lambda: li.relu(any_none), li.IRError),
+    "weight_name_last": (lambda: any_.weight(ones(3), "w"), li.IRError),
+    "weight_of_a_shape": (lambda: li.weight("w", (3, 4)), li.IRError),
+    "constant_of_sizes": (lambda: li.constant([T, 3]), li.IRError),
+    "target_gpu": (lambda: li.compile(G, target="gpu"), li.TargetError),
+    "stateful_of_a_list": (lambda: any_.stateful(G, ["l"]), li.IRError),
+    "program_only_of_a_list": (lambda: any_.Program.of(G).only(["main"]), li.IRError),
+    "int_of_a_size": (lambda: int(T), li.DimError),
+    "range_of_a_size": (lambda: range(T), li.DimError),
+    "zeros_of_numpy": (lambda: np.zeros((T, 3)), li.DimError),
+    "size_divided": (lambda: li.input("x", ("T/2",)), li.IRError),
+    "size_remainder": (lambda: li.input("x", ("T%2",)), li.IRError),
     "graph_name_last": (lambda: any_.Graph([L], {"y": L}, "g"), li.IRError),
     "graph_name_empty": (lambda: li.Graph("", [L], {"y": L}), li.IRError),
     "graph_output_misspelt": (lambda: G.output("z"), li.IRError),
@@ -123,6 +135,23 @@ def test_results_of_a_layer_are_a_tuple_still() -> None:
     assert (*out, X) == out + (X,)  # noqa: RUF005  the operator is what is tested
     assert out == (y, *last)
     assert li.broadcast_to(li.size("T"), (T,)).shape == (T,)
+
+
+def test_a_value_has_no_length() -> None:
+    with pytest.raises(TypeError, match=re.escape("x.shape[0] is its first size")):
+        len(any_x)
+
+
+def test_operators_of_integers_are_those_of_numpy() -> None:
+    i, ints = li.input("i", (4,), "i32"), np.array([-7, -3, 5, 8], np.int32)
+    q, r = divmod(i, 3)
+    q2, r2 = divmod(100, i)
+    left: Any = 1
+    graph = li.Graph("g", [i], {"q": q, "r": r, "q2": q2, "r2": r2, "s": i << 2, "l": left << abs(i), "p": +i})
+    got = li.interpret(graph, i=ints)
+    want = (*divmod(ints, 3), *divmod(100, ints), ints << 2, np.left_shift(1, abs(ints)), ints)
+    for name, expected in zip(graph.output_names, want, strict=True):
+        np.testing.assert_array_equal(got[name], expected, err_msg=name)
 
 
 def test_executables_and_entries_refuse_positions_too() -> None:

@@ -48,6 +48,8 @@ def test_epochs_are_the_same_calls(exe: Executable, seed: int) -> None:
     for n in ("loss", "accuracy", "grad_norm"):
         means = [np.mean([w[n] for w in want[k : k + 5]]) for k in (0, 5, 10)]
         np.testing.assert_allclose(history[n], means, rtol=1e-6, err_msg=n)
+    with pytest.raises(li.CallError, match="no report has 'val_loss'; there are loss"):
+        history["val_loss"]
     assert history.stopped == "epochs"
     assert history.best is None
     assert history.exe is one

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -216,3 +218,23 @@ def test_a_number_is_read_as_one() -> None:
         assert float(y) == 6
         with pytest.raises(TypeError, match="no length"):
             len(y)
+
+
+def test_a_number_is_written_as_one_and_indexes() -> None:
+    x, i = li.input("x", ()), li.input("i", (), "i32")
+    with li.compile(li.Graph("g", [x, i], {"y": x * 2.0, "i": i + 1})) as exe:
+        out = exe(x=np.float32(3.25), i=np.int32(1), keep=True)
+        assert f"{out['y']:.2f}" == "6.50"
+        assert f"{out['y']}" == "DeviceArray(float32[] on cpu)"
+        assert ["a", "b", "c"][out["i"]] == "c"
+        assert np.arange(5)[out["i"]] == 2
+        with pytest.raises(TypeError, match="integer"):
+            ["a"][out["y"]]
+
+
+def test_a_pickle_is_numpys_array() -> None:
+    with li.compile(_encoder()) as exe:
+        want, kept = exe(x=ROWS)["y"], exe(x=ROWS, keep=True)["y"]
+        for a in (pickle.loads(pickle.dumps(kept)), copy.deepcopy(kept)):
+            assert type(a) is np.ndarray
+            np.testing.assert_array_equal(a, want)
