@@ -19,7 +19,7 @@ def meets_a_mask(e: Emitter, n: Node) -> bool:
     that: it packs booleans as single bits where memory has bytes. The module is invalid, and computes other numbers.
     """
     read = (v for m in _fused_with(e, n) for v in m.inputs)
-    return any(v.dtype is DType.i1 and v.rank > 0 and not _fuses(v.node) and splat(v) is None for v in read)
+    return any(v.dtype is DType.i1 and v.rank > 0 and not fuses(v.node) and splat(v) is None for v in read)
 
 
 def meets_columns(e: Emitter, n: Node) -> bool:
@@ -44,7 +44,7 @@ def _fused_with(e: Emitter, n: Node) -> Iterator[Node]:
     found, walk = {n}, list(users.get(n.values[0], ()))
     while walk:
         m = walk.pop()
-        if m in found or not _fuses(m):
+        if m in found or not fuses(m):
             continue
         found.add(m)
         yield m
@@ -52,5 +52,6 @@ def _fused_with(e: Emitter, n: Node) -> Iterator[Node]:
         walk += [v.node for v in m.inputs]
 
 
-def _fuses(n: Node) -> bool:
+def fuses(n: Node) -> bool:
+    """Whether IREE may put the node into one dispatch with what reads it."""
     return bool({Trait.elementwise, Trait.data_movement} & n.op.traits)

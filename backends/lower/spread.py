@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.builder import Builder
+from lstm_ir.backends.lower.beside_products import fuses
 from lstm_ir.ir.graph import Value
-from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.types import Shape, TensorType
 
 _SUMS = {"dot_general", "reduce_sum", "reduce_max", "reduce_min", "argmax", "cumsum", "stencil"}
-_FUSED = {Trait.elementwise, Trait.data_movement}
 
 
 def apart_from_spread(e: Builder, v: ir.Value, value: Value, to: Shape, axes: Sequence[int]) -> ir.Value:
@@ -39,7 +38,7 @@ def _summed(value: Value) -> bool:
         v = todo.pop()
         if v.op in _SUMS:
             return True
-        if v not in seen and _FUSED & set(v.node.op.traits):
+        if v not in seen and fuses(v.node):
             seen.add(v)
             todo += v.node.inputs
     return False
