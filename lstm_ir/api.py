@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from lstm_ir.backends.targets.target import Target
     from lstm_ir.passes.pipeline import PassStep
 
+_OTHER_FORMATS = (".onnx", ".pt", ".pth", ".pt2", ".pb", ".h5", ".hdf5", ".keras", ".tflite", ".npz", ".safetensors")
+
 
 @dataclass
 class Report:
@@ -288,6 +290,8 @@ def export(
         targets = [targets]
     if not targets:
         raise TargetError("export needs at least one target")
+    if str(path).lower().endswith(_OTHER_FORMATS):
+        raise CompileError(f"{path}: export writes packages of this project, no other format; name it .lirpkg")
     given = checked(options)
     chosen = places(targets, given)
     modules = {word: (where, *build(program, where, given, helpers=True)) for word, where in chosen.items()}

@@ -69,6 +69,11 @@ def _many(one: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     return read
 
 
+_EXPECTED = {
+    "int": "a whole number", "float": "a number", "bool": "True or False", "str": "a text", "ints": "whole numbers",
+    "floats": "numbers", "bools": "a list of True and False", "strs": "a list of texts", "dim": "a size",
+    "dims": "sizes",
+}  # fmt: skip
 KINDS: dict[str, Callable[[Any], Any]] = {
     "int": _int, "float": _float, "bool": _bool, "str": _str, "dim": _dim, "dtype": DType.of,
     "data": _data, "ints": _many(_int), "floats": _many(_float),
@@ -101,7 +106,8 @@ def check_attrs(op: Op, attrs_by_name: Mapping[str, Any], graph: type) -> dict[s
             out[name] = _instance(value, graph) if spec.kind == "graph" else KINDS[spec.kind](value)
         except (TypeError, OverflowError) as e:
             why = f" ({e})" if str(e) else ""
-            raise RuleError(f"attribute {name} is {value!r}; expected {spec.kind}{why}") from None
+            expected = _EXPECTED.get(spec.kind, spec.kind)
+            raise RuleError(f"attribute {name} is {value!r}; expected {expected}{why}") from None
     return out
 
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import CallError, DeadlineError
 from lstm_ir.ir.signature import Entry, by_name
 from lstm_ir.serving.owner import SchedulerOwner
@@ -38,9 +39,18 @@ class BatchedModel(Protocol):
         """Outputs by name."""
 
 
+WORDS = {
+    **dict.fromkeys(("batch_size", "max_batch_size", "max_size"), "max_batch, rows"),
+    **dict.fromkeys(("timeout", "max_wait", "max_wait_ms", "delay"), "max_delay, seconds"),
+    "queue_size": "max_waiting, requests", "program": "exe, what li.compile or li.load gives",
+}  # fmt: skip
+"""Words of other servers for arguments of ours."""
+
+
 class Batcher(SchedulerOwner):
     """One entry of an executable, called by many threads at once; results are those of calls of their own."""
 
+    @told(WORDS, "Batcher")
     def __init__(
         self,
         exe: Any,

@@ -22,9 +22,10 @@ import numpy as np
 
 from lstm_ir.backends.run.pure_function import PREFIX, PureFunction
 from lstm_ir.ir import state_values
+from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import BusyError, CallError, UnknownSessionError
 from lstm_ir.ir.signature import Entry
-from lstm_ir.serving.batcher import Outputs, limits, resolve_jobs, seconds, whole
+from lstm_ir.serving.batcher import WORDS, Outputs, limits, resolve_jobs, seconds, whole
 from lstm_ir.serving.owner import SchedulerOwner
 from lstm_ir.serving.row_check import confirm_rows
 from lstm_ir.serving.rows import Prepared, Rows
@@ -38,6 +39,7 @@ _CHARACTERS = 128  # of a session's name
 class Sessions(SchedulerOwner):
     """Sessions of one executable whose program keeps state, at most `max_sessions` at once."""
 
+    @told({**WORDS, "ttl": "idle_timeout, seconds", "max_count": "max_sessions"}, "Sessions")
     def __init__(
         self,
         exe: Any,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from lstm_ir.ir.graph import Node, Value, make
+from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.types import DType
@@ -50,6 +51,15 @@ def _multiply_one(n: Node) -> Value | None:
 @rule(RULES, "divide")
 def _divide_one(n: Node) -> Value | None:
     return n.inputs[0] if _is(n.inputs[1], 1.0) else None
+
+
+@rule(RULES, "reduce_sum")
+def _sum_of_nothing(n: Node) -> Value | None:
+    """0, which lowering keeps from drivers that take 0 / 0 for 0."""
+    (x,) = n.inputs
+    if all(x.shape[d] != 0 for d in n.attrs["dimensions"]):
+        return None
+    return broadcast_in_dim(constant(0, x.dtype), n.types[0].shape, ())
 
 
 @rule(RULES, "negate", "not")

@@ -61,6 +61,16 @@ WORDS: dict[str, tuple[Callable[[], object], str]] = {
     "mask of a layer": (lambda: any_.lstm(X, W, R, mask=ONES), "Say lengths, the steps of each row"),
     "linear_before_reset": (lambda: any_.gru(X, W, R, linear_before_reset=1), "Say reset_after"),
     "clipnorm": (lambda: any_.adam(1e-3, clipnorm=1.0), "Say clip_norm to li.train_step"),
+    "batch_size of a batcher": (
+        lambda: any_.Batcher(G, batch_size=8),
+        "Batcher: there is no argument 'batch_size'. Say max_batch, rows",
+    ),
+    "timeout of a batcher": (lambda: any_.Batcher(G, timeout=1), "Say max_delay, seconds"),
+    "ttl of sessions": (
+        lambda: any_.Sessions(G, ttl=1),
+        "Sessions: there is no argument 'ttl'. Say idle_timeout, seconds",
+    ),
+    "max_sesions": (lambda: any_.Sessions(G, max_sesions=1), "Did you mean max_sessions?"),
     "running_mean": (lambda: any_.batch_norm(A, running_mean=ONES), "Did you mean mean?"),
     "running_var": (lambda: any_.batch_norm(A, running_var=ONES), "Did you mean var?"),
     "b of a convolution": (lambda: any_.conv1d(V, ONES, b=ONES), "Did you mean bias?"),

@@ -9,6 +9,7 @@ from lstm_ir.ir import options
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.no_operand import refuse_what_is_none
 from lstm_ir.ir.opdef import Op
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.elementwise import convert
@@ -28,7 +29,7 @@ def layer_node(op: Op, operands: tuple[Any, ...], **attrs: Any) -> Node:
         options.text(op.name, name, attrs[name])
     lead = next((v.dtype for v in operands if isinstance(v, Value) and v.dtype.is_float), None)
     args = tuple(
-        _operand(spec.name, v, lead, attrs["direction"]) for spec, v in zip(op.operands, operands, strict=True)
+        _operand(op, spec.name, v, lead, attrs["direction"]) for spec, v in zip(op.operands, operands, strict=True)
     )
     x = args[0]
     if x is not None and x.rank == 3:
@@ -46,16 +47,16 @@ def _narrowed(lengths: Value | None, steps: Dim) -> Value | None:
     return convert(in_range(lengths, 0, steps), DType.i32)
 
 
-def _operand(name: str, argument: Any, lead: DType | None, direction: str) -> Value | None:
+def _operand(op: Op, name: str, argument: Any, lead: DType | None, direction: str) -> Value | None:
     if argument is None:
         return None
     integer = name in ("lengths", "count")
     if isinstance(argument, Value):
         v = argument
-    elif hasattr(argument, "dtype") and not integer:
-        v = constant(argument)
     else:
-        v = constant(argument, DType.i32 if integer else lead)
+        refuse_what_is_none(op.name, argument)
+        narrow = DType.i32 if integer else lead
+        v = constant(argument) if hasattr(argument, "dtype") and not integer else constant(argument, narrow)
     rank = RANKS.get(name)
     if rank is not None and v.rank == rank - 1 and direction != "bidirectional":
         v = expand_dims(v, 0)

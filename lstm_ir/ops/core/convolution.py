@@ -62,8 +62,18 @@ def need_operands(lhs: TensorType, rhs: TensorType, layout: str, groups: int, at
 def _types(lhs: TensorType, rhs: TensorType, *, groups: int, **attrs: Ints) -> TensorType:
     axes = need_operands(lhs, rhs, "[N, C, ..] and [O, C/groups, ..]", groups, attrs)
     (batch, channels, *sizes), (outputs, per_group) = lhs.shape, rhs.shape[:2]
-    need_equal(channels, dims.mul(per_group, groups), f"{channels} channels, but {groups} groups of {per_group}")
+    said = f"x has {channels} channels, w takes {dims.mul(per_group, groups)}"
+    of = "" if groups == 1 else f", {groups} groups of {per_group}"
+    need_equal(channels, dims.mul(per_group, groups), f"{said}{of}{channels_last(lhs, rhs, groups)}")
     return TensorType((batch, outputs, *need_steps(axes, tuple(sizes))), lhs.dtype)
+
+
+def channels_last(lhs: TensorType, rhs: TensorType, groups: int) -> str:
+    """What to write where the last axis of x has the channels that the kernel takes."""
+    if lhs.shape[-1] != dims.mul(rhs.shape[1], groups):
+        return ""
+    order = (0, lhs.rank - 1, *range(1, lhs.rank - 1))
+    return f": x is [N, C, ..]. Channels last? Give li.transpose(x, {order})"
 
 
 def cut(x: Array, lows: Ints, highs: Ints) -> Array:

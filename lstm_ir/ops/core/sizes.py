@@ -66,19 +66,21 @@ def sizes(
     D = len(DIRECTIONS[direction])
     need(x.rank == 3, f"x is {x}, not [T,B,I] or, with layout batch, [B,T,I]")
     need(x.dtype.is_float, f"x has {x.dtype} elements, not floats")
-    need(w_hh.rank == 3, f"w_hh is {w_hh}, not [D,{gates}*H,P]")
+    both = f". Two directions take the weights of both: {_STACKED}" if D == 2 and w_hh.rank == 2 else ""
+    need(w_hh.rank == 3, f"w_hh is {w_hh}, not [D,{gates}*H,P]{both}")
     wide, P = w_hh.shape[1], w_hh.shape[2]
     need(isinstance(wide, int) and isinstance(P, int), f"w_hh is {w_hh}; hidden sizes are numbers, not names")
     assert isinstance(wide, int)
     assert isinstance(P, int)
     swapped = _swapped(isinstance(P, int) and P == gates * wide, "w_hh")
-    need(wide % gates == 0, f"w_hh is {w_hh}; {wide} rows are not {gates} gates of equal size{swapped}")
+    other = swapped or _other_cell(wide, P, gates)
+    need(wide % gates == 0, f"w_hh is {w_hh}; {wide} rows are not {gates} gates of equal size{other}")
     H = wide // gates
     T, B = (x.shape[1], x.shape[0]) if layout == "batch" else (x.shape[0], x.shape[1])
     s = Sizes(T, B, D, H, P, x.dtype, layout == "batch")
     exactly("w_hh", w_hh, s, (D, wide, P))
     if w_hr is None:
-        need(P == H, f"w_hh is {w_hh}: without a projection it has {H} columns, got {P}{swapped}")
+        need(P == H, f"w_hh is {w_hh}: without a projection it has {H} columns, got {P}{other}")
     else:
         exactly("w_hr", w_hr, s, (D, P, H))
     if w_ih is None:
@@ -114,10 +116,19 @@ def _hint(name: str, t: TensorType, want: TensorType) -> str:
     return ""
 
 
+def _other_cell(rows: int, columns: Dim, gates: int) -> str:
+    """Whose weights these are, where another cell has so many gates for each column."""
+    for count, words, cell in ((4, "Four rows", "an LSTM"), (3, "Three rows", "a GRU"), (1, "One row", "an RNN")):
+        if count != gates and rows == count * columns:
+            return f". {words} for each column: the weights of {cell}?"
+    return ""
+
+
 def _swapped(holds: bool, name: str) -> str:
     return f". Transposed? Give {name}.T" if holds else ""
 
 
+_STACKED = "np.stack([forward, backward])"
 TWO_BIASES = "b = b_ih + b_hh (of a GRU, without the part n of b_hh, which is b_hn)"
 
 

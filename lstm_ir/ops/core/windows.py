@@ -166,9 +166,9 @@ def each(op: str, option: str, value: Pair, rank: int) -> Ints:
     """One number per axis: an int is that of all."""
     if options.is_int(value):
         return (options.integer(op, option, value),) * rank
-    numbers = tuple(options.integer(op, option, n) for n in options.several(op, option, value))
-    if len(numbers) != rank:
-        raise options.refuse(op, option, value, f"a number or {rank} of them")
+    if not isinstance(value, (list, tuple)) or len(value) != rank:
+        raise options.refuse(op, option, value, "a whole number" if rank == 1 else f"a whole number or {rank} of them")
+    numbers = tuple(options.integer(op, option, n) for n in value)
     return numbers
 
 
@@ -176,9 +176,10 @@ def paddings(op: str, padding: Padding, rank: int) -> tuple[Ints, Ints]:
     """(low, high) per axis: ints are both ends of an axis; on one axis a pair is its two ends."""
     if options.is_int(padding):
         return (options.integer(op, "padding", padding),) * rank, (options.integer(op, "padding", padding),) * rank
-    expected = f"a number, or one or a pair for each of {rank} axes"
-    if isinstance(padding, str):
-        raise options.refuse(op, "padding", padding, expected)
+    expected = "a number or a pair" if rank == 1 else f"a number, or one or a pair for each of {rank} axes"
+    if not isinstance(padding, (list, tuple)):
+        words = "; conv1d and conv2d take words" if isinstance(padding, str) else ""
+        raise options.refuse(op, "padding", padding, expected + words)
     items: tuple[Any, ...] = options.several(op, "padding", padding)
     if rank == 1 and len(items) == 2 and all(map(options.is_int, items)):
         items = (items,)

@@ -34,7 +34,8 @@ def cross_entropy(
     """
     (v,) = as_values("cross_entropy", logits)
     at = labels if isinstance(labels, Value) else constant(labels)
-    _need("cross_entropy", at.dtype.is_int, f"labels are {at.type}, not integers", v, at)
+    one_hot = ". One-hot? Give li.argmax(labels, -1)" if at.shape == v.shape else ""
+    _need("cross_entropy", at.dtype.is_int, f"labels are {at.type}, not integers{one_hot}", v, at)
     fits = v.rank >= 1 and at.shape == v.shape[:-1]
     _need("cross_entropy", fits, "labels have the axes of logits without the last", v, at)
     number = isinstance(label_smoothing, (int, float, np.number))

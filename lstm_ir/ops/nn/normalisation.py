@@ -2,7 +2,7 @@
 
     y = (x - mean) / sqrt(variance + epsilon) * scale + bias
 
-16-bit floats are normalised in f32.
+16-bit floats are normalised in f32. scale, bias, mean and var are of x's type, or of f32 where x has 16 bits.
 """
 
 from __future__ import annotations
@@ -58,6 +58,16 @@ def need_epsilon(op: str, epsilon: Any) -> float:
     return found
 
 
+def weight(op: str, x: Value, v: Any, name: str) -> Value:
+    """v of x's type; f32 stays where x has 16 bits."""
+    _, w = as_values(op, x, v)
+    if w.dtype not in (x.dtype, inner(x.dtype)):
+        kinds = " or ".join(dict.fromkeys(k.name for k in (x.dtype, inner(x.dtype))))
+        problem = f'{name} is {w.type}, x has {x.dtype} elements: {name} is of {kinds}; li.convert({name}, "{x.dtype}")'
+        raise IRError(message(op, f"{problem} converts", [("x", x.type), (name, w.type)], here()))
+    return w
+
+
 def affine(y: Value, scale: Any, bias: Any, dtype: DType | None = None) -> Value:
     """y * scale + bias, where they are given, in y's type; then in `dtype`."""
     s, b = (None if w is None else e.convert(as_values("multiply", y, w)[1], y.dtype) for w in (scale, bias))
@@ -74,7 +84,7 @@ def _per_channel(op: str, x: Value, v: Any, name: str) -> Value | None:
     """[C] so that it broadcasts along axis 1 of x."""
     if v is None:
         return None
-    _, w = as_values(op, x, v)
+    w = weight(op, x, v, name)
     if w.shape != x.shape[1:2]:
         raise IRError(message(op, f"{name} is [C], axis 1 of x", [("x", x.type), (name, w.type)], here()))
     return reshape(w, (w.shape[0], *(1,) * (x.rank - 2)))
@@ -119,7 +129,8 @@ def rms_norm(x: Any, scale: Any = None, *, axis: int | tuple[int, ...] = -1, eps
     v, small = floats("rms_norm", x), need_epsilon("rms_norm", epsilon)
     over = axes_of("rms_norm", v, axis)
     w = e.convert(v, inner(v.dtype))
-    return affine(w * e.rsqrt(mean(w * w, over, keepdims=True) + small), scale, None, v.dtype)
+    factor = None if scale is None else weight("rms_norm", v, scale, "scale")
+    return affine(w * e.rsqrt(mean(w * w, over, keepdims=True) + small), factor, None, v.dtype)
 
 
 def batch_norm(
@@ -209,8 +220,8 @@ here what it keeps, and turns `training` off where it infers."""
 
 
 def _statistic(x: Value, v: Any, name: str) -> Value:
-    _, w = as_values("batch_norm", x, v)
-    if w.shape != x.shape[1:2] or not w.dtype.is_float:
-        problem = f"{name} is [C] of floats, axis 1 of x"
+    w = weight("batch_norm", x, v, name)
+    if w.shape != x.shape[1:2]:
+        problem = f"{name} is [C], axis 1 of x"
         raise IRError(message("batch_norm", problem, [("x", x.type), (name, w.type)], here()))
     return w

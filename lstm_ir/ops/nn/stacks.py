@@ -113,8 +113,10 @@ def _states(op: str, name: str, v: Any, x: Value, count: int) -> Value | None:
 
 
 def _check(op: str, number: int, weights: Any, names: Sequence[str]) -> None:
-    if not isinstance(weights, Mapping) or not {"w_ih", "w_hh"} <= set(weights):
+    if not isinstance(weights, Mapping):
         raise options.refuse(op, f"layer {number}", weights, "a mapping with w_ih and w_hh")
     unknown = sorted(map(str, set(weights) - set(names)))
     if unknown:
         raise options.refuse(op, f"a name of layer {number}", unknown[0], f"one of {', '.join(names)}")
+    if missing := [name for name in ("w_ih", "w_hh") if name not in weights]:
+        raise options.refuse(op, f"layer {number}", list(weights), f"{' and '.join(missing)} too")

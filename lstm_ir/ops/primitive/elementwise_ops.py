@@ -28,7 +28,7 @@ def _accepts(kinds: str, t: TensorType) -> None:
         words = {"f": "float", "i": "integer", "b": "boolean (i1)"}
         instead = "; & | ^ ~ take booleans" if kind == "b" and kinds == "fi" else ""
         dtype = "f32" if "f" in kinds else "i32"
-        makes = "x != 0 gives booleans" if kind == "f" else f'li.convert(x, "{dtype}") converts'
+        makes = "x != 0 gives booleans" if kind == "f" and "b" in kinds else f'li.convert(x, "{dtype}") converts'
         need(False, f"takes {' or '.join(words[k] for k in kinds)} elements, got {t.dtype}; {makes}{instead}")
 
 

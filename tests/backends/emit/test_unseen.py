@@ -33,3 +33,15 @@ def test_zero_times_what_is_not_finite(kind: str) -> None:
         np.testing.assert_array_equal(got[name], value, err_msg=name)
         plain = ~np.isnan(value)
         np.testing.assert_array_equal(np.signbit(got[name])[plain], np.signbit(value)[plain], err_msg=name)
+
+
+@pytest.mark.vulkan
+@pytest.mark.parametrize("kind", ["f32", "f16"])
+def test_the_mean_of_nothing(kind: str) -> None:
+    """NaN, as 0 / 0 is; Mesa's driver took it for 0."""
+    need("vulkan")
+    x = li.input("x", (0, 7), kind)
+    graph = li.Graph("nothing", [x], {"mean": li.mean(x, 0), "var": li.var(x, 0), "all": li.mean(x)})
+    with li.compile(graph, "vulkan", options={"cache": False}) as exe:
+        got = exe(x=np.zeros((0, 7), li.DType(kind).numpy))
+    assert all(np.isnan(v).all() for v in got.values()), got

@@ -238,9 +238,19 @@ REFUSED: dict[str, Callable[[], object]] = {
     "cumprod: exclusive is 1": lambda: any_.cumprod(X, exclusive=1),
     "group_norm: groups is 3; expected a divisor of the number of channels, 4": lambda: li.group_norm(X, 3),
     "group_norm: scale is [C]": lambda: li.group_norm(X, 2, F(3, "f4")),
-    "batch_norm: mean is [C] of floats": lambda: li.batch_norm(X, F(3, "f4"), F(4, "f4")),
+    "batch_norm: mean is [C], axis 1 of x": lambda: li.batch_norm(X, F(3, "f4"), F(4, "f4")),
     "batch_norm: mask is i1[3], the axes of x without that of": lambda: li.batch_norm(X, *F((2, 4), "f4"), mask=X > 0),
     "batch_norm: mask is i1[T,4], the axes": lambda: li.batch_norm(L, *F((2, 2), "f4"), mask=L[:, 0]),
+    "batch_norm: var is f64[4], x has f32 elements: var is of f32": lambda: li.batch_norm(X, F(4, "f4"), F(4, "f8")),
+    "batch_norm: scale is f16[4]": lambda: li.batch_norm(X, F(4, "f4"), F(4, "f4"), F(4, "f2")),
+    "layer_norm: bias is i32[4]": lambda: li.layer_norm(X, None, F(4, "i4")),
+    'rms_norm: scale is f64[4], x has f32 elements: scale is of f32; li.convert(scale, "f32") converts': (
+        lambda: li.rms_norm(X, F(4, "f8"))
+    ),
+    "group_norm: bias is f64[4]": lambda: li.group_norm(X, 2, F(4, "f4"), F(4, "f8")),
+    "layer_norm: scale is f64[4], x has f16 elements: scale is of f16 or f32": (
+        lambda: li.layer_norm(li.convert(X, "f16"), F(4, "f8"))
+    ),
     "batch_norm: training is 1": lambda: any_.batch_norm(X, F(4, "f4"), F(4, "f4"), training=1),
     "rms_norm: epsilon is -1": lambda: li.rms_norm(X, epsilon=-1.0),
     "instance_norm: x has 2 axes, it needs 3": lambda: li.instance_norm(X),
@@ -252,6 +262,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "lstm_stack: layers is []": lambda: li.lstm_stack(L, []),
     "lstm_stack: layer 0 is": lambda: any_.lstm_stack(L, [(1, 2)]),
     "lstm_stack: a name of layer 0 is 'b_hn'": lambda: li.lstm_stack(L, [{**W, "b_hn": None}]),
+    "lstm_stack: layer 0 is ['w_ih']; expected w_hh too": lambda: li.lstm_stack(L, [{"w_ih": W["w_ih"]}]),
     "lstm_stack: dropout is 1": lambda: li.lstm_stack(L, [W, W], dropout=1.0),
     "lstm_stack: key is None": lambda: li.lstm_stack(L, [W, W], dropout=0.1),
     "lstm_stack: direction is 'both'": lambda: li.lstm_stack(L, [W], direction="both"),

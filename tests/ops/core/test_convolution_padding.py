@@ -85,7 +85,16 @@ REFUSED: dict[str, Callable[[], object]] = {
     "strides and dilations are 1 or more": lambda: li.conv1d(X, W, 0, "same"),
     "the kernel size is K": lambda: li.conv1d(X, li.input("w", (4, 3, "K")), padding="same"),
     "takes lhs and rhs of rank 3": lambda: li.conv1d(X[0], W, padding="same"),
-    "padding is 'same'; expected a number, or one or a pair": lambda: any_.max_pool1d(X, 2, padding="same"),
+    "padding is 'same'; expected a number or a pair; conv1d and conv2d take words": (
+        lambda: any_.max_pool1d(X, 2, padding="same")
+    ),
+    "padding is 'valid'; expected a number, or one or a pair for each of 2 axes; conv1d and": (
+        lambda: any_.max_pool2d(X[None], 2, padding="valid")
+    ),
+    "stride is 2.0; expected a whole number": lambda: any_.conv1d(X, W, 2.0),
+    "x has 6 channels, w takes 3: x is [N, C, ..]. Channels last? Give li.transpose(x, (0, 2, 1))": (
+        lambda: li.conv1d(li.input("y", (2, 6, 3)), W)
+    ),
 }
 
 
