@@ -29,6 +29,7 @@ from lstm_ir.ir.errors import LoweringError as LoweringError
 from lstm_ir.ir.errors import LstmIrError as LstmIrError
 from lstm_ir.ir.errors import MissingLibraryError as MissingLibraryError
 from lstm_ir.ir.errors import ModelError as ModelError
+from lstm_ir.ir.errors import OptionError as OptionError
 from lstm_ir.ir.errors import PackageError as PackageError
 from lstm_ir.ir.errors import ParseError as ParseError
 from lstm_ir.ir.errors import PassError as PassError

@@ -8,7 +8,7 @@ from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from lstm_ir.ir.errors import ArgumentError, CompileError, LoweringError, TargetError
+from lstm_ir.ir.errors import ArgumentError, OptionError, TargetError
 from lstm_ir.ir.near_names import hint, near
 
 if TYPE_CHECKING:
@@ -29,27 +29,27 @@ RECORDED = ("pipeline", "precision", "kernels", "helpers", "opt_level", "data_ti
 
 
 def checked(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) -> dict[str, Any]:
-    """The options that are given, and the defaults; CompileError or LoweringError for what is none of `known`."""
+    """The options that are given, and the defaults; OptionError for what is none of `known`."""
     if options is not None and not isinstance(options, Mapping):
-        raise CompileError(f"options is {options!r}; expected a mapping from names to values")
+        raise OptionError(f"options is {options!r}; expected a mapping from names to values")
     given = dict({} if options is None else options)
     unknown = sorted(set(given) - set(known), key=str)
     if unknown:
-        raise LoweringError(f"unknown option {unknown[0]!r}{_instead(unknown[0], known)}")
+        raise OptionError(f"unknown option {unknown[0]!r}{_instead(unknown[0], known)}")
     for name in ("kernels", "cache", "verify", "schedule_caller", "map_weights"):
         if not isinstance(given.get(name, True), bool):
-            raise CompileError(f"option {name} is {given[name]!r}; expected True or False")
+            raise OptionError(f"option {name} is {given[name]!r}; expected True or False")
     helpers = given.get("helpers", True)
     if not isinstance(helpers, bool) and not (isinstance(helpers, str) and helpers == ALWAYS):
-        raise CompileError(f"option helpers is {given['helpers']!r}; expected True, False or {ALWAYS!r}")
+        raise OptionError(f"option helpers is {given['helpers']!r}; expected True, False or {ALWAYS!r}")
     if "thresholds" in given:
         thresholds(given)
     seconds = given.get("timeout", 300.0)
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise CompileError(f"option timeout is {seconds!r}; expected seconds, a number above 0")
+        raise OptionError(f"option timeout is {seconds!r}; expected seconds, a number above 0")
     for name in ("pipeline", "precision"):
         if not isinstance(given.get(name, ""), (str, type(None))):
-            raise CompileError(f"option {name} is {given[name]!r}; expected text")
+            raise OptionError(f"option {name} is {given[name]!r}; expected text")
     return {k: v for k, v in defaults.items() if k in known} | given
 
 
@@ -59,10 +59,10 @@ def thresholds(numbers: Mapping[str, Any]) -> Thresholds:
 
     chosen, known = numbers.get("thresholds", {}), [f.name for f in fields(Thresholds)]
     if not isinstance(chosen, Mapping) or not all(isinstance(n, int) and n >= 0 for n in chosen.values()):
-        raise CompileError(f"option thresholds is {chosen!r}; expected a mapping from names to numbers of 0 or more")
+        raise OptionError(f"option thresholds is {chosen!r}; expected a mapping from names to numbers of 0 or more")
     for name in chosen:
         if name not in known:
-            raise CompileError(
+            raise OptionError(
                 f"option thresholds: there is no {name!r}{hint(name, known, f'; there are {_all(known)}')}"
             )
     return Thresholds(**chosen)

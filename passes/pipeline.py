@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lstm_ir.ir.errors import LstmIrError, PassError, message
+from lstm_ir.ir.errors import LstmIrError, OptionError, PassError, message
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.near_names import hint
 from lstm_ir.ir.opdef import Level
@@ -72,7 +72,7 @@ class Pipeline:
     def with_precision(self, word: str) -> Pipeline:
         """The same passes, and those that store weights as `word` says: bf16, f16, int8 or int8-dynamic."""
         if word not in PRECISIONS:
-            raise PassError(f"precision is {word!r}{hint(word, PRECISIONS, _listed(', not one of', PRECISIONS))}")
+            raise OptionError(f"precision is {word!r}{hint(word, PRECISIONS, _listed(', not one of', PRECISIONS))}")
         first, last = map(self.parse, PRECISIONS[word])
         return Pipeline((*first.passes, *self.passes, *last.passes))
 

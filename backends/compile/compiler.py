@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from lstm_ir.backends import process
 from lstm_ir.backends.compile import child as children
 from lstm_ir.backends.compile.cache import Cache, key
-from lstm_ir.ir.errors import CompileError
+from lstm_ir.ir.errors import CompileError, OptionError
 from lstm_ir.ir.foreign_errors import limit_in, refusals_become, strerror
 from lstm_ir.ir.output_file import replacing
 from lstm_ir.ir.target import TargetInfo
@@ -180,18 +180,18 @@ def option_flags(options: Mapping[str, Any] | None, kind: str) -> list[str]:
     level, tiling = given.pop("opt_level", "O3"), given.pop("data_tiling", kind == "cpu")
     extra = given.pop("flags", ())
     if given:
-        raise CompileError(f"unknown option {min(given)!r}; the options are opt_level, data_tiling, flags")
+        raise OptionError(f"unknown option {min(given)!r}; the options are opt_level, data_tiling, flags")
     if not isinstance(level, str) or level not in ("O0", "O1", "O2", "O3"):
-        raise CompileError(f"option opt_level is {level!r}; expected O0, O1, O2 or O3")
+        raise OptionError(f"option opt_level is {level!r}; expected O0, O1, O2 or O3")
     if not isinstance(tiling, bool):
-        raise CompileError(f"option data_tiling is {tiling!r}; expected True or False")
+        raise OptionError(f"option data_tiling is {tiling!r}; expected True or False")
     if not isinstance(extra, (list, tuple)) or not all(isinstance(f, str) for f in extra):
-        raise CompileError("option flags: expected a list of compiler flags")
+        raise OptionError("option flags: expected a list of compiler flags")
     on = "true" if tiling else "false"
     chosen = {_flag_name(f) for f in extra}
     places = sorted(f for f in chosen if f.startswith(PLACES))
     if kind == "cpu" and places:
-        raise CompileError(f"option flags: {places[0]} has no effect for CPUs: the module says where tensors lie")
+        raise OptionError(f"option flags: {places[0]} has no effect for CPUs: the module says where tensors lie")
     ours = [LESS_FUSION] if kind == "cpu" and _flag_name(LESS_FUSION) not in chosen else []
     return [*ours, f"--iree-opt-level={level}", f"--iree-opt-data-tiling={on}", *extra]
 

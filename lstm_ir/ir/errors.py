@@ -73,6 +73,10 @@ class CompileError(LstmIrError, RuntimeError):
     """The compiler refused, crashed, or ran past its time limit."""
 
 
+class OptionError(CompileError, ValueError):
+    """An option that there is not, or a value that it cannot have."""
+
+
 class PackageError(LstmIrError, ValueError):
     """A package, weight file or state file that is damaged, foreign or unsafe."""
 

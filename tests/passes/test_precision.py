@@ -113,7 +113,7 @@ def test_words_of_the_option(word: str) -> None:
 
 
 def test_words_that_are_none() -> None:
-    with pytest.raises(li.PassError, match=r"precision is 'int4'\. Did you mean int8\?"):
+    with pytest.raises(li.OptionError, match=r"precision is 'int4'\. Did you mean int8\?"):
         for_target(None).with_precision("int4")
     with pytest.raises(li.PassError, match="rows=int8 goes with weights=int8, not bf16"):
         Pipeline.parse("precision{weights=bf16,rows=int8}")

@@ -173,5 +173,5 @@ def test_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         li.compile(lstm(SIZES))
     with pytest.raises(li.CompileError, match="option schedule_caller is 0; expected True or False"):
         li.load(tmp_path / "m.lirpkg", options={"schedule_caller": 0})
-    with pytest.raises(li.LoweringError, match=r"unknown option .kernels.: .* here there are helpers, schedule_caller"):
+    with pytest.raises(li.OptionError, match=r"unknown option .kernels.: .* here there are helpers, schedule_caller"):
         li.load(tmp_path / "m.lirpkg", options={"kernels": True})
