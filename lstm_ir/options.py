@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from functools import wraps
-from inspect import signature
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from lstm_ir.ir.errors import ArgumentError, OptionError, TargetError
+from lstm_ir.ir.called import Function, fitting
+from lstm_ir.ir.errors import OptionError, TargetError
 from lstm_ir.ir.near_names import hint, near
 
 if TYPE_CHECKING:
     from lstm_ir.backends.emit.options import Thresholds
 
-P = ParamSpec("P")
-R = TypeVar("R")
 OPTIONS = (
     "pipeline", "precision", "kernels", "helpers", "opt_level", "data_tiling", "flags", "timeout", "cache",
     "verify", "schedule_caller", "thresholds",
@@ -80,30 +77,16 @@ def _instead(name: object, known: Sequence[str]) -> str:
     return hint(name, known, f"; the options are {_all(known)}")
 
 
-def told(known: Sequence[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """For functions with the argument `options`: one of `known` as a keyword is an ArgumentError that says so."""
+def told(known: Sequence[str]) -> Callable[[Function], Function]:
+    """As `fitting`, for functions with the argument `options`: one of `known` as a keyword is told where it belongs."""
 
-    def decorated(function: Callable[P, R]) -> Callable[P, R]:
-        parameters = tuple(signature(function).parameters)
+    def instead(_: str, keyword: str, parameters: Sequence[str]) -> str:
+        meant = near(keyword, (*parameters, *known))
+        if meant in known:
+            return f"; options are handed over together: options={{{meant!r}: ...}}"
+        return hint(keyword, parameters, f"; they are {_all(parameters)}")
 
-        @wraps(function)
-        def call(*args: P.args, **named: P.kwargs) -> R:
-            for name, value in named.items():
-                if name not in parameters:
-                    instead = _meant(name, value, parameters, known)
-                    raise ArgumentError(f"{function.__name__}: there is no argument {name!r}{instead}")
-            return function(*args, **named)
-
-        return call
-
-    return decorated
-
-
-def _meant(name: str, value: object, parameters: Sequence[str], known: Sequence[str]) -> str:
-    meant = near(name, (*parameters, *known))
-    if meant in known:
-        return f"; options are handed over together: options={{{meant!r}: {value!r:.40}}}"
-    return hint(name, parameters, f"; they are {_all(parameters)}")
+    return fitting(instead)
 
 
 def device_word(device: str | None) -> None:
