@@ -64,6 +64,7 @@ if TYPE_CHECKING:  # _LAZY as a checker reads it: `as` says that the name is pub
     from lstm_ir.importers.keras.to_keras import to_keras as to_keras
     from lstm_ir.importers.onnx.model import from_onnx as from_onnx
     from lstm_ir.importers.tensorflow.model import from_tf as from_tf
+    from lstm_ir.importers.tensorflow.to_tf import to_tf as to_tf
     from lstm_ir.importers.torch.model import from_torch as from_torch
     from lstm_ir.importers.torch.weights import to_torch as to_torch
     from lstm_ir.ir.data import Data as Data
@@ -113,6 +114,7 @@ _LAZY = {
         "lstm_ir.importers.keras.to_keras": "to_keras",
         "lstm_ir.importers.onnx.model": "from_onnx",
         "lstm_ir.importers.tensorflow.model": "from_tf",
+        "lstm_ir.importers.tensorflow.to_tf": "to_tf",
         "lstm_ir.importers.torch.model": "from_torch",
         "lstm_ir.importers.torch.weights": "to_torch",
         "lstm_ir.ir.data": "Data",

@@ -55,11 +55,11 @@ def new_file(folder: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def new_folder() -> Iterator[Path]:
-    """A folder of this user alone among the system's temporary files, which is gone at the end."""
+def new_folder(base: Path | None = None) -> Iterator[Path]:
+    """A folder of this user alone in `base`, or among the system's temporary files, which is gone at the end."""
     import tempfile  # of writers alone: who loads a package does without
 
-    base = Path(tempfile.gettempdir())
+    base = base or Path(tempfile.gettempdir())
     remove_dead(base)
     for _ in range(_TRIES):
         path = base / _name()

@@ -15,7 +15,6 @@ STEPS, ROWS, RATE = 20, 64, 0.01  # at a rate of 0.1 the loss jumps, and roundin
 def _digits(record: Record) -> None:
     """Logits of images that it has not seen, and the losses of the steps that follow."""
     import keras
-    import tensorflow as tf
 
     data, L = digits(), keras.layers
     x, labels = data.train_images.astype(np.float32) / 16, data.train_labels.astype(np.int32)
@@ -29,16 +28,42 @@ def _digits(record: Record) -> None:
     seen = data.test_images.astype(np.float32) / 16
     record.inputs(x=seen)
     record.outputs({"output_0": model(seen).numpy()})
-    losses: list[Any] = []
-    for k in range(STEPS):
-        part = slice(k * ROWS, (k + 1) * ROWS)
-        with tf.GradientTape() as tape:
-            losses.append(loss(labels[part], model(x[part])))
-        for v, slope in zip(
-            model.trainable_variables, tape.gradient(losses[-1], model.trainable_variables), strict=True
-        ):
-            v.assign_sub(RATE * slope)
+    losses = _trained_on(lambda x: model(x), loss, model.trainable_variables, 0)
     record.keep("more", {"losses": np.array(losses), **{v.path: v.numpy() for v in model.trainable_variables}})
 
 
-CASES = {"digits": _digits}
+def _trained_on(run: Any, loss: Any, variables: Any, first: int) -> list[Any]:
+    """The losses of the steps from `first` on."""
+    import tensorflow as tf
+
+    data, losses = digits(), list[Any]()
+    x, labels = data.train_images.astype(np.float32) / 16, data.train_labels.astype(np.int32)
+    for k in range(first, STEPS):
+        part = slice(k * ROWS, (k + 1) * ROWS)
+        with tf.GradientTape() as tape:
+            losses.append(loss(labels[part], run(tf.constant(x[part]))))
+        for v, slope in zip(variables, tape.gradient(losses[-1], variables), strict=True):
+            v.assign_sub(RATE * slope)
+    return losses
+
+
+def _digits_on(record: Record) -> None:
+    """A folder with the weights after half of the steps: what it answers, and the losses of the rest."""
+    import keras
+    import tensorflow as tf
+
+    model = tf.saved_model.load(str(record.path))
+    seen = digits().test_images.astype(np.float32) / 16
+    record.outputs({"output_0": model.serve(tf.constant(seen)).numpy()})
+    # Keras exports a variable as what functions read, and twice beside it.
+    answer = model.signatures["serving_default"]
+    used = {v.name: v.numpy() for v in answer.variables}
+    beside = [v for v in (*model.variables, *model._all_variables) if v.dtype.is_floating]
+    same = all(np.array_equal(v.numpy(), used[v.name]) for v in beside)
+    record.keep("more", {"same": np.array(same), "count": np.array([len(used), len(beside)])})
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    losses = _trained_on(lambda x: answer(x)["output_0"], loss, list(answer.variables), STEPS // 2)
+    record.keep("more", {"losses": np.array(losses)})
+
+
+CASES = {"digits": _digits, "digits_on": _digits_on}

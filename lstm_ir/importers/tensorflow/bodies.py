@@ -91,6 +91,16 @@ class Body:
                 raise ModelError(f"{self.name}: the node {n.name!r:.80} depends on itself")
         return result
 
+    def behind(self, ends: Iterable[str]) -> set[str]:
+        """Names of the nodes that have to run for these, themselves among them."""
+        todo, seen = list(ends), set[str]()
+        while todo:
+            name = todo.pop()
+            if name not in seen and name in self.nodes:
+                seen.add(name)
+                todo += [r.node for r in self.nodes[name].inputs] + list(self.nodes[name].controls)
+        return seen
+
     @cached_property
     def read(self) -> frozenset[str]:
         """Names of the nodes whose results other nodes read."""

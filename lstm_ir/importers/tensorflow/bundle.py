@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -13,14 +14,17 @@ import numpy as np
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.tensorflow.checksum import masked_crc32c
 from lstm_ir.importers.tensorflow.messages import parsed
-from lstm_ir.importers.tensorflow.sorted_table import MAX_BYTES, entries, varint
+from lstm_ir.importers.tensorflow.sorted_table import MAX_BYTES, entries, table, varint
 from lstm_ir.importers.tensorflow.tensors import STRING, dtype_of, of_bytes, shape_of
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import ModelError
+from lstm_ir.ir.output_file import replacing
 
+Array = np.ndarray[Any, Any]
 OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 ATTRIBUTE = "/.ATTRIBUTES/VARIABLE_VALUE"
 MAX_SHARDS = 100_000
+_HEADER = b""  # the key of what the index says of the whole checkpoint
 
 
 @dataclass(frozen=True)
@@ -43,16 +47,17 @@ class Bundle:
         self.file, self._prefix = f"{prefix.name}.index", prefix
         path = prefix.with_name(self.file)
         try:
-            table = entries(_small_file(path), self.file)
+            index = entries(_small_file(path), self.file)
         except OSError as e:
             raise ModelError(f"{self.file}: {e.strerror or e}") from e
-        header = parsed("BundleHeaderProto", table.pop(b"", b""), self.file, "the index of a checkpoint")
+        self._index = index
+        header = parsed("BundleHeaderProto", index.get(_HEADER, b""), self.file, "the index of a checkpoint")
         self.shards = int(header.num_shards)
         if header.endianness:
             raise ModelError(f"{self.file}: the checkpoint was written on a big-endian machine, which is not taken")
         if not 1 <= self.shards <= MAX_SHARDS:
             raise ModelError(f"{self.file}: the checkpoint has {self.shards} data files")
-        self._stored = {self._name(key): self._entry(key, value) for key, value in table.items()}
+        self._stored = {self._name(k): self._entry(k, value) for k, value in index.items() if k != _HEADER}
         self._maps: dict[int, Any] = {}
         self._read: dict[str, Data] = {}
 
@@ -67,19 +72,50 @@ class Bundle:
         files = [self._prefix.with_name(self.file), *(self._shard(k) for k in range(self.shards))]
         return sum(os.path.getsize(p) for p in files if p.is_file())
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._stored
+
+    def stored(self, key: str) -> StoredTensor:
+        """Where the tensor of a key lies. RefusedError where there is none, and where it is stored in parts."""
+        entry = self._stored.get(key)
+        if entry is None:
+            raise NodeRefusedError(f"the checkpoint {self.file} has no tensor {key!r}")
+        if entry.sliced:
+            raise NodeRefusedError(f"the tensor {key!r} is stored in parts, which is not taken")
+        return entry
+
     def data(self, key: str) -> Data:
         """The tensor of a key. RefusedError where there is none, or where it is damaged."""
         if key not in self._read:
-            entry = self._stored.get(key)
-            if entry is None:
-                raise NodeRefusedError(f"the checkpoint {self.file} has no tensor {key!r}")
-            if entry.sliced:
-                raise NodeRefusedError(f"the tensor {key!r} is stored in parts, which is not taken")
+            entry = self.stored(key)
             dtype = dtype_of(entry.dtype)
             if prod(entry.shape) * max(1, dtype.bits // 8) != entry.size:
                 raise NodeRefusedError(f"the tensor {key!r} {list(entry.shape)} of {dtype} has {entry.size} bytes")
             self._read[key] = of_bytes(self._content(key, entry), dtype, entry.shape)
         return self._read[key]
+
+    def write(self, prefix: Path, arrays: Mapping[str, Array]) -> None:
+        """A checkpoint with other values of these keys, of the same shapes and dtypes, and one data file.
+
+        Both files come into being whole, the index at the end. OSError where they cannot be written.
+        """
+        index = dict(self._index)
+        header = parsed("BundleHeaderProto", index[_HEADER], self.file, "the index of a checkpoint")
+        header.num_shards, at = 1, 0
+        index[_HEADER] = header.SerializeToString()
+        with replacing(_shard(prefix, 0, 1)) as file:
+            for key, entry in self._stored.items():
+                raw = _as_bytes(arrays[key]) if key in arrays else self._raw(entry)
+                file.write(raw)
+                name = key.encode()
+                changed = parsed("BundleEntryProto", index[name], self.file, "the index of a checkpoint")
+                changed.shard_id, changed.offset = 0, at
+                if key in arrays:
+                    changed.crc32c = masked_crc32c(raw)
+                index[name] = changed.SerializeToString()
+                at += len(raw)
+        with replacing(prefix.with_name(f"{prefix.name}.index")) as file:
+            file.write(table(index))
 
     def objects(self) -> list[tuple[str, str]]:
         """Names of variables, each with a key of its tensor, as a checkpoint of objects lists them."""
@@ -115,8 +151,7 @@ class Bundle:
         return found
 
     def _shard(self, number: int) -> Path:
-        # The name is made of numbers alone: nothing that a file says can lead out of its folder.
-        return self._prefix.with_name(f"{self._prefix.name}.data-{number:05d}-of-{self.shards:05d}")
+        return _shard(self._prefix, number, self.shards)
 
     def _name(self, key: bytes) -> str:
         try:
@@ -134,6 +169,15 @@ class Bundle:
             raise ModelError(f"{self.file}: the tensor {name!r} has no place in the data files")
         sizes = tuple(d for d in shape if d is not None)
         return StoredTensor(e.dtype, sizes, e.shard_id, e.offset, e.size, e.crc32c, bool(e.slices))
+
+
+def _as_bytes(array: Array) -> Any:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _shard(prefix: Path, number: int, shards: int) -> Path:
+    # The name is made of numbers alone: nothing that a file says can lead out of its folder.
+    return prefix.with_name(f"{prefix.name}.data-{number:05d}-of-{shards:05d}")
 
 
 def _small_file(path: Path) -> bytes:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lstm_ir.importers.tensorflow.bodies import FunctionNode, Ref, ref
 from lstm_ir.importers.tensorflow.interface import Input
 from lstm_ir.importers.tensorflow.reading import SavedSignature, Source
 from lstm_ir.importers.tensorflow.tensors import shape_of
+from lstm_ir.importers.tensorflow.variable import VARIABLES
 from lstm_ir.ir.errors import ModelError
 
 INPUTS = ("Placeholder", "PlaceholderV2")
-VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
 _NO_END = (
     *INPUTS, *VARIABLES, "Const", "NoOp", "Assert", "Assign", "AssignVariableOp", "SaveV2", "Save", "RestoreV2",
     "Restore", "MergeSummary", "ScalarSummary", "HistogramSummary", "PrintV2", "VarIsInitializedOp",
@@ -77,17 +77,10 @@ def _ends(source: Source) -> Ports:
     return Ports(_placeholders(source, found.values()), found)
 
 
-def _placeholders(source: Source, roots: object) -> dict[Ref, Input]:
+def _placeholders(source: Source, roots: Iterable[Ref]) -> dict[Ref, Input]:
     """The placeholders that these results are computed from, in the order of the file."""
-    nodes = source.graph.nodes
-    todo = [r.node for r in roots]  # type: ignore[attr-defined]
-    seen: set[str] = set()
-    while todo:
-        name = todo.pop()
-        if name not in seen and name in nodes:
-            seen.add(name)
-            todo += [r.node for r in nodes[name].inputs] + list(nodes[name].controls)
-    return {Ref(n.name): _input(n) for n in nodes.values() if n.name in seen and n.op in INPUTS}
+    behind = source.graph.behind(r.node for r in roots)
+    return {Ref(n.name): _input(n) for n in source.graph.nodes.values() if n.name in behind and n.op in INPUTS}
 
 
 def _input(node: FunctionNode) -> Input:

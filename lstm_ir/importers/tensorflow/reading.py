@@ -15,6 +15,8 @@ from lstm_ir.ir.errors import ModelError
 
 Model: TypeAlias = "str | os.PathLike[str] | bytes | Any"
 MAX_BYTES = 2**31 - 1  # of the protobuf format
+SAVED = "saved_model.pb"
+VALUES = Path("variables") / "variables"  # of a SavedModel, what stands before .index of its checkpoint
 INIT = "__saved_model_init_op"
 _NODES = 1_000_000
 
@@ -64,9 +66,9 @@ def read(model: Model, checkpoint: str | os.PathLike[str] | None = None) -> Sour
         try:
             if path.is_dir():
                 return _saved_model(path, bundle)
-            if path.name == "saved_model.pb":
+            if path.name == SAVED:
                 return _saved_model(path.parent, bundle)
-            data = _content(path)
+            data = content(path)
         except OSError as e:
             raise ModelError(f"{file}: {e.strerror or e}") from e
         if path.suffix in (".pbtxt", ".prototxt"):
@@ -89,7 +91,8 @@ def read(model: Model, checkpoint: str | os.PathLike[str] | None = None) -> Sour
     return _source(file, len(data), meta, bundle)
 
 
-def _content(path: Path) -> bytes:
+def content(path: Path) -> bytes:
+    """The bytes of a file of protobuf; ModelError where it is larger than one can be."""
     size = path.stat().st_size
     if size > MAX_BYTES:
         raise ModelError(f"{path.name}: the file has {size} bytes, more than {MAX_BYTES}")
@@ -97,20 +100,25 @@ def _content(path: Path) -> bytes:
 
 
 def _saved_model(folder: Path, bundle: Bundle | None) -> Source:
-    path, file = folder / "saved_model.pb", folder.name or str(folder)
+    path, file = folder / SAVED, folder.name or str(folder)
     if not path.is_file():
         text = " as text (saved_model.pbtxt), which is not taken" if (folder / "saved_model.pbtxt").is_file() else ""
         raise ModelError(f"{file}: is no SavedModel: the folder has no saved_model.pb{',' if text else ''}{text}")
-    data = _content(path)
+    data = content(path)
     saved = parsed("SavedModel", data, file, "a SavedModel")
+    graph, values = served(saved, file), folder / VALUES
+    if bundle is None and values.with_name(f"{values.name}.index").is_file():
+        bundle = opened(values)
+    return _source(file, len(data), graph, bundle)
+
+
+def served(saved: Any, file: str) -> Any:
+    """The graph of a SavedModel that is served, or its only one; ModelError where it is not one."""
     graphs = [m for m in saved.meta_graphs if "serve" in m.meta_info_def.tags] or list(saved.meta_graphs)
     if len(graphs) != 1:
         tags = "; ".join(", ".join(m.meta_info_def.tags) for m in graphs)
         raise ModelError(f"{file}: has {len(graphs)} graphs to choose from, not one: {tags or 'none'}")
-    variables = folder / "variables" / "variables"
-    if bundle is None and variables.with_name("variables.index").is_file():
-        bundle = opened(variables)
-    return _source(file, len(data), graphs[0], bundle)
+    return graphs[0]
 
 
 def _source(file: str, size: int, meta: Any, bundle: Bundle | None) -> Source:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from lstm_ir.importers.tensorflow.checksum import masked_crc32c
 from lstm_ir.ir.errors import ModelError
 
@@ -83,3 +85,40 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise ValueError("a number has more than 64 bits")
+
+
+def table(found: Mapping[bytes, bytes]) -> bytes:
+    """A table with these keys and values: one block of them, and the index that leads to it."""
+    ordered = sorted(found.items())
+    content = _sealed(ordered)
+    none = _sealed([])
+    index = _sealed([(ordered[-1][0] if ordered else b"", _place(0, content))])
+    at = len(content)
+    footer = _place(at, none) + _place(at + len(none), index)
+    return content + none + index + footer.ljust(_FOOTER - len(_MAGIC), b"\0") + _MAGIC
+
+
+def _sealed(ordered: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """A block with its trailer. Every key is written whole, so that a search may start at each."""
+    out, restarts = bytearray(), [0] * (not ordered)
+    for key, value in ordered:
+        restarts.append(len(out))
+        out += b"\0" + number(len(key)) + number(len(value)) + key + value
+    for place in (*restarts, len(restarts)):
+        out += place.to_bytes(4, "little")
+    out += b"\0"  # not compressed
+    return bytes(out) + masked_crc32c(bytes(out)).to_bytes(4, "little")
+
+
+def _place(start: int, sealed: bytes) -> bytes:
+    """Where a block stands, and its length without the trailer."""
+    return number(start) + number(len(sealed) - _TRAILER)
+
+
+def number(value: int) -> bytes:
+    """A number of seven bits a byte."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lstm_ir.importers.tensorflow.bodies import FunctionNode, text_attr
+from lstm_ir.importers.tensorflow.tensors import shape_of
+
+VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
+
 
 @dataclass(frozen=True)
 class Variable:
@@ -14,3 +19,9 @@ class Variable:
     dtype: int
     shape: tuple[int | None, ...] | None
     reference: bool = False  # of TensorFlow 1: what reads it reads its value
+
+
+def declared(node: FunctionNode) -> Variable:
+    """The variable that a node declares."""
+    dtype, shape = node.attrs["dtype"].type, shape_of(node.attrs["shape"].shape)
+    return Variable(node.name, text_attr(node, "shared_name") or node.name, dtype, shape, node.op != "VarHandleOp")

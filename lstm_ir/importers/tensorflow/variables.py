@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from lstm_ir.importers.operands import plain
 from lstm_ir.importers.refusals import NodeRefusedError, UnifiedError
-from lstm_ir.importers.tensorflow.bundle import ATTRIBUTE, Bundle
 from lstm_ir.importers.tensorflow.interface import Bindings
 from lstm_ir.importers.tensorflow.reading import Source
 from lstm_ir.importers.tensorflow.tensors import dtype_of
 from lstm_ir.importers.tensorflow.variable import Variable
+from lstm_ir.importers.tensorflow.variable_names import VariableNames
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant, parameter, weight
-
-_UNNAMED = "Variable"  # what TensorFlow calls a variable without a name
 
 
 class StateError(Exception):
@@ -31,8 +27,7 @@ class Variables:
 
     def __init__(self, source: Source, state: frozenset[str]) -> None:
         self._source, self._state = source, state
-        self._names = _Names(source.bundle)
-        self._taken: dict[str, str] = {}  # a name that a path and another variable have is the first one's
+        self._names = VariableNames(source)
         self._now: dict[str, Value] = {}
         self._written: dict[str, Value] = {}
         self._data: dict[str, Data] = {}
@@ -56,7 +51,7 @@ class Variables:
                 if name is None or not isinstance(a, int):
                     raise NodeRefusedError(f"the variable is {before}, what it is to hold {value.type}")
                 raise UnifiedError(name, a)
-        self._now[v.node] = self._written[self._key(v)[1]] = value
+        self._now[v.node] = self._written[self._names.name(self._names.key(v))] = value
 
     def frozen(self, name: str, data: Data) -> Value:
         """A weight whose values stand in the graph itself."""
@@ -82,7 +77,8 @@ class Variables:
         return self._data[name]
 
     def _first(self, v: Variable) -> Value:
-        key, name = self._key(v)
+        key = self._names.key(v)
+        name = self._names.name(key)
         data = self._content(v, key)
         self._data[name] = data
         if name in self._state:
@@ -108,26 +104,3 @@ class Variables:
         if not fits:
             raise NodeRefusedError(f"the variable is {list(stated or ())}, in the checkpoint it is {data.type}")
         return data
-
-    def _key(self, v: Variable) -> tuple[str, str]:
-        """The variable's key in the checkpoint, and its name here."""
-        bundle = self._source.bundle
-        if bundle is None:
-            return v.name, v.name
-        known = set(bundle.names)
-        own = self._source.keys.get(v.node)
-        key = next((k for k in (own, v.name, self._names.by_name.get(v.name)) if k in known), None)
-        if key is None:
-            raise NodeRefusedError(f"the checkpoint {bundle.file} has no value for the variable {v.name!r}")
-        name = self._names.by_key.get(key, key.removesuffix(ATTRIBUTE))
-        return key, name if self._taken.setdefault(name, key) == key else key
-
-
-class _Names:
-    """Names of variables and keys of a checkpoint of objects. A name that stands for two keys finds neither."""
-
-    def __init__(self, bundle: Bundle | None) -> None:
-        pairs = [] if bundle is None else bundle.objects()
-        keys = Counter(name for name, _ in set(pairs))
-        self.by_name = {name: key for name, key in pairs if keys[name] == 1}
-        self.by_key = {key: name for name, key in pairs if not name.startswith(_UNNAMED) and name.isprintable()}

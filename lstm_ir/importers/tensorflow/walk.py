@@ -18,11 +18,10 @@ from lstm_ir.importers.tensorflow.call import Call, Inputs
 from lstm_ir.importers.tensorflow.complexes import on_complex
 from lstm_ir.importers.tensorflow.interface import Bindings, Input
 from lstm_ir.importers.tensorflow.order import SILENT, Order
-from lstm_ir.importers.tensorflow.ports import VARIABLES
 from lstm_ir.importers.tensorflow.reading import Source
 from lstm_ir.importers.tensorflow.scope import UNDEFINED, PassedError, Scope, Site, Undefined
 from lstm_ir.importers.tensorflow.table import TABLE, OpRule
-from lstm_ir.importers.tensorflow.variable import Variable
+from lstm_ir.importers.tensorflow.variable import VARIABLES, Variable
 from lstm_ir.importers.tensorflow.variables import Variables
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import LstmIrError

@@ -14,8 +14,7 @@ from lstm_ir.importers.tensorflow.branches import sides
 from lstm_ir.importers.tensorflow.loops import looped
 from lstm_ir.importers.tensorflow.scope import Scope, Site
 from lstm_ir.importers.tensorflow.table import taken
-from lstm_ir.importers.tensorflow.tensors import shape_of
-from lstm_ir.importers.tensorflow.variable import Variable
+from lstm_ir.importers.tensorflow.variable import VARIABLES, Variable, declared
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
@@ -165,12 +164,10 @@ def enter(site: Site) -> list[Any]:
 # -- variables
 
 
-@taken("VarHandleOp", "VariableV2", "Variable", runs=True)
+@taken(*VARIABLES, runs=True)
 def variable(site: Site) -> list[Any]:
     """The variable itself."""
-    node = site.node
-    dtype, shape = node.attrs["dtype"].type, shape_of(node.attrs["shape"].shape)
-    return [Variable(node.name, text_attr(node, "shared_name") or node.name, dtype, shape, node.op != "VarHandleOp")]
+    return [declared(site.node)]
 
 
 @taken("ReadVariableOp", runs=True)
