@@ -109,7 +109,7 @@ class Operands(ABC):
         """Operand i, a list of sizes."""
         array = self.elements(i)
         if array is None:
-            raise NodeRefusedError(f"{what} depends on values that only a call knows")
+            raise NodeRefusedError(f"{what} depends on values that only a call knows{_larger(self.inputs[i])}")
         if array.ndim > 1:
             raise NodeRefusedError(f"{what} has {array.ndim} axes, not one")
         return list(array.reshape(-1))
@@ -153,3 +153,14 @@ def plain(d: Dim) -> str | None:
         if k == 1 and len(mono) == 1 and isinstance(mono[0], str):
             return mono[0]
     return None
+
+
+def _larger(operand: object) -> str:
+    """What to write where an operand is the larger or smaller of two sizes, and neither always is."""
+    if not isinstance(operand, Value) or operand.node.op.name not in ("maximum", "minimum"):
+        return ""
+    word = {"maximum": "larger", "minimum": "smaller"}[operand.node.op.name]
+    return (
+        f": it is the {word} of two, and which depends on an open size; sizes (--size) may say of what form that is, "
+        "as T=step*N+length for a signal of whole frames"
+    )

@@ -174,5 +174,20 @@ def _counting(record: Record) -> None:
         record.outputs({f"total{k}": loaded["read"]()["total"]})
 
 
+def _frames(record: Record) -> None:
+    """Frames of four samples, each two after the one before, of signals of whole frames."""
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.w = tf.Variable(record.normal(4, 3), name="w")
+    spec = tf.TensorSpec((None, None), tf.float32, name="x")
+    function = tf.function(lambda x: {"y": tf.signal.frame(x, 4, 2) @ module.w}, input_signature=[spec])
+    tf.saved_model.save(module, str(record.path), signatures={"serving_default": function})
+    x = record.normal(2, 10)
+    record.inputs(x=x)
+    record.outputs({"y": function(tf.constant(x))["y"].numpy()})
+
+
+FORMS: dict[str, Callable[[Record], None]] = {"frames": _frames}  # which take a form of an open size
 STATE: dict[str, Callable[[Record], None]] = {"stateful": _stateful, "counting": _counting}
-CASES |= STATE
+CASES |= STATE | FORMS

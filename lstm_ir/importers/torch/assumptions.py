@@ -45,7 +45,7 @@ def check(module: Any, example: Example, ep: Any) -> None:
         sizes = {s: dims.evaluate(d, values) for s, d in meant.items()}
         found = _difference(ep, fixed, sizes)
         if found and not same_results(ep, fixed, (args, kwargs)):
-            raise NotExportedError(example, f"{_told(example.values, values)}{why}: {found}; {_ADVICE}")
+            raise NotExportedError.over(example, f"{_told(example.values, values)}{why}: {found}; {_ADVICE}")
 
 
 def _told(usual: Mapping[str, int], values: Mapping[str, int]) -> str:

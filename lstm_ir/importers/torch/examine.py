@@ -47,12 +47,12 @@ def examine(
     )  # fmt: skip
 
 
-def _not_exported(module: Module, e: NotExportedError) -> Examined:
+def _not_exported(module: Module | ExportedProgram, e: NotExportedError) -> Examined:
     """The report of a module of which there is no program: its inputs, and the refusal."""
     from lstm_ir.importers.torch.tensors import dtype_of
 
-    given = [parameter(i.name, TensorType(i.shape, dtype_of(i.example.dtype))) for i in e.example.inputs]
-    return examined(e.example.title, _bytes(module), _version(), (), (e.refusal,), given, (), None)
+    given = [parameter(name, TensorType(shape, dtype_of(dtype))) for name, shape, dtype in e.inputs]
+    return examined(e.title, _bytes(module), _version(), (), (e.refusal,), given, (), None)
 
 
 def _bytes(held: Any) -> int:

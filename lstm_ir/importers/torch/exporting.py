@@ -6,7 +6,7 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from typing import Any
 
@@ -18,17 +18,28 @@ from lstm_ir.importers.refusals import NodeRefusedError, Refusal
 from lstm_ir.importers.torch.interception import intercepted
 from lstm_ir.importers.torch.interface import Example
 from lstm_ir.importers.torch.places import SizeWatch, of_error, of_guard
+from lstm_ir.ir import dims
 from lstm_ir.ir.errors import LstmIrError, ModelError
 
 _MARKED = re.compile(r"You marked (L\S*)\.size\(\)\[(\d+)\] as dynamic but .* to be a constant \((\d+)\)")
 
 
 class NotExportedError(ModelError):
-    """PyTorch makes no program of a module over an example, or one that other sizes do not fit."""
+    """PyTorch makes no program of a module over inputs, or one that other sizes do not fit.
 
-    def __init__(self, example: Example, reason: str) -> None:
-        self.example, self.refusal = example, Refusal("forward", "torch.export", reason)
-        super().__init__(f"{example.title}: {reason}", (str(self.refusal),))
+    inputs: of each its name, shape and element type.
+    """
+
+    def __init__(
+        self, title: str, inputs: Iterable[tuple[str, tuple[dims.Dim, ...], Any]], reason: str, op: str = "torch.export"
+    ) -> None:
+        self.title, self.inputs, self.refusal = title, tuple(inputs), Refusal("forward", op, reason)
+        super().__init__(f"{title}: {reason}", (str(self.refusal),))
+
+    @classmethod
+    def over(cls, example: Example, reason: str) -> NotExportedError:
+        """Of a module with its example."""
+        return cls(example.title, [(i.name, i.shape, i.example.dtype) for i in example.inputs], reason)
 
 
 def exported(module: Any, example: Example) -> Any:
@@ -40,7 +51,7 @@ def exported(module: Any, example: Example) -> Any:
     except LstmIrError:
         raise
     except Exception as e:  # whatever PyTorch, or the module itself, raises
-        raise NotExportedError(example, _why(e, module, example)) from e
+        raise NotExportedError.over(example, _why(e, module, example)) from e
 
 
 def program(module: Any, args: Any, kwargs: Any, shapes: Any = None) -> Any:
@@ -94,6 +105,10 @@ def _why(e: Exception, module: Any, example: Example) -> str:
         return f"{e}{of_error(e)}"
     if isinstance(e, GuardOnDataDependentSymNode):
         return f"{_SIZE if _of_sizes(e) else _BRANCH}{of_error(e)}: {_SIZE_ADVICE if _of_sizes(e) else _BRANCH_ADVICE}"
+    for text, reason, advice in _OF_LOOPS:
+        found = re.search(text, str(e))
+        if found:
+            return f"{reason}{''.join(f' ({g})' for g in found.groups())}{of_error(e)}: {advice}"
     lines = [line for line in str(e).splitlines() if line.strip()]
     return f"torch.export does not take it: {lines[0] if lines else type(e).__name__}{of_error(e)}"
 
@@ -110,6 +125,25 @@ _BRANCH_ADVICE = (
 )
 _SIZE = "an op asks for a size that values decide: the rows of a packed sequence, or what a mask picks"
 _SIZE_ADVICE = "unpack first with pad_packed_sequence(total_length=...), or use torch.where in place of the mask"
+
+# What PyTorch says of a loop or a branch, in our words: a text of its message, what is wrong, what to write instead.
+_OF_LOOPS = (
+    (
+        r"Could not extract specialized integer from data-dependent",
+        "a tensor stands where Python needs a number, as t in x[t]",
+        "write torch.index_select(x, 0, t.reshape(1))[0]",
+    ),
+    (
+        r"carried_inputs to have same metadata[^\n]*\n[^\n']*'([^'\n]*)'",
+        "a loop gives a state back otherwise than it began",
+        "shapes and dtypes have to stay; where strides differ, begin with h.contiguous() and give back y.contiguous()",
+    ),
+    (
+        r"Encountered aliasing during higher order op",
+        "a body of a loop or a branch gives back what it was given",
+        "give back h.clone() in place of h",
+    ),
+)
 
 
 def _fixed(text: str, example: Example) -> list[tuple[str, int, str]]:
@@ -136,8 +170,10 @@ def _tidy(name: str) -> str:
 def _with_place(fixed: tuple[str, int, str], module: Any, example: Example) -> str:
     name, axis, number = fixed
     (size,) = (i.shape[axis] for i in example.inputs if i.name == name)
-    where = _place(module, example)
+    where, loop = _place(module, example)
     advice = "leave it out of sizes, or change the module"
+    if loop:
+        advice = f"give its states and other tensors the input's size, as {name}.new_zeros({name}.shape[{axis}], ...)"
     others = [i for i in example.inputs if i.name != name]
     alike = [f"{i.name} axis {a}" for i in others for a, d in enumerate(i.shape) if d == int(number)]
     if alike:
@@ -145,8 +181,8 @@ def _with_place(fixed: tuple[str, int, str], module: Any, example: Example) -> s
     return f"{name} axis {axis} ({size}) is {number} whatever the call{where}: {advice}"
 
 
-def _place(module: Any, example: Example) -> str:
-    """Where the module fixes a size: the op's line, found by an export that lets PyTorch fix sizes."""
+def _place(module: Any, example: Example) -> tuple[str, str]:
+    """Where the module fixes a size, found by an export that lets PyTorch fix sizes: the line, and the loop's op."""
     args, kwargs = example.call(_at_least_two(example.values))
     watch = SizeWatch()
     try:
@@ -154,9 +190,10 @@ def _place(module: Any, example: Example) -> str:
             ep = program(module, args, kwargs, example.each(lambda i: dict.fromkeys(i.open, Dim.AUTO) or None))
         env = shape_env(ep)
     except Exception:  # the refusal stands without its place
-        return watch.place
+        return watch.place, watch.loop
     equal = [g for g in (env.guards if env else ()) if type(g.expr).__name__ == "Equality"]
-    return next((of_guard(g) for g in equal if of_guard(g)), watch.place)
+    place = next((of_guard(g) for g in equal if of_guard(g)), "")
+    return place or watch.place, "" if place else watch.loop
 
 
 def shape_env(ep: Any) -> Any:

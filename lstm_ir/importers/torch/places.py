@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
 
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
@@ -15,13 +16,12 @@ _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 def of_node(n: Any) -> str:
     """Where the module called the op of a node; empty where it is not known."""
     trace = str(n.meta.get("stack_trace") or "")
-    files = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
-    if not files or "torch/nn" in files[-1] or "<" in files[-1]:
-        files = [f for f in files if "torch/" not in f and "<" not in f]
+    files = [line.strip() for line in trace.splitlines() if line.strip().startswith('File "')]
+    files = [f for f in files if not f.split('"')[1].startswith((*_LIBRARIES, "<"))]
     if not files:
         return ""
     parts = files[-1].split('"')
-    number = parts[2].split(",")[1].strip().removeprefix("line ") if len(parts) > 2 else ""
+    number = parts[2].split(",")[1].strip().removeprefix("line ")
     return _at(parts[1], number)
 
 
@@ -49,13 +49,39 @@ def _at(file: str, number: object) -> str:
 
 
 class SizeWatch(TorchFunctionMode):  # type: ignore[misc]
-    """Looks at each function that a module calls during an export: `place` is where a size became a number first."""
+    """Looks at each function that a module calls during an export: `place` is where a size became a number first.
+
+    `loop` is the loop or branch that did so by itself: a state that keeps its shape, a body over two sizes.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.loop = ""
         self.place = ""
         self._env: Any = None
         self._before = 0
+
+    def __enter__(self) -> SizeWatch:
+        plain = self._plain = ShapeEnv._set_replacement
+
+        def seen(env: Any, symbol: Any, becomes: Any, why: str) -> None:
+            self._see(becomes)
+            plain(env, symbol, becomes, why)
+
+        ShapeEnv._set_replacement = seen
+        return super().__enter__()  # type: ignore[no-any-return]  # torch has no types here
+
+    def __exit__(self, *error: object) -> None:
+        ShapeEnv._set_replacement = self._plain
+        super().__exit__(*error)
+
+    def _see(self, becomes: Any) -> None:
+        """A symbol becomes another size."""
+        files = [Path(s.filename) for s in traceback.extract_stack()]
+        ops = [f.stem for f in files if f.parent.name == "_higher_order_ops" and f.stem != "utils"]
+        if ops and getattr(becomes, "is_Integer", False) and not self.place:
+            self.loop = ops[0]
+            self.place = f", by {self.loop}{_caller()}"
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

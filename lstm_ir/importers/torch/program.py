@@ -10,10 +10,11 @@ import torch
 
 from lstm_ir.importers.torch import assumptions
 from lstm_ir.importers.torch.call import as_value
-from lstm_ir.importers.torch.exporting import exported
-from lstm_ir.importers.torch.functional import functional
+from lstm_ir.importers.torch.exporting import NotExportedError, exported
+from lstm_ir.importers.torch.functional import functional, op_name
 from lstm_ir.importers.torch.interface import Example
 from lstm_ir.importers.torch.names import output_names
+from lstm_ir.importers.torch.places import of_node
 from lstm_ir.importers.torch.symbols import Symbols, expression
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim, Expr
@@ -64,8 +65,9 @@ class Source:
         try:
             made = functional(ep)
         except Exception as e:  # of PyTorch's own rewriting
-            first = next(iter(str(e).splitlines()), type(e).__name__)
-            raise ModelError(f"{title}: torch's run_decompositions does not take it: {first}") from e
+            given = zip(_tensors(ep), shapes, strict=True)
+            inputs_ = [(name, shape, h.meta["val"].dtype) for h, (name, shape) in given]
+            raise NotExportedError(title, inputs_, _undone(ep, e), "run_decompositions") from e
         symbols = Symbols()
         inputs: Shapes = {}
         for h, (name, shape) in zip(_tensors(made), shapes, strict=True):
@@ -84,6 +86,19 @@ class Source:
         if not given:
             raise ModelError(f"{self.title}: forward gives no tensor")
         return given
+
+
+def _undone(ep: Any, e: Exception) -> str:
+    """Why PyTorch does not rewrite a program."""
+    bodies = [part for part in ep.graph_module.modules() if part is not ep.graph_module]
+    for n in (n for part in bodies if isinstance(part, torch.fx.GraphModule) for n in part.graph.nodes):
+        if isinstance(n.target, torch._ops.OpOverload) and n.target._schema.is_mutable:
+            return (
+                f"the body of a loop or a branch writes in place ({op_name(n.target)}){of_node(n)}: write "
+                "torch.slice_scatter, torch.index_put or torch.where in place of y[...] = z, and x + y of x += y"
+            )
+    first = next(iter(str(e).splitlines()), type(e).__name__)
+    return f"torch's run_decompositions does not take it: {first}"
 
 
 def _value(r: Any) -> Value | None:

@@ -7,10 +7,11 @@ import pytest
 import tensorflow_models as tm
 from device import need
 from tensorflow_compare import close, compare
-from tensorflow_module_cases import CASES, STATE
+from tensorflow_module_cases import CASES, FORMS, STATE
 
 import lstm_ir as li
 
+PLAIN = [n for n in CASES if n not in STATE | FORMS]
 pytestmark = pytest.mark.xdist_group("tensorflow")
 
 
@@ -20,9 +21,26 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tm.Recorded]:
     return tm.made(tmp_path_factory.mktemp("modules"), 3, "tensorflow_module_cases", list(CASES))
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if n not in STATE])
+@pytest.mark.parametrize("name", PLAIN)
 def test_beside_tensorflow(name: str, models: dict[str, tm.Recorded]) -> None:
     compare(models[name], li.from_tf(models[name].path), "cpu" if name in ("while", "nested") else None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
+@pytest.mark.parametrize("name", PLAIN)
+def test_compiled(name: str, target: str, models: dict[str, tm.Recorded]) -> None:
+    if target == "vulkan":
+        need("vulkan")
+    compare(models[name], li.from_tf(models[name].path), target, gradients=False)
+
+
+def test_frames_of_an_open_length(models: dict[str, tm.Recorded]) -> None:
+    """How many there are is known of signals of whole frames; else the message says what to write."""
+    want = models["frames"]
+    compare(want, li.from_tf(want.path, sizes={"T": "2*N+4"}), gradients=False)
+    with pytest.raises(li.ModelError, match=r"frame/range_1 \(Range\): limit .* the larger of two, .* T=step\*N"):
+        li.from_tf(want.path)
 
 
 def test_layers_that_keep_their_state(models: dict[str, tm.Recorded]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,82 @@ def test_while_loops_whose_end_a_call_knows(rng: np.random.Generator) -> None:
         li.from_torch(cell(run), given)
     with pytest.raises(li.ModelError, match="whether a counter begins above its end, T-2, depends on the call"):
         li.from_torch(counted(0, 1, 2), given, sizes={"x": ("T", "B", None), "h": ("B", None)})
+
+
+def loop(body: Any, begin: Any) -> Any:
+    """Forward of a module: a counter and one state through five steps of a while_loop."""
+    import torch
+    from torch._higher_order_ops import while_loop
+
+    def run(s: Any, x: Any, h: Any) -> Any:
+        first = torch.zeros((), dtype=torch.int64), begin(s, x)
+        return while_loop(lambda t, h: t < 5, lambda t, h: (t + 1, body(s, x, t, h)), first)[1]
+
+    return run
+
+
+def _written(h: Any) -> Any:
+    h = h.clone()
+    h[0] = 1.0
+    return h
+
+
+def _scattered(h: Any) -> Any:
+    import torch
+
+    return torch.slice_scatter(h, torch.ones_like(h[:1]), 0, 0, 1)
+
+
+def _begin(s: Any, x: Any) -> Any:
+    return s.w(x[0])
+
+
+AT = r", at test_torch_loops\.py:\d+: "
+FORMS: dict[str, tuple[Any, Any, Any, Any, str]] = {  # a body and its beginning, both as they are taken, what is said
+    "a place": (
+        lambda s, x, t, h: s.gru(x[t], h), _begin,
+        lambda s, x, t, h: s.gru(x.index_select(0, t.reshape(1))[0], h), _begin,
+        rf"a tensor stands where Python needs a number, as t in x\[t\]{AT}write torch\.index_select",
+    ),
+    "strides": (
+        lambda s, x, t, h: s.u(h).tanh(), lambda s, x: x.new_zeros(1, H).expand(x.shape[1], H),
+        lambda s, x, t, h: s.u(h).tanh(), lambda s, x: x.new_zeros(1, H).expand(x.shape[1], H).contiguous(),
+        rf"a loop gives a state back otherwise than it began \(stride: .* vs .*\){AT}shapes and dtypes have to stay",
+    ),
+    "itself": (
+        lambda s, x, t, h: h, _begin, lambda s, x, t, h: h.clone(), _begin,
+        rf"gives back what it was given{AT}give back h\.clone",
+    ),
+    "a write": (
+        lambda s, x, t, h: _written(s.u(h)), _begin, lambda s, x, t, h: _scattered(s.u(h)), _begin,
+        rf"writes in place \(aten\.fill_\.Tensor\){AT}write torch\.slice_scatter",
+    ),
+    "a number": (
+        lambda s, x, t, h: s.u(h).tanh() + s.w(x[0]), lambda s, x: x.new_zeros(3, H),
+        lambda s, x, t, h: s.u(h).tanh() + s.w(x[0]), lambda s, x: x.new_zeros(x.shape[1], H),
+        rf"x axis 1 \(B\) is 3 whatever the call, by while_loop{AT}give its states and other tensors the input's size",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_pytorch_refuses_of_a_loop_has_its_line_and_what_to_write(name: str) -> None:
+    import torch
+
+    body, begin, other_body, other_begin, said = FORMS[name]
+    given, sizes = (torch.randn(5, 3, I), torch.randn(H)), {"x": (None, "B", None)}
+    with pytest.raises(li.ModelError, match=said):
+        li.from_torch(cell(loop(body, begin)), given, sizes=sizes)
+    found = li.examine(cell(loop(body, begin)), given, sizes=sizes)
+    assert found.graph is None
+    assert len(found.report.refusals) == 1
+    if name == "a write":  # PyTorch exports it, and then does not rewrite it
+        (refusal,) = li.examine(torch.export.export(cell(loop(body, begin)), given)).report.refusals
+        assert re.search(said, str(refusal))
+    module, x = cell(loop(other_body, other_begin)), torch.randn(5, 2, I)
+    graph = li.from_torch(module, given, sizes=sizes)
+    (got,) = li.interpret(graph, x=x.numpy(), h=given[1].numpy()).values()
+    assert np.allclose(got, module(x, given[1]).detach().numpy(), atol=1e-5)
 
 
 def test_cond(rng: np.random.Generator) -> None:
