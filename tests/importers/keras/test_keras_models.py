@@ -33,6 +33,15 @@ def _part(found: Any, kind: str) -> Arrays:
     return {n.partition(":")[2]: a for n, a in found.items() if n.startswith(f"{kind}:")}
 
 
+def held(graph: li.Graph, target: str, given: Arrays, want: Arrays) -> None:
+    """The results, compiled, beside Keras' own."""
+    with li.compile(graph, target) as exe:
+        got = exe(given)
+    for key, w in want.items():
+        assert got[key].shape == w.shape
+        assert np.allclose(got[key], w, rtol=2e-5, atol=2e-5), key
+
+
 def _without_places(text: str) -> str:
     """Text of a graph without what names the file."""
     return re.sub(r' *loc\("[^"]*"[^)]*\)', "", text)
@@ -48,11 +57,7 @@ def test_beside_keras(name: str, folder: Path) -> None:
     with np.load(folder / f"{name}.npz") as found:
         given, want, slopes, back = (_part(found, kind) for kind in ("in", "out", "ct", "d"))
     assert set(graph.output_names) == set(want)
-    with li.compile(graph) as exe:
-        got = exe(given)
-    for key, w in want.items():
-        assert got[key].shape == w.shape
-        assert np.allclose(got[key], w, rtol=2e-5, atol=2e-5), key
+    held(graph, "cpu", given, want)
     # A layer of a nested model has the model's name in front.
     names = {k: next(n for n in ("x", *graph.weights) if n == k or n.endswith(f"/{k}")) for k in back}
     slope = li.interpret(
@@ -61,3 +66,14 @@ def test_beside_keras(name: str, folder: Path) -> None:
     )
     for key, w in back.items():
         assert np.allclose(slope[f"d_{names[key]}"], w, rtol=1e-4, atol=1e-4), key
+
+
+@pytest.mark.slow
+@pytest.mark.vulkan
+@pytest.mark.parametrize("name", CASES)
+def test_on_vulkan(name: str, folder: Path) -> None:
+    need("vulkan")
+    graph = li.from_keras(folder / f"{name}.keras")
+    assert isinstance(graph, li.Graph)
+    with np.load(folder / f"{name}.npz") as found:
+        held(graph, "vulkan", _part(found, "in"), _part(found, "out"))

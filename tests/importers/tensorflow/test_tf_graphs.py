@@ -68,13 +68,15 @@ def test_cells_are_found(name: str, models: dict[str, tm.Recorded]) -> None:
     assert [n.op.name for n in graph.nodes if n.op.name in ("lstm", "scan")] == ["lstm"]
 
 
-@pytest.mark.parametrize("name", ["dynamic_lengths", "block", "loop", "both_ways"])
+@pytest.mark.slow_cases(name=[n for n in CASES if n not in ("dynamic_lengths", "block", "loop", "both_ways")])
+@pytest.mark.parametrize("name", CASES)
 def test_compiled(name: str, models: dict[str, tm.Recorded]) -> None:
     compare(models[name], imported(models[name]), "cpu", gradients=False)
 
 
 @pytest.mark.vulkan
-@pytest.mark.parametrize("name", ["dynamic", "block"])
+@pytest.mark.slow_cases(name=[n for n in CASES if n not in ("dynamic", "block")])
+@pytest.mark.parametrize("name", CASES)
 def test_on_vulkan(name: str, models: dict[str, tm.Recorded]) -> None:
     need("vulkan")
     compare(models[name], imported(models[name]), "vulkan", gradients=False)

@@ -23,3 +23,12 @@ def models(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 @pytest.mark.parametrize("name", CASES)
 def test_beside_tensorflow(name: str, models: dict[str, tm.Recorded]) -> None:
     compare(models[name], li.from_tf(models[name].path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
+@pytest.mark.parametrize("name", CASES)
+def test_compiled(name: str, target: str, models: dict[str, tm.Recorded]) -> None:
+    if target == "vulkan":
+        need("vulkan")
+    compare(models[name], li.from_tf(models[name].path), target, gradients=False)

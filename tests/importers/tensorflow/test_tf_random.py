@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow_models as tm
 from device import need
-from tensorflow_compare import sizes_agree
+from tensorflow_compare import compare, sizes_agree
 
 import lstm_ir as li
 
@@ -23,3 +23,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tm.Recorded]:
 def test_beside_tensorflow(number: int, models: dict[str, tm.Recorded]) -> None:
     want = models[f"random_{number}"]
     sizes_agree(want, li.from_tf(want.path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
+@pytest.mark.parametrize("number", NUMBERS)
+def test_compiled(number: int, target: str, models: dict[str, tm.Recorded]) -> None:
+    if target == "vulkan":
+        need("vulkan")
+    want = models[f"random_{number}"]
+    compare(want, li.from_tf(want.path), target, gradients=False)

@@ -41,9 +41,26 @@ def imported(made: Any, rng: np.random.Generator) -> li.Graph:
 def test_results(name: str, rng: np.random.Generator) -> None:
     made = em.built(name, 3)
     graph = imported(made, rng)
+    beside(made, graph, lambda given: li.interpret(graph, given), rng)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
+@pytest.mark.parametrize("name", em.NAMES)
+def test_compiled(name: str, target: str, rng: np.random.Generator) -> None:
+    if target == "vulkan":
+        need("vulkan")
+    made = em.built(name, 3)
+    graph = imported(made, rng)
+    with li.compile(graph, target) as exe:
+        beside(made, graph, exe, rng)
+
+
+def beside(made: Any, graph: li.Graph, run: Any, rng: np.random.Generator) -> None:
+    """Every call beside PyTorch's."""
     for sizes in made.calls:
         arrays = made.arrays(sizes, rng)
-        got = li.interpret(graph, dict(zip(graph.input_names, arrays.values(), strict=True)))
+        got = run(dict(zip(graph.input_names, arrays.values(), strict=True)))
         for (out, g), want in zip(got.items(), made.results(arrays), strict=True):
             assert (g.shape, g.dtype) == (want.shape, want.dtype), out
             assert np.abs(g - want).max(initial=0) <= LIMIT * max(1.0, np.abs(want).max(initial=0)), out

@@ -82,22 +82,30 @@ MODULES: dict[str, Callable[[Any], Any]] = {  # over x [B,C,T] where they have c
 }
 
 
+TARGETS = ["cpu", pytest.param("vulkan", marks=[pytest.mark.vulkan, pytest.mark.slow])]
+Array = np.ndarray[Any, Any]
+
+
 @pytest.fixture(autouse=True)
 def _libraries() -> None:
     need("torch")
 
 
-def _check(module: Any, x: np.ndarray[Any, Any], sizes: tuple[Any, ...], other: np.ndarray[Any, Any]) -> None:
-    """At the sizes of the example, and at others."""
+def _check(module: Any, x: Array, sizes: tuple[Any, ...], other: Array, target: str) -> None:
+    """At the sizes of the example, and at others; slopes, which are not compiled, where the target is the CPU."""
     import torch
 
+    if target == "vulkan":
+        need("vulkan")
     graph = li.from_torch(module, (torch.tensor(x),), sizes={"x": sizes})
     (name,) = graph.output_names
-    with li.compile(graph) as exe:
+    with li.compile(graph, target) as exe:
         for a in (x, other):
             given = torch.tensor(a, requires_grad=True)
             want = module(given)
             assert np.allclose(exe(x=a)[name], want.detach().numpy(), rtol=2e-5, atol=2e-5)
+            if target != "cpu":
+                continue
             slope = np.random.default_rng(6).standard_normal(want.shape).astype(np.float32)
             module.zero_grad()
             want.backward(torch.tensor(slope))
@@ -109,8 +117,9 @@ def _check(module: Any, x: np.ndarray[Any, Any], sizes: tuple[Any, ...], other: 
                 assert np.allclose(got[f"d_{n}"], p.grad.numpy(), rtol=1e-4, atol=1e-4), n
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", CASES)
-def test_functions(name: str) -> None:
+def test_functions(name: str, target: str) -> None:
     import torch
 
     class Function(torch.nn.Module):  # type: ignore[misc]
@@ -119,11 +128,12 @@ def test_functions(name: str) -> None:
 
     rng = np.random.default_rng(5)
     x, other = (rng.standard_normal((b, t, C)).astype(np.float32) for b, t in ((B, T), (3, 8)))
-    _check(Function().eval(), x, ("B", "T", None), other)
+    _check(Function().eval(), x, ("B", "T", None), other, target)
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", MODULES)
-def test_modules(name: str) -> None:
+def test_modules(name: str, target: str) -> None:
     import torch
 
     torch.manual_seed(7)
@@ -143,7 +153,7 @@ def test_modules(name: str) -> None:
     rng = np.random.default_rng(8)
     shapes = [(b, t, C) if last else (b, C, t) for b, t in ((B, T + 1), (3, 10))]
     x, other = (rng.standard_normal(s).astype(np.float32) for s in shapes)
-    _check(Wrapped().eval(), x, ("B", "T", None) if last else ("B", None, None), other if last else x[:1])
+    _check(Wrapped().eval(), x, ("B", "T", None) if last else ("B", None, None), other if last else x[:1], target)
 
 
 def test_everything_that_is_not_taken_is_named_at_once() -> None:

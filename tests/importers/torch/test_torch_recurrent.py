@@ -110,11 +110,14 @@ def test_every_layer(kind: str, seed: int, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 @pytest.mark.parametrize("kind", STATES)
-def test_compiled(kind: str, seed: int, rng: np.random.Generator) -> None:
+def test_compiled(kind: str, target: str, seed: int, rng: np.random.Generator) -> None:
+    if target == "vulkan":
+        need("vulkan")
     (case,) = sampled(kind, 1, rng)
     case |= {"bidirectional": True, "num_layers": 2, "double": False, "unbatched": False}
-    checked(kind, case, seed % 2**31, rng, ("cpu",))
+    checked(kind, case, seed % 2**31, rng, (target,))
 
 
 @pytest.mark.vulkan
