@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from choices import Choices
 from keras_torch import keras, randomised
 
 Rng = np.random.Generator
@@ -25,20 +26,13 @@ class Tensor:
     masked: bool = False
 
 
-@dataclass
-class Drawn:
+class Drawn(Choices):
     """What is known of a model while it is drawn. `kinks`: it has slopes that jump where rows are 0."""
 
-    rng: Rng
-    pool: list[Tensor]
-    words: list[str] = field(default_factory=list)
-    kinks: bool = False
-
-    def of(self, values: Any) -> Any:
-        return values[int(self.rng.integers(len(values)))]
-
-    def chance(self, p: float) -> bool:
-        return bool(self.rng.random() < p)
+    def __init__(self, rng: Rng) -> None:
+        super().__init__(rng)
+        self.pool: list[Tensor] = []
+        self.kinks = False
 
 
 def drawn(rng: Rng) -> tuple[Any, dict[str, Array], Drawn]:
@@ -46,7 +40,7 @@ def drawn(rng: Rng) -> tuple[Any, dict[str, Array], Drawn]:
     keras.utils.clear_session()
     inputs: list[Any] = []
     arrays: dict[str, Array] = {}
-    d = Drawn(rng, [])
+    d = Drawn(rng)
     open_steps = d.chance(0.6)
     for name in ["x", "y"][: 1 + d.chance(0.4)]:
         if d.chance(0.3):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from choices import Choices
 from torch import nn
 from torch._higher_order_ops import while_loop
 from torch._higher_order_ops.scan import scan
@@ -16,19 +17,13 @@ from torch.nn.utils import rnn
 Part = Callable[[Any, Any], Any]  # of rows and their lengths
 
 
-class Draw:
+class Draw(Choices):
     """What is drawn for one module: its words, its layers, whether rows have lengths."""
 
     def __init__(self, rng: np.random.Generator) -> None:
-        self.rng, self.words = rng, list[str]()
+        super().__init__(rng)
         self.held = nn.ModuleList()
-        self.lengths = bool(rng.random() < 0.3)
-
-    def of(self, values: Any) -> Any:
-        return values[int(self.rng.integers(len(values)))]
-
-    def chance(self, p: float = 0.5) -> bool:
-        return bool(self.rng.random() < p)
+        self.lengths = self.chance(0.3)
 
     def keep(self, layer: nn.Module) -> nn.Module:
         self.held.append(layer)

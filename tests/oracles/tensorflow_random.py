@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from choices import Choices
 from tensorflow_models import Record
 
 tf.get_logger().setLevel("ERROR")  # it counts functions that are traced again
@@ -18,19 +19,13 @@ Rng = np.random.Generator
 Part = Callable[[Any], Any]
 
 
-class Draw:
+class Draw(Choices):
     """What is drawn for one module: its words and variables."""
 
     def __init__(self, rng: Rng) -> None:
-        self.rng, self.words = rng, list[str]()
+        super().__init__(rng)
         self.variables: dict[str, Any] = {}
         self.layers: list[Any] = []
-
-    def of(self, values: Any) -> Any:
-        return values[int(self.rng.integers(len(values)))]
-
-    def chance(self, p: float = 0.5) -> bool:
-        return bool(self.rng.random() < p)
 
     def weight(self, *shape: int) -> Any:
         name = f"w{len(self.variables)}"
