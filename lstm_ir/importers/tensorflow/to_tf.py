@@ -58,6 +58,8 @@ def to_tf(
     literals = {place.name: a for place, a in found if not isinstance(place, str)}
     try:
         _refuse_present(out if checkpoint is None else out.with_name(f"{out.name}.index"))
+        if checkpoint is None and given.is_dir() and out.resolve().is_relative_to(given.resolve()):
+            raise ModelError(f"to_tf: {out.name} stands in the model itself, {source.file}: name a path outside of it")
         out.parent.mkdir(parents=True, exist_ok=True)
         if checkpoint is not None:
             _bundle(source).write(out, stored)

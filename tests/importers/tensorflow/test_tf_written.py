@@ -159,6 +159,9 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(li.ModelError, match="to_tf: copy: No space left on device"):
             li.to_tf({"w": W + 1}, tmp_path / "m", tmp_path / "copy")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["g.pb", "m"]
+    with pytest.raises(li.ModelError, match="to_tf: copy stands in the model itself, m: name a path outside"):
+        li.to_tf({"w": W + 1}, tmp_path / "m", tmp_path / "m" / "copy")
+    assert [p.name for p in (tmp_path / "m").iterdir()] == ["saved_model.pb"]
     li.to_tf({"w": W + 1}, tmp_path / "m", tmp_path / "copy")
     x = np.ones((1, 3), np.float32)
     got = li.interpret(li.from_tf(tmp_path / "copy"), x=x)  # type: ignore[arg-type]
