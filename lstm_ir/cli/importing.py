@@ -8,15 +8,20 @@ from typing import Any
 import click
 
 from lstm_ir.api import compile
-from lstm_ir.backends.run.executable import Executable
 from lstm_ir.cli import files, model_options, packages
 from lstm_ir.cli.package import PackagePlan
 from lstm_ir.importers.kinds import ModelKind, program_of
+from lstm_ir.importers.original import Original
 from lstm_ir.importers.report import ImportReport
+from lstm_ir.importers.streams import analysed
 from lstm_ir.ir.errors import LstmIrError
+from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.printable import safe
+from lstm_ir.ir.program import Program
 from lstm_ir.passes.pipelines import PRECISIONS
 from lstm_ir.verification.examine import plan as planned
+from lstm_ir.verification.result import Verification
+from lstm_ir.verification.streams import verify_frames, verify_parts
 from lstm_ir.verification.verify import verify
 
 
@@ -75,7 +80,11 @@ def command(
     if output is not None:
         plan.write(program, explain)
     if check:
-        _check(compile(examined.graph, targets[0], options=plan.options), model, kind, importer_options, as_json)
+        with files.progress(f"comparing with {kind.runs}"):
+            result = _checked(examined.graph, program, feedback, kind.original(model, importer_options), plan)
+        click.echo(safe(result.summary), err=as_json)
+        if not result.ok:
+            raise click.exceptions.Exit(1)
 
 
 def _show(report: ImportReport, state: Mapping[str, str], as_json: bool) -> None:
@@ -90,9 +99,16 @@ def _show(report: ImportReport, state: Mapping[str, str], as_json: bool) -> None
         click.echo(safe(f"kept           {name}: {kind}"))
 
 
-def _check(exe: Executable, model: str, kind: ModelKind, importer_options: Mapping[str, Any], as_json: bool) -> None:
-    with files.progress(f"comparing with {kind.runs}"):
-        result = verify(exe, against=kind.original(model, importer_options), seconds=0.0, cold=False)
-    click.echo(safe(result.summary), err=as_json)
-    if not result.ok:
-        raise click.exceptions.Exit(1)
+def _checked(
+    graph: Graph, program: Program, feedback: bool | Mapping[str, str], original: Original, plan: PackagePlan
+) -> Verification:
+    """Ours beside the original: calls; in parts, where state was found; frame by frame, where it is named."""
+    word = next(iter(plan.places))
+    if not feedback:
+        with compile(graph, word, options=plan.options) as exe:
+            return verify(exe, against=original, seconds=0.0, cold=False)
+    with compile(program, word, options=plan.options) as exe:
+        step = program.entries["step"]
+        if isinstance(feedback, Mapping):
+            return verify_frames(exe, step, original, feedback)
+        return verify_parts(exe, step, original, analysed(graph.name, graph).steps)

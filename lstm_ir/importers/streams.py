@@ -76,8 +76,8 @@ def _need_equal(file: str, taken: str, before: TensorType, output: str, after: T
             raise differ
 
 
-def _found(file: str, graph: Graph, ops: Mapping[str, str] | None) -> Program:
-    """What layers and windows keep, found by the analysis."""
+def analysed(file: str, graph: Graph, ops: Mapping[str, str] | None = None) -> Causality:
+    """The analysis of a graph that can be cut into calls; ModelError with all reasons where it cannot."""
     names = candidates(graph)
     if not names:
         raise ModelError(
@@ -93,6 +93,12 @@ def _found(file: str, graph: Graph, ops: Mapping[str, str] | None) -> Program:
         )
     found = good[0] if good else tried[0]
     _raise_reasons(file, found, ops)
+    return found
+
+
+def _found(file: str, graph: Graph, ops: Mapping[str, str] | None) -> Program:
+    """What layers and windows keep, found by the analysis."""
+    found = analysed(file, graph, ops)
     if found.factor % found.unit:
         raise UnifiedError(found.steps, dims.mul(dims.name(found.steps), found.unit))
     if not found.carried:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lstm_ir.importers.original import Original
+from lstm_ir.importers.original import Original, Plain
 from lstm_ir.ir.errors import CallError, LstmIrError
 from lstm_ir.ir.signature import Entry
 from lstm_ir.ir.types import DType
@@ -69,20 +69,22 @@ class ComparisonOptions:
 
 @dataclass(frozen=True)
 class Ours:
-    """Our side: an executable, what is known of its inputs, and the package that it came from, if any."""
+    """Our side: what runs a call of `entry`, what is known of its inputs, and the package that it came from, if any."""
 
-    exe: Executable
+    name: str
+    entry: Entry
+    run: Plain
     bounds: Bounds
     target: str
     package: Path | None = None
 
-    @property
-    def entry(self) -> Entry:
-        """The entry that is called; CallError where there is none without state."""
-        found = self.exe.signature.main
+    @classmethod
+    def of(cls, exe: Executable, bounds: Bounds, target: str, package: Path | None = None) -> Ours:
+        """The entry of an executable that is called; CallError where there is none without state."""
+        found = exe.signature.main
         if found is None or found.reads or found.writes:
             raise CallError("verify: takes one entry without state: results of others depend on earlier calls")
-        return found
+        return cls(exe.signature.name, found, exe, bounds, target, package)
 
 
 @dataclass
@@ -113,7 +115,7 @@ class Comparison:
         package = self.ours.package
         ports = {p.name: p for p in self.entry.outputs}
         return Verification(
-            name=self.ours.exe.signature.name,
+            name=self.ours.name,
             original=self.original.name,
             outputs=tuple(worst(ports[n], differences) for n, differences in self.differences.items()),
             cases=tuple(cases),
@@ -170,7 +172,7 @@ class Comparison:
 
     def _case(self, sizes: dict[str, int], arrays: Mapping[str, Array], want: Mapping[str, Any]) -> CaseResult:
         try:
-            got = self.ours.exe(arrays)
+            got = self.ours.run(arrays)
         except LstmIrError as e:
             self.failures.append(f"{sizes_text(sizes)}: {e}")
             return CaseResult(sizes)
@@ -185,7 +187,7 @@ class Comparison:
         if not self.options.seconds:
             return CaseResult(sizes)
         theirs = _copied(arrays)
-        runs: dict[str, Callable[[Any], Any]] = {OURS: self.ours.exe, ORIGINAL: lambda _: self.original(theirs)}
+        runs: dict[str, Callable[[Any], Any]] = {OURS: self.ours.run, ORIGINAL: lambda _: self.original(theirs)}
         times = interleaved(runs, [arrays], self.options.seconds, min_turns=3)
         return CaseResult(sizes, times.median(OURS), times.median(ORIGINAL))
 

@@ -99,11 +99,11 @@ def _ours(model: Graph | Executable, target: str, folder: Path, pack: bool) -> I
 
     if not isinstance(model, Graph):
         entry = model.signature.main
-        yield Ours(model, {} if entry is None else checked(entry), str(model.device))
+        yield Ours.of(model, {} if entry is None else checked(entry), str(model.device))
         return
     with compile(model, target) as exe:
         package = export(model, folder / "ours.lirpkg", [target]) if pack else None
-        yield Ours(exe, bounds(model), target, package)
+        yield Ours.of(exe, bounds(model), target, package)
 
 
 def _original(against: Against, constants: Mapping[str, Any] | None) -> Original:

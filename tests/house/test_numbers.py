@@ -125,6 +125,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/training/memory.py": "PROBE",
         "lstm_ir/verification/cold.py": "STARTS",
         "lstm_ir/verification/draw.py": "REACH TRIES PLAIN",
+        "lstm_ir/verification/streams.py": "CALLS SEED PARTS",
         "lstm_ir/verification/hardware.py": "T B I H",
         "backends/run/helper_pool.py": "_TRIAL",
         "backends/run/profile.py": "RUNS SECONDS SLOW",
