@@ -7,6 +7,7 @@ a call if it holds what one call over the whole recording would give for these f
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TypeAlias
 
 from lstm_ir.ir.dims import Dim
@@ -33,13 +34,13 @@ class Unknown:
 class Timed:
     """One row for every `rate` frames, along `axis`, which is [outer, rows, inner] read row by row.
 
-    There are n / rate + more rows. Row i depends on the rows before it and on rows up to i + look of
-    the frames, so in a call the rows i < n / rate - look are right: all that stand for its frames where
-    look is 0 or less.
+    There are n / rate + more rows; a rate of 1/2 is two rows for every frame. Row i depends on the rows before
+    it and on rows up to i + look of the frames, so in a call the rows i < n / rate - look that exist are right:
+    all that stand for its frames where look is 0 or less.
     """
 
     axis: int
-    rate: int = 1
+    rate: Fraction | int = 1
     more: int = 0
     look: int = 0
     outer: Dim = 1
@@ -49,6 +50,11 @@ class Timed:
     def plain(self) -> bool:
         """Whether the axis is time and nothing else."""
         return self.outer == 1 and self.inner == 1
+
+    @property
+    def ahead(self) -> int:
+        """In a call the rows i < n / rate - ahead are there, and right."""
+        return max(self.look, -self.more)
 
     def at(self, axis: int) -> Timed:
         """The same along another axis."""

@@ -13,7 +13,7 @@ from lstm_ir.streaming.facts import Fact
 
 @dataclass(frozen=True)
 class WindowContext:
-    """The last `rows` rows that a window saw along `axis`, `value` before the first; `more` rows of
+    """The last `rows` rows that a window saw along `axis`; `value`, a number or rows, before the first; `more` rows of
     the operand stand for no frame of the call."""
 
     axis: int
@@ -29,7 +29,14 @@ class LoopState:
     starts: dict[str, Any]
 
 
-Kept: TypeAlias = "WindowContext | LoopState"
+@dataclass(frozen=True)
+class RunningSum:
+    """The sum of all rows so far along `axis`."""
+
+    axis: int
+
+
+Kept: TypeAlias = "WindowContext | LoopState | RunningSum"
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""Recurrences over time: their state goes from call to call."""
+"""Recurrences over time: their state goes from call to call. A running sum is one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from lstm_ir.ir.loop import Loop
 from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed, Unknown
-from lstm_ir.streaming.findings import LoopState
+from lstm_ir.streaming.findings import LoopState, RunningSum
 from lstm_ir.streaming.rule import CutError, RuleNode, rule
-from lstm_ir.streaming.start import start_of
+from lstm_ir.streaming.start import advice, start_of
 
 STATES = ("h0", "c0")
 
@@ -86,13 +86,28 @@ def scan(s: RuleNode) -> Sequence[Fact]:
     return [*(Latest() for _ in loop.init), *(y for _ in loop.ys)]
 
 
+@rule("cumsum")
+def cumsum(s: RuleNode) -> Sequence[Fact]:
+    """The sum so far goes from call to call; sums along another axis keep nothing."""
+    f, a = s.only(), s.node.attrs
+    if f.axis != a["axis"]:
+        return [f]
+    if not f.plain:
+        raise CutError("sums over the steps and another axis at once")
+    if a["reverse"]:
+        s.refuse("sums from the last step")
+    if f.more:
+        s.refuse("gets rows that stand for no frame of the call")
+    s.keep(RunningSum(f.axis))
+    return [Timed(f.axis, f.rate, 0, f.look)]
+
+
 def _start(s: RuleNode, first: Any) -> Any:
     """What a state starts as; None where it is absent, which is zero."""
     if first is None or isinstance(s.whole.facts[first], Unknown):
         return None
     found = start_of(first, s.whole.facts[first])
     if isinstance(found, str):
-        hint = ": name it in `stateful`, with the output that it becomes" if "the input" in found else ""
-        s.refuse(f"its first state {found}{hint}")
+        s.refuse(f"its first state {found}{advice(found)}")
         return None
     return found

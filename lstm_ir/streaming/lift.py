@@ -17,10 +17,14 @@ from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.primitive.shape import concat
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.streaming.causality import Causality
-from lstm_ir.streaming.findings import Kept, LoopState, WindowContext
+from lstm_ir.streaming.findings import Kept, LoopState, RunningSum, WindowContext
 from lstm_ir.streaming.stateful import stateful
 
 FINALS = {"h0": "h_n", "c0": "c_n"}
+
+
+def _with(numbers: tuple[int, ...], at_: int, number: int) -> tuple[int, ...]:
+    return (*numbers[:at_], number, *numbers[at_ + 1 :])
 
 
 def lifted(causality: Causality) -> Program:
@@ -52,20 +56,48 @@ class _Lift:
             return old.with_args(args)
         if isinstance(carried, WindowContext):
             return self._window(old, args, carried)
+        if isinstance(carried, RunningSum):
+            return self._sum(old, args, carried)
         return self._loop(old, args, carried) if old.op.name == "scan" else self._layer(old, args, carried)
 
     def _window(self, old: Node, args: tuple[Arg, ...], context: WindowContext) -> Node:
         """Over the kept rows and those of the call, without padding before them."""
+        a = old.attrs
+        if old.op.name == "concatenate":
+            values = args[0]
+            assert isinstance(values, tuple)
+            at_ = next(i for i, v in enumerate(values) if not isinstance(v.shape[context.axis], int))
+            return concat([self._joined(old, values[at_], context), *values[at_ + 1 :]], context.axis).node
         x = args[0]
         assert isinstance(x, Value)
+        joined = self._joined(old, x, context)
+        if old.op.name == "pad":
+            changed = {"edge_padding_low": _with(a["edge_padding_low"], context.axis, 0)}
+        elif old.op.name == "convolution_transpose":  # what the rows before give stands before, and is cut off
+            axis = context.axis - 2
+            more = a["padding_low"][axis] + context.rows * a["strides"][axis]
+            changed = {"padding_low": _with(a["padding_low"], axis, more)}
+        else:
+            changed = {"padding_low": _with(a["padding_low"], context.axis - 2, 0)}
+        return make_node(old.op, (joined, *args[1:]), {**a, **changed}, old.loc)
+
+    def _joined(self, old: Node, x: Value, context: WindowContext) -> Value:
+        """The kept rows and those of the call; the last of both are kept."""
         name, first = self._state(old, "context", x.type.resized(context.axis, context.rows), context.value)
         joined = concat([first, x], context.axis)
         end = dims.add(joined.shape[context.axis], -context.more)
         self.outputs[name] = slice_axis(joined, context.axis, dims.add(end, -context.rows), end)
-        which, at_ = ("edge_padding_low", 0) if old.op.name == "pad" else ("padding_low", 2)
-        low = list(old.attrs[which])
-        low[context.axis - at_] = 0
-        return make_node(old.op, (joined, *args[1:]), {**old.attrs, which: tuple(low)}, old.loc)
+        return joined
+
+    def _sum(self, old: Node, args: tuple[Arg, ...], kept: RunningSum) -> Node:
+        """The sum so far is added to those of the call, and the last of them is kept."""
+        x, axis = args[0], kept.axis
+        assert isinstance(x, Value)
+        name, before = self._state(old, "sum", x.type.resized(axis, 1), None)
+        sums = make_node(old.op, args, {**old.attrs, "exclusive": False}, old.loc).values[0] + before
+        joined = concat([before, sums], axis)
+        self.outputs[name] = slice_axis(joined, axis, x.shape[axis], joined.shape[axis])
+        return (slice_axis(joined, axis, 0, x.shape[axis]) if old.attrs["exclusive"] else sums).node
 
     def _loop(self, old: Node, args: tuple[Arg, ...], state: LoopState) -> Node:
         loop, index = Loop(old), old.op.operand_index("init")

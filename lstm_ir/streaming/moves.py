@@ -54,16 +54,6 @@ def reshape(s: RuleNode) -> Sequence[Fact]:
     raise CutError(f"the steps of {s.node.inputs[0].type} lie on no one axis of {s.node.types[0]}")
 
 
-@rule("concatenate")
-def concatenate(s: RuleNode) -> Sequence[Fact]:
-    """Along another axis than time."""
-    made, along = s.merged(s.timed), s.node.attrs["dimension"]
-    if made.axis == along:
-        raise CutError("joins values one after another in time")
-    s.even([(f, made.axis) for f in s.facts])
-    return [made]
-
-
 @rule("reduce_sum", "reduce_max", "reduce_min", "reduce_mean")
 def reduced(s: RuleNode) -> Sequence[Fact]:
     """Over other axes than time."""
@@ -82,7 +72,7 @@ def argmax(s: RuleNode) -> Sequence[Fact]:
     return [f.at(f.axis - (over < f.axis))]
 
 
-@rule("softmax", "log_softmax", "cumsum")
+@rule("softmax", "log_softmax")
 def along(s: RuleNode) -> Sequence[Fact]:
     """Along another axis than time."""
     f = s.only()

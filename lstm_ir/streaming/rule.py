@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from math import lcm
 from typing import TypeAlias
 
@@ -44,9 +45,9 @@ class RuleNode:
         """Note what this node keeps between calls."""
         self.whole.carried[self.node] = carried
 
-    def every(self, rate: int) -> None:
-        """A call takes a multiple of `rate` frames."""
-        self.whole.unit = lcm(self.whole.unit, rate)
+    def every(self, rate: Fraction | int) -> None:
+        """A call takes frames of which `rate` each give a whole number of rows."""
+        self.whole.unit = lcm(self.whole.unit, rate.numerator)
 
     def only(self) -> Timed:
         """The fact of the one operand."""

@@ -37,3 +37,8 @@ def start_of(v: Value, fact: Fact | None) -> Array | str:
     except LstmIrError as e:
         return f"cannot be computed: {str(e).splitlines()[0]}"
     return known[v]
+
+
+def advice(why: str) -> str:
+    """What to do where a state comes from an input."""
+    return ": name it in `stateful`, with the output that it becomes" if "the input" in why else ""

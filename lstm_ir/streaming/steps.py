@@ -17,7 +17,7 @@ def _layers(n: Node) -> Iterator[Dim]:
 
 
 def _windows(n: Node) -> Iterator[Dim]:
-    if n.op.name in ("convolution", "max_pool", "avg_pool"):
+    if n.op.name in ("convolution", "convolution_transpose", "max_pool", "avg_pool"):
         yield from n.inputs[0].shape[2:]
 
 
@@ -27,15 +27,23 @@ def _edges(n: Node) -> Iterator[Dim]:
         for size, low, high in zip(n.types[0].shape, a["edge_padding_low"], a["edge_padding_high"], strict=True):
             if low != 0 or high != 0:
                 yield size
+    elif n.op.name == "concatenate":
+        yield n.types[0].shape[n.attrs["dimension"]]
 
 
-LEVELS: tuple[Callable[[Node], Iterator[Dim]], ...] = (_layers, _windows, _edges)
+def _sums(n: Node) -> Iterator[Dim]:
+    if n.op.name == "cumsum":
+        yield n.types[0].shape[n.attrs["axis"]]
+
+
+LEVELS: tuple[Callable[[Node], Iterator[Dim]], ...] = (_layers, _windows, _edges, _sums)
 
 
 def candidates(graph: Graph) -> list[str]:
     """The names that may be the number of frames; one that has is certain.
 
-    Layers and loops decide; without any that run over a named size, windows; without these, padding.
+    Layers and loops decide; without any that run over a named size, windows; without these, padding and rows that are
+    joined; without these, running sums.
     """
     inputs = {n for p in graph.params for n in p.type.names}
     for level in LEVELS:

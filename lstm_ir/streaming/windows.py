@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from lstm_ir.ir import dims
 from lstm_ir.ops.core.pool import lowest
-from lstm_ir.ops.core.windows import axes_of
-from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed
+from lstm_ir.ops.core.windows import WindowAxis, axes_of
+from lstm_ir.streaming.facts import Fact, Fixed, Latest, Timed, Unknown
 from lstm_ir.streaming.findings import WindowContext
 from lstm_ir.streaming.rule import CutError, RuleNode, rule
-from lstm_ir.streaming.start import start_of
+from lstm_ir.streaming.start import advice, start_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Sliding:
             f,
             rate=f.rate * self.stride,
             more=(f.more + self.low + self.high - self.window) // self.stride + 1,
-            look=(f.look + self.window - 1 - self.low) // self.stride,
+            look=(f.ahead + self.window - 1 - self.low) // self.stride,
         )
 
     def __str__(self) -> str:
@@ -47,15 +50,19 @@ def _slid(s: RuleNode, f: Timed, w: Sliding, value: Any, how: str) -> Timed:
     """What windows give of a plain axis, and the rows that they keep; `how` are words for them."""
     if not f.plain:
         raise CutError("its window runs over the steps and another axis at once")
-    made = w.over(f)
+    return _kept(s, f, w.over(f), w.low, value, how)
+
+
+def _kept(s: RuleNode, f: Timed, made: Timed, rows: int, value: Any, how: str) -> Timed:
+    """What is made of f, which needs so many rows of the call before."""
     s.every(made.rate)
     if made.look > 0:
         return s.causal(replace(made, more=max(made.more, 0)), how)
     if made.more < 0:
         s.refuse(f"gives less rows than it takes: {how}")
         made = replace(made, more=0)
-    if w.low > 0:
-        _keep(s, f, w.low, value)
+    if rows > 0:
+        _keep(s, f, rows, value)
     return made
 
 
@@ -89,12 +96,57 @@ def convolution(s: RuleNode) -> Sequence[Fact]:
 
 @rule("convolution_transpose")
 def convolution_transpose(s: RuleNode) -> Sequence[Fact]:
-    """Taken where time is no axis of its window."""
+    """Each step is spread over the rows after it; what it spreads into the next call is made again there."""
     s.needs_fixed(["rhs"])
     f = s.facts[0]
-    if not isinstance(f, Timed) or f.axis != 0:
-        raise CutError("a transposed convolution over time is not kept as state")
-    return [f]
+    if not isinstance(f, Timed):
+        raise CutError("its kernel changes over time")
+    if f.axis == 1:
+        raise CutError("sums over all steps: time is the axis of channels")
+    if f.axis == 0:
+        return [f]
+    if not f.plain:
+        raise CutError("spreads the steps and another axis at once")
+    a = axes_of(s.node.inputs[1].shape[2:], s.node.attrs)[f.axis - 2]
+    made = replace(
+        f,
+        rate=Fraction(f.rate) / a.stride,
+        more=(f.more - 1) * a.stride + a.window - a.low - a.high,
+        look=f.ahead * a.stride + a.low,
+    )
+    how = f"spreads a step over {a.window} rows, every {a.stride}, and cuts {a.low} off before and {a.high} after"
+    return [_kept(s, f, made, spread_before(a), 0, how)]
+
+
+def spread_before(a: WindowAxis) -> int:
+    """Of a transposed convolution: how many steps before the first reach into its rows."""
+    return max(0, (a.window - 1 - a.low) // a.stride)
+
+
+@rule("concatenate")
+def concatenate(s: RuleNode) -> Sequence[Fact]:
+    """Along another axis; or rows that are known before the first frame, as of a pad, and any after the last."""
+    along, operands = s.node.attrs["dimension"], list(zip(s.facts, s.node.inputs, strict=True))
+    over = [i for i, f in enumerate(s.facts) if isinstance(f, Timed) and f.axis == along]
+    if not over:
+        made = s.merged(s.timed)
+        s.even([(f, made.axis) for f in s.facts])
+        return [made]
+    f, at = s.facts[over[0]], over[0]
+    if not isinstance(f, Timed) or len(s.timed) > 1:
+        raise CutError("joins values one after another in time")
+    if any(isinstance(other, Latest) for other in s.facts):
+        raise CutError("joins steps and what only the last step gives")
+    before, after = operands[:at], operands[at + 1 :]
+    low, high = (dims.total(v.shape[along] for _, v in some) for some in (before, after))
+    if not isinstance(low, int) or not isinstance(high, int):
+        raise CutError(f"joins {low} rows before and {high} after")
+    rows = [start_of(v, of) for of, v in before if not isinstance(of, Unknown)]
+    for found in rows:
+        if isinstance(found, str):
+            raise CutError(f"what it joins before the first step {found}{advice(found)}")
+    value = np.concatenate(rows, along) if rows else None
+    return [_slid(s, f, Sliding(1, 1, low, high), value, f"joins {low} rows before and {high} after")]
 
 
 @rule("max_pool", "avg_pool")

@@ -90,6 +90,43 @@ def strided_conv(c: Chain) -> None:
     c.unit *= stride
 
 
+def transposed_conv(c: Chain) -> None:
+    """More steps, each spread over the rows after it; what is spread behind the last row is cut off."""
+    k, d, stride = c.integer(1, 4), c.integer(1, 2), c.integer(1, 3)
+    width = (k - 1) * d + 1
+    tail = max(0, width - stride)
+    given: dict[str, Any] = {"strides": [stride], "dilations": [d]}
+    if width < stride:
+        given["output_padding"] = [stride - width]
+    elif c.integer(0, 1):
+        given["pads"], tail = [0, tail], 0
+    y = c.node("ConvTranspose", c.turned(c.last), c.weight(c.channels, c.channels, k), c.weight(c.channels), **given)
+    if tail:
+        y = c.node("Slice", y, c.literal([0]), c.literal([-tail]), c.literal([2]))
+    c.last = c.turned(y)
+
+
+def joined_conv(c: Chain) -> None:
+    """Rows of the file before the first step, in place of padding."""
+    k, low = c.integer(2, 3), 0
+    x = c.turned(c.last)
+    low = k - 1
+    if c.integer(0, 1):
+        before = c.weight(1, c.channels, low)
+        shape = c.node("Concat", c.node("Shape", x, start=0, end=1), c.literal([c.channels, low]), axis=0)
+        rows = c.node("Expand", before, shape)
+    else:
+        shape = c.node("Concat", c.node("Shape", x, start=0, end=1), c.literal([c.channels, low]), axis=0)
+        rows = c.node("ConstantOfShape", shape, value=om.tensor(np.array([0.3], np.float32)))
+    c.last = c.turned(_conv(c, c.node("Concat", rows, x, axis=2), (0, 0), k, 1, 1))
+
+
+def running_mean(c: Chain) -> None:
+    """Sums over time, of all rows so far or of those before."""
+    sums = c.node("CumSum", c.last, c.literal(np.int64(1)), exclusive=c.integer(0, 1))
+    c.last = c.node("Mul", sums, c.literal(np.float32(0.25)))
+
+
 def shift(c: Chain) -> None:
     pads = c.literal(np.array([0, 1, 0, 0, -1, 0]))
     c.last = c.node("Sub", c.last, c.node("Pad", c.last, pads))
@@ -167,7 +204,8 @@ def recurrence(c: Chain) -> None:
 
 
 CAUSAL: tuple[Callable[[Chain], Any], ...] = (
-    causal_conv, strided_conv, shift, pool, layer, linear, pointwise, residual, recurrence,
+    causal_conv, strided_conv, shift, pool, layer, linear, pointwise, residual, recurrence, transposed_conv,
+    joined_conv, running_mean,
 )  # fmt: skip
 
 
@@ -180,6 +218,22 @@ def symmetric(c: Chain) -> None:
 
 def backward(c: Chain) -> None:
     blamed(c, layer(c, ["reverse", "bidirectional"][c.integer(0, 1)]))
+
+
+def from_the_end(c: Chain) -> None:
+    c.last = blamed(c, c.node("CumSum", c.last, c.literal(np.int64(1)), reverse=1))
+
+
+def cut_before(c: Chain) -> None:
+    """A transposed convolution that cuts off as much before as after, as PyTorch's padding does."""
+    w = c.weight(c.channels, c.channels, 4)
+    c.last = c.turned(blamed(c, c.node("ConvTranspose", c.turned(c.last), w, strides=[2], pads=[1, 1])))
+
+
+def shifted_and_symmetric(c: Chain) -> None:
+    """The rows that the window needs were cut off by the shift."""
+    x = c.node("Pad", c.turned(c.last), c.literal(np.array([0, 0, 3, 0, 0, -3])))
+    c.last = c.turned(blamed(c, _conv(c, x, (1, 1), 3, 1, 1)))
 
 
 def centred(c: Chain) -> None:
@@ -206,7 +260,9 @@ def blamed(c: Chain, name: str) -> str:
     return name
 
 
-AHEAD: tuple[Callable[[Chain], Any], ...] = (symmetric, backward, centred, attention, overall, turned_round)
+AHEAD: tuple[Callable[[Chain], Any], ...] = (
+    symmetric, backward, centred, attention, overall, turned_round, from_the_end, cut_before, shifted_and_symmetric,
+)  # fmt: skip
 
 
 def chain(rng: np.random.Generator, blocks: int, ahead: int = 0) -> Chain:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,16 @@ FACTS: dict[str, tuple[Any, Any]] = {
     "delayed": (li.pad(X, (0, 0, 3), (0, 0, -3)), Timed(2, look=-3)),
     "every other": (X[:, :, ::2], Timed(2, rate=2)),
     "largest of the last three": (li.max_pool1d(X, 3, 1, padding=(2, 0)), Timed(2)),
+    "running sum": (li.cumsum(X, 2), Timed(2)),
+    "sum of channels so far": (li.cumsum(X, 1), Timed(2)),
+    "transposed": (li.conv_transpose1d(X, weight(C, 5, 2), 2), Timed(2, rate=Fraction(1, 2))),
+    "transposed, its tail cut off": (
+        li.conv_transpose1d(X, weight(C, 5, 4), 2)[:, :, :-2], Timed(2, rate=Fraction(1, 2))
+    ),
+    "patches, and back": (
+        li.conv_transpose1d(li.conv1d(X, weight(5, C, 3), 3), weight(5, 6, 3), 3), Timed(2)
+    ),
+    "rows joined before": (li.conv1d(li.concat([li.ones(("B", C, 2)), X], 2), weight(5, C, 3)), Timed(2)),
     "layer": (lstm(S)[0], Timed(0)),
     "layer of batches": (lstm(BTC, layout="batch")[0], Timed(1)),
     "last state": (lstm(S)[1], Latest()),
@@ -100,11 +111,23 @@ AHEAD: dict[str, tuple[Any, str]] = {
     "reverse": (li.reverse(X, 2), "reverse: reverses the order of the steps"),
     "mean": (li.mean(X, 2), "reduce_mean: reduce_mean over all steps"),
     "softmax": (li.softmax(X, 2), "softmax: softmax over all steps"),
-    "running sum": (li.cumsum(X, 2), "cumsum: cumsum over all steps"),
+    "running sum from the end": (li.cumsum(X, 2, reverse=True), "cumsum: sums from the last step"),
+    "running sum of rows that are no frames": (
+        li.cumsum(li.pad(X, (0, 0, 0), (0, 0, 2)), 2), "cumsum: gets rows that stand for no frame of the call",
+    ),
+    "delayed rows that a window would see": (
+        li.conv1d(li.pad(X, (0, 0, 3), (0, 0, -3)), weight(5, C, 3), padding=1),
+        "convolution: looks ahead: a window of 3 with padding 1 before and 1 after, not 2 before",
+    ),
     "largest step": (li.argmax(X, 2), "argmax: argmax over all steps"),
     "attention": (X @ BTC, "dot_general: a product that sums over all steps"),
     "two axes": (BTC @ X, "dot_general: its operands have their steps on different axes"),
     "joined": (li.concat([X, X], 2), "concatenate: joins values one after another in time"),
+    "rows after the last step": (li.concat([X, li.zeros(("B", C, 2))], 2), "concatenate: gives 2 rows more"),
+    "an input before the first step": (
+        li.concat([li.broadcast_to(K[:, None], ("B", C, 1)), X], 2)[:, :, :-1],
+        "concatenate: what it joins before the first step comes from the input k: name it in `stateful`",
+    ),
     "positions": (li.iota(("B", C, "T"), 2, "f32") + X, "add: reads a value that has a row of its own for every step"),
     "number of frames": (X * li.convert(li.size("T"), "f32"), "dim: its result depends on how many frames a call has"),
     "bidirectional": (lstm(S, "bidirectional")[0], "lstm: is bidirectional: it starts at the last step"),
@@ -128,7 +151,12 @@ AHEAD: dict[str, tuple[Any, str]] = {
         li.scan(lambda h, x, c: (h + x, h * li.sum(c)), li.zeros(("B", C)), S, li.iota(("T",), 0, "f32"))[1],
         "scan: its steps read a value that has a row for every step of a call",
     ),
-    "transposed": (li.conv_transpose1d(X, weight(C, 5, 2), 2), "a transposed convolution over time is not kept"),
+    "transposed, with a tail": (li.conv_transpose1d(X, weight(C, 5, 3), 2), "convolution_transpose: gives 1 row more"),
+    "transposed, cut before": (
+        li.conv_transpose1d(X, weight(C, 5, 4), 2, padding=1),
+        "convolution_transpose: looks ahead: spreads a step over 4 rows, every 2, and cuts 1 off before and 1 after",
+    ),
+    "transposed, with holes": (li.conv_transpose1d(X, weight(C, 5, 1), 2), "gives less rows than it takes"),
     "first state of an input": (lstm(S, h0=li.expand_dims(li.broadcast_to(K[:3], ("B", 3)), 0))[0], "from the input k"),
     "batch outside": (li.reshape(BTC, ("B*T", C)), "all sequences on one axis, one sequence after another"),
     "rows in a ceiled window": (li.max_pool1d(X, 2, 2, ceil_mode=True), "ceil_mode over time"),
@@ -173,6 +201,8 @@ def test_the_size_that_is_time() -> None:
     z = li.conv2d(image, weight(2, 1, 3, 3), padding=1)
     assert candidates(li.Graph("g", [image], {"z": z})) == ["H", "W"]
     assert candidates(li.Graph("g", [S], {"y": li.tanh(S)})) == []
+    assert candidates(li.Graph("g", [S], {"y": li.cumsum(S)})) == ["T"]
+    assert candidates(li.Graph("g", [X], {"y": li.conv_transpose1d(X, weight(C, 5, 2), 2)})) == ["T"]
 
 
 @pytest.mark.parametrize("case", [n for n, (_, f) in FACTS.items() if isinstance(f, Timed) and f.plain])

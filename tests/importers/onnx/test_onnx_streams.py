@@ -110,6 +110,62 @@ def test_compiled_in_parts(case: int, rng: np.random.Generator) -> None:
             exe.entries["reset"]()
 
 
+SMALL = [np.float32, np.int32]
+LONE: dict[str, tuple[list[Any], dict[str, Any], str, list[Any]]] = {
+    "sums": ([om.node("CumSum", ["x", "two"], ["y"])], {}, "the_CumSum.sum", SMALL),
+    "sums before": ([om.node("CumSum", ["x", "two"], ["y"], exclusive=1)], {}, "the_CumSum.sum", SMALL),
+    "overlap-add": (
+        [
+            om.node("ConvTranspose", ["x", "w"], ["long"], strides=[2]),
+            om.node("Slice", ["long", "zero", "minus3", "axis"], ["y"]),
+        ],
+        {"w": (3, 2, 5)}, "the_ConvTranspose.context", SMALL[:1],
+    ),
+    "overlap-add of two axes": (
+        [
+            om.node("Unsqueeze", ["x", "axis1"], ["image"]),
+            om.node("ConvTranspose", ["image", "w"], ["long"], strides=[2, 3], pads=[1, 0, 0, 1]),
+            om.node("ReduceSum", ["long", "axis"], ["y"], keepdims=0),
+        ],
+        {"w": (1, 2, 3, 4)}, "the_ConvTranspose.context", SMALL[:1],
+    ),
+    "joined context": (
+        [om.node("Concat", ["before", "x"], ["more"], axis=2), om.node("Conv", ["more", "w"], ["y"])],
+        {"before": (2, 3, 4), "w": (2, 3, 5)}, "the_Concat.context", SMALL[:1],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["meaning", "cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
+@pytest.mark.parametrize("case", LONE)
+def test_blocks_of_one_model_alone(case: str, target: str, rng: np.random.Generator) -> None:
+    """A running sum, a transposed convolution and a joined context, fed in blocks of several sizes."""
+    nodes, shapes, state, dtypes = LONE[case]
+    literals: dict[str, Any] = {"two": np.array(2), "zero": np.array([0]), "minus3": np.array([-3])}
+    literals |= {"axis": np.array([2]), "axis1": np.array([1])}
+    literals |= {n: rng.standard_normal(s).astype("f4") for n, s in shapes.items()}
+    used = {n: a for n, a in literals.items() if any(n in node.input for node in nodes)}
+    for dtype in dtypes:
+        made = om.model(nodes, {"x": ([2, 3, "T"], dtype)}, ["y"], used)
+        x = (9 * rng.standard_normal((2, 3, 19))).astype(dtype)
+        (want,) = om.run(made, {"x": x})
+        program = li.from_onnx(made, stateful=True)
+        assert list(program.state) == [state]
+        for cuts in ([1] * 19, [5, 1, 13], [2, 2, 2, 13], [19]):
+            ends = np.cumsum(cuts)[:-1]
+            if target == "meaning":
+                kept, got = first_state(program, {}), []
+                for part in np.split(x, ends, 2):
+                    out = li.interpret(program.entries["main"], {"x": part, **kept})
+                    kept = {n: out.pop(n) for n in kept}
+                    got.append(out["y"])
+            else:
+                need(*(["vulkan"] if target == "vulkan" else ["onnxruntime"]))
+                with li.compile(program, target) as exe:
+                    got = [exe.entries["step"](x=part)["y"] for part in np.split(x, ends, 2)]
+            near(np.concatenate(got, 2), want, (case, target, cuts))
+
+
 def test_torch_models_in_parts(rng: np.random.Generator) -> None:
     """A convolution with stride after F.pad, one with what it pads after the last step cut off, LSTMs, a GRU."""
     need("torch")
