@@ -38,7 +38,7 @@ from lstm_ir.backends.lower import rules as _rules  # noqa: F401  fills the rule
 from lstm_ir.ir import dims
 from lstm_ir.ir.binding import bind_sizes
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.errors import CompileError, IRError, LoweringError, message
+from lstm_ir.ir.errors import CompileError, IRError, LoweringError, ValueRangeError, message
 from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.program import Program, entry_signature
 from lstm_ir.ir.signature import Requirement
@@ -123,8 +123,10 @@ def empty_variants(graph: Graph) -> Iterator[tuple[str, Graph]]:
     names = sorted(set().union(*(p.type.names for p in graph.params)))
     counts = range(1, len(names) + 1) if len(names) <= 3 else (1, len(names))
     for zero in (part for k in counts for part in itertools.combinations(names, k)):
-        with contextlib.suppress(IRError):
-            yield ".".join(zero), bind_sizes(graph, dict.fromkeys(zero, 0))
+        with contextlib.suppress(IRError, ValueRangeError):
+            bound = bind_sizes(graph, dict.fromkeys(zero, 0))
+            entry_signature(bound)  # refuses literals that lie outside of what such a size allows
+            yield ".".join(zero), bound
 
 
 @contextlib.contextmanager

@@ -33,3 +33,20 @@ def test_any_of_three_sizes_on_vulkan(rng: np.random.Generator) -> None:
             got = exe(given)
             for n, a in given.items():
                 np.testing.assert_array_equal(got[f"{n}2"], a * 2)
+
+
+def test_literals_that_an_empty_size_does_not_allow(rng: np.random.Generator) -> None:
+    """Rows reversed over literal lengths: of no steps there is no variant, and such a call is refused."""
+    device.need("vulkan")
+    lengths = np.array([3, 2])
+    x = li.input("x", ("T", 2))
+    graph = li.Graph("reversed", [x], {"y": li.reverse_sequence(x, li.constant(lengths))})
+    assert list(empty_variants(graph)) == []
+    a = rng.standard_normal((5, 2), np.float32)
+    want = a.copy()
+    for column, n in enumerate(lengths):
+        want[:n, column] = a[:n, column][::-1]
+    with li.compile(graph, "vulkan") as exe:
+        np.testing.assert_array_equal(exe(x=a)["y"], want)
+        with pytest.raises(li.CallError):
+            exe(x=a[:0])
