@@ -5,7 +5,7 @@ What has a size in capital letters (below) is imported with a named size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,10 +48,13 @@ def arrays_of(case: Case, rng: np.random.Generator) -> dict[str, Any]:
     return found
 
 
-def model_of(case: Case, opset: int, named: bool, rng: np.random.Generator) -> tuple[Any, dict[str, Any]]:
+def model_of(
+    case: Case, opset: int, named: bool, rng: np.random.Generator, prefix: str = "c"
+) -> tuple[Any, dict[str, Any]]:
+    """A model and its arrays; literals are called by the prefix."""
     arrays = arrays_of(case, rng)
     shapes = {n: case.shapes[i] if named else a.shape for i, (n, a) in enumerate(arrays.items())}
-    literals = {f"c{i}": a for i, a in enumerate(case.literals)}
+    literals = {f"{prefix}{i}": a for i, a in enumerate(case.literals)}
     outputs = [f"y{i}" for i in range(case.outputs)]
     node = om.node(case.op, [*arrays, *literals], outputs, **case.attrs)
     infos = {n: (shapes[n], np.float32) for n in arrays}
@@ -67,3 +70,23 @@ def compare(case: Case, opset: int, rng: np.random.Generator) -> None:
             assert a.dtype == b.dtype
             assert a.shape == b.shape
             np.testing.assert_allclose(a, b, atol=4e-6, rtol=4e-6, err_msg=f"{case} at opset {opset}, named: {named}")
+
+
+GROUP = 16  # cases in a module: most of the time of compiling is a module's own
+
+
+def compare_compiled(cases: Sequence[Case], target: str, rng: np.random.Generator) -> None:
+    """Cases as the entries of one module, each with named sizes and with numbers, beside onnxruntime."""
+    entries, given, wants = {}, {}, {}
+    for i, case in enumerate(cases):
+        for named in (False, True):
+            made, arrays = model_of(case, case.opsets[-1], named, rng, f"c{i}_{named:d}_")
+            name = f"{i} {case} named {named}"
+            entries[name], given[name], wants[name] = li.from_onnx(made), arrays, om.run(made, arrays)
+    with li.compile(li.Program("ops", entries), target) as exe:
+        for name, want in wants.items():
+            got = exe.entries[name](given[name])
+            for a, b in zip(got.values(), want, strict=True):
+                assert a.dtype == b.dtype
+                assert a.shape == b.shape
+                np.testing.assert_allclose(a, b, atol=2e-5, rtol=2e-5, err_msg=f"{name} on {target}")

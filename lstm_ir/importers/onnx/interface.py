@@ -10,7 +10,7 @@ import numpy as np
 
 from lstm_ir.importers.named_sizes import NamedSizes, refuse_unknown
 from lstm_ir.importers.naming import word
-from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, held_data, name_of
+from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, held_data, name_of, refuse_outside
 from lstm_ir.importers.onnx.reading import Source
 from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.importers.refusals import NodeRefusedError
@@ -41,6 +41,7 @@ class Bindings(NamedSizes):
         shape = _declared(v)
         if shape is None:
             raise NodeRefusedError("its rank is not stated")
+        refuse_outside(name_of(v.dtype), "input")
         try:
             return TensorType(tuple(dims.substitute(d, self.named) for d in shape), dtype_of(v.dtype))
         except DimError as e:

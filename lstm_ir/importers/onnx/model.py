@@ -15,7 +15,7 @@ from lstm_ir.importers.on_sizes import on_sizes
 from lstm_ir.importers.onnx import handlers
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.interface import Bindings
-from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, name_of
+from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, name_of, refuse_outside
 from lstm_ir.importers.onnx.reading import Source, read
 from lstm_ir.importers.onnx.table import TABLE, OpRule
 from lstm_ir.importers.onnx.tensors import Tensors
@@ -151,10 +151,13 @@ class Walk:
                     known[v] = _UNDEFINED
         self.results = self._run(model, known)
         for v, r in zip(model.outputs, self.results, strict=True):
-            if isinstance(r, TensorList):
-                self.refusals.add(v.name, "output", NodeRefusedError("it is a sequence"))
-            if isinstance(r, Narrow):
-                self.refusals.add(v.name, "output", NodeRefusedError(f"elements of type {r.kind} are not taken"))
+            try:
+                if isinstance(r, TensorList):
+                    raise NodeRefusedError("it is a sequence")
+                if isinstance(r, Narrow):
+                    refuse_outside(r.kind, "output")
+            except NodeRefusedError as e:
+                self.refusals.add(v.name, "output", e)
 
     def key(self, seed: int | None) -> Value:
         """A key u32[2] for one use, by its seed and number, and by the input `step`."""

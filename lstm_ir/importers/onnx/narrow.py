@@ -35,6 +35,22 @@ class Narrow:
         return self.value.dtype
 
 
+CAST = ("INT16", "UINT16")  # types that a Cast makes
+
+
+def refuse_outside(kind: str, what: str) -> None:
+    """RefusedError, with what to do, for an input or an output of the model of a type that arrays do not have."""
+    if kind not in LIMITS:
+        return
+    wide = "INT64" if kind == "UINT64" else "INT32"
+    behind = f", with a Cast to {kind} behind it" if kind in CAST else ""
+    how = {
+        "input": f"state it as {wide} in the file{behind}, or fix it by constants (--constant)",
+        "output": f"put a Cast to {wide} before it in the file",
+    }[what]
+    raise NodeRefusedError(f"elements of type {kind} are taken inside of a model alone: {how}")
+
+
 def name_of(kind: Any) -> str:
     """The name of the library's enumeration, or of its number; empty where it does not exist."""
     import onnx_ir
@@ -56,7 +72,7 @@ def held_data(array: Any, kind: str) -> Data:
 
 def narrowed(x: Value, kind: str) -> Narrow:
     """A cast: of integers the low bits stay; RefusedError for u64, and for few bits, whose casts ONNX leaves open."""
-    if kind not in ("INT16", "UINT16"):
+    if kind not in CAST:
         raise NodeRefusedError(f"a cast to elements of type {kind} is not taken")
     wide = li.convert(x, DType.i32)
     low = LIMITS[kind][0]

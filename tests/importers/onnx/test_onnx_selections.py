@@ -8,7 +8,7 @@ import numpy as np
 import onnx_models as om
 import pytest
 from device import need
-from onnx_cases import Case, Shape, compare, ints, model_of
+from onnx_cases import GROUP, Case, Shape, compare, compare_compiled, ints, model_of
 
 import lstm_ir as li
 
@@ -68,6 +68,14 @@ def _libraries() -> None:
 def test_as_onnxruntime(case: Case, rng: np.random.Generator) -> None:
     for opset in case.opsets:
         compare(case, opset, rng)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, len(CASES), GROUP))
+@pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
+def test_compiled(target: str, first: int, rng: np.random.Generator) -> None:
+    need(target if target == "vulkan" else "onnxruntime")
+    compare_compiled(CASES[first : first + GROUP], target, rng)
 
 
 def same(made: Any, fed: dict[str, Any], **options: Any) -> None:

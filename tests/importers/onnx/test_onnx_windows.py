@@ -8,7 +8,7 @@ import numpy as np
 import onnx_models as om
 import pytest
 from device import need
-from onnx_cases import Case, compare, ints
+from onnx_cases import GROUP, Case, compare, compare_compiled, ints
 
 import lstm_ir as li
 
@@ -42,6 +42,7 @@ SCATTERS = [
     *(Case("ScatterND", ((4, 5, 8),), (ROWS, np.linspace(-1, 1, 40, dtype="f4").reshape(5, 8)), {"reduction": r},
            (18,)) for r in ("mul", "max", "min")),
 ]  # fmt: skip
+SINGLE = [*WINDOWS, *SCATTERS]
 
 
 @pytest.fixture(autouse=True)
@@ -50,11 +51,19 @@ def _libraries() -> None:
     need("onnx_ir")
 
 
-@pytest.mark.parametrize("case", [*WINDOWS, *SCATTERS], ids=str)
+@pytest.mark.parametrize("case", SINGLE, ids=str)
 def test_beside_onnxruntime(case: Case) -> None:
     need("onnxruntime")
     for opset in case.opsets:
         compare(case, opset, np.random.default_rng(0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, len(SINGLE), GROUP))
+@pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
+def test_compiled(target: str, first: int, rng: np.random.Generator) -> None:
+    need(target if target == "vulkan" else "onnxruntime")
+    compare_compiled(SINGLE[first : first + GROUP], target, rng)
 
 
 def test_places_of_the_largest_where_it_is_not_plain() -> None:
@@ -137,7 +146,8 @@ def test_casts_to_sixteen_bits_keep_the_low_ones() -> None:
 
 @pytest.mark.parametrize(("op", "kind", "text"), [
     ("Add", "uint16", "operand 0 has elements of type UINT16, which ops that convert alone read"),
-    ("Identity", "int16", "elements of type INT16 are not taken"),
+    ("Identity", "int16", "elements of type INT16 are taken inside of a model alone: put a Cast to INT32 before it"),
+    ("Identity", "uint64", "elements of type UINT64 are taken inside of a model alone: put a Cast to INT64 before it"),
 ])  # fmt: skip
 def test_other_ops_refuse_them(op: str, kind: str, text: str) -> None:
     given = ["c", "c"] if op == "Add" else ["c"]
@@ -147,6 +157,36 @@ def test_other_ops_refuse_them(op: str, kind: str, text: str) -> None:
     made = om.model([om.node("Cast", ["c"], ["y"], to=1)], {}, ["y"], {"c": np.array([2**63], np.uint64)})
     with pytest.raises(li.ModelError, match=r"2\^63"):
         li.from_onnx(made)
+
+
+@pytest.mark.parametrize("kind", ["int16", "uint16"])
+def test_an_input_of_them_is_stated_wider_as_its_refusal_says(kind: str, rng: np.random.Generator) -> None:
+    """A file of samples in sixteen bits, and the file that the refusal asks for, beside onnxruntime."""
+    limits = np.iinfo(kind)
+    x = rng.integers(limits.min, limits.max, 50, endpoint=True).astype(kind)
+    code = {"int16": 5, "uint16": 4}[kind]
+    scale = om.node("DequantizeLinear", ["a", "s"], ["y"])
+    literals = {"s": np.float32(2**-15)}
+    made = om.model([om.node("Identity", ["x"], ["a"]), scale], {"x": (["T"], kind)}, ["y"], literals)
+    wide = rf"INT32 in the file, with a Cast to {kind.upper()} behind it, or fix it by constants \(--constant\)"
+    with pytest.raises(li.ModelError, match=rf"x \(input\): elements of type {kind.upper()} .* state it as {wide}"):
+        li.from_onnx(made)
+    (want,) = om.run(made, {"x": x})
+    np.testing.assert_array_equal(li.interpret(li.from_onnx(made, constants={"x": x}))["y"], want)
+    made = om.model([om.node("Cast", ["x"], ["a"], to=code), scale], {"x": (["T"], "int32")}, ["y"], literals)
+    np.testing.assert_array_equal(li.interpret(li.from_onnx(made), x=x.astype("i4"))["y"], want)
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_inputs_and_outputs_of_eight_bits(kind: str, rng: np.random.Generator) -> None:
+    """They have ops: sums wrap, as onnxruntime's."""
+    x = rng.integers(np.iinfo(kind).min, np.iinfo(kind).max, 60, endpoint=True).astype(kind)
+    nodes = [om.node("Add", ["x", "x"], ["y"]), om.node("Mul", ["x", "y"], ["z"])]
+    made = om.model(nodes, {"x": (["T"], kind)}, ["y", "z"])
+    with li.compile(li.from_onnx(made)) as exe:
+        for got, want in zip(exe(x=x).values(), om.run(made, {"x": x}), strict=True):
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (2, 3, 5), (2, 3, 4, 5)])
