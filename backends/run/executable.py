@@ -359,9 +359,10 @@ class Session:
 
 
 class Executable(Session):
-    """A compiled program on a device; also the first session over it."""
+    """A compiled program on a device; also the first session over it. `package`: the file that it was loaded from."""
 
     _what = "executable"
+    package: Path | None = None
 
     def __init__(
         self,

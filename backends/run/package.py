@@ -85,7 +85,7 @@ def _load(
     kind = target.info.kind
     drivers = runtime.CPU_DRIVERS if kind == "cpu" else (kind,)
     where = None if device in (kind, target.info.name) else device
-    return Executable(
+    made = Executable(
         package.signature,
         package.blobs[target.file],
         package.weights,
@@ -97,6 +97,8 @@ def _load(
         work=target.work,
         options=options,
     )
+    made.package = Path(package.path).absolute()
+    return made
 
 
 def _order(package: Package, device: str | None) -> list[PackedTarget]:

@@ -32,7 +32,7 @@ from lstm_ir.verification.verify import verify
 @click.option("--relative", type=float, help="See --absolute.")
 @click.option("--seconds", type=float, help="Timing of each side in each call; 0: none. Default: 0.3; of a package 0.")
 @click.option("--cold/--no-cold", default=True, show_default=True,
-              help="Time processes from their start too; not of a package.")  # fmt: skip
+              help="Time processes from their start too.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 @packages.key_option
 def command(
@@ -53,7 +53,7 @@ def command(
     }  # fmt: skip
     if kind is None:
         with files.progress("running and comparing"):
-            result = _packed(model, target, key_file, {"seconds": seconds or 0.0, **how})
+            result = _packed(model, target, key_file, {"seconds": seconds or 0.0, "cold": cold, **how})
     else:
         graph, original = kind.graph(model, importer_options), kind.original(model, importer_options)
         how["seconds"] = 0.3 if seconds is None else seconds
@@ -76,4 +76,4 @@ def _packed(path: str, device: str | None, key_file: str | None, how: dict[str, 
             assert graph is not None  # else nothing is called
             return interpret(graph, arrays)
 
-        return verify(exe, against=interpreter, cold=False, **how)
+        return verify(exe, against=interpreter, **how)

@@ -18,16 +18,16 @@ LIMIT = 300.0  # seconds of one process
 OURS = """\
 import numpy
 import lstm_ir as li
-exe = li.load({package!r})
+exe = li.load({package!r}, {module!r})
 with numpy.load({arrays!r}) as given:
     exe(dict(given))
 """
 DONE = "a result is there"
 
 
-def ours_cold(package: Path, arrays: Path) -> str:
-    """Python code that loads a package and calls it once."""
-    return OURS.format(package=str(package), arrays=str(arrays))
+def ours_cold(package: Path, arrays: Path, module: str | None = None) -> str:
+    """Python code that loads a package, or one of its modules, and calls it once."""
+    return OURS.format(package=str(package), arrays=str(arrays), module=module)
 
 
 def cold_starts(codes: Mapping[str, str]) -> dict[str, float]:

@@ -69,7 +69,10 @@ class ComparisonOptions:
 
 @dataclass(frozen=True)
 class Ours:
-    """Our side: what runs a call of `entry`, what is known of its inputs, and the package that it came from, if any."""
+    """Our side: what runs a call of `entry`, what is known of its inputs, and the package that it came from, if any.
+
+    module: the name of the package's module; None is the best for this machine.
+    """
 
     name: str
     entry: Entry
@@ -77,14 +80,17 @@ class Ours:
     bounds: Bounds
     target: str
     package: Path | None = None
+    module: str | None = None
 
     @classmethod
-    def of(cls, exe: Executable, bounds: Bounds, target: str, package: Path | None = None) -> Ours:
+    def of(
+        cls, exe: Executable, bounds: Bounds, target: str, package: Path | None = None, module: str | None = None
+    ) -> Ours:
         """The entry of an executable that is called; CallError where there is none without state."""
         found = exe.signature.main
         if found is None or found.reads or found.writes:
             raise CallError("verify: takes one entry without state: results of others depend on earlier calls")
-        return cls(exe.signature.name, found, exe, bounds, target, package)
+        return cls(exe.signature.name, found, exe, bounds, target, package, module)
 
 
 @dataclass
@@ -196,7 +202,7 @@ class Comparison:
             return {}  # NumPy alone reads no bf16 from files
         path = folder / "arrays.npz"
         np.savez(path, **arrays)  # type: ignore[arg-type]
-        codes = {OURS: ours_cold(self.ours.package, path), ORIGINAL: self.original.cold(folder, path)}
+        codes = {OURS: ours_cold(self.ours.package, path, self.ours.module), ORIGINAL: self.original.cold(folder, path)}
         return cold_starts({who: code for who, code in codes.items() if code is not None})
 
 

@@ -68,7 +68,8 @@ def verify(
     ranges: lowest and highest value of an input.
     arrays: the inputs of each call by name, in place of drawn ones: recordings, rows of a data set.
     absolute, relative: what a difference may be at most, absolute + relative * the largest |value| of the output.
-    seconds: how long each side is timed in each call; 0 is not at all. cold: time processes from their start too.
+    seconds: how long each side is timed in each call; 0 is not at all. cold: time processes from their start too, of
+    ours where a graph is given, or an executable that was loaded from a package.
     Raises VerifyError for a graph that contradicts itself, CallError where no drawn sizes fit both sides; a
     difference raises nothing: the result's `ok` is False.
     """
@@ -92,14 +93,16 @@ def verify(
 
 @contextmanager
 def _ours(model: Graph | Executable, target: str, folder: Path, pack: bool) -> Iterator[Ours]:
-    """A graph is compiled, and packed as it is shipped; an executable is taken as it is."""
+    """A graph is compiled, and packed as it is shipped; an executable is taken as it is, with the package that it was
+    loaded from."""
     from lstm_ir.api import compile, export
     from lstm_ir.verification.bounds import bounds, checked
     from lstm_ir.verification.comparison import Ours
 
     if not isinstance(model, Graph):
         entry = model.signature.main
-        yield Ours.of(model, {} if entry is None else checked(entry), str(model.device))
+        known = {} if entry is None else checked(entry)
+        yield Ours.of(model, known, str(model.device), model.package, str(model.target))
         return
     with compile(model, target) as exe:
         package = export(model, folder / "ours.lirpkg", [target]) if pack else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -272,6 +273,26 @@ def test_arrays_of_the_caller_are_the_calls() -> None:
     assert not result.ok
     assert result.outputs[0].sizes == {"T": 7}
     assert 0.49 < result.outputs[0].absolute < 0.51
+
+
+@pytest.mark.parametrize("key", [None, b"secret"])
+def test_a_loaded_package_has_its_size_and_cold_start(
+    key: bytes | None, rng: np.random.Generator, tmp_path: Any
+) -> None:
+    graph, plain = encoder(rng)
+    path = li.export(graph, tmp_path / "m.lirpkg", targets=["cpu:host"], sign_key=key)
+    with li.load(path, require_key=key) as exe:
+        found = quick(exe, plain, cold=True)
+    assert found.ok
+    assert found.package_bytes == path.stat().st_size
+    assert found.cold_start is not None
+    assert 0.01 < found.cold_start < 60
+    assert found.original_cold_start is None
+    text = str(found)
+    assert re.search(r"^cold start +[0-9.]+ m?s +-$", text, re.M), text
+    assert re.search(r"^package, model +[0-9.]+ KiB +-$", text, re.M), text
+    with li.compile(graph) as exe:  # of no package
+        assert quick(exe, plain, cold=True).cold_start is None
 
 
 # what is refused --------------------------------------------------------------------------------
