@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections import Counter
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,22 +61,22 @@ def outcome(case: Any) -> str:
         if case.name in RANDOM:
             return _dropped(g, arrays)
         got = li.interpret(g, {n: np.asarray(arrays[n]) for n in g.input_names})
-        for name, want in zip(got, map(array, wanted), strict=True):
-            tolerance = 2e-3 if want.dtype == np.float16 else 2e-5
-            if want.dtype.name == "bfloat16":
-                tolerance = 2.0**-6  # four steps of its 8 bits: the reference rounds within attention, too
-            if case.name in DIGITS:
-                tolerance = 2 * 10.0 ** -DIGITS[case.name]  # halved: the last digit is rounded
-            assert got[name].dtype == want.dtype, case.name
-            assert got[name].shape == want.shape, case.name
-            np.testing.assert_allclose(
-                got[name].astype(np.float64),
-                want.astype(np.float64),
-                rtol=tolerance,
-                atol=tolerance / 2,
-                err_msg=case.name,
-            )
+        near(case.name, got, wanted)
     return "right"
+
+
+def near(case: str, got: dict[str, Any], wanted: Sequence[Any]) -> None:
+    for name, want in zip(got, map(array, wanted), strict=True):
+        tolerance = 2e-3 if want.dtype == np.float16 else 2e-5
+        if want.dtype.name == "bfloat16":
+            tolerance = 2.0**-6  # four steps of its 8 bits: the reference rounds within attention, too
+        if case in DIGITS:
+            tolerance = 2 * 10.0 ** -DIGITS[case]  # halved: the last digit is rounded
+        assert got[name].dtype == want.dtype, case
+        assert got[name].shape == want.shape, case
+        np.testing.assert_allclose(
+            got[name].astype(np.float64), want.astype(np.float64), rtol=tolerance, atol=tolerance / 2, err_msg=case
+        )
 
 
 def _dropped(g: li.Graph, arrays: dict[str, Any]) -> str:
@@ -113,16 +115,56 @@ def test_attention_cases_are_right_but_for_its_fourth_result() -> None:
     assert len(outcomes) - len(refused) >= 70
 
 
-@pytest.mark.slow
-def test_all_cases_are_right_or_refused() -> None:
-    """That many are right says that the refusals are not all there is."""
+@cache
+def all_cases() -> list[Any]:
+    """Those that have an op which is taken."""
     from onnx.backend.test.case.node import collect_testcases
 
     taken = {name for domain, name in TABLE if domain == ""}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # of the generators
         found = [c for c in collect_testcases(None) if c.model is not None]
-    outcomes = {c.name: outcome(c) for c in found if taken & {n.op_type for n in c.model.graph.node}}
+    return [c for c in found if taken & {n.op_type for n in c.model.graph.node}]
+
+
+GROUPS = 64  # about 19 cases in a module: most of the time of compiling is a module's own
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
+def test_cases_compiled(target: str, group: int) -> None:
+    """Every so many of the cases that are taken; on Vulkan without those of f64, which it refuses."""
+    if target == "vulkan":
+        need("vulkan")
+    entries: dict[str, li.Graph] = {}
+    given: dict[str, dict[str, Any]] = {}
+    wanted: dict[str, Any] = {}
+    for case in all_cases()[group::GROUPS]:
+        (inputs, outputs), *_ = case.data_sets
+        arrays = {i.name: array(v) for i, v in zip(case.model.graph.input, inputs, strict=False)}
+        try:
+            g = imported(case, arrays)
+        except li.ModelError:
+            continue
+        if case.name in RANDOM or (target == "vulkan" and _has_f64(g)):
+            continue
+        name = f"{case.name}_{len(entries)}"
+        entries[name], wanted[name] = g, outputs
+        given[name] = {n: np.asarray(arrays[n]) for n in g.input_names}
+    with li.compile(li.Program("cases", entries), target) as exe:
+        for name, want in wanted.items():
+            near(name.rpartition("_")[0], exe.entries[name](given[name]), want)
+
+
+def _has_f64(g: li.Graph) -> bool:
+    return any(t.dtype is li.DType.f64 for n in g.nodes for t in n.types)
+
+
+@pytest.mark.slow
+def test_all_cases_are_right_or_refused() -> None:
+    """That many are right says that the refusals are not all there is."""
+    outcomes = {c.name: outcome(c) for c in all_cases()}
     counts = Counter("right" if o == "right" else "refused" for o in outcomes.values())
     print(counts)
     assert counts["right"] >= 1202

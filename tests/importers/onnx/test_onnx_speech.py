@@ -103,6 +103,7 @@ def test_silero_in_one_call(target: str) -> None:
         assert np.abs(np.concatenate([half["output"], rest["output"]]) - want[:count]).max() <= PROBABILITY
 
 
+BEFORE_MESA_STOPS = 1000  # frames in one call: its loops end after 65,535 rounds (docs/status.md, known to be wrong)
 DTLN = {  # file: input, state, output, state that it becomes
     "dtln1.onnx": ("input_2", "input_3", "activation_2", "tf_op_layer_stack_2"),
     "dtln2.onnx": ("input_4", "input_5", "conv1d_3", "tf_op_layer_stack_5"),
@@ -137,22 +138,25 @@ def near(got: Array, want: Array) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", DTLN)
-def test_dtln_frame_by_frame_and_in_one_call(name: str) -> None:
+def test_dtln_frame_by_frame_and_in_one_call(name: str, target: str) -> None:
     given, state, made, becomes = DTLN[name]
     x, want, last = dtln(name)
     assert len(x) == 2497
     zero = np.zeros((1, 2, 128, 2), np.float32)
-    with li.compile(li.from_onnx(model_file(name), stateful={state: becomes})) as exe:
+    with li.compile(li.from_onnx(model_file(name), stateful={state: becomes}), on(target)) as exe:
         got = np.array([exe.entries["step"](**{given: row})[made] for row in x])
         near(got, want)
         near(exe.state[state], last)
     whole = li.over_time(li.from_onnx(model_file(name)), {state: becomes}, [given])
     assert str(whole.params[0].type) == f"f32[T,1,1,{x.shape[-1]}]"
-    with li.compile(whole) as exe:
-        out = exe(**{given: x, state: zero})
-        near(out[made], want)
-        near(out[becomes], last)
+    few = None if target == "cpu" else BEFORE_MESA_STOPS
+    with li.compile(whole, target) as exe:
+        out = exe(**{given: x[:few], state: zero})
+        near(out[made], want[:few])
+        if few is None:
+            near(out[becomes], last)
 
 
 AHEAD = {

@@ -93,8 +93,11 @@ def test_what_looks_ahead_is_named_and_nothing_else(case: int, rng: np.random.Ge
 
 
 @pytest.mark.slow_cases(case=[1, 2])
+@pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=[pytest.mark.vulkan, pytest.mark.slow])])
 @pytest.mark.parametrize("case", range(3))
-def test_compiled_in_parts(case: int, rng: np.random.Generator) -> None:
+def test_compiled_in_parts(case: int, target: str, rng: np.random.Generator) -> None:
+    if target == "vulkan":
+        need("vulkan")
     while True:
         c = onnx_streams.chain(rng, 5)
         if "layer" in c.blocks and {"residual", "causal_conv"} & set(c.blocks):
@@ -102,7 +105,7 @@ def test_compiled_in_parts(case: int, rng: np.random.Generator) -> None:
     made = c.made()
     x = rng.standard_normal((2, 12 * c.unit, c.first)).astype(np.float32)
     (want,) = om.run(made, {"x": x})
-    with li.compile(li.from_onnx(made, stateful=True)) as exe:
+    with li.compile(li.from_onnx(made, stateful=True), target) as exe:
         for _ in range(2):
             cuts = np.cumsum([c.unit * n for n in parts(rng, 12)])[:-1]
             got = [exe.entries["step"](x=part)["y"] for part in np.split(x, cuts, 1)]
