@@ -1,9 +1,9 @@
 """ONNX files that are damaged, or made to do damage, are imported: a graph that verifies and runs, or ModelError.
 
-A base file is built here, or lies beside the project. Bytes are altered, or fields: op types, domains, attributes,
-names, sizes, element types, data, operands, subgraphs, versions, places of external data. A refusal names the file, and
-nodes with their ops. What is imported verifies. Small models are run, and where onnxruntime takes the file too, and
-both give numbers, these are equal.
+A base file is built here, lies beside the project, or is a small one of the package `onnx`. Bytes are altered, or
+fields: op types, domains, attributes, names, sizes, element types, data, operands, subgraphs, versions, places of
+external data. A refusal names the file, and nodes with their ops. What is imported verifies. Small models are run, and
+where onnxruntime takes the file too, and both give numbers, these are equal.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from lstm_ir.ir.verify import verify
 
 Rng = np.random.Generator
 LARGE = 1 << 20  # bytes of a file of which only bytes are altered now and then, and which is not run
+PACKAGED = 1 << 16  # bytes of a file of the package `onnx`
 SMALL = 1 << 16  # elements of all operands and results of a graph that is run
 SIZES = (3, 1, 2, 5)
 
@@ -42,14 +43,30 @@ def bases() -> dict[str, bytes]:
     return found
 
 
+@cache
+def packaged() -> dict[str, bytes]:
+    """Files of the tests of `onnx` by folder."""
+    import onnx
+
+    data = Path(onnx.__file__).parent / "backend" / "test" / "data"
+    small = (p for p in sorted(data.rglob("*.onnx")) if p.stat().st_size < PACKAGED)
+    return {str(p.relative_to(data)): p.read_bytes() for p in small}
+
+
+def prepare() -> None:
+    bases()
+    packaged()
+
+
 def damaged(rng: Rng) -> tuple[str, bytes]:
-    names = list(bases())
+    found = bases() if rng.random() < 0.5 else packaged()
+    names = list(found)
     name = names[int(rng.integers(len(names)))]
-    data = bases()[name]
+    data = found[name]
     if (way := rng.random()) < 0.03:
         return f"{name} as it is", data
     if way < 0.25:
-        return f"{name}, bytes", altered(rng, data, tuple(bases().values()))
+        return f"{name}, bytes", altered(rng, data, tuple(found.values()))
     if way < 0.28:
         return f"{name}, nested", onnx_mutation.nested(rng, data)
     return f"{name}, fields", onnx_mutation.changed(rng, data)
@@ -146,4 +163,4 @@ def _ran(g: li.Graph, data: bytes, what: str, rng: Rng) -> str:
 if __name__ == "__main__":
     with contextlib.suppress(ImportError):
         import onnxruntime  # noqa: F401  before the first trial's time begins
-    campaign.main(trial, seconds=20, memory=6 << 30, prepare=bases)
+    campaign.main(trial, seconds=20, memory=6 << 30, prepare=prepare)

@@ -116,6 +116,7 @@ def _from_proto(model: Any, file: str = "<onnx>") -> Any:
     try:
         made = onnx_ir.from_proto(model)
         _check_names(made, file)
+        _check_attributes(model, file)
         return made
     except ModelError:
         raise
@@ -123,6 +124,20 @@ def _from_proto(model: Any, file: str = "<onnx>") -> Any:
         raise ModelError(f"{file}: subgraphs are nested too deep") from e
     except Exception as e:  # whatever a foreign reader raises over a damaged file
         raise ModelError(f"{file}: the model contradicts itself: {type(e).__name__}: {e}") from e
+
+
+def _check_attributes(model: Any, file: str) -> None:
+    """An attribute that a node has twice: one reader takes the first, another the last."""
+    todo = [model.graph.node, *(f.node for f in model.functions)]
+    while todo:
+        for n in todo.pop():
+            name, count = max(Counter(a.name for a in n.attribute).items(), key=lambda one: one[1], default=("", 0))
+            if count > 1:
+                where = n.name or next(iter(n.output), "")
+                raise ModelError(
+                    f"{file}: the node {where!r} ({n.op_type}) has the attribute {name!r} twice; leave one"
+                )
+            todo += [g.node for a in n.attribute for g in (a.g, *a.graphs)]
 
 
 def _check_names(model: Any, file: str) -> None:

@@ -92,6 +92,10 @@ def _order(op: str, x: Value, axis: int, descending: Any) -> Value:
     at, down = axis_of(op, x, axis), options.flag(op, "descending", descending)
     key = swapaxes(keys(x, down), at, -1)
     n = key.shape[-1]
+    if isinstance(n, int) and n >= 2**LEVELS:
+        raise IRError(
+            message(op, f"axis {at} has {n} elements; i32 counts fewer than {2**LEVELS}", [("x", x.type)], here())
+        )
     if isinstance(n, int) and 1 < n <= PAIRED_ELEMENTS:
         return swapaxes(_counted(key, n), at, -1)
     if not isinstance(n, int):  # one element more, which comes last: there may be none otherwise

@@ -222,6 +222,28 @@ def test_refused(case: Case, why: str, rng: np.random.Generator) -> None:
         li.from_onnx(made)
 
 
+def test_a_cast_of_nothing() -> None:
+    """Met by the campaign of altered files."""
+    with pytest.raises(li.ModelError, match=r"the_Cast \(Cast\): operand 0"):
+        li.from_onnx(om.model([om.node("Cast", [], ["y"], to=1)], {}, ["y"]))
+
+
+def test_an_attribute_that_stands_twice() -> None:
+    """onnxruntime takes the first of them, the library that reads files here the last."""
+    row = om.node("Softmax", ["x"], ["y"], axis=0)
+    row.attribute.add().CopyFrom(om.node("Softmax", ["x"], ["y"], axis=1).attribute[0])
+    made = om.model([row], {"x": ((2, 3), np.float32)}, ["y"])
+    with pytest.raises(li.ModelError, match=r"the node 'the_Softmax' \(Softmax\) has the attribute 'axis' twice"):
+        li.from_onnx(made)
+
+
+def test_the_largest_of_more_than_i32_counts() -> None:
+    top = om.node("TopK", ["x", "k"], ["y", "at"])
+    made = om.model([top], {"x": ((2**32,), np.float32)}, ["y", "at"], {"k": np.array([2**31])})
+    with pytest.raises(li.ModelError, match=r"the_TopK \(TopK\): .*i32 counts fewer than 2147483648"):
+        li.from_onnx(made)
+
+
 def test_all_refusals_at_once(rng: np.random.Generator) -> None:
     """Nodes behind a refused one are passed over, others are not."""
     nodes = [

@@ -187,7 +187,7 @@ def _cast(c: Call, kind: str) -> Any:
     for name in ("saturate", "round_mode"):
         if c.has_attribute(name):  # about eight-bit floats
             c.integer(name) if name == "saturate" else c.word(name)
-    v = c.converts(0) if kind in LIMITS or not isinstance(c.inputs[0], SizeArray) else None
+    v = None if kind not in LIMITS and c.has(0) and isinstance(c.inputs[0], SizeArray) else c.converts(0)
     x = v.value if isinstance(v, Narrow) else v
     if kind in LIMITS:
         assert x is not None
