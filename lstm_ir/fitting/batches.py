@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -23,6 +23,7 @@ class BatchSource:
             raise CallError(f"fit: {what} is {got}; expected an iterable of batches, or a function of the epoch")
         made = not callable(batches) or isinstance(batches, Iterable)
         self.once = made and isinstance(batches, Iterator)  # it cannot be iterated again
+        self.count: int | None = None  # of the batches of the epoch that was opened last, where they say it
 
     def open(self, epoch: int, skip: int = 0) -> Iterator[Batch]:
         """The batches of an epoch (from 0), without the first `skip`."""
@@ -30,6 +31,7 @@ class BatchSource:
         if not isinstance(found, Iterable) or isinstance(found, (Mapping, str, bytes)):
             got = type(found).__name__
             raise CallError(f"fit: {self._what} gave {got} for epoch {epoch + 1}; expected an iterable of batches")
+        self.count = len(found) if isinstance(found, Sized) else None
         rest = iter(found)
         passed = sum(1 for _ in islice(rest, skip))
         if passed < skip:

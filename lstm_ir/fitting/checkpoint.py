@@ -80,4 +80,10 @@ def need_path(path: object, what: str) -> Path | None:
     """A path or None; CallError for anything else."""
     if path is not None and not isinstance(path, (str, Path)):
         raise CallError(f"fit: {what} is {path!r:.80}; expected a path")
-    return None if path is None else Path(path)
+    if path is None:
+        return None
+    file = Path(path)
+    if file.is_dir() or not file.parent.is_dir():
+        wrong = "is a folder" if file.is_dir() else "stands in no folder that there is"
+        raise PackageError(f"fit: {what} {file} {wrong}")
+    return file

@@ -115,5 +115,5 @@ def _session(program: Any, validates: bool) -> Session:
 
 def _whole(name: str, value: Any) -> int | None:
     if value is not None and (not is_int(value) or value < 1):
-        raise CallError(f"fit: {name} is {value!r:.80}; a number, at least 1")
+        raise CallError(f"fit: {name} is {value!r:.80}; expected a whole number, at least 1")
     return None if value is None else int(value)

@@ -87,7 +87,7 @@ class Run:
         while not self._ends():
             self._epoch(interrupts)
         if self._means.count:
-            self._report(interrupts)  # of the steps since the last one
+            self._last_report(interrupts)
 
     def _epoch(self, interrupts: Interrupts) -> None:
         """The rest of the present epoch, as far as the run goes."""
@@ -103,7 +103,9 @@ class Run:
             elif self._progress is not None and self._progress.due():
                 self._show(self._running(), report=False)
             if self._ends():
-                return
+                if at.batch != self._source.count:
+                    return
+                break
         if not at.batch:
             raise CallError(f"fit: batches gave no batch in epoch {at.epoch + 1}")
         with interrupts.held():
@@ -161,6 +163,28 @@ class Run:
                 checkpoint.save(self._path, self._session, at)
             self._show(values, rate, report=True)
 
+    def _last_report(self, interrupts: Interrupts) -> None:
+        """Of the steps since the last one. The checkpoint is older: a run that goes on does not know of it."""
+        with interrupts.held():
+            self._save()
+        found = {} if self._validation is None else self._validation.run(self._at.epoch)
+        with interrupts.held():
+            rate, values = self._clock.taken(), self._means.taken() | found
+            if found:
+                self._weigh(values[PREFIX + self._names[0]])
+            done = self._at.epoch if not self._at.batch else self._at.epoch + 1
+            self._history.records.append(Record(self._at.step, done, values, rate))
+            if self._pending is not None:
+                self._pending[2].update(found)
+            self._show(values, rate, report=True)
+
+    def _save(self) -> None:
+        """A checkpoint between two reports."""
+        if self._path is not None and self._at.step:
+            self._at.sums, self._at.count = dict(self._means.sums), self._means.count
+            self._at.last = {} if self._pending is None else dict(self._pending[2])
+            checkpoint.save(self._path, self._session, self._at)
+
     def _weigh(self, loss: float) -> None:
         """Keep the state where the validation was the best so far."""
         at = self._at
@@ -202,9 +226,7 @@ class Run:
         if self._path is None or not at.step:
             text = f"fit: stopped after step {at.step}; no checkpoint was asked for, the state stays in the session"
         else:
-            at.sums, at.count = self._means.sums, self._means.count
-            at.last = {} if self._pending is None else self._pending[2]
-            checkpoint.save(self._path, self._session, at)
+            self._save()
             text = f"fit: stopped after step {at.step}, saved in {self._path}: the same call with resume=True goes on"
         if self._progress is not None:
             self._progress.say(text)

@@ -33,7 +33,8 @@ def fitting(
         raise ModelError(f"{word}: the first argument is an executable or arrays by name, got {type(weights).__name__}")
     state = getattr(weights, "state", None)
     if isinstance(state, Mapping):  # of a program that trains, the weights as they are now
-        held = {**held, **{name: state[name] for name in state if name in there}}
+        trained = _trained(weights, state)
+        held = {**held, **{name: state[name] for name in state if name in there or name in trained}}
     out = []
     for name, given in held.items():
         if name not in there:
@@ -48,3 +49,12 @@ def fitting(
             raise ModelError(f"{word}: {name} is {got}[{shapes[0]}], in {title} {want}[{shapes[1]}]")
         out.append((variable, array))
     return out
+
+
+def _trained(holder: Any, state: Mapping[str, Any]) -> set[str]:
+    """The weights in the state of an executable that trains: not counts, the optimizer's own, nor what is carried."""
+    entries = {name: function.entry for name, function in getattr(holder, "entries", {}).items()}
+    carried = {n for e in entries.values() if e.restarts for n in e.reads}
+    written = {n for word in ("train", "apply") if word in entries for n in entries[word].writes} - carried
+    kept = {n for n in written for w in written if n.endswith(f"/{w}")}
+    return {n for n in written - kept if np.ndim(state[n])}

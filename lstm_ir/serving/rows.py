@@ -71,6 +71,7 @@ class Rows:
         if all(a.batch is None for a in self.inputs):
             raise CallError(f"{entry.name}: no input has an axis of size {batch}, so requests cannot share a call")
         named = {p.name: p for p in entry.outputs}
+        outputs = [outputs] if isinstance(outputs, str) else outputs
         unknown = [n for n in outputs or () if n not in named]
         if unknown:
             raise CallError(f"{entry.name}: there is no output {unknown[0]!r}; there is {', '.join(named)}")

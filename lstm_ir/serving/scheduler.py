@@ -35,11 +35,12 @@ class Job:
 
     payload: Any
     key: Hashable
-    rows: int
+    rows: int  # that it takes of those that run together
     lane: deque[Job] | None = None
     deadline: float | None = None  # of time.monotonic()
     future: Future[Any] = field(default_factory=Future)
     accepted: float = 0.0
+    counted: bool = True  # among the calls: what only reads or writes state is none
 
     def forget(self, future: Future[Any]) -> None:
         """A cancelled job stays in the queue until its turn, without what it would have been computed from."""
@@ -54,8 +55,8 @@ class Counters:
     accepted: int = 0
     refused: int = 0  # for lack of room
     expired: int = 0
-    groups: int = 0  # calls of `run`
-    jobs: int = 0  # in them
+    groups: int = 0  # shared calls
+    jobs: int = 0  # calls in them
     rows: int = 0
 
 
@@ -96,6 +97,11 @@ class Scheduler:
         with become(DeviceError, f"the {what} cannot start its thread"):
             self._thread.start()
 
+    def need_open(self) -> None:
+        """DeviceError once closed."""
+        if self._closing:
+            raise DeviceError(f"the {self._what} {'are' if self._what.endswith('s') else 'is'} closed")
+
     @property
     def waiting(self) -> int:
         """Jobs that were taken and do not run yet."""
@@ -105,8 +111,7 @@ class Scheduler:
         """Take the job; BusyError where as many wait as may, DeviceError once closed."""
         self._here()
         with self._changed:
-            if self._closing:
-                raise DeviceError(f"the {self._what} is closed")
+            self.need_open()
             if self._waiting >= self._max_waiting:
                 self.counters.refused += 1
                 raise BusyError(f"{self._waiting} requests wait for the {self._what}; no more are taken now")
@@ -218,9 +223,10 @@ class Scheduler:
         return jobs, late
 
     def _resolve(self, jobs: list[Job]) -> None:
-        self.counters.groups += 1
-        self.counters.jobs += len(jobs)
-        self.counters.rows += sum(j.rows for j in jobs)
+        calls = [j for j in jobs if j.counted]
+        self.counters.groups += bool(calls)
+        self.counters.jobs += len(calls)
+        self.counters.rows += sum(j.rows for j in calls)
         try:
             self._run(jobs)
         except BaseException as e:

@@ -140,6 +140,7 @@ class _Keeper:
     def add(self, name: Name | None, restart: bool) -> ClientSession:
         if name is not None:
             _named(name)
+        self.scheduler.need_open()
         self.evict()
         with self._lock:
             if name is None:
@@ -148,7 +149,7 @@ class _Keeper:
             if before is not None and not restart:
                 raise CallError(f"session {name!r} is open already")
             if before is None and len(self.open) >= self._max_sessions:
-                raise BusyError(f"{len(self.open)} sessions are open; no more are taken now")
+                raise BusyError(f"{len(self.open)} sessions are open, max_sessions; no more are taken now")
             if before is not None:
                 self._drop(before, "another was begun under its name")
             made = self.open[name] = ClientSession(name, self)
@@ -193,7 +194,7 @@ class _Keeper:
         if isinstance(work, SessionStep):
             job = Job(work, work.inputs.key, work.inputs.rows, session.lane, until)
         else:
-            job = Job(work, work, self._max_batch, session.lane, until)  # shares a call with nothing
+            job = Job(work, work, self._max_batch, session.lane, until, counted=False)  # shares a call with nothing
         with self._lock:
             if session.gone is not None:
                 raise UnknownSessionError(f"session {session.name!r} is not open: {session.gone}")

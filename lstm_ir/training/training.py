@@ -80,7 +80,7 @@ def train_step(
         if not isinstance(flag, bool):
             raise GradientError(f"train_step: {name} is {flag!r:.80}; expected True or False")
     if clip_norm is not None and not (is_number(clip_norm) and clip_norm > 0):
-        raise GradientError(f"train_step: clip_norm is {clip_norm!r}; it is above 0")
+        raise GradientError(f"train_step: clip_norm is {clip_norm!r}; expected a number above 0")
     if not is_int(accumulate) or accumulate < 1:
         raise GradientError(f"train_step: accumulate is {accumulate!r:.80}; a number of calls, at least 1")
     check_precision(precision)

@@ -218,6 +218,6 @@ def test_as_many_sequences_as_may(http: Any, rng: np.random.Generator) -> None:
     answers = [step(http, f"s{i}", x, sequence_start=True) for i in range(12)]
     assert [a.status_code for a in answers] == [200] * 8 + [429] * 4
     assert answers[-1].headers["retry-after"] == "1"
-    assert answers[-1].json() == {"error": "8 sessions are open; no more are taken now"}
+    assert answers[-1].json() == {"error": "8 sessions are open, max_sessions; no more are taken now"}
     assert [step(http, f"s{i}", x, sequence_end=True).status_code for i in range(8)] == [200] * 8
     assert figures(http)['lstm_ir_sessions{model="speech"}'] == 0

@@ -69,6 +69,20 @@ def test_interleaved_sessions_are_those_of_their_own(exe: Any, rng: np.random.Ge
         np.testing.assert_allclose(y, whole(x), rtol=0, atol=2e-5)
 
 
+def test_what_is_counted(plain: Any) -> None:
+    """Calls and their rows; reads and writes of state are none."""
+    x = np.ones((2, 1, I), "f4")
+    with li.Sessions(plain, max_batch=8) as sessions:
+        session = sessions.open()
+        session(x=x)
+        session.set_state(session.state())
+        session(x=x)
+        counters = sessions.counters
+    assert (counters.groups, counters.jobs, counters.rows) == (2, 2, 2)
+    with pytest.raises(li.DeviceError, match="the sessions are closed"):
+        sessions.open()
+
+
 @pytest.mark.slow
 def test_ten_thousand_sessions_under_load(plain: Any, rng: np.random.Generator) -> None:
     """Random order, several threads, other clients' NaN among them, sessions that come and go under the same names."""
@@ -86,7 +100,7 @@ def test_ten_thousand_sessions_under_load(plain: Any, rng: np.random.Generator) 
     found = np.empty_like(want)
     with li.Sessions(plain, max_sessions=count, max_waiting=count, max_batch=256) as sessions:
         opened = [sessions.open(i) for i in range(count)]
-        with pytest.raises(BusyError, match="10000 sessions are open; no more are taken now"):
+        with pytest.raises(BusyError, match="10000 sessions are open, max_sessions; no more are taken now"):
             sessions.open()
         parts = np.array_split(rng.permutation(np.repeat(np.arange(count), steps)), 8)
         at, gate = np.zeros(count, int), threading.Lock()

@@ -183,9 +183,9 @@ def test_carried_state_begins_anew_with_each_epoch_and_validation(seed: int) -> 
 good: dict[str, Any] = batches(0, 1)[0]
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no end": ([good], {}, "neither epochs nor steps say when the run ends"),
-    "epochs": ([good], {"epochs": 0}, "epochs is 0; a number, at least 1"),
-    "steps": ([good], {"steps": 1.5}, "steps is 1.5; a number, at least 1"),
-    "patience": ([good], {"epochs": 1, "patience": True}, "patience is True; a number"),
+    "epochs": ([good], {"epochs": 0}, "epochs is 0; expected a whole number, at least 1"),
+    "steps": ([good], {"steps": 1.5}, "steps is 1.5; expected a whole number, at least 1"),
+    "patience": ([good], {"epochs": 1, "patience": True}, "patience is True; expected a whole number"),
     "patience alone": ([good], {"epochs": 1, "patience": 1}, "patience counts validations; give batches"),
     "resume": ([good], {"epochs": 1, "resume": "yes"}, "resume is 'yes'; expected True or False"),
     "resume of nothing": ([good], {"epochs": 1, "resume": True}, "resume goes on from a checkpoint; give its path"),
@@ -227,6 +227,19 @@ def test_programs_that_do_not_train(exe: Executable) -> None:
         quiet(li.Program.of(graph), [good], epochs=1)
     with pytest.raises(li.CallError, match=r"validation takes the entry evaluate: li.train_step\(..., evaluate=True"):
         quiet(model().only("train"), [good], epochs=1, validation=[good])
+
+
+@pytest.mark.parametrize("place", ["", "nowhere/run.safetensors"])
+def test_a_checkpoint_that_cannot_be_is_refused_before_the_first_batch(
+    exe: Executable, place: str, tmp_path: Path
+) -> None:
+    with exe.session() as s:
+        before = s.state["step"]
+        with pytest.raises(
+            li.PackageError, match=r"fit: checkpoint .* (is a folder|stands in no folder that there is)"
+        ):
+            li.fit(s, batches(1, 2), epochs=1, checkpoint=tmp_path / place)
+        assert s.state["step"] == before
 
 
 def test_another_thread_may_fit(exe: Executable, seed: int) -> None:

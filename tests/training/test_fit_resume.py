@@ -224,6 +224,29 @@ def test_a_run_that_ended_by_its_steps_goes_on(
         assert steps[-1] == 3 * COUNT
 
 
+@pytest.mark.parametrize("stop", [2, COUNT, 2 * COUNT, 2 * COUNT + 1])
+@pytest.mark.parametrize("every", [None, 3])
+def test_the_report_at_a_stop_counts_for_nothing(
+    exe: Executable, every: int | None, stop: int, seed: int, tmp_path: Path
+) -> None:
+    """Neither for patience nor for the plateau, nor in the log of a run that goes on."""
+    given, path, log = batches(seed, COUNT), tmp_path / "run", tmp_path / "run.csv"
+    limits = options(every) | {"patience": 3, "epochs": 9}
+    with exe.session() as whole, exe.session() as parts:
+        want = li.fit(whole, given, log=tmp_path / "whole.csv", checkpoint=tmp_path / "w", **limits)
+        first = li.fit(parts, given, log=log, checkpoint=path, **(limits | {"epochs": None, "steps": stop}))
+        assert first.records[-1].step == stop
+        assert "validation/loss" in first.records[-1].values
+        last = li.fit(parts, given, log=log, checkpoint=path, resume=True, **limits)
+        assert first.losses + last.losses == want.losses
+        assert (last.stopped, last.best) == (want.stopped, want.best)
+        reports = {r.step: r.values for r in [*first, *last]}
+        assert all(reports[r.step] == r.values for r in want)
+        for n, a in state_of(whole).items():
+            np.testing.assert_array_equal(parts.state[n], a, err_msg=n)
+    assert log.read_text() == (tmp_path / "whole.csv").read_text()
+
+
 def test_the_log_has_a_row_for_each_step(exe: Executable, seed: int, tmp_path: Path) -> None:
     with exe.session() as s:
         history = li.fit(s, batches(seed, COUNT), log=tmp_path / "log.csv", **options(2))

@@ -7,13 +7,13 @@ from typing import Any
 from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.location import here
-from lstm_ir.ops.nn.normalisation import affine, need_epsilon, normalised, weight
+from lstm_ir.ops.nn.normalisation import affine, like_axes, need_epsilon, normalised
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values
 from lstm_ir.ops.primitive.gather import take
 from lstm_ir.ops.primitive.linear import matmul
 from lstm_ir.ops.primitive.precision import floats, inner
-from lstm_ir.ops.primitive.shape import swapaxes
+from lstm_ir.ops.primitive.shape import axes_of, swapaxes
 
 
 def embedding(table: Any, ids: Any) -> Value:
@@ -47,5 +47,6 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, epsilon: float = 
     Source: Ba, Kiros & Hinton, "Layer normalization", 2016; var divides by N.
     """
     v, small = floats("layer_norm", x), need_epsilon("layer_norm", epsilon)
-    by, plus = (None if w is None else weight("layer_norm", v, w, n) for w, n in ((scale, "scale"), (bias, "bias")))
+    last = axes_of("layer_norm", v, -1)
+    by, plus = (like_axes("layer_norm", v, w, n, last) for w, n in ((scale, "scale"), (bias, "bias")))
     return affine(normalised(e.convert(v, inner(v.dtype)), -1, small).y, by, plus, v.dtype)

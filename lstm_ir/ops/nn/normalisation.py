@@ -68,6 +68,19 @@ def weight(op: str, x: Value, v: Any, name: str) -> Value:
     return w
 
 
+def like_axes(op: str, x: Value, v: Any, name: str, axes: tuple[int, ...]) -> Value | None:
+    """v as `weight`, with x's sizes on these axes, so that nothing is repeated along what is normalised."""
+    if v is None:
+        return None
+    w = weight(op, x, v, name)
+    behind = {a - x.rank: x.shape[a] for a in axes}
+    if w.rank > x.rank or any(a < -w.rank or w.shape[a] != n for a, n in behind.items()):
+        sizes = ", ".join(str(x.shape[a]) for a in sorted(axes))
+        problem = f"{name} is {w.type}; the normalised axes have {sizes} elements, and it has one number for each"
+        raise IRError(message(op, problem, [("x", x.type), (name, w.type)], here()))
+    return w
+
+
 def affine(y: Value, scale: Any, bias: Any, dtype: DType | None = None) -> Value:
     """y * scale + bias, where they are given, in y's type; then in `dtype`."""
     s, b = (None if w is None else e.convert(as_values("multiply", y, w)[1], y.dtype) for w in (scale, bias))
@@ -122,14 +135,14 @@ def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, epsilon: float
 
 
 def rms_norm(x: Any, scale: Any = None, *, axis: int | tuple[int, ...] = -1, epsilon: float = 1e-5) -> Value:
-    """x / sqrt(mean(x^2) + epsilon) * scale over `axis`; the scale broadcasts.
+    """x / sqrt(mean(x^2) + epsilon) * scale over `axis`, along which scale has x's sizes; elsewhere it broadcasts.
 
     Source: Zhang & Sennrich, "Root mean square layer normalization", 2019.
     """
     v, small = floats("rms_norm", x), need_epsilon("rms_norm", epsilon)
     over = axes_of("rms_norm", v, axis)
     w = e.convert(v, inner(v.dtype))
-    factor = None if scale is None else weight("rms_norm", v, scale, "scale")
+    factor = like_axes("rms_norm", v, scale, "scale", over)
     return affine(w * e.rsqrt(mean(w * w, over, keepdims=True) + small), factor, None, v.dtype)
 
 

@@ -259,7 +259,7 @@ def greater_equal(a: Any, b: Any) -> Value:
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Value:
-    """on_true where pred, else on_false; the side not taken never matters, NaN included."""
+    """on_true where pred, else on_false; the side not taken never matters, NaN included; in gradients it does."""
     return make(OPS["select"], *aligned_select(pred, on_true, on_false)).values[0]
 
 

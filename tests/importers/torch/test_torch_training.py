@@ -149,6 +149,29 @@ def test_what_does_not_fit_changes_nothing() -> None:
         li.to_torch({}, {})
 
 
+@pytest.mark.parametrize("optimizer", [li.sgd(0.1), li.adam(0.1)], ids=["sgd", "adam"])
+def test_an_executable_whose_weights_are_not_the_modules(optimizer: Any) -> None:
+    """A trained weight that the module lacks is refused; what the optimizer keeps is passed over."""
+    import torch
+
+    x = li.input("x", ("B", 5))
+    layer = torch.nn.Linear(5, 2)
+    before = layer.weight.detach().clone()
+    for names, refused in ((("weight", "bias"), None), (("weight", "b"), "'b'"), (("w", "b"), "'w'")):
+        weight, bias = li.weight(names[0], np.ones((2, 5), "f4")), li.weight(names[1], np.ones(2, "f4"))
+        graph = li.Graph("g", [x], {"loss": li.mean(li.dense(x, weight, bias) ** 2.0)})
+        with li.compile(li.train_step(graph, "loss", optimizer)) as exe:
+            exe.entries["train"](x=np.ones((3, 5), "f4"))
+            if refused is None:
+                li.to_torch(exe, layer)
+                np.testing.assert_array_equal(layer.weight.detach().numpy(), exe.state["weight"])
+                layer.weight.data = before.clone()
+                continue
+            with pytest.raises(li.ModelError, match=f"to_torch: Linear has no {refused}"):
+                li.to_torch(exe, layer)
+        assert torch.equal(layer.weight, before)
+
+
 def test_files_and_other_things_are_refused(tmp_path: Any) -> None:
     for given, text in (
         (tmp_path / "m.pt", "not the file"),

@@ -251,6 +251,13 @@ REFUSED: dict[str, Callable[[], object]] = {
     "layer_norm: scale is f64[4], x has f16 elements: scale is of f16 or f32": (
         lambda: li.layer_norm(li.convert(X, "f16"), F(4, "f8"))
     ),
+    "layer_norm: scale is f32[1]; the normalised axes have 4 elements, and it has one number for each": (
+        lambda: any_.layer_norm(X, (4,))  # PyTorch's call
+    ),
+    "layer_norm: bias is f32[]; the normalised axes have 4": lambda: li.layer_norm(X, None, 1.0),
+    "rms_norm: scale is f32[1]; the normalised axes have 4": lambda: li.rms_norm(X, [4]),
+    "rms_norm: scale is f32[4]; the normalised axes have 3, 4": lambda: li.rms_norm(X, F(4, "f4"), axis=(0, 1)),
+    "rms_norm: scale is f32[4]; the normalised axes have 3": lambda: li.rms_norm(X, F(4, "f4"), axis=0),
     "batch_norm: training is 1": lambda: any_.batch_norm(X, F(4, "f4"), F(4, "f4"), training=1),
     "rms_norm: epsilon is -1": lambda: li.rms_norm(X, epsilon=-1.0),
     "instance_norm: x has 2 axes, it needs 3": lambda: li.instance_norm(X),
