@@ -47,6 +47,8 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         a, b = a.with_dtype(total.dtype), b.with_dtype(total.dtype)
     if axes[0] and e.target is not None:
         lhs, rhs = (_made(e, v, t, x) for v, t, x in zip((lhs, rhs), (a, b), n.inputs, strict=True))
+    if e.target is not None and e.target.kind == "cpu" and _rows_join_batches(a, axes[0], axes[2]):
+        lhs, a, axes[0], axes[2] = _batches_first(e, lhs, a, axes[0], axes[2])
     if 0 in a.shape or 0 in b.shape:
         out = e.full(0, total)
     elif a.is_static and b.is_static:
@@ -80,6 +82,29 @@ def _tiles_alike(a: TensorType, batching: Ints, contracting: Ints) -> bool:
     assert isinstance(batches, int)
     assert isinstance(rows, int)
     return any(rows % t and batches * -(-rows // t) == -(-batches * rows // t) for t in (2, 4, 8, 16, 32))
+
+
+def _rows_join_batches(a: TensorType, batching: Ints, contracting: Ints) -> bool:
+    """Whether IREE 3.13 packs a left operand [contracting, batches, rows] as one matrix of batches x rows.
+
+    It joins their axes where more than three have to become three, and takes packed rows of one batch for those of
+    another if the tiles are as many.
+    """
+    free = free_axes(a.rank, batching, contracting)
+    ordered = sorted(contracting) + sorted(batching) + list(free) == list(range(a.rank))
+    wanted = bool(batching) and a.rank > 3 and a.is_static and 0 not in a.shape
+    return wanted and ordered and _tiles_alike(a, batching, contracting)
+
+
+def _batches_first(
+    e: Emitter, v: ir.Value, t: TensorType, batching: Ints, contracting: Ints
+) -> tuple[ir.Value, TensorType, Ints, Ints]:
+    """An operand with its batches in front, made before the product; its type, and where its axes are now."""
+    order = (*batching, *contracting, *free_axes(t.rank, batching, contracting))
+    turned = t.with_shape(t.shape[p] for p in order)
+    v = e.barrier(e.hlo("transpose", [v], turned, permutation=array_attr(order)), turned)
+    count = len(batching)
+    return v, turned, tuple(range(count)), tuple(range(count, count + len(contracting)))
 
 
 def _made(e: Emitter, v: ir.Value, t: TensorType, operand: Value) -> ir.Value:

@@ -1,0 +1,40 @@
+"""Batched products of fixed sizes whose operands have their axes in any order.
+
+IREE 3.13 packs operands in tiles, and takes those of one batch for those of another where it joins their axes.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import lstm_ir as li
+from lstm_ir.ops.primitive.linear import dot_general
+
+_ORDERS = (  # of the left operand and the right: p batches, i and j rows, k and l columns, a and b summed
+    ("apij", "pka"), ("apji", "akp"), ("abpi", "pkab"), ("abpi", "bakp"), ("abpij", "pkbal"), ("aqpij", "qpka"),
+    ("apqi", "pqka"), ("pija", "apkl"), ("iapj", "kpla"), ("baip", "pkab"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16"])
+def test_batched_products_in_any_order_of_axes(kind: str, seed: int) -> None:
+    """The rows of two batches of 3, 6, 9 or 12 fill as many tiles as one matrix of all; of others they do not."""
+    rng = np.random.default_rng(seed)
+    entries, calls = {}, {}
+    for (left, right), rows, batches in itertools.product(_ORDERS, (3, 4, 12), (2, 3)):
+        size = {"p": batches, "q": 2, "i": rows, "j": 1 + rows % 2, "k": 5, "l": 2, "a": 3, "b": 2}
+        both = [c for c in left if c in right]
+        batch, summed = [c for c in both if c in "pq"], [c for c in both if c in "ab"]
+        out = [*batch, *(c for c in left if c not in both), *(c for c in right if c not in both)]
+        x, y = (li.input(n, tuple(size[c] for c in s), kind) for n, s in (("x", left), ("y", right)))
+        name = f"{left}_{right}_{rows}_{batches}"
+        places = [(tuple(map(left.index, of)), tuple(map(right.index, of))) for of in (summed, batch)]
+        entries[name] = li.Graph(name, [x, y], {"z": dot_general(x, y, *places)})
+        a, b = (rng.integers(-3, 4, v.shape).astype(li.DType(kind).numpy) for v in (x, y))
+        calls[name] = {"x": a, "y": b}, np.einsum(f"{left},{right}->{''.join(out)}", a, b)
+    with li.compile(li.Program("products", entries), options={"cache": False}) as exe:
+        wrong = [n for n, (arrays, want) in calls.items() if not (exe.entries[n](arrays)["z"] == want).all()]
+    assert not wrong, wrong
