@@ -245,6 +245,34 @@ def test_arithmetic_of_booleans_is_told(said: str) -> None:
         BOOLEANS[said]()
 
 
+I32, HALF = li.input("i", (3, 5), "i32"), li.input("half", (3, 5), "f16")
+DTYPES: dict[str, Callable[[], object]] = {
+    "compare: rhs is a float64 number of NumPy among values of f32; write float(rhs)\n"
+    "  operands: lhs: f32[3,5], rhs: f64[]\n": lambda: A > np.quantile(ONES, 0.5).astype("f8"),
+    "multiply: lhs is a float64 number of NumPy among values of f16; write float(lhs)": lambda: np.float64(2) * HALF,
+    "select: on_false is a float64 number of NumPy": lambda: li.where(A > 0, A, np.float64(0)),
+    "add: rhs is an int64 number of NumPy among values of i32; write int(rhs)": lambda: I32 + np.array(3),
+    'add: rhs is a float64 array of NumPy among values of f32; write li.constant(rhs, "f32")': lambda: A + np.ones(5),
+    "mod: b is a float64 number of NumPy": lambda: A % np.float64(2),
+    'lhs is i32, rhs i64; convert one of them: li.convert(lhs, "i64")': lambda: I32 < li.input("l", (5,), "i64"),
+    'lhs is f32, rhs f16; convert one of them: li.convert(rhs, "f32")': lambda: A + HALF,
+    'lhs is i32, rhs f64; convert one of them: li.convert(lhs, "f64")': lambda: I32 + np.float64(1),
+    "lhs is f16, rhs bf16; convert one of them\n": lambda: HALF + li.input("b", (5,), "bf16"),
+    "lhs is i32, rhs u32; convert one of them\n": lambda: I32 + li.input("u", (5,), "u32"),
+}
+
+
+@pytest.mark.parametrize("said", DTYPES)
+def test_operands_of_two_dtypes_are_told(said: str) -> None:
+    with pytest.raises(li.IRError, match=re.escape(said)):
+        DTYPES[said]()
+
+
+def test_numbers_of_numpy_as_they_are_advised() -> None:
+    for x in (A + float(np.float64(2)), A * int(np.int64(2)), A + li.constant(np.ones(5), "f32")):
+        assert str(x.dtype) == "f32"
+
+
 def test_a_size_as_an_operand_is_told() -> None:
     t, said = X.shape[0], "an operand is the size T; li.convert(li.size('T'), \"f32\") is its value"
     with pytest.raises(li.IRError, match=re.escape(said)):

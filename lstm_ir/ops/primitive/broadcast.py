@@ -128,8 +128,25 @@ def _literal(op: str, x: Any, lead: DType | None) -> Value:
 def aligned(op: str, *operands: Any) -> tuple[Value, ...]:
     """All operands as values of one shape."""
     values = as_values(op, *operands)
+    _one_dtype(op, operands, values)
     shape = common_shape(op, [v.shape for v in values])
     return tuple(_to(v, shape) for v in values)
+
+
+def _one_dtype(op: str, operands: Sequence[Any], values: Sequence[Value], first: int = 0) -> None:
+    """Refuse NumPy's numbers and arrays of another dtype than the values among the operands from `first` on."""
+    pairs = list(zip(operands, values, strict=True))[first:]
+    lead = next((v.dtype for x, v in pairs if isinstance(x, Value)), None)
+    for at, (x, v) in enumerate(pairs, first):
+        of_numpy = isinstance(x, (np.generic, np.ndarray)) and x.dtype.kind in "iuf"
+        if not of_numpy or lead is None or v.dtype is lead or v.dtype.is_float > lead.is_float or lead is DType.i1:
+            continue
+        names = [o.name for o in OPS[op].operands] if op in OPS else list("ab")
+        a, what, write = "an" if x.dtype.kind == "i" else "a", f"{x.dtype} array", f'li.constant({names[at]}, "{lead}")'
+        if not x.ndim:
+            what, write = f"{x.dtype} number", f"{'float' if v.dtype.is_float else 'int'}({names[at]})"
+        problem = f"{names[at]} is {a} {what} of NumPy among values of {lead}; write {write}"
+        raise IRError(message(op, problem, [(n, w.type) for n, w in zip(names, values, strict=True)], here()))
 
 
 def _to(v: Value, shape: Shape) -> Value:
@@ -140,5 +157,6 @@ def aligned_select(pred: Any, on_true: Any, on_false: Any) -> tuple[Value, Value
     """pred and the choices as values of one shape; the choices share a dtype."""
     (p,) = as_values("select", pred)
     a, b = as_values("select", on_true, on_false)
+    _one_dtype("select", (pred, on_true, on_false), (p, a, b), 1)
     shape = common_shape("select", [p.shape, a.shape, b.shape])
     return _to(p, shape), _to(a, shape), _to(b, shape)

@@ -41,9 +41,16 @@ def _unary(name: str, kinds: str, meaning: Callable[[Array], Any], vjp: Vjp) -> 
 
 
 def _by_convert(lhs: DType, rhs: DType) -> str:
-    """Which is to be converted: booleans to numbers, integers to floats; of two of a kind the user decides."""
-    a, b = (2 if t.is_float else 1 if t.is_int else 0 for t in (lhs, rhs))
-    return "" if a == b else f': li.convert(lhs, "{rhs}")' if a < b else f': li.convert(rhs, "{lhs}")'
+    """Which is to be converted: booleans to numbers, integers to floats, of two of a kind the narrower one.
+
+    Nothing where neither has all values of the other, as f16 and bf16.
+    """
+
+    def fits(a: DType, b: DType) -> bool:
+        kinds = [2 if t.is_float else 1 if t.is_int else 0 for t in (a, b)]
+        return kinds[0] < kinds[1] or (kinds[0] == kinds[1] and a.bits < b.bits and (b.is_signed or not a.is_signed))
+
+    return f': li.convert(lhs, "{rhs}")' if fits(lhs, rhs) else f': li.convert(rhs, "{lhs}")' if fits(rhs, lhs) else ""
 
 
 def _same_types(lhs: TensorType, rhs: TensorType, kinds: str = "fi") -> None:
