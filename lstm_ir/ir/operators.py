@@ -34,6 +34,11 @@ _OF_ARRAYS = {
     "remainder": "mod", "bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor",
 }  # fmt: skip
 """Operators of arrays by NumPy's name of them, and the builder where it has another name."""
+_TRUTH = "& | ~ for and, or, not, li.where(c, x, y) for x if c else y, li.any(c) or li.all(c) for one of all elements"
+_WRITTEN_INTO = (
+    "li.where(mask, new, x), li.put_along_axis(x, places, new, axis), "
+    "or li.dynamic_update_slice(x, part, start) for a part of it"
+)
 
 
 def bind(builders: Mapping[str, Callable[..., Any]], words: ForeignWords) -> None:
@@ -166,7 +171,16 @@ class Operators:
         raise TypeError("a value of a graph has no length; x.shape[0] is its first size, which may be a name")
 
     def __bool__(self) -> bool:
-        raise TypeError("a value of a graph has no truth value; use li.select, or compare types")
+        raise TypeError(f"a value of a graph has no truth value before a call; write {_TRUTH}")
+
+    def __float__(self) -> float:
+        raise TypeError("a value of a graph has no numbers before a call; float(x) is x.astype('f32')")
+
+    def __int__(self) -> int:
+        raise TypeError("a value of a graph has no numbers before a call; int(x) is x.astype('i32')")
+
+    def __setitem__(self, at: Any, new: Any) -> None:
+        raise TypeError(f"a value of a graph is not written into; another one is made: {_WRITTEN_INTO}")
 
     def __iter__(self) -> Any:
         raise TypeError("a value of a graph cannot be iterated; slice it, or use li.scan")

@@ -81,6 +81,8 @@ class DType(Enum):
         except (TypeError, ValueError) as e:
             raise IRError(f"{value!r:.80} is no element type: {e}") from None
         found = _BY_NAME.get(text)
+        if text == "float":
+            raise IRError("element type 'float' is f64 to NumPy and f32 to PyTorch; write 'f64' or 'f32'")
         if found is None:
             raise IRError(f"element type {text!r} is not one of {', '.join(d.value for d in cls)}")
         return found
@@ -92,7 +94,7 @@ _NUMPY = {
     "i32": "int32", "u32": "uint32", "i64": "int64", "i1": "bool",
 }  # fmt: skip
 _BY_NAME = {d.value: d for d in DType} | {n: DType(k) for k, n in _NUMPY.items()}
-_BY_NAME |= {"bfloat16": DType.bf16, "half": DType.f16, "float": DType.f32, "double": DType.f64}
+_BY_NAME |= {"bfloat16": DType.bf16, "half": DType.f16, "double": DType.f64}
 
 DimLike: TypeAlias = "int | str | Dim"
 Shape: TypeAlias = "tuple[Dim, ...]"

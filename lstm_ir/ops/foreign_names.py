@@ -67,6 +67,7 @@ _OF_VALUES = {
     "dot": "write x @ y",
     "to": 'write x.astype("f32")',
     "backward": 'write li.grad(graph, "loss")',
+    "repeat": "write li.repeat(x, repeats, axis), NumPy's; PyTorch's repeat is li.tile(x, reps)",
     "fill": "write li.full(x.shape, value, x.dtype)",
     **dict.fromkeys(("item", "numpy", "tolist", "data"), _NUMBERS),
     **dict.fromkeys(("cpu", "cuda", "contiguous", "copy", "clone"), "leave it out: a value is no memory"),

@@ -157,6 +157,7 @@ MEMBERS = {
     "float": 'write x.astype("f32")',
     "trunc": "write li.where(x < 0, li.ceil(x), li.floor(x))",
     "zeros": "li.zeros(shape, dtype) is a function",
+    "repeat": "write li.repeat(x, repeats, axis), NumPy's; PyTorch's repeat is li.tile(x, reps)",
     "item": "a value has no numbers before a call",
     "foo": "no attribute 'foo'",
 }
@@ -266,6 +267,45 @@ DTYPES: dict[str, Callable[[], object]] = {
 def test_operands_of_two_dtypes_are_told(said: str) -> None:
     with pytest.raises(li.IRError, match=re.escape(said)):
         DTYPES[said]()
+
+
+def _stored(x: Any) -> None:
+    x[0] = 1.0
+
+
+PYTHONS: dict[str, Callable[[], object]] = {
+    "write & | ~ for and, or, not, li.where(c, x, y) for x if c else y": lambda: (A > 0) and (A < 1),
+    "no truth value before a call": lambda: 1 if any_x else 2,
+    "no numbers before a call; float(x) is x.astype('f32')": lambda: float(any_x),
+    "no numbers before a call; int(x) is x.astype('i32')": lambda: int(any_x),
+    "not written into; another one is made: li.where(mask, new, x), li.put_along_axis(": lambda: _stored(A),
+}
+
+
+@pytest.mark.parametrize("said", PYTHONS)
+def test_what_python_asks_of_numbers_is_told(said: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(said)):
+        PYTHONS[said]()
+
+
+def test_an_element_type_that_libraries_read_in_two_ways_is_refused() -> None:
+    with pytest.raises(li.IRError, match=re.escape("write 'f64' or 'f32'")):
+        A.astype("float")
+    kinds = [str(A.astype(t).dtype) for t in (float, np.float64, "double", "half", "float32")]
+    assert kinds == ["f64", "f64", "f64", "f16", "f32"]
+
+
+def test_a_part_is_written_as_advised(seed: int) -> None:
+    a = np.random.default_rng(seed).standard_normal((3, 5)).astype("f4")
+    places = np.zeros((1, 5), np.int32)
+    ways = {
+        "where": li.where(np.arange(3)[:, None] == 0, 1.0, A),
+        "put": li.put_along_axis(A, places, np.ones((1, 5), "f4"), 0),
+        "part": li.dynamic_update_slice(A, np.ones((1, 5), "f4"), (0, 0)),
+    }
+    a[0] = 1.0
+    for name, got in li.interpret(li.Graph("g", [A], ways), a=a).items():
+        np.testing.assert_array_equal(got, a, err_msg=name)
 
 
 def test_numbers_of_numpy_as_they_are_advised() -> None:
