@@ -151,6 +151,7 @@ def compile(
     from lstm_ir.backends.run.executable import Executable
     from lstm_ir.backends.run.loaded import CallOptions
 
+    program = Program.of(program, "compile")
     given = checked(options)
     device_word(device)
     where = resolve(target)
@@ -262,7 +263,7 @@ def lower(program: Graph | Program, *, pipeline: str | None = None, locs: bool =
     if not isinstance(locs, bool):
         raise CompileError(f"locs is {locs!r:.80}; expected True or False")
     given = checked({"pipeline": pipeline})
-    source = Program.of(program)
+    source = Program.of(program, "lower")
     source.verify()
     made = optimize(source, None, Report("stablehlo"), given["pipeline"])
     return stablehlo_text(made, source, locs)
@@ -286,6 +287,7 @@ def export(
     graph: the graph's text goes into the package too, so that it can be compiled again (`source`) for another
     target or a later IREE. sign_key: the secret that `load(..., require_key=)` asks for.
     """
+    program = Program.of(program, "export")
     if isinstance(targets, str):
         targets = [targets]
     if not targets:

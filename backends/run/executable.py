@@ -13,6 +13,7 @@ import numpy as np
 from lstm_ir.backends import bindings, process
 from lstm_ir.backends.files import state_file
 from lstm_ir.backends.run import runtime, transfer
+from lstm_ir.backends.run.by_name import Entries, FixedWeights, instead
 from lstm_ir.backends.run.held_state import HeldState
 from lstm_ir.backends.run.loaded import ANY, CALLER, WORKERS, CallOptions, Loaded, Runner
 from lstm_ir.backends.run.pure_function import PureFunction
@@ -128,13 +129,6 @@ def _same(a: Array, b: Array) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
-class _Entries(dict[str, Function]):
-    """Entries by name; CallError for a name that is none."""
-
-    def __missing__(self, name: object) -> Function:
-        raise CallError(f"no entry is called {name!r}; there are {', '.join(self)}")
-
-
 class Session:
     """State of one client over a loaded module. Calls from several threads take turns."""
 
@@ -146,11 +140,15 @@ class Session:
         self._lock = process.new_lock()
         self._held = HeldState(loaded.signature, loaded.initial, loaded.move, self._lock, self._what)
         self._queue = loaded.queue()
-        self.entries: Mapping[str, Function] = MappingProxyType(
-            _Entries({e.name: Function(e, self, loaded) for e in loaded.signature.entries.values()})
-        )
+        self.entries = Entries({e.name: Function(e, self, loaded) for e in loaded.signature.entries.values()})
         main = loaded.signature.main
         self._main = None if main is None else self.entries[main.name]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            written = instead(name, self.__dict__.get("entries", ()))
+            raise AttributeError(f"the {self._what} has no attribute {name!r}{written}", name=name, obj=self)
 
     @property
     def state(self) -> HeldState:
@@ -408,7 +406,7 @@ class Executable(Session):
             loaded = Loaded(signature, blob, weights, drivers, initial, {} if work is None else work, how)
             super().__init__(loaded)
         self.device = loaded.device
-        self.weights: Mapping[str, Array] = MappingProxyType(loaded.weights)
+        self.weights: Mapping[str, Array] = MappingProxyType(FixedWeights(loaded.weights, signature.state))
 
     @property
     def helped(self) -> bool:

@@ -13,6 +13,7 @@ from lstm_ir.backends import bindings, process
 from lstm_ir.backends.run.transfer import BorderType, Mover
 from lstm_ir.ir import dims, state_values
 from lstm_ir.ir.errors import CallError, DeviceError
+from lstm_ir.ir.near_names import hint
 from lstm_ir.ir.signature import Signature, StateVar
 
 Array = np.ndarray[Any, Any]
@@ -166,7 +167,9 @@ class HeldState(MutableMapping[str, Array]):
     def _known(self, name: str) -> StateVar:
         found = self._variables.get(name)
         if found is None:
-            raise CallError(f"there is no state {name!r}; there is {', '.join(self) or 'none'}")
+            raise CallError(
+                f"there is no state {name!r}{hint(name, self, '; there is ' + (', '.join(self) or 'none'))}"
+            )
         return found
 
     def _start(self, name: str, env: Mapping[str, int]) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +14,7 @@ from lstm_ir.backends.compile.processors import Processor
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.errors import TargetError
+from lstm_ir.ir.near_names import nearest
 from lstm_ir.ir.target import TargetInfo
 
 # Only names in these lists reach the compiler: others crash it, or fail after seconds.
@@ -116,7 +116,7 @@ def _with_dots(detail: str, triple: str) -> Target:
 
 
 def _near(word: str, known: tuple[str, ...], prefix: str = "") -> str:
-    found = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+    found = nearest(word, known, cutoff=0.5)
     if found:
         return f"; near names: {', '.join(prefix + f for f in found)}"
     shown = ", ".join(prefix + k for k in known[:24])
@@ -227,6 +227,10 @@ def _gpu(kind: str, detail: str, present: Present) -> Target:
     if kind == "cuda" and detail in CUDA_ALIAS:
         note = f"{detail} is compiled as {CUDA_ALIAS[detail]}, which the driver translates"
         detail = CUDA_ALIAS[detail]
+    if detail.isdigit():
+        raise TargetError(
+            f"target {kind}:{detail} is the number of a device; write target={kind!r}, device='{kind}:{detail}'"
+        )
     if detail and detail not in known:
         if not known:
             raise TargetError(f"target {kind} takes no name after a colon, got {detail!r}")

@@ -6,7 +6,6 @@ graph: everything it reads is one of its parameters.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from lstm_ir.ir.cached import cached_property
 from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import IRError, VerifyError, message
 from lstm_ir.ir.location import Loc, here
+from lstm_ir.ir.near_names import nearest
 from lstm_ir.ir.opdef import Op, Range, RuleError, TypeOrList, derive
 from lstm_ir.ir.operators import Operators, comparable, compared
 from lstm_ir.ir.printer import print_graph
@@ -312,7 +312,7 @@ class Graph:
     def output(self, name: str) -> Value:
         """The output called `name`; IRError for a name that is none."""
         if name not in self.output_names:
-            near = difflib.get_close_matches(str(name), self.output_names, n=3)
+            near = nearest(name, self.output_names)
             hint = (
                 f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(self.output_names) or 'none'}"
             )

@@ -14,6 +14,7 @@ from lstm_ir.ir.graph import Graph, Node, Value, check_name, operand_types
 from lstm_ir.ir.leaf import literal, parameter
 from lstm_ir.ir.literals import constant_of
 from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.near_names import hint
 from lstm_ir.ir.printer import print_program
 from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.shown import shown_by
@@ -77,12 +78,15 @@ class Program:
             self._check_finite(entry, names)
 
     @classmethod
-    def of(cls, graph: Graph | Program) -> Program:
-        """A program with the one entry `main`; a Program as it is."""
+    def of(cls, graph: Graph | Program, word: str = "") -> Program:
+        """A program with the one entry `main`; a Program as it is. `word` is the function that an error names."""
         if isinstance(graph, Program):
             return graph
         if not isinstance(graph, Graph):
-            raise IRError(f"takes a graph or a program, got {type(graph).__name__}")
+            compiled = isinstance(getattr(graph, "entries", None), Mapping) and hasattr(graph, "weights")
+            remedy = "; give the graph that it was made of, or li.with_weights(graph, exe)" if compiled else ""
+            where = f"{word}: " if word else ""
+            raise IRError(f"{where}takes a graph or a program, got {type(graph).__name__}{remedy}")
         return cls(graph.name, {"main": graph})
 
     @property
@@ -121,7 +125,11 @@ class Program:
             raise VerifyError(f"program {self.name!r}: {problem}")
         unknown = sorted(set(entries) - set(self.entries))
         if unknown:
-            raise VerifyError(f"program {self.name!r} has no entry {unknown[0]!r}")
+            made = "; li.train_step(..., evaluate=True) makes it" if unknown[0] == "evaluate" else ""
+            there = f"; there are {', '.join(self.entries)}{made}"
+            raise VerifyError(
+                f"program {self.name!r} has no entry {unknown[0]!r}{hint(unknown[0], self.entries, there)}"
+            )
         kept = {n: g for n, g in self.entries.items() if n in entries}
         binding = {n: b for n, b in self.binding.items() if n in kept}
         used = {s for reads, writes in binding.values() for s in (*reads.values(), *writes.values())}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import namedtuple
 from collections.abc import Mapping
 from functools import cache
@@ -13,6 +12,7 @@ from lstm_ir.ir.errors import AbsentResultError, IRError, message
 from lstm_ir.ir.graph import Arg, Graph, Node, Value, make_node
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
+from lstm_ir.ir.near_names import nearest
 from lstm_ir.ir.opdef import OPS, Op, Operand, RuleError
 from lstm_ir.ir.types import DType
 
@@ -28,7 +28,7 @@ def op(name: str, /, **arguments: Any) -> Any:
     """
     found = OPS.get(name)
     if found is None or name == "parameter":
-        near = difflib.get_close_matches(name, OPS, n=3)
+        near = nearest(name, OPS)
         hint = f"; is it {' or '.join(near)}?" if near else ""
         raise IRError(message(name, f"there is no op of this name{hint}", (), here()))
     loc = here()

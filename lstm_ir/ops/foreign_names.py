@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from lstm_ir.ir.near_names import nearest
 
 _CALLED = {
     "absolute": "abs", "arccos": "acos", "arcsin": "asin", "arctan": "atan", "arctan2": "atan2", "fabs": "abs",
@@ -34,10 +35,44 @@ _CALLED = {
     "rnn_cell": "rnn", "cond": "select", "fori_loop": "scan", "while_loop": "scan", "jit": "compile",
     "value_and_grad": "grad", "save": "export", "uniform": "random_uniform", "normal": "random_normal",
     "randn": "random_normal", "rand": "random_uniform", "bernoulli": "random_bernoulli",
+    "seed": "random_key", "manual_seed": "random_key", "lstmcell": "lstm", "grucell": "gru", "rnncell": "rnn",
+    "mean_squared_error": "mse", "train": "train_step", "gradient": "grad", "gradients": "grad",
+    "no_grad": "stop_gradient", "from_numpy": "constant", "cosineannealinglr": "schedules",
     "multinomial": "random_categorical", "categorical": "random_categorical", "randperm": "random_permutation",
 }  # fmt: skip
 """Foreign names, and the names here."""
+_HUBER = "li.mean(li.where(li.abs(x - y) < 1, 0.5 * (x - y) ** 2, li.abs(x - y) - 0.5))"
+_BINARY = "li.mean(li.softplus(x) - x * y), x are logits"
+_RANKED = "li.sort(x, -1)[..., k], the element of rank k"
+_PADDED = "li.lstm(x, w_ih, w_hh, lengths=lengths), x padded; li.gru and li.rnn have lengths too"
+_CLIPPED = "li.train_step(graph, loss, optimizer, clip_norm=1.0)"
 _WRITTEN = {
+    **dict.fromkeys(("huber", "huber_loss", "huberloss", "smooth_l1_loss", "smoothl1loss"), _HUBER),
+    **dict.fromkeys(("l1_loss", "l1loss", "mae", "mean_absolute_error"), "li.mean(li.abs(x - y))"),
+    "rmse": "li.sqrt(li.mse(x, y))",
+    **dict.fromkeys(("bce", "bceloss", "bcewithlogitsloss", "binary_cross_entropy", "binary_crossentropy"), _BINARY),
+    "binary_cross_entropy_with_logits": _BINARY,
+    **dict.fromkeys(("quantile", "percentile", "median"), _RANKED),
+    "ema": "li.scan with the average as the carry",
+    "nn": "li.lstm, li.gru, li.dense and others: they are functions of values and weights",
+    "optim": "li.sgd, li.momentum, li.adam, li.adamw, li.rmsprop or li.adagrad",
+    **dict.fromkeys(("masking", "pad_sequence", "pack_sequence"), _PADDED),
+    **dict.fromkeys(("pack_padded_sequence", "pad_packed_sequence"), _PADDED),
+    "bidirectional": 'li.lstm(x, w_ih, w_hh, direction="bidirectional"); li.gru and li.rnn have direction too',
+    "timedistributed": "li.dense(x, w), which acts on the last axis",
+    "sequential": "a function of values, one layer after the other",
+    **dict.fromkeys(("clip_grad_norm_", "clip_grad_norm", "clip_by_global_norm", "clip_by_norm"), _CLIPPED),
+    "clip_gradients": _CLIPPED,
+    "dataloader": "li.fit(program, batches, epochs=n), batches any iterable of dicts of arrays",
+    "earlystopping": "li.fit(program, batches, epochs=n, validation=batches, patience=3)",
+    "modelcheckpoint": "li.fit(program, batches, epochs=n, checkpoint=path)",
+    "reducelronplateau": "li.schedules.plateau(lr)",
+    "evaluate": "li.train_step(graph, loss, optimizer, evaluate=True), whose program has an entry of this name",
+    "predict": 'exe.entries["infer"](x=a), where li.train_step made the program',
+    "save_state": "exe.save_state(path)",
+    "load_state": "exe.load_state(path)",
+    "save_weights": "exe.save_state(path); li.read_weights(path) reads it",
+    "load_weights": "li.with_weights(graph, path)",
     "ones_like": "li.ones(x.shape, x.dtype)",
     "full_like": "li.full(x.shape, value, x.dtype)",
     "flatten": "li.reshape(x, (-1,))",
@@ -85,18 +120,13 @@ _VALUES = ("x", "a", "lhs", "logits", "y")
 
 def instead(name: str, known: Iterable[str]) -> str:
     """What stands here for a foreign or misspelt name of the module, as the end of a sentence, or nothing."""
-    if name in _WRITTEN:
-        return f"; write {_WRITTEN[name]}"
-    if name.lower() in _CALLED:
-        return f"; it is li.{_CALLED[name.lower()]}"
-    near = near_names(name, known)
+    lower = name.lower()
+    if lower in _WRITTEN:
+        return f"; write {_WRITTEN[lower]}"
+    if lower in _CALLED:
+        return f"; it is li.{_CALLED[lower]}"
+    near = nearest(name, known)
     return f"; did you mean {' or '.join(f'li.{n}' for n in near)}?" if near else ""
-
-
-def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Those that are the name in other letters, or else the nearest by spelling."""
-    names = list(known)
-    return [n for n in names if n.lower() == name.lower()] or difflib.get_close_matches(name, names, n=3)
 
 
 def of_value(name: str, builders: Mapping[str, Callable[..., Any]]) -> str | None:

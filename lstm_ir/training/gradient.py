@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.near_names import nearest
 from lstm_ir.ir.options import is_int
 from lstm_ir.ir.pullback import Differentiation, Kept, Remat, opened, pull_back
 from lstm_ir.ops.primitive.fill import ones, zeros_like
@@ -192,6 +192,6 @@ def _source(graph: Graph, name: str) -> Value:
 
 
 def _unknown(graph: Graph, what: str, name: str, known: Sequence[str] | dict[str, Value]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=3)
+    near = nearest(name, known)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
     return f"grad: graph @{graph.name} has no {what} {name!r}; {hint}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.near_names import hint
 from lstm_ir.ir.options import is_int
 from lstm_ir.ops.keywords import told
 from lstm_ir.ops.primitive import elementwise as e
@@ -31,7 +32,19 @@ class Schedule:
         return self.text
 
 
-class schedules:  # noqa: N801  used as a module is: li.schedules.cosine(...)
+class _Named(type):
+    """Says what there is for a name that is no schedule."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            there = [n for n in vars(cls) if not n.startswith("_")]
+            warm = "li.schedules.warmup(steps, li.schedules.cosine(lr, more_steps)), or another schedule"
+            said = f"write {warm}" if "warmup" in name.lower() else f"there are {', '.join(there)}"
+            raise AttributeError(f"li.schedules has no {name!r}{hint(name, there, f'; {said}')}", name=name, obj=cls)
+
+
+class schedules(metaclass=_Named):  # noqa: N801  used as a module is: li.schedules.cosine(...)
     """Learning-rate schedules, for the `lr` of an optimizer. The first update has step 0, as in PyTorch."""
 
     @staticmethod

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from device import need
 
 import lstm_ir as li
 from lstm_ir.ops import foreign_names
@@ -174,7 +175,11 @@ NAMES = {
     "cat": "; it is li.concat", "concatenate": "; it is li.concat", "unsqueeze": "; it is li.expand_dims",
     "permute": "; it is li.transpose", "mul": "; it is li.multiply",
     "pow": "; it is li.power", "LSTM": "; did you mean li.lstm?", "softmx": "; did you mean li.softmax",
-    "flatten": "; write li.reshape(x, (-1,))", "zzzzzz": "no attribute 'zzzzzz'",
+    "flatten": "; write li.reshape(x, (-1,))", "huber_loss": "; write li.mean(li.where(li.abs(x - y) < 1, ",
+    "L1Loss": "; write li.mean(li.abs(x - y))", "EarlyStopping": "; write li.fit(program, batches, epochs=n, ",
+    "GRUCell": "; it is li.gru", "clip_grad_norm_": "; write li.train_step(graph, loss, optimizer, clip_norm=1.0)",
+    "pack_padded_sequence": "lengths=lengths), x padded", "save_state": "; write exe.save_state(path)",
+    "zzzzzz": "no attribute 'zzzzzz'",
 }  # fmt: skip
 
 
@@ -182,6 +187,33 @@ NAMES = {
 def test_names_of_other_libraries_are_told(name: str) -> None:
     with pytest.raises(AttributeError, match=re.escape(NAMES[name])):
         getattr(li, name)
+
+
+@pytest.mark.parametrize("name", ["hubert", "outhouse", "mat", "nnn", "Masks", "Valuation", "int32", "histogram"])
+def test_what_is_like_no_name_is_told_none(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'$"):
+        getattr(li, name)
+
+
+def test_formulas_of_losses_are_those_of_torch(seed: int) -> None:
+    need("torch")
+    import torch
+
+    rng = np.random.default_rng(seed)
+    a, b = rng.standard_normal((2, 3, 5)).astype("f4") * 2
+    x, y = A, li.input("y", (3, 5))
+    f, ta, tb = torch.nn.functional, torch.tensor(a), torch.tensor(b)
+    want = {
+        "huber": f.huber_loss(ta, tb), "mae": f.l1_loss(ta, tb), "rmse": f.mse_loss(ta, tb).sqrt(),
+        "bce": f.binary_cross_entropy_with_logits(ta, tb), "median": ta.kthvalue(3).values,
+    }  # fmt: skip
+    formulas = {n: foreign_names._WRITTEN[n].partition(", ")[0] for n in ("bce", "median")}
+    formulas["median"] = foreign_names._WRITTEN["median"].rpartition(", ")[0]
+    formulas |= {n: foreign_names._WRITTEN[n] for n in ("huber", "mae", "rmse")}
+    made = {n: eval(t, {"li": li, "x": x, "y": y, "k": 2}) for n, t in formulas.items()}
+    got = li.interpret(li.Graph("g", [x, y], made), a=a, y=b)
+    for name, expected in want.items():
+        np.testing.assert_allclose(got[name], expected.numpy(), rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_what_tables_name_exists() -> None:
