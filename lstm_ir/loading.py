@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from lstm_ir.ir.graph import Graph
     from lstm_ir.ir.program import Program
 
+_READERS = {
+    **dict.fromkeys((".npz", ".safetensors"), "li.read_weights"),
+    **dict.fromkeys((".keras", ".h5"), "li.from_keras"),
+    ".pt2": "torch.export.load, before li.from_torch,",
+    ".lir": "li.parse(Path(path).read_text())",
+    ".onnx": "li.from_onnx",
+    ".pb": "li.from_tf",
+}
+"""What reads files of other kinds, by their endings."""
+
 
 @told(LOAD_OPTIONS)
 @refusals_become(DeviceError, "load")
@@ -50,7 +60,13 @@ def load(
         raise PackageError(f"load: takes the path of a package, got {type(path).__name__}")
     given = checked(options, LOAD_OPTIONS)
     device_word(device)
-    return open_package(path, device, require_key=require_key, options=CallOptions(**given))
+    try:
+        return open_package(path, device, require_key=require_key, options=CallOptions(**given))
+    except PackageError as e:
+        reader = _READERS.get(Path(path).suffix.lower())
+        if reader is None:
+            raise
+        raise PackageError(f"{e}; load reads packages, .lirpkg; {reader} reads such files") from e
 
 
 @refusals_become(PackageError, "read_weights")

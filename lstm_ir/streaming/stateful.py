@@ -12,6 +12,7 @@ from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import VerifyError
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.near_names import hint
 from lstm_ir.ir.options import refuse
 from lstm_ir.ir.program import Program, State, need_graph
 
@@ -38,7 +39,12 @@ def stateful(graph: Graph, state: Mapping[str, str], initial: Mapping[str, Any] 
     ):  # fmt: skip
         unknown = sorted(set(asked) - set(known))
         if unknown:
-            raise VerifyError(f"stateful: graph @{graph.name} has no {what} {unknown[0]!r}")
+            name, outputs = unknown[0], graph.output_names
+            if what == "input" and name in outputs and state[name] in params:
+                turned = f"{{{state[name]!r}: {name!r}}}"
+                raise VerifyError(f"stateful: {name!r} is an output; state is {{input: output}}: {turned}")
+            there = f"; there are {', '.join(map(str, known)) or 'none'}"
+            raise VerifyError(f"stateful: graph @{graph.name} has no {what} {name!r}{hint(name, known, there)}")
     if len(set(state.values())) != len(state):
         raise VerifyError("stateful: one output is fed to two inputs")
     kept = {n: params[n] for n in state}

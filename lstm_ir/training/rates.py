@@ -83,10 +83,18 @@ Rate = float | str | Callable[[Value], Any] | Plateau
 def problem_of(rate: object) -> str | None:
     """Why this is no learning rate; None where it is one."""
     if isinstance(rate, str):
-        return None if rate else "an input's name is not empty"
+        number = f"a text names an input; write {rate} for the number" if _is_numeral(rate) else None
+        return number if rate else "an input's name is not empty"
     if isinstance(rate, Plateau) or (callable(rate) and not isinstance(rate, type)):
         return None
     return None if is_amount(rate) else "it is at least 0"
+
+
+def _is_numeral(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def computed(rate: Rate) -> bool:

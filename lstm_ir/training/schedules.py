@@ -195,7 +195,7 @@ def _amounts(text: str, **amounts: object) -> None:
 def _steps(text: str, **steps: object) -> None:
     for name, v in steps.items():
         if not is_int(v) or v < 1:  # type: ignore[operator]
-            raise IRError(f"{text}: {name} is {v!r:.80}; a number of steps, at least 1")
+            raise IRError(f"{text}: {name} is {v!r:.80}; a whole number of steps, at least 1")
 
 
 def _factor(text: str, factor: object) -> None:

@@ -97,6 +97,15 @@ MISTAKES: dict[str, tuple[Case, type[Exception]]] = {
     "constant_of_sizes": (lambda: li.constant([T, 3]), li.IRError),
     "target_gpu": (lambda: li.compile(G, target="gpu"), li.TargetError),
     "stateful_of_a_list": (lambda: any_.stateful(G, ["l"]), li.IRError),
+    "stateful_the_other_way_round": (lambda: li.stateful(TWO_OUT, {"y": "l"}), li.IRError),
+    "stateful_nearly": (lambda: li.stateful(LOSS, {"l": "los"}), li.IRError),
+    "scan_cell_of_the_carry_alone": (lambda: any_.scan(lambda c: (c, c), Z, X), li.IRError),
+    "scan_cell_without_the_step": (
+        lambda: any_.scan(lambda c, x, w: (c, c), Z[0], Z, [Z], with_step=True), li.IRError
+    ),
+    "learning_rate_of_text": (lambda: li.adam("0.01"), li.IRError),
+    "load_arrays": (lambda: li.load("te.npz"), li.PackageError),
+    "load_a_text": (lambda: li.load("te.lir"), li.PackageError),
     "program_only_of_a_list": (lambda: any_.Program.of(G).only(["main"]), li.IRError),
     "int_of_a_size": (lambda: int(T), li.DimError),
     "range_of_a_size": (lambda: range(T), li.DimError),

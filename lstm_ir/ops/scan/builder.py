@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from lstm_ir.ir import options
-from lstm_ir.ir.errors import IRError, message
+from lstm_ir.ir.errors import ArgumentError, IRError, message
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant, parameter
-from lstm_ir.ir.location import here
+from lstm_ir.ir.location import Loc, here
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DimLike, DType, TensorType, shape_of
 from lstm_ir.ops.primitive import elementwise as e
@@ -69,7 +70,9 @@ def scan(
     ps_h = [parameter(f"carry{i}", v.type) for i, v in enumerate(flat_init)]
     ps_x = [parameter(f"x{i}", v.type.with_shape(v.shape[1:])) for i, v in enumerate(flat_xs)]
     args = [unflatten(init, list(ps_h)), unflatten(xs, list(ps_x)), *unflatten(const_trees, list(ps_c))]
-    out = cell(*args, step) if with_step else cell(*args)
+    args += [step] if with_step else []
+    _check_arguments(cell, args, len(const_trees), with_step, loc)
+    out = cell(*args)
     if not isinstance(out, tuple) or len(out) != 2:
         raise fault("the cell must return (carry, y)")
     new, ys = out
@@ -98,6 +101,20 @@ def scan(
     if ending is None:
         return last, made
     return last, made, loop.finals[-1] if ending.by_row else loop.steps
+
+
+def _check_arguments(cell: Callable[..., Any], args: Sequence[Any], consts: int, with_step: bool, loc: Loc) -> None:
+    """ArgumentError for a cell that does not take these arguments."""
+    try:
+        takes = inspect.signature(cell)
+    except (TypeError, ValueError):
+        return  # a built-in one, which says so itself
+    try:
+        takes.bind(*args)
+    except TypeError:
+        words = ["carry", "x", *(f"const{i}" for i in range(consts)), *(["step"] if with_step else [])]
+        problem = f"the cell is called with ({', '.join(words)}); it takes {takes}"
+        raise ArgumentError(message("scan", problem, (), loc)) from None
 
 
 def _ending(
