@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -114,18 +115,18 @@ def test_compiled_in_parts(case: int, target: str, rng: np.random.Generator) -> 
 
 
 SMALL = [np.float32, np.int32]
-LONE: dict[str, tuple[list[Any], dict[str, Any], str, list[Any]]] = {
-    "sums": ([om.node("CumSum", ["x", "two"], ["y"])], {}, "the_CumSum.sum", SMALL),
-    "sums before": ([om.node("CumSum", ["x", "two"], ["y"], exclusive=1)], {}, "the_CumSum.sum", SMALL),
+LONE: dict[str, tuple[Callable[[], list[Any]], dict[str, Any], str, list[Any]]] = {
+    "sums": (lambda: [om.node("CumSum", ["x", "two"], ["y"])], {}, "the_CumSum.sum", SMALL),
+    "sums before": (lambda: [om.node("CumSum", ["x", "two"], ["y"], exclusive=1)], {}, "the_CumSum.sum", SMALL),
     "overlap-add": (
-        [
+        lambda: [
             om.node("ConvTranspose", ["x", "w"], ["long"], strides=[2]),
             om.node("Slice", ["long", "zero", "minus3", "axis"], ["y"]),
         ],
         {"w": (3, 2, 5)}, "the_ConvTranspose.context", SMALL[:1],
     ),
     "overlap-add of two axes": (
-        [
+        lambda: [
             om.node("Unsqueeze", ["x", "axis1"], ["image"]),
             om.node("ConvTranspose", ["image", "w"], ["long"], strides=[2, 3], pads=[1, 0, 0, 1]),
             om.node("ReduceSum", ["long", "axis"], ["y"], keepdims=0),
@@ -133,7 +134,7 @@ LONE: dict[str, tuple[list[Any], dict[str, Any], str, list[Any]]] = {
         {"w": (1, 2, 3, 4)}, "the_ConvTranspose.context", SMALL[:1],
     ),
     "joined context": (
-        [om.node("Concat", ["before", "x"], ["more"], axis=2), om.node("Conv", ["more", "w"], ["y"])],
+        lambda: [om.node("Concat", ["before", "x"], ["more"], axis=2), om.node("Conv", ["more", "w"], ["y"])],
         {"before": (2, 3, 4), "w": (2, 3, 5)}, "the_Concat.context", SMALL[:1],
     ),
 }  # fmt: skip
@@ -143,7 +144,8 @@ LONE: dict[str, tuple[list[Any], dict[str, Any], str, list[Any]]] = {
 @pytest.mark.parametrize("case", LONE)
 def test_blocks_of_one_model_alone(case: str, target: str, rng: np.random.Generator) -> None:
     """A running sum, a transposed convolution and a joined context, fed in blocks of several sizes."""
-    nodes, shapes, state, dtypes = LONE[case]
+    nodes_of, shapes, state, dtypes = LONE[case]
+    nodes = nodes_of()
     literals: dict[str, Any] = {"two": np.array(2), "zero": np.array([0]), "minus3": np.array([-3])}
     literals |= {"axis": np.array([2]), "axis1": np.array([1])}
     literals |= {n: rng.standard_normal(s).astype("f4") for n, s in shapes.items()}
