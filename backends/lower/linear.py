@@ -111,9 +111,11 @@ def _made(e: Emitter, v: ir.Value, t: TensorType, operand: Value) -> ir.Value:
     """An operand of type t of a batched product that is made before it, unless it is a leaf.
 
     IREE 3.13 fuses what makes it into the packing; a select among that reads its condition, one byte
-    per element, at the wrong place in every batch but the first.
+    per element, at the wrong place in every batch but the first. What a step carries is no leaf where the step
+    before stands in the same body.
     """
-    return v if operand.op in _LEAVES else e.barrier(v, t)
+    carried = operand.op == "parameter" and not isinstance(v, ir.BlockArgument)
+    return e.barrier(v, t) if carried or operand.op not in _LEAVES else v
 
 
 def _numbers(lb: Ints, rb: Ints, lc: Ints, rc: Ints) -> ir.Attribute:

@@ -38,3 +38,32 @@ def test_batched_products_in_any_order_of_axes(kind: str, seed: int) -> None:
     with li.compile(li.Program("products", entries), options={"cache": False}) as exe:
         wrong = [n for n, (arrays, want) in calls.items() if not (exe.entries[n](arrays)["z"] == want).all()]
     assert not wrong, wrong
+
+
+_GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+
+
+@pytest.mark.parametrize("cell", _GATES)
+def test_both_directions_step_by_step(cell: str, seed: int) -> None:
+    """Gradients in the portable loop, whose products have the directions as batches and several steps in a body."""
+    rng = np.random.default_rng(seed)
+    steps, inputs, width = 7, 4, 5
+    w_ih = rng.standard_normal((2, _GATES[cell] * width, inputs)).astype("f4")
+    w_hh = li.input("w_hh", (2, _GATES[cell] * width, width))
+    entries, calls = {}, {}
+    for rows in (3, 7, 12, 16):
+        x, first, ct = (
+            li.input("x", (steps, rows, inputs)),
+            li.input("h0", (2, rows, width)),
+            li.input("ct", (2, rows, width)),
+        )
+        made = getattr(li, cell)(x, w_ih, w_hh, h0=first, direction="bidirectional")
+        graph = li.Graph(f"of_{rows}", [x, w_hh, first, ct], {"loss": li.sum(made.h_n * ct)})
+        entries[graph.name] = li.grad(graph, "loss", ["h0"])
+        named = {"x": x, "w_hh": w_hh, "h0": first, "ct": ct}
+        arrays = {n: 0.5 * rng.standard_normal(v.shape).astype("f4") for n, v in named.items()}
+        calls[graph.name] = arrays, li.interpret(entries[graph.name], arrays)
+    with li.compile(li.Program("both", entries), options={"cache": False, "kernels": False}) as exe:
+        for name, (arrays, want) in calls.items():
+            for key, value in exe.entries[name](arrays).items():
+                np.testing.assert_allclose(value, want[key], rtol=0, atol=3e-5, err_msg=f"{name} {key}")
