@@ -72,17 +72,25 @@ def _keep(s: RuleNode, f: Timed, rows: int, value: Any) -> None:
     s.keep(WindowContext(f.axis, rows, f.more, value))
 
 
-def _spatial(s: RuleNode, taps: Sequence[Any], value: Any) -> Sequence[Fact]:
-    """Windows over the axes after the first two, one of which may be time."""
-    f, (x, *_) = s.facts[0], s.node.inputs
+def _along_time(s: RuleNode, taps: Sequence[Any]) -> tuple[Timed, WindowAxis | None]:
+    """What is known of the operand of windows over the axes after the first two, and the window along time.
+
+    None where time is the axis of rows, which no window joins.
+    """
+    f = s.facts[0]
     if not isinstance(f, Timed):
         raise CutError("its kernel changes over time")
     if f.axis == 1:
         raise CutError("sums over all steps: time is the axis of channels")
-    if f.axis == 0:
+    assert s.node.inputs[0].rank == len(taps) + 2
+    return f, None if f.axis == 0 else axes_of(tuple(taps), s.node.attrs)[f.axis - 2]
+
+
+def _spatial(s: RuleNode, taps: Sequence[Any], value: Any) -> Sequence[Fact]:
+    """Windows over the axes after the first two, one of which may be time."""
+    f, a = _along_time(s, taps)
+    if a is None:
         return [f]
-    a = axes_of(tuple(taps), s.node.attrs)[f.axis - 2]
-    assert x.rank == len(taps) + 2
     w = Sliding(a.window, a.stride, a.low, a.high)
     return [_slid(s, f, w, value, str(w))]
 
@@ -98,16 +106,11 @@ def convolution(s: RuleNode) -> Sequence[Fact]:
 def convolution_transpose(s: RuleNode) -> Sequence[Fact]:
     """Each step is spread over the rows after it; what it spreads into the next call is made again there."""
     s.needs_fixed(["rhs"])
-    f = s.facts[0]
-    if not isinstance(f, Timed):
-        raise CutError("its kernel changes over time")
-    if f.axis == 1:
-        raise CutError("sums over all steps: time is the axis of channels")
-    if f.axis == 0:
+    f, a = _along_time(s, s.node.inputs[1].shape[2:])
+    if a is None:
         return [f]
     if not f.plain:
         raise CutError("spreads the steps and another axis at once")
-    a = axes_of(s.node.inputs[1].shape[2:], s.node.attrs)[f.axis - 2]
     made = replace(
         f,
         rate=Fraction(f.rate) / a.stride,
