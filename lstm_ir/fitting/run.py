@@ -146,17 +146,12 @@ class Run:
         at.due = True
         found = {} if self._validation is None else self._validation.run(at.epoch)
         with interrupts.held():
-            rate = self._clock.taken()
-            values = self._means.taken() | found
+            rate, values = self._record(found)
             loss = values[PREFIX + self._names[0]] if found else values[self._names[0]]
             self._tell_plateau(loss)
             at.due, at.sums, at.count, at.last = False, {}, 0, {}
             if found:
                 self._weigh(loss)
-            done = at.epoch if not at.batch else at.epoch + 1
-            self._history.records.append(Record(at.step, done, values, rate))
-            if self._pending is not None:
-                self._pending[2].update(found)
             self._log_pending()
             self._log.flush()
             if self._path is not None:
@@ -169,14 +164,19 @@ class Run:
             self._save()
         found = {} if self._validation is None else self._validation.run(self._at.epoch)
         with interrupts.held():
-            rate, values = self._clock.taken(), self._means.taken() | found
+            rate, values = self._record(found)
             if found:
                 self._weigh(values[PREFIX + self._names[0]])
-            done = self._at.epoch if not self._at.batch else self._at.epoch + 1
-            self._history.records.append(Record(self._at.step, done, values, rate))
-            if self._pending is not None:
-                self._pending[2].update(found)
             self._show(values, rate, report=True)
+
+    def _record(self, found: dict[str, float]) -> tuple[float, dict[str, float]]:
+        """Note the means, and what a validation found, in history and log; steps per second, and the numbers."""
+        at = self._at
+        rate, values = self._clock.taken(), self._means.taken() | found
+        self._history.records.append(Record(at.step, at.epoch + 1 if at.batch else at.epoch, values, rate))
+        if self._pending is not None:
+            self._pending[2].update(found)
+        return rate, values
 
     def _save(self) -> None:
         """A checkpoint between two reports."""
