@@ -15,6 +15,8 @@ from lstm_ir.ir.graph import Value
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.types import DType, Shape, TensorType
 
+_CUTS = ("stablehlo.slice", "stablehlo.dynamic_slice", "tensor.extract_slice")
+
 
 def fills_itself(e: Emitter) -> bool:
     """Whether a loop writes the numbers that it starts from: a CPU's kernel does."""
@@ -52,6 +54,8 @@ def reshape(e: Emitter, x: ir.Value, t: TensorType, shape: Shape) -> ir.Value:
     if to == t:
         return x
     if t.is_static and to.is_static:
+        if e.target is not None and dims.product(shape) == 1 and to.rank > t.rank and _is_cut(x):
+            x = e.hidden(x)  # IREE 3.13 makes one slice of both, of more axes than its operand has
         return e.hlo("reshape", [x], to)
     if dims.product(t.shape) == 0:  # no grouping of axes keeps a size of 0 apart from the others
         return e.full(0, to)
@@ -68,6 +72,16 @@ def reshape(e: Emitter, x: ir.Value, t: TensorType, shape: Shape) -> ir.Value:
         attrs = {"reassociation": _lists(new), "static_output_shape": array_attr(static)}
         v = e.make("tensor.expand_shape", [v, *moving], [tensor(result)], attrs).result
     return signed_back(e, v, to)
+
+
+def _is_cut(x: ir.Value) -> bool:
+    """Whether `x` is part of another tensor, by way of reshapes."""
+    while not isinstance(x.owner, ir.Block):
+        made = x.owner.operation
+        if made.name != "stablehlo.reshape":
+            return made.name in _CUTS
+        x = made.operands[0]
+    return False
 
 
 def groups(old: Shape, new: Shape) -> tuple[list[list[int]], list[list[int]]]:

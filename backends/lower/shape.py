@@ -44,10 +44,7 @@ def _stores(e: Emitter, user: Node, v: Value) -> bool:
 
 @lower("reshape")
 def _reshape(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
-    v, shape = n.inputs[0], n.types[0].shape
-    if e.target is not None and v.op == "slice" and dims.product(shape) == 1 and len(shape) > v.rank:
-        x = e.hidden(x)  # IREE 3.13 makes one slice of both, of more axes than its operand has
-    return reshape(e, x, v.type, shape)
+    return reshape(e, x, n.inputs[0].type, n.types[0].shape)
 
 
 @lower("transpose")

@@ -45,6 +45,12 @@ def need(what: str, *more: str) -> str:
     pytest.skip(f"{what}: {text}", allow_module_level=True)
 
 
+def need_target(target: str) -> None:
+    """Skips the test where the target is a device that is not here; a CPU always is."""
+    if target in DEVICES:
+        need(target)
+
+
 def model_file(name: str) -> Path:
     """A model of others, or what one is given; skips the test where none lies beside the checkout."""
     path = MODELS / name
@@ -57,8 +63,7 @@ def compiled(graph: Any, target: str) -> Iterator[Any]:
     """For a fixture: the executable, as long as it is used; skips where the target is a device that is not here."""
     from lstm_ir import compile
 
-    if target in DEVICES:
-        need(target)
+    need_target(target)
     with compile(graph, target) as exe:
         yield exe
 

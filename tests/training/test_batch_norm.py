@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device import need
+from device import need, need_target
 
 import lstm_ir as li
 
@@ -80,8 +80,7 @@ class Torch:
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=[pytest.mark.vulkan, pytest.mark.slow])])
 def test_twenty_steps_are_pytorchs(target: str, rng: np.random.Generator, tmp_path: Path) -> None:
     need("torch")
-    if target == "vulkan":
-        need("vulkan")
+    need_target(target)
     arrays = start(rng)
     program = li.train_step(graph(arrays), "loss", li.sgd(RATE), evaluate=True)
     assert set(STATISTICS) < set(program.state)

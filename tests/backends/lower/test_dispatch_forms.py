@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from device import need
+from device import need, need_target
 from exact_cases import Case, agree
 
 import lstm_ir as li
@@ -50,16 +50,44 @@ def test_picked_rows_are_added_again() -> None:
     agree(cases)
 
 
-def test_one_element_of_a_slice_in_more_axes() -> None:
+@pytest.mark.parametrize("target", ["cpu", "vulkan"])
+def test_one_element_of_a_slice_in_more_axes(target: str) -> None:
     """Of the slice and the reshape IREE made a slice with more axes than its operand has."""
+    need_target(target)
+    c, i, given = li.input("c", (2,)), li.input("i", (), "i32"), np.array([3.0, 5.0], np.float32)
+    parts = {
+        "first": (c[:1], 0),
+        "strided": (c[::2], 0),
+        "last": (c[1:], 1),
+        "computed": (li.dynamic_slice(c, [i], (1,)), 1),
+    }
     cases: list[Case] = []
-    for name, part in (("first", slice(0, 1)), ("strided", slice(0, 2, 2)), ("last", slice(1, 2))):
-        c = li.input("c", (2,))
-        one = li.reshape(c[part], (1, 1))
-        y, given = {"y": li.pad(one, (0, 0), (0, 2)), "z": one}, np.array([3.0, 5.0], np.float32)
-        want = {"y": np.array([[given[part][0], 0, 0]], np.float32), "z": given[part].reshape(1, 1)}
-        cases.append((li.Graph(name, [c], y), {"c": given}, want, name))
-    agree(cases, verify=True)
+    for name, (part, at) in parts.items():
+        one = li.reshape(part, (1, 1))
+        y = {"y": li.pad(one, (0, 0), (0, 2)), "z": one, "twice": one + one}
+        want = {"y": [[given[at], 0, 0]], "z": [[given[at]]], "twice": [[2 * given[at]]]}
+        exact = {n: np.array(v, np.float32) for n, v in want.items()}
+        cases.append((li.Graph(name, [c, i], y), {"c": given, "i": np.int32(1)}, exact, name))
+    agree(cases, target, verify=True)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "i32", "f16"])
+def test_one_element_that_a_loop_carries_in_more_axes(kind: str) -> None:
+    """Of an LSTM of one row and one unit, without kernels: of the carried tensor and the reshape one slice was made."""
+    h, xs = li.input("h", (1, 1), kind), li.input("xs", (5, 1, 1), kind)
+    (a, b), ys = li.scan(lambda c, x: ((c[0] + x, c[1] - x), c[0]), (h, h), xs)
+    a, b = li.reshape(a, (1, 1, 1)), li.reshape(b, (1, 1, 1, 1))
+    dtype = li.DType(kind).numpy
+    given = {"h": np.ones((1, 1), dtype), "xs": np.arange(5).reshape(5, 1, 1).astype(dtype)}
+    want = {
+        "a": [[[11]]],
+        "twice": [[[22]]],
+        "b": [[[[-9]]]],
+        "size": [[[[9]]]],
+        "ys": [[[1]], [[1]], [[2]], [[4]], [[7]]],
+    }
+    graph = li.Graph(kind, [h, xs], {"a": a, "twice": a + a, "b": b, "size": li.abs(b), "ys": ys})
+    agree([(graph, given, {n: np.array(v, dtype) for n, v in want.items()}, kind)], verify=True, kernels=False)
 
 
 def test_bytes_pick_rows() -> None:
@@ -185,8 +213,7 @@ def test_two_products_of_halves_by_one_number(kernels: str) -> None:
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 def test_weights_backwards(target: str) -> None:
     """What is made of weights alone is computed once, at the start, where a reverse read outside of them."""
-    if target == "vulkan":
-        need(target)
+    need_target(target)
     x = li.input("x", (3,))
     cases: list[Case] = []
     for kind, shape, axes in (

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device import need
+from device import need_target
 
 import lstm_ir as li
 
@@ -31,8 +31,7 @@ def _weight(name: str, value: Any) -> li.Value:
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=[pytest.mark.vulkan, pytest.mark.slow])])
 def test_loops_of_weights(target: str, named: bool, kernels: bool) -> None:
     """IREE refuses such a loop where weights are prepared ("maximum iteration count exceeded")."""
-    if target == "vulkan":
-        need(target)
+    need_target(target)
     with li.compile(_model("T" if named else 4), target, options={"kernels": kernels}) as exe:
         for n in (5, 0, 1) if named else (4,):
             found = exe(x=np.zeros(n, np.int32))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device import need
+from device import need, need_target
 
 import lstm_ir as li
 from lstm_ir.data import digits
@@ -42,8 +42,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_same_digits(target: str, trained: tuple[Path, Any, Any]) -> None:
-    if target == "vulkan":
-        need("vulkan")
+    need_target(target)
     path, test, want = trained
     graph = li.from_keras(path)
     assert isinstance(graph, li.Graph)

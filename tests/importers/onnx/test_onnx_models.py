@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device import model_file, need
+from device import model_file, need, need_target
 from paths import MODELS
 
 import lstm_ir as li
@@ -84,8 +84,7 @@ def test_by_the_meaning(name: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 @pytest.mark.parametrize("name", FILES)
 def test_compiled(name: str, target: str, rng: np.random.Generator) -> None:
-    if target == "vulkan":
-        need("vulkan")
+    need_target(target)
     g = li.from_onnx(model_file(name), **FILES[name][0])
     with li.compile(g, target) as exe:
         held(exe, name, g, rng)

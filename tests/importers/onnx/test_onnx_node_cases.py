@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device import need
+from device import need, need_target
 
 import lstm_ir as li
 from lstm_ir.importers.onnx import handlers
@@ -135,8 +135,7 @@ GROUPS = 64  # about 19 cases in a module: most of the time of compiling is a mo
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 def test_cases_compiled(target: str, group: int) -> None:
     """Every so many of the cases that are taken; on Vulkan without those of f64, which it refuses."""
-    if target == "vulkan":
-        need("vulkan")
+    need_target(target)
     entries: dict[str, li.Graph] = {}
     given: dict[str, dict[str, Any]] = {}
     wanted: dict[str, Any] = {}

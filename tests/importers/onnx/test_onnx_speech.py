@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device import model_file, need
+from device import model_file, need, need_target
 
 import lstm_ir as li
 
@@ -64,8 +64,7 @@ SILERO: dict[str, Any] = {"constants": {"sr": RATE}, "sizes": {"input_0": 1, "in
 
 
 def on(target: str) -> str:
-    if target == "vulkan":
-        need("vulkan")
+    need_target(target)
     return target
 
 

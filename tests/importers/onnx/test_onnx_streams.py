@@ -12,7 +12,7 @@ import numpy as np
 import onnx_models as om
 import onnx_streams
 import pytest
-from device import need
+from device import need, need_target
 
 import lstm_ir as li
 
@@ -97,8 +97,7 @@ def test_what_looks_ahead_is_named_and_nothing_else(case: int, rng: np.random.Ge
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=[pytest.mark.vulkan, pytest.mark.slow])])
 @pytest.mark.parametrize("case", range(3))
 def test_compiled_in_parts(case: int, target: str, rng: np.random.Generator) -> None:
-    if target == "vulkan":
-        need("vulkan")
+    need_target(target)
     while True:
         c = onnx_streams.chain(rng, 5)
         if "layer" in c.blocks and {"residual", "causal_conv"} & set(c.blocks):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import tensorflow_models as tm
-from device import need
+from device import need, need_target
 from tensorflow_compare import compare
 from tensorflow_keras_cases import CASES
 
@@ -29,6 +29,5 @@ def test_beside_tensorflow(name: str, models: dict[str, tm.Recorded]) -> None:
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 @pytest.mark.parametrize("name", CASES)
 def test_compiled(name: str, target: str, models: dict[str, tm.Recorded]) -> None:
-    if target == "vulkan":
-        need("vulkan")
+    need_target(target)
     compare(models[name], li.from_tf(models[name].path), target, gradients=False)

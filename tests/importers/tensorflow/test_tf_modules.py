@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow_models as tm
-from device import need
+from device import need, need_target
 from tensorflow_compare import close, compare
 from tensorflow_module_cases import CASES, FORMS, STATE
 
@@ -30,8 +30,7 @@ def test_beside_tensorflow(name: str, models: dict[str, tm.Recorded]) -> None:
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 @pytest.mark.parametrize("name", PLAIN)
 def test_compiled(name: str, target: str, models: dict[str, tm.Recorded]) -> None:
-    if target == "vulkan":
-        need("vulkan")
+    need_target(target)
     compare(models[name], li.from_tf(models[name].path), target, gradients=False)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import tensorflow_models as tm
-from device import need
+from device import need, need_target
 from tensorflow_compare import compare, sizes_agree
 
 import lstm_ir as li
@@ -29,7 +29,6 @@ def test_beside_tensorflow(number: int, models: dict[str, tm.Recorded]) -> None:
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 @pytest.mark.parametrize("number", NUMBERS)
 def test_compiled(number: int, target: str, models: dict[str, tm.Recorded]) -> None:
-    if target == "vulkan":
-        need("vulkan")
+    need_target(target)
     want = models[f"random_{number}"]
     compare(want, li.from_tf(want.path), target, gradients=False)

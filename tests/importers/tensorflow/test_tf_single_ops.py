@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import tensorflow_models as tm
-from device import need
+from device import need, need_target
 from tensorflow_compare import close, compare
 from tensorflow_op_cases import CASES
 
@@ -41,8 +41,7 @@ TARGETS = ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)]
 @pytest.mark.parametrize("target", TARGETS)
 def test_compiled(target: str, group: int, models: dict[str, tm.Recorded]) -> None:
     """Many in one module, an entry each: most of the time of compiling is a module's own."""
-    if target == "vulkan":
-        need("vulkan")
+    need_target(target)
     wants = {n: models[n] for n in GROUPS[group]}
     entries = {n: imported(w) for n, w in wants.items()}
     with li.compile(li.Program("ops", entries), target) as exe:

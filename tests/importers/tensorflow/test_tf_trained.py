@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow_models as tm
-from device import need
+from device import need, need_target
 from tensorflow_compare import close
 from tensorflow_digits_cases import RATE, ROWS, STEPS
 
@@ -23,8 +23,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tm.Recorded:
 
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 def test_the_same_digits(target: str, trained: tm.Recorded) -> None:
-    if target == "vulkan":
-        need("vulkan")
+    need_target(target)
     (want,) = trained.outputs.values()
     graph = li.from_tf(trained.path)
     assert isinstance(graph, li.Graph)

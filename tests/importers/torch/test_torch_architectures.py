@@ -11,7 +11,7 @@ from typing import Any
 import exported_models as em
 import numpy as np
 import pytest
-from device import need
+from device import need, need_target
 
 import lstm_ir as li
 
@@ -48,8 +48,7 @@ def test_results(name: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 @pytest.mark.parametrize("name", em.NAMES)
 def test_compiled(name: str, target: str, rng: np.random.Generator) -> None:
-    if target == "vulkan":
-        need("vulkan")
+    need_target(target)
     made = em.built(name, 3)
     graph = imported(made, rng)
     with li.compile(graph, target) as exe:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device import need
+from device import need, need_target
 
 import lstm_ir as li
 
@@ -95,8 +95,7 @@ def _check(module: Any, x: Array, sizes: tuple[Any, ...], other: Array, target: 
     """At the sizes of the example, and at others; slopes, which are not compiled, where the target is the CPU."""
     import torch
 
-    if target == "vulkan":
-        need("vulkan")
+    need_target(target)
     graph = li.from_torch(module, (torch.tensor(x),), sizes={"x": sizes})
     (name,) = graph.output_names
     with li.compile(graph, target) as exe:

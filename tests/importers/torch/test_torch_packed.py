@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch_cases as tc
-from device import need
+from device import need, need_target
 
 import lstm_ir as li
 
@@ -98,8 +98,7 @@ def checked(
 def test_compiled(target: str, seed: int, rng: np.random.Generator) -> None:
     import torch
 
-    if target == "vulkan":
-        need(target)
+    need_target(target)
     torch.manual_seed(seed % 2**31)
     module = tagger("LSTM", True, False, "T", bidirectional=True)
     calls = [call(True, 7, [2, 7, 1]), call(True, 2, [2])]

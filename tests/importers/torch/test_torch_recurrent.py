@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch_cases as tc
-from device import need
+from device import need, need_target
 
 import lstm_ir as li
 
@@ -113,8 +113,7 @@ def test_every_layer(kind: str, seed: int, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 @pytest.mark.parametrize("kind", STATES)
 def test_compiled(kind: str, target: str, seed: int, rng: np.random.Generator) -> None:
-    if target == "vulkan":
-        need("vulkan")
+    need_target(target)
     (case,) = sampled(kind, 1, rng)
     case |= {"bidirectional": True, "num_layers": 2, "double": False, "unbatched": False}
     checked(kind, case, seed % 2**31, rng, (target,))
