@@ -77,6 +77,21 @@ def test_waves_of_large_numbers_are_not_held(rng: np.random.Generator) -> None:
     assert list(kept) == [True, True, False]
 
 
+def test_a_product_that_overflows_may_not_where_it_is_added_to(rng: np.random.Generator) -> None:
+    """A fused multiplication gives inf where the meaning is inf less inf; without a product it is NaN."""
+    x = li.input("x", (3,), "f64")
+    product = li.reverse(x * 1e200, 0)
+    y = {"fused": product - li.exp(x), "apart": li.exp(x) - li.exp(x), "same": product + li.exp(x)}
+    g = li.Graph("overflow", [x], y)
+    given = {"x": np.full(3, 1e200)}
+    far = limits(g, given, {}, li.interpret(g, given), rng)
+    assert {n: list(limit.kept) for n, limit in far.items()} == {
+        "fused": [False] * 3,
+        "apart": [True] * 3,
+        "same": [True] * 3,
+    }
+
+
 def test_shrinking_finds_the_node() -> None:
     """What fails wherever a transposition is comes down to it."""
 

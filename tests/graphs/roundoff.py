@@ -2,7 +2,8 @@
 
 Layers become loops of primitives first, so that what a gate cancels is seen. That graph is evaluated several
 times, each float result (and each term of a sum) moved by some units in its last place, as another order of
-sums, another polynomial or a fused multiplication moves it. The spread of an element over these runs says how
+sums, another polynomial or a fused multiplication moves it; in a fused one no product overflows, so that inf
+less inf may be none. The spread of an element over these runs says how
 the graph amplifies roundings there. Integers and booleans that change among the runs lie on a discontinuity,
 and are not compared.
 """
@@ -35,6 +36,7 @@ _FUNCTIONS = {
 }  # fmt: skip
 _OF_A_FUNCTION = {DType.f32: 16, DType.f64: 64}
 _ROUNDED = {"add": 1, "subtract": 1, "multiply": 1, "divide": 2, "sqrt": 1, "rsqrt": 4}
+_ADDED = {"add", "subtract"}
 _WAVES = {"sine", "cosine"}  # NaN from 2^53 on, where neighbours are far apart: docs/core-ops.md
 _ABSOLUTE = {"sine", "cosine", "log", "erf"}  # near their zeros, relative to 1
 _OF_A_KERNEL = {"stencil", "convolution", "convolution_transpose"}  # sums over the second operand
@@ -162,7 +164,14 @@ class _Noise:
         if name in _SUMS and short:
             terms = [np.abs(x.astype("f8")).max(initial=0) for x in args if x is not None and x.dtype.kind in "fV"]
             return self._moved(a, 1, absolute=UNIT[DType.f32] * self._terms(n) * 4 * float(np.prod(terms)))
+        if name in _ADDED and any(map(_is_product, n.inputs)):
+            a = self._fused(a, args)
         return self._moved(a, _ROUNDED[name]) if name in _ROUNDED else self._signed(a)
+
+    def _fused(self, a: Array, args: Sequence[Array]) -> Array:
+        """Where moves are up or down, a sum of two infinities is one of them: the product may not overflow."""
+        opposed = np.isnan(a) & np.isinf(args[0]) & np.isinf(args[1])
+        return np.where(opposed, self.to * np.inf, a).astype(a.dtype) if self.to else a
 
     def _moved(self, a: Array, units: Any, near: float = 0.0, absolute: float = 0.0) -> Array:
         """Each element moved by half to all of so many units; a zero has any sign."""
@@ -180,3 +189,9 @@ class _Noise:
         wide = a.astype("f8")
         flip = (np.abs(wide) < _NORMAL[DType.of(a.dtype)]) & (self.rng.random(a.shape) < self.zeros)
         return np.where(flip, np.copysign(0.0, -wide), wide).astype(a.dtype)
+
+
+def _is_product(v: Value) -> bool:
+    """Whether it is one, by way of moves."""
+    moved = Trait.data_movement in v.node.op.traits
+    return v.op == "multiply" or (moved and any(map(_is_product, v.node.inputs)))
