@@ -67,7 +67,7 @@ def test_one_element_of_a_slice_in_more_axes(target: str) -> None:
         y = {"y": li.pad(one, (0, 0), (0, 2)), "z": one, "twice": one + one}
         want = {"y": [[given[at], 0, 0]], "z": [[given[at]]], "twice": [[2 * given[at]]]}
         exact = {n: np.array(v, np.float32) for n, v in want.items()}
-        cases.append((li.Graph(name, [c, i], y), {"c": given, "i": np.int32(1)}, exact, name))
+        cases.append((li.Graph(name, [c, i], y), {"c": given, "i": np.array(1, np.int32)}, exact, name))
     agree(cases, target, verify=True)
 
 
