@@ -26,8 +26,10 @@ def stateful(graph: Graph, state: Mapping[str, str], initial: Mapping[str, Any] 
     is that of the first call after a reset.
     """
     need_graph(
-        "stateful", graph, "stream the graph that it was made of, with weights as `state` of the executable holds"
-    )
+        "stateful", graph,
+        "to train a stream, train_step(stateful(graph, ...), ...); to stream what was trained, stateful of the graph, "
+        "with the weights that `state` of the executable holds",
+    )  # fmt: skip
     if not isinstance(state, Mapping):
         raise refuse("stateful", "state", state, 'a dict from inputs to outputs, such as {"h0": "h_n"}')
     if not state:
