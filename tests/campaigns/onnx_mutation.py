@@ -45,23 +45,33 @@ def nested(rng: Rng, data: bytes) -> bytes:
     if not model.graph.node:
         return data
     last = model.graph.node[-1]
-    node = last.SerializeToString()
-    names = b"".join(_field(2, n.encode()) for n in last.output)
     results = b"".join(_field(12, _field(1, n.encode())) for n in last.output)
+    names = b"".join(_field(2, n.encode()) for n in last.output)
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), "true"))
     del model.graph.node[-1]
+    rest = _field(2, b"g") + results  # of a graph, after its node
+    other = _field(5, _field(1, b"else_branch") + _number(20, 5) + _field(6, rest))
+    before, after = [last.SerializeToString()], [b""]
+    size = len(before[0])
     for _ in range(int(rng.choice([2, 20, 31, 33, 48, 60, 95, 120, 400, 5000]))):
-        graph = _field(1, node) + _field(2, b"g") + results
-        branches = b"".join(
-            _field(5, _field(1, name) + _number(20, 5) + _field(6, inner))
-            for name, inner in ((b"then_branch", graph), (b"else_branch", _field(2, b"g") + results))
-        )
-        node = _field(1, b"true") + names + _field(4, b"If") + branches
-    return bytes(model.SerializeToString()) + _field(7, _field(1, node))  # a graph in two parts is one
+        node = _head(1, size)
+        graph = _head(6, len(node) + size + len(rest))
+        branch = _field(1, b"then_branch") + _number(20, 5) + graph
+        attribute = _head(5, len(branch) + len(node) + size + len(rest))
+        before.append(_field(1, b"true") + names + _field(4, b"If") + attribute + branch + node)
+        after.append(rest + other)
+        size += len(before[-1]) + len(after[-1])
+    deep = b"".join([*reversed(before), *after])
+    return bytes(model.SerializeToString()) + _field(7, _field(1, deep))  # a graph in two parts is one
+
+
+def _head(number: int, size: int) -> bytes:
+    """What stands before so many bytes of a field."""
+    return varint(number << 3 | 2) + varint(size)
 
 
 def _field(number: int, content: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(content)) + content
+    return _head(number, len(content)) + content
 
 
 def _number(number: int, value: int) -> bytes:
