@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.importers.onnx.reference import BYTE_PRODUCTS, products_saturate
+
 LIMIT = 5.0  # seconds of one file
 _CHILD = """
 import os, pickle, struct, sys
@@ -78,27 +80,38 @@ def _runner() -> Runner:
 
 
 def by_onnxruntime(data: bytes, given: dict[str, Any]) -> list[Any] | None:
-    """onnxruntime's results; None where there are none, and where a body gives an input of its own as a row.
+    """onnxruntime's results; None where there are none, and where they are known to be wrong.
 
-    onnxruntime 1.32 leaves such rows of a Scan zero.
+    onnxruntime 1.32 leaves rows zero that the body of a Scan takes from its own inputs, and without VNNI its products
+    of u8 and i8 saturate.
     """
-    return None if _rows_are_inputs(data) else _runner().run(data, given)
+    nodes = _nodes(data)
+    if any(n.op_type in ("Scan", "Loop") and _rows_are_inputs(n) for n in nodes):
+        return None
+    if any(n.op_type in BYTE_PRODUCTS for n in nodes) and products_saturate():
+        return None
+    return _runner().run(data, given)
 
 
-def _rows_are_inputs(data: bytes) -> bool:
+def _nodes(data: bytes) -> list[Any]:
+    """Of the graph and of all bodies."""
     import onnx
 
-    todo = [onnx.ModelProto.FromString(data).graph]
+    found, todo = [], [onnx.ModelProto.FromString(data).graph]
     while todo:
-        graph = todo.pop()
-        for node in graph.node:
-            bodies = [a.g for a in node.attribute if a.HasField("g")]
-            todo += bodies
-            if node.op_type in ("Scan", "Loop"):
-                inputs = {v.name for b in bodies for v in b.input}
-                if any(v.name in inputs for b in bodies for v in b.output):
-                    return True
-    return False
+        nodes = todo.pop().node
+        found += nodes
+        todo += [body for n in nodes for body in _bodies(n)]
+    return found
+
+
+def _bodies(node: Any) -> list[Any]:
+    return [a.g for a in node.attribute if a.HasField("g")]
+
+
+def _rows_are_inputs(node: Any) -> bool:
+    inputs = {v.name for b in _bodies(node) for v in b.input}
+    return any(v.name in inputs for b in _bodies(node) for v in b.output)
 
 
 def close(a: Any, w: Any, what: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,10 @@ from lstm_ir.ir.errors import ModelError
 if TYPE_CHECKING:
     from lstm_ir.importers.onnx.reading import Model
 
+BYTE_PRODUCTS = frozenset({
+    "ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat", "QGemm",
+    "QLinearConv", "QLinearMatMul",
+})  # fmt: skip
 COLD = """\
 import numpy, onnxruntime
 options = onnxruntime.SessionOptions()
@@ -46,6 +51,8 @@ class OnnxRuntime:
             self._session = onnxruntime.InferenceSession(self._model, options, providers=["CPUExecutionProvider"])
         except Exception as e:  # a class of its own for each kind of fault
             raise ModelError(f"{source.file}: onnxruntime does not take it: {_first(e)}") from e
+        if BYTE_PRODUCTS & {n.op_type for n in source.model.graph.all_nodes()} and products_saturate():
+            self.name += ", whose products of u8 and i8 are not exact on this processor"
         self._outputs = [o.name for o in self._session.get_outputs()]
         self._constants = _typed(source, constants or {})
 
@@ -63,6 +70,22 @@ class OnnxRuntime:
             (folder / "original.onnx").write_bytes(path)
             path = str(folder / "original.onnx")
         return COLD.format(model=str(Path(path).resolve()), arrays=str(folder / "original.npz"))
+
+
+@cache
+def products_saturate() -> bool:
+    """Whether onnxruntime adds each two products of u8 and i8 in 16 bits, as it does on x86-64 without VNNI."""
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    types = {"u": TensorProto.UINT8, "i": TensorProto.INT8}
+    inputs = [helper.make_tensor_value_info(n, t, [2]) for n, t in types.items()]
+    output = helper.make_tensor_value_info("y", TensorProto.INT32, [])
+    graph = helper.make_graph([helper.make_node("MatMulInteger", ["u", "i"], ["y"])], "bytes", inputs, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    given = {"u": np.full(2, 255, np.uint8), "i": np.full(2, 127, np.int8)}
+    return bool(session.run(None, given)[0] != 2 * 255 * 127)
 
 
 def _serialized(model: Any) -> bytes:
