@@ -52,7 +52,8 @@ def here() -> Loc:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_OWN) and not name.startswith("<"):
+        typed = frame.f_globals.get("__name__") == "__main__"  # at a prompt, or read from a pipe: `<stdin>`
+        if not name.startswith(_OWN) and (typed or not name.startswith("<")):
             return Loc(name, frame.f_lineno)
         if frame.f_back is None:
             break
