@@ -25,6 +25,10 @@ class BatchSource:
         self.once = made and isinstance(batches, Iterator)  # it cannot be iterated again
         self.count: int | None = None  # of the batches of the epoch that was opened last, where they say it
 
+    def first(self) -> object | None:
+        """The first batch of a list; None where to see it would make or load batches."""
+        return self._batches[0] if isinstance(self._batches, (list, tuple)) and self._batches else None
+
     def open(self, epoch: int, skip: int = 0) -> Iterator[Batch]:
         """The batches of an epoch (from 0), without the first `skip`."""
         found = self._batches if isinstance(self._batches, Iterable) else self._batches(epoch)

@@ -62,6 +62,8 @@ class Run:
             assert self._path is not None
             self._at = checkpoint.load(self._path, self._session)
             self._means = Means(self._at.sums, self._at.count)
+        if self._validation is not None:
+            self._validation.check()
         at = self._at
         if at.last:  # the last step has a row in the log, which may lack what its report adds
             self._pending = (at.step, at.epoch + 1 if at.batch else at.epoch, dict(at.last))

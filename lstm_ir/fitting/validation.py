@@ -36,21 +36,29 @@ class Validation:
         """Names of the numbers."""
         return [PREFIX + n for n in self._names]
 
+    def check(self) -> None:
+        """The first batch of a list is run: one that does not fit is found before an epoch of training."""
+        first = self._source.first()
+        if first is not None:
+            self._evaluated(first, "validation batch 1", None)
+
     def run(self, epoch: int) -> dict[str, float]:
         """Means over the batches, each counted once."""
         means = Means()
         held: dict[str, Any] | None = None
         for k, given in enumerate(self._source.open(epoch)):
-            what = f"validation batch {k + 1}"
-            batch = need_batch(given, what)
-            with naming(what):
-                held = self._start(batch) if held is None else held
-                out = self._entry({**batch, **held})
+            out = self._evaluated(given, f"validation batch {k + 1}", held)
             held = {p.name: out[p.name] for p in self._carried}
             means.add({PREFIX + n: float(out[n]) for n in self._names})
         if not means.count:
             raise CallError("fit: validation gave no batch")
         return means.taken()
+
+    def _evaluated(self, given: object, what: str, held: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """The results of a batch; `held` is what the one before it left, None of the first."""
+        batch = need_batch(given, what)
+        with naming(what):
+            return self._entry({**batch, **(self._start(batch) if held is None else held)})
 
     def _start(self, batch: Batch) -> dict[str, Any]:
         """What is carried into the first batch."""

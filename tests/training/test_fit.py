@@ -242,6 +242,17 @@ def test_a_checkpoint_that_cannot_be_is_refused_before_the_first_batch(
         assert s.state["step"] == before
 
 
+def test_a_validation_that_does_not_fit_is_refused_before_the_first_step(exe: Executable) -> None:
+    """Of a list, whose first batch costs nothing to see; a function of the epoch is asked when its epoch ends."""
+    wrong = [{**good, "x": good["x"][:, :3]}]
+    for validation, steps in ((wrong, 0), (tuple(wrong), 0), (lambda epoch: wrong, 1)):
+        with exe.session() as s:
+            before = int(s.state["step"])
+            with pytest.raises(li.CallError, match="fit: validation batch 1: x: expected f32"):
+                quiet(s, [good], epochs=1, validation=validation)
+            assert int(s.state["step"]) - before == steps
+
+
 def test_another_thread_may_fit(exe: Executable, seed: int) -> None:
     """Interrupts are the main thread's."""
     with exe.session() as s:
