@@ -194,15 +194,15 @@ def build(
     A module that the compiler refuses in every way is lowered again, in dispatches of one op each or without
     kernels: IREE 3.13 fails on some ops that it fuses.
     """
-    from lstm_ir.backends.compile.compiler import CompilerRefusedError
+    from lstm_ir.backends.compile.compiler_errors import CompilerError, CompilerRefusedError
     from lstm_ir.compile_advice import CHOSEN, advice
 
     given = checked(options)
     lowered = prepare(program, target, given, helpers)
     try:
         return lowered, _compiled(lowered, target, given)
-    except CompilerRefusedError as e:
-        if CHOSEN & set(given):
+    except CompilerError as e:
+        if CHOSEN & set(given) or not isinstance(e, CompilerRefusedError):
             raise e.with_advice(advice(e, lowered.optimized, lowered.report.notes, given)) from None
         for words, apart, other in _LAST_WAYS:
             if other and "kernels" in given:

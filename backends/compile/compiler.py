@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from lstm_ir.backends import process
 from lstm_ir.backends.compile import child as children
 from lstm_ir.backends.compile.cache import Cache, key
+from lstm_ir.backends.compile.compiler_errors import CompilerRefusedError, CompilerSlowError
 from lstm_ir.ir.errors import CompileError, OptionError
 from lstm_ir.ir.foreign_errors import limit_in, refusals_become, strerror
 from lstm_ir.ir.output_file import replacing
@@ -61,35 +62,6 @@ class CompilerTarget(Protocol):
     @property
     def flags(self) -> tuple[str, ...]:
         """Flags of iree-compile."""
-
-
-class CompilerRefusedError(CompileError):
-    """The compiler ended without a module, by itself.
-
-    The text begins with what the project knows, `head` and `more`; what IREE said stands below.
-    """
-
-    def __init__(
-        self, head: str, said: str = "", places: Sequence[tuple[str, int]] = (), below: str = "",
-        more: Sequence[str] = (),
-    ) -> None:  # fmt: skip
-        """`said`: the first fault that IREE names; `places`: file and line of what it names; `below`: its messages."""
-        lines = [head, *(f"  {m}" for m in more)]
-        if not more:
-            lines += [f"  at {file}:{line}" for file, line in places]
-        lines += [f"  IREE says: {said}"] if said else []
-        super().__init__("\n".join([*lines, below] if below else lines))
-        self.head, self.said, self.places, self.below = head, said, tuple(places), below
-
-    @property
-    def reason(self) -> str:
-        """The fault in one line, and where it is if the compiler says so."""
-        at = f" at {':'.join(map(str, self.places[0]))}" if self.places else ""
-        return f"{self.said or self.head.splitlines()[0]}{at}"
-
-    def with_advice(self, more: Sequence[str]) -> CompilerRefusedError:
-        """The same error with lines that say what was being lowered, and what to try."""
-        return CompilerRefusedError(self.head, self.said, self.places, self.below, more)
 
 
 def _ways(flags: list[str], options: Mapping[str, Any] | None) -> list[list[str]]:
@@ -258,7 +230,7 @@ def _child(command: list[str], folder: str, name: str, timeout: float) -> tuple[
         child = children.start(command, timeout, folder)
         messages = _read(child, deadline)
         if messages is None:
-            raise CompileError(f"{name}: the compiler ran past its time limit of {timeout:g} s (option timeout)")
+            raise CompilerSlowError(f"{name}: the compiler ran past its time limit of {timeout:g} s (option timeout)")
         return child.wait(), messages
     finally:
         if child is not None:

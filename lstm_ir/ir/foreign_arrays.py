@@ -61,6 +61,8 @@ def as_numpy(value: Any, refuse: Refuse) -> Any:
     try:
         if getattr(value, "requires_grad", False) is True:
             value = value.detach()
+        if hasattr(value, "is_neg") and value.is_neg():  # a sign that PyTorch keeps beside the memory; DLPack has none
+            value = value.resolve_neg()
         place = tuple(map(int, value.__dlpack_device__()))
     except Exception as e:  # of whichever library it is
         return _by_numpy(value, kind, refuse, e)

@@ -123,7 +123,9 @@ class Plan:
         own |= {f"d_{n}": f"the gradient of {n!r}" for n in self.names}
         own |= {self.loss: "the loss", **shown}
         own |= {n: "an input of the graph" for n in inputs} | {n: "an output of train" for n in self.outputs}
-        _refuse(own, self.rate_inputs, "the learning rate")
+        # The rate that goes in and the one that was used, which a plateau makes smaller, may have one name.
+        rest = {n: why for n, why in own.items() if n not in self._shown_rates}
+        _refuse(rest, self.rate_inputs, "the input of the learning rate")
 
     @property
     def _shown_rates(self) -> list[str]:

@@ -52,6 +52,16 @@ def said(graph: li.Graph, **options: Any) -> str:
     return text.replace(f":{line_of('li.lstm')}", ":N").replace(f":{line_of('li.softmax')}", ":M")
 
 
+def test_a_time_limit_names_what_was_lowered_and_what_to_try(refusing: Any) -> None:
+    refusing("sleep 30")
+    assert said(model("B"), timeout=0.2, kernels=True).splitlines() == [
+        "tagger: the compiler ran past its time limit of 0.2 s (option timeout)",
+        "  being lowered: entry main, 11 nodes",
+        "  to try: a larger timeout; numbers for the sizes B, T; "
+        "LSTM_IR_DUMP=folder, which keeps what the compiler was given",
+    ]
+
+
 def test_a_refusal_names_nodes_and_ways(refusing: Any, golden: Golden) -> None:
     at = f"{HERE}:{line_of('li.softmax')}:0"
     refusing(f"echo \"{at}: error: failed to legalize operation 'x.y'\" >&2; echo '{at}: note: see here' >&2")

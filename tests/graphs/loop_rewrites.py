@@ -281,6 +281,29 @@ def elements_of_a_table() -> Graphs:
     return same_cell(lambda h: h, take, take, [x(T, B, H, dtype="i32")])
 
 
+def picked(pick: Any) -> li.Graph:
+    """A cell that reads its own carry at places i: `pick` of carry and i."""
+    rows, i = x(), x(T, B, name="i", dtype="i32")
+
+    def cell(h: li.Value, step: Any) -> Any:
+        h = li.tanh(h + step[0])
+        return h, pick(h, li.minimum(step[1], B - 1))
+
+    last, y = loop(cell, zeros(), (rows, i))
+    return graph([rows, i], last, y)
+
+
+@rewrite(instead.PICK)
+def rows_of_the_carry() -> Graphs:
+    return picked(lambda h, i: li.take(h, i, 0)), picked(lambda h, i: li.matmul(li.one_hot(i, B), h))
+
+
+@rewrite(instead.PICK)
+def elements_of_the_carry() -> Graphs:
+    along = picked(lambda h, i: li.take_along_axis(h, li.reshape(i, (B, 1)), 1)[:, 0])
+    return along, picked(lambda h, i: li.sum(h * li.one_hot(i, H), 1))
+
+
 @rewrite(instead.OUTSIDE)
 def powers() -> Graphs:
     change = lambda r: li.power(li.abs(r), 0.7)  # noqa: E731

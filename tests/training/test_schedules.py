@@ -205,6 +205,18 @@ def test_a_plateau_scales_a_schedule_and_groups_and_is_saved(tmp_path: Any, rng:
             train(x=x, slow=np.float32(np.nan))
 
 
+def test_a_plateau_of_a_rate_by_input(rng: np.random.Generator) -> None:
+    """The input and the rate that was used, smaller by the plateau, may both be called lr."""
+    step = li.train_step(graph(), "loss", li.sgd(sched.plateau("lr", 0.5, 0)))
+    x = rng.standard_normal((3, W)).astype("f4")
+    with li.compile(step.only("train", "plateau")) as exe:
+        used = []
+        for rate, metric in ((0.25, 1.0), (0.25, 2.0), (0.5, 3.0), (0.5, 0.5)):
+            used.append(float(exe.entries["train"](x=x, lr=np.float32(rate))["lr"]))
+            exe.entries["plateau"](metric=np.float32(metric))
+        assert used == [0.25, 0.25, 0.25, 0.125]
+
+
 def test_a_rate_that_becomes_no_number_stops() -> None:
     step = li.train_step(graph(), "loss", li.sgd(lambda t: 1.0 / (2.0 - t) - 1.0 / (2.0 - t)))
     assert step.finite["train"] == ("loss", "grad_norm", "lr")
@@ -260,8 +272,8 @@ def test_refused(make: Any, problem: str) -> None:
         (lambda t: "a", "gave 'a'; expected a float without axes"),
         (lambda t: li.zeros((2,)), r"gave f32\[2\]; expected a float without axes"),
         (lambda t: li.convert(t, "i32"), r"gave i32\[\]; expected a float"),
-        (sched.plateau("w"), "learning rate is called 'w', as a weight that is trained is"),
-        (sched.plateau("loss"), "learning rate is called 'loss', as the loss is"),
+        (sched.plateau("w"), "the input of the learning rate is called 'w', as a weight that is trained is"),
+        (sched.plateau("loss"), "the input of the learning rate is called 'loss', as the loss is"),
     ],
 )
 def test_rates_that_do_not_fit_the_program(lr: Any, problem: str) -> None:

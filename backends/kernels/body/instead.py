@@ -20,6 +20,7 @@ THROUGH_F32 = "convert to f32 first"
 BY_FLOOR = "x - y * q, where q is x / y without its fraction: select(x / y < 0, ceil(x / y), floor(x / y))"
 KNOWN_END = "count, where the number of steps is known before the loop"
 ONE_DTYPE = "bring all carries and results to f32"
+PICK = "rows of zeros and ones: matmul(one_hot(i, N), table) picks rows, sum(table * one_hot(i, N), axis) elements"
 OUTSIDE = "compute it before the loop, or after it"
 
 _OF_OP = {

@@ -367,7 +367,7 @@ class Puller:
             place = min(max(int(number), 0), size - 1)
             return self.pull(table, (*access[:axis], place, *access[axis + indices.rank :]), width)
         if table not in self.invariant:
-            raise RefusedError("a gather from a table that changes", v, instead.of_op("gather"))
+            raise RefusedError("a gather from a table that changes", v, instead.PICK)
         index = self.pull(indices, access[axis : axis + indices.rank], 1)
         if index.cols:
             raise RefusedError("a gather of an element for each column", v, instead.of_op("gather"))
