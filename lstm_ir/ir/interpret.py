@@ -86,7 +86,8 @@ def _check_ranges(node: Node, known: Mapping[Value, Array], env: Mapping[str, in
         array = known[arg]
         if array.size and not (low <= int(array.min()) and int(array.max()) <= high):
             worst = int(array.min()) if int(array.min()) < low else int(array.max())
-            problem = f"{r.operand} holds {worst}, outside {r.low}..{r.high} = {low}..{high}{r.added}"
+            numbers = "" if (low, high) == (r.low, r.high) else f" = {low}..{high}"
+            problem = f"{r.operand} holds {worst}, outside {r.low}..{r.high}{numbers}{r.added}"
             raise ValueRangeError(message(node.op.name, problem, _operand_types(node.op, node.args), node.loc))
 
 

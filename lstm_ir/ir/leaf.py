@@ -78,7 +78,7 @@ def weight(name: str, array: Any, dtype: DTypeLike | None = None) -> Value:
         shape, numbers = f"{array!r:.80}", f"{list(array)!r:.80}"
         problem = f"the array is {shape}, a shape? Write np.zeros({shape}, 'f4'), or {numbers} for these numbers"
         raise IRError(message(f"weight {name!r:.80}", problem, (), here()))
-    return make(WEIGHT, name=name, value=literal("weight", array, dtype)).values[0]
+    return make(WEIGHT, name=name, value=literal(f"weight {name!r:.80}", array, dtype)).values[0]
 
 
 def constant(array: Any, dtype: DTypeLike | None = None) -> Value:
@@ -94,9 +94,12 @@ def literal(op: str, array: Any, dtype: DTypeLike | None) -> Data:
         return array
     refuse_what_is_none(op, array)
     kind = None if dtype is None else DType.of(dtype)
-    if kind is None and not hasattr(array, "dtype"):
-        flat = Data.of(array).array
-        kind = {"f": DType.f32, "i": DType.i32, "b": DType.i1}.get(flat.dtype.kind)
-        if kind is DType.i32 and flat.size and not -(2**31) <= flat.min() <= flat.max() < 2**31:
-            kind = DType.i64
-    return Data.of(array, kind)
+    try:
+        if kind is None and not hasattr(array, "dtype"):
+            flat = Data.of(array).array
+            kind = {"f": DType.f32, "i": DType.i32, "b": DType.i1}.get(flat.dtype.kind)
+            if kind is DType.i32 and flat.size and not -(2**31) <= flat.min() <= flat.max() < 2**31:
+                kind = DType.i64
+        return Data.of(array, kind)
+    except IRError as e:
+        raise IRError(message(op, str(e), (), here())) from e.__cause__

@@ -13,6 +13,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 # In a checkout two folders of the package stand beside it.
 _BESIDE = () if (_PACKAGE / "backends").is_dir() else ("passes", "backends")
 _OWN = tuple(f"{f}/" for f in (_PACKAGE, *(_PACKAGE.parent / name for name in _BESIDE)))
+_LIBRARIES = frozenset(("jax", "numpy", "torch"))  # a value that was given to one of them is not written there
 _CURRENT: ContextVar[Loc | None] = ContextVar("lstm_ir_loc", default=None)
 
 
@@ -52,8 +53,10 @@ def here() -> Loc:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        typed = frame.f_globals.get("__name__") == "__main__"  # at a prompt, or read from a pipe: `<stdin>`
-        if not name.startswith(_OWN) and (typed or not name.startswith("<")):
+        module = str(frame.f_globals.get("__name__"))
+        typed = module == "__main__"  # at a prompt, or read from a pipe: `<stdin>`
+        other = name.startswith(_OWN) or module.partition(".")[0] in _LIBRARIES
+        if not other and (typed or not name.startswith("<")):
             return Loc(name, frame.f_lineno)
         if frame.f_back is None:
             break

@@ -14,7 +14,16 @@ from lstm_ir.ir.location import here
 
 def refuse(op: str, option: str, value: object, expected: str) -> IRError:
     """The error for a value that the option cannot have."""
-    return IRError(message(op, f"{option} is {value!r:.80}; expected {expected}", (), here()))
+    return IRError(message(op, f"{option} is {_shown(value)}; expected {expected}", (), here()))
+
+
+def _shown(value: object) -> str:
+    """As it is written, in 80 letters; an array by its type."""
+    if isinstance(value, np.ndarray):
+        return f"an array {value.dtype}{list(value.shape)}"
+    if isinstance(value, (list, tuple)) and any(isinstance(v, np.ndarray) for v in value):
+        return f"a {type(value).__name__} of {', '.join(map(_shown, value))}"
+    return f"{value!r:.80}"
 
 
 def is_int(value: object) -> bool:

@@ -112,7 +112,7 @@ def shape_of(sizes: Iterable[DimLike]) -> Shape:
             if not 0 <= d < LIMIT:
                 raise DimError(f"a size is {d}; sizes are 0 to 2^62 - 1")
         elif not isinstance(d, dims.Expr):
-            raise DimError(f"a size is {d!r}; expected an int, a name or a dimension expression")
+            raise DimError(f"a size is {d!r:.80}; expected an int, a name or a dimension expression")
         out.append(d)
     return tuple(out)
 

@@ -86,6 +86,11 @@ _OTHER_BUILDER = {
 }
 
 
+def of_layer(keyword: str) -> str | None:
+    """What a recurrent layer has in place of another library's word; None where that is not known."""
+    return _LAYER.get(keyword)
+
+
 def _instead(name: str, keyword: str, parameters: Sequence[str]) -> str:
     if any(word in name for word in _RECURRENT) and keyword in _LAYER:
         return f". Say {_LAYER[keyword]}"

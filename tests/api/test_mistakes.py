@@ -63,6 +63,12 @@ MISTAKES: dict[str, tuple[Case, type[Exception]]] = {
     "lstm_list_of_biases": (lambda: li.lstm(X, W, R, [BIAS, BIAS]), li.IRError),
     "lstm_biases_side_by_side": (lambda: li.lstm(X, W, R, ones(2 * 4 * H)), li.IRError),
     "gru_two_biases": (lambda: li.gru(X, GRU_W, GRU_R, GRU_BIAS, GRU_BIAS), li.IRError),
+    "stack_of_two_biases": (
+        lambda: li.lstm_stack(X, [{"w_ih": W, "w_hh": R, "b_ih": BIAS, "b_hh": BIAS}]), li.IRError
+    ),
+    "stack_of_tuples": (lambda: any_.lstm_stack(X, [(W, R)]), li.IRError),
+    "weight_of_a_ragged_list": (lambda: li.weight("w", [[1, 2], [3]]), li.IRError),
+    "operand_of_a_ragged_list": (lambda: li.dense(X, [[1, 2], [3]]), li.IRError),
     "label_of_minus_100": (
         lambda: li.interpret(LOSS, l=ones(2, O), labels=np.array([1, -100], "i4")), li.ValueRangeError
     ),
