@@ -22,7 +22,7 @@ def advice(e: CompilerError, optimized: Program, notes: Sequence[str], options: 
 
     optimized: the program after the passes; notes: of each loop, whether it is a kernel; options: the caller's options.
     """
-    from lstm_ir.backends.compile.compiler_errors import CompilerSlowError
+    from lstm_ir.backends.compile.compiler_errors import CompilerSlowError  # what only runs needs no compiler
 
     if isinstance(e, CompilerSlowError):
         lowered, tries = _entries(optimized), _longer(optimized)

@@ -6,27 +6,8 @@ from collections.abc import Sequence
 
 from lstm_ir.ir.called import fitting
 from lstm_ir.ir.near_names import hint
-from lstm_ir.ops.core.sizes import TWO_BIASES
+from lstm_ir.ops.core.layer_words import LAYER
 
-_LAYER = {
-    **dict.fromkeys(("b_ih", "b_hh", "bias_ih", "bias_hh", "recurrent_bias"), TWO_BIASES),
-    "bias": "b, an array [gates*H]; without it there is none",
-    "use_bias": "b, an array [gates*H]; without it there is none",
-    **dict.fromkeys(("bidirectional", "go_backwards"), 'direction="bidirectional" or "reverse"'),
-    **dict.fromkeys(("batch_first", "time_major"), 'layout="batch" for x [B,T,I]; without it x is [T,B,I]'),
-    **dict.fromkeys(("num_layers", "layers"), "li.lstm_stack or li.gru_stack"),
-    **dict.fromkeys(("hidden_size", "units", "input_size"), "nothing, the sizes are those of w_ih and w_hh"),
-    **dict.fromkeys(("hx", "h_0", "initial_state", "initial_h"), "h0 (and c0 of an LSTM)"),
-    **dict.fromkeys(("return_sequences", "return_state"), "nothing, the results are y, all steps, and the last states"),
-    **dict.fromkeys(("sequence_lengths", "sequence_lens", "sequence_length"), "lengths"),
-    **dict.fromkeys(("weight_ih", "kernel", "W"), "w_ih"),
-    **dict.fromkeys(("weight_hh", "recurrent_kernel", "R"), "w_hh"),
-    **dict.fromkeys(("nonlinearity", "activation", "recurrent_activation"), "activations"),
-    "mask": "lengths, the steps of each row, i32[B]",
-    "linear_before_reset": "reset_after",
-    "proj_size": "w_hr, the projection [P,H]",
-}
-"""Of recurrent layers: PyTorch's, Keras's and ONNX's names, and what stands here in their place."""
 _OTHERS = {
     **dict.fromkeys(("dim", "dims", "axes"), ("axis", "dimension", "axes")),
     **dict.fromkeys(("keepdim", "keep_dims"), ("keepdims",)),
@@ -86,14 +67,9 @@ _OTHER_BUILDER = {
 }
 
 
-def of_layer(keyword: str) -> str | None:
-    """What a recurrent layer has in place of another library's word; None where that is not known."""
-    return _LAYER.get(keyword)
-
-
 def _instead(name: str, keyword: str, parameters: Sequence[str]) -> str:
-    if any(word in name for word in _RECURRENT) and keyword in _LAYER:
-        return f". Say {_LAYER[keyword]}"
+    if any(word in name for word in _RECURRENT) and keyword in LAYER:
+        return f". Say {LAYER[keyword]}"
     if (name, keyword) in _OTHER_BUILDER:
         return f". Say {_OTHER_BUILDER[name, keyword]}"
     known = [p for p in _OTHERS.get(keyword, ()) if p in parameters]

@@ -12,6 +12,7 @@ from conftest import Golden
 
 import lstm_ir as li
 from lstm_ir.backends.compile import compiler
+from lstm_ir.backends.compile.compiler_errors import CompilerRefusedError
 from lstm_ir.backends.targets.targets import resolve
 
 HERE = Path(__file__).name
@@ -98,7 +99,7 @@ def test_the_note_of_another_way_has_the_reason(monkeypatch: pytest.MonkeyPatch)
 
     def failing(text: str, flags: Any, **kw: Any) -> bytes:
         if "hal.executable" in text or "recurrence_" in text:
-            raise compiler.CompilerRefusedError("tagger: refused", "kernels are not for me", (), "  | much\n  | more")
+            raise CompilerRefusedError("tagger: refused", "kernels are not for me", (), "  | much\n  | more")
         return real(text, flags, **kw)
 
     monkeypatch.setattr(compiler, "run", failing)
@@ -125,6 +126,6 @@ def test_the_reason_is_one_line_with_its_place(script: str, refusing: Any) -> No
     """As the note of a module that was compiled in another way tells it."""
     refusing(f"({script}) >&2" if "kill" not in script else f"exec >&2; {script}")
     x = li.input("x", (3,))
-    with pytest.raises(compiler.CompilerRefusedError) as caught:
+    with pytest.raises(CompilerRefusedError) as caught:
         li.compile(li.Graph("small", [x], {"y": x + x}), TARGET)
     assert caught.value.reason == FAULTS[script]

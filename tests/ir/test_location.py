@@ -19,11 +19,10 @@ def test_the_line_of_the_users_program(way: str, tmp_path: Path) -> None:
     """Of a file, and of what is typed at a prompt or read from a pipe."""
     path = tmp_path / "model.py"
     path.write_text(SCRIPT)
-    words, place = {"file": ([path], "model.py"), "pipe": ([], "<stdin>"), "argument": (["-c", SCRIPT], "<string>")}[
-        way
-    ]
+    words: dict[str, list[str]] = {"file": [str(path)], "pipe": [], "argument": ["-c", SCRIPT]}
+    place = {"file": "model.py", "pipe": "<stdin>", "argument": "<string>"}[way]
     done = subprocess.run(
-        [sys.executable, *map(str, words)], input=SCRIPT, capture_output=True, text=True, check=False,
+        [sys.executable, *words[way]], input=SCRIPT, capture_output=True, text=True, check=False,
         env=child.environment(), timeout=60,
     )  # fmt: skip
     assert done.stderr.splitlines()[-1] == f"  at {place}:3"

@@ -364,9 +364,9 @@ def cell() -> li.Graph:
         (lambda: li.train_step(tagger(), "loss", li.sgd(0.1), clip_norm=0.0), "clip_norm is 0.0"),
         (lambda: li.train_step(named(), "loss", li.sgd(0.1)), "got the program 'g'; train the graph"),
         (
-            lambda: li.stateful(li.train_step(cell(), "loss", li.sgd(0.1)), {"h": "n"}),
+            lambda: li.stateful(li.train_step(cell(), "loss", li.sgd(0.1)), {"h": "n"}),  # type: ignore[arg-type]
             "got the program 'cell'; to train a stream, train_step",
-        ),  # type: ignore[arg-type]
+        ),
         (lambda: li.stateful([cell()], {"h": "n"}), "stateful: takes a graph, got list"),  # type: ignore[arg-type]
         (lambda: li.sgd(-1.0), "lr is -1.0"),
         (lambda: li.momentum(0.1, 1.0), "momentum is 1.0"),

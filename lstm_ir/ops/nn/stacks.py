@@ -13,8 +13,8 @@ from lstm_ir.ir.location import here
 from lstm_ir.ir.no_operand import several
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.core.gru import gru
+from lstm_ir.ops.core.layer_words import LAYER
 from lstm_ir.ops.core.lstm import lstm
-from lstm_ir.ops.keywords import of_layer
 from lstm_ir.ops.nn.dropout import dropout as drop
 from lstm_ir.ops.nn.threefry import fold_in
 from lstm_ir.ops.primitive.broadcast import as_values
@@ -118,8 +118,7 @@ def _check(op: str, number: int, weights: Any, names: Sequence[str]) -> None:
         raise options.refuse(op, f"layer {number}", weights, "a mapping with w_ih and w_hh")
     unknown = sorted(map(str, set(weights) - set(names)))
     if unknown:
-        said = of_layer(unknown[0])
-        meant = f"one of {', '.join(names)}" if said is None else said
+        meant = LAYER.get(unknown[0], f"one of {', '.join(names)}")
         raise options.refuse(op, f"a name of layer {number}", unknown[0], meant)
     if missing := [name for name in ("w_ih", "w_hh") if name not in weights]:
         raise options.refuse(op, f"layer {number}", list(weights), f"{' and '.join(missing)} too")

@@ -21,6 +21,7 @@ from lstm_ir.backends.compile import child as children
 from lstm_ir.backends.compile import compiler
 from lstm_ir.backends.compile.cache import Cache, folder, key
 from lstm_ir.backends.compile.compiler import compile_mlir
+from lstm_ir.backends.compile.compiler_errors import CompilerRefusedError
 from lstm_ir.backends.targets.target import Target
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.errors import CompileError
@@ -371,7 +372,7 @@ def test_weaker_flags_leave_a_note(store: Path, monkeypatch: pytest.MonkeyPatch)
 
     def failing(text: str, flags: list[str], **kw: Any) -> bytes:
         if "--iree-opt-level=O3" in flags:
-            raise compiler.CompilerRefusedError("m: it ended without a word\nmore")
+            raise CompilerRefusedError("m: it ended without a word\nmore")
         return real(text, flags, **kw)
 
     monkeypatch.setattr(compiler, "run", failing)

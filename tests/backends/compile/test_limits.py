@@ -13,6 +13,7 @@ import pytest
 
 from lstm_ir.backends import bindings
 from lstm_ir.backends.compile import compiler
+from lstm_ir.backends.compile.compiler_errors import CompilerRefusedError
 from lstm_ir.backends.run import runtime
 from lstm_ir.ir.errors import CompileError, DeviceError, PackageError
 
@@ -58,7 +59,7 @@ def test_what_stops_the_compiler(script: str, said: str, tmp_path: Path, monkeyp
     monkeypatch.setattr(compiler, "executable", lambda: str(fake))
     with pytest.raises(CompileError, match=f"^g: the compiler met a limit of this machine, .*{said}") as caught:
         run()
-    assert not isinstance(caught.value, compiler.CompilerRefusedError)  # weaker flags would not help
+    assert not isinstance(caught.value, CompilerRefusedError)  # weaker flags would not help
     assert "report" not in str(caught.value)
 
 
