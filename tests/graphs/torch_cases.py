@@ -63,8 +63,10 @@ def results(graph: li.Graph, run: Callable[[Arrays], Mapping[str, Any]], module:
         close(np.asarray(array), want, name)
 
 
-def gradients(graph: li.Graph, module: Any, args: Sequence[Any], rng: np.random.Generator) -> None:
-    """Gradients of all weights and float inputs, under cotangents drawn for every float output."""
+def gradients(
+    graph: li.Graph, module: Any, args: Sequence[Any], rng: np.random.Generator, targets: Sequence[str] = ()
+) -> None:
+    """Gradients of all weights and float inputs, for drawn cotangents of all float outputs; by `targets` too."""
     import torch
 
     inputs = [v.detach().clone().requires_grad_(v.dtype.is_floating_point) for v in leaves(args)]
@@ -83,9 +85,14 @@ def gradients(graph: li.Graph, module: Any, args: Sequence[Any], rng: np.random.
         [y for _, y in wanted], list(wrt.values()), [torch.from_numpy(cts[n]) for n, _ in wanted], allow_unused=True
     )  # fmt: skip
     backward = li.vjp(graph, of=[n for n, _ in wanted], wrt=list(wrt), missing="zeros")
-    got = li.interpret(backward, {**arrays_of(graph, args), **{f"ct_{n}": a for n, a in cts.items()}})
-    for (name, leaf), want in zip(wrt.items(), found, strict=True):
-        close(got[f"d_{name}"], torch.zeros_like(leaf) if want is None else want, f"d_{name}", factor=5)
+    given = {**arrays_of(graph, args), **{f"ct_{n}": a for n, a in cts.items()}}
+    made = {"": li.interpret(backward, given)}
+    for target in targets:
+        with li.compile(backward, target) as exe:
+            made[f" on {target}"] = {n: np.asarray(a) for n, a in exe(given).items()}
+    for where, got in made.items():
+        for (name, leaf), want in zip(wrt.items(), found, strict=True):
+            close(got[f"d_{name}"], torch.zeros_like(leaf) if want is None else want, f"d_{name}{where}", factor=5)
 
 
 def held(
@@ -103,7 +110,7 @@ def held(
     for args in (example, *calls):
         results(graph, lambda given: li.interpret(graph, given), module, args)
     if grad:
-        gradients(graph, module, calls[-1] if calls else example, rng)
+        gradients(graph, module, calls[-1] if calls else example, rng, targets)
     for target in targets:
         with li.compile(graph, target) as exe:
             for args in (example, *calls):

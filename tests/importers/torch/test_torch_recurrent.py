@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -126,22 +127,33 @@ def test_on_vulkan(seed: int, rng: np.random.Generator) -> None:
     checked("LSTM", case, seed % 2**31, rng, ("vulkan",))
 
 
-def test_cells_are_layers_of_one_step(seed: int, rng: np.random.Generator) -> None:
+CELLS: list[tuple[str, dict[str, Any]]] = [
+    ("LSTMCell", {}), ("GRUCell", {"bias": False}), ("RNNCell", {"nonlinearity": "relu"}), ("RNNCell", {}),
+]  # fmt: skip
+
+
+def cells_are_layers(seed: int, rng: np.random.Generator, targets: Sequence[str] = ()) -> None:
     import torch
 
     torch.manual_seed(seed % 2**31)
-    for kind, more in (
-        ("LSTMCell", {}),
-        ("GRUCell", {"bias": False}),
-        ("RNNCell", {"nonlinearity": "relu"}),
-        ("RNNCell", {}),
-    ):
+    for kind, more in CELLS:
         cell = getattr(torch.nn, kind)(I, H, **more)
         states = [[torch.randn(b, H) for _ in range(2)] for b in (B, 1)]
         calls = [(torch.randn(len(s[0]), I), tuple(s) if kind == "LSTMCell" else s[0]) for s in states]
         names = ("hx_0", "hx_1") if kind == "LSTMCell" else ("hx",)
-        g = tc.held(cell, calls[0], {n: {0: "B"} for n in ("input", *names)}, calls[1:], rng)
+        g = tc.held(cell, calls[0], {n: {0: "B"} for n in ("input", *names)}, calls[1:], rng, targets=targets)
         assert [n.op.name for n in g.nodes if n.op.name in ("lstm", "gru", "rnn")] == [kind[:-4].lower()]
+
+
+def test_cells_are_layers_of_one_step(seed: int, rng: np.random.Generator) -> None:
+    cells_are_layers(seed, rng)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
+def test_compiled_cells(target: str, seed: int, rng: np.random.Generator) -> None:
+    need_target(target)
+    cells_are_layers(seed, rng, (target,))
 
 
 def test_a_cell_in_a_loop_of_python(seed: int, rng: np.random.Generator) -> None:
