@@ -86,6 +86,11 @@ def constant(array: Any, dtype: DTypeLike | None = None) -> Value:
     return make(CONSTANT, value=literal("constant", array, dtype)).values[0]
 
 
+def operand(op: str, array: Any, dtype: DType) -> Value:
+    """A literal among the operands of `op`, which errors name."""
+    return make(CONSTANT, value=literal(op, array, dtype)).values[0]
+
+
 def literal(op: str, array: Any, dtype: DTypeLike | None) -> Data:
     """`array` as data; numbers of Python, which have no dtype, as f32, i32 (i64 where one needs it) or i1,
     or as `dtype` where one is given. IRError, which names `op`, for what is none.
@@ -94,12 +99,16 @@ def literal(op: str, array: Any, dtype: DTypeLike | None) -> Data:
         return array
     refuse_what_is_none(op, array)
     kind = None if dtype is None else DType.of(dtype)
+    if kind is None and not hasattr(array, "dtype"):
+        flat = _elements(op, array, None).array
+        kind = {"f": DType.f32, "i": DType.i32, "b": DType.i1}.get(flat.dtype.kind)
+        if kind is DType.i32 and flat.size and not -(2**31) <= flat.min() <= flat.max() < 2**31:
+            kind = DType.i64
+    return _elements(op, array, kind)
+
+
+def _elements(op: str, array: Any, kind: DType | None) -> Data:
     try:
-        if kind is None and not hasattr(array, "dtype"):
-            flat = Data.of(array).array
-            kind = {"f": DType.f32, "i": DType.i32, "b": DType.i1}.get(flat.dtype.kind)
-            if kind is DType.i32 and flat.size and not -(2**31) <= flat.min() <= flat.max() < 2**31:
-                kind = DType.i64
         return Data.of(array, kind)
     except IRError as e:
         raise IRError(message(op, str(e), (), here())) from e.__cause__

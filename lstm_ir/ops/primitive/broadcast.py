@@ -11,7 +11,7 @@ from lstm_ir.ir.data import Data
 from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.errors import BroadcastError, DimError, IRError, message
 from lstm_ir.ir.graph import Node, Value, make, resolved
-from lstm_ir.ir.leaf import constant, literal
+from lstm_ir.ir.leaf import constant, operand
 from lstm_ir.ir.location import here
 from lstm_ir.ir.no_operand import refuse_what_is_none
 from lstm_ir.ir.opdef import OPS, Attr, Trait, define, need, need_at_least, need_equal
@@ -118,10 +118,14 @@ def _literal(op: str, x: Any, lead: DType | None) -> Value:
         return constant(x)
     if not isinstance(x, (bool, int, float, list, tuple, np.generic)):
         raise IRError(message(op, f"an operand is {type(x).__name__}, not a value or a number", (), here()))
-    if literal(op, x, None).type.dtype.is_float and not lead.is_float:
+    if _has_floats(x) and not lead.is_float:
         problem = f'the number {x!r} is no {lead}; li.convert(x, "f32") makes floats of the other operand'
         raise IRError(message(op, problem, (), here()))
-    return constant(x, lead)
+    return operand(op, x, lead)
+
+
+def _has_floats(x: Any) -> bool:
+    return any(map(_has_floats, x)) if isinstance(x, (list, tuple)) else isinstance(x, float)
 
 
 def aligned(op: str, *operands: Any) -> tuple[Value, ...]:
