@@ -53,11 +53,11 @@ def here() -> Loc:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        module = str(frame.f_globals.get("__name__"))
-        typed = module == "__main__"  # at a prompt, or read from a pipe: `<stdin>`
-        other = name.startswith(_OWN) or module.partition(".")[0] in _LIBRARIES
-        if not other and (typed or not name.startswith("<")):
-            return Loc(name, frame.f_lineno)
+        if not name.startswith(_OWN):
+            module = str(frame.f_globals.get("__name__"))
+            typed = module == "__main__"  # at a prompt, or read from a pipe: `<stdin>`
+            if module.partition(".")[0] not in _LIBRARIES and (typed or not name.startswith("<")):
+                return Loc(name, frame.f_lineno)
         if frame.f_back is None:
             break
         frame = frame.f_back

@@ -29,7 +29,7 @@ def test_the_line_of_the_users_program(way: str, tmp_path: Path) -> None:
 
 
 def test_code_that_was_made_is_passed_over() -> None:
-    """A cell whose `__init__` a library wrote: the line that called it."""
+    """Of code that a library wrote and ran, the line that called it."""
     names = {"__name__": "made", "li": li}
     exec("def cell(x):\n    return li.sum(x, 5)\n", names)
     with pytest.raises(li.IRError) as e:

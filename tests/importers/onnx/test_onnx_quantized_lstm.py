@@ -190,7 +190,8 @@ def test_what_the_quantizer_of_onnxruntime_writes(tmp_path: Path) -> None:
     made = em.built("amplifier", 3)
     (tmp_path / "whole.onnx").write_bytes(made.exported("trace", 17, np.random.default_rng(3)))
     files = (tmp_path / "whole.onnx", tmp_path / "small.onnx")
-    quantize_dynamic(*files, weight_type=QuantType.QInt8, reduce_range=True)  # for processors without VNNI
+    narrow = of_onnxruntime() is InPairs  # weights of 7 bits, whose products do not saturate there
+    quantize_dynamic(*files, weight_type=QuantType.QInt8, reduce_range=narrow)
     data = (tmp_path / "small.onnx").read_bytes()
     assert b"DynamicQuantizeLSTM" in data
     g = li.from_onnx(data)
