@@ -13,6 +13,7 @@ from lstm_ir.ir.program import Program
 from lstm_ir.ir.types import DimLike, TensorType, shape_of
 from lstm_ir.streaming.causality import Causality
 from lstm_ir.streaming.lift import lifted
+from lstm_ir.streaming.shifts import cut_behind
 from lstm_ir.streaming.stateful import stateful
 from lstm_ir.streaming.steps import candidates
 
@@ -84,7 +85,8 @@ def analysed(file: str, graph: Graph, ops: Mapping[str, str] | None = None) -> C
             f"{file}: stateful: no layer, loop or window runs over a size that has a name; a model whose inputs and "
             'outputs hold its state says which: stateful={"state": "stateN"}, --state state=stateN'
         )
-    tried = [Causality.of(graph, n) for n in names]
+    whole = cut_behind(graph)
+    tried = [Causality.of(whole, n) for n in names]
     good = [c for c in tried if not c.reasons]
     if len(names) > 1 and len(good) != 1:
         shown = ", ".join(names)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import campaign
 import numpy as np
+from tensorflow_environment import SETTINGS
 
 import lstm_ir as li
 
@@ -22,8 +23,7 @@ Rng = np.random.Generator
 
 def prepare() -> None:
     """TensorFlow is imported before the first trial's time begins, in a process that uses no driver of Vulkan."""
-    os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "tensorflow"}
-    os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"  # gradients of dilated convolutions; off without AVX-512
+    os.environ |= SETTINGS
     import tensorflow_random  # noqa: F401
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tensorflow_environment import SETTINGS
 
 Job = tuple[str, dict[str, Any], dict[str, Any]]  # op, attributes, operands (and "ct/NAME")
 
@@ -42,7 +43,7 @@ def run(jobs: Sequence[Job]) -> list[dict[str, Any]]:
 
 
 def _child(*arguments: str) -> str:
-    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    env = os.environ | SETTINGS
     command = [sys.executable, __file__, *arguments]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-4000:]

@@ -18,6 +18,7 @@ from typing import Any
 
 import child
 import numpy as np
+from tensorflow_environment import SETTINGS
 
 Array = np.ndarray[Any, Any]
 
@@ -87,13 +88,7 @@ class Record:
 
 def made(folder: Path, seed: int, module: str, names: Sequence[str]) -> dict[str, Recorded]:
     """Run cases of a module, all in one process of TensorFlow."""
-    env = {
-        **child.environment(),
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        "TF_ENABLE_ONEDNN_OPTS": "1",  # gradients of dilated and grouped convolutions; off without AVX-512
-        "CUDA_VISIBLE_DEVICES": "",
-        "KERAS_BACKEND": "tensorflow",
-    }
+    env = child.environment() | SETTINGS
     command = [sys.executable, __file__, str(folder), str(seed), module, *names]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-4000:]

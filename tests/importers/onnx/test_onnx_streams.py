@@ -136,6 +136,24 @@ LONE: dict[str, tuple[Callable[[], list[Any]], dict[str, Any], str, list[Any]]] 
         lambda: [om.node("Concat", ["before", "x"], ["more"], axis=2), om.node("Conv", ["more", "w"], ["y"])],
         {"before": (2, 3, 4), "w": (2, 3, 5)}, "the_Concat.context", SMALL[:1],
     ),
+    "steps of before": (
+        lambda: [
+            om.node("Slice", ["x", "zero", "minus3", "axis"], ["most"]),
+            om.node("Concat", ["before", "most"], ["y"], axis=2),
+        ],
+        {"before": (2, 3, 3)}, "the_Concat.context", SMALL[:1],
+    ),
+    "steps of before, moved, behind more rows": (
+        lambda: [
+            om.node("Slice", ["x", "zero", "minus3", "axis"], ["most"]),
+            om.node("Tanh", ["most"], ["small"]),
+            om.node("Transpose", ["small"], ["moved"], perm=[2, 0, 1]),
+            om.node("Concat", ["before", "moved"], ["rows"], axis=0),
+            om.node("Transpose", ["rows"], ["more"], perm=[1, 2, 0], name="back"),
+            om.node("Conv", ["more", "w"], ["y"]),
+        ],
+        {"before": (5, 2, 3), "w": (2, 3, 3)}, "the_Concat.context", SMALL[:1],
+    ),
 }  # fmt: skip
 
 
@@ -164,7 +182,7 @@ def test_blocks_of_one_model_alone(case: str, target: str, rng: np.random.Genera
                     kept = {n: out.pop(n) for n in kept}
                     got.append(out["y"])
             else:
-                need(*(["vulkan"] if target == "vulkan" else ["onnxruntime"]))
+                need_target(target)
                 with li.compile(program, target) as exe:
                     got = [exe.entries["step"](x=part)["y"] for part in np.split(x, ends, 2)]
             near(np.concatenate(got, 2), want, (case, target, cuts))

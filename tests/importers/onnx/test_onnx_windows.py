@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_models as om
 import pytest
-from device import need
+from device import need, need_target
 from onnx_cases import GROUP, Case, compare, compare_compiled, ints
 
 import lstm_ir as li
@@ -62,7 +62,8 @@ def test_beside_onnxruntime(case: Case) -> None:
 @pytest.mark.parametrize("first", range(0, len(SINGLE), GROUP))
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 def test_compiled(target: str, first: int, rng: np.random.Generator) -> None:
-    need(target if target == "vulkan" else "onnxruntime")
+    need("onnxruntime")
+    need_target(target)
     compare_compiled(SINGLE[first : first + GROUP], target, rng)
 
 
