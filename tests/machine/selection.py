@@ -1,16 +1,27 @@
-"""Which tests are slow, in which order they run, and which of them a short run leaves out."""
+"""Which tests are slow, in which order they run, and which of them a short run leaves out.
+
+    pytest --junitxml=run.xml; python tests/machine/selection.py run.xml
+
+writes `in_turns.txt` anew: the tests of which a case took SECONDS in that run, and those that it left out.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 import zlib
 from collections.abc import Container, Mapping
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 _started = time.monotonic()
 DAYS = 6  # in which the runs of whole days have run every case
 MANY = 4  # cases of a test, from which they take turns
+SECONDS = 3  # of a case on two slow cores, from which a test takes turns whatever the number of its cases
+DAILY = ("tests/house/", "tests/documents/test_readme.py", "tests/demo/")  # never by turns: style, and the two commands
+LISTED = Path(__file__).with_name("in_turns.txt")
 
 
 def mark(items: list[pytest.Item]) -> None:
@@ -43,15 +54,30 @@ def in_turns(items: list[pytest.Item]) -> None:
     items.sort(key=turns.__getitem__)
 
 
+def listed() -> set[str]:
+    """The tests that take turns because they take long."""
+    return set(LISTED.read_text(encoding="utf-8").split())
+
+
+def _test(nodeid: str) -> str:
+    """The name of a case's test, without its parameters and without the group that xdist adds."""
+    return nodeid.partition("[")[0].partition("@")[0]
+
+
 def of_today(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Of tests with many cases those of today, one share of DAYS; all of the others. The day follows from the name."""
+    """Of tests with many cases, and of those that take long, the cases of today, one share of DAYS; all of the others.
+
+    The day follows from the name. A test with many cases that take no long has one case at least.
+    """
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    day, chosen = int(time.time() // 86400), set[pytest.Item]()
-    for like in cases.values():
+        cases.setdefault(_test(item.nodeid), []).append(item)
+    day, long, chosen = int(time.time() // 86400), listed(), set[pytest.Item]()
+    for name, like in cases.items():
         today = [i for i in like if (zlib.crc32(i.nodeid.encode()) + day) % DAYS == 0]
-        chosen.update(like if len(like) < MANY else today or like[:1])
+        if name not in long:
+            today = like if len(like) < MANY else today or like[:1]
+        chosen.update(today)
     return [item for item in items if item in chosen]
 
 
@@ -59,3 +85,17 @@ def leave_out(minutes: float) -> None:
     """Skip the test if this run has taken so long."""
     if time.monotonic() - _started > 60 * minutes:
         pytest.skip(f"the {minutes:g} minutes of --within are over")
+
+
+def rewrite(run: Path) -> None:
+    """The list, from the durations of a run; a test that it left out stays where it is."""
+    longest: dict[str, float] = {}
+    for case in ElementTree.parse(run).getroot().iter("testcase"):
+        name = f"{case.attrib['classname'].replace('.', '/')}.py::{_test(case.attrib['name'])}"
+        longest[name] = max(longest.get(name, 0.0), float(case.attrib["time"]))
+    long = {n for n, seconds in longest.items() if seconds >= SECONDS and not n.startswith(DAILY)}
+    LISTED.write_text("".join(f"{n}\n" for n in sorted((listed() - longest.keys()) | long)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    rewrite(Path(sys.argv[1]))
