@@ -47,9 +47,11 @@ def _uncut(v: Value, axis: int) -> tuple[Value, int] | None:
         low, high, stride = a["start_indices"], a["limit_indices"], a["strides"]
         others = [i for i in range(v.rank) if i != axis]
         cut = dims.add(x.shape[axis], dims.mul(high[axis], -1))
-        moves = any((low[i], high[i]) != (0, x.shape[i]) for i in others) or any(s != 1 for s in stride)
-        fits = isinstance(cut, int) and cut > 0 and low[axis] == 0 and not isinstance(x.shape[axis], int)
-        return (x, cut) if fits and not moves else None
+        if any((low[i], high[i]) != (0, x.shape[i]) for i in others) or any(s != 1 for s in stride):
+            return None
+        if not isinstance(cut, int) or cut <= 0 or low[axis] != 0 or isinstance(x.shape[axis], int):
+            return None
+        return x, cut
     alone = len(n.inputs) == len(n.values) == 1
     if not alone or not (n.op.name == "transpose" or Trait.elementwise in n.op.traits):
         return None
