@@ -50,7 +50,7 @@ def _moved(entry: OpEntry[C], call: C) -> list[Result] | None:
     for i in at_:
         if not call.has(i):
             continue
-        array, dtype = call.elements(i), call.raw(i).dtype
+        array, dtype = call.elements(i, clamped=True), call.raw(i).dtype
         if array is None:
             return None
         inputs[i] = constant(np.arange(len(elements), len(elements) + array.size).reshape(array.shape))

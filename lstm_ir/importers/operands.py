@@ -10,7 +10,7 @@ import numpy as np
 
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.refusals import NodeRefusedError, UnifiedError, UnknownError, Wanted
-from lstm_ir.importers.sizes import SizeArray, minus
+from lstm_ir.importers.sizes import Clamped, SizeArray, minus
 from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
@@ -93,30 +93,43 @@ class Operands(ABC):
             raise NodeRefusedError(f"{what} is not one number that is known at import")
         return array.reshape(-1)[0].item()
 
-    def elements(self, i: int) -> Array | None:
-        """Operand i as ints and dimension expressions; None where they are not known."""
-        return self.elements_of(self.raw(i))
+    def elements(self, i: int, clamped: bool = False) -> Array | None:
+        """Operand i as ints and dimension expressions; None where they are not known. clamped: or as Clamped."""
+        return self.elements_of(self.raw(i), clamped)
 
-    def elements_of(self, v: Result) -> Array | None:
+    def elements_of(self, v: Result, clamped: bool = False) -> Array | None:
         """The same of any value."""
         if isinstance(v, SizeArray):
-            return v.array
+            return None if v.clamped and not clamped else v.array
         integers = v is not None and (v.dtype.is_int or v.dtype is DType.i1)
         array = self._knowledge.array(v) if v is not None and integers else None
         return None if array is None else array.astype(object)
 
+    def axis_sizes(self, i: int, what: str) -> list[Dim]:
+        """Operand i, sizes of axes: of max(size, 0) the size, since a call at which it is negative is refused."""
+        return [d.size if isinstance(d, Clamped) else d for d in self._listed(i, what, clamped=True)]
+
     def dims(self, i: int, what: str) -> list[Dim]:
-        """Operand i, a list of sizes."""
-        array = self.elements(i)
+        """Operand i, a list of sizes and differences of sizes."""
+        return self._listed(i, what, clamped=False)
+
+    def _listed(self, i: int, what: str, clamped: bool) -> list[Any]:
+        array = self.elements(i, clamped)
         if array is None:
             raise NodeRefusedError(f"{what} depends on values that only a call knows{_larger(self.inputs[i])}")
         if array.ndim > 1:
             raise NodeRefusedError(f"{what} has {array.ndim} axes, not one")
         return list(array.reshape(-1))
 
+    def axis_size(self, i: int, what: str) -> Dim:
+        """Operand i, the size of an axis, as `axis_sizes` has them."""
+        return self._one(self.axis_sizes(i, what), what)
+
     def dim(self, i: int, what: str) -> Dim:
-        """Operand i, one size."""
-        found = self.dims(i, what)
+        """Operand i, one size or difference of sizes."""
+        return self._one(self.dims(i, what), what)
+
+    def _one(self, found: list[Dim], what: str) -> Dim:
         if len(found) != 1:
             raise NodeRefusedError(f"{what} has {len(found)} elements, not one")
         return found[0]
@@ -157,9 +170,10 @@ def plain(d: Dim) -> str | None:
 
 def _larger(operand: object) -> str:
     """What to write where an operand is the larger or smaller of two sizes, and neither always is."""
-    if not isinstance(operand, Value) or operand.node.op.name not in ("maximum", "minimum"):
+    op = operand.op if isinstance(operand, Value) else "maximum" if isinstance(operand, SizeArray) else ""
+    if op not in ("maximum", "minimum"):
         return ""
-    word = {"maximum": "larger", "minimum": "smaller"}[operand.node.op.name]
+    word = {"maximum": "larger", "minimum": "smaller"}[op]
     return (
         f": it is the {word} of two, and which depends on an open size; sizes (--size) may say of what form that is, "
         "as T=step*N+length for a signal of whole frames"

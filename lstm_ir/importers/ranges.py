@@ -22,7 +22,9 @@ def range_of(c: Operands, dtype: DType) -> tuple[Any, Any, Dim]:
         start, limit, delta = (c.number(i, what) for i, what in enumerate(NAMES))
         count: Dim = max(0, int(np.ceil((limit - start) / delta))) if delta else 0
     else:
-        start, limit, delta = (c.dim(i, what) for i, what in enumerate(NAMES))
+        start, delta = (c.dim(i, NAMES[i]) for i in (0, 2))
+        upward = isinstance(start, int) and isinstance(delta, int) and start >= 0 and delta > 0
+        limit = (c.axis_size if upward else c.dim)(1, NAMES[1])  # none stand below 0 then
         count = _count(start, limit, delta)
     if delta == 0:
         raise NodeRefusedError("delta is 0")

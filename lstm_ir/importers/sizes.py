@@ -20,31 +20,51 @@ from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.types import DType
-from lstm_ir.ops.primitive.elementwise import convert
+from lstm_ir.ops.primitive.elementwise import convert, maximum
 from lstm_ir.ops.primitive.shape import reshape, stack
 from lstm_ir.ops.primitive.size import size
 
 Array = np.ndarray[Any, Any]
 
 
+@dataclass(frozen=True)
+class Clamped:
+    """max(size, 0), where neither is known to be the larger.
+
+    As the size of an axis it is `size` itself: a call at which that is negative is refused.
+    """
+
+    size: Expr
+
+    def __str__(self) -> str:
+        return f"max({self.size}, 0)"
+
+
 @dataclass(frozen=True, eq=False)
 class SizeArray:
-    """An array of ints and dimension expressions, at least one of them an expression."""
+    """An array of ints, dimension expressions and Clamped, at least one of them no int."""
 
     array: Array
     dtype: DType
 
+    @property
+    def clamped(self) -> bool:
+        """Whether an element is no dimension."""
+        return any(isinstance(d, Clamped) for d in self.array.flat)
+
     def value(self) -> Value:
         """The sizes as a tensor that is computed at each call."""
-        parts = [
-            constant(d, self.dtype) if isinstance(d, int) else convert(size(d), self.dtype) for d in self.array.flat
-        ]
-        return reshape(stack(parts), self.array.shape)
+        return reshape(stack([self._element(d) for d in self.array.flat]), self.array.shape)
+
+    def _element(self, d: Dim | Clamped) -> Value:
+        if isinstance(d, Clamped):
+            return maximum(self._element(d.size), constant(0, self.dtype))
+        return constant(d, self.dtype) if isinstance(d, int) else convert(size(d), self.dtype)
 
 
 def folded(array: Array, dtype: DType) -> SizeArray | Value:
     """The array as a constant where no element is an expression."""
-    if any(isinstance(d, Expr) for d in array.flat):
+    if any(isinstance(d, (Clamped, Expr)) for d in array.flat):
         return SizeArray(array, dtype)
     try:
         return constant(array.astype(dtype.numpy))
@@ -77,6 +97,8 @@ def each(function: Callable[..., Any]) -> Rule:
             wide = np.broadcast_arrays(*arrays)
         except ValueError:
             raise UndecidedError from None
+        if any(isinstance(d, Clamped) for a in arrays for d in a.flat):
+            raise UndecidedError
         columns = zip(*(a.flat for a in wide), strict=True)
         return objects([function(*column) for column in columns], wide[0].shape)
 
@@ -135,6 +157,17 @@ def same(a: Dim, b: Dim) -> bool:
 def larger(a: Dim, b: Dim) -> Dim:
     """The larger one."""
     return a if not_below(a, b) else b
+
+
+def larger_or_clamped(a: Dim, b: Dim) -> Dim | Clamped:
+    """The larger one, if need be of 0 and a size."""
+    try:
+        return larger(a, b)
+    except UndecidedError:
+        for one, other in ((a, b), (b, a)):
+            if isinstance(one, Expr) and other == 0:
+                return Clamped(one)
+        raise
 
 
 def smaller(a: Dim, b: Dim) -> Dim:

@@ -273,17 +273,63 @@ def substitute(d: Dim, env: Mapping[str, Dim]) -> Dim:
 
 
 def at_least(d: Dim, low: int) -> bool | None:
-    """Whether d >= low for all values (>= 0) of the names; None if that depends on them."""
+    """Whether d >= low for all values (>= 0) of the names; None if that depends on them, or was not found out."""
     if isinstance(d, int):
         return d >= low
-    const = dict(d.terms).get((), 0)
-    ks = [k for m, k in d.terms if m and all(isinstance(a, str) for a in m)]
-    plain = len(ks) + (const != 0) == len(d.terms)
-    if plain and all(k > 0 for k in ks) and const >= low:
+    bounds = [_interval(d)]
+    # k*(n//k) lies in n-k+1..n: with it 4*((T+3)//4) - T is 0 or more, term by term nothing is known of it.
+    below, above = _unfloored(d, 1), _unfloored(d, -1)
+    if (below, above) != (d, d):
+        bounds.append((_interval(below)[0], _interval(above)[1]))
+    if any(least is not None and least >= low for least, _ in bounds):
         return True
-    if plain and all(k < 0 for k in ks) and const < low:
-        return False
-    return None
+    return False if any(most is not None and most < low for _, most in bounds) else None
+
+
+def _unfloored(d: Dim, sign: int) -> Dim:
+    """A bound of d, from below (sign 1) or above (-1), without the floor divisions whose factor is a multiple."""
+    if isinstance(d, int):
+        return d
+    total: Dim = 0
+    for mono, k in d.terms:
+        atom = mono[0] if len(mono) == 1 else None
+        if isinstance(atom, Floor) and k % atom.divisor == 0:
+            least = 1 - atom.divisor if k * sign > 0 else 0
+            part = mul(add(_unfloored(atom.numerator, sign if k > 0 else -sign), least), k // atom.divisor)
+        else:
+            part = _make({mono: k})
+        total = add(total, part)
+    return total
+
+
+def _interval(d: Dim) -> tuple[int | None, int | None]:
+    """The least and the largest value of d, or bounds of them, for all names >= 0; None where there is none."""
+    if isinstance(d, int):
+        return d, d
+    low: int | None = 0
+    high: int | None = 0
+    for mono, k in d.terms:
+        least, most = _monomial(mono)
+        if k < 0:
+            least, most = most, least
+        low = None if low is None or least is None else low + k * least
+        high = None if high is None or most is None else high + k * most
+    return low, high
+
+
+def _monomial(mono: Monomial) -> tuple[int | None, int | None]:
+    """The same of a product of atoms; nothing where one of several may be negative."""
+    least: int | None = 1
+    most: int | None = 1
+    for atom in mono:
+        low, high = (0, None) if isinstance(atom, str) else _interval(atom.numerator)
+        if isinstance(atom, Floor):
+            low, high = (None if b is None else b // atom.divisor for b in (low, high))
+        if len(mono) > 1 and (low is None or low < 0):
+            return None, None
+        least = None if least is None or low is None else least * low
+        most = None if most is None or high is None else most * high
+    return least, most
 
 
 _INSTEAD = {

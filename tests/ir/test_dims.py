@@ -108,3 +108,37 @@ def test_what_is_no_size_is_told(said: str) -> None:
 
 def test_what_is_advised_for_a_remainder_is_one() -> None:
     assert dims.evaluate(T - (T) // 2 * 2, {"T": 7}) == 1
+
+
+def _random_size(draw: random.Random, depth: int) -> Dim:
+    """A sum of products of names and of floor divisions of such sums."""
+    out: Dim = draw.randint(-6, 6)
+    for _ in range(draw.randint(1, 3)):
+        part: Dim = draw.choice((T, B))
+        if depth and draw.random() < 0.5:
+            part = dims.floordiv(_random_size(draw, depth - 1), draw.choice((2, 3, 4)))
+        elif draw.random() < 0.2:
+            part = dims.mul(T, B)
+        out = dims.add(out, dims.mul(part, draw.choice((-8, -6, -4, -3, -2, -1, 1, 2, 3, 4, 6, 8))))
+    return out
+
+
+def test_what_is_known_of_a_size_holds_at_every_call(seed: int) -> None:
+    draw, found = random.Random(seed), {True: 0, False: 0, None: 0}
+    for _ in range(1500):
+        d, low = _random_size(draw, 2), draw.randint(-3, 3)
+        known = dims.at_least(d, low)
+        found[known] += 1
+        if known is not None:
+            values = [dims.evaluate(d, {"T": t, "B": b}) for t in range(12) for b in range(12)]
+            assert all((v >= low) == known for v in values), (d, low)
+    assert min(found.values()) > 100, found
+
+
+def test_what_is_left_of_a_division_is_known() -> None:
+    """Rows that fill the last of a number of frames, and frames that are not less than none."""
+    for k in (2, 3, 4):
+        for frames in (dims.floordiv(dims.add(T, k - 1), k), dims.mul(dims.floordiv(dims.mul(T, -1), k), -1)):
+            assert dims.at_least(dims.add(dims.mul(frames, k), dims.mul(T, -1)), 0) is True
+            assert dims.at_least(dims.add(dims.mul(frames, k), dims.mul(T, -1)), k) is False
+            assert dims.at_least(frames, 0) is True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from tensorflow_models import Record, f32
@@ -174,20 +175,36 @@ def _counting(record: Record) -> None:
         record.outputs({f"total{k}": loaded["read"]()["total"]})
 
 
-def _frames(record: Record) -> None:
-    """Frames of four samples, each two after the one before, of signals of whole frames."""
+def _frames(record: Record, length: int, step: int, padded: bool) -> None:
+    """Frames of signals of an open length, which may be shorter than one; `more` holds signals of other lengths."""
     import tensorflow as tf
 
     module = tf.Module()
-    module.w = tf.Variable(record.normal(4, 3), name="w")
+    module.w = tf.Variable(record.normal(length, 3), name="w")
     spec = tf.TensorSpec((None, None), tf.float32, name="x")
-    function = tf.function(lambda x: {"y": tf.signal.frame(x, 4, 2) @ module.w}, input_signature=[spec])
+
+    def run(x: Any) -> Mapping[str, Any]:
+        return {"y": tf.signal.frame(x, length, step, pad_end=padded) @ module.w}
+
+    function = tf.function(run, input_signature=[spec])
     tf.saved_model.save(module, str(record.path), signatures={"serving_default": function})
-    x = record.normal(2, 10)
-    record.inputs(x=x)
-    record.outputs({"y": function(tf.constant(x))["y"].numpy()})
+    x = tf.constant(record.normal(2, 10))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)["y"]
+        loss = tf.reduce_sum(y * record.cotangents({"y": y.numpy()})["y"])
+    d_x, d_w = tape.gradient(loss, [x, module.w])
+    record.inputs(x=x.numpy())
+    record.outputs({"y": y.numpy()})
+    record.keep("grad", {"x": d_x.numpy(), "w": d_w.numpy()})
+    for samples in (0 if padded else length - step, length, 17, 23):
+        x = record.normal(3, samples)
+        record.keep("more", {f"{samples}/x": x, f"{samples}/y": function(tf.constant(x))["y"].numpy()})
 
 
-FORMS: dict[str, Callable[[Record], None]] = {"frames": _frames}  # which take a form of an open size
+FRAMES: dict[str, Callable[[Record], None]] = {
+    f"frames_{length}_{step}_{padded}": partial(_frames, length=length, step=step, padded=padded)
+    for length, step, padded in ((4, 2, False), (7, 3, False), (4, 2, True), (7, 3, True), (6, 4, True))
+}
 STATE: dict[str, Callable[[Record], None]] = {"stateful": _stateful, "counting": _counting}
-CASES |= STATE | FORMS
+CASES |= STATE | FRAMES

@@ -61,7 +61,7 @@ def _tensor(result: Any, k: int) -> Value:
 
 def _elements(knowledge: Knowledge, v: Value | SizeArray) -> Any:
     if isinstance(v, SizeArray):
-        return v.array
+        return None if v.clamped else v.array
     array = knowledge.array(v) if v.dtype.is_int else None
     return None if array is None else array.astype(object)
 

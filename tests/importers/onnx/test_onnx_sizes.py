@@ -175,3 +175,62 @@ def test_a_number_of_steps_inside_of_an_open_file(rng: np.random.Generator) -> N
         li.from_onnx(made)
     x = rng.normal(size=(4, 3, 5)).astype("f4")
     np.testing.assert_array_equal(li.interpret(li.from_onnx(made, sizes={"T": 4}), x=x)["y"], x)
+
+
+CLAMPED: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "a shape": ([om.node("ConstantOfShape", ["n"], ["y"])], {}),
+    "a part of it": ([om.node("Gather", ["n", "zero"], ["m"]), om.node("ConstantOfShape", ["m"], ["y"])], {}),
+    "expanded": (
+        [om.node("Concat", ["n", "three"], ["m"], axis=0), om.node("Expand", ["row", "m"], ["y"])],
+        {"three": ints(3), "row": np.ones((1, 3), np.float32)},
+    ),
+    "counted": (
+        [om.node("Squeeze", ["n"], ["end"]), om.node("Range", ["two", "end", "three"], ["y"])],
+        {"two": np.int64(2), "three": np.int64(3)},
+    ),
+    "a number": ([om.node("Cast", ["n"], ["y"], to=1)], {}),
+    "one more": ([om.node("Add", ["n", "one"], ["m"]), om.node("ConstantOfShape", ["m"], ["y"])], {}),
+    "counted down": (
+        [om.node("Squeeze", ["n"], ["top"]), om.node("Range", ["top", "end", "step"], ["y"])],
+        {"end": np.int64(-1), "step": np.int64(-1)},
+    ),
+    "padded": (
+        [om.node("Concat", ["n", "zero", "zero", "zero"], ["m"], axis=0), om.node("Pad", ["x", "m"], ["y"])], {},
+    ),
+    "cut": ([om.node("Slice", ["x", "zero", "n"], ["y"])], {}),
+}  # fmt: skip
+NOT_TAKEN = {
+    "one more": "the_ConstantOfShape .*: the shape depends on values that only a call knows",
+    "counted down": "the_Range .*: start depends on values .* the larger of two, .* as T=step",
+    "padded": "the_Pad .*: pads depends on values .* the larger of two",
+    "cut": "the_Slice .*: how many places a range has depends on values",
+}
+
+
+@pytest.mark.parametrize("case", CLAMPED)
+def test_the_larger_of_a_size_and_zero(case: str, rng: np.random.Generator) -> None:
+    """max(T - 4, 0): as the size of an axis it is T - 4, and calls below 4 are refused; as a number it is a tensor."""
+    more, literals = CLAMPED[case]
+    nodes = [
+        om.node("Shape", ["x"], ["s"]), om.node("Slice", ["s", "zero", "one"], ["T"], name="first"),
+        om.node("Sub", ["T", "four"], ["less"]), om.node("Max", ["less", "zero"], ["n"]), *more,
+    ]  # fmt: skip
+    literals = literals | {"zero": ints(0), "one": ints(1), "four": ints(4)}
+    used = {n: a for n, a in literals.items() if any(n in node.input for node in nodes)}
+    made = om.model(nodes, {"x": (["T", 3], "f4")}, ["y"], used)
+    if case in NOT_TAKEN:
+        with pytest.raises(li.ModelError, match=NOT_TAKEN[case]):
+            li.from_onnx(made)
+        return
+    g = li.from_onnx(made)
+    with li.compile(g) as exe:
+        for T in range(9):
+            x = rng.normal(size=(T, 3)).astype("f4")
+            if T < 4 and case != "a number":
+                with pytest.raises(li.CallError):
+                    exe(x=x)
+                continue
+            (want,) = om.run(made, {"x": x})
+            for got in (exe(x=x)["y"], li.interpret(g, x=x)["y"]):
+                assert got.dtype == want.dtype
+                np.testing.assert_array_equal(got, want)

@@ -91,7 +91,7 @@ _binary("Or", (7,), li.logical_or)
 _binary("Xor", (7,), li.logical_xor)
 
 _variadic("Min", (6, 8, 12, 13), li.minimum, chained(s.smaller))
-_variadic("Max", (6, 8, 12, 13), li.maximum, chained(s.larger))
+_variadic("Max", (6, 8, 12, 13), li.maximum, chained(s.larger_or_clamped))
 _variadic("Sum", (6, 8, 13), li.add)
 
 

@@ -36,7 +36,7 @@ def constant(c: Call) -> Any:
 @taken("ConstantOfShape", 9, 20, 21, 23, 24, 25)
 def constant_of_shape(c: Call) -> Value:
     """One number in a shape."""
-    shape = c.dims(0, "the shape")
+    shape = c.axis_sizes(0, "the shape")
     fill = np.zeros(1, np.float32)
     if c.has_attribute("value"):
         fill = read_tensor(c.tensor("value")).array

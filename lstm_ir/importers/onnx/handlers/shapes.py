@@ -23,7 +23,7 @@ from lstm_ir.ops.primitive.rearrange import split_sizes
 @taken("Reshape", 5, 13, 14, 19, 21, 23, 24, 25, moves=(0,), refused="a shape that only a call knows, apart from sizes")
 def reshape(c: Call) -> Value:
     """0 keeps a size, -1 is the size that is left."""
-    x, shape = c.value(0), c.dims(1, "the shape")
+    x, shape = c.value(0), c.axis_sizes(1, "the shape")
     zero = c.opset >= 14 and c.flag("allowzero")
     to: list[Dim] = []
     for axis, d in enumerate(shape):
@@ -182,7 +182,7 @@ def _at_a_place(c: Call, x: Value) -> Value:
 def expand(c: Call) -> Value:
     """Repeated to the shape that both broadcast to."""
     x = c.value(0)
-    shape = tuple(c.dims(1, "the shape"))
+    shape = tuple(c.axis_sizes(1, "the shape"))
     return li.broadcast_to(x, common_shape("broadcast_to", [x.shape, shape]))
 
 

@@ -69,7 +69,7 @@ _unary("IsFinite", li.is_finite)
 _binary("Add AddV2", li.add, each(dims.add))
 _binary("Sub", li.subtract, each(s.minus))
 _binary("Mul", li.multiply, each(dims.mul))
-_binary("Maximum", li.maximum, each(s.larger))
+_binary("Maximum", li.maximum, each(s.larger_or_clamped))
 _binary("Minimum", li.minimum, each(s.smaller))
 _binary("Less", li.less, each(lambda a, b: not s.not_below(a, b)))
 _binary("LessEqual", li.less_equal, each(lambda a, b: s.not_below(b, a)))
@@ -101,9 +101,9 @@ def _shapes_agree(c: Call) -> None:
 
 
 def _floor_div(a: dims.Dim, b: dims.Dim) -> dims.Dim:
-    if isinstance(a, int) and isinstance(b, int) and b:
-        return a // b
-    return s.divided(a, b)
+    if isinstance(b, int) and b > 0:
+        return dims.floordiv(a, b)
+    return a // b if isinstance(a, int) and isinstance(b, int) and b else s.divided(a, b)
 
 
 def _floor_mod(a: dims.Dim, b: dims.Dim) -> dims.Dim:

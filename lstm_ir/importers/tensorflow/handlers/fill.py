@@ -73,7 +73,7 @@ def rank(c: Call) -> Value:
 @taken("Fill", refused="a shape that only a call knows, apart from sizes")
 def fill(c: Call) -> Value:
     """One number in a shape."""
-    shape_, number = c.dims(0, "the shape"), c.value(1)
+    shape_, number = c.axis_sizes(0, "the shape"), c.value(1)
     if number.rank:
         raise NodeRefusedError(f"its number is {number.type}")
     return li.broadcast_to(number, tuple(shape_))

@@ -26,7 +26,7 @@ _OPEN = "a shape that only a call knows, apart from sizes"
 @taken("Reshape", moves=(0,), refused=_OPEN)
 def reshape(c: Call) -> Value:
     """-1 is the size that is left."""
-    return li.reshape(c.value(0), tuple(c.dims(1, "the shape")))
+    return li.reshape(c.value(0), tuple(c.axis_sizes(1, "the shape")))
 
 
 @taken("Transpose", moves=(0,))
@@ -61,11 +61,14 @@ def expand_dims(c: Call) -> Value:
 def _joined_sizes(c: Call, places: Sequence[int], axis: int) -> SizeArray | Value | None:
     """The operands at these places one after another, where one of them is sizes and all are known."""
     found = [c.raw(i) for i in places]
-    arrays = [c.elements_of(v) for v in found]
-    if not any(isinstance(v, SizeArray) for v in found) or any(a is None or a.ndim != 1 for a in arrays):
+    arrays = [c.elements_of(v, clamped=True) for v in found]
+    known = [a for a in arrays if a is not None]
+    if not any(isinstance(v, SizeArray) for v in found) or len(known) < len(arrays) or not known[0].ndim:
         return None
-    c.axis(axis, 1)
-    return folded(np.concatenate(arrays), found[0].dtype)  # type: ignore[arg-type]  # none of them is None
+    try:
+        return folded(np.concatenate(known, c.axis(axis, known[0].ndim)), found[0].dtype)
+    except ValueError:  # their other axes differ: the op on tensors says where
+        return None
 
 
 def _joined(c: Call, xs: Sequence[Value], axis: int) -> Value:
@@ -264,7 +267,7 @@ def _window(x: Value, axis: int, start: Bound | None, end: Bound | None, step: i
 @taken("BroadcastTo", moves=(0,), refused=_OPEN)
 def broadcast_to(c: Call) -> Value:
     """Repeated to a shape."""
-    return li.broadcast_to(c.value(0), tuple(c.dims(1, "the shape")))
+    return li.broadcast_to(c.value(0), tuple(c.axis_sizes(1, "the shape")))
 
 
 @taken("Tile", moves=(0,), refused="numbers of repeats that only a call knows")
