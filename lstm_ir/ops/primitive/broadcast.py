@@ -67,9 +67,12 @@ def broadcast_in_dim(x: Value, shape: tuple[DimLike, ...], broadcast_dimensions:
 def broadcast_to(x: Any, shape: Sequence[DimLike]) -> Value:
     """x repeated to `shape` by NumPy's rule."""
     (v,) = aligned("broadcast_to", x)
-    to = shape_for("broadcast_in_dim", shape)
+    to = shape_for("broadcast_to", shape)
     if v.shape == to:
         return v
+    if len(to) < v.rank:
+        problem = f"the shape has {len(to)} axes, the operand has {v.rank}"
+        raise IRError(message("broadcast_to", problem, [("operand", v.type)], here()))
     return broadcast_in_dim(v, to, tuple(range(len(to) - v.rank, len(to))))
 
 

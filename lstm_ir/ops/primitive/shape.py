@@ -229,9 +229,11 @@ def _need_list(op: str, xs: object) -> None:
 
 def expand_dims(x: Any, axis: int | Sequence[int]) -> Value:
     """x with axes of size 1 at these places of the result."""
-    (v,) = as_values("reshape", x)
-    many = (axis,) if options.is_int(axis) else options.several("reshape", "axis", axis)
-    at = sorted({axis_of("reshape", v, a, len(many)) for a in many})
+    (v,) = as_values("expand_dims", x)
+    many = (axis,) if options.is_int(axis) else options.several("expand_dims", "axis", axis)
+    at = sorted(axis_of("expand_dims", v, a, len(many)) for a in many)
+    if len(set(at)) < len(at):
+        raise IRError(message("expand_dims", f"axis {axis} names one place twice", [("operand", v.type)], here()))
     shape = list(v.shape)
     for a in at:
         shape.insert(a, 1)
@@ -240,9 +242,9 @@ def expand_dims(x: Any, axis: int | Sequence[int]) -> Value:
 
 def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Value:
     """x without these axes, which have size 1; without `axis`, all axes of size 1."""
-    (v,) = as_values("reshape", x)
-    if axis is None:
-        gone = tuple(i for i, d in enumerate(v.shape) if d == 1)
-    else:
-        gone = axes_of("reshape", v, axis)
+    (v,) = as_values("squeeze", x)
+    gone = tuple(i for i, d in enumerate(v.shape) if d == 1) if axis is None else axes_of("squeeze", v, axis)
+    for i in gone:
+        if v.shape[i] != 1:
+            raise IRError(message("squeeze", f"axis {i} has size {v.shape[i]}, not 1", [("operand", v.type)], here()))
     return reshape(v, tuple(d for i, d in enumerate(v.shape) if i not in gone))
