@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -177,27 +178,29 @@ def test_a_number_of_steps_inside_of_an_open_file(rng: np.random.Generator) -> N
     np.testing.assert_array_equal(li.interpret(li.from_onnx(made, sizes={"T": 4}), x=x)["y"], x)
 
 
-CLAMPED: dict[str, tuple[list[Any], dict[str, Any]]] = {
-    "a shape": ([om.node("ConstantOfShape", ["n"], ["y"])], {}),
-    "a part of it": ([om.node("Gather", ["n", "zero"], ["m"]), om.node("ConstantOfShape", ["m"], ["y"])], {}),
-    "expanded": (
+CLAMPED: dict[str, Callable[[], tuple[list[Any], dict[str, Any]]]] = {
+    "a shape": lambda: ([om.node("ConstantOfShape", ["n"], ["y"])], {}),
+    "a part of it": lambda: (
+        [om.node("Gather", ["n", "zero"], ["m"]), om.node("ConstantOfShape", ["m"], ["y"])], {},
+    ),
+    "expanded": lambda: (
         [om.node("Concat", ["n", "three"], ["m"], axis=0), om.node("Expand", ["row", "m"], ["y"])],
         {"three": ints(3), "row": np.ones((1, 3), np.float32)},
     ),
-    "counted": (
+    "counted": lambda: (
         [om.node("Squeeze", ["n"], ["end"]), om.node("Range", ["two", "end", "three"], ["y"])],
         {"two": np.int64(2), "three": np.int64(3)},
     ),
-    "a number": ([om.node("Cast", ["n"], ["y"], to=1)], {}),
-    "one more": ([om.node("Add", ["n", "one"], ["m"]), om.node("ConstantOfShape", ["m"], ["y"])], {}),
-    "counted down": (
+    "a number": lambda: ([om.node("Cast", ["n"], ["y"], to=1)], {}),
+    "one more": lambda: ([om.node("Add", ["n", "one"], ["m"]), om.node("ConstantOfShape", ["m"], ["y"])], {}),
+    "counted down": lambda: (
         [om.node("Squeeze", ["n"], ["top"]), om.node("Range", ["top", "end", "step"], ["y"])],
         {"end": np.int64(-1), "step": np.int64(-1)},
     ),
-    "padded": (
+    "padded": lambda: (
         [om.node("Concat", ["n", "zero", "zero", "zero"], ["m"], axis=0), om.node("Pad", ["x", "m"], ["y"])], {},
     ),
-    "cut": ([om.node("Slice", ["x", "zero", "n"], ["y"])], {}),
+    "cut": lambda: ([om.node("Slice", ["x", "zero", "n"], ["y"])], {}),
 }  # fmt: skip
 NOT_TAKEN = {
     "one more": "the_ConstantOfShape .*: the shape depends on values that only a call knows",
@@ -210,7 +213,7 @@ NOT_TAKEN = {
 @pytest.mark.parametrize("case", CLAMPED)
 def test_the_larger_of_a_size_and_zero(case: str, rng: np.random.Generator) -> None:
     """max(T - 4, 0): as the size of an axis it is T - 4, and calls below 4 are refused; as a number it is a tensor."""
-    more, literals = CLAMPED[case]
+    more, literals = CLAMPED[case]()
     nodes = [
         om.node("Shape", ["x"], ["s"]), om.node("Slice", ["s", "zero", "one"], ["T"], name="first"),
         om.node("Sub", ["T", "four"], ["less"]), om.node("Max", ["less", "zero"], ["n"]), *more,
