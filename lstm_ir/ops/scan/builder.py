@@ -43,7 +43,8 @@ def scan(
         step)
 
     carry, x and y are values or tuples, lists, dicts of values; `y` is stacked along a new leading
-    axis. reverse: from the last row to the first (y keeps its row); or one flag per leaf of xs,
+    axis. length: the number of steps, where there are no xs; a call at which it is below 0 is refused.
+    reverse: from the last row to the first (y keeps its row); or one flag per leaf of xs,
     then of y. count (i32[] or i64[]): only the first `count` rows exist; rows of y after them are
     zero. lengths (i32[B] or i64[B]): row b of every carry [B, ...] exists for the first lengths[b] rows:
     after them its carries are held and its y is zero; with reverse it starts at its own last row.

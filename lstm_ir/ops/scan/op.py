@@ -26,7 +26,7 @@ import numpy as np
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node
 from lstm_ir.ir.interpret import InterpretedBody
-from lstm_ir.ir.opdef import Attr, Range, define, need, need_equal
+from lstm_ir.ir.opdef import Attr, Range, define, need, need_at_least, need_equal
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.scan.grad import scan_vjp
 from lstm_ir.ops.scan.node import STEP, STOP
@@ -38,6 +38,7 @@ def _scan_types(
     consts: Types, init: Types, xs: Types, count: TensorType | None, *,
     length: Dim, reverse: tuple[bool, ...], until: bool, body: Graph,
 ) -> dict[str, Any]:  # fmt: skip
+    need_at_least(length, 0, f"its number of steps, {length}, is below 0")
     for x in xs:
         need(x.rank > 0, "a scanned operand has no axes")
         need_equal(x.shape[0], length, f"a scanned operand {x} does not have {length} rows")

@@ -6,7 +6,7 @@ Lengths around the steps of an iteration, 8, and around a chunk of 32 rows, held
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -95,6 +95,27 @@ def test_named_sizes_vulkan(gradients: bool) -> None:
     graphs, exe = named("vulkan", gradients, B)
     for (form, g), T in product(graphs.items(), (1, 9, 33)):
         held(exe.entries[form], g, T, "vulkan")
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+def test_less_than_no_step_is_refused(kernels: bool) -> None:
+    """A loop that holds no rows, so that no tensor has the size T - 4: it ran as many steps as T - 4 has left of 8."""
+    x, h0 = li.input("x", ("T", H)), li.input("h0", (B, H))
+    h, _ = li.scan(lambda h, _: (h + h, None), h0, None, length="T-4")
+    g = li.Graph("g", [x, h0], {"h": h})
+    loss = li.Graph("g", [x, h0], {"loss": li.sum(h)})
+    start = np.full((B, H), 1.5, np.float32)
+    with (
+        li.compile(g, options={"kernels": kernels}) as exe,
+        li.compile(li.grad(loss, "loss", ["h0"]), options={"kernels": kernels}) as back,
+    ):
+        for T in (4, 5, 9):
+            given = {"x": np.zeros((T, H), np.float32), "h0": start}
+            np.testing.assert_array_equal(exe(given)["h"], start * 2 ** (T - 4))
+            np.testing.assert_array_equal(back(given)["d_h0"], np.full_like(start, 2 ** (T - 4)))
+        for T, call in product((0, 3), (exe, back, partial(li.interpret, g))):
+            with pytest.raises(li.CallError, match=r"its number of steps, T-4, is below 0 \(T = "):
+                call({"x": np.zeros((T, H), np.float32), "h0": start})
 
 
 def _loop(T: Size, width: Size, body: Callable[[li.Value], li.Value]) -> Loop:

@@ -147,7 +147,7 @@ def test_sizes_and_constants_of_the_caller(rng: np.random.Generator) -> None:
 
 
 def test_a_size_below_zero_is_refused_at_the_call() -> None:
-    """ConstantOfShape of T - 5, and of sizes alone; a Loop of T - 5 steps has none."""
+    """ConstantOfShape of T - 5, and of sizes alone; a Loop of T - 5 steps."""
     body = om.graph(
         [om.node("Identity", ["go"], ["on"]), om.node("Add", ["h", "one"], ["new"])],
         {"i": ([], "i8"), "go": ([], "?"), "h": ([], "f4")}, ["on", "new"],
@@ -161,7 +161,11 @@ def test_a_size_below_zero_is_refused_at_the_call() -> None:
         li.interpret(g, x=np.zeros(3, "f4"))
     looped = [*nodes, om.node("Loop", ["d", "", "h0"], ["y"], body=body)]
     g = li.from_onnx(om.model(looped, {"x": (["T"], "f4")}, ["y"], literals))
-    assert [float(li.interpret(g, x=np.zeros(n, "f4"))["y"]) for n in (7, 3)] == [2.0, 0.0]
+    with li.compile(g) as exe:
+        for call in (lambda x: li.interpret(g, x=x), lambda x: exe(x=x)):
+            assert [float(call(np.zeros(n, "f4"))["y"]) for n in (7, 5)] == [2.0, 0.0]
+            with pytest.raises(li.CallError, match=r"its number of steps, T-5, is below 0 \(T = 3\)"):
+                call(np.zeros(3, "f4"))
 
 
 def test_a_number_of_steps_inside_of_an_open_file(rng: np.random.Generator) -> None:
@@ -192,6 +196,15 @@ CLAMPED: dict[str, Callable[[], tuple[list[Any], dict[str, Any]]]] = {
         {"two": np.int64(2), "three": np.int64(3)},
     ),
     "a number": lambda: ([om.node("Cast", ["n"], ["y"], to=1)], {}),
+    "summed": lambda: (
+        [om.node("Concat", ["n", "one"], ["m"], axis=0), om.node("ReduceSum", ["m"], ["y"])], {},
+    ),
+    "looped": lambda: (
+        [om.node("Loop", ["n", "", "h"], ["y"], body=om.graph(
+            [om.node("Identity", ["go"], ["on"]), om.node("Add", ["before", "before"], ["after"])],
+            {"i": ([], "i8"), "go": ([], "?"), "before": ([], "f4")}, ["on", "after"],
+        ))], {"h": np.float32(1.5)},
+    ),
     "one more": lambda: ([om.node("Add", ["n", "one"], ["m"]), om.node("ConstantOfShape", ["m"], ["y"])], {}),
     "counted down": lambda: (
         [om.node("Squeeze", ["n"], ["top"]), om.node("Range", ["top", "end", "step"], ["y"])],
@@ -229,7 +242,7 @@ def test_the_larger_of_a_size_and_zero(case: str, rng: np.random.Generator) -> N
     with li.compile(g) as exe:
         for T in range(9):
             x = rng.normal(size=(T, 3)).astype("f4")
-            if T < 4 and case != "a number":
+            if T < 4 and case not in ("a number", "summed"):
                 with pytest.raises(li.CallError):
                     exe(x=x)
                 continue

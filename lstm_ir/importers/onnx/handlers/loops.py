@@ -100,7 +100,7 @@ def _most(c: Call) -> Dim | None:
     """The greatest number of steps; None where the condition alone ends it."""
     if not c.has(0):
         return None
-    most = c.dim(0, "the number of steps")
+    most = c.axis_size(0, "the number of steps")
     if not isinstance(most, int):
         return most
     return None if most >= TO_THE_END else max(most, 0)

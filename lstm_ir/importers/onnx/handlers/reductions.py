@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.sizes import Rule, SizeArray, chained, folded, objects
+from lstm_ir.importers.sizes import Rule, SizeArray, UndecidedError, chained, folded, objects
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
@@ -29,8 +30,9 @@ def _reduction(
         sizes = c.raw(0)
         if isinstance(sizes, SizeArray) and rule is not None and sizes.array.ndim == 1:
             c.axes(1, 1)  # one axis, which is reduced whether it is named or not
-            out = rule(*(objects([d], ()) for d in sizes.array))
-            return folded(out.reshape((1,) if c.flag("keepdims", True) else ()), sizes.dtype)
+            with suppress(UndecidedError):  # then it is computed at each call
+                out = rule(*(objects([d], ()) for d in sizes.array))
+                return folded(out.reshape((1,) if c.flag("keepdims", True) else ()), sizes.dtype)
         x = c.value(0)
         keep = c.flag("keepdims", True)
         axes = c.axes(1, x.rank) if c.opset >= axes_operand_since or c.has_attribute("axes") else None
