@@ -113,7 +113,8 @@ def test_less_than_no_step_is_refused(kernels: bool) -> None:
             given = {"x": np.zeros((T, H), np.float32), "h0": start}
             np.testing.assert_array_equal(exe(given)["h"], start * 2 ** (T - 4))
             np.testing.assert_array_equal(back(given)["d_h0"], np.full_like(start, 2 ** (T - 4)))
-        for T, call in product((0, 3), (exe, back, partial(li.interpret, g))):
+        calls: list[Callable[[dict[str, Any]], Any]] = [exe, back, partial(li.interpret, g)]
+        for T, call in product((0, 3), calls):
             with pytest.raises(li.CallError, match=r"its number of steps, T-4, is below 0 \(T = "):
                 call({"x": np.zeros((T, H), np.float32), "h0": start})
 
