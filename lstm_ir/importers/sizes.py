@@ -36,9 +36,6 @@ class Clamped:
 
     size: Expr
 
-    def __str__(self) -> str:
-        return f"max({self.size}, 0)"
-
 
 @dataclass(frozen=True, eq=False)
 class SizeArray:

@@ -49,6 +49,15 @@ def test_frames_of_an_open_length(name: str, models: dict[str, tm.Recorded]) -> 
                 exe(x=np.zeros((2, 1), np.float32))
 
 
+def test_frames_of_a_length_of_a_form(models: dict[str, tm.Recorded]) -> None:
+    """The number of frames is a size with a name, where `sizes` says that frames are whole."""
+    want = models["frames_4_2_False"]
+    graph = li.from_tf(want.path, sizes={"T": "2*N+4"})
+    compare(want, graph)
+    assert isinstance(graph, li.Graph)
+    assert str(graph.output("y").type) == "f32[B,N+1,3]"
+
+
 def test_layers_that_keep_their_state(models: dict[str, tm.Recorded]) -> None:
     want = models["stateful"]
     program = li.from_tf(want.path)
