@@ -320,11 +320,8 @@ class _Function:
     def _assert_holds(self, r: Requirement) -> None:
         self._assert("sge", self.e.size(r.dim), self.e.size(0), r.what)
 
-    def _assert(self, predicate: str, a: ir.Value, b: ir.Value, what: str) -> None:
-        code = {"eq": 0, "sge": 5}[predicate]
-        i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-        ok = self.e.make("arith.cmpi", [a, b], [i1], {"predicate": ir.IntegerAttr.get(i64, code)}).result
-        self.e.make("cf.assert", [ok], [], {"msg": ir.StringAttr.get(what)})
+    def _assert(self, way: str, a: ir.Value, b: ir.Value, what: str) -> None:
+        self.e.make("cf.assert", [self.e.compare(way, a, b)], [], {"msg": ir.StringAttr.get(what)})
 
     def _initializer(self, derived: Sequence[Value]) -> dict[Value, str]:
         held = {v: f"{self.name}.derived{i}" for i, v in enumerate(derived)}

@@ -20,6 +20,8 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType, Shape, TensorType
 
+_WAYS = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")  # of arith.cmpi, in MLIR's order
+
 
 def _host_number(value: float, dtype: DType) -> tuple[ir.Type, ir.Attribute]:
     """A number for the host, which has f32, f64 and signless integers: others as integers of their bits."""
@@ -191,6 +193,11 @@ class Builder:
         index = ir.IndexType.get()
         attrs = {"value": ir.IntegerAttr.get(index, n)}
         return self.make("arith.constant", [], [index], attrs).result
+
+    def compare(self, way: str, a: ir.Value, b: ir.Value) -> ir.Value:
+        """arith.cmpi of two integers or indices: "eq", "slt" (signed less), "uge", ..."""
+        bit, word = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+        return self.make("arith.cmpi", [a, b], [bit], {"predicate": ir.IntegerAttr.get(word, _WAYS.index(way))}).result
 
     def size(self, d: Dim) -> ir.Value:
         """The value of a dimension as an index, computed once at the function's head."""

@@ -68,7 +68,7 @@ def until_loop(
     test, body = (r.blocks.append(*kinds, arg_locs=[ir.Location.unknown()] * len(kinds)) for r in loop.regions)
     with ir.InsertionPoint(test):
         at, end, *_ = test.arguments
-        e.make("scf.condition", [_compare(e, 2, at, end), *test.arguments], [])  # signed less
+        e.make("scf.condition", [e.compare("slt", at, end), *test.arguments], [])
     with ir.InsertionPoint(body):
         at, end, *carried = body.arguments
         outer, e.turn = e.turn, at
@@ -79,18 +79,13 @@ def until_loop(
     last, end, *left = loop.results
     if e.target is not None:  # IREE 3.13 finds no end in simplifying a loop of whose results the index alone is read
         left = [e.hidden(v) for v in left]
-    return last, _compare(e, 4, end, e.size(0)), [e.tie(v, t) for v, t in zip(left, types, strict=True)]  # greater
+    return last, e.compare("sgt", end, e.size(0)), [e.tie(v, t) for v, t in zip(left, types, strict=True)]
 
 
 def goes_on(e: Emitter, stop: ir.Value) -> ir.Value:
     """Whether a flag i1[] of the body is false; the host waits for it."""
     read = e.extract(e.convert(stop, TensorType((), DType.i1), DType.i32))
-    return _compare(e, 0, read, e.size(0))  # equal
-
-
-def _compare(e: Emitter, predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:
-    bit, word = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    return e.make("arith.cmpi", [a, b], [bit], {"predicate": ir.IntegerAttr.get(word, predicate)}).result
+    return e.compare("eq", read, e.size(0))
 
 
 def first_carried(e: Emitter, t: TensorType, make: Callable[[], ir.Value]) -> ir.Value:

@@ -17,6 +17,7 @@ class Thresholds:
     published_arguments: int | None = None  # CPU: tensors and numbers of a kernel up to which helpers take part in it
     scratch_tensors: int | None = None  # CPU: tensors of a kernel above which its rows of scratch share one
     whole_loop: int | None = None  # GPU: bytes of weights of a step up to which one dispatch runs all steps
+    chunk_steps: int | None = None  # GPU: steps above which a dispatch that would run all steps is several; even
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,13 @@ from __future__ import annotations
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.emit.places import mlir_loc
 from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import PieceBoundaryError, RefusedError
-from lstm_ir.backends.kernels.body.planner import make_plan
-from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.cpu.outer_sum import lower_outer_sum
 from lstm_ir.backends.kernels.cpu.products import lower_product
 from lstm_ir.backends.kernels.cpu.stencil import lower_stencil
 from lstm_ir.backends.kernels.cpu.variants import on_cpu
-from lstm_ir.backends.kernels.gpu import schedule as gpu_schedule
-from lstm_ir.backends.kernels.gpu.dispatch import GpuDispatch
-from lstm_ir.backends.kernels.gpu.steps import StepDispatch
+from lstm_ir.backends.kernels.gpu.variants import on_gpu
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
 
@@ -34,7 +29,7 @@ def lower_loop(
         if e.target.kind == "cpu":
             out, note = on_cpu(e, n, consts, init, xs, count)
         else:
-            out, note = _on_gpu(e, n, consts, init, xs, count)
+            out, note = on_gpu(e, n, consts, init, xs, count)
     except RefusedError as why:
         e.notes.append(f"scan at {n.loc}: loop, because {why.of_loop(n.loc)}")
         return None
@@ -44,15 +39,3 @@ def lower_loop(
     if note:
         e.notes.append(f"scan at {n.loc}: kernel, {note}")
     return out
-
-
-def _on_gpu(
-    e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None
-) -> tuple[Values, str]:
-    assert e.target is not None
-    plan = make_plan(n, False)  # the pass hoist-projection has moved what can be moved
-    plan.rounds = e.decided.inside(plan.body)
-    schedule = gpu_schedule.choose(plan, e.target, e.options.thresholds.whole_loop)
-    form = GpuDispatch if schedule.whole else StepDispatch
-    with mlir_loc(n.loc, n.op.name):
-        return form(e, plan, schedule=schedule).run(consts, init, xs, count), schedule.note

@@ -66,8 +66,7 @@ def _true(e: Emitter) -> ir.Value:
         hidden = e.hidden(_number(e, i1, 1) if e.turn is None else _number(e, index, -1))
     if e.turn is None:
         return hidden
-    differ = {"predicate": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1)}
-    return e.make("arith.cmpi", [e.turn, hidden], [i1], differ).result
+    return e.compare("ne", e.turn, hidden)
 
 
 def _number(e: Emitter, kind: ir.Type, n: int) -> ir.Value:

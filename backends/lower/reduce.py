@@ -116,7 +116,7 @@ def _moved_dynamic(e: Emitter, x: ir.Value, t: TensorType, axis: int, by: ir.Val
     v, kind = signless(e, x, t)
     zero, _ = signless(e, e.constant(0, t.dtype), TensorType((), t.dtype))
     nothing, first, last = picked(e, zero, []), e.size(0), e.size(dims.add(t.shape[axis], -1))
-    index, i1 = ir.IndexType.get(), ir.IntegerType.get_signless(1)
+    index = ir.IndexType.get()
 
     def body(_: list[ir.Value]) -> ir.Value:
         """The place is clamped before it is read."""
@@ -124,8 +124,7 @@ def _moved_dynamic(e: Emitter, x: ir.Value, t: TensorType, axis: int, by: ir.Val
         source = e.make("arith.addi" if back else "arith.subi", [at[axis], by], [index]).result
         held = e.make("arith.minsi", [source, last], [index]).result
         held = e.make("arith.maxsi", [held, first], [index]).result
-        same = {"predicate": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)}
-        inside = e.make("arith.cmpi", [held, source], [i1], same).result
+        inside = e.compare("eq", held, source)
         at[axis] = held
         found = picked(e, v, at)
         return e.make("arith.select", [inside, found, nothing], [found.type]).result
@@ -139,7 +138,7 @@ def _doubling(e: Emitter, x: ir.Value, t: TensorType, axis: int, back: bool) -> 
 
     The first addition is made before the loop, in memory of its own (`first_carried`).
     """
-    index, i1 = ir.IndexType.get(), ir.IntegerType.get_signless(1)
+    index = ir.IndexType.get()
     size = e.size(t.shape[axis])
     kinds = [index, tensor(t)]
 
@@ -151,9 +150,7 @@ def _doubling(e: Emitter, x: ir.Value, t: TensorType, axis: int, back: bool) -> 
     locs = [ir.Location.current] * 2
     before, after = (r.blocks.append(*kinds, arg_locs=locs) for r in loop.regions)
     with ir.InsertionPoint(before):
-        less = {"predicate": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 2)}
-        go = e.make("arith.cmpi", [before.arguments[0], size], [i1], less).result
-        e.make("scf.condition", [go, *before.arguments], [])
+        e.make("scf.condition", [e.compare("slt", before.arguments[0], size), *before.arguments], [])
     with ir.InsertionPoint(after):
         by, v = after.arguments[0], e.tie(after.arguments[1], t)
         e.make("scf.yield", [e.make("arith.addi", [by, by], [index]).result, added(v, by)], [])

@@ -145,7 +145,6 @@ def _spread(
     """out[i] = x[i / (between + 1)] where that is a whole number, else fill."""
     to = t.with_shape(padded(d, 0, 0, k) for d, k in zip(t.shape, between, strict=True))
     index, i1 = ir.IndexType.get(), ir.IntegerType.get_signless(1)
-    same = {"predicate": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)}
     steps = [e.size(k + 1) for k in between]
     default, zero = picked(e, fill, []), e.size(0)
     x = _apart(e, x, t)
@@ -156,8 +155,7 @@ def _spread(
         for axis, by in enumerate(steps):
             place = position(e, axis)
             rest = e.make("arith.remsi", [place, by], [index]).result
-            whole = e.make("arith.cmpi", [rest, zero], [i1], same).result
-            exact = e.make("arith.andi", [exact, whole], [i1]).result
+            exact = e.make("arith.andi", [exact, e.compare("eq", rest, zero)], [i1]).result
             at.append(e.make("arith.divsi", [place, by], [index]).result)
         found = picked(e, x, at)
         return e.make("arith.select", [exact, found, default], [found.type]).result

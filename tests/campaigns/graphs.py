@@ -7,7 +7,7 @@ held to differences too. Trials take turns:
 
     with kernels, on IREE's workers; with IREE's checks between its passes; with helper threads
     the portable lowering, the same graphs by IREE's optimisations, by its checks, and by XLA's CPU
-    Vulkan, where a driver is: every 16th trial
+    Vulkan, where a driver is: every 16th trial; every other pair of these with two steps to a dispatch
 
 A graph that is wrong, or that the compiler refuses, is made smaller and shown.
 """
@@ -55,7 +55,7 @@ KERNELS = (
 )  # fmt: skip
 PORTABLE = Way({"kernels": False})
 CHECKED = Way({"kernels": False, "verify": True})
-VULKAN = Way({}, "vulkan", None)
+VULKAN = (Way({}, "vulkan", None), Way({"thresholds": {"chunk_steps": 2}}, "vulkan", None))
 NOT_ON_VULKAN = ("f64",)
 
 
@@ -78,7 +78,10 @@ def trial(rng: np.random.Generator, number: int) -> str:
         wrong = None if c.smooth is None else by_differences(c, rng)
         told += [] if wrong is None else [f"{wrong}\n{c.program}"]
     # Open sizes are always compiled with IREE's checks.
-    ways = [VULKAN] if vulkan else [PORTABLE, *([] if named else [CHECKED])] if portable else [KERNELS[number // 2 % 4]]
+    if vulkan:
+        ways = [VULKAN[number // 32 % 2]]
+    else:
+        ways = [PORTABLE, *([] if named else [CHECKED])] if portable else [KERNELS[number // 2 % 4]]
     said: set[str] = set()
     for way in ways:
         told += _held(cases, way, rng, said)

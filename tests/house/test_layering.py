@@ -59,9 +59,7 @@ ARROWS = {
     "backends.kernels.gpu": (
         "ir backends.emit backends.kernels.body backends.kernels.text backends.kernels.call backends.kernels.cpu"
     ),
-    "backends.kernels.lowering": (
-        "ir backends.emit backends.kernels.body backends.kernels.call backends.kernels.cpu backends.kernels.gpu"
-    ),
+    "backends.kernels.lowering": ("ir backends.emit backends.kernels.body backends.kernels.cpu backends.kernels.gpu"),
     "backends.lower": "ir backends.emit ops.primitive backends.kernels.lowering",
     "backends.module": (
         "ir backends.emit backends.process backends.files backends.kernels.text backends.kernels.helpers "

@@ -200,7 +200,6 @@ KINDS: dict[str, dict[str, str]] = {
         "backends/files/npy.py": "_LENGTH_BYTES _HEADER",
         "backends/kernels/body/plan.py": "WORD",
         "backends/kernels/cpu/team.py": "FLAG UNBOUNDED",
-        "backends/kernels/cpu/variants.py": "_UGE _ULE",
         "backends/kernels/cpu/words.py": "_PAIRS",
         "backends/kernels/gpu/machine.py": "GROUPS",
         "backends/kernels/helpers/publish.py": "_BYTES _WORD _WORDS",

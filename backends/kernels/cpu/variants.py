@@ -26,8 +26,6 @@ from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule, choose, hoists, 
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
 
-_UGE, _ULE = 9, 7  # arith.cmpi
-
 
 def on_cpu(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> tuple[Values, str]:
     """The loop's results, and what --explain says; RefusedError for a body without kernels."""
@@ -103,9 +101,7 @@ class _Pair:
         i1 = ir.IntegerType.get_signless(1)
         plan, length = self.hoisted[0], Loop(self.n).length
         tests = []
-        for size, code, bound in ((plan.rows, _UGE, FOLD_ROWS), (length, _ULE, 1), (length, _UGE, _long(plan))):
+        for size, way, bound in ((plan.rows, "uge", FOLD_ROWS), (length, "ule", 1), (length, "uge", _long(plan))):
             if not isinstance(size, int):
-                predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), code)
-                pair = [self.e.size(size), self.e.size(bound)]
-                tests.append(self.e.make("arith.cmpi", pair, [i1], {"predicate": predicate}).result)
+                tests.append(self.e.compare(way, self.e.size(size), self.e.size(bound)))
         return functools.reduce(lambda a, b: self.e.make("arith.ori", [a, b], [i1]).result, tests)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from iree.compiler import ir
+
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.flat import ALIGN, Flat
 from lstm_ir.backends.kernels.body import instead
@@ -51,6 +53,10 @@ class Arena:
             for i, t in enumerate(self.types)
         ]
         return self.pieces
+
+    def values(self, flat: ir.Value) -> list[ir.Value]:
+        """All values, in the module."""
+        return [self.flat.get(flat, i) for i in range(len(self.types))]
 
     def open(self, t: Text) -> None:
         """The statements that say where the values begin."""

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, TypeAlias
 
 from iree.compiler import ir
 
 from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.call.call import LoopCall, Values, ready
 from lstm_ir.backends.kernels.gpu.arena import Arena
-from lstm_ir.backends.kernels.gpu.function import GpuLayout, GpuLoopKernel
+from lstm_ir.backends.kernels.gpu.function import FIRST, GpuLayout, GpuLoopKernel
 from lstm_ir.backends.kernels.gpu.machine import GROUPS, LANES
-from lstm_ir.backends.kernels.gpu.memory import FlatMemory
+from lstm_ir.backends.kernels.gpu.memory import FlatMemory, MemoryPiece
+from lstm_ir.backends.kernels.gpu.rounds import Rounds
 from lstm_ir.backends.kernels.gpu.schedule import GpuSchedule
-from lstm_ir.backends.kernels.text.kernel import KernelSignature
+from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel, KernelSignature
 from lstm_ir.backends.kernels.text.memory import Memory
+from lstm_ir.backends.kernels.text.statements import Name
 from lstm_ir.backends.kernels.text.text import ZERO
 from lstm_ir.ir.types import TensorType
+
+Memories: TypeAlias = "list[Memory]"
 
 
 @dataclass
@@ -25,11 +31,19 @@ class GpuDispatch(LoopCall):
     """Builds one kernel call."""
 
     schedule: GpuSchedule = field(kw_only=True)
+    some: int | None = field(default=None, kw_only=True)  # steps of a dispatch; None: all
+    rounds: Rounds = field(default=Rounds(0, 0), init=False)  # of the kernel that was planned
+    held: Arena | None = field(default=None, init=False)  # of all first carries
+    made: Arena | None = field(default=None, init=False)  # of all results
     narrow: ClassVar[bool] = True
     memory: ClassVar[type[Memory]] = FlatMemory
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
-        """The dispatch: final carries, then stacked rows."""
+        """The dispatches: final carries, then stacked rows."""
+        return self.planned(consts, init, xs, count)()
+
+    def planned(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Callable[[], Values]:
+        """What puts the dispatch into the module; RefusedError where there is none."""
         plan, n = self.plan, self.plan.node
         q = {s: 1 for c in plan.components for s in c.sweeps}
         memories, packed = self.bind_inputs([*map(ready, consts)], [*map(ready, xs)], LANES, q)
@@ -37,18 +51,28 @@ class GpuDispatch(LoopCall):
         carried = [p.type for p in plan.carries]
         kinds = [*carried, *n.types[len(carried) :]]
         length, rows = self.size(plan.loop.length), self.size(plan.rows)
-        held, made = self._arenas(carried, kinds)
-        starts = self._starts(held, init)
-        results = self._results(made, kinds)
+        starts, results = self._places(carried, kinds, init)
         finals, stacked = results[: len(carried)], results[len(carried) :]
         memories |= {MemorySource("stack", k): m for k, m in enumerate(stacked)}
-        numbers, taken = [*self.sizes.values(), ZERO], self.signature([ZERO])
-        layout = GpuLayout(memories, packed, finals, starts, counted, length, rows, numbers, taken)
-        layout.arenas = [a for a in (held, made) if a is not None]
+        extra = [ZERO] if self.some is None else [FIRST, ZERO]
+        numbers, taken = [*self.sizes.values(), *extra], self.signature(extra)
+        layout = GpuLayout(memories, packed, finals, starts, counted, length, rows, numbers, taken, self.some)
+        layout.arenas = [a for a in (self.held, self.made) if a is not None]
         layout.bindings = [*self.inputs, *self.outputs]
-        symbol = self.begin(GpuLoopKernel(plan, layout, self.schedule).kernel())
-        out = self.call(symbol, self._groups(), [self._zero()])
-        return self.unpacked(out) if made is None else [made.flat.get(out[0], i) for i in range(len(kinds))]
+        written = GpuLoopKernel(plan, layout, self.schedule)
+        kernel = written.kernel()
+        self.check(kernel.entry.signature)
+        self.rounds = written.rounds
+        return partial(self._put, kernel, kinds, init)
+
+    def _places(self, carried: list[TensorType], kinds: list[TensorType], init: Values) -> tuple[Memories, Memories]:
+        """The memories of first carries, and of final carries and stacked rows."""
+        self.held, self.made = self._arenas(carried, kinds)
+        return self._starts(self.held, init), self._results(self.made, kinds)
+
+    def _put(self, kernel: Kernel, kinds: list[TensorType], init: Values) -> Values:
+        out = self.call(self.begin(kernel), self._groups(), [self._zero()])
+        return self.unpacked(out) if self.made is None else self.made.values(out[0])
 
     def _arenas(self, carried: list[TensorType], kinds: list[TensorType]) -> tuple[Arena | None, Arena | None]:
         """One tensor for all results, and one for all first carries, where words are short."""
@@ -73,6 +97,20 @@ class GpuDispatch(LoopCall):
         whole = self.output(arena.flat.type)
         assert isinstance(whole, FlatMemory)
         return list(arena.bind(whole, self.size))
+
+    def in_place(self, arena: Arena) -> list[MemoryPiece]:
+        """The memories of an arena that every dispatch updates in place."""
+        (size,) = arena.flat.type.shape
+        whole = FlatMemory("%m_state", arena.stored, (size if isinstance(size, int) else self.size(size),))
+        self.inputs.append((Name("%b_state", BINDING), whole))
+        return arena.bind(whole, self.size)
+
+    def update(self, arena: Arena, state: ir.Value, symbol: str, groups: ir.Value, extra: Values) -> ir.Value:
+        """A dispatch that updates an arena in place."""
+        open_ = [self.const(d) for d in arena.flat.type.shape if not isinstance(d, int)]
+        self.tied = lambda: (state, open_)
+        (after,) = self.call(symbol, groups, extra)
+        return after
 
     def check(self, taken: KernelSignature) -> None:
         """RefusedError where a dispatch would take more words than every device does."""

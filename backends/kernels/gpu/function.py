@@ -18,14 +18,17 @@ from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.gpu.arena import Arena
 from lstm_ir.backends.kernels.gpu.block import GpuBlock, TileRows
 from lstm_ir.backends.kernels.gpu.memory import FlatMemory, local_memories, partials
+from lstm_ir.backends.kernels.gpu.rounds import Rounds, count_rounds
 from lstm_ir.backends.kernels.gpu.schedule import GpuSchedule
 from lstm_ir.backends.kernels.text.carries import Carries, Element
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import ElementPlace, Memory
-from lstm_ir.backends.kernels.text.statements import Name, TextOperand
+from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.steps import TimeStep, number_of_steps
 from lstm_ir.backends.kernels.text.text import ZERO, Text
 from lstm_ir.ir.graph import Value
+
+FIRST = argument("first")  # the first step of a dispatch that does not run all
 
 
 @dataclass
@@ -41,6 +44,7 @@ class GpuLayout:
     rows: TextOperand
     numbers: list[Name]  # indices that arrive as i32
     signature: KernelSignature
+    some: int | None = None  # steps of a dispatch, from FIRST on; None: all
     arenas: list[Arena] = field(default_factory=list)
     bindings: list[tuple[Name, Memory]] = field(default_factory=list)
 
@@ -64,6 +68,7 @@ class GpuLoopKernel:
         self.local = local_memories(plan, schedule.rows)
         self.partial = partials(plan, schedule.threads)
         self.memories: Mapping[MemorySource, Memory] = {**layout.memories, **self.local}
+        self.ends: set[TextOperand] = set()  # of loops over steps
 
     def kernel(self) -> Kernel:
         """One function, its numbers and memories first."""
@@ -72,6 +77,11 @@ class GpuLoopKernel:
             shared.open(self.t)
         self._everything()
         return kernel(self.t, self.l.signature, self.s.threads)
+
+    @property
+    def rounds(self) -> Rounds:
+        """Of what was written."""
+        return count_rounds(self.t.body, self.ends)
 
     def _everything(self) -> None:
         t = self.t
@@ -105,7 +115,8 @@ class GpuLoopKernel:
         carries.begin(self.l.init)
         t.line("gpu.barrier")
         last = t.binary("subi", self.steps, t.index(1))
-        with t.loop(t.index(0), self.steps, t.index(1)) as s:
+        first, end, rest = self._range()
+        with t.loop(first, end, t.index(1)) as s:
             e = TimeStep.make(t, s, last).evaluator(t, self.plan, self.memories)
             for n, sweep in enumerate(c.sweeps):
                 packed = {k: self.l.packed[sweep, k] for k in range(len(sweep.loops))}
@@ -113,10 +124,23 @@ class GpuLoopKernel:
                 # what a phase computes is read in later ones, and in the next step
                 if n + 1 == len(c.sweeps) or c.sweeps[n + 1].phase != sweep.phase:
                     t.line("gpu.barrier")
-        carries.end(self.l.finals, self.steps)
+        carries.end(self.l.finals, end)
         if self.l.count is not None:
-            carries.zero_rest(self.steps, self.l.length)
+            carries.zero_rest(*rest)
         t.line("gpu.barrier")
+
+    def _range(self) -> tuple[TextOperand, TextOperand, tuple[TextOperand, TextOperand]]:
+        """The first step and the end of those that run, and of the rows of steps that do not."""
+        t, steps, length = self.t, self.steps, self.l.length
+        first: TextOperand = t.index(0)
+        if self.l.some is None:
+            end, rest = steps, (steps, length)
+        else:
+            first, there = FIRST, t.add(FIRST, self.l.some)
+            end = t.binary("maxui", first, t.binary("minui", steps, there))
+            rest = (t.binary("maxui", first, steps), t.binary("minui", length, there))
+        self.ends |= {end, rest[1]}
+        return first, end, rest
 
 
 @dataclass

@@ -17,6 +17,8 @@ STEP_THREADS = 64  # columns of a step's workgroup. Reasoned: few, so that a ste
 PRODUCTS = 16  # of an iteration of the loop over k; reasoned
 DISPATCHES = 32  # of an iteration of the loop of dispatches. Reasoned: IREE copies what a loop carries in each
 GROUPS = 65535  # workgroups that every device takes along one axis
+ROUNDS = 65535  # of all loops of a thread. Measured: Mesa's software driver (22.3) silently leaves out further ones
+ENDING = 2  # rounds of a loop beyond those of its body. Measured with Mesa 22.3: 1, and sometimes 2
 
 
 @dataclass(frozen=True)

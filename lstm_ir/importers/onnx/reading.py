@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lstm_ir.importers.messages import silenced
 from lstm_ir.ir.errors import ModelError
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ class Source:
 def read(model: Model) -> Source:
     """The model with its functions inlined; ModelError for what is not a whole model."""
     ir = _library()
+    with silenced("onnx_ir"):
+        return _read(model, ir)
+
+
+def _read(model: Model, ir: Any) -> Source:
     file = "<onnx>"
     if isinstance(model, ir.Model):
         found = model

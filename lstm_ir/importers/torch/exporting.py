@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import sys
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Iterable, Mapping
+from contextlib import redirect_stderr
 from typing import Any
 
 import torch
 from torch.export import Dim
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from lstm_ir.importers.messages import silenced
 from lstm_ir.importers.refusals import NodeRefusedError, Refusal
 from lstm_ir.importers.torch.interception import intercepted
 from lstm_ir.importers.torch.interface import Example
@@ -56,7 +55,7 @@ def exported(module: Any, example: Example) -> Any:
 
 def program(module: Any, args: Any, kwargs: Any, shapes: Any = None) -> Any:
     """torch.export of a module, with its recurrent layers whole; raises what PyTorch raises."""
-    with quiet(), intercepted(), redirect_stderr(_Stderr(sys.stderr)):
+    with silenced("torch"), intercepted(), redirect_stderr(_Stderr(sys.stderr)):
         return torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
 
 
@@ -74,22 +73,6 @@ class _Stderr:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without PyTorch's warnings and messages about its own workings."""
-    names = [n for n in logging.root.manager.loggerDict if n.split(".")[0] == "torch"]
-    loggers = [found for found in map(logging.getLogger, names) if not found.disabled]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            for found in loggers:
-                found.disabled = True
-            yield
-        finally:
-            for found in loggers:
-                found.disabled = False
 
 
 def _at_least_two(values: Mapping[str, int]) -> dict[str, int]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from lstm_ir.importers.messages import silenced
 from lstm_ir.importers.torch import handlers
-from lstm_ir.importers.torch.exporting import quiet
 from lstm_ir.importers.torch.interception import intercepted
 from lstm_ir.importers.torch.table import TABLE
 from lstm_ir.importers.torch.whole_ops import ATEN
@@ -65,7 +65,7 @@ def _decomposed(ep: Any, table: dict[Any, Any]) -> Any:
     for n, target in kept:
         n.target = ATEN[op_name(target)]
     try:
-        with quiet(), intercepted():
+        with silenced("torch"), intercepted():
             return ep.run_decompositions(table)
     finally:
         for n, target in kept:

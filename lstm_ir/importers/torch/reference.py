@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lstm_ir.importers.messages import silenced
 from lstm_ir.importers.torch.model import refusal
 from lstm_ir.ir.errors import CallError, MissingLibraryError, ModelError
 
@@ -79,10 +80,8 @@ def _of_program(ep: Any) -> Call:
     """Arrays in the order of the program's inputs; numbers among these are those of the export."""
     from torch.utils import _pytree as pytree
 
-    from lstm_ir.importers.torch.exporting import quiet
-
     specs = [s.arg for s in ep.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
-    with quiet():
+    with silenced("torch"):
         module = ep.module()
 
     def call(arrays: Mapping[str, Any]) -> Any:
