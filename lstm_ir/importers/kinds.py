@@ -16,6 +16,7 @@ from lstm_ir.importers.examined import Examined
 from lstm_ir.importers.streams import stream_of
 from lstm_ir.ir.errors import ModelError
 from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.input_file import reading
 from lstm_ir.ir.program import Program
 
 if TYPE_CHECKING:
@@ -128,9 +129,9 @@ def kind_of_file(path: str | os.PathLike[str]) -> ModelKind:
         if found.suffix.lower() in kind.suffixes:
             return kind
     try:
-        with found.open("rb") as f:
+        with reading(found, "a model", ModelError) as (f, _):
             return KERAS if f.read(len(HDF5)) == HDF5 else ONNX
-    except OSError:  # its reader says what is wrong
+    except ModelError:  # its reader says what is wrong
         return ONNX
 
 

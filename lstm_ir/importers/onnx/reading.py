@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lstm_ir.importers.messages import silenced
 from lstm_ir.ir.errors import ModelError
+from lstm_ir.ir.input_file import content
 
 if TYPE_CHECKING:
     import onnx
@@ -91,13 +92,7 @@ def _library() -> Any:
 def _from_file(path: Path) -> Any:
     import onnx_ir
 
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise ModelError(f"{path.name}: the file has {size} bytes, more than {MAX_BYTES}")
-        found = _from_proto(path.read_bytes(), path.name)
-    except OSError as e:
-        raise ModelError(f"{path.name}: {e.strerror or e}") from e
+    found = _from_proto(content(path, "an ONNX model", MAX_BYTES, ModelError), path.name)
     # Without a folder the library checks no path of external data, so the folder is never empty.
     onnx_ir.external_data.set_base_dir(found.graph, str(path.resolve().parent))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, held_data, name_of
@@ -77,6 +78,8 @@ def read_tensor(tensor: Any) -> Data:
     dtype = None if held in LIMITS else dtype_of(kind)
     if isinstance(tensor, onnx_ir.ExternalTensor) and not str(tensor.base_dir):
         raise NodeRefusedError("its data is in another file, and the model was not read from a folder")
+    if isinstance(tensor, onnx_ir.ExternalTensor) and os.path.exists(tensor.path) and not os.path.isfile(tensor.path):
+        raise NodeRefusedError(f"its data is in {tensor.location}, which is not a regular file")
     try:
         array = tensor.numpy()
     except Exception as e:  # whatever a foreign reader raises over damaged or missing data

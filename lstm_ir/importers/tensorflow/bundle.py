@@ -18,6 +18,7 @@ from lstm_ir.importers.tensorflow.sorted_table import MAX_BYTES, entries, table,
 from lstm_ir.importers.tensorflow.tensors import STRING, dtype_of, of_bytes, shape_of
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import ModelError
+from lstm_ir.ir.input_file import content, reading
 from lstm_ir.ir.output_file import replacing
 
 Array = np.ndarray[Any, Any]
@@ -46,10 +47,7 @@ class Bundle:
     def __init__(self, prefix: Path) -> None:
         self.file, self._prefix = f"{prefix.name}.index", prefix
         path = prefix.with_name(self.file)
-        try:
-            index = entries(_small_file(path), self.file)
-        except OSError as e:
-            raise ModelError(f"{self.file}: {e.strerror or e}") from e
+        index = entries(content(path, "the index of a checkpoint", MAX_BYTES, ModelError), self.file)
         self._index = index
         header = parsed("BundleHeaderProto", index.get(_HEADER, b""), self.file, "the index of a checkpoint")
         self.shards = int(header.num_shards)
@@ -142,9 +140,10 @@ class Bundle:
         if entry.shard not in self._maps:
             path = self._shard(entry.shard)
             try:
-                self._maps[entry.shard] = np.memmap(path, np.uint8, "r")
-            except (OSError, ValueError) as e:
-                raise NodeRefusedError(f"{path.name}: {getattr(e, 'strerror', None) or e}") from e
+                with reading(path, "the data of a checkpoint", ModelError, path.name) as (f, _):
+                    self._maps[entry.shard] = np.memmap(f, np.uint8, "r")
+            except ModelError as e:
+                raise NodeRefusedError(str(e)) from e
         found = self._maps[entry.shard][entry.offset : entry.offset + entry.size]
         if len(found) != entry.size:
             raise NodeRefusedError(f"{self._shard(entry.shard).name} ends before a tensor does")
@@ -178,12 +177,6 @@ def _as_bytes(array: Array) -> Any:
 def _shard(prefix: Path, number: int, shards: int) -> Path:
     # The name is made of numbers alone: nothing that a file says can lead out of its folder.
     return prefix.with_name(f"{prefix.name}.data-{number:05d}-of-{shards:05d}")
-
-
-def _small_file(path: Path) -> bytes:
-    if path.stat().st_size > MAX_BYTES:
-        raise ModelError(f"{path.name}: the index has {path.stat().st_size} bytes, more than {MAX_BYTES}")
-    return path.read_bytes()
 
 
 def opened(checkpoint: str | os.PathLike[str]) -> Bundle:

@@ -12,6 +12,8 @@ from lstm_ir.importers.tensorflow.bodies import Body, FunctionNode, Ref, functio
 from lstm_ir.importers.tensorflow.bundle import Bundle, opened
 from lstm_ir.importers.tensorflow.messages import message, parsed
 from lstm_ir.ir.errors import ModelError
+from lstm_ir.ir.foreign_errors import become
+from lstm_ir.ir.input_file import content
 
 Model: TypeAlias = "str | os.PathLike[str] | bytes | Any"
 MAX_BYTES = 2**31 - 1  # of the protobuf format
@@ -63,14 +65,12 @@ def read(model: Model, checkpoint: str | os.PathLike[str] | None = None) -> Sour
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
         file = path.name or str(path)
-        try:
+        with become(ModelError, file):
             if path.is_dir():
                 return _saved_model(path, bundle)
             if path.name == SAVED:
                 return _saved_model(path.parent, bundle)
-            data = content(path)
-        except OSError as e:
-            raise ModelError(f"{file}: {e.strerror or e}") from e
+            data = message_of(path)
         if path.suffix in (".pbtxt", ".prototxt"):
             raise ModelError(f"{file}: graphs as text are not taken; save it in the binary form")
         if path.suffix == ".meta":
@@ -91,12 +91,9 @@ def read(model: Model, checkpoint: str | os.PathLike[str] | None = None) -> Sour
     return _source(file, len(data), meta, bundle)
 
 
-def content(path: Path) -> bytes:
-    """The bytes of a file of protobuf; ModelError where it is larger than one can be."""
-    size = path.stat().st_size
-    if size > MAX_BYTES:
-        raise ModelError(f"{path.name}: the file has {size} bytes, more than {MAX_BYTES}")
-    return path.read_bytes()
+def message_of(path: Path) -> bytes:
+    """The bytes of a file of protobuf; ModelError where it is larger than one can be, or no file on disk."""
+    return content(path, "a TensorFlow graph", MAX_BYTES, ModelError)
 
 
 def _saved_model(folder: Path, bundle: Bundle | None) -> Source:
@@ -104,7 +101,7 @@ def _saved_model(folder: Path, bundle: Bundle | None) -> Source:
     if not path.is_file():
         text = " as text (saved_model.pbtxt), which is not taken" if (folder / "saved_model.pbtxt").is_file() else ""
         raise ModelError(f"{file}: is no SavedModel: the folder has no saved_model.pb{',' if text else ''}{text}")
-    data = content(path)
+    data = message_of(path)
     saved = parsed("SavedModel", data, file, "a SavedModel")
     graph, values = served(saved, file), folder / VALUES
     if bundle is None and values.with_name(f"{values.name}.index").is_file():

@@ -11,7 +11,7 @@ import numpy as np
 
 from lstm_ir.importers.tensorflow.entries import MAIN
 from lstm_ir.importers.tensorflow.ports import Ports, ports
-from lstm_ir.importers.tensorflow.reading import read
+from lstm_ir.importers.tensorflow.reading import message_of, read
 from lstm_ir.ir.errors import ModelError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _loaded(tensorflow: Any, folder: Path | None, signature: str, model: Any, gr
         call.held = function  # type: ignore[attr-defined]  # TensorFlow lets go of variables that nobody holds
         return call
     v1 = tensorflow.compat.v1
-    data = Path(model).read_bytes() if isinstance(model, (str, os.PathLike)) else model
+    data = message_of(Path(model)) if isinstance(model, (str, os.PathLike)) else model
     definition = v1.GraphDef.FromString(data if isinstance(data, bytes) else data.SerializeToString())
     graph = tensorflow.Graph()
     with graph.as_default():

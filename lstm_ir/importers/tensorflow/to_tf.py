@@ -16,7 +16,7 @@ from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.tensorflow.bodies import FunctionNode
 from lstm_ir.importers.tensorflow.bundle import ATTRIBUTE, Bundle
 from lstm_ir.importers.tensorflow.messages import parsed
-from lstm_ir.importers.tensorflow.reading import SAVED, VALUES, Source, content, read, served
+from lstm_ir.importers.tensorflow.reading import SAVED, VALUES, Source, message_of, read, served
 from lstm_ir.importers.tensorflow.tensors import dtype_of, read_tensor
 from lstm_ir.importers.tensorflow.variable import VARIABLES
 from lstm_ir.importers.tensorflow.variable_names import VariableNames
@@ -130,13 +130,13 @@ def _copies(source: Source, arrays: Mapping[str, Array]) -> dict[str, Array]:
 def _with_literals(path: Path, file: str, literals: Mapping[str, Array]) -> bytes:
     """The bytes of a file with other values of these nodes of its graph."""
     if path.name == SAVED:
-        whole = parsed("SavedModel", content(path), file, "a SavedModel")
+        whole = parsed("SavedModel", message_of(path), file, "a SavedModel")
         graph = served(whole, file).graph_def
     elif path.suffix == ".meta":
-        whole = parsed("MetaGraphDef", content(path), file, "a graph with what belongs to it (.meta)")
+        whole = parsed("MetaGraphDef", message_of(path), file, "a graph with what belongs to it (.meta)")
         graph = whole.graph_def
     else:
-        whole = graph = parsed("GraphDef", content(path), file, "a TensorFlow graph")
+        whole = graph = parsed("GraphDef", message_of(path), file, "a TensorFlow graph")
     for node in graph.node:
         if node.name in literals:
             _fill(node.attr["value"].tensor, literals[node.name])
