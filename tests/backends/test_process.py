@@ -94,3 +94,35 @@ def test_the_end_interrupts_compilations_and_waits_for_the_rest_as_long_as_it_sa
             os.kill(int((tmp_path / "pid").read_text()), 0)
     else:
         assert process.WAIT <= time.monotonic() - start < 60
+
+
+FIRST_USE = """
+import os, signal, sys, threading, time
+import lstm_ir as li
+x = li.input("x", ("T", 3))
+graph = li.Graph("g", [x], {"y": x * 2.0})
+use = {"compile": lambda: li.compile(graph).close(), "load": lambda: li.load("nowhere.lirpkg")}[sys.argv[1]]
+
+def tried():
+    try:
+        use()
+    except li.PackageError:
+        pass
+
+threading.Thread(target=tried).start()
+time.sleep(float(sys.argv[2]))
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    tried()
+    os._exit(5)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize(("use", "after"), [("compile", 0.05), ("load", 0.01)])
+def test_a_fork_waits_for_first_uses_in_other_threads(use: str, after: float) -> None:
+    """They import: a child that lacks the thread would wait for the locks of its modules for ever."""
+    command = [sys.executable, "-c", FIRST_USE, use, str(after)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=200)
+    assert (done.stdout, done.returncode) == ("5\n", 0), done.stderr[-2000:]
