@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lstm_ir.ir import at_fork as _at_fork
+from lstm_ir.ir import at_fork as _at_fork  # noqa: F401  what it registers
 from lstm_ir.ir.errors import ArgumentError as ArgumentError
 from lstm_ir.ir.errors import BroadcastError as BroadcastError
 from lstm_ir.ir.errors import BusyError as BusyError

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.ir.called import told as told_words
-from lstm_ir.ir.errors import DeviceError, PackageError
+from lstm_ir.ir.errors import DeviceError, KeyTypeError, PackageError
 from lstm_ir.ir.foreign_errors import refusals_become
 from lstm_ir.options import LOAD_OPTIONS, checked, device_word, told
 
@@ -62,6 +62,8 @@ def load(
     device_word(device)
     try:
         return open_package(path, device, require_key=require_key, options=CallOptions(**given))
+    except KeyTypeError:
+        raise
     except PackageError as e:
         reader = _READERS.get(Path(path).suffix.lower())
         if reader is None:

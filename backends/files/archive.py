@@ -145,6 +145,8 @@ def write_package(
         recipe=None if graph is None else graph.recipe,
     )
     text = json.dumps(manifest.to_json(), indent=1, sort_keys=True).encode()
+    if len(text) > _LIMIT:
+        raise PackageError(f"the manifest has {len(text)} bytes, with all names; at most {_LIMIT} are read again")
     members = {MANIFEST: text, **members}
     if key is not None:
         members[SEAL] = hmac.new(key, text, hashlib.sha256).hexdigest().encode()

@@ -21,6 +21,7 @@ _NAMES = {
     "I32": DType.i32, "U32": DType.u32, "I64": DType.i64, "BOOL": DType.i1,
 }  # fmt: skip
 _WORDS = {v: k for k, v in _NAMES.items()}
+_METADATA = "__metadata__"
 _HEADER = 16 << 20  # bytes; as Python's objects they take some twenty times that
 
 Kind = tuple[DType, tuple[int, ...]]  # element type and shape
@@ -88,10 +89,10 @@ def _header(f: BinaryIO, size: int, where: str) -> tuple[dict[str, Kind], dict[s
     if not 2 <= length <= min(size - 8, _HEADER):
         raise PackageError(f"{where}: not a safetensors file, or one that is cut off")
     data = strict_json.read(f.read(length), f"{where}: a damaged header")
-    metadata = data.pop("__metadata__", {})
+    metadata = data.pop(_METADATA, {})
     metadata = {} if metadata is None else metadata
     if not (isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())):
-        raise PackageError(f"{where}: __metadata__ is not texts by name")
+        raise PackageError(f"{where}: {_METADATA} is not texts by name")
     if len(data) > ARRAYS:
         raise PackageError(f"{where}: {len(data)} tensors; at most {ARRAYS} are read")
     types: dict[str, Kind] = {}
@@ -125,12 +126,23 @@ def _entry(entry: object, where: str) -> tuple[Kind, tuple[int, int]]:
     return (dtype, tuple(shape)), (span[0], span[1])
 
 
+def _check(weights: Mapping[str, Array]) -> None:
+    if _METADATA in weights:
+        raise PackageError(f"a safetensors file has no array called {_METADATA}, which is its metadata: rename it")
+    if len(weights) > ARRAYS:
+        raise PackageError(f"{len(weights)} arrays; at most {ARRAYS} are read again")
+    for name, a in weights.items():
+        size_of(a.shape, a.itemsize, name[:80])
+
+
 def write(f: BinaryIO, weights: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> None:
     """`weights` as safetensors, the data starting at a multiple of 64 bytes; metadata are texts by name.
 
     Arrays whose bytes are a multiple of that come first, so that each of them can be mapped where it lies.
+    PackageError for what `read` would not read again; then nothing is written.
     """
-    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    _check(weights)
+    header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
     header |= {name: {} for name in weights}
     places = sorted(weights, key=lambda n: weights[n].nbytes % ALIGNMENT != 0)
     end = 0
@@ -140,6 +152,8 @@ def write(f: BinaryIO, weights: Mapping[str, Array], metadata: Mapping[str, str]
         header[name] |= {"dtype": word, "shape": list(a.shape), "data_offsets": [end, end + a.nbytes]}
         end += a.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
+    if len(text) > _HEADER:
+        raise PackageError(f"the header has {len(text)} bytes, with all names; at most {_HEADER} are read again")
     text += b" " * (-(8 + len(text)) % ALIGNMENT)
     f.write(len(text).to_bytes(8, "little"))
     f.write(text)

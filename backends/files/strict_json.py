@@ -1,4 +1,4 @@
-"""JSON that comes from somewhere else: UTF-8 alone, every name once, no half of a surrogate pair."""
+"""JSON that comes from somewhere else: UTF-8 alone, every name once, no half of a surrogate pair, no -0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def read(data: bytes, where: str) -> dict[str, Any]:
     """The object in `data`; PackageError, which begins with `where`, for anything else."""
     try:
         text = data.decode()  # of bytes, Python's JSON takes UTF-16 and UTF-32 too
-        found = json.loads(text, object_pairs_hook=_once)
+        found = json.loads(text, object_pairs_hook=_once, parse_int=_whole if "-0" in text else None)
         if _HALF.search(text):
             json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as e:
@@ -23,6 +23,13 @@ def read(data: bytes, where: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise PackageError(f"{where}: not an object")
     return found
+
+
+def _whole(digits: str) -> int:
+    """No -0, which is a number of no kind that a file has."""
+    if digits == "-0":
+        raise ValueError("-0 is no whole number")
+    return int(digits)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

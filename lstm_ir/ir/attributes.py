@@ -11,6 +11,7 @@ import numpy as np
 from lstm_ir.ir import dims
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.opdef import REQUIRED, Op, RuleError
+from lstm_ir.ir.printable import is_text
 from lstm_ir.ir.types import DType, shape_of
 
 
@@ -37,6 +38,8 @@ def _bool(v: Any) -> bool:
 def _str(v: Any) -> str:
     if not isinstance(v, str):
         raise TypeError
+    if not is_text(v):
+        raise TypeError("it has half of a surrogate pair")
     return v
 
 

@@ -19,6 +19,7 @@ from lstm_ir.ir.location import Loc, here
 from lstm_ir.ir.near_names import nearest
 from lstm_ir.ir.opdef import Op, Range, RuleError, TypeOrList, derive
 from lstm_ir.ir.operators import Operators, comparable, compared
+from lstm_ir.ir.printable import is_text
 from lstm_ir.ir.printer import print_graph
 from lstm_ir.ir.shown import shown_by
 from lstm_ir.ir.signature import Requirement
@@ -392,6 +393,8 @@ def _unique(names: Iterable[str], what: str, where: str) -> None:
     for name in names:
         if not isinstance(name, str) or not name:
             raise VerifyError(f"graph: an {what} has no name\n  in {where}")
+        if not is_text(name):
+            raise VerifyError(f"graph: the name of an {what}, {name!r:.80}, has half of a surrogate pair\n  in {where}")
         if name in seen:
             raise VerifyError(f"graph: two {what}s are called {name!r}\n  in {where}")
         seen.add(name)

@@ -11,6 +11,7 @@ from lstm_ir.ir.location import here
 from lstm_ir.ir.no_operand import refuse_what_is_none
 from lstm_ir.ir.opdef import Attr, Trait, define
 from lstm_ir.ir.options import is_int
+from lstm_ir.ir.printable import is_text
 from lstm_ir.ir.types import DimLike, DType, DTypeLike, TensorType, shape_of
 
 
@@ -47,7 +48,7 @@ def input(name: str, shape: tuple[DimLike, ...], dtype: DTypeLike = "f32") -> Va
     if isinstance(name, str) and not name:
         raise IRError("an input needs a name")
     try:
-        if not isinstance(name, str):
+        if not isinstance(name, str) or not is_text(name):
             raise IRError(f"the name is {name!r:.80}; expected text")
         if isinstance(shape, str):
             raise IRError(f'the shape is {shape!r:.80}; expected a list of sizes, such as ("T", "B", 64)')

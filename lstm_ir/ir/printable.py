@@ -11,6 +11,17 @@ def safe(text: str) -> str:
     return "".join(c if c.isprintable() or c in KEPT else repr(c)[1:-1] for c in text)
 
 
+def is_text(name: str) -> bool:
+    """Whether a name can be written to a file: not where it has half of a surrogate pair."""
+    if name.isascii():
+        return True
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def bytes_text(count: float) -> str:
     """Bytes in the unit that fits."""
     for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):

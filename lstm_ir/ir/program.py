@@ -15,6 +15,7 @@ from lstm_ir.ir.leaf import literal, parameter
 from lstm_ir.ir.literals import constant_of
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.near_names import hint
+from lstm_ir.ir.printable import is_text
 from lstm_ir.ir.printer import print_program
 from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.shown import shown_by
@@ -36,7 +37,7 @@ class State:
     type: TensorType
 
     def __init__(self, name: str, initial: Any, type: TensorType | None = None) -> None:
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not name or not is_text(name):
             raise VerifyError(f"a state is called {name!r:.80}; expected text")
         start = literal("State", initial, None if type is None or hasattr(initial, "dtype") else type.dtype)
         whole = start.type if type is None else type
@@ -190,6 +191,7 @@ class Program:
         """Refuse what is no graph, no state or no binding, and a state under another name than its own."""
         where = f"program {self.name!r}"
         for entry, graph in self.entries.items():
+            check_name(entry, f"{where}, an entry", "Program(name, {entry: graph})")
             if not isinstance(graph, Graph):
                 raise VerifyError(f"{where}, entry {entry!r:.80}: expected a graph, got {type(graph).__name__:.80}")
         for name, state in self.state.items():

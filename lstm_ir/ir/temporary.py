@@ -68,17 +68,31 @@ def new_folder(base: Path | None = None) -> Iterator[Path]:
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
             continue
+        ours = False
         try:
-            if _held(handle, path) is False:
-                continue
-            try:
+            ours = _held(handle, path) is not False
+            if ours:
                 yield path
-            finally:
-                shutil.rmtree(path, ignore_errors=True)
-            return
+                return
         finally:
-            os.close(handle)
+            os.close(handle)  # before the folder goes: to remove it takes a descriptor, which may be the last
+            if ours:
+                _remove(path)
     raise OSError(11, "other processes remove every temporary folder", str(base))
+
+
+def _remove(folder: Path) -> None:
+    """What can be removed of a folder of this user alone, with one descriptor where there are no more."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        with suppress(OSError):
+            for name in os.listdir(folder):
+                inside = folder / name
+                if inside.is_dir() and not inside.is_symlink():
+                    _remove(inside)
+                else:
+                    inside.unlink()
+            folder.rmdir()
 
 
 def remove_dead(folder: Path) -> None:

@@ -159,3 +159,23 @@ def test_names_may_be_as_long_as_the_system_lets_them(tmp_path: Path) -> None:
     odd = os.fsdecode(b"\xff\xfe.npz")
     write(tmp_path / odd)
     assert len(os.listdir(tmp_path)) == 4
+
+
+NO_DESCRIPTORS = """
+import os, sys
+from pathlib import Path
+from lstm_ir.ir.temporary import new_folder
+with new_folder(Path(sys.argv[1])) as folder:
+    (folder / "inside").mkdir()
+    (folder / "inside" / "file").write_bytes(b"x")
+    try:
+        while True:
+            os.open("/", os.O_RDONLY)
+    except OSError:
+        pass
+"""
+
+
+def test_a_folder_goes_where_no_file_can_be_opened(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", NO_DESCRIPTORS, str(tmp_path)], env=environment(), check=True, timeout=60)
+    assert list(tmp_path.iterdir()) == []

@@ -209,6 +209,35 @@ def test_headers_that_are_refused(text: str, tmp_path: Path) -> None:
         read_weights(tensors(tmp_path / "w.safetensors", text, bytes(8)))
 
 
+# -- what is written ------------------------------------------------------------------------------
+
+UNREADABLE: dict[str, tuple[dict[str, Any], str]] = {
+    "metadata": ({"__metadata__": np.ones(2, "f4")}, "has no array called __metadata__"),
+    "names": ({"w" * (17 << 20): np.ones(2, "f4")}, "the header has 178[0-9]* bytes"),
+    "many": (dict.fromkeys(map(str, range(100_001)), np.ones(0, "f4")), "100001 arrays; at most 100000 are read again"),
+}
+
+
+@pytest.mark.parametrize("name", [*UNREADABLE, "axes"])
+def test_what_could_not_be_read_again_is_not_written(name: str, tmp_path: Path) -> None:
+    if name == "axes" and np.lib.NumpyVersion(np.__version__) < "2.0.0":
+        pytest.skip("NumPy has no array of 33 axes")
+    axes = {"axes": ({"w": np.ones((1,) * 33, "f4")}, "w: no array has the shape")} if name == "axes" else {}
+    arrays, why = {**UNREADABLE, **axes}[name]
+    state_file.write(tmp_path / "s", {"old": np.ones(3, "f4")})
+    with pytest.raises(PackageError, match=why):
+        state_file.write(tmp_path / "s", arrays)
+    assert [p.name for p in tmp_path.iterdir()] == ["s"]
+    assert list(state_file.read(tmp_path / "s")) == ["old"]
+
+
+def test_a_package_of_a_long_name_is_not_written(tmp_path: Path) -> None:
+    x = li.input("x" * (17 << 20), (2,))
+    with pytest.raises(PackageError, match="at most 16777216 are read again"):
+        li.export(li.Graph("g", [x], {"y": x + 1.0}), tmp_path / "p.lirpkg", ["cpu:host"], graph=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 # -- what is no file ------------------------------------------------------------------------------
 
 READERS: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
