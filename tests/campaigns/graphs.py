@@ -113,6 +113,8 @@ def _held(cases: list[Case], way: Way, rng: np.random.Generator, said: set[str])
             if len(kept) == len(cases):
                 return [*told, f"a module of {len(cases)} graphs of which none alone is refused: {e}"]
             said.add(f"{len(cases) - len(kept)} refused: {str(e).splitlines()[0]}")
+            if ";" not in str(e).splitlines()[0]:
+                told.append(f"a refusal that does not say what to do instead: {e}")
             cases = kept
     if exe is None:
         return told

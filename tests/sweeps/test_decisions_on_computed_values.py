@@ -117,6 +117,9 @@ SLOPES: dict[str, tuple[Callable[[Value, Value], Value], Callable[[Array, Array]
     "min": (lambda v, w: li.min(v, -1), lambda v, w: _share(v, v.min(-1, keepdims=True))),
     "select": (lambda v, w: li.select(v > w, v, 0.0), lambda v, w: (v > w).astype(v.dtype)),
     "abs": (lambda v, w: li.abs(v), lambda v, w: np.sign(v)),
+    "maximum": (li.maximum, lambda v, w: _larger(v, w)),
+    "minimum": (li.minimum, lambda v, w: _larger(w, v)),
+    "clamp": (lambda v, w: li.clamp(-1.0, v, w), lambda v, w: _inside(v, w)),
     "max of a part": (
         lambda v, w: li.max(li.select(v < w, v, w), -1),
         lambda v, w: _share(np.where(v < w, v, w), None, v < w),
@@ -128,6 +131,16 @@ def _share(v: Array, top: Array | None, kept: Any = True) -> Array:
     """1 for the largest, shared by those that are equal; of those that are not kept, none."""
     hit = v == (v.max(-1, keepdims=True) if top is None else top)
     return np.asarray(hit / hit.sum(-1, keepdims=True).astype(v.dtype) * kept).astype(v.dtype)
+
+
+def _larger(v: Array, w: Array) -> Array:
+    """1 where v is larger, half of it at a tie."""
+    return np.asarray((v > w) + 0.5 * (v == w), v.dtype)
+
+
+def _inside(v: Array, high: Array) -> Array:
+    low = v.dtype.type(-1)
+    return np.asarray((v >= low) & (np.maximum(v, low) <= high), v.dtype)
 
 
 JUMPS = {d.op for d in DECISIONS.values()}
@@ -245,6 +258,8 @@ def test_every_op_jumps_or_not() -> None:
     floats = {n for n, op in OPS.items() if op.level is Level.primitive and op.operands}
     assert floats == JUMPS | NO_JUMPS | NO_FLOATS
     assert not JUMPS & (NO_JUMPS | NO_FLOATS)
+    assert {name for name, d in DECISIONS.items() if d.op in CONTINUOUS} <= set(SLOPES)
+    assert set(FLOATS) == {d.value for d in li.DType if d.is_float}
 
 
 @pytest.mark.parametrize("loop", [False, True], ids=["plain", "loop"])

@@ -101,6 +101,22 @@ def _fixed(use: Use, dtype: str, wrap: Any, what: str) -> Iterator[Case]:
             yield case(f"{what}{use} of {dtype} [{n},{m}]", i, y)
 
 
+def _half_open(use: Use, dtype: str, wrap: Any, what: str) -> Iterator[Case]:
+    """One named size, called with 0 and more, beside a number that is 0."""
+    for form, name, sizes in (("rows", "N", ((5, 0), (0, 0))), ("columns", "M", ((0, 6), (0, 0)))):
+        fits = [s for s in sizes if _made(use, dtype, Inputs("fixed", *s), wrap) is not None]
+        i = Inputs(form, *sizes[0])
+        y = _made(use, dtype, i, wrap) if fits else None
+        if y is not None:
+            calls = tuple({name: n if name == "N" else m} for n, m in fits)
+            yield case(f"{what}{use} of {dtype} ({form} open, beside 0)", i, y, calls=calls)
+
+
+def half_open(dtype: str) -> list[Case]:
+    """Every use of every op with one open size and one 0."""
+    return [c for use in USES for c in _half_open(use, dtype, _plain, "")]
+
+
 def plain(dtype: str, named: bool) -> list[Case]:
     """Every use of every op, and of the composites."""
     return [
@@ -217,6 +233,7 @@ def block_ops(named: bool) -> list[Case]:
 ALL: dict[str, Callable[[], list[Case]]] = {
     **{f"ops {d}": lambda d=d: plain(d, False) for d in DTYPES},  # type: ignore[misc]
     **{f"open ops {d}": lambda d=d: plain(d, True) for d in DTYPES},  # type: ignore[misc]
+    **{f"half open ops {d}": lambda d=d: half_open(d) for d in DTYPES},  # type: ignore[misc]
     "gradients": lambda: slopes(False),
     "open gradients": lambda: slopes(True),
     "loops": lambda: loops(False),
@@ -235,7 +252,7 @@ NEVER_EMPTY = {*mps.NAMES, cudnn.FORWARD, cudnn.BACKPROP, cudnn.TO, cudnn.FROM, 
 
 
 def test_every_dtype_has_parts_of_its_own() -> None:
-    parts = {part.rpartition(" ")[2] for part in ALL if part.startswith(("ops ", "open ops "))}
+    parts = {part.rpartition(" ")[2] for part in ALL if part.startswith(("ops ", "open ops ", "half open ops "))}
     assert parts == set(DTYPES) == {d.value for d in li.DType}
 
 
