@@ -104,7 +104,9 @@ def _fixed(use: Use, dtype: str, wrap: Any, what: str) -> Iterator[Case]:
 def _half_open(use: Use, dtype: str, wrap: Any, what: str) -> Iterator[Case]:
     """One named size, called with 0 and more, beside a number that is 0."""
     for form, name, sizes in (("rows", "N", ((5, 0), (0, 0))), ("columns", "M", ((0, 6), (0, 0)))):
-        fits = [s for s in sizes if _made(use, dtype, Inputs("fixed", *s), wrap) is not None]
+        least = use.rows if name == "N" else use.columns
+        enough = [(n, m) for n, m in sizes if (n if name == "N" else m) >= least]
+        fits = [s for s in enough if _made(use, dtype, Inputs("fixed", *s), wrap) is not None]
         i = Inputs(form, *sizes[0])
         y = _made(use, dtype, i, wrap) if fits else None
         if y is not None:
