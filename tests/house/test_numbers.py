@@ -104,6 +104,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/serving/scheduler.py": "_TIDY_SECONDS",
         "backends/compile/child.py": "_GRACE",
         "backends/process.py": "WAIT _PAUSE",
+        "lstm_ir/ir/at_fork.py": "WAIT _PAUSE",
         "backends/queue.py": "IDLE_POLL",
         "backends/run/contexts.py": "_POLL",
         "backends/run/helper_pool.py": "_END",
