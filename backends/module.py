@@ -308,7 +308,9 @@ class _Function:
         k = terms.get((unknown[0],))
         rest = dims.add(d, dims.mul(dims.name(unknown[0]), -k)) if k else None
         if k is None or rest is None or unknown[0] in dims.names(rest):
-            raise LoweringError(f"the size {unknown[0]} cannot be solved from {d}; give an input an axis of this name alone")
+            raise LoweringError(
+                f"the size {unknown[0]} cannot be solved from {d}; give an input an axis of this name alone"
+            )
         index = ir.IndexType.get()
         with ir.InsertionPoint(e.anchor):
             left = e.make("arith.subi", [at, e.size(rest)], [index]).result

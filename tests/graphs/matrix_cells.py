@@ -131,6 +131,32 @@ def only_the_last(s: Any, x: Any) -> Any:
     return li.sigmoid(f)[..., None, None] * s + k[..., :, None] * v[..., None, :], None
 
 
+@cell((K, B, V, H))
+def keys_first(s: Any, x: Any) -> Any:
+    """Axes of the matrix stand before those of rows and heads."""
+    q, k, v, _, f = x
+    by_row = li.transpose(v, (0, 2, 1))[None]
+    s = li.sigmoid(f)[None, :, None, :] * s + li.transpose(k, (2, 0, 1))[:, :, None, :] * by_row
+    return s, li.sum(s * li.transpose(q, (2, 0, 1))[:, :, None, :], 0)
+
+
+@cell((V, K, H, B))
+def rows_last(s: Any, x: Any) -> Any:
+    q, k, v, i, f = (li.transpose(a, tuple(reversed(range(a.rank)))) for a in x)
+    s = li.sigmoid(f) * s + (i * k)[None] * v[:, None]
+    return s, (li.sum(s * q[None], 1), li.sum((2.0 * s) * k[None], 1))
+
+
+@cell((B, H, K, V))
+def repeated_gates(s: Any, x: Any) -> Any:
+    """Gates that are the same for a whole matrix come from one wide tensor."""
+    q, k, v, i, f = x
+    wide = li.broadcast_to(li.stack([i, f], 2)[..., None, None], (B, H, 2, K, V))
+    take, keep = li.tanh(wide[:, :, 0]), li.sigmoid(wide[:, :, 1])
+    s = keep * s + take * (k[..., :, None] * v[..., None, :])
+    return s, li.einsum("bhk,bhkv->bhv", q, s)
+
+
 @cell((K, V))
 def shared_by_rows(s: Any, x: Any) -> Any:
     """One state for all rows."""
@@ -162,7 +188,19 @@ def read_along_both_axes(s: Any, x: Any) -> Any:
     return s, (li.einsum("bhk,bhkv->bhv", x[0], s), li.einsum("bhv,bhkv->bhk", x[2], s))
 
 
+@left("a matrix state that a condition drops")
+def reset_by_a_gate(s: Any, x: Any) -> Any:
+    s = li.where((x[4] > 1.0)[..., None, None], 0.0, s) + x[1][..., :, None] * x[2][..., None, :]
+    return s, li.einsum("bhk,bhkv->bhv", x[0], s)
+
+
 @left("a matrix state that is read by more than products with a vector")
+def read_by_an_op_with_two_results(s: Any, x: Any) -> Any:
+    s = 0.9 * s + x[1][..., :, None] * x[2][..., None, :]
+    return s, li.top_k(s, 2)[0]
+
+
+@left("a matrix state to which 2 outer products are added")
 def two_outer_products(s: Any, x: Any) -> Any:
     kv = x[1][..., :, None] * x[2][..., None, :]
     return 0.9 * s + kv + x[0][..., :, None] * li.tanh(x[2])[..., None, :], None

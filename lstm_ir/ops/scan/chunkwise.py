@@ -51,8 +51,6 @@ def chunkwise(loop: Loop) -> tuple[list[Value] | None, str, Node | None]:
         return None, f"a matrix state of {shape[found.k]} x {shape[found.v]}", None
     if loop.count is not None:
         return None, "a matrix state in a loop with `count`", None
-    if loop.until:
-        return None, "a matrix state in a loop with `until`", None
     if len(set(loop.reverse)) > 1:
         return None, "a matrix state in a loop that reads or gives rows in both orders", None
     if isinstance(loop.length, int):
@@ -168,7 +166,9 @@ class _Parts:
         wide = tuple(shape[a] for a in axes)
         if p.value.shape == wide and p.axes == tuple(axes):
             return p.value
-        return broadcast_in_dim(p.value, wide, tuple(list(axes).index(a) for a in p.axes))
+        order = sorted(axes)  # of the state, as those of a Partial are
+        made = broadcast_in_dim(p.value, tuple(shape[a] for a in order), tuple(order.index(a) for a in p.axes))
+        return transpose(made, tuple(order.index(a) for a in axes))
 
     def _in_order(self, rows: Value) -> Value:
         """Rows in the order of the steps, or from that order back."""

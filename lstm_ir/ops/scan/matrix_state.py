@@ -77,11 +77,12 @@ def matrix_loop(loop: Loop) -> tuple[MatrixLoop | None, str]:
         elif p.dtype not in (DType.f32, DType.f64):
             why = f"a matrix state in {p.dtype}"
         else:
+            why = ""
             for k, v in pairs:
                 try:
                     return _Taken(loop, c.carries[0], k, v).matrix, ""
-                except NoFormError:
-                    why = "a matrix state that is read by more than products with a vector"
+                except NoFormError as e:
+                    why = str(e) or why or "a matrix state that is read by more than products with a vector"
     return None, why
 
 
@@ -105,8 +106,10 @@ class _Taken:
                 self._node(n)
         self._check_outputs(carry)
         after = self.affine.get(loop.next[carry])
-        if after is None or len(after.added) != 1:
+        if after is None:
             raise NoFormError
+        if len(after.added) != 1:
+            raise NoFormError(f"a matrix state to which {len(after.added) or 'no'} outer products are added")
         self.matrix = MatrixLoop(loop, carry, k, v, after, self.reads)
 
     def _check_outputs(self, carry: int) -> None:
@@ -121,6 +124,8 @@ class _Taken:
             return
         if any(w in self.late for w in given):
             raise NoFormError
+        if len(n.values) > 1:
+            raise NoFormError
         (v,) = n.values
         if n.op.name in ("dot_general", "reduce_sum"):
             self.reads.append(self._product(n) if n.op.name == "dot_general" else self._sum(n))
@@ -129,6 +134,8 @@ class _Taken:
         try:
             self.affine[v] = self._affine(n)
         except NoFormError:
+            if n.op.name != "multiply":
+                raise
             self.asked[v] = self._asked(n)
 
     # -- the state, decayed, and what is added
@@ -166,7 +173,7 @@ class _Taken:
 
     def _asked(self, n: Node) -> tuple[Affine, Partial]:
         """The state times numbers that differ along the axis of k."""
-        if n.op.name != "multiply" or sum(w in self.depends for w in n.inputs) != 1:
+        if sum(w in self.depends for w in n.inputs) != 1:
             raise NoFormError
         a, b = n.inputs if n.inputs[0] in self.depends else reversed(n.inputs)
         if self.v in {self.axes[i] for i in self.spread.of(b)}:
@@ -216,7 +223,12 @@ def _scaled(a: Affine, by: Partial) -> Affine:
 
 
 def _chosen(cond: Partial, yes: Affine, no: Affine) -> Affine:
-    """One or the other by a condition of the rows."""
+    """One or the other by a condition of the rows.
+
+    A state that one of them drops is not multiplied by 0, which would keep its infinities and NaN.
+    """
+    if (yes.decay is None) is not (no.decay is None):
+        raise NoFormError("a matrix state that a condition drops")
     other = applied(e.logical_not, cond)
     added = (*(masked(o, cond) for o in yes.added), *(masked(o, other) for o in no.added))
     if yes.decay is None and no.decay is None:

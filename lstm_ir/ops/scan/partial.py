@@ -14,6 +14,7 @@ from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.shape import reshape, transpose
+from lstm_ir.ops.primitive.window import slice_axis
 
 Axes = tuple[int, ...]
 
@@ -70,6 +71,10 @@ def narrowed(v: Value, axes: Axes, spread: Spread) -> Partial:
     if Trait.elementwise in n.op.traits and not n.ranges:
         parts = [narrowed(x, axes, spread) for x in n.inputs]
         return applied(lambda *xs: make(n.op, *xs, **n.attrs).values[0], *parts)
+    differs = spread.of(v)
+    for i, d in enumerate(v.shape):
+        if d != 1 and i not in differs:  # known to be the same along it
+            v = slice_axis(v, i, 0, 1)
     return Partial.of(v, axes)
 
 
