@@ -3,13 +3,13 @@
 A base file is built here, lies beside the project, or is a small one of the package `onnx`. Bytes are altered, or
 fields: op types, domains, attributes, names, sizes, element types, data, operands, subgraphs, versions, places of
 external data. A refusal names the file, and nodes with their ops. What is imported verifies. Small models are run, and
-where onnxruntime takes the file too, and both give numbers, these are equal.
+where onnxruntime takes the file too, and both give numbers, these are equal. Some trials fix inputs to constants, some
+make a program that keeps state and compare its parts with the whole, some ask for the report alone, and print it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import warnings
 from functools import cache
 from pathlib import Path
@@ -20,46 +20,43 @@ import numpy as np
 import onnx_bases
 import onnx_mutation
 import onnx_runner
+import onnx_streams
 from mutation import altered
+from onnx_seeds import packaged
+from onnx_ways import SMALL, calm, constants, elements, given, report, stream
 from paths import MODELS
 
 import lstm_ir as li
-from lstm_ir.ir import dims
 from lstm_ir.ir.verify import verify
 
 Rng = np.random.Generator
 LARGE = 1 << 20  # bytes of a file of which only bytes are altered now and then, and which is not run
-PACKAGED = 1 << 16  # bytes of a file of the package `onnx`
-SMALL = 1 << 16  # elements of all operands and results of a graph that is run
-SIZES = (3, 1, 2, 5)
 
 
 @cache
 def bases() -> dict[str, bytes]:
     """Sound files by name."""
-    found = {name: made.SerializeToString() for name, made in onnx_bases.models().items()}
+    found = {name: made.SerializeToString() for name, made in onnx_bases.models().items()} | streams()
     if MODELS.is_dir():
         found |= {p.name: p.read_bytes() for p in sorted(MODELS.glob("*.onnx")) if p.stat().st_size < LARGE}
     return found
 
 
 @cache
-def packaged() -> dict[str, bytes]:
-    """Files of the tests of `onnx` by folder."""
-    import onnx
-
-    data = Path(onnx.__file__).parent / "backend" / "test" / "data"
-    small = (p for p in sorted(data.rglob("*.onnx")) if p.stat().st_size < PACKAGED)
-    return {str(p.relative_to(data)): p.read_bytes() for p in small}
+def streams() -> dict[str, bytes]:
+    """Models that look at no later frame."""
+    rng = np.random.default_rng(onnx_bases.SEED)
+    return {f"stream {n}": onnx_streams.chain(rng, n).made().SerializeToString() for n in range(2, 10)}
 
 
 def prepare() -> None:
     bases()
     packaged()
+    str(li.examine(bases()["lstm"]))  # the libraries that draw and plan are not the first trial's time
 
 
-def damaged(rng: Rng) -> tuple[str, bytes]:
-    found = bases() if rng.random() < 0.5 else packaged()
+def damaged(rng: Rng, causal: bool = False) -> tuple[str, bytes]:
+    found = streams() if causal else bases() if rng.random() < 0.5 else packaged()
     names = list(found)
     name = names[int(rng.integers(len(names)))]
     data = found[name]
@@ -73,23 +70,31 @@ def damaged(rng: Rng) -> tuple[str, bytes]:
 
 
 def trial(rng: Rng, number: int) -> str:
-    what, data = damaged(rng)
+    way = rng.random()
+    what, data = damaged(rng, way < 0.1)
     file = Path("model.onnx")
     file.write_bytes(data)
     Path("data.bin").write_bytes(bytes(64))
     Path("outside").mkdir(exist_ok=True)
-    sizes = {"T": 3} if rng.random() < 0.1 else None
+    model = file if rng.random() < 0.8 else data
+    options: dict[str, Any] = {"sizes": {"T": 3}} if rng.random() < 0.1 else {}
+    if rng.random() < 0.15:
+        options["constants"] = constants(rng, data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            g = li.from_onnx(file if rng.random() < 0.8 else data, sizes=sizes)
+            if way < 0.15:  # of files that are streams two thirds
+                return stream(model, rng, **options)
+            if way < 0.3:
+                return report(model, rng, **options)
+            g = li.from_onnx(model, **options)
         except li.ModelError as e:
             _named(e, number)
             return "refused"
         verify(g)
-        if len(data) > LARGE or _elements(g) > SMALL:
+        if len(data) > LARGE or elements(g) > SMALL:
             return "imported"
-        return _ran(g, data, what, rng)
+        return _ran(g, data, what, rng, options.get("constants", {}))
 
 
 def _named(e: li.ModelError, number: int) -> None:
@@ -103,57 +108,13 @@ def _named(e: li.ModelError, number: int) -> None:
         assert "\n" not in line, text
 
 
-def _sizes(g: li.Graph) -> dict[str, int]:
-    """A number for each name of a size, in the order of the inputs."""
-    names: dict[str, int] = {}
-    for p in g.params:
-        for d in p.type.shape:
-            for name in sorted(dims.names(d)):
-                names.setdefault(name, SIZES[len(names) % len(SIZES)])
-    return names
-
-
-def _elements(g: li.Graph) -> int:
-    """How many elements the values of a graph have in a trial; of a loop a hundred times as many."""
-    names, total = _sizes(g), 0
-    for n in g.nodes:
-        for t in n.types:
-            try:
-                size = math.prod(max(0, dims.evaluate(d, names)) for d in t.shape)
-            except (li.LstmIrError, KeyError):  # a size that no input has
-                continue
-            total += size * (100 if n.op.name == "scan" else 1)
-    return total
-
-
-def _given(g: li.Graph, rng: Rng) -> dict[str, Any]:
-    names, found = _sizes(g), {}
-    for p in g.params:
-        t = p.type
-        shape = [max(0, dims.evaluate(d, names)) for d in t.shape]
-        drawn = rng.standard_normal(shape) if t.dtype.is_float else rng.integers(0, 2, shape)
-        found[p.node.attrs["name"]] = drawn.astype(t.dtype.numpy)
-    return found
-
-
-def _calm(g: li.Graph) -> bool:
-    """Whether no constant is NaN, or above a million.
-
-    Sums of such numbers overflow, or keep no digit of the others; where NaN stands among sorted ones nobody says.
-    """
-    floats = (
-        n.attrs["value"].array for n in g.nodes if n.op.name in ("weight", "constant") and n.types[0].dtype.is_float
-    )
-    return all(bool(((np.abs(a) <= 1e6) | np.isinf(a)).all()) for a in floats)
-
-
-def _ran(g: li.Graph, data: bytes, what: str, rng: Rng) -> str:
+def _ran(g: li.Graph, data: bytes, what: str, rng: Rng, fixed: dict[str, Any]) -> str:
     try:
-        given = _given(g, rng)
-        got = li.interpret(g, given)
+        arrays = given(g, rng)
+        got = li.interpret(g, arrays)
     except li.LstmIrError:
         return "imported, refused at the call"
-    wanted = onnx_runner.by_onnxruntime(data, given) if _calm(g) else None
+    wanted = onnx_runner.by_onnxruntime(data, {**arrays, **fixed}) if calm(g) else None
     if wanted is None:
         return "imported, run"
     for (name, a), w in zip(got.items(), wanted, strict=True):

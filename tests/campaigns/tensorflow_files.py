@@ -19,7 +19,7 @@ import tensorflow_models
 import tensorflow_mutation
 from device import look
 from mutation import altered
-from onnx_files import SMALL, _elements, _given
+from onnx_ways import SMALL, elements, given
 from paths import DOCS
 
 import lstm_ir as li
@@ -81,13 +81,13 @@ def trial(rng: Rng, number: int) -> str:
         path.write_bytes(data)
     model = Path(next(iter(files))).parts[0] if any("saved_model" in p for p in files) else _graph(files)
     indices = [p for p in files if p.endswith(".index") and "/" not in p]
-    given: dict[str, Any] = {"checkpoint": indices[0][: -len(".index")]} if indices else {}
+    options: dict[str, Any] = {"checkpoint": indices[0][: -len(".index")]} if indices else {}
     if what.startswith("tutorial"):
-        given["outputs"] = ["following"]
+        options["outputs"] = ["following"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            made = li.from_tf(model, **given)
+            made = li.from_tf(model, **options)
         except li.ModelError as e:
             _named(e, what)
             return "refused"
@@ -111,10 +111,10 @@ def _named(e: li.ModelError, what: str) -> None:
 
 def _ran(g: li.Graph, rng: Rng) -> str:
     verify(g)
-    if _elements(g) > SMALL:
+    if elements(g) > SMALL:
         return "imported"
     try:
-        li.interpret(g, _given(g, rng))
+        li.interpret(g, given(g, rng))
     except li.LstmIrError:
         return "imported, refused at the call"
     return "imported, run"

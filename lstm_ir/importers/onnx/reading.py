@@ -60,24 +60,27 @@ def _read(model: Model, ir: Any) -> Source:
 
 
 def model_bytes(model: Model, source: Source) -> int:
-    """Bytes of the model: of the file with its external data, or as one message of the format."""
+    """Bytes of the model: of the file with its data in other files of its folder, or as one message of the format."""
     import onnx
     import onnx_ir
 
     if isinstance(model, (str, os.PathLike)):
-        kept = {t.path: t for v in source.model.graph.initializers.values() if (t := _external(v.const_value))}
-        beside = sum(os.path.getsize(p) for p in kept if os.path.isfile(p))
-        return os.path.getsize(model) + beside
+        beside = {_inside(v.const_value) for v in source.model.graph.initializers.values()}
+        return os.path.getsize(model) + sum(os.path.getsize(p) for p in beside if p is not None)
     if isinstance(model, bytes):
         return len(model)
     found = model if isinstance(model, onnx.ModelProto) else onnx_ir.to_proto(model)
     return int(found.ByteSize())
 
 
-def _external(tensor: Any) -> Any:
+def _inside(tensor: Any) -> str | None:
+    """The file of a tensor's data, without links; None where there is none in the model's folder, as no other is read."""
     import onnx_ir
 
-    return tensor if isinstance(tensor, onnx_ir.ExternalTensor) else None
+    if not isinstance(tensor, onnx_ir.ExternalTensor) or not os.path.isfile(tensor.path):
+        return None
+    found, folder = Path(os.path.realpath(tensor.path)), Path(os.path.realpath(tensor.base_dir))
+    return str(found) if found.is_relative_to(folder) else None
 
 
 def _library() -> Any:

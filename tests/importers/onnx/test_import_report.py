@@ -198,6 +198,26 @@ def test_bytes_of_the_model(tmp_path: Any) -> None:
     assert examine(path).report.bytes == len(made.SerializeToString()) + 8
 
 
+def test_files_outside_of_the_folder_do_not_count(tmp_path: Any) -> None:
+    """They are not read; one file under two names counts once."""
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    for path, size in ((tmp_path / "outside.bin", 1000), (folder / "w.bin", 8)):
+        path.write_bytes(bytes(size))
+    (folder / "link.bin").symlink_to(tmp_path / "outside.bin")
+    places = ["w.bin", "./w.bin", "../outside.bin", str(tmp_path / "outside.bin"), "link.bin", "no\0file", "missing"]
+    arrays = {f"w{k}": np.ones(2, np.float32) for k in range(len(places))}
+    made = om.model([om.node("Sum", ["x", *arrays], ["y"])], {"x": ([2], "f4")}, ["y"], arrays)
+    for w, place in zip(made.graph.initializer, places, strict=True):
+        w.ClearField("raw_data")
+        w.data_location = 1
+        w.external_data.add(key="location", value=place)
+    (folder / "m.onnx").write_bytes(made.SerializeToString())
+    report = examine(folder / "m.onnx").report
+    assert report.bytes == len(made.SerializeToString()) + 8
+    assert [r.node for r in report.refusals] == ["w2", "w3", "w4", "w5", "w6"]
+
+
 # recurrences and states -------------------------------------------------------------------------
 
 
