@@ -74,7 +74,7 @@ def model_bytes(model: Model, source: Source) -> int:
 
 
 def _inside(tensor: Any) -> str | None:
-    """The file of a tensor's data, without links; None where there is none in the model's folder, as no other is read."""
+    """The file of a tensor's data, without links; None where none is in the model's folder, as no other is read."""
     import onnx_ir
 
     if not isinstance(tensor, onnx_ir.ExternalTensor) or not os.path.isfile(tensor.path):
