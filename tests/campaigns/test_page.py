@@ -48,7 +48,13 @@ def test_totals_of_graphs_are_sums_of_exact_rows(what: str, campaign: str) -> No
 
 @pytest.mark.parametrize(
     ("what", "campaign"),
-    [("texts", "texts"), ("packages", "packages"), ("weight files", "weight_files"), ("kills", "kills")],
+    [
+        ("texts", "texts"),
+        ("packages", "packages"),
+        ("weight files", "weight_files"),
+        ("kills", "kills"),
+        ("ONNX files", "onnx_files"),
+    ],
 )
 def test_totals_are_sums_of_the_ledger(what: str, campaign: str) -> None:
     trials = re.findall(rf"^\| {campaign}(?:, [^|]*)? \| [^|]* \| ([0-9,]+) \|", LEDGER, re.M)

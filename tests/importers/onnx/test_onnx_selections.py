@@ -9,6 +9,7 @@ import onnx_models as om
 import pytest
 from device import need, need_target
 from onnx_cases import GROUP, Case, Shape, compare, compare_compiled, ints, model_of
+from onnx_gradients import compare_gradient
 
 import lstm_ir as li
 
@@ -68,6 +69,11 @@ def _libraries() -> None:
 def test_as_onnxruntime(case: Case, rng: np.random.Generator) -> None:
     for opset in case.opsets:
         compare(case, opset, rng)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_gradients(case: Case, rng: np.random.Generator) -> None:
+    compare_gradient(case, rng)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import onnx_models as om
 import pytest
 from device import need, need_target
 from onnx_cases import GROUP, Case, compare, compare_compiled, ints
+from onnx_gradients import compare_gradient
 
 import lstm_ir as li
 
@@ -56,6 +57,11 @@ def test_beside_onnxruntime(case: Case) -> None:
     need("onnxruntime")
     for opset in case.opsets:
         compare(case, opset, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("case", SINGLE, ids=str)
+def test_gradients(case: Case, rng: np.random.Generator) -> None:
+    compare_gradient(case, rng)
 
 
 @pytest.mark.slow
