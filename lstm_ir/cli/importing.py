@@ -67,7 +67,11 @@ def command(
     plan = PackagePlan.of(written, targets, options, keep_graph, sign_key_file)
     examined = kind.functions().examine(model, **importer_options)
     feedback = model_options.states(states) if states else stateful
-    program = program_of(kind, model, importer_options, feedback) if examined.report.ok else None
+    program = not_kept = None
+    try:
+        program = program_of(kind, model, importer_options, feedback) if examined.report.ok else None
+    except LstmIrError as e:  # a stream that looks ahead: what the model holds is shown before the reasons
+        not_kept = e
     state = {} if program is None else {name: str(s.type) for name, s in program.state.items()}
     try:
         report = examined.report if examined.graph is None else planned(examined, targets[0], plan.options)
@@ -75,6 +79,8 @@ def command(
         _show(examined.report, state, as_json)
         raise
     _show(report, state, as_json)
+    if not_kept is not None:
+        raise not_kept
     if examined.graph is None or program is None:
         raise click.exceptions.Exit(1)
     if output is not None:

@@ -149,6 +149,29 @@ def test_stateful_says_what_it_keeps(rng: np.random.Generator, tmp_path: Path, c
     assert len(json.loads(capsys.readouterr().out)["kept"]) == 2
 
 
+def test_a_model_that_looks_ahead_is_reported_before_its_stream_is_refused(
+    rng: np.random.Generator, tmp_path: Path, capsys: Capture
+) -> None:
+    """Its text and its JSON; no package is written."""
+    need("onnx", "onnx_ir")
+    shapes = {"W": (1, 4 * H, I), "R": (1, 4 * H, H)}
+    weights = {n: rng.standard_normal(s).astype("f4") for n, s in shapes.items()}
+    layer = om.node("LSTM", ["x", "W", "R"], ["Y"], hidden_size=H, name="/rnn/LSTM", direction="reverse")
+    model, package = tmp_path / "m.onnx", tmp_path / "m.lirpkg"
+    model.write_bytes(om.model([layer], {"x": (["T", "B", I], "f4")}, ["Y"], weights).SerializeToString())
+    assert call("import", model, "--stateful", "-o", package) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0].endswith("operator set 22, 1 nodes of 1 ops: taken")
+    assert f"1 x lstm reverse T=T B=B I={I} H={H}: " in out
+    assert "/rnn/LSTM (LSTM): " in err
+    assert not package.exists()
+    assert call("import", model, "--stateful", "--json") == 1
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert (found["ok"], found["kept"], found["recurrences"][0]["direction"]) == (True, {}, "reverse")
+    assert "/rnn/LSTM (LSTM): " in err
+
+
 def test_states_are_named_or_found(folder: Path, capsys: Capture) -> None:
     assert call("import", folder / "good.onnx", "--stateful", "--state", "h0=h1") == 2
     assert "--stateful finds what is kept, --state names it" in capsys.readouterr().err
