@@ -84,9 +84,21 @@ def read_tensor(tensor: Any) -> Data:
         array = tensor.numpy()
     except Exception as e:  # whatever a foreign reader raises over damaged or missing data
         raise NodeRefusedError(f"its data cannot be read: {e}") from e
+    if array.size and not array.any() and _without_data(tensor):
+        raise NodeRefusedError(f"its data is missing, and its shape is {list(shape)}")
     if array.shape != shape:
         raise NodeRefusedError(f"its data has the shape {list(array.shape)}, its type {list(shape)}")
     try:
         return held_data(array, held) if dtype is None else Data.of(array, dtype)
     except IRError as e:
         raise NodeRefusedError(f"its data cannot be taken: {e}") from e
+
+
+def _without_data(tensor: Any) -> bool:
+    """Whether a file has no field of data for a tensor, as of a model without its weights: the library gives zeros."""
+    import onnx_ir.serde
+
+    if not isinstance(tensor, onnx_ir.serde.TensorProtoTensor):
+        return False
+    fields = {field.name for field, _ in onnx_ir.serde.serialize_tensor(tensor).ListFields()}
+    return not any(name == "raw_data" or (name.endswith("_data") and name != "external_data") for name in fields)

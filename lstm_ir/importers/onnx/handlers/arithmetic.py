@@ -42,6 +42,20 @@ def _binary(name: str, versions: tuple[int, ...], function: Function, rule: s.Ru
     _register(name, versions, lambda c: function(c.value(0), c.value(1)), rule)
 
 
+def _logic(name: str, version: int, function: Function, operands: int) -> None:
+    """An op over booleans alone: of integers the op of the graph would combine bits."""
+
+    def build(c: Call) -> Value:
+        values = [c.value(i) for i in range(operands)]
+        for i, v in enumerate(values):
+            if v.dtype is not DType.i1:
+                raise NodeRefusedError(f"operand {i} is {v.type}, not of booleans")
+        out: Value = function(*values)
+        return out
+
+    _register(name, (version,), build)
+
+
 def _variadic(name: str, versions: tuple[int, ...], function: Function, rule: s.Rule | None = None) -> None:
     def build(c: Call) -> Value:
         if not c.inputs:
@@ -70,7 +84,6 @@ _unary("Ceil", (6, 13), li.ceil)
 _unary("Round", (11, 22), li.round)
 _unary("Sign", (9, 13), li.sign)
 _unary("Reciprocal", (6, 13), li.reciprocal)
-_unary("Not", (1,), li.logical_not)
 _unary("Relu", (6, 13, 14), li.relu)
 _unary("Softplus", (1, 22), li.softplus)
 _unary("Softsign", (1, 22), li.softsign)
@@ -86,9 +99,11 @@ _binary("Less", (7, 9, 13), li.less, each(lambda a, b: not s.not_below(a, b)))
 _binary("LessOrEqual", (12, 16), li.less_equal, each(lambda a, b: s.not_below(b, a)))
 _binary("Greater", (7, 9, 13), li.greater, each(lambda a, b: not s.not_below(b, a)))
 _binary("GreaterOrEqual", (12, 16), li.greater_equal, each(s.not_below))
-_binary("And", (7,), li.logical_and)
-_binary("Or", (7,), li.logical_or)
-_binary("Xor", (7,), li.logical_xor)
+
+_logic("Not", 1, li.logical_not, 1)
+_logic("And", 7, li.logical_and, 2)
+_logic("Or", 7, li.logical_or, 2)
+_logic("Xor", 7, li.logical_xor, 2)
 
 _variadic("Min", (6, 8, 12, 13), li.minimum, chained(s.smaller))
 _variadic("Max", (6, 8, 12, 13), li.maximum, chained(s.larger_or_clamped))
@@ -218,14 +233,17 @@ def identity(c: Call) -> Any:
 
 @taken("Dropout", 7, 10, 12, 13, 22, refused="training mode that only a call knows")
 def dropout(c: Call) -> tuple[Value, Value]:
-    """The operand, and a mask of true; in training a share of 0, the rest larger, drawn by `seed` and the step."""
+    """The operand, and a mask of true, of ones before operator set 10; in training a share of 0, the rest larger.
+
+    What is 0 is drawn by `seed` and the step.
+    """
     x = c.value(0)
     ratio = c.real("ratio", 0.5) if c.opset < 12 else 0.5
     seed = c.integer("seed") if c.has_attribute("seed") else None
     if c.has(1):
         ratio = float(c.number(1, "the ratio"))
     if not (c.has(2) and bool(c.number(2, "training_mode"))) or ratio == 0:
-        return x, li.ones(x.shape, DType.i1)
+        return x, li.ones(x.shape, DType.i1 if c.opset >= 10 else x.dtype)
     if not 0 <= ratio < 1:
         raise NodeRefusedError(f"the ratio is {ratio}")
     mask = li.dropout(li.ones(x.shape, x.dtype), ratio, c.key(seed))

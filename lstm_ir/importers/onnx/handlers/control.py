@@ -20,6 +20,7 @@ BODIES = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 @taken("If", *BODIES, refused="a condition that only a call knows")
 def if_(c: Call) -> list[Result]:
     """The branch that the condition names."""
+    need_condition(c.raw(0))
     known = c.known(0)
     if known is None:
         raise c.unknown(0, "its condition")
@@ -27,6 +28,12 @@ def if_(c: Call) -> list[Result]:
         raise NodeRefusedError(f"its condition has {known.size} elements")
     then, other = c.graph("then_branch"), c.graph("else_branch")
     return c.inner(then if bool(known.reshape(-1)[0]) else other, ())
+
+
+def need_condition(v: Value | SizeArray) -> None:
+    """Refuse a condition that is no boolean, as the specification does."""
+    if v.dtype is not DType.i1:
+        raise NodeRefusedError(f"its condition is of {v.dtype}, not a boolean")
 
 
 def given(result: Result) -> Value:

@@ -35,6 +35,8 @@ def batch_normalization(c: Call) -> tuple[Value, ...]:
     batch, and the running ones follow them by 1 - momentum.
     """
     x, scale, bias, mean, variance = (c.value(i) for i in range(5))
+    if c.opset < 14 and any(c.wants(i) for i in range(1, 5)):  # so said the specification: there is no attribute
+        raise NodeRefusedError("results beside the first ask for training mode, which is taken from operator set 14 on")
     training = c.opset >= 14 and c.flag("training_mode")
     if c.opset < 9 and not c.flag("spatial", True):
         raise NodeRefusedError("spatial is 0")
@@ -54,7 +56,7 @@ def batch_normalization(c: Call) -> tuple[Value, ...]:
     return y, *follow
 
 
-@taken("LayerNormalization", 17)
+@taken("LayerNormalization", 17, refused="stash_type other than f32")
 def layer_normalization(c: Call) -> tuple[Value, Value, Value]:
     """Normalised over the axes from `axis` on, in f32 where stash_type says so."""
     x, scale, bias = c.value(0), c.value(1), c.maybe(2)
@@ -65,7 +67,7 @@ def layer_normalization(c: Call) -> tuple[Value, Value, Value]:
     return affine(li.convert(y, x.dtype), scale, bias), mean, inverse
 
 
-@taken("RMSNormalization", 23)
+@taken("RMSNormalization", 23, refused="stash_type other than f32")
 def rms_normalization(c: Call) -> Value:
     """By the root of the mean of squares over the axes from `axis` on, in f32 where stash_type says so."""
     x, scale = c.value(0), c.value(1)
@@ -75,7 +77,7 @@ def rms_normalization(c: Call) -> Value:
     return li.rms_norm(x, scale, axis=axes, epsilon=c.real("epsilon", 1e-5))
 
 
-@taken("GroupNormalization", 18, 21)
+@taken("GroupNormalization", 18, 21, refused="stash_type other than f32")
 def group_normalization(c: Call) -> Value:
     """Normalised over the channels of a group and the axes after them; scales of groups, of channels since 21."""
     x, scale, bias = c.value(0), c.value(1), c.value(2)

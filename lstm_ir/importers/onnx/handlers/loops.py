@@ -16,7 +16,7 @@ from lstm_ir.importers.counted import Counted
 from lstm_ir.importers.counted_loops import ENDS, all_of, below, counting, rows_read, up
 from lstm_ir.importers.lists import LoopList, TensorList
 from lstm_ir.importers.onnx.call import Call
-from lstm_ir.importers.onnx.handlers.control import BODIES, given
+from lstm_ir.importers.onnx.handlers.control import BODIES, given, need_condition
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.operands import Result
 from lstm_ir.importers.refusals import NodeRefusedError
@@ -114,6 +114,8 @@ def _steps(c: Call, going: Result, trip_count: Dim | None, counters: dict[Value,
         raise NodeRefusedError("its body gives no condition")
     if not isinstance(going, Value | s.SizeArray):
         raise NodeRefusedError("its condition is a sequence")
+    for condition in (going, *([c.raw(1)] if c.has(1) else [])):
+        need_condition(condition)
     starts, more = _known(c, c.raw(1)) if c.has(1) else True, _known(c, going)
     if starts is False:
         return 0

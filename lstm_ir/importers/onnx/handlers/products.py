@@ -25,7 +25,7 @@ def agreed_matmul(c: Call, a: Value, b: Value) -> Value:
     return li.matmul(a, b)
 
 
-@taken("Gemm", 7, 9, 11, 13)
+@taken("Gemm", 7, 9, 11, 13, refused="integers with alpha or beta other than 1")
 def gemm(c: Call) -> Value:
     """alpha A B + beta C, with A and B transposed as the attributes say."""
     a, b = (li.transpose(v) if c.flag(f) else v for v, f in ((c.value(0), "transA"), (c.value(1), "transB")))

@@ -24,8 +24,9 @@ def _mean(x: Value, axes: Sequence[int]) -> Value:
 
 
 def _reduction(
-    name: str, versions: tuple[int, ...], reduce: Reduce, axes_operand_since: int, rule: Rule | None = None
-) -> None:
+    name: str, versions: tuple[int, ...], reduce: Reduce, axes_operand_since: int, rule: Rule | None = None,
+    refused: str = "",
+) -> None:  # fmt: skip
     def build(c: Call) -> Value | SizeArray:
         sizes = c.raw(0)
         if isinstance(sizes, SizeArray) and rule is not None and sizes.array.ndim == 1:
@@ -45,11 +46,11 @@ def _reduction(
         y = reduce(x, axes) if axes else x
         return li.expand_dims(y, axes) if keep and axes else y
 
-    taken(name, *versions)(build)
+    taken(name, *versions, refused=refused)(build)
 
 
 _reduction("ReduceSum", (1, 11, 13), lambda x, a: li.sum(x, a), 13, chained(dims.add))
-_reduction("ReduceMean", (1, 11, 13, 18), _mean, 18)
+_reduction("ReduceMean", (1, 11, 13, 18), _mean, 18, refused="integers")
 _reduction("ReduceProd", (1, 11, 13, 18), lambda x, a: li.prod(x, a), 18, chained(dims.mul))
 
 

@@ -48,7 +48,7 @@ def conv(c: Call) -> Value:
     return build(x, w, strides, _of_axes(edges), dilations, groups, bias=c.maybe(2))  # type: ignore[no-any-return]
 
 
-@taken("ConvTranspose", 1, 11, 22, refused=_MORE)
+@taken("ConvTranspose", 1, 11, 22, refused=f"{_MORE}; output_shape over an open size")
 def conv_transpose(c: Call) -> Value:
     """The transpose of a convolution, and a bias for each output channel."""
     x, w = c.value(0), c.value(1)
