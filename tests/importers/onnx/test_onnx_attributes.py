@@ -54,7 +54,7 @@ def test_dropout_that_does_not_train(opset: int, rng: np.random.Generator) -> No
     """Whatever its ratio; the mask keeps all, and has the operand's type until operator set 9."""
     x, two = rng.standard_normal((2, 5), "f4"), ["y", "mask"]
     given = {"ratio": np.float32(0.3)} if opset >= 12 else {}
-    attrs = {} if given else {"ratio": 0.3}
+    attrs: dict[str, Any] = {} if given else {"ratio": 0.3}
     info: Any = {"x": (["B", 5], "f4")}
     equal(om.model([om.node("Dropout", ["x", *given], ["y"], **attrs)], info, ["y"], given, opset), {"x": x})
     y, mask = ours(om.model([om.node("Dropout", ["x", *given], two, **attrs)], info, two, given, opset), {"x": x})
@@ -126,7 +126,7 @@ def test_integers_in_gemm() -> None:
     """alpha and beta are floats, of which the specification does not say how they meet integers."""
     arrays = {"w": np.arange(6).reshape(3, 2), "c": np.array([3, 5])}
 
-    def made(**attrs: float) -> Any:
+    def made(**attrs: Any) -> Any:
         return om.model([om.node("Gemm", ["x", "w", "c"], ["y"], **attrs)], {"x": (["B", 3], "i8")}, ["y"], arrays)
 
     x = np.array([[5, -7, 4], [1, 2, -8]])

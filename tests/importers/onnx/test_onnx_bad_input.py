@@ -55,7 +55,7 @@ def choice(condition: Any) -> Any:
 def test_a_condition_that_is_no_boolean(condition: Any) -> None:
     with pytest.raises(li.ModelError, match=r"the_If \(If\): its condition is of [fi]\d\d, not a boolean"):
         li.from_onnx(choice(condition))
-    assert li.interpret(li.from_onnx(choice(np.array([True]))), x=np.float32([1, -2]))["y"].tolist() == [-1, 2]
+    assert li.interpret(li.from_onnx(choice(np.array([True]))), x=np.array([1, -2], "f4"))["y"].tolist() == [-1, 2]
 
 
 def repeated(going: Any, inputs: list[str], initializers: dict[str, Any]) -> Any:
@@ -73,7 +73,7 @@ def test_a_loop_whose_condition_is_no_boolean() -> None:
     with pytest.raises(li.ModelError, match=r"the_Loop \(Loop\): its condition is of i64, not a boolean"):
         li.from_onnx(repeated(same, ["n", "first", "x"], {"first": np.array(1)}))
     sound = li.from_onnx(repeated(same, ["n", "first", "x"], {"first": np.array(True)}))
-    assert li.interpret(sound, x=np.float32([1, -2]))["y"].tolist() == [8, -16]
+    assert li.interpret(sound, x=np.array([1, -2], "f4"))["y"].tolist() == [8, -16]
 
 
 def test_sequences_where_a_loop_wants_tensors() -> None:
