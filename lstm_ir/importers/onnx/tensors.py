@@ -80,6 +80,9 @@ def read_tensor(tensor: Any) -> Data:
         raise NodeRefusedError("its data is in another file, and the model was not read from a folder")
     if isinstance(tensor, onnx_ir.ExternalTensor) and os.path.exists(tensor.path) and not os.path.isfile(tensor.path):
         raise NodeRefusedError(f"its data is in {tensor.location}, which is not a regular file")
+    if isinstance(tensor, onnx_ir.ExternalTensor) and tensor.length and tensor.length != tensor.nbytes:
+        # The library reads what the shape says, wherever the data ends.
+        raise NodeRefusedError(f"its data has {tensor.length} bytes in {tensor.location}, its type {tensor.nbytes}")
     try:
         array = tensor.numpy()
     except Exception as e:  # whatever a foreign reader raises over damaged or missing data

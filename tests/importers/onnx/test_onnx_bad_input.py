@@ -110,6 +110,48 @@ def test_data_of_another_size_than_the_shape(field: str, count: int) -> None:
         om.run(made, {"x": np.ones(2, "f4")})
 
 
+PLACES = [
+    ("0", "8"),
+    ("4", "8"),
+    ("8", "8"),
+    ("4", None),
+    ("0", "16"),
+    ("0", "4"),
+    ("8", "16"),
+    ("0", "7"),
+    ("12", "8"),
+]
+
+
+@pytest.mark.parametrize(("offset", "length"), PLACES)
+def test_data_beside_the_model_of_another_size_than_the_shape(offset: str, length: str | None, tmp_path: Path) -> None:
+    """What onnxruntime takes of a file of four numbers is taken here, with the same numbers; what it refuses is not."""
+    need("onnxruntime")
+    import onnxruntime
+
+    made = om.model([om.node("Mul", ["x", "w"], ["y"])], {"x": ([2], "f4")}, ["y"], {"w": np.ones(2, "f4")})
+    (w,) = made.graph.initializer
+    w.ClearField("raw_data")
+    w.data_location = 1
+    for key, value in {"location": "w.bin", "offset": offset, "length": length}.items():
+        if value is not None:
+            w.external_data.add(key=key, value=value)
+    (tmp_path / "w.bin").write_bytes(np.arange(1, 5, dtype="f4").tobytes())
+    path = tmp_path / "m.onnx"
+    path.write_bytes(made.SerializeToString())
+    x, options = np.ones(2, "f4"), onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        (want,) = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    except Exception:  # a class of its own for each kind of fault
+        with pytest.raises(li.ModelError, match=r"w \(initializer\): its data (cannot be read|has \d+ bytes)"):
+            li.from_onnx(path)
+        assert (offset, length) in PLACES[4:]
+        return
+    np.testing.assert_array_equal(li.interpret(li.from_onnx(path), x=x)["y"], want)
+    assert (offset, length) in PLACES[:4]
+
+
 def test_weights_of_zeros_are_data() -> None:
     """Also of no elements, and of a tensor that a caller made; what is missing is refused as a literal too."""
     import onnx_ir
