@@ -31,6 +31,10 @@ class Order:
             )
         return self._assigns[body.name]
 
+    def writes(self, body: Body, name: str) -> bool:
+        """Whether a node writes a variable, itself or by what it calls."""
+        return body.nodes[name].op in WRITES or any(self.assigns(b) for b in self._functions(body, name))
+
     def acting(self, body: Body) -> list[str]:
         """Nodes that read or write variables, or call functions, in the order of the file."""
         if body not in self._acting:
@@ -58,7 +62,7 @@ class Order:
                 if n.op not in NEXT:
                     for before in (*(r.node for r in n.inputs), *n.controls):
                         readers.setdefault(before, []).append(n.name)
-            todo = [n.name for n in body.nodes.values() if n.op in WRITES or self._writes(body, n.name)]
+            todo = [n.name for n in body.nodes.values() if self.writes(body, n.name)]
             found = set(todo)
             while todo:
                 for name in readers.get(todo.pop(), ()):
@@ -67,9 +71,6 @@ class Order:
                         todo.append(name)
             self._reach[body] = frozenset(found)
         return self._reach[body]
-
-    def _writes(self, body: Body, name: str) -> bool:
-        return any(self.assigns(b) for b in self._functions(body, name))
 
     def _functions(self, body: Body, name: str) -> list[Body]:
         node = body.nodes[name]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lstm_ir.importers.known import Knowledge
     from lstm_ir.importers.tensorflow.reading import Source
     from lstm_ir.importers.tensorflow.variable import Variable
+    from lstm_ir.importers.tensorflow.variables import Variables
     from lstm_ir.ir.data import Data
     from lstm_ir.ir.graph import Value
 
@@ -69,6 +70,7 @@ class Walker(Protocol):
 
     source: Source
     knowledge: Knowledge
+    variables: Variables
 
     def results_of(self, refs: Sequence[Ref], scope: Scope) -> list[Any]:
         """The results, whose nodes are run where they were not; PassedError where one is refused."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from lstm_ir import ops as li
 from lstm_ir.importers.operands import plain
 from lstm_ir.importers.refusals import NodeRefusedError, UnifiedError
 from lstm_ir.importers.tensorflow.interface import Bindings
@@ -12,6 +16,9 @@ from lstm_ir.importers.tensorflow.variable_names import VariableNames
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant, parameter, weight
+
+
+Held: TypeAlias = "Mapping[str, tuple[Variable, Value]]"  # by node what was written
 
 
 class StateError(Exception):
@@ -28,17 +35,19 @@ class Variables:
     def __init__(self, source: Source, state: frozenset[str]) -> None:
         self._source, self._state = source, state
         self._names = VariableNames(source)
-        self._now: dict[str, Value] = {}
-        self._written: dict[str, Value] = {}
+        self._first: dict[str, Value] = {}  # by node what it holds before anything is written
+        self._now: dict[str, tuple[Variable, Value]] = {}
         self._data: dict[str, Data] = {}
         self.params: dict[str, Value] = {}
         self.weights: dict[str, Value] = {}
 
     def read(self, v: Variable) -> Value:
         """What the variable holds."""
-        if v.node not in self._now:
-            self._now[v.node] = self._first(v)
-        return self._now[v.node]
+        if v.node in self._now:
+            return self._now[v.node][1]
+        if v.node not in self._first:
+            self._first[v.node] = self._start(v)
+        return self._first[v.node]
 
     def assign(self, v: Variable, value: Value) -> None:
         """From here on the variable holds `value`."""
@@ -51,7 +60,24 @@ class Variables:
                 if name is None or not isinstance(a, int):
                     raise NodeRefusedError(f"the variable is {before}, what it is to hold {value.type}")
                 raise UnifiedError(name, a)
-        self._now[v.node] = self._written[self._names.name(self._names.key(v))] = value
+        self._now[v.node] = v, value
+
+    def held(self) -> Held:
+        """What was written up to here."""
+        return dict(self._now)
+
+    def hold(self, held: Held) -> None:
+        """Go back to where `held` was asked for: another branch starts there."""
+        self._now = dict(held)
+
+    def choose(self, truth: Value, then: Held, other: Held) -> None:
+        """From here on what stood at the end of one branch where the truth holds, and of the other elsewhere."""
+        self._now = {node: held for node, held in then.items() if other.get(node) is held}
+        for node, (v, _) in {**then, **other}.items():
+            if node not in self._now:
+                first = self.read(v)  # a branch that writes nothing leaves what the variable started with
+                a, b = (side[node][1] if node in side else first for side in (then, other))
+                self.assign(v, li.where(truth, a, b))
 
     def frozen(self, name: str, data: Data) -> Value:
         """A weight whose values stand in the graph itself."""
@@ -63,20 +89,20 @@ class Variables:
 
     def check_written(self, bindings: Bindings) -> None:
         """StateError where a variable is written that was read as a weight."""
-        more = frozenset(self._written) - self._state
+        more = frozenset(self.written) - self._state
         if more:
             raise StateError(self._state | more)
 
     @property
     def written(self) -> dict[str, Value]:
         """By name what variables hold at the end."""
-        return dict(self._written)
+        return {self._names.name(self._names.key(v)): value for v, value in self._now.values()}
 
     def initial(self, name: str) -> Data:
         """What a variable of the state starts as."""
         return self._data[name]
 
-    def _first(self, v: Variable) -> Value:
+    def _start(self, v: Variable) -> Value:
         key = self._names.key(v)
         name = self._names.name(key)
         data = self._content(v, key)

@@ -13,7 +13,7 @@ from lstm_ir.importers.report import Outcome
 from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.importers.tensorflow import handlers
 from lstm_ir.importers.tensorflow.bodies import MERGE, Body, FunctionNode, Ref
-from lstm_ir.importers.tensorflow.branches import sides
+from lstm_ir.importers.tensorflow.branches import known_at_import, sides, truth_of, ways
 from lstm_ir.importers.tensorflow.call import Call, Inputs
 from lstm_ir.importers.tensorflow.complexes import on_complex
 from lstm_ir.importers.tensorflow.interface import Bindings, Input
@@ -208,7 +208,7 @@ class Walk:
             try:
                 if self._runs > MAX_RUNS:
                     raise NodeRefusedError(f"more than {MAX_RUNS} nodes would have to be looked at")
-                results = self._results(node, scope)
+                results = self._on_its_ways(node, scope)
                 self.outcomes[node] = Outcome.taken
                 return results
             except PassedError:
@@ -217,6 +217,23 @@ class Walk:
                 self.outcomes[node] = Outcome.refused
                 self.refusals.add(node.name, node.op, e)
                 return UNDEFINED
+
+    def _on_its_ways(self, node: FunctionNode, scope: Scope) -> list[Any]:
+        """The results of a node. What it writes counts where the conditions of TensorFlow 1 around it let it run."""
+        found = [] if self._loops else ways(scope.body, node.name)
+        if not found or not self._order.writes(scope.body, node.name):
+            return self._results(node, scope)
+        preds = self.results_of([r for r, _ in found], scope)
+        before = self.variables.held()
+        results = self._results(node, scope)
+        for pred, (_, runs) in zip(preds, found, strict=True):
+            after = self.variables.held()
+            known = known_at_import(self.knowledge, pred)
+            if known is None:
+                self.variables.choose(truth_of(tensor(pred)), *((after, before) if runs else (before, after)))
+            elif known is not runs:
+                self.variables.hold(before)
+        return results
 
     def _results(self, node: FunctionNode, scope: Scope) -> list[Any]:
         if node.op not in TABLE and self.source.function(node.op) is not None:

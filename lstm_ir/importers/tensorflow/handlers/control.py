@@ -10,13 +10,12 @@ from lstm_ir.importers.naming import tensor
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.importers.tensorflow.bodies import Ref, function_attr, text_attr
-from lstm_ir.importers.tensorflow.branches import sides
+from lstm_ir.importers.tensorflow.branches import known_at_import, sides, truth_of
 from lstm_ir.importers.tensorflow.loops import looped
 from lstm_ir.importers.tensorflow.scope import Scope, Site
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.importers.tensorflow.variable import VARIABLES, Variable, declared
 from lstm_ir.ir.graph import Value
-from lstm_ir.ir.types import DType
 
 _DECIDED = "a condition that only a call knows, where the branches give lists, or tensors of two types"
 
@@ -41,26 +40,22 @@ def if_(site: Site) -> list[Any]:
     """The branch that the condition names; both and a choice, where only a call knows it."""
     pred, given = site.inputs[0], site.inputs[1:]
     names = [function_attr(site.node, n) for n in ("else_branch", "then_branch")]
-    known = _known(site, pred)
+    known = known_at_import(site.walk.knowledge, pred)
     if known is not None:
         return site.walk.call(names[known], given)
-    other, then = (site.walk.call(n, given) for n in names)
+    variables = site.walk.variables
+    before = variables.held()
+    other, after_other = site.walk.call(names[False], given), variables.held()
+    variables.hold(before)
+    then, after_then = site.walk.call(names[True], given), variables.held()
     if len(other) != len(then):
         raise NodeRefusedError("its branches give different numbers of results")
-    return [_chosen(tensor(pred), a, b) for a, b in zip(then, other, strict=True)]
+    truth = truth_of(tensor(pred))
+    variables.choose(truth, after_then, after_other)
+    return [_chosen(truth, a, b) for a, b in zip(then, other, strict=True)]
 
 
-def _known(site: Site, pred: Any) -> bool | None:
-    """The condition where it is known at import."""
-    if isinstance(pred, SizeArray):
-        pred = pred.value()
-    if not isinstance(pred, Value) or pred.rank:
-        raise NodeRefusedError("its condition is not one number")
-    array = site.walk.knowledge.array(pred)
-    return None if array is None else bool(array.item())
-
-
-def _chosen(pred: Value, then: Any, other: Any) -> Any:
+def _chosen(truth: Value, then: Any, other: Any) -> Any:
     if then is other:
         return then
     if not (isinstance(then, Value | SizeArray) and isinstance(other, Value | SizeArray)):
@@ -68,7 +63,6 @@ def _chosen(pred: Value, then: Any, other: Any) -> Any:
     a, b = tensor(then), tensor(other)
     if a.type != b.type:
         raise NodeRefusedError(f"its condition is known to a call alone, and its branches give {a.type} and {b.type}")
-    truth = pred if pred.dtype is DType.i1 else li.not_equal(pred, 0)
     return li.where(truth, a, b)
 
 
@@ -86,12 +80,14 @@ def merge(site: Site) -> list[Any]:
     """What comes on the way that the condition of the switches names."""
     found = sides(site.scope.body, site.node)
     (pred,) = site.walk.results_of([found.pred], site.scope)
-    known = _known(site, pred)
+    known = known_at_import(site.walk.knowledge, pred)
     if known is not None:
         (value,) = site.walk.results_of([found.when(known)], site.scope)
         return [value, None]
     then, other = site.walk.results_of([found.when(True), found.when(False)], site.scope)
-    return [_chosen(tensor(pred), then, other), None]
+    if then is not other:  # of two variables, references both, the values that they hold here
+        then, other = (site.walk.read(v) if isinstance(v, Variable) and v.reference else v for v in (then, other))
+    return [_chosen(truth_of(tensor(pred)), then, other), None]
 
 
 @taken("LoopCond", runs=True)
