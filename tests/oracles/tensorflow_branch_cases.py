@@ -1,7 +1,7 @@
 """Branches that write variables: modules of TensorFlow 2, and graphs of TensorFlow 1, called several times in a row.
 
-A case has variables of its own, all of 2 elements, and gives results by name. What the variables hold after each call is
-recorded too, as `NAME` of the variable. `in/xK` is the input of call K, `out/K/NAME` a result, `more/K/NAME` a variable.
+A case has variables of its own, all of 2 elements, and gives results by name. `in/xK` is the input of call K,
+`out/K/NAME` a result, `more/K/NAME` what a variable holds after the call.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def both(name: str) -> Callable[[Step], Step]:
     return register
 
 
-# `read_value` stands where order counts: `a + 0.0` on a reference of TensorFlow 1 reads at any time, before a write or after.
+# `read_value` stands where order counts: `a + 0.0` on a reference of TensorFlow 1 reads before a write or after it.
 
 
 def _after(tf: Any, ops: Any, value: Any) -> Any:

@@ -181,6 +181,11 @@ def _shard(prefix: Path, number: int, shards: int) -> Path:
 
 def opened(checkpoint: str | os.PathLike[str]) -> Bundle:
     """The checkpoint of a prefix (`model.ckpt-100`), of its index file, or the only one in a folder."""
+    return Bundle(prefix_of(checkpoint))
+
+
+def prefix_of(checkpoint: str | os.PathLike[str]) -> Path:
+    """What stands before `.index` of a checkpoint."""
     path = Path(checkpoint)
     if path.is_dir():
         index_files = sorted(path.glob("*.index"))
@@ -191,4 +196,4 @@ def opened(checkpoint: str | os.PathLike[str]) -> Bundle:
         path = index_files[0]
     if path.suffix == ".index":
         path = path.with_suffix("")
-    return Bundle(path)
+    return path

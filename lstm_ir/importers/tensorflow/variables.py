@@ -17,7 +17,6 @@ from lstm_ir.ir.data import Data
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant, parameter, weight
 
-
 Held: TypeAlias = "Mapping[str, tuple[Variable, Value]]"  # by node what was written
 
 

@@ -60,5 +60,5 @@ def test_compiled(models: dict[str, tm.Recorded]) -> None:
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_refused(name: str, models: dict[str, tm.Recorded]) -> None:
-    with pytest.raises(li.ModelError, match="AssignAddVariableOp.*a loop writes the variable"):
+    with pytest.raises(li.ModelError, match=r"AssignAddVariableOp.*a loop writes the variable"):
         li.from_tf(models[name].path)
