@@ -14,6 +14,7 @@ import numpy as np
 from lstm_ir.importers.keras.archive import parsed, read_archive
 from lstm_ir.importers.keras.config import MODELS, LayerSpec, layer_spec
 from lstm_ir.importers.keras.hdf5 import read_hdf5
+from lstm_ir.importers.keras.older import major, restated
 from lstm_ir.importers.keras.weights import Array, FileWeights, LegacyWeights, LiveWeights, Weights
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.errors import ModelError
@@ -48,8 +49,9 @@ def _from_file(path: Path) -> Source:
         head = f.read(8)
     if head.startswith(ZIP):
         stored = read_archive(path)
-        version = f"Keras {stored.metadata.get('keras_version', 'of unknown version')}"
-        return Source(_spec(stored.config, path.name), FileWeights(stored.arrays), path.name, version, size)
+        stated = stored.metadata.get("keras_version", "of unknown version")
+        config = restated(stored.config, major(stated))
+        return Source(_spec(config, path.name), FileWeights(stored.arrays), path.name, f"Keras {stated}", size)
     if head == HDF5:
         arrays, attributes = read_hdf5(path, path.name)
         return _legacy(path.name, size, arrays, attributes)
@@ -67,10 +69,10 @@ def _legacy(file: str, size: int, arrays: Mapping[str, Array], attributes: Mappi
     text = attributes.get("", {}).get("model_config")
     if not isinstance(text, str):
         raise ModelError(f"{file}: it has no model_config: it holds weights alone, not a whole model")
-    spec = _spec(parsed(text, f"{file}: model_config"), file)
     top = attributes.get("model_weights", {})
-    rows = {n: _row(arrays, attributes, f"model_weights/{n}", file) for n in _listed(top, "layer_names")}
     version = attributes.get("", {}).get("keras_version") or top.get("keras_version") or "of unknown version"
+    spec = _spec(restated(parsed(text, f"{file}: model_config"), major(version)), file)
+    rows = {n: _row(arrays, attributes, f"model_weights/{n}", file) for n in _listed(top, "layer_names")}
     return Source(spec, _Rows(rows), file, f"Keras {version}, legacy HDF5", size)
 
 

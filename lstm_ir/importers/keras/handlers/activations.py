@@ -7,6 +7,7 @@ from typing import Any
 
 from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall
+from lstm_ir.importers.keras.older import HARD_SIGMOID, UNSTATED
 from lstm_ir.importers.keras.table import taken
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
@@ -36,6 +37,7 @@ FUNCTIONS: dict[str, Function] = {
     "sigmoid": li.sigmoid,
     "exponential": li.exp,
     "hard_sigmoid": lambda x: li.hard_sigmoid(x, SIXTH, 0.5),
+    HARD_SIGMOID: lambda x: li.hard_sigmoid(x, 0.2, 0.5),
     "hard_silu": lambda x: x * li.hard_sigmoid(x, SIXTH, 0.5),
     "hard_swish": lambda x: x * li.hard_sigmoid(x, SIXTH, 0.5),
     "hard_tanh": lambda x: li.clip(x, -1.0, 1.0),
@@ -49,7 +51,7 @@ FUNCTIONS: dict[str, Function] = {
 CORE = {  # the names that the recurrent ops have for them
     "tanh": "tanh", "sigmoid": "sigmoid", "relu": "relu", "linear": "identity", "softsign": "softsign",
     "softplus": "softplus", "elu": "elu(1.0)", "leaky_relu": "leaky_relu(0.2)",
-    "hard_sigmoid": f"hard_sigmoid({SIXTH},0.5)",
+    "hard_sigmoid": f"hard_sigmoid({SIXTH},0.5)", HARD_SIGMOID: "hard_sigmoid(0.2,0.5)",
 }  # fmt: skip
 
 
@@ -69,6 +71,10 @@ def name_of(identifier: Any) -> str:
         )
         if not own:
             raise NodeRefusedError(f"the activation {registered or identifier!r:.60} is not one of Keras")
+    if identifier == UNSTATED:
+        raise NodeRefusedError(
+            "the activation hard_sigmoid is another function in Keras 2 than in Keras 3, and the file states no keras_version"
+        )
     if not isinstance(identifier, str) or identifier not in FUNCTIONS:
         raise NodeRefusedError(f"the activation {identifier!r:.60} is not known")
     return identifier
