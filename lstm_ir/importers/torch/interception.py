@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -43,11 +43,22 @@ class _WholeOps(TorchFunctionMode):  # type: ignore[misc]
         if func in _POOLS and not (kwargs or {}).get("return_indices"):
             return _max_pool1d(*args, **(kwargs or {}))
         name = _FUNCTIONS.get(func)
-        if name is None or kwargs or len(args) != 9 or isinstance(args[3], (list, tuple)):
-            return func(*args, **(kwargs or {}))
-        return getattr(OPS, name)(*args)
+        if name is None or "batch_sizes" in (kwargs or {}) or (len(args) > 3 and isinstance(args[3], (list, tuple))):
+            return func(*args, **(kwargs or {}))  # the form of packed data has a list of weights there
+        return getattr(OPS, name)(*_in_order(name, args, kwargs or {}))
 
 
+def _in_order(name: str, args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
+    """The arguments of `torch.lstm` and its relatives by place; ModelError for others than are known."""
+    rest = _ARGUMENTS[len(args) :]
+    if len(args) > len(_ARGUMENTS) or set(kwargs) != set(rest):
+        raise ModelError(_unknown(f"torch.{name}"))
+    return [*args, *(kwargs[n] for n in rest)]
+
+
+_ARGUMENTS = (
+    "input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first",
+)  # fmt: skip
 _FUNCTIONS: dict[Any, str] = {getattr(torch._VF, name): name for name in LAYERS.values()}
 _POOLS = (torch.max_pool1d, torch.nn.functional.max_pool1d)
 
