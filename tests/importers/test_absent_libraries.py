@@ -52,7 +52,8 @@ def test_files_of_tensorflow_need_no_tensorflow(tmp_path: Path) -> None:
     code = f"print(*li.from_tf({str(tmp_path / 'g.pb')!r}).output_names)"
     assert without(["keras", "tensorflow", "torch"], code) == "y"
     code = (
-        f"g = li.from_tf({str(TF1 / 'graph.pb')!r}, checkpoint={str(TF1 / 'model.ckpt-400')!r}, outputs=['following']); "
+        f"at = {str(TF1)!r}; "
+        "g = li.from_tf(at + '/graph.pb', checkpoint=at + '/model.ckpt-400', outputs=['following']); "
         "print(len(g.weights))"
     )
     assert without(["keras", "tensorflow", "torch"], code) == "7"

@@ -166,6 +166,16 @@ def _(tf: Any, x: Any, v: Any) -> Any:
     return {"y": y}
 
 
+@both("subtracted")
+def _(tf: Any, x: Any, v: Any) -> Any:
+    """A write in one branch behind a write outside, and what is printed and checked between."""
+    with tf.control_dependencies([v.a.assign_sub(x)]):
+        now = v.a.read_value()
+    with tf.control_dependencies([tf.print("a", now[:0]), tf.raw_ops.Assert(condition=now[0] < 1e9, data=[now])]):
+        y = tf.cond(tf.reduce_sum(x) > 0, lambda: v.a.assign_sub(now * 0.5) + 0.0, lambda: now * 3.0)
+    return {"y": y}
+
+
 @both("in_turn")
 def _(tf: Any, x: Any, v: Any) -> Any:
     """Two conditions after each other; the second reads what the first has left."""

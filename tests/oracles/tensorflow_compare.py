@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from tensorflow_models import Recorded
 
 import lstm_ir as li
+from lstm_ir.importers.report import Outcome
+from lstm_ir.importers.tensorflow.model import walks
 
 Array = np.ndarray[Any, Any]
 
@@ -33,6 +35,12 @@ def check_gradients(want: Recorded, graph: li.Graph, atol: float = 2e-5) -> None
     made = li.vjp(graph, list(want.cotangents), list(want.gradients), missing="zeros")
     found = li.interpret(made, **want.inputs, **{f"ct_{n}": c for n, c in want.cotangents.items()})
     close({n: found[f"d_{n}"] for n in want.gradients}, want.gradients, 5 * atol)
+
+
+def taken(want: Recorded, outputs: Sequence[str] | None = None, checkpoint: Any = None) -> set[str]:
+    """The ops that the importer takes of a model: those of which a node was built."""
+    made = walks(want.path, checkpoint, None, outputs, None, None).values()
+    return {node.op for walk in made for node, outcome in walk.outcomes.items() if outcome is Outcome.taken}
 
 
 def close(found: Mapping[str, Any], want: Mapping[str, Array], atol: float) -> None:

@@ -56,6 +56,8 @@ op("Gelu", lambda tf, p: [tf.nn.gelu(p["x"]), tf.nn.gelu(p["x"], approximate=Tru
 raw("Relu Relu6 Elu Selu Softplus Softsign", M)
 raw("Log Log1p Sqrt Rsqrt Reciprocal", POSITIVE)
 raw("IsNan IsInf IsFinite", ((2,), f32([np.nan, np.inf])))
+raw("Inv", POSITIVE)
+raw("Div", M, POSITIVE)
 raw("Add AddV2 Sub Mul RealDiv Maximum Minimum SquaredDifference FloorDiv FloorMod", M, POSITIVE)
 raw("Less LessEqual Greater GreaterEqual Equal NotEqual DivNoNan", M, M)
 raw("LogicalAnd LogicalOr", TRUTH, TRUTH)
@@ -65,6 +67,7 @@ raw("Pow", POSITIVE, M)
 raw("LeakyRelu", M, alpha=0.3)
 raw("SelectV2", TRUTH, M, ((1, 3), (1, 3)))
 raw("BatchMatMulV2", ((None, 2, 3), (4, 2, 3)), ((1, 5, 3), (1, 5, 3)), adj_y=True)
+raw("BatchMatMulV3", ((4, 2, 3), (4, 2, 3)), ((4, 3, 5), (4, 3, 5)), Tout=1)
 raw("BatchMatMul", ((4, 2, 3), (4, 2, 3)), ((4, 3, 5), (4, 3, 5)))
 raw("MatMul", ((3, None), (3, 2)), ((3, 5), (3, 5)), transpose_a=True)
 raw("BiasAdd", IMAGE, ((4,), (4,)))
@@ -281,7 +284,7 @@ def _lists(tf: Any, p: Any) -> Any:
     stack = {"element_shape": [3], "element_dtype": tf.float32}
     return [
         array.stack(),
-        array.size(),
+        r.TensorArraySizeV3(handle=array.handle, flow_in=array.flow),
         scattered.read(1),
         scattered.gather([1, 0]),
         r.TensorListStack(input_handle=put, **stack),
@@ -292,4 +295,23 @@ def _lists(tf: Any, p: Any) -> Any:
     ]
 
 
+def _called(tf: Any, p: Any) -> Any:
+    """Functions have the conditions and loops of TensorFlow 2, without effects here."""
+
+    @tf.function
+    def run(x: Any) -> Any:
+        y = tf.cond(tf.reduce_sum(x) > 0, lambda: x * 2.0, lambda: x - 1.0)
+        return tf.while_loop(lambda k, y: k < 3, lambda k, y: (k + 1, tf.sin(y) + x), (0, y))[1]
+
+    return run(p["x"])
+
+
+def _row(tf: Any, p: Any) -> Any:
+    v1 = tf.compat.v1
+    table = v1.get_variable("table", (5, 3), use_resource=True, trainable=False)
+    return tf.nn.embedding_lookup(table, p["i"])
+
+
+op("Called", _called, "forward", x=M)
+op("ResourceGather", _row, "saved", i=((None,), i32([4, 0, 2])))
 op("Lists", _lists, x=((2, 3), (2, 3)))

@@ -73,7 +73,7 @@ def name_of(identifier: Any) -> str:
             raise NodeRefusedError(f"the activation {registered or identifier!r:.60} is not one of Keras")
     if identifier == UNSTATED:
         raise NodeRefusedError(
-            "the activation hard_sigmoid is one function in Keras 2 and another in Keras 3; the file states no keras_version"
+            "the activation hard_sigmoid is not in Keras 2 what it is in Keras 3, and the file states no keras_version"
         )
     if not isinstance(identifier, str) or identifier not in FUNCTIONS:
         raise NodeRefusedError(f"the activation {identifier!r:.60} is not known")
