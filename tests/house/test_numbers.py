@@ -166,6 +166,7 @@ KINDS: dict[str, dict[str, str]] = {
     "format": {
         "lstm_ir/cli/group.py": "INTERRUPTED TERMINATED",
         "lstm_ir/importers/conventions.py": "CONVENTIONS",
+        "lstm_ir/importers/keras/older.py": "FIRST",
         "lstm_ir/importers/onnx/handlers/control.py": "BODIES",
         "lstm_ir/importers/onnx/handlers/recurrent.py": "ACTIVATIONS LSTM GRU RNN",
         "lstm_ir/importers/onnx/handlers/sequences.py": "F32",

@@ -191,7 +191,7 @@ def _(tf: Any, x: Any, v: Any) -> Any:
 def _(tf: Any, x: Any, v: Any) -> Any:
     """A function that a branch calls writes."""
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def add(n: Any) -> Any:
         v.a.assign_add(n)
         return v.a * 2.0

@@ -298,7 +298,7 @@ def _lists(tf: Any, p: Any) -> Any:
 def _called(tf: Any, p: Any) -> Any:
     """Functions have the conditions and loops of TensorFlow 2, without effects here."""
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def run(x: Any) -> Any:
         y = tf.cond(tf.reduce_sum(x) > 0, lambda: x * 2.0, lambda: x - 1.0)
         return tf.while_loop(lambda k, y: k < 3, lambda k, y: (k + 1, tf.sin(y) + x), (0, y))[1]

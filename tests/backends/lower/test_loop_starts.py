@@ -91,6 +91,7 @@ LSTM = """graph @g(%x: f32[T,N,2], %w: f32[1,8,2], %p: f32[1,N,2], %ct: f32[1,N,
 def test_two_running_sums_of_one_element() -> None:
     """Both began with one buffer of zeros, which was freed for each: "transient buffer has not been committed"."""
     g = li.parse(LSTM)
+    assert isinstance(g, li.Graph)
     rng = np.random.default_rng(3)
     with li.compile(g, device="local-task") as exe:
         for T, N in ((9, 4), (1, 1), (5, 3)):

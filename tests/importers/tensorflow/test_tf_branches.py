@@ -44,7 +44,7 @@ def test_beside_tensorflow(name: str, models: dict[str, tm.Recorded]) -> None:
         found = li.interpret(program.entries["step"], x=want.inputs[f"x{k}"], **{i: held[s] for i, s in reads.items()})
         held |= {s: found[o] for o, s in writes.items()}
         close(found, outputs, 1e-6)
-        close({n: np.float32(FIRST[n]) for n in FIRST} | held, variables, 1e-6)
+        close({n: np.array(FIRST[n], np.float32) for n in FIRST} | held, variables, 1e-6)
 
 
 def test_compiled(models: dict[str, tm.Recorded]) -> None:

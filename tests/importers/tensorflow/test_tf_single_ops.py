@@ -104,5 +104,5 @@ def test_an_op_of_before(tmp_path: Path) -> None:
     written(tmp_path / "g.pb", w, lambda graph: setattr(graph.node[0], "op", "PlaceholderV2"))
     graph = li.from_tf(tmp_path / "g.pb")
     assert isinstance(graph, li.Graph)
-    x = np.float32([[0.1, -0.2, 0.3]])
+    x = np.array([[0.1, -0.2, 0.3]], np.float32)
     np.testing.assert_allclose(li.interpret(graph, x=x)["y"], np.tanh(x @ w), atol=1e-6)
