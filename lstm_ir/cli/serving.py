@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,8 @@ def command(
     A package is served under its file's name, or under NAME.
     """
     try:
+        for library in ("prometheus_client", "websockets"):  # they are imported once the server runs
+            import_module(library)
         from lstm_ir.serving.limits import ServerLimits
         from lstm_ir.serving.run import serve
         from lstm_ir.serving.served_model import ServedModel

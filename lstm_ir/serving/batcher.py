@@ -96,7 +96,10 @@ class Batcher(SchedulerOwner):
         and ValueRangeError as a call does, BusyError where too many wait, DeviceError once closed.
         """
         until = deadline(timeout)
-        prepared = self.rows.prepare(arrays)
+        return self.submit_prepared(self.rows.prepare(arrays), until)
+
+    def submit_prepared(self, prepared: Prepared, until: float | None) -> Future[Outputs]:
+        """The same for inputs that were checked; `until` is of time.monotonic()."""
         job = Job(prepared, prepared.key, prepared.rows, deadline=until)
         self.scheduler.submit(job)
         return job.future
@@ -126,7 +129,10 @@ def together(rows: Rows, model: BatchedModel, requests: Sequence[Prepared]) -> l
 
 
 def resolve_jobs(jobs: Sequence[Job], run: Callable[[Sequence[Job]], Sequence[Any]]) -> None:
-    """Give each job its result of `run`, which gets all; where that fails, each alone gets its result or its error."""
+    """Give each job its result of `run`, which gets all; where that fails, each alone gets its result or its error.
+
+    A result that is an exception is the error of that job alone.
+    """
     try:
         results = run(jobs)
     except Exception as e:
@@ -137,7 +143,10 @@ def resolve_jobs(jobs: Sequence[Job], run: Callable[[Sequence[Job]], Sequence[An
             resolve_jobs([job], run)
         return
     for job, result in zip(jobs, results, strict=True):
-        job.future.set_result(result)
+        if isinstance(result, Exception):
+            job.future.set_exception(result)
+        else:
+            job.future.set_result(result)
 
 
 def outcome(future: Future[Any], timeout: float | None) -> Any:

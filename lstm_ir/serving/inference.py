@@ -68,11 +68,12 @@ def sequence_name(text: str) -> str | int:
 
 def read_request(
     body: bytes | memoryview, header: int | None, entry: Entry, outputs: tuple[str, ...], max_json: int, *,
-    binary: bool = False,
+    binary: bool = False, json_alone: bool = False,
 ) -> InferRequest:  # fmt: skip
     """The request in `body`, whose first `header` bytes are JSON (all, where it is None).
 
-    outputs: those that the model gives; binary: they come back as bytes where nothing is said.
+    outputs: those that the model gives; binary: they come back as bytes where nothing is said; json_alone: none may.
+    Outputs that its answer could not hold are refused here, before anything is computed.
     """
     view = memoryview(body)
     length = len(view) if header is None else header
@@ -92,7 +93,13 @@ def read_request(
     parameters = _parameters(data, "the request")
     given = _inputs(data.get("inputs"), view[length:], entry)
     binary = parameters.get("binary_data_output", binary)
-    return InferRequest(name, given, _outputs(data.get("outputs"), outputs, binary is True), parameters)
+    wanted = _outputs(data.get("outputs"), outputs, binary is True)
+    if json_alone and any(wanted.values()):
+        raise RequestError("binary tensors are answers to binary messages")
+    for port in entry.outputs:
+        if wanted.get(port.name) is False:
+            tensors.need_json_numbers(port.name, tensors.WORDS[port.type.dtype])
+    return InferRequest(name, given, wanted, parameters)
 
 
 def _parameters(data: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -158,6 +165,13 @@ def _objects(items: object, what: str) -> list[dict[str, Any]]:
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise RequestError(f"{what} is no list of objects")
     return items
+
+
+def confirm_json(request: InferRequest, outputs: Mapping[str, Array]) -> None:
+    """RequestError for outputs that the answer would hold as JSON and cannot: NaN and infinity."""
+    for name, binary in request.outputs.items():
+        if not binary:
+            tensors.need_finite(name, outputs[name])
 
 
 def write_response(

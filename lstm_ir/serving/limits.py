@@ -68,19 +68,20 @@ class Lease:
 async def read_body(
     chunks: AsyncIterator[bytes], length: int | None, limits: ServerLimits, lease: Lease, max_bytes: int
 ) -> bytearray:
-    """The body; RequestError for one that is too long (413) or too slow (408), BusyError where there is no room."""
+    """The body; RequestError for one that is too long (413) or too slow (408), BusyError where there is no room.
+
+    The lease grows with what has arrived: what a client only announces takes no room from others.
+    """
     if length is not None and length > max_bytes:
         raise RequestError(f"the body has {length} bytes; at most {max_bytes} are read", 413)
     body = bytearray()
-    lease.take(length or 0)
     try:
         async with asyncio.timeout(limits.body_timeout):
             async for chunk in chunks:
                 body += chunk
                 if len(body) > max_bytes:
                     raise RequestError(f"the body has more than {max_bytes} bytes", 413)
-                if len(body) > lease.held:
-                    lease.take(len(body) - lease.held)
+                lease.take(len(chunk))
     except TimeoutError:
         raise RequestError(f"the body was not there after {limits.body_timeout:g} s", 408) from None
     return body

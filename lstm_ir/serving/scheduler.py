@@ -41,6 +41,7 @@ class Job:
     future: Future[Any] = field(default_factory=Future)
     accepted: float = 0.0
     counted: bool = True  # among the calls: what only reads or writes state is none
+    owner: Any = None  # whose job it is, also once it is over
 
     def forget(self, future: Future[Any]) -> None:
         """A cancelled job stays in the queue until its turn, without what it would have been computed from."""
@@ -82,10 +83,13 @@ class Scheduler:
 
     def __init__(
         self, run: Callable[[list[Job]], None], what: str, *, max_rows: int, max_delay: float, max_waiting: int,
-        tidy: Callable[[], None] | None = None,
+        tidy: Callable[[], None] | None = None, settled: Callable[[list[Job]], None] | None = None,
     ) -> None:  # fmt: skip
-        """`what` is the owner, for messages; `tidy` is called by the worker about once a second."""
-        self._run, self._what, self._tidy = run, what, tidy
+        """`what` is the owner, for messages; `tidy` is called by the worker about once a second.
+
+        settled: is called by the worker with jobs that have left the queue and their lanes, run or not.
+        """
+        self._run, self._what, self._tidy, self._settled = run, what, tidy, settled
         self.max_rows, self._max_delay, self._max_waiting = max_rows, max_delay, max_waiting
         self._changed = threading.Condition()
         self._groups: dict[Hashable, _Group] = {}
@@ -175,6 +179,8 @@ class Scheduler:
             if running:
                 self._resolve(running)
             self._finish([*jobs, *late])
+            if self._settled is not None:
+                self._settled([*jobs, *late])
             if self._tidy is not None and time.monotonic() >= tidied + _TIDY_SECONDS:
                 self._tidy()
                 tidied = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from lstm_ir.ir.errors import DeadlineError
 from lstm_ir.ir.signature import Entry
 from lstm_ir.serving import session as states
 from lstm_ir.serving import tensors
-from lstm_ir.serving.batcher import Batcher
-from lstm_ir.serving.inference import InferRequest
+from lstm_ir.serving.batcher import Batcher, deadline
+from lstm_ir.serving.inference import InferRequest, confirm_json
+from lstm_ir.serving.rows import Prepared
 from lstm_ir.serving.session import ClientSession
 from lstm_ir.serving.sessions import Sessions
 from lstm_ir.serving.tensors import RequestError
@@ -60,25 +62,21 @@ class ServedModel:
         if isinstance(self.server, Batcher):
             if name is not None:
                 raise RequestError(f"model {self.name} keeps no state, so it has no sequences")
-            return self.server.submit(request.inputs, timeout)
+            return self.server.submit_prepared(self._prepared(request), deadline(timeout))
         if name is None:
             raise RequestError(f"model {self.name} keeps state: give sequence_id, and sequence_start at its start")
-        session = self.server.open(name, restart=True) if start else self.server.get(name)
-        return self.step(session, request, start=start, end=end)
+        if not start:
+            self.server.get(name)
+        inputs, confirm = self._prepared(request), partial(confirm_json, request)
+        return self.server.step(name, inputs, deadline(timeout), begins=start, ends=end, confirm=confirm)
 
-    def step(
-        self, session: ClientSession, request: InferRequest, *, start: bool = False, end: bool = False
-    ) -> Future[dict[str, Array]]:
-        """Queue the next step of a sequence; `start`, `end`: it is the first, or the last."""
-        try:
-            future = session.submit(request.inputs, request.timeout)
-        except Exception:
-            if start:
-                session.close()
-            raise
-        if end:
-            session.close()
-        return future
+    def step(self, session: ClientSession, request: InferRequest) -> Future[dict[str, Array]]:
+        """Queue the next step of a sequence."""
+        confirm = partial(confirm_json, request)
+        return session.submit_prepared(self._prepared(request), deadline(request.timeout), confirm)
+
+    def _prepared(self, request: InferRequest) -> Prepared:
+        return self.server.rows.prepare(request.inputs)
 
     async def state(self, name: str | int) -> bytes:
         """A sequence's state as safetensors."""

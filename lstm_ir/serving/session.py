@@ -32,6 +32,9 @@ class SessionStep:
 
     session: ClientSession
     inputs: Prepared
+    begins: bool = False  # from the state that the program says, whatever the session holds
+    ends: bool = False  # the session, once the call has succeeded
+    confirm: Callable[[Outputs], None] | None = None  # raises for outputs that cannot be told: then no state changes
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +43,7 @@ class Action:
 
     session: ClientSession
     run: Callable[[], Any]
+    begins: bool = False
 
 
 class Keeper(Protocol):
@@ -66,8 +70,9 @@ class Keeper(Protocol):
 class ClientSession:
     """The state of one client. Its calls, and reads and writes of its state, happen in the order of their making."""
 
-    def __init__(self, name: Name, keeper: Keeper) -> None:
-        self.name, self._keeper = name, keeper
+    def __init__(self, name: Name, keeper: Keeper, *, begun: bool = True) -> None:
+        """begun: false where only a step that begins it, or a whole state, may come first."""
+        self.name, self._keeper, self.begun = name, keeper, begun
         self.lane: deque[Job] = deque()  # what it has asked for and is not done
         self.held: dict[str, Array] | None = None  # nothing before the first call
         self.used = time.monotonic()
@@ -76,7 +81,13 @@ class ClientSession:
     def submit(self, arrays: Mapping[str, Any], timeout: float | None = None) -> Future[Outputs]:
         """A future of the outputs; `timeout` and errors are those of `Batcher.submit`."""
         until = deadline(timeout)
-        return self._keeper.submit(SessionStep(self, self._keeper.prepare(arrays)), until)
+        return self.submit_prepared(self._keeper.prepare(arrays), until)
+
+    def submit_prepared(
+        self, inputs: Prepared, until: float | None, confirm: Callable[[Outputs], None] | None = None
+    ) -> Future[Outputs]:
+        """The same for inputs that were checked; `confirm` raises for outputs with which the state may not change."""
+        return self._keeper.submit(SessionStep(self, inputs, confirm=confirm), until)
 
     def __call__(
         self, arrays: Mapping[str, Any] | None = None, /, *more: Any, timeout: float | None = None, **named: Any
@@ -95,9 +106,9 @@ class ClientSession:
         held = self._keeper.checked(arrays, where)
 
         def put() -> None:
-            self.held = held
+            self.held, self.begun = held, True
 
-        return self._alone(put, timeout)
+        return self._alone(put, timeout, begins=True)
 
     def state(self, timeout: float | None = None) -> dict[str, Array]:
         """Copies of the state by name; before the first call, that of one row."""
@@ -126,9 +137,9 @@ class ClientSession:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _alone(self, run: Callable[[], Any], timeout: float | None) -> Future[Any]:
+    def _alone(self, run: Callable[[], Any], timeout: float | None, *, begins: bool = False) -> Future[Any]:
         until = deadline(timeout)
-        return self._keeper.submit(Action(self, run), until)
+        return self._keeper.submit(Action(self, run, begins), until)
 
 
 def to_bytes(arrays: Mapping[str, Array]) -> bytes:

@@ -105,13 +105,12 @@ async def _answered(
             body, header = _parts(message)
             lease.take(len(body))
             binary = header is not None
-            asked = read_request(body, header, model.entry, model.outputs, state.limits.max_json, binary=binary)
+            limit = state.limits.max_json
+            asked = read_request(body, header, model.entry, model.outputs, limit, binary=binary, json_alone=not binary)
             outputs = await result(model.step(session, asked), asked.timeout)
         text, parts = write_response(model.name, asked, outputs, {"sequence_id": session.name})
         if binary:
             await socket.send_bytes(b"".join([len(text).to_bytes(_LENGTH, "little"), text, *parts]))
-        elif parts:
-            raise RequestError("binary tensors are answers to binary messages")
         else:
             await socket.send_text(text.decode())
     except (WebSocketDisconnect, OSError):

@@ -105,13 +105,22 @@ def from_bytes(data: memoryview, port: Port, shape: tuple[int, ...], where: str)
 
 def to_json(name: str, a: Array) -> list[Any]:
     """The elements as JSON has them."""
-    word = word_of(a)
-    if word in _BYTES:
-        raise RequestError(f"output {name}: {word} is given as binary data; ask for binary_data")
-    if DATATYPES[word].is_float and not np.isfinite(a).all():
-        raise RequestError(f"output {name} holds NaN or infinity, which JSON has not; ask for binary_data")
+    need_json_numbers(name, word_of(a))
+    need_finite(name, a)
     flat: list[Any] = a.reshape(-1).tolist()
     return flat
+
+
+def need_json_numbers(name: str, word: str) -> None:
+    """RequestError for an output of a datatype that the protocol has as bytes alone."""
+    if word in _BYTES:
+        raise RequestError(f"output {name}: {word} is given as binary data; ask for binary_data")
+
+
+def need_finite(name: str, a: Array) -> None:
+    """RequestError for NaN and infinity."""
+    if DATATYPES[word_of(a)].is_float and not np.isfinite(a).all():
+        raise RequestError(f"output {name} holds NaN or infinity, which JSON has not; ask for binary_data")
 
 
 def word_of(a: Array) -> str:

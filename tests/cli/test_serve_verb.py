@@ -27,7 +27,7 @@ def verb(*words: object) -> subprocess.CompletedProcess[str]:
 
 def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
     """No traceback, and what to install."""
-    for missing in ("starlette", "uvicorn"):
+    for missing in ("starlette", "uvicorn", "prometheus_client", "websockets"):
         folder = tmp_path / missing
         folder.mkdir()
         (folder / "sitecustomize.py").write_text(f"import sys; sys.modules[{missing!r}] = None\n")

@@ -67,7 +67,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/ops/core/roll.py": "STEPS",
         "lstm_ir/parallel/trainer.py": "_STARTS",
         "lstm_ir/serving/rows.py": "_WHOLE",
-        "lstm_ir/serving/sessions.py": "_CHARACTERS",
+        "lstm_ir/serving/session_keeper.py": "_CHARACTERS",
         "lstm_ir/serving/tensors.py": "_RANK",
         "lstm_ir/verification/cold.py": "LIMIT",
         "lstm_ir/verification/comparison.py": "MAX_PASSED_OVER",

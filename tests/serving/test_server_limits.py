@@ -149,14 +149,21 @@ def test_sigterm_ends_streams_behind_their_last_answer(tmp_path: Path, rng: np.r
 
 
 def test_bodies_share_a_budget(gate: Path) -> None:
-    """A body that is announced counts, and is given back when its client is gone."""
+    """What has arrived of a body counts, and is given back when its client is gone; what is announced does not."""
     with slow_server(gate, "max_pending=100000", "max_body=90000", "body_timeout=60") as server:
         head = b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
         with server.connect() as hoarder:
             hoarder.sendall(head % 90000 + b"{")
-            until(server, "lstm_ir_pending_bytes", 90000)
+            until(server, "lstm_ir_pending_bytes", 1)
+            with server.connect() as other:  # the two announce more than there is room for
+                other.sendall(head % 90000 + b"{")
+                until(server, "lstm_ir_pending_bytes", 2)
+                assert ask(server, 1.0).status_code == 200
+            until(server, "lstm_ir_pending_bytes", 1)
+            hoarder.sendall(b" " * 85000)
+            until(server, "lstm_ir_pending_bytes", 85001)
             with server.connect() as s:
-                s.sendall(head % 20000)
+                s.sendall(head % 20000 + b" " * 20000)
                 assert b" 429 " in s.recv(65536).partition(b"\r\n")[0]
             assert ask(server, 1.0).status_code == 200
         until(server, "lstm_ir_pending_bytes", 0)
