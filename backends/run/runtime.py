@@ -16,7 +16,7 @@ from lstm_ir.backends import bindings, process
 from lstm_ir.backends.run.threads import affinity, stacks
 from lstm_ir.backends.run.tuned import SPIN_MICROSECONDS
 from lstm_ir.backends.targets import cpus
-from lstm_ir.ir.errors import DeviceError, LstmIrError, TargetError, ValueRangeError
+from lstm_ir.ir.errors import DeviceError, LostDeviceError, LstmIrError, TargetError, ValueRangeError
 
 CPU_DRIVERS = ("local-task", "local-sync")
 LOST = "DEVICE_LOST"  # what drivers say of a GPU that stopped answering
@@ -199,7 +199,7 @@ def failure(error: BaseException, what: str) -> LstmIrError:
     text = str(error)
     if LOST in text or _CUDA.search(text):
         _forget_lost()
-        return DeviceError(f"{what}: the device was lost; compile or load again ({bindings.short(error)})")
+        return LostDeviceError(f"{what}: the device was lost; compile or load again ({bindings.short(error)})")
     if EMPTY in text:
         why = "a tensor without elements, whose size is computed or has a name, meets a dispatch: Vulkan refuses it"
         return DeviceError(f"{what}: {why}; make this call on a CPU ({bindings.short(error)})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
               help="What requests may ask for, of all packages or the one served as NAME; default: all.")  # fmt: skip
 @click.option("--batch-size-name", default="B", show_default=True, help="The named size that is the batch.")
 @click.option("--max-batch", type=click.IntRange(1), default=64, show_default=True, help="Rows of one call.")
+@click.option("--max-steps", type=click.IntRange(1), default=65536, show_default=True,
+              help="Steps (the size T) of one request.")  # fmt: skip
 @click.option("--max-delay", type=click.FloatRange(0, 60), default=0.001, show_default=True,
               help="Seconds that a request waits for others to join its call.")  # fmt: skip
 @click.option("--max-waiting", type=click.IntRange(1), default=1024, show_default=True,
@@ -58,8 +61,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @key_option
 def command(
     packages: tuple[str, ...], host: str, port: int, device: str | None, entry: str | None, outputs: tuple[str, ...],
-    batch_size_name: str, max_batch: int, max_delay: float, max_waiting: int, max_sessions: int, idle_timeout: float,
-    key_file: str | None, **numbers: Any,
+    batch_size_name: str, max_batch: int, max_steps: int, max_delay: float, max_waiting: int, max_sessions: int,
+    idle_timeout: float, key_file: str | None, **numbers: Any,
 ) -> None:  # fmt: skip
     """Serve packages over HTTP until SIGTERM. There is no authentication: whoever reaches the port may use it.
 
@@ -81,7 +84,7 @@ def command(
     common: dict[str, Any] = {
         "batch": batch_size_name, "max_batch": max_batch, "max_delay": max_delay, "max_waiting": max_waiting
     }  # fmt: skip
-    opened = []
+    opened: dict[str, Executable] = {}
     kept = {"max_sessions": max_sessions, "idle_timeout": idle_timeout}
     for name, path in places.items():
         chosen = _outputs(outputs, name, places)
@@ -91,8 +94,10 @@ def command(
         except LstmIrError as e:
             said = str(e).removeprefix(f"{path}: ")
             raise PackageError(f"{path}, to be served as {name}: {said}") from e
-        opened.append(exe)
-        models[name] = ServedModel(name, server)
+        opened[name] = exe
+        models[name] = ServedModel(
+            name, server, max_steps=max_steps, again=partial(_again, opened, name, path, device, key, _version(path))
+        )
         what = "sequences" if isinstance(server, Sessions) else "requests"
         click.echo(f"{name}: {path}, entry {server.entry.name}, {what}: {', '.join(models[name].outputs)}", err=True)
     if host not in _LOOPBACK:
@@ -103,8 +108,24 @@ def command(
 
     limits = ServerLimits(idle_timeout=idle_timeout, **numbers)
     serve(models, host=host, port=port, limits=limits, listening=listening)
-    for exe in opened:  # not where it ended early: a call may run
+    for exe in opened.values():  # not where it ended early: a call may run
         exe.close()
+
+
+def _version(path: str) -> tuple[int, ...]:
+    """What is another number where the file was replaced or written."""
+    found = Path(path).stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _again(
+    opened: dict[str, Executable], name: str, path: str, device: str | None, key: bytes | None, was: tuple[int, ...]
+) -> Executable:
+    """The package loaded anew; PackageError where the file is another now, whose weights may be others."""
+    if _version(path) != was:
+        raise PackageError(f"{path} has changed since it was loaded; start the server again")
+    opened[name] = load(path, device, require_key=key)
+    return opened[name]
 
 
 def _server(exe: Executable, options: Mapping[str, Any], kept: Mapping[str, Any]) -> Batcher | Sessions:

@@ -104,6 +104,10 @@ class DeviceError(LstmIrError, RuntimeError):
     """The runtime or the device reported a failure."""
 
 
+class LostDeviceError(DeviceError):
+    """The device is gone, and with it what was loaded onto it; loading again may bring another."""
+
+
 class BusyError(LstmIrError, RuntimeError):
     """A request or a session for which there is no room now; later there may be."""
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from lstm_ir.ir.called import told
-from lstm_ir.ir.errors import CallError, DeadlineError
+from lstm_ir.ir.errors import CallError, DeadlineError, DeviceError
 from lstm_ir.ir.signature import Entry, by_name
 from lstm_ir.serving.owner import SchedulerOwner
 from lstm_ir.serving.row_check import confirm_rows
@@ -84,10 +84,16 @@ class Batcher(SchedulerOwner):
             rows.without_padding()
         if check:
             confirm_rows(rows, model)
-        runs = _Calls(rows, model)
+        self._calls, self._entry = _Calls(rows, model), entry
         super().__init__(
-            rows, Scheduler(runs, "batcher", max_rows=max_batch, max_delay=max_delay, max_waiting=max_waiting)
+            rows, Scheduler(self._calls, "batcher", max_rows=max_batch, max_delay=max_delay, max_waiting=max_waiting)
         )
+
+    def renew(self, exe: Any) -> None:
+        """Call this executable from now on; DeviceError where its entry is another."""
+        model = model_of(exe, self._entry)
+        need_same(self.entry, model.entry)
+        self._calls.model = model
 
     def submit(self, arrays: Mapping[str, Any], timeout: float | None = None) -> Future[Outputs]:
         """A future of the outputs; in a task: `await asyncio.wrap_future(batcher.submit(...))`.
@@ -117,10 +123,10 @@ class _Calls:
     """What the worker does with the requests of one group."""
 
     def __init__(self, rows: Rows, model: BatchedModel) -> None:
-        self._rows, self._model = rows, model
+        self._rows, self.model = rows, model
 
     def __call__(self, jobs: list[Job]) -> None:
-        resolve_jobs(jobs, lambda some: together(self._rows, self._model, [j.payload for j in some]))
+        resolve_jobs(jobs, lambda some: together(self._rows, self.model, [j.payload for j in some]))
 
 
 def together(rows: Rows, model: BatchedModel, requests: Sequence[Prepared]) -> list[Outputs]:
@@ -147,6 +153,12 @@ def resolve_jobs(jobs: Sequence[Job], run: Callable[[Sequence[Job]], Sequence[An
             job.future.set_exception(result)
         else:
             job.future.set_result(result)
+
+
+def need_same(entry: Entry, other: Entry) -> None:
+    """DeviceError for an entry that takes or gives something else."""
+    if other != entry:
+        raise DeviceError(f"{entry.name}: what was loaded again takes or gives something else")
 
 
 def outcome(future: Future[Any], timeout: float | None) -> Any:

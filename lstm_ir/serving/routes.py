@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from importlib.metadata import version
 from typing import Any
 
@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
+from lstm_ir.serving.hosts import need_host
 from lstm_ir.serving.inference import read_request, sequence_name, write_response
 from lstm_ir.serving.limits import content_length, read_body, whole_number
 from lstm_ir.serving.served_model import ServedModel, result
@@ -59,6 +60,7 @@ def _endpoint(state: ServerState, handlers: dict[str, Handler]) -> Callable[[Req
 
     async def answer(request: Request) -> Response:
         try:
+            need_host(request.headers, state.own_host)
             if "origin" in request.headers:
                 raise RequestError("requests of web pages (with the header Origin) are refused", 403)
             method = "GET" if request.method == "HEAD" else request.method
@@ -106,6 +108,13 @@ async def _live(state: ServerState, request: Request) -> Response:
 async def _ready(state: ServerState, request: Request) -> Response:
     if state.stopping.is_set():
         raise RequestError("the server stops", 503)
+    return _ready_models(state.models.values())
+
+
+def _ready_models(models: Iterable[ServedModel]) -> Response:
+    lost = [m.name for m in models if m.lost]
+    if lost:
+        raise RequestError(f"the device of {', '.join(lost)} was lost", 503)
     return _json({"ready": True})
 
 
@@ -124,8 +133,9 @@ async def _metadata(state: ServerState, request: Request) -> Response:
 
 
 async def _model_ready(state: ServerState, request: Request) -> Response:
-    _model(state, request)
-    return await _ready(state, request)
+    if state.stopping.is_set():
+        raise RequestError("the server stops", 503)
+    return _ready_models([_model(state, request)])
 
 
 async def _infer(state: ServerState, request: Request) -> Response:

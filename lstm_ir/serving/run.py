@@ -7,6 +7,7 @@ SIGTERM or SIGINT â”€> not ready, streams answer their last message and close â”
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -17,13 +18,16 @@ import uvicorn
 from lstm_ir.ir.errors import DeviceError
 from lstm_ir.ir.foreign_errors import become
 from lstm_ir.serving.connections import ConnectionWatch, protocol
+from lstm_ir.serving.hosts import is_loopback
 from lstm_ir.serving.limits import ServerLimits
 from lstm_ir.serving.routes import application
 from lstm_ir.serving.served_model import ServedModel
 from lstm_ir.serving.server_state import ServerState
 
 _POLL = 0.02  # seconds between two looks whether streams have ended
+_RENEWAL = 1.0  # seconds between two tries to load what has lost its device
 _KEEP_ALIVE = 60  # seconds that a connection without requests stays open
+log = logging.getLogger("lstm_ir.serving")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -48,7 +52,8 @@ def serve(
     with sock:
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{sock.getsockname()[1]}"
-        asyncio.run(_serve(models, sock, limits or ServerLimits(), lambda: listening(address)))
+        own = host if is_loopback(sock.getsockname()[0]) else None
+        asyncio.run(_serve(ServerState(models, limits or ServerLimits(), own), sock, lambda: listening(address)))
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -64,42 +69,44 @@ def _bound(host: str, port: int) -> socket.socket:
     return sock
 
 
-async def _serve(
-    models: Mapping[str, ServedModel], sock: socket.socket, limits: ServerLimits, listening: Callable[[], None]
-) -> None:
-    state = ServerState(models, limits)
+async def _serve(state: ServerState, sock: socket.socket, listening: Callable[[], None]) -> None:
+    models, limits = state.models, state.limits
     config = uvicorn.Config(
         application(state), http=protocol(limits), ws="websockets-sansio", ws_max_size=limits.max_message,
         ws_per_message_deflate=False, lifespan="off", log_level="warning", access_log=False, server_header=False,
-        timeout_keep_alive=_KEEP_ALIVE, timeout_graceful_shutdown=max(1, round(limits.stop_timeout)), backlog=256,
+        timeout_keep_alive=_KEEP_ALIVE, backlog=256,
     )  # fmt: skip
     server = _Server(config)
     stops: list[asyncio.Task[None]] = []
+    loop = asyncio.get_running_loop()
+    end: float | None = None  # when streams, answers and models have had their time, all together
 
     def stop() -> None:
-        if stops:
+        nonlocal end
+        if end is None:
+            end = loop.time() + limits.stop_timeout
+        else:
             server.should_exit = server.force_exit = True
-        stops.append(asyncio.ensure_future(_stop(state, server)))
+        stops.append(asyncio.ensure_future(_stop(state, server, end)))
 
-    loop = asyncio.get_running_loop()
     for number in _SIGNALS:
         with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows; a thread that is not the first
             loop.add_signal_handler(number, stop)
     watch = asyncio.ensure_future(ConnectionWatch(server.server_state, limits).run())
     tell = asyncio.ensure_future(_tell(server, listening))
+    renewal = asyncio.ensure_future(_renewed(models))
     try:
         await server.serve([sock])
     finally:
-        for task in (watch, tell, *stops):
+        for task in (watch, tell, renewal, *stops):
             task.cancel()
-        await _drained(models, server, limits.stop_timeout)
+        await _drained(models, server, loop.time() + limits.stop_timeout if end is None else end)
 
 
-async def _drained(models: Mapping[str, ServedModel], server: uvicorn.Server, seconds: float) -> None:
+async def _drained(models: Mapping[str, ServedModel], server: uvicorn.Server, end: float) -> None:
     """Let models answer what they accepted; DeviceError where they do not in time, or a second signal came."""
     for model in models.values():
         model.stop()
-    end = asyncio.get_running_loop().time() + seconds
     while not all(m.done for m in models.values()):
         if server.force_exit or asyncio.get_running_loop().time() > end:
             for model in models.values():
@@ -114,9 +121,22 @@ async def _tell(server: uvicorn.Server, listening: Callable[[], None]) -> None:
     listening()
 
 
-async def _stop(state: ServerState, server: uvicorn.Server) -> None:
+async def _renewed(models: Mapping[str, ServedModel]) -> None:
+    """Load models whose device was lost, again and again until it succeeds."""
+    while True:
+        await asyncio.sleep(_RENEWAL)
+        for model in models.values():
+            if model.renews:
+                try:
+                    await asyncio.to_thread(model.renew)
+                except Exception as e:
+                    log.warning("%s: its device was lost, and it cannot be loaded again: %s", model.name, e)
+
+
+async def _stop(state: ServerState, server: uvicorn.Server, end: float) -> None:
     state.stopping.set()
-    end = asyncio.get_running_loop().time() + state.limits.stop_timeout
-    while state.streamed and asyncio.get_running_loop().time() < end:
+    loop = asyncio.get_running_loop()
+    while state.streamed and loop.time() < end:
         await asyncio.sleep(_POLL)
+    server.config.timeout_graceful_shutdown = max(0.0, end - loop.time())  # type: ignore[assignment]
     server.should_exit = True

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from lstm_ir.ir.errors import DeadlineError
+from lstm_ir.ir.errors import DeadlineError, LostDeviceError
 from lstm_ir.ir.signature import Entry
 from lstm_ir.serving import session as states
 from lstm_ir.serving import tensors
@@ -21,13 +22,19 @@ from lstm_ir.serving.sessions import Sessions
 from lstm_ir.serving.tensors import RequestError
 
 Array = np.ndarray[Any, Any]
+MAX_STEPS = 65536  # of one request: eleven minutes of frames of 10 ms
 
 
 class ServedModel:
     """`server` answers requests: a Batcher for those that stand alone, Sessions for sequences."""
 
-    def __init__(self, name: str, server: Batcher | Sessions) -> None:
-        self.name, self.server = name, server
+    def __init__(
+        self, name: str, server: Batcher | Sessions, *, max_steps: int = MAX_STEPS,
+        again: Callable[[], Any] | None = None,
+    ) -> None:  # fmt: skip
+        """max_steps: of one request. again: loads the executable anew, for a device that was lost."""
+        self.name, self.server, self._max_steps, self._again = name, server, max_steps, again
+        self.lost = False  # whether the last call found its device lost
 
     @property
     def entry(self) -> Entry:
@@ -62,21 +69,51 @@ class ServedModel:
         if isinstance(self.server, Batcher):
             if name is not None:
                 raise RequestError(f"model {self.name} keeps no state, so it has no sequences")
-            return self.server.submit_prepared(self._prepared(request), deadline(timeout))
+            return self._watched(self.server.submit_prepared(self._prepared(request), deadline(timeout)))
         if name is None:
             raise RequestError(f"model {self.name} keeps state: give sequence_id, and sequence_start at its start")
         if not start:
             self.server.get(name)
         inputs, confirm = self._prepared(request), partial(confirm_json, request)
-        return self.server.step(name, inputs, deadline(timeout), begins=start, ends=end, confirm=confirm)
+        until = deadline(timeout)
+        return self._watched(self.server.step(name, inputs, until, begins=start, ends=end, confirm=confirm))
 
     def step(self, session: ClientSession, request: InferRequest) -> Future[dict[str, Array]]:
         """Queue the next step of a sequence."""
         confirm = partial(confirm_json, request)
-        return session.submit_prepared(self._prepared(request), deadline(request.timeout), confirm)
+        return self._watched(session.submit_prepared(self._prepared(request), deadline(request.timeout), confirm))
 
     def _prepared(self, request: InferRequest) -> Prepared:
-        return self.server.rows.prepare(request.inputs)
+        """The inputs, checked; RequestError (413) for more rows or steps than one request may have."""
+        found, rows = self.server.rows.prepare(request.inputs), self.server.scheduler.max_rows
+        if found.rows > rows:
+            raise RequestError(f"the request has {found.rows} rows; at most {rows} are taken, --max-batch", 413)
+        if found.steps > self._max_steps:
+            limit = f"at most {self._max_steps} are taken, --max-steps"
+            raise RequestError(f"the request has {found.steps} steps; {limit}", 413)
+        return found
+
+    def _watched(self, future: Future[dict[str, Array]]) -> Future[dict[str, Array]]:
+        future.add_done_callback(self._called)
+        return future
+
+    def _called(self, future: Future[dict[str, Array]]) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None or isinstance(error, LostDeviceError):
+            self.lost = error is not None
+
+    @property
+    def renews(self) -> bool:
+        """Whether its device was lost, and `renew` may bring another."""
+        return self.lost and self._again is not None
+
+    def renew(self) -> None:
+        """Load the executable anew; state of sequences is kept, since it is not on the device."""
+        if self._again is not None:
+            self.server.renew(self._again())
+            self.lost = False
 
     async def state(self, name: str | int) -> bytes:
         """A sequence's state as safetensors."""

@@ -25,8 +25,9 @@ from lstm_ir.serving.tensors import RequestError
 class ServerState:
     """Models by name, limits, figures, and whether the server stops."""
 
-    def __init__(self, models: Mapping[str, ServedModel], limits: ServerLimits) -> None:
-        self.models, self.limits = models, limits
+    def __init__(self, models: Mapping[str, ServedModel], limits: ServerLimits, own_host: str | None = None) -> None:
+        """own_host: the name to listen on, where it is one of the loopback; other names are then refused."""
+        self.models, self.limits, self.own_host = models, limits, own_host
         self.budget = Budget(limits.max_pending)
         self.metrics = Metrics(models, self.budget)
         self.stopping = asyncio.Event()

@@ -35,7 +35,7 @@ class SessionKeeper:
         self.inputs, self.evicted = inputs, 0
         self.open: OrderedDict[Name, ClientSession] = OrderedDict()  # the one used longest ago is first
         self.scheduler: Scheduler  # once there is one
-        self._pure, self._rows, self._max_batch, self._entry = pure, rows, max_batch, entry
+        self.pure, self._rows, self._max_batch, self._entry = pure, rows, max_batch, entry
         self._max_sessions, self._idle_timeout = max_sessions, idle_timeout
         self._variables = {n: pure.state[n] for n in dict.fromkeys((*entry.reads, *entry.writes))}
         self._lock = threading.Lock()
@@ -156,7 +156,7 @@ class SessionKeeper:
         return {n: a.copy() for n, a in session.held.items()}
 
     def _start(self, sizes: Mapping[str, int]) -> dict[str, Array]:
-        return {n: self._pure.start(n, sizes) for n in self._variables}
+        return {n: self.pure.start(n, sizes) for n in self._variables}
 
     def run(self, jobs: list[Job]) -> None:
         """For the worker: one action, or calls that share one."""
@@ -186,7 +186,7 @@ class SessionKeeper:
         steps: list[SessionStep] = [j.payload for j in jobs]
         before = [self._before(s) for s in steps]
         requests = [self._whole(s.inputs, state) for s, state in zip(steps, before, strict=True)]
-        results = self._rows.split(self._pure(self._rows.merge(requests)), requests)
+        results = self._rows.split(self.pure(self._rows.merge(requests)), requests)
         outputs: list[Outputs | Exception] = []
         for step, state, found in zip(steps, before, results, strict=True):
             told = {n: found[n] for n in self.inputs.wanted}
@@ -221,7 +221,7 @@ class SessionKeeper:
     def _whole(self, inputs: Prepared, state: Mapping[str, Array]) -> Prepared:
         """Inputs and state as one request; CallError where the sizes of the state are others than the call's."""
         values = [*inputs.values, *(state[n] for n in self._entry.reads)]
-        self._pure.entry.bound(tuple([a.shape for a in values]))
+        self.pure.entry.bound(tuple([a.shape for a in values]))
         return Prepared(values, inputs.rows, inputs.steps, inputs.key)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from lstm_ir.backends.run.pure_function import PREFIX, PureFunction
 from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import CallError
-from lstm_ir.serving.batcher import WORDS, Outputs, limits, seconds, whole
+from lstm_ir.serving.batcher import WORDS, Outputs, limits, need_same, seconds, whole
 from lstm_ir.serving.owner import SchedulerOwner
 from lstm_ir.serving.row_check import confirm_rows
 from lstm_ir.serving.rows import Prepared, Rows
@@ -62,6 +62,7 @@ class Sessions(SchedulerOwner):
             seconds("idle_timeout", idle_timeout)
         function = _stateful(exe, entry)
         pure: PureFunction = function.pure()
+        self._entry = entry
         inputs = Rows(function.entry, batch, time, lengths, outputs)
         written = [PREFIX + n for n in function.entry.writes]
         rows = Rows(pure.entry, batch, time, lengths, [*inputs.wanted, *written])
@@ -83,6 +84,12 @@ class Sessions(SchedulerOwner):
         )  # fmt: skip
         self._keeper.scheduler = scheduler
         super().__init__(inputs, scheduler)
+
+    def renew(self, exe: Any) -> None:
+        """Call this executable from now on; sessions keep their state. DeviceError where its entry is another."""
+        function = _stateful(exe, self._entry)
+        need_same(self.entry, function.entry)
+        self._keeper.pure = function.pure()
 
     @property
     def evicted(self) -> int:

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from lstm_ir.ir.errors import UnknownSessionError
+from lstm_ir.serving.hosts import need_host
 from lstm_ir.serving.inference import read_request, sequence_name, write_response
 from lstm_ir.serving.served_model import ServedModel, result
 from lstm_ir.serving.server_state import ServerState, error_json, status_of, text_of
@@ -48,6 +49,7 @@ async def stream(state: ServerState, socket: WebSocket) -> None:
 
 
 def _opened(state: ServerState, socket: WebSocket) -> tuple[ServedModel, ClientSession]:
+    need_host(socket.headers, state.own_host)
     if "origin" in socket.headers:
         raise RequestError("streams of web pages (with the header Origin) are refused", 403)
     if state.stopping.is_set():

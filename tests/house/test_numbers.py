@@ -100,7 +100,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/fitting/progress.py": "_PAUSE",
         "lstm_ir/parallel/links.py": "_EXIT_SECONDS",
         "lstm_ir/serving/connections.py": "_PERIOD",
-        "lstm_ir/serving/run.py": "_POLL _KEEP_ALIVE",
+        "lstm_ir/serving/run.py": "_POLL _KEEP_ALIVE _RENEWAL",
         "lstm_ir/serving/scheduler.py": "_TIDY_SECONDS",
         "backends/compile/child.py": "_GRACE",
         "backends/process.py": "WAIT _PAUSE",

@@ -77,14 +77,14 @@ def halted(sessions: li.Sessions, monkeypatch: pytest.MonkeyPatch) -> tuple[thre
     """Events: a call has begun, and it may go on."""
     begun, go = threading.Event(), threading.Event()
     keeper: Any = sessions._keeper  # type: ignore[attr-defined]
-    run = keeper._pure._run
+    run = keeper.pure._run
 
     def waits(*arguments: Any) -> Any:
         begun.set()
         assert go.wait(60)
         return run(*arguments)
 
-    monkeypatch.setattr(keeper._pure, "_run", waits)
+    monkeypatch.setattr(keeper.pure, "_run", waits)
     return begun, go
 
 
@@ -92,7 +92,7 @@ def broken(sessions: li.Sessions, patch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> Any:
         raise DeviceError("the call failed")
 
-    patch.setattr(sessions._keeper._pure, "_run", fails)  # type: ignore[attr-defined]
+    patch.setattr(sessions._keeper.pure, "_run", fails)  # type: ignore[attr-defined]
 
 
 def test_formats_that_cannot_be_answered_are_refused_before_the_step(http: Any) -> None:
@@ -220,3 +220,17 @@ def test_what_waits_behind_an_end_or_a_failed_start(sessions: li.Sessions, monke
     go.set()
     assert str(start.exception(60)) == "no"
     assert "its start failed" in str(behind.exception(60)), "a sequence ran on that had not begun"
+
+
+def test_sequences_outlive_the_executable_that_is_replaced(
+    http: Any, exe: Any, sessions: li.Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert total(step(http, 1.0, sequence_start=True)) == 1.0
+    broken(sessions, monkeypatch)
+    assert step(http, 1.0).status_code == 500
+    sessions.renew(exe)
+    assert total(step(http, 1.0)) == 2.0
+    x, s = li.input("x", ("B", 3)), li.input("s", ("B", 3))
+    other = li.stateful(li.Graph("sums", [x, s], {"y": s + x, "s_n": s + x}), {"s": "s_n"})
+    with li.compile(other) as made, pytest.raises(DeviceError, match="takes or gives something else"):
+        sessions.renew(made)

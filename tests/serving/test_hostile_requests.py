@@ -28,6 +28,7 @@ exceptions = pytest.importorskip("websockets.exceptions")
 
 pytestmark = pytest.mark.together
 Array = np.ndarray[Any, Any]
+HEAD = b"POST /v2/models/encoder/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 GOOD = {"name": "x", "shape": [2, 1, I], "datatype": "FP32", "data": [0.5] * (2 * I)}
 
 
@@ -42,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Served]:
     words = ("--max-body", 200_000, "--max-json", 100_000, "--max-message", 50_000, "--header-timeout", 1.0)
-    timeouts = ("--body-timeout", 1.0, "--send-timeout", 1.0, "--max-connections", 40)
+    timeouts = ("--max-steps", 3000, "--body-timeout", 1.0, "--send-timeout", 1.0, "--max-connections", 40)
     with served(folder / "encoder.lirpkg", folder / "stream.lirpkg", *words, *timeouts) as found:
         yield found
 
@@ -168,10 +169,10 @@ def test_too_long_bodies(server: Served) -> None:
     assert ask(server, b" " * 100_001).status_code == 413
     assert ask(server, b" " * 200_001).status_code == 413
     with server.connect() as s:  # announced alone
-        s.sendall(b"POST /v2/models/encoder/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999999999\r\n\r\n")
+        s.sendall(b"POST /v2/models/encoder/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999999999\r\n\r\n")
         assert b" 413 " in s.recv(65536).partition(b"\r\n")[0]
     with server.connect() as s:  # never announced
-        s.sendall(b"POST /v2/models/encoder/infer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        s.sendall(b"POST /v2/models/encoder/infer HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         s.sendall((b"10000\r\n" + b" " * 65536 + b"\r\n") * 4)
         assert b" 413 " in s.recv(65536).partition(b"\r\n")[0]
     put = httpx.put(f"{server.url}/v2/models/stream/sequences/1/state", content=b" " * 200_001, timeout=60)
@@ -230,6 +231,29 @@ def test_web_pages_are_refused(server: Served) -> None:
         pass
 
 
+def test_other_names_than_those_of_this_machine_are_refused(server: Served) -> None:
+    """A page whose name leads to 127.0.0.1 sends no Origin to what is its own server."""
+    for name in (
+        "page.example",
+        f"page.example:{server.port}",
+        "localhost.example",
+        "127.0.0.1.example",
+        "10.0.0.1",
+        "",
+    ):
+        answer = ask(server, {"inputs": [GOOD]}, Host=name)
+        assert (answer.status_code, "header Host" in answer.text) == (403, True), name
+        assert httpx.get(f"{server.url}/metrics", headers={"Host": name}, timeout=60).status_code == 403
+    for name in ("localhost", f"LOCALHOST:{server.port}", "127.0.0.1", f"127.0.0.2:{server.port}", "[::1]", "[::1]:80"):
+        assert ask(server, {"inputs": [GOOD]}, Host=name).status_code == 200, name
+    upgrade = b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
+    with server.connect() as s:
+        s.sendall(
+            b"GET /v2/models/stream/stream HTTP/1.1\r\nHost: page.example\r\n" + upgrade + b"A" * 22 + b"==\r\n\r\n"
+        )
+        assert b" 403 " in s.recv(65536).partition(b"\r\n")[0]
+
+
 def test_compressed_bodies_are_refused(server: Served) -> None:
     assert ask(server, b"\x1f\x8b", **{"Content-Encoding": "gzip"}).status_code == 415
 
@@ -238,7 +262,8 @@ def test_compressed_bodies_are_refused(server: Served) -> None:
     "data",
     [
         b"\0" * 100_000, b"GET /" + b"a" * 200_000, b"POST / HTTP/1.1\r\n" + b"a: b\r\n" * 50_000, b"\r\n\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"\x16\x03\x01\x02\x00\x01",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01",
     ],
     ids=["zeros", "target", "headers", "blank", "two_lengths", "tls"],
 )  # fmt: skip
@@ -254,7 +279,7 @@ def test_what_is_no_http(server: Served, data: bytes) -> None:
 
 def test_slow_heads_and_bodies_are_ended(server: Served) -> None:
     """A byte now and then does not keep a connection."""
-    head = b"POST /v2/models/encoder/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n"
+    head = b"POST /v2/models/encoder/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n"
     for beginning, status in ((b"", None), (head[:70], None), (head + b"{", b" 408 ")):
         with server.connect() as s:
             s.sendall(beginning)
@@ -282,7 +307,7 @@ def _dripping(s: socket.socket) -> bytes:
 def test_clients_that_read_nothing_are_ended(server: Served) -> None:
     """Its answers fill the buffers of both sides, then the server gives up on it."""
     body = json.dumps(tensor(shape=[1500, 1, I], data=[0.5] * (1500 * I))).encode()
-    request = b"POST /v2/models/encoder/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    request = HEAD % len(body) + body
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     s.connect(("127.0.0.1", server.port))
@@ -307,9 +332,17 @@ def test_clients_that_read_nothing_are_ended(server: Served) -> None:
     raise AssertionError("the connection lasted")
 
 
+def test_more_steps_or_rows_than_one_request_may_have(server: Served) -> None:
+    for shape, what in (((3001, 1, I), "3001 steps; at most 3000"), ((1, 65, I), "65 rows; at most 64")):
+        size = 4 * int(np.prod(shape))
+        head = json.dumps(tensor(shape=shape, data=None, parameters={"binary_data_size": size})).encode()
+        answer = ask(server, head + bytes(size), **{"Inference-Header-Content-Length": str(len(head))})
+        assert (answer.status_code, what in answer.text) == (413, True), answer.text
+
+
 def test_half_closed_connections_get_their_answer(server: Served) -> None:
     body = json.dumps({"inputs": [GOOD]}).encode()
-    request = b"POST /v2/models/encoder/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    request = HEAD % len(body) + body
     with server.connect() as s:
         s.sendall(request)
         s.shutdown(socket.SHUT_WR)
@@ -322,7 +355,7 @@ def test_half_closed_connections_get_their_answer(server: Served) -> None:
 
 def test_clients_that_go_in_the_middle(server: Served) -> None:
     body = json.dumps({"inputs": [GOOD]}).encode()
-    request = b"POST /v2/models/encoder/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    request = HEAD % len(body) + body
     for cut in (10, len(request) - 30, len(request)):
         for _ in range(10):
             s = server.connect()
@@ -391,7 +424,7 @@ def test_as_many_connections_as_may(server: Served) -> None:
 def test_a_slow_call_holds_up_nobody_but_its_queue(tmp_path: Path) -> None:
     with slow_server(tmp_path / "gate") as other, other.connect() as s:
         body = json.dumps(tensor(shape=[1, 2], data=[-1.0, 0.0])).encode()
-        s.sendall(b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        s.sendall(HEAD.replace(b"encoder", b"slow") % len(body) + body)
         end = time.monotonic() + 60
         while 'lstm_ir_calls_total{model="slow"} 1.0' not in httpx.get(f"{other.url}/metrics", timeout=60).text:
             assert time.monotonic() < end

@@ -116,6 +116,16 @@ def test_a_second_signal_or_the_time_limit_ends_it(threads: ThreadPoolExecutor, 
         assert waits.exception(60) is not None or waits.result().status_code >= 500
 
 
+def test_the_time_to_stop_is_one_for_all_that_is_waited_for(threads: ThreadPoolExecutor, gate: Path) -> None:
+    """Answers and models wait for the same call: not one time after the other."""
+    with slow_server(gate, "batcher.max_batch=1", "stop_timeout=4") as server:
+        busy(server, threads)
+        begun = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 1
+        assert 3.5 < time.monotonic() - begun < 7
+
+
 def test_sigterm_ends_streams_behind_their_last_answer(tmp_path: Path, rng: np.random.Generator) -> None:
     x = rng.standard_normal((1, 1, I), np.float32)
     text = json.dumps({"inputs": [{"name": "x", "shape": [1, 1, I], "datatype": "FP32", "data": x.ravel().tolist()}]})
@@ -151,7 +161,7 @@ def test_sigterm_ends_streams_behind_their_last_answer(tmp_path: Path, rng: np.r
 def test_bodies_share_a_budget(gate: Path) -> None:
     """What has arrived of a body counts, and is given back when its client is gone; what is announced does not."""
     with slow_server(gate, "max_pending=100000", "max_body=90000", "body_timeout=60") as server:
-        head = b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+        head = b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
         with server.connect() as hoarder:
             hoarder.sendall(head % 90000 + b"{")
             until(server, "lstm_ir_pending_bytes", 1)

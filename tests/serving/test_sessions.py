@@ -256,7 +256,7 @@ def test_a_failed_call_changes_no_state(plain: Any, rng: np.random.Generator, mo
     x = rng.standard_normal((4, 1, I), np.float32)
     with li.Sessions(plain, max_delay=0.0) as sessions, sessions.open() as session:
         session(x=x[:2])
-        pure = sessions._keeper._pure
+        pure = sessions._keeper.pure
         run = pure._run
 
         def fails(*_: Any) -> Any:
