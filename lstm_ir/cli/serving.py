@@ -55,7 +55,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--body-timeout", type=click.FloatRange(0.001), default=30.0, show_default=True,
               help="Seconds until the body is there.")  # fmt: skip
 @click.option("--send-timeout", type=click.FloatRange(0.001), default=30.0, show_default=True,
-              help="Seconds in which a client may read nothing of its answer.")  # fmt: skip
+              help="Seconds in which a client reads less than 1 KiB a second of its answers.")  # fmt: skip
 @click.option("--stop-timeout", type=click.FloatRange(0.001), default=30.0, show_default=True,
               help="Seconds that accepted requests have when the server stops.")  # fmt: skip
 @key_option

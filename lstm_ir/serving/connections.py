@@ -14,6 +14,7 @@ from lstm_ir.serving.limits import ServerLimits
 
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
 _PERIOD = 0.25  # of the shortest timeout, between two looks
+_RATE = 1024  # bytes a second that a client reads at least of its answers
 
 
 def protocol(limits: ServerLimits) -> type[H11Protocol]:
@@ -21,7 +22,7 @@ def protocol(limits: ServerLimits) -> type[H11Protocol]:
 
     class Connection(H11Protocol):
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
+            super().connection_made(CountedTransport(transport))  # type: ignore[arg-type]
             if len(self.connections) > limits.max_connections:
                 transport.write(_FULL + b'{"error": "too many connections"}')
                 transport.close()
@@ -36,13 +37,33 @@ def protocol(limits: ServerLimits) -> type[H11Protocol]:
     return Connection
 
 
+class CountedTransport:
+    """A transport that knows how many bytes it was given."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport, self._given = transport, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """As a transport does."""
+        self._given += len(data)
+        self._transport.write(data)
+
+    @property
+    def sent(self) -> int:
+        """Bytes that the system has taken, which is what a client's reading makes room for."""
+        return self._given - self._transport.get_write_buffer_size()
+
+
 class ConnectionWatch:
-    """Ends connections that have sent no request, or read nothing of their answer, for too long."""
+    """Ends connections that have sent no request for too long, or read too little of their answers."""
 
     def __init__(self, connections: Connections, limits: ServerLimits) -> None:
         self._connections, self._limits = connections, limits
         self._asking: WeakKeyDictionary[Any, float] = WeakKeyDictionary()  # since when it sends no whole head
-        self._stuck: WeakKeyDictionary[Any, tuple[int, float]] = WeakKeyDictionary()  # bytes unsent, since when
+        self._read: WeakKeyDictionary[Any, tuple[int, float]] = WeakKeyDictionary()  # bytes sent, and when
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -54,12 +75,7 @@ class ConnectionWatch:
                     connection.transport.abort()
 
     def _overdue(self, connection: Any, now: float) -> bool:
-        unsent = connection.transport.get_write_buffer_size()
-        before, since = self._stuck.get(connection, (0, now))
-        if unsent != before or not unsent:
-            since = now
-        self._stuck[connection] = unsent, since
-        if unsent and now - since > self._limits.send_timeout:
+        if self._reads_too_slowly(connection, now):
             return True
         if not isinstance(connection, H11Protocol):
             return False  # a stream: pings tell whether its client lives
@@ -71,3 +87,12 @@ class ConnectionWatch:
             self._asking.pop(connection, None)
             return False
         return now - self._asking.setdefault(connection, now) > self._limits.header_timeout
+
+    def _reads_too_slowly(self, connection: Any, now: float) -> bool:
+        """What is sent counts, not what is unsent: that grows too, with each answer to a client that reads nothing."""
+        unsent, sent = connection.transport.get_write_buffer_size(), connection.transport.sent
+        before, since = self._read.get(connection, (sent, now))
+        if not unsent or sent - before >= _RATE * self._limits.send_timeout:
+            before, since = sent, now
+        self._read[connection] = before, since
+        return now - since > self._limits.send_timeout

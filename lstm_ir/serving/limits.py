@@ -22,11 +22,11 @@ class ServerLimits:
     max_body: int = 64 << 20  # bytes of one request
     max_json: int = 8 << 20  # bytes of its JSON: as Python's objects they take some twenty times that
     max_message: int = 1 << 20  # bytes of one message of a stream
-    max_pending: int = 512 << 20  # bytes of all bodies that are read or wait
+    max_pending: int = 512 << 20  # bytes of all bodies that are read or wait, and of answers
     max_connections: int = 1024
     header_timeout: float = 10.0  # seconds until a connection has sent the head of a request
     body_timeout: float = 30.0  # seconds until the body is there
-    send_timeout: float = 30.0  # seconds in which a client reads nothing of its response
+    send_timeout: float = 30.0  # seconds in which a client reads too little of its responses
     idle_timeout: float = 600.0  # seconds without a message after which a stream is closed
     stop_timeout: float = 30.0  # seconds that accepted requests have once the server stops
 
@@ -62,6 +62,11 @@ class Lease:
     def take(self, count: int) -> None:
         """BusyError where they are too many now."""
         self._budget.take(count)
+        self.held += count
+
+    def add(self, count: int) -> None:
+        """Bytes of an answer, which is there and is not refused for them: they leave others less room."""
+        self._budget.held += count
         self.held += count
 
 

@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import ExitStack
 from importlib.metadata import version
 from typing import Any
 
@@ -18,6 +19,7 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
+from starlette.types import Receive, Scope, Send
 
 from lstm_ir.serving.hosts import need_host
 from lstm_ir.serving.inference import read_request, sequence_name, write_response
@@ -28,6 +30,7 @@ from lstm_ir.serving.stream import stream
 from lstm_ir.serving.tensors import RequestError
 
 HEADER = "Inference-Header-Content-Length"
+_PART = 1 << 16  # bytes of an answer that are sent at a time
 _BYTES, _JSON = "application/octet-stream", "application/json"
 log = logging.getLogger("lstm_ir.serving")
 Handler = Callable[[ServerState, Request], Awaitable[Response]]
@@ -138,13 +141,29 @@ async def _model_ready(state: ServerState, request: Request) -> Response:
     return _ready_models([_model(state, request)])
 
 
+class _Answer(Response):
+    """A response in parts, each sent once there is room for it. It holds what it was given until all are sent."""
+
+    def __init__(self, held: ExitStack, body: bytes, **more: Any) -> None:
+        super().__init__(body, **more)
+        self._held = held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._held:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            for start in range(0, len(self.body), _PART):
+                part, more = bytes(self.body[start : start + _PART]), start + _PART < len(self.body)
+                await send({"type": "http.response.body", "body": part, "more_body": more})
+
+
 async def _infer(state: ServerState, request: Request) -> Response:
     model = _model(state, request)
     begun, status = time.monotonic(), 200
     try:
         if request.headers.get("content-encoding", "identity") != "identity":
             raise RequestError("compressed bodies are not read", 415)
-        with state.budget.lease() as lease:
+        with ExitStack() as stack:
+            lease = stack.enter_context(state.budget.lease())
             limits = state.limits
             length = content_length(request.headers.get("content-length"))
             body = await read_body(request.stream(), length, limits, lease, limits.max_body)
@@ -152,11 +171,13 @@ async def _infer(state: ServerState, request: Request) -> Response:
             header = whole_number(request.headers.get(HEADER), HEADER)
             asked = read_request(memoryview(body), header, model.entry, model.outputs, limits.max_json)
             outputs = await result(model.submit(asked), asked.timeout)
-        name = asked.sequence
-        text, parts = write_response(model.name, asked, outputs, {} if name is None else {"sequence_id": name})
+            name = asked.sequence
+            text, parts = write_response(model.name, asked, outputs, {} if name is None else {"sequence_id": name})
+            lease.add(len(text) + sum(map(len, parts)))
+            held = stack.pop_all()  # until the answer is sent
         if not parts:
-            return Response(text, media_type=_JSON)
-        return Response(b"".join([text, *parts]), headers={HEADER: str(len(text))}, media_type=_BYTES)
+            return _Answer(held, text, media_type=_JSON)
+        return _Answer(held, b"".join([text, *parts]), headers={HEADER: str(len(text))}, media_type=_BYTES)
     except Exception as e:
         status = status_of(e)
         raise

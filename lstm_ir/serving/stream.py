@@ -110,11 +110,12 @@ async def _answered(
             limit = state.limits.max_json
             asked = read_request(body, header, model.entry, model.outputs, limit, binary=binary, json_alone=not binary)
             outputs = await result(model.step(session, asked), asked.timeout)
-        text, parts = write_response(model.name, asked, outputs, {"sequence_id": session.name})
-        if binary:
-            await socket.send_bytes(b"".join([len(text).to_bytes(_LENGTH, "little"), text, *parts]))
-        else:
-            await socket.send_text(text.decode())
+            text, parts = write_response(model.name, asked, outputs, {"sequence_id": session.name})
+            lease.add(len(text) + sum(map(len, parts)))
+            if binary:
+                await socket.send_bytes(b"".join([len(text).to_bytes(_LENGTH, "little"), text, *parts]))
+            else:
+                await socket.send_text(text.decode())
     except (WebSocketDisconnect, OSError):
         raise
     except Exception as e:

@@ -66,7 +66,9 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/ir/verify.py": "DEPTH",
         "lstm_ir/ops/core/roll.py": "STEPS",
         "lstm_ir/parallel/trainer.py": "_STARTS",
+        "lstm_ir/serving/routes.py": "_PART",
         "lstm_ir/serving/rows.py": "_WHOLE",
+        "lstm_ir/serving/served_model.py": "MAX_STEPS",
         "lstm_ir/serving/session_keeper.py": "_CHARACTERS",
         "lstm_ir/serving/tensors.py": "_RANK",
         "lstm_ir/verification/cold.py": "LIMIT",
@@ -99,7 +101,7 @@ KINDS: dict[str, dict[str, str]] = {
     "wait": {
         "lstm_ir/fitting/progress.py": "_PAUSE",
         "lstm_ir/parallel/links.py": "_EXIT_SECONDS",
-        "lstm_ir/serving/connections.py": "_PERIOD",
+        "lstm_ir/serving/connections.py": "_PERIOD _RATE",
         "lstm_ir/serving/run.py": "_POLL _KEEP_ALIVE _RENEWAL",
         "lstm_ir/serving/scheduler.py": "_TIDY_SECONDS",
         "backends/compile/child.py": "_GRACE",
