@@ -84,16 +84,10 @@ class Batcher(SchedulerOwner):
             rows.without_padding()
         if check:
             confirm_rows(rows, model)
-        self._calls, self._entry = _Calls(rows, model), entry
+        self._calls, self._chosen = _Calls(rows, model), entry
         super().__init__(
             rows, Scheduler(self._calls, "batcher", max_rows=max_batch, max_delay=max_delay, max_waiting=max_waiting)
         )
-
-    def renew(self, exe: Any) -> None:
-        """Call this executable from now on; DeviceError where its entry is another."""
-        model = model_of(exe, self._entry)
-        need_same(self.entry, model.entry)
-        self._calls.model = model
 
     def submit(self, arrays: Mapping[str, Any], timeout: float | None = None) -> Future[Outputs]:
         """A future of the outputs; in a task: `await asyncio.wrap_future(batcher.submit(...))`.
@@ -102,13 +96,7 @@ class Batcher(SchedulerOwner):
         and ValueRangeError as a call does, BusyError where too many wait, DeviceError once closed.
         """
         until = deadline(timeout)
-        return self.submit_prepared(self.rows.prepare(arrays), until)
-
-    def submit_prepared(self, prepared: Prepared, until: float | None) -> Future[Outputs]:
-        """The same for inputs that were checked; `until` is of time.monotonic()."""
-        job = Job(prepared, prepared.key, prepared.rows, deadline=until)
-        self.scheduler.submit(job)
-        return job.future
+        return submit_prepared(self, self.rows.prepare(arrays), until)
 
     def __call__(
         self, arrays: Mapping[str, Any] | None = None, /, *more: Any, timeout: float | None = None, **named: Any
@@ -117,6 +105,20 @@ class Batcher(SchedulerOwner):
         given = named if arrays is None and not more else by_name(self.rows.entry, (arrays, *more), named)
         found: Outputs = outcome(self.submit(given, timeout), timeout)
         return found
+
+
+def submit_prepared(batcher: Batcher, prepared: Prepared, until: float | None) -> Future[Outputs]:
+    """What `Batcher.submit` gives, for inputs that were checked; `until` is of time.monotonic()."""
+    job = Job(prepared, prepared.key, prepared.rows, deadline=until)
+    batcher.scheduler.submit(job)
+    return job.future
+
+
+def renew(batcher: Batcher, exe: Any) -> None:
+    """Let the batcher call this executable from now on; DeviceError where its entry is another."""
+    model = model_of(exe, batcher._chosen)
+    need_same(batcher.entry, model.entry)
+    batcher._calls.model = model
 
 
 class _Calls:

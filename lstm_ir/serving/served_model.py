@@ -12,8 +12,8 @@ import numpy as np
 
 from lstm_ir.ir.errors import DeadlineError, LostDeviceError
 from lstm_ir.ir.signature import Entry
+from lstm_ir.serving import batcher, sessions, tensors
 from lstm_ir.serving import session as states
-from lstm_ir.serving import tensors
 from lstm_ir.serving.batcher import Batcher, deadline
 from lstm_ir.serving.inference import InferRequest, confirm_json
 from lstm_ir.serving.rows import Prepared
@@ -69,19 +69,20 @@ class ServedModel:
         if isinstance(self.server, Batcher):
             if name is not None:
                 raise RequestError(f"model {self.name} keeps no state, so it has no sequences")
-            return self._watched(self.server.submit_prepared(self._prepared(request), deadline(timeout)))
+            return self._watched(batcher.submit_prepared(self.server, self._prepared(request), deadline(timeout)))
         if name is None:
             raise RequestError(f"model {self.name} keeps state: give sequence_id, and sequence_start at its start")
         if not start:
             self.server.get(name)
         inputs, confirm = self._prepared(request), partial(confirm_json, request)
         until = deadline(timeout)
-        return self._watched(self.server.step(name, inputs, until, begins=start, ends=end, confirm=confirm))
+        return self._watched(sessions.step(self.server, name, inputs, until, begins=start, ends=end, confirm=confirm))
 
     def step(self, session: ClientSession, request: InferRequest) -> Future[dict[str, Array]]:
         """Queue the next step of a sequence."""
         confirm = partial(confirm_json, request)
-        return self._watched(session.submit_prepared(self._prepared(request), deadline(request.timeout), confirm))
+        inputs, until = self._prepared(request), deadline(request.timeout)
+        return self._watched(states.submit_prepared(session, inputs, until, confirm))
 
     def _prepared(self, request: InferRequest) -> Prepared:
         """The inputs, checked; RequestError (413) for more rows or steps than one request may have."""
@@ -112,7 +113,11 @@ class ServedModel:
     def renew(self) -> None:
         """Load the executable anew; state of sequences is kept, since it is not on the device."""
         if self._again is not None:
-            self.server.renew(self._again())
+            exe = self._again()
+            if isinstance(self.server, Batcher):
+                batcher.renew(self.server, exe)
+            else:
+                sessions.renew(self.server, exe)
             self.lost = False
 
     async def state(self, name: str | int) -> bytes:

@@ -81,13 +81,7 @@ class ClientSession:
     def submit(self, arrays: Mapping[str, Any], timeout: float | None = None) -> Future[Outputs]:
         """A future of the outputs; `timeout` and errors are those of `Batcher.submit`."""
         until = deadline(timeout)
-        return self.submit_prepared(self._keeper.prepare(arrays), until)
-
-    def submit_prepared(
-        self, inputs: Prepared, until: float | None, confirm: Callable[[Outputs], None] | None = None
-    ) -> Future[Outputs]:
-        """The same for inputs that were checked; `confirm` raises for outputs with which the state may not change."""
-        return self._keeper.submit(SessionStep(self, inputs, confirm=confirm), until)
+        return submit_prepared(self, self._keeper.prepare(arrays), until)
 
     def __call__(
         self, arrays: Mapping[str, Any] | None = None, /, *more: Any, timeout: float | None = None, **named: Any
@@ -140,6 +134,13 @@ class ClientSession:
     def _alone(self, run: Callable[[], Any], timeout: float | None, *, begins: bool = False) -> Future[Any]:
         until = deadline(timeout)
         return self._keeper.submit(Action(self, run, begins), until)
+
+
+def submit_prepared(
+    session: ClientSession, inputs: Prepared, until: float | None, confirm: Callable[[Outputs], None] | None = None
+) -> Future[Outputs]:
+    """What `ClientSession.submit` gives, for inputs that were checked; a step fails where `confirm` raises."""
+    return session._keeper.submit(SessionStep(session, inputs, confirm=confirm), until)
 
 
 def to_bytes(arrays: Mapping[str, Array]) -> bytes:

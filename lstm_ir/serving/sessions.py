@@ -62,7 +62,7 @@ class Sessions(SchedulerOwner):
             seconds("idle_timeout", idle_timeout)
         function = _stateful(exe, entry)
         pure: PureFunction = function.pure()
-        self._entry = entry
+        self._chosen = entry
         inputs = Rows(function.entry, batch, time, lengths, outputs)
         written = [PREFIX + n for n in function.entry.writes]
         rows = Rows(pure.entry, batch, time, lengths, [*inputs.wanted, *written])
@@ -85,12 +85,6 @@ class Sessions(SchedulerOwner):
         self._keeper.scheduler = scheduler
         super().__init__(inputs, scheduler)
 
-    def renew(self, exe: Any) -> None:
-        """Call this executable from now on; sessions keep their state. DeviceError where its entry is another."""
-        function = _stateful(exe, self._entry)
-        need_same(self.entry, function.entry)
-        self._keeper.pure = function.pure()
-
     @property
     def evicted(self) -> int:
         """Sessions that were closed since they asked for nothing."""
@@ -111,18 +105,6 @@ class Sessions(SchedulerOwner):
         """The session that is open under this name; UnknownSessionError where none is."""
         return self._keeper.find(name)
 
-    def step(
-        self, name: Name, inputs: Prepared, until: float | None, *, begins: bool = False, ends: bool = False,
-        confirm: Callable[[Outputs], None] | None = None,
-    ) -> Future[Outputs]:  # fmt: skip
-        """Queue a step of the session of this name, whose inputs were checked.
-
-        begins: it starts as the program says, and the session is opened where it is not. ends: the session is closed
-        with it. Both happen when the step succeeds: one that fails leaves the session as it was, or not open. confirm
-        raises for outputs with which the step fails.
-        """
-        return self._keeper.step(name, inputs, until, begins, ends, confirm)
-
     def has(self, name: Name) -> bool:
         """Whether a session is open under this name."""
         return name in self._keeper.open
@@ -132,6 +114,26 @@ class Sessions(SchedulerOwner):
         super().close()
         for session in list(self._keeper.open.values()):
             self._keeper.remove(session, "all were closed")
+
+
+def step(
+    sessions: Sessions, name: Name, inputs: Prepared, until: float | None, *, begins: bool = False,
+    ends: bool = False, confirm: Callable[[Outputs], None] | None = None,
+) -> Future[Outputs]:  # fmt: skip
+    """Queue a step of the session of this name, whose inputs were checked.
+
+    begins: it starts as the program says, and the session is opened where it is not. ends: the session is closed
+    with it. Both happen when the step succeeds: one that fails leaves the session as it was, or not open. confirm
+    raises for outputs with which the step fails.
+    """
+    return sessions._keeper.step(name, inputs, until, begins, ends, confirm)
+
+
+def renew(sessions: Sessions, exe: Any) -> None:
+    """Let sessions call this executable from now on, with their state; DeviceError where its entry is another."""
+    function = _stateful(exe, sessions._chosen)
+    need_same(sessions.entry, function.entry)
+    sessions._keeper.pure = function.pure()
 
 
 def _stateful(exe: Any, entry: str | None) -> Any:

@@ -25,6 +25,8 @@ from lstm_ir.serving.scheduler import Job  # noqa: E402
 from lstm_ir.serving.served_model import ServedModel  # noqa: E402
 from lstm_ir.serving.server_state import ServerState  # noqa: E402
 from lstm_ir.serving.session import SessionStep  # noqa: E402
+from lstm_ir.serving.sessions import renew  # noqa: E402
+from lstm_ir.serving.sessions import step as queue_step  # noqa: E402
 
 pytestmark = pytest.mark.together
 PATH = "/v2/models/sums"
@@ -201,7 +203,7 @@ def test_what_waits_behind_an_end_or_a_failed_start(sessions: li.Sessions, monke
     inputs = sessions.rows.prepare({"x": np.ones((1, 2), np.float32)})
 
     def queued(**flags: Any) -> Any:
-        return sessions.step("a", inputs, None, **flags)
+        return queue_step(sessions, "a", inputs, None, **flags)
 
     begun, go = halted(sessions, monkeypatch)
     start = queued(begins=True)
@@ -228,9 +230,9 @@ def test_sequences_outlive_the_executable_that_is_replaced(
     assert total(step(http, 1.0, sequence_start=True)) == 1.0
     broken(sessions, monkeypatch)
     assert step(http, 1.0).status_code == 500
-    sessions.renew(exe)
+    renew(sessions, exe)
     assert total(step(http, 1.0)) == 2.0
     x, s = li.input("x", ("B", 3)), li.input("s", ("B", 3))
     other = li.stateful(li.Graph("sums", [x, s], {"y": s + x, "s_n": s + x}), {"s": "s_n"})
     with li.compile(other) as made, pytest.raises(DeviceError, match="takes or gives something else"):
-        sessions.renew(made)
+        renew(sessions, made)
