@@ -90,7 +90,8 @@ class ConnectionWatch:
 
     def _reads_too_slowly(self, connection: Any, now: float) -> bool:
         """What is sent counts, not what is unsent: that grows too, with each answer to a client that reads nothing."""
-        unsent, sent = connection.transport.get_write_buffer_size(), connection.transport.sent
+        unsent: int = connection.transport.get_write_buffer_size()
+        sent: int = connection.transport.sent
         before, since = self._read.get(connection, (sent, now))
         if not unsent or sent - before >= _RATE * self._limits.send_timeout:
             before, since = sent, now

@@ -78,7 +78,7 @@ def total(answer: Any) -> float:
 def halted(sessions: li.Sessions, monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
     """Events: a call has begun, and it may go on."""
     begun, go = threading.Event(), threading.Event()
-    keeper: Any = sessions._keeper  # type: ignore[attr-defined]
+    keeper: Any = sessions._keeper
     run = keeper.pure._run
 
     def waits(*arguments: Any) -> Any:
@@ -94,7 +94,7 @@ def broken(sessions: li.Sessions, patch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> Any:
         raise DeviceError("the call failed")
 
-    patch.setattr(sessions._keeper.pure, "_run", fails)  # type: ignore[attr-defined]
+    patch.setattr(sessions._keeper.pure, "_run", fails)
 
 
 def test_formats_that_cannot_be_answered_are_refused_before_the_step(http: Any) -> None:
@@ -120,7 +120,7 @@ def test_infinity_in_json_takes_no_step_and_its_retry_takes_one(http: Any) -> No
 
 def test_one_infinity_is_no_error_of_others_in_its_call(sessions: li.Sessions) -> None:
     """Nor are their calls made alone for it."""
-    model, keeper = ServedModel("sums", sessions), sessions._keeper  # type: ignore[attr-defined]
+    model, keeper = ServedModel("sums", sessions), sessions._keeper
     request = InferRequest("", {}, {"inverse": False}, {})
     jobs = []
     for name, value in (("zero", 0.0), ("one", 1.0)):
