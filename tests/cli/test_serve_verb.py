@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 from child import environment
@@ -17,7 +18,7 @@ from served import served
 from served_models import encoder, stream
 
 import lstm_ir as li
-from lstm_ir.cli.serving import _outputs, _places
+from lstm_ir.cli.serving import _again, _outputs, _places, _version
 
 
 def verb(*words: object) -> subprocess.CompletedProcess[str]:
@@ -108,3 +109,15 @@ def test_ctrl_c_ends_it_well(tmp_path: Path) -> None:
         assert server.process.wait(60) == 0
         assert server.process.stderr is not None
         assert "stream.lirpkg, entry step, sequences" in server.process.stderr.read()
+
+
+def test_a_package_that_has_changed_is_not_loaded_again(tmp_path: Path) -> None:
+    """Sequences would go on with other weights."""
+    path = str(encoder(tmp_path))
+    was = _version(path)
+    opened: dict[str, Any] = {}
+    with _again(opened, "encoder", path, None, None, was) as found:
+        assert opened == {"encoder": found}
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(li.PackageError, match="has changed since it was loaded; start the server again"):
+        _again(opened, "encoder", path, None, None, was)
