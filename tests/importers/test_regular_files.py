@@ -13,24 +13,40 @@ from device import need
 
 import lstm_ir as li
 
-IMPORTERS: dict[str, tuple[Callable[[Path], Any], str, tuple[str, ...]]] = {
-    "onnx": (li.from_onnx, "m.onnx", ("onnx", "onnx_ir")),
-    "keras": (li.from_keras, "m.keras", ()),
-    "hdf5": (li.from_keras, "m.h5", ("h5py",)),
-    "tensorflow": (li.from_tf, "m.pb", ("google.protobuf",)),
-    "checkpoint": (lambda p: li.from_tf(b"", checkpoint=p), "m.ckpt.index", ("google.protobuf",)),
-    "examine": (li.examine, "m.onnx", ("onnx", "onnx_ir")),
-    "examine by content": (li.examine, "m", ("onnx", "onnx_ir")),
-    "examine a graph": (li.examine, "m.pb", ("google.protobuf",)),
+
+def onnx_libraries() -> None:
+    need("onnx", "onnx_ir")
+
+
+def protobuf() -> None:
+    pytest.importorskip("google.protobuf")
+
+
+def h5py() -> None:
+    pytest.importorskip("h5py")
+
+
+def nothing() -> None:
+    """Beside NumPy."""
+
+
+IMPORTERS: dict[str, tuple[Callable[[Path], Any], str, Callable[[], None]]] = {
+    "onnx": (li.from_onnx, "m.onnx", onnx_libraries),
+    "keras": (li.from_keras, "m.keras", nothing),
+    "hdf5": (li.from_keras, "m.h5", h5py),
+    "tensorflow": (li.from_tf, "m.pb", protobuf),
+    "checkpoint": (lambda p: li.from_tf(b"", checkpoint=p), "m.ckpt.index", protobuf),
+    "examine": (li.examine, "m.onnx", onnx_libraries),
+    "examine by content": (li.examine, "m", onnx_libraries),
+    "examine a graph": (li.examine, "m.pb", protobuf),
 }
 
 
 @pytest.mark.parametrize("name", IMPORTERS)
 @pytest.mark.parametrize("what", ["a device", "a pipe"])
 def test_regular_files_only(name: str, what: str, tmp_path: Path) -> None:
-    read, file, libraries = IMPORTERS[name]
-    for library in libraries:
-        pytest.importorskip(library)
+    read, file, needed = IMPORTERS[name]
+    needed()
     place = tmp_path / file
     if what == "a device":
         place.symlink_to("/dev/zero")
