@@ -116,7 +116,7 @@ def _remove_if_dead(entry: os.DirEntry[str]) -> None:
         if os.fstat(handle).st_uid != os.geteuid() or not _held(handle, Path(entry.path)):
             return
         if folder:
-            shutil.rmtree(entry.path, ignore_errors=True)
+            _remove(Path(entry.path))
         else:
             os.unlink(entry.path)
     finally:

@@ -62,6 +62,17 @@ def model(
     )
 
 
+def asks_for_a_size() -> Any:
+    """A model of x, T by 3, whose If has the condition that T is 5."""
+    then, other = (graph([node(op, ["x"], [op])], {}, [op]) for op in ("Neg", "Abs"))
+    nodes = [
+        node("Shape", ["x"], ["s"]), node("Gather", ["s", "first"], ["T"]),
+        node("Equal", ["T", "five"], ["is"]),
+        node("If", ["is"], ["y"], then_branch=then, else_branch=other),
+    ]  # fmt: skip
+    return model(nodes, {"x": (["T", 3], "f4")}, ["y"], {"first": np.array(0), "five": np.array(5)})
+
+
 def run(made: Any, arrays: Mapping[str, Any]) -> list[Any]:
     """onnxruntime's results in order."""
     return run_bytes(made.SerializeToString(), arrays)

@@ -7,11 +7,10 @@ tensor carries it safely (see lower/scan_packed.py), and copies it in each itera
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from iree.compiler import ir
 
-from lstm_ir.backends.emit.for_loop import first_carried, for_one
+from lstm_ir.backends.emit.for_loop import for_one
 from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.gpu.arena import Arena
 from lstm_ir.backends.kernels.gpu.dispatch import GpuDispatch, Memories
@@ -39,5 +38,4 @@ class ChunkedDispatch(GpuDispatch):
             return self.update(made, state, symbol, groups, [at, zero])
 
         bounds = self.const(0), self.const(self.plan.loop.length), self.const(self.some)
-        flat = first_carried(e, made.flat.type, partial(made.flat.start, first))
-        return made.values(for_one(e, bounds, flat, made.flat.type, step))
+        return made.values(for_one(e, bounds, made.flat.begin(first), made.flat.type, step))

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from lstm_ir.importers.tensorflow.bundle import prefix_of
+from lstm_ir.importers.tensorflow.messages import parsed
 from lstm_ir.importers.tensorflow.ports import Ports
-from lstm_ir.importers.tensorflow.reading import message_of
+from lstm_ir.importers.tensorflow.reading import SAVED, message_of, served
 from lstm_ir.importers.tensorflow.variable import VARIABLES
 from lstm_ir.ir.errors import ModelError
 
@@ -39,8 +40,8 @@ def _read(v1: Any, session: Any, model: Any) -> Any:
     """Put the model into the session's graph; what its file says of restoring (a SaverDef), or None."""
     path = Path(model) if isinstance(model, (str, os.PathLike)) else None
     if path is not None and path.is_dir():
-        tags = _tags(v1, path)
-        meta = v1.saved_model.load(session, tags, str(path))
+        saved = parsed("SavedModel", message_of(path / SAVED), path.name, "a SavedModel")
+        meta = v1.saved_model.load(session, list(served(saved, path.name).meta_info_def.tags), str(path))
         return meta.saver_def if meta.HasField("saver_def") else None
     data = model if path is None else message_of(path)
     data = data if isinstance(data, bytes) else data.SerializeToString()
@@ -50,15 +51,6 @@ def _read(v1: Any, session: Any, model: Any) -> Any:
         return meta.saver_def if meta.HasField("saver_def") else None
     v1.import_graph_def(v1.GraphDef.FromString(data), name="")
     return None
-
-
-def _tags(v1: Any, folder: Path) -> list[str]:
-    """The tags of the graph that is served, or of the only one."""
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    saved = saved_model_pb2.SavedModel.FromString(message_of(folder / "saved_model.pb"))
-    all_tags = [list(m.meta_info_def.tags) for m in saved.meta_graphs]
-    return next((tags for tags in all_tags if "serve" in tags), all_tags[0])
 
 
 def _restore(tensorflow: Any, session: Any, saver: Any, prefix: str) -> None:

@@ -136,13 +136,7 @@ def test_constants_that_conditions_want_with_the_numbers_they_are_compared_with(
 
 
 def test_sizes_that_conditions_want_as_numbers() -> None:
-    then, other = (om.graph([om.node(op, ["x"], [op])], {}, [op]) for op in ("Neg", "Abs"))
-    nodes = [
-        om.node("Shape", ["x"], ["s"]), om.node("Gather", ["s", "first"], ["T"]),
-        om.node("Equal", ["T", "five"], ["is"]),
-        om.node("If", ["is"], ["y"], then_branch=then, else_branch=other),
-    ]  # fmt: skip
-    made = om.model(nodes, {"x": (["T", 3], "f4")}, ["y"], {"first": np.array(0), "five": np.array(5)})
+    made = om.asks_for_a_size()
     report = examine(made).report
     assert (report.ok, report.numbers, report.constants) == (False, ("T",), ())
     assert examine(made, sizes={"T": 5}).report.ok

@@ -56,13 +56,7 @@ def test_what_reads_a_refused_node_and_what_was_not_reached() -> None:
 
 
 def test_sizes_that_would_have_to_be_numbers() -> None:
-    then, other = (om.graph([om.node(op, ["x"], [op])], {}, [op]) for op in ("Neg", "Abs"))
-    nodes = [
-        om.node("Shape", ["x"], ["s"]), om.node("Gather", ["s", "first"], ["T"]),
-        om.node("Equal", ["T", "five"], ["is"]),
-        om.node("If", ["is"], ["y"], then_branch=then, else_branch=other),
-    ]  # fmt: skip
-    made = om.model(nodes, {"x": (["T", 3], "f4")}, ["y"], {"first": np.array(0), "five": np.array(5)})
+    made = om.asks_for_a_size()
     assert one(lines(made), "wants number") == "T: --size T=NUMBER"
     assert "wants number" not in lines(made, sizes={"T": 5})
 
