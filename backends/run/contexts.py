@@ -36,7 +36,6 @@ class Contexts:
     ) -> None:  # fmt: skip
         self._modules, self._name, self._own = list(modules), name, own
         self._schedule, self._placement = schedule, affinity.of_process if placement is None else placement
-        self._call = policy.batch if schedule else policy.unchanged
         self.first = self._make()
         self._free = [self.first]
         self._made = 1
@@ -56,10 +55,13 @@ class Contexts:
             context = self._free.pop()  # atomic
         except IndexError:
             context = self._another()
-        if self._schedule and self._made == 1:  # callers that overlap do not crowd on one processor
-            self._placement.to_first_worker()
         try:
-            self._call(context.invoke, function, arguments, results)
+            if not self._schedule:
+                context.invoke(function, arguments, results)
+            else:
+                if self._made == 1:  # callers that overlap do not crowd on one processor
+                    self._placement.to_first_worker()
+                policy.batch(context.invoke, function, arguments, results)
         finally:
             self._free.append(context)
             if self._waiting:

@@ -56,6 +56,8 @@ class Function:
         self.plans: dict[Shapes, CallPlan] = {}
         self._names = tuple(p.name for p in entry.outputs)
         self.given = len(self.results) + len(entry.writes)  # by the VM function
+        self.written = tuple(enumerate(entry.writes, len(self.results)))  # places of results, and variables
+        self.reads_more = not set(entry.reads) <= set(entry.writes)  # than it writes
         self.restarts = entry.restarts and bool(loaded.signature.state)
         self.steps = bool(entry.reads or entry.writes or entry.finite)
         self.watched = entry.watched()
@@ -103,7 +105,10 @@ class Function:
         process.enter()
         if keep is not False and self._has_keep:
             named["keep"], keep = keep, False
-        given = named if arrays is None and not more else by_name(self.entry, (arrays, *more), named)
+        if type(arrays) is dict and not more and not named:
+            given: Arrays = arrays
+        else:
+            given = named if arrays is None and not more else by_name(self.entry, (arrays, *more), named)
         values = native(self.entry, given) if self.on_cpu else native(self.entry, given, kept)
         shapes = tuple([a.shape for a in values])
         plan = self.plans.get(shapes)
@@ -202,7 +207,7 @@ class Session:
             results = move.results(f.given)
             if plan is None:
                 plan = f.plan(shapes)
-                slots = None if f.steps else move.slots(values, f.arguments)
+                slots = move.slots(values, f.arguments)
                 if slots is not None:
                     self._bring(f, plan.runner, slots.arguments)
                     plan = plan._replace(slots=slots)
@@ -212,7 +217,7 @@ class Session:
                 self._held.restart(*f.entry.reads)
                 return []
             if f.steps:
-                return self._step(f, plan, values, results, keep)
+                return self._step(f, plan, values, shapes, results, keep)
             if slots and slots.large and all(move.lendable(values[i]) for i in slots.large):
                 slots = None
             if slots is None:
@@ -274,26 +279,39 @@ class Session:
         finally:
             queue.end_call()
 
-    def _step(self, f: Function, plan: CallPlan, values: list[Array], results: Any, keep: bool) -> list[Any]:
+    def _step(
+        self, f: Function, plan: CallPlan, values: list[Array], shapes: Shapes, results: Any, keep: bool
+    ) -> list[Any]:
         """A call that reads or writes state, which changes only if the call succeeds."""
         assert self._loaded is not None
-        move, entry = self._loaded.move, f.entry
+        move, entry, held, slots, env = self._loaded.move, f.entry, self._held, plan.slots, plan.bound.env
         if entry.finite:
             self._need_finite(entry, f.watched[0], values)
-        arguments = move.arguments(values, f.arguments)
-        read = self._held.views(entry.reads, plan.bound.env)
-        for view in read:
-            arguments.push_ref(view)
+        arguments = move.arguments(values, f.arguments) if slots is None else move.taking(slots, values)
+        # Loops, not comprehensions: a comprehension is a function that is made and called, here with cold caches.
+        taken = [slots.block] if slots is not None else list(values)
+        read, written, lent = held.read(entry.reads, env), [], False
+        for value in read:
+            arguments.push_ref(value.view)
+            if value.memory is not None:
+                taken.append(value.memory)
         self._bring(f, plan.runner, arguments)
         self._invoke(plan, arguments, results)
-        first = len(f.results)
-        written = [results.get_as_object(first + i, move.view) for i in range(len(entry.writes))]
-        give = move.kept if keep else move.arrays
-        outputs: list[Any] = give(results, f.results, [*values, *move.memory([*read, *written])])
+        for place, name in f.written:
+            value = held.of(name, results.get_as_object(place, move.view), env)
+            written.append(value)
+            if value.memory is not None:
+                lent = lent or (slots is not None and np.may_share_memory(value.memory, slots.block))
+                taken.append(value.memory)
+        outputs: list[Any] = (move.kept if keep else move.arrays)(results, f.results, taken)
+        if lent:  # the module gives an input as the new state: its inputs have buffers of their own from now on
+            written = [held.copied(n, value) for n, value in zip(entry.writes, written, strict=True)]
+            f.remember(shapes, plan._replace(slots=None))
         if entry.finite:
             self._need_finite(entry, f.watched[1], outputs)
-        self._held.keep(entry.reads, read)
-        self._held.keep(entry.writes, written)
+        if f.reads_more:
+            held.keep(entry.reads, read)
+        held.keep(entry.writes, written)
         return outputs
 
     def _need_finite(self, entry: Entry, watched: Sequence[tuple[int, str]], at: list[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,14 @@ from lstm_ir.ir.near_names import hint
 from lstm_ir.ir.signature import Signature, StateVar
 
 Array = np.ndarray[Any, Any]
+
+
+class Held(NamedTuple):
+    """The value of a variable: its buffer, the host memory of that, and the sizes of the last call that it fitted."""
+
+    view: Any
+    memory: Array | None  # None where it is not the host's
+    env: Mapping[str, int] | None = None
 
 
 class HeldState(MutableMapping[str, Array]):
@@ -39,10 +47,10 @@ class HeldState(MutableMapping[str, Array]):
             raise CallError(f"state {missing[0]!r} has no initial value")
         self._variables, self._initial, self._move, self._lock = variables, initial, move, lock
         self._kinds = {n: BorderType(v.type.dtype) for n, v in variables.items()}
-        self._views: dict[str, Any] = {}
+        self._values: dict[str, Held] = {}
         self._closed, self._owner = False, owner
         # Buffers must go before their device: at exit too, where Python frees in any order.
-        weakref.finalize(self, _free, self._views)
+        weakref.finalize(self, _free, self._values)
 
     @property
     def variables(self) -> Mapping[str, StateVar]:
@@ -55,12 +63,12 @@ class HeldState(MutableMapping[str, Array]):
             return self._read(name)
 
     def _read(self, name: str) -> Array:
-        view = self._views.get(name)
-        if view is None:
+        held = self._values.get(name)
+        if held is None:
             return self._start(name, {}).copy()
-        held = bindings.native().VmVariantList(1)
-        held.push_ref(view)
-        return self._move.arrays(held, (self._kinds[name],), [])[0].copy()
+        results = bindings.native().VmVariantList(1)
+        results.push_ref(held.view)
+        return self._move.arrays(results, (self._kinds[name],), [])[0].copy()
 
     def snapshot(self) -> dict[str, Array]:
         """Every variable, all as of one moment between two calls; CallError for sizes that differ."""
@@ -72,7 +80,14 @@ class HeldState(MutableMapping[str, Array]):
     def __setitem__(self, name: str, value: Any) -> None:
         a = self._checked(name, value)
         with self._turn():
-            self._views[name] = self._move.put(a, self._kinds[name])
+            self._values[name] = self._put(name, a)
+
+    def _put(self, name: str, a: Array) -> Held:
+        return self.of(name, self._move.put(a, self._kinds[name]))
+
+    def of(self, name: str, view: Any, env: Mapping[str, int] | None = None) -> Held:
+        """A value of this variable, which fits calls with these sizes."""
+        return Held(view, self._move.memory(view, self._kinds[name]), env)
 
     def _checked(self, name: str, value: Any) -> Array:
         return state_values.fitting(self._known(name), value)
@@ -102,8 +117,8 @@ class HeldState(MutableMapping[str, Array]):
 
     def restart(self, *names: str) -> None:
         """As `reset`. The caller holds the lock."""
-        for name in names or tuple(self._views):
-            self._views.pop(name, None)
+        for name in names or tuple(self._values):
+            self._values.pop(name, None)
 
     def start(self, name: str, sizes: Mapping[str, int]) -> Array:
         """What a variable starts as in a call with these named sizes; CallError where they leave one open."""
@@ -131,8 +146,8 @@ class HeldState(MutableMapping[str, Array]):
 
     def _take(self, checked: Mapping[str, Array]) -> None:
         with self._turn():
-            made = {n: self._move.put(a, self._kinds[n]) for n, a in checked.items()}
-            self._views.update(made)
+            made = {n: self._put(n, a) for n, a in checked.items()}
+            self._values.update(made)
 
     def close(self) -> None:
         """Free the buffers; from then on every read and write is an error.
@@ -140,29 +155,39 @@ class HeldState(MutableMapping[str, Array]):
         The caller holds the lock.
         """
         self._closed = True
-        self._views.clear()
+        self._values.clear()
 
-    def views(self, names: tuple[str, ...], env: Mapping[str, int]) -> list[Any]:
-        """Device buffers for a call with these sizes. The caller holds the lock, and keeps them once
+    def read(self, names: tuple[str, ...], env: Mapping[str, int]) -> list[Held]:
+        """The values for a call with these sizes. The caller holds the lock, and keeps them once
         the call has succeeded: a call that fails leaves no start values, whose sizes would stay.
+
+        Calls of equal sizes give one and the same `env`: a stream looks at the sizes of its state once.
         """
         out = []
         for name in names:
-            view = self._views.get(name)
-            if view is None:
-                a = self._start(name, env)
-                view = self._move.put(a, self._kinds[name])
-            self._fits(name, tuple(view.shape), env)
-            out.append(view)
+            held = self._values.get(name)
+            if held is None:
+                held = self._put(name, self._start(name, env))
+            if held.env is not env:
+                self._fits(name, tuple(held.view.shape), env)
+                held = held._replace(env=env)
+            out.append(held)
         return out
 
     def arrays(self, names: tuple[str, ...], env: Mapping[str, int]) -> list[Array]:
         """What a call with these sizes would read. The caller holds the lock."""
-        return [self._read(n) if n in self._views else self._start(n, env) for n in names]
+        return [self._read(n) if n in self._values else self._start(n, env) for n in names]
 
-    def keep(self, names: tuple[str, ...], views: list[Any]) -> None:
+    def keep(self, names: tuple[str, ...], values: list[Held]) -> None:
         """What a call that succeeded has read or written. The caller holds the lock."""
-        self._views.update(zip(names, views, strict=True))
+        self._values.update(zip(names, values, strict=True))
+
+    def copied(self, name: str, held: Held) -> Held:
+        """The value in memory of its own."""
+        results = bindings.native().VmVariantList(1)
+        results.push_ref(held.view)
+        a = self._move.arrays(results, (self._kinds[name],), [])[0]
+        return self._put(name, a)._replace(env=held.env)
 
     def _known(self, name: str) -> StateVar:
         found = self._variables.get(name)
@@ -185,6 +210,6 @@ class HeldState(MutableMapping[str, Array]):
                 )
 
 
-def _free(views: dict[str, Any]) -> None:
+def _free(values: dict[str, Held]) -> None:
     if not process.forked():  # there they are the parent's, as their device is
-        views.clear()
+        values.clear()

@@ -43,9 +43,10 @@ class BorderType:
 
 
 class Slots(NamedTuple):
-    """An argument list whose buffers are written before each call."""
+    """Buffers for a call's inputs, written before each call, and a list of them that every call may have."""
 
     arguments: Any
+    views: list[Any]
     places: list[Array]
     block: Array  # all of their memory
     large: list[int]  # inputs that are better lent, where they can be
@@ -76,6 +77,14 @@ class Mover(ABC):
         """Reusable inputs for calls with these shapes, where that is faster; else None."""
         return None
 
+    def taking(self, slots: Slots, values: list[Array]) -> Any:
+        """An argument list of its own of these slots, with the values written there; more can be added."""
+        out = self._list(len(values))
+        for place, view, a in zip(slots.places, slots.views, values, strict=True):
+            place[...] = a
+            out.push_ref(view)
+        return out
+
     def lendable(self, a: Array) -> bool:
         """Whether a call may read the memory of `a` itself."""
         return False
@@ -100,9 +109,9 @@ class Mover(ABC):
     def kept(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[DeviceArray]:
         """The results where they are; as in `arrays`."""
 
-    def memory(self, views: list[Any]) -> list[Array]:
-        """The host memory of buffers that stay on the device; none where it is not the host's."""
-        return []
+    def memory(self, view: Any, kind: BorderType) -> Array | None:
+        """The host memory of a buffer that stays on the device; None where it is not the host's."""
+        return None
 
 
 class HostMover(Mover):
@@ -111,25 +120,26 @@ class HostMover(Mover):
     def __init__(self, device: Any, word: str, stateful: bool) -> None:
         rt = bindings.native()
         super().__init__(device, word)
-        # A module with state may keep an input as its new state: then each call needs its own.
+        # A module with state may keep an input as its new state: then the caller's memory is not lent.
         self._lends = not stateful
         self._lent = self._memory | int(rt.MemoryType.HOST_VISIBLE)
 
     def slots(self, values: list[Array], kinds: tuple[BorderType, ...]) -> Slots | None:
         """One block for all inputs, where it is small: writing there beats allocating."""
-        if not self._lends or sum(a.nbytes for a in values) >= KEPT_BYTES:
+        if sum(a.nbytes for a in values) >= KEPT_BYTES:
             return None
         starts = [0]
         for a in values:
             starts.append(-(-(starts[-1] + a.nbytes) // ALIGNMENT) * ALIGNMENT)
         block = empty((starts[-1] + ALIGNMENT,), np.dtype(np.uint8))
-        places, arguments = [], self._list(len(values))
+        places, views, arguments = [], [], self._list(len(values))
         for a, kind, start in zip(values, kinds, starts, strict=False):
             memory = block[start : start + max(a.nbytes, ALIGNMENT)]
-            arguments.push_ref(self.lent(memory, kind, a.shape))
+            views.append(self.lent(memory, kind, a.shape))
+            arguments.push_ref(views[-1])
             places.append(memory[: a.nbytes].view(kind.dtype).reshape(a.shape))
-        large = [i for i, a in enumerate(values) if a.nbytes >= LENT_BYTES]
-        return Slots(arguments, places, block, large)
+        large = [i for i, a in enumerate(values) if a.nbytes >= LENT_BYTES and self._lends]
+        return Slots(arguments, views, places, block, large)
 
     def lendable(self, a: Array) -> bool:
         """Whether compiled code may read this memory; it would fault where it is not aligned."""
@@ -171,9 +181,10 @@ class HostMover(Mover):
         """The results' own memory."""
         return [of_host(a, "cpu") for a in self.arrays(results, kinds, arguments)]
 
-    def memory(self, views: list[Any]) -> list[Array]:
-        """Bytes that outputs may not share."""
-        return [np.frombuffer(v.map(), np.uint8) for v in views if 0 not in v.shape]
+    def memory(self, view: Any, kind: BorderType) -> Array | None:
+        """An array that outputs may not share; None of no elements."""
+        shape = view.shape
+        return np.ndarray(shape, kind.dtype, view.map()) if 0 not in shape else None
 
 
 class DeviceMover(Mover):
