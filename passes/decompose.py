@@ -3,6 +3,9 @@
 The result has one rolled loop per layer, both directions in it, the gates of a step in one product:
 a bidirectional layer is one loop, not two, and compile time does not depend on T. A convolution becomes
 one product: IREE 3.13 refuses some convolutions, makes others take too much stack, and is slow at the rest.
+
+A layer of one step is a loop of one step, which may be a kernel. In the body of a loop it is written out: a loop in a
+body keeps that from being a kernel.
 """
 
 from __future__ import annotations
@@ -13,10 +16,14 @@ from typing import ClassVar
 
 from lstm_ir.ir.expansion import expansion
 from lstm_ir.ir.graph import Graph, Node, Value, make, transform
+from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import at
+from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Level, Op
 from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ops.primitive.shape import reshape
 from lstm_ir.passes.base import Notes, Pass, register
+from lstm_ir.passes.loops import clone
 
 
 @register
@@ -33,16 +40,31 @@ class Decompose(Pass):
 
 def decompose(graph: Graph, notes: Notes | None = None) -> Graph:
     """Every op of level `core` replaced by its expansion, until none is left."""
-    seen = Notes() if notes is None else notes
+    return _decomposed(graph, Notes() if notes is None else notes, inside=False)
 
+
+def _decomposed(graph: Graph, notes: Notes, inside: bool) -> Graph:
     def rule(node: Node) -> Sequence[Value] | None:
         if node.op.level is Level.core and node.op.expand is not None:
-            seen.fire(f"decompose {node.op.name}", node.loc)
+            notes.fire(f"decompose {node.op.name}", node.loc)
             return expanded(node)
-        return _with_bodies(node, seen)
+        loop = Loop.of(node)
+        if inside and loop is not None and loop.length == 1 and loop.count is None:
+            return written_out(loop)
+        return _with_bodies(node, notes)
 
     after = transform(graph, rule)
-    return after if after is graph else decompose(after, seen)
+    return after if after is graph else _decomposed(after, notes, inside)
+
+
+def written_out(loop: Loop) -> list[Value]:
+    """The results of a loop of one step."""
+    env = dict(zip(loop.const_params, loop.consts, strict=True)) | dict(zip(loop.carry_params, loop.init, strict=True))
+    with at(loop.node.loc):
+        env |= {row: reshape(x, row.shape) for row, x in zip(loop.x_params, loop.xs, strict=True)}
+        out = clone(loop.body.outputs, {**env, loop.step: constant(0)})
+        rows = [reshape(v, t.shape) for v, t in zip(out[loop.first_row :], loop.y_types, strict=True)]
+    return [*out[: loop.first_row], *rows]
 
 
 def expanded(node: Node) -> tuple[Value, ...]:
@@ -52,7 +74,7 @@ def expanded(node: Node) -> tuple[Value, ...]:
 
 def _with_bodies(node: Node, notes: Notes) -> Sequence[Value] | None:
     bodies = {k: b for k, b in node.attrs.items() if isinstance(b, Graph)}
-    new = {k: decompose(b, notes) for k, b in bodies.items()}
+    new = {k: _decomposed(b, notes, inside=True) for k, b in bodies.items()}
     if all(new[k] is b for k, b in bodies.items()):
         return None
     return _rebuilt(node.op, node, new)

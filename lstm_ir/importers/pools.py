@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir import ops as li
+from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -26,7 +27,9 @@ def _each(numbers: Sequence[Any]) -> Any:
 
 
 def lowest(dtype: DType) -> Any:
-    """What is below all other elements, or equal to the lowest."""
+    """What is below all other elements, or equal to the lowest; NodeRefusedError for booleans."""
+    if dtype is DType.i1:
+        raise NodeRefusedError("the largest of windows of booleans is not taken")
     return -np.inf if dtype.is_float else np.iinfo(dtype.numpy).min
 
 

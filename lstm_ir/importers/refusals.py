@@ -55,8 +55,13 @@ class Refusal:
         return f"{self.node} ({self.op}): {self.reason}"
 
 
-def printable(text: str) -> str:
-    """The text on one line: signs that do not print, which a damaged file may have in a name, as escapes."""
+def printable(text: str | bytes) -> str:
+    """The text on one line: signs that do not print, which a damaged file may have in a name, as escapes.
+
+    A name that is no UTF-8 comes from protobuf as bytes.
+    """
+    if isinstance(text, bytes):
+        return repr(text)[2:-1]
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from lstm_ir.importers.operands import plain
 from lstm_ir.importers.refusals import NodeRefusedError, Refusals, UnifiedError
 from lstm_ir.ir import dims
-from lstm_ir.ir.errors import ModelError
+from lstm_ir.ir.errors import DimError, ModelError, VerifyError
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.program import Program
 from lstm_ir.ir.types import DimLike, TensorType, shape_of
@@ -25,7 +25,10 @@ def streamed(file: str, graph: Graph, state: bool | Mapping[str, str], ops: Mapp
     of each of its nodes; without it, reasons have the op of the graph. UnifiedError where a size has to be another
     one: two sizes of a state that are one, or a number of frames that is a multiple.
     """
-    return _named(file, graph, state) if isinstance(state, Mapping) else _found(file, graph, ops)
+    try:
+        return _named(file, graph, state) if isinstance(state, Mapping) else _found(file, graph, ops)
+    except (VerifyError, DimError) as e:
+        raise ModelError(f"{file}: {e}") from e
 
 
 def stream_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,16 @@ from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.graph import Graph, Value, topological
 from lstm_ir.ir.interpret import run_node
 from lstm_ir.ir.sizes import sizes_of
+from lstm_ir.ir.types import TensorType
 from lstm_ir.streaming.facts import Fact, Fixed
 
 Array = np.ndarray[Any, Any]
+MAX_BYTES = 2**31 - 1  # of what a state starts as; one axis of a damaged file may say more than a machine has
+
+
+def start_bytes(t: TensorType) -> int:
+    """How much a start of this type takes, with 1 in the place of named sizes."""
+    return math.prod(d if isinstance(d, int) else 1 for d in t.shape) * t.dtype.bytes
 
 
 def start_of(v: Value, fact: Fact | None) -> Array | str:
@@ -30,6 +38,9 @@ def start_of(v: Value, fact: Fact | None) -> Array | str:
     sizes = sizes_of(nodes)
     if any(isinstance(a, Graph) for n in nodes for a in n.attrs.values()):
         return "is the result of a loop"
+    largest = max(start_bytes(t) for n in nodes for t in n.types)
+    if largest > MAX_BYTES:
+        return f"takes {largest} bytes, more than {MAX_BYTES}"
     known: dict[Value, Array] = {}
     try:
         for n in nodes:

@@ -148,7 +148,8 @@ def _attribute(rng: Rng, model: Any) -> None:
     elif way == 2:
         node.attribute.remove(a)
     elif way == 3:
-        node.attribute.add().CopyFrom(_of(rng, _of(rng, some).attribute))
+        data = _of(rng, _of(rng, some).attribute).SerializeToString()  # it may hold `node`: CopyFrom would crash
+        node.attribute.add().ParseFromString(data)
     elif way == 4:
         a.ref_attr_name = _of(rng, WORDS)
     elif way == 5:

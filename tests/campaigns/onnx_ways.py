@@ -137,7 +137,7 @@ def named_states(g: li.Graph, rng: Rng) -> dict[str, str]:
     ]
     if pairs and rng.random() < 0.9:
         return dict([pairs[int(rng.integers(len(pairs)))]])
-    return {(*g.input_names, "nobody")[0]: g.output_names[-1]}
+    return {(*g.input_names, "nobody")[0]: (*g.output_names, "nothing")[-1]}
 
 
 def stream(model: Path | bytes, rng: Rng, **options: Any) -> str:
@@ -153,7 +153,11 @@ def stream(model: Path | bytes, rng: Rng, **options: Any) -> str:
     whole = li.from_onnx(model, **options)
     if elements(whole) > SMALL or not calm(whole):
         return "streamed"
-    return _in_parts(program, whole, analysed("model.onnx", whole).steps, rng)
+    time = analysed("model.onnx", whole).steps
+    main = program.entries["main"]
+    if any(math.prod(dims.evaluate(d, sizes_of(main) | {time: 6}) for d in p.type.shape) > SMALL for p in main.params):
+        return "streamed"
+    return _in_parts(program, whole, time, rng)
 
 
 def _in_parts(program: li.Program, whole: li.Graph, time: str, rng: Rng) -> str:

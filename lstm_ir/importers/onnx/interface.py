@@ -67,7 +67,8 @@ def _inside(array: Any, kind: str) -> Any:
     """Integers that the type has; ValueError where they are others."""
     low, high = LIMITS[kind]
     integers = array.astype(np.int64) if array.dtype.kind not in "iub" else array
-    if (integers.astype(object) != array.astype(object)).any() or any(not low <= int(n) <= high for n in integers.flat):
+    outside = any(not low <= int(n) <= high for n in integers.reshape(-1))  # `flat` ends at 32 axes
+    if outside or (integers.astype(object) != array.astype(object)).any():
         raise ValueError(f"not integers of type {kind}")
     return integers
 

@@ -76,6 +76,8 @@ def read_tensor(tensor: Any) -> Data:
         raise NodeRefusedError(f"its type cannot be read: {e}") from e
     held = name_of(kind)
     dtype = None if held in LIMITS else dtype_of(kind)
+    if isinstance(tensor, onnx_ir.ExternalTensor) and not isinstance(tensor.location, str):
+        raise NodeRefusedError(f"its data is in a file whose name is no text: {tensor.location!r}")
     if isinstance(tensor, onnx_ir.ExternalTensor) and not str(tensor.base_dir):
         raise NodeRefusedError("its data is in another file, and the model was not read from a folder")
     if isinstance(tensor, onnx_ir.ExternalTensor) and os.path.exists(tensor.path) and not os.path.isfile(tensor.path):

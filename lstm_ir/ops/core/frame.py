@@ -2,7 +2,7 @@
 
 One direction: rows are [B,w] and dots two-dimensional. Two directions run in one loop: states are
 [2,B,w], dots are batched over the leading axis, every direction reads and writes its rows [T,B,w]
-under its own `reverse` flag. A loop of one step (T = 1, no count) is written out.
+under its own `reverse` flag. One step (T = 1, no count) from zeros is written out.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.literals import splat
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.core.activations import Act
 from lstm_ir.ops.primitive import elementwise as e
@@ -132,7 +133,8 @@ class Frame:
             new, out = cell(state, joined, c, self._alive(step, c))
             return new, [part for o in out for part in self._parted(o)]
 
-        if self.T == 1 and self.count is None:
+        # A step from zeros is no loop: its product with the state goes. One from a state is, for kernels' sake.
+        if self.T == 1 and self.count is None and all(splat(v) == 0 for v in first):
             final, flat = body(first, [reshape(x, x.shape[1:]) for x in xs], fixed, constant(0))
             flat = [expand_dims(v, 0) for v in flat]
         else:

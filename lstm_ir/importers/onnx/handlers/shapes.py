@@ -64,6 +64,8 @@ def squeeze(c: Call) -> Value:
     """Without axes of size 1."""
     x = c.value(0)
     axes = c.axes(1, x.rank)
+    if axes is not None and not axes:
+        raise NodeRefusedError("axes is an empty list, which some take for no axis and some for all of size 1")
     if axes is None and any(isinstance(d, dims.Expr) for d in x.shape):
         raise NodeRefusedError(f"without axes, {x.type} has a size that may be 1 or not")
     for a in axes or ():
