@@ -19,7 +19,7 @@ from lstm_ir.ir.signature import Signature, StateVar
 Array = np.ndarray[Any, Any]
 
 
-class Held(NamedTuple):
+class HeldValue(NamedTuple):
     """The value of a variable: its buffer, the host memory of that, and the sizes of the last call that it fitted."""
 
     view: Any
@@ -47,7 +47,7 @@ class HeldState(MutableMapping[str, Array]):
             raise CallError(f"state {missing[0]!r} has no initial value")
         self._variables, self._initial, self._move, self._lock = variables, initial, move, lock
         self._kinds = {n: BorderType(v.type.dtype) for n, v in variables.items()}
-        self._values: dict[str, Held] = {}
+        self._values: dict[str, HeldValue] = {}
         self._closed, self._owner = False, owner
         # Buffers must go before their device: at exit too, where Python frees in any order.
         weakref.finalize(self, _free, self._values)
@@ -82,12 +82,12 @@ class HeldState(MutableMapping[str, Array]):
         with self._turn():
             self._values[name] = self._put(name, a)
 
-    def _put(self, name: str, a: Array) -> Held:
+    def _put(self, name: str, a: Array) -> HeldValue:
         return self.of(name, self._move.put(a, self._kinds[name]))
 
-    def of(self, name: str, view: Any, env: Mapping[str, int] | None = None) -> Held:
+    def of(self, name: str, view: Any, env: Mapping[str, int] | None = None) -> HeldValue:
         """A value of this variable, which fits calls with these sizes."""
-        return Held(view, self._move.memory(view, self._kinds[name]), env)
+        return HeldValue(view, self._move.memory(view, self._kinds[name]), env)
 
     def _checked(self, name: str, value: Any) -> Array:
         return state_values.fitting(self._known(name), value)
@@ -157,7 +157,7 @@ class HeldState(MutableMapping[str, Array]):
         self._closed = True
         self._values.clear()
 
-    def read(self, names: tuple[str, ...], env: Mapping[str, int]) -> list[Held]:
+    def read(self, names: tuple[str, ...], env: Mapping[str, int]) -> list[HeldValue]:
         """The values for a call with these sizes. The caller holds the lock, and keeps them once
         the call has succeeded: a call that fails leaves no start values, whose sizes would stay.
 
@@ -178,11 +178,11 @@ class HeldState(MutableMapping[str, Array]):
         """What a call with these sizes would read. The caller holds the lock."""
         return [self._read(n) if n in self._values else self._start(n, env) for n in names]
 
-    def keep(self, names: tuple[str, ...], values: list[Held]) -> None:
+    def keep(self, names: tuple[str, ...], values: list[HeldValue]) -> None:
         """What a call that succeeded has read or written. The caller holds the lock."""
         self._values.update(zip(names, values, strict=True))
 
-    def copied(self, name: str, held: Held) -> Held:
+    def copied(self, name: str, held: HeldValue) -> HeldValue:
         """The value in memory of its own."""
         results = bindings.native().VmVariantList(1)
         results.push_ref(held.view)
@@ -210,6 +210,6 @@ class HeldState(MutableMapping[str, Array]):
                 )
 
 
-def _free(values: dict[str, Held]) -> None:
+def _free(values: dict[str, HeldValue]) -> None:
     if not process.forked():  # there they are the parent's, as their device is
         values.clear()

@@ -101,5 +101,5 @@ def test_a_constant_of_forty_axes() -> None:
     given = np.ones([1] * 40, np.int64)
     graph = li.from_onnx(made, constants={"x": given})
     assert li.interpret(graph)["y"].tolist() == given.tolist()
-    with pytest.raises(li.ModelError, match="constants: x: not integers of type u16"):
+    with pytest.raises(li.ModelError, match="constants: x: not integers of type UINT16"):
         li.from_onnx(made, constants={"x": 70000 * given})
