@@ -56,6 +56,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
               help="Seconds until the body is there.")  # fmt: skip
 @click.option("--send-timeout", type=click.FloatRange(0.001), default=30.0, show_default=True,
               help="Seconds in which a client reads less than 1 KiB a second of its answers.")  # fmt: skip
+@click.option("--ping-interval", type=click.FloatRange(0.001), default=20.0, show_default=True,
+              help="Seconds between pings of a stream, and until a client that is silent is given up.")  # fmt: skip
 @click.option("--stop-timeout", type=click.FloatRange(0.001), default=30.0, show_default=True,
               help="Seconds that accepted requests have when the server stops.")  # fmt: skip
 @key_option

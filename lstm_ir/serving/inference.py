@@ -21,6 +21,7 @@ from lstm_ir.serving.tensors import RequestError
 
 Array = np.ndarray[Any, Any]
 _SHARED_MEMORY = "shared_memory_region"
+_NUMBER = 20  # bytes of a number in JSON, with what parts it from the next
 
 
 @dataclass(frozen=True)
@@ -188,12 +189,18 @@ def write_response(
         if binary:
             parts.append(tensors.to_bytes(a))
             item["parameters"] = {"binary_data_size": len(parts[-1])}
+            items.append(json.dumps(item))
         else:
-            item["data"] = tensors.to_json(name, a)
-        items.append(item)
+            items.append(f'{json.dumps(item)[:-1]}, "data": {tensors.to_json(name, a)}}}')
     whole: dict[str, Any] = {"model_name": model, "model_version": "1"}
     if request.id:
         whole["id"] = request.id
     if parameters:
         whole["parameters"] = dict(parameters)
-    return json.dumps({**whole, "outputs": items}, allow_nan=False).encode(), parts
+    return f'{json.dumps(whole)[:-1]}, "outputs": [{", ".join(items)}]}}'.encode(), parts
+
+
+def text_size(request: InferRequest, outputs: Mapping[str, Array]) -> tuple[int, int]:
+    """About how many bytes the outputs are as JSON, and how many as tensors behind it."""
+    text = sum(outputs[n].size for n, binary in request.outputs.items() if not binary)
+    return _NUMBER * text, sum(outputs[n].nbytes for n, binary in request.outputs.items() if binary)

@@ -27,6 +27,7 @@ class ServerLimits:
     header_timeout: float = 10.0  # seconds until a connection has sent the head of a request
     body_timeout: float = 30.0  # seconds until the body is there
     send_timeout: float = 30.0  # seconds in which a client reads too little of its responses
+    ping_interval: float = 20.0  # seconds between two pings of a stream, and for the answer to one
     idle_timeout: float = 600.0  # seconds without a message after which a stream is closed
     stop_timeout: float = 30.0  # seconds that accepted requests have once the server stops
 

@@ -1,14 +1,14 @@
 """The Open Inference Protocol v2 over HTTP.
 
-    bytes ─read_body─> body ─read_request─> InferRequest ─ServedModel.submit─> Future ─> outputs ─write_response─> bytes
+    bytes ─read_body─> body ─queue─> InferRequest and a Future ─result─> outputs ─written─> bytes
 
-All of it runs in one event loop, apart from the calls, which the worker thread of each model makes.
+All of it runs in one event loop, apart from the calls, which the worker thread of each model makes, and from large
+bodies, which one thread reads and writes.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
@@ -22,17 +22,17 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
 from lstm_ir.serving.hosts import need_host
-from lstm_ir.serving.inference import read_request, sequence_name, write_response
+from lstm_ir.serving.inference import sequence_name
 from lstm_ir.serving.limits import content_length, read_body, whole_number
+from lstm_ir.serving.queueing import get_state, put_state, queue, written
 from lstm_ir.serving.served_model import ServedModel, result
-from lstm_ir.serving.server_state import ServerState, error_json, status_of
+from lstm_ir.serving.server_state import ServerState, error_json, logged, status_of
 from lstm_ir.serving.stream import stream
 from lstm_ir.serving.tensors import RequestError
 
 HEADER = "Inference-Header-Content-Length"
 _PART = 1 << 16  # bytes of an answer that are sent at a time
 _BYTES, _JSON = "application/octet-stream", "application/json"
-log = logging.getLogger("lstm_ir.serving")
 Handler = Callable[[ServerState, Request], Awaitable[Response]]
 
 
@@ -80,10 +80,8 @@ def _endpoint(state: ServerState, handlers: dict[str, Handler]) -> Callable[[Req
 
 
 def error_response(error: Exception) -> Response:
-    """The protocol's error; one that is none of the project's goes to the log with its place."""
-    status = status_of(error)
-    if status == 500:
-        log.error("a request failed", exc_info=error)
+    """The protocol's error."""
+    status = logged(error)
     headers = {"Retry-After": "1"} if status == 429 else {}
     return Response(error_json(error), status, headers, _JSON)
 
@@ -169,15 +167,15 @@ async def _infer(state: ServerState, request: Request) -> Response:
             body = await read_body(request.stream(), length, limits, lease, limits.max_body)
             begun = time.monotonic()
             header = whole_number(request.headers.get(HEADER), HEADER)
-            asked = read_request(memoryview(body), header, model.entry, model.outputs, limits.max_json)
-            outputs = await result(model.submit(asked), asked.timeout)
+            asked, future = await queue(state, model, memoryview(body), header)
+            outputs = await result(future, asked.timeout)
             name = asked.sequence
-            text, parts = write_response(model.name, asked, outputs, {} if name is None else {"sequence_id": name})
-            lease.add(len(text) + sum(map(len, parts)))
+            text, data = await written(state, model, asked, outputs, {} if name is None else {"sequence_id": name})
+            lease.add(len(data))
             held = stack.pop_all()  # until the answer is sent
-        if not parts:
-            return _Answer(held, text, media_type=_JSON)
-        return _Answer(held, b"".join([text, *parts]), headers={HEADER: str(len(text))}, media_type=_BYTES)
+        if text is None:
+            return _Answer(held, data, media_type=_JSON)
+        return _Answer(held, data, headers={HEADER: str(text)}, media_type=_BYTES)
     except Exception as e:
         status = status_of(e)
         raise
@@ -186,9 +184,11 @@ async def _infer(state: ServerState, request: Request) -> Response:
 
 
 async def _state(state: ServerState, request: Request) -> Response:
-    model = _model(state, request)
-    data = await model.state(sequence_name(request.path_params["sequence"]))
-    return Response(data, media_type=_BYTES)
+    with ExitStack() as stack:
+        lease = stack.enter_context(state.budget.lease())
+        data = await get_state(state, _model(state, request), sequence_name(request.path_params["sequence"]))
+        lease.add(len(data))
+        return _Answer(stack.pop_all(), data, media_type=_BYTES)
 
 
 async def _put_state(state: ServerState, request: Request) -> Response:
@@ -196,5 +196,5 @@ async def _put_state(state: ServerState, request: Request) -> Response:
     with state.budget.lease() as lease:
         length = content_length(request.headers.get("content-length"))
         body = await read_body(request.stream(), length, state.limits, lease, state.limits.max_body)
-        await model.set_state(sequence_name(request.path_params["sequence"]), bytes(body))
+        await put_state(state, model, sequence_name(request.path_params["sequence"]), body)
     return Response(status_code=204)

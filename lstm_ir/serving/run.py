@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import uvicorn
 
 from lstm_ir.ir.errors import DeviceError
 from lstm_ir.ir.foreign_errors import become
+from lstm_ir.serving import stop_signals
 from lstm_ir.serving.connections import ConnectionWatch, protocol
 from lstm_ir.serving.hosts import is_loopback
 from lstm_ir.serving.limits import ServerLimits
 from lstm_ir.serving.routes import application
 from lstm_ir.serving.served_model import ServedModel
 from lstm_ir.serving.server_state import ServerState
+from lstm_ir.serving.stream_connection import StreamConnection
 
 _POLL = 0.02  # seconds between two looks whether streams have ended
 _RENEWAL = 1.0  # seconds between two tries to load what has lost its device
 _KEEP_ALIVE = 60  # seconds that a connection without requests stays open
 log = logging.getLogger("lstm_ir.serving")
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class _Server(uvicorn.Server):
@@ -72,9 +72,10 @@ def _bound(host: str, port: int) -> socket.socket:
 async def _serve(state: ServerState, sock: socket.socket, listening: Callable[[], None]) -> None:
     models, limits = state.models, state.limits
     config = uvicorn.Config(
-        application(state), http=protocol(limits), ws="websockets-sansio", ws_max_size=limits.max_message,
-        ws_per_message_deflate=False, lifespan="off", log_level="warning", access_log=False, server_header=False,
-        timeout_keep_alive=_KEEP_ALIVE, backlog=256,
+        application(state), http=protocol(limits), ws=StreamConnection, ws_max_size=limits.max_message,
+        ws_ping_interval=limits.ping_interval, ws_ping_timeout=limits.ping_interval, ws_per_message_deflate=False,
+        lifespan="off", log_level="warning", access_log=False, server_header=False, timeout_keep_alive=_KEEP_ALIVE,
+        backlog=256,
     )  # fmt: skip
     server = _Server(config)
     stops: list[asyncio.Task[None]] = []
@@ -89,18 +90,16 @@ async def _serve(state: ServerState, sock: socket.socket, listening: Callable[[]
             server.should_exit = server.force_exit = True
         stops.append(asyncio.ensure_future(_stop(state, server, end)))
 
-    for number in _SIGNALS:
-        with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows; a thread that is not the first
-            loop.add_signal_handler(number, stop)
     watch = asyncio.ensure_future(ConnectionWatch(server.server_state, limits).run())
     tell = asyncio.ensure_future(_tell(server, listening))
     renewal = asyncio.ensure_future(_renewed(models))
-    try:
-        await server.serve([sock])
-    finally:
-        for task in (watch, tell, renewal, *stops):
-            task.cancel()
-        await _drained(models, server, loop.time() + limits.stop_timeout if end is None else end)
+    with stop_signals.calling(stop, loop):
+        try:
+            await server.serve([sock])
+        finally:
+            for task in (watch, tell, renewal, *stops):
+                task.cancel()
+            await _drained(models, server, loop.time() + limits.stop_timeout if end is None else end)
 
 
 async def _drained(models: Mapping[str, ServedModel], server: uvicorn.Server, end: float) -> None:

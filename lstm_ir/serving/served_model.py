@@ -120,22 +120,17 @@ class ServedModel:
                 sessions.renew(self.server, exe)
             self.lost = False
 
-    async def state(self, name: str | int) -> bytes:
-        """A sequence's state as safetensors."""
-        return states.to_bytes(await result(self.sessions.get(name).ask_state()))
+    def set_state(self, name: str | int, data: bytes) -> Future[None]:
+        """Queue that a sequence goes on from a state, a safetensors file; one that is not open is opened.
 
-    async def set_state(self, name: str | int, data: bytes) -> None:
-        """Let a sequence go on from a state; one that is not open is opened."""
-        arrays = states.from_bytes(data, f"state of sequence {name}")
-        sessions = self.sessions
-        known = sessions.has(name)
-        session = sessions.get(name) if known else sessions.open(name)
-        try:
-            await result(session.ask_set_state(arrays, f"state of sequence {name}"))
-        except Exception:
-            if not known:
-                session.close()
-            raise
+        RequestError (413) for more rows than one request may have, which would stay in memory.
+        """
+        where = f"state of sequence {name}"
+        held, rows = sessions.whole_state(self.sessions, states.from_bytes(data, where), where)
+        most = self.server.scheduler.max_rows
+        if rows > most:
+            raise RequestError(f"{where}: it has {rows} rows; at most {most} are taken, --max-batch", 413)
+        return sessions.put_state(self.sessions, name, held)
 
     def stop(self) -> None:
         """Take no more requests; those that were accepted are answered."""

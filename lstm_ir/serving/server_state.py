@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from lstm_ir.ir.errors import (
     BusyError,
@@ -15,11 +17,15 @@ from lstm_ir.ir.errors import (
     UnknownSessionError,
     ValueRangeError,
 )
+from lstm_ir.serving.large_work import LargeWork
 from lstm_ir.serving.limits import Budget, ServerLimits
 from lstm_ir.serving.metrics import Metrics
 from lstm_ir.serving.served_model import ServedModel
 from lstm_ir.serving.session import ClientSession
+from lstm_ir.serving.sessions import Sessions
 from lstm_ir.serving.tensors import RequestError
+
+log = logging.getLogger("lstm_ir.serving")
 
 
 class ServerState:
@@ -32,6 +38,12 @@ class ServerState:
         self.metrics = Metrics(models, self.budget)
         self.stopping = asyncio.Event()
         self.streamed: set[ClientSession] = set()  # sessions that have a stream
+        self.work = LargeWork()
+        self._turns = {n: asyncio.Lock() for n, m in models.items() if isinstance(m.server, Sessions)}
+
+    def turn(self, model: ServedModel) -> AbstractAsyncContextManager[object]:
+        """Within it a request to the model is read and queued; where it keeps state, one after the other."""
+        return self._turns.get(model.name) or nullcontext()
 
     def model(self, name: str, version: str | None = None) -> ServedModel:
         """RequestError (404) for one that is not served."""
@@ -54,6 +66,14 @@ def status_of(error: Exception) -> int:
     if isinstance(error, DeadlineError):
         return 504
     return 400 if isinstance(error, (CallError, ValueRangeError, PackageError)) else 500
+
+
+def logged(error: Exception) -> int:
+    """HTTP's number for an error; one that is a fault of the server goes to its log, with its place."""
+    status = status_of(error)
+    if status == 500:
+        log.error("a request failed", exc_info=error)
+    return status
 
 
 def text_of(error: Exception) -> str:

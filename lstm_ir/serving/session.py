@@ -98,11 +98,11 @@ class ClientSession:
     def ask_set_state(self, arrays: Mapping[str, Any], where: str, timeout: float | None = None) -> Future[None]:
         """A future of the end of `set_state`; messages begin with `where`."""
         held = self._keeper.checked(arrays, where)
+        return self._alone(lambda: self.take(held), timeout, begins=True)
 
-        def put() -> None:
-            self.held, self.begun = held, True
-
-        return self._alone(put, timeout, begins=True)
+    def take(self, held: dict[str, Array]) -> None:
+        """For the worker, between two calls: go on from this state, which is its own."""
+        self.held, self.begun = held, True
 
     def state(self, timeout: float | None = None) -> dict[str, Array]:
         """Copies of the state by name; before the first call, that of one row."""

@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from lstm_ir.backends.run.pure_function import PREFIX, PureFunction
 from lstm_ir.ir import state_values
 from lstm_ir.ir.errors import BusyError, CallError, UnknownSessionError
-from lstm_ir.ir.signature import Entry
+from lstm_ir.ir.signature import Entry, Port, bind_dims
 from lstm_ir.serving.batcher import Outputs, resolve_jobs
 from lstm_ir.serving.rows import Prepared, Rows
 from lstm_ir.serving.scheduler import Job, Scheduler
@@ -70,13 +71,23 @@ class SessionKeeper:
         """What `Sessions.step` gives."""
         if not begins:
             return self.submit(SessionStep(self.find(name), inputs, False, ends, confirm), until)
+        return self._begin(name, lambda session: SessionStep(session, inputs, True, ends, confirm), until)
+
+    def put(self, name: Name, held: dict[str, Array]) -> Future[None]:
+        """What `put_state` gives."""
+        return self._begin(name, lambda session: Action(session, partial(session.take, held), begins=True), None)
+
+    def _begin(
+        self, name: Name, work: Callable[[ClientSession], SessionStep | Action], until: float | None
+    ) -> Future[Any]:
+        """Queue what the session of this name begins with; one that is not open is opened."""
         _named(name)
         self.scheduler.need_open()
         self.evict()
-        with self._lock:  # from the look whether it is open to the step: nothing closes it between
+        with self._lock:  # from the look whether it is open to the work: nothing closes it between
             session = self.open.get(name) or self._made(name, begun=False)
             try:
-                return self._queue(SessionStep(session, inputs, True, ends, confirm), until)
+                return self._queue(work(session), until)
             except Exception:
                 self._forget(session)
                 raise
@@ -148,6 +159,11 @@ class SessionKeeper:
     def checked(self, arrays: Mapping[str, Any], where: str) -> dict[str, Array]:
         """Copies of arrays that are a whole state; PackageError for others."""
         return state_values.whole(self._variables, arrays, where, [self._variables])
+
+    def rows_of(self, held: Mapping[str, Array]) -> int:
+        """The rows of a whole state."""
+        ports = [Port(n, v.type) for n, v in self._variables.items()]
+        return bind_dims(ports, {n: a.shape for n, a in held.items()})[self._rows.batch]
 
     def snapshot(self, session: ClientSession) -> dict[str, Array]:
         """Copies of its state; before the first call, that of one row."""

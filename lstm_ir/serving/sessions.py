@@ -10,7 +10,7 @@ stand in the session's lane as its calls do, so they happen between two of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -127,6 +127,17 @@ def step(
     raises for outputs with which the step fails.
     """
     return sessions._keeper.step(name, inputs, until, begins, ends, confirm)
+
+
+def whole_state(sessions: Sessions, arrays: Mapping[str, Any], where: str) -> tuple[dict[str, Array], int]:
+    """Copies of the arrays, and their rows; PackageError, which begins with `where`, where they are no whole state."""
+    held = sessions._keeper.checked(arrays, where)
+    return held, sessions._keeper.rows_of(held)
+
+
+def put_state(sessions: Sessions, name: Name, held: dict[str, Array]) -> Future[None]:
+    """Queue that the session of this name goes on from this state, checked; it is opened where it is not."""
+    return sessions._keeper.put(name, held)
 
 
 def renew(sessions: Sessions, exe: Any) -> None:

@@ -18,9 +18,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from lstm_ir.ir.errors import UnknownSessionError
 from lstm_ir.serving.hosts import need_host
-from lstm_ir.serving.inference import read_request, sequence_name, write_response
+from lstm_ir.serving.inference import sequence_name
+from lstm_ir.serving.queueing import queue, written
 from lstm_ir.serving.served_model import ServedModel, result
-from lstm_ir.serving.server_state import ServerState, error_json, status_of, text_of
+from lstm_ir.serving.server_state import ServerState, error_json, logged, text_of
 from lstm_ir.serving.session import ClientSession
 from lstm_ir.serving.tensors import RequestError
 
@@ -33,7 +34,7 @@ async def stream(state: ServerState, socket: WebSocket) -> None:
     try:
         model, session = _opened(state, socket)
     except Exception as e:
-        await socket.send_denial_response(Response(error_json(e), status_of(e), media_type="application/json"))
+        await socket.send_denial_response(Response(error_json(e), logged(e), media_type="application/json"))
         return
     state.streamed.add(session)
     state.metrics.streams.inc()
@@ -107,19 +108,19 @@ async def _answered(
             body, header = _parts(message)
             lease.take(len(body))
             binary = header is not None
-            limit = state.limits.max_json
-            asked = read_request(body, header, model.entry, model.outputs, limit, binary=binary, json_alone=not binary)
-            outputs = await result(model.step(session, asked), asked.timeout)
-            text, parts = write_response(model.name, asked, outputs, {"sequence_id": session.name})
-            lease.add(len(text) + sum(map(len, parts)))
+            asked, future = await queue(state, model, body, header, session, binary=binary)
+            outputs = await result(future, asked.timeout)
+            text, data = await written(state, model, asked, outputs, {"sequence_id": session.name})
+            lease.add(len(data))
             if binary:
-                await socket.send_bytes(b"".join([len(text).to_bytes(_LENGTH, "little"), text, *parts]))
+                length = len(data) if text is None else text
+                await socket.send_bytes(length.to_bytes(_LENGTH, "little") + data)
             else:
-                await socket.send_text(text.decode())
+                await socket.send_text(data.decode())
     except (WebSocketDisconnect, OSError):
         raise
     except Exception as e:
-        status = status_of(e)
+        status = logged(e)
         await socket.send_text(json.dumps({"error": text_of(e), "status": status}))
         return not isinstance(e, UnknownSessionError)
     finally:

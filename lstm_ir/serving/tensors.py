@@ -7,6 +7,7 @@ looked at level by level before NumPy sees them, so that no text, object or ragg
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,7 @@ DATATYPES = {
 }  # fmt: skip
 WORDS = {v: k for k, v in DATATYPES.items()}
 _RANK = 32
+_PIECE = 1 << 13  # elements that become text at a time
 _BYTES = ("FP16", "BF16")  # the protocol has no JSON numbers of these
 _NUMBERS = (
     {"BOOL": {bool}} | {w: {int} for w in WORDS.values() if "INT" in w} | {"FP32": {int, float}, "FP64": {int, float}}
@@ -103,12 +105,17 @@ def from_bytes(data: memoryview, port: Port, shape: tuple[int, ...], where: str)
     return a if a.flags.aligned else a.copy()
 
 
-def to_json(name: str, a: Array) -> list[Any]:
-    """The elements as JSON has them."""
+def to_json(name: str, a: Array) -> str:
+    """The elements as JSON has them: the text of a flat list.
+
+    It is made piece by piece: Python's lock is held while one is, and all of them as a list would take eight times
+    the array's memory.
+    """
     need_json_numbers(name, word_of(a))
     need_finite(name, a)
-    flat: list[Any] = a.reshape(-1).tolist()
-    return flat
+    flat = a.reshape(-1)
+    pieces = (json.dumps(flat[i : i + _PIECE].tolist())[1:-1] for i in range(0, flat.size, _PIECE))
+    return f"[{', '.join(pieces)}]"
 
 
 def need_json_numbers(name: str, word: str) -> None:

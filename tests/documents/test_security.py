@@ -1,23 +1,33 @@
-"""docs/security.md names for each promise tests and campaigns that exist; docs/packages.md has what the format has."""
+"""docs/security.md names for each promise tests and campaigns that exist, and every verb that takes a key.
+
+docs/packages.md has what the format has.
+"""
 
 from __future__ import annotations
 
 import re
 
+import click
 import pytest
 from paths import DOCS, ROOT
 
 import lstm_ir as li
 from lstm_ir.backends.files import archive, manifest
+from lstm_ir.cli import group
 from lstm_ir.options import RECORDED
 
 SECURITY = (DOCS / "security.md").read_text(encoding="utf-8")
 PACKAGES = (DOCS / "packages.md").read_text(encoding="utf-8")
-PROMISES = [
-    [cell.strip() for cell in line.strip("|").split("|")]
-    for line in SECURITY.partition("## Promises")[2].partition("\n## ")[0].splitlines()
-    if line.startswith("| ") and not line.startswith("| who ")
-]
+
+
+def rows_of(title: str, heads: str) -> list[list[str]]:
+    """The cells of a section's table, without its heads."""
+    lines = SECURITY.partition(f"## {title}\n")[2].partition("\n## ")[0].splitlines()
+    rows = [line for line in lines if line.startswith("| ") and not line.startswith(heads)]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+PROMISES, SERVERS = rows_of("Promises", "| who "), rows_of("Servers", "| promise ")
 
 
 def test_there_are_promises() -> None:
@@ -32,6 +42,38 @@ def test_each_names_what_holds_it(row: list[str]) -> None:
     for file in named:
         text = (ROOT / file).read_text(encoding="utf-8")
         assert "def test_" in text or "def trial(" in text
+
+
+def test_the_servers_promises_are_held_by_tests() -> None:
+    """`The same` is the first file of the row above; a file that stands alone means all of its tests."""
+    assert len(SERVERS) > 15
+    assert all(len(row) == 2 for row in SERVERS)
+    first, named = "", 0
+    for promise, cell in SERVERS:
+        for i, part in enumerate(cell.split("; ")):
+            where = re.search(r"`(tests/[^`]+\.py)`", part)
+            assert where or (i == 0 and part.startswith("the same")), f"{promise}: {part}"
+            file = where[1] if where else first
+            first = file if i == 0 else first
+            tests = re.findall(r"^(?:    )?def (test_\w+)", (ROOT / file).read_text(encoding="utf-8"), re.M)
+            found = re.findall(r"`(test_\w+)`", part)
+            assert tests, file
+            assert set(found) <= set(tests), f"{file}: {set(found) - set(tests)}"
+            named += len(found)
+    assert named > 30
+
+
+def test_the_page_has_every_verb_that_reads_packages() -> None:
+    """Those that take a key."""
+    sentence = SECURITY.partition("verb that reads packages (")[2].partition(")")[0]
+    verbs = {v for v in group.VERBS if any(p.name == "key_file" for p in _command(v).params)}
+    assert set(re.findall(r"`(\w+)`", sentence)) == verbs
+
+
+def _command(verb: str) -> click.Command:
+    found = group.group.get_command(click.Context(group.group), verb)
+    assert found is not None
+    return found
 
 
 def importers() -> list[str]:
