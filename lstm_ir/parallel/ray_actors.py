@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir.errors import DeviceError, LstmIrError
-from lstm_ir.ir.foreign_errors import refusals_become
+from lstm_ir.ir.foreign_errors import become, refusals_become
 from lstm_ir.parallel.links import LostError
 from lstm_ir.parallel.replica import Opening, Replica, Reply
 
@@ -43,11 +43,13 @@ class Actors:
 
     def start(self) -> ActorLink:
         """An actor that begins to load the package."""
-        return ActorLink(self._ray, self._kind.remote(self._opening), self._timeout)
+        with become(DeviceError, "an actor cannot be started"):
+            return ActorLink(self._ray, self._kind.remote(self._opening), self._timeout)
 
     def share(self, arrays: Mapping[str, Array]) -> Any:
         """The arrays in the object store."""
-        return self._ray.put(dict(arrays))
+        with become(DeviceError, "Ray's object store does not take what is sent to the workers"):
+            return self._ray.put(dict(arrays))
 
 
 class ActorLink:
@@ -70,10 +72,18 @@ class ActorLink:
         try:
             found: Reply = self._ray.get(self._reply, timeout=self._timeout)
         except errors.GetTimeoutError as e:
-            raise LostError(f"it did not answer for {self._timeout:g} s") from e
+            raise LostError(f"it did not answer for {self._timeout:g} s{self._processors()}") from e
         except errors.RayError as e:
             raise LostError(_first_line(e)) from e
         return found
+
+    def _processors(self) -> str:
+        """What the cluster has: an actor that waits for processors does not answer either."""
+        try:
+            whole, free = self._ray.cluster_resources(), self._ray.available_resources()
+        except Exception:  # of a cluster that is gone
+            return ""
+        return f"; the cluster has {whole.get('CPU', 0):g} processors, {free.get('CPU', 0):g} of them free"
 
     def end(self) -> None:
         """Kill the actor."""

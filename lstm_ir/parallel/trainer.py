@@ -18,7 +18,9 @@ The protocol. State is at step n everywhere: in the trainer and in every worker.
   and a worker that differs is sent the state.
 * **The trainer itself** is what a checkpoint is for: a safetensors file of its state, written in one step, after every
   `checkpoint_every` steps. A trainer that resumes is at the step of that file, and `step_number` says which batch
-  comes next.
+  comes next. A step is done whether its checkpoint could be written or not: it gives its results, and the checkpoint
+  is written before anything else is done. Where that fails too, it is the error of the next step, which does nothing,
+  or of `close`.
 
 Equal input gives equal bits: parts are cut alike, sums have one order, and a lost worker changes neither.
 """
@@ -28,6 +30,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +47,7 @@ from lstm_ir.ir.errors import (
     TargetError,
     ValueRangeError,
 )
+from lstm_ir.parallel.checkpoint import Checkpoint
 from lstm_ir.parallel.links import Link, LostError, Processes, Transport
 from lstm_ir.parallel.parts import BatchParts, Weigh
 from lstm_ir.parallel.replica import APPLY, GRADS, LOAD, PREFIX, Opening, Replica, Reply, gradients
@@ -98,16 +102,16 @@ class Trainer:
             raise PackageError(f"Trainer: takes the path of a package, got {type(package).__name__}")
         key = require_key.encode() if isinstance(require_key, str) else require_key
         opening = Opening(os.path.abspath(package), device, key)
-        self._checkpoint, self._every = None if checkpoint is None else Path(checkpoint), every
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the handler of a signal may close it in the midst of a step
         self._links: list[Link | None] = []
         self._replaced = 0
         self._why = "it could not be started"  # the last one was lost
         self._replica = Replica(opening)
         self._parts = BatchParts(self._replica.grads, batch, workers, weigh, reduction)
         self._names = gradients(self._replica.grads)
-        if resume and self._checkpoint is not None and self._checkpoint.exists():
-            self._replica.load(self._checkpoint)
+        self._checkpoint = Checkpoint(self._replica, None if checkpoint is None else Path(checkpoint), every)
+        if resume and checkpoint is not None and Path(checkpoint).exists():
+            self._replica.load(checkpoint)
         share = max(1, cpus.cores() // workers) if threads is None else threads
         self._transport = self._reach(opening._replace(threads=share), float(timeout))
         try:
@@ -139,7 +143,8 @@ class Trainer:
         """One step over the whole batch: the loss, weighted as the gradients are, and what `apply` gives (`grad_norm`).
 
         Takes the inputs of the entry `train`. Raises what a call of it does: then the state is that before the step.
-        DeviceError where a worker is lost again and again.
+        DeviceError where a worker is lost again and again. PackageError where the checkpoint of the step before
+        cannot be written, then and now: no step is done, and the same call does it once there is room.
         """
         given = {**(arrays or {}), **named}
         more = {p.name: p.type for p in self._replica.apply.inputs if not p.name.startswith(PREFIX)}
@@ -150,11 +155,12 @@ class Trainer:
         with self._lock:
             self._open()
             parts = self._parts.of(given)
+            self._checkpoint.write()
             found = self._gather(parts)
             average = {n: found[n] for n in self._names}
             done = self._apply({**average, **rest})
-            if self._checkpoint is not None and self._replica.step % self._every == 0:
-                self._replica.save(self._checkpoint)
+            with suppress(PackageError):  # the next call tries again, and says it
+                self._checkpoint.write()
         return {**{n: a for n, a in found.items() if n not in average}, **done}
 
     def _gather(self, parts: Sequence[tuple[float, dict[str, Array]]]) -> dict[str, Array]:
@@ -170,10 +176,13 @@ class Trainer:
         step = self._replica.step
         late = [not self._sent(i, APPLY, step, shared) for i in range(len(self._links))]
         reply = self._replica.answer(APPLY, step, arrays)
+        if reply.error is None:
+            self._checkpoint.stepped()
         for i, lost in enumerate(late):
             received = None if lost else self._received(i)
             if received is None or received.step != reply.step:
-                self._bring(i)
+                with suppress(LstmIrError):  # the step is done, or refused, all the same; the next one tries again
+                    self._bring(i)
         if reply.error is not None:
             raise _error(reply.error)
         return reply.arrays
@@ -204,7 +213,7 @@ class Trainer:
         """Worker `i`, a new one where it was lost, takes the trainer's state."""
         shared = self._transport.share(self._replica.state())
         for _ in range(_STARTS):
-            if self._links[i] is None:
+            if self._link(i) is None:
                 self._links[i] = self._transport.start()
                 self._replaced += 1
             reply = self._received(i) if self._sent(i, LOAD, self._replica.step, shared) else None
@@ -216,7 +225,7 @@ class Trainer:
 
     def _sent(self, i: int, verb: str, step: int, shared: Any) -> bool:
         """Whether the worker is there and was sent the message."""
-        link = self._links[i]
+        link = self._link(i)
         if link is None:
             return False
         try:
@@ -227,7 +236,7 @@ class Trainer:
         return True
 
     def _received(self, i: int) -> Reply | None:
-        link = self._links[i]
+        link = self._link(i)
         if link is None:
             return None
         try:
@@ -235,6 +244,10 @@ class Trainer:
         except LostError as e:
             self._forget(i, link, e)
             return None
+
+    def _link(self, i: int) -> Link | None:
+        self._open()
+        return self._links[i]
 
     def _forget(self, i: int, link: Link, why: LostError) -> None:
         self._why = str(why)
@@ -252,6 +265,7 @@ class Trainer:
         with self._lock:
             self._open()
             self._replica.load(path)
+            self._checkpoint.due = False  # that state is another now
             shared = self._transport.share(self._replica.state())
             self._exchange(LOAD, [shared] * len(self._links))
 
@@ -260,18 +274,27 @@ class Trainer:
             raise DeviceError("the trainer is closed")
 
     def close(self) -> None:
-        """End the workers; later calls are errors."""
-        links, self._links = self._links, []
-        for link in links:
-            if link is not None:
-                link.end()
-        self._replica.close()
+        """End the workers, once the step that runs is over; later calls are errors.
+
+        PackageError where the checkpoint of the last step cannot be written; it is closed all the same.
+        """
+        with self._lock:
+            links, self._links = self._links, []
+            try:
+                if links:
+                    self._checkpoint.write()
+            finally:
+                for link in links:
+                    if link is not None:
+                        link.end()
+                self._replica.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with suppress(PackageError) if kind is not None else nullcontext():  # what ended the block is said
+            self.close()
 
     def __del__(self) -> None:
         for link in getattr(self, "_links", []):
