@@ -81,6 +81,8 @@ calls = {
     "parse": lambda: li.parse(str(g)),
     "source": lambda: li.source("layer.lirpkg"),
     "import": lambda: li.from_onnx("m.onnx"),
+    "import of TensorFlow": lambda: li.from_tf("m.pb"),
+    "import of HDF5": lambda: li.from_keras("m.h5"),
     "verify": lambda: li.verify(g, against="m.onnx"),
     "bf16": lambda: li.weight("w", [1.0], "bf16"),
     "ray": lambda: __import__("lstm_ir.ray").ray.Trainer("whole.lirpkg"),
@@ -126,6 +128,8 @@ def packages(where: Path, targets: Sequence[str] = ("cpu",)) -> Path:
     steps = {f"{n}{i}": a for i, pair in enumerate(STEPS) for n, a in zip(("x", "want"), pair, strict=True)}
     np.savez(where / "given.npz", x=X, **steps)  # type: ignore[arg-type]
     np.save(where / "x.npy", X)
+    (where / "m.pb").write_bytes(b"")
+    (where / "m.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
     (where / "g.lir").write_text(str(layer()))
     return where
 
@@ -219,6 +223,8 @@ def test_what_needs_more_says_what_to_install(python: Path, folder: Path) -> Non
         "parse": lark,
         "source": lark,
         "import": "ModelError: from_onnx needs onnx: pip install 'lstm-ir[onnx]'",
+        "import of TensorFlow": "ModelError: from_tf needs protobuf: pip install 'lstm-ir[tf]'",
+        "import of HDF5": "ModelError: to read HDF5 needs h5py: pip install 'lstm-ir[keras]'",
         "verify": "ModelError: to compare with an ONNX model needs onnxruntime: pip install onnxruntime",
         "bf16": "IRError: a list is not an array of bf16: bf16: NumPy has no bfloat16 of its own; install ml-dtypes",
         "ray": "MissingLibraryError: ray is not installed: pip install ray (or 'lstm-ir[ray]')",
@@ -255,6 +261,7 @@ def test_with_click_packages_run_from_the_command_line(folder: Path, tmp_path: P
         "show g.lir -o g.svg": "lark",
         "import m.onnx": "iree-base-compiler",
         "verify m.onnx": "lstm-ir[onnx]",
+        "serve layer.lirpkg": "lstm-ir[serve]",
     }
     for words, library in needs.items():
         done = alone.run(python, "-m", "lstm_ir", *words.split(), cwd=folder)

@@ -99,6 +99,37 @@ def test_views_without_copies_and_copies_of_what_is_strided(kind: str, seed: int
     assert take(conform, given[0, 0]).tobytes() == want[0, 0].tobytes()
 
 
+@pytest.mark.parametrize("kind", ["f32", "bf16", "i32"])
+def test_arrays_of_jax_are_taken_where_they_lie(kind: str, seed: int) -> None:
+    """Without a copy, and read-only: JAX's arrays never change."""
+    want = numbers(kind, seed)
+    given = jax_array(kind, want)
+    taken = take(Conform("x", DType(kind)), given)
+    assert taken.__array_interface__["data"][0] == given.unsafe_buffer_pointer()
+    assert not taken.flags.writeable
+    assert taken.tobytes() == want.tobytes()
+
+
+def test_results_are_taken_by_torch_and_jax_where_they_lie(seed: int) -> None:
+    """And given to the next call from there: no element is copied between two libraries in one process."""
+    need("torch")
+    need("jax")
+    import jax
+    import torch
+
+    x = li.input("x", ("N",))
+    a = np.random.default_rng(seed).standard_normal(1 << 16).astype("f4")
+    with li.compile(li.Graph("double", [x], {"y": x * 2.0})) as exe:
+        kept = exe(x=a, keep=True)["y"]
+        place = kept.numpy().ctypes.data
+        theirs = torch.from_dlpack(kept)
+        assert theirs.data_ptr() == place
+        np.testing.assert_array_equal(exe(x=theirs)["y"], a * 4)
+        other = jax.numpy.from_dlpack(kept)
+        assert other.unsafe_buffer_pointer() == place
+        np.testing.assert_array_equal(exe(x=other)["y"], a * 4)
+
+
 def test_a_weight_is_a_copy_that_training_in_torch_does_not_change(seed: int) -> None:
     need("torch")
     import torch

@@ -16,6 +16,7 @@ from handmade import WEIGHTS
 from small_packages import members, packed, rebuild, rezip, small, written
 
 from lstm_ir.backends.files.parameters import write_irpa
+from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.package import open_package, read_package, write_package
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.targets import resolve
@@ -102,6 +103,26 @@ def test_other_processors_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.setattr(cpus, "_confirmed", set())
         with pytest.raises(TargetError, match="this processor lacks"):
             open_package(file)
+
+
+def test_every_module_that_does_not_run_is_named_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what this machine is, and what to do."""
+    file = tmp_path / "m.lirpkg"
+    other = "cpu:aarch64" if cpus.machine() == "x86_64" else "cpu:x86-64-v3"
+    write_package(file, small(), {other: packed(other), "vulkan": packed("vulkan")}, WEIGHTS)
+    monkeypatch.setattr(runtime, "devices_of", lambda kind: ((), f"there is no {kind} here"))
+    with pytest.raises(TargetError) as caught:
+        open_package(file)
+    said = str(caught.value)
+    architecture = cpus.architecture(resolve(other).info.triple)
+    assert said.startswith(
+        f"{file}: no module runs here: {other}: made for {architecture}, this is {cpus.machine()}; vulkan: there is no "
+        f"vulkan here. This machine is {cpus.here()}. It has no graph: "
+    )
+    with pytest.raises(TargetError, match=f"no module for device cuda; the package has {other}, vulkan: name one of"):
+        open_package(file, "cuda")
 
 
 def test_best_of_several_cpu_modules(tmp_path: Path) -> None:

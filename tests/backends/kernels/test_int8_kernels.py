@@ -1,4 +1,4 @@
-"""Weights and rows in int8: every body that has a kernel, by each way in which processors multiply four at a time.
+"""Weights and rows in fewer bits: every body that has a kernel; int8 by each way in which processors multiply four.
 
 Expected: the NumPy meaning of the graph that the passes made, in which all roundings stand.
 """
@@ -23,6 +23,7 @@ from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.program import Program
 
 WORDS = ("int8", "int8-dynamic")
+ALL = (*WORDS, "bf16", "f16")
 FORMS = [("cpu", (11, 3, 5, 7)), ("cpu", ("T", "B", 5, 23)), (AVX2, (4, 9, 6, 33)), (BASELINE, (5, 1, 7, 18))]
 CALLS = ((11, 3), (1, 1), (0, 2), (6, 17), (4, 5), (2, 0))  # of named sizes
 
@@ -41,10 +42,11 @@ def compiled(precision: str, target: str, sizes: tuple[Any, ...]) -> Any:
 @pytest.mark.slow
 @pytest.mark.slow_cases(target=[AVX2, BASELINE])
 @pytest.mark.parametrize(("target", "sizes"), FORMS)
-@pytest.mark.parametrize("precision", WORDS)
+@pytest.mark.parametrize("precision", ALL)
 @pytest.mark.parametrize("name", BODIES)
-def test_bodies(name: str, precision: str, target: str, sizes: tuple[Any, ...]) -> None:
+def test_bodies(name: str, precision: str, target: str, sizes: tuple[Any, ...], kernels: bool) -> None:
     exe, loops, made = compiled(precision, target, sizes)
+    assert not kernels or others(exe.report.notes) == []
     for steps, rows in CALLS if "B" in sizes else (sizes[:2],):
         arrays = loops[name].arrays(made[name], steps, rows)
         want, got = li.interpret(made[name], arrays), exe.entries[name](arrays)
@@ -54,6 +56,26 @@ def test_bodies(name: str, precision: str, target: str, sizes: tuple[Any, ...]) 
             # An element in the middle of two int8: either is right, and what follows moves with it.
             far = limits(made[name], arrays, {"T": steps, "B": rows}, want, np.random.default_rng(1))
             assert [far[k].worst(got[k], w) for k, w in want.items()] == [None] * len(want)
+
+
+def others(notes: list[str]) -> list[str]:
+    """Of a report: what it says of loops that are no kernels."""
+    loops = [n for n in notes if n.startswith("scan at")]
+    assert len(loops) >= len(BODIES)
+    return [n for n in loops if ": kernel, " not in n]
+
+
+@pytest.mark.parametrize("precision", ALL)
+def test_every_body_becomes_a_kernel_that_reads_fewer_bits(precision: str, kernels: bool) -> None:
+    if not kernels:
+        pytest.skip("kernels are off")
+    sizes = (4, 9, 16, 64)
+    loops = {n: Loop(sizes, np.random.default_rng(zlib.crc32(n.encode()))) for n in BODIES}
+    program = Program("bodies", {n: loops[n].graph(n, BODIES[n]) for n in BODIES})
+    found = prepare(program, resolve("cpu:x86-64-v3"), {"precision": precision})
+    assert others(found.report.notes) == []
+    narrow = {"bf16": "bf16", "f16": "f16"}.get(precision, "i8")
+    assert re.search(rf"memref<[^>]*x{narrow}\b", found.text)
 
 
 def _lstm(rows: int, columns: int, hidden: int, w: np.ndarray[Any, Any] | None = None) -> li.Graph:
