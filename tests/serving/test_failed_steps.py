@@ -146,6 +146,26 @@ def test_bytes_for_a_text_message_are_refused_before_the_step(http: Any) -> None
         assert said(asked(2.0))["outputs"][0]["data"] == [3.0, 3.0]
 
 
+def test_a_fault_in_a_stream_is_in_the_log(
+    http: Any, sessions: li.Sessions, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its client is told that the log says more; the stream goes on from where it was."""
+
+    def fault(*_: Any) -> Any:
+        raise ZeroDivisionError("in the middle")
+
+    with http.websocket_connect(f"{PATH}/stream") as stream:
+        stream.send_text(json.dumps(asked(1.0)))
+        assert stream.receive_json()["outputs"][0]["data"][0] == 1
+        with monkeypatch.context() as patch:
+            patch.setattr(sessions._keeper.pure, "_run", fault)
+            stream.send_text(json.dumps(asked(1.0)))
+            assert stream.receive_json() == {"error": "a fault of the server; its log says more", "status": 500}
+        assert "ZeroDivisionError: in the middle" in caplog.text
+        stream.send_text(json.dumps(asked(1.0)))
+        assert stream.receive_json()["outputs"][0]["data"][0] == 2
+
+
 def test_a_start_that_is_refused_leaves_the_running_sequence(
     http: Any, sessions: li.Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
