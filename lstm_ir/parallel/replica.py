@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lstm_ir.ir.errors import CallError, LstmIrError
+from lstm_ir.ir.errors import (
+    CallError,
+    DeviceError,
+    LstmIrError,
+    MissingLibraryError,
+    PackageError,
+    TargetError,
+    ValueRangeError,
+)
 from lstm_ir.ir.signature import Entry
 from lstm_ir.loading import load
 from lstm_ir.parallel.cpu_share import use_threads
@@ -20,6 +28,7 @@ Array = np.ndarray[Any, Any]
 GRADS, APPLY, LOAD = "grads", "apply", "load"
 STEP = "step"  # the state variable that counts
 PREFIX = "d_"  # of the gradient of a weight
+_KINDS = (CallError, DeviceError, MissingLibraryError, PackageError, TargetError, ValueRangeError)  # of a reply
 
 
 class Opening(NamedTuple):
@@ -97,3 +106,9 @@ def gradients(entry: Entry) -> list[str]:
     """Of `grads` or `apply`: the names of what is averaged, in order."""
     ports = entry.outputs if entry.name == GRADS else entry.inputs
     return [p.name for p in ports if p.name.startswith(PREFIX)]
+
+
+def error_of(error: tuple[str, str], where: str = "") -> LstmIrError:
+    """The error of a reply, as it was raised."""
+    kind = next((k for k in _KINDS if k.__name__ == error[0]), LstmIrError)
+    return kind(f"{where}: {error[1]}" if where else error[1])

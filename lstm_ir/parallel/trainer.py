@@ -38,25 +38,16 @@ import numpy as np
 
 from lstm_ir.backends.targets import cpus
 from lstm_ir.ir.arrays import Conform, take
-from lstm_ir.ir.errors import (
-    CallError,
-    DeviceError,
-    LstmIrError,
-    MissingLibraryError,
-    PackageError,
-    TargetError,
-    ValueRangeError,
-)
+from lstm_ir.ir.errors import CallError, DeviceError, LstmIrError, PackageError
 from lstm_ir.parallel.checkpoint import Checkpoint
 from lstm_ir.parallel.links import Link, LostError, Processes, Transport
 from lstm_ir.parallel.parts import BatchParts, Weigh
-from lstm_ir.parallel.replica import APPLY, GRADS, LOAD, PREFIX, Opening, Replica, Reply, gradients
+from lstm_ir.parallel.replica import APPLY, GRADS, LOAD, PREFIX, Opening, Replica, Reply, error_of, gradients
 
 if TYPE_CHECKING:
     from typing import Self
 
 Array = np.ndarray[Any, Any]
-_KINDS = (CallError, DeviceError, MissingLibraryError, PackageError, TargetError, ValueRangeError)  # a reply's errors
 _STARTS = 4  # of one worker within one phase, until its losses are an error
 
 
@@ -184,7 +175,7 @@ class Trainer:
                 with suppress(LstmIrError):  # the step is done, or refused, all the same; the next one tries again
                     self._bring(i)
         if reply.error is not None:
-            raise _error(reply.error)
+            raise error_of(reply.error)
         return reply.arrays
 
     def _exchange(self, verb: str, shared: Sequence[Any]) -> list[Reply | None]:
@@ -206,7 +197,7 @@ class Trainer:
             out[i] = reply
         for i, reply in enumerate(out):
             if reply is not None and reply.error is not None:
-                raise _error(reply.error, f"worker {i}")
+                raise error_of(reply.error, f"worker {i}")
         return out
 
     def _bring(self, i: int) -> None:
@@ -219,7 +210,7 @@ class Trainer:
             reply = self._received(i) if self._sent(i, LOAD, self._replica.step, shared) else None
             if reply is not None:
                 if reply.error is not None:
-                    raise _error(reply.error, f"worker {i}")
+                    raise error_of(reply.error, f"worker {i}")
                 return
         raise DeviceError(f"worker {i} was lost {_STARTS} times in one step: {self._why}")
 
@@ -300,9 +291,3 @@ class Trainer:
         for link in getattr(self, "_links", []):
             if link is not None:
                 link.end()
-
-
-def _error(error: tuple[str, str], where: str = "") -> LstmIrError:
-    """The error of a reply, as it was raised."""
-    kind = next((k for k in _KINDS if k.__name__ == error[0]), LstmIrError)
-    return kind(f"{where}: {error[1]}" if where else error[1])

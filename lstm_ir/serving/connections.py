@@ -1,9 +1,15 @@
-"""Connections that ask for too much patience: too many, too slow to ask, too slow to read, or half closed."""
+"""Connections that ask for too much patience: too many, too slow to ask, too slow to read, or half closed.
+
+And those whose bytes take long: a body in chunks of one byte takes 15 us a byte, so that what is read at a time would
+hold up all others for more than half a second. Of such a connection little is read at a time, and others have their
+turns between.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,6 +21,8 @@ from lstm_ir.serving.limits import ServerLimits
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
 _PERIOD = 0.25  # of the shortest timeout, between two looks
 _RATE = 1024  # bytes a second that a client reads at least of its answers
+_LEAST, _FIRST, _MOST = 4096, 1 << 14, 1 << 16  # bytes that are read at a time: where they take long, at first, else
+_LONG = 0.005  # seconds
 
 
 def protocol(limits: ServerLimits) -> type[H11Protocol]:
@@ -27,6 +35,9 @@ def protocol(limits: ServerLimits) -> type[H11Protocol]:
                 transport.write(_FULL + b'{"error": "too many connections"}')
                 transport.close()
 
+        def data_received(self, data: bytes) -> None:
+            self.transport.timed(super().data_received, data)  # type: ignore[attr-defined]
+
         def eof_received(self) -> bool | None:  # type: ignore[override]
             """A client that has sent all it will send still gets the answers that it waits for."""
             waits = self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
@@ -38,10 +49,11 @@ def protocol(limits: ServerLimits) -> type[H11Protocol]:
 
 
 class CountedTransport:
-    """A transport that knows how many bytes it was given."""
+    """A transport that knows how many bytes it was given, and reads as many at a time as do not take long."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport, self._given = transport, 0
+        self._read(_FIRST)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -50,6 +62,20 @@ class CountedTransport:
         """As a transport does."""
         self._given += len(data)
         self._transport.write(data)
+
+    def timed(self, received: Callable[[bytes], None], data: bytes) -> None:
+        """Hand over what was read, and see how long that takes."""
+        begun = time.perf_counter()
+        received(data)
+        if time.perf_counter() - begun > _LONG:
+            self._read(max(_LEAST, self._count // 2))
+        elif len(data) == self._count:
+            self._read(min(_MOST, self._count * 2))
+
+    def _read(self, count: int) -> None:
+        self._count = count
+        transport: Any = self._transport
+        transport.max_size = count  # asyncio's own: what it asks the system for at a time
 
     @property
     def sent(self) -> int:

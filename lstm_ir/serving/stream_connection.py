@@ -25,7 +25,7 @@ class StreamConnection(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         """Bytes of the client."""
         self._heard = True
-        super().data_received(data)
+        self.transport.timed(super().data_received, data)  # type: ignore[attr-defined]
 
     def handle_cont(self, event: Frame) -> None:
         """A part of a message that is not the first."""

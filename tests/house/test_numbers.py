@@ -67,6 +67,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/ir/verify.py": "DEPTH",
         "lstm_ir/ops/core/roll.py": "STEPS",
         "lstm_ir/parallel/trainer.py": "_STARTS",
+        "lstm_ir/serving/connections.py": "_LEAST _FIRST _MOST",
         "lstm_ir/serving/routes.py": "_PART",
         "lstm_ir/serving/rows.py": "_WHOLE",
         "lstm_ir/serving/served_model.py": "MAX_STEPS",
@@ -102,7 +103,7 @@ KINDS: dict[str, dict[str, str]] = {
     "wait": {
         "lstm_ir/fitting/progress.py": "_PAUSE",
         "lstm_ir/parallel/links.py": "_EXIT_SECONDS",
-        "lstm_ir/serving/connections.py": "_PERIOD _RATE",
+        "lstm_ir/serving/connections.py": "_PERIOD _RATE _LONG",
         "lstm_ir/serving/run.py": "_POLL _KEEP_ALIVE _RENEWAL",
         "lstm_ir/serving/scheduler.py": "_TIDY_SECONDS",
         "backends/compile/child.py": "_GRACE",

@@ -23,6 +23,7 @@ pytest.importorskip("prometheus_client")
 httpx = pytest.importorskip("httpx")
 
 from lstm_ir.serving import queueing  # noqa: E402
+from lstm_ir.serving.connections import CountedTransport  # noqa: E402
 from lstm_ir.serving.large_work import LARGE  # noqa: E402
 from lstm_ir.serving.limits import ServerLimits  # noqa: E402
 from lstm_ir.serving.routes import application  # noqa: E402
@@ -121,6 +122,36 @@ def test_states(server: Served) -> None:
 
     assert slowest(server, put) < PROMPT
     assert httpx.get(path, timeout=60).status_code == 404, "a state that is refused opens nothing"
+
+
+def test_bodies_in_chunks_of_a_byte(server: Served) -> None:
+    """Each takes 15 us to be read; four clients send them as fast as they can."""
+    head = b"POST /v2/models/encoder/infer HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    end = time.monotonic() + 4
+
+    def flood(_: int) -> None:
+        with server.connect() as client:
+            client.sendall(head)
+            while time.monotonic() < end:
+                client.sendall(b"1\r\n \r\n" * 40_000)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert slowest(server, lambda: list(threads.map(flood, range(4)))) < PROMPT
+
+
+def test_what_takes_long_is_read_in_small_pieces() -> None:
+    class Pipe:
+        max_size = 0
+
+    pipe: Any = Pipe()
+    transport = CountedTransport(pipe)
+    sizes = []
+    for wait in (0.0, 0.0, 0.0, 0.02, 0.02, 0.02, 0.02, 0.02, 0.0):
+        transport.timed(lambda data, wait=wait: time.sleep(wait), bytes(pipe.max_size))  # type: ignore[misc]
+        sizes.append(pipe.max_size >> 10)
+    assert sizes == [32, 64, 64, 32, 16, 8, 4, 4, 8]
+    transport.timed(lambda data: None, bytes(100))
+    assert pipe.max_size == 8 << 10, "a client that sends little says nothing"
 
 
 def test_steps_of_a_sequence_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
