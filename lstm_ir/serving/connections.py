@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -65,9 +66,9 @@ class CountedTransport:
 
     def timed(self, received: Callable[[bytes], None], data: bytes) -> None:
         """Hand over what was read, and see how long that takes."""
-        begun = time.perf_counter()
+        begun = perf_counter()
         received(data)
-        if time.perf_counter() - begun > _LONG:
+        if perf_counter() - begun > _LONG:
             self._read(max(_LEAST, self._count // 2))
         elif len(data) == self._count:
             self._read(min(_MOST, self._count * 2))
