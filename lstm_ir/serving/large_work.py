@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -26,4 +27,16 @@ class LargeWork:
         """What `call` gives: at once where it has few bytes of JSON and tensors before it, else by the thread."""
         if text + data // TENSOR_BYTES < LARGE:
             return call()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, _emptied, call)
+
+
+def _emptied(call: Callable[[], T]) -> T:
+    """What `call` gives. An error holds no values: those of a JSON that is refused would lie there beside the next."""
+    try:
+        return call()
+    except Exception as e:
+        error: BaseException | None = e
+        while error is not None:
+            traceback.clear_frames(error.__traceback__)
+            error = error.__context__
+        raise

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,7 +25,7 @@ httpx = pytest.importorskip("httpx")
 
 from lstm_ir.serving import connections, queueing  # noqa: E402
 from lstm_ir.serving.connections import CountedTransport  # noqa: E402
-from lstm_ir.serving.large_work import LARGE  # noqa: E402
+from lstm_ir.serving.large_work import LARGE, LargeWork  # noqa: E402
 from lstm_ir.serving.limits import ServerLimits  # noqa: E402
 from lstm_ir.serving.routes import application  # noqa: E402
 from lstm_ir.serving.served_model import ServedModel  # noqa: E402
@@ -208,3 +209,23 @@ def test_steps_of_a_sequence_keep_their_order(monkeypatch: pytest.MonkeyPatch) -
 
     with exe, li.Sessions(exe, max_delay=0.0) as sessions, li.Sessions(exe, max_delay=0.0) as others:
         assert asyncio.run(all_at_once(sessions, others)) == [11.0, 111.0]
+
+
+def test_an_error_holds_nothing_of_what_was_read() -> None:
+    class Values:
+        """What a list cannot have: a weak reference."""
+
+    kept: list[Any] = []
+
+    def refuse() -> None:
+        values = Values()
+        kept.append(weakref.ref(values))
+        try:
+            raise OverflowError
+        except OverflowError:
+            raise li.CallError(f"{type(values).__name__} do not fit") from None
+
+    with pytest.raises(li.CallError, match="Values do not fit") as caught:
+        asyncio.run(LargeWork().run(LARGE, 0, refuse))
+    assert caught.value.__traceback__ is not None
+    assert kept[0]() is None
