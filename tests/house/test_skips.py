@@ -14,8 +14,9 @@ from paths import ROOT, files
 FOREIGN = {
     "backends/bindings.py": "what IREE's bindings raise",
     "lstm_ir/ir/errors.py": "LoweringError is one",
-    "lstm_ir/serving/run.py": "asyncio's on Windows",
+    "lstm_ir/serving/stop_signals.py": "asyncio's on Windows",
     "tests/backends/compile/test_limits.py": "IREE's bindings, played",
+    "tests/serving/test_stop_signals.py": "asyncio's on Windows, played",
 }
 
 

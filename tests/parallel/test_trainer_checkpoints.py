@@ -131,7 +131,12 @@ def test_a_signal_that_closes_in_the_midst_of_a_step(package: Path, monkeypatch:
     """Its handler runs in the thread that steps: nothing waits for itself, and the step says why it ended."""
     trainer = Trainer(package, 2, threads=1)
     trainer.step(batch(0))
-    monkeypatch.setattr(trainer, "_gather", lambda parts: trainer.close() or gather(parts))
-    gather = Trainer._gather.__get__(trainer)
+    gather = trainer._gather
+
+    def closes(parts: Any) -> Any:
+        trainer.close()
+        return gather(parts)
+
+    monkeypatch.setattr(trainer, "_gather", closes)
     with pytest.raises(li.DeviceError, match="is closed"):
         trainer.step(batch(1))

@@ -25,6 +25,7 @@ httpx = pytest.importorskip("httpx")
 
 from lstm_ir.serving import connections, queueing  # noqa: E402
 from lstm_ir.serving.connections import CountedTransport  # noqa: E402
+from lstm_ir.serving.inference import read_request  # noqa: E402
 from lstm_ir.serving.large_work import LARGE, LargeWork  # noqa: E402
 from lstm_ir.serving.limits import ServerLimits  # noqa: E402
 from lstm_ir.serving.routes import application  # noqa: E402
@@ -171,7 +172,7 @@ def test_steps_of_a_sequence_keep_their_order(monkeypatch: pytest.MonkeyPatch) -
     """A large request is read by a thread; a small one that comes then waits for it, one of another model does not."""
     x, s = li.input("x", ("B", 2)), li.input("s", ("B", 2))
     exe = li.compile(li.stateful(li.Graph("sums", [x, s], {"y": s + x, "s_n": s + x}), {"s": "s_n"}))
-    read, begun, go = queueing.read_request, threading.Event(), threading.Event()
+    read, begun, go = read_request, threading.Event(), threading.Event()
 
     def slow(body: Any, *more: Any, **named: Any) -> Any:
         if len(body) > LARGE:

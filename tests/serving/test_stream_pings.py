@@ -60,7 +60,12 @@ def test_a_client_that_is_held_back_is_not_given_up(server: Served) -> None:
         out: queue.Queue[bytes | None] = queue.Queue()
         for _ in range(40):
             out.put(frame(TEXT, STEP))
-        writer = threading.Thread(target=lambda: [client.socket.sendall(data) for data in iter(out.get, None)])
+
+        def write() -> None:
+            for data in iter(out.get, None):
+                client.socket.sendall(data)
+
+        writer = threading.Thread(target=write)
         writer.start()
         try:
             answers = 0
