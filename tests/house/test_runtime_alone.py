@@ -227,7 +227,8 @@ def test_what_needs_more_says_what_to_install(python: Path, folder: Path) -> Non
         f"pip install ml-dtypes{ALL}",
         "import of HDF5": "IRError: bf16: NumPy has no bfloat16 of its own; install ml-dtypes",
         "verify": "ModelError: to compare with an ONNX model needs onnxruntime: pip install onnxruntime",
-        "bf16": "IRError: weight 'w': a list is not an array of bf16: bf16: NumPy has no bfloat16 of its own; install ml-dtypes",
+        "bf16": "IRError: weight 'w': a list is not an array of bf16: "
+        "bf16: NumPy has no bfloat16 of its own; install ml-dtypes",
         "ray": "MissingLibraryError: ray is not installed: pip install ray (or 'lstm-ir[ray]')",
     }
     assert not (folder / "new.lirpkg").exists()
