@@ -98,11 +98,7 @@ class ClientSession:
     def ask_set_state(self, arrays: Mapping[str, Any], where: str, timeout: float | None = None) -> Future[None]:
         """A future of the end of `set_state`; messages begin with `where`."""
         held = self._keeper.checked(arrays, where)
-        return self._alone(lambda: self.take(held), timeout, begins=True)
-
-    def take(self, held: dict[str, Array]) -> None:
-        """For the worker, between two calls: go on from this state, which is its own."""
-        self.held, self.begun = held, True
+        return self._alone(lambda: go_on_from(self, held), timeout, begins=True)
 
     def state(self, timeout: float | None = None) -> dict[str, Array]:
         """Copies of the state by name; before the first call, that of one row."""
@@ -141,6 +137,11 @@ def submit_prepared(
 ) -> Future[Outputs]:
     """What `ClientSession.submit` gives, for inputs that were checked; a step fails where `confirm` raises."""
     return session._keeper.submit(SessionStep(session, inputs, confirm=confirm), until)
+
+
+def go_on_from(session: ClientSession, held: dict[str, Array]) -> None:
+    """For the worker, between two calls: let the session have this state, which is then its own."""
+    session.held, session.begun = held, True
 
 
 def to_bytes(arrays: Mapping[str, Array]) -> bytes:

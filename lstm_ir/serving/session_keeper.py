@@ -20,7 +20,7 @@ from lstm_ir.ir.signature import Entry, Port, bind_dims
 from lstm_ir.serving.batcher import Outputs, resolve_jobs
 from lstm_ir.serving.rows import Prepared, Rows
 from lstm_ir.serving.scheduler import Job, Scheduler
-from lstm_ir.serving.session import Action, ClientSession, Name, SessionStep
+from lstm_ir.serving.session import Action, ClientSession, Name, SessionStep, go_on_from
 
 Array = np.ndarray[Any, Any]
 _CHARACTERS = 128  # of a session's name
@@ -75,7 +75,7 @@ class SessionKeeper:
 
     def put(self, name: Name, held: dict[str, Array]) -> Future[None]:
         """What `put_state` gives."""
-        return self._begin(name, lambda session: Action(session, partial(session.take, held), begins=True), None)
+        return self._begin(name, lambda session: Action(session, partial(go_on_from, session, held), begins=True), None)
 
     def _begin(
         self, name: Name, work: Callable[[ClientSession], SessionStep | Action], until: float | None
