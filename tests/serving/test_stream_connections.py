@@ -34,7 +34,7 @@ STEP = json.dumps({"inputs": [{"name": "x", "shape": [1, 1, I], "datatype": "FP3
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     package = stream(tmp_path_factory.mktemp("packages"))
-    with served(package, "--max-message", MESSAGE, "--send-timeout", 1.5) as found:
+    with served(package, "--max-message", MESSAGE, "--send-timeout", 6.0) as found:
         yield found
 
 
