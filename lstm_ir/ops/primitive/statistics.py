@@ -16,7 +16,7 @@ from lstm_ir.ops.primitive.reduce import Axes, argmax, count_of, max, mean, min,
 from lstm_ir.ops.primitive.shape import axes_of, axis_of, reshape
 
 
-def _root(x: Value) -> Value:
+def flat_root(x: Value) -> Value:
     """The square root, with gradient 0 at 0, where that of `sqrt` is infinite."""
     zero = e.equal(x, 0.0)
     return e.select(zero, constant(0, x.dtype), e.sqrt(e.select(zero, constant(1, x.dtype), x)))
@@ -29,7 +29,7 @@ def var(x: Any, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> Val
 
 def std(x: Any, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> Value:
     """The square root of the variance, as in `var`; its gradient is 0 where it is 0."""
-    return _spread_of("std", x, axis, ddof, keepdims, _root)
+    return _spread_of("std", x, axis, ddof, keepdims, flat_root)
 
 
 def _spread_of(op: str, x: Any, axis: Axes, ddof: Any, keepdims: Any, finish: Any) -> Value:
@@ -85,7 +85,7 @@ def _norm(w: Value, ord: float, over: tuple[int, ...], keep: bool) -> Value:
     if ord == 1:
         return sum(size, over, keepdims=keep)
     if ord == 2:
-        return _root(sum(w * w, over, keepdims=keep))
+        return flat_root(sum(w * w, over, keepdims=keep))
     none = e.equal(w, 0.0)
     powers = e.power(e.select(none, constant(1, w.dtype), size), ord)
     powers = e.select(none, constant(0 if ord > 0 else math.inf, w.dtype), powers)

@@ -11,8 +11,21 @@ from lstm_ir.importers.torch.call import Call, as_value
 from lstm_ir.importers.torch.handlers.arithmetic import truncated
 from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir.graph import Value
+from lstm_ir.ops.primitive.activations import at_least, at_most
+from lstm_ir.ops.primitive.precision import widened
 
 Function = Callable[[Value], Value]
+
+
+def _held(x: Value, low: float, high: float) -> Value:
+    """x between two numbers; at them its gradient is 0, as PyTorch has it here, and not in clamp."""
+    return at_most(at_least(x, low), high) if x.dtype.is_float else li.clip(x, low, high)
+
+
+def _hard_swish(x: Value) -> Value:
+    """x (x / 6 + 1 / 2), from 3 on x, and 0 up to -3, where it is flat for PyTorch."""
+    inside = li.select(li.less(x, 3.0), x * (x * (1 / 6) + 0.5), x)
+    return li.select(li.less_equal(x, -3.0), x * 0.0, inside)
 
 
 def _unary(name: str, function: Function) -> None:
@@ -35,9 +48,9 @@ def _tested(name: str, function: Function) -> None:
 for _name, _function in dict[str, Function](
     relu=li.relu, tanh=li.tanh, sigmoid=li.logistic, exp=li.exp, log=li.log, log1p=li.log1p, expm1=li.expm1,
     sqrt=li.sqrt, rsqrt=li.rsqrt, abs=li.abs, neg=li.negate, sin=li.sin, cos=li.cos, sign=li.sign, erf=li.erf,
-    mish=li.mish, log_sigmoid=li.log_sigmoid, silu=li.silu, hardswish=li.hard_swish, selu=li.selu,
+    mish=li.mish, log_sigmoid=li.log_sigmoid, silu=li.silu, hardswish=lambda x: widened(x, _hard_swish), selu=li.selu,
     square=li.square, reciprocal=li.reciprocal, asin=li.asin, acos=li.acos, atan=li.atan,
-    relu6=lambda x: li.clip(x, 0.0, 6.0),
+    relu6=lambda x: _held(x, 0.0, 6.0),
     hardsigmoid=lambda x: li.hard_sigmoid(x, 1 / 6, 0.5),
     log2=lambda x: li.log(x) * (1 / math.log(2)),
     log10=lambda x: li.log(x) * (1 / math.log(10)),
@@ -90,7 +103,7 @@ def prelu(c: Call) -> Value:
     x, slope = c.tensor("self"), c.tensor("weight")
     if slope.rank == 1 and x.rank > 1:
         slope = li.reshape(slope, (slope.shape[0], *(1,) * (x.rank - 2)))
-    return li.where(li.greater_equal(x, 0.0), x, x * slope)
+    return li.where(li.greater(x, 0.0), x, x * slope)
 
 
 @taken("aten.gelu.default", rows=True)
@@ -102,7 +115,7 @@ def gelu(c: Call) -> Value:
 @taken("aten.hardtanh.default", rows=True)
 def hardtanh(c: Call) -> Value:
     """Held between two numbers."""
-    return li.clip(c.tensor("self"), c.real("min_val", -1.0), c.real("max_val", 1.0))
+    return _held(c.tensor("self"), c.real("min_val", -1.0), c.real("max_val", 1.0))
 
 
 @taken("aten.softplus.default", rows=True)

@@ -195,21 +195,29 @@ def masked_fill(c: Call) -> Value:
 @taken("aten.clamp.default", *overloads("clamp", "Tensor"), rows=True)
 def clamp(c: Call) -> Value:
     """Held between min and max."""
-    x = c.operand("self", c.dtype)
-    x = li.maximum(x, c.operand("min", c.dtype)) if c.given("min") else x
-    return li.minimum(x, c.operand("max", c.dtype)) if c.given("max") else x
+    return _clamped(c, c.operand("self", c.dtype), "min", "max")
 
 
 @taken("aten.clamp_min.default", *overloads("clamp_min", "Tensor"), rows=True)
 def clamp_min(c: Call) -> Value:
     """Not below min."""
-    return li.maximum(c.operand("self", c.dtype), c.operand("min", c.dtype))
+    return _clamped(c, c.operand("self", c.dtype), "min")
 
 
 @taken("aten.clamp_max.default", *overloads("clamp_max", "Tensor"), rows=True)
 def clamp_max(c: Call) -> Value:
     """Not above max."""
-    return li.minimum(c.operand("self", c.dtype), c.operand("max", c.dtype))
+    return _clamped(c, c.operand("self", c.dtype), "max")
+
+
+def _clamped(c: Call, x: Value, *bounds: str) -> Value:
+    """x inside its bounds; where it is one of them the whole gradient is that of x."""
+    for name in bounds:
+        if c.given(name):
+            by = c.operand(name, c.dtype)
+            beyond = li.less(x, by) if name == "min" else li.greater(x, by)
+            x = li.where(li.logical_or(beyond, li.not_equal(by, by)), by, x)  # of NaN either way
+    return x
 
 
 @taken(*overloads("to", "dtype", "dtype_layout", "device", "other"), "aten._to_copy.default", "aten.type_as.default",

@@ -14,6 +14,7 @@ from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.reduce import count_of
+from lstm_ir.ops.primitive.statistics import flat_root
 
 Axes = tuple[int, ...]
 
@@ -102,9 +103,9 @@ def _spread(name: str, finish: Callable[[Value, Value], Any]) -> None:
 
 
 _spread("var", lambda v, m: v)
-_spread("std", lambda v, m: li.sqrt(v))
+_spread("std", lambda v, m: flat_root(v))
 _spread("var_mean", lambda v, m: [v, m])
-_spread("std_mean", lambda v, m: [li.sqrt(v), m])
+_spread("std_mean", lambda v, m: [flat_root(v), m])
 
 
 @taken(*overloads("norm", "Scalar", "ScalarOpt_dim"), *overloads("linalg_vector_norm", "default"),

@@ -111,8 +111,8 @@ def adaptive_pool(c: Call) -> Any:
     largest = "max" in c.name
     sizes = c.sizes("output_size")
     sizes = sizes * rank if len(sizes) == 1 else sizes
-    for k, m in enumerate(sizes):
-        x = adapted(x, x.rank - rank + k, m, largest)
+    for k in reversed(range(rank)):  # of equal ones the first row, and in it the first column
+        x = adapted(x, x.rank - rank + k, sizes[k], largest)
     return [x, None] if largest else x
 
 
