@@ -2,7 +2,7 @@
 
 PyTorch's functions are intercepted by a function mode, which is public. Packed sequences go through two functions and
 the `forward` of three layers, which are exchanged for the time of the export, in the exporting thread alone, and only
-where PyTorch has them as this file knows them.
+where PyTorch has them as this file knows them. So is `apply` of autograd.Function, whose gradient an export drops.
 """
 
 from __future__ import annotations
@@ -124,6 +124,21 @@ def _forward(original: Callable[..., Any]) -> Callable[..., Any]:
     return forward
 
 
+def _applied(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """`Function.apply`: of a class that is not PyTorch's own an export keeps `forward` alone, and drops `backward`."""
+    if cls.__module__.partition(".")[0] == "torch":
+        return _apply(cls, *args, **kwargs)
+    if torch.is_grad_enabled():
+        raise NodeRefusedError(f"the autograd.Function {cls.__name__} has a backward of its own, {_NO_BACKWARD}")
+    return torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, _apply(cls, *args, **kwargs))
+
+
+_NO_BACKWARD = (
+    "which torch.export drops: write a gradient that passes y by as x + (y - x).detach(); for results alone call "
+    "from_torch under torch.no_grad()"
+)
+
+
 def active() -> bool:
     """Whether this thread is exporting."""
     return getattr(_ACTIVE, "packed", None) is not None
@@ -150,14 +165,27 @@ def _pad_entry(*args: Any, **kwargs: Any) -> Any:
     return called("pad_packed_sequence", args, kwargs)
 
 
+class _ApplyEntry:
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805  PyTorch's is a method of the class
+        from lstm_ir.importers.torch.interception import called  # among PyTorch's globals
+
+        assert __class__  # type: ignore[name-defined]
+        return called("apply", (cls, *args), kwargs)
+
+
 def _copy(function: Any) -> Any:
     """The function as it is now, whatever becomes of its code."""
-    return types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+    made = (function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    return types.FunctionType(*made)
 
+
+_APPLY = torch.autograd.Function.__dict__["apply"].__func__
+_apply = _copy(_APPLY)
 
 _EXCHANGED: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "pack_padded_sequence": (_pack, _copy(rnn.pack_padded_sequence)),
     "pad_packed_sequence": (_pad, _copy(rnn.pad_packed_sequence)),
+    "apply": (_applied, _apply),
 }
 
 
@@ -166,6 +194,8 @@ def check() -> None:
     for function, names in _EXPECTED.items():
         if tuple(inspect.signature(function).parameters) != names or function.__closure__:
             raise ModelError(_unknown(function.__qualname__))
+    if tuple(inspect.signature(_APPLY).parameters) != ("cls", "args", "kwargs") or not _APPLY.__closure__:
+        raise ModelError(_unknown("autograd.Function.apply"))
     if rnn.PackedSequence._fields != _FIELDS:
         raise ModelError(_unknown("PackedSequence"))
 
@@ -183,7 +213,9 @@ def intercepted() -> Iterator[None]:
         _ACTIVE.packed = _Packed()
         stack.callback(setattr, _ACTIVE, "packed", None)
         # Modules hold these functions by name: the functions stay, their code is another.
-        for function, entry in ((rnn.pack_padded_sequence, _pack_entry), (rnn.pad_packed_sequence, _pad_entry)):
+        for function, entry in (
+            (rnn.pack_padded_sequence, _pack_entry), (rnn.pad_packed_sequence, _pad_entry), (_APPLY, _ApplyEntry.apply),
+        ):  # fmt: skip
             stack.callback(setattr, function, "__code__", function.__code__)
             function.__code__ = entry.__code__
         for layer in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):

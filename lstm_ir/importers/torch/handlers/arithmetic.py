@@ -256,17 +256,8 @@ def same(c: Call) -> Value:
     return c.tensor("self")
 
 
-@taken("aten.detach.default", "aten.detach_.default", rows=True, refused="f16 and bf16")
+@taken("aten.detach.default", "aten.detach_.default", rows=True)
 def detach(c: Call) -> Value:
     """The tensor, through which no gradient goes."""
-    return without_gradient(c.tensor("self"))
-
-
-def without_gradient(x: Value) -> Value:
-    """x, through which no gradient goes: integers of the same bits stand between."""
-    if not x.dtype.is_float:
-        return x
-    bits = {DType.f32: DType.i32, DType.f64: DType.i64}.get(x.dtype)
-    if bits is None:
-        raise NodeRefusedError(f"a {x.dtype} without its gradient is not taken")
-    return li.bitcast_convert(li.bitcast_convert(x, bits), x.dtype)
+    x = c.tensor("self")
+    return li.stop_gradient(x) if x.dtype.is_float else x

@@ -7,7 +7,6 @@ from typing import Any
 from lstm_ir import ops as li
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.call import Call
-from lstm_ir.importers.torch.handlers.arithmetic import without_gradient
 from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
@@ -112,7 +111,7 @@ def embedding(c: Call) -> Value:
     if padding < 0:
         return y
     here = li.broadcast_in_dim(li.equal(ids, padding), y.shape, tuple(range(ids.rank)))
-    return li.select(here, without_gradient(y), y)
+    return li.select(here, li.stop_gradient(y), y)
 
 
 @taken("aten._weight_norm.default", "aten._weight_norm_interface.default", refused="the result norms")

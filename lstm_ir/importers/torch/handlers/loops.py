@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lstm_ir import ops as li
+from lstm_ir.importers.choices import entering
 from lstm_ir.importers.counted import Counted
 from lstm_ir.importers.counted_loops import ENDS, all_of, below, counting, rows_read, up
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import UndecidedError, smaller
 from lstm_ir.importers.torch.call import Call, as_value
-from lstm_ir.importers.torch.handlers.arithmetic import without_gradient
 from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -38,7 +40,7 @@ def scan(c: Call) -> list[Value]:
 
 @taken("higher_order.cond")
 def cond(c: Call) -> list[Value]:
-    """One of two bodies: that which is known, or both, of which the condition picks the results."""
+    """One of two bodies: that which is known, or both, of which the condition picks the results and the gradients."""
     pred, yes, no, operands = (c.any(f"arg{i}", []) for i in range(4))
     if isinstance(pred, bool):
         return c.context.inner(yes if pred else no, operands)
@@ -48,8 +50,13 @@ def cond(c: Call) -> list[Value]:
     if known is not None:
         return c.context.inner(yes if bool(known.reshape(-1)[0]) else no, operands)
     holds = li.reshape(li.convert(pred, DType.i1), ())
-    both = zip(c.context.inner(yes, operands), c.context.inner(no, operands), strict=True)
-    return [li.select(holds, a, b) for a, b in both]
+    sides = ((yes, holds), (no, li.logical_not(holds)))
+    a, b = (c.context.inner(body, [_entering(v, when) for v in operands]) for body, when in sides)
+    return [li.select(holds, x, y) for x, y in zip(a, b, strict=True)]
+
+
+def _entering(v: Any, holds: Value) -> Any:
+    return entering(v, holds) if isinstance(v, Value) else v
 
 
 @taken("higher_order.wrap_with_set_grad_enabled")
@@ -57,7 +64,7 @@ def without_grad(c: Call) -> list[Value]:
     """A part of a module under torch.no_grad: no gradient goes through its results."""
     enabled, body = c.any("arg0"), c.any("arg1")
     results = c.context.inner(body, [c.any(n) for n in list(c._arguments)[2:]])
-    return [r if enabled or not isinstance(r, Value) else without_gradient(r) for r in results]
+    return [r if enabled or not isinstance(r, Value) else li.stop_gradient(r) for r in results]
 
 
 @taken("higher_order.while_loop", refused="an end that depends on more than a counter and sizes")
