@@ -104,15 +104,20 @@ def held(
     *,
     grad: bool = True,
     targets: Sequence[str] = (),
+    beside: Any = None,
 ) -> li.Graph:
-    """The graph of a module, whose results and gradients are PyTorch's at every call, by its meaning and compiled."""
+    """The graph of a module, whose results and gradients are PyTorch's at every call, by its meaning and compiled.
+
+    beside: a module with the same weights that says what they are, where the module itself takes long to run.
+    """
     graph = li.from_torch(module, tuple(example), sizes=sizes)
+    right = module if beside is None else beside
     for args in (example, *calls):
-        results(graph, lambda given: li.interpret(graph, given), module, args)
+        results(graph, lambda given: li.interpret(graph, given), right, args)
     if grad:
-        gradients(graph, module, calls[-1] if calls else example, rng, targets)
+        gradients(graph, right, calls[-1] if calls else example, rng, targets)
     for target in targets:
         with li.compile(graph, target) as exe:
             for args in (example, *calls):
-                results(graph, exe, module, args)
+                results(graph, exe, right, args)
     return graph

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,37 @@ from torch.nn import functional
 from torch.nn.utils import rnn
 
 Part = Callable[[Any, Any], Any]  # of rows and their lengths
+
+
+class _Loops:
+    """How loops run: by PyTorch, or in Python."""
+
+    run: Callable[..., Any] = staticmethod(while_loop)
+    scan: Callable[..., Any] = staticmethod(scan)
+
+
+def _run(going: Any, body: Any, state: Any) -> Any:
+    while going(*state):
+        state = body(*state)
+    return state
+
+
+def _scan(step: Any, h: Any, x: Any, dim: int, reverse: bool) -> Any:
+    rows = []
+    for row in x.unbind(dim)[:: -1 if reverse else 1]:
+        h, y = step(h, row)
+        rows.append(y)
+    return h, torch.stack(rows[:: -1 if reverse else 1], dim)
+
+
+@contextmanager
+def unrolled() -> Iterator[None]:
+    """Meanwhile loops run in Python: PyTorch compiles its own for each size, and differentiates here step by step."""
+    _Loops.run, _Loops.scan = staticmethod(_run), staticmethod(_scan)
+    try:
+        yield
+    finally:
+        _Loops.run, _Loops.scan = staticmethod(while_loop), staticmethod(scan)
 
 
 class Draw(Choices):
@@ -127,7 +159,7 @@ def _cell(d: Draw, c: int) -> tuple[Part, int]:
             h = torch.tanh(u(h) + row)
             return h, h * 2
 
-        return scan(step, x.new_zeros(x.shape[0], c), x, dim=1, reverse=backwards)[1]
+        return _Loops.scan(step, x.new_zeros(x.shape[0], c), x, dim=1, reverse=backwards)[1]
 
     return part, c
 
@@ -145,7 +177,7 @@ def _counted(d: Draw, c: int) -> tuple[Part, int]:
             return i + 1, gru(x.index_select(1, i.reshape(1)).squeeze(1), h)
 
         begin = torch.zeros((), dtype=torch.int64), x.new_zeros(x.shape[0], c)
-        return x + while_loop(going, body, begin)[1][:, None]
+        return x + _Loops.run(going, body, begin)[1][:, None]
 
     return part, c
 
