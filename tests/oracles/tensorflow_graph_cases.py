@@ -209,6 +209,18 @@ def _(tf: Any, v1: Any, p: Any) -> Any:
     return {"y": y}
 
 
+@case("switched", "checkpoint", x=((None, 3), (2, 3)))
+def _(tf: Any, v1: Any, p: Any) -> Any:
+    """Slopes of what does not run are NaN; variables are read in branches, of both kinds."""
+    w = v1.get_variable("w", (3, 4))
+    u = v1.get_variable("u", (4, 4), use_resource=True)
+    x, far = p["x"], p["x"] - tf.reduce_max(tf.abs(p["x"]))
+    y = v1.cond(tf.reduce_all(x > 0), lambda: tf.sqrt(tf.matmul(x, tf.abs(w))), lambda: tf.matmul(tf.matmul(x, w), u))
+    return {
+        "y": v1.cond(tf.reduce_any(far > 0), lambda: tf.math.log(tf.matmul(far, w)) + tf.sqrt(u[:1]), lambda: y * u[1])
+    }
+
+
 @case("loop", x=((None, None, 3), (5, 2, 3)))
 def _(tf: Any, v1: Any, p: Any) -> Any:
     """A loop of two inside of one another, over rows that are read by slices, from the last one."""

@@ -112,6 +112,37 @@ def _(tf: Any, x: Any, v: Any) -> Any:
     return {"y": tf.cond(tf.constant(True), lambda: y @ v["u"] + v["b"], lambda: y)}
 
 
+@case("branch_slopes", None, 3, rows=(2, 3))
+def _(tf: Any, x: Any, v: Any) -> Any:
+    """The branches that do not run have slopes that are NaN: roots and logarithms of what is negative."""
+    root = tf.cond(tf.reduce_all(x > 0), lambda: tf.sqrt(x @ tf.abs(v["w"])), lambda: tf.tanh(x @ v["w"]) + v["b"])
+    both = x - tf.reduce_max(tf.abs(x))
+    return {"y": tf.cond(tf.reduce_any(both > 0), lambda: tf.math.log(both @ v["w"]) * root, lambda: root @ v["u"])}
+
+
+@case("stopped", None, 3, rows=(2, 3))
+def _(tf: Any, x: Any, v: Any) -> Any:
+    y = x @ v["w"] + v["b"]
+    return {"y": tf.stop_gradient(y) * y, "z": x @ tf.stop_gradient(v["w"]) + tf.stop_gradient(x)[:, :1] * 3.0}
+
+
+@case("silu", None, 3, rows=(2, 3))
+def _(tf: Any, x: Any, v: Any) -> Any:
+    """It has a gradient written by hand, which is that of x * sigmoid(b * x)."""
+    return {"y": tf.nn.silu(x @ v["w"]), "z": tf.nn.silu(x @ v["w"] + v["b"], 1.5)}
+
+
+@case("straight_through", None, 3, rows=(2, 3))
+def _(tf: Any, x: Any, v: Any) -> Any:
+    """A gradient of its own, which the file has as a function."""
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def rounded(z: Any) -> Any:
+        return tf.round(z), lambda dy: dy
+
+    return {"y": rounded(x @ v["w"] * 3.0), "plain": tf.tanh(x @ v["u"][:3])}
+
+
 @case("computed", None, None, 3, rows=(6, 2, 3))
 def _(tf: Any, x: Any, v: Any) -> Any:
     """A number of steps that only a call knows."""

@@ -102,7 +102,7 @@ def _saved_model(folder: Path, bundle: Bundle | None) -> Source:
         text = " as text (saved_model.pbtxt), which is not taken" if (folder / "saved_model.pbtxt").is_file() else ""
         raise ModelError(f"{file}: is no SavedModel: the folder has no saved_model.pb{',' if text else ''}{text}")
     data = message_of(path)
-    saved = parsed("SavedModel", data, file, "a SavedModel")
+    saved = parsed("SavedModel", data, f"{file}/{SAVED}", "a SavedModel")
     graph, values = served(saved, file), folder / VALUES
     if bundle is None and values.with_name(f"{values.name}.index").is_file():
         bundle = opened(values)

@@ -84,6 +84,10 @@ class Walker(Protocol):
         """What a variable holds at this point."""
         ...
 
+    def read_at(self, variable: Variable, node: FunctionNode, scope: Scope) -> Value:
+        """The same as a node reads it that conditions of TensorFlow 1 let run."""
+        ...
+
     def assign(self, variable: Variable, value: Value) -> None:
         """From here on the variable holds this."""
         ...

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import reduce
 from typing import TypeAlias
 
 from lstm_ir import ops as li
+from lstm_ir.importers.choices import entering
 from lstm_ir.importers.operands import plain
 from lstm_ir.importers.refusals import NodeRefusedError, UnifiedError
 from lstm_ir.importers.tensorflow.interface import Bindings
@@ -36,12 +39,25 @@ class Variables:
         self._names = VariableNames(source)
         self._first: dict[str, Value] = {}  # by node what it holds before anything is written
         self._now: dict[str, tuple[Variable, Value]] = {}
+        self._where: list[Value] = []  # conditions of the branches that read now
         self._data: dict[str, Data] = {}
         self.params: dict[str, Value] = {}
         self.weights: dict[str, Value] = {}
 
     def read(self, v: Variable) -> Value:
         """What the variable holds."""
+        return reduce(entering, self._where, self._holds(v))
+
+    @contextmanager
+    def read_where(self, holds: Value) -> Iterator[None]:
+        """Meanwhile a branch reads that runs where this condition holds."""
+        self._where.append(holds)
+        try:
+            yield
+        finally:
+            self._where.pop()
+
+    def _holds(self, v: Variable) -> Value:
         if v.node in self._now:
             return self._now[v.node][1]
         if v.node not in self._first:
@@ -50,7 +66,7 @@ class Variables:
 
     def assign(self, v: Variable, value: Value) -> None:
         """From here on the variable holds `value`."""
-        before = self.read(v).type
+        before = self._holds(v).type
         if value.dtype is not before.dtype or value.rank != before.rank:
             raise NodeRefusedError(f"the variable is {before}, what it is to hold {value.type}")
         for a, b in zip(before.shape, value.shape, strict=True):

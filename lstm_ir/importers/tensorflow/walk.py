@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from lstm_ir import ops as li
+from lstm_ir.importers.choices import entering
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.naming import tensor
 from lstm_ir.importers.on_sizes import on_sizes
@@ -18,6 +20,7 @@ from lstm_ir.importers.tensorflow.call import Call, Inputs
 from lstm_ir.importers.tensorflow.complexes import on_complex
 from lstm_ir.importers.tensorflow.interface import Bindings, Input
 from lstm_ir.importers.tensorflow.order import SILENT, Order
+from lstm_ir.importers.tensorflow.own_gradients import marked
 from lstm_ir.importers.tensorflow.reading import Source
 from lstm_ir.importers.tensorflow.scope import UNDEFINED, PassedError, Scope, Site, Undefined
 from lstm_ir.importers.tensorflow.table import TABLE, OpRule
@@ -116,6 +119,16 @@ class Walk:
     def read(self, variable: Variable) -> Value:
         """What a variable holds at this point."""
         return self.variables.read(variable)
+
+    def read_at(self, variable: Variable, node: FunctionNode, scope: Scope) -> Value:
+        """The same as a node reads it that conditions of TensorFlow 1 let run; a loop's frame does not hold them."""
+        value = self.read(variable)
+        for ref, runs in ways(scope.body, node.name) if scope.frame is None else ():
+            (pred,) = self.results_of([ref], scope)
+            if known_at_import(self.knowledge, pred) is None:
+                holds = truth_of(tensor(pred))
+                value = entering(value, holds if runs else li.logical_not(holds))
+        return value
 
     def assign(self, variable: Variable, value: Value) -> None:
         """From here on the variable holds this."""
@@ -249,7 +262,7 @@ class Walk:
             finally:
                 self._loops -= loop
             return [self.knowledge.folded(v) if isinstance(v, Value) else v for v in found]
-        return self._built(entry, node, self._inputs(node, scope))
+        return self._built(entry, node, scope)
 
     def _inputs(self, node: FunctionNode, scope: Scope) -> Inputs:
         found = Inputs(scope.result(r, self) for r in node.inputs)
@@ -257,10 +270,12 @@ class Walk:
             raise PassedError
         return found
 
-    def _built(self, entry: OpRule, node: FunctionNode, inputs: Inputs) -> list[Any]:
-        read = Inputs(
-            self.read(v) if isinstance(v, Variable) and (v.reference or node.op != "Identity") else v for v in inputs
-        )
+    def _built(self, entry: OpRule, node: FunctionNode, scope: Scope) -> list[Any]:
+        def read_(v: Any) -> Any:
+            reads = isinstance(v, Variable) and (v.reference or node.op != "Identity")
+            return self.read_at(v, node, scope) if reads else v
+
+        read = Inputs(map(read_, self._inputs(node, scope)))
         call = Call(node.op, node.name, read, node.attrs, self.knowledge, self.call)
         results: Any = on_complex(entry, call, read)
         if results is None:
@@ -269,6 +284,7 @@ class Walk:
             built = entry.build(call)
             results = list(built) if isinstance(built, (list, tuple)) else [built]
             call.check_all_read()
+        results = marked(node, results)
         return [self.knowledge.folded(r) if isinstance(r, Value) else r for r in results]
 
     def _loc(self, name: str) -> Loc:

@@ -126,17 +126,12 @@ def _forward(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _applied(cls: Any, *args: Any, **kwargs: Any) -> Any:
     """`Function.apply`: of a class that is not PyTorch's own an export keeps `forward` alone, and drops `backward`."""
+    results = _apply(cls, *args, **kwargs)
     if cls.__module__.partition(".")[0] == "torch":
-        return _apply(cls, *args, **kwargs)
-    if torch.is_grad_enabled():
-        raise NodeRefusedError(f"the autograd.Function {cls.__name__} has a backward of its own, {_NO_BACKWARD}")
-    return torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, _apply(cls, *args, **kwargs))
-
-
-_NO_BACKWARD = (
-    "which torch.export drops: write a gradient that passes y by as x + (y - x).detach(); for results alone call "
-    "from_torch under torch.no_grad()"
-)
+        return results
+    known, name = torch.is_grad_enabled(), cls.__name__
+    mark = (lambda v: OPS.own_gradient(v, name)) if known else torch.Tensor.detach
+    return torch.utils._pytree.tree_map_only(torch.Tensor, mark, results)
 
 
 def active() -> bool:

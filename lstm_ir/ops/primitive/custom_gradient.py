@@ -4,8 +4,9 @@
                  d_operands... = backward(residuals..., d_outs...)       asked for by a gradient alone
 
 `gradients` has one flag per operand: whether backward gives it a gradient. Outs that are no floats have no cotangent;
-an out at which nothing arrived has zeros. Both are core ops: they stay while a gradient may still be taken, and
-`decompose` puts forward, and the operand itself, in their place.
+an out at which nothing arrived has zeros. `stop_gradient` with a reason in `unknown` refuses to be differentiated.
+Both are core ops: they stay while a gradient may still be taken, and `decompose` puts forward, and the operand itself,
+in their place.
 
 A residual that is an out, or is computed from outs, reads the node's own results: their gradient is the one written
 here whoever asks, in second derivatives too. All else that backward computes is differentiated op by op.
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lstm_ir.ir import options
-from lstm_ir.ir.errors import IRError, message
+from lstm_ir.ir.errors import GradientError, IRError, message
 from lstm_ir.ir.graph import Graph, Node, Value, make
 from lstm_ir.ir.interpret import InterpretedBody
 from lstm_ir.ir.leaf import parameter
@@ -87,9 +88,18 @@ CUSTOM_VJP = define(
     results="outs", types=_types, numpy=_numpy, vjp=_vjp, expand=_expand, level=Level.core,
 )  # fmt: skip
 
+
+def _stopped(node: Node, cts: Cts) -> Cts:
+    """None goes through; GradientError where one is asked for that is not known."""
+    if node.attrs["unknown"]:
+        raise GradientError(message("stop_gradient", node.attrs["unknown"], [("operand", node.types[0])], node.loc))
+    return none(node, cts)
+
+
 STOP_GRADIENT = define(
-    "stop_gradient", "operand", types=lambda operand: operand, numpy=lambda x: x, vjp=none,
-    expand=lambda operand: operand, level=Level.core, traits=(Trait.elementwise,),
+    "stop_gradient", "operand", attrs={"unknown": Attr("str", "")}, types=lambda operand, *, unknown: operand,
+    numpy=lambda x, *, unknown: x, vjp=_stopped, expand=lambda operand, *, unknown: operand, level=Level.core,
+    traits=(Trait.elementwise,),
 )  # fmt: skip
 
 
@@ -97,6 +107,12 @@ def stop_gradient(x: Any) -> Value:
     """x, a constant to gradients: none goes through it."""
     (v,) = as_values("stop_gradient", x)
     return make(STOP_GRADIENT, v).values[0]
+
+
+def unknown_gradient(x: Any, why: str) -> Value:
+    """x, whose gradient is refused with this reason: what a foreign model has of it cannot be read."""
+    (v,) = as_values("stop_gradient", x)
+    return make(STOP_GRADIENT, v, unknown=why).values[0] if v.dtype.is_float else v
 
 
 def custom_vjp(forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:

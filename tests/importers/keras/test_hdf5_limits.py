@@ -1,4 +1,4 @@
-"""HDF5 is read in a process of its own: what takes long or much memory, or leads outside, is refused with its reason."""
+"""HDF5 is read in a process of its own: what takes long or much memory, or leads outside, is refused by its name."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ import pytest
 import tensorflow_models as tm
 from device import need, need_target
 from tensorflow_compare import close, compare, sizes_agree
-from tensorflow_module_cases import CASES, FRAMES, STATE
+from tensorflow_module_cases import CASES, FRAMES, OWN, STATE
 
 import lstm_ir as li
 
-PLAIN = [n for n in CASES if n not in STATE | FRAMES]
+PLAIN = [n for n in CASES if n not in STATE | FRAMES | OWN]
 pytestmark = pytest.mark.xdist_group("tensorflow")
 
 
@@ -32,6 +32,21 @@ def test_beside_tensorflow(name: str, models: dict[str, tm.Recorded]) -> None:
 def test_compiled(name: str, target: str, models: dict[str, tm.Recorded]) -> None:
     need_target(target)
     compare(models[name], li.from_tf(models[name].path), target, gradients=False)
+
+
+@pytest.mark.parametrize("name", sorted(OWN))
+def test_a_gradient_of_its_own(name: str, models: dict[str, tm.Recorded]) -> None:
+    """Results are right, the gradient is refused, and what lies beside it has its own."""
+    want = models[name]
+    graph = li.from_tf(want.path)
+    compare(want, graph, "cpu", gradients=False)
+    assert isinstance(graph, li.Graph)
+    said = r"\(IdentityN\) has a gradient of its own in TensorFlow, CustomGradient-\d+, which is not read"
+    with pytest.raises(li.GradientError, match=said):
+        li.vjp(graph, ["y"], ["w"])
+    beside = li.vjp(graph, ["plain"], ["u"])
+    found = li.interpret(beside, **want.inputs, ct_plain=want.cotangents["plain"])
+    close({"u": found["d_u"]}, {"u": want.gradients["u"]}, 1e-4)
 
 
 @pytest.mark.parametrize("name", FRAMES)

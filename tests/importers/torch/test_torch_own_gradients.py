@@ -49,21 +49,46 @@ def straight_through() -> Any:
     return Rounded
 
 
-def test_a_backward_of_its_own_is_refused() -> None:
-    """torch.export keeps the forward alone: the gradient would be 0 where PyTorch's is not.
+@pytest.mark.parametrize("held", ["before", "at each call"])
+def test_a_backward_of_its_own_is_refused(held: str, rng: np.random.Generator) -> None:
+    """torch.export keeps the forward alone: the gradient would be 0 where PyTorch's is not. Results are right.
 
-    The module holds `apply` from before the export, as is usual: `rounded = Rounded.apply`.
+    The module holds `apply` from before the export, as is usual: `rounded = Rounded.apply`; or asks for it then.
     """
     import torch
 
     function, x = straight_through(), torch.randn(4, 3)
-    said = r"Rounding: the autograd\.Function Rounded has a backward of its own, which torch\.export drops: .*"
-    said += r"\.detach\(\).*no_grad\(\), at test_torch_own_gradients\.py:\d+"
-    with pytest.raises(li.ModelError, match=said):
-        li.from_torch(rounding(function.apply), (x,), sizes={"x": ("B", None)})
-    found = li.examine(rounding(function.apply), (x,))
-    assert found.graph is None
-    assert len(found.report.refusals) == 1
+    module = rounding(function.apply if held == "before" else lambda x: function.apply(x))
+    calls = [(torch.randn(2, 3),)]
+    graph = tc.held(module, (x,), {"x": ("B", None)}, calls, rng, grad=False, targets=["cpu"])
+    said = r"the autograd\.Function Rounded has a backward of its own, which torch\.export drops; .*\.detach\(\)"
+    for wrt in ("x", "layer.weight"):
+        with pytest.raises(li.GradientError, match=said):
+            li.vjp(graph, graph.output_names, [wrt])
+
+
+def test_what_lies_beside_it_has_its_gradient(rng: np.random.Generator) -> None:
+    """Of the results that do not come through the function."""
+    import torch
+
+    function = straight_through()
+
+    class Both(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(3, 5), torch.nn.Linear(3, 2)
+
+        def forward(self, x: Any) -> Any:
+            return {"rounded": function.apply(self.a(x)), "plain": self.b(x).tanh()}
+
+    module, x = Both(), torch.randn(4, 3)
+    graph = tc.held(module, (x,), {"x": ("B", None)}, [(torch.randn(2, 3),)], rng, grad=False)
+    ct = torch.randn(4, 2)
+    want = torch.autograd.grad(module(x)["plain"], [module.b.weight, module.b.bias], ct)
+    back = li.vjp(graph, ["plain"], ["b.weight", "b.bias"])
+    found = li.interpret(back, x=x.numpy(), ct_plain=ct.numpy())
+    for name, w in zip(("b.weight", "b.bias"), want, strict=True):
+        tc.close(found[f"d_{name}"], w, name)
 
 
 def test_what_the_refusal_advises(rng: np.random.Generator) -> None:
@@ -95,13 +120,13 @@ def test_results_alone_under_no_grad() -> None:
     assert not found["d_layer.weight"].any()
 
 
-def test_other_threads_keep_their_functions() -> None:
+def test_pytorch_is_as_before() -> None:
     """Outside of an export, and after one that failed, a Function is PyTorch's."""
     import torch
 
     function, x = straight_through(), torch.randn(4, 3, requires_grad=True)
     with pytest.raises(li.ModelError):
-        li.from_torch(rounding(function.apply), (x.detach(),))
+        li.from_torch(rounding(lambda x: torch.nonzero(function.apply(x))), (x.detach(),))
     function.apply(x).sum().backward()
     assert torch.equal(x.grad, torch.ones(4, 3))
 

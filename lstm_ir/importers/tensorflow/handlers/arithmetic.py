@@ -9,6 +9,7 @@ from typing import Any
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
 from lstm_ir.importers.complex_numbers import Complex, from_real
+from lstm_ir.importers.limits import larger, smaller
 from lstm_ir.importers.operands import Result
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import SizeArray, each
@@ -18,6 +19,8 @@ from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
+from lstm_ir.ops.primitive.activations import SELU_SCALE, at_least, at_most
+from lstm_ir.ops.primitive.custom_gradient import unknown_gradient
 
 Function = Callable[..., Any]
 
@@ -57,9 +60,9 @@ _unary("Sign", li.sign)
 _unary("Reciprocal Inv", li.reciprocal)
 _unary("LogicalNot", li.logical_not)
 _unary("Relu", li.relu)
-_unary("Relu6", lambda x: li.clip(x, 0, 6) if x.dtype.is_int else li.clip(x, 0.0, 6.0))
+_unary("Relu6", lambda x: li.clip(x, 0, 6) if x.dtype.is_int else at_most(at_least(x, 0.0), 6.0))
 _unary("Elu", li.elu)
-_unary("Selu", li.selu)
+_unary("Selu", lambda x: li.where(li.equal(x, 0.0), x * SELU_SCALE, li.selu(x)))  # the slope at 0
 _unary("Softplus", li.softplus)
 _unary("Softsign", li.softsign)
 _unary("IsNan", li.is_nan)
@@ -69,8 +72,8 @@ _unary("IsFinite", li.is_finite)
 _binary("Add AddV2", li.add, each(dims.add))
 _binary("Sub", li.subtract, each(s.minus))
 _binary("Mul", li.multiply, each(dims.mul))
-_binary("Maximum", li.maximum, each(s.larger_or_clamped))
-_binary("Minimum", li.minimum, each(s.smaller))
+_binary("Maximum", larger, each(s.larger_or_clamped))
+_binary("Minimum", smaller, each(s.smaller))
 _binary("Less", li.less, each(lambda a, b: not s.not_below(a, b)))
 _binary("LessEqual", li.less_equal, each(lambda a, b: s.not_below(b, a)))
 _binary("Greater", li.greater, each(lambda a, b: not s.not_below(b, a)))
@@ -216,9 +219,22 @@ def cast(c: Call) -> Result | Complex:
     return li.not_equal(x, 0) if to is DType.i1 and x.dtype is not DType.i1 else li.convert(x, to)
 
 
-@taken("Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "EnsureShape", moves=(ALL,))
+@taken("StopGradient", moves=(ALL,))
+def stop_gradient(c: Call) -> Any:
+    """The operand, through which no gradient goes."""
+    v = c.things[0]
+    return li.stop_gradient(v) if isinstance(v, Value) and v.dtype.is_float else v
+
+
+@taken("PreventGradient")
+def prevent_gradient(c: Call) -> Any:
+    """The operand, whose gradient is refused with TensorFlow's reason."""
+    return unknown_gradient(c.value(0), f"{c.node} (PreventGradient): {c.word('message', 'no gradient')}")
+
+
+@taken("Identity", "Snapshot", "CheckNumerics", "EnsureShape", moves=(ALL,))
 def identity(c: Call) -> Any:
-    """The operand. What was said of gradients is not kept: StopGradient is passed over."""
+    """The operand."""
     for name in ("message", "shape"):
         if c.has_attribute(name):
             c.word(name) if name == "message" else c.shape(name)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lstm_ir import ops as li
+from lstm_ir.importers.choices import entering
 from lstm_ir.importers.naming import tensor
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import SizeArray
@@ -43,16 +44,25 @@ def if_(site: Site) -> list[Any]:
     known = known_at_import(site.walk.knowledge, pred)
     if known is not None:
         return site.walk.call(names[known], given)
-    variables = site.walk.variables
+    variables, truth = site.walk.variables, truth_of(tensor(pred))
     before = variables.held()
-    other, after_other = site.walk.call(names[False], given), variables.held()
+
+    def branch(name: str, holds: Value) -> list[Any]:
+        with variables.read_where(holds):
+            return site.walk.call(name, [_entering(v, holds) for v in given])
+
+    other, after_other = branch(names[False], li.logical_not(truth)), variables.held()
     variables.hold(before)
-    then, after_then = site.walk.call(names[True], given), variables.held()
+    then, after_then = branch(names[True], truth), variables.held()
     if len(other) != len(then):
         raise NodeRefusedError("its branches give different numbers of results")
-    truth = truth_of(tensor(pred))
     variables.choose(truth, after_then, after_other)
     return [_chosen(truth, a, b) for a, b in zip(then, other, strict=True)]
+
+
+def _entering(v: Any, holds: Value) -> Any:
+    """An operand as a branch reads it; a list, a variable and complex numbers as they are."""
+    return entering(v, holds) if isinstance(v, Value) else v
 
 
 def _chosen(truth: Value, then: Any, other: Any) -> Any:
@@ -72,7 +82,11 @@ def _chosen(truth: Value, then: Any, other: Any) -> Any:
 @taken("Switch", "RefSwitch", results="output_false output_true", runs=True)
 def switch(site: Site) -> list[Any]:
     """The operand, on both ways out: what reads one of them is chosen by the Merge behind."""
-    return [site.inputs[0], site.inputs[0]]
+    v, pred = site.inputs[0], site.inputs[1]
+    if isinstance(v, Variable) or known_at_import(site.walk.knowledge, pred) is not None:
+        return [v, v]
+    truth = truth_of(tensor(pred))
+    return [_entering(v, li.logical_not(truth)), _entering(v, truth)]
 
 
 @taken("Merge", "RefMerge", results="output value_index", runs=True, refused=f"{_DECIDED}; more than two ways in")
@@ -169,7 +183,7 @@ def variable(site: Site) -> list[Any]:
 @taken("ReadVariableOp", runs=True)
 def read(site: Site) -> list[Any]:
     """What the variable holds."""
-    return [site.walk.read(_variable(site))]
+    return [site.walk.read_at(_variable(site), site.node, site.scope)]
 
 
 def _variable(site: Site) -> Variable:

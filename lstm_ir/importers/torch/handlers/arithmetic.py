@@ -7,11 +7,13 @@ from functools import reduce
 from typing import Any
 
 from lstm_ir import ops as li
+from lstm_ir.importers.limits import larger, smaller
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.call import Call, as_value
 from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
+from lstm_ir.ops.primitive.custom_gradient import unknown_gradient
 
 _ORDER = [DType.i1, DType.u8, DType.i8, DType.i32, DType.u32, DType.i64, DType.f16, DType.bf16, DType.f32, DType.f64]
 
@@ -214,9 +216,7 @@ def _clamped(c: Call, x: Value, *bounds: str) -> Value:
     """x inside its bounds; where it is one of them the whole gradient is that of x."""
     for name in bounds:
         if c.given(name):
-            by = c.operand(name, c.dtype)
-            beyond = li.less(x, by) if name == "min" else li.greater(x, by)
-            x = li.where(li.logical_or(beyond, li.not_equal(by, by)), by, x)  # of NaN either way
+            x = (larger if name == "min" else smaller)(x, c.operand(name, c.dtype))
     return x
 
 
@@ -261,3 +261,12 @@ def detach(c: Call) -> Value:
     """The tensor, through which no gradient goes."""
     x = c.tensor("self")
     return li.stop_gradient(x) if x.dtype.is_float else x
+
+
+@taken("lstm_ir.own_gradient.default", rows=True, refused="its gradient")
+def own_gradient(c: Call) -> Value:
+    """What an autograd.Function gives, which has a backward of its own."""
+    why = (
+        f"the autograd.Function {c.word('name')} has a backward of its own, which torch.export drops; a gradient that "
+    )
+    return unknown_gradient(c.tensor("x"), f"{why}passes y by is written x + (y - x).detach()")
