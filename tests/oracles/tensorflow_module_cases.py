@@ -233,6 +233,7 @@ def _frames(record: Record, length: int, step: int, padded: bool) -> None:
         record.keep("more", {f"{samples}/x": x, f"{samples}/y": function(tf.constant(x))["y"].numpy()})
 
 
+OWN = frozenset({"straight_through"})  # whose gradient is not read
 FRAMES: dict[str, Callable[[Record], None]] = {
     f"frames_{length}_{step}_{padded}": partial(_frames, length=length, step=step, padded=padded)
     for length, step, padded in ((4, 2, False), (7, 3, False), (4, 2, True), (7, 3, True), (6, 4, True))

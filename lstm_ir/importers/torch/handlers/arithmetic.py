@@ -249,14 +249,14 @@ def addcdiv(c: Call) -> Value:
 
 
 @taken("aten.clone.default", "aten.contiguous.default", "aten.alias.default", "aten.lift_fresh_copy.default",
-       "aten.lift_fresh.default", "aten.detach_copy.default", "aten.resolve_conj.default", "aten.resolve_neg.default",
+       "aten.lift_fresh.default", "aten.resolve_conj.default", "aten.resolve_neg.default",
        "aten.positive.default", rows=True)  # fmt: skip
 def same(c: Call) -> Value:
     """The tensor itself."""
     return c.tensor("self")
 
 
-@taken("aten.detach.default", "aten.detach_.default", rows=True)
+@taken("aten.detach.default", "aten.detach_.default", "aten.detach_copy.default", rows=True)
 def detach(c: Call) -> Value:
     """The tensor, through which no gradient goes."""
     x = c.tensor("self")
