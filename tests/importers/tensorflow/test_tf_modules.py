@@ -11,7 +11,7 @@ from tensorflow_module_cases import CASES, FRAMES, OWN, STATE
 
 import lstm_ir as li
 
-PLAIN = [n for n in CASES if n not in STATE | FRAMES | OWN]
+PLAIN = [n for n in CASES if n not in {*STATE, *FRAMES, *OWN}]
 pytestmark = pytest.mark.xdist_group("tensorflow")
 
 
