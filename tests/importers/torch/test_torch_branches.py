@@ -149,6 +149,7 @@ def test_beside_pytorch(name: str, seed: int, rng: np.random.Generator) -> None:
         tc.gradients(graph, plain, args, rng)
 
 
+@pytest.mark.slow_cases(name=["each_step"])
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 @pytest.mark.parametrize("name", ["around", "each_step"])
 def test_compiled(name: str, target: str, seed: int, rng: np.random.Generator) -> None:

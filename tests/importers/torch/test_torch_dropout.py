@@ -194,6 +194,7 @@ def test_between_layers_of_packed_rows(form: str, seed: int, rng: np.random.Gene
     beside(module, graph, arrays, packed_in_turn(LENGTHS), rng)
 
 
+@pytest.mark.slow_cases(target=["vulkan"])
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 def test_compiled(target: str, seed: int, rng: np.random.Generator) -> None:
     """The way back drops what the way there dropped."""

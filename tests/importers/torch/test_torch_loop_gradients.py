@@ -187,6 +187,7 @@ def test_scan(name: str, reverse: bool, seed: int, rng: np.random.Generator) -> 
         tc.gradients(graph, steps, args, rng)
 
 
+@pytest.mark.slow_cases(kind=["scan"])
 @pytest.mark.parametrize("target", ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)])
 @pytest.mark.parametrize("kind", ["while_loop", "scan"])
 def test_compiled(kind: str, target: str, seed: int, rng: np.random.Generator) -> None:
