@@ -78,7 +78,7 @@ def record(keras: Any, folder: Path, backend: str, name: str) -> None:
     numpy = keras.ops.convert_to_numpy
     found: dict[str, Array] = {"x": x}
     found |= {f"keras:{n}": numpy(v) for n, v in _by_name(keras, model, x).items()}
-    cts = {n: rng.standard_normal(a.shape).astype(np.float32) for n, a in part(found, "keras").items()}
+    cts = {n: np.asarray(rng.standard_normal(a.shape), np.float32) for n, a in part(found, "keras").items()}
     graph = li.from_keras(model)
     assert isinstance(graph, li.Graph)
     found |= {f"graph:{n}": a for n, a in li.interpret(graph, x=x).items()}

@@ -58,7 +58,9 @@ def refused(path: Path, *said: str) -> None:
 
 
 def test_it_is_sound(model: Path) -> None:
-    held = li.from_tf(model, signature="double").weights["w"].node.attrs["value"].array
+    graph = li.from_tf(model, signature="double")
+    assert isinstance(graph, li.Graph)
+    held = graph.weights["w"].node.attrs["value"].array
     np.testing.assert_allclose(results(model), X @ held * 2, rtol=1e-6)
 
 

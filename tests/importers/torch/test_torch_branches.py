@@ -134,7 +134,7 @@ def given(rows: int, steps: int, sign: float, large: float = 1.0) -> tuple[Any]:
     return (x,)
 
 
-CALLS = [(2, 5, -1.0), (1, 2, 1.0), (4, 3, 1.0, 3.0), (5, 1, -1.0)]
+CALLS = [(2, 5, -1.0, 1.0), (1, 2, 1.0, 1.0), (4, 3, 1.0, 3.0), (5, 1, -1.0, 1.0)]
 SIZES = {"x": ("B", "T", None)}
 
 

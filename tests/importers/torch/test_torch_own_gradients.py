@@ -37,7 +37,7 @@ def straight_through() -> Any:
     """An autograd.Function: rounded, with the gradient of what it rounds."""
     import torch
 
-    class Rounded(torch.autograd.Function):
+    class Rounded(torch.autograd.Function):  # type: ignore[misc]  # torch has no types here
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
             return x.round()
