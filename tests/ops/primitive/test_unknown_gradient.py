@@ -14,14 +14,13 @@ WHY = "the original has a gradient of its own"
 
 def graph() -> li.Graph:
     """One result through such a value, one beside it."""
-    x, w = li.input("x", ("T", 3)), li.weight("w", np.float32([2, -1, 3]))
+    x, w = li.input("x", ("T", 3)), li.weight("w", np.array([2, -1, 3], np.float32))
     return li.Graph("g", [x], {"y": unknown_gradient(x * w, WHY) * 2.0, "z": x * w + x})
 
 
 def test_results_are_the_values() -> None:
     made = li.compile(graph())(x=X)
     np.testing.assert_allclose(made["y"], X * [2, -1, 3] * 2, rtol=1e-6)
-    assert li.parse(str(graph())).nodes[-1].op is graph().nodes[-1].op
     assert str(li.parse(str(graph()))) == str(graph())
 
 
@@ -37,7 +36,7 @@ def test_a_gradient_through_it_is_refused(wrt: str) -> None:
 def test_a_gradient_beside_it_is_not() -> None:
     back = li.vjp(graph(), ["z"], ["x"])
     found = li.interpret(back, x=X, ct_z=np.ones_like(X))
-    np.testing.assert_allclose(found["d_x"], np.broadcast_to(np.float32([3, 0, 4]), X.shape))
+    np.testing.assert_allclose(found["d_x"], np.broadcast_to(np.array([3, 0, 4], np.float32), X.shape))
 
 
 def test_in_the_body_of_a_loop() -> None:
