@@ -56,6 +56,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/importers/tensorflow/tensors.py": "MAX_ELEMENTS",
         "lstm_ir/importers/tensorflow/walk.py": "DEPTH MAX_RUNS",
         "lstm_ir/importers/torch/assumptions.py": "MOST",
+        "lstm_ir/streaming/start.py": "MAX_BYTES",
         "lstm_ir/importers/torch/functional.py": "_ROUNDS",
         "lstm_ir/importers/torch/walk.py": "DEPTH",
         "lstm_ir/ir/dims.py": "LIMIT",
