@@ -290,31 +290,34 @@ class _Function:
                     e.sizes[plain] = at
                 else:
                     pending.append((d, at, f"input {p.node.attrs['name']}: axis {axis} is not {d}"))
-        for d, at, _ in pending:
-            self._solve(d, at)
+        while any([self._solve(d, at) for d, at, _ in pending]):  # a name that is found may be what another lacks
+            pass
+        for d, _, _ in pending:
+            for name in sorted(dims.names(d) - set(e.sizes)):
+                raise LoweringError(
+                    f"the size {name} cannot be solved from {d}; give an input an axis of this name alone"
+                )
         if checks:
             for d, at, what in pending:
                 self._assert_equal(e.size(d), at, what)
             for r in entry_signature(self.graph).requires:
                 self._assert_holds(r)
 
-    def _solve(self, d: Dim, at: ir.Value) -> None:
-        """Bind the one unknown of k*N + m."""
+    def _solve(self, d: Dim, at: ir.Value) -> bool:
+        """Bind the one unknown of k*N + m; whether there is one, and it was bound."""
         e = self.e
         unknown = [n for n in dims.names(d) if n not in e.sizes]
         if len(unknown) != 1 or not isinstance(d, dims.Expr):
-            return
-        terms = dict(d.terms)
-        k = terms.get((unknown[0],))
+            return False
+        k = dict(d.terms).get((unknown[0],))
         rest = dims.add(d, dims.mul(dims.name(unknown[0]), -k)) if k else None
         if k is None or rest is None or unknown[0] in dims.names(rest):
-            raise LoweringError(
-                f"the size {unknown[0]} cannot be solved from {d}; give an input an axis of this name alone"
-            )
+            return False
         index = ir.IndexType.get()
         with ir.InsertionPoint(e.anchor):
             left = e.make("arith.subi", [at, e.size(rest)], [index]).result
             e.sizes[unknown[0]] = e.make("arith.divsi", [left, e.size(k)], [index]).result
+        return True
 
     def _assert_equal(self, a: ir.Value, b: ir.Value, what: str) -> None:
         self._assert("eq", a, b, what)

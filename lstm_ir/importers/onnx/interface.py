@@ -54,7 +54,7 @@ class Bindings(NamedSizes):
         try:
             kind, given = name_of(v.dtype), np.asarray(self.constants[v.name])
             data = held_data(_inside(given, kind), kind) if kind in LIMITS else Data.of(given, dtype_of(v.dtype))
-        except (IRError, ValueError, TypeError) as e:
+        except (IRError, ValueError, TypeError, OverflowError) as e:
             raise ModelError(f"{self.file}: constants: {v.name}: {e}") from None
         shape = _declared(v)
         if shape is not None and not _fits(data.type.shape, shape):

@@ -65,7 +65,7 @@ def model_bytes(model: Model, source: Source) -> int:
     import onnx_ir
 
     if isinstance(model, (str, os.PathLike)):
-        beside = {_inside(v.const_value) for v in source.model.graph.initializers.values()}
+        beside = {_inside(v.const_value) for g in source.model.graphs() for v in g.initializers.values()}
         return os.path.getsize(model) + sum(os.path.getsize(p) for p in beside if p is not None)
     if isinstance(model, bytes):
         return len(model)
@@ -77,7 +77,9 @@ def _inside(tensor: Any) -> str | None:
     """The file of a tensor's data, without links; None where none is in the model's folder, as no other is read."""
     import onnx_ir
 
-    if not isinstance(tensor, onnx_ir.ExternalTensor) or not os.path.isfile(tensor.path):
+    if not isinstance(tensor, onnx_ir.ExternalTensor) or not isinstance(tensor.location, str):
+        return None
+    if not os.path.isfile(tensor.path):
         return None
     found, folder = Path(os.path.realpath(tensor.path)), Path(os.path.realpath(tensor.base_dir))
     return str(found) if found.is_relative_to(folder) else None

@@ -192,6 +192,21 @@ def test_bytes_of_the_model(tmp_path: Any) -> None:
     assert examine(path).report.bytes == len(made.SerializeToString()) + 8
 
 
+def test_data_of_a_branch_in_a_file_of_its_own_counts(tmp_path: Any) -> None:
+    then, other = (
+        om.graph([om.node(op, ["x", "w"], [op])], {}, [op], {"w": np.ones(2, "f4")}) for op in ("Mul", "Add")
+    )
+    w = then.initializer[0]
+    w.ClearField("raw_data")
+    w.data_location = 1
+    w.external_data.add(key="location", value="w.bin")
+    (tmp_path / "w.bin").write_bytes(bytes(8))
+    choice = om.node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+    data = om.model([choice], {"x": ([2], "f4")}, ["y"], {"c": np.array(True)}).SerializeToString()
+    (tmp_path / "m.onnx").write_bytes(data)
+    assert examine(tmp_path / "m.onnx").report.bytes == len(data) + 8
+
+
 def test_files_outside_of_the_folder_do_not_count(tmp_path: Any) -> None:
     """They are not read; one file under two names counts once."""
     folder = tmp_path / "inside"

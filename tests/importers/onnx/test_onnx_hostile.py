@@ -49,6 +49,7 @@ def test_data_in_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
     path.write_bytes(without_utf8(made, b"data.bin"))
     with pytest.raises(li.ModelError, match=r"a file whose name is no text: b'\\xff\\xfeta\.bin'"):
         li.from_onnx(path)
+    assert li.examine(path, target=None).report.refusals
 
 
 def test_windows_of_booleans() -> None:
