@@ -4,8 +4,8 @@ The result has one rolled loop per layer, both directions in it, the gates of a 
 a bidirectional layer is one loop, not two, and compile time does not depend on T. A convolution becomes
 one product: IREE 3.13 refuses some convolutions, makes others take too much stack, and is slow at the rest.
 
-A layer of one step is a loop of one step, which may be a kernel. In the body of a loop it is written out: a loop in a
-body keeps that from being a kernel.
+A layer of one step is a loop of one step on CPUs, where it is a kernel. Elsewhere it is written out, as products of
+their own have a whole GPU, and so is it in the body of a loop: a loop in a body keeps that from being a kernel.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ class Decompose(Pass):
 
     def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
         """The graph without core ops."""
-        return decompose(graph, notes)
+        return decompose(graph, notes, single_steps=target is not None and target.kind == "cpu")
 
 
-def decompose(graph: Graph, notes: Notes | None = None) -> Graph:
-    """Every op of level `core` replaced by its expansion, until none is left."""
-    return _decomposed(graph, Notes() if notes is None else notes, inside=False)
+def decompose(graph: Graph, notes: Notes | None = None, single_steps: bool = False) -> Graph:
+    """Every op of level `core` replaced by its expansion, until none is left; whether loops of one step stay."""
+    return _decomposed(graph, Notes() if notes is None else notes, single_steps)
 
 
-def _decomposed(graph: Graph, notes: Notes, inside: bool) -> Graph:
+def _decomposed(graph: Graph, notes: Notes, single_steps: bool) -> Graph:
     def rule(node: Node) -> Sequence[Value] | None:
         if node.op.level is Level.core and node.op.expand is not None:
             notes.fire(f"decompose {node.op.name}", node.loc)
             return expanded(node)
         loop = Loop.of(node)
-        if inside and loop is not None and loop.length == 1 and loop.count is None:
+        if not single_steps and loop is not None and loop.length == 1 and loop.count is None:
             return written_out(loop)
         return _with_bodies(node, notes)
 
     after = transform(graph, rule)
-    return after if after is graph else _decomposed(after, notes, inside)
+    return after if after is graph else _decomposed(after, notes, single_steps)
 
 
 def written_out(loop: Loop) -> list[Value]:
@@ -74,7 +74,7 @@ def expanded(node: Node) -> tuple[Value, ...]:
 
 def _with_bodies(node: Node, notes: Notes) -> Sequence[Value] | None:
     bodies = {k: b for k, b in node.attrs.items() if isinstance(b, Graph)}
-    new = {k: _decomposed(b, notes, inside=True) for k, b in bodies.items()}
+    new = {k: _decomposed(b, notes, single_steps=False) for k, b in bodies.items()}
     if all(new[k] is b for k, b in bodies.items()):
         return None
     return _rebuilt(node.op, node, new)

@@ -23,8 +23,6 @@ def lower_loop(
 ) -> list[ir.Value] | None:
     """Scan `n` by a kernel, or None if it needs the loop; one line goes to the notes."""
     assert e.target is not None
-    if e.target.kind != "cpu" and Loop(n).length == 1 and count is None:
-        return None  # a step alone: products of their own have the whole GPU, a kernel a part of it
     try:
         if Loop.of(n) is None:
             raise RefusedError("its steps compute when it ends (until)", None, instead.KNOWN_END)

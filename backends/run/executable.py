@@ -14,7 +14,7 @@ from lstm_ir.backends import bindings, process
 from lstm_ir.backends.files import state_file
 from lstm_ir.backends.run import runtime, transfer
 from lstm_ir.backends.run.by_name import Entries, FixedWeights, instead
-from lstm_ir.backends.run.held_state import HeldState
+from lstm_ir.backends.run.held_state import HeldState, HeldValue
 from lstm_ir.backends.run.loaded import ANY, CALLER, WORKERS, CallOptions, Loaded, Runner
 from lstm_ir.backends.run.pure_function import PureFunction
 from lstm_ir.backends.targets import cpus
@@ -207,9 +207,10 @@ class Session:
             results = move.results(f.given)
             if plan is None:
                 plan = f.plan(shapes)
-                slots = move.slots(values, f.arguments)
+                slots = None if f.restarts else move.slots(values, f.arguments)
                 if slots is not None:
-                    self._bring(f, plan.runner, slots.arguments)
+                    if not f.steps:
+                        self._bring(f, plan.runner, slots.arguments)
                     plan = plan._replace(slots=slots)
                 f.remember(shapes, plan)
             slots = plan.slots
@@ -290,7 +291,9 @@ class Session:
         arguments = move.arguments(values, f.arguments) if slots is None else move.taking(slots, values)
         # Loops, not comprehensions: a comprehension is a function that is made and called, here with cold caches.
         taken = [slots.block] if slots is not None else list(values)
-        read, written, lent = held.read(entry.reads, env), [], False
+        read = held.read(entry.reads, env)
+        written: list[HeldValue] = []
+        lent: list[int] = []
         for value in read:
             arguments.push_ref(value.view)
             if value.memory is not None:
@@ -299,13 +302,15 @@ class Session:
         self._invoke(plan, arguments, results)
         for place, name in f.written:
             value = held.of(name, results.get_as_object(place, move.view), env)
-            written.append(value)
             if value.memory is not None:
-                lent = lent or (slots is not None and np.may_share_memory(value.memory, slots.block))
+                if slots is not None and np.may_share_memory(value.memory, slots.block):
+                    lent.append(len(written))
                 taken.append(value.memory)
+            written.append(value)
         outputs: list[Any] = (move.kept if keep else move.arrays)(results, f.results, taken)
         if lent:  # the module gives an input as the new state: its inputs have buffers of their own from now on
-            written = [held.copied(n, value) for n, value in zip(entry.writes, written, strict=True)]
+            for i in lent:
+                written[i] = held.copied(entry.writes[i], written[i])
             f.remember(shapes, plan._replace(slots=None))
         if entry.finite:
             self._need_finite(entry, f.watched[1], outputs)
@@ -363,6 +368,8 @@ class Session:
             return
         with process.turn(self._lock):
             self._held.close()
+            for f in self.entries.values():
+                f.plans.clear()  # their buffers, which no collector of Python's counts
             if self._queue is not None:
                 self._queue.close()
             self._loaded = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from lstm_ir.importers.operands import plain
 from lstm_ir.importers.refusals import NodeRefusedError, Refusals, UnifiedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.errors import DimError, ModelError, VerifyError
-from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.expansion import expansion
+from lstm_ir.ir.graph import Graph, Node, Value, transform
 from lstm_ir.ir.program import Program
 from lstm_ir.ir.types import DimLike, TensorType, shape_of
 from lstm_ir.streaming.causality import Causality
@@ -88,7 +89,7 @@ def analysed(file: str, graph: Graph, ops: Mapping[str, str] | None = None) -> C
             f"{file}: stateful: no layer, loop or window runs over a size that has a name; a model whose inputs and "
             'outputs hold its state says which: stateful={"state": "stateN"}, --state state=stateN'
         )
-    whole = cut_behind(graph)
+    whole = cut_behind(transform(graph, _forward))
     tried = [Causality.of(whole, n) for n in names]
     good = [c for c in tried if not c.reasons]
     if len(names) > 1 and len(good) != 1:
@@ -99,6 +100,11 @@ def analysed(file: str, graph: Graph, ops: Mapping[str, str] | None = None) -> C
     found = good[0] if good else tried[0]
     _raise_reasons(file, found, ops)
     return found
+
+
+def _forward(node: Node) -> Sequence[Value] | None:
+    """A function with a gradient of its own, as of adaptive pools, as what it computes."""
+    return expansion(node, "stateful") if node.op.name == "custom_vjp" else None
 
 
 def _found(file: str, graph: Graph, ops: Mapping[str, str] | None) -> Program:

@@ -94,6 +94,7 @@ class Trainer:
         key = require_key.encode() if isinstance(require_key, str) else require_key
         opening = Opening(os.path.abspath(package), device, key)
         self._lock = threading.RLock()  # the handler of a signal may close it in the midst of a step
+        self._stepping = self._closing = False
         self._links: list[Link | None] = []
         self._replaced = 0
         self._why = "it could not be started"  # the last one was lost
@@ -147,11 +148,17 @@ class Trainer:
             self._open()
             parts = self._parts.of(given)
             self._checkpoint.write()
-            found = self._gather(parts)
-            average = {n: found[n] for n in self._names}
-            done = self._apply({**average, **rest})
-            with suppress(PackageError):  # the next call tries again, and says it
-                self._checkpoint.write()
+            self._stepping = True
+            try:
+                found = self._gather(parts)
+                average = {n: found[n] for n in self._names}
+                done = self._apply({**average, **rest})
+                with suppress(PackageError):  # the next call tries again, and says it
+                    self._checkpoint.write()
+            finally:
+                self._stepping = False
+                if self._closing:
+                    self._finish()
         return {**{n: a for n, a in found.items() if n not in average}, **done}
 
     def _gather(self, parts: Sequence[tuple[float, dict[str, Array]]]) -> dict[str, Array]:
@@ -205,7 +212,11 @@ class Trainer:
         shared = self._transport.share(self._replica.state())
         for _ in range(_STARTS):
             if self._link(i) is None:
-                self._links[i] = self._transport.start()
+                started = self._transport.start()
+                if not self._links:  # closed meanwhile
+                    started.end()
+                self._open()
+                self._links[i] = started
                 self._replaced += 1
             reply = self._received(i) if self._sent(i, LOAD, self._replica.step, shared) else None
             if reply is not None:
@@ -242,8 +253,9 @@ class Trainer:
 
     def _forget(self, i: int, link: Link, why: LostError) -> None:
         self._why = str(why)
-        self._links[i] = None
         link.end()
+        self._open()  # closed while it was waited for
+        self._links[i] = None
 
     def save_state(self, path: str | Path) -> None:
         """The state as a safetensors file, as `exe.save_state` writes it; `exe.load_state` reads it too."""
@@ -271,14 +283,20 @@ class Trainer:
         """
         with self._lock:
             links, self._links = self._links, []
-            try:
-                if links:
-                    self._checkpoint.write()
-            finally:
-                for link in links:
-                    if link is not None:
-                        link.end()
-                self._replica.close()
+            for link in links:
+                if link is not None:
+                    link.end()
+            # The handler of a signal, in the midst of a step: the replica may be at work under a lock of its own.
+            self._closing = bool(links) and self._stepping
+            if links and not self._stepping:
+                self._finish()
+
+    def _finish(self) -> None:
+        self._closing = False
+        try:
+            self._checkpoint.write()
+        finally:
+            self._replica.close()
 
     def __enter__(self) -> Self:
         return self

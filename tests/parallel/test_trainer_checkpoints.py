@@ -14,7 +14,9 @@ import pytest
 from trained_models import batch, classifier
 
 import lstm_ir as li
+from lstm_ir.backends.run.held_state import HeldState
 from lstm_ir.parallel import Trainer
+from lstm_ir.parallel.links import LostError
 from lstm_ir.parallel.replica import Replica
 
 
@@ -140,3 +142,36 @@ def test_a_signal_that_closes_in_the_midst_of_a_step(package: Path, monkeypatch:
     monkeypatch.setattr(trainer, "_gather", closes)
     with pytest.raises(li.DeviceError, match="is closed"):
         trainer.step(batch(1))
+
+
+def test_a_signal_that_closes_while_the_state_is_written(package: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    """The step of the trainer's own copy holds a lock then: the step ends, its checkpoint is written."""
+    file = tmp_path / "c.safetensors"
+    trainer = Trainer(package, 2, threads=1, checkpoint=file)
+    keep = HeldState.keep
+
+    def closes(held: HeldState, *given: Any) -> None:
+        keep(held, *given)
+        trainer.close()
+
+    monkeypatch.setattr(HeldState, "keep", closes)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(li.DeviceError, match="is closed"):
+        pool.submit(trainer.step, batch(0)).result(60)
+    monkeypatch.undo()
+    with Trainer(package, 2, threads=1, checkpoint=file, resume=True) as again:
+        assert again.step_number == 1
+
+
+def test_a_signal_that_closes_while_a_worker_is_awaited(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection is closed under the call that waits."""
+    trainer = Trainer(package, 2, threads=1)
+    link = trainer._links[0]
+    assert link is not None
+
+    def closes() -> Any:
+        trainer.close()
+        raise LostError("the connection is closed")
+
+    monkeypatch.setattr(link, "receive", closes)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(li.DeviceError, match="is closed"):
+        pool.submit(trainer.step, batch(0)).result(60)

@@ -101,3 +101,11 @@ def test_sizes_are_looked_at_again_where_they_change(delays: Executable, seed: i
         with pytest.raises(li.CallError, match=r"this call has B = 3"):
             step(x=y)
         np.testing.assert_array_equal(step(x=-x)["x1"], x, err_msg=f"seed {seed}")
+
+
+def test_a_closed_session_holds_no_buffers(delays: Executable) -> None:
+    with delays.session() as s:
+        step = s.entries["step"]
+        step(x=np.zeros((3, W), np.float32))
+        assert step.plans
+    assert not step.plans

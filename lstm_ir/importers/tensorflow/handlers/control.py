@@ -49,7 +49,7 @@ def if_(site: Site) -> list[Any]:
 
     def branch(name: str, holds: Value) -> list[Any]:
         with variables.read_where(holds):
-            return site.walk.call(name, [_entering(v, holds) for v in given])
+            return site.walk.call(name, [entering(v, holds) for v in given])
 
     other, after_other = branch(names[False], li.logical_not(truth)), variables.held()
     variables.hold(before)
@@ -58,11 +58,6 @@ def if_(site: Site) -> list[Any]:
         raise NodeRefusedError("its branches give different numbers of results")
     variables.choose(truth, after_then, after_other)
     return [_chosen(truth, a, b) for a, b in zip(then, other, strict=True)]
-
-
-def _entering(v: Any, holds: Value) -> Any:
-    """An operand as a branch reads it; a list, a variable and complex numbers as they are."""
-    return entering(v, holds) if isinstance(v, Value) else v
 
 
 def _chosen(truth: Value, then: Any, other: Any) -> Any:
@@ -86,7 +81,7 @@ def switch(site: Site) -> list[Any]:
     if isinstance(v, Variable) or known_at_import(site.walk.knowledge, pred) is not None:
         return [v, v]
     truth = truth_of(tensor(pred))
-    return [_entering(v, li.logical_not(truth)), _entering(v, truth)]
+    return [entering(v, li.logical_not(truth)), entering(v, truth)]
 
 
 @taken("Merge", "RefMerge", results="output value_index", runs=True, refused=f"{_DECIDED}; more than two ways in")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lstm_ir import ops as li
 from lstm_ir.importers.choices import entering
 from lstm_ir.importers.counted import Counted
@@ -51,12 +49,8 @@ def cond(c: Call) -> list[Value]:
         return c.context.inner(yes if bool(known.reshape(-1)[0]) else no, operands)
     holds = li.reshape(li.convert(pred, DType.i1), ())
     sides = ((yes, holds), (no, li.logical_not(holds)))
-    a, b = (c.context.inner(body, [_entering(v, when) for v in operands]) for body, when in sides)
+    a, b = (c.context.inner(body, [entering(v, when) for v in operands]) for body, when in sides)
     return [li.select(holds, x, y) for x, y in zip(a, b, strict=True)]
-
-
-def _entering(v: Any, holds: Value) -> Any:
-    return entering(v, holds) if isinstance(v, Value) else v
 
 
 @taken("higher_order.wrap_with_set_grad_enabled")
