@@ -135,15 +135,17 @@ _ONE_SIDED = {"LE": True, "LT": True, "GE": False, "GT": False}
 
 
 def _limit(n: Node) -> _Limit | None:
-    """maximum or minimum with a number c, or that by a choice: select(x <= c, c, x)."""
+    """maximum or minimum with a number c, or that by a choice: select(x <= c, c, x), select(c >= x, c, x)."""
     if n.op.name in ("maximum", "minimum"):
         for v, limit in (n.inputs, n.inputs[::-1]):
             if (number := splat(limit)) is not None:
                 return _Limit(number, v, n.op.name == "maximum", frozenset({n}))
     if n.op.name == "select" and n.inputs[0].op == "compare":
         asked, held, v = n.inputs[0].node, *n.inputs[1:]
-        below, number = _ONE_SIDED.get(asked.attrs["direction"]), splat(held)
-        same = asked.inputs[0] is v and number is not None and splat(asked.inputs[1]) == number
+        (left, right), below, number = asked.inputs, _ONE_SIDED.get(asked.attrs["direction"]), splat(held)
+        if right is v and below is not None:
+            left, right, below = right, left, not below
+        same = left is v and number is not None and splat(right) == number
         if below is not None and same:
             assert number is not None
             return _Limit(number, v, below, frozenset({n, asked}))

@@ -9,12 +9,20 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
+from lstm_ir.importers.limits import larger, smaller
 from lstm_ir.ops.core.activations import parse
 from lstm_ir.passes.pipeline import Pipeline
 
 T, B, I, H = 11, 3, 5, 7
 FUSE = Pipeline.parse("canonicalize,cse,fuse-cell,canonicalize,cse")
 Form = Callable[[li.Value], li.Value]
+
+
+def chosen(v: li.Value) -> li.Value:
+    """A line from 0 to 1 as importers write tf.maximum(0., tf.minimum(1., v))."""
+    zero, one = (li.broadcast_in_dim(li.constant(np.float32(n)), v.shape, ()) for n in (0, 1))
+    return larger(zero, smaller(one, v))
+
 
 # Ways to write a line from 0 to 1, and its alpha and beta.
 HARD: dict[str, tuple[Form, float, float]] = {
@@ -28,6 +36,7 @@ HARD: dict[str, tuple[Form, float, float]] = {
     "limits first": (lambda v: li.minimum(1.0, li.maximum(0.0, v * 0.2 + 0.5)), 0.2, 0.5),
     "around zero": (lambda v: (li.clamp(-1.0, v, 1.0) + 1.0) / 2.0, 0.5, 0.5),
     "by choices": (li.hard_sigmoid, 0.2, 0.5),
+    "by choices, the number first": (lambda v: chosen(v * 0.2 + 0.5), 0.2, 0.5),
     "falling twice": (lambda v: 1.0 - li.clamp(0.0, 0.5 - v * 0.25, 1.0), 0.25, 0.5),
 }
 NEARLY: dict[str, Form] = {
