@@ -132,6 +132,11 @@ for _word in ("EQ", "NE", "LT", "LE", "GT", "GE"):
         return li.compare(v, i.new(v.dtype, v.shape), word)
 
 
+@use("stop_gradient")
+def _stop_gradient(i: Inputs, v: li.Value) -> li.Value:
+    return li.stop_gradient(v)
+
+
 @use("select", "pred", dtypes=lambda d: d is li.DType.i1)
 def _pred(i: Inputs, v: li.Value) -> li.Value:
     return li.select(v, i.new(li.DType.i32, v.shape), i.new(li.DType.i32, v.shape))
