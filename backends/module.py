@@ -293,10 +293,8 @@ class _Function:
         while any([self._solve(d, at) for d, at, _ in pending]):  # a name that is found may be what another lacks
             pass
         for d, _, _ in pending:
-            for name in sorted(dims.names(d) - set(e.sizes)):
-                raise LoweringError(
-                    f"the size {name} cannot be solved from {d}; give an input an axis of this name alone"
-                )
+            for n in sorted(dims.names(d) - set(e.sizes)):
+                raise LoweringError(f"the size {n} cannot be solved from {d}; give an input an axis of this name alone")
         if checks:
             for d, at, what in pending:
                 self._assert_equal(e.size(d), at, what)

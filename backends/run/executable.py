@@ -105,10 +105,7 @@ class Function:
         process.enter()
         if keep is not False and self._has_keep:
             named["keep"], keep = keep, False
-        if type(arrays) is dict and not more and not named:
-            given: Arrays = arrays
-        else:
-            given = named if arrays is None and not more else by_name(self.entry, (arrays, *more), named)
+        given = named if arrays is None and not more else by_name(self.entry, (arrays, *more), named)
         values = native(self.entry, given) if self.on_cpu else native(self.entry, given, kept)
         shapes = tuple([a.shape for a in values])
         plan = self.plans.get(shapes)

@@ -64,11 +64,12 @@ class HeldState(MutableMapping[str, Array]):
 
     def _read(self, name: str) -> Array:
         held = self._values.get(name)
-        if held is None:
-            return self._start(name, {}).copy()
+        return (self._start(name, {}) if held is None else self._fetched(name, held)).copy()
+
+    def _fetched(self, name: str, held: HeldValue) -> Array:
         results = bindings.native().VmVariantList(1)
         results.push_ref(held.view)
-        return self._move.arrays(results, (self._kinds[name],), [])[0].copy()
+        return self._move.arrays(results, (self._kinds[name],), [])[0]
 
     def snapshot(self) -> dict[str, Array]:
         """Every variable, all as of one moment between two calls; CallError for sizes that differ."""
@@ -184,10 +185,7 @@ class HeldState(MutableMapping[str, Array]):
 
     def copied(self, name: str, held: HeldValue) -> HeldValue:
         """The value in memory of its own."""
-        results = bindings.native().VmVariantList(1)
-        results.push_ref(held.view)
-        a = self._move.arrays(results, (self._kinds[name],), [])[0]
-        return self._put(name, a)._replace(env=held.env)
+        return self._put(name, self._fetched(name, held))._replace(env=held.env)
 
     def _known(self, name: str) -> StateVar:
         found = self._variables.get(name)

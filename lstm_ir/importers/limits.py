@@ -5,34 +5,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from lstm_ir import ops as li
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.literals import splat
 
+Compare = Callable[[Any, Any], Value]
+
 
 def larger(x: Value, y: Value) -> Value:
     """The larger; NaN where one of both is NaN."""
-    if not x.dtype.is_float:
-        return li.maximum(x, y)
-    if _known(x):
-        return li.where(li.greater_equal(x, y), x, y)
-    return li.where(_or_nan(li.less(x, y), y), y, x)
+    return _first_of_equals(x, y, li.greater_equal, li.less) if x.dtype.is_float else li.maximum(x, y)
 
 
 def smaller(x: Value, y: Value) -> Value:
     """The smaller; NaN where one of both is NaN."""
-    if not x.dtype.is_float:
-        return li.minimum(x, y)
+    return _first_of_equals(x, y, li.less_equal, li.greater) if x.dtype.is_float else li.minimum(x, y)
+
+
+def _first_of_equals(x: Value, y: Value, stays: Compare, yields: Compare) -> Value:
+    """x where it stays, y where x yields to it, and where one of both is NaN, which no comparison chooses, NaN."""
     if _known(x):
-        return li.where(li.less_equal(x, y), x, y)
-    return li.where(_or_nan(li.greater(x, y), y), y, x)
-
-
-def _or_nan(chosen: Value, y: Value) -> Value:
-    """Where y is chosen, and where it is NaN, which no comparison chooses."""
-    return chosen if _known(y) else li.logical_or(chosen, li.not_equal(y, y))
+        return li.where(stays(x, y), x, y)
+    chosen = yields(x, y)
+    return li.where(chosen if _known(y) else li.logical_or(chosen, li.not_equal(y, y)), y, x)
 
 
 def _known(v: Value) -> bool:

@@ -243,6 +243,8 @@ def by_name(entry: Entry, positional: Sequence[Any], named: Mapping[str, Any]) -
     if len(positional) > 1 or not isinstance(positional[0], Mapping):
         got = type(positional[0]).__name__ if len(positional) == 1 else f"{len(positional)} positional arguments"
         raise CallError(f"{entry.name}: takes arrays by name, got {got}; {_written(entry)}")
+    if not named and type(positional[0]) is dict:  # another mapping may make what it lacks
+        return positional[0]
     twice = named.keys() & positional[0].keys()
     if twice:
         raise CallError(f"{entry.name}: input {min(twice)} is given twice")

@@ -18,9 +18,14 @@ Array = np.ndarray[Any, Any]
 MAX_BYTES = 2**31 - 1  # of what a state starts as; one axis of a damaged file may say more than a machine has
 
 
+def start_shape(t: TensorType) -> tuple[int, ...]:
+    """The shape of a start of this type: 1 in the place of named sizes."""
+    return tuple(d if isinstance(d, int) else 1 for d in t.shape)
+
+
 def start_bytes(t: TensorType) -> int:
-    """How much a start of this type takes, with 1 in the place of named sizes."""
-    return math.prod(d if isinstance(d, int) else 1 for d in t.shape) * t.dtype.bytes
+    """How much a start of this type takes."""
+    return math.prod(start_shape(t)) * t.dtype.bytes
 
 
 def start_of(v: Value, fact: Fact | None) -> Array | str:

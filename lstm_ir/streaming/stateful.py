@@ -15,7 +15,7 @@ from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.near_names import hint
 from lstm_ir.ir.options import refuse
 from lstm_ir.ir.program import Program, State, need_graph
-from lstm_ir.streaming.start import MAX_BYTES, start_bytes
+from lstm_ir.streaming.start import MAX_BYTES, start_bytes, start_shape
 
 
 @told({"states": "state, a dict from inputs to outputs", "init": "initial", "initial_state": "initial"})
@@ -74,11 +74,11 @@ def _by_name(state: Mapping[str, Value]) -> dict[str, Graph]:
 
 def _state(name: str, like: Value, start: Any) -> State:
     if start is None:
-        if start_bytes(like.type) > MAX_BYTES:
+        size = start_bytes(like.type)
+        if size > MAX_BYTES:
             raise VerifyError(
-                f"stateful: {name} is {like.type}: it starts as {start_bytes(like.type)} bytes, at most {MAX_BYTES} "
-                "are taken; give its axes names, or less rows"
+                f"stateful: {name} is {like.type}: it starts as {size} bytes, at most {MAX_BYTES} are taken; give its "
+                "axes names, or less rows"
             )
-        shape = tuple(d if isinstance(d, int) else 1 for d in like.shape)
-        return State(name, Data.of(np.zeros(shape, like.dtype.numpy)), like.type)
+        return State(name, Data.of(np.zeros(start_shape(like.type), like.dtype.numpy)), like.type)
     return State(name, start, like.type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import lstm_ir as li
 
 I, H, C = 5, 7, 3
+X = {"name": "x", "shape": [1, 1, I], "datatype": "FP32", "data": [0.5] * I}  # a step of one row, as JSON has it
+STEP = json.dumps({"inputs": [X]}).encode()
 KEPT = {"h0": "h_n", "c0": "c_n"}
 Array = np.ndarray[Any, Any]
 WEIGHTS = {

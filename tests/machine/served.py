@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +29,26 @@ class Served:
         with self.connect() as s:
             s.sendall(data)
             return whole(s)
+
+    def figures(self) -> dict[str, float]:
+        """The server's metrics, by name and labels."""
+        import httpx
+
+        return figures(httpx.get(f"{self.url}/metrics", timeout=60).text)
+
+
+def figures(text: str) -> dict[str, float]:
+    """Prometheus' text, by name and labels."""
+    lines = [line.rpartition(" ") for line in text.splitlines() if line[:1] != "#"]
+    return {name: float(value) for name, _, value in lines}
+
+
+def until(holds: Callable[[], bool], otherwise: str, seconds: float = 60) -> None:
+    """Wait for it."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.02)
 
 
 def whole(s: socket.socket) -> bytes:

@@ -59,19 +59,12 @@ def _by_name(keras: Any, model: Any, x: Any) -> dict[str, Any]:
 
 def record(keras: Any, folder: Path, backend: str, name: str) -> None:
     """One model."""
-    from keras_models import CASES
+    from keras_models import CASES, made
 
     import lstm_ir as li
 
-    rng = np.random.default_rng(sum(map(ord, name)))
-    build, shape = CASES[name]
-    keras.utils.clear_session()
-    i = keras.Input(shape, name="x")
-    model = keras.Model(i, build(keras.layers, i), name="model")
-    for v in model.variables:
-        low = 0.5 if "variance" in v.path else -0.7
-        if np.issubdtype(np.dtype(str(v.dtype)), np.floating):
-            v.assign(rng.uniform(low, 0.9, tuple(v.shape)).astype(np.float32))
+    model, rng = made(keras, name)
+    shape = CASES[name][1]
     x = rng.standard_normal((3, *(T if d is None else d for d in shape))).astype(np.float32)
     if "masked" in name:
         x[0, 3:] = x[1, 1] = 0

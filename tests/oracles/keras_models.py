@@ -133,13 +133,8 @@ _layers()
 _around()
 
 
-def record(folder: Path, name: str) -> None:
-    """One model: saved, run, and imported live."""
-    import torch
-    from keras_torch import keras, numpy_of, results, saved
-
-    import lstm_ir as li
-
+def made(keras: Any, name: str) -> tuple[Any, np.random.Generator]:
+    """The model of a case with weights drawn from what begins with its name, which goes on."""
     rng = np.random.default_rng(sum(map(ord, name)))
     build, shape = CASES[name]
     keras.utils.clear_session()
@@ -149,6 +144,18 @@ def record(folder: Path, name: str) -> None:
         low = 0.5 if "variance" in v.path else -0.7
         if np.issubdtype(np.dtype(str(v.dtype)), np.floating):
             v.assign(rng.uniform(low, 0.9, tuple(v.shape)).astype(np.float32))
+    return model, rng
+
+
+def record(folder: Path, name: str) -> None:
+    """One model: saved, run, and imported live."""
+    import torch
+    from keras_torch import keras, numpy_of, results, saved
+
+    import lstm_ir as li
+
+    model, rng = made(keras, name)
+    shape = CASES[name][1]
     saved(model, folder / f"{name}.keras")
     x = rng.standard_normal((3, *(T if d is None else d for d in shape))).astype(np.float32)
     if shape == (None, C):

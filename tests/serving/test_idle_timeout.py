@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from raw_stream import PING, PONG, TEXT, RawStream
-from served import Served, served
-from served_models import I, stream
+from served import Served, served, until
+from served_models import STEP, X, stream
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -21,7 +21,6 @@ exceptions = pytest.importorskip("websockets.exceptions")
 
 pytestmark = pytest.mark.together
 IDLE = 1.5
-X = {"name": "x", "shape": [1, 1, I], "datatype": "FP32", "data": [0.5] * I}
 
 
 @pytest.fixture(scope="module")
@@ -42,16 +41,12 @@ def step(http: Any, sequence: str, **flags: bool) -> Any:
 
 
 def figure(server: Served, name: str) -> float:
-    lines = httpx.get(f"{server.url}/metrics", timeout=60).text.splitlines()
-    return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f'{name}{{model="stream"}}'))
+    return server.figures()[f'{name}{{model="stream"}}']
 
 
 def closed(server: Served) -> None:
     """Wait until no sequence is open."""
-    end = time.monotonic() + 60
-    while figure(server, "lstm_ir_sessions"):
-        assert time.monotonic() < end, "an idle sequence is open"
-        time.sleep(0.05)
+    until(lambda: not figure(server, "lstm_ir_sessions"), "an idle sequence is open")
 
 
 def test_an_idle_stream_is_closed_and_its_sequence_goes(server: Served) -> None:
@@ -83,7 +78,7 @@ def test_a_stream_with_messages_lives_longer(server: Served) -> None:
     begun = time.monotonic()
     with RawStream(server, "stream") as client:
         while time.monotonic() < begun + 2 * IDLE:
-            client.send(TEXT, json.dumps({"inputs": [X]}).encode())
+            client.send(TEXT, STEP)
             kind, data = client.read()
             assert (kind, "outputs" in json.loads(data)) == (TEXT, True)
             time.sleep(IDLE / 4)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from served import Served, served
+from served import Served, figures, served
 from served_models import WEIGHTS, C, H, I, encoder, stream
 from torch_batches import torch_lstm
 
@@ -124,10 +124,10 @@ def test_clients_share_calls_and_get_their_own(server: Served, http: Any, rng: n
         length = int(answer.headers[HEADER])
         return outputs(json.loads(answer.content[:length]), answer.content[length:])
 
-    before = figures(http)
+    before = figures(http.get("/metrics").text)
     with ThreadPoolExecutor(16) as threads:
         found = list(threads.map(ask, xs))
-    after = figures(http)
+    after = figures(http.get("/metrics").text)
     for got, x in zip(found, xs, strict=True):
         close(got, torch_lstm(x, WEIGHTS))
     grown = {n: after[n] - before.get(n, 0) for n in after}
@@ -135,11 +135,6 @@ def test_clients_share_calls_and_get_their_own(server: Served, http: Any, rng: n
     assert grown['lstm_ir_call_rows_total{model="encoder"}'] == 64
     assert grown['lstm_ir_calls_total{model="encoder"}'] < 64, "no call was shared"
     assert after["lstm_ir_pending_bytes"] == 0
-
-
-def figures(http: Any) -> dict[str, float]:
-    lines = [line.rpartition(" ") for line in http.get("/metrics").text.splitlines() if line[:1] != "#"]
-    return {name: float(value) for name, _, value in lines}
 
 
 def step(http: Any, sequence: Any, x: Array, **flags: bool) -> Any:
@@ -220,4 +215,4 @@ def test_as_many_sequences_as_may(http: Any, rng: np.random.Generator) -> None:
     assert answers[-1].headers["retry-after"] == "1"
     assert answers[-1].json() == {"error": "8 sessions are open, max_sessions; no more are taken now"}
     assert [step(http, f"s{i}", x, sequence_end=True).status_code for i in range(8)] == [200] * 8
-    assert figures(http)['lstm_ir_sessions{model="speech"}'] == 0
+    assert figures(http.get("/metrics").text)['lstm_ir_sessions{model="speech"}'] == 0

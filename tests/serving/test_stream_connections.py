@@ -6,14 +6,14 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from raw_stream import CONT, PING, PONG, TEXT, RawStream, forget_peak, frame, memory, peak
-from served import Served, served
-from served_models import I, stream
+from served import Served, served, until
+from served_models import STEP, stream
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -28,7 +28,6 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system has no /proc"),
 ]
 MESSAGE = 1 << 20
-STEP = json.dumps({"inputs": [{"name": "x", "shape": [1, 1, I], "datatype": "FP32", "data": [0.5] * I}]}).encode()
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +50,8 @@ def _nothing_is_left(server: Served) -> Iterator[None]:
     until(lambda: sessions(server) == 0, "a sequence outlived its stream")
 
 
-def sessions(server: Served) -> int:
-    text = httpx.get(f"{server.url}/metrics", timeout=60).text
-    return int(float(text.partition('lstm_ir_sessions{model="stream"} ')[2].partition("\n")[0]))
-
-
-def until(holds: Callable[[], bool], otherwise: str, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, otherwise
-        time.sleep(0.02)
+def sessions(server: Served) -> float:
+    return server.figures()['lstm_ir_sessions{model="stream"}']
 
 
 @pytest.mark.parametrize("parts", [1, 3, 2000], ids=str)

@@ -6,21 +6,20 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from raw_stream import PING, PONG, TEXT, RawStream, frame
-from served import Served, served
-from served_models import I, stream
+from served import Served, served, until
+from served_models import STEP, stream
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 pytest.importorskip("prometheus_client")
 pytest.importorskip("websockets")
-httpx = pytest.importorskip("httpx")
+pytest.importorskip("httpx")
 
 pytestmark = pytest.mark.together
-STEP = json.dumps({"inputs": [{"name": "x", "shape": [1, 1, I], "datatype": "FP32", "data": [0.5] * I}]}).encode()
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +30,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield found
 
 
-def sessions(server: Served) -> int:
-    text = httpx.get(f"{server.url}/metrics", timeout=60).text
-    return int(float(text.partition('lstm_ir_sessions{model="stream"} ')[2].partition("\n")[0]))
-
-
-def until(holds: Callable[[], bool], otherwise: str, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, otherwise
-        time.sleep(0.02)
+def sessions(server: Served) -> float:
+    return server.figures()['lstm_ir_sessions{model="stream"}']
 
 
 def test_a_client_that_says_nothing_more_is_given_up(server: Served) -> None:

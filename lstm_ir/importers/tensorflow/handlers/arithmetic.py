@@ -60,7 +60,7 @@ _unary("Sign", li.sign)
 _unary("Reciprocal Inv", li.reciprocal)
 _unary("LogicalNot", li.logical_not)
 _unary("Relu", li.relu)
-_unary("Relu6", lambda x: li.clip(x, 0, 6) if x.dtype.is_int else at_most(at_least(x, 0.0), 6.0))
+_unary("Relu6", lambda x: at_most(at_least(x, 0), 6))
 _unary("Elu", li.elu)
 _unary("Selu", lambda x: li.where(li.equal(x, 0.0), x * SELU_SCALE, li.selu(x)))  # the slope at 0
 _unary("Softplus", li.softplus)
