@@ -59,6 +59,7 @@ class Emitter(Builder):
         self.host_loops: set[Node] = set()  # scans that are no kernel, emitted so far
         self.outside: ir.Operation | None = None  # before it stands what weights alone decide
         self.preset: Mapping[Value, ir.Value] = {}  # values that need no computing
+        self.before_loop: Mapping[Value, ir.Value] = {}  # of bodies: kernels of stencils, packed before the loop
         self.kernels: dict[str, Any] = {}  # `kernels.text.kernel.Kernel` by symbol
         self.workers: ir.Value | None = None  # an i32 that calls bring: the caller and its helpers
 
@@ -70,6 +71,15 @@ class Emitter(Builder):
             return
         with ir.InsertionPoint(self.outside):
             yield
+
+    @contextmanager
+    def packed_before(self, made: Mapping[Value, ir.Value]) -> Iterator[None]:
+        """The body of a loop is emitted inside, for which these were made."""
+        outer, self.before_loop = self.before_loop, {**self.before_loop, **made}
+        try:
+            yield
+        finally:
+            self.before_loop = outer
 
     @property
     def asserts(self) -> bool:

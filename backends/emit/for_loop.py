@@ -9,6 +9,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.mlir_types import tensor
+from lstm_ir.ir.target import DEVICE
 from lstm_ir.ir.types import DType, TensorType
 
 Values: TypeAlias = "list[ir.Value]"
@@ -45,8 +46,8 @@ def for_one(
     t: TensorType,
     step: Callable[[ir.Value, ir.Value], ir.Value],
 ) -> ir.Value:
-    """As `for_loop`, carrying one tensor."""
-    return for_loop(e, bounds, [init], [t], lambda at, carried: [step(at, carried[0])])[0]
+    """As `for_loop`, carrying one tensor, in place where an iteration updates it."""
+    return for_loop(e, bounds, [init], [t], lambda at, carried: [written_in_place(e, step(at, carried[0]), t)])[0]
 
 
 def until_loop(
@@ -86,6 +87,20 @@ def goes_on(e: Emitter, stop: ir.Value) -> ir.Value:
     """Whether a flag i1[] of the body is false; the host waits for it."""
     read = e.extract(e.convert(stop, TensorType((), DType.i1), DType.i32))
     return e.compare("eq", read, e.size(0))
+
+
+def written_in_place(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+    """What an iteration has updated, on the module's device, for the loop to carry on.
+
+    IREE 3.13 asks where a loop's tensors lie, and finds no answer in updates of what the loop itself carries; then it
+    copies the whole tensor to the device of the first op that reads it, in each iteration. A transfer to where it is
+    says it (`Stream/Analysis/Affinity.cpp`), and is itself left out.
+    """
+    if e.target is None:
+        return v
+    target = ir.Attribute.parse(f"#hal.device.promise<@{DEVICE}>")
+    sizes = [e.size(d) for d in t.shape if not isinstance(d, int)]
+    return e.make("flow.tensor.transfer", [v, *sizes], [v.type], {"target": target}).result
 
 
 def first_carried(e: Emitter, t: TensorType, make: Callable[[], ir.Value]) -> ir.Value:

@@ -17,15 +17,16 @@ from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.for_loop import Values, for_loop, goes_on, until_loop
 from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.shapes import fill, fills_itself, number_filled
-from lstm_ir.backends.kernels.lowering import lower_loop
+from lstm_ir.backends.kernels.lowering import lower_loop, pack_before
 from lstm_ir.backends.lower.behind_loops import apart
 from lstm_ir.backends.lower.gather import confined
-from lstm_ir.backends.lower.scan_packed import CHUNK, PackedLoop
+from lstm_ir.backends.lower.scan_packed import PackedLoop
 from lstm_ir.backends.lower.scan_until import UntilLoop
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType, TensorType
 
+CHUNK = 32  # rows that the inner loop fills before the outer one stores them; figure not kept
 I32 = TensorType((), DType.i32)
 STOP = TensorType((), DType.i1)
 
@@ -46,7 +47,8 @@ def _scan(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: 
     if e.target is not None:
         init = apart(e, loop.init, init)
         e.host_loops.add(n)
-        return (UntilLoop if loop.until else PackedLoop)(e, loop).run(consts, init, xs, count)
+        with e.packed_before(pack_before(e, loop, consts) if e.has_cpu_kernels else {}):
+            return (UntilLoop if loop.until else PackedLoop)(e, loop).run(consts, init, xs, count)
     if e.static:
         return _Static(e, loop).run(consts, init, xs, count)
     return _Dynamic(e, loop).run(consts, init, xs, count)

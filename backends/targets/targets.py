@@ -15,7 +15,7 @@ from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.errors import TargetError
 from lstm_ir.ir.near_names import nearest
-from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.target import DEVICE, TargetInfo
 
 # Only names in these lists reach the compiler: others crash it, or fail after seconds.
 CUDA = ("sm_60", "sm_61", "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_120",
@@ -177,7 +177,7 @@ def _cpu_target(
     name: str, triple: str, cpu: str, features: tuple[str, ...], width: int, extra: tuple[str, ...]
 ) -> Target:
     flags = [
-        "--iree-hal-target-device=local",
+        f"--iree-hal-target-device={DEVICE}=local",
         "--iree-hal-local-target-device-backends=llvm-cpu",
         f"--iree-llvmcpu-target-triple={triple}",
         f"--iree-llvmcpu-target-cpu={cpu}",
@@ -237,7 +237,7 @@ def _gpu(kind: str, detail: str, present: Present) -> Target:
         raise TargetError(f"unknown {kind} device {detail!r}{_near(detail, known, kind + ':')}")
     flag = {"cuda": "cuda", "hip": "rocm", "vulkan": "vulkan"}.get(kind, "")
     plain = kind == "vulkan" and not detail
-    flags = [f"--iree-hal-target-device={_VULKAN_PLAIN if plain else kind}"]
+    flags = [f"--iree-hal-target-device={DEVICE}={_VULKAN_PLAIN if plain else kind}"]
     if detail:
         flags.append(f"--iree-{flag}-target={detail}")
     if kind in ("vulkan", "metal"):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# What a module calls its one device: IREE's own name, so that its tools compile our text with flags of their own.
+DEVICE = "__device_0"
+
 
 @dataclass(frozen=True, slots=True)
 class TargetInfo:

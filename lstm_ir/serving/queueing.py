@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.serving import session as states
@@ -39,7 +40,8 @@ async def queue(
         return asked, model.submit(asked) if session is None else model.step(session, asked)
 
     text = len(body) if header is None else min(header, len(body))
-    async with state.turn(model):
+    # A stream sends its next message when it has the answer to the last: it needs no turn among others.
+    async with state.turn(model) if session is None else nullcontext():
         return await state.work.run(text, len(body) - text, read)
 
 

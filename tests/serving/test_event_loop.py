@@ -169,7 +169,10 @@ def test_what_takes_long_is_read_in_small_pieces(monkeypatch: pytest.MonkeyPatch
 
 
 def test_steps_of_a_sequence_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large request is read by a thread; a small one that comes then waits for it, one of another model does not."""
+    """A large request is read by a thread; a small one that comes then waits for it.
+
+    One of another model does not, nor does a stream.
+    """
     x, s = li.input("x", ("B", 2)), li.input("s", ("B", 2))
     exe = li.compile(li.stateful(li.Graph("sums", [x, s], {"y": s + x, "s_n": s + x}), {"s": "s_n"}))
     read, begun, go = read_request, threading.Event(), threading.Event()
@@ -189,7 +192,8 @@ def test_steps_of_a_sequence_keep_their_order(monkeypatch: pytest.MonkeyPatch) -
 
     async def all_at_once(sessions: li.Sessions, others: li.Sessions) -> list[float]:
         models = {"sums": ServedModel("sums", sessions), "others": ServedModel("others", others)}
-        transport = httpx.ASGITransport(application(ServerState(models, ServerLimits())))
+        state = ServerState(models, ServerLimits())
+        transport = httpx.ASGITransport(application(state))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as http:
 
             async def ask(body: bytes, model: str = "sums") -> float:
@@ -203,6 +207,9 @@ def test_steps_of_a_sequence_keep_their_order(monkeypatch: pytest.MonkeyPatch) -
             assert await asyncio.to_thread(begun.wait, 60)
             small = asyncio.ensure_future(ask(asked(100.0)))
             assert await ask(asked(5.0, sequence_start=True), "others") == 5.0
+            message = memoryview(asked(7.0))
+            _, future = await queueing.queue(state, models["sums"], message, None, sessions.open())
+            assert (await asyncio.wrap_future(future))["y"][0, 0] == 7.0
             await asyncio.sleep(0.1)
             assert not small.done()
             go.set()

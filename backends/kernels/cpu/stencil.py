@@ -29,8 +29,10 @@ from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.graph import Graph, Node
+from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.reach import unreached
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive.stencil import Taps
 
@@ -47,8 +49,11 @@ ALL_TILES, TERMS, ALL_OUTPUTS = (argument(word) for word in ("all_tiles", "terms
 def lower_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorType) -> ir.Value | None:
     """A stencil of f32 or f64 and known channels; None where it is products. All have `to`'s dtype."""
     a, b = (v.type.with_dtype(to.dtype) for v in n.inputs)
-    if to.dtype not in (DType.f32, DType.f64) or not b.is_static or not e.at_top:
+    if to.dtype not in (DType.f32, DType.f64) or not b.is_static:
         return None
+    packed = e.before_loop.get(n.inputs[1])
+    if packed is None and not e.at_top:
+        return None  # kernels would be packed in every step
     if 0 in a.shape or 0 in b.shape or 0 in to.shape or (e.options.helpers and not given(lhs)):
         return None
     batch, groups, each, count, high, across = a.shape
@@ -58,7 +63,7 @@ def lower_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorT
     flat = TensorType((dims.product((batch, groups, each)), dims.product((count, high, across))), to.dtype)
     lines = TensorType((dims.product(to.shape[:3]), dims.mul(height, across)), to.dtype)
     x, shifts = reshape(e, lhs, a, flat.shape), call.shifts(Taps.of(n.attrs), high, across)
-    y = call.run(x, call.packed(rhs), shifts, flat, lines)
+    y = call.run(x, call.packed(rhs) if packed is None else packed, shifts, flat, lines)
     whole = to.with_shape((*to.shape[:4], across))
     y = reshape(e, y, lines, whole.shape)
     if width == across:
@@ -66,6 +71,21 @@ def lower_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorT
     v = parameter("y", whole)
     cut = ops.slice(v, (0,) * 5, to.shape)
     return e.graph(Graph("rows", [v], [cut]), [y])[0]
+
+
+def pack_before(e: Emitter, loop: Loop, consts: list[ir.Value]) -> dict[Value, ir.Value]:
+    """What the loop's stencils multiply by, packed before its first step, where its constants decide it."""
+    if not e.at_top:
+        return {}
+    known = unreached(loop.body, loop.varying)
+    out: dict[Value, ir.Value] = {}
+    for n in loop.body.nodes:
+        if n.op.name != "stencil" or (v := n.inputs[1]) not in known or v in out:
+            continue
+        if v.dtype in (DType.f32, DType.f64) and v.type.is_static and 0 not in v.shape:
+            (value,) = e.graph(Graph("kernels", loop.const_params, [v]), consts)
+            out[v] = Stencil(e, v.dtype, 1, v.shape, 1).packed(value)
+    return out
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """A whole loop as dispatches of so many steps each: what one leaves, the next one starts from.
 
 Carries and stacked results are one tensor that every dispatch updates in place: a loop of IREE's that carries one
-tensor carries it safely (see lower/scan_packed.py), and copies it in each iteration.
+tensor carries it safely (see lower/scan_packed.py).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A loop on a GPU as one dispatch per phase of a step, over many workgroups.
 
 Carries (two copies), computed rows and stacked results are one tensor that every dispatch updates in
-place: a loop of IREE's that carries one tensor carries it safely (see lower/scan_packed.py). IREE
-copies that tensor on every iteration, so an iteration holds `DISPATCHES` steps; steps that are left run
-one by one.
+place: a loop of IREE's that carries one tensor carries it safely (see lower/scan_packed.py). An iteration
+is a submission, so it holds `DISPATCHES` steps; steps that are left run one by one.
 """
 
 from __future__ import annotations

@@ -1,0 +1,90 @@
+"""A loop without a kernel writes rows where they lie: no step copies what it does not write.
+
+What IREE schedules is read, for a copy of a whole tensor; and numbers, of bodies that hand carries on as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from device import need_target
+from iree_stream import stream
+
+import lstm_ir as li
+
+WHOLE = re.compile(r"stream\.cmd\.copy .*, (%\w+) : !stream\.resource<\w+>\{\1\} -> !stream\.resource<\w+>\{\1\}")
+T, B, H = 70, 3, 5
+Rows = li.Value
+
+
+def _plain(c: Any, x: Rows) -> Any:
+    h = li.tanh(c[0] * 0.5 + x)
+    return (h, c[1] + h), h * c[1]
+
+
+def _held_before(c: Any, x: Rows) -> Any:
+    """Rows are carries before the step, as gradients read them."""
+    h = li.tanh(c[0] * 0.5 + x)
+    return (h, c[1] + h), (c[0], li.reshape(c[1], (H, B)), li.transpose(c[0], (1, 0)))
+
+
+def _swapped(c: Any, x: Rows) -> Any:
+    return (c[1], c[0] + x), c[1]
+
+
+def _kept(c: Any, x: Rows) -> Any:
+    """One carry is never changed, and another made of both."""
+    return (c[0], li.concat([li.slice(c[1], (0, 1), (B, H)), li.slice(c[0], (0, 0), (B, 1))], 1) + x), c[0]
+
+
+def _mixed(c: Any, x: Rows) -> Any:
+    """Carries of several dtypes in one tensor of bits."""
+    n = li.convert(c[1], "i32") + 1
+    return (li.tanh(c[0] + x), li.convert(n, "f32")), (n, c[0] > 0.0, li.convert(c[0], "f16"))
+
+
+BODIES: dict[str, Callable[..., Any]] = {
+    "plain": _plain, "held before": _held_before, "swapped": _swapped, "kept": _kept, "mixed": _mixed
+}  # fmt: skip
+
+
+def _graph(body: str, steps: int | str, rows: int | str, *, ends: bool = False, reverse: bool = False) -> li.Graph:
+    x, a, b = li.input("x", (steps, rows, H)), li.input("a", (rows, H)), li.input("b", (rows, H))
+    until = (lambda c, y: li.max(li.abs(c[0]), (0, 1)) > 1e3) if ends else None
+    carries, ys, *_ = li.scan(BODIES[body], (a, b), x, reverse=reverse, until=until)
+    ys = ys if isinstance(ys, tuple) else (ys,)
+    return li.Graph("g", [x, a, b], {"p": carries[0], "q": carries[1]} | {f"y{i}": y for i, y in enumerate(ys)})
+
+
+def test_the_reader_finds_a_copy_of_all() -> None:
+    line = "stream.cmd.copy %a[%c0], %b[%c0], {} : !stream.resource<external>{{%n}} -> !stream.resource<external>{{%n}}"
+    assert WHOLE.findall(line.format("%n"))
+    assert not WHOLE.findall(line.format("%c8"))
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("sizes", ["numbers", "names", "until"])
+def test_no_step_copies_all(body: str, sizes: str) -> None:
+    steps, rows = (T, B) if sizes != "names" else ("T", "B" if body not in ("kept", "held before") else B)
+    _, call = stream(_graph(body, steps, rows, ends=sizes == "until"), kernels=False)
+    assert "stream.cmd.copy" in call
+    assert not WHOLE.findall(call)
+
+
+@pytest.mark.parametrize("word", ["cpu", "vulkan"])
+@pytest.mark.parametrize("body", BODIES)
+def test_what_carries_are_handed_on_as(body: str, word: str, rng: np.random.Generator) -> None:
+    """Several calls: what may run at the same time does not always."""
+    need_target(word)
+    given = {k: rng.standard_normal(s).astype(np.float32) for k, s in (("x", (T, B, H)), ("a", (B, H)), ("b", (B, H)))}
+    for more in ({}, {"reverse": True}, {"ends": True}):
+        g = _graph(body, "T", B, **more)
+        exe, want = li.compile(g, word, options={"kernels": False}), li.interpret(g, given)
+        for _ in range(5):
+            got = exe(given)
+            for name, array in want.items():
+                np.testing.assert_allclose(got[name], array, rtol=1e-4, atol=1e-4, err_msg=name)
