@@ -22,7 +22,7 @@ Arrays = dict[str, Any]
 
 def arrays(name: str, seed: int) -> tuple[Arrays, Arrays]:
     """Inputs and weights of a small cell, in f64."""
-    I, H = (16, 24) if name == "conv_lstm" else (5, 12)
+    I, H = (16, 24) if name.startswith("conv_") else (5, 12)
     given = inputs(cell(name).build("T", "B", I, H, "f64"), 6, 3, seed, "f8")
     return given, {k: np.asarray(a, "f8") for k, a in cell(name).weights(I, H, seed).items()}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
+from statistics import geometric_mean
 from typing import Any
 
 from cell_gallery import KINDS, NAMES, cell, step
@@ -92,18 +93,33 @@ def speeds(name: str, measured: dict[str, Any]) -> str:
     found = {(p["T"], p["B"], p["H"], p["mode"]): p for p in measured["points"] if p["cell"] == name}
     if not found:
         return "Speed: not measured.\n"
-    lines = [f"| T,B,H | call | {' | '.join(f'{r} ms' for r in RUNNERS)} | ratio (90 % interval) |\n"]
-    lines.append("|---|---|" + "---|" * (len(RUNNERS) + 1) + "\n")
+    lines = [f"| T,B,H | call | {' | '.join(f'{r} ms' for r in RUNNERS)} | ratio (90 % interval) | ready s |\n"]
+    lines.append("|---|---|" + "---|" * (len(RUNNERS) + 2) + "\n")
     for T, B, H in POINTS:
         for mode in MODES:
             p = found.get((T, B, H, mode))
             if p is None:
-                lines.append(f"| {T},{B},{H} | {mode} | not measured |{' |' * len(RUNNERS)}\n")
+                lines.append(f"| {T},{B},{H} | {mode} | not measured |{' |' * (len(RUNNERS) + 1)}\n")
                 continue
             ms = [f"{p['median_ms'][r]:.3g}" if r in p["median_ms"] else "—" for r in RUNNERS]
-            ratio = "{:.2f} ({:.2f}–{:.2f})".format(p["ratio"], *p["interval"])
-            lines.append(f"| {T},{B},{H} | {mode} | {' | '.join(ms)} | {ratio} |\n")
+            ratio = "—" if p["ratio"] is None else "{:.2f} ({:.2f}–{:.2f})".format(p["ratio"], *p["interval"])
+            ready = f"{p['ready_seconds'][RUNNERS[0]]:.1f}"
+            lines.append(f"| {T},{B},{H} | {mode} | {' | '.join(ms)} | {ratio} | {ready} |\n")
     return "".join(lines)
+
+
+def means(measured: dict[str, Any]) -> str:
+    """The geometric mean of the ratios of each mode, over the points that have one, and the longest wait."""
+    words = []
+    for mode in MODES:
+        points = [p for p in measured["points"] if p["mode"] == mode]
+        ratios = [p["ratio"] for p in points if p["ratio"] is not None]
+        if not points:
+            continue
+        longest = max(p["ready_seconds"][RUNNERS[0]] for p in points)
+        mean = f"{geometric_mean(ratios):.2f} over {len(ratios)} points" if ratios else "not measured"
+        words.append(f"| {mode} | {mean} | {longest:.1f} |\n")
+    return f"\n| call | geometric mean of the ratios | ready s, at most |\n|---|---|---|\n{''.join(words)}"
 
 
 def section(name: str, of_loops: str, measured: dict[str, Any]) -> str:
@@ -133,7 +149,9 @@ def about(measured: dict[str, Any]) -> str:
     return (
         f"\nSpeeds: medians of interleaved calls on {measured['machine']} ({versions}), by `python benchmarks/cells.py "
         "-o docs/cells/measured.json`. The ratio is the fastest other runner's median by ours: above 1 we are faster. "
-        "x has H columns; sizes are numbers for all runners. —: not ready within the limit, or refused there.\n"
+        "x has H columns; sizes are numbers for all runners. —: not ready within the limit, or refused there. Ready s: "
+        "seconds until our first results are there, of which nearly all are the compiler's.\n"
+        f"{means(measured)}"
     )
 
 

@@ -96,13 +96,33 @@ def test_figures_that_are_missing_are_said_to_be_missing() -> None:
     point = {
         "cell": "min_gru", "T": 200, "B": 8, "H": 128, "mode": "inference", "ratio": 1.5, "interval": [1.25, 1.75],
         "median_ms": {"lstm-ir": 2.0, "jax.jit": 3.0, "torch": 12.0}, "missing": {"torch.compile": "refused"},
+        "ready_seconds": {"lstm-ir": 0.84, "jax.jit": 9.0, "torch": 0.1},
     }  # fmt: skip
     assert document.speeds("slstm", measured(point)) == "Speed: not measured.\n"
     lines = document.speeds("min_gru", measured(point)).splitlines()
-    assert lines[2] == "| 200,8,128 | inference | 2 | 3 | 12 | — | 1.50 (1.25–1.75) |"
+    assert lines[2] == "| 200,8,128 | inference | 2 | 3 | 12 | — | 1.50 (1.25–1.75) | 0.8 |"
     assert len(lines) == 2 + len(document.POINTS) * len(document.MODES)
     assert all("not measured" in line for line in lines[3:])
-    assert {line.count("|") for line in lines} == {8}
+    assert {line.count("|") for line in lines} == {9}
+
+
+def test_the_means_are_geometric_and_over_what_was_measured() -> None:
+    """sqrt(0.5 * 8) = 2 in inference; a point without a peer has no ratio, and no mean where all are such."""
+
+    def point(mode: str, ratio: float | None, ready: float) -> dict[str, Any]:
+        interval = None if ratio is None else [ratio, ratio]
+        return {"cell": "min_gru", "T": 200, "B": 8, "H": 128, "mode": mode, "ratio": ratio, "interval": interval,
+                "median_ms": {}, "ready_seconds": {"lstm-ir": ready, "torch": 70.0}}  # fmt: skip
+
+    alone = point("inference", None, 5.25)
+    found = measured(point("inference", 0.5, 1.0), point("inference", 8.0, 2.0), alone)
+    assert document.means(found).splitlines()[3:] == ["| inference | 2.00 over 2 points | 5.2 |"]
+    found = measured(*found["points"], point("training step", None, 4.0))
+    assert document.means(found).splitlines()[4:] == ["| training step | not measured | 4.0 |"]
+    assert document.means(found) in document.page(
+        {n: "* Inference: kernel.\n* Training step: kernel.\n" for n in NAMES}, found
+    )
+    assert "| — | 5.2 |" in document.speeds("min_gru", measured(alone))
 
 
 def test_what_was_measured_names_its_machine() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
+HEADS = 4
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Library:
     array: Callable[[Any, Any], Any]
     constant: Callable[[Any], Any]  # the same without a gradient
     conv3x3: Callable[[Any, Any], Any]  # [N, C, h, w] with [O, C, 3, 3], padded to the same size
+    along_places: Callable[[Any, Any], Any]  # [N, S] with [taps, C] -> [N, S, C], padded to the same size
     scan: Callable[[Step, Any, Any], Any]
 
     def spike(self, u: Any, slope: float) -> Any:
@@ -63,11 +65,15 @@ def of_torch(scan: Callable[[Step, Any, Any], Any] = eager) -> Library:
     import torch
 
     functional = torch.nn.functional
+
+    def along_places(a: Any, w: Any) -> Any:
+        return functional.conv1d(a[:, None], w.T[:, None], padding=w.shape[0] // 2).transpose(1, 2)
+
     return Library(
         torch, torch.sigmoid, torch.relu, lambda a: torch.softmax(a, -1),
         lambda like, shape: torch.zeros(tuple(shape), dtype=like.dtype),
         lambda like, values: torch.tensor(values, dtype=like.dtype),
-        lambda a: a.detach(), lambda x, w: functional.conv2d(x, w, padding=1), scan,
+        lambda a: a.detach(), lambda x, w: functional.conv2d(x, w, padding=1), along_places, scan,
     )  # fmt: skip
 
 
@@ -78,8 +84,23 @@ def of_jax() -> Library:
     def conv3x3(x: Any, w: Any) -> Any:
         return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"))
 
+    def along_places(a: Any, w: Any) -> Any:
+        y = jax.lax.conv_general_dilated(
+            a[:, None], w.T[:, None], (1,), "SAME", dimension_numbers=("NCH", "OIH", "NCH")
+        )
+        return jnp.swapaxes(y, 1, 2)
+
     return Library(
         jnp, jax.nn.sigmoid, jax.nn.relu, lambda a: jax.nn.softmax(a, -1),
         lambda like, shape: jnp.zeros(tuple(shape), like.dtype), lambda like, values: jnp.asarray(values, like.dtype),
-        jax.lax.stop_gradient, conv3x3, lambda step, first, rows: jax.lax.scan(step, first, rows)[1],
+        jax.lax.stop_gradient, conv3x3, along_places, lambda step, first, rows: jax.lax.scan(step, first, rows)[1],
     )  # fmt: skip
+
+
+def by_heads(a: Any) -> Any:
+    """[T, B, H] -> [T, B, 4, H/4]."""
+    return a.reshape(*a.shape[:-1], HEADS, a.shape[-1] // HEADS)
+
+
+def softplus(l: Library, a: Any) -> Any:
+    return l.np.logaddexp(a, a * 0)

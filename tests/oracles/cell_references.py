@@ -13,25 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cell_libraries import Library
+from cell_libraries import Library, by_heads, softplus
+from matrix_cell_references import gated_delta, mlstm, retnet, rwkv7
 
 Arrays = dict[str, Any]
-HEADS = 4
 
 
 def quarters(a: Any) -> tuple[Any, ...]:
     """Four equal parts of the last axis."""
     n = a.shape[-1] // 4
     return tuple(a[..., k * n : (k + 1) * n] for k in range(4))
-
-
-def by_heads(a: Any) -> Any:
-    """[T, B, H] -> [T, B, 4, H/4]."""
-    return a.reshape(*a.shape[:-1], HEADS, a.shape[-1] // HEADS)
-
-
-def softplus(l: Library, a: Any) -> Any:
-    return l.np.logaddexp(a, a * 0)
 
 
 def layer_norm_lstm(l: Library, given: Arrays, w: Arrays) -> Any:
@@ -69,27 +60,6 @@ def slstm(l: Library, given: Arrays, w: Arrays) -> Any:
     return y.reshape(*y.shape[:2], -1)
 
 
-def mlstm(l: Library, given: Arrays, w: Arrays) -> Any:
-    def step(carry: Any, row: Any) -> Any:
-        (C, n, m), (q, k, v, i, log_f) = carry, row
-        new = l.np.maximum(log_f + m, i)
-        keep, write = l.np.exp(log_f + m - new)[..., None], l.np.exp(i - new)[..., None]
-        C = keep[..., None] * C + l.np.einsum("bni,bnj->bnij", write * v, k)
-        n = keep * n + write * k
-        reach = l.np.abs(l.np.einsum("bnj,bnj->bn", n, q))
-        h = l.np.einsum("bnij,bnj->bni", C, q) / l.np.maximum(reach, l.np.exp(-new))[..., None]
-        return (C, n, new), h
-
-    x = given["x"]
-    q, k, v = (by_heads(x @ w[f"W_{p}"]) for p in "qkv")
-    gates = x @ w["W_if"] + w["b_if"]
-    i, log_f = gates[..., :HEADS], -softplus(l, -gates[..., HEADS:])
-    B, d = x.shape[1], q.shape[-1]
-    first = (l.zeros(x, (B, HEADS, d, d)), l.zeros(x, (B, HEADS, d)), l.zeros(x, (B, HEADS)))
-    h = l.scan(step, first, (q, k / d**0.5, v, i, log_f))
-    return l.sigmoid(x @ w["W_o"]) * h.reshape(*x.shape[:2], -1)
-
-
 def min_gru(l: Library, given: Arrays, w: Arrays) -> Any:
     def step(h: Any, row: Any) -> Any:
         z, c = row
@@ -98,6 +68,57 @@ def min_gru(l: Library, given: Arrays, w: Arrays) -> Any:
 
     z, c = l.sigmoid(given["x"] @ w["W_z"] + w["b_z"]), given["x"] @ w["W_c"] + w["b_c"]
     return l.scan(step, l.zeros(z, z.shape[1:]), (z, c))
+
+
+def min_lstm(l: Library, given: Arrays, w: Arrays) -> Any:
+    def step(h: Any, row: Any) -> Any:
+        keep, c = row
+        h = keep * h + (1 - keep) * c
+        return h, h
+
+    f, i, c = (given["x"] @ w[f"W_{k}"] + w[f"b_{k}"] for k in "fic")
+    f, i = l.sigmoid(f), l.sigmoid(i)
+    return l.scan(step, l.zeros(c, c.shape[1:]), (f / (f + i), c))
+
+
+def qrnn(l: Library, given: Arrays, w: Arrays) -> Any:
+    def step(c: Any, row: Any) -> Any:
+        z, f, o = row
+        c = f * c + (1 - f) * z
+        return c, o * c
+
+    x, H = given["x"], w["b"].shape[0] // 3
+    pairs = l.np.concatenate([l.np.concatenate([l.zeros(x, (1, *x.shape[1:])), x[:-1]]), x], -1)  # of two steps
+    u = pairs @ l.np.concatenate([w["V"], w["W"]]) + w["b"]
+    z, f, o = l.np.tanh(u[..., :H]), l.sigmoid(u[..., H : 2 * H]), l.sigmoid(u[..., 2 * H :])
+    return l.scan(step, l.zeros(x, (x.shape[1], H)), (z, f, o))
+
+
+def sru(l: Library, given: Arrays, w: Arrays) -> Any:
+    def step(c: Any, row: Any) -> Any:
+        u, f, r, skip = row
+        f, r = l.sigmoid(f + w["v_f"] * c), l.sigmoid(r + w["v_r"] * c)
+        c = f * c + (1 - f) * u
+        return c, r * c + (1 - r) * skip
+
+    x = given["x"]
+    rows = (x @ w["W"], x @ w["W_f"] + w["b_f"], x @ w["W_r"] + w["b_r"], x @ w["W_x"])
+    return l.scan(step, l.zeros(x, (x.shape[1], w["b_f"].shape[0])), rows)
+
+
+def s5(l: Library, given: Arrays, w: Arrays) -> Any:
+    """In complex numbers."""
+    eigenvalue = -l.np.exp(w["rho"]) + 1j * w["omega"]
+    decay = l.np.exp(eigenvalue * l.np.exp(w["delta"]))
+
+    def step(s: Any, row: Any) -> Any:
+        s = decay * s + row
+        return s, s
+
+    x = given["x"]
+    rows = ((x + 0j) @ (w["B_re"] + 1j * w["B_im"])) * ((decay - 1) / eigenvalue)
+    states = l.scan(step, l.zeros(rows, rows.shape[1:]), rows)
+    return 2 * (states @ (w["C_re"] + 1j * w["C_im"])).real + x @ w["D"]
 
 
 def lru(l: Library, given: Arrays, w: Arrays) -> Any:
@@ -141,60 +162,6 @@ def selective_scan(l: Library, given: Arrays, w: Arrays) -> Any:
     return y + w["D"] * u
 
 
-def retnet(l: Library, given: Arrays, w: Arrays) -> Any:
-    x = given["x"]
-    q, k, v = (by_heads(x @ w[f"W_{p}"]) for p in "qkv")
-    d = q.shape[-1]
-    decay = l.array(x, [[[1 - 2.0 ** (-5 - head)]] for head in range(HEADS)])
-
-    def step(S: Any, row: Any) -> Any:
-        q, k, v = row
-        S = decay * S + l.np.einsum("bni,bnj->bnij", k, v)
-        return S, l.np.einsum("bnij,bni->bnj", S, q)
-
-    y = l.scan(step, l.zeros(x, (x.shape[1], HEADS, d, d)), (q, k / d**0.5, v))
-    return y.reshape(*x.shape[:2], -1)
-
-
-def gated_delta(l: Library, given: Arrays, w: Arrays) -> Any:
-    def unit(a: Any) -> Any:
-        return a / l.np.sqrt(l.np.sum(a**2, axis=-1, keepdims=True) + 1e-6)
-
-    def step(S: Any, row: Any) -> Any:
-        q, k, v, alpha, beta = row
-        S = alpha[..., None, None] * S  # S [B, head, value, key]
-        wrong = v - l.np.einsum("bnij,bnj->bni", S, k)
-        S = S + l.np.einsum("bni,bnj->bnij", beta[..., None] * wrong, k)
-        return S, l.np.einsum("bnij,bnj->bni", S, q)
-
-    x = given["x"]
-    q, k, v = (by_heads(x @ w[f"W_{p}"]) for p in "qkv")
-    d = q.shape[-1]
-    alpha = l.np.exp(-l.np.exp(w["A"]) * softplus(l, x @ w["W_alpha"] + w["b_alpha"]))
-    rows = (unit(q) / d**0.5, unit(k), v, alpha, l.sigmoid(x @ w["W_beta"]))
-    return l.scan(step, l.zeros(x, (x.shape[1], HEADS, d, d)), rows).reshape(*x.shape[:2], -1)
-
-
-def rwkv7(l: Library, given: Arrays, w: Arrays) -> Any:
-    def step(S: Any, row: Any) -> Any:
-        r, v, decay, key, unit, rate = row  # S [B, head, value, key]
-        seen = l.np.einsum("bnij,bnj->bni", S, unit)
-        S = S * decay[..., None, :] - l.np.einsum("bni,bnj->bnij", seen, rate * unit)
-        S = S + l.np.einsum("bni,bnj->bnij", v, key)
-        return S, l.np.einsum("bnij,bnj->bni", S, r)
-
-    x = given["x"]
-    r, k, v = (x @ w[f"W_{p}"] for p in "rkv")
-    decay = l.np.exp(-0.6065306597126334 * l.sigmoid(l.np.tanh(x @ w["W_w"]) @ w["V_w"] + w["b_w"]))
-    rate = l.sigmoid(x @ w["W_a"] @ w["V_a"] + w["b_a"])
-    unit = by_heads(k * w["xi"])
-    unit = unit / l.np.sqrt(l.np.sum(unit**2, axis=-1, keepdims=True) + 1e-12)
-    r, v, decay, key, rate = map(by_heads, (r, v, decay, k * (1 + (rate - 1) * w["alpha"]), rate))
-    d = r.shape[-1]
-    y = l.scan(step, l.zeros(x, (x.shape[1], HEADS, d, d)), (r, v, decay, key, unit, rate))
-    return y.reshape(*x.shape[:2], -1)
-
-
 def ind_rnn(l: Library, given: Arrays, w: Arrays) -> Any:
     def step(h: Any, row: Any) -> Any:
         h = l.relu(row + w["u"] * h)
@@ -234,6 +201,20 @@ def conv_lstm(l: Library, given: Arrays, w: Arrays) -> Any:
     return l.scan(step, (zero, zero), rows)
 
 
+def conv_gru(l: Library, given: Arrays, w: Arrays) -> Any:
+    x, C = given["x"], w["R_h"].shape[0]
+    rows = l.conv3x3(x.reshape(-1, *x.shape[2:]), w["W"]) + w["b"][:, None, None]  # of all steps at once
+    rows = rows.reshape(*x.shape[:2], *rows.shape[1:])
+
+    def step(h: Any, row: Any) -> Any:
+        gates = l.sigmoid(row[:, : 2 * C] + l.conv3x3(h, w["R"]))
+        z, r = gates[:, :C], gates[:, C:]
+        h = h + z * (l.np.tanh(row[:, 2 * C :] + l.conv3x3(r * h, w["R_h"])) - h)
+        return h, h
+
+    return l.scan(step, l.zeros(x, (x.shape[1], C, *x.shape[3:])), rows)
+
+
 def lif(l: Library, given: Arrays, w: Arrays) -> Any:
     beta = l.sigmoid(w["beta"])
 
@@ -265,11 +246,28 @@ def attention_lstm(l: Library, given: Arrays, w: Arrays) -> Any:
     return l.scan(step, (zero, zero), x @ w["W"][:I] + w["b"])
 
 
+def location_attention(l: Library, given: Arrays, w: Arrays) -> Any:
+    x, memory, H = given["x"], given["memory"], w["R"].shape[0]
+    keys, I = memory @ w["U_a"], given["x"].shape[2]
+
+    def step(carry: Any, row: Any) -> Any:
+        h, c, last = carry
+        place = l.along_places(last, w["F"]) @ w["V_a"]
+        last = l.softmax((l.np.tanh((h @ w["W_a"])[:, None] + keys + place) @ w["v"])[..., 0])
+        i, f, g, o = quarters(row + l.np.einsum("bs,bsh->bh", last, memory) @ w["W"][I:] + h @ w["R"])
+        c = l.sigmoid(f) * c + l.sigmoid(i) * l.np.tanh(g)
+        h = l.sigmoid(o) * l.np.tanh(c)
+        return (h, c, last), h
+
+    zero, nowhere = l.zeros(x, (x.shape[1], H)), l.zeros(x, memory.shape[:2])
+    return l.scan(step, (zero, zero, nowhere), x @ w["W"][:I] + w["b"])
+
+
 Cell = Callable[[Library, Arrays, Arrays], Any]
 CELLS: dict[str, Cell] = {
     f.__name__: f
     for f in (
         layer_norm_lstm, slstm, mlstm, min_gru, lru, rg_lru, selective_scan, retnet, gated_delta, rwkv7, ind_rnn, cfc,
-        conv_lstm, lif, attention_lstm,
+        conv_lstm, lif, attention_lstm, min_lstm, qrnn, sru, s5, conv_gru, location_attention,
     )
 }  # fmt: skip
