@@ -31,7 +31,8 @@ def tensors(graph: li.Graph, target: str, kernels: bool) -> dict[str, int]:
 
 
 def scan(seed: int) -> li.Graph:
-    return cell("selective_scan").build(T, B, I, H, seed=seed)
+    graph: li.Graph = cell("selective_scan").build(T, B, I, H, seed=seed)
+    return graph
 
 
 @pytest.mark.parametrize(("target", "kernels"), WAYS)
