@@ -43,11 +43,13 @@ class ChunkStates(KernelPass):
         if self.on == "cpu" and (target is None or target.kind != "cpu" or self.for_kernels(target)):
             return graph
 
+        left: dict[tuple[str, str], Value] = {}  # states that stay, once, however often they are looked at
+
         def one(loop: Loop) -> dict[Value, Value] | None:
             values, why, _ = chunkwise(loop)
             if values is None:
-                if why:
-                    notes.miss(f"{why} stays a loop over steps", loop.node.values[0])
+                for reason in why:
+                    left[loop.node.loc.place, reason] = loop.node.values[0]
                 return None
             notes.fire("a matrix state by chunks", loop.node.loc)
             return dict(zip(loop.node.values, values, strict=True))
@@ -57,4 +59,6 @@ class ChunkStates(KernelPass):
             if after is graph:
                 break
             graph = after
+        for (_, reason), value in left.items():
+            notes.miss(f"{reason} stays a loop over steps", value)
         return graph

@@ -157,6 +157,31 @@ def repeated_gates(s: Any, x: Any) -> Any:
     return s, li.einsum("bhk,bhkv->bhv", q, s)
 
 
+@cell((B, H, K, V))
+def gated_linear_attention(s: Any, x: Any) -> Any:
+    """A decay for each key, read before the step and after it."""
+    q, k, v, _, f = x
+    before = li.einsum("bhk,bhkv->bhv", k, s)
+    decay = li.sigmoid(q + f[..., None])
+    s = decay[..., :, None] * s + k[..., :, None] * v[..., None, :]
+    return s, (before, li.einsum("bhk,bhkv->bhv", q, s))
+
+
+@cell((B, H, K, V))
+def a_decay_for_each_column(s: Any, x: Any) -> Any:
+    q, k, v, i, _ = x
+    s = s * li.tanh(v + i[..., None])[..., None, :] + k[..., :, None] * v[..., None, :]
+    return s, (li.sum(q[..., :, None] * s, 2), li.einsum("bhk,bhkv->bhv", k, 2.0 * s))
+
+
+@cell((B, H, K, V))
+def any_decay_of_keys(s: Any, x: Any) -> Any:
+    """q is the decay as it is: of any sign, and 0."""
+    q, k, v, _, _ = x
+    s = q[..., :, None] * s + k[..., :, None] * v[..., None, :]
+    return s, li.einsum("bhk,bhkv->bhv", k, s)
+
+
 @cell((K, V))
 def shared_by_rows(s: Any, x: Any) -> Any:
     """One state for all rows."""
@@ -204,12 +229,6 @@ def read_by_an_op_with_two_results(s: Any, x: Any) -> Any:
 def two_outer_products(s: Any, x: Any) -> Any:
     kv = x[1][..., :, None] * x[2][..., None, :]
     return 0.9 * s + kv + x[0][..., :, None] * li.tanh(x[2])[..., None, :], None
-
-
-@left("a decay for each row or column of a matrix state")
-def gated_linear_attention(s: Any, x: Any) -> Any:
-    s = li.sigmoid(x[0])[..., :, None] * s + x[1][..., :, None] * x[2][..., None, :]
-    return s, li.einsum("bhk,bhkv->bhv", x[0], s)
 
 
 @left("a delta rule")

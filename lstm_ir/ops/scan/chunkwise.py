@@ -26,36 +26,44 @@ from lstm_ir.ops.primitive.reduce import sum as sum_over
 from lstm_ir.ops.primitive.shape import concat, reshape, reverse, transpose
 from lstm_ir.ops.primitive.size import size
 from lstm_ir.ops.primitive.window import slice_axis
-from lstm_ir.ops.scan.chunks import StateRows, chunk_of, chunked
+from lstm_ir.ops.scan.chunks import DecayAlong, StateRows, chunk_of, chunked, longest_chunk
 from lstm_ir.ops.scan.matrix_state import Affine, MatrixLoop, Read, matrix_loop
 from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.ops.scan.partial import Partial, applied
 from lstm_ir.ops.scan.parts import names_beside
-from lstm_ir.ops.scan.tuned import CHUNK_STEPS, MIN_STATE, MIN_STEPS
+from lstm_ir.ops.scan.tuned import CHUNK_STEPS, MIN_STEPS, PAIRED_STEPS
 
 
-def chunkwise(loop: Loop) -> tuple[list[Value] | None, str, Node | None]:
-    """The loop's results by chunks, or None and the reason; and the loop over what whole chunks leave over."""
+def chunkwise(loop: Loop, paired: bool = True) -> tuple[list[Value] | None, tuple[str, ...], Node | None]:
+    """The loop's results by chunks, or None and the reasons; and the loop over what whole chunks leave over.
+
+    paired: also where decays differ along an axis of the state, so that each pair of steps has many.
+    """
     if (
         loop.until
         or loop.length == 0
         or (isinstance(loop.length, int) and loop.length < MIN_STEPS)
-        or _left_over(loop.length)
+        or any(_left_over(loop.length, chunk) for chunk in (CHUNK_STEPS, PAIRED_STEPS))
     ):
-        return None, "", None
+        return None, (), None
     found, why = matrix_loop(loop)
     if found is None:
         return None, why, None
-    shape = found.param.shape
-    if not all(isinstance(shape[a], int) and shape[a] >= MIN_STATE for a in (found.k, found.v)):
-        return None, f"a matrix state of {shape[found.k]} x {shape[found.v]}", None
+    if not paired and decay_along(found) is not DecayAlong.nothing:
+        return None, ("a decay for each row or column of a matrix state",), None
     if loop.count is not None:
-        return None, "a matrix state in a loop with `count`", None
+        return None, ("a matrix state in a loop with `count`",), None
     if len(set(loop.reverse)) > 1:
-        return None, "a matrix state in a loop that reads or gives rows in both orders", None
+        return None, ("a matrix state in a loop that reads or gives rows in both orders",), None
     if isinstance(loop.length, int):
-        return _Parts(found).results(), "", None
-    return _with_rest(loop)
+        return _Parts(found).results(), (), None
+    return _with_rest(loop, longest_chunk(decay_along(found)))
+
+
+def decay_along(m: MatrixLoop) -> DecayAlong:
+    """What the decay of a state differs along."""
+    axes = () if m.after.decay is None else m.after.decay.axes
+    return DecayAlong.keys if m.k in axes else DecayAlong.values if m.v in axes else DecayAlong.nothing
 
 
 def chunkwise_vjp(node: Node, cts: Cts, plain: Callable[[Node, Cts], Any]) -> Any:
@@ -63,25 +71,25 @@ def chunkwise_vjp(node: Node, cts: Cts, plain: Callable[[Node, Cts], Any]) -> An
 
     plain: the gradient of the loop over the steps that chunks leave over.
     """
-    values, _, rest = chunkwise(Loop(node))
+    values, _, rest = chunkwise(Loop(node), paired=False)  # kernels over steps take half the time: docs/passes.md
     if values is None:
         return None
     return through(node, values, cts, hook=lambda n, arrived: plain(n, arrived) if n is rest else None)
 
 
-def _left_over(length: Dim) -> bool:
-    """Whether it is T - CHUNK_STEPS * (T // CHUNK_STEPS): fewer steps than a chunk has."""
+def _left_over(length: Dim, chunk: int) -> bool:
+    """Whether it is T - chunk * (T // chunk): fewer steps than a chunk has."""
     if not isinstance(length, Expr):
         return False
     for mono, k in length.terms:
-        if len(mono) == 1 and isinstance(mono[0], Floor) and mono[0].divisor == CHUNK_STEPS and k == -CHUNK_STEPS:
-            return dims.add(length, dims.mul(Expr(((mono, 1),)), CHUNK_STEPS)) == mono[0].numerator
+        if len(mono) == 1 and isinstance(mono[0], Floor) and mono[0].divisor == chunk and k == -chunk:
+            return dims.add(length, dims.mul(Expr(((mono, 1),)), chunk)) == mono[0].numerator
     return False
 
 
-def _with_rest(loop: Loop) -> tuple[list[Value] | None, str, Node | None]:
-    count = dims.floordiv(loop.length, CHUNK_STEPS)
-    whole = dims.mul(count, CHUNK_STEPS)
+def _with_rest(loop: Loop, chunk: int) -> tuple[list[Value] | None, tuple[str, ...], Node | None]:
+    count = dims.floordiv(loop.length, chunk)
+    whole = dims.mul(count, chunk)
     rest = dims.add(loop.length, dims.mul(whole, -1))
     back = any(loop.reverse)
     first = [slice_axis(x, 0, rest, loop.length) if back else slice_axis(x, 0, 0, whole) for x in loop.xs]
@@ -90,12 +98,12 @@ def _with_rest(loop: Loop) -> tuple[list[Value] | None, str, Node | None]:
     assert found is not None, why
     done = _Parts(found).results()
     if rest == 0:
-        return done, "", None
+        return done, (), None
     k = len(loop.init)
     left = [slice_axis(x, 0, 0, rest) if back else slice_axis(x, 0, whole, loop.length) for x in loop.xs]
     tail = _tail(loop, size(whole), tuple(done[:k]), tuple(left), rest)
     rows = [concat([b, a] if back else [a, b], 0) for a, b in zip(done[k:], tail.values[k:], strict=True)]
-    return [*tail.values[:k], *rows], "", tail
+    return [*tail.values[:k], *rows], (), tail
 
 
 def _tail(loop: Loop, base: Value, init: tuple[Value, ...], xs: tuple[Value, ...], length: Dim) -> Node:
@@ -137,9 +145,12 @@ class _Parts:
         lead = tuple(m.param.shape[a] for a in m.lead)
         decay = m.after.decay if m.after.decay is not None else Partial.number(0, m.param.dtype)
         (outer,) = m.after.added
+        along = decay_along(m)
+        side = {DecayAlong.nothing: (), DecayAlong.keys: (m.k,), DecayAlong.values: (m.v,)}[along]
         wanted = [
-            self._wide(decay, m.lead), self._wide(outer.key, (*m.lead, m.k)), self._wide(outer.value, (*m.lead, m.v)),
-            *(self._wide(r.query, (*m.lead, m.k)) for r in m.reads),
+            self._wide(decay, (*m.lead, *side)),
+            self._wide(outer.key, (*m.lead, m.k)), self._wide(outer.value, (*m.lead, m.v)),
+            *(self._wide(self._asked(r), (*m.lead, m.k)) for r in m.reads),
         ]  # fmt: skip
         n = dims.product(lead)
         late, outputs, between = self._late_body()
@@ -149,7 +160,8 @@ class _Parts:
             reshape(x, (x.shape[0], n, *x.shape[1 + len(lead) :])) for x in map(self._in_order, stacked[: len(wanted)])
         ]
         first = reshape(transpose(loop.init[m.carry], (*m.lead, m.k, m.v)), (n, m.param.shape[m.k], m.param.shape[m.v]))
-        last, reads = chunked(StateRows(flat[0], flat[1], flat[2], flat[3:], first), chunk_of(loop.length))
+        rows_of = StateRows(flat[0], flat[1], flat[2], flat[3:], first, along)
+        last, reads = chunked(rows_of, chunk_of(loop.length, longest_chunk(along)))
         read = [self._in_order(reshape(y, (y.shape[0], *lead, y.shape[2]))) for y in reads]
         finals = dict(zip(self.early, self.finals, strict=True))
         finals[m.carry] = self._turned_back(last, lead)
@@ -160,6 +172,11 @@ class _Parts:
             finals |= dict(zip(self.late, done, strict=False))
             rows |= dict(zip(late, done[len(self.late) :], strict=True))
         return [*(finals[i] for i in range(len(loop.init))), *(rows[j] for j in range(len(loop.rows)))]
+
+    def _asked(self, r: Read) -> Partial:
+        """What a read asks of the state before the step: a decay along k goes into the sum."""
+        by = r.of.decay
+        return r.query if by is None or self.m.k not in by.axes else applied(e.multiply, r.query, by)
 
     def _wide(self, p: Partial, axes: Sequence[int]) -> Value:
         shape = self.m.param.shape
@@ -251,7 +268,9 @@ class _Parts:
         return reshape(wide, r.value.shape)
 
     def _of_affine(self, of: Affine, query: Partial, before: Partial) -> Partial:
-        total = None if of.decay is None else applied(e.multiply, before, of.decay)
+        total = None
+        if of.decay is not None:
+            total = before if self.m.k in of.decay.axes else applied(e.multiply, before, of.decay)
         for o in of.added:
             pair = applied(e.multiply, query, o.key)
             if self.m.k in pair.axes:

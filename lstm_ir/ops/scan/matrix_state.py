@@ -2,14 +2,15 @@
 
     S[t] = a[t] S[t-1] + k[t] v[t]^T        reads: q[t] . S[t-1] or q[t] . S[t], summed over the axis of k
 
-a is one number for each matrix. A step may choose by a condition of its rows (`lengths`): a is 1 and k v^T is 0 there.
+a is one number for each matrix, or for each of its rows, or of its columns. A step may choose by a condition of its rows
+(`lengths`): a is 1 and k v^T is 0 there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lstm_ir.ir.carry_kinds import CarryKind, circles
+from lstm_ir.ir.carry_kinds import CarryKind, MatrixForm, circles
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.reach import parameters_of
@@ -17,6 +18,7 @@ from lstm_ir.ir.spread import Spread, product_axes
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.scan.partial import Axes, NoFormError, Outer, Outers, Partial, applied, chosen, masked, narrowed
+from lstm_ir.ops.scan.tuned import MIN_STATE
 
 
 @dataclass(frozen=True)
@@ -62,28 +64,36 @@ class MatrixLoop:
         return tuple(a for a in range(self.param.rank) if a not in (self.k, self.v))
 
 
-def matrix_loop(loop: Loop) -> tuple[MatrixLoop | None, str]:
-    """The first matrix state that chunks can make, or None and why there is none ("" without such a carry)."""
-    why = ""
+def matrix_loop(loop: Loop) -> tuple[MatrixLoop | None, tuple[str, ...]]:
+    """The first matrix state that chunks can make, or None and why each such carry is none."""
+    reasons = []
     for c in circles(loop):
         if c.kind is not CarryKind.matrix or c.form is None:
             continue
-        p = loop.carry_params[c.carries[0]]
-        pairs = [(c.form.k_axis, c.form.v_axis), (c.form.v_axis, c.form.k_axis)]
-        if c.form.delta:
-            why = "a delta rule"
-        elif c.form.decay:
-            why = "a decay for each row or column of a matrix state"
-        elif p.dtype not in (DType.f32, DType.f64):
-            why = f"a matrix state in {p.dtype}"
-        else:
-            why = ""
-            for k, v in pairs:
-                try:
-                    return _Taken(loop, c.carries[0], k, v).matrix, ""
-                except NoFormError as e:
-                    why = str(e) or why or "a matrix state that is read by more than products with a vector"
-    return None, why
+        found = _taken(loop, c.carries[0], c.form)
+        if isinstance(found, MatrixLoop):
+            return found, ()
+        reasons.append(found)
+    return None, tuple(dict.fromkeys(reasons))
+
+
+def _taken(loop: Loop, carry: int, form: MatrixForm) -> MatrixLoop | str:
+    """A matrix state that chunks can make, or why they cannot."""
+    p = loop.carry_params[carry]
+    sizes = p.shape[form.k_axis], p.shape[form.v_axis]
+    if form.delta:
+        return "a delta rule"
+    if p.dtype not in (DType.f32, DType.f64):
+        return f"a matrix state in {p.dtype}"
+    if not all(isinstance(n, int) and n >= MIN_STATE for n in sizes):
+        return f"a matrix state of {sizes[0]} x {sizes[1]}"
+    why = ""
+    for k, v in ((form.k_axis, form.v_axis), (form.v_axis, form.k_axis)):
+        try:
+            return _Taken(loop, carry, k, v).matrix
+        except NoFormError as e:
+            why = str(e) or why or "a matrix state that is read by more than products with a vector"
+    return why
 
 
 class _Taken:
@@ -136,7 +146,7 @@ class _Taken:
         except NoFormError:
             if n.op.name != "multiply":
                 raise
-            self.asked[v] = self._asked(n)
+            self._times_a_side(n)
 
     # -- the state, decayed, and what is added
 
@@ -169,23 +179,40 @@ class _Taken:
             return _chosen(cond, *map(self._of, n.inputs[1:]))
         raise NoFormError
 
+    def _times_a_side(self, n: Node) -> None:
+        """The state times numbers that differ along one of its axes: a decay, or, along that of k, what a read asks."""
+        if sum(w in self.depends for w in n.inputs) != 1:
+            raise NoFormError
+        a, b = n.inputs if n.inputs[0] in self.depends else reversed(n.inputs)
+        along = {self.axes[i] for i in self.spread.of(b)} & {self.k, self.v}
+        if a in self.affine and len(along) == 1:
+            self.affine[n.values[0]] = self._by_side(
+                self.affine[a], narrowed(b, self.axes, self.spread), along == {self.k}
+            )
+        if along == {self.k}:
+            self.asked[n.values[0]] = self._asked(n)
+        elif n.values[0] not in self.affine:
+            raise NoFormError
+
+    def _by_side(self, of: Affine, by: Partial, is_key: bool) -> Affine:
+        decay = None if of.decay is None else applied(e.multiply, of.decay, by)
+        if is_key:
+            return Affine(decay, tuple(Outer(applied(e.multiply, o.key, by), o.value) for o in of.added))
+        return Affine(decay, tuple(Outer(o.key, applied(e.multiply, o.value, by)) for o in of.added))
+
     # -- what reads it
 
     def _asked(self, n: Node) -> tuple[Affine, Partial]:
         """The state times numbers that differ along the axis of k."""
-        if sum(w in self.depends for w in n.inputs) != 1:
-            raise NoFormError
         a, b = n.inputs if n.inputs[0] in self.depends else reversed(n.inputs)
-        if self.v in {self.axes[i] for i in self.spread.of(b)}:
-            raise NoFormError
         of, query = self._query(a)
         return of, applied(e.multiply, query, narrowed(b, self.axes, self.spread))
 
     def _query(self, w: Value) -> tuple[Affine, Partial]:
-        if w in self.affine:
-            return self.affine[w], Partial.number(1, w.dtype)
         if w in self.asked:
             return self.asked[w]
+        if w in self.affine:
+            return self.affine[w], Partial.number(1, w.dtype)
         raise NoFormError
 
     def _sum(self, n: Node) -> Read:

@@ -8,6 +8,9 @@ from __future__ import annotations
 # Steps of a chunk, about: products inside it grow with it, the states that are written shrink. Figure not kept; what
 # chunks of 64 gain stands in docs/passes.md.
 CHUNK_STEPS = 64
+# The same where decays differ along rows or columns of a state: each pair of steps has K or V decays, C K for a step,
+# where the state of a step has K V numbers. Reasoned, not measured.
+PAIRED_STEPS = 16
 MIN_STEPS = 8  # of a loop by chunks. Reasoned: T = 1 is the form in which a model is served
 MIN_STATE = 8  # rows and columns of a matrix state by chunks; figure not kept
 # Elements that are picked one after another. Reasoned: each is a look at all elements. Figure not kept.

@@ -21,14 +21,15 @@ from lstm_ir.passes.pipeline import Pipeline
 from lstm_ir.passes.pipelines import NAMED
 
 EVERYWHERE = ChunkStates(on="all")
+PAIRED = ("gated_linear_attention", "a_decay_for_each_column", "any_decay_of_keys")  # decays along an axis
 NAMES = [n for n in CELLS if n != "shared_by_rows"]
 
 
 def test_reads_of_a_matrix_stay_in_its_loop(seed: int) -> None:
     """A product of rows with a state is not taken out of the loop, for which all states would be kept."""
-    for name in ("gated_linear_attention", "delta_rule"):
+    for cell in (CELLS["gated_linear_attention"][0], LEFT["delta_rule"][0]):
         rows = [li.input(n, (20, *s)) for n, s in SHAPES.items()]
-        g = li.Graph(name, rows, flatten(li.scan(LEFT[name][0], li.zeros((B, H, K, V)), tuple(rows))))
+        g = li.Graph("g", rows, flatten(li.scan(cell, li.zeros((B, H, K, V)), tuple(rows))))
         made = Pipeline.parse("default").run(g, resolve("cpu").info).graph
         assert max(v.rank for x in loops_of(made) for v in x.ys) == 4
         with li.compile(g) as exe:
@@ -92,17 +93,18 @@ def test_one_state_without_leading_axes(seed: int) -> None:
     near(li.interpret(chunks(g), given), li.interpret(g, given), "f64", seed)
 
 
+@pytest.mark.parametrize(("name", "gate"), [("bonus", "f"), ("any_decay_of_keys", "q")])
 @pytest.mark.parametrize("decay", [0.0, 1.0, -1.0, 1e-30, -0.5, "mixed"])
-def test_extreme_decays_in_f32(decay: Any, seed: int) -> None:
+def test_extreme_decays_in_f32(decay: Any, name: str, gate: str, seed: int) -> None:
     """Nothing is divided and no logarithm is taken: zeros, signs and tiny numbers come out as in the loop."""
     T = 200
-    g = graph("bonus", T, "f32")
+    g = graph(name, T, "f32")
     given = arrays(g, T, seed)
     rng = np.random.default_rng(seed)
-    shape = given["f"].shape
+    shape = given[gate].shape
     some = rng.choice([0.0, 1.0, -1.0, 1e-30, 1e-20, 0.9], shape) if decay == "mixed" else np.full(shape, decay)
-    given["f"] = some.astype(np.float32)
-    exact = li.interpret(graph("bonus", T, "f64"), {n: a.astype("f8") for n, a in given.items()})
+    given[gate] = some.astype(np.float32)
+    exact = li.interpret(graph(name, T, "f64"), {n: a.astype("f8") for n, a in given.items()})
     near(li.interpret(chunks(g), given), exact, "f32", (decay, seed))
 
 
@@ -124,6 +126,32 @@ def test_what_stays_a_loop(name: str) -> None:
     notes = Notes()
     assert EVERYWHERE.run(g, notes) is g
     assert [m.reason for m in notes.misses] == [f"{why} stays a loop over steps"]
+
+
+def test_one_of_two_states_by_chunks(seed: int) -> None:
+    """The other one, a delta rule or a matrix that is too small, stays a loop, and the report says why."""
+
+    def cell(c: Any, x: Any) -> Any:
+        (small, s, r), (q, k, v, _, f) = c, x
+        small = li.sigmoid(f)[..., None, None] * small + k[..., :3, None] * v[..., None, :4]
+        s = li.sigmoid(f)[..., None, None] * s + k[..., :, None] * v[..., None, :]
+        r = r + k[..., :, None] * (v - li.einsum("bhk,bhkv->bhv", k, r))[..., None, :]
+        rows = li.einsum("bhk,bhkv->bhv", q, s), li.einsum("bhk,bhkv->bhv", q, r)
+        return (small, s, r), (*rows, li.einsum("bhk,bhkv->bhv", q[..., :3], small))
+
+    rows = [li.input(n, (70, *s), "f64") for n, s in SHAPES.items()]
+    first = tuple(li.zeros((B, H, *s), "f64") for s in ((3, 4), (K, V), (K, V)))
+    g = li.Graph("g", rows, flatten(li.scan(cell, first, tuple(rows))))
+    notes = Notes()
+    made = EVERYWHERE.run(g, notes)
+    assert len(notes.fired) == 1
+    assert {m.reason.removesuffix(" stays a loop over steps") for m in notes.misses} == {
+        "a delta rule",
+        "a matrix state of 3 x 4",
+    }
+    assert len(notes.misses) == 2
+    given = arrays(g, 70, seed, 0.3)
+    near(li.interpret(made, given), li.interpret(g, given), "f64", seed)
 
 
 def test_few_steps_counts_and_other_targets_stay_loops() -> None:
@@ -164,7 +192,7 @@ def gradients(name: str, T: Any, dtype: str, of_steps: bool, monkeypatch: pytest
         return li.grad(li.Graph("g", g.params, {"loss": total}), "loss", list(SHAPES), missing="zeros")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in PAIRED])
 def test_gradients(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     T = 40
     by_chunks = gradients(name, T, "f64", False, monkeypatch)
@@ -189,6 +217,12 @@ def test_gradients_at_decays_of_zero(seed: int, monkeypatch: pytest.MonkeyPatch)
     given = arrays(by_steps, T, seed)
     given["f"] = np.random.default_rng(seed).choice([0.0, 1.0, -1.0, 1e-30], given["f"].shape)
     near(li.interpret(by_chunks, given), li.interpret(by_steps, given), "f64", seed)
+
+
+@pytest.mark.parametrize("name", PAIRED)
+def test_decays_along_an_axis_are_differentiated_by_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = gradients(name, 40, "f64", False, monkeypatch)
+    assert any(c.kind is CarryKind.matrix for x in loops_of(made) for c in circles(x))
 
 
 def test_torch_gives_the_same(seed: int) -> None:
