@@ -310,31 +310,6 @@ def powers() -> Graphs:
     return same_cell(lambda h: h, change, change, [x()])
 
 
-@rewrite(instead.FOLD_AXES)
-def many_heads_of_one_matrix() -> Graphs:
-    wide = 8 * H
-    v, w = x(T, 17, "B", wide), li.weight("w", np.tile(W, (8, 8)) / 8)
-    start, folded = v[0] * 0.0, li.reshape(v, (T, "17 * B", wide))
-    a = loop(lambda h, r: (li.tanh(h @ w + r), h), start, v)
-    b, y = loop(lambda h, r: (li.tanh(h @ w + r), h), li.reshape(start, ("17 * B", wide)), folded)
-    return graph([v], *a), graph([v], li.reshape(b, (17, "B", wide)), li.reshape(y, (T, 17, "B", wide)))
-
-
-@rewrite(instead.BLOCKS)
-def many_heads() -> Graphs:
-    ws = (0.3 * _RNG.standard_normal((17, H, H))).astype("f4")
-    v, w, whole = x(T, "B", 17, H), li.weight("ws", ws), np.zeros((17 * H, 17 * H), "f4")
-    for i in range(17):
-        whole[i * H : (i + 1) * H, i * H : (i + 1) * H] = ws[i]
-    turned, start = li.transpose(v, (0, 2, 1, 3)), v[0] * 0.0
-    a, y = loop(lambda h, r: (li.tanh(li.einsum("nbi,nij->nbj", h, w) + r), h), li.transpose(start, (1, 0, 2)), turned)
-    diagonal = li.weight("whole", whole)
-    start, wide = li.reshape(start, ("B", 17 * H)), li.reshape(v, (T, "B", 17 * H))
-    b, z = loop(lambda h, r: (li.tanh(h @ diagonal + r), h), start, wide)
-    b, z = li.reshape(b, ("B", 17, H)), li.reshape(z, (T, "B", 17, H))
-    return graph([v], a, y), graph([v], li.transpose(b, (1, 0, 2)), li.transpose(z, (0, 2, 1, 3)))
-
-
 @rewrite(instead.KNOWN_END)
 def end_that_is_known() -> Graphs:
     v, n = x(), li.input("n", (), "i32")

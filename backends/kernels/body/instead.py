@@ -12,7 +12,6 @@ COLUMNS_LAST = "transpose before the loop, so that the columns are the last axis
 MIXED_ROWS = "one row that holds all: carry [1,B*H] where it is [B,H], and a matrix with blocks for a product"
 NUMBERS = "numbers in place of the names of these sizes"
 NO_ELEMENTS = "leave it out"
-BLOCKS = "keep the state as [B,N*H], and multiply by one matrix that has the N matrices on its diagonal"
 FOLD_AXES = "fold the leading axes into that of the rows, before the loop"
 ONE_TENSOR = "join what is scanned along the columns before the loop, and slice it inside"
 CONVERT_BEFORE = "convert it to f32, or to i32, before the loop"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from lstm_ir import ops
@@ -130,8 +131,6 @@ class Puller:
     def dot(self, terms: tuple[ProductTerm, ...], dtype: DType) -> Atom:
         """A sum of products."""
         masks = [t.mask for t in terms if t.mask is not None]
-        for t in terms:
-            _without_loops(t.matrix, t.row, *masks)
         phase = max(0, *(t.row.phase for t in terms), *(m.phase for m in masks))
         return self._intern(
             ("dot", terms, dtype), "dot", dtype, terms=terms, phase=phase, cols=True, rows=True, has_dot=True
@@ -281,6 +280,10 @@ class Puller:
         if not cols:
             found = sums.by_row(self, v, access)
             return sums.product(self, v, access, width, (places[0], places[1])) if found is None else found
+        by_loops = partial(sums.product, self, v, access, width, (places[0], places[1]))
+        counted = matrix_at.values() if v.dtype is not DType.i32 else access
+        if any(isinstance(x, LoopAxis) for x in counted):
+            return by_loops()
         fixed = tuple(matrix_at[i] if i not in (k_axis, *cols) else None for i in range(matrix.rank))
         if v.dtype is DType.i32:
             where = Matrix(matrix, fixed, k_axis, cols[0], 0, matrix_at[cols[0]].start)
@@ -290,6 +293,8 @@ class Puller:
         for start, size in self._windows(row, place, length):
             pulled = self.pull(row, _shifted(place, start), size)
             atom, mask = self._row(pulled, size)
+            if atom.loops or (mask is not None and mask.loops):
+                return by_loops()
             if mask is not None and any(t.mask not in (None, mask) for t in terms):
                 atom, mask = self.temp_load(self.temp(pulled, size)), None
             where = Matrix(matrix, fixed, k_axis, cols[0], start, matrix_at[cols[0]].start)
@@ -331,7 +336,6 @@ class Puller:
     def _projected(self, row: Atom, length: int, m: Matrix, mask: Atom | None) -> Atom:
         """A column of the product that is made before the loop; zero where `mask` is false."""
         assert row.source is not None
-        _without_loops(m, row)
         p = Projection(row.source.index, row.access, length, replace(m, col_start=0))
         if p not in self.projections:
             self.projections.append(p)
@@ -395,14 +399,6 @@ class Puller:
             if atom.args[2].number == 0 and mask is None:
                 return inner, atom.args[0]
         return self.temp_load(self.temp(atom, width)), None
-
-
-def _without_loops(m: Matrix, *operands: Atom) -> None:
-    """RefusedError for a product inside of a loop that counts leading indices."""
-    counted = any(isinstance(at, LoopAxis) for at in m.fixed)
-    if counted or any(a.loops for a in operands):
-        why = f"a product for each of more than {ac.MAX_LEADING} leading indices"
-        raise RefusedError(why, m.value, instead.BLOCKS if counted else instead.FOLD_AXES)
 
 
 def _shifted(access: Access, by: int) -> Access:
