@@ -2,8 +2,8 @@
 
     S[t] = a[t] S[t-1] + k[t] v[t]^T        reads: q[t] . S[t-1] or q[t] . S[t], summed over the axis of k
 
-a is one number for each matrix, or for each of its rows, or of its columns. A step may choose by a condition of its rows
-(`lengths`): a is 1 and k v^T is 0 there.
+a is one number for each matrix, or for each of its rows, or of its columns. A step may choose by a condition of the
+batch's rows (`lengths`): a is 1 and k v^T is 0 there.
 """
 
 from __future__ import annotations
