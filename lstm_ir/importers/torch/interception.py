@@ -2,7 +2,8 @@
 
 PyTorch's functions are intercepted by a function mode, which is public. Packed sequences go through two functions and
 the `forward` of three layers, which are exchanged for the time of the export, in the exporting thread alone, and only
-where PyTorch has them as this file knows them. So is `apply` of autograd.Function, whose gradient an export drops.
+where PyTorch has them as this file knows them. So is `apply` of autograd.Function, whose gradient an export drops, and
+so are hooks on gradients.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch.nn.modules import module as modules
 from torch.nn.utils import rnn
 from torch.overrides import TorchFunctionMode
 
@@ -40,6 +42,8 @@ class _WholeOps(TorchFunctionMode):  # type: ignore[misc]
     """Calls of `torch.lstm` and its relatives become our ops."""
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _HOOKS and args[0].requires_grad:
+            raise NodeRefusedError(_HOOKED)
         if func in _POOLS and not (kwargs or {}).get("return_indices"):
             return _max_pool1d(*args, **(kwargs or {}))
         name = _FUNCTIONS.get(func)
@@ -60,6 +64,11 @@ _ARGUMENTS = (
     "input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first",
 )  # fmt: skip
 _FUNCTIONS: dict[Any, str] = {getattr(torch._VF, name): name for name in LAYERS.values()}
+_HOOKS = (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
+_HOOKED = (
+    "forward puts a hook on the gradient of a tensor, which torch.export drops; a hook that changes no gradient is "
+    "left out under `if not torch.compiler.is_exporting()`"
+)
 _POOLS = (torch.max_pool1d, torch.nn.functional.max_pool1d)
 
 
@@ -129,9 +138,34 @@ def _applied(cls: Any, *args: Any, **kwargs: Any) -> Any:
     results = _apply(cls, *args, **kwargs)
     if cls.__module__.partition(".")[0] == "torch":
         return results
-    known, name = torch.is_grad_enabled(), cls.__name__
-    mark = (lambda v: OPS.own_gradient(v, name)) if known else torch.Tensor.detach
+    why = (
+        f"the autograd.Function {cls.__name__} has a backward of its own, which torch.export drops; a gradient that "
+        "passes y by is written x + (y - x).detach()"
+    )
+    mark = (lambda v: OPS.own_gradient(v, why)) if torch.is_grad_enabled() else torch.Tensor.detach
     return torch.utils._pytree.tree_map_only(torch.Tensor, mark, results)
+
+
+def _hooked(module: Any, args: Any, results: Any) -> Any:
+    """What a module gives that has hooks on its gradients, which an export drops."""
+    hooks = module._backward_hooks or module._backward_pre_hooks or modules._global_backward_hooks
+    if not (hooks or modules._global_backward_pre_hooks) or not active() or not torch.is_grad_enabled():
+        return None
+    if type(module).__module__.startswith("torch.export."):  # what PyTorch puts around the module
+        return None
+    name = type(module).__name__
+    why = f"the module {name} has a hook on its gradients, which torch.export drops; remove it before the import"
+
+    def mark(v: Any) -> Any:
+        if isinstance(v, torch.Tensor):
+            return OPS.own_gradient(v, why) if v.is_floating_point() else v
+        if isinstance(v, rnn.PackedSequence):
+            return rnn.PackedSequence(OPS.own_gradient(v.data, why), v.batch_sizes)
+        if v is None or isinstance(v, (bool, int, float, str)):
+            return v
+        raise NodeRefusedError(f"the module {name} has a hook on its gradients, and gives a {type(v).__name__}")
+
+    return torch.utils._pytree.tree_map(mark, results, is_leaf=lambda v: isinstance(v, rnn.PackedSequence))
 
 
 def active() -> bool:
@@ -216,5 +250,6 @@ def intercepted() -> Iterator[None]:
         for layer in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
             stack.callback(setattr, layer, "forward", layer.forward)
             layer.forward = _forward(layer.forward)
+        stack.callback(modules.register_module_forward_hook(_hooked).remove)
         stack.enter_context(_WholeOps())
         yield

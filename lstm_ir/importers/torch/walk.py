@@ -29,6 +29,7 @@ from lstm_ir.ir.leaf import constant, parameter, weight
 from lstm_ir.ir.location import Loc, at
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.nn.dropout import random_key
+from lstm_ir.ops.primitive.custom_gradient import unknown_gradient
 
 Shapes = Mapping[str, tuple[str, tuple[Dim, ...]]]  # by placeholder the name in the graph, and the shape
 STEP = "step"  # the input that counts calls, from which masks of dropout are drawn
@@ -113,6 +114,9 @@ class Walk:
         if kind != "PARAMETER" or not tensor.requires_grad or not data.type.dtype.is_float:
             return constant(data)
         self.weights[name] = weight(name, data)
+        if tensor._backward_hooks or tensor._post_accumulate_grad_hooks:
+            why = f"the parameter {name} has a hook on its gradient, which torch.export drops"
+            return unknown_gradient(self.weights[name], f"{why}; remove it before the import")
         return self.weights[name]
 
     def _key(self) -> Value:

@@ -61,7 +61,7 @@ _define(
     _pad,
 )
 
-_define("own_gradient", "Tensor x, str name", "Tensor", lambda x, name: x.new_empty(x.shape))  # x itself
+_define("own_gradient", "Tensor x, str why", "Tensor", lambda x, why: x.new_empty(x.shape))  # x itself
 
 ATEN = {f"aten.{k}.input": getattr(torch.ops.lstm_ir, k).default for k in _KINDS}
 """By PyTorch's ops ours."""

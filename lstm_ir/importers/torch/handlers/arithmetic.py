@@ -265,8 +265,5 @@ def detach(c: Call) -> Value:
 
 @taken("lstm_ir.own_gradient.default", rows=True, refused="its gradient")
 def own_gradient(c: Call) -> Value:
-    """What an autograd.Function gives, which has a backward of its own."""
-    why = (
-        f"the autograd.Function {c.word('name')} has a backward of its own, which torch.export drops; a gradient that "
-    )
-    return unknown_gradient(c.tensor("x"), f"{why}passes y by is written x + (y - x).detach()")
+    """A tensor whose gradient torch.export drops: of an autograd.Function, of a module with hooks."""
+    return unknown_gradient(c.tensor("x"), c.word("why"))
