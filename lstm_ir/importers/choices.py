@@ -9,14 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 from lstm_ir import ops as li
+from lstm_ir.importers.complex_numbers import Complex
+from lstm_ir.importers.lists import TensorList
 from lstm_ir.ir.graph import Value
 
 
 def entering(v: Any, holds: Value) -> Any:
     """v as a branch reads it that runs where `holds`, i1[], is true: elsewhere its gradient is 0, whatever it was.
 
-    What is no value of a graph, as a list, enters as it is.
+    A list and complex numbers enter part by part. A list that a loop around the branch writes holds nothing that a
+    branch could read: it enters as it is, as all does that is no value of a graph.
     """
+    if isinstance(v, Complex | TensorList):
+        return v.each(lambda part: entering(part, holds))
     if not isinstance(v, Value) or not v.dtype.is_float or v.op == "constant":
         return v
     return li.select(holds, v, li.stop_gradient(v))

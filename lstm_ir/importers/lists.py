@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lstm_ir import ops as li
@@ -52,9 +52,39 @@ class TensorList:
             return replace(self, rows=None, items=dict(enumerate(rows)) | {place: value}, count=max(count, place + 1))
         return replace(self, items={**self.items, place: value}, count=max(count, place + 1))
 
+    def each(self, change: Callable[[Value], Value]) -> TensorList:
+        """The list with its elements changed."""
+        rows = None if self.rows is None else change(self.rows)
+        return replace(self, rows=rows, items={k: change(v) for k, v in self.items.items()})
+
+    def chosen(self, other: TensorList, choose: Callable[[Value, Value], Value]) -> TensorList:
+        """Of two lists one, by its elements; where one alone has an element written, the other has zeros there."""
+        if self.dtype is not other.dtype or self.count != other.count:
+            raise NodeRefusedError(
+                f"one of two lists is chosen: of {self.count} elements of {self.dtype}, and of {other.count} of "
+                f"{other.dtype}"
+            )
+        whole = replace(
+            self, element=self.element if self.element == other.element else None, grows=self.grows and other.grows
+        )
+        if self.rows is not None or other.rows is not None:
+            return replace(whole, rows=choose(self.stacked(), other.stacked()), items={})
+        made = {}
+        for k in sorted({*self.items, *other.items}):
+            a, b = self.items.get(k), other.items.get(k)
+            made[k] = choose(_or_zeros(a, b), _or_zeros(b, a))
+        return replace(whole, items=made)
+
     def read(self, place: Value) -> Value:
         """The element at a place."""
         return li.take(self.stacked(), place, 0)
+
+
+def _or_zeros(v: Value | None, like: Value | None) -> Value:
+    if v is not None:
+        return v
+    assert like is not None
+    return li.zeros(like.shape, like.dtype)
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,6 +51,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/importers/report_text.py": "WIDTH SHOWN",
         "lstm_ir/importers/tensorflow/bundle.py": "MAX_SHARDS",
         "lstm_ir/importers/tensorflow/checksum.py": "_PART",
+        "lstm_ir/importers/tensorflow/own_gradients.py": "_MOST",
         "lstm_ir/importers/tensorflow/ports.py": "_SHOWN",
         "lstm_ir/importers/tensorflow/reading.py": "_NODES",
         "lstm_ir/importers/tensorflow/sorted_table.py": "MAX_BYTES MAX_KEYS",

@@ -221,6 +221,41 @@ def _(tf: Any, v1: Any, p: Any) -> Any:
     }
 
 
+@case("switched_lists", x=((None, 3), (2, 3)))
+def _(tf: Any, v1: Any, p: Any) -> Any:
+    """Arrays and complex numbers go through switches, and come out of a merge."""
+    y, never = tf.matmul(p["x"], v1.get_variable("w", (3, 4))), tf.reduce_any(p["x"] > 1e6)
+    rows = tf.TensorArray(tf.float32, 2, element_shape=(None, 4), clear_after_read=False).write(0, y)
+    kept = v1.cond(never, lambda: rows.write(1, tf.math.log(y - 1e3)), lambda: rows.write(1, y * 2.0))
+    read = v1.cond(never, lambda: tf.sqrt(kept.stack() - 1e3), lambda: kept.stack() * 3.0)
+    z = tf.signal.rfft(y)
+    far = v1.cond(never, lambda: tf.complex(tf.math.log(tf.abs(z) - 1e3), tf.math.imag(z)), lambda: z + z)
+    return {"read": read, "far": tf.signal.irfft(far)}
+
+
+@case("switched_in_loop", "checkpoint", x=((None, None, 3), (5, 2, 3)))
+def _(tf: Any, v1: Any, p: Any) -> Any:
+    """Branches in loops, and one around a loop, read variables of both kinds; slopes of what does not run are NaN."""
+    w = v1.get_variable("w", (3, 3))
+    u = v1.get_variable("u", (3, 3), use_resource=True)
+    x, never = p["x"], tf.reduce_any(p["x"] > 1e6)
+
+    def over(step: Any) -> Any:
+        return tf.while_loop(
+            lambda t, h: t < tf.shape(x)[0], lambda t, h: (t + 1, step(x[t], h)), (0, tf.zeros_like(x[0]))
+        )[1]
+
+    def far(h: Any) -> Any:
+        return tf.matmul(h, tf.sqrt(u - 1e3) + tf.math.log(w - 1e3))
+
+    def step(row: Any, h: Any) -> Any:
+        h = v1.cond(tf.reduce_any(row > 1e6), lambda: far(h), lambda: tf.tanh(tf.matmul(row, w) + tf.matmul(h, u)))
+        return v1.cond(never, lambda: far(h) + row, lambda: h + tf.matmul(h, u))
+
+    inside = over(step)
+    return {"y": v1.cond(never, lambda: over(lambda row, h: far(h) + row), lambda: tf.matmul(inside, u))}
+
+
 @case("loop", x=((None, None, 3), (5, 2, 3)))
 def _(tf: Any, v1: Any, p: Any) -> Any:
     """A loop of two inside of one another, over rows that are read by slices, from the last one."""

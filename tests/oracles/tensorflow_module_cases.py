@@ -120,6 +120,24 @@ def _(tf: Any, x: Any, v: Any) -> Any:
     return {"y": tf.cond(tf.reduce_any(both > 0), lambda: tf.math.log(both @ v["w"]) * root, lambda: root @ v["u"])}
 
 
+@case("branch_lists", None, 3, rows=(2, 3))
+def _(tf: Any, x: Any, v: Any) -> Any:
+    """Lists and complex numbers go into branches, and come out: slopes of those that do not run are NaN."""
+    y, never = x @ v["w"], tf.reduce_any(x > 1e6)
+    rows = tf.TensorArray(tf.float32, 2, element_shape=(None, 4)).write(0, y).write(1, y * 2.0)
+    read = tf.cond(never, lambda: tf.sqrt(rows.stack() - 1e3), lambda: rows.stack() @ v["u"])
+    kept = tf.cond(never, lambda: rows.write(1, tf.math.log(y - 1e3)), lambda: rows.write(0, y + v["b"]))
+    passed = tf.cond(never, lambda: rows.write(0, tf.sqrt(rows.read(0) - 1e3)), lambda: rows)
+    return {"read": read, "kept": kept.stack(), "passed": passed.stack()}
+
+
+@case("branch_spectra", None, 3, rows=(2, 3))
+def _(tf: Any, x: Any, v: Any) -> Any:
+    never, z = tf.reduce_any(x > 1e6), tf.signal.rfft(x @ v["w"] + v["b"])
+    far = tf.cond(never, lambda: tf.complex(tf.math.log(tf.abs(z) - 1e3), tf.math.imag(z)), lambda: z + z)
+    return {"far": tf.signal.irfft(far), "size": tf.cond(never, lambda: tf.sqrt(-tf.abs(z)), lambda: tf.math.real(z))}
+
+
 @case("stopped", None, 3, rows=(2, 3))
 def _(tf: Any, x: Any, v: Any) -> Any:
     y = x @ v["w"] + v["b"]
@@ -128,8 +146,13 @@ def _(tf: Any, x: Any, v: Any) -> Any:
 
 @case("silu", None, 3, rows=(2, 3))
 def _(tf: Any, x: Any, v: Any) -> Any:
-    """It has a gradient written by hand, which is that of x * sigmoid(b * x)."""
-    return {"y": tf.nn.silu(x @ v["w"]), "z": tf.nn.silu(x @ v["w"] + v["b"], 1.5)}
+    """It has a gradient written by hand, which is that of x * sigmoid(b * x); b learns, too."""
+    inner = tf.cond(x[0, 0] > 0, lambda: tf.nn.silu(x @ v["w"]), lambda: tf.nn.silu(x @ v["w"] - 1.0))
+    return {
+        "y": tf.nn.silu(x @ v["w"]), "z": tf.nn.silu(x @ v["w"] + v["b"], 1.5),
+        "learned": tf.nn.silu(x @ v["w"], v["b"][0]), "of_input": tf.nn.silu(x) @ v["w"], "inner": inner,
+        "looped": tf.while_loop(lambda t, h: t < 3, lambda t, h: (t + 1, tf.nn.silu(h @ v["u"])), (0, x @ v["w"]))[1],
+    }  # fmt: skip
 
 
 @case("straight_through", None, 3, rows=(2, 3))
@@ -141,6 +164,46 @@ def _(tf: Any, x: Any, v: Any) -> Any:
         return tf.round(z), lambda dy: dy
 
     return {"y": rounded(x @ v["w"] * 3.0), "plain": tf.tanh(x @ v["u"][:3])}
+
+
+@case("like_silu", None, 3, rows=(2, 3))
+def _(tf: Any, x: Any, v: Any) -> Any:
+    """What it computes is silu; its gradient is another."""
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def stretched(z: Any, b: Any) -> Any:
+        return z * tf.sigmoid(b * z), lambda dy: (dy * 2.0, tf.reduce_sum(dy))
+
+    return {"y": stretched(x @ v["w"], tf.constant(1.0)), "plain": tf.tanh(x @ v["u"][:3])}
+
+
+@case("like_its_gradient", None, 3, rows=(2, 3))
+def _(tf: Any, x: Any, v: Any) -> Any:
+    """The gradient is that of silu with two factors exchanged, over another tensor than the one that goes in."""
+    other = x @ v["w"] + 1.0
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def shifted(z: Any, b: Any) -> Any:
+        def grad(dy: Any) -> Any:
+            s = tf.sigmoid(b * other)
+            of_b = tf.reduce_sum(dy * tf.square(other) * s * (1.0 - s))
+            return dy * (s * (1.0 + (b * other) * (1.0 - s))), of_b
+
+        return z * tf.sigmoid(b * z), grad
+
+    return {"y": shifted(x @ v["w"], tf.constant(1.0)), "plain": tf.tanh(x @ v["u"][:3])}
+
+
+@case("plain_swish", None, 3, rows=(2, 3))
+def _(tf: Any, x: Any, v: Any) -> Any:
+    """Of one argument, with the right gradient in other words: not known to be right."""
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def swish(z: Any) -> Any:
+        s = tf.sigmoid(z)
+        return z * s, lambda dy: dy * (s + z * s * (1.0 - s))
+
+    return {"y": swish(x @ v["w"]), "plain": tf.tanh(x @ v["u"][:3])}
 
 
 @case("computed", None, None, 3, rows=(6, 2, 3))
@@ -233,7 +296,7 @@ def _frames(record: Record, length: int, step: int, padded: bool) -> None:
         record.keep("more", {f"{samples}/x": x, f"{samples}/y": function(tf.constant(x))["y"].numpy()})
 
 
-OWN = frozenset({"straight_through"})  # whose gradient is not read
+OWN = frozenset({"straight_through", "like_silu", "like_its_gradient", "plain_swish"})  # whose gradient is not read
 FRAMES: dict[str, Callable[[Record], None]] = {
     f"frames_{length}_{step}_{padded}": partial(_frames, length=length, step=step, padded=padded)
     for length, step, padded in ((4, 2, False), (7, 3, False), (4, 2, True), (7, 3, True), (6, 4, True))

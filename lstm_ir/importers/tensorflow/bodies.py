@@ -132,6 +132,22 @@ class Body:
         exits = {n.name: n.inputs[0].node for n in self.nodes.values() if n.op in EXIT and n.inputs}
         return {e: made[s] for e, s in exits.items() if s in made}
 
+    def frame_of(self, name: str) -> str | None:
+        """The innermost loop of TensorFlow 1 in which a node stands; None outside of all."""
+        todo, seen = [name], set[str]()
+        while todo:
+            n = self.nodes.get(todo.pop())
+            if n is None or n.name in seen or n.op in NEXT:
+                continue
+            seen.add(n.name)
+            if n.op in ENTER:
+                return frame_name(n)
+            left = self.frames.get(n.name) if n.op in EXIT else None
+            # What comes out of a loop stands where that which enters it stands.
+            todo += [r.node for s in left.starts for r in s.inputs] if left else [r.node for r in n.inputs]
+            todo += () if left else n.controls
+        return None
+
     def _switches(self, places: Mapping[str, int]) -> tuple[dict[str, int], set[str]]:
         """Of a loop's variables the switches, each with the variable's place, and the nodes that decide."""
         switches: dict[str, int] = {}

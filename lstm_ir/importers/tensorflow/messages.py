@@ -29,12 +29,18 @@ TensorProto: 1 dtype int32, 2 tensor_shape TensorShapeProto, 3 version_number in
     5 float_val float*, 6 double_val double*, 7 int_val int32*, 8 string_val bytes*, 9 scomplex_val float*,
     10 int64_val int64*, 11 bool_val bool*, 12 dcomplex_val double*, 13 half_val int32*, 16 uint32_val uint32*,
     17 uint64_val uint64*
-FunctionDefLibrary: 1 function FunctionDef*
+FunctionDefLibrary: 1 function FunctionDef*, 3 registered_gradients RegisteredGradient*
+RegisteredGradient: 1 gradient_func string, 2 registered_op_type string
 FunctionDef: 1 signature OpDef, 3 node_def NodeDef*, 4 ret map<string>, 5 attr map<AttrValue>, 6 control_ret map<string>
 OpDef: 1 name string, 2 input_arg ArgDef*, 3 output_arg ArgDef*, 17 is_stateful bool
 ArgDef: 1 name string, 3 type int32, 4 type_attr string, 5 number_attr string, 6 type_list_attr string
 SavedModel: 1 saved_model_schema_version int64, 2 meta_graphs MetaGraphDef*
-MetaGraphDef: 1 meta_info_def MetaInfoDef, 2 graph_def GraphDef, 3 saver_def SaverDef, 5 signature_def map<SignatureDef>
+MetaGraphDef: 1 meta_info_def MetaInfoDef, 2 graph_def GraphDef, 3 saver_def SaverDef,
+    5 signature_def map<SignatureDef>, 7 object_graph_def SavedObjectGraph
+SavedObjectGraph: 1 nodes SavedObject*, 2 concrete_functions map<SavedConcreteFunction>
+SavedObject: 12 captured_tensor CapturedTensor
+CapturedTensor: 1 name string, 2 concrete_function string
+SavedConcreteFunction: 2 bound_inputs int32*
 MetaInfoDef: 1 meta_graph_version string, 4 tags string*, 5 tensorflow_version string
 SaverDef: 1 filename_tensor_name string, 2 save_tensor_name string, 3 restore_op_name string
 SignatureDef: 1 inputs map<TensorInfo>, 2 outputs map<TensorInfo>, 3 method_name string

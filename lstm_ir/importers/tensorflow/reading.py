@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -32,6 +32,14 @@ class SavedSignature:
 
 
 @dataclass(frozen=True)
+class OwnGradient:
+    """A function that stands in place of an op's gradient, and what its last arguments are: results of functions."""
+
+    function: str
+    bound: tuple[tuple[str, str], ...]  # function, and the result as a graph writes it: `name:0`
+
+
+@dataclass(frozen=True)
 class Source:
     """A model: its graph, its functions by name, its signatures, and its variables' values, with keys by node."""
 
@@ -43,6 +51,7 @@ class Source:
     signatures: Mapping[str, SavedSignature]
     bundle: Bundle | None
     keys: Mapping[str, str]
+    gradients: Mapping[str, OwnGradient] = field(default_factory=dict)  # by the name that nodes give them
 
     def function(self, name: str) -> Body | None:
         """The body of a function; None where there is none of that name."""
@@ -61,6 +70,8 @@ class Source:
 
 def read(model: Model, checkpoint: str | os.PathLike[str] | None = None) -> Source:
     """The model. ModelError for what is none, and for what contradicts itself."""
+    if not isinstance(checkpoint, str | os.PathLike | None):
+        raise ModelError(f"checkpoint is what stands before .index of its files, got {type(checkpoint).__name__}")
     bundle = None if checkpoint is None else opened(checkpoint)
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
@@ -134,8 +145,19 @@ def _source(file: str, size: int, meta: Any, bundle: Bundle | None) -> Source:
     source = Source(
         file, size + (0 if bundle is None else bundle.size), version, body, functions, signatures, bundle, {}
     )  # fmt: skip
-    keys = _restored(source)
-    return Source(file, source.bytes, version, body, functions, signatures, bundle, keys)
+    return replace(source, keys=_restored(source), gradients=_gradients(meta))
+
+
+def _gradients(meta: Any) -> dict[str, OwnGradient]:
+    """The gradients of `tf.custom_gradient` that a SavedModel holds."""
+    nodes, called = meta.object_graph_def.nodes, meta.object_graph_def.concrete_functions
+    found = {}
+    for g in meta.graph_def.library.registered_gradients:
+        places = called[g.gradient_func].bound_inputs if g.gradient_func in called else ()
+        if all(0 <= p < len(nodes) for p in places):
+            bound = tuple((c.concrete_function, c.name) for c in (nodes[p].captured_tensor for p in places))
+            found[g.registered_op_type] = OwnGradient(g.gradient_func, bound)
+    return found
 
 
 def _signature(name: str, proto: Any) -> SavedSignature:

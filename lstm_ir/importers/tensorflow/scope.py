@@ -45,6 +45,15 @@ class Scope:
         """Whether this result is known."""
         return (ref.node, ref.index) in self.preset or ref.node in self.results
 
+    def of_frame(self, frame: str | None) -> Scope:
+        """This scope, or one around it: that of a loop, None for what stands in none."""
+        found: Scope | None = self
+        while found is not None and found.frame != frame:
+            found = found.parent
+        if found is None:
+            raise NodeRefusedError("its condition stands in a loop that is not around it")
+        return found
+
     def result(self, ref: Ref, walk: Walker) -> Any:
         """A result, whose node was run."""
         if (ref.node, ref.index) in self.preset:

@@ -121,10 +121,10 @@ class Walk:
         return self.variables.read(variable)
 
     def read_at(self, variable: Variable, node: FunctionNode, scope: Scope) -> Value:
-        """The same as a node reads it that conditions of TensorFlow 1 let run; a loop's frame does not hold them."""
+        """The same as a node reads it that conditions of TensorFlow 1 let run, each in the loop where it stands."""
         value = self.read(variable)
-        for ref, runs in ways(scope.body, node.name) if scope.frame is None else ():
-            (pred,) = self.results_of([ref], scope)
+        for ref, runs in ways(scope.body, node.name):
+            (pred,) = self.results_of([ref], scope.of_frame(scope.body.frame_of(ref.node)))
             if known_at_import(self.knowledge, pred) is None:
                 holds = truth_of(tensor(pred))
                 value = entering(value, holds if runs else li.logical_not(holds))
@@ -284,7 +284,7 @@ class Walk:
             built = entry.build(call)
             results = list(built) if isinstance(built, (list, tuple)) else [built]
             call.check_all_read()
-        results = marked(node, results)
+        results = marked(node, results, scope.body, self.source)
         return [self.knowledge.folded(r) if isinstance(r, Value) else r for r in results]
 
     def _loc(self, name: str) -> Loc:

@@ -7,6 +7,8 @@ from typing import Any
 
 from lstm_ir import ops as li
 from lstm_ir.importers.choices import entering
+from lstm_ir.importers.complex_numbers import Complex
+from lstm_ir.importers.lists import TensorList
 from lstm_ir.importers.naming import tensor
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import SizeArray
@@ -18,7 +20,7 @@ from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.importers.tensorflow.variable import VARIABLES, Variable, declared
 from lstm_ir.ir.graph import Value
 
-_DECIDED = "a condition that only a call knows, where the branches give lists, or tensors of two types"
+_DECIDED = "a condition that only a call knows, where the branches give lists of two lengths, or tensors of two types"
 
 
 @taken("NoOp", "Assert", "PrintV2", runs=True)
@@ -63,6 +65,10 @@ def if_(site: Site) -> list[Any]:
 def _chosen(truth: Value, then: Any, other: Any) -> Any:
     if then is other:
         return then
+    if isinstance(then, Complex) and isinstance(other, Complex):
+        return Complex(_chosen(truth, then.real, other.real), _chosen(truth, then.imag, other.imag))
+    if isinstance(then, TensorList) and isinstance(other, TensorList):
+        return then.chosen(other, lambda a, b: _chosen(truth, a, b))
     if not (isinstance(then, Value | SizeArray) and isinstance(other, Value | SizeArray)):
         raise NodeRefusedError("its condition is known to a call alone, and its branches give what is no tensor")
     a, b = tensor(then), tensor(other)
