@@ -34,6 +34,11 @@ def convert_weights(
     by the names of `target`. Raises IRError for arrays that do not fit, and for what the target does not have:
     a peephole, a projection, the other reset of a GRU, a bias inside the product.
     """
+    for word, value in (("hidden_size", hidden_size), ("projection_size", projection_size)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise IRError(f"convert_weights: {word} is {value!r:.40}, not a number of units")
+    if isinstance(forget_bias, bool) or not isinstance(forget_bias, int | float | np.floating):
+        raise IRError(f"convert_weights: forget_bias is {forget_bias!r:.40}, not a number")
     where = f"convert_weights: {source}"
     form, wanted = _form(source, cell), _form(target, cell)
     if reset_after is not None and cell != "gru":
@@ -54,9 +59,9 @@ def convert_weights(
 
 
 def _form(name: str, cell: str) -> Form:
-    if name not in CONVENTIONS:
+    if not isinstance(name, str) or name not in CONVENTIONS:
         raise IRError(f"convert_weights: the convention {name!r} is not known; there are {', '.join(CONVENTIONS)}")
-    if cell not in GATES:
+    if not isinstance(cell, str) or cell not in GATES:
         raise IRError(f"convert_weights: cell is {cell!r}, not one of {', '.join(GATES)}")
     forms = CONVENTIONS[name].forms
     if cell not in forms:

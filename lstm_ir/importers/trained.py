@@ -39,11 +39,13 @@ def fitting(
     for name, given in held.items():
         if name not in there:
             raise ModelError(f"{word}: {title} has no {name!r}")
-        variable, array = there[name], np.asarray(given)
+        variable = there[name]
         try:
+            array = np.asarray(given)
             (want, shape), got = kind(variable), DType.of(array.dtype)
-        except (NodeRefusedError, ValueError) as e:
+        except (NodeRefusedError, ValueError, TypeError, RuntimeError) as e:  # of what is no array, of tensors too
             raise ModelError(f"{word}: {name}: {e}") from None
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
         if shape != array.shape or want is not got:
             shapes = [",".join(map(str, s)) for s in (array.shape, shape)]
             raise ModelError(f"{word}: {name} is {got}[{shapes[0]}], in {title} {want}[{shapes[1]}]")

@@ -188,3 +188,20 @@ def test_results_are_the_callers_own(rng: np.random.Generator) -> None:
     ours = drawn(rng, "lstm", after=None)
     made = li.convert_weights(ours, source="lstm_ir", target="lstm_ir")
     assert all(made[n].base is None and made[n].flags.c_contiguous and made[n] is not a for n, a in ours.items())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"source": ["torch"]}, r"the convention \['torch'\] is not known"),
+        ({"cell": ["lstm"]}, r"cell is \['lstm'\], not one of lstm, gru, rnn"),
+        ({"forget_bias": "1"}, "forget_bias is '1', not a number"),
+        ({"forget_bias": None}, "forget_bias is None, not a number"),
+        ({"hidden_size": True}, "hidden_size is True, not a number of units"),
+        ({"projection_size": "3"}, "projection_size is '3', not a number of units"),
+    ],
+)
+def test_arguments_of_other_types(given: dict[str, Any], said: str) -> None:
+    arrays = {"weight_ih": np.ones((8, 3), "f4"), "weight_hh": np.ones((8, 2), "f4")}
+    with pytest.raises(li.IRError, match=said):
+        li.convert_weights(arrays, **{"source": "torch", "target": "tf1", **given})

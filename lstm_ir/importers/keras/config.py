@@ -107,6 +107,8 @@ def layer_spec(entry: Any, depth: int = 0) -> LayerSpec:
     own = module.split(".")[0] in ("keras", "tf_keras", "tensorflow") and (
         registered is None or str(registered) == entry["class_name"]
     )
+    if "module" in entry and entry["module"] is None:  # so Keras writes a class of somebody's own
+        own, module = False, "None"
     name = str(config.get("name") or entry.get("name") or entry["class_name"].lower())
     if not name.isprintable() or len(name) > MAX_NAME:
         raise NodeRefusedError(f"{name!r:.60} is no name of a layer")

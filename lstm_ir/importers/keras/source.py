@@ -13,6 +13,7 @@ import numpy as np
 
 from lstm_ir.importers.keras.archive import parsed, read_archive
 from lstm_ir.importers.keras.config import MODELS, LayerSpec, layer_spec
+from lstm_ir.importers.keras.handlers.activations import FUNCTIONS
 from lstm_ir.importers.keras.hdf5 import read_hdf5
 from lstm_ir.importers.keras.older import major, restated
 from lstm_ir.importers.keras.weights import Array, FileWeights, LegacyWeights, LiveWeights, Weights
@@ -155,9 +156,22 @@ def live(model: Any) -> Source:
         raise ModelError(f"{file}: a model of a class of its own has code, not a config: {type(model).__name__}")
     if not model.built:
         raise ModelError(f"{file}: the model is not built: call it, or give it an Input")
+    _refuse_own_functions(model, file)
     try:
         config = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))  # as a file would have it
     except Exception as e:  # whatever a layer's get_config raises
         raise ModelError(f"{file}: its config cannot be had: {e}") from e
     size = sum(int(np.prod(v.shape)) * np.dtype(np.float32).itemsize for v in model.weights)
     return Source(_spec(config, file), LiveWeights(model), file, f"Keras {keras.__version__}", size)
+
+
+def _refuse_own_functions(model: Any, file: str) -> None:
+    """Refuse an activation of one's own that has the name of Keras': a config says the name alone."""
+    for layer in model._flatten_layers():
+        for attribute in ("activation", "recurrent_activation"):
+            function = getattr(layer, attribute, None)
+            name, module = getattr(function, "__name__", ""), str(getattr(function, "__module__", ""))
+            if name in FUNCTIONS and module.split(".")[0] not in ("keras", "tensorflow"):
+                raise ModelError(
+                    f"{file}: {layer.name}: its {attribute} is {module}.{name}, which is not that of Keras"
+                )

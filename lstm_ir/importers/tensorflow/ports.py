@@ -31,7 +31,8 @@ class Ports:
 def ports(source: Source, signature: str | None, outputs: Sequence[str] | None) -> dict[str, Ports]:
     """By the name of a graph what goes in and what comes out."""
     if outputs is not None:
-        if isinstance(outputs, str) or not all(isinstance(o, str) for o in outputs):
+        several = isinstance(outputs, Iterable) and not isinstance(outputs, str)
+        if not several or not all(isinstance(o, str) for o in outputs):
             raise ModelError(f"from_tf: outputs is {outputs!r:.80}, not a list of names")
         if signature is not None:
             raise ModelError("from_tf: give signature or outputs, not both")

@@ -51,6 +51,8 @@ def to_tf(
     """
     if not isinstance(model, str | os.PathLike):
         raise ModelError(f"to_tf: the second argument is the path of a TensorFlow model, got {type(model).__name__}")
+    if not isinstance(path, str | os.PathLike):
+        raise ModelError(f"to_tf: the third argument is the path of the copy, got {type(path).__name__}")
     source, given, out = read(model, checkpoint), Path(model), Path(path)
     given = given.parent if given.name == SAVED else given
     found = fitting("to_tf", weights, source.file, _there(source), _kind(source))

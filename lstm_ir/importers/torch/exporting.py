@@ -43,6 +43,9 @@ class NotExportedError(ModelError):
 
 def exported(module: Any, example: Example) -> Any:
     """The `ExportedProgram` of a module. ModelError where PyTorch does not export it, or fixes an open size."""
+    if isinstance(module, torch.fx.GraphModule) and (module._forward_hooks or module._forward_pre_hooks):
+        why = "it is a GraphModule with hooks on its forward, which torch.export does not run: put it into a module"
+        raise NotExportedError.over(example, why)
     args, kwargs = example.call(_at_least_two(example.values))
     shapes = example.each(lambda i: dict.fromkeys(i.open, Dim.DYNAMIC) or None)
     try:

@@ -30,6 +30,8 @@ def data_of(tensor: Any) -> Data:
     dtype = dtype_of(tensor.dtype)
     if str(tensor.layout) != "torch.strided":
         raise NodeRefusedError(f"a tensor of layout {str(tensor.layout).removeprefix('torch.')} is not taken")
+    if tensor.is_meta:
+        raise NodeRefusedError("it is on the device meta, and has no elements")
     host = tensor.detach().cpu().contiguous()
     try:
         return Data.of(as_numpy(host, lambda why: NodeRefusedError(f"it is {why}")).copy(), dtype)  # type: ignore[arg-type, return-value]

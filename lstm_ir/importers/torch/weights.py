@@ -33,6 +33,11 @@ def to_torch(weights: HasWeights | Mapping[str, Any], module: M) -> M:
 
     if not isinstance(module, torch.nn.Module):
         raise ModelError(f"to_torch: the second argument is an nn.Module, got {type(module).__name__}")
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+            raise ModelError(f"to_torch: {type(module).__name__}: {name} has no shape yet: call the module first")
+        if isinstance(tensor, torch.Tensor) and tensor.is_meta:
+            raise ModelError(f"to_torch: {type(module).__name__}: {name} is on the device meta, and keeps no elements")
     written = fitting(
         "to_torch", weights, type(module).__name__, module.state_dict(keep_vars=True),
         lambda tensor: (dtype_of(tensor.dtype), tuple(tensor.shape)),

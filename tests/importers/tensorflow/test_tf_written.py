@@ -12,11 +12,11 @@ import tensorflow_models as tm
 from device import need
 from paths import DOCS
 from tensorflow_compare import close
+from tensorflow_digits_cases import HERE as DIGITS_HERE
 from tensorflow_digits_cases import RATE as DIGITS_RATE
-from tensorflow_digits_cases import ROWS
-from tensorflow_digits_cases import STEPS as DIGITS_STEPS
+from tensorflow_digits_cases import rows as digits_rows
 from tensorflow_graph import written
-from tensorflow_written_cases import RATE, STEPS, rows
+from tensorflow_written_cases import HERE, RATE, STEPS, rows
 
 import lstm_ir as li
 from lstm_ir.data import digits
@@ -39,20 +39,20 @@ def _learner(graph: Any, rate: float, loss: Any, *more: Any) -> Any:
 
 
 def test_tensorflow_goes_on(twins: tm.Recorded, tmp_path: Path) -> None:
-    """Half of the steps here, half by TensorFlow: the losses of TensorFlow alone. The rest is as it was."""
+    """100 steps here, the others by TensorFlow: the losses of TensorFlow alone. The rest is as it was."""
     graph = li.from_tf(twins.path, signature="serving_default")
     assert isinstance(graph, li.Graph)
     assert set(graph.weights) == {"a/w", "a/c", "b/w", "b/c"}
     want = li.input("want", ("B", 4))
     with _learner(graph, RATE, li.mean(li.square(graph.outputs[0] - want)), want) as exe:
-        for k in range(STEPS // 2):
+        for k in range(HERE):
             x, y = rows(k)
             loss = exe.entries["train"](x=x, want=y)["loss"]
             assert float(loss) == pytest.approx(twins.more["losses"][k], abs=1e-4), k
         assert li.to_tf(exe, twins.path, tmp_path / "deep" / "twins_on") == tmp_path / "deep" / "twins_on"
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["twins_on"]
     found = tm.made(tmp_path / "deep", 4, CASES, ["twins_on"])["twins_on"]
-    np.testing.assert_allclose(found.more["losses"], twins.more["losses"][STEPS // 2 :], atol=1e-4)
+    np.testing.assert_allclose(found.more["losses"], twins.more["losses"][HERE:], atol=1e-4)
     assert [str(found.more[n]) for n in ("count", "word")] == ["7", "word"]
     again = li.from_tf(found.path, signature="serving_default")
     close(li.interpret(again, x=rows(STEPS)[0]), found.outputs, 1e-6)  # type: ignore[arg-type]
@@ -79,15 +79,15 @@ def test_a_model_that_keras_exported(tmp_path: Path) -> None:
     trained = tm.made(tmp_path, 8, "tensorflow_digits_cases", ["digits"])["digits"]
     graph, data = li.from_tf(trained.path), digits()
     assert isinstance(graph, li.Graph)
-    label, half = li.input("label", ("B",), "i32"), DIGITS_STEPS // 2
+    label = li.input("label", ("B",), "i32")
     with _learner(graph, DIGITS_RATE, li.cross_entropy(graph.outputs[0], label), label) as exe:
-        for k in range(half):
-            part = slice(k * ROWS, (k + 1) * ROWS)
+        for k in range(DIGITS_HERE):
+            part = digits_rows(k)
             x, labels = data.train_images[part].astype(np.float32) / 16, data.train_labels[part].astype(np.int32)
             exe.entries["train"](x=x, label=labels)
         li.to_tf(exe, trained.path, tmp_path / "digits_on")
     found = tm.made(tmp_path, 8, "tensorflow_digits_cases", ["digits_on"])["digits_on"]
-    np.testing.assert_allclose(found.more["losses"], trained.more["losses"][half:], atol=1e-4)
+    np.testing.assert_allclose(found.more["losses"], trained.more["losses"][DIGITS_HERE:], atol=1e-4)
     assert found.more["count"].tolist() == [11, 22]
     assert found.more["same"]
     seen = data.test_images.astype(np.float32) / 16
@@ -191,3 +191,16 @@ def _as_saved_model(graph: Path, path: Path) -> None:
     for size in (-1, 3):
         signature.inputs["x"].tensor_shape.dim.add(size=size)
     path.write_bytes(saved.SerializeToString())
+
+
+def test_arguments_of_other_types(tmp_path: Path) -> None:
+    written(tmp_path / "g.pb", W)
+    cases: tuple[tuple[Any, str], ...] = (
+        (lambda: li.to_tf({}, tmp_path / "g.pb", None), "the third argument is the path of the copy, got NoneType"),  # type: ignore[arg-type]
+        (lambda: li.from_tf(tmp_path / "g.pb", outputs=3), "outputs is 3, not a list of names"),  # type: ignore[arg-type]
+        (lambda: li.from_tf(tmp_path / "g.pb", checkpoint=3), r"what stands before \.index of its files, got int"),  # type: ignore[arg-type]
+        (lambda: li.from_tf(tmp_path / "g.pb", checkpoint=b"x"), r"stands before \.index of its files, got bytes"),  # type: ignore[arg-type]
+    )
+    for call, text in cases:
+        with pytest.raises(li.ModelError, match=text):
+            call()
