@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device import need, need_target
+from sonnet_letters import chunks, held_out, places, sure_of_one
 
 import lstm_ir as li
 from lstm_ir.data import digits
@@ -66,3 +67,37 @@ def test_random_models_on_vulkan(number: int, seed: int) -> None:
     assert isinstance(graph, li.Graph)
     with li.compile(graph, "vulkan") as exe:
         forward(graph, arrays, results(model, arrays), 1e-4, lambda _, given: exe(given))
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
+    """A file of a model of letters, text that it has not seen, and Keras' scores of the letters that come next."""
+    need("keras")
+    need("torch")
+    from keras_torch import keras, results, saved
+
+    L, (signs, _) = keras.layers, places()
+    keras.utils.set_random_seed(2)
+    ids = keras.Input((None,), dtype="int32", name="ids")
+    h = L.LSTM(40, return_sequences=True)(L.Embedding(signs, 16)(ids))
+    model = keras.Model(ids, L.Dense(signs, name="next")(h), name="letters")
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.03), loss)
+    rows = chunks(1, 80 * 64, 16)
+    model.fit(rows[:, :-1], rows[:, 1:], batch_size=64, epochs=1, verbose=0)
+    assert model.evaluate(rows[-64:, :-1], rows[-64:, 1:], verbose=0) < 0.85 * np.log(signs)
+    text = held_out(3, 100)
+    return Path(saved(model, tmp_path_factory.mktemp("letters") / "letters.keras")), text, results(model, {"ids": text})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_same_letters(target: str, letters: tuple[Path, Any, Any]) -> None:
+    need_target(target)
+    path, text, want = letters
+    graph = li.from_keras(path)
+    assert isinstance(graph, li.Graph)
+    with li.compile(graph, target) as exe:
+        got = exe(ids=text)["next"]
+    assert np.allclose(got, want["next"], atol=1e-4)
+    sure_of_one(got, want["next"])
