@@ -84,6 +84,7 @@ def carry(optimizer: Any, module: Any, state: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 @pytest.mark.parametrize("optimizer", ["adam", "momentum"])
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize(("double", "limit"), [(False, 1e-4), (True, 1e-9)])
