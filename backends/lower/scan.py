@@ -22,11 +22,11 @@ from lstm_ir.backends.lower.behind_loops import apart
 from lstm_ir.backends.lower.gather import confined
 from lstm_ir.backends.lower.scan_packed import PackedLoop
 from lstm_ir.backends.lower.scan_until import UntilLoop
+from lstm_ir.backends.lower.tuned import CHUNK
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType, TensorType
 
-CHUNK = 32  # rows that the inner loop fills before the outer one stores them; figure not kept
 I32 = TensorType((), DType.i32)
 STOP = TensorType((), DType.i1)
 

@@ -27,6 +27,7 @@ from lstm_ir.backends.emit.for_loop import Values, for_one
 from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.lower.own_memory import copied
+from lstm_ir.backends.lower.tuned import NODES, STEPS, WORK
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.loop import Loop
@@ -36,11 +37,6 @@ from lstm_ir.ir.types import DType, TensorType
 
 Step: TypeAlias = "Callable[[ir.Value, ir.Value, ir.Value], tuple[ir.Value, list[ir.Value]]]"
 """(step, iterations before, flat tensor) -> the flat tensor, and the body's flag that ends the loop, if it has one."""
-# Of one iteration, at most. Measured: an LSTM of 100 steps of one row took 0.48 instead of 1.23 ms at H = 64, and 1.04
-# instead of 0.85 s to compile (docs/performance.md).
-STEPS = 8
-NODES = 256  # of one iteration, at most. Reasoned: compile time grows with them
-WORK = 4_000_000  # operations of a step above which the loop around it does not matter; figure not kept
 
 
 def steps_at_once(loop: Loop) -> int:

@@ -16,7 +16,8 @@ import tolerances
 from device import need
 
 import lstm_ir as li
-from lstm_ir.backends.lower.scan_packed import STEPS, steps_at_once
+from lstm_ir.backends.lower.scan_packed import steps_at_once
+from lstm_ir.backends.lower.tuned import STEPS
 from lstm_ir.ir.loop import Loop
 
 LOOPS = {"kernels": False}
