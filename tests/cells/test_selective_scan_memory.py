@@ -50,9 +50,12 @@ def test_a_gradient_keeps_states_once(seed: int) -> None:
 
 
 def test_a_gradient_by_segments_keeps_those_of_one(seed: int) -> None:
-    """40 steps in segments of 8: 5 states where they begin, 8 inside of one: no tensor has those of ten."""
+    """40 steps in segments of 8: 5 states where they begin, 8 inside of one, and what the loop over segments carries.
+
+    It is no kernel, so all it carries, twice, and its rows are one tensor: with the states of a third of the steps, at most.
+    """
     graph = scan(seed)
     y = graph.output("y")
     loss = li.Graph("loss", graph.params, {"loss": li.sum(y * y)})
     made = li.grad(loss, "loss", [*graph.input_names, *graph.weights], remat=8)
-    assert max(tensors(made, *WAYS[0]).values()) < 10 * B * H * N
+    assert max(tensors(made, *WAYS[0]).values()) < STATES // 3

@@ -88,3 +88,27 @@ def test_what_carries_are_handed_on_as(body: str, word: str, rng: np.random.Gene
             got = exe(given)
             for name, array in want.items():
                 np.testing.assert_allclose(got[name], array, rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize("sizes", ["numbers", "names"])
+def test_what_two_loops_start_from_stays(sizes: str, kernels: bool, rng: np.random.Generator) -> None:
+    """A first carry that the caller lends, that two loops start from, and that is a result besides."""
+    rows = 40_000  # of memory that is lent, not copied
+    x, a = li.input("x", (T if sizes == "numbers" else "T", 1, H)), li.input("a", (rows, H))
+    fixed = li.weight("fixed", rng.standard_normal((rows, H)).astype(np.float32))
+
+    def body(c: Any, row: li.Value) -> Any:
+        return (c[0] * 0.5 + row, c[1] + c[0]), None
+
+    first, second = (li.scan(body, (a, start), x)[0] for start in (fixed, a))
+    results = {"p": first[1], "q": second[1], "a_n": a + 0.0, "fixed_n": fixed + 0.0}
+    g = li.Graph("g", [x, a], results)
+    given = {"x": rng.standard_normal((T, 1, H)).astype(np.float32), "a": rng.standard_normal((rows, H)).astype("f4")}
+    before, exe = given["a"].copy(), li.compile(g, options={"kernels": kernels})
+    want = li.interpret(g, given)
+    for _ in range(3):
+        got = exe(given)
+        np.testing.assert_array_equal(given["a"], before)
+        for name, array in want.items():
+            np.testing.assert_allclose(got[name], array, rtol=1e-4, atol=1e-4, err_msg=name)
