@@ -9,7 +9,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.for_loop import first_carried
-from lstm_ir.backends.emit.mlir_types import SIGNED, element, tensor
+from lstm_ir.backends.emit.mlir_types import SIGNED, tensor
 from lstm_ir.backends.emit.regions import signed_back, signless
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.ir import dims
@@ -84,37 +84,10 @@ class Flat:
         p = self.parts[i]
         return self.read(flat, p.type, self.e.size(p.begin))
 
-    def keep(self, flat: ir.Value, i: int, old: ir.Value) -> ir.Value:
-        """Part i as it is in another tensor of this layout."""
-        p = self.parts[i]
-        count = dims.mul(p.count, self._words(p.type.dtype))
-        kind = tensor(TensorType((count,), self.type.dtype))
-        begin = self.e.size(p.begin)
-        part = self.e.extract_slice(old, self.type, [begin], [count], kind)
-        return self.e.insert_slice(part, flat, [begin], [count])
-
     def put_row(self, flat: ir.Value, i: int, v: ir.Value, at: ir.Value) -> ir.Value:
         """With row `at` of part i replaced."""
         p = self.parts[i]
         return self.write(flat, v, p.type.with_shape(p.type.shape[1:]), self._row_begin(p, at))
-
-    def move_rows(
-        self,
-        flat: ir.Value,
-        i: int,
-        at: ir.Value,
-        source: Flat,
-        source_value: ir.Value,
-        k: int,
-        low: ir.Value,
-        rows: ir.Value,
-    ) -> ir.Value:
-        """Rows `low` to `low + rows` of part k of another tensor, as rows of part i from `at` on."""
-        p, q = self.parts[i], source.parts[k]
-        length = self.index("muli", rows, self.e.size(dims.mul(p.row, self._words(p.type.dtype))))
-        dynamic = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], element(self.type.dtype))
-        used = self.e.extract_slice(source_value, source.type, [source._row_begin(q, low)], [length], dynamic)
-        return self.e.insert_slice(used, flat, [self._row_begin(p, at)], [length])
 
     def _row_begin(self, p: _FlatPart, at: ir.Value) -> ir.Value:
         step = self.e.size(dims.mul(p.row, self._words(p.type.dtype)))

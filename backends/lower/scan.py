@@ -1,9 +1,8 @@
-"""`scan` as two nested loops: the inner one fills a chunk of rows, the outer one puts chunks into
-the result.
+"""`scan` for any compiler of StableHLO, as two nested loops; for a target by a kernel, or the loop of scan_packed.py.
 
-IREE copies every loop-carried tensor on each iteration. With the whole result carried by one loop
-the copies grow with T^2; with chunks of K rows they fall to T^2/K + T*K. All
-loops are rolled: text and module have the same size for every T.
+The inner loop fills a chunk of rows, the outer one puts chunks into the result. Compilers may copy what a loop
+carries in each iteration: with the whole result carried by one loop the copies grow with T^2, with chunks of K rows
+with T^2/K + T*K. All loops are rolled: text and module have the same size for every T.
 """
 
 from __future__ import annotations

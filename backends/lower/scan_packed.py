@@ -16,7 +16,7 @@ worker read a carry before another had written it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from iree.compiler import ir
@@ -39,6 +39,10 @@ Step: TypeAlias = "Callable[[ir.Value, ir.Value, ir.Value], tuple[ir.Value, list
 """(step, iterations before, flat tensor) -> the flat tensor, and the body's flag that ends the loop, if it has one."""
 
 
+# Ops whose result may lie in an operand's memory too: converts between equals, pads of nothing, loops of one step.
+_MOVES = ("convert", "bitcast_convert", "pad", "scan")
+
+
 def steps_at_once(loop: Loop) -> int:
     """Steps of one iteration.
 
@@ -57,13 +61,14 @@ def steps_at_once(loop: Loop) -> int:
 
 
 def _lent(loop: Loop) -> set[Value]:
-    """Values of a step that lie where a carry does: IREE reads them there when it writes them, which is too late.
+    """Values of a step that may lie where a carry does: IREE reads them there when it writes them, which is too late.
 
     It then has the step write to a copy of all.
     """
     found = set(loop.carry_params)
     for n in loop.body.nodes:
-        if Trait.data_movement in n.op.traits and not found.isdisjoint(n.inputs):
+        moves = Trait.data_movement in n.op.traits or n.op.name in _MOVES
+        if moves and not found.isdisjoint(n.inputs):
             found.update(n.values)
     return found
 
@@ -158,9 +163,8 @@ class PackedLoop:
                     for x, t, rev in zip(xs, loop.x_types, loop.x_reverse, strict=True)
                 ]
                 out = e.body(loop.body, [e.scalar(at, DType.i32), *consts, *held, *read])
-                out = [
-                    copied(e, v, x.type) if x in self.lent else v for v, x in zip(out, loop.body.outputs, strict=True)
-                ]
+                if u == 0:  # later ones lie elsewhere
+                    out = self._moved(out)
                 held, stop = list(out[:carries]), list(out[carries : loop.first_row])
                 made.append((at, back, list(out[loop.first_row :])))
             after = self.index("addi", turn, e.size(1))
@@ -172,6 +176,14 @@ class PackedLoop:
             return flat, stop
 
         return step
+
+    def _moved(self, out: Sequence[ir.Value]) -> Values:
+        """Results of a step, those that lie where a carry does as copies."""
+        made: dict[Value, ir.Value] = {}
+        for v, x in zip(out, self.loop.body.outputs, strict=True):
+            if x not in made:
+                made[x] = copied(self.e, v, x.type) if x in self.lent else v
+        return [made[x] for x in self.loop.body.outputs]
 
     def _carried(self, flat: ir.Value, turns: ir.Value) -> Values:
         """The carries after so many iterations."""

@@ -12,6 +12,7 @@ from lstm_ir.importers.cell_weights import GATES, Array, CellWeights, Given, blo
 from lstm_ir.importers.conventions import CONVENTIONS, Extra, Form
 from lstm_ir.importers.weight_layouts import Biases, led, plain
 from lstm_ir.ir.errors import IRError
+from lstm_ir.ir.options import is_int
 
 
 def convert_weights(
@@ -35,9 +36,9 @@ def convert_weights(
     a peephole, a projection, the other reset of a GRU, a bias inside the product.
     """
     for word, value in (("hidden_size", hidden_size), ("projection_size", projection_size)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        if value is not None and not is_int(value):
             raise IRError(f"convert_weights: {word} is {value!r:.40}, not a number of units")
-    if isinstance(forget_bias, bool) or not isinstance(forget_bias, int | float | np.floating):
+    if isinstance(forget_bias, bool) or not isinstance(forget_bias, int | float | np.floating | np.integer):
         raise IRError(f"convert_weights: forget_bias is {forget_bias!r:.40}, not a number")
     where = f"convert_weights: {source}"
     form, wanted = _form(source, cell), _form(target, cell)
@@ -45,7 +46,7 @@ def convert_weights(
         raise IRError(f"{where}: reset_after is of a gru, not of a cell {cell!r}")
     given = Given(arrays, where)
     if source == "cudnn_params":
-        given = _unpacked(given, cell, hidden_size, projection_size)
+        given = _unpacked(given, cell, *(None if n is None else int(n) for n in (hidden_size, projection_size)))
     w = _read(given, form, cell, reset_after, CONVENTIONS[source].reasons).checked(where)
     w = w.with_forget(forget_bias if form.adds_forget else 0.0)
     if cell == "gru" and wanted.resets is not None and wanted.resets != w.reset_after:

@@ -40,7 +40,7 @@ async def queue(
         return asked, model.submit(asked) if session is None else model.step(session, asked)
 
     text = len(body) if header is None else min(header, len(body))
-    # A stream sends its next message when it has the answer to the last: it needs no turn among others.
+    # A stream's next message is read when the last is answered: an order of its own, none among other requests.
     async with state.turn(model) if session is None else nullcontext():
         return await state.work.run(text, len(body) - text, read)
 

@@ -52,7 +52,7 @@ def test_a_gradient_keeps_states_once(seed: int) -> None:
 def test_a_gradient_by_segments_keeps_those_of_one(seed: int) -> None:
     """40 steps in segments of 8: 5 states where they begin, 8 inside of one, and what the loop over segments carries.
 
-    It is no kernel, so all it carries, twice, and its rows are one tensor: with the states of a third of the steps, at most.
+    It is no kernel, so all it carries, twice, and its rows are one tensor: less than states of a third of the steps.
     """
     graph = scan(seed)
     y = graph.output("y")

@@ -189,6 +189,14 @@ def shared_by_rows(s: Any, x: Any) -> Any:
     return 0.9 * s + k[0, 0, :, None] * v[0, 0, None, :], li.einsum("k,kv->v", q[1, 2], s)
 
 
+@cell((B, H, K, V))
+def a_scaled_read_of_decayed_columns(s: Any, x: Any) -> Any:
+    """Numbers along both axes meet in the read; one of them is the decay's."""
+    q, k, v, _, _ = x
+    s = s * li.sigmoid(v)[..., None, :] + k[..., :, None] * v[..., None, :]
+    return s, li.sum(2.0 * (q[..., :, None] * s), 2)
+
+
 LEFT: dict[str, tuple[Callable[..., Any], str]] = {}
 """Cells that stay loops, and the reason."""
 
@@ -211,6 +219,12 @@ def stacked_states(s: Any, x: Any) -> Any:
 def read_along_both_axes(s: Any, x: Any) -> Any:
     s = 0.9 * s + x[1][..., :, None] * x[2][..., None, :]
     return s, (li.einsum("bhk,bhkv->bhv", x[0], s), li.einsum("bhv,bhkv->bhk", x[2], s))
+
+
+@left("a matrix state that is read by more than products with a vector")
+def read_with_numbers_along_both_axes(s: Any, x: Any) -> Any:
+    s = 0.9 * s + x[1][..., :, None] * x[2][..., None, :]
+    return s, li.sum(s * x[0][..., :, None] * x[2][..., None, :], 2)
 
 
 @left("a matrix state that a condition drops")

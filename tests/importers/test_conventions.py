@@ -109,7 +109,8 @@ def test_the_vector_has_the_projection_where_cudnn_has_it(rng: np.random.Generat
     torch = li.convert_weights(ours, source="lstm_ir", target="torch")
     made = li.convert_weights(ours, source="lstm_ir", target="cudnn_params")
     np.testing.assert_array_equal(made["params"], from_torch({f"{n}_l0": a for n, a in torch.items()}))
-    back = li.convert_weights(made, source="cudnn_params", target="lstm_ir", hidden_size=H, projection_size=P)
+    sizes: dict[str, Any] = {"hidden_size": np.int64(H), "projection_size": P}
+    back = li.convert_weights(made, source="cudnn_params", target="lstm_ir", **sizes)
     for name, a in ours.items():
         np.testing.assert_array_equal(back[name], a)
 

@@ -93,7 +93,7 @@ def _number(node: FunctionNode) -> str:
         array = read_tensor(node.attrs["value"].tensor).array
     except NodeRefusedError:
         return "?"
-    return f"{float(array.item()):g}" if array.size == 1 else "?"
+    return f"{float(array.item()):.17g}" if array.size == 1 else "?"
 
 
 def _joined(word: str, *parts: str) -> str:

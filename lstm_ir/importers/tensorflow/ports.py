@@ -31,7 +31,7 @@ class Ports:
 def ports(source: Source, signature: str | None, outputs: Sequence[str] | None) -> dict[str, Ports]:
     """By the name of a graph what goes in and what comes out."""
     if outputs is not None:
-        several = isinstance(outputs, Iterable) and not isinstance(outputs, str)
+        several = isinstance(outputs, Sequence) and not isinstance(outputs, str)
         if not several or not all(isinstance(o, str) for o in outputs):
             raise ModelError(f"from_tf: outputs is {outputs!r:.80}, not a list of names")
         if signature is not None:

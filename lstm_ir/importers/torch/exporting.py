@@ -14,7 +14,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from lstm_ir.importers.messages import silenced
 from lstm_ir.importers.refusals import NodeRefusedError, Refusal
-from lstm_ir.importers.torch.interception import intercepted
+from lstm_ir.importers.torch.interception import global_gradient_hooks, intercepted
 from lstm_ir.importers.torch.interface import Example
 from lstm_ir.importers.torch.places import SizeWatch, of_error, of_guard
 from lstm_ir.ir import dims
@@ -43,8 +43,8 @@ class NotExportedError(ModelError):
 
 def exported(module: Any, example: Example) -> Any:
     """The `ExportedProgram` of a module. ModelError where PyTorch does not export it, or fixes an open size."""
-    if isinstance(module, torch.fx.GraphModule) and (module._forward_hooks or module._forward_pre_hooks):
-        why = "it is a GraphModule with hooks on its forward, which torch.export does not run: put it into a module"
+    if isinstance(module, torch.fx.GraphModule) and _own_hooks(module):
+        why = "it is a GraphModule with hooks of its own, which torch.export does not run: put it into a module"
         raise NotExportedError.over(example, why)
     args, kwargs = example.call(_at_least_two(example.values))
     shapes = example.each(lambda i: dict.fromkeys(i.open, Dim.DYNAMIC) or None)
@@ -54,6 +54,13 @@ def exported(module: Any, example: Example) -> Any:
         raise
     except Exception as e:  # whatever PyTorch, or the module itself, raises
         raise NotExportedError.over(example, _why(e, module, example)) from e
+
+
+def _own_hooks(module: Any) -> bool:
+    """Whether there are hooks on its forward or its gradients that PyTorch did not put there itself."""
+    kinds = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    every = [h for hooks in (*kinds, *global_gradient_hooks()) for h in hooks.values()]
+    return any(not (getattr(h, "__module__", None) or type(h).__module__).startswith("torch.") for h in every)
 
 
 def program(module: Any, args: Any, kwargs: Any, shapes: Any = None) -> Any:

@@ -35,6 +35,7 @@ _EXPECTED = {  # what PyTorch's functions take: another release may take somethi
     torch.nn.GRU.forward: ("self", "input", "hx"),
     torch.nn.RNN.forward: ("self", "input", "hx"),
 }
+_NUMBERS = (bool, int, float, str, torch.SymBool, torch.SymInt, torch.SymFloat, torch.dtype, torch.device)
 _FIELDS = ("data", "batch_sizes", "sorted_indices", "unsorted_indices")
 
 
@@ -146,14 +147,22 @@ def _applied(cls: Any, *args: Any, **kwargs: Any) -> Any:
     return torch.utils._pytree.tree_map_only(torch.Tensor, mark, results)
 
 
+def global_gradient_hooks() -> tuple[Any, Any]:
+    """Hooks on the gradients of every module."""
+    return modules._global_backward_hooks, modules._global_backward_pre_hooks
+
+
 def _hooked(module: Any, args: Any, results: Any) -> Any:
     """What a module gives that has hooks on its gradients, which an export drops."""
-    hooks = module._backward_hooks or module._backward_pre_hooks or modules._global_backward_hooks
-    if not (hooks or modules._global_backward_pre_hooks) or not active() or not torch.is_grad_enabled():
+    if not any((module._backward_hooks, module._backward_pre_hooks, *global_gradient_hooks())):
+        return None
+    if not active() or not torch.is_grad_enabled():
         return None
     if type(module).__module__.startswith("torch.export."):  # what PyTorch puts around the module
         return None
     name = type(module).__name__
+    if module._forward_hooks:  # PyTorch's hook on gradients stands behind them, this one before
+        raise NodeRefusedError(f"the module {name} has a hook on its gradients and one on its forward; remove one")
     why = f"the module {name} has a hook on its gradients, which torch.export drops; remove it before the import"
 
     def mark(v: Any) -> Any:
@@ -161,7 +170,7 @@ def _hooked(module: Any, args: Any, results: Any) -> Any:
             return OPS.own_gradient(v, why) if v.is_floating_point() else v
         if isinstance(v, rnn.PackedSequence):
             return rnn.PackedSequence(OPS.own_gradient(v.data, why), v.batch_sizes)
-        if v is None or isinstance(v, (bool, int, float, str)):
+        if v is None or isinstance(v, _NUMBERS):
             return v
         raise NodeRefusedError(f"the module {name} has a hook on its gradients, and gives a {type(v).__name__}")
 

@@ -186,13 +186,17 @@ class _Taken:
         a, b = n.inputs if n.inputs[0] in self.depends else reversed(n.inputs)
         along = {self.axes[i] for i in self.spread.of(b)} & {self.k, self.v}
         if a in self.affine and len(along) == 1:
-            self.affine[n.values[0]] = self._by_side(
-                self.affine[a], narrowed(b, self.axes, self.spread), along == {self.k}
-            )
-        if along == {self.k}:
+            made = self._by_side(self.affine[a], narrowed(b, self.axes, self.spread), along == {self.k})
+            if not self._is_full(made):
+                self.affine[n.values[0]] = made
+        if along <= {self.k}:
             self.asked[n.values[0]] = self._asked(n)
         elif n.values[0] not in self.affine:
             raise NoFormError
+
+    def _is_full(self, of: Affine) -> bool:
+        """Whether the decay is a number for each element."""
+        return of.decay is not None and {self.k, self.v} <= set(of.decay.axes)
 
     def _by_side(self, of: Affine, by: Partial, is_key: bool) -> Affine:
         decay = None if of.decay is None else applied(e.multiply, of.decay, by)
@@ -211,7 +215,7 @@ class _Taken:
     def _query(self, w: Value) -> tuple[Affine, Partial]:
         if w in self.asked:
             return self.asked[w]
-        if w in self.affine:
+        if w in self.affine and not self._is_full(self.affine[w]):
             return self.affine[w], Partial.number(1, w.dtype)
         raise NoFormError
 

@@ -46,7 +46,7 @@ MODULES: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {
     ),
     "meta example": (linear, lambda: example(device="meta"), "found at least two devices, meta and cpu"),
     "half module": (lambda: linear().half(), example, "lhs is f32, rhs f16; convert one of them"),
-    "hooks of a GraphModule": (hooked, example, "a GraphModule with hooks on its forward, which torch.export does not"),
+    "hooks of a GraphModule": (hooked, example, "a GraphModule with hooks of its own, which torch.export does not"),
     "one tensor": (linear, lambda: example()[0], r"example is a tensor; a tuple holds the inputs: \(x,\)"),
     "nothing": (linear, lambda: (None,), "must be Tensor, not NoneType"),
     "another name": (linear, lambda: {"x": example()[0]}, "does not fit forward: missing a required argument: 'input'"),

@@ -169,3 +169,69 @@ def test_hooks_of_forward_run(rng: np.random.Generator) -> None:
     module.b.register_forward_pre_hook(lambda m, args: (args[0] + 1,))
     module.register_forward_hook(lambda m, args, out: {n: v.tanh() for n, v in out.items()})
     tc.held(module, (x,), SIZES, [(torch.randn(2, 3),)], rng)
+
+
+@pytest.mark.parametrize("kind", ["register_full_backward_hook", "register_full_backward_pre_hook", "global"])
+def test_hooks_of_a_graph_module(kind: str) -> None:
+    """torch.export does not call it, and sees none of its hooks."""
+    import torch
+    from torch.nn.modules.module import register_module_full_backward_hook
+
+    module = torch.fx.symbolic_trace(torch.nn.Linear(3, 2))
+    add = register_module_full_backward_hook if kind == "global" else getattr(module, kind)
+    handle = add(doubled)
+    try:
+        with pytest.raises(li.ModelError, match="a GraphModule with hooks of its own"):
+            li.from_torch(module, (torch.randn(4, 3),))
+    finally:
+        handle.remove()
+    li.from_torch(module, (torch.randn(4, 3),))
+
+
+def test_a_module_that_was_exported(rng: np.random.Generator) -> None:
+    """PyTorch puts hooks of its own there, which check the inputs."""
+    import torch
+
+    module, x = two_layers(), torch.randn(4, 3)
+    again = torch.export.export(module, (x,)).module()
+    assert again._forward_pre_hooks
+    tc.results(*_read(li.from_torch(again, (x,))), again, (x,))
+
+
+def _read(graph: li.Graph) -> tuple[li.Graph, Callable[..., Any]]:
+    return graph, lambda given: li.interpret(graph, given)
+
+
+def test_a_hooked_module_that_gives_a_size(rng: np.random.Generator) -> None:
+    import torch
+
+    class Sized(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x.tanh(), x.shape[0]
+
+    class Around(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.sized = Sized()
+
+        def forward(self, x: Any) -> Any:
+            y, rows = self.sized(x)
+            return y * rows
+
+    module, x = Around(), torch.randn(4, 3)
+    module.sized.register_full_backward_hook(doubled)
+    graph = li.from_torch(module, (x,), sizes=SIZES)
+    tc.results(*_read(graph), module, (x,))
+    with pytest.raises(li.GradientError, match="the module Sized has a hook on its gradients"):
+        li.vjp(graph, graph.output_names, ["x"])
+
+
+def test_hooks_on_gradients_and_on_forward() -> None:
+    """Those on forward would come behind what marks the results here, and before PyTorch's hook on gradients."""
+    import torch
+
+    module, x = two_layers(), torch.randn(4, 3)
+    module.a.register_full_backward_hook(doubled)
+    module.a.register_forward_hook(lambda m, args, y: args[0] @ m.weight.T)
+    with pytest.raises(li.ModelError, match="the module Linear has a hook on its gradients and one on its forward"):
+        li.from_torch(module, (x,), sizes=SIZES)

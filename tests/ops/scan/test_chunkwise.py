@@ -21,7 +21,10 @@ from lstm_ir.passes.pipeline import Pipeline
 from lstm_ir.passes.pipelines import NAMED
 
 EVERYWHERE = ChunkStates(on="all")
-PAIRED = ("gated_linear_attention", "a_decay_for_each_column", "any_decay_of_keys")  # decays along an axis
+# Decays along an axis.
+PAIRED = (
+    "gated_linear_attention", "a_decay_for_each_column", "any_decay_of_keys", "a_scaled_read_of_decayed_columns"
+)  # fmt: skip
 NAMES = [n for n in CELLS if n != "shared_by_rows"]
 
 
