@@ -96,8 +96,6 @@ def written_in_place(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
     copies the whole tensor to the device of the first op that reads it, in each iteration. A transfer to where it is
     says it (`Stream/Analysis/Affinity.cpp`), and is itself left out.
     """
-    if e.target is None:
-        return v
     target = ir.Attribute.parse(f"#hal.device.promise<@{DEVICE}>")
     sizes = [e.size(d) for d in t.shape if not isinstance(d, int)]
     return e.make("flow.tensor.transfer", [v, *sizes], [v.type], {"target": target}).result

@@ -96,12 +96,11 @@ class PackedLoop:
         e, n = self.e, self.steps(count)
         flat, done, turns = self.first(init), e.size(0), e.size(0)
         if self.at_once > 1:
-            turns = self.index("divui", n, e.size(self.at_once))
-            end = self.index("muli", turns, e.size(self.at_once))
-            flat, done = (
-                self._for(done, end, e.size(0), flat, self.step(consts, xs, n, self.at_once), self.at_once),
-                end,
-            )
+            whole = self.index("divui", n, e.size(self.at_once))
+            end = self.index("muli", whole, e.size(self.at_once))
+            many = self.step(consts, xs, n, self.at_once)
+            flat = self._for(done, end, turns, flat, many, self.at_once)
+            done, turns = end, whole
         length = self.loop.length
         if self.at_once == 1 or count is not None or not isinstance(length, int) or length % self.at_once:
             flat = self._for(done, n, turns, flat, self.step(consts, xs, n, 1), 1)

@@ -188,21 +188,18 @@ def test_hooks_of_a_graph_module(kind: str) -> None:
     li.from_torch(module, (torch.randn(4, 3),))
 
 
-def test_a_module_that_was_exported(rng: np.random.Generator) -> None:
+def test_a_module_that_was_exported() -> None:
     """PyTorch puts hooks of its own there, which check the inputs."""
     import torch
 
     module, x = two_layers(), torch.randn(4, 3)
     again = torch.export.export(module, (x,)).module()
     assert again._forward_pre_hooks
-    tc.results(*_read(li.from_torch(again, (x,))), again, (x,))
+    graph = li.from_torch(again, (x,))
+    tc.results(graph, lambda given: li.interpret(graph, given), again, (x,))
 
 
-def _read(graph: li.Graph) -> tuple[li.Graph, Callable[..., Any]]:
-    return graph, lambda given: li.interpret(graph, given)
-
-
-def test_a_hooked_module_that_gives_a_size(rng: np.random.Generator) -> None:
+def test_a_hooked_module_that_gives_a_size() -> None:
     import torch
 
     class Sized(torch.nn.Module):  # type: ignore[misc]
@@ -221,7 +218,7 @@ def test_a_hooked_module_that_gives_a_size(rng: np.random.Generator) -> None:
     module, x = Around(), torch.randn(4, 3)
     module.sized.register_full_backward_hook(doubled)
     graph = li.from_torch(module, (x,), sizes=SIZES)
-    tc.results(*_read(graph), module, (x,))
+    tc.results(graph, lambda given: li.interpret(graph, given), module, (x,))
     with pytest.raises(li.GradientError, match="the module Sized has a hook on its gradients"):
         li.vjp(graph, graph.output_names, ["x"])
 
