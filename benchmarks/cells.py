@@ -7,7 +7,8 @@
 Points are T,B,H; x has H columns too. A training step is the gradient of sum(y^2) by all weights, which change from
 call to call. Runners take turns (lstm_ir.measurement.side_by_side); results are compared before. A runner that is not
 ready after `--limit` seconds is left out, and named. Sizes are numbers for all. With `-o` the figures of this run
-take the place of those in the file that have the same cell, point and mode.
+take the place of those in the file that have the same cell, point and mode. With `--device cuda` torch runs there too;
+JAX runs on the device that it chooses itself.
 """
 
 import json
@@ -60,6 +61,7 @@ class Point(NamedTuple):
     B: int
     H: int
     training: bool
+    device: str = "cpu"
 
     def graph(self) -> li.Graph:
         """What is compiled."""
@@ -81,7 +83,7 @@ class Point(NamedTuple):
 
 def ours(point: Point) -> Runner:
     """This project with default options; nothing comes from its cache."""
-    exe, sets = li.compile(point.graph(), options={"cache": False}), point.weights()
+    exe, sets = li.compile(point.graph(), point.device, options={"cache": False}), point.weights()
     if not point.training:
         return Runner(lambda call: exe(call.given), lambda out: {"y": out["y"]})
     return Runner(lambda call: exe({**call.given, **sets[call.turn]}), lambda out: out)
@@ -95,13 +97,13 @@ def jax_jit(point: Point) -> Runner:
     held = jax.device_put(point.weights())
     if not point.training:
         infer = jax.jit(lambda w, given: reference(library, given, w))
-        return Runner(lambda call: jax.block_until_ready(infer(held[0], call.given)), lambda y: {"y": np.asarray(y)})
+        return Runner(lambda call: jax.device_get(infer(held[0], call.given)), lambda y: {"y": y})
     step = jax.jit(jax.value_and_grad(lambda w, given: (reference(library, given, w) ** 2).sum()))
 
     def read(out: Any) -> Arrays:
-        return {"loss": np.asarray(out[0])} | {f"d_{k}": np.asarray(a) for k, a in out[1].items()}
+        return {"loss": out[0]} | {f"d_{k}": a for k, a in out[1].items()}
 
-    return Runner(lambda call: jax.block_until_ready(step(held[call.turn], call.given)), read)
+    return Runner(lambda call: jax.device_get(step(held[call.turn], call.given)), read)
 
 
 def torch_eager(point: Point, compiled: bool = False) -> Runner:
@@ -109,8 +111,13 @@ def torch_eager(point: Point, compiled: bool = False) -> Runner:
     import torch
 
     torch.set_num_threads(cores())
+    device = "cuda" if point.device == "cuda" else "cpu"
+    torch.set_default_device(device)
     library, reference = of_torch(scan_operator) if compiled else of_torch(), CELLS[point.cell]
-    sets = [{k: torch.from_numpy(a).requires_grad_(point.training) for k, a in w.items()} for w in point.weights()]
+    sets = [{k: torch.tensor(a).requires_grad_(point.training) for k, a in w.items()} for w in point.weights()]
+
+    def here(given: Arrays) -> Any:
+        return {k: torch.from_numpy(a).to(device) for k, a in given.items()}
 
     def model(given: Any, w: Any) -> Any:
         return reference(library, given, w)
@@ -121,13 +128,14 @@ def torch_eager(point: Point, compiled: bool = False) -> Runner:
 
     def infer(call: Call) -> Any:
         with torch.no_grad():
-            return model({k: torch.from_numpy(a) for k, a in call.given.items()}, sets[0])
+            return model(here(call.given), sets[0]).cpu()
 
     def step(call: Call) -> Any:
         w = sets[call.turn]
-        y = model({k: torch.from_numpy(a) for k, a in call.given.items()}, w)
+        y = model(here(call.given), w)
         loss = (y * y).sum()
-        return loss.detach(), dict(zip(w, torch.autograd.grad(loss, list(w.values())), strict=True))
+        gradients = torch.autograd.grad(loss, list(w.values()))
+        return loss.detach().cpu(), {k: g.cpu() for k, g in zip(w, gradients, strict=True)}
 
     def read(out: Any) -> Arrays:
         return {"loss": out[0].numpy()} | {f"d_{k}": a.numpy() for k, a in out[1].items()}
@@ -190,24 +198,26 @@ def measure(point: Point, runners: tuple[str, ...], seconds: float, turns: int, 
     }  # fmt: skip
 
 
-def kept(path: Path) -> dict[str, Any]:
+def kept(path: Path, device: str) -> dict[str, Any]:
     """What the file has; figures of two machines do not stand in one."""
     about = {
         "machine": machine(),
+        "device": device,
         "versions": {p: version(p) for p in ("lstm-ir", "jax", "torch", "iree-base-compiler")},
     }
     if not path.is_file():
         return {**about, "points": []}
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if found["machine"] != about["machine"]:
-        raise click.ClickException(f"{path} is of {found['machine']}; this is {about['machine']}")
+    for what in ("machine", "device"):
+        if found[what] != about[what]:
+            raise click.ClickException(f"{path} is of {found[what]}; this is {about[what]}")
     return {**found, **about}
 
 
-def save(path: Path, results: list[dict[str, Any]]) -> None:
+def save(path: Path, device: str, results: list[dict[str, Any]]) -> None:
     """The file with these figures in place of those of the same points."""
     place = ("cell", "T", "B", "H", "mode")
-    file = kept(path)
+    file = kept(path, device)
     new = {tuple(r[k] for k in place) for r in results}
     file["points"] = [r for r in file["points"] if tuple(r[k] for k in place) not in new] + results
     file["points"].sort(key=lambda r: (r["cell"], POINTS.index("{T},{B},{H}".format(**r)), MODES.index(r["mode"])))
@@ -219,17 +229,18 @@ def save(path: Path, results: list[dict[str, Any]]) -> None:
 @click.option("--point", "points", multiple=True, type=click.Choice(POINTS), help="these alone")
 @click.option("--mode", "modes", multiple=True, type=click.Choice(MODES), help="one of the two alone")
 @click.option("--beside", multiple=True, type=click.Choice(PEERS), help="these peers alone")
+@click.option("--device", default="cpu", show_default=True, help="what the graphs are compiled for")
 @click.option("--seconds", default=2.0, show_default=True, help="spent on each runner of a point")
 @click.option("--turns", default=9, show_default=True, help="of each runner at least")
 @click.option("--limit", default=600.0, show_default=True, help="seconds until a runner must be ready")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="figures as JSON, point by point")
 def main(
-    cells: tuple[str, ...], points: tuple[str, ...], modes: tuple[str, ...], beside: tuple[str, ...], seconds: float,
-    turns: int, limit: float, output: Path | None,
+    cells: tuple[str, ...], points: tuple[str, ...], modes: tuple[str, ...], beside: tuple[str, ...], device: str,
+    seconds: float, turns: int, limit: float, output: Path | None,
 ) -> None:  # fmt: skip
     """Measure cells at points."""
     if output is not None:
-        kept(output)  # refuses another machine's file before anything is measured
+        kept(output, device)  # refuses another machine's file before anything is measured
     print(
         "| cell | T,B,H | mode | "
         + " | ".join(f"{w} ms" for w in MAKERS)
@@ -240,7 +251,7 @@ def main(
         for sizes in points or POINTS:
             for mode in modes or MODES:
                 T, B, H = map(int, sizes.split(","))
-                r = measure(Point(cell, T, B, H, mode == MODES[1]), beside or PEERS, seconds, turns, limit)
+                r = measure(Point(cell, T, B, H, mode == MODES[1], device), beside or PEERS, seconds, turns, limit)
                 ms = " | ".join(f"{r['median_ms'][w]:.3g}" if w in r["median_ms"] else "-" for w in MAKERS)
                 ratio = "-" if r["ratio"] is None else "{:.2f} ({:.2f}-{:.2f})".format(r["ratio"], *r["interval"])
                 worst = max(r["errors"].values(), default=float("nan"))
@@ -251,7 +262,7 @@ def main(
                 for who, why in r["missing"].items():
                     print(f"    {who}: {why}", file=sys.stderr)
                 if output is not None:
-                    save(output, [r])
+                    save(output, device, [r])
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from lstm_ir.backends.memory import ALIGNMENT, empty
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.tuned import KEPT_BYTES, LENT_BYTES, STAGED_BYTES
 from lstm_ir.ir.device_array import DeviceArray, Exchange, Home, of_host
+from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.types import DType
 
 Array = np.ndarray[Any, Any]
@@ -230,7 +231,20 @@ class DeviceMover(Mover):
         number = _DLPACK.get(self.word.partition(":")[0])
         if number is None:
             return None
-        return Exchange((number, 0), partial(self.device.create_dlpack_capsule, device_type_code=number, device_id=0))
+        return Exchange((number, 0), partial(self._capsule, number))
+
+    def _capsule(self, number: int, view: Any) -> object:
+        """DLPack's, over a copy on this device: drivers do not export what their pools gave a call."""
+        process.check()
+        source = view.get_buffer()
+        try:
+            with runtime.reporting("a result that was kept"):
+                own = self.allocator.allocate_buffer(self._memory, self._usage, source.byte_length())
+                self._queue_copy(source, own).wait(1)
+                copy = own.create_view(view.shape, view.element_type)
+                return self.device.create_dlpack_capsule(copy, number, 0)
+        except LstmIrError as e:
+            raise BufferError(f"memory of {self.word} cannot be exchanged by DLPack: {e}") from e
 
     def _fetched(self, views: list[Any], kinds: tuple[BorderType, ...]) -> list[Array]:
         """All transfers are queued before the first is awaited."""
@@ -251,10 +265,14 @@ class DeviceMover(Mover):
     def _stage(self, view: Any) -> tuple[Any, Any]:
         source = view.get_buffer()
         host = self._staging.take(source.byte_length())
+        return host, self._queue_copy(source, host)
+
+    def _queue_copy(self, source: Any, to: Any) -> Any:
+        """A semaphore that is 1 when `to` has what `source` has."""
         semaphore = self.device.create_semaphore(0)
         start, end = (self._fence.create_at(semaphore, n) for n in (0, 1))
-        self.device.queue_copy(source, host, start, end)
-        return host, semaphore
+        self.device.queue_copy(source, to, start, end)
+        return semaphore
 
 
 class Staging:

@@ -34,7 +34,7 @@ OTHERS += [("steps", n) for n in BODIES if n not in FEW_STEPS]
 # What a kernel for SPIR-V refuses, and where the refusal stands.
 REFUSED = {"every_kind": "erf in a kernel for this target (`erf` at kernel_bodies.py:"}
 # Whose last loop reads no weights in a step: one dispatch runs all steps.
-WITHOUT_WEIGHTS = ("masked", "row_numbers", "column_of_another")
+WITHOUT_WEIGHTS = ("masked", "row_numbers", "column_of_another", "every_kind")
 WORD = {"whole": "all steps in one dispatch", "chunks": "at most 4 of them", "steps": "one dispatch per step and phase"}
 
 
