@@ -14,9 +14,10 @@ from contextlib import suppress
 from functools import cache
 from importlib import metadata, util
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 from lstm_ir.backends import process
+from lstm_ir.backends.compile import bindings
 from lstm_ir.backends.compile import child as children
 from lstm_ir.backends.compile.cache import Cache, key
 from lstm_ir.backends.compile.compiler_errors import CompilerRefusedError, CompilerSlowError
@@ -52,6 +53,15 @@ _AT = re.compile(r"^(?:\s*)([^\s:<>][^:<>\n]*):(\d+):(\d+): (error|note): (.*)$"
 _FAULT = re.compile(r"(?<=error: ).+|LLVM ERROR: .+|Assertion .+ failed.*", re.IGNORECASE)
 
 
+class RunOptions(TypedDict):
+    """What `run` is told beside the flags."""
+
+    name: str
+    target: str
+    timeout: float
+    most: int | None
+
+
 class CompilerTarget(Protocol):
     """What the compiler is told of a target."""
 
@@ -81,7 +91,7 @@ def _ways(flags: list[str], options: Mapping[str, Any] | None) -> list[list[str]
     ]
 
 
-def _first(text: str, ways: list[list[str]], name: str, target: str, timeout: float) -> tuple[bytes, str]:
+def _first(text: str, ways: list[list[str]], how: RunOptions) -> tuple[bytes, str]:
     """The module by the first way that gives one, and a note where that is not the first of all.
 
     CompileError with what the first way said where none does.
@@ -93,7 +103,7 @@ def _first(text: str, ways: list[list[str]], name: str, target: str, timeout: fl
             continue
         tried.append(flags)
         try:
-            blob = run(text, flags, name=name, target=target, timeout=timeout)
+            blob = run(text, flags, **how)
             return blob, "" if first is None else _note(ways[0], flags, first)
         except CompilerRefusedError as e:
             first = e if first is None else first
@@ -129,11 +139,12 @@ def compile_mlir(
     blob = None if store is None else store.get(f"{entry}.vmfb")
     if blob is None:
         blob, note = None, ""
+        how = RunOptions(name=name, target=target.info.name, timeout=timeout, most=target.info.bindings)
         if not verify:
             with suppress(CompilerRefusedError):  # then the checks tell why
-                blob = run(text, [*flags, UNCHECKED], name=name, target=target.info.name, timeout=timeout)
+                blob = run(text, [*flags, UNCHECKED], **how)
         if blob is None:
-            blob, note = _first(text, _ways(flags, options), name, target.info.name, timeout)
+            blob, note = _first(text, _ways(flags, options), how)
         if store is not None:
             store.put(f"{entry}.vmfb", blob)
             if note:
@@ -200,12 +211,20 @@ def executable() -> str:
     raise CompileError("iree-compile is not installed: pip install iree-base-compiler")
 
 
-def run(text: str, flags: Sequence[str], *, name: str, target: str, timeout: float) -> bytes:
-    """What iree-compile writes for the module `text`."""
-    command = [executable(), "module.mlir", *flags, "-o", "module.out"]
+def run(
+    text: str, flags: Sequence[str], *, name: str, target: str, timeout: float, most: int | None = None
+) -> bytes:  # fmt: skip
+    """What iree-compile writes for the module `text`; most: tensors that the target's driver lets a dispatch have."""
+    command = [executable(), "module.mlir", *flags, *([] if most is None else [bindings.FLAG]), "-o", "module.out"]
     with refusals_become(CompileError, f"{name}: the compiler cannot be run"), process.work(), new_folder() as work:
         (work / "module.mlir").write_text(text, encoding="utf-8")
         code, messages = _child(command, str(work), name, timeout)
+        if most is not None:
+            if code != 0:  # what FLAG writes takes the place of the user's lines in messages
+                return run(text, flags, name=name, target=target, timeout=timeout)
+            if (have := bindings.most_bindings(work)) > most:
+                said = f"a dispatch that IREE made has {have} tensors, and the driver takes {most}"
+                raise CompilerRefusedError(f"{name}: the module would not load, target {target}", said)
         if code == 0:
             with suppress(FileNotFoundError):
                 return (work / "module.out").read_bytes()

@@ -94,3 +94,21 @@ def position(e: Emitter, loop: int) -> ir.Value:
 def picked(e: Emitter, x: ir.Value, at: Sequence[ir.Value]) -> ir.Value:
     """tensor.extract of one element."""
     return e.make("tensor.extract", [x, *at], [ir.RankedTensorType(x.type).element_type]).result
+
+
+_CUTS = ("stablehlo.slice", "stablehlo.dynamic_slice", "tensor.extract_slice")
+_SAME_MEMORY = ("stablehlo.reshape", "flow.tensor.tie_shape", "flow.tensor.reshape", "stablehlo.bitcast_convert")
+
+
+def with_own_strides(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
+    """`v`, to be picked from at any place of a tensor of named sizes: in its own memory if it is a slice.
+
+    In vectors, CUDA's and HIP's, IREE 3.13 counts places by the slice's sizes, and reads there in what was cut.
+    """
+    if e.target is None or e.target.kind not in ("cuda", "hip"):
+        return v
+    made = v.owner
+    while isinstance(made, ir.Operation | ir.OpView) and made.name in _SAME_MEMORY:
+        made = made.operands[0].owner
+    cut = isinstance(made, ir.Operation | ir.OpView) and made.name in _CUTS
+    return e.barrier(v, t) if cut else v

@@ -13,7 +13,9 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.arithmetic import Calc, compare
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.mlir_types import array_attr, tensor
-from lstm_ir.backends.emit.regions import empty, generic, picked, position, reduce, signed_back, signless  # fmt: skip
+from lstm_ir.backends.emit.regions import (
+    empty, generic, picked, position, reduce, signed_back, signless, with_own_strides,
+)  # fmt: skip
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.lower.linear import sum_type
 from lstm_ir.backends.lower.own_memory import own
@@ -113,6 +115,7 @@ def _gather_dynamic(
 ) -> ir.Value:  # fmt: skip
     """linalg.generic over the result: StableHLO's slice sizes cannot be named."""
     v, twin = signless(e, x, t)
+    v = with_own_strides(e, v, twin)
     result = to.with_dtype(twin.dtype)
     index = ir.IndexType.get()
 
@@ -134,8 +137,13 @@ def _scatter_add(e: Emitter, n: Node, x: ir.Value, indices: ir.Value, updates: i
     if 0 in n.inputs[2].type.shape:  # the compiler divides by it
         return x
     rows, kind = _rows(e, n, indices)
-    if e.target is not None and n.inputs[1].dtype.bits < 32 and not kind.is_static:
-        rows = e.barrier(rows, kind)  # widened in the scatter's dispatch they are an array on the stack, of any size
+    if (
+        e.target is not None
+        and not kind.is_static
+        and (n.inputs[1].dtype.bits < 32 or e.target.kind in ("cuda", "hip"))
+    ):
+        # widened in the scatter's dispatch they are an array on the stack, of any size; on GPUs clamped ones are, too
+        rows = e.barrier(rows, kind)
     count = dims.product(kind.shape)
     total = sum_type(t)
     rest = [i for i in range(t.rank) if i != axis]

@@ -8,7 +8,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.mlir_types import array_attr
-from lstm_ir.backends.emit.regions import empty, generic, picked, position, signed_back, signless
+from lstm_ir.backends.emit.regions import empty, generic, picked, position, signed_back, signless, with_own_strides
 from lstm_ir.backends.emit.shapes import fill, fills_itself, iota, number_filled, reshape
 from lstm_ir.backends.lower.behind_loops import apart
 from lstm_ir.backends.lower.own_memory import copied
@@ -85,6 +85,8 @@ def _reverse(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     if e.target is not None and t.rank - 1 in n.attrs["dimensions"]:
         # IREE 3.13 fails on elements of every second place, say, read backwards in one dispatch
         v = e.barrier(v, kind)
+    elif not t.is_static:
+        v = with_own_strides(e, v, kind)
     out = e.hlo("reverse", [v], kind, dimensions=array_attr(n.attrs["dimensions"]))
     return signed_back(e, out, t)
 

@@ -251,5 +251,6 @@ def _gpu(kind: str, detail: str, present: Present) -> Target:
         name=f"{kind}:{detail}" if detail else kind, kind=kind, detail=detail, vector_bits=128,
         has_f64=discrete, has_f16=True, has_bf16=discrete,
         l1_bytes=32 << 10, l2_bytes=4 << 20, kernels=kind in ("cuda", "vulkan"), assertions_cheap=False,
+        bindings=16 if discrete else None,
     )  # fmt: skip
     return Target(info, tuple(flags), (kind,), note)

@@ -26,6 +26,7 @@ class TargetInfo:
     l2_bytes: int = 512 << 10
     kernels: bool = False  # recurrences usually become kernels of this project
     assertions_cheap: bool = True  # reading one scalar on the host does not stall a queue
+    bindings: int | None = None  # tensors that its driver lets a dispatch have; None: more than IREE's dispatches have
 
     def __str__(self) -> str:
         return self.name

@@ -96,4 +96,7 @@ def test_figures_of_another_machine_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "measured.json"
     path.write_text(json.dumps({"machine": "another", "points": []}))
     with pytest.raises(click.ClickException, match="is of another; this is"):
-        benchmark().kept(path)
+        benchmark().kept(path, "cpu")
+    path.write_text(json.dumps({**benchmark().kept(tmp_path / "none", "cuda"), "points": []}))
+    with pytest.raises(click.ClickException, match="is of cuda; this is cpu"):
+        benchmark().kept(path, "cpu")

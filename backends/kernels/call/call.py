@@ -113,10 +113,14 @@ class KernelCall:
     def check(self, taken: KernelSignature) -> None:
         """RefusedError where a dispatch would take more tensors or words than IREE's do."""
         have = self.e.options.dispatch
-        if taken.tensors > have.tensors:
-            why = f"it reads and writes {taken.tensors} tensors, a dispatch takes {have.tensors}"
-            raise RefusedError(why, write=instead.ONE_TENSOR)
+        self.check_tensors(taken.tensors, have.tensors)
         self.check_words(taken.tensors, words(taken.tensors, len(taken.numbers)), have.words)
+
+    def check_tensors(self, tensors: int, limit: int) -> None:
+        """RefusedError where there are too many."""
+        if tensors > limit:
+            why = f"it reads and writes {tensors} tensors, a dispatch takes {limit}"
+            raise RefusedError(why, write=instead.ONE_TENSOR)
 
     def check_words(self, tensors: int, needed: int, limit: int) -> None:
         """RefusedError where there are not enough."""

@@ -75,10 +75,11 @@ class GpuDispatch(LoopCall):
         return self.unpacked(out) if self.made is None else self.made.values(out[0])
 
     def _arenas(self, carried: list[TensorType], kinds: list[TensorType]) -> tuple[Arena | None, Arena | None]:
-        """One tensor for all results, and one for all first carries, where words are short."""
+        """One tensor for all results, and one for all first carries, where a dispatch takes no more of them."""
         named = {d for t in kinds for d in t.shape if not isinstance(d, int)}
         numbers = len({*self.sizes, *named}) + 3
-        room = (self.schedule.words - numbers) // 2 - len(self.operands)
+        have = self.schedule.have
+        room = min((have.words - numbers) // 2, have.tensors) - len(self.operands)
         made = Arena(self.e, kinds) if len(carried) + len(kinds) > room else None
         short = made is not None and len(carried) > 1 and len(carried) + 1 > room
         return Arena(self.e, carried) if short else None, made
@@ -113,10 +114,10 @@ class GpuDispatch(LoopCall):
         return after
 
     def check(self, taken: KernelSignature) -> None:
-        """RefusedError where a dispatch would take more words than every device does."""
-        super().check(taken._replace(numbers=()))
-        needed = 2 * taken.tensors + len(taken.numbers)
-        self.check_words(taken.tensors, needed, self.schedule.words)
+        """RefusedError where a dispatch would take more tensors or words than every device does."""
+        have = self.schedule.have
+        self.check_tensors(taken.tensors, have.tensors)
+        self.check_words(taken.tensors, 2 * taken.tensors + len(taken.numbers), have.words)
 
     def _groups(self) -> ir.Value:
         """One workgroup per tile of rows and component, as many as devices take."""

@@ -27,14 +27,15 @@ class WorkgroupLimits:
 
     threads: int
     local_bytes: int
-    words: int  # of sizes and offsets that a dispatch takes
+    tensors: int  # that a dispatch takes
+    words: int  # of sizes and offsets that it takes
     spirv: bool  # SPIR-V or Metal: fewer element types and functions
 
 
 def limits(target: TargetInfo) -> WorkgroupLimits:
     """What every device of this target has."""
     if target.kind == "vulkan":
-        return WorkgroupLimits(128 if not target.detail else 256, 16 << 10, 32, True)
+        return WorkgroupLimits(128 if not target.detail else 256, 16 << 10, 32, 32, True)
     if target.kind == "metal":
-        return WorkgroupLimits(256, 16 << 10, 32, True)
-    return WorkgroupLimits(512, 48 << 10, 64, False)
+        return WorkgroupLimits(256, 16 << 10, 32, 32, True)
+    return WorkgroupLimits(512, 48 << 10, target.bindings or 32, 64, False)

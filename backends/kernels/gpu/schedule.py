@@ -21,7 +21,7 @@ class GpuSchedule:
     whole: bool  # all steps in one dispatch
     threads: int
     rows: int  # of the batch, per workgroup
-    words: int
+    have: WorkgroupLimits
     note: str
 
 
@@ -41,14 +41,14 @@ def choose(plan: LoopPlan, target: TargetInfo, whole_loop: int | None = None) ->
         raise RefusedError(f"of one row with {need >> 10} KiB of weights, which the loop's products read faster")
     if need <= limit and held <= have.local_bytes:
         note = f"all steps in one dispatch, {threads} threads per row"
-        return GpuSchedule(True, threads, 1, have.words, note)
+        return GpuSchedule(True, threads, 1, have, note)
     if need > limit:
         why = f"{need >> 10} KiB of weights"
     else:
         why = f"{held} bytes of carries"
     rows = min(ROWS, plan.rows) if isinstance(plan.rows, int) else ROWS
     note = f"one dispatch per step and phase for {why}, tile {rows}x{STEP_THREADS}"
-    return GpuSchedule(False, STEP_THREADS, max(1, rows), have.words, note)
+    return GpuSchedule(False, STEP_THREADS, max(1, rows), have, note)
 
 
 def sweeps_of(plan: LoopPlan) -> list[Sweep]:
