@@ -14,7 +14,14 @@ from lstm_ir.backends.emit.arithmetic import Calc, compare
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import (
-    empty, generic, picked, position, reduce, signed_back, signless, with_own_strides,
+    empty,
+    generic,
+    picked,
+    position,
+    reduce,
+    signed_back,
+    signless,
+    with_own_strides,
 )  # fmt: skip
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.lower.linear import sum_type

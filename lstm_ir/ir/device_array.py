@@ -31,9 +31,9 @@ class DeviceArray(NDArrayOperatorsMixin):
     """A result of a call with `keep=True`: its elements lie on the device until somebody asks for them.
 
     Executables of the same device take it as an input without a copy. `np.asarray(a)` and `a.numpy()` copy it to the
-    host, where it does not lie there; `torch.from_dlpack(a)` and others take its memory on the host, and must not write
-    there, or a copy on the device. Operators and NumPy's functions compute on the host, and give NumPy's arrays; so do pickles
-    and copies. shape: a tuple of ints.
+    host, where it does not lie there. `torch.from_dlpack(a)` and others take its memory on the host, and must not
+    write there; of a GPU they get a copy on the device. Operators and NumPy's functions compute on the host, and give
+    NumPy's arrays; so do pickles and copies. shape: a tuple of ints.
     dtype: NumPy's, `ml_dtypes` for bf16. device: as in `vulkan:0`.
     """
 
@@ -83,7 +83,7 @@ class DeviceArray(NDArrayOperatorsMixin):
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> object:
-        """A capsule of DLPack over its memory, or on a GPU over a copy there. BufferError where the device's memory cannot be exchanged."""
+        """A capsule of DLPack over its memory, on a GPU over a copy there. BufferError where there is none."""
         place = self.__dlpack_device__()
         if dl_device is not None and tuple(dl_device) != place:
             raise BufferError(f"a result on {self.device} cannot be exchanged as memory of DLPack's {dl_device}")
