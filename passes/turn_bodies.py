@@ -106,7 +106,8 @@ class _Results:
         leading = {
             self.axes.of(v, i) for v in higher for i in range(v.rank) if i not in (self.rows[v], self.columns[v])
         }
-        return [v for v in self.columns if v.rank == 2 and self.axes.of(v, 1 - self.rows[v]) in leading]
+        found = {v: self.axes.of(v, 1 - self.rows[v]) for v in self.columns if v.rank == 2}
+        return [v for v, axis in found.items() if axis in leading - self.axes.mixed]
 
     @property
     def rows_first(self) -> bool:
