@@ -57,6 +57,13 @@ class HeldState(MutableMapping[str, Array]):
         """Names and types."""
         return self._variables
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._variables
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The array, or `default` where there is no such variable."""
+        return self[name] if name in self else default
+
     def __getitem__(self, name: str) -> Array:
         self._known(name)
         with self._turn():

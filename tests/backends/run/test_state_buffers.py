@@ -109,3 +109,17 @@ def test_a_closed_session_holds_no_buffers(delays: Executable) -> None:
         step(x=np.zeros((3, W), np.float32))
         assert step.plans
     assert not step.plans
+
+
+def test_an_unknown_name_is_absent(delays: Executable) -> None:
+    """As of any mapping; to read one is an error that lists the names."""
+    session = delays.session()
+    (name, *_) = session.state
+    assert name in session.state
+    assert "nothing" not in session.state
+    assert session.state.get("nothing") is None
+    assert session.state.get("nothing", 3) == 3
+    session.state[name] = x = np.ones((3, W), np.float32)
+    assert (session.state.get(name) == x).all()
+    with pytest.raises(li.CallError, match="nothing"):
+        session.state["nothing"]
