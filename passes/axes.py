@@ -6,6 +6,8 @@ a carry and its next value. An axis is *mixed* where its elements meet, so that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
@@ -27,6 +29,7 @@ class BodyAxes:
             if n.inputs and all(v in self._of_numbers or not v.rank for v in n.inputs):
                 self._of_numbers.update(n.values)
         self._parent: dict[Axis, Axis] = {}
+        self._repeated: set[Axis] = set()  # of one element: what it is beside does not depend on it
         self._mixed: list[Axis] = []
         self._of_matrices: list[Axis] = []
         self._batched: list[Axis] = []
@@ -67,9 +70,10 @@ class BodyAxes:
         name, a = n.op.name, n.attrs
         (x, *_), out = n.inputs, n.values[0]
         if Trait.elementwise in n.op.traits:
-            for v in n.inputs:
-                self._all(out, v)
+            self._elementwise(n.inputs, out)
         elif name == "broadcast_in_dim":
+            kept = {d for i, d in enumerate(a["broadcast_dimensions"]) if x.shape[i] == out.shape[d]}
+            self._repeated.update((out, d) for d in range(out.rank) if d not in kept)
             for i, d in enumerate(a["broadcast_dimensions"]):
                 if x.shape[i] == out.shape[d]:
                     self._tie((x, i), (out, d))
@@ -108,6 +112,15 @@ class BodyAxes:
             for v in (*n.inputs, *n.values):
                 for i in range(v.rank):
                     self._mix(v, i)
+
+    def _elementwise(self, inputs: Sequence[Value], out: Value) -> None:
+        """An axis along which every operand is repeated is one of the result; other operands say what an axis is."""
+        for i in range(out.rank):
+            told = [v for v in inputs if v.rank and (v, i) not in self._repeated]
+            for v in told:
+                self._tie((out, i), (v, i))
+            if not told:
+                self._repeated.add((out, i))
 
     def _without(self, x: Value, out: Value, gone: tuple[int, ...], mixed: tuple[int, ...] | None = None) -> None:
         for j, i in enumerate(i for i in range(x.rank) if i not in gone):

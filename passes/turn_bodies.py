@@ -5,7 +5,7 @@
 A kernel shares out rows, the batch, and computes vectors of columns, the last axis. Rows are an axis of every carry
 and result along which nothing meets; columns are the widest of the others. Data is moved outside of the loop, inside a
 transpose costs nothing. Where rows lead and the last axis is summed, as by the delta rule, columns are another one
-as wide: gated_delta and rwkv7 at (T,B,H) = (200,8,128) take 0.7 and 0.85 of the time. A number for each head, [B,N] beside a state [B,N,H], has one column, not N: [B,N,1].
+as wide: at (T,B,H) = (200,8,128) gated_delta takes 0.88 of the time so, mlstm 0.92. A number for each head, [B,N] beside a state [B,N,H], has one column, not N: [B,N,1].
 """
 
 from __future__ import annotations
