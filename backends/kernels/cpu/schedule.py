@@ -27,6 +27,7 @@ from lstm_ir.backends.kernels.cpu.machine import (
 from lstm_ir.backends.kernels.cpu.sums import Shape, Tile
 from lstm_ir.backends.kernels.cpu.words import row_offset
 from lstm_ir.backends.kernels.text.text import known
+from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
@@ -46,6 +47,7 @@ class LoopSchedule:
     note: str
     columns: bool = False  # members share the columns of all rows
     apart: bool = False  # columns outermost: members wait for nothing (`columns.py`)
+    resident: int = 0  # rows of a chunk, at most, that goes through all steps before the next one; 0: any
 
 
 def product_forms(target: TargetInfo) -> ProductForms:
@@ -100,7 +102,17 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
     if apart(plan):
         tiles = {s: Tile(vectors(s, lanes)) for s in sweeps}
         return LoopSchedule(lanes, tiles, False, 0, f"{note}, by columns", apart=True)
-    return LoopSchedule(lanes, tiles, share, panel, note, columns)
+    resident = 0 if share or panel else _resident(plan, target)
+    return LoopSchedule(lanes, tiles, share, panel, note, columns, resident=resident)
+
+
+def _resident(plan: LoopPlan, target: TargetInfo) -> int:
+    """Rows whose carries, each twice, take half of L2, so that they stay there from step to step; 0: not known."""
+    shapes = [v.shape[1:] for v in plan.carries]
+    if not shapes or any(not isinstance(d, int) for s in shapes for d in s):
+        return 0
+    row = sum(int(dims.product(s)) * v.dtype.bits // 8 for s, v in zip(shapes, plan.carries, strict=True))
+    return max(1, target.l2_bytes // 4 // max(1, row))
 
 
 def _panel(sweeps: list[Sweep], tiles: dict[Sweep, Tile], target: TargetInfo) -> int:
