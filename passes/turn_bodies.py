@@ -5,7 +5,8 @@
 A kernel shares out rows, the batch, and computes vectors of columns, the last axis. Rows are an axis of every carry
 and result along which nothing meets; columns are the widest of the others. Data is moved outside of the loop, inside a
 transpose costs nothing. Where rows lead and the last axis is summed, as by the delta rule, columns are another one
-as wide: at (T,B,H) = (200,8,128) gated_delta takes 0.88 of the time so, mlstm 0.92. A number for each head, [B,N] beside a state [B,N,H], has one column, not N: [B,N,1].
+as wide: at (T,B,H) = (200,8,128) gated_delta takes 0.88 of the time so, mlstm 0.92. A number for each head, [B,N]
+beside a state [B,N,H], has one column, not N: [B,N,1].
 """
 
 from __future__ import annotations
@@ -196,8 +197,10 @@ def _column(v: Value, row: int, axes: BodyAxes) -> int:
 
 
 def _unsummed(v: Value, column: int, axes: BodyAxes) -> int:
-    """The axis of columns, or another one as wide along which nothing is summed: a sum of a vector's elements costs more
-    than a sum of vectors."""
+    """The axis of columns, or another one as wide along which nothing is summed.
+
+    A sum of a vector's elements costs more than a sum of vectors.
+    """
     sizes = _widths(v, axes, 0)
     here = sizes.get(column, 0)
     if axes.of(v, column) not in axes.mixed or here < WIDE_COLUMNS:
