@@ -108,10 +108,14 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
 
 def _resident(plan: LoopPlan, target: TargetInfo) -> int:
     """Rows whose carries, each twice, take half of L2, so that they stay there from step to step; 0: not known."""
-    shapes = [v.shape[1:] for v in plan.carries]
-    if not shapes or any(not isinstance(d, int) for s in shapes for d in s):
+    row = 0
+    for v in plan.carries:
+        size = dims.product(v.shape[1:])
+        if not isinstance(size, int):
+            return 0
+        row += size * v.dtype.bits // 8
+    if not plan.carries:
         return 0
-    row = sum(int(dims.product(s)) * v.dtype.bits // 8 for s, v in zip(shapes, plan.carries, strict=True))
     return max(1, target.l2_bytes // 4 // max(1, row))
 
 
