@@ -111,7 +111,7 @@ def torch_eager(point: Point, compiled: bool = False) -> Runner:
     import torch
 
     torch.set_num_threads(cores())
-    device = "cuda" if point.device == "cuda" else "cpu"
+    device = "cuda" if point.device.partition(":")[0] == "cuda" else "cpu"
     torch.set_default_device(device)
     library, reference = of_torch(scan_operator) if compiled else of_torch(), CELLS[point.cell]
     sets = [{k: torch.tensor(a).requires_grad_(point.training) for k, a in w.items()} for w in point.weights()]
@@ -209,8 +209,8 @@ def kept(path: Path, device: str) -> dict[str, Any]:
         return {**about, "points": []}
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     for what in ("machine", "device"):
-        if found[what] != about[what]:
-            raise click.ClickException(f"{path} is of {found[what]}; this is {about[what]}")
+        if found.get(what) != about[what]:
+            raise click.ClickException(f"{path} is of {found.get(what)}; this is {about[what]}")
     return {**found, **about}
 
 

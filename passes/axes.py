@@ -1,7 +1,8 @@
 """Which axes of the values of a loop's body are one axis: of the batch, of channels, of states.
 
-Ops tie axes: those of an elementwise op's operands, one by one; an axis that is moved, repeated or summed beside;
-a carry and its next value. An axis is *mixed* where its elements meet, so that no part of it can be computed alone.
+Ops tie axes: those of an elementwise op's operands, but for axes along which an operand is repeated; an axis that is
+moved, repeated or summed beside; a carry and its next value. Moves forget that an axis is repeated. An axis is *mixed*
+where its elements meet, so that no part of it can be computed alone.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class BodyAxes:
             if n.inputs and all(v in self._of_numbers or not v.rank for v in n.inputs):
                 self._of_numbers.update(n.values)
         self._parent: dict[Axis, Axis] = {}
-        self._repeated: set[Axis] = set()  # of one element: what it is beside does not depend on it
+        self._repeated: set[Axis] = set()  # along which all elements are equal
         self._mixed: list[Axis] = []
         self._of_matrices: list[Axis] = []
         self._batched: list[Axis] = []
@@ -72,11 +73,10 @@ class BodyAxes:
         if Trait.elementwise in n.op.traits:
             self._elementwise(n.inputs, out)
         elif name == "broadcast_in_dim":
-            kept = {d for i, d in enumerate(a["broadcast_dimensions"]) if x.shape[i] == out.shape[d]}
+            kept = {d: i for i, d in enumerate(a["broadcast_dimensions"]) if x.shape[i] == out.shape[d]}
+            for d, i in kept.items():
+                self._tie((x, i), (out, d))
             self._repeated.update((out, d) for d in range(out.rank) if d not in kept)
-            for i, d in enumerate(a["broadcast_dimensions"]):
-                if x.shape[i] == out.shape[d]:
-                    self._tie((x, i), (out, d))
         elif name == "transpose":
             for i, p in enumerate(a["permutation"]):
                 self._tie((x, p), (out, i))

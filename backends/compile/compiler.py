@@ -135,7 +135,7 @@ def compile_mlir(
     """
     flags = [*BASE_FLAGS, *target.flags, *option_flags(options, target.info.kind)]
     store = Cache() if use_cache else None
-    entry = key(text, target.info.name, *flags, *versions())
+    entry = key(text, target.info.name, f"at most {target.info.bindings} bindings", *flags, *versions())
     blob = None if store is None else store.get(f"{entry}.vmfb")
     if blob is None:
         blob, note = None, ""
@@ -220,9 +220,10 @@ def run(
         (work / "module.mlir").write_text(text, encoding="utf-8")
         code, messages = _child(command, str(work), name, timeout)
         if most is not None:
-            if code != 0:  # what FLAG writes takes the place of the user's lines in messages
+            if code != 0 and _limit(code, messages) is None:
+                # What FLAG writes takes the place of the user's lines in messages.
                 return run(text, flags, name=name, target=target, timeout=timeout)
-            if (have := bindings.most_bindings(work)) > most:
+            if code == 0 and (have := bindings.most_bindings(work)) > most:
                 said = f"a dispatch that IREE made has {have} tensors, and the driver takes {most}"
                 raise CompilerRefusedError(f"{name}: the module would not load, target {target}", said)
         if code == 0:

@@ -231,7 +231,7 @@ class DeviceMover(Mover):
         number = _DLPACK.get(self.word.partition(":")[0])
         if number is None:
             return None
-        return Exchange((number, 0), partial(self._capsule, number))
+        return Exchange((number, 0), partial(self._capsule, number), copies=True)
 
     def _capsule(self, number: int, view: Any) -> object:
         """DLPack's, over a copy on this device: drivers do not export what their pools gave a call."""
@@ -239,8 +239,9 @@ class DeviceMover(Mover):
         source = view.get_buffer()
         try:
             with runtime.reporting("a result that was kept"):
-                own = self.allocator.allocate_buffer(self._memory, self._usage, source.byte_length())
-                self._queue_copy(source, own).wait(1)
+                own = self.allocator.allocate_buffer(self._memory, self._usage, max(1, source.byte_length()))
+                if 0 not in view.shape:
+                    self._queue_copy(source, own).wait(1)
                 copy = own.create_view(view.shape, view.element_type)
                 return self.device.create_dlpack_capsule(copy, number, 0)
         except LstmIrError as e:

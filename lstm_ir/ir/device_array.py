@@ -25,6 +25,7 @@ class Exchange(NamedTuple):
 
     place: tuple[int, int]
     capsule: Callable[[Any], object]
+    copies: bool = False  # the capsule is over a copy
 
 
 class DeviceArray(NDArrayOperatorsMixin):
@@ -87,9 +88,10 @@ class DeviceArray(NDArrayOperatorsMixin):
         place = self.__dlpack_device__()
         if dl_device is not None and tuple(dl_device) != place:
             raise BufferError(f"a result on {self.device} cannot be exchanged as memory of DLPack's {dl_device}")
-        if copy:
-            raise BufferError("a result is exchanged as it lies, not copied: copy=True is not taken")
         assert self._exchange is not None
+        if copy is not None and copy != self._exchange.copies:
+            how = "as a copy" if self._exchange.copies else "as it lies, not copied"
+            raise BufferError(f"a result on {self.device} is exchanged {how}: copy={copy} is not taken")
         return self._exchange.capsule(self.view)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body import instead
-from lstm_ir.backends.kernels.body.access import RefusedError
+from lstm_ir.backends.kernels.body.access import ROW, RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep, walk
@@ -19,6 +19,7 @@ from lstm_ir.backends.kernels.cpu.machine import (
     PANEL_SHARE,
     PREFETCH_L2,
     PREFETCH_TILES,
+    RESIDENT_SHARE,
     STACK,
     UNEVEN,
     Machine,
@@ -107,16 +108,19 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
 
 
 def _resident(plan: LoopPlan, target: TargetInfo) -> int:
-    """Rows whose carries, each twice, take half of L2, so that they stay there from step to step; 0: not known."""
+    """Rows whose carries, each twice, stay in a part of L2 from step to step; 0: not known, or none do."""
+    if plan.loop.length == 1:
+        return 0
+    roots = [r for c in plan.components for s in c.sweeps for r in s.roots if r.dest.kind == "carry"]
+    row_axes = {r.dest.index: r.access.index(ROW) for r in roots if ROW in r.access}
     row = 0
-    for v in plan.carries:
-        size = dims.product(v.shape[1:])
+    for i, axis in row_axes.items():
+        t = plan.carries[i].type
+        size = dims.product(d for k, d in enumerate(t.shape) if k != axis)
         if not isinstance(size, int):
             return 0
-        row += size * v.dtype.bits // 8
-    if not plan.carries:
-        return 0
-    return max(1, target.l2_bytes // 4 // max(1, row))
+        row += 2 * size * max(8, t.dtype.bits) // 8
+    return target.l2_bytes // RESIDENT_SHARE // row if row else 0
 
 
 def _panel(sweeps: list[Sweep], tiles: dict[Sweep, Tile], target: TargetInfo) -> int:

@@ -64,8 +64,11 @@ def grid(
     least = _least(schedule)
     most = arith("maxui", arith("divui", rows, const(least)), one)
     chunks = one if schedule.columns else arith("minui", each, most)
-    if most_rows := schedule.panel or schedule.resident:
-        chunks = arith("maxui", chunks, arith("ceildivui", rows, const(most_rows)))
+    if schedule.panel:
+        chunks = arith("maxui", chunks, arith("ceildivui", rows, const(schedule.panel)))
+    if schedule.resident:  # as many for each worker
+        rounds = arith("ceildivui", rows, arith("muli", each, const(schedule.resident)))
+        chunks = arith("maxui", chunks, arith("minui", arith("muli", each, rounds), rows))
     if schedule.apart:
         blocks = min(schedule.tiles[s].blocks(s.width, schedule.lanes) for c in plan.components for s in c.sweeps)
         return chunks, arith("minui", arith("ceildivui", each, chunks), const(blocks))
@@ -85,7 +88,7 @@ def grid(
 
 def most_teams(plan: LoopPlan, schedule: LoopSchedule) -> int | None:
     """Teams of all components, however many workers there are; None where the rows are open."""
-    if not isinstance(plan.rows, int) or schedule.panel or schedule.resident:
+    if not isinstance(plan.rows, int) or schedule.panel:
         return None
     return len(plan.components) * max(1, plan.rows // _least(schedule))
 

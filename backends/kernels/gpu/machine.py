@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lstm_ir.backends.emit.options import DispatchLimits
 from lstm_ir.ir.target import TargetInfo
 
 LANES = 32  # columns that are neighbours in packed weights. Reasoned: what one load of a warp takes
@@ -34,8 +35,9 @@ class WorkgroupLimits:
 
 def limits(target: TargetInfo) -> WorkgroupLimits:
     """What every device of this target has."""
+    most = DispatchLimits().tensors
     if target.kind == "vulkan":
-        return WorkgroupLimits(128 if not target.detail else 256, 16 << 10, 32, 32, True)
+        return WorkgroupLimits(128 if not target.detail else 256, 16 << 10, most, 32, True)
     if target.kind == "metal":
-        return WorkgroupLimits(256, 16 << 10, 32, 32, True)
-    return WorkgroupLimits(512, 48 << 10, target.bindings or 32, 64, False)
+        return WorkgroupLimits(256, 16 << 10, most, 32, True)
+    return WorkgroupLimits(512, 48 << 10, target.bindings or most, 64, False)

@@ -154,14 +154,15 @@ class Evaluator:
         return self.t.binary(reduction(a.kind, a.dtype)[0], total, v, wide)
 
     def _fold(self, a: Atom, place: ElementPlace, sums: Sums | None, known: dict[Atom, TextOperand]) -> TextOperand:
-        """A loop of its own."""
+        """A loop of its own; one around it may count the same level, of other indices."""
         (inner,), (loop,) = a.args, a.access
         assert isinstance(loop, LoopAxis)
         t = self.t
         start, kind = self.fold_start(a)
         self.steady(inner, place, sums, known)
         at, (total,), (out,) = t.carried(t.index(0), t.index(loop.size), t.index(1), [start], [kind])
-        v = self.value(inner, place.counted(loop.level, at), a.cols, sums, dict(known))
+        same = {x: v for x, v in known.items() if all(at.level != loop.level for at in x.loops)}
+        v = self.value(inner, place.counted(loop.level, at), a.cols, sums, same)
         t.close([self.folded(a, total, v)], [kind])
         return out
 

@@ -191,7 +191,7 @@ def test_vulkan_memory_is_not_exchanged() -> None:
 
 
 @pytest.mark.cuda
-def test_torch_reads_cuda_memory_as_it_is() -> None:
+def test_torch_gets_a_copy_of_what_is_kept_on_cuda() -> None:
     need("cuda")
     need("torch")
     import torch
@@ -200,7 +200,14 @@ def test_torch_reads_cuda_memory_as_it_is() -> None:
         pytest.skip("torch has no CUDA here")
     with li.compile(_encoder(), "cuda") as encoder:
         kept = encoder(x=ROWS, keep=True)["y"]
-        assert np.array_equal(torch.from_dlpack(kept).cpu().numpy(), np.asarray(kept))
+        there = torch.from_dlpack(kept)
+        assert there.device.type == "cuda"
+        assert np.array_equal(there.cpu().numpy(), np.asarray(kept))
+        before = np.array(kept)
+        there.zero_()
+        assert np.array_equal(np.asarray(kept), before)
+        with pytest.raises(BufferError, match="as a copy: copy=False"):
+            kept.__dlpack__(copy=False)
 
 
 def test_an_input_called_keep() -> None:
