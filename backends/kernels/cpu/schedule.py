@@ -116,7 +116,7 @@ def _resident(plan: LoopPlan, target: TargetInfo) -> int:
     row = 0
     for i, axis in row_axes.items():
         t = plan.carries[i].type
-        size = dims.product(d for k, d in enumerate(t.shape) if k != axis)
+        size = dims.product(tuple(d for k, d in enumerate(t.shape) if k != axis))
         if not isinstance(size, int):
             return 0
         row += 2 * size * max(8, t.dtype.bits) // 8
