@@ -9,12 +9,12 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import metadata, util
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 
 from lstm_ir.backends import process
 from lstm_ir.backends.compile import bindings
@@ -53,15 +53,6 @@ _AT = re.compile(r"^(?:\s*)([^\s:<>][^:<>\n]*):(\d+):(\d+): (error|note): (.*)$"
 _FAULT = re.compile(r"(?<=error: ).+|LLVM ERROR: .+|Assertion .+ failed.*", re.IGNORECASE)
 
 
-class RunOptions(TypedDict):
-    """What `run` is told beside the flags."""
-
-    name: str
-    target: str
-    timeout: float
-    most: int | None
-
-
 class CompilerTarget(Protocol):
     """What the compiler is told of a target."""
 
@@ -91,7 +82,7 @@ def _ways(flags: list[str], options: Mapping[str, Any] | None) -> list[list[str]
     ]
 
 
-def _first(text: str, ways: list[list[str]], how: RunOptions) -> tuple[bytes, str]:
+def _first(ways: list[list[str]], compiled: Callable[[list[str]], bytes]) -> tuple[bytes, str]:
     """The module by the first way that gives one, and a note where that is not the first of all.
 
     CompileError with what the first way said where none does.
@@ -103,7 +94,7 @@ def _first(text: str, ways: list[list[str]], how: RunOptions) -> tuple[bytes, st
             continue
         tried.append(flags)
         try:
-            blob = run(text, flags, **how)
+            blob = compiled(flags)
             return blob, "" if first is None else _note(ways[0], flags, first)
         except CompilerRefusedError as e:
             first = e if first is None else first
@@ -139,12 +130,12 @@ def compile_mlir(
     blob = None if store is None else store.get(f"{entry}.vmfb")
     if blob is None:
         blob, note = None, ""
-        how = RunOptions(name=name, target=target.info.name, timeout=timeout, most=target.info.bindings)
+        compiled = partial(run, text, name=name, target=target.info.name, timeout=timeout, most=target.info.bindings)
         if not verify:
             with suppress(CompilerRefusedError):  # then the checks tell why
-                blob = run(text, [*flags, UNCHECKED], **how)
+                blob = compiled([*flags, UNCHECKED])
         if blob is None:
-            blob, note = _first(text, _ways(flags, options), how)
+            blob, note = _first(_ways(flags, options), compiled)
         if store is not None:
             store.put(f"{entry}.vmfb", blob)
             if note:

@@ -68,6 +68,11 @@ class Builder:
         """Whether the target takes SPIR-V, or Metal's translation of it."""
         return self.target is not None and self.target.kind in ("vulkan", "metal")
 
+    @property
+    def is_cuda_or_hip(self) -> bool:
+        """Whether IREE makes vectors of threads for the target, by LLVM."""
+        return self.target is not None and self.target.kind in ("cuda", "hip")
+
     def hidden(self, v: ir.Value) -> ir.Value:
         """The value, which IREE may not compute at compile time."""
         return self.make("util.optimization_barrier", [v], [v.type]).result

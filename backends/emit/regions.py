@@ -105,7 +105,7 @@ def with_own_strides(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
 
     In vectors, CUDA's and HIP's, IREE 3.13 counts places by the slice's sizes, and reads there in what was cut.
     """
-    if e.target is None or e.target.kind not in ("cuda", "hip"):
+    if not e.is_cuda_or_hip:
         return v
     made = v.owner
     while isinstance(made, ir.Operation | ir.OpView) and made.name in _SAME_MEMORY:

@@ -22,7 +22,7 @@ from lstm_ir.backends.emit.regions import (
     signed_back,
     signless,
     with_own_strides,
-)  # fmt: skip
+)
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.lower.linear import sum_type
 from lstm_ir.backends.lower.own_memory import own
@@ -144,11 +144,7 @@ def _scatter_add(e: Emitter, n: Node, x: ir.Value, indices: ir.Value, updates: i
     if 0 in n.inputs[2].type.shape:  # the compiler divides by it
         return x
     rows, kind = _rows(e, n, indices)
-    if (
-        e.target is not None
-        and not kind.is_static
-        and (n.inputs[1].dtype.bits < 32 or e.target.kind in ("cuda", "hip"))
-    ):
+    if e.target is not None and not kind.is_static and (n.inputs[1].dtype.bits < 32 or e.is_cuda_or_hip):
         # widened in the scatter's dispatch they are an array on the stack, of any size; on GPUs clamped ones are, too
         rows = e.barrier(rows, kind)
     count = dims.product(kind.shape)

@@ -45,7 +45,7 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         lhs, rhs = (apart(e, v, x) for v, x in zip((lhs, rhs), n.inputs, strict=True))
         lhs, rhs = e.convert(lhs, a, total.dtype), e.convert(rhs, b, total.dtype)
         a, b = a.with_dtype(total.dtype), b.with_dtype(total.dtype)
-    if axes[0] and e.target is not None and e.target.kind in ("cuda", "hip") and total.dtype is not to.dtype:
+    if axes[0] and e.is_cuda_or_hip and total.dtype is not to.dtype:
         # Of batched products by tensor cores IREE 3.13 gets some wrong: 5 of 60 of f16 in test_batched_products.py, on
         # an H200. bf16 and HIP are taken to be the same.
         lhs, rhs = (e.opaque(e.convert(v, t, total.dtype), t.with_dtype(total.dtype)) for v, t in ((lhs, a), (rhs, b)))

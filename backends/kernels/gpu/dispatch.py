@@ -115,6 +115,7 @@ class GpuDispatch(LoopCall):
 
     def check(self, taken: KernelSignature) -> None:
         """RefusedError where a dispatch would take more tensors or words than every device does."""
+        super().check(taken._replace(numbers=()))
         have = self.schedule.have
         self.check_tensors(taken.tensors, have.tensors)
         self.check_words(taken.tensors, 2 * taken.tensors + len(taken.numbers), have.words)
