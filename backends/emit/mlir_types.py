@@ -39,3 +39,4 @@ def array_attr(values: Sequence[int]) -> ir.Attribute:
 
 
 SIGNED = {DType.u8: DType.i8, DType.u32: DType.i32}  # the signed type of an unsigned one's width
+UNSIGNED = {signed: unsigned for unsigned, signed in SIGNED.items()}

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.emit.mlir_types import SIGNED, array_attr, element, tensor
-from lstm_ir.ir.types import TensorType
+from lstm_ir.backends.emit.mlir_types import SIGNED, UNSIGNED, array_attr, element, tensor
+from lstm_ir.ir.types import DType, TensorType
 
 Values = list[ir.Value]
 
@@ -18,6 +18,12 @@ def reduce(e: Emitter, op: str, x: ir.Value, t: TensorType, start: float, axes: 
     kept = t.with_shape(d for i, d in enumerate(t.shape) if i not in axes)
     if 0 in t.shape:  # GPU drivers refuse to read an empty buffer
         return e.filled(start, kept)
+    if e.is_cuda_or_hip and op in ("maximum", "minimum") and t.dtype.is_int:
+        if t.dtype.bits == 8:  # AMD's backend takes none: "LLVM ERROR"
+            found = reduce(e, op, e.convert(x, t, DType.i32), t.with_dtype(DType.i32), start, axes)
+            return e.convert(found, kept.with_dtype(DType.i32), t.dtype)
+        if t.dtype in UNSIGNED:
+            return _as_unsigned(e, op, x, t, start, axes)
     scalar = TensorType((), t.dtype)
     init = e.constant(start, t.dtype)
     attrs = {"dimensions": array_attr(axes)}
@@ -28,6 +34,25 @@ def reduce(e: Emitter, op: str, x: ir.Value, t: TensorType, start: float, axes: 
         result = e.hlo(op, list(block.arguments), scalar)
         e.make("stablehlo.return", [result], [])
     return made.result
+
+
+def _as_unsigned(e: Emitter, op: str, x: ir.Value, t: TensorType, start: float, axes: Sequence[int]) -> ir.Value:
+    """An extreme of signed integers, as that of unsigned ones in the same order: the first bit is turned round.
+
+    IREE begins each thread's extreme with the bounds of 64 signed bits, cut to the width. Of 32 bits these
+    are 0 and -1, the bounds of unsigned integers.
+    """
+    unsigned = UNSIGNED[t.dtype]
+    bit = 1 << (t.dtype.bits - 1)
+
+    def turned(v: ir.Value, of: TensorType) -> ir.Value:
+        return e.hlo("xor", [v, e.full(bit, of)], of)
+
+    wide = t.with_dtype(unsigned)
+    first = (int(start) + bit) % (2 * bit)
+    found = reduce(e, op, turned(e.hlo("bitcast_convert", [x], wide), wide), wide, first, axes)
+    kept = wide.with_shape(d for i, d in enumerate(t.shape) if i not in axes)
+    return e.hlo("bitcast_convert", [turned(found, kept)], kept.with_dtype(t.dtype))
 
 
 def affine(dims: int, results: Sequence[str]) -> ir.Attribute:

@@ -242,7 +242,7 @@ class DeviceMover(Mover):
                 own = self.allocator.allocate_buffer(self._memory, self._usage, max(1, source.byte_length()))
                 if 0 not in view.shape:
                     self._queue_copy(source, own).wait(1)
-                copy = own.create_view(view.shape, view.element_type)
+                copy = self._view(own, view.shape, view.element_type)
                 return self.device.create_dlpack_capsule(copy, number, 0)
         except LstmIrError as e:
             raise BufferError(f"memory of {self.word} cannot be exchanged by DLPack: {e}") from e

@@ -240,10 +240,10 @@ def _gpu(kind: str, detail: str, present: Present) -> Target:
     flags = [f"--iree-hal-target-device={DEVICE}={_VULKAN_PLAIN if plain else kind}"]
     if detail:
         flags.append(f"--iree-{flag}-target={detail}")
+    # In SPIR-V, a reduction over a leading axis that is fused with another reader of its operand is wrong. On CUDA,
+    # all threads store a result of named sizes that lies between two reductions, and one of them has the first's value.
+    flags.append("--iree-dispatch-creation-enable-aggressive-fusion=false")
     if kind in ("vulkan", "metal"):
-        # A reduction over a leading axis, fused with another reader of its operand, is wrong in
-        # SPIR-V.
-        flags.append("--iree-dispatch-creation-enable-aggressive-fusion=false")
         # A command buffer that is kept for later calls loses copies: a loop's results stayed zero.
         flags.append("--iree-hal-indirect-command-buffers=false")
     discrete = kind in ("cuda", "hip")

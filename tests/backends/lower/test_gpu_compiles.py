@@ -116,3 +116,27 @@ def test_batched_products_of_halves_are_those_of_f32(dtype: str) -> None:
     assert not any("mma" in t for t in vectors(li.Graph("batched", [x, y], {"z": batched}), GPUS[0]))
     a, b = li.input("a", (64, 64), dtype), li.input("b", (64, 64), dtype)
     assert any("mma" in t for t in vectors(li.Graph("alone", [a, b], {"z": a @ b}), GPUS[0]))
+
+
+@pytest.mark.parametrize("target", GPUS)
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i32"])
+def test_extremes_of_integers_are_those_of_unsigned_words(dtype: str, target: str) -> None:
+    """Signed ones began with 0 and -1 in each thread: argmin and hardmax were wrong on an H200. HIP takes no bytes."""
+    x = li.input("x", ("A", "B"), dtype)
+    outs = {"max": li.max(x * x, 1), "min": li.min(x * x, 1), "place": li.argmax(x, 1), "all": li.all(x, 1)}
+    texts = "".join(vectors(li.Graph("extremes", [x], outs), target))
+    assert "multi_reduction <maxui>" in texts
+    assert "multi_reduction <minui>" in texts
+    assert not re.search("multi_reduction <m..si>", texts)
+
+
+@pytest.mark.parametrize("target", GPUS)
+@pytest.mark.parametrize("name", ["lp_normalization", "layer_norm"])
+def test_all_that_a_reduction_is_fused_with_becomes_vectors(name: str, target: str) -> None:
+    """Threads run what does not, all of them, and one knows the sum: on an H200 results beside gradients were wrong."""
+    x = li.input("x", ("A", "B", "C"))
+    y = li.lp_normalization(x) if name == "lp_normalization" else li.layer_norm(x)
+    texts = vectors(li.vjp(li.Graph(name, [x], {"y": y}), ["y"], ["x"]), target)
+    summed = [t for t in texts if "vector.multi_reduction" in t]
+    assert summed
+    assert not [t for t in summed if "linalg.generic" in t]
