@@ -10,6 +10,7 @@ servers take turns, and `--rounds` tells how often each one comes.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -27,6 +28,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 ENGINES = ("lstm-ir", "onnxruntime")
+THREADS = ("one fewer", "all")  # of a call; a processor is left to the server, as `lstm-ir serve` does, or not
 BATCHES = {"batched": (64, 0.001), "alone": (1, 0.0)}  # rows of a call, seconds of delay
 
 
@@ -48,7 +50,7 @@ def ours(inputs: int, hidden: int) -> Any:
 class Onnxruntime:
     """The same LSTM as an ONNX file."""
 
-    def __init__(self, inputs: int, hidden: int, like: Any) -> None:
+    def __init__(self, inputs: int, hidden: int, like: Any, threads: int) -> None:
         import onnx
         import onnxruntime
         from onnx import TensorProto, helper
@@ -64,22 +66,29 @@ class Onnxruntime:
             [onnx.numpy_helper.from_array(a, n) for n, a in (("W", w), ("R", r), ("axes", np.array([0])))],
         )  # fmt: skip
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-        self._session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        found = ["CPUExecutionProvider"]
+        self._session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=found)
         self.entry = like.entry
 
     def __call__(self, arrays: Mapping[str, Any], /) -> dict[str, Array]:
         return {"h": self._session.run(["h"], dict(arrays))[0]}
 
 
-def serve_engine(engine: str, batch: str, inputs: int, hidden: int) -> None:
+def serve_engine(engine: str, batch: str, threads: str, inputs: int, hidden: int) -> None:
+    import lstm_ir as li
+    from lstm_ir.backends.run import runtime
     from lstm_ir.serving.batcher import Batcher
-    from lstm_ir.serving.run import serve
+    from lstm_ir.serving.run import serve, threads_beside_a_server
     from lstm_ir.serving.served_model import ServedModel
 
+    workers = threads_beside_a_server() if threads == "one fewer" else runtime.threads()
+    li.set_threads(workers)
     model = ours(inputs, hidden)
     x = np.random.default_rng(1).standard_normal((7, 3, inputs)).astype(np.float32)
     if engine == "onnxruntime":
-        other = Onnxruntime(inputs, hidden, model)
+        other = Onnxruntime(inputs, hidden, model, workers)
         assert np.abs(other({"x": x})["h"] - model(x=x)["h"]).max() < 1e-5
         model = other
     rows, delay = BATCHES[batch]
@@ -116,7 +125,7 @@ def load(
     assert "Non-2xx" not in done.stdout, done.stdout
     rate = re.search(r"Requests/sec:\s*([\d.]+)", done.stdout)
     found = [re.search(rf"^\s*{p}%\s+([\d.]+)(us|ms|s)$", done.stdout, re.M) for p in (50, 99)]
-    assert rate is not None, done.stdout
+    assert rate is not None and None not in found, done.stdout
     unit = {"us": 1e-3, "ms": 1.0, "s": 1e3}
     half, most = (float(m[1]) * unit[m[2]] for m in found if m is not None)
     return float(rate[1]), half, most
@@ -124,7 +133,7 @@ def load(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--serve", nargs=2, metavar=("ENGINE", "BATCH"), help=argparse.SUPPRESS)
+    parser.add_argument("--serve", nargs=3, metavar=("ENGINE", "BATCH", "THREADS"), help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--connections", default="1,8,32")
@@ -138,20 +147,19 @@ def main() -> None:
         sys.exit("wrk is not installed: apt-get install wrk")
     what = f"T={steps} I={inputs} H={hidden}, one row a request"
     print(f"{os.cpu_count()} processors; {what}, medians of {given.rounds} rounds")
-    print(f"{'engine':<12} {'calls':<8} {'connections':>11} {'requests/s':>11} {'median ms':>10} {'99 % ms':>8}")
-    found: dict[tuple[str, str, int], list[tuple[float, float, float]]] = {}
+    print(f"{'engine':<12} {'calls':<8} {'threads':<10} {'connections':>11} {'requests/s':>11} {'median ms':>10} {'99 % ms':>8}")
+    found: dict[tuple[str, str, str, int], list[tuple[float, float, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(given.rounds):
-            for engine in ENGINES:
-                for batch in BATCHES:
-                    with running("--size", given.size, "--serve", engine, batch) as url:
-                        load(url, Path(folder), steps, inputs, 4, 1)
-                        for connections in map(int, given.connections.split(",")):
-                            figures = load(url, Path(folder), steps, inputs, connections, given.seconds)
-                            found.setdefault((engine, batch, connections), []).append(figures)
-    for (engine, batch, connections), rounds in found.items():
+            for words in itertools.product(ENGINES, BATCHES, THREADS):
+                with running("--size", given.size, "--serve", *words) as url:
+                    load(url, Path(folder), steps, inputs, 4, 1)
+                    for connections in map(int, given.connections.split(",")):
+                        figures = load(url, Path(folder), steps, inputs, connections, given.seconds)
+                        found.setdefault((*words, connections), []).append(figures)
+    for (engine, batch, threads, connections), rounds in found.items():
         rate, half, most = (median(column) for column in zip(*rounds, strict=True))
-        print(f"{engine:<12} {batch:<8} {connections:>11} {rate:>11.0f} {half:>10.2f} {most:>8.2f}")
+        print(f"{engine:<12} {batch:<8} {threads:<10} {connections:>11} {rate:>11.0f} {half:>10.2f} {most:>8.2f}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import click
 
 from lstm_ir.cli.packages import key_option, read_key
 from lstm_ir.ir.errors import LstmIrError, MissingLibraryError, PackageError
-from lstm_ir.loading import load
+from lstm_ir.loading import load, set_threads
 
 if TYPE_CHECKING:
     from lstm_ir.backends.run.executable import Executable
@@ -30,6 +30,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("-e", "--entry", help="Which entry is served; default: the one that keeps state, else main.")
 @click.option("--output", "outputs", multiple=True, metavar="[NAME=]OUTPUT",
               help="What requests may ask for, of all packages or the one served as NAME; default: all.")  # fmt: skip
+@click.option("--threads", type=click.IntRange(1),
+              help="Threads of a call on the CPU; default: one for each processor but one, which reads and writes requests.")  # fmt: skip
 @click.option("--batch-size-name", default="B", show_default=True, help="The named size that is the batch.")
 @click.option("--max-batch", type=click.IntRange(1), default=64, show_default=True, help="Rows of one call.")
 @click.option("--max-steps", type=click.IntRange(1), default=65536, show_default=True,
@@ -43,7 +45,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--idle-timeout", type=click.FloatRange(0.001), default=600.0, show_default=True,
               help="Seconds without a request after which a sequence or a stream is closed.")  # fmt: skip
 @click.option("--max-body", type=click.IntRange(1), default=64 << 20, show_default=True, help="Bytes of one request.")
-@click.option("--max-json", type=click.IntRange(1), default=8 << 20, show_default=True,
+@click.option("--max-json", type=click.IntRange(1), default=2 << 20, show_default=True,
               help="Bytes of the JSON of one request.")  # fmt: skip
 @click.option("--max-message", type=click.IntRange(1), default=1 << 20, show_default=True,
               help="Bytes of one message of a stream.")  # fmt: skip
@@ -63,7 +65,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @key_option
 def command(
     packages: tuple[str, ...], host: str, port: int, device: str | None, entry: str | None, outputs: tuple[str, ...],
-    batch_size_name: str, max_batch: int, max_steps: int, max_delay: float, max_waiting: int, max_sessions: int,
+    threads: int | None, batch_size_name: str, max_batch: int, max_steps: int, max_delay: float, max_waiting: int, max_sessions: int,
     idle_timeout: float, key_file: str | None, **numbers: Any,
 ) -> None:  # fmt: skip
     """Serve packages over HTTP until SIGTERM. There is no authentication: whoever reaches the port may use it.
@@ -74,7 +76,7 @@ def command(
         for library in ("prometheus_client", "websockets"):  # they are imported once the server runs
             import_module(library)
         from lstm_ir.serving.limits import ServerLimits
-        from lstm_ir.serving.run import serve
+        from lstm_ir.serving.run import serve, threads_beside_a_server
         from lstm_ir.serving.served_model import ServedModel
         from lstm_ir.serving.sessions import Sessions
     except ModuleNotFoundError as e:
@@ -82,6 +84,7 @@ def command(
             raise
         raise MissingLibraryError(f"lstm-ir serve needs {e.name}: pip install 'lstm-ir[serve]'", name=e.name) from e
     places, key = _places(packages), read_key(key_file)
+    set_threads(threads or threads_beside_a_server())
     models = {}
     common: dict[str, Any] = {
         "batch": batch_size_name, "max_batch": max_batch, "max_delay": max_delay, "max_waiting": max_waiting

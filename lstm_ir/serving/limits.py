@@ -20,7 +20,7 @@ class ServerLimits:
     """Bytes, seconds and counts; the page on serving has them as a table."""
 
     max_body: int = 64 << 20  # bytes of one request
-    max_json: int = 8 << 20  # bytes of its JSON: as Python's objects they take some twenty times that
+    max_json: int = 2 << 20  # bytes of its JSON: as Python's objects they take some twenty times that
     max_message: int = 1 << 20  # bytes of one message of a stream
     max_pending: int = 512 << 20  # bytes of all bodies that are read or wait, and of answers
     max_connections: int = 1024

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from lstm_ir.backends.run import runtime
 from lstm_ir.ir.errors import DeviceError
 from lstm_ir.ir.foreign_errors import become
 from lstm_ir.serving import stop_signals
@@ -29,6 +30,14 @@ _POLL = 0.02  # seconds between two looks whether streams have ended
 _RENEWAL = 1.0  # seconds between two tries to load what has lost its device
 _KEEP_ALIVE = 60  # seconds that a connection without requests stays open
 log = logging.getLogger("lstm_ir.serving")
+
+
+def threads_beside_a_server() -> int:
+    """Workers of a call where a server runs: a processor is left to the thread that reads and writes requests.
+
+    A step of a recurrence ends when its last worker does; one that waits for a processor holds up the others.
+    """
+    return max(1, runtime.threads() - 1)
 
 
 class _Server(uvicorn.Server):

@@ -170,7 +170,7 @@ class Scheduler:
         tidied = time.monotonic()
         while True:
             with self._changed:
-                jobs, late = self._next(tidied + _TIDY_SECONDS)
+                jobs, late = self._next(None if self._tidy is None else tidied + _TIDY_SECONDS)
             if self._abandoned:
                 jobs, late = [], [*jobs, *late]
             for job in late:
@@ -196,8 +196,8 @@ class Scheduler:
             ended = DeviceError(f"the {self._what} was ended before the request's call began")
             job.future.set_exception(ended if self._abandoned else late)
 
-    def _next(self, until: float) -> tuple[list[Job], list[Job]]:
-        """What runs now, and what is too late for it; neither, where it is time for something else. Locked."""
+    def _next(self, until: float | None) -> tuple[list[Job], list[Job]]:
+        """What runs now, and what is too late for it; neither, where it is `until` or the end. Locked."""
         while True:
             now = time.monotonic()
             soonest = until
@@ -205,12 +205,10 @@ class Scheduler:
                 due = group.jobs[0].accepted + self._max_delay
                 if due <= now or group.rows >= self.max_rows or self._closing:
                     return self._take(key, group, now)
-                soonest = min(soonest, due)
-            if self._closing or now >= until:
+                soonest = due if soonest is None else min(soonest, due)
+            if self._closing or (until is not None and now >= until):
                 return [], []
-            self._changed.wait(soonest - now if self._groups or self._tidy is not None else None)
-            if self._tidy is None:
-                until = time.monotonic() + _TIDY_SECONDS
+            self._changed.wait(None if soonest is None else soonest - now)
 
     def _take(self, key: Hashable, group: _Group, now: float) -> tuple[list[Job], list[Job]]:
         jobs: list[Job] = []

@@ -354,3 +354,24 @@ def test_a_forked_child_is_refused(slow: Slow) -> None:
         batcher(row(1))
     batcher.scheduler._pid -= 1
     batcher.close()
+
+
+@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="this system has no clock of a thread")
+@pytest.mark.parametrize("keeper", [li.Batcher, li.Sessions])
+def test_an_idle_worker_takes_no_time(keeper: Any) -> None:
+    """A batcher's thread looked for work without a pause once it was a second old, and held Python's lock."""
+    x = li.input("x", ("T", "B", 3))
+    h = li.input("h", ("B", 3))
+    graph = li.Graph("sums", [x, h], {"y": x * 2.0, "h_n": h + li.sum(x, 0)})
+    exe = li.compile(li.stateful(graph, {"h": "h_n"}) if keeper is li.Sessions else graph)
+    given = {"x": np.ones((4, 1, 3), np.float32)}
+    with keeper(exe) as keeping:
+        ask = keeping.open() if keeper is li.Sessions else lambda **g: keeping(h=np.zeros((1, 3), np.float32), **g)
+        ask(**given)
+        clock = time.pthread_getcpuclockid(keeping.scheduler._thread.ident)
+        time.sleep(1.1)
+        ask(**given)
+        began = time.clock_gettime(clock)
+        time.sleep(1.0)
+        assert time.clock_gettime(clock) - began < 0.1
+        ask(**given)

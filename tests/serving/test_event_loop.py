@@ -42,7 +42,7 @@ HEADER = "Inference-Header-Content-Length"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("packages")
-    with served(encoder(folder), stream(folder), "--max-delay", 0.0) as found:
+    with served(encoder(folder), stream(folder), "--max-delay", 0.0, "--max-json", 8 << 20) as found:
         yield found
 
 

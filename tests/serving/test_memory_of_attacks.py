@@ -33,7 +33,7 @@ GOOD = {"name": "x", "shape": [2, 1, I], "datatype": "FP32", "data": [0.5] * (2 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("packages")
-    limits = ("--max-pending", PENDING, "--max-body", BODY, "--max-connections", 200)
+    limits = ("--max-pending", PENDING, "--max-body", BODY, "--max-json", 8 * MIB, "--max-connections", 200)
     with served(encoder(folder), stream(folder), *limits, "--header-timeout", 2.0, "--body-timeout", 3.0) as found:
         assert answered(found) < 60  # what the first request alone takes
         yield found
