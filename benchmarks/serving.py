@@ -125,7 +125,8 @@ def load(
     assert "Non-2xx" not in done.stdout, done.stdout
     rate = re.search(r"Requests/sec:\s*([\d.]+)", done.stdout)
     found = [re.search(rf"^\s*{p}%\s+([\d.]+)(us|ms|s)$", done.stdout, re.M) for p in (50, 99)]
-    assert rate is not None and None not in found, done.stdout
+    assert rate is not None, done.stdout
+    assert None not in found, done.stdout
     unit = {"us": 1e-3, "ms": 1.0, "s": 1e3}
     half, most = (float(m[1]) * unit[m[2]] for m in found if m is not None)
     return float(rate[1]), half, most
@@ -147,7 +148,9 @@ def main() -> None:
         sys.exit("wrk is not installed: apt-get install wrk")
     what = f"T={steps} I={inputs} H={hidden}, one row a request"
     print(f"{os.cpu_count()} processors; {what}, medians of {given.rounds} rounds")
-    print(f"{'engine':<12} {'calls':<8} {'threads':<10} {'connections':>11} {'requests/s':>11} {'median ms':>10} {'99 % ms':>8}")
+    print(
+        f"{'engine':<12} {'calls':<8} {'threads':<10} {'connections':>11} {'requests/s':>11} {'median ms':>10} {'99 % ms':>8}"
+    )
     found: dict[tuple[str, str, str, int], list[tuple[float, float, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(given.rounds):
