@@ -148,9 +148,8 @@ def main() -> None:
         sys.exit("wrk is not installed: apt-get install wrk")
     what = f"T={steps} I={inputs} H={hidden}, one row a request"
     print(f"{os.cpu_count()} processors; {what}, medians of {given.rounds} rounds")
-    print(
-        f"{'engine':<12} {'calls':<8} {'threads':<10} {'connections':>11} {'requests/s':>11} {'median ms':>10} {'99 % ms':>8}"
-    )
+    heads = f"{'connections':>11} {'requests/s':>11} {'median ms':>10} {'99 % ms':>8}"
+    print(f"{'engine':<12} {'calls':<8} {'threads':<10} {heads}")
     found: dict[tuple[str, str, str, int], list[tuple[float, float, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(given.rounds):

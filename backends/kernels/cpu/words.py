@@ -2,8 +2,10 @@
 
 An instruction for it is in most processors since 2018: `vpdpbusd` (AVX-512 VNNI, AVX-VNNI) takes the elements of one
 operand unsigned, so rows are kept 128 larger, and a column's sum begins with -128 times the sum of its weights; `sdot`
-(Arm's dot product) takes both signed. Elsewhere on x86-64 pairs are multiplied as i16 (`pmaddwd`), and where nothing is
-known each of the four by itself. All are exact: i32 holds 133,000 products of two int8.
+(Arm's dot product) takes both signed. Older x86-64 multiplies unsigned by signed and adds pairs in 16 bits
+(`pmaddubsw`): a row's elements without their signs, which the weights take over (`psignb`). Both lie in -127 ... 127, so a pair's sum
+fits. Vectors of 512 bits, which have no `psignb`, multiply pairs as i16 (`pmaddwd`), and where nothing is known each of
+the four is multiplied by itself. All are exact: i32 holds 133,000 products of two int8.
 """
 
 from __future__ import annotations
@@ -18,19 +20,26 @@ from lstm_ir.ir.target import TargetInfo
 
 OFFSET = 128  # of rows that are taken unsigned
 _PAIRS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+_SIGNED = {4: "ssse3.psign.b.128", 8: "avx2.psign.b"}
+_UNSIGNED = {4: "ssse3.pmadd.ub.sw.128", 8: "avx2.pmadd.ub.sw"}
 
 
 def word_product(target: TargetInfo) -> str:
-    """The name of LLVM's intrinsic; "pairs" for those of i16, "" for none."""
+    """The name of LLVM's intrinsic; "signs" for pairs of bytes, "pairs" for those of i16, "" for none."""
     bits, has = target.vector_bits, target.features
     if target.triple.startswith("x86_64"):
         dot = "avx512vnni" in has if bits == 512 else bits == 256 and ("avxvnni" in has or _HAS_256 <= set(has))
-        return f"x86.avx512.vpdpbusd.{bits}" if dot else "pairs"
+        if dot:
+            return f"x86.avx512.vpdpbusd.{bits}"
+        if _SIGNED_FEATURE.get(bits) in has:
+            return "signs"
+        return "" if bits == 256 else "pairs"  # AVX alone has no integers of 256 bits
     arm = target.triple.startswith(("aarch64", "arm64"))
     return "aarch64.neon.sdot.v4i32.v16i8" if arm and bits == 128 and "dotprod" in has else ""
 
 
 _HAS_256 = {"avx512vnni", "avx512vl"}
+_SIGNED_FEATURE = {128: "ssse3", 256: "avx2"}
 
 
 def row_offset(target: TargetInfo) -> int:
@@ -44,7 +53,9 @@ def add_words(
     """Add the four products of each lane to the sums that `vectors` names; `word` is of the row."""
     kind = t.vector("i32")
     every = t.op("vector.broadcast {} : i32 to {}", word, kind)
-    if product == "pairs":
+    if product == "signs":
+        _add_by_signs(t, sums, _as(t, every, t.vector("i8", WORD * t.lanes)), vectors)
+    elif product == "pairs":
         halves = _halves(t, every)
         for key, v in vectors.items():
             for a, b in zip(halves, _halves(t, v), strict=True):
@@ -62,6 +73,19 @@ def add_words(
         for key, v in vectors.items():
             for a, b in zip(row_parts, _elements(t, v), strict=True):
                 sums[key] = t.binary("addi", sums[key], t.binary("muli", a, b, kind), kind)
+
+
+def _add_by_signs(t: Text, sums: dict[Sum, Name], row: TextOperand, vectors: Mapping[Sum, TextOperand]) -> None:
+    bytes_, halves, kind = t.vector("i8", WORD * t.lanes), t.vector("i16", 2 * t.lanes), t.vector("i32")
+
+    def call(name: str, a: TextOperand, b: TextOperand, of: str, to: str) -> Name:
+        return t.op(f'llvm.call_intrinsic "llvm.x86.{name}"({{}}, {{}}) : ({of}, {of}) -> {to}', a, b)
+
+    size, ones = t.op(f"math.absi {{}} : {bytes_}", row), t.constant("1", halves)
+    for key, v in vectors.items():
+        turned = call(_SIGNED[t.lanes], _as(t, v, bytes_), row, bytes_, bytes_)
+        pairs = call(_UNSIGNED[t.lanes], size, turned, bytes_, halves)
+        sums[key] = t.binary("addi", sums[key], call(_PAIRS[t.lanes], pairs, ones, halves, kind), kind)
 
 
 def _as(t: Text, words: TextOperand, kind: str) -> TextOperand:
