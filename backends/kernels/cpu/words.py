@@ -3,9 +3,9 @@
 An instruction for it is in most processors since 2018: `vpdpbusd` (AVX-512 VNNI, AVX-VNNI) takes the elements of one
 operand unsigned, so rows are kept 128 larger, and a column's sum begins with -128 times the sum of its weights; `sdot`
 (Arm's dot product) takes both signed. Older x86-64 multiplies unsigned by signed and adds pairs in 16 bits
-(`pmaddubsw`): a row's elements without their signs, which the weights take over (`psignb`). Both lie in -127 ... 127, so a pair's sum
-fits. Vectors of 512 bits, which have no `psignb`, multiply pairs as i16 (`pmaddwd`), and where nothing is known each of
-the four is multiplied by itself. All are exact: i32 holds 133,000 products of two int8.
+(`pmaddubsw`): a row's elements without their signs, which the weights take over (`psignb`). Both lie in -127 ... 127,
+so a pair's sum fits. Vectors of 512 bits, which have no `psignb`, multiply pairs as i16 (`pmaddwd`). Where nothing is
+known each of the four is multiplied by itself. All are exact: i32 holds 133,000 products of two int8.
 """
 
 from __future__ import annotations
