@@ -59,7 +59,7 @@ class Contexts:
             if not self._schedule:
                 context.invoke(function, arguments, results)
             else:
-                if self._made == 1:  # callers that overlap do not crowd on one processor
+                if len(self._free) == self._made - 1:  # callers that overlap do not crowd on one processor
                     self._placement.to_first_worker()
                 policy.batch(context.invoke, function, arguments, results)
         finally:

@@ -134,11 +134,11 @@ def test_callers_that_overlap_stay_where_they_are(monkeypatch: pytest.MonkeyPatc
     assert len(came) == 1
     inner = _Context(lambda: contexts.invoke(None, None, None))
     contexts._free[:] = [inner]
-    contexts.invoke(None, None, None)  # a call within a call: two contexts from here on
+    contexts.invoke(None, None, None)  # a call within a call
     assert contexts.made == 2
     assert len(came) == 2
-    contexts.invoke(None, None, None)
-    assert len(came) == 2
+    contexts.invoke(None, None, None)  # alone again
+    assert len(came) == 3
     alone = Contexts([], "c", schedule=False, placement=place)
     alone.invoke(None, None, None)
-    assert len(came) == 2
+    assert len(came) == 3
