@@ -167,8 +167,8 @@ async def _infer(state: ServerState, request: Request) -> Response:
             body = await read_body(request.stream(), length, limits, lease, limits.max_body)
             begun = time.monotonic()
             header = whole_number(request.headers.get(HEADER), HEADER)
-            asked, future = await queue(state, model, memoryview(body), header)
-            outputs = await result(future, asked.timeout)
+            asked, future = await queue(state, model, memoryview(body), header, begun=begun)
+            outputs = await result(future, asked.timeout, begun)
             name = asked.sequence
             text, data = await written(state, model, asked, outputs, {} if name is None else {"sequence_id": name})
             lease.add(len(data))

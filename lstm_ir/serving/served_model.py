@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -62,26 +63,27 @@ class ServedModel:
             "outputs": [tensors.described(given[n]) for n in self.outputs],
         }  # fmt: skip
 
-    def submit(self, request: InferRequest) -> Future[dict[str, Array]]:
-        """Queue the request: alone, or as the next step of its sequence."""
-        name, timeout = request.sequence, request.timeout
+    def submit(self, request: InferRequest, begun: float | None = None) -> Future[dict[str, Array]]:
+        """Queue the request: alone, or as the next step of its sequence. Its timeout counts from `begun`, or now."""
+        name, until = request.sequence, deadline(request.timeout, begun)
         start, end = request.flag("sequence_start"), request.flag("sequence_end")
         if isinstance(self.server, Batcher):
             if name is not None:
                 raise RequestError(f"model {self.name} keeps no state, so it has no sequences")
-            return self._watched(batcher.submit_prepared(self.server, self._prepared(request), deadline(timeout)))
+            return self._watched(batcher.submit_prepared(self.server, self._prepared(request), until))
         if name is None:
             raise RequestError(f"model {self.name} keeps state: give sequence_id, and sequence_start at its start")
         if not start:
             self.server.get(name)
         inputs, confirm = self._prepared(request), partial(confirm_json, request)
-        until = deadline(timeout)
         return self._watched(sessions.step(self.server, name, inputs, until, begins=start, ends=end, confirm=confirm))
 
-    def step(self, session: ClientSession, request: InferRequest) -> Future[dict[str, Array]]:
-        """Queue the next step of a sequence."""
+    def step(
+        self, session: ClientSession, request: InferRequest, begun: float | None = None
+    ) -> Future[dict[str, Array]]:
+        """Queue the next step of a sequence; `begun` as in `submit`."""
         confirm = partial(confirm_json, request)
-        inputs, until = self._prepared(request), deadline(request.timeout)
+        until, inputs = deadline(request.timeout, begun), self._prepared(request)
         return self._watched(states.submit_prepared(session, inputs, until, confirm))
 
     def _prepared(self, request: InferRequest) -> Prepared:
@@ -146,11 +148,12 @@ class ServedModel:
         return self.server.scheduler.done
 
 
-async def result(future: Future[Any], timeout: float | None = None) -> Any:
-    """The future's result, in a task; DeadlineError where its call has not begun after so many seconds."""
+async def result(future: Future[Any], timeout: float | None = None, begun: float | None = None) -> Any:
+    """The future's result, in a task; DeadlineError where its call has not begun so many seconds after `begun`."""
     wrapped = asyncio.wrap_future(future)
-    if timeout is not None:
-        done, _ = await asyncio.wait({wrapped}, timeout=timeout)
+    until = deadline(timeout, begun)
+    if until is not None:
+        done, _ = await asyncio.wait({wrapped}, timeout=max(0.0, until - time.monotonic()))
         if not done and future.cancel():
             raise DeadlineError(f"the request waited {timeout:.3g} s, and its call had not begun")
     return await wrapped

@@ -108,8 +108,8 @@ async def _answered(
             body, header = _parts(message)
             lease.take(len(body))
             binary = header is not None
-            asked, future = await queue(state, model, body, header, session, binary=binary)
-            outputs = await result(future, asked.timeout)
+            asked, future = await queue(state, model, body, header, session, binary=binary, begun=begun)
+            outputs = await result(future, asked.timeout, begun)
             text, data = await written(state, model, asked, outputs, {"sequence_id": session.name})
             lease.add(len(data))
             if binary:

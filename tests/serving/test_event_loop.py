@@ -219,6 +219,32 @@ def test_steps_of_a_sequence_keep_their_order(monkeypatch: pytest.MonkeyPatch) -
         assert asyncio.run(all_at_once(sessions, others)) == [11.0, 111.0]
 
 
+def test_a_timeout_counts_from_the_end_of_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that is read for longer than its timeout is not computed."""
+    x = li.input("x", ("B", 2))
+    read = read_request
+
+    def slow(*more: Any, **named: Any) -> Any:
+        time.sleep(0.3)
+        return read(*more, **named)
+
+    async def ask(batcher: li.Batcher, timeout: int) -> int:
+        state = ServerState({"m": ServedModel("m", batcher)}, ServerLimits())
+        transport = httpx.ASGITransport(application(state))
+        tensor = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1.0, 2.0]}
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as http:
+            body = {"inputs": [tensor], "parameters": {"timeout": timeout}}
+            answer = await http.post("/v2/models/m/infer", json=body)
+        status: int = answer.status_code
+        return status
+
+    with li.compile(li.Graph("sums", [x], {"y": x + x})) as exe, li.Batcher(exe, max_delay=0.0) as batcher:
+        monkeypatch.setattr(queueing, "read_request", slow)
+        assert asyncio.run(ask(batcher, 200_000)) == 504
+        assert asyncio.run(ask(batcher, 60_000_000)) == 200
+        assert batcher.counters.jobs == 1
+
+
 def test_an_error_holds_nothing_of_what_was_read() -> None:
     class Values:
         """What a list cannot have: a weak reference."""
