@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
+from lstm_ir.serving import departure
 from lstm_ir.serving.hosts import need_host
 from lstm_ir.serving.inference import sequence_name
 from lstm_ir.serving.limits import content_length, read_body, whole_number
@@ -168,7 +169,7 @@ async def _infer(state: ServerState, request: Request) -> Response:
             begun = time.monotonic()
             header = whole_number(request.headers.get(HEADER), HEADER)
             asked, future = await queue(state, model, memoryview(body), header, begun=begun)
-            outputs = await result(future, asked.timeout, begun)
+            outputs = await result(future, asked.timeout, begun, departure.of(request))
             name = asked.sequence
             text, data = await written(state, model, asked, outputs, {} if name is None else {"sequence_id": name})
             lease.add(len(data))

@@ -24,6 +24,7 @@ from lstm_ir.serving.tensors import RequestError
 
 Array = np.ndarray[Any, Any]
 MAX_STEPS = 65536  # of one request: eleven minutes of frames of 10 ms
+GONE = 499  # status of a request whose client went, as nginx has it; nobody reads it
 
 
 class ServedModel:
@@ -148,12 +149,33 @@ class ServedModel:
         return self.server.scheduler.done
 
 
-async def result(future: Future[Any], timeout: float | None = None, begun: float | None = None) -> Any:
-    """The future's result, in a task; DeadlineError where its call has not begun so many seconds after `begun`."""
+async def result(
+    future: Future[Any], timeout: float | None = None, begun: float | None = None,
+    gone: asyncio.Future[None] | None = None,
+) -> Any:  # fmt: skip
+    """The future's result, in a task; DeadlineError where its call has not begun so many seconds after `begun`.
+
+    gone: is done once nobody waits for the result any more: a call that has not begun by then is not made, and the
+    error is a RequestError (499).
+    """
+
+    def cancel(_: object) -> None:
+        future.cancel()
+
     wrapped = asyncio.wrap_future(future)
     until = deadline(timeout, begun)
-    if until is not None:
-        done, _ = await asyncio.wait({wrapped}, timeout=max(0.0, until - time.monotonic()))
-        if not done and future.cancel():
-            raise DeadlineError(f"the request waited {timeout:.3g} s, and its call had not begun")
-    return await wrapped
+    if gone is not None:
+        gone.add_done_callback(cancel)
+    try:
+        if until is not None:
+            done, _ = await asyncio.wait({wrapped}, timeout=max(0.0, until - time.monotonic()))
+            if not done and future.cancel():
+                raise DeadlineError(f"the request waited {timeout:.3g} s, and its call had not begun")
+        return await wrapped
+    except asyncio.CancelledError:
+        if gone is not None and gone.done() and future.cancelled():
+            raise RequestError("the client is gone", GONE) from None
+        raise
+    finally:
+        if gone is not None:
+            gone.remove_done_callback(cancel)

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from lstm_ir.ir.errors import UnknownSessionError
+from lstm_ir.serving import departure
 from lstm_ir.serving.hosts import need_host
 from lstm_ir.serving.inference import sequence_name
 from lstm_ir.serving.queueing import queue, written
@@ -109,7 +110,7 @@ async def _answered(
             lease.take(len(body))
             binary = header is not None
             asked, future = await queue(state, model, body, header, session, binary=binary, begun=begun)
-            outputs = await result(future, asked.timeout, begun)
+            outputs = await result(future, asked.timeout, begun, departure.of(socket))
             text, data = await written(state, model, asked, outputs, {"sequence_id": session.name})
             lease.add(len(data))
             if binary:

@@ -105,7 +105,7 @@ KINDS: dict[str, dict[str, str]] = {
     "wait": {
         "lstm_ir/fitting/progress.py": "_PAUSE",
         "lstm_ir/parallel/links.py": "_EXIT_SECONDS",
-        "lstm_ir/serving/connections.py": "_PERIOD _RATE _LONG",
+        "lstm_ir/serving/connections.py": "_PERIOD _RATE _LONG _PROBE",
         "lstm_ir/serving/run.py": "_POLL _KEEP_ALIVE _RENEWAL",
         "lstm_ir/serving/scheduler.py": "_TIDY_SECONDS",
         "backends/compile/child.py": "_GRACE",
@@ -197,6 +197,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/ops/cudnn/weights.py": "KERAS_GATES",
         "lstm_ir/serving/inference.py": "_NUMBER",
         "lstm_ir/serving/queueing.py": "_LENGTH",
+        "lstm_ir/serving/served_model.py": "GONE",
         "lstm_ir/serving/stream.py": "_LENGTH RESTART POLICY AWAY",
         "lstm_ir/view/c_header.py": "HAL",
         "passes/circles.py": "FIXED BEFORE",
