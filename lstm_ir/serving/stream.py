@@ -21,7 +21,7 @@ from lstm_ir.serving import departure
 from lstm_ir.serving.hosts import need_host
 from lstm_ir.serving.inference import sequence_name
 from lstm_ir.serving.queueing import queue, written
-from lstm_ir.serving.served_model import ServedModel, result
+from lstm_ir.serving.served_model import GONE, ServedModel, result
 from lstm_ir.serving.server_state import ServerState, error_json, logged, text_of
 from lstm_ir.serving.session import ClientSession
 from lstm_ir.serving.tensors import RequestError
@@ -118,7 +118,8 @@ async def _answered(
                 await socket.send_bytes(length.to_bytes(_LENGTH, "little") + data)
             else:
                 await socket.send_text(data.decode())
-    except (WebSocketDisconnect, OSError):
+    except (WebSocketDisconnect, OSError, asyncio.CancelledError):
+        status = GONE
         raise
     except Exception as e:
         status = logged(e)

@@ -23,7 +23,7 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("prometheus_client")
 httpx = pytest.importorskip("httpx")
 
-from lstm_ir.serving import connections, queueing  # noqa: E402
+from lstm_ir.serving import connections, queueing, routes  # noqa: E402
 from lstm_ir.serving.connections import CountedTransport  # noqa: E402
 from lstm_ir.serving.inference import read_request  # noqa: E402
 from lstm_ir.serving.large_work import LARGE, LargeWork  # noqa: E402
@@ -243,6 +243,29 @@ def test_a_timeout_counts_from_the_end_of_the_body(monkeypatch: pytest.MonkeyPat
         assert asyncio.run(ask(batcher, 200_000)) == 504
         assert asyncio.run(ask(batcher, 60_000_000)) == 200
         assert batcher.counters.jobs == 1
+
+
+def test_the_version_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+
+    def read(name: str) -> str:
+        reads.append(name)
+        return "0"
+
+    monkeypatch.setattr(routes, "version", read)
+    routes._version.cache_clear()
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(application(ServerState({}, ServerLimits())))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as http:
+            for _ in range(3):
+                assert (await http.get("/v2")).json()["version"] == "0"
+
+    try:
+        asyncio.run(ask())
+    finally:
+        routes._version.cache_clear()
+    assert reads == ["lstm-ir"]
 
 
 def test_an_error_holds_nothing_of_what_was_read() -> None:

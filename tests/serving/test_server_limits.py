@@ -193,6 +193,20 @@ def test_a_client_that_hangs_up_is_not_computed(threads: ThreadPoolExecutor, gat
         until(server, "lstm_ir_call_requests_total", 2)
 
 
+def test_an_upload_that_ends_early_is_counted_as_that(gate: Path) -> None:
+    """It is no fault of the server, and no time of an answer."""
+    with slow_server(gate) as server:
+        with server.connect() as s:
+            s.sendall(question(1.0)[:-5])
+            until(server, "lstm_ir_pending_bytes", len(question(1.0).partition(b"\r\n\r\n")[2]) - 5)
+        until(server, 'lstm_ir_requests_total{model="slow",status="499"}', 1)
+        found = server.figures()
+        assert 'lstm_ir_requests_total{model="slow",status="500"}' not in found
+        assert found.get('lstm_ir_request_seconds_count{model="slow"}', 0) == 0
+        assert ask(server, 1.0).status_code == 200
+        until(server, "lstm_ir_request_seconds_count", 1)
+
+
 def test_a_stream_that_hangs_up_is_not_computed(tmp_path: Path) -> None:
     """Its step waits for others to join it."""
     with served(stream(tmp_path), "--max-delay", 30.0) as server:
