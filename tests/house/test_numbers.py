@@ -113,7 +113,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/ir/at_fork.py": "WAIT _PAUSE",
         "backends/queue.py": "IDLE_POLL",
         "backends/run/contexts.py": "_POLL",
-        "backends/run/helper_pool.py": "_END",
+        "backends/run/helper_pool.py": "_END _PAUSE",
     },
     # how something is measured, tried or shown: rounds, sizes, seeds
     "method": {
