@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Any]
 Shapes = tuple[tuple[int, ...], ...]
-_SHAPES = 16  # combinations of input shapes whose buffers an entry keeps
+_SHAPES = 64  # combinations of input shapes whose plans an entry keeps: a server with mixed lengths has as many
+_SLOT_BYTES = 16 << 20  # of their reusable inputs, each below KEPT_BYTES: as many as 16 of the largest
 
 
 class CallPlan(NamedTuple):
@@ -42,6 +43,20 @@ class CallPlan(NamedTuple):
     runner: Runner
     slots: transfer.Slots | None
     bound: CallSizes
+
+
+def remember(plans: dict[Shapes, CallPlan], shapes: Shapes, plan: CallPlan) -> None:
+    """Keep a plan. Where there are too many the oldest goes; where they hold too much, the oldest ones' buffers."""
+    if shapes not in plans and len(plans) >= _SHAPES:
+        del plans[next(iter(plans))]
+    plans[shapes] = plan
+    held = sum(p.slots.block.nbytes for p in plans.values() if p.slots is not None)
+    for old, other in list(plans.items()):
+        if held <= _SLOT_BYTES:
+            return
+        if other.slots is not None and old != shapes:
+            held -= other.slots.block.nbytes
+            plans[old] = other._replace(slots=None)
 
 
 class Function:
@@ -80,12 +95,6 @@ class Function:
         empty = frozenset(n for n, size in bound.env.items() if size == 0)
         vm = self._vm.get(empty, self._vm[ANY])
         return CallPlan(vm, self._runner(self.entry.name, bound.env), None, bound)
-
-    def remember(self, shapes: Shapes, plan: CallPlan) -> None:
-        """For the last few combinations."""
-        if len(self.plans) >= _SHAPES:
-            self.plans.clear()
-        self.plans[shapes] = plan
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -209,7 +218,7 @@ class Session:
                     if not f.steps:
                         self._bring(f, plan.runner, slots.arguments)
                     plan = plan._replace(slots=slots)
-                f.remember(shapes, plan)
+                remember(f.plans, shapes, plan)
             slots = plan.slots
             if f.restarts:
                 self._held.restart(*f.entry.reads)
@@ -249,9 +258,7 @@ class Session:
                 plan = plans.get(shapes)
                 if plan is None:
                     plan = f.plan(shapes[: len(f.arguments)])
-                    if len(plans) >= _SHAPES:
-                        plans.clear()
-                    plans[shapes] = plan
+                    remember(plans, shapes, plan)
                 move = loaded.move
                 given, made = move.arguments(values, arguments), move.results(len(results))
                 self._bring(f, plan.runner, given)
@@ -308,7 +315,7 @@ class Session:
         if lent:  # the module gives an input as the new state: its inputs have buffers of their own from now on
             for i in lent:
                 written[i] = held.copied(entry.writes[i], written[i])
-            f.remember(shapes, plan._replace(slots=None))
+            remember(f.plans, shapes, plan._replace(slots=None))
         if entry.finite:
             self._need_finite(entry, f.watched[1], outputs)
         if f.reads_more:

@@ -31,6 +31,7 @@ from lstm_ir.backends.run.tuned import IDLE_SECONDS
 from lstm_ir.ir.types import DType
 
 _END = 1.0  # seconds that the end of the process waits for one
+_PAUSE = 1.0  # seconds without a further try, where no thread could be had
 _TRIAL = 10_000 * queue.IDLE_POLL  # polls that are timed
 _CLOSED = queue.CLOSED * LINE // 4  # its place among the words
 
@@ -44,7 +45,8 @@ _queues: weakref.WeakSet[Queue] = weakref.WeakSet()
 class _Pool:
     """What is known of this process."""
 
-    closed = False  # no further helper is started
+    closed = False  # the process ends: no further helper is started
+    again = 0.0  # when one may be started once more, by time.monotonic()
     polls = 0  # of the queue that a helper has patience for; 0: not yet known
 
 
@@ -194,6 +196,14 @@ class _Helper:
         self._thread.join(_END)
 
     def _run(self) -> None:
+        try:
+            self._serve_queues()
+        finally:
+            self.queue, self.awake = None, False
+            with suppress(ValueError):  # never there: a call was ended while it started this thread
+                _helpers.remove(self)
+
+    def _serve_queues(self) -> None:
         if self.cpu is not None:
             with suppress(OSError):  # forbidden here
                 os.sched_setaffinity(0, (self.cpu,))
@@ -222,7 +232,7 @@ class _Helper:
 def _start(caller_cpu: int | None) -> _Helper | None:
     """A new helper that is kept elsewhere; None where there are enough, or no thread can be had."""
     with _lock:
-        if _Pool.closed:
+        if _Pool.closed or time.monotonic() < _Pool.again:
             return None
         taken = [h.cpu for h in _helpers]
         free: list[int | None] = [None] * (wanted() - len(taken))
@@ -233,8 +243,8 @@ def _start(caller_cpu: int | None) -> _Helper | None:
             return None
         try:
             made = _Helper(free[0])
-        except RuntimeError:  # the process may have no more threads, or it ends
-            _Pool.closed = True
+        except RuntimeError:  # the process may have no more threads now, or it ends
+            _Pool.again = time.monotonic() + _PAUSE
             return None
         _helpers.append(made)
         return made
@@ -248,7 +258,7 @@ def _close_all() -> None:
         b.close()
     while any(h.awake for h in _helpers) and time.monotonic() < end:
         time.sleep(1e-4)
-    for h in _helpers:
+    for h in list(_helpers):  # which they leave
         h.end()
 
 

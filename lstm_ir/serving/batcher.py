@@ -175,11 +175,14 @@ def outcome(future: Future[Any], timeout: float | None) -> Any:
         return future.result()
 
 
-def deadline(timeout: float | None) -> float | None:
-    """When a request is too late, by time.monotonic(); CallError for what is no number of seconds."""
+def deadline(timeout: float | None, begun: float | None = None) -> float | None:
+    """When a request is too late, by time.monotonic(); CallError for what is no number of seconds.
+
+    begun: when its time began; None: now.
+    """
     if timeout is None:
         return None
-    return time.monotonic() + seconds("timeout", timeout)
+    return (time.monotonic() if begun is None else begun) + seconds("timeout", timeout)
 
 
 def limits(max_batch: object, max_delay: object, max_waiting: object) -> None:

@@ -14,9 +14,11 @@ from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState as Connections
 
+from lstm_ir.serving import departure
 from lstm_ir.serving.limits import ServerLimits
 
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
@@ -24,6 +26,7 @@ _PERIOD = 0.25  # of the shortest timeout, between two looks
 _RATE = 1024  # bytes a second that a client reads at least of its answers
 _LEAST, _FIRST, _MOST = 4096, 1 << 14, 1 << 16  # bytes that are read at a time: where they take long, at first, else
 _LONG = 0.005  # seconds
+_PROBE = 0.05  # seconds before a client that has sent all is asked whether it is there, and twice as many each time
 
 
 def protocol(limits: ServerLimits) -> type[H11Protocol]:
@@ -32,6 +35,7 @@ def protocol(limits: ServerLimits) -> type[H11Protocol]:
     class Connection(H11Protocol):
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(CountedTransport(transport))  # type: ignore[arg-type]
+            self.app_state = departure.begin(self.app_state)
             if len(self.connections) > limits.max_connections:
                 transport.write(_FULL + b'{"error": "too many connections"}')
                 transport.close()
@@ -44,9 +48,27 @@ def protocol(limits: ServerLimits) -> type[H11Protocol]:
             waits = self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
             if waits:
                 self.cycle.keep_alive = False
+                self.loop.call_later(_PROBE, _probe, self, _PROBE)
             return waits
 
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            departure.end(self.app_state)
+
     return Connection
+
+
+def _probe(connection: H11Protocol, wait: float) -> None:
+    """Send the client an interim response, again and again until its answer begins.
+
+    One that has closed its connection looks as one that has half closed it, but its system refuses what it is sent:
+    the write after that ends the connection here. Others pass over an interim response.
+    """
+    waits = connection.conn.our_state is h11.SEND_RESPONSE and connection.scope["http_version"] == "1.1"
+    if connection.transport.is_closing() or not waits:
+        return
+    connection.transport.write(connection.conn.send(h11.InformationalResponse(status_code=100, headers=[])))
+    connection.loop.call_later(2 * wait, _probe, connection, 2 * wait)
 
 
 class CountedTransport:

@@ -28,10 +28,11 @@ class Metrics:
         self.streams = prometheus.Gauge("lstm_ir_streams", "Open streams", registry=self.registry)
         self.registry.register(_Collector(models, budget))
 
-    def answered(self, model: str, status: int, seconds: float) -> None:
-        """One request to a model that exists."""
+    def answered(self, model: str, status: int, seconds: float | None) -> None:
+        """One request to a model that exists; seconds: None where its body did not come."""
         self._requests.labels(model, str(status)).inc()
-        self._seconds.labels(model).observe(seconds)
+        if seconds is not None:
+            self._seconds.labels(model).observe(seconds)
 
     def text(self) -> tuple[bytes, str]:
         """The page, and its content type."""

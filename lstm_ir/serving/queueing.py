@@ -25,19 +25,19 @@ _LENGTH = 8  # bytes before the header of a state
 
 async def queue(
     state: ServerState, model: ServedModel, body: memoryview, header: int | None,
-    session: ClientSession | None = None, *, binary: bool = False,
+    session: ClientSession | None = None, *, binary: bool = False, begun: float | None = None,
 ) -> tuple[InferRequest, Future[dict[str, Array]]]:  # fmt: skip
     """The request, and a future of its outputs. header: bytes of its JSON; None: all are.
 
     session: that of a stream; its text messages are answered by JSON alone. binary: it is no text message, and
-    outputs are bytes where nothing is said.
+    outputs are bytes where nothing is said. begun: when the body was there, from which on its timeout counts.
     """
 
     def read() -> tuple[InferRequest, Future[dict[str, Array]]]:
         json_alone = session is not None and not binary
         limit = state.limits.max_json
         asked = read_request(body, header, model.entry, model.outputs, limit, binary=binary, json_alone=json_alone)
-        return asked, model.submit(asked) if session is None else model.step(session, asked)
+        return asked, model.submit(asked, begun) if session is None else model.step(session, asked, begun)
 
     text = len(body) if header is None else min(header, len(body))
     # A stream's next message is read when the last is answered: an order of its own, none among other requests.

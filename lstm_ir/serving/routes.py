@@ -8,10 +8,12 @@ bodies, which one thread reads and writes.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -21,11 +23,12 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
+from lstm_ir.serving import departure
 from lstm_ir.serving.hosts import need_host
 from lstm_ir.serving.inference import sequence_name
 from lstm_ir.serving.limits import content_length, read_body, whole_number
 from lstm_ir.serving.queueing import get_state, put_state, queue, written
-from lstm_ir.serving.served_model import ServedModel, result
+from lstm_ir.serving.served_model import GONE, ServedModel, result
 from lstm_ir.serving.server_state import ServerState, error_json, logged, status_of
 from lstm_ir.serving.stream import stream
 from lstm_ir.serving.tensors import RequestError
@@ -69,7 +72,7 @@ def _endpoint(state: ServerState, handlers: dict[str, Handler]) -> Callable[[Req
             method = "GET" if request.method == "HEAD" else request.method
             found = await handlers[method](state, request)
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody reads it
+            return Response(status_code=GONE)  # nobody reads it
         except Exception as e:
             found = error_response(e)
         if state.stopping.is_set():
@@ -97,9 +100,14 @@ def _json(data: object) -> Response:
     return Response(json.dumps(data), media_type=_JSON)
 
 
+@cache
+def _version() -> str:
+    return version("lstm-ir")  # reads files
+
+
 async def _server(state: ServerState, request: Request) -> Response:
     extensions = ["binary_tensor_data", "sequence"]
-    return _json({"name": "lstm-ir", "version": version("lstm-ir"), "extensions": extensions})
+    return _json({"name": "lstm-ir", "version": _version(), "extensions": extensions})
 
 
 async def _live(state: ServerState, request: Request) -> Response:
@@ -156,7 +164,8 @@ class _Answer(Response):
 
 async def _infer(state: ServerState, request: Request) -> Response:
     model = _model(state, request)
-    begun, status = time.monotonic(), 200
+    begun: float | None = None  # when the body was there
+    status = 200
     try:
         if request.headers.get("content-encoding", "identity") != "identity":
             raise RequestError("compressed bodies are not read", 415)
@@ -167,8 +176,8 @@ async def _infer(state: ServerState, request: Request) -> Response:
             body = await read_body(request.stream(), length, limits, lease, limits.max_body)
             begun = time.monotonic()
             header = whole_number(request.headers.get(HEADER), HEADER)
-            asked, future = await queue(state, model, memoryview(body), header)
-            outputs = await result(future, asked.timeout)
+            asked, future = await queue(state, model, memoryview(body), header, begun=begun)
+            outputs = await result(future, asked.timeout, begun, departure.of(request))
             name = asked.sequence
             text, data = await written(state, model, asked, outputs, {} if name is None else {"sequence_id": name})
             lease.add(len(data))
@@ -176,11 +185,14 @@ async def _infer(state: ServerState, request: Request) -> Response:
         if text is None:
             return _Answer(held, data, media_type=_JSON)
         return _Answer(held, data, headers={HEADER: str(text)}, media_type=_BYTES)
+    except (ClientDisconnect, asyncio.CancelledError):
+        status = GONE
+        raise
     except Exception as e:
         status = status_of(e)
         raise
     finally:
-        state.metrics.answered(model.name, status, time.monotonic() - begun)
+        state.metrics.answered(model.name, status, None if begun is None else time.monotonic() - begun)
 
 
 async def _state(state: ServerState, request: Request) -> Response:

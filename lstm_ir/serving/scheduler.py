@@ -68,6 +68,11 @@ class _Group:
         self.jobs: deque[Job] = deque()
         self.rows = 0
 
+    @property
+    def accepted(self) -> float:
+        """When its first job came."""
+        return self.jobs[0].accepted
+
     def add(self, job: Job) -> None:
         self.jobs.append(job)
         self.rows += job.rows
@@ -168,24 +173,26 @@ class Scheduler:
 
     def _work(self) -> None:
         tidied = time.monotonic()
-        while True:
-            with self._changed:
-                jobs, late = self._next(None if self._tidy is None else tidied + _TIDY_SECONDS)
-            if self._abandoned:
-                jobs, late = [], [*jobs, *late]
-            for job in late:
-                self._give_up(job)
-            running = [j for j in jobs if j.future.set_running_or_notify_cancel()]
-            if running:
-                self._resolve(running)
-            self._finish([*jobs, *late])
-            if self._settled is not None:
-                self._settled([*jobs, *late])
+        while self._round(None if self._tidy is None else tidied + _TIDY_SECONDS):
             if self._tidy is not None and time.monotonic() >= tidied + _TIDY_SECONDS:
                 self._tidy()
                 tidied = time.monotonic()
-            if not jobs and not late and self._closing and not self._groups:
-                return
+
+    def _round(self, until: float | None) -> bool:
+        """Run what is next, waiting for it until then; whether there may be more. Its frame, and jobs in it, end."""
+        with self._changed:
+            jobs, late = self._next(until)
+        if self._abandoned:
+            jobs, late = [], [*jobs, *late]
+        for job in late:
+            self._give_up(job)
+        running = [j for j in jobs if j.future.set_running_or_notify_cancel()]
+        if running:
+            self._resolve(running)
+        self._finish([*jobs, *late])
+        if self._settled is not None:
+            self._settled([*jobs, *late])
+        return bool(jobs or late or not self._closing or self._groups)
 
     def _give_up(self, job: Job) -> None:
         """Its time is over, or that of all."""
@@ -200,14 +207,18 @@ class Scheduler:
         """What runs now, and what is too late for it; neither, where it is `until` or the end. Locked."""
         while True:
             now = time.monotonic()
-            soonest = until
-            for key, group in sorted(self._groups.items(), key=lambda item: item[1].jobs[0].accepted):
-                due = group.jobs[0].accepted + self._max_delay
-                if due <= now or group.rows >= self.max_rows or self._closing:
-                    return self._take(key, group, now)
-                soonest = due if soonest is None else min(soonest, due)
+            begun = now - self._max_delay
+            due = [
+                item for item in self._groups.items()
+                if self._closing or item[1].rows >= self.max_rows or item[1].accepted <= begun
+            ]  # fmt: skip
+            if due:
+                return self._take(*min(due, key=lambda item: item[1].accepted), now)
             if self._closing or (until is not None and now >= until):
                 return [], []
+            soonest = min((g.accepted + self._max_delay for g in self._groups.values()), default=until)
+            if until is not None and soonest is not None:
+                soonest = min(soonest, until)
             self._changed.wait(None if soonest is None else soonest - now)
 
     def _take(self, key: Hashable, group: _Group, now: float) -> tuple[list[Job], list[Job]]:

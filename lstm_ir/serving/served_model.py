@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -23,6 +24,7 @@ from lstm_ir.serving.tensors import RequestError
 
 Array = np.ndarray[Any, Any]
 MAX_STEPS = 65536  # of one request: eleven minutes of frames of 10 ms
+GONE = 499  # status of a request whose client went, as nginx has it; nobody reads it
 
 
 class ServedModel:
@@ -62,26 +64,27 @@ class ServedModel:
             "outputs": [tensors.described(given[n]) for n in self.outputs],
         }  # fmt: skip
 
-    def submit(self, request: InferRequest) -> Future[dict[str, Array]]:
-        """Queue the request: alone, or as the next step of its sequence."""
-        name, timeout = request.sequence, request.timeout
+    def submit(self, request: InferRequest, begun: float | None = None) -> Future[dict[str, Array]]:
+        """Queue the request: alone, or as the next step of its sequence. Its timeout counts from `begun`, or now."""
+        name, until = request.sequence, deadline(request.timeout, begun)
         start, end = request.flag("sequence_start"), request.flag("sequence_end")
         if isinstance(self.server, Batcher):
             if name is not None:
                 raise RequestError(f"model {self.name} keeps no state, so it has no sequences")
-            return self._watched(batcher.submit_prepared(self.server, self._prepared(request), deadline(timeout)))
+            return self._watched(batcher.submit_prepared(self.server, self._prepared(request), until))
         if name is None:
             raise RequestError(f"model {self.name} keeps state: give sequence_id, and sequence_start at its start")
         if not start:
             self.server.get(name)
         inputs, confirm = self._prepared(request), partial(confirm_json, request)
-        until = deadline(timeout)
         return self._watched(sessions.step(self.server, name, inputs, until, begins=start, ends=end, confirm=confirm))
 
-    def step(self, session: ClientSession, request: InferRequest) -> Future[dict[str, Array]]:
-        """Queue the next step of a sequence."""
+    def step(
+        self, session: ClientSession, request: InferRequest, begun: float | None = None
+    ) -> Future[dict[str, Array]]:
+        """Queue the next step of a sequence; `begun` as in `submit`."""
         confirm = partial(confirm_json, request)
-        inputs, until = self._prepared(request), deadline(request.timeout)
+        until, inputs = deadline(request.timeout, begun), self._prepared(request)
         return self._watched(states.submit_prepared(session, inputs, until, confirm))
 
     def _prepared(self, request: InferRequest) -> Prepared:
@@ -146,11 +149,33 @@ class ServedModel:
         return self.server.scheduler.done
 
 
-async def result(future: Future[Any], timeout: float | None = None) -> Any:
-    """The future's result, in a task; DeadlineError where its call has not begun after so many seconds."""
+async def result(
+    future: Future[Any], timeout: float | None = None, begun: float | None = None,
+    gone: asyncio.Future[None] | None = None,
+) -> Any:  # fmt: skip
+    """The future's result, in a task; DeadlineError where its call has not begun so many seconds after `begun`.
+
+    gone: is done once nobody waits for the result any more: a call that has not begun by then is not made, and the
+    error is a RequestError (499).
+    """
+
+    def cancel(_: object) -> None:
+        future.cancel()
+
     wrapped = asyncio.wrap_future(future)
-    if timeout is not None:
-        done, _ = await asyncio.wait({wrapped}, timeout=timeout)
-        if not done and future.cancel():
-            raise DeadlineError(f"the request waited {timeout:.3g} s, and its call had not begun")
-    return await wrapped
+    until = deadline(timeout, begun)
+    if gone is not None:
+        gone.add_done_callback(cancel)
+    try:
+        if until is not None:
+            done, _ = await asyncio.wait({wrapped}, timeout=max(0.0, until - time.monotonic()))
+            if not done and future.cancel():
+                raise DeadlineError(f"the request waited {timeout:.3g} s, and its call had not begun")
+        return await wrapped
+    except asyncio.CancelledError:
+        if gone is not None and gone.done() and future.cancelled():
+            raise RequestError("the client is gone", GONE) from None
+        raise
+    finally:
+        if gone is not None:
+            gone.remove_done_callback(cancel)

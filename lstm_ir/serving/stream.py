@@ -17,10 +17,11 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from lstm_ir.ir.errors import UnknownSessionError
+from lstm_ir.serving import departure
 from lstm_ir.serving.hosts import need_host
 from lstm_ir.serving.inference import sequence_name
 from lstm_ir.serving.queueing import queue, written
-from lstm_ir.serving.served_model import ServedModel, result
+from lstm_ir.serving.served_model import GONE, ServedModel, result
 from lstm_ir.serving.server_state import ServerState, error_json, logged, text_of
 from lstm_ir.serving.session import ClientSession
 from lstm_ir.serving.tensors import RequestError
@@ -108,8 +109,8 @@ async def _answered(
             body, header = _parts(message)
             lease.take(len(body))
             binary = header is not None
-            asked, future = await queue(state, model, body, header, session, binary=binary)
-            outputs = await result(future, asked.timeout)
+            asked, future = await queue(state, model, body, header, session, binary=binary, begun=begun)
+            outputs = await result(future, asked.timeout, begun, departure.of(socket))
             text, data = await written(state, model, asked, outputs, {"sequence_id": session.name})
             lease.add(len(data))
             if binary:
@@ -117,7 +118,8 @@ async def _answered(
                 await socket.send_bytes(length.to_bytes(_LENGTH, "little") + data)
             else:
                 await socket.send_text(data.decode())
-    except (WebSocketDisconnect, OSError):
+    except (WebSocketDisconnect, OSError, asyncio.CancelledError):
+        status = GONE
         raise
     except Exception as e:
         status = logged(e)

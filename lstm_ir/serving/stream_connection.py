@@ -16,6 +16,8 @@ from typing import Any
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
+from lstm_ir.serving import departure
+
 
 class StreamConnection(WebSocketsSansIOProtocol):
     """uvicorn's connection of a websocket, with bounds."""
@@ -54,6 +56,11 @@ class StreamConnection(WebSocketsSansIOProtocol):
         if not self.writable.is_set():
             self.transport.pause_reading()
         return message
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone."""
+        super().connection_lost(exc)
+        departure.end(self.app_state)
 
     def send_keepalive_ping(self) -> None:
         """Ask whether the client lives."""

@@ -97,7 +97,7 @@ KINDS: dict[str, dict[str, str]] = {
         "backends/memory.py": "RANK ARRAYS _PIECE",
         "backends/queue.py": "MOST_ARGUMENTS",
         "backends/run/contexts.py": "LIMIT",
-        "backends/run/executable.py": "_SHAPES",
+        "backends/run/executable.py": "_SHAPES _SLOT_BYTES",
         "backends/run/profile.py": "LIMIT",
         "backends/run/threads/stacks.py": "CALLER WORKER",
     },
@@ -105,7 +105,7 @@ KINDS: dict[str, dict[str, str]] = {
     "wait": {
         "lstm_ir/fitting/progress.py": "_PAUSE",
         "lstm_ir/parallel/links.py": "_EXIT_SECONDS",
-        "lstm_ir/serving/connections.py": "_PERIOD _RATE _LONG",
+        "lstm_ir/serving/connections.py": "_PERIOD _RATE _LONG _PROBE",
         "lstm_ir/serving/run.py": "_POLL _KEEP_ALIVE _RENEWAL",
         "lstm_ir/serving/scheduler.py": "_TIDY_SECONDS",
         "backends/compile/child.py": "_GRACE",
@@ -113,7 +113,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/ir/at_fork.py": "WAIT _PAUSE",
         "backends/queue.py": "IDLE_POLL",
         "backends/run/contexts.py": "_POLL",
-        "backends/run/helper_pool.py": "_END",
+        "backends/run/helper_pool.py": "_END _PAUSE",
     },
     # how something is measured, tried or shown: rounds, sizes, seeds
     "method": {
@@ -197,6 +197,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/ops/cudnn/weights.py": "KERAS_GATES",
         "lstm_ir/serving/inference.py": "_NUMBER",
         "lstm_ir/serving/queueing.py": "_LENGTH",
+        "lstm_ir/serving/served_model.py": "GONE",
         "lstm_ir/serving/stream.py": "_LENGTH RESTART POLICY AWAY",
         "lstm_ir/view/c_header.py": "HAL",
         "passes/circles.py": "FIXED BEFORE",

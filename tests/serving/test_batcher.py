@@ -24,6 +24,7 @@ from lstm_ir.ir.errors import BusyError, CallError, DeadlineError, DeviceError, 
 from lstm_ir.ir.signature import Entry, Port
 from lstm_ir.ir.types import TensorType
 from lstm_ir.serving.rows import length_class
+from lstm_ir.serving.scheduler import Job, Scheduler
 
 I, H, C = 5, 7, 3
 Array = np.ndarray[Any, Any]
@@ -225,6 +226,37 @@ def test_a_cancelled_request_holds_no_memory(slow: Slow) -> None:
     slow.go.set()
     batcher.close()
     assert slow.calls == 1
+
+
+def test_an_idle_batcher_holds_nothing_of_its_last_call(slow: Slow) -> None:
+    slow.go.set()
+    batcher = li.Batcher(slow, check=False, max_delay=0.0)
+    x = row(1)["x"]
+    future = batcher.submit({"x": x})
+    seen = [weakref.ref(x), weakref.ref(future), weakref.ref(future.result(60)["y"])]
+    del x, future
+    gone(seen)
+    batcher.close()
+
+
+def gone(seen: list[Any]) -> None:
+    """All are collected, soon."""
+    end = time.monotonic() + 10
+    while any(s() is not None for s in seen):
+        gc.collect()
+        assert time.monotonic() < end, [s() for s in seen]
+        time.sleep(0.01)
+
+
+def test_the_due_group_that_has_waited_longest_is_next() -> None:
+    """Whatever the order of the groups, and though another is full."""
+    scheduler = Scheduler(lambda jobs: None, "worker", max_rows=2, max_delay=0.0, max_waiting=9)
+    scheduler.close()
+    for key, accepted, rows in (("late", 3.0, 1), ("full", 2.0, 2), ("first", 1.0, 1)):
+        job = Job(None, key, rows, accepted=accepted)
+        scheduler._ready(job)
+    found = [scheduler._next(None)[0] for _ in range(4)]
+    assert [j.key for jobs in found for j in jobs] == ["first", "full", "late"]
 
 
 def test_close_loses_no_accepted_request(slow: Slow) -> None:

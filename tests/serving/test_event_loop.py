@@ -23,7 +23,7 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("prometheus_client")
 httpx = pytest.importorskip("httpx")
 
-from lstm_ir.serving import connections, queueing  # noqa: E402
+from lstm_ir.serving import connections, queueing, routes  # noqa: E402
 from lstm_ir.serving.connections import CountedTransport  # noqa: E402
 from lstm_ir.serving.inference import read_request  # noqa: E402
 from lstm_ir.serving.large_work import LARGE, LargeWork  # noqa: E402
@@ -217,6 +217,55 @@ def test_steps_of_a_sequence_keep_their_order(monkeypatch: pytest.MonkeyPatch) -
 
     with exe, li.Sessions(exe, max_delay=0.0) as sessions, li.Sessions(exe, max_delay=0.0) as others:
         assert asyncio.run(all_at_once(sessions, others)) == [11.0, 111.0]
+
+
+def test_a_timeout_counts_from_the_end_of_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that is read for longer than its timeout is not computed."""
+    x = li.input("x", ("B", 2))
+    read = read_request
+
+    def slow(*more: Any, **named: Any) -> Any:
+        time.sleep(0.3)
+        return read(*more, **named)
+
+    async def ask(batcher: li.Batcher, timeout: int) -> int:
+        state = ServerState({"m": ServedModel("m", batcher)}, ServerLimits())
+        transport = httpx.ASGITransport(application(state))
+        tensor = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1.0, 2.0]}
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as http:
+            body = {"inputs": [tensor], "parameters": {"timeout": timeout}}
+            answer = await http.post("/v2/models/m/infer", json=body)
+        status: int = answer.status_code
+        return status
+
+    with li.compile(li.Graph("sums", [x], {"y": x + x})) as exe, li.Batcher(exe, max_delay=0.0) as batcher:
+        monkeypatch.setattr(queueing, "read_request", slow)
+        assert asyncio.run(ask(batcher, 200_000)) == 504
+        assert asyncio.run(ask(batcher, 60_000_000)) == 200
+        assert batcher.counters.jobs == 1
+
+
+def test_the_version_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+
+    def read(name: str) -> str:
+        reads.append(name)
+        return "0"
+
+    monkeypatch.setattr(routes, "version", read)
+    routes._version.cache_clear()
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(application(ServerState({}, ServerLimits())))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as http:
+            for _ in range(3):
+                assert (await http.get("/v2")).json()["version"] == "0"
+
+    try:
+        asyncio.run(ask())
+    finally:
+        routes._version.cache_clear()
+    assert reads == ["lstm-ir"]
 
 
 def test_an_error_holds_nothing_of_what_was_read() -> None:

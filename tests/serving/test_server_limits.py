@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from raw_stream import TEXT, RawStream
 from served import Served, served, slow_server, whole
-from served_models import I, stream
+from served_models import STEP, I, stream
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -156,6 +158,66 @@ def test_sigterm_ends_streams_behind_their_last_answer(tmp_path: Path, rng: np.r
             assert sent - answered <= 1  # the one that met the close frame on its way
             assert answered > 0
         assert server.process.wait(60) == 0
+
+
+def question(value: float) -> bytes:
+    """A whole request, for a raw connection."""
+    tensor = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [value, 0.0]}
+    body = json.dumps({"inputs": [tensor]}).encode()
+    head = f"POST /v2/models/slow/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+@pytest.mark.parametrize("how", ["closes", "resets"])
+def test_a_client_that_hangs_up_is_not_computed(threads: ThreadPoolExecutor, gate: Path, how: str) -> None:
+    """One that waits behind a slow call; one that only half closes its connection gets its answer."""
+    gone = 'lstm_ir_requests_total{model="slow",status="499"}'
+    with slow_server(gate, "batcher.max_batch=1") as server:
+        first = busy(server, threads)
+        with server.connect() as s:
+            if how == "resets":
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            s.sendall(question(1.0))
+            until(server, "lstm_ir_waiting", 1)
+        until(server, gone, 1)
+        with server.connect() as half:
+            half.sendall(question(2.0))
+            half.shutdown(socket.SHUT_WR)
+            until(server, "lstm_ir_waiting", 2)  # one was cancelled
+            time.sleep(0.5)
+            gate.touch()
+            assert first.result(60).status_code == 200
+            answer = whole(half)
+        assert b"HTTP/1.1 200 " in answer
+        assert json.loads(answer.rpartition(b"\r\n")[2])["outputs"][0]["data"] == [4.0, 0.0]
+        until(server, "lstm_ir_call_requests_total", 2)
+
+
+def test_an_upload_that_ends_early_is_counted_as_that(gate: Path) -> None:
+    """It is no fault of the server, and no time of an answer."""
+    with slow_server(gate) as server:
+        with server.connect() as s:
+            s.sendall(question(1.0)[:-5])
+            until(server, "lstm_ir_pending_bytes", len(question(1.0).partition(b"\r\n\r\n")[2]) - 5)
+        until(server, 'lstm_ir_requests_total{model="slow",status="499"}', 1)
+        found = server.figures()
+        assert 'lstm_ir_requests_total{model="slow",status="500"}' not in found
+        assert found.get('lstm_ir_request_seconds_count{model="slow"}', 0) == 0
+        assert ask(server, 1.0).status_code == 200
+        until(server, "lstm_ir_request_seconds_count", 1)
+
+
+def test_a_stream_that_hangs_up_is_not_computed(tmp_path: Path) -> None:
+    """Its step waits for others to join it."""
+    with served(stream(tmp_path), "--max-delay", 30.0) as server:
+        with RawStream(server, "stream") as client:
+            client.send(TEXT, STEP)
+            until(server, "lstm_ir_waiting", 1)
+        begun = time.monotonic()
+        until(server, 'lstm_ir_requests_total{model="stream",status="499"}', 1)
+        until(server, "lstm_ir_sessions{", 0)
+        assert time.monotonic() - begun < 20
+        assert server.figures()['lstm_ir_call_requests_total{model="stream"}'] == 0
 
 
 def test_bodies_share_a_budget(gate: Path) -> None:

@@ -125,7 +125,7 @@ def gone(client: RawStream) -> bool:
 
 @pytest.mark.parametrize("sent", [b"", frame(TEXT, STEP)[:20], frame(TEXT, STEP), frame(TEXT, STEP) * 3], ids=len)
 def test_a_stream_that_is_half_closed_is_over(server: Served, sent: bytes) -> None:
-    """The protocol ends a stream in both directions: what was sent before is done, and its sequence goes."""
+    """The protocol ends a stream in both directions: a step that has begun is done, and its sequence goes."""
     with RawStream(server, "stream") as client:
         client.socket.sendall(sent)
         client.socket.shutdown(socket.SHUT_WR)

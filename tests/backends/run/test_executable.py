@@ -17,7 +17,7 @@ from handmade import DOUBLED, WEIGHTS, load, module, signature
 from lstm_ir.backends import memory
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.contexts import LIMIT
-from lstm_ir.backends.run.executable import Executable, Session
+from lstm_ir.backends.run.executable import Executable, Session, remember
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.errors import CallError, DeviceError, PackageError, TargetError, ValueRangeError
@@ -179,10 +179,28 @@ def test_checks_come_before_the_runtime(exe: Executable) -> None:
 
 
 def test_many_shapes(exe: Executable) -> None:
-    for n in [*range(1, 40), *range(1, 40)]:
+    f = exe.entries["twice"]
+    for n in [*range(1, 70), *range(1, 70)]:
         a = np.arange(n, dtype=np.float32)
-        np.testing.assert_array_equal(exe.entries["twice"](a=a)["p"], a)
-    assert len(exe.entries["twice"].plans) <= 16
+        np.testing.assert_array_equal(f(a=a)["p"], a)
+    assert len(f.plans) == 64
+    before = dict(f.plans)
+    f(a=np.zeros(70, np.float32))  # the oldest alone goes
+    assert list(f.plans) == [*list(before)[1:], ((70,),)]
+    remember(f.plans, ((70,),), f.plans[((70,),)])  # one that is there takes no other's place
+    assert len(f.plans) == 64
+
+
+def test_many_large_shapes_keep_few_buffers(exe: Executable) -> None:
+    f = exe.entries["twice"]
+    sizes = range(200_000, 200_040)
+    for n in [*sizes, *sizes]:
+        a = np.arange(n, dtype=np.float32)
+        np.testing.assert_array_equal(f(a=a)["p"], a)
+    slots = [f.plans[((n,),)].slots for n in sizes]
+    assert sum(s.block.nbytes for s in slots if s is not None) <= 16 << 20
+    if f.on_cpu:
+        assert [s is not None for s in slots] == [False] * 20 + [True] * 20
 
 
 def test_threads_share_one_executable(exe: Executable) -> None:

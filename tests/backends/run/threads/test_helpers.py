@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -219,9 +220,41 @@ def test_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch, rng: np.random.Ge
 
     monkeypatch.setattr("threading.Thread.start", refuse)
     monkeypatch.setattr(helper_pool, "_helpers", [])
-    monkeypatch.setattr(helper_pool._Pool, "closed", False)
+    monkeypatch.setattr(helper_pool._Pool, "again", 0.0)
     np.testing.assert_array_equal(exe(x=x)["y"], want)
-    assert helper_pool._Pool.closed
+    assert not helper_pool._Pool.closed
+    assert helper_pool._helpers == []
+
+
+def test_a_thread_that_cannot_be_had_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """After a pause; and a helper that ends is none any more."""
+    exe = li.compile(lstm())
+    x = rng.standard_normal(SIZES[:3]).astype(np.float32)
+    start, tried = threading.Thread.start, [0]
+
+    def fails_once(self: threading.Thread) -> None:
+        tried[0] += 1
+        if tried[0] == 1:
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr("threading.Thread.start", fails_once)
+    monkeypatch.setattr(helper_pool, "_helpers", [])
+    monkeypatch.setattr(helper_pool._Pool, "again", 0.0)
+    for _ in range(3):
+        exe(x=x)
+    assert tried == [1]
+    monkeypatch.setattr(helper_pool._Pool, "again", 0.0)
+    exe(x=x)
+    helpers = list(helper_pool._helpers)
+    assert helpers
+    exe.close()
+    monkeypatch.setattr(helper_pool._Pool, "closed", True)
+    for h in helpers:
+        h.end()
+    assert helper_pool._helpers == []
 
 
 def test_options_and_devices_say_who_works() -> None:
