@@ -256,14 +256,23 @@ class Session:
                 if loaded is None:
                     raise DeviceError(f"the {self._what} is closed")
                 plan = plans.get(shapes)
-                if plan is None:
-                    plan = f.plan(shapes[: len(f.arguments)])
-                    remember(plans, shapes, plan)
                 move = loaded.move
-                given, made = move.arguments(values, arguments), move.results(len(results))
-                self._bring(f, plan.runner, given)
-                self._invoke(plan, given, made)
-                return move.arrays(made, results, values)
+                if plan is None:
+                    slots = move.slots(values, arguments)
+                    plan = f.plan(shapes[: len(f.arguments)])._replace(slots=slots)
+                    if slots is not None:
+                        self._bring(f, plan.runner, slots.arguments)
+                    remember(plans, shapes, plan)
+                made = move.results(len(results))
+                if plan.slots is None:
+                    given = move.arguments(values, arguments)
+                    self._bring(f, plan.runner, given)
+                    self._invoke(plan, given, made)
+                    return move.arrays(made, results, values)
+                for place, a in zip(plan.slots.places, values, strict=True):
+                    place[...] = a
+                self._invoke(plan, plan.slots.arguments, made)
+                return move.arrays(made, results, [plan.slots.block])
 
         return PureFunction(f.entry, signature, initial, run)
 
