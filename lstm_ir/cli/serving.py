@@ -31,7 +31,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--output", "outputs", multiple=True, metavar="[NAME=]OUTPUT",
               help="What requests may ask for, of all packages or the one served as NAME; default: all.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1),
-              help="Threads of a call on the CPU; default: one less than processors, for the server needs one.")  # fmt: skip
+              help="Threads of a call on the CPU; default: processors but one, which the server needs.")  # fmt: skip
 @click.option("--batch-size-name", default="B", show_default=True, help="The named size that is the batch.")
 @click.option("--max-batch", type=click.IntRange(1), default=64, show_default=True, help="Rows of one call.")
 @click.option("--max-steps", type=click.IntRange(1), default=65536, show_default=True,
@@ -65,8 +65,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @key_option
 def command(
     packages: tuple[str, ...], host: str, port: int, device: str | None, entry: str | None, outputs: tuple[str, ...],
-    threads: int | None, batch_size_name: str, max_batch: int, max_steps: int, max_delay: float, max_waiting: int, max_sessions: int,
-    idle_timeout: float, key_file: str | None, **numbers: Any,
+    threads: int | None, batch_size_name: str, max_batch: int, max_steps: int, max_delay: float, max_waiting: int,
+    max_sessions: int, idle_timeout: float, key_file: str | None, **numbers: Any,
 ) -> None:  # fmt: skip
     """Serve packages over HTTP until SIGTERM. There is no authentication: whoever reaches the port may use it.
 
