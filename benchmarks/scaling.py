@@ -87,7 +87,8 @@ def measured(path: Path, make: Callable[[int], dict[str, Any]], rows: int, steps
     li.set_threads(threads)
     exe = li.load(path)
     sizes = sorted({max(1, rows // n) for n in (1, 2, 4, 8)})
-    times = [seconds(lambda n=n: exe.entries["grads"](make(n)), steps) for n in sizes]  # type: ignore[misc]
+    batches = [make(n) for n in sizes]
+    times = [seconds(lambda b=b: exe.entries["grads"](b), steps) for b in batches]  # type: ignore[misc]
     per_row, fixed = np.polyfit(sizes, times, 1) if len(sizes) > 1 else (times[0], 0.0)
     names = gradients(exe.entries["grads"].entry)
     found = exe.entries["grads"](make(rows))
@@ -101,7 +102,8 @@ def measured(path: Path, make: Callable[[int], dict[str, Any]], rows: int, steps
     with Trainer(path, 2, threads=threads) as trainer:
         batch = make(2)  # a row each: what is left is the exchange
         step = seconds(lambda: trainer.step(batch), steps)
-    one = seconds(lambda: exe.entries["grads"](make(1)), steps)
+    row = make(1)
+    one = seconds(lambda: exe.entries["grads"](row), steps)
     left = max(step - one - apply, 0.0)
     print(f"two processes     {1e3 * step:.3f} ms a step of 2 rows, {1e3 * left:.3f} ms of it beside grads and apply")
     return Costs(max(float(fixed), 0.0), max(float(per_row), 1e-12), apply, size, left / 2)
