@@ -34,6 +34,27 @@ def meets_columns(e: Emitter, n: Node) -> bool:
     return any(m.values[0] not in behind for m in found)
 
 
+def gives_several(e: Emitter, n: Node) -> bool:
+    """Whether several tensors may leave the dispatch in which what reads the product is computed: an activation and its
+    slope, in a training step.
+
+    IREE 3.13 unpacks the first of them in vectors of 16 KiB, which it then refuses; the module was compiled again.
+    """
+    if e.within is None:
+        return False
+    found, walk, leaving = set[Node](), [n], 0
+    while walk:
+        m = walk.pop()
+        if m in found:
+            continue
+        found.add(m)
+        users = [u for v in m.values for u in e.within.users.get(v, ())]
+        inside = [u for u in users if fuses(u)]
+        leaving += len(inside) < len(users) or any(v in e.within.outputs for v in m.values)
+        walk += inside
+    return leaving > 1
+
+
 def _of_columns(n: Node) -> bool:
     return n.types[0].shape[-1:] != n.inputs[0].shape[-1:]
 

@@ -12,7 +12,7 @@ from lstm_ir.backends.emit.mlir_types import array_attr
 from lstm_ir.backends.emit.regions import generic, signed_back, signless
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels import lowering as kernels
-from lstm_ir.backends.lower.beside_products import meets_a_mask, meets_columns
+from lstm_ir.backends.lower.beside_products import gives_several, meets_a_mask, meets_columns
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
@@ -62,7 +62,11 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         out = _dynamic(e, lhs, a, rhs, b, axes, total)
     # What is fused with a batched product: IREE 3.13 packs it in vectors of 32 KiB where sizes are named
     alone = axes[0] and (not total.is_static or _tiles_alike(a, axes[0], axes[2]))
-    if e.target is not None and e.target.kind == "cpu" and (alone or meets_a_mask(e, n) or meets_columns(e, n)):
+    if (
+        e.target is not None
+        and e.target.kind == "cpu"
+        and (alone or meets_a_mask(e, n) or meets_columns(e, n) or gives_several(e, n))
+    ):
         out = e.barrier(out, total)
     return e.convert(out, total, to.dtype)
 

@@ -36,6 +36,16 @@ def test_rows_that_are_scattered_along_another_axis_come_back_alone() -> None:
     assert BARRIER in found[back + 1]
 
 
+def test_a_small_product_whose_readers_give_several_tensors_compiles_the_first_time() -> None:
+    """An activation and its slope of a product of low rank: the training steps of rwkv7 and a selective scan."""
+    x, w, v, b = (li.input(n, s) for n, s in (("x", (200, 8, 128)), ("w", (128, 8)), ("v", (8, 128)), ("b", (128,))))
+    y = li.softplus(x @ w @ v + b)
+    forward = li.Graph("rank", [x, w, v, b], {"y": y * y})
+    exe = li.compile(li.vjp(forward, ["y"], ["x", "w", "v", "b"]), "cpu:x86-64-v3")
+    assert not [n for n in exe.report.notes if n.startswith("compiled ")], exe.report.notes
+    assert BARRIER not in text(forward)
+
+
 @pytest.mark.slow
 def test_the_gradient_of_attention_compiles_the_first_time() -> None:
     model = Attention(30, 16, training=True)
