@@ -39,8 +39,9 @@ def gives_several(e: Emitter, n: Node) -> bool:
     slope, in a training step.
 
     IREE 3.13 unpacks the first of them in vectors of 16 KiB, which it then refuses; the module was compiled again.
+    In loops, of few rows, it was not seen, and a dispatch more is a dispatch for each step.
     """
-    if e.within is None:
+    if e.within is None or not e.at_top:
         return False
     found, walk, leaving = set[Node](), [n], 0
     while walk:

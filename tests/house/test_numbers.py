@@ -211,7 +211,7 @@ KINDS: dict[str, dict[str, str]] = {
         "backends/files/npy.py": "_LENGTH_BYTES _HEADER",
         "backends/kernels/body/plan.py": "WORD",
         "backends/kernels/cpu/team.py": "FLAG UNBOUNDED",
-        "backends/kernels/cpu/words.py": "_PAIRS",
+        "backends/kernels/cpu/words.py": "_PAIRS _SIGNED _UNSIGNED _SIGNED_FEATURE",
         "backends/kernels/gpu/machine.py": "GROUPS",
         "backends/kernels/helpers/publish.py": "_BYTES _WORD _WORDS",
         "backends/kernels/text/memory.py": "ELEMENT_BYTES",

@@ -126,7 +126,7 @@ def test_sums_of_the_largest_products(word: str) -> None:
     x[:, 0], x[:, 1] = 2, -2
     given = li.input("x", x.shape)
     y, _ = li.rnn(
-        given, li.weight("w", w), li.weight("r", np.zeros((hidden, hidden), np.float32)), activations=["relu"]
+        given, li.weight("w", w), li.weight("r", np.zeros((hidden, hidden), np.float32)), activations=("relu",)
     )
     exe = li.compile(li.Graph("g", [given], {"y": y}), processor(word), options={"precision": "int8-dynamic"})
     np.testing.assert_allclose(exe(x=x)["y"], np.maximum(x @ w.T, 0), rtol=1e-6)
