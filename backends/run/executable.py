@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from lstm_ir.backends import bindings, process
 from lstm_ir.backends.files import state_file
 from lstm_ir.backends.run import runtime, transfer
 from lstm_ir.backends.run.by_name import Entries, FixedWeights, instead
+from lstm_ir.backends.run.call_plan import CallPlan, Shapes, remember
 from lstm_ir.backends.run.held_state import HeldState, HeldValue
 from lstm_ir.backends.run.loaded import ANY, CALLER, WORKERS, CallOptions, Loaded, Runner
 from lstm_ir.backends.run.pure_function import PureFunction
@@ -21,7 +22,7 @@ from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.arrays import kept
 from lstm_ir.ir.errors import CallError, DeviceError, PackageError, TargetError, ValueRangeError
-from lstm_ir.ir.signature import CallSizes, Entry, Port, Signature, by_name, call_values, confirm, native
+from lstm_ir.ir.signature import Entry, Port, Signature, by_name, call_values, confirm, native
 from lstm_ir.ir.work import CallWork
 
 if TYPE_CHECKING:
@@ -31,32 +32,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Any]
-Shapes = tuple[tuple[int, ...], ...]
-_SHAPES = 64  # combinations of input shapes whose plans an entry keeps: a server with mixed lengths has as many
-_SLOT_BYTES = 16 << 20  # of their reusable inputs, each below KEPT_BYTES: as many as 16 of the largest
-
-
-class CallPlan(NamedTuple):
-    """For one combination of input shapes: the VM function, who runs it, reusable inputs, and its sizes."""
-
-    vm: Any
-    runner: Runner
-    slots: transfer.Slots | None
-    bound: CallSizes
-
-
-def remember(plans: dict[Shapes, CallPlan], shapes: Shapes, plan: CallPlan) -> None:
-    """Keep a plan. Where there are too many the oldest goes; where they hold too much, the oldest ones' buffers."""
-    if shapes not in plans and len(plans) >= _SHAPES:
-        del plans[next(iter(plans))]
-    plans[shapes] = plan
-    held = sum(p.slots.block.nbytes for p in plans.values() if p.slots is not None)
-    for old, other in list(plans.items()):
-        if held <= _SLOT_BYTES:
-            return
-        if other.slots is not None and old != shapes:
-            held -= other.slots.block.nbytes
-            plans[old] = other._replace(slots=None)
 
 
 class Function:

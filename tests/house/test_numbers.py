@@ -97,7 +97,7 @@ KINDS: dict[str, dict[str, str]] = {
         "backends/memory.py": "RANK ARRAYS _PIECE",
         "backends/queue.py": "MOST_ARGUMENTS",
         "backends/run/contexts.py": "LIMIT",
-        "backends/run/executable.py": "_SHAPES _SLOT_BYTES",
+        "backends/run/call_plan.py": "_SHAPES _SLOT_BYTES",
         "backends/run/profile.py": "LIMIT",
         "backends/run/threads/stacks.py": "CALLER WORKER",
     },
