@@ -16,8 +16,8 @@ from handmade import DOUBLED, WEIGHTS, load, module, signature
 
 from lstm_ir.backends import memory
 from lstm_ir.backends.run import runtime
-from lstm_ir.backends.run.contexts import LIMIT
 from lstm_ir.backends.run.call_plan import remember
+from lstm_ir.backends.run.contexts import LIMIT
 from lstm_ir.backends.run.executable import Executable, Session
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.targets import resolve
