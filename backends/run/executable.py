@@ -233,21 +233,13 @@ class Session:
                 plan = plans.get(shapes)
                 move = loaded.move
                 if plan is None:
-                    slots = move.slots(values, arguments)
-                    plan = f.plan(shapes[: len(f.arguments)])._replace(slots=slots)
-                    if slots is not None:
-                        self._bring(f, plan.runner, slots.arguments)
+                    plan = f.plan(shapes[: len(f.arguments)])._replace(slots=move.slots(values, arguments))
                     remember(plans, shapes, plan)
-                made = move.results(len(results))
-                if plan.slots is None:
-                    given = move.arguments(values, arguments)
-                    self._bring(f, plan.runner, given)
-                    self._invoke(plan, given, made)
-                    return move.arrays(made, results, values)
-                for place, a in zip(plan.slots.places, values, strict=True):
-                    place[...] = a
-                self._invoke(plan, plan.slots.arguments, made)
-                return move.arrays(made, results, [plan.slots.block])
+                slots, made = plan.slots, move.results(len(results))
+                given = move.arguments(values, arguments) if slots is None else move.taking(slots, values)
+                self._bring(f, plan.runner, given)
+                self._invoke(plan, given, made)
+                return move.arrays(made, results, values if slots is None else [slots.block])
 
         return PureFunction(f.entry, signature, initial, run)
 
