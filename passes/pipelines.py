@@ -16,6 +16,7 @@ The order, and why:
     chunk-states        before split-loops, which does away with the loops without carries that it leaves
     split-loops         before what moves out of loops: the products between layers are then rows
     fuse-gates          before hoisting: one wide product leaves the loop, not four narrow ones
+    fold-embeddings     a table's product by the joined weights, which the next pass moves out of the loop
     hoist-invariants    joined weights leave the loop, as hoist-projection needs them
     hoist-projection    not where the target has kernels, whose schedule places the projection
     turn-bodies         when no product is lifted any more: rows and columns where kernels have them
@@ -35,6 +36,7 @@ from lstm_ir.passes import (
     decompose,
     expand,
     fold_constants,
+    fold_embeddings,
     fuse_gates,
     hoist_invariants,
     hoist_projection,
@@ -52,8 +54,8 @@ from lstm_ir.passes.canonical import canonicalize
 from lstm_ir.passes.cell import fuse_cell
 
 MODULES = (
-    canonicalize, chunk_states, cse, decompose, expand, fold_constants, fuse_cell, fuse_gates, hoist_invariants,
-    hoist_projection, join_rows, precision, split_carries, split_loops,
+    canonicalize, chunk_states, cse, decompose, expand, fold_constants, fold_embeddings, fuse_cell, fuse_gates,
+    hoist_invariants, hoist_projection, join_rows, precision, split_carries, split_loops,
     stack_directions, time_major, turn_bodies, widen_rows,
 )  # fmt: skip
 """Where passes register themselves."""
@@ -62,7 +64,7 @@ CORE = "expand,cse,canonicalize,cse,fuse-cell,canonicalize,cse"
 SCHEDULED = (
     "time-major,cse,stack-directions,canonicalize,cse,decompose,split-carries,canonicalize,cse,"
     "chunk-states,split-loops,"
-    "fuse-gates,hoist-invariants,hoist-projection,turn-bodies,canonicalize,join-rows,fold-constants,cse"
+    "fuse-gates,fold-embeddings,hoist-invariants,hoist-projection,turn-bodies,canonicalize,join-rows,fold-constants,cse"
 )
 NAMED = {"o0": "expand,decompose", "core": CORE, "default": f"{CORE},{SCHEDULED}"}
 """Pipelines that can be written by name, alone or among passes: `core,decompose`."""

@@ -65,46 +65,41 @@ class CompilerTarget(Protocol):
         """Flags of iree-compile."""
 
 
-def _ways(flags: list[str], options: Mapping[str, Any] | None) -> list[list[str]]:
+def _ways(flags: list[str], options: Mapping[str, Any] | None, verify: bool) -> list[list[str]]:
     """The flags, and weaker ones for modules that IREE 3.13 fails on, unless the caller chose.
 
     Its fusion of products and sums over several named sizes ends in invalid code, in endless buffers,
-    or without a word.
+    or without a word. Without `verify` the flags themselves are tried unchecked first, and checked last, to tell why.
     """
-    if options:
-        return [flags]
-    level = flags.index("--iree-opt-level=O3")
-    return [
-        flags,
-        [f.replace("data-tiling=true", "data-tiling=false") for f in flags],
-        flags if LESS_FUSION in flags else [*flags, LESS_FUSION],
-        [*flags[:level], "--iree-opt-level=O1", "--iree-opt-data-tiling=false"],
-    ]
+    weaker: list[list[str]] = []
+    if not options:
+        level = flags.index("--iree-opt-level=O3")
+        weaker = [
+            [f.replace("data-tiling=true", "data-tiling=false") for f in flags],
+            flags if LESS_FUSION in flags else [*flags, LESS_FUSION],
+            [*flags[:level], "--iree-opt-level=O1", "--iree-opt-data-tiling=false"],
+        ]
+    return [flags, *weaker] if verify else [[*flags, UNCHECKED], *(w for w in weaker if w != flags), flags]
 
 
-def _first(ways: list[list[str]], compiled: Callable[[list[str]], bytes]) -> tuple[bytes, str]:
-    """The module by the first way that gives one, and a note where that is not the first of all.
+def _first(ways: list[list[str]], wanted: list[str], compiled: Callable[[list[str]], bytes]) -> tuple[bytes, str]:
+    """The module by the first way that gives one, and a note where that is none with the flags that were wanted.
 
-    CompileError with what the first way said where none does.
+    CompileError with what was said with the wanted flags where none does.
     """
-    first: CompilerRefusedError | None = None
-    tried: list[list[str]] = []
+    refused: dict[tuple[str, ...], CompilerRefusedError] = {}
     for flags in ways:
-        if flags in tried:
+        if tuple(flags) in refused:
             continue
-        tried.append(flags)
         try:
             blob = compiled(flags)
-            return blob, "" if first is None else _note(ways[0], flags, first)
         except CompilerRefusedError as e:
-            first = e if first is None else first
-    assert first is not None
-    raise first
-
-
-def _note(wanted: list[str], taken: list[str], why: CompilerRefusedError) -> str:
-    changed = " ".join(f for f in taken if f not in wanted)
-    return f"compiled with {changed}, because without it: {why.reason}"
+            refused[tuple(flags)] = e
+            continue
+        changed = " ".join(f for f in flags if f not in (*wanted, UNCHECKED))
+        why = next((e.reason for e in refused.values()), "")
+        return blob, f"compiled with {changed}, because without it: {why}" if changed else ""
+    raise refused[tuple(wanted)]
 
 
 def compile_mlir(
@@ -129,13 +124,8 @@ def compile_mlir(
     entry = key(text, target.info.name, f"at most {target.info.bindings} bindings", *flags, *versions())
     blob = None if store is None else store.get(f"{entry}.vmfb")
     if blob is None:
-        blob, note = None, ""
         compiled = partial(run, text, name=name, target=target.info.name, timeout=timeout, most=target.info.bindings)
-        if not verify:
-            with suppress(CompilerRefusedError):  # then the checks tell why
-                blob = compiled([*flags, UNCHECKED])
-        if blob is None:
-            blob, note = _first(_ways(flags, options), compiled)
+        blob, note = _first(_ways(flags, options, verify), flags, compiled)
         if store is not None:
             store.put(f"{entry}.vmfb", blob)
             if note:

@@ -83,6 +83,15 @@ def until_loop(
     return last, e.compare("sgt", end, e.size(0)), [e.tie(v, t) for v, t in zip(left, types, strict=True)]
 
 
+def number_of_steps(e: Emitter, length: ir.Value, count: ir.Value | None) -> ir.Value:
+    """How many there are, clamped, so that no value reads or writes outside."""
+    if count is None:
+        return length
+    index = [ir.IndexType.get()]
+    least = e.make("arith.maxsi", [e.extract(count), e.size(0)], index).result
+    return e.make("arith.minsi", [least, length], index).result
+
+
 def goes_on(e: Emitter, stop: ir.Value) -> ir.Value:
     """Whether a flag i1[] of the body is false; the host waits for it."""
     read = e.extract(e.convert(stop, TensorType((), DType.i1), DType.i32))

@@ -10,7 +10,7 @@ from lstm_ir.backends.kernels.body.access import PieceBoundaryError, RefusedErro
 from lstm_ir.backends.kernels.cpu.outer_sum import lower_outer_sum
 from lstm_ir.backends.kernels.cpu.products import lower_product
 from lstm_ir.backends.kernels.cpu.stencil import lower_stencil, pack_before
-from lstm_ir.backends.kernels.cpu.variants import on_cpu
+from lstm_ir.backends.kernels.cpu.variants import on_cpu, until_on_cpu
 from lstm_ir.backends.kernels.gpu.variants import on_gpu
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
@@ -24,10 +24,10 @@ def lower_loop(
     """Scan `n` by a kernel, or None if it needs the loop; one line goes to the notes."""
     assert e.target is not None
     try:
-        if Loop.of(n) is None:
-            raise RefusedError("its steps compute when it ends (until)", None, instead.KNOWN_END)
         if e.target.kind == "cpu":
-            out, note = on_cpu(e, n, consts, init, xs, count)
+            out, note = (until_on_cpu if Loop(n).until else on_cpu)(e, n, consts, init, xs, count)
+        elif Loop(n).until:
+            raise RefusedError("its steps compute when it ends (until)", None, instead.KNOWN_END)
         else:
             out, note = on_gpu(e, n, consts, init, xs, count)
     except RefusedError as why:

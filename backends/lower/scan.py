@@ -13,14 +13,14 @@ from typing import Any
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter, lower
-from lstm_ir.backends.emit.for_loop import Values, for_loop, goes_on, until_loop
+from lstm_ir.backends.emit.for_loop import Values, for_loop, goes_on, number_of_steps, until_loop
 from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.shapes import fill, fills_itself, number_filled
 from lstm_ir.backends.kernels.lowering import lower_loop, pack_before
 from lstm_ir.backends.lower.behind_loops import apart
 from lstm_ir.backends.lower.gather import confined
 from lstm_ir.backends.lower.scan_packed import PackedLoop
-from lstm_ir.backends.lower.scan_until import UntilLoop
+from lstm_ir.backends.lower.scan_until import UntilLoop, ended
 from lstm_ir.backends.lower.tuned import CHUNK
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
@@ -162,7 +162,8 @@ class _Static:
                 self._set(c, y, t, mirrored if rev else j)
                 for c, y, t, rev in zip(chunks, out[first:], chunk_types, loop.y_reverse, strict=True)
             ]
-            return [self.arith("add", j, self.i32(1)), *out[:first], *new]
+            stop = [ended(e, v, s.type) for v, s in zip(out[count:first], loop.stop, strict=True)]
+            return [self.arith("add", j, self.i32(1)), *out[:count], *stop, *new]
 
         final = self._while([self.i32(0), *state, *empty], more, step)
         return final[0], final[1 : 1 + first], final[1 + first :]
@@ -225,10 +226,7 @@ class _Dynamic:
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
         e, loop = self.e, self.loop
-        length = e.size(loop.length)
-        n = length
-        if count is not None:  # clamped, so that no value reads or writes outside
-            n = self.arith("minsi", self.arith("maxsi", e.extract(count), e.size(0)), length)
+        n = number_of_steps(e, e.size(loop.length), count)
         k = e.size(CHUNK)
         carries = len(init)
         buffers = [e.full(0, t) for t in loop.y_types]
@@ -270,7 +268,7 @@ class _Dynamic:
                 e.insert_slice(y, c, [mirrored if rev else j, *[0] * (t.rank - 1)], [1, *t.shape[1:]])
                 for c, y, t, rev in zip(chunks, out[loop.first_row :], types, loop.y_reverse, strict=True)
             ]
-            on = goes_on(e, out[len(state)]) if loop.until else j
+            on = goes_on(e, ended(e, out[len(state)], loop.stop[0].type)) if loop.until else j
             return self.arith("addi", j, e.size(1)) if loop.until else j, on, [*out[: len(state)], *new]
 
         kinds = [*loop.carry_types, *types]

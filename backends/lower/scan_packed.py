@@ -23,7 +23,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.flat import Flat
-from lstm_ir.backends.emit.for_loop import Values, for_one
+from lstm_ir.backends.emit.for_loop import Values, for_one, number_of_steps
 from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.lower.own_memory import copied
@@ -117,11 +117,8 @@ class PackedLoop:
         return for_one(self.e, (low, high, self.e.size(by)), flat, self.flat.type, one)
 
     def steps(self, count: ir.Value | None) -> ir.Value:
-        """How many there are, clamped, so that no value reads or writes outside."""
-        e, n = self.e, self.e.hidden(self.e.size(self.loop.length))
-        if count is None:
-            return n
-        return self.index("minsi", self.index("maxsi", e.extract(count), e.size(0)), n)
+        """How many there are."""
+        return number_of_steps(self.e, self.e.hidden(self.e.size(self.loop.length)), count)
 
     def first(self, init: Values) -> ir.Value:
         """The flat tensor before the first step."""

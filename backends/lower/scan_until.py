@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
+from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.for_loop import Values, goes_on, until_loop, written_in_place
 from lstm_ir.backends.lower.scan_packed import PackedLoop
-from lstm_ir.ir.types import DType
+from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.primitive.statistics import all as all_of
+
+
+def ended(e: Emitter, stop: ir.Value, t: TensorType) -> ir.Value:
+    """The body's flag as i1[]: whether the flags of all rows hold, where it gives one for each."""
+    if not t.rank:
+        return stop
+    flags = parameter("stop", t)
+    return e.graph(Graph("ended", [flags], [all_of(flags)]), [stop])[0]
 
 
 class UntilLoop(PackedLoop):
@@ -22,7 +34,8 @@ class UntilLoop(PackedLoop):
 
         def step(j: ir.Value, flat: Values) -> tuple[ir.Value, ir.Value, Values]:
             new, (stop,) = one(j, j, flat[0])
-            return self.index("addi", j, e.size(1)), goes_on(e, stop), [written_in_place(e, new, self.flat.type)]
+            on = goes_on(e, ended(e, stop, loop.stop[0].type))
+            return self.index("addi", j, e.size(1)), on, [written_in_place(e, new, self.flat.type)]
 
         ran, _, (last,) = until_loop(e, n, [self.first(init)], [self.flat.type], step)
         found = self.results(last, ran)

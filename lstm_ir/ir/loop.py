@@ -106,7 +106,7 @@ class Loop:
 
     @property
     def stop(self) -> tuple[Value, ...]:
-        """The body's flag i1[] that ends the loop; nothing without `until`."""
+        """The body's flag i1[], or flags i1[B], that end the loop; nothing without `until`."""
         return self.body.outputs[len(self.init) : self.first_row]
 
     @property

@@ -107,6 +107,18 @@ def two_layers_in_a_loop() -> li.Graph:
     return li.Graph("frames", [x], {"y": y})
 
 
+def letters_fed_back() -> li.Graph:
+    table, w, r, out = weight("letters", 40, H), weight("w", H, H), weight("rr", H, H), weight("out", H, 40)
+
+    def cell(state: Any, _: None) -> Any:
+        h = li.tanh(li.embedding(table, state[1]) @ w + state[0] @ r)
+        return (h, li.argmax(h @ out)), state[1]
+
+    first = li.input("first", ("B",), "i32")
+    _, y = li.scan(cell, (li.zeros(("B", H)), first), length=20)
+    return li.Graph("generation", [first], {"letters": y})
+
+
 def gradient_of_a_written_cell() -> li.Graph:
     x = rows()
     w = {g: (weight(f"w{g}", H, H), weight(f"r{g}", H, H)) for g in "ifgo"}
@@ -195,6 +207,7 @@ REASONS = [
     Reason("cse", written_twice, named("scan"), 2, 1, "loops"),
     Reason("fuse-gates", four_products, dots_in_loops, 4, 1, "dots in loops"),
     Reason("fuse-gates", four_products, dispatches_in_loops, 4, 2, "dispatches in loops"),
+    Reason("fold-embeddings", letters_fed_back, dots_in_loops, 3, 2, "dots in loops"),
     Reason("hoist-invariants", squashed_weight, dispatches_in_loops, 2, 1, "dispatches in loops"),
     Reason("hoist-projection", one_layer, dots_in_loops, 2, 1, "dots in loops"),
     Reason("hoist-projection", one_layer, dispatches_in_loops, 3, 2, "dispatches in loops"),

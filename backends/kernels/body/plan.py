@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, LoopAxis, loops_of
 from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, MemorySource, ProductTerm, Temp
@@ -96,6 +97,14 @@ class Component:
     carries: list[tuple[int, tuple[int, ...]]]
 
 
+class Ending(NamedTuple):
+    """Of a loop with `until`, planned as one without: the loop itself, and the carry that says in which step each row's
+    flag held."""
+
+    of: Node
+    carry: int
+
+
 @dataclass(eq=False)
 class LoopPlan:
     """The whole loop."""
@@ -110,6 +119,7 @@ class LoopPlan:
     stacked: tuple[Value, ...]
     projections: list[Projection]
     rounds: bool = False  # whether products round before something is added (`decisions.py`)
+    ending: Ending | None = None
 
     @property
     def own_temps(self) -> set[int]:

@@ -19,7 +19,7 @@ from lstm_ir.backends.kernels.body.access import (
 )
 from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource
 from lstm_ir.backends.kernels.body.forms import ProductForms
-from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Root, below, sweeps_of, walk
+from lstm_ir.backends.kernels.body.plan import Component, Ending, LoopPlan, Root, below, sweeps_of, walk
 from lstm_ir.backends.kernels.body.pull import Puller
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
@@ -30,26 +30,27 @@ from lstm_ir.ir.types import DType
 PLAIN = ProductForms()
 
 
-def make_plan(n: Node, hoist: bool, forms: ProductForms = PLAIN) -> LoopPlan:
+def make_plan(n: Node, hoist: bool, forms: ProductForms = PLAIN, ending: Ending | None = None) -> LoopPlan:
     """The plan of a `scan`, or RefusedError with the op that stands in the way.
 
     hoist: products of scanned rows are made before the loop, for all steps at once.
-    forms: which products the processor's kernels have.
+    forms: which products the processor's kernels have. ending: by what the steps compute; then all of a step belongs
+    together.
     """
     try:
-        return _Planner(n, -2, hoist, forms).plan()
+        return _Planner(n, -2, hoist, forms, ending).plan()
     except RefusedError as first:
         if not any(v.rank > 2 for v in Loop(n).body.outputs):
             raise
         try:
-            return _Planner(n, 0, hoist, forms).plan()
+            return _Planner(n, 0, hoist, forms, ending).plan()
         except RefusedError:
             raise first from None
 
 
 class _Planner:
-    def __init__(self, n: Node, row_axis: int, hoist: bool, forms: ProductForms) -> None:
-        self.node, self.row_axis = n, row_axis
+    def __init__(self, n: Node, row_axis: int, hoist: bool, forms: ProductForms, ending: Ending | None) -> None:
+        self.node, self.row_axis, self.ending = n, row_axis, ending
         loop = Loop(n)
         self.body = body = loop.body
         self.carries, self.scanned = loop.carry_params, loop.x_params
@@ -63,6 +64,9 @@ class _Planner:
 
     def plan(self) -> LoopPlan:
         p = self.puller
+        if self.ending is not None and self.rows != 1 and not self.carries[self.ending.carry].rank:
+            flag = self.ending.of.attrs["body"].outputs[self.ending.carry]
+            raise RefusedError("its steps say for all rows together when it ends (until)", flag, instead.KNOWN_END)
         roots = [r for out in self._outputs() for r in self._roots(*out)]
         roots = self._matched(roots)
         self._add_temps(roots)
@@ -74,7 +78,7 @@ class _Planner:
         return LoopPlan(
             self.node, self.body, self.rows, self._components(roots), used,
             self.carries, self.scanned,
-            self.body.outputs[n_carries:], p.projections,
+            self.body.outputs[n_carries:], p.projections, ending=self.ending,
         )  # fmt: skip
 
     # -- results
@@ -267,6 +271,8 @@ class _Planner:
         for r in roots:
             for key in self._touched(r):
                 groups.join(r, first.setdefault(key, r))
+            if self.ending is not None:
+                groups.join(r, roots[0])
         out: list[Component] = []
         for members in groups.sets():
             written = [(r.dest.index, r.static) for r in members if r.dest.kind == "carry"]

@@ -88,7 +88,10 @@ class Dispatch(LoopCall):
 
     def _read(self, i: int) -> bool:
         """Whether anything reads the last value of a carry."""
-        within, v = self.e.within, self.plan.node.values[i]
+        within, ending = self.e.within, self.plan.ending
+        if ending is not None and i == ending.carry:
+            return True
+        v = (self.plan.node if ending is None else ending.of).values[i]
         return within is None or v in within.users or v in within.outputs
 
     def packed(self, loops: list[KLoop], known: Mapping[Value, ir.Value], form: PackedForm) -> ir.Value:

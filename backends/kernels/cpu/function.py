@@ -14,6 +14,7 @@ from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.carries import VectorCarries
 from lstm_ir.backends.kernels.cpu.columns import ColumnLoop
+from lstm_ir.backends.kernels.cpu.ending import until_ended
 from lstm_ir.backends.kernels.cpu.prologue import Prologue
 from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
 from lstm_ir.backends.kernels.cpu.team import RowRange, Team, Turn
@@ -132,8 +133,9 @@ class CpuLoopKernel:
             carries.begin(args.init)
         self._before(team, mine)
         last = t.binary("subi", self.steps, t.index(1))
-        with t.loop(t.index(0), team.steps(self.steps), t.index(1)) as s:
-            step = TimeStep.make(t, s, last)
+        ending, ran = self.plan.ending, self.steps
+
+        def write(step: TimeStep) -> None:
             e = step.evaluator(t, self.plan, args.memories, self._rows(c, step, member))
             for sweep in c.sweeps:
                 block = self._block(e, sweep, args.tiles[sweep], args.packed)
@@ -142,12 +144,19 @@ class CpuLoopKernel:
                     with t.loop(t.index(0), t.index(count), t.index(1)) as at:
                         block.write(Turn(at, at, RowRange(low, high)))
                     continue
-                with team.blocks(shared.index(sweep), s, step.parity, RowRange(low, high)) as turn:
+                with team.blocks(shared.index(sweep), step.at, step.parity, RowRange(low, high)) as turn:
                     block.write(turn)
-        with team.last(self.steps):
-            carries.end(args.finals, self.steps)
-            if args.count is not None:
-                carries.zero_rest(self.steps, args.length)
+
+        if ending is None:
+            with t.loop(t.index(0), team.steps(self.steps), t.index(1)) as s:
+                write(TimeStep.make(t, s, last))
+        else:
+            flags = args.memories[MemorySource("carry", ending.carry)]
+            ran = until_ended(t, team.steps(self.steps), self.steps, last, flags, high, write)
+        with team.last(ran):
+            carries.end(args.finals, ran)
+            if args.count is not None or ending is not None:
+                carries.zero_rest(ran, args.length)
         if args.stays:
             team.leave()
 

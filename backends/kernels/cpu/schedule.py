@@ -103,7 +103,7 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
     if apart(plan):
         tiles = {s: Tile(vectors(s, lanes)) for s in sweeps}
         return LoopSchedule(lanes, tiles, False, 0, f"{note}, by columns", apart=True)
-    resident = 0 if share or panel else _resident(plan, target)
+    resident = 0 if share or panel or plan.ending else _resident(plan, target)
     return LoopSchedule(lanes, tiles, share, panel, note, columns, resident=resident)
 
 
@@ -131,7 +131,7 @@ def _panel(sweeps: list[Sweep], tiles: dict[Sweep, Tile], target: TargetInfo) ->
 
 
 def widest_bits(atoms: list[Atom]) -> int:
-    """Bits of the widest element; RefusedError for what kernels do not compute."""
+    """Bits of the widest element of a vector; RefusedError for what kernels do not compute."""
     bits = 32
     for a in atoms:
         value = None if a.node is None else a.node.values[0]
@@ -141,7 +141,8 @@ def widest_bits(atoms: list[Atom]) -> int:
             raise RefusedError(f"a product in {a.dtype}", value, instead.THROUGH_F32)
         if a.op == "reduce" and (a.dtype.bits < 32 and not a.dtype.is_int):
             raise RefusedError(f"a reduction of {a.dtype}", value, instead.THROUGH_F32)
-        bits = max(bits, a.dtype.bits)
+        if a.cols:  # others are numbers beside the vectors
+            bits = max(bits, a.dtype.bits)
     return bits
 
 

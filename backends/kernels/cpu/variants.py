@@ -14,13 +14,15 @@ from contextlib import suppress
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.for_loop import number_of_steps
 from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.emit.places import mlir_loc
 from lstm_ir.backends.kernels.body.access import RefusedError
-from lstm_ir.backends.kernels.body.plan import LoopPlan
+from lstm_ir.backends.kernels.body.plan import Ending, LoopPlan
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.cpu.dispatch import Dispatch
+from lstm_ir.backends.kernels.cpu.ending import numbered, steps_run
 from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS, HOISTED_BYTES
 from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule, choose, hoists, product_forms
 from lstm_ir.ir.graph import Node
@@ -50,9 +52,27 @@ def on_cpu(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count:
     return out, "" if schedule.panel else schedule.note
 
 
-def _plan(e: Emitter, n: Node, hoist: bool) -> LoopPlan:
+def until_on_cpu(
+    e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None
+) -> tuple[Values, str]:
+    """As `on_cpu`, of a loop with `until`: last carries, how many steps ran, stacked rows."""
     assert e.target is not None
-    plan = make_plan(n, hoist, product_forms(e.target))
+    loop, counted = Loop(n), numbered(n)
+    at = len(loop.init)
+    ended = Loop(counted).init[at]
+    plan = _plan(e, counted, hoists(counted) is not False, Ending(n, at))
+    schedule = choose(plan, e.target, e.options.helpers)
+    with mlir_loc(n.loc, n.op.name):
+        start = e.full(0, ended.type)
+        out = Dispatch(e, plan, schedule=schedule).run(consts, [*init, start], xs, count)
+        length = number_of_steps(e, e.size(loop.length), count)
+        out[at] = steps_run(e, out[at], ended.type, length)
+    return out, f"{schedule.note}, ends by what its steps compute"
+
+
+def _plan(e: Emitter, n: Node, hoist: bool, ending: Ending | None = None) -> LoopPlan:
+    assert e.target is not None
+    plan = make_plan(n, hoist, product_forms(e.target), ending)
     plan.rounds = e.decided.inside(plan.body)
     return plan
 

@@ -63,7 +63,8 @@ def grid(
     each = arith("ceildivui", found, const(len(plan.components)))  # workers per component
     least = _least(schedule)
     most = arith("maxui", arith("divui", rows, const(least)), one)
-    chunks = one if schedule.columns else arith("minui", each, most)
+    # Members of one team look at the flags of all rows.
+    chunks = one if schedule.columns or plan.ending else arith("minui", each, most)
     if schedule.panel:
         chunks = arith("maxui", chunks, arith("ceildivui", rows, const(schedule.panel)))
     if schedule.resident:  # as many for each worker
@@ -90,7 +91,7 @@ def most_teams(plan: LoopPlan, schedule: LoopSchedule) -> int | None:
     """Teams of all components, however many workers there are; None where the rows are open."""
     if not isinstance(plan.rows, int) or schedule.panel:
         return None
-    return len(plan.components) * max(1, plan.rows // _least(schedule))
+    return len(plan.components) * (1 if plan.ending else max(1, plan.rows // _least(schedule)))
 
 
 def most_members(plan: LoopPlan, schedule: LoopSchedule) -> int:

@@ -9,12 +9,12 @@ slices.
         carries, stop, rows = body(s, consts, carries, slices)
         ys[k][n-1-s if reverse[len(xs)+k] else s] = rows[k]
         steps = s + 1
-        if until and stop: break
+        if until and all(stop): break
     # rows of ys at n and after are zero; with until, at steps and after
 
 `reverse` has one flag per scanned operand, then one per stacked result. With `until` the body gives a flag stop i1[]
-behind its carries, the loop a result steps i32[] behind its last carries, and no row is reversed: where the last one
-lies is not known before.
+or flags i1[B] behind its carries, the loop a result steps i32[] behind its last carries, and no row is reversed: where
+the last one lies is not known before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lstm_ir.ir.interpret import InterpretedBody
 from lstm_ir.ir.opdef import Attr, Range, define, need, need_at_least, need_equal
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.scan.grad import scan_vjp
-from lstm_ir.ops.scan.node import STEP, STOP
+from lstm_ir.ops.scan.node import STEP
 
 Types = tuple[TensorType, ...]
 
@@ -55,8 +55,9 @@ def _scan_types(
         need(a == b, f"carry {k} ({body.output_names[k]}) goes in as {a} and comes out as {b}")
     first = len(init) + until
     if until:
-        flag = outs[len(init)] if len(outs) > len(init) else "absent"
-        need(flag == STOP, f"with until the body's result behind its carries is {flag}, not i1[]")
+        flag = outs[len(init)] if len(outs) > len(init) else None
+        fits = flag is not None and flag.dtype is DType.i1 and flag.rank < 2
+        need(fits, f"with until the body's result behind its carries is {flag or 'absent'}, not i1[] or i1[B]")
         need(not any(reverse), "until does not go with reverse: the last row is not known before the loop ends")
     stacked = outs[first:]
     flags = len(xs) + len(stacked)
@@ -76,7 +77,7 @@ def _scan_numpy(
         out = body(np.int32(s), *consts, *carries, *slices)
         carries = out[: len(init)]
         rows.append(out[first:])
-        if until and out[len(init)]:
+        if until and np.all(out[len(init)]):
             break
     stacked = []
     probe = rows[0] if rows else body.zeros()[first:]

@@ -16,7 +16,6 @@ from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.fill import zeros
-from lstm_ir.ops.primitive.reduce import sum
 from lstm_ir.ops.scan.node import STOP
 
 Fault = Callable[[str], IRError]
@@ -46,9 +45,8 @@ class Ending:
         held = [e.select(self._rows(done, n, "carries"), o, n) for n, o in zip(new, old, strict=True)]
         rows = [e.select(self._rows(done, y, "y"), constant(0, y.dtype), y) for y in ys]
         now = e.logical_or(done, self.flag)
-        left = sum(e.convert(e.logical_not(now), DType.i32))
         count = ran + e.convert(e.logical_not(done), DType.i32)
-        return [*held, now, count, e.less(left, 1), *rows]
+        return [*held, now, count, now, *rows]
 
     def _rows(self, done: Value, v: Value, what: str) -> Value:
         like: TensorType = v.type

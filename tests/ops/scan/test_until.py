@@ -94,7 +94,7 @@ def test_compiled(named: bool) -> None:
     never = {**arrays(T), "end": np.float32(1e9)}
     assert exe(never)["steps"] == T
     same(exe(never), of_numpy(**never), 2e-5)
-    assert any("loop, because its steps compute when it ends (until)" in n for n in exe.report.notes)
+    assert any("loop, because its steps say for all rows together when it ends (until)" in n for n in exe.report.notes)
 
 
 def test_short_and_empty_loops() -> None:

@@ -1,0 +1,80 @@
+"""Loops with `until` as kernels: how many steps run, what is behind them, members that come late."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from child import script
+from kernel_checks import AVX2, BASELINE, TOLERANCE, compare
+from until_bodies import GRAPHS, arrays, recurrent
+
+import lstm_ir as li
+from lstm_ir.ir.binding import bind_sizes
+
+
+@pytest.mark.parametrize("target", ["cpu", BASELINE, AVX2])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_as_written(name: str, target: str, seed: int) -> None:
+    """Ends at the first step, amid the loop, and never; against the NumPy meaning of the graph."""
+    graph, rng = GRAPHS[name](), np.random.default_rng(seed)
+    runs, kind = set(), graph.outputs[0].dtype.name
+    with li.compile(graph, target) as exe:
+        assert any("kernel, " in n and "ends by what its steps compute" in n for n in exe.report.notes)
+        for _ in range(20):
+            given = arrays(graph, rng)
+            compare(exe, graph, given, TOLERANCE[kind])
+            runs.add(int(np.max(exe(given)["steps"])))
+    assert len(runs) > 2, runs
+
+
+@pytest.mark.parametrize("T", [0, 1, 2])
+def test_few_steps(T: int, seed: int) -> None:
+    graph, rng = recurrent("B", 24, "T"), np.random.default_rng(seed)
+    for made in (graph, bind_sizes(graph, {"T": T})):
+        with li.compile(made) as exe:
+            for _ in range(4):
+                compare(exe, graph, arrays(graph, rng, T=T), TOLERANCE["f32"])
+
+
+@pytest.mark.parametrize("word", ["int8", "int8-dynamic", "bf16"])
+def test_weights_of_fewer_bits(word: str, seed: int) -> None:
+    """Members quantise rows of their own. A limit is chosen that no rounding turns: steps are those of f32."""
+    graph, rng = recurrent(4, 64, 19), np.random.default_rng(seed)
+    with li.compile(graph, options={"precision": word}) as exe:
+        assert any("ends by what its steps compute" in n for n in exe.report.notes)
+        tried = 0
+        while tried < 4:
+            given = arrays(graph, rng)
+            want = li.interpret(graph, given)
+            sure = li.interpret(graph, {**given, "limit": given["limit"] - np.float32(0.1)})
+            late = li.interpret(graph, {**given, "limit": given["limit"] + np.float32(0.1)})
+            if not (want["steps"] == sure["steps"]).all() or not (want["steps"] == late["steps"]).all():
+                continue
+            tried += 1
+            got = exe(given)
+            np.testing.assert_array_equal(got["steps"], want["steps"])
+            np.testing.assert_allclose(got["h"], want["h"], atol=0.1)
+
+
+def test_the_flag_of_all_rows_needs_a_loop() -> None:
+    """A sum over the rows is no kernel's; the reason says so, and the numbers are right."""
+    x = li.input("x", (9, 3, 5))
+    h, n = li.scan(
+        lambda h, r: (h + r, None), li.zeros((3, 5)), x, until=lambda h, y: li.sum(h) > 4.0
+    )[::2]  # fmt: skip
+    graph = li.Graph("main", [x], {"h": h, "n": n})
+    with li.compile(graph) as exe:
+        assert any("its steps say for all rows together when it ends" in n for n in exe.report.notes)
+        compare(exe, graph, {"x": np.ones((9, 3, 5), np.float32)}, 1e-6)
+
+
+@pytest.mark.slow_cases(threads=[2])
+@pytest.mark.parametrize("threads", [2, 7])
+def test_members_that_come_late(threads: int) -> None:
+    """More workers than cores: a member that starts behind the end finds where it was, and changes nothing."""
+    out = script("until_team_child.py", threads, 20261, timeout=240)
+    found = re.search(r"worst (\S+)", out)
+    assert found is not None
+    assert float(found[1]) < 1
