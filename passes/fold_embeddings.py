@@ -22,8 +22,7 @@ from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ops.primitive.gather import take
 from lstm_ir.ops.primitive.linear import dot_general
 from lstm_ir.passes.base import Notes, Pass, register
-
-ROWS_BY_COLUMNS = 4  # rows of a table for each of its columns, at most
+from lstm_ir.passes.tuned import ROWS_BY_COLUMNS
 
 
 @register

@@ -13,3 +13,5 @@ LOOP_TENSORS = 20
 JOINED_ROWS = 8  # rows of one tensor, at most. Reasoned: kernels write out leading indices
 NARROW_COLUMNS = 64  # columns below which another axis, twice as wide, is the better one; figure not kept
 WIDE_COLUMNS = 16  # columns that are worth a turned body; figure not kept
+# Rows of a table for each of its columns, at most, whose product is made once. Reasoned: it takes their memory.
+ROWS_BY_COLUMNS = 4

@@ -97,7 +97,7 @@ class Component:
     carries: list[tuple[int, tuple[int, ...]]]
 
 
-class Ending(NamedTuple):
+class UntilCarry(NamedTuple):
     """Of a loop with `until`, planned as one without: the loop itself, and the carry that says in which step each row's
     flag held."""
 
@@ -119,7 +119,7 @@ class LoopPlan:
     stacked: tuple[Value, ...]
     projections: list[Projection]
     rounds: bool = False  # whether products round before something is added (`decisions.py`)
-    ending: Ending | None = None
+    ending: UntilCarry | None = None
 
     @property
     def own_temps(self) -> set[int]:

@@ -19,7 +19,7 @@ from lstm_ir.backends.kernels.body.access import (
 )
 from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource
 from lstm_ir.backends.kernels.body.forms import ProductForms
-from lstm_ir.backends.kernels.body.plan import Component, Ending, LoopPlan, Root, below, sweeps_of, walk
+from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Root, UntilCarry, below, sweeps_of, walk
 from lstm_ir.backends.kernels.body.pull import Puller
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
@@ -30,7 +30,7 @@ from lstm_ir.ir.types import DType
 PLAIN = ProductForms()
 
 
-def make_plan(n: Node, hoist: bool, forms: ProductForms = PLAIN, ending: Ending | None = None) -> LoopPlan:
+def make_plan(n: Node, hoist: bool, forms: ProductForms = PLAIN, ending: UntilCarry | None = None) -> LoopPlan:
     """The plan of a `scan`, or RefusedError with the op that stands in the way.
 
     hoist: products of scanned rows are made before the loop, for all steps at once.
@@ -49,7 +49,7 @@ def make_plan(n: Node, hoist: bool, forms: ProductForms = PLAIN, ending: Ending 
 
 
 class _Planner:
-    def __init__(self, n: Node, row_axis: int, hoist: bool, forms: ProductForms, ending: Ending | None) -> None:
+    def __init__(self, n: Node, row_axis: int, hoist: bool, forms: ProductForms, ending: UntilCarry | None) -> None:
         self.node, self.row_axis, self.ending = n, row_axis, ending
         loop = Loop(n)
         self.body = body = loop.body

@@ -17,7 +17,7 @@ from lstm_ir.backends.kernels.text.memory import Memory, load_scalar
 from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.steps import TimeStep
 from lstm_ir.backends.kernels.text.text import Text
-from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.graph import Graph, Node, Value, make
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType, TensorType
@@ -25,8 +25,6 @@ from lstm_ir.ops.primitive import elementwise as ew
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.fill import zeros
 from lstm_ir.ops.primitive.reduce import max as max_of
-from lstm_ir.ops.scan.node import scan_node
-from lstm_ir.ops.scan.parts import names_beside
 
 NEVER = (1 << 31) - 1
 
@@ -36,12 +34,13 @@ def numbered(n: Node) -> Node:
     loop = Loop(n)
     (flag,) = loop.stop
     t = flag.type.with_dtype(DType.i32)
-    ended = parameter(names_beside(loop.body.params)("ended"), t)
+    ended = parameter("ended", t)
     number, never = (broadcast_in_dim(v, t.shape, ()) for v in (loop.step + 1, constant(NEVER, DType.i32)))
     params = [loop.step, *loop.const_params, *loop.carry_params, ended, *loop.x_params]
     body = Graph(loop.body.name, params, [*loop.next, ew.select(flag, number, never), *loop.rows])
     init = (*loop.init, zeros(t.shape, t.dtype))
-    return scan_node(body, loop.consts, init, loop.xs, length=loop.length, reverse=loop.reverse, count=loop.count)
+    attrs = {**n.attrs, "body": body, "until": False}
+    return make(n.op, loop.consts, init, loop.xs, loop.count, loc=n.loc, **attrs)
 
 
 def until_ended(

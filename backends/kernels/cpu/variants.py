@@ -18,7 +18,7 @@ from lstm_ir.backends.emit.for_loop import number_of_steps
 from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.emit.places import mlir_loc
 from lstm_ir.backends.kernels.body.access import RefusedError
-from lstm_ir.backends.kernels.body.plan import Ending, LoopPlan
+from lstm_ir.backends.kernels.body.plan import LoopPlan, UntilCarry
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.cpu.dispatch import Dispatch
@@ -60,7 +60,7 @@ def until_on_cpu(
     loop, counted = Loop(n), numbered(n)
     at = len(loop.init)
     ended = Loop(counted).init[at]
-    plan = _plan(e, counted, hoists(counted) is not False, Ending(n, at))
+    plan = _plan(e, counted, hoists(counted) is not False, UntilCarry(n, at))
     schedule = choose(plan, e.target, e.options.helpers)
     with mlir_loc(n.loc, n.op.name):
         start = e.full(0, ended.type)
@@ -70,7 +70,7 @@ def until_on_cpu(
     return out, f"{schedule.note}, ends by what its steps compute"
 
 
-def _plan(e: Emitter, n: Node, hoist: bool, ending: Ending | None = None) -> LoopPlan:
+def _plan(e: Emitter, n: Node, hoist: bool, ending: UntilCarry | None = None) -> LoopPlan:
     assert e.target is not None
     plan = make_plan(n, hoist, product_forms(e.target), ending)
     plan.rounds = e.decided.inside(plan.body)
