@@ -23,11 +23,14 @@ def meets_a_mask(e: Emitter, n: Node) -> bool:
 
 
 def meets_columns(e: Emitter, n: Node) -> bool:
-    """Whether columns of wider rows may be fused with what reads the product, of named sizes.
+    """Whether columns of wider rows may be fused with what reads the product, of named sizes or of batches.
 
-    IREE 3.13 reads and packs them in vectors of 32 KiB, which it then refuses ("large vector sizes").
+    IREE 3.13 reads and packs them in vectors of 32 KiB, which it then refuses ("large vector sizes"): 30 rows of 256
+    columns in each of 16 batches.
     """
-    found = [m for m in _fused_with(e, n) if m.op.name == "slice" and not m.types[0].is_static and _of_columns(m)]
+    batched = bool(n.attrs["lhs_batching_dimensions"])
+    slices = [m for m in _fused_with(e, n) if m.op.name == "slice" and _of_columns(m)]
+    found = [m for m in slices if batched or not m.types[0].is_static]
     if not found or e.within is None:
         return False
     behind = reached(e.within.nodes, n.values)
