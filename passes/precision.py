@@ -5,8 +5,9 @@
     and rows=int8         dot(x, w)   ->   convert(dot(convert(p, i32), convert(q, i32)), f32) * r * s
 
 `q` and `s` are symmetric int8 by output channel: s = max |w| / 127 over what is summed, and q = round(w / s), so no
-element is further from q * s than s / 2; it is held at -127 and 127, since s of tiny weights is rounded. `p` and `r` are the same of each row of x, made anew in each call and step.
-Weights' part is done once, at load. Sums are f32; those of two int8 are i32, and exact.
+element is further from q * s than s / 2; q is held at -127 and 127, since s of tiny weights is rounded. `p` and `r` are
+the same of each row of x, made anew in each call and step. Weights' part is done once, at load. Sums are f32; those of
+two int8 are i32, and exact.
 
 The results change by these roundings, so no target's pipeline has this pass: it is asked for.
 """
