@@ -55,9 +55,9 @@ def ends(dtype: str) -> Array:
         i = np.iinfo(kind)
         numbers = [0, 1, -1, 2, -2, 127, -127, 128, -128, 255, 256, 65519, 16777217, i.min, i.min + 1, i.max]
         return np.array([v for v in numbers if i.min <= v <= i.max], kind)
-    numbers = [0.0, -0.0, 0.5, -0.5, 1.5, -2.5, np.nan, np.inf, -np.inf, 1e-45, -1e-45, 6e-8, 65504, 65520, 3e38]
+    floats = [0.0, -0.0, 0.5, -0.5, 1.5, -2.5, np.nan, np.inf, -np.inf, 1e-45, -1e-45, 6e-8, 65504, 65520, 3e38]
     with np.errstate(all="ignore"):
-        return np.array([*numbers, 127.5, -129, 256, 2.0**31, -(2.0**31) - 1, 1e19, 16777217], np.float64).astype(kind)
+        return np.array([*floats, 127.5, -129, 256, 2.0**31, -(2.0**31) - 1, 1e19, 16777217], np.float64).astype(kind)
 
 
 def same_bits(a: Array, b: Array) -> bool:

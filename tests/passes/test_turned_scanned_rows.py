@@ -32,11 +32,8 @@ def test_the_row_of_the_step_before(kept: str, rows: int | str, rng: np.random.G
     turned = Pipeline.parse("core,decompose,turn-bodies").run(graph, CPU)
     assert [step.name for step in turned.steps if step.name == "turn-bodies" and step.changed]
 
-    sizes = {"T": T, "B": B}
-    a = {
-        n: rng.standard_normal([sizes.get(str(d), d) for d in s]).astype(np.float32)  # type: ignore[call-overload]
-        for n, s in shapes.items()
-    }
+    sizes = {"g": (T, N, B), "k": (T, N, B, H), "s0": (N, B, H), "g0": (N, B)}
+    a = {n: rng.standard_normal(s).astype(np.float32) for n, s in sizes.items()}
     state, before, want = a["s0"].astype(np.float64), a["g0"], []
     for g_t, k_t in zip(a["g"], a["k"], strict=True):
         state = state * before[:, :, None] + k_t
