@@ -5,8 +5,9 @@
     and rows=int8         dot(x, w)   ->   convert(dot(convert(p, i32), convert(q, i32)), f32) * r * s
 
 `q` and `s` are symmetric int8 by output channel: s = max |w| / 127 over what is summed, and q = round(w / s), so no
-element is further from q * s than s / 2. `p` and `r` are the same of each row of x, made anew in each call and step.
-Weights' part is done once, at load. Sums are f32; those of two int8 are i32, and exact.
+element is further from q * s than s / 2; q is held at -127 and 127, since s of tiny weights is rounded. `p` and `r` are
+the same of each row of x, made anew in each call and step. Weights' part is done once, at load. Sums are f32; those of
+two int8 are i32, and exact.
 
 The results change by these roundings, so no target's pipeline has this pass: it is asked for.
 """
@@ -175,6 +176,8 @@ class _Product:
         scale = ops.select(ops.compare(largest, 0.0, "EQ"), 1.0, largest / float(LARGEST))
         kept = [axis for axis in range(x.rank) if axis not in summed]
         q = ops.round(x / ops.broadcast_in_dim(scale, x.shape, tuple(kept)))
+        if side:
+            q = ops.clamp(float(-LARGEST), q, float(LARGEST))
         free = free_axes(x.rank, batching, summed)
         first = len(batching) + (side and self.node.inputs[0].rank - len(batching) - len(self.summed[0]))
         places = {axis: i for i, axis in enumerate(batching)} | {axis: first + i for i, axis in enumerate(free)}

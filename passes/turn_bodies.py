@@ -151,7 +151,8 @@ def _layouts(loop: Loop) -> dict[Value, ValueLayout]:
         return {}
     found = results.layouts()
     found |= {p: found[v] for p, v in zip(loop.carry_params, loop.next, strict=True) if v in found}
-    found |= _scanned(loop, results)
+    # A scanned row that a body returns, as the row of the step before, stands as what is returned.
+    found |= {p: t for p, t in _scanned(loop, results).items() if p not in results.columns}
     return {v: t for v, t in found.items() if t != ValueLayout(tuple(range(v.rank)))}
 
 

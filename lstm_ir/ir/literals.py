@@ -3,6 +3,7 @@ all of them are."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,33 @@ def splat(v: Value) -> Any:
     for dtype in reversed(dtypes):
         number = None if number is None else _converted(number, dtype)
     return None if number is None else number.item()
+
+
+def symmetric(v: Value, outside: Mapping[Value, Value]) -> bool:
+    """Whether the graph says that no element of an i8 value is -128, which has no negative.
+
+    Of arrays, and of what was clamped to -127 ... 127 before it became i8. `outside` has what a body's parameters are.
+    """
+    todo = [v]
+    while todo:
+        v = todo.pop()
+        n = v.node
+        if v in outside:
+            todo.append(outside[v])
+        elif v.op in (*_MOVES, "slice", "concatenate"):
+            todo += n.inputs
+        elif v.op in ("constant", "weight"):
+            data = n.attrs["value"]
+            if not data.known or (data.array == -128).any():
+                return False
+        else:
+            clamped = n.inputs[0] if v.op == "convert" else v
+            if clamped.op != "clamp":
+                return False
+            low, _, high = clamped.node.inputs
+            if not all(end is not None and abs(end) <= 127 for end in (splat(low), splat(high))):
+                return False
+    return True
 
 
 def _converted(number: Any, dtype: DType) -> Any:

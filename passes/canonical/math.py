@@ -71,7 +71,9 @@ def _twice_negated(n: Node) -> Value | None:
 @rule(RULES, "abs")
 def _abs_of_abs(n: Node) -> Value | None:
     x = n.inputs[0]
-    return x if x.op == "abs" else e.abs(x.node.inputs[0]) if x.op == "negate" else None
+    if x.op == "abs":
+        return x
+    return e.abs(x.node.inputs[0]) if x.op == "negate" and x.dtype.is_signed else None
 
 
 @rule(RULES, "add")

@@ -15,6 +15,7 @@ from typing import Protocol
 from lstm_ir import ops
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
+from lstm_ir.ir.literals import splat
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.passes.cell.activation import activation
@@ -149,6 +150,9 @@ def _bias(gates: Sequence[Sequence[Bias]], H: int, site: CellSite, dtype: DType)
 
 
 def _vector(b: Bias, H: int, site: CellSite) -> Value:
+    number = splat(b.vector)
+    if number is not None:
+        return ops.full((H,), number, b.vector.dtype)
     v = site.fixed(b.vector)
     if v.rank == 0:
         return ops.broadcast_to(v, (H,))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lstm_ir import ops
 from lstm_ir.ir.dims import Dim, add, mul
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType
+from lstm_ir.ops.primitive.size import size_value
 from lstm_ir.passes.cell.terms import NoCellError
 from lstm_ir.passes.lift import Dependence, Lift
 
@@ -31,7 +33,7 @@ class MaskedLoop:
         return cls(loop, loop.next, None)
 
     def lengths(self, lift: Lift, reverse: bool) -> Value | None:
-        """The lengths, outside; NoCellError where the mask is another one."""
+        """The lengths, outside, held in 0 .. T; NoCellError where the mask is another one."""
         if self.test is None:
             return None
         n = self.test.node
@@ -46,7 +48,15 @@ class MaskedLoop:
         good = self._counts_down(step, lift) if reverse else step is self.loop.step
         if not good:
             raise NoCellError("its mask does not count the steps of its direction", self.test)
-        return lift.fixed(bound)
+        return self._held(lift.fixed(bound))
+
+    def _held(self, bound: Value) -> Value:
+        """A bound outside of 0 .. T says no more than the nearest length, which is all that the op takes."""
+        T = self.loop.length
+        made = bound.node.inputs[0] if bound.op == "convert" else bound
+        if made.op == "in_range" and (made.node.attrs["low"], made.node.attrs["high"]) == (0, T):
+            return bound
+        return ops.clamp(0, bound, ops.broadcast_to(size_value(T, DType.i32), bound.shape))
 
     def _counts_down(self, time: Value, lift: Lift) -> bool:
         """Whether time is n - 1 - step."""

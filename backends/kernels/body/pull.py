@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from lstm_ir import ops
 from lstm_ir.backends.kernels.body import access as ac
 from lstm_ir.backends.kernels.body import instead, sums
@@ -27,6 +29,7 @@ from lstm_ir.ir.location import at
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.types import DType, Shape
 from lstm_ir.ops.primitive.linear import free_axes
+from lstm_ir.ops.primitive.size import size_value
 
 COSTLY = frozenset((
     "divide", "remainder", "power", "exponential", "exponential_minus_one", "log", "log_plus_one", "erf", "logistic",
@@ -188,6 +191,8 @@ class Puller:
             return self.pull(piece, at, width)
         if v in self.invariant:
             return self.load(MemorySource("value", 0, v), access, v.dtype)
+        if v.op == "in_range":
+            return self.pull(self._confined(v), access, width)
         if Trait.elementwise in v.node.op.traits:
             if v.op in COSTLY and (found := sums.by_row(self, v, access)) is not None:
                 return found
@@ -360,6 +365,22 @@ class Puller:
                     hit = hit | ops.not_equal(x, x)
                 place = ops.broadcast_in_dim(ops.arange(n, dtype="i32"), x.shape, (axis,))
                 found = self._turned[v, 0] = ops.min(ops.select(hit, place, n), axis)
+            self._adopt(found)
+        return found
+
+    def _confined(self, v: Value) -> Value:
+        """Integers moved into their range: inside of a loop nothing says which lie outside of it."""
+        found = self._turned.get((v, 0))
+        if found is None:
+            (x,), ends = v.node.inputs, (v.node.attrs["low"], v.node.attrs["high"])
+            named = not all(isinstance(end, int) for end in ends)
+            dtype = DType.i32 if named and x.dtype.bits < 32 else x.dtype
+            info = np.iinfo(dtype.numpy)
+            held = [min(max(end, info.min), info.max) if isinstance(end, int) else end for end in ends]
+            with at(v.node.loc):
+                low, high = (size_value(end, dtype) for end in held)
+                inside = ops.maximum(ops.minimum(ops.convert(x, dtype), high), low)
+                found = self._turned[v, 0] = ops.convert(inside, x.dtype)
             self._adopt(found)
         return found
 

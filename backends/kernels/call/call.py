@@ -26,6 +26,7 @@ from lstm_ir.backends.kernels.text.statements import Name, argument
 from lstm_ir.backends.kernels.text.text import stored_dtype, stored_type
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.literals import symmetric
 from lstm_ir.ir.types import DType, TensorType
 
 T = TypeVar("T")
@@ -225,6 +226,7 @@ class LoopCall(KernelCall):
             graph = made.graph(plan.loop.x_types[made.scan])
             memories[MemorySource("projection", k)] = self.projected(k, graph, xs[made.scan], matrix)
         packed: dict[tuple[Sweep, int], Packed] = {}
+        outside = dict(zip(plan.loop.const_params, plan.loop.consts, strict=True))
         for sweep in (s for c in plan.components for s in c.sweeps):
             form = PackedForm(sweep.width, lanes, q[sweep])
             # Two variants of a loop pack apart, so that weights that both read are kept once.
@@ -234,7 +236,9 @@ class LoopCall(KernelCall):
                 m = self.input(weights, packed_type(loops, form))
                 first = 0
                 for k in group:
-                    packed[sweep, k] = Packed(m, first)
+                    gates = [matrix.value for _, matrix in sweep.loops[k].gates]
+                    whole = sweep.loops[k].in_words and all(symmetric(v, outside) for v in gates)
+                    packed[sweep, k] = Packed(m, first, whole)
                     first += sweep.loops[k].packed
         return memories, packed
 

@@ -29,6 +29,7 @@ class Packed(NamedTuple):
 
     memory: Memory
     first: int
+    symmetric: bool  # of int8: no weight is -128
 
 
 class PackedForm(NamedTuple):

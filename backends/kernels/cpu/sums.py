@@ -16,7 +16,7 @@ from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.plan import Sweep
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
-from lstm_ir.backends.kernels.cpu.words import add_words
+from lstm_ir.backends.kernels.cpu.words import add_words, for_weights
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, row_element, row_word
 from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, ElementPlace, Memory, load_vector, store_vector
 from lstm_ir.backends.kernels.text.statements import TextOperand
@@ -171,6 +171,7 @@ class Sums:
         if part.ahead is not None:
             self._ask(packed, part.ahead, first, loop.turns, unroll)
         current = dict(zip(keys, inside, strict=True))
+        product = for_weights(self.word_product, packed.symmetric)
         for u in range(unroll):
             k, there = t.add(first, u), t.add(first, packed.first + u)
             weights = {
@@ -180,7 +181,7 @@ class Sums:
             for r, row in enumerate(part.rows):
                 vectors = {(r, *vector): w for vector, w in weights.items()}
                 if loop.in_words:
-                    add_words(t, self.word_product, current, row_word(self.e, loop.row, row, k), vectors)
+                    add_words(t, product, current, row_word(self.e, loop.row, row, k), vectors)
                     continue
                 x = self._wider(row_element(self.e, loop.row, row, k), loop.row.dtype, dtype)
                 add_products(t, current, x, vectors, scalar_type(dtype))

@@ -3,9 +3,10 @@
 An instruction for it is in most processors since 2018: `vpdpbusd` (AVX-512 VNNI, AVX-VNNI) takes the elements of one
 operand unsigned, so rows are kept 128 larger, and a column's sum begins with -128 times the sum of its weights; `sdot`
 (Arm's dot product) takes both signed. Older x86-64 multiplies unsigned by signed and adds pairs in 16 bits
-(`pmaddubsw`): a row's elements without their signs, which the weights take over (`psignb`). Both lie in -127 ... 127,
-so a pair's sum fits. Vectors of 512 bits, which have no `psignb`, multiply pairs as i16 (`pmaddwd`). Where nothing is
-known each of the four is multiplied by itself. All are exact: i32 holds 133,000 products of two int8.
+(`pmaddubsw`): a row's elements without their signs, which the weights take over (`psignb`). Such weights lie in
+-127 ... 127, so each has its negative, and a pair's sum fits. Where they may be -128, and in vectors of 512 bits,
+which have no `psignb`, pairs are multiplied as i16 (`pmaddwd`). Where nothing is known each of the four is multiplied
+by itself. All are exact: i32 holds 131,000 products of two int8.
 """
 
 from __future__ import annotations
@@ -40,6 +41,11 @@ def word_product(target: TargetInfo) -> str:
 
 _HAS_256 = {"avx512vnni", "avx512vl"}
 _SIGNED_FEATURE = {128: "ssse3", 256: "avx2"}
+
+
+def for_weights(product: str, symmetric: bool) -> str:
+    """The product that takes weights of -128 too, where they are not symmetric."""
+    return "pairs" if product == "signs" and not symmetric else product
 
 
 def row_offset(target: TargetInfo) -> int:

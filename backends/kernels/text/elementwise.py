@@ -83,8 +83,6 @@ class Ops:
         if a.op == "bitcast_convert":
             to = self.kind(a.dtype, wide)
             return args[0] if to == kind else self.t.op("arith.bitcast {} : {} to {}", args[0], kind, to)
-        if a.op == "in_range":
-            return args[0]
         if dtype.is_float and dtype.bits < 32:
             held, kind = self._in_f32(args, dtype, wide)
             out = self._float(a, held, DType.f32, kind, wide)

@@ -132,6 +132,58 @@ def test_sums_of_the_largest_products(word: str) -> None:
     np.testing.assert_allclose(exe(x=x)["y"], np.maximum(x @ w.T, 0), rtol=1e-6)
 
 
+def _sums_of_bytes(w: li.Value, rows: int, columns: int) -> li.Graph:
+    """h + row @ w in i32; no pass made it."""
+    x = li.input("x", (2, rows, columns), "i8")
+
+    def cell(h: li.Value, row: li.Value) -> tuple[li.Value, li.Value]:
+        h = h + li.convert(row, "i32") @ li.convert(w, "i32")
+        return h, h
+
+    return li.Graph("g", [x], {"y": li.scan(cell, li.zeros((rows, w.shape[1]), "i32"), x)[1]})
+
+
+@pytest.mark.parametrize("form", ["weight", "moved", "joined", "computed", "wrapped"])
+@pytest.mark.parametrize("word", ["cpu:x86-64", "cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu"])
+def test_every_byte(word: str, form: str) -> None:
+    """Rows and weights that hold -128, which has no negative: alone, and among all others."""
+    rng, columns, width = np.random.default_rng(2), 9, 21
+    a = rng.integers(-128, 128, (columns, width), np.int8)
+    a[:, 0], a[:, 1], a[::2, 2] = -128, 127, -128
+    rows = rng.integers(-128, 128, (2, 5, columns), np.int8)
+    rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3, ::2] = -128, -1, 127, -128
+    made = {
+        "weight": lambda: li.weight("w", a),
+        "moved": lambda: li.transpose(li.weight("w", a.T)),
+        "joined": lambda: li.concat([li.weight("w", np.abs(a[:4] // 2)), li.weight("v", a[4:])], 0),
+        "computed": lambda: li.convert(li.clamp(-128.0, li.weight("w", a.astype(np.float32)), 127.0), "i8"),
+        "wrapped": lambda: li.convert(li.clamp(-100, li.weight("w", a.astype(np.int32) & 255), 200), "i8"),
+    }
+    w = a.astype(np.int64)
+    w[:4] = np.abs(a[:4] // 2) if form == "joined" else w[:4]
+    w = np.minimum(w & 255, 200).astype(np.int8).astype(np.int64) if form == "wrapped" else w
+    exe = li.compile(_sums_of_bytes(made[form](), 5, columns), processor(word))
+    np.testing.assert_array_equal(exe(x=rows)["y"], np.cumsum(rows.astype(np.int64) @ w, 0))
+
+
+def test_weights_without_their_lowest_keep_the_shorter_form() -> None:
+    w = np.arange(-127, 128, dtype=np.int8)[: 8 * 16].reshape(8, 16)
+    low = np.where(w == 0, np.int8(-128), w)
+    for array, known in ((w, "psign.b"), (low, "pmadd.wd")):
+        text = prepare(_sums_of_bytes(li.weight("w", array), 2, 8), resolve("cpu:x86-64-v3")).text
+        assert (known in text, "psign.b" in text) == (True, known == "psign.b")
+
+
+def test_tiny_weights_are_held_within_int8() -> None:
+    """The scale of the smallest floats is 0 or rounded: a quotient is larger than 127, and was made -128."""
+    x = li.input("x", (3, 8))
+    graph = li.Graph("g", [x], {"y": x @ li.weight("w", np.full((8, 4), -1e-45, np.float32))})
+    made = optimize(Program.of(graph), resolve("cpu"), Report("int8"), precision="int8").entries["main"]
+    (narrow,) = (v for n in made.nodes for v in n.values if v.dtype is li.DType.i8)
+    held = li.interpret(li.Graph("narrow", [], {"q": narrow}), {})["q"]
+    assert held.min() >= -127
+
+
 def test_a_row_does_not_depend_on_the_others() -> None:
     """Each row has its own scale, so a batch gives what its rows give alone, to the bit."""
     x = np.random.default_rng(5).standard_normal((3, 6, 12)).astype(np.float32) * np.array([[[1]]] * 3, np.float32)
