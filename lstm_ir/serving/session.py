@@ -23,7 +23,19 @@ if TYPE_CHECKING:
     from typing import Self
 
 Array = np.ndarray[Any, Any]
-Name = str | int
+
+
+@dataclass(frozen=True, eq=False)
+class Unnamed:
+    """The name of a session that was given none: no other is equal to it, and no request can spell it."""
+
+    number: int
+
+    def __repr__(self) -> str:
+        return f"<unnamed {self.number}>"
+
+
+Name = str | int | Unnamed
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from lstm_ir.ir.signature import Entry, Port, bind_dims
 from lstm_ir.serving.batcher import Outputs, resolve_jobs
 from lstm_ir.serving.rows import Prepared, Rows
 from lstm_ir.serving.scheduler import Job, Scheduler
-from lstm_ir.serving.session import Action, ClientSession, Name, SessionStep, go_on_from
+from lstm_ir.serving.session import Action, ClientSession, Name, SessionStep, Unnamed, go_on_from
 
 Array = np.ndarray[Any, Any]
 _CHARACTERS = 128  # of a session's name
@@ -50,7 +50,7 @@ class SessionKeeper:
         self.evict()
         with self._lock:
             if name is None:
-                name = next(n for n in self._numbers if n not in self.open)
+                name = Unnamed(next(self._numbers))
             before = self.open.get(name)
             if before is not None and not restart:
                 raise CallError(f"session {name!r} is open already")
@@ -244,6 +244,6 @@ class SessionKeeper:
 def _named(name: object) -> None:
     text = isinstance(name, str) and 0 < len(name) <= _CHARACTERS and name.isprintable()
     number = isinstance(name, int) and not isinstance(name, bool) and 0 <= name < 2**64
-    if not (text or number):
+    if not (text or number or isinstance(name, Unnamed)):
         what = f"{_CHARACTERS} characters at most, or a number from 0 to 2^64 - 1"
         raise CallError(f"a session's name is {str(name)[:_CHARACTERS]!r}; expected {what}")

@@ -94,7 +94,7 @@ class Sessions(SchedulerOwner):
         return len(self._keeper.open)
 
     def open(self, name: Name | None = None, *, restart: bool = False) -> ClientSession:
-        """A session that starts as the program says; without a name it gets a number.
+        """A session that starts as the program says; without a name it gets one that no other is equal to.
 
         restart: one that is open under this name is closed. CallError for a name that is taken, BusyError where as
         many are open as may.

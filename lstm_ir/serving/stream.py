@@ -23,7 +23,7 @@ from lstm_ir.serving.inference import sequence_name
 from lstm_ir.serving.queueing import queue, written
 from lstm_ir.serving.served_model import GONE, ServedModel, result
 from lstm_ir.serving.server_state import ServerState, error_json, logged, text_of
-from lstm_ir.serving.session import ClientSession
+from lstm_ir.serving.session import ClientSession, Unnamed
 from lstm_ir.serving.tensors import RequestError
 
 _LENGTH = 4
@@ -111,7 +111,8 @@ async def _answered(
             binary = header is not None
             asked, future = await queue(state, model, body, header, session, binary=binary, begun=begun)
             outputs = await result(future, asked.timeout, begun, departure.of(socket))
-            text, data = await written(state, model, asked, outputs, {"sequence_id": session.name})
+            named = {} if isinstance(session.name, Unnamed) else {"sequence_id": session.name}
+            text, data = await written(state, model, asked, outputs, named)
             lease.add(len(data))
             if binary:
                 length = len(data) if text is None else text

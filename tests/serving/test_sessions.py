@@ -299,7 +299,10 @@ def test_names_that_are_taken(plain: Any) -> None:
         sessions.open(1)
         with pytest.raises(CallError, match="session 1 is open already"):
             sessions.open(1)
-        assert sessions.open().name == 2
+        unnamed = [sessions.open(), sessions.open()]
+        assert [sessions.get(session.name) for session in unnamed] == unnamed
+        sessions.open(2)  # no name of a session that was given none is a number
+        assert len(sessions) == 4
 
 
 def test_programs_without_rows_of_state_are_refused_by_name(plain: Any) -> None:
