@@ -240,6 +240,32 @@ def test_an_interrupted_step(package: Path, wanted: Wanted, verb: str, monkeypat
         confirm(trainer, losses, wanted)
 
 
+def test_an_interrupted_step_whose_messages_are_larger_than_a_socket_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither reply is read, and the next parts are as large: each side would wait for the other to read."""
+    side, rng = 512, np.random.default_rng(20261206)
+    w = li.weight("w", rng.uniform(-0.5, 0.5, (side, side)).astype(np.float32))
+    x = li.input("x", ("B", side))
+    graph = li.Graph("large", [x], {"loss": li.mean(li.tanh(li.dense(x, w)))})
+    program = li.train_step(graph, loss="loss", optimizer=li.sgd(0.1), grads=True)
+    path = li.export(program, tmp_path / "large.lirpkg", ["cpu:host"])
+    a = rng.standard_normal((1024, side)).astype(np.float32)
+
+    def interrupted(self: ProcessLink) -> Any:
+        raise KeyboardInterrupt
+
+    with Trainer(path, 2, threads=1, timeout=20.0) as trainer:
+        with monkeypatch.context() as m:
+            m.setattr(ProcessLink, "receive", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                trainer.step(x=a)
+        found = trainer.step(x=a)["loss"]
+        assert (trainer.step_number, trainer.replaced) == (1, 0)
+    with Trainer(path, 2, threads=1) as trainer:
+        assert trainer.step(x=a)["loss"] == found
+
+
 def test_a_worker_that_dies_always_is_an_error(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     send: Send = ProcessLink.send
 
