@@ -78,7 +78,9 @@ class Trainer:
         `checkpoint_every` steps; resume: begin with it, where it is there. threads: workers on the CPU of each
         process; the default is an equal share. device, require_key: as in `li.load`. timeout: seconds after which a
         worker that does not answer is replaced.
-        CallError for a package without these entries, or without that axis; the others as `li.load`.
+        CallError for a package without these entries, or without that axis, and for what these entries do not do as
+        `train` does: running statistics of batch norms, `accumulate` above 1, state that is carried from call to call.
+        The others as `li.load`.
         """
         if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= 1024:
             raise CallError(f"workers is {workers!r:.80}; expected a number from 1 to 1024")

@@ -212,6 +212,46 @@ def test_packages_that_do_not_train(tmp_path: Path) -> None:
         Trainer(3)  # type: ignore[arg-type]
 
 
+def beyond_grads_and_apply(kind: str) -> li.Program:
+    """Programs whose `train` moves more than `apply` does."""
+    x, h = li.input("x", ("B", 2)), li.input("h", ("B", 2))
+    y = x @ li.weight("w", np.eye(2, dtype=np.float32))
+    more: dict[str, Any] = {"accumulate": 2} if kind == "accumulate" else {}
+    if kind == "running":
+        mean, var = li.weight("mean", np.zeros(2, np.float32)), li.weight("var", np.ones(2, np.float32))
+        y = li.batch_norm(y, mean, var, training=True).y
+    graph = li.Graph("g", [x], {"loss": li.mean(y * y), "y": y})
+    if kind != "carried":
+        return li.train_step(graph, loss="loss", optimizer=li.sgd(0.1), grads=True, **more)
+    y = li.tanh(y + h)
+    carried = li.stateful(li.Graph("g", [x, h], {"loss": li.mean(y * y), "h_n": y}), {"h": "h_n"})
+    return li.train_step(carried, loss="loss", optimizer=li.sgd(0.1), grads=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("running", "its `train` moves 'mean', a running statistic, which a Trainer does not support"),
+        ("accumulate", r"several calls of its `train` make one update \(accumulate\), which a Trainer does not"),
+        ("carried", "it carries 'h' from call to call, which a Trainer does not"),
+    ],
+)
+def test_what_grads_and_apply_leave_out_is_refused(tmp_path: Path, kind: str, said: str) -> None:
+    path = li.export(beyond_grads_and_apply(kind), tmp_path / "m.lirpkg", ["cpu:host"])
+    with pytest.raises(li.CallError, match=said):
+        Trainer(path, 1)
+
+
+def test_what_only_a_plateau_moves_is_taken(tmp_path: Path) -> None:
+    """Its entry reports metrics; the rate of a step is what the state says."""
+    x = li.input("x", ("B", 2))
+    y = x @ li.weight("w", np.ones((2, 1), np.float32))
+    optimizer = li.sgd(li.schedules.plateau(0.1, factor=0.5, patience=2))
+    program = li.train_step(li.Graph("g", [x], {"loss": li.mean(y * y)}), loss="loss", optimizer=optimizer, grads=True)
+    with Trainer(li.export(program, tmp_path / "m.lirpkg", ["cpu:host"]), 1, threads=1) as trainer:
+        assert trainer.step(x=np.ones((3, 2), np.float32))["loss"] == 4.0
+
+
 def test_a_closed_trainer(package: Path) -> None:
     trainer = Trainer(package, 2, threads=1)
     trainer.close()
