@@ -66,6 +66,8 @@ class Rows:
         A request that leaves it out has all steps: as many as layers take at most, the size `time` where none says so.
         CallError names the input or output that has no axis of its own for the batch.
         """
+        if batch == time:
+            raise CallError(f"{entry.name}: the batch and time are two sizes, and both are called {batch!r}")
         self.entry, self.batch, self.time = entry, batch, time
         self.inputs = [axes_of(entry, p, batch, time) for p in entry.inputs]
         if all(a.batch is None for a in self.inputs):

@@ -361,6 +361,7 @@ def test_shared_inputs_part_requests() -> None:
         ({"max_delay": -1}, "max_delay is -1; expected seconds, a number of 0 or more"),
         ({"lengths": "x"}, r"main: 'x' is no input of integers \[B\], so it cannot hold lengths"),
         ({"outputs": ["z"]}, "main: there is no output 'z'; there is y"),
+        ({"time": "B"}, "main: the batch and time are two sizes, and both are called 'B'"),
     ],
 )
 def test_wrong_arguments(given: dict[str, Any], message: str) -> None:
