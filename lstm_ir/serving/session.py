@@ -63,8 +63,8 @@ class Keeper(Protocol):
 
     inputs: Rows  # of a call, without state
 
-    def prepare(self, arrays: Mapping[str, Any]) -> Prepared:
-        """The inputs of a call, checked."""
+    def prepare(self, arrays: Mapping[str, Any], *, copied: bool = False) -> Prepared:
+        """As `Rows.prepare` of the inputs of a call."""
 
     def submit(self, work: SessionStep | Action, until: float | None) -> Future[Any]:
         """Queue the work, behind what the session has asked for before."""
@@ -91,16 +91,17 @@ class ClientSession:
         self.gone: str | None = None  # why it is closed
 
     def submit(self, arrays: Mapping[str, Any], timeout: float | None = None) -> Future[Outputs]:
-        """A future of the outputs; `timeout` and errors are those of `Batcher.submit`."""
+        """A future of the outputs; arrays, `timeout` and errors are those of `Batcher.submit`."""
         until = deadline(timeout)
-        return submit_prepared(self, self._keeper.prepare(arrays), until)
+        return submit_prepared(self, self._keeper.prepare(arrays, copied=True), until)
 
     def __call__(
         self, arrays: Mapping[str, Any] | None = None, /, *more: Any, timeout: float | None = None, **named: Any
     ) -> Outputs:
         """The outputs by name; the state is then that after this call."""
         given = named if arrays is None and not more else by_name(self._keeper.inputs.entry, (arrays, *more), named)
-        found: Outputs = outcome(self.submit(given, timeout), timeout)
+        until = deadline(timeout)
+        found: Outputs = outcome(submit_prepared(self, self._keeper.prepare(given), until), timeout)
         return found
 
     def ask_state(self, timeout: float | None = None) -> Future[dict[str, Array]]:

@@ -130,9 +130,9 @@ class SessionKeeper:
                     self._drop(session, f"it was idle for {self._idle_timeout:g} s")
                     self.evicted += 1
 
-    def prepare(self, arrays: Mapping[str, Any]) -> Prepared:
-        """The inputs of a call, checked."""
-        return self.inputs.prepare(arrays)
+    def prepare(self, arrays: Mapping[str, Any], *, copied: bool = False) -> Prepared:
+        """As `Rows.prepare` of the inputs of a call."""
+        return self.inputs.prepare(arrays, copied=copied)
 
     def submit(self, work: SessionStep | Action, until: float | None) -> Future[Any]:
         """Queue the work, behind what its session has asked for before."""

@@ -294,6 +294,18 @@ def test_wrong_names(plain: Any, name: Any) -> None:
         sessions.open(name)
 
 
+def test_a_caller_may_write_into_what_he_submitted(plain: Any, rng: np.random.Generator) -> None:
+    """One buffer for all frames of a microphone, each submitted before the last is done."""
+    x, buffer = rng.standard_normal((4, 1, I), np.float32), np.empty((1, 1, I), np.float32)
+    with li.Sessions(plain, max_delay=0.2) as sessions, sessions.open() as session:
+        futures = []
+        for frame in x:
+            buffer[0] = frame
+            futures.append(session.submit({"x": buffer}))
+        found = np.concatenate([f.result(60)["y"] for f in futures])
+    np.testing.assert_allclose(found, whole(x), rtol=0, atol=2e-5)
+
+
 def test_names_that_are_taken(plain: Any) -> None:
     with li.Sessions(plain, check=False) as sessions:
         sessions.open(1)
