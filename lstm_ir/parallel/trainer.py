@@ -14,6 +14,8 @@ The protocol. State is at step n everywhere: in the trainer and in every worker.
   the trainer's state, and is asked again for what is missing. Lost before its gradients came: it computes that part,
   and no other. Lost after that: its gradients are here, and are used. Lost while it applies: the trainer's state is at
   n or n + 1, as a whole, and the new worker takes it from there.
+* **A state that is loaded** may have the step that workers are at. So each of them counts as stale until it has
+  answered that it took the trainer's state, and a stale one is asked for nothing else.
 * **A step that fails** (a loss that is not finite, say) changes no copy: the error is raised once all replies are in,
   and a worker that differs is sent the state.
 * **The trainer itself** is what a checkpoint is for: a safetensors file of its state, written in one step, after every
@@ -98,6 +100,7 @@ class Trainer:
         self._lock = threading.RLock()  # the handler of a signal may close it in the midst of a step
         self._stepping = self._closing = False
         self._links: list[Link | None] = []
+        self._stale: set[int] = set()  # workers whose state may be another than the trainer's at an equal step
         self._replaced = 0
         self._why = "it could not be started"  # the last one was lost
         self._replica = Replica(opening)
@@ -205,8 +208,12 @@ class Trainer:
                 raise DeviceError(f"worker {i} was lost {_STARTS + 1} times in one step: {self._why}")
             out[i] = reply
         for i, reply in enumerate(out):
-            if reply is not None and reply.error is not None:
+            if reply is None:
+                continue
+            if reply.error is not None:
                 raise error_of(reply.error, f"worker {i}")
+            if verb == LOAD:
+                self._stale.discard(i)
         return out
 
     def _bring(self, i: int) -> None:
@@ -214,6 +221,7 @@ class Trainer:
         shared = self._transport.share(self._replica.state())
         for _ in range(_STARTS):
             if self._link(i) is None:
+                self._stale.add(i)
                 started = self._transport.start()
                 if not self._links:  # closed meanwhile
                     started.end()
@@ -224,13 +232,14 @@ class Trainer:
             if reply is not None:
                 if reply.error is not None:
                     raise error_of(reply.error, f"worker {i}")
+                self._stale.discard(i)
                 return
         raise DeviceError(f"worker {i} was lost {_STARTS} times in one step: {self._why}")
 
     def _sent(self, i: int, verb: str, step: int, shared: Any) -> bool:
-        """Whether the worker is there and was sent the message."""
+        """Whether the worker is there, may get the message, and was sent it."""
         link = self._link(i)
-        if link is None:
+        if link is None or (verb != LOAD and i in self._stale):
             return False
         try:
             link.send(verb, step, shared)
@@ -269,6 +278,7 @@ class Trainer:
         """The state of a file, here and in all workers; PackageError, and no change, if it does not fit."""
         with self._lock:
             self._open()
+            self._stale.update(range(len(self._links)))  # an interrupt may come before all have this state
             self._replica.load(path)
             self._checkpoint.due = False  # that state is another now
             shared = self._transport.share(self._replica.state())

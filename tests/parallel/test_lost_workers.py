@@ -266,6 +266,36 @@ def test_an_interrupted_step_whose_messages_are_larger_than_a_socket_holds(
         assert trainer.step(x=a)["loss"] == found
 
 
+@pytest.mark.parametrize("sent", [0, 1], ids=["before all workers", "between two"])
+def test_an_interrupted_load_of_a_state_of_the_same_step(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: int
+) -> None:
+    """Workers with the old weights are at the right step: they take the new ones before anything else."""
+    file, send, seen = tmp_path / "other.safetensors", ProcessLink.send, []
+    with Trainer(package, 2, threads=1) as trainer:
+        trainer.step(batch(9))
+        trainer.save_state(file)
+        loss = trainer.step(batch(1))["loss"]
+        want = trainer.state
+
+    def interrupted(self: ProcessLink, what: str, step: int, shared: Any) -> None:
+        seen.append(what)
+        if len(seen) > sent:
+            raise KeyboardInterrupt
+        send(self, what, step, shared)
+
+    with Trainer(package, 2, threads=1) as trainer:
+        trainer.step(batch(0))
+        with monkeypatch.context() as m:
+            m.setattr(ProcessLink, "send", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                trainer.load_state(file)
+        assert trainer.step(batch(1))["loss"] == loss
+        for name, a in trainer.state.items():
+            np.testing.assert_array_equal(a, want[name], err_msg=name)
+        assert trainer.replaced == 0
+
+
 def test_a_worker_that_dies_always_is_an_error(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     send: Send = ProcessLink.send
 
