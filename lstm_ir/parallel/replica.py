@@ -6,7 +6,7 @@ Every message names the step that it belongs to, and every copy knows its own fr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,16 +63,11 @@ class Replica:
         use_threads(opening.threads)
         self._exe = load(opening.path, opening.device, require_key=opening.require_key)
         entries = self._exe.entries
-        if not {GRADS, APPLY} <= set(entries) or STEP not in self._exe.state:
-            raise CallError(
-                f"{opening.path}: no package of li.train_step(..., grads=True), with the entries grads and apply; "
-                f"it has {', '.join(entries)}"
-            )
-        self.grads, self.apply = entries[GRADS].entry, entries[APPLY].entry
-        problem = _left(self._exe.state, {n: f.entry for n, f in entries.items()})
+        problem = _unfit(self._exe.state, {n: f.entry for n, f in entries.items()})
         if problem is not None:
             self._exe.close()
             raise CallError(f"{opening.path}: {problem}")
+        self.grads, self.apply = entries[GRADS].entry, entries[APPLY].entry
 
     @property
     def step(self) -> int:
@@ -112,8 +107,11 @@ class Replica:
         self._exe.close()
 
 
-def _left(state: Iterable[str], entries: Mapping[str, Entry]) -> str | None:
-    """What steps of `grads` and `apply` would leave out of those of `train`; None where they are the same."""
+def _unfit(state: Collection[str], entries: Mapping[str, Entry]) -> str | None:
+    """Why steps of `grads` and `apply` cannot be those of `train`; None where they are."""
+    if not {GRADS, APPLY} <= set(entries) or STEP not in state:
+        there = f"it has {', '.join(entries)}"
+        return f"no package of li.train_step(..., grads=True), with the entries grads and apply; {there}"
     grads, apply = entries[GRADS], entries[APPLY]
     both = sorted({p.name for p in grads.inputs} & {p.name for p in grads.outputs})
     if both:

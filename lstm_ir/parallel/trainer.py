@@ -104,18 +104,20 @@ class Trainer:
         self._replaced = 0
         self._why = "it could not be started"  # the last one was lost
         self._replica = Replica(opening)
-        self._parts = BatchParts(self._replica.grads, batch, workers, weigh, reduction)
-        self._names = gradients(self._replica.grads)
-        self._checkpoint = Checkpoint(self._replica, None if checkpoint is None else Path(checkpoint), every)
-        if resume and checkpoint is not None and Path(checkpoint).exists():
-            self._replica.load(checkpoint)
-        share = max(1, cpus.cores() // workers) if threads is None else threads
-        self._transport = self._reach(opening._replace(threads=share), float(timeout))
         try:
-            self._links = [self._transport.start() for _ in range(workers)]
+            self._parts = BatchParts(self._replica.grads, batch, workers, weigh, reduction)
+            self._names = gradients(self._replica.grads)
+            self._checkpoint = Checkpoint(self._replica, None if checkpoint is None else Path(checkpoint), every)
+            if resume and checkpoint is not None and Path(checkpoint).exists():
+                self._replica.load(checkpoint)
+            share = max(1, cpus.cores() // workers) if threads is None else threads
+            self._transport = self._reach(opening._replace(threads=share), float(timeout))
+            for _ in range(workers):
+                self._links.append(self._transport.start())
             self._exchange(LOAD, [self._transport.share(self._replica.state())] * workers)
         except BaseException:
-            self.close()
+            self._end_links()
+            self._replica.close()
             raise
 
     def _reach(self, opening: Opening, timeout: float) -> Transport:
@@ -294,14 +296,19 @@ class Trainer:
         PackageError where the checkpoint of the last step cannot be written; it is closed all the same.
         """
         with self._lock:
-            links, self._links = self._links, []
-            for link in links:
-                if link is not None:
-                    link.end()
+            were = self._end_links()
             # The handler of a signal, in the midst of a step: the replica may be at work under a lock of its own.
-            self._closing = bool(links) and self._stepping
-            if links and not self._stepping:
+            self._closing = were and self._stepping
+            if were and not self._stepping:
                 self._finish()
+
+    def _end_links(self) -> bool:
+        """End the workers; whether there were any."""
+        links, self._links = self._links, []
+        for link in links:
+            if link is not None:
+                link.end()
+        return bool(links)
 
     def _finish(self) -> None:
         self._closing = False
@@ -318,6 +325,5 @@ class Trainer:
             self.close()
 
     def __del__(self) -> None:
-        for link in getattr(self, "_links", []):
-            if link is not None:
-                link.end()
+        if hasattr(self, "_links"):
+            self._end_links()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from trained_models import C, I, T, batch, classifier, torch_losses
 
 import lstm_ir as li
 from lstm_ir.parallel import Trainer
+from lstm_ir.parallel.links import Processes, ProcessLink
+from lstm_ir.parallel.replica import Replica
 
 STEPS = 12
 
@@ -268,6 +271,37 @@ def test_workers_that_cannot_start(package: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(li.DeviceError, match="a worker cannot be started: No such file"):
         Trainer(package, 2)
+
+
+def test_a_trainer_that_cannot_be_made_leaves_nothing(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its copy of the state is freed, and the workers that it has started end."""
+    links: list[ProcessLink] = []
+    freed: list[Replica] = []
+    start, close = Processes.start, Replica.close
+
+    def second_fails(self: Processes) -> ProcessLink:
+        if links:
+            raise li.DeviceError("a worker cannot be started: too many processes")
+        links.append(start(self))
+        return links[0]
+
+    def noted(self: Replica) -> None:
+        freed.append(self)
+        close(self)
+
+    monkeypatch.setattr(Processes, "start", second_fails)
+    monkeypatch.setattr(Replica, "close", noted)
+    with pytest.raises(li.DeviceError, match="too many processes"):
+        Trainer(package, 3)
+    assert len(freed) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(links[0].pid, 0)
+    (tmp_path / "bad.safetensors").write_bytes(b"no")
+    with pytest.raises(li.PackageError):
+        Trainer(package, 3, checkpoint=tmp_path / "bad.safetensors", resume=True)
+    assert len(freed) == 2
 
 
 def test_a_key_reaches_the_workers(tmp_path: Path) -> None:
