@@ -85,7 +85,7 @@ def read_request(
             f"the JSON has {length} bytes; at most {max_json} are read, send tensors as binary data", 413
         )
     try:
-        data = strict_json.read(bytes(view[:length]), "the JSON")
+        data = strict_json.read(bytes(view[:length]), "the JSON", minus_zero=True)
     except PackageError as e:
         raise RequestError(str(e)) from None
     name = data.get("id", "")
