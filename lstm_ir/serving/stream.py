@@ -61,8 +61,7 @@ def _opened(state: ServerState, socket: WebSocket) -> tuple[ServedModel, ClientS
     unknown = sorted(set(asked) - {"sequence_id", "resume"})
     if unknown:
         raise RequestError(f"there is no parameter {unknown[0][:80]!r}; there is sequence_id, resume")
-    text = asked.get("sequence_id", "")
-    name = sequence_name(text) if text else None
+    name = sequence_name(asked.get("sequence_id", ""))
     if asked.get("resume", "false") not in ("true", "false"):
         raise RequestError("parameter resume is true or false")
     if asked.get("resume") == "true":

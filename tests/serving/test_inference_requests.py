@@ -166,10 +166,22 @@ def test_minus_zero_is_no_size(shape: str, size: object, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name"), [("7", 7), ("07", "07"), ("", ""), ("a", "a"), ("²", "²"), ("9" * 30, "9" * 30), ("-1", "-1")]
+    ("text", "name"),
+    [("7", 7), ("07", "07"), ("0", None), ("", None), ("a", "a"), ("²", "²"), ("9" * 30, "9" * 30), ("-1", "-1")],
 )
-def test_sequences_have_one_name_in_paths_and_parameters(text: str, name: str | int) -> None:
+def test_sequences_have_one_name_in_paths_and_parameters(text: str, name: str | int | None) -> None:
+    """0 and "" are no sequence, as a number and as a text."""
     assert sequence_name(text) == name
+    assert InferRequest("", {}, {}, {"sequence_id": text}).sequence == name
+    if isinstance(name, int) or text == "0":
+        assert InferRequest("", {}, {}, {"sequence_id": int(text)}).sequence == name
+
+
+@pytest.mark.parametrize("value", ["true", 1, None, []])
+def test_binary_data_output_is_true_or_false(value: object) -> None:
+    text = json.dumps({"inputs": [], "parameters": {"binary_data_output": value}})
+    with pytest.raises(RequestError, match=r"parameter binary_data_output is .*; expected true or false"):
+        read(text.encode(), None)
 
 
 @pytest.mark.parametrize(
