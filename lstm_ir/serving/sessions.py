@@ -99,11 +99,11 @@ class Sessions(SchedulerOwner):
         restart: one that is open under this name is closed. CallError for a name that is taken, BusyError where as
         many are open as may.
         """
-        return self._keeper.add(name, restart)
+        return ClientSession(self._keeper.add(name, restart), self._keeper, self)
 
     def get(self, name: Name) -> ClientSession:
         """The session that is open under this name; UnknownSessionError where none is."""
-        return self._keeper.find(name)
+        return ClientSession(self._keeper.find(name), self._keeper, self)
 
     def has(self, name: Name) -> bool:
         """Whether a session is open under this name."""
