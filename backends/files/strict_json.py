@@ -1,4 +1,4 @@
-"""JSON that comes from somewhere else: UTF-8 alone, every name once, no half of a surrogate pair, no -0."""
+"""JSON that comes from somewhere else: UTF-8 alone, every name once, no half of a surrogate pair, no -0 in files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ from lstm_ir.ir.errors import PackageError
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a surrogate pair, as JSON escapes it
 
 
-def read(data: bytes, where: str) -> dict[str, Any]:
-    """The object in `data`; PackageError, which begins with `where`, for anything else."""
+class MinusZero(float):
+    """The token -0: a whole number, and as a float one with its sign."""
+
+
+def read(data: bytes, where: str, *, minus_zero: bool = False) -> dict[str, Any]:
+    """The object in `data`; PackageError, which begins with `where`, for anything else.
+
+    minus_zero: -0 is a `MinusZero`; else it is refused.
+    """
+    whole = _whole_or_minus_zero if minus_zero else _whole
     try:
         text = data.decode()  # of bytes, Python's JSON takes UTF-16 and UTF-32 too
-        found = json.loads(text, object_pairs_hook=_once, parse_int=_whole if "-0" in text else None)
+        found = json.loads(text, object_pairs_hook=_once, parse_int=whole if "-0" in text else None)
         if _HALF.search(text):
             json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as e:
@@ -30,6 +38,10 @@ def _whole(digits: str) -> int:
     if digits == "-0":
         raise ValueError("-0 is no whole number")
     return int(digits)
+
+
+def _whole_or_minus_zero(digits: str) -> int | MinusZero:
+    return MinusZero(digits) if digits == "-0" else int(digits)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class Function:
         self.arguments = tuple(transfer.BorderType(p.type.dtype) for p in entry.inputs)
         self.results = tuple(transfer.BorderType(p.type.dtype) for p in entry.outputs)
         self.plans: dict[Shapes, CallPlan] = {}
+        self.pure_plans: dict[Shapes, CallPlan] = {}  # of calls as a function of state
         self._names = tuple(p.name for p in entry.outputs)
         self.given = len(self.results) + len(entry.writes)  # by the VM function
         self.written = tuple(enumerate(entry.writes, len(self.results)))  # places of results, and variables
@@ -223,18 +224,17 @@ class Session:
             for names in (f.entry.reads, f.entry.writes)
         )
         arguments, results = f.arguments + kinds[0], f.results + kinds[1]
-        plans: dict[Shapes, CallPlan] = {}
 
         def run(values: list[Array], shapes: Shapes) -> list[Array]:
             with process.turn(self._lock):
                 loaded = self._loaded
                 if loaded is None:
                     raise DeviceError(f"the {self._what} is closed")
-                plan = plans.get(shapes)
+                plan = f.pure_plans.get(shapes)
                 move = loaded.move
                 if plan is None:
                     plan = f.plan(shapes[: len(f.arguments)])._replace(slots=move.slots(values, arguments))
-                    remember(plans, shapes, plan)
+                    remember(f.pure_plans, shapes, plan)
                 slots, made = plan.slots, move.results(len(results))
                 given = move.arguments(values, arguments) if slots is None else move.taking(slots, values)
                 self._bring(f, plan.runner, given)
@@ -349,7 +349,8 @@ class Session:
         with process.turn(self._lock):
             self._held.close()
             for f in self.entries.values():
-                f.plans.clear()  # their buffers, which no collector of Python's counts
+                for plans in (f.plans, f.pure_plans):
+                    plans.clear()  # their buffers, which no collector of Python's counts
             if self._queue is not None:
                 self._queue.close()
             self._loaded = None

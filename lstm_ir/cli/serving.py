@@ -33,9 +33,10 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--threads", type=click.IntRange(1),
               help="Threads of a call on the CPU; default: all processors but one.")  # fmt: skip
 @click.option("--batch-size-name", default="B", show_default=True, help="The named size that is the batch.")
+@click.option("--time-size-name", default="T", show_default=True, help="The named size that is time: steps.")
 @click.option("--max-batch", type=click.IntRange(1), default=64, show_default=True, help="Rows of one call.")
 @click.option("--max-steps", type=click.IntRange(1), default=65536, show_default=True,
-              help="Steps (the size T) of one request.")  # fmt: skip
+              help="Steps (the size --time-size-name) of one request.")  # fmt: skip
 @click.option("--max-delay", type=click.FloatRange(0, 60), default=0.001, show_default=True,
               help="Seconds that a request waits for others to join its call.")  # fmt: skip
 @click.option("--max-waiting", type=click.IntRange(1), default=1024, show_default=True,
@@ -65,8 +66,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @key_option
 def command(
     packages: tuple[str, ...], host: str, port: int, device: str | None, entry: str | None, outputs: tuple[str, ...],
-    threads: int | None, batch_size_name: str, max_batch: int, max_steps: int, max_delay: float, max_waiting: int,
-    max_sessions: int, idle_timeout: float, key_file: str | None, **numbers: Any,
+    threads: int | None, batch_size_name: str, time_size_name: str, max_batch: int, max_steps: int, max_delay: float,
+    max_waiting: int, max_sessions: int, idle_timeout: float, key_file: str | None, **numbers: Any,
 ) -> None:  # fmt: skip
     """Serve packages over HTTP until SIGTERM. There is no authentication: whoever reaches the port may use it.
 
@@ -87,7 +88,8 @@ def command(
     set_threads(threads or threads_beside_a_server())
     models = {}
     common: dict[str, Any] = {
-        "batch": batch_size_name, "max_batch": max_batch, "max_delay": max_delay, "max_waiting": max_waiting
+        "batch": batch_size_name, "time": time_size_name, "max_batch": max_batch, "max_delay": max_delay,
+        "max_waiting": max_waiting,
     }  # fmt: skip
     opened: dict[str, Executable] = {}
     kept = {"max_sessions": max_sessions, "idle_timeout": idle_timeout}
@@ -105,6 +107,10 @@ def command(
         )
         what = "sequences" if isinstance(server, Sessions) else "requests"
         click.echo(f"{name}: {path}, entry {server.entry.name}, {what}: {', '.join(models[name].outputs)}", err=True)
+        free = [n for n in server.entry.dims if n != batch_size_name]
+        if free and time_size_name not in free:
+            known = f"no size is called {time_size_name}, there is {', '.join(free)}"
+            click.echo(f"{name}: {known}: --max-steps bounds nothing; --time-size-name says what time is", err=True)
     if host not in _LOOPBACK:
         click.echo(f"listening on {host}: there is no authentication", err=True)
 

@@ -80,7 +80,7 @@ class ProcessLink:
             opened.pop_all()
         self._socket = ours
         self._socket.settimeout(timeout)
-        self._number = 0
+        self._pending = False  # whether a reply is still to come
         self._broken: str | None = None  # why nothing more can be sent or received
         key = opening.require_key
         given = {**opening._asdict(), "require_key": None if key is None else key.hex()}
@@ -93,17 +93,21 @@ class ProcessLink:
         return self._process.pid
 
     def send(self, verb: str, step: int, shared: messages.Buffer) -> None:
-        """A message; LostError where the process is gone or takes nothing."""
+        """A message; LostError where the process is gone or takes nothing.
+
+        A reply that nobody has waited for is read before, and dropped: until then the worker may take no message.
+        """
+        if self._pending:
+            self.receive()
         self._send({"verb": verb, "step": step}, shared)
 
     def _send(self, header: dict[str, Any], payload: messages.Buffer) -> None:
         self._begin()
-        self._number += 1
         try:
-            messages.send(self._socket, {**header, "number": self._number}, payload)
+            messages.send(self._socket, header, payload)
         except OSError as e:
             raise self._lost(e) from e
-        self._broken = None
+        self._pending, self._broken = True, None
 
     def _begin(self) -> None:
         if self._broken is not None:
@@ -111,16 +115,13 @@ class ProcessLink:
         self._broken = "a message was cut off"  # where an exception ends what follows
 
     def receive(self) -> Reply:
-        """The reply to the last message; replies to earlier ones, which nobody waited for, are dropped."""
+        """The reply to the last message."""
         self._begin()
         try:
-            while True:
-                header, arrays = messages.receive(self._socket)
-                if header["number"] == self._number:
-                    break
+            header, arrays = messages.receive(self._socket)
         except (OSError, EOFError) as e:
             raise self._lost(e) from e
-        self._broken = None
+        self._pending, self._broken = False, None
         error = header["error"]
         return Reply(header["step"], arrays, header["done"], None if error is None else (error[0], error[1]))
 

@@ -6,7 +6,7 @@ Every message names the step that it belongs to, and every copy knows its own fr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,9 @@ from lstm_ir.parallel.cpu_share import use_threads
 
 Array = np.ndarray[Any, Any]
 GRADS, APPLY, LOAD = "grads", "apply", "load"
+PLATEAU = "plateau"  # the entry that reports a metric to a learning rate
 STEP = "step"  # the state variable that counts
+MICRO = "micro_step"  # the one that counts calls of an update that takes several
 PREFIX = "d_"  # of the gradient of a weight
 _KINDS = (CallError, DeviceError, MissingLibraryError, PackageError, TargetError, ValueRangeError)  # of a reply
 
@@ -53,15 +55,18 @@ class Replica:
     """A package of `li.train_step` with its state, in this process."""
 
     def __init__(self, opening: Opening) -> None:
-        """PackageError and DeviceError as in `li.load`; CallError for a package that does not train in two entries."""
+        """PackageError and DeviceError as in `li.load`.
+
+        CallError for a package that does not train in two entries, or whose state these two do not change as `train`
+        does.
+        """
         use_threads(opening.threads)
         self._exe = load(opening.path, opening.device, require_key=opening.require_key)
         entries = self._exe.entries
-        if not {GRADS, APPLY} <= set(entries) or STEP not in self._exe.state:
-            raise CallError(
-                f"{opening.path}: no package of li.train_step(..., grads=True), with the entries grads and apply; "
-                f"it has {', '.join(entries)}"
-            )
+        problem = _unfit(self._exe.state, {n: f.entry for n, f in entries.items()})
+        if problem is not None:
+            self._exe.close()
+            raise CallError(f"{opening.path}: {problem}")
         self.grads, self.apply = entries[GRADS].entry, entries[APPLY].entry
 
     @property
@@ -100,6 +105,30 @@ class Replica:
     def close(self) -> None:
         """Free its memory."""
         self._exe.close()
+
+
+def _unfit(state: Collection[str], entries: Mapping[str, Entry]) -> str | None:
+    """Why steps of `grads` and `apply` cannot be those of `train`; None where they are."""
+    if not {GRADS, APPLY} <= set(entries) or STEP not in state:
+        there = f"it has {', '.join(entries)}"
+        return f"no package of li.train_step(..., grads=True), with the entries grads and apply; {there}"
+    grads, apply = entries[GRADS], entries[APPLY]
+    both = sorted({p.name for p in grads.inputs} & {p.name for p in grads.outputs})
+    if both:
+        return f"it carries {both[0]!r} from call to call, which a Trainer does not: parts of a batch are in any order"
+    moved = {n for e in (apply, entries.get(PLATEAU)) if e is not None for n in (*e.reads, *e.writes)}
+    still = sorted(set(state) - moved)
+    if MICRO in still:
+        return (
+            "several calls of its `train` make one update (accumulate), which a Trainer does not support: each of its "
+            "steps is an update; make the package without accumulate, and step over larger batches"
+        )
+    if still:
+        return (
+            f"its `train` moves {still[0]!r}, a running statistic, which a Trainer does not support: the entries grads "
+            "and apply leave it as it is"
+        )
+    return None
 
 
 def gradients(entry: Entry) -> list[str]:

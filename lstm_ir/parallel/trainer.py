@@ -14,6 +14,8 @@ The protocol. State is at step n everywhere: in the trainer and in every worker.
   the trainer's state, and is asked again for what is missing. Lost before its gradients came: it computes that part,
   and no other. Lost after that: its gradients are here, and are used. Lost while it applies: the trainer's state is at
   n or n + 1, as a whole, and the new worker takes it from there.
+* **A state that is loaded** may have the step that workers are at. So each of them counts as stale until it has
+  answered that it took the trainer's state, and a stale one is asked for nothing else.
 * **A step that fails** (a loss that is not finite, say) changes no copy: the error is raised once all replies are in,
   and a worker that differs is sent the state.
 * **The trainer itself** is what a checkpoint is for: a safetensors file of its state, written in one step, after every
@@ -78,7 +80,9 @@ class Trainer:
         `checkpoint_every` steps; resume: begin with it, where it is there. threads: workers on the CPU of each
         process; the default is an equal share. device, require_key: as in `li.load`. timeout: seconds after which a
         worker that does not answer is replaced.
-        CallError for a package without these entries, or without that axis; the others as `li.load`.
+        CallError for a package without these entries, or without that axis, and for what these entries do not do as
+        `train` does: running statistics of batch norms, `accumulate` above 1, state that is carried from call to call.
+        The others as `li.load`.
         """
         if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= 1024:
             raise CallError(f"workers is {workers!r:.80}; expected a number from 1 to 1024")
@@ -96,21 +100,24 @@ class Trainer:
         self._lock = threading.RLock()  # the handler of a signal may close it in the midst of a step
         self._stepping = self._closing = False
         self._links: list[Link | None] = []
+        self._stale: set[int] = set()  # workers whose state may be another than the trainer's at an equal step
         self._replaced = 0
         self._why = "it could not be started"  # the last one was lost
         self._replica = Replica(opening)
-        self._parts = BatchParts(self._replica.grads, batch, workers, weigh, reduction)
-        self._names = gradients(self._replica.grads)
-        self._checkpoint = Checkpoint(self._replica, None if checkpoint is None else Path(checkpoint), every)
-        if resume and checkpoint is not None and Path(checkpoint).exists():
-            self._replica.load(checkpoint)
-        share = max(1, cpus.cores() // workers) if threads is None else threads
-        self._transport = self._reach(opening._replace(threads=share), float(timeout))
         try:
-            self._links = [self._transport.start() for _ in range(workers)]
+            self._parts = BatchParts(self._replica.grads, batch, workers, weigh, reduction)
+            self._names = gradients(self._replica.grads)
+            self._checkpoint = Checkpoint(self._replica, None if checkpoint is None else Path(checkpoint), every)
+            if resume and checkpoint is not None and Path(checkpoint).exists():
+                self._replica.load(checkpoint)
+            share = max(1, cpus.cores() // workers) if threads is None else threads
+            self._transport = self._reach(opening._replace(threads=share), float(timeout))
+            for _ in range(workers):
+                self._links.append(self._transport.start())
             self._exchange(LOAD, [self._transport.share(self._replica.state())] * workers)
         except BaseException:
-            self.close()
+            self._end_links()
+            self._replica.close()
             raise
 
     def _reach(self, opening: Opening, timeout: float) -> Transport:
@@ -203,8 +210,12 @@ class Trainer:
                 raise DeviceError(f"worker {i} was lost {_STARTS + 1} times in one step: {self._why}")
             out[i] = reply
         for i, reply in enumerate(out):
-            if reply is not None and reply.error is not None:
+            if reply is None:
+                continue
+            if reply.error is not None:
                 raise error_of(reply.error, f"worker {i}")
+            if verb == LOAD:
+                self._stale.discard(i)
         return out
 
     def _bring(self, i: int) -> None:
@@ -212,6 +223,7 @@ class Trainer:
         shared = self._transport.share(self._replica.state())
         for _ in range(_STARTS):
             if self._link(i) is None:
+                self._stale.add(i)
                 started = self._transport.start()
                 if not self._links:  # closed meanwhile
                     started.end()
@@ -222,13 +234,14 @@ class Trainer:
             if reply is not None:
                 if reply.error is not None:
                     raise error_of(reply.error, f"worker {i}")
+                self._stale.discard(i)
                 return
         raise DeviceError(f"worker {i} was lost {_STARTS} times in one step: {self._why}")
 
     def _sent(self, i: int, verb: str, step: int, shared: Any) -> bool:
-        """Whether the worker is there and was sent the message."""
+        """Whether the worker is there, may get the message, and was sent it."""
         link = self._link(i)
-        if link is None:
+        if link is None or (verb != LOAD and i in self._stale):
             return False
         try:
             link.send(verb, step, shared)
@@ -267,6 +280,7 @@ class Trainer:
         """The state of a file, here and in all workers; PackageError, and no change, if it does not fit."""
         with self._lock:
             self._open()
+            self._stale.update(range(len(self._links)))  # an interrupt may come before all have this state
             self._replica.load(path)
             self._checkpoint.due = False  # that state is another now
             shared = self._transport.share(self._replica.state())
@@ -282,14 +296,19 @@ class Trainer:
         PackageError where the checkpoint of the last step cannot be written; it is closed all the same.
         """
         with self._lock:
-            links, self._links = self._links, []
-            for link in links:
-                if link is not None:
-                    link.end()
+            were = self._end_links()
             # The handler of a signal, in the midst of a step: the replica may be at work under a lock of its own.
-            self._closing = bool(links) and self._stepping
-            if links and not self._stepping:
+            self._closing = were and self._stepping
+            if were and not self._stepping:
                 self._finish()
+
+    def _end_links(self) -> bool:
+        """End the workers; whether there were any."""
+        links, self._links = self._links, []
+        for link in links:
+            if link is not None:
+                link.end()
+        return bool(links)
 
     def _finish(self) -> None:
         self._closing = False
@@ -306,6 +325,5 @@ class Trainer:
             self.close()
 
     def __del__(self) -> None:
-        for link in getattr(self, "_links", []):
-            if link is not None:
-                link.end()
+        if hasattr(self, "_links"):
+            self._end_links()

@@ -24,7 +24,7 @@ def serve(s: socket.socket) -> None:
             replica, reply = _opened(header["opening"])
         elif replica is not None:
             reply = replica.answer(header["verb"], header["step"], arrays)
-        about = {"number": header["number"], "step": reply.step, "done": reply.done, "error": reply.error}
+        about = {"step": reply.step, "done": reply.done, "error": reply.error}
         send(s, about, packed(reply.arrays))
 
 

@@ -92,18 +92,20 @@ class Batcher(SchedulerOwner):
     def submit(self, arrays: Mapping[str, Any], timeout: float | None = None) -> Future[Outputs]:
         """A future of the outputs; in a task: `await asyncio.wrap_future(batcher.submit(...))`.
 
-        timeout: seconds after which the request is not begun any more: its error is a DeadlineError. Raises CallError
-        and ValueRangeError as a call does, BusyError where too many wait, DeviceError once closed.
+        The arrays are copied: the caller may write into them at once. timeout: seconds after which the request is not
+        begun any more: its error is a DeadlineError. Raises CallError and ValueRangeError as a call does, BusyError
+        where too many wait, DeviceError once closed.
         """
         until = deadline(timeout)
-        return submit_prepared(self, self.rows.prepare(arrays), until)
+        return submit_prepared(self, self.rows.prepare(arrays, copied=True), until)
 
     def __call__(
         self, arrays: Mapping[str, Any] | None = None, /, *more: Any, timeout: float | None = None, **named: Any
     ) -> Outputs:
         """The outputs by name, once the call that the request shares is over."""
         given = named if arrays is None and not more else by_name(self.rows.entry, (arrays, *more), named)
-        found: Outputs = outcome(self.submit(given, timeout), timeout)
+        until = deadline(timeout)
+        found: Outputs = outcome(submit_prepared(self, self.rows.prepare(given), until), timeout)
         return found
 
 

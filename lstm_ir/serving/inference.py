@@ -45,26 +45,21 @@ class InferRequest:
 
     def flag(self, name: str) -> bool:
         """A parameter that is true or false."""
-        value = self.parameters.get(name, False)
-        if not isinstance(value, bool):
-            raise RequestError(f"parameter {name} is {str(value)[:80]}; expected true or false")
-        return value
+        return _flag(self.parameters, name, False, "parameter")
 
     @property
     def sequence(self) -> str | int | None:
         """The sequence that the request is part of; 0 and "" are none."""
         value = self.parameters.get("sequence_id")
-        if value is None or (value == 0 and type(value) is int) or value == "":
-            return None
-        if type(value) not in (int, str):
+        if value is not None and type(value) not in (int, str):
             raise RequestError(f"parameter sequence_id is {str(value)[:80]}; expected a number or a text")
-        return sequence_name(value) if isinstance(value, str) else value
+        return (sequence_name(value) if isinstance(value, str) else value) or None
 
 
-def sequence_name(text: str) -> str | int:
-    """A sequence's name as paths and texts have it: what a number looks like is that number."""
+def sequence_name(text: str) -> str | int | None:
+    """A sequence's name as paths and texts have it: what looks like a number is that number; 0 and "" are none."""
     number = text.isascii() and text.isdigit() and len(text) <= 20
-    return int(text) if number and str(int(text)) == text else text
+    return (int(text) if number and str(int(text)) == text else text) or None
 
 
 def read_request(
@@ -85,7 +80,7 @@ def read_request(
             f"the JSON has {length} bytes; at most {max_json} are read, send tensors as binary data", 413
         )
     try:
-        data = strict_json.read(bytes(view[:length]), "the JSON")
+        data = strict_json.read(bytes(view[:length]), "the JSON", minus_zero=True)
     except PackageError as e:
         raise RequestError(str(e)) from None
     name = data.get("id", "")
@@ -93,8 +88,7 @@ def read_request(
         raise RequestError("id is no text of at most 256 characters")
     parameters = _parameters(data, "the request")
     given = _inputs(data.get("inputs"), view[length:], entry)
-    binary = parameters.get("binary_data_output", binary)
-    wanted = _outputs(data.get("outputs"), outputs, binary is True)
+    wanted = _outputs(data.get("outputs"), outputs, _flag(parameters, "binary_data_output", binary, "parameter"))
     if json_alone and any(wanted.values()):
         raise RequestError("binary tensors are answers to binary messages")
     for port in entry.outputs:
@@ -155,11 +149,16 @@ def _outputs(items: object, known: tuple[str, ...], binary: bool) -> dict[str, b
         name = item.get("name")
         if not isinstance(name, str) or name not in known:
             raise RequestError(f"there is no output {str(name)[:80]!r}; there is {', '.join(known)}")
-        flag = _parameters(item, f"output {name}").get("binary_data", binary)
-        if not isinstance(flag, bool):
-            raise RequestError(f"output {name}: binary_data is {str(flag)[:80]}; expected true or false")
-        out[name] = flag
+        where = f"output {name}"
+        out[name] = _flag(_parameters(item, where), "binary_data", binary, f"{where}:")
     return out
+
+
+def _flag(parameters: Mapping[str, Any], name: str, default: bool, where: str) -> bool:
+    value = parameters.get(name, default)
+    if not isinstance(value, bool):
+        raise RequestError(f"{where} {name} is {str(value)[:80]}; expected true or false")
+    return value
 
 
 def _objects(items: object, what: str) -> list[dict[str, Any]]:

@@ -137,6 +137,13 @@ def _model(state: ServerState, request: Request) -> ServedModel:
     return state.model(found["model"], found.get("version"))
 
 
+def _sequence(request: Request) -> str | int:
+    name = sequence_name(request.path_params["sequence"])
+    if name is None:
+        raise RequestError("no sequence is called 0", 404)
+    return name
+
+
 async def _metadata(state: ServerState, request: Request) -> Response:
     return _json(_model(state, request).metadata())
 
@@ -198,15 +205,15 @@ async def _infer(state: ServerState, request: Request) -> Response:
 async def _state(state: ServerState, request: Request) -> Response:
     with ExitStack() as stack:
         lease = stack.enter_context(state.budget.lease())
-        data = await get_state(state, _model(state, request), sequence_name(request.path_params["sequence"]))
+        data = await get_state(state, _model(state, request), _sequence(request))
         lease.add(len(data))
         return _Answer(stack.pop_all(), data, media_type=_BYTES)
 
 
 async def _put_state(state: ServerState, request: Request) -> Response:
-    model = _model(state, request)
+    model, name = _model(state, request), _sequence(request)
     with state.budget.lease() as lease:
         length = content_length(request.headers.get("content-length"))
         body = await read_body(request.stream(), length, state.limits, lease, state.limits.max_body)
-        await put_state(state, model, sequence_name(request.path_params["sequence"]), body)
+        await put_state(state, model, name, body)
     return Response(status_code=204)

@@ -66,6 +66,8 @@ class Rows:
         A request that leaves it out has all steps: as many as layers take at most, the size `time` where none says so.
         CallError names the input or output that has no axis of its own for the batch.
         """
+        if batch == time:
+            raise CallError(f"{entry.name}: the batch and time are two sizes, and both are called {batch!r}")
         self.entry, self.batch, self.time = entry, batch, time
         self.inputs = [axes_of(entry, p, batch, time) for p in entry.inputs]
         if all(a.batch is None for a in self.inputs):
@@ -93,12 +95,17 @@ class Rows:
         """From now on requests go together where their steps are equal."""
         self.pads = False
 
-    def prepare(self, arrays: Mapping[str, Any]) -> Prepared:
-        """A request's inputs, checked as by a call of its own; lengths that are left out are all steps."""
+    def prepare(self, arrays: Mapping[str, Any], *, copied: bool = False) -> Prepared:
+        """A request's inputs, checked as by a call of its own; lengths that are left out are all steps.
+
+        copied: none of them is in memory that the caller may write into later.
+        """
         entry = self.entry
         if self.lengths is not None and self._steps is not None and self.lengths not in arrays:
             arrays = {**arrays, self.lengths: self._all_steps(arrays, self._steps)}
         values = native(entry, arrays)
+        if copied:
+            values = [_own(a, arrays[p.name]) for p, a in zip(entry.inputs, values, strict=True)]
         bound = entry.bound(tuple([a.shape for a in values]))
         if bound.checks:
             confirm(entry, bound, values)
@@ -188,6 +195,11 @@ def _padded(entry: Entry, inputs: Iterable[PortAxes], time: str) -> bool:
     if any(axes.time is not None and axes.batch is None for axes in inputs):
         return False
     return all(c.low in (None, 0) for c in entry.checks if c.input in timed)
+
+
+def _own(a: Array, given: object) -> Array:
+    """The array, where no memory of it is the caller's; else a copy."""
+    return a if a is not given and a.flags.owndata else a.copy()
 
 
 def _content(a: Array) -> Hashable:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,14 +24,38 @@ if TYPE_CHECKING:
     from typing import Self
 
 Array = np.ndarray[Any, Any]
-Name = str | int
+
+
+@dataclass(frozen=True, eq=False)
+class Unnamed:
+    """The name of a session that was given none: no other is equal to it, and no request can spell it."""
+
+    number: int
+
+    def __repr__(self) -> str:
+        return f"<unnamed {self.number}>"
+
+
+Name = str | int | Unnamed
+
+
+class KeptSession:
+    """What is kept of an open session, apart from what its client holds."""
+
+    def __init__(self, name: Name, *, begun: bool) -> None:
+        """begun: false where only a step that begins it, or a whole state, may come first."""
+        self.name, self.begun = name, begun
+        self.lane: deque[Job] = deque()  # what it has asked for and is not done
+        self.held: dict[str, Array] | None = None  # nothing before the first call
+        self.used = time.monotonic()
+        self.gone: str | None = None  # why it is closed
 
 
 @dataclass(frozen=True, eq=False)
 class SessionStep:
     """A call that a session asks for."""
 
-    session: ClientSession
+    session: KeptSession
     inputs: Prepared
     begins: bool = False  # from the state that the program says, whatever the session holds
     ends: bool = False  # the session, once the call has succeeded
@@ -41,7 +66,7 @@ class SessionStep:
 class Action:
     """What is done to a session between two of its calls."""
 
-    session: ClientSession
+    session: KeptSession
     run: Callable[[], Any]
     begins: bool = False
 
@@ -51,8 +76,8 @@ class Keeper(Protocol):
 
     inputs: Rows  # of a call, without state
 
-    def prepare(self, arrays: Mapping[str, Any]) -> Prepared:
-        """The inputs of a call, checked."""
+    def prepare(self, arrays: Mapping[str, Any], *, copied: bool = False) -> Prepared:
+        """As `Rows.prepare` of the inputs of a call."""
 
     def submit(self, work: SessionStep | Action, until: float | None) -> Future[Any]:
         """Queue the work, behind what the session has asked for before."""
@@ -60,45 +85,48 @@ class Keeper(Protocol):
     def checked(self, arrays: Mapping[str, Any], where: str) -> dict[str, Array]:
         """Copies of arrays that are a whole state."""
 
-    def snapshot(self, session: ClientSession) -> dict[str, Array]:
+    def snapshot(self, session: KeptSession) -> dict[str, Array]:
         """Copies of the session's state."""
 
-    def remove(self, session: ClientSession, why: str) -> None:
+    def remove(self, session: KeptSession, why: str) -> None:
         """Close it."""
 
 
 class ClientSession:
     """The state of one client. Its calls, and reads and writes of its state, happen in the order of their making."""
 
-    def __init__(self, name: Name, keeper: Keeper, *, begun: bool = True) -> None:
-        """begun: false where only a step that begins it, or a whole state, may come first."""
-        self.name, self._keeper, self.begun = name, keeper, begun
-        self.lane: deque[Job] = deque()  # what it has asked for and is not done
-        self.held: dict[str, Array] | None = None  # nothing before the first call
-        self.used = time.monotonic()
-        self.gone: str | None = None  # why it is closed
+    def __init__(self, kept: KeptSession, keeper: Keeper, owner: object) -> None:
+        """owner: the `Sessions`, which are there as long as this is. What the worker holds holds no owner."""
+        self.name, self._kept, self._keeper, self._owner = kept.name, kept, keeper, owner
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClientSession) and other._kept is self._kept
+
+    def __hash__(self) -> int:
+        return hash(self._kept)
 
     def submit(self, arrays: Mapping[str, Any], timeout: float | None = None) -> Future[Outputs]:
-        """A future of the outputs; `timeout` and errors are those of `Batcher.submit`."""
+        """A future of the outputs; arrays, `timeout` and errors are those of `Batcher.submit`."""
         until = deadline(timeout)
-        return submit_prepared(self, self._keeper.prepare(arrays), until)
+        return submit_prepared(self, self._keeper.prepare(arrays, copied=True), until)
 
     def __call__(
         self, arrays: Mapping[str, Any] | None = None, /, *more: Any, timeout: float | None = None, **named: Any
     ) -> Outputs:
         """The outputs by name; the state is then that after this call."""
         given = named if arrays is None and not more else by_name(self._keeper.inputs.entry, (arrays, *more), named)
-        found: Outputs = outcome(self.submit(given, timeout), timeout)
+        until = deadline(timeout)
+        found: Outputs = outcome(submit_prepared(self, self._keeper.prepare(given), until), timeout)
         return found
 
     def ask_state(self, timeout: float | None = None) -> Future[dict[str, Array]]:
         """A future of what `state` gives."""
-        return self._alone(lambda: self._keeper.snapshot(self), timeout)
+        return self._alone(partial(self._keeper.snapshot, self._kept), timeout)
 
     def ask_set_state(self, arrays: Mapping[str, Any], where: str, timeout: float | None = None) -> Future[None]:
         """A future of the end of `set_state`; messages begin with `where`."""
         held = self._keeper.checked(arrays, where)
-        return self._alone(lambda: go_on_from(self, held), timeout, begins=True)
+        return self._alone(partial(go_on_from, self._kept, held), timeout, begins=True)
 
     def state(self, timeout: float | None = None) -> dict[str, Array]:
         """Copies of the state by name; before the first call, that of one row."""
@@ -119,7 +147,7 @@ class ClientSession:
 
     def close(self) -> None:
         """Take no more calls; those that were accepted are made, then the state goes."""
-        self._keeper.remove(self, "it was closed")
+        self._keeper.remove(self._kept, "it was closed")
 
     def __enter__(self) -> Self:
         return self
@@ -129,17 +157,17 @@ class ClientSession:
 
     def _alone(self, run: Callable[[], Any], timeout: float | None, *, begins: bool = False) -> Future[Any]:
         until = deadline(timeout)
-        return self._keeper.submit(Action(self, run, begins), until)
+        return self._keeper.submit(Action(self._kept, run, begins), until)
 
 
 def submit_prepared(
     session: ClientSession, inputs: Prepared, until: float | None, confirm: Callable[[Outputs], None] | None = None
 ) -> Future[Outputs]:
     """What `ClientSession.submit` gives, for inputs that were checked; a step fails where `confirm` raises."""
-    return session._keeper.submit(SessionStep(session, inputs, confirm=confirm), until)
+    return session._keeper.submit(SessionStep(session._kept, inputs, confirm=confirm), until)
 
 
-def go_on_from(session: ClientSession, held: dict[str, Array]) -> None:
+def go_on_from(session: KeptSession, held: dict[str, Array]) -> None:
     """For the worker, between two calls: let the session have this state, which is then its own."""
     session.held, session.begun = held, True
 

@@ -20,7 +20,7 @@ from lstm_ir.ir.signature import Entry, Port, bind_dims
 from lstm_ir.serving.batcher import Outputs, resolve_jobs
 from lstm_ir.serving.rows import Prepared, Rows
 from lstm_ir.serving.scheduler import Job, Scheduler
-from lstm_ir.serving.session import Action, ClientSession, Name, SessionStep, go_on_from
+from lstm_ir.serving.session import Action, KeptSession, Name, SessionStep, Unnamed, go_on_from
 
 Array = np.ndarray[Any, Any]
 _CHARACTERS = 128  # of a session's name
@@ -34,7 +34,7 @@ class SessionKeeper:
         idle_timeout: float | None,
     ) -> None:  # fmt: skip
         self.inputs, self.evicted = inputs, 0
-        self.open: OrderedDict[Name, ClientSession] = OrderedDict()  # the one used longest ago is first
+        self.open: OrderedDict[Name, KeptSession] = OrderedDict()  # the one used longest ago is first
         self.scheduler: Scheduler  # once there is one
         self.pure, self._rows, self._max_batch, self._entry = pure, rows, max_batch, entry
         self._max_sessions, self._idle_timeout = max_sessions, idle_timeout
@@ -42,7 +42,7 @@ class SessionKeeper:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
 
-    def add(self, name: Name | None, restart: bool) -> ClientSession:
+    def add(self, name: Name | None, restart: bool) -> KeptSession:
         """What `Sessions.open` gives."""
         if name is not None:
             _named(name)
@@ -50,7 +50,7 @@ class SessionKeeper:
         self.evict()
         with self._lock:
             if name is None:
-                name = next(n for n in self._numbers if n not in self.open)
+                name = Unnamed(next(self._numbers))
             before = self.open.get(name)
             if before is not None and not restart:
                 raise CallError(f"session {name!r} is open already")
@@ -58,10 +58,10 @@ class SessionKeeper:
                 self._drop(before, "another was begun under its name")
             return self._made(name)
 
-    def _made(self, name: Name, *, begun: bool = True) -> ClientSession:
+    def _made(self, name: Name, *, begun: bool = True) -> KeptSession:
         if len(self.open) >= self._max_sessions:
             raise BusyError(f"{len(self.open)} sessions are open, max_sessions; no more are taken now")
-        made = self.open[name] = ClientSession(name, self, begun=begun)
+        made = self.open[name] = KeptSession(name, begun=begun)
         return made
 
     def step(
@@ -78,7 +78,7 @@ class SessionKeeper:
         return self._begin(name, lambda session: Action(session, partial(go_on_from, session, held), begins=True), None)
 
     def _begin(
-        self, name: Name, work: Callable[[ClientSession], SessionStep | Action], until: float | None
+        self, name: Name, work: Callable[[KeptSession], SessionStep | Action], until: float | None
     ) -> Future[Any]:
         """Queue what the session of this name begins with; one that is not open is opened."""
         _named(name)
@@ -92,12 +92,12 @@ class SessionKeeper:
                 self._forget(session)
                 raise
 
-    def _forget(self, session: ClientSession) -> None:
+    def _forget(self, session: KeptSession) -> None:
         """Close what has not begun, or has ended, and has nothing left that could begin it."""
         if not session.lane and not session.begun:
             self._drop(session, "its start failed, or it has ended")
 
-    def find(self, name: Name) -> ClientSession:
+    def find(self, name: Name) -> KeptSession:
         """The session that is open under this name; UnknownSessionError where none is."""
         with self._lock:
             found = self.open.get(name)
@@ -105,12 +105,12 @@ class SessionKeeper:
             raise UnknownSessionError(f"session {str(name)[:_CHARACTERS]!r} is not open")
         return found
 
-    def remove(self, session: ClientSession, why: str) -> None:
+    def remove(self, session: KeptSession, why: str) -> None:
         """Close it; its later calls are told why."""
         with self._lock:
             self._drop(session, why)
 
-    def _drop(self, session: ClientSession, why: str) -> None:
+    def _drop(self, session: KeptSession, why: str) -> None:
         if session.gone is None:
             session.gone = why
             if self.open.get(session.name) is session:
@@ -130,9 +130,9 @@ class SessionKeeper:
                     self._drop(session, f"it was idle for {self._idle_timeout:g} s")
                     self.evicted += 1
 
-    def prepare(self, arrays: Mapping[str, Any]) -> Prepared:
-        """The inputs of a call, checked."""
-        return self.inputs.prepare(arrays)
+    def prepare(self, arrays: Mapping[str, Any], *, copied: bool = False) -> Prepared:
+        """As `Rows.prepare` of the inputs of a call."""
+        return self.inputs.prepare(arrays, copied=copied)
 
     def submit(self, work: SessionStep | Action, until: float | None) -> Future[Any]:
         """Queue the work, behind what its session has asked for before."""
@@ -151,7 +151,7 @@ class SessionKeeper:
         self.scheduler.submit(job)
         return job.future
 
-    def _touch(self, session: ClientSession) -> None:
+    def _touch(self, session: KeptSession) -> None:
         session.used = time.monotonic()
         if self.open.get(session.name) is session:
             self.open.move_to_end(session.name)
@@ -165,7 +165,7 @@ class SessionKeeper:
         ports = [Port(n, v.type) for n, v in self._variables.items()]
         return bind_dims(ports, {n: a.shape for n, a in held.items()})[self._rows.batch]
 
-    def snapshot(self, session: ClientSession) -> dict[str, Array]:
+    def snapshot(self, session: KeptSession) -> dict[str, Array]:
         """Copies of its state; before the first call, that of one row."""
         if session.held is None:
             return self._start({self._rows.batch: 1})
@@ -220,7 +220,7 @@ class SessionKeeper:
             outputs.append(told)
         return outputs
 
-    def _end(self, session: ClientSession) -> None:
+    def _end(self, session: KeptSession) -> None:
         """Before the caller hears of it. A start that waits behind the last step begins anew; other steps fail."""
         with self._lock:
             session.held, session.begun = None, False
@@ -244,6 +244,6 @@ class SessionKeeper:
 def _named(name: object) -> None:
     text = isinstance(name, str) and 0 < len(name) <= _CHARACTERS and name.isprintable()
     number = isinstance(name, int) and not isinstance(name, bool) and 0 <= name < 2**64
-    if not (text or number):
+    if not (text or number or isinstance(name, Unnamed)):
         what = f"{_CHARACTERS} characters at most, or a number from 0 to 2^64 - 1"
         raise CallError(f"a session's name is {str(name)[:_CHARACTERS]!r}; expected {what}")

@@ -94,16 +94,16 @@ class Sessions(SchedulerOwner):
         return len(self._keeper.open)
 
     def open(self, name: Name | None = None, *, restart: bool = False) -> ClientSession:
-        """A session that starts as the program says; without a name it gets a number.
+        """A session that starts as the program says; without a name it gets one that no other is equal to.
 
         restart: one that is open under this name is closed. CallError for a name that is taken, BusyError where as
         many are open as may.
         """
-        return self._keeper.add(name, restart)
+        return ClientSession(self._keeper.add(name, restart), self._keeper, self)
 
     def get(self, name: Name) -> ClientSession:
         """The session that is open under this name; UnknownSessionError where none is."""
-        return self._keeper.find(name)
+        return ClientSession(self._keeper.find(name), self._keeper, self)
 
     def has(self, name: Name) -> bool:
         """Whether a session is open under this name."""

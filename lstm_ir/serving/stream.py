@@ -23,7 +23,7 @@ from lstm_ir.serving.inference import sequence_name
 from lstm_ir.serving.queueing import queue, written
 from lstm_ir.serving.served_model import GONE, ServedModel, result
 from lstm_ir.serving.server_state import ServerState, error_json, logged, text_of
-from lstm_ir.serving.session import ClientSession
+from lstm_ir.serving.session import ClientSession, Unnamed
 from lstm_ir.serving.tensors import RequestError
 
 _LENGTH = 4
@@ -61,8 +61,7 @@ def _opened(state: ServerState, socket: WebSocket) -> tuple[ServedModel, ClientS
     unknown = sorted(set(asked) - {"sequence_id", "resume"})
     if unknown:
         raise RequestError(f"there is no parameter {unknown[0][:80]!r}; there is sequence_id, resume")
-    text = asked.get("sequence_id", "")
-    name = sequence_name(text) if text else None
+    name = sequence_name(asked.get("sequence_id", ""))
     if asked.get("resume", "false") not in ("true", "false"):
         raise RequestError("parameter resume is true or false")
     if asked.get("resume") == "true":
@@ -111,7 +110,8 @@ async def _answered(
             binary = header is not None
             asked, future = await queue(state, model, body, header, session, binary=binary, begun=begun)
             outputs = await result(future, asked.timeout, begun, departure.of(socket))
-            text, data = await written(state, model, asked, outputs, {"sequence_id": session.name})
+            named = {} if isinstance(session.name, Unnamed) else {"sequence_id": session.name}
+            text, data = await written(state, model, asked, outputs, named)
             lease.add(len(data))
             if binary:
                 length = len(data) if text is None else text

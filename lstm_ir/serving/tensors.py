@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lstm_ir.backends.files.strict_json import MinusZero
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.signature import Port
 from lstm_ir.ir.types import DType
@@ -27,8 +28,11 @@ WORDS = {v: k for k, v in DATATYPES.items()}
 _RANK = 32
 _PIECE = 1 << 13  # elements that become text at a time
 _BYTES = ("FP16", "BF16")  # the protocol has no JSON numbers of these
+_WHOLE = {int, MinusZero}
 _NUMBERS = (
-    {"BOOL": {bool}} | {w: {int} for w in WORDS.values() if "INT" in w} | {"FP32": {int, float}, "FP64": {int, float}}
+    {"BOOL": {bool}}
+    | {w: _WHOLE for w in WORDS.values() if "INT" in w}
+    | dict.fromkeys(("FP32", "FP64"), _WHOLE | {float})
 )
 
 

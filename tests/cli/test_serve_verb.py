@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,38 @@ def test_chosen_outputs_are_all_that_is_served(tmp_path: Path) -> None:
         with urllib.request.urlopen(f"{server.url}/v2/models/sums", timeout=60) as answer:
             outputs = json.load(answer)["outputs"]
         assert [o["name"] for o in outputs] == ["y"]
+
+
+def longer_than_three(url: str, model: str) -> int:
+    """The status of a request of four steps."""
+    data = {"inputs": [{"name": "x", "shape": [4, 1, 3], "datatype": "FP32", "data": [1.0] * 12}]}
+    asked = urllib.request.Request(f"{url}/v2/models/{model}/infer", json.dumps(data).encode())
+    try:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as e:
+        with e:
+            return e.code
+
+
+def test_time_has_the_name_that_it_is_given(tmp_path: Path) -> None:
+    """Steps are bounded by that size; a model without it is named at the start."""
+    pytest.importorskip("uvicorn")
+    packages = []
+    for size in ("T", "S"):
+        x = li.input("x", (size, "B", 3))
+        packages.append(li.export(li.Graph(size, [x], {"y": x * 2.0}), tmp_path / f"{size}.lirpkg", ["cpu:host"]))
+    for words, bounded in (((), "T"), (("--time-size-name", "S"), "S")):
+        with served(*packages, "--max-steps", 3, *words) as server:
+            found = {model: longer_than_three(server.url, model) for model in ("T", "S")}
+            server.process.send_signal(signal.SIGINT)
+            server.process.wait(60)
+            assert server.process.stderr is not None
+            said = server.process.stderr.read()
+        other = "S" if bounded == "T" else "T"
+        assert found == {bounded: 413, other: 200}
+        assert f"{other}: no size is called {bounded}, there is {other}: --max-steps bounds nothing" in said
+        assert f"{bounded}: no size is called" not in said
 
 
 def test_names_of_models() -> None:

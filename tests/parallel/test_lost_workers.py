@@ -240,6 +240,62 @@ def test_an_interrupted_step(package: Path, wanted: Wanted, verb: str, monkeypat
         confirm(trainer, losses, wanted)
 
 
+def test_an_interrupted_step_whose_messages_are_larger_than_a_socket_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither reply is read, and the next parts are as large: each side would wait for the other to read."""
+    side, rng = 512, np.random.default_rng(20261206)
+    w = li.weight("w", rng.uniform(-0.5, 0.5, (side, side)).astype(np.float32))
+    x = li.input("x", ("B", side))
+    graph = li.Graph("large", [x], {"loss": li.mean(li.tanh(li.dense(x, w)))})
+    program = li.train_step(graph, loss="loss", optimizer=li.sgd(0.1), grads=True)
+    path = li.export(program, tmp_path / "large.lirpkg", ["cpu:host"])
+    a = rng.standard_normal((1024, side)).astype(np.float32)
+
+    def interrupted(self: ProcessLink) -> Any:
+        raise KeyboardInterrupt
+
+    with Trainer(path, 2, threads=1, timeout=20.0) as trainer:
+        with monkeypatch.context() as m:
+            m.setattr(ProcessLink, "receive", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                trainer.step(x=a)
+        found = trainer.step(x=a)["loss"]
+        assert (trainer.step_number, trainer.replaced) == (1, 0)
+    with Trainer(path, 2, threads=1) as trainer:
+        assert trainer.step(x=a)["loss"] == found
+
+
+@pytest.mark.parametrize("sent", [0, 1], ids=["before all workers", "between two"])
+def test_an_interrupted_load_of_a_state_of_the_same_step(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: int
+) -> None:
+    """Workers with the old weights are at the right step: they take the new ones before anything else."""
+    file, send, seen = tmp_path / "other.safetensors", ProcessLink.send, []
+    with Trainer(package, 2, threads=1) as trainer:
+        trainer.step(batch(9))
+        trainer.save_state(file)
+        loss = trainer.step(batch(1))["loss"]
+        want = trainer.state
+
+    def interrupted(self: ProcessLink, what: str, step: int, shared: Any) -> None:
+        seen.append(what)
+        if len(seen) > sent:
+            raise KeyboardInterrupt
+        send(self, what, step, shared)
+
+    with Trainer(package, 2, threads=1) as trainer:
+        trainer.step(batch(0))
+        with monkeypatch.context() as m:
+            m.setattr(ProcessLink, "send", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                trainer.load_state(file)
+        assert trainer.step(batch(1))["loss"] == loss
+        for name, a in trainer.state.items():
+            np.testing.assert_array_equal(a, want[name], err_msg=name)
+        assert trainer.replaced == 0
+
+
 def test_a_worker_that_dies_always_is_an_error(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     send: Send = ProcessLink.send
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from trained_models import C, I, T, batch, classifier, torch_losses
 
 import lstm_ir as li
 from lstm_ir.parallel import Trainer
+from lstm_ir.parallel.links import Processes, ProcessLink
+from lstm_ir.parallel.replica import Replica
 
 STEPS = 12
 
@@ -212,6 +215,46 @@ def test_packages_that_do_not_train(tmp_path: Path) -> None:
         Trainer(3)  # type: ignore[arg-type]
 
 
+def beyond_grads_and_apply(kind: str) -> li.Program:
+    """Programs whose `train` moves more than `apply` does."""
+    x, h = li.input("x", ("B", 2)), li.input("h", ("B", 2))
+    y = x @ li.weight("w", np.eye(2, dtype=np.float32))
+    more: dict[str, Any] = {"accumulate": 2} if kind == "accumulate" else {}
+    if kind == "running":
+        mean, var = li.weight("mean", np.zeros(2, np.float32)), li.weight("var", np.ones(2, np.float32))
+        y = li.batch_norm(y, mean, var, training=True).y
+    graph = li.Graph("g", [x], {"loss": li.mean(y * y), "y": y})
+    if kind != "carried":
+        return li.train_step(graph, loss="loss", optimizer=li.sgd(0.1), grads=True, **more)
+    y = li.tanh(y + h)
+    carried = li.stateful(li.Graph("g", [x, h], {"loss": li.mean(y * y), "h_n": y}), {"h": "h_n"})
+    return li.train_step(carried, loss="loss", optimizer=li.sgd(0.1), grads=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("running", "its `train` moves 'mean', a running statistic, which a Trainer does not support"),
+        ("accumulate", r"several calls of its `train` make one update \(accumulate\), which a Trainer does not"),
+        ("carried", "it carries 'h' from call to call, which a Trainer does not"),
+    ],
+)
+def test_what_grads_and_apply_leave_out_is_refused(tmp_path: Path, kind: str, said: str) -> None:
+    path = li.export(beyond_grads_and_apply(kind), tmp_path / "m.lirpkg", ["cpu:host"])
+    with pytest.raises(li.CallError, match=said):
+        Trainer(path, 1)
+
+
+def test_what_only_a_plateau_moves_is_taken(tmp_path: Path) -> None:
+    """Its entry reports metrics; the rate of a step is what the state says."""
+    x = li.input("x", ("B", 2))
+    y = x @ li.weight("w", np.ones((2, 1), np.float32))
+    optimizer = li.sgd(li.schedules.plateau(0.1, factor=0.5, patience=2))
+    program = li.train_step(li.Graph("g", [x], {"loss": li.mean(y * y)}), loss="loss", optimizer=optimizer, grads=True)
+    with Trainer(li.export(program, tmp_path / "m.lirpkg", ["cpu:host"]), 1, threads=1) as trainer:
+        assert trainer.step(x=np.ones((3, 2), np.float32))["loss"] == 4.0
+
+
 def test_a_closed_trainer(package: Path) -> None:
     trainer = Trainer(package, 2, threads=1)
     trainer.close()
@@ -228,6 +271,37 @@ def test_workers_that_cannot_start(package: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(li.DeviceError, match="a worker cannot be started: No such file"):
         Trainer(package, 2)
+
+
+def test_a_trainer_that_cannot_be_made_leaves_nothing(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its copy of the state is freed, and the workers that it has started end."""
+    links: list[ProcessLink] = []
+    freed: list[Replica] = []
+    start, close = Processes.start, Replica.close
+
+    def second_fails(self: Processes) -> ProcessLink:
+        if links:
+            raise li.DeviceError("a worker cannot be started: too many processes")
+        links.append(start(self))
+        return links[0]
+
+    def noted(self: Replica) -> None:
+        freed.append(self)
+        close(self)
+
+    monkeypatch.setattr(Processes, "start", second_fails)
+    monkeypatch.setattr(Replica, "close", noted)
+    with pytest.raises(li.DeviceError, match="too many processes"):
+        Trainer(package, 3)
+    assert len(freed) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(links[0].pid, 0)
+    (tmp_path / "bad.safetensors").write_bytes(b"no")
+    with pytest.raises(li.PackageError):
+        Trainer(package, 3, checkpoint=tmp_path / "bad.safetensors", resume=True)
+    assert len(freed) == 2
 
 
 def test_a_key_reaches_the_workers(tmp_path: Path) -> None:

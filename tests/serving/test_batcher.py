@@ -23,6 +23,7 @@ from lstm_ir.ir import dims
 from lstm_ir.ir.errors import BusyError, CallError, DeadlineError, DeviceError, ValueRangeError
 from lstm_ir.ir.signature import Entry, Port
 from lstm_ir.ir.types import TensorType
+from lstm_ir.serving.batcher import submit_prepared
 from lstm_ir.serving.rows import length_class
 from lstm_ir.serving.scheduler import Job, Scheduler
 
@@ -183,6 +184,18 @@ def test_one_bad_request_fails_alone(slow: Slow) -> None:
     batcher.close()
 
 
+@pytest.mark.parametrize("view", [False, True], ids=["the array", "a view"])
+def test_a_caller_may_write_into_what_he_submitted(slow: Slow, view: bool) -> None:
+    """Before the call has begun: its results are those of what was submitted."""
+    with held(slow) as batcher:
+        a = np.full((2, 2), 1, np.float32)
+        given = a[:1] if view else a
+        future = batcher.submit({"x": given})
+        a[...] = 13
+        slow.go.set()
+        np.testing.assert_array_equal(future.result(60)["y"], np.full_like(given, 2))
+
+
 def test_the_queue_is_bounded(slow: Slow) -> None:
     batcher = held(slow, max_waiting=2)
     futures = [batcher.submit(row(v)) for v in (1, 2)]
@@ -215,9 +228,9 @@ def test_a_deadline_ends_the_wait_and_nothing_is_computed(slow: Slow) -> None:
 def test_a_cancelled_request_holds_no_memory(slow: Slow) -> None:
     """Though the worker has not come to it."""
     batcher = held(slow)
-    x = np.ones((1000, 2), np.float32)
-    seen, future = weakref.ref(x), batcher.submit({"x": x})
-    del x
+    prepared = batcher.rows.prepare({"x": np.ones((1000, 2), np.float32)})
+    seen, future = weakref.ref(prepared.values[0]), submit_prepared(batcher, prepared, None)
+    del prepared
     assert seen() is not None
     assert future.cancel()
     gc.collect()
@@ -231,10 +244,10 @@ def test_a_cancelled_request_holds_no_memory(slow: Slow) -> None:
 def test_an_idle_batcher_holds_nothing_of_its_last_call(slow: Slow) -> None:
     slow.go.set()
     batcher = li.Batcher(slow, check=False, max_delay=0.0)
-    x = row(1)["x"]
-    future = batcher.submit({"x": x})
-    seen = [weakref.ref(x), weakref.ref(future), weakref.ref(future.result(60)["y"])]
-    del x, future
+    prepared = batcher.rows.prepare(row(1))
+    future = submit_prepared(batcher, prepared, None)
+    seen = [weakref.ref(prepared.values[0]), weakref.ref(future), weakref.ref(future.result(60)["y"])]
+    del prepared, future
     gone(seen)
     batcher.close()
 
@@ -361,6 +374,7 @@ def test_shared_inputs_part_requests() -> None:
         ({"max_delay": -1}, "max_delay is -1; expected seconds, a number of 0 or more"),
         ({"lengths": "x"}, r"main: 'x' is no input of integers \[B\], so it cannot hold lengths"),
         ({"outputs": ["z"]}, "main: there is no output 'z'; there is y"),
+        ({"time": "B"}, "main: the batch and time are two sizes, and both are called 'B'"),
     ],
 )
 def test_wrong_arguments(given: dict[str, Any], message: str) -> None:

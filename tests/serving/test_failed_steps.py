@@ -125,7 +125,7 @@ def test_one_infinity_is_no_error_of_others_in_its_call(sessions: li.Sessions) -
     jobs = []
     for name, value in (("zero", 0.0), ("one", 1.0)):
         inputs = model.server.rows.prepare({"x": np.full((1, 2), value, np.float32)})
-        work = SessionStep(sessions.open(name), inputs, confirm=lambda found: confirm_json(request, found))
+        work = SessionStep(sessions.open(name)._kept, inputs, confirm=lambda found: confirm_json(request, found))
         jobs.append(Job(work, inputs.key, 1, owner=work.session))
     keeper.run(jobs)
     assert "NaN or infinity" in str(jobs[0].future.exception(0))

@@ -134,11 +134,54 @@ def test_booleans_are_booleans() -> None:
         read(head + b"\0\1\2", len(head))
 
 
+@pytest.mark.parametrize("word", KINDS)
+def test_minus_zero(word: str) -> None:
+    """JSON has it as a whole number; floats keep its sign, and no boolean is one."""
+    data = f"[-0, {'1.5' if 'FP' in word else 127}, 0]"
+    text = f'{{"inputs": [{{"name": "{word.lower()}", "shape": [1, 3], "datatype": "{word}", "data": {data}}}]}}'
+    if word in ("BOOL", "FP16", "BF16"):
+        with pytest.raises(RequestError):
+            read(text.encode(), None)
+        return
+    found = read(text.encode(), None).inputs[word.lower()]
+    np.testing.assert_array_equal(found, [[0, 1.5 if "FP" in word else 127, 0]])
+    np.testing.assert_array_equal(np.signbit(found.astype(np.float64)), [["FP" in word, False, False]])
+
+
+def test_minus_zero_beside_a_large_number() -> None:
+    """No integer passes through a float."""
+    text = (
+        '{"inputs": [{"name": "int64", "shape": [1, 3], "datatype": "INT64", "data": [-0, 9223372036854775807, -1]}]}'
+    )
+    np.testing.assert_array_equal(read(text.encode(), None).inputs["int64"], [[0, 2**63 - 1, -1]])
+    with pytest.raises(RequestError, match="a number does not fit INT64"):
+        read(text.replace("807", "808").encode(), None)
+
+
+@pytest.mark.parametrize(("shape", "size", "said"), [("-0", 0, "a list of sizes"), ("1", "-0", "bytes follow")])
+def test_minus_zero_is_no_size(shape: str, size: object, said: str) -> None:
+    item = f'"name": "fp32", "datatype": "FP32", "shape": [{shape}, 3], "parameters": {{"binary_data_size": {size}}}'
+    with pytest.raises(RequestError, match=said):
+        read(f'{{"inputs": [{{{item}}}]}}'.encode(), None)
+
+
 @pytest.mark.parametrize(
-    ("text", "name"), [("7", 7), ("07", "07"), ("", ""), ("a", "a"), ("²", "²"), ("9" * 30, "9" * 30), ("-1", "-1")]
+    ("text", "name"),
+    [("7", 7), ("07", "07"), ("0", None), ("", None), ("a", "a"), ("²", "²"), ("9" * 30, "9" * 30), ("-1", "-1")],
 )
-def test_sequences_have_one_name_in_paths_and_parameters(text: str, name: str | int) -> None:
+def test_sequences_have_one_name_in_paths_and_parameters(text: str, name: str | int | None) -> None:
+    """0 and "" are no sequence, as a number and as a text."""
     assert sequence_name(text) == name
+    assert InferRequest("", {}, {}, {"sequence_id": text}).sequence == name
+    if isinstance(name, int) or text == "0":
+        assert InferRequest("", {}, {}, {"sequence_id": int(text)}).sequence == name
+
+
+@pytest.mark.parametrize("value", ["true", 1, None, []])
+def test_binary_data_output_is_true_or_false(value: object) -> None:
+    text = json.dumps({"inputs": [], "parameters": {"binary_data_output": value}})
+    with pytest.raises(RequestError, match=r"parameter binary_data_output is .*; expected true or false"):
+        read(text.encode(), None)
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,25 @@ def test_streams(server: Served, rng: np.random.Generator) -> None:
         pass
 
 
+def test_a_stream_without_a_name_is_out_of_reach(server: Served, http: Any, rng: np.random.Generator) -> None:
+    """Sequences of other clients have the numbers that come first: each client gets its own results."""
+    x, other = rng.standard_normal((6, 1, I), np.float32), rng.standard_normal((6, 1, I), np.float32)
+    found: dict[Any, list[Array]] = {n: [] for n in ("stream", 1, 2, 3)}
+    with client_of.connect(f"ws://127.0.0.1:{server.port}/v2/models/speech/stream") as made:
+        for t in range(0, 6, 2):
+            made.send(json.dumps({"inputs": [json_tensor("x", x[t : t + 2])]}))
+            answer = json.loads(made.recv(timeout=60))
+            assert "parameters" not in answer
+            found["stream"].append(outputs(answer)["y"])
+            for n in (1, 2, 3):
+                answer = step(http, n, other[t : t + 2], sequence_start=t == 0, sequence_end=t == 4)
+                assert answer.status_code == 200, answer.text
+                found[n].append(outputs(answer.json())["y"])
+    for name, parts in found.items():
+        want = torch_lstm(x if name == "stream" else other, WEIGHTS)["y"]
+        np.testing.assert_allclose(np.concatenate(parts), want, rtol=0, atol=2e-5, err_msg=str(name))
+
+
 def test_as_many_sequences_as_may(http: Any, rng: np.random.Generator) -> None:
     x = rng.standard_normal((1, 1, I), np.float32)
     answers = [step(http, f"s{i}", x, sequence_start=True) for i in range(12)]

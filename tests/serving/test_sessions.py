@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -227,7 +229,7 @@ def test_idle_sessions_are_closed_and_others_are_not(plain: Any, rng: np.random.
             busy(x=x[:1])
             time.sleep(0.02)
         assert sessions.evicted == 1
-        assert idle.held is None
+        assert idle._kept.held is None
         with pytest.raises(UnknownSessionError, match=r"session 'idle' is not open: it was idle for 2\.5 s"):
             idle(x=x[1:])
         with pytest.raises(UnknownSessionError, match="session 'idle' is not open"):
@@ -245,9 +247,9 @@ def test_what_a_closed_session_held_is_gone(plain: Any) -> None:
         session.close()
         assert future.result(60)["y"].shape == (1, 1, H), "an accepted call was lost"
         end = time.monotonic() + 60
-        while session.held is not None and time.monotonic() < end:
+        while session._kept.held is not None and time.monotonic() < end:
             time.sleep(0.01)
-        assert session.held is None
+        assert session._kept.held is None
         with pytest.raises(UnknownSessionError, match="is not open: it was closed"):
             session(x=x)
 
@@ -294,12 +296,41 @@ def test_wrong_names(plain: Any, name: Any) -> None:
         sessions.open(name)
 
 
+def test_a_caller_may_write_into_what_he_submitted(plain: Any, rng: np.random.Generator) -> None:
+    """One buffer for all frames of a microphone, each submitted before the last is done."""
+    x, buffer = rng.standard_normal((4, 1, I), np.float32), np.empty((1, 1, I), np.float32)
+    with li.Sessions(plain, max_delay=0.2) as sessions, sessions.open() as session:
+        futures = []
+        for frame in x:
+            buffer[0] = frame
+            futures.append(session.submit({"x": buffer}))
+        found = np.concatenate([f.result(60)["y"] for f in futures])
+    np.testing.assert_allclose(found, whole(x), rtol=0, atol=2e-5)
+
+
+def test_a_session_keeps_its_sessions(plain: Any) -> None:
+    """Nobody else holds them; with the last session they go, and their thread ends."""
+    session = li.Sessions(plain, check=False).open("one")
+    gc.collect()
+    seen = weakref.ref(session._owner)
+    assert session(x=np.ones((1, 1, I), np.float32))["y"].shape == (1, 1, H)
+    thread = session._owner.scheduler._thread  # type: ignore[attr-defined]
+    del session
+    gc.collect()
+    assert seen() is None
+    thread.join(60)
+    assert not thread.is_alive()
+
+
 def test_names_that_are_taken(plain: Any) -> None:
     with li.Sessions(plain, check=False) as sessions:
         sessions.open(1)
         with pytest.raises(CallError, match="session 1 is open already"):
             sessions.open(1)
-        assert sessions.open().name == 2
+        unnamed = [sessions.open(), sessions.open()]
+        assert [sessions.get(session.name) for session in unnamed] == unnamed
+        sessions.open(2)  # no name of a session that was given none is a number
+        assert len(sessions) == 4
 
 
 def test_programs_without_rows_of_state_are_refused_by_name(plain: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -96,3 +98,20 @@ def test_a_closed_executable_is_refused() -> None:
         pure({"x": np.ones((1, I), np.float32), "state h": np.ones((1, H), np.float32)})
     with pytest.raises(DeviceError, match="the executable is closed"):
         step.pure()
+
+
+def test_the_buffers_of_its_calls_go_with_the_executable() -> None:
+    """Though the function is still held, as `li.Sessions` hold it."""
+    made = li.compile(li.stateful(graph(), {"h": "h_n"}).only("step"))
+    step = made.entries["step"]
+    pure = step.pure()
+    pure({"x": np.ones((1, I), np.float32), "state h": np.ones((1, H), np.float32)})
+    slots = [plan.slots for plan in step.pure_plans.values()]
+    assert slots[0] is not None
+    seen = weakref.ref(slots[0].block)
+    del slots
+    assert seen() is not None
+    made.close()
+    gc.collect()
+    assert seen() is None
+    del pure
