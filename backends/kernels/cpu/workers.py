@@ -70,6 +70,8 @@ def grid(
     if schedule.resident:  # as many for each worker
         rounds = arith("ceildivui", rows, arith("muli", each, const(schedule.resident)))
         chunks = arith("maxui", chunks, arith("minui", arith("muli", each, rounds), rows))
+    if schedule.panel or schedule.resident:
+        chunks = _taken_evenly(e, const, chunks, len(plan.components), found)
     if schedule.apart:
         blocks = min(schedule.tiles[s].blocks(s.width, schedule.lanes) for c in plan.components for s in c.sweeps)
         return chunks, arith("minui", arith("ceildivui", each, chunks), const(blocks))
@@ -85,6 +87,25 @@ def grid(
     blocks = max((sum(w.blocks for w in sweeps) for sweeps in steps), default=1)
     members = arith("minui", left, arith("minui", const(blocks), useful))
     return chunks, arith("maxui", members, one)
+
+
+def _taken_evenly(
+    e: Emitter, const: Callable[[Dim], ir.Value], chunks: ir.Value, components: int, workers: ir.Value
+) -> ir.Value:
+    """So many chunks or a few more, of which every worker takes as many.
+
+    A worker of IREE takes one at a time, or RESERVED where there are so many for each: of 25 one of two took 16.
+    """
+    index = ir.IndexType.get()
+
+    def arith(op: str, *of: ir.Value) -> ir.Value:
+        return e.make(f"arith.{op}", list(of), [index]).result
+
+    turn = arith("muli", workers, const(machine.RESERVED))
+    few = e.compare("ult", arith("muli", chunks, const(components)), turn)
+    unit = arith("select", few, workers, turn)
+    alone = e.make("arith.ori", [e.compare("eq", workers, const(1)), e.compare("ult", chunks, workers)], [few.type])
+    return arith("select", alone.result, chunks, arith("muli", arith("ceildivui", chunks, unit), unit))
 
 
 def most_teams(plan: LoopPlan, schedule: LoopSchedule) -> int | None:
