@@ -19,6 +19,7 @@ The order, and why:
     fold-embeddings     a table's product by the joined weights, which the next pass moves out of the loop
     hoist-invariants    joined weights leave the loop, as hoist-projection needs them
     hoist-projection    not where the target has kernels, whose schedule places the projection
+    sink-elementwise    when no loop is split and nothing leaves loops any more, whose rows it moves back
     turn-bodies         when no product is lifted any more: rows and columns where kernels have them
     canonicalize        what hoisting and turning left: unread operands, reshapes, transposes
     join-rows           when nothing changes any more what loops save for each other
@@ -42,6 +43,7 @@ from lstm_ir.passes import (
     hoist_projection,
     join_rows,
     precision,
+    sink_elementwise,
     split_carries,
     split_loops,
     stack_directions,
@@ -55,7 +57,7 @@ from lstm_ir.passes.cell import fuse_cell
 
 MODULES = (
     canonicalize, chunk_states, cse, decompose, expand, fold_constants, fold_embeddings, fuse_cell, fuse_gates,
-    hoist_invariants, hoist_projection, join_rows, precision, split_carries, split_loops,
+    hoist_invariants, hoist_projection, join_rows, precision, sink_elementwise, split_carries, split_loops,
     stack_directions, time_major, turn_bodies, widen_rows,
 )  # fmt: skip
 """Where passes register themselves."""
@@ -64,7 +66,7 @@ CORE = "expand,cse,canonicalize,cse,fuse-cell,canonicalize,cse"
 SCHEDULED = (
     "time-major,cse,stack-directions,canonicalize,cse,decompose,split-carries,canonicalize,cse,"
     "chunk-states,split-loops,"
-    "fuse-gates,fold-embeddings,hoist-invariants,hoist-projection,turn-bodies,canonicalize,join-rows,fold-constants,cse"
+    "fuse-gates,fold-embeddings,hoist-invariants,hoist-projection,sink-elementwise,turn-bodies,canonicalize,join-rows,fold-constants,cse"
 )
 NAMED = {"o0": "expand,decompose", "core": CORE, "default": f"{CORE},{SCHEDULED}"}
 """Pipelines that can be written by name, alone or among passes: `core,decompose`."""

@@ -25,6 +25,7 @@ LINE = "// -----\n"
 FOR_KERNELS = {
     "chunk-states": ("chunk-states{kernels=no}", resolve("cpu").info),
     "join-rows": ("join-rows{max_tensors=3}", resolve("cpu").info),
+    "sink-elementwise": ("sink-elementwise", resolve("cpu").info),
     "turn-bodies": ("turn-bodies", resolve("cpu").info),
 }
 WANTED = ("match", "near_miss", "output", "shared", "in_loop")

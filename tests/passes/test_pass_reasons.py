@@ -19,6 +19,8 @@ import pytest
 from paths import DOCS
 
 import lstm_ir as li
+from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.ir.opdef import Trait
 from lstm_ir.passes.chunk_states import ChunkStates
 from lstm_ir.passes.pipeline import Pipeline
 from lstm_ir.passes.pipelines import NAMED
@@ -281,3 +283,23 @@ def test_precision_halves_what_is_kept_of_the_weights() -> None:
         f"| `precision` | one layer | bytes of weights | {counted[0]} | {counted[1]} |"
         in (DOCS / "passes.md").read_text()
     )
+
+
+def test_sunk_gates_are_no_tensors_of_all_steps() -> None:
+    """A linear cell: its gates are made by the loop, in a CPU's kernel."""
+    x, w, b = rows(), weight("w", H, 2 * H), li.weight("b", np.ones(2 * H, np.float32))
+
+    def cell(h: li.Value, r: Any) -> Any:
+        h = r[0] * h + (1.0 - r[0]) * r[1]
+        return h, h
+
+    z = x @ w + b
+    _, y = li.scan(cell, li.zeros(("B", H)), (li.logistic(z[:, :, :H]), li.tanh(z[:, :, H:])))
+    graph, cpu = li.Graph("linear", [x], {"y": y}), resolve("cpu").info
+    counted = [
+        sum(Trait.elementwise in n.op.traits for n in pipeline(without).run(graph, cpu).graph.nodes)
+        for without in ("sink-elementwise", None)
+    ]
+    assert counted[0] > counted[1]
+    line = f"| `sink-elementwise` | a linear cell | elementwise ops before loops | {counted[0]} | {counted[1]} |"
+    assert line in (DOCS / "passes.md").read_text()

@@ -193,6 +193,7 @@ class _Products:
     def __init__(self, s: Sweep, q: int) -> None:
         self.sums = [g for _ in range(q) for g in range(len(s.dots))]
         self.passes = [{g for g, _ in loop.gates} for loop in s.loops]
+        self.in_words = any(loop.in_words for loop in s.loops)
 
     def weights(self, vectors: int) -> list[list[int]]:
         """Weights of one k by part and pass, where so many vectors are summed at a time."""
@@ -219,14 +220,12 @@ def _shapes(m: Machine, plan: LoopPlan, p: _Products, max_rows: int, parts: int)
     """Tiles by height: the tallest has the most products per load, the others take the rest."""
     rows = plan.rows
     heights = [n for n in m.heights if n <= max_rows]
-    best = max(heights, key=lambda n: p.per_load(n, m.registers))
+    registers = m.registers - (m.spare if p.in_words else 0)
+    best = max(heights, key=lambda n: p.per_load(n, registers))
     if isinstance(rows, int) and rows > 0:
         best = -(-rows // -(-rows // best))  # even parts
     rest = _rest(rows, best, m.tiles_of_chunk * best, parts)
-    return (
-        Shape(best, p.together(best, m.registers), m.products),
-        *(Shape(n, p.together(n, m.registers)) for n in rest),
-    )
+    return (Shape(best, p.together(best, registers), m.products), *(Shape(n, p.together(n, registers)) for n in rest))
 
 
 def _rest(rows: Dim, best: int, chunk: int, parts: int) -> list[int]:

@@ -32,7 +32,8 @@ def workgroups(rows: int, workers: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("rows", "workers", "panels"), [(3200, 2, 25), (640, 2, 5), (1600, 4, 13), (256, 4, 2), (3200, 1, 25), (12800, 3, 100)]
+    ("rows", "workers", "panels"),
+    [(3200, 2, 25), (640, 2, 5), (1600, 4, 13), (256, 4, 2), (3200, 1, 25), (12800, 3, 100)],
 )  # fmt: skip
 def test_workers_take_as_many(rows: int, workers: int, panels: int) -> None:
     """One at a time, or RESERVED where there are as many for each; few rows are not cut further."""
