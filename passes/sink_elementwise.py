@@ -115,7 +115,7 @@ class _Sinking:
         if len(n.types) > 1 or not t.rank or t.shape[0] != self.loop.length:
             return False
         if n.op.name == "slice":
-            return n.inputs[0].shape[0] == self.loop.length and n.attrs["strides"][0] == 1
+            return bool(n.inputs[0].shape[0] == self.loop.length and n.attrs["strides"][0] == 1)
         return Trait.elementwise in n.op.traits and not n.ranges
 
     def _row(self, v: Value, reverse: bool) -> Value:

@@ -210,6 +210,7 @@ KINDS: dict[str, dict[str, str]] = {
         "backends/files/manifest.py": "FORMAT _READ",
         "backends/files/npy.py": "_LENGTH_BYTES _HEADER",
         "backends/kernels/body/plan.py": "WORD",
+        "backends/kernels/cpu/ending.py": "NEVER",
         "backends/kernels/cpu/team.py": "FLAG UNBOUNDED",
         "backends/kernels/cpu/words.py": "_PAIRS _SIGNED _UNSIGNED _SIGNED_FEATURE",
         "backends/kernels/gpu/machine.py": "GROUPS",
