@@ -73,7 +73,7 @@ def _all(t: Text, ended: Memory, half: TextOperand, rows: TextOperand, number: T
 
 
 def steps_run(e: Emitter, ended: ir.Value, t: TensorType, limit: ir.Value) -> ir.Value:
-    """How many steps ran, i32[], of at most `limit`: the largest number, unless a row never ended."""
+    """How many steps ran, i32[], of at most `limit`: the largest number, unless a row never ended; one without rows."""
     numbers, most = parameter("ended", t), parameter("limit", TensorType((), DType.i32))
-    found: Value = ew.minimum(max_of(numbers) if t.rank else numbers, most)
+    found: Value = ew.minimum(ew.maximum(max_of(numbers), 1) if t.rank else numbers, most)
     return e.graph(Graph("steps", [numbers, most], [found]), [ended, e.scalar(limit, DType.i32, own=True)])[0]

@@ -12,6 +12,7 @@ from until_bodies import GRAPHS, arrays, recurrent
 
 import lstm_ir as li
 from lstm_ir.ir.binding import bind_sizes
+from lstm_ir.ir.loop import Loop
 
 
 @pytest.mark.parametrize("target", ["cpu", BASELINE, AVX2])
@@ -36,6 +37,20 @@ def test_few_steps(T: int, seed: int) -> None:
         with li.compile(made) as exe:
             for _ in range(4):
                 compare(exe, graph, arrays(graph, rng, T=T), TOLERANCE["f32"])
+
+
+@pytest.mark.parametrize("T", [0, 1, 5])
+def test_no_rows(T: int, seed: int) -> None:
+    """All of no flags hold: the first step is the last."""
+    graph, rng = recurrent("B", 24, "T"), np.random.default_rng(seed)
+    with li.compile(graph) as exe:
+        compare(exe, graph, arrays(graph, rng, T=T, B=0), TOLERANCE["f32"])
+    x = li.input("x", ("T", "B", 24))
+    y, _, steps = li.scan(lambda h, r: (h + r, None), li.zeros(("B", 24)), x, until=lambda h, y: h[:, 0] > 1.0)
+    loop = next(n for n in li.Graph("g", [x], {"y": y, "n": steps}).nodes if n.op.name == "scan")
+    main = li.Graph("main", [x], {"ran": Loop(loop).steps})
+    with li.compile(main) as exe:
+        compare(exe, main, {"x": np.ones((T, 0, 24), np.float32)}, 0)
 
 
 @pytest.mark.parametrize("word", ["int8", "int8-dynamic", "bf16"])
