@@ -20,12 +20,20 @@ from lstm_ir.ir.location import at
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.scan.node import scan_node
 from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.loops import clone
 from lstm_ir.passes.rewrite import with_bodies
 from lstm_ir.passes.tuned import LOOP_TENSORS
+
+KERNEL_OPS = frozenset((
+    "add", "subtract", "multiply", "divide", "negate", "abs", "maximum", "minimum", "select", "compare", "convert",
+    "exponential", "log", "logistic", "tanh", "sqrt", "rsqrt", "log_plus_one", "exponential_minus_one",
+))  # fmt: skip
+"""What every kernel computes: with another op inside, a loop would be no kernel."""
+KERNEL_TYPES = (DType.f32, DType.f64, DType.i1)
 
 
 @register
@@ -116,7 +124,8 @@ class _Sinking:
             return False
         if n.op.name == "slice":
             return bool(n.inputs[0].shape[0] == self.loop.length and n.attrs["strides"][0] == 1)
-        return Trait.elementwise in n.op.traits and not n.ranges
+        known = n.op.name in KERNEL_OPS and all(v.dtype in KERNEL_TYPES for v in (*n.inputs, *n.values))
+        return known and not n.ranges
 
     def _row(self, v: Value, reverse: bool) -> Value:
         """One row of v, in the body."""
