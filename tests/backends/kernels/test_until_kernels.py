@@ -48,7 +48,9 @@ def test_no_rows(T: int, seed: int) -> None:
     x = li.input("x", ("T", "B", 24))
     y, _, steps = li.scan(lambda h, r: (h + r, None), li.zeros(("B", 24)), x, until=lambda h, y: h[:, 0] > 1.0)
     loop = next(n for n in li.Graph("g", [x], {"y": y, "n": steps}).nodes if n.op.name == "scan")
-    main = li.Graph("main", [x], {"ran": Loop(loop).steps})
+    ran = Loop(loop).steps
+    assert ran is not None
+    main = li.Graph("main", [x], {"ran": ran})
     with li.compile(main) as exe:
         compare(exe, main, {"x": np.ones((T, 0, 24), np.float32)}, 0)
 
