@@ -69,6 +69,8 @@ def _table(n: Node, known: Collection[Value], notes: Notes) -> Value | None:
     if a["lhs_batching_dimensions"] or contracting[0] != (rows.rank - 1,):
         return None
     count, columns = table.shape
+    if not (isinstance(count, int) and isinstance(columns, int)):
+        return None
     if count > ROWS_BY_COLUMNS * columns:
         notes.miss(f"a table of {count} rows of {columns}", n.values[0])
         return None

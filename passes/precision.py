@@ -90,7 +90,7 @@ class Precision(Pass):
             if n.op.name != "dot_general" or n.types[0].dtype is not DType.f32:
                 return None
             lhs, rhs = n.inputs
-            if rhs not in before or lhs in before or _stored(rhs):
+            if rhs not in before or lhs in before or not rhs.type.is_static or _stored(rhs):
                 return None
             with at(n.loc.through(self.name)):
                 if self.weights != "int8":

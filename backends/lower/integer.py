@@ -71,7 +71,8 @@ def _fmod(c: Calc, a: ir.Value, b: ir.Value) -> ir.Value:
     r = c.pick(c.both(c.compare("GE", r, 0.0), c.compare("LT", r, size)), r, math.nan)
     finite = c.e.hlo("is_finite", [a], c.logical)
     r = c.pick(c.both(c.compare("EQ", size, math.inf), finite), c.op("abs", a), r)
-    return c.pick(c.compare("LT", a, 0.0), c.op("negate", r), r)
+    signed = c.pick(c.compare("LT", a, 0.0), c.op("negate", r), r)
+    return c.pick(c.both(c.compare("EQ", a, 0.0), c.compare("EQ", r, 0.0)), a, signed)  # -0 keeps its sign
 
 
 def _halves(c: Calc, x: ir.Value) -> tuple[ir.Value, ir.Value]:

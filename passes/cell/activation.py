@@ -112,7 +112,7 @@ def _cut_line(v: Value) -> tuple[float, float, Value, set[Node]] | None:
     n = v.node
     if n.op.name == "clamp":
         low, high = splat(n.inputs[0]), splat(n.inputs[2])
-        return None if low is None or high is None else (low, high, n.inputs[1], {n})
+        return None if low is None or high is None or low > high else (low, high, n.inputs[1], {n})
     first = _limit(n)
     second = None if first is None else _limit(first.of.node)
     if first is None or second is None or first.below == second.below:

@@ -172,17 +172,18 @@ def gru_plan(cell: CellMatch, h: Value) -> CellParts:
     found = _reset_before(n_terms, terms, h) if found is None else found
     if found is None:
         raise NoCellError("the candidate is not tanh(.. + r * product) or tanh(.. + product of r * h)", cell.new[0])
-    reset, n_gate, inner_bias, after = found
+    reset, (low, high), n_gate, inner_bias, after = found
     opened = activation(reset, terms)
     if opened is None:
         raise NoCellError("what resets the state is not an activation", reset)
-    gates = [sorted_terms(terms.of(v, 0, H), h) for v in (opened[1], z_pre)]
+    gates = [sorted_terms(terms.of(opened[1], low, high), h), sorted_terms(terms.of(z_pre, 0, H), h)]
     acts = (opened[0], *cell.acts)
     full = CellMatch("gru", cell.new, cell.old, cell.gates, acts, terms, cell.flip_z)
     return CellParts(full, h, [*gates, n_gate], inner_bias, after)
 
 
-Found = tuple[Value, Gate, list[Bias], bool]
+Found = tuple[Value, tuple[int, int], Gate, list[Bias], bool]
+"""The reset gate and its columns, the candidate's terms, the bias inside, whether the reset comes after the product."""
 
 
 def _reset_after(n_terms: Sequence[Term], terms: Terms, h: Value) -> Found | None:
@@ -198,7 +199,8 @@ def _reset_after(n_terms: Sequence[Term], terms: Terms, h: Value) -> Found | Non
                 terms.inner |= inside.inner | {t.value.node}
                 rest = sorted_terms([u for u in n_terms if u is not t], h)
                 if not rest.state:
-                    return (r, Gate(gate.state, rest.inputs, rest.biases, rest.others), gate.biases, True)
+                    n = Gate(gate.state, rest.inputs, rest.biases, rest.others)
+                    return r, (t.low, t.high), n, gate.biases, True
     return None
 
 
@@ -213,7 +215,8 @@ def _reset_before(n_terms: Sequence[Term], terms: Terms, h: Value) -> Found | No
                 terms.inner.add(t.row.node)
                 rest = sorted_terms([u for u in n_terms if u is not t], h)
                 if not rest.state:
-                    return r, Gate([t], rest.inputs, rest.biases, rest.others), [], False
+                    n = Gate([t], rest.inputs, rest.biases, rest.others)
+                    return r, (0, t.width), n, [], False
     return None
 
 

@@ -12,7 +12,7 @@ from lstm_ir.passes.base import Notes
 from lstm_ir.passes.cell.build import CellParts, gru_plan, plain_plan
 from lstm_ir.passes.cell.mask import MaskedLoop
 from lstm_ir.passes.cell.match import CellMatch, gru_cells, lstm_cells, rnn_cells
-from lstm_ir.passes.cell.op import recurrent
+from lstm_ir.passes.cell.op import batch, recurrent
 from lstm_ir.passes.cell.terms import NoCellError, Terms
 from lstm_ir.passes.lift import Dependence, Lift
 
@@ -87,12 +87,14 @@ class LoopCell:
         paddings = {p for _, p in rows if p}
         if len(paddings) > 1:
             raise NoCellError("its results show two kinds of padding", loop.node.values[0])
+        if "hold" in paddings and loop.count is not None:
+            raise NoCellError("its results are zero from count on, and held past their length", loop.node.values[0])
         node = recurrent(
             plan, self, [loop.init[k] for k in carries],
             direction="reverse" if self.reverse else "forward",
             save=any(r == "cells" or (r == "computed" and cell.op == "lstm") for r, _ in rows),
             padding=paddings.pop() if paddings else "zero",
-            lengths=self.masked.lengths(self.lift, self.reverse),
+            lengths=self.masked.lengths(self.lift, self.reverse, batch(cell.new[0])),
             count=loop.count,
         )  # fmt: skip
         out = {loop.finals[k]: _as(node, n, loop.finals[k]) for k, n in zip(carries, ("h_n", "c_n"), strict=False)}

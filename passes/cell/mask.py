@@ -32,8 +32,8 @@ class MaskedLoop:
             return cls(loop, tuple(f[1] for f in found if f is not None), tests.pop())
         return cls(loop, loop.next, None)
 
-    def lengths(self, lift: Lift, reverse: bool) -> Value | None:
-        """The lengths, outside, held in 0 .. T; NoCellError where the mask is another one."""
+    def lengths(self, lift: Lift, reverse: bool, B: Dim) -> Value | None:
+        """The lengths of B rows, outside, held in 0 .. T; NoCellError where the mask is another one."""
         if self.test is None:
             return None
         n = self.test.node
@@ -42,7 +42,7 @@ class MaskedLoop:
         time, bound = n.inputs
         if time.op != "broadcast_in_dim":
             raise NoCellError("its carries are held by another mask than lengths", self.test)
-        if lift.kind[bound] is not Dependence.fixed or bound.rank != 1 or bound.dtype is not DType.i32:
+        if lift.kind[bound] is not Dependence.fixed or bound.shape != (B,) or bound.dtype is not DType.i32:
             raise NoCellError("its carries are held by another mask than lengths", self.test)
         step = time.node.inputs[0]
         good = self._counts_down(step, lift) if reverse else step is self.loop.step

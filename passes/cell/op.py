@@ -31,8 +31,10 @@ def recurrent(
 ) -> Node:  # fmt: skip
     """The op over the cell's operands; `states` are h0 (and c0) outside."""
     cell = plan.cell
-    if cell.new[0].dtype.bits == 16:
-        kind = cell.new[0].dtype
+    kind = cell.new[0].dtype
+    if not kind.is_float:
+        raise NoCellError(f"the op computes in floats, the cell in {kind}", cell.new[0])
+    if kind.bits == 16:
         raise NoCellError(f"the op computes in f32 inside, the cell in {kind}", cell.new[0])
     B, H = batch(cell.new[0]), cell.width
     given = operands(plan, site, B)

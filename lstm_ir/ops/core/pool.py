@@ -152,7 +152,7 @@ def _max_vjp(node: Node, cts: Cts) -> Cts:
     before = _max_steps(node.inputs[0], axes)
     for k, (x, y) in zip(range(len(axes)), zip(before[-2::-1], before[:0:-1], strict=True), strict=True):
         a, axis = axes[k], k + 2
-        parts = _parts(_padded(x, axis, a, lowest(x.dtype)), axis, a, y.shape[axis])
+        parts = _parts(_padded(x, axis, a, np.nan), axis, a, y.shape[axis])  # padding takes no share, even of -inf
         shares, taken = [], None
         for part in parts:
             hit = equal(part, y)

@@ -14,7 +14,7 @@ from lstm_ir.ir.location import Loc, here
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DimLike, DType, TensorType, shape_of
 from lstm_ir.ops.primitive import elementwise as e
-from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
+from lstm_ir.ops.primitive.broadcast import as_values, broadcast_in_dim
 from lstm_ir.ops.primitive.size import in_range, size
 from lstm_ir.ops.primitive.tree import Tree, captured, closed, flatten, unflatten
 from lstm_ir.ops.scan.node import STEP, scan_node
@@ -31,7 +31,7 @@ def scan(
     *,
     length: DimLike | None = None,
     reverse: bool | Sequence[bool] = False,
-    count: Value | None = None,
+    count: Any = None,
     lengths: Value | None = None,
     until: Callable[[Any, Any], Value] | None = None,
     with_step: bool = False,
@@ -45,7 +45,7 @@ def scan(
     carry, x and y are values or tuples, lists, dicts of values; `y` is stacked along a new leading
     axis. length: the number of steps, where there are no xs; a call at which it is below 0 is refused.
     reverse: from the last row to the first (y keeps its row); or one flag per leaf of xs,
-    then of y. count (i32[] or i64[]): only the first `count` rows exist; rows of y after them are
+    then of y. count (i32[] or i64[], or a number): only the first `count` rows exist; rows of y after them are
     zero. lengths (i32[B] or i64[B]): row b of every carry [B, ...] exists for the first lengths[b] rows:
     after them its carries are held and its y is zero; with reverse it starts at its own last row.
     until(carry, y) of a step's results is a flag i1[]: the loop ends after the first step where it holds; or one flag
@@ -66,6 +66,8 @@ def scan(
     const_trees = tuple(consts) if isinstance(consts, (tuple, list)) else (consts,)
     flat_consts = flatten(const_trees)
     rows = _rows(flat_xs, length, fault)
+    if count is not None:
+        (count,) = as_values("scan", count)
     step = parameter("step", STEP)
     ps_c = [parameter(f"const{i}", v.type) for i, v in enumerate(flat_consts)]
     ps_h = [parameter(f"carry{i}", v.type) for i, v in enumerate(flat_init)]

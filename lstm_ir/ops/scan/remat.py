@@ -14,12 +14,11 @@ from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.graph import Graph, Node, Value
-from lstm_ir.ir.leaf import constant, parameter
+from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.pullback import Cts, Hook, rebuilt, through
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive import elementwise as e
-from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.shape import concat, reshape
 from lstm_ir.ops.primitive.size import in_range, size
 from lstm_ir.ops.primitive.window import slice_axis
@@ -35,7 +34,7 @@ def segmented_vjp(node: Node, cts: Cts, levels: tuple[int, ...], over_segments: 
     loop, (K, *deeper) = Loop(node), levels
     if isinstance(loop.length, int) and loop.length <= K:
         return through(node, node.values, cts, tuple(deeper)) if deeper else None
-    values, outer = _segmented(_without_count(_counted(loop)), K)
+    values, outer = _segmented(_counted(loop), K)
     if loop.steps is not None:
         values.insert(len(loop.init), loop.steps)
 
@@ -55,46 +54,27 @@ def _counted(loop: Loop) -> Loop:
     )
 
 
-def _without_count(loop: Loop) -> Loop:
-    """The loop over all its length, the steps from `count` on masked."""
-    if loop.count is None:
-        return loop
-    if any(loop.reverse):
-        problem = "remat does not go with count where rows are read or written in reverse"
-        raise GradientError(message("scan", problem, [("count", loop.count.type)], loop.node.loc))
-    count = e.convert(in_range(loop.count, 0, loop.length), DType.i32)
-    end = parameter(names_beside(loop.body.params)("end"), STEP)
-    there = e.less(loop.step, end)
-
-    def chosen(new: Value, old: Value | None) -> Value:
-        other = constant(0, new.dtype) if old is None else old
-        return e.select(broadcast_in_dim(there, new.shape, ()), new, other)
-
-    carries = [chosen(n, o) for n, o in zip(loop.next, loop.carry_params, strict=True)]
-    outputs = [*carries, *(chosen(v, None) for v in loop.rows)]
-    params = [loop.step, end, *loop.body.params[1:]]
-    body = Graph(loop.body.name, params, outputs)
-    consts = (count, *loop.consts)
-    node = scan_node(body, consts, loop.init, loop.xs, length=loop.length, reverse=loop.reverse)
-    return Loop(node)
-
-
 def _segmented(loop: Loop, K: int) -> tuple[list[Value], Node]:
     """The loop's results, and the scan over segments."""
+    if loop.count is not None and any(loop.reverse):
+        problem = "remat does not go with count where rows are read or written in reverse"
+        raise GradientError(message("scan", problem, [("count", loop.count.type)], loop.node.loc))
     S = dims.floordiv(loop.length, K)
     whole = dims.mul(S, K)
     rest = dims.add(loop.length, dims.mul(whole, -1))
     xs = list(zip(loop.xs, loop.x_reverse, strict=True))
     main = [_rows(x, rest if r else 0, dims.add(whole, rest) if r else whole) for x, r in xs]
     cut = [reshape(x, (S, K, *x.shape[1:])) for x in main]
-    outer = scan_node(_outer_body(loop, K), loop.consts, loop.init, tuple(cut), length=S, reverse=loop.reverse)
+    count = () if loop.count is None else (e.convert(in_range(loop.count, 0, loop.length), DType.i32),)
+    consts = (*count, *loop.consts)
+    outer = scan_node(_outer_body(loop, K), consts, loop.init, tuple(cut), length=S, reverse=loop.reverse)
     k = len(loop.init)
     finals = outer.values[:k]
     rows = [reshape(y, (whole, *y.shape[2:])) for y in outer.values[k:]]
     if rest == 0:
         return [*finals, *rows], outer
     left = [_rows(x, 0 if r else whole, rest if r else loop.length) for x, r in xs]
-    tail = _inner(loop, size(whole), loop.consts, finals, tuple(left), rest)
+    tail = _inner(loop, size(whole), count, loop.consts, finals, tuple(left), rest)
     ys = []
     for a, b, r in zip(rows, tail.values[k:], loop.y_reverse, strict=True):
         ys.append(concat([b, a] if r else [a, b], 0))
@@ -106,22 +86,30 @@ def _rows(x: Value, start: Dim, limit: Dim) -> Value:
 
 
 def _inner(
-    loop: Loop, base: Value, consts: tuple[Value, ...], init: tuple[Value, ...], xs: tuple[Value, ...], length: Dim
-) -> Node:
-    """`length` steps of the loop, the first of which has the number `base`."""
+    loop: Loop, base: Value, count: tuple[Value, ...], consts: tuple[Value, ...], init: tuple[Value, ...],
+    xs: tuple[Value, ...], length: Dim,
+) -> Node:  # fmt: skip
+    """`length` steps of the loop, the first of which has the number `base`; those from `count` on do not run.
+
+    They must not run on the way back either: past the end a step may divide by zero, and no zero cotangent mends that.
+    """
     name = names_beside(loop.body.params)
     step, first = parameter(name("inner"), STEP), parameter(name("first"), STEP)
     outputs = rebuilt(loop.body.outputs, {loop.step: first + step})
     body = Graph(loop.body.name, [step, first, *loop.body.params[1:]], outputs)
-    return scan_node(body, (base, *consts), init, xs, length=length, reverse=loop.reverse)
+    left = [e.clamp(0, end - base, size(length)) for end in count]
+    return scan_node(
+        body, (base, *consts), init, xs, length=length, reverse=loop.reverse, count=left[0] if left else None
+    )
 
 
 def _outer_body(loop: Loop, K: int) -> Graph:
     """One segment: K steps as a scan."""
     step = parameter("segment", STEP)
+    count = () if loop.count is None else (parameter("count", STEP),)
     consts = tuple(parameter(f"const{i}", v.type) for i, v in enumerate(loop.consts))
     init = tuple(parameter(f"carry{i}", v.type) for i, v in enumerate(loop.init))
     kinds = [TensorType((K, *x.shape[1:]), x.dtype) for x in loop.xs]
     xs = tuple(parameter(f"x{i}", t) for i, t in enumerate(kinds))
-    node = _inner(loop, step * K, consts, init, xs, K)
-    return Graph(f"{loop.body.name}_segment", [step, *consts, *init, *xs], node.values)
+    node = _inner(loop, step * K, count, consts, init, xs, K)
+    return Graph(f"{loop.body.name}_segment", [step, *count, *consts, *init, *xs], node.values)

@@ -93,6 +93,16 @@ def test_what_is_left_of_large_quotients(kind: str, most: int, rng: np.random.Ge
         np.testing.assert_array_equal(out["numpy"], np.remainder(a, b))
 
 
+@pytest.mark.parametrize("kind", FLOATS)
+def test_what_is_left_of_a_zero_has_its_sign(kind: str) -> None:
+    dtype = li.DType.of(kind).numpy
+    a, b = np.array([-0.0, 0.0, -4.0, 4.0, -0.0], dtype), np.array([3.0, 3.0, 2.0, 2.0, np.inf], dtype)
+    x, y = li.input("x", ("N",), kind), li.input("y", ("N",), kind)
+    g = li.Graph("left", [x, y], {"c": li.remainder(x, y)})
+    for out in (li.interpret(g, x=a, y=b), li.compile(g)(x=a, y=b)):
+        np.testing.assert_array_equal(np.signbit(out["c"]), [True, False, True, False, True])
+
+
 @pytest.mark.parametrize("kind", ["f32", "bf16", "i32", "i64"])
 def test_on_vulkan(kind: str, rng: np.random.Generator) -> None:
     need("vulkan")

@@ -137,6 +137,14 @@ def test_nan_and_padding_of_a_largest_element() -> None:
     np.testing.assert_array_equal(li.interpret(graph, x=a)["y"], [[[-5, np.nan, -2]]])
 
 
+def test_padding_takes_no_gradient_of_a_largest_element() -> None:
+    """A window of -inf alone: its share goes to the first element of x, as PyTorch's does."""
+    x = li.input("x", (1, 1, 4), "f32")
+    back = li.grad(li.Graph("g", [x], {"loss": li.sum(li.max_pool1d(x, 3, 2, 1))}), "loss", ["x"])
+    a = np.array([[[-np.inf, -np.inf, 2, 1]]], np.float32)
+    np.testing.assert_array_equal(li.interpret(back, x=a)["d_x"], [[[1, 0, 1, 0]]])
+
+
 def test_on_a_cpu_nothing_is_multiplied_by_a_copy_of_windows() -> None:
     """Forward and back to the operand are kernels' calls, whatever stride and groups."""
     for c in (*FIXED, *MORE):

@@ -67,6 +67,21 @@ def test_remat_with_count() -> None:
         grad(graph, "loss", WRT, remat=4)
 
 
+@pytest.mark.parametrize("remat", [None, 1, 2, 3])
+@pytest.mark.parametrize("end", ["count", "until"])
+def test_steps_that_do_not_run_have_no_gradient(end: str, remat: int | None) -> None:
+    """Behind the end log(w x) is that of 0: 0/0 on the way back, if such a step were run again."""
+    x, w = li.input("x", (5,), "f64"), li.input("w", (), "f64")
+    ways: dict[str, Any] = {"count": {"count": 2}, "until": {"until": lambda c, row: c > 1.0}}
+    total = li.scan(lambda c, row, w: ((new := c + li.log(w * row)), new), li.zeros((), "f64"), x, w, **ways[end])[0]
+    graph = li.Graph("ended", [x, w], {"loss": total})
+    back = grad(graph, "loss", ["x", "w"], remat=remat)
+    given = np.array([1.0, 2.0, 0.0, 0.0, 0.0])
+    got = li.interpret(back, x=given, w=np.float64(1.5))
+    np.testing.assert_allclose(got["d_w"], 2 / 1.5)
+    np.testing.assert_allclose(got["d_x"], [1.0, 0.5, 0, 0, 0])
+
+
 def saved_bytes(back: li.Graph) -> int:
     """Bytes that the loops which go forward stack, and the loss does not need."""
     scans = [n for n in back.nodes if n.op.name == "scan"]

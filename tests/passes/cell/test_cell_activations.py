@@ -44,6 +44,7 @@ NEARLY: dict[str, Form] = {
     "from 0.1": lambda v: li.clamp(0.1, v * 0.2 + 0.5, 1.0),
     "from 1 to 0": lambda v: 1.0 - li.clamp(0.0, v * 0.2 + 0.5, 1.0) * 2.0,
     "a choice of another value": lambda v: li.select(v <= 0.5, 0.0, li.minimum(v, 1.0)),
+    "limits that cross": lambda v: li.clamp(1.0, v * 0.2 + 0.5, 0.0),
     "one limit": lambda v: li.minimum(v * 0.2 + 0.5, 1.0),
     "two lower limits": lambda v: li.maximum(li.maximum(v * 0.2 + 0.5, 0.0), 1.0),
     "a slope beyond all numbers": lambda v: li.clamp(0.0, v * np.float32(np.inf), 1.0),
