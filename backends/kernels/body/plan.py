@@ -15,6 +15,7 @@ from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType
 
 WORD = 4  # int8 elements
+PAIR = 2  # bf16 elements of a word
 
 
 @dataclass(eq=False)
@@ -63,9 +64,20 @@ class KLoop:
         return self.row.dtype is DType.i8
 
     @property
+    def in_pairs(self) -> bool:
+        """Whether weights in bf16 meet a row in f32: two of a column are a word."""
+        widened = self.row.dtype is DType.f32 and self.gates[0][1].value.dtype is DType.bf16
+        return widened and self.length % PAIR == 0
+
+    @property
+    def per_word(self) -> int:
+        """Weights of a column that are packed into one element."""
+        return WORD if self.in_words else PAIR if self.in_pairs else 1
+
+    @property
     def turns(self) -> int:
-        """Elements of the row that a pass goes through: words, where it has these."""
-        return -(-self.length // WORD) if self.in_words else self.length
+        """Packed elements of a column that a pass goes through."""
+        return -(-self.length // self.per_word)
 
     @property
     def packed(self) -> int:

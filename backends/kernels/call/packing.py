@@ -6,8 +6,10 @@ weights alone, so IREE computes them once at load.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import NamedTuple
 
 from iree.compiler import ir
@@ -16,7 +18,7 @@ from lstm_ir import ops
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.mlir_types import array_attr
 from lstm_ir.backends.kernels.body.atoms import Matrix
-from lstm_ir.backends.kernels.body.plan import WORD, KLoop
+from lstm_ir.backends.kernels.body.plan import PAIR, WORD, KLoop
 from lstm_ir.backends.kernels.text.memory import Memory
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
@@ -49,7 +51,7 @@ def grouped(loops: Sequence[KLoop], together: bool) -> list[list[int]]:
     """Numbers of the passes that share a tensor."""
     found: dict[object, list[int]] = {}
     for i, loop in enumerate(loops):
-        like = (len(loop.gates), loop.gates[0][1].value.dtype, loop.in_words) if together else i
+        like = (len(loop.gates), loop.gates[0][1].value.dtype, loop.per_word) if together else i
         found.setdefault(like, []).append(i)
     return list(found.values())
 
@@ -57,7 +59,7 @@ def grouped(loops: Sequence[KLoop], together: bool) -> list[list[int]]:
 def packed_type(loops: Sequence[KLoop], form: PackedForm) -> TensorType:
     """[blocks, k, q * gates * lanes]."""
     gates, length = len(loops[0].gates), sum(p.packed for p in loops)
-    dtype = DType.i32 if loops[0].in_words else loops[0].gates[0][1].value.dtype
+    dtype = DType.i32 if loops[0].per_word > 1 else loops[0].gates[0][1].value.dtype
     return TensorType((form.blocks, length, form.q * gates * form.lanes), dtype)
 
 
@@ -65,6 +67,8 @@ def pack(e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], fo
     """The packed weights of some passes; `known` has the matrices of their gates."""
     if loops[0].in_words:
         parts = [_words(e, loop, known, form) for loop in loops]
+    elif loops[0].in_pairs:
+        parts = [_pairs(e, loop, known, form) for loop in loops]
     else:
         parts = [_columns(e, matrices, n, known, form) for matrices, n in runs_of(loops)]
     gates, length = len(loops[0].gates), sum(p.packed for p in loops)
@@ -97,13 +101,27 @@ def _words(e: Emitter, loop: KLoop, known: Mapping[Value, ir.Value], form: Packe
     columns = parameter("columns", t)
     first = ops.sum(ops.convert(columns, DType.i32), (2,), keepdims=True) * -loop.offset
     padded = ops.pad(columns, (0, 0, 0), (0, 0, loop.turns * WORD - loop.length))
-    # Slices of i8: those of elements widened before hold the whole matrix on the stack of IREE's dispatch.
-    places = [ops.convert(slice_axis(padded, 2, i, padded.shape[2], WORD), DType.i32) & 255 for i in range(WORD)]
-    words = places[0]
-    for i, part in enumerate(places[1:], 1):
-        words = words | ops.shift_left(part, 8 * i)
+    places = [ops.convert(part, DType.i32) & 255 for part in _places(padded, WORD)]
+    words = reduce(operator.or_, (ops.shift_left(w, 8 * i) if i else w for i, w in enumerate(places)))
     out = ops.concat((words, first), 2)
     return e.graph(Graph("words", [columns], [out]), [v])[0], out.type
+
+
+def _pairs(e: Emitter, loop: KLoop, known: Mapping[Value, ir.Value], form: PackedForm) -> tuple[ir.Value, TensorType]:
+    """[gates, padded columns, words of k]: a bf16 is the upper half of an f32, the first of two moves to the lower."""
+    v, t = _columns(e, [m for _, m in loop.gates], loop.length, known, form)
+    columns = parameter("columns", t)
+    first, second = (ops.bitcast_convert(ops.convert(part, DType.f32), DType.i32) for part in _places(columns, PAIR))
+    out = ops.shift_right_logical(first, 16) | second
+    return e.graph(Graph("pairs", [columns], [out]), [v])[0], out.type
+
+
+def _places(columns: Value, count: int) -> list[Value]:
+    """The elements of each place in groups of `count` along k.
+
+    Slices of narrow elements: those of elements widened before hold the whole matrix on the stack of IREE's dispatch.
+    """
+    return [slice_axis(columns, 2, i, columns.shape[2], count) for i in range(count)]
 
 
 def _columns(

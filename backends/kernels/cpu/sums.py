@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lstm_ir.backends.kernels.body.atoms import Atom
-from lstm_ir.backends.kernels.body.plan import Sweep
+from lstm_ir.backends.kernels.body.plan import PAIR, Sweep
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.words import add_words, for_weights
@@ -155,7 +155,7 @@ class Sums:
         kind = t.vector(scalar_type(dtype))
         zero = t.number(0.0, dtype, True)
         keys = [(r, *vector) for r in range(len(part.rows)) for vector in places]
-        wanted = max(1, part.shape.products // len(keys))
+        wanted = max(1, part.shape.products // (PAIR * len(keys) if loop.in_pairs else len(keys)))
         unroll = next((u for u in (8, 4, 2) if u <= wanted and loop.turns % u == 0), 1)
         init, kinds = [sums.get(k, zero) for k in keys], [kind] * len(keys)
         lane = t.binary("muli", part.first, t.index(t.lanes))
@@ -172,19 +172,25 @@ class Sums:
             self._ask(packed, part.ahead, first, loop.turns, unroll)
         current = dict(zip(keys, inside, strict=True))
         product = for_weights(self.word_product, packed.symmetric)
+        begin_k = t.binary("muli", first, t.index(PAIR)) if loop.in_pairs else first
         for u in range(unroll):
-            k, there = t.add(first, u), t.add(first, packed.first + u)
-            weights = {
-                vector: self._weight(packed.memory, [part.block, there, t.add(lane, n * t.lanes)], dtype)
+            there = t.add(first, packed.first + u)
+            loaded = {
+                vector: load_vector(t, packed.memory, [part.block, there, t.add(lane, n * t.lanes)])
                 for vector, n in places.items()
             }
-            for r, row in enumerate(part.rows):
-                vectors = {(r, *vector): w for vector, w in weights.items()}
-                if loop.in_words:
-                    add_words(t, product, current, row_word(self.e, loop.row, row, k), vectors)
-                    continue
-                x = self._wider(row_element(self.e, loop.row, row, k), loop.row.dtype, dtype)
-                add_products(t, current, x, vectors, scalar_type(dtype))
+            if loop.in_words:
+                for r, row in enumerate(part.rows):
+                    vectors = {(r, *vector): w for vector, w in loaded.items()}
+                    add_words(t, product, current, row_word(self.e, loop.row, row, t.add(first, u)), vectors)
+                continue
+            for i in range(loop.per_word):
+                k = t.add(begin_k, u * loop.per_word + i)
+                weights = {v: self._weight(w, packed.memory, dtype, i) for v, w in loaded.items()}
+                for r, row in enumerate(part.rows):
+                    vectors = {(r, *vector): w for vector, w in weights.items()}
+                    x = self._wider(row_element(self.e, loop.row, row, k), loop.row.dtype, dtype)
+                    add_products(t, current, x, vectors, scalar_type(dtype))
         t.close([current[k] for k in keys], kinds)
         sums.update(zip(keys, out, strict=True))
         if loop.mask is not None:
@@ -214,13 +220,19 @@ class Sums:
         for k in keys:
             sums[k] = self.t.op("arith.select {}, {}, {} : {}", there, sums[k], zero, kind)
 
-    def _weight(self, m: Memory, there: list[TextOperand], dtype: DType) -> TextOperand:
-        t = self.t
-        v = load_vector(t, m, there)
+    def _weight(self, v: TextOperand, m: Memory, dtype: DType, half: int) -> TextOperand:
+        """What was loaded as the products' type; of a pair of bf16 one half: such a number is the upper half of an
+        f32."""
+        t, wide = self.t, self.t.vector(scalar_type(dtype))
+        if m.element == "i32":
+            kind = t.vector("i32")
+            way, number = ("andi", -(1 << 16)) if half else ("shli", 16)
+            bits = t.binary(way, v, t.constant(str(number), kind), kind)
+            return t.op("arith.bitcast {} : {} to {}", bits, kind, wide)
         if m.element == scalar_type(dtype):
             return v
         way = "arith.sitofp" if m.element == "i8" else "arith.extf"
-        return t.op("{} {} : {} to {}", way, v, t.vector(m.element), t.vector(scalar_type(dtype)))
+        return t.op("{} {} : {} to {}", way, v, t.vector(m.element), wide)
 
     def _wider(self, x: TextOperand, old: DType, new: DType) -> TextOperand:
         if old is new:
