@@ -167,15 +167,19 @@ def tap_products(lhs: Value, ct: Value, taps: Taps) -> Value:
     (batch, groups, more, height, width), each, count = ct.shape, lhs.shape[2], len(taps.planes)
     if groups != 1 and each == 1:
         parts = [_seen_by(lhs, tap, height, width) for tap in zip(*taps, strict=True)]
-        met = reshape(concat(parts, 2), (batch, groups, 1, count, height, width))
-        return reshape(sum(met * expand_dims(ct, 3), (0, 4, 5)), (groups, more, 1, count))
+        sums = [reshape(sum(part * ct, (0, 3, 4)), (groups, more, 1, 1)) for part in parts]
+        return concat(sums, 3)
     depth, places = dims.mul(each, count), dims.product((batch, height, width))
     seen, rows = _windows(lhs, taps, height, width), transpose(ct, (1, 0, 3, 4, 2))
     if groups == 1:
         met = dot_general(reshape(seen, (places, depth)), reshape(rows, (places, more)), ((0,), (0,)))
     else:
         sides = reshape(seen, (groups, places, depth)), reshape(rows, (groups, places, more))
-        met = dot_general(*sides, ((1,), (1,)), ((0,), (0,)))
+        if isinstance(groups, int) and groups <= GROUPS_APART:
+            pairs = [[reshape(slice_axis(v, 0, g, g + 1), v.shape[1:]) for v in sides] for g in range(groups)]
+            met = concat([dot_general(*pair, ((0,), (0,))) for pair in pairs], 0)
+        else:
+            met = dot_general(*sides, ((1,), (1,)), ((0,), (0,)))
     return transpose(reshape(met, (groups, count, each, more)), (0, 3, 2, 1))
 
 
@@ -187,6 +191,7 @@ def _seen_by(lhs: Value, tap: tuple[int, ...], height: Dim, width: Dim) -> Value
     return reshape(slice(lhs, low, high), (*lhs.shape[:3], height, width))
 
 
+GROUPS_APART = 16  # sums of outer products, at most
 JOINED = 16  # parts of a concatenation; IREE compiles ones of many more slowly, figure not kept
 
 
