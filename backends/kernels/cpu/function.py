@@ -24,7 +24,7 @@ from lstm_ir.backends.kernels.text.kernel import Kernel, KernelFunction, KernelS
 from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, Memory, on_stack
 from lstm_ir.backends.kernels.text.outline import PREFIX, outlined
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand
-from lstm_ir.backends.kernels.text.steps import TimeStep, backward, number_of_steps
+from lstm_ir.backends.kernels.text.steps import TimeStep, backward, counted_steps
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.backends.memory import LINE
 
@@ -99,7 +99,7 @@ class CpuLoopKernel:
         per = t.binary("ceildivui", args.rows, args.chunks)
         low = t.binary("minui", t.binary("muli", chunk, per), args.rows)
         high = t.binary("minui", t.binary("addi", low, per), args.rows)
-        self.steps = number_of_steps(t, args.count, args.length)
+        self.steps = counted_steps(t, args.count, args.length)
         team = group, member
         if len(self.plan.components) == 1:
             self._component(self.plan.components[0], low, high, *team)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from iree.compiler import ir
 
@@ -53,11 +54,7 @@ def grid(
     e: Emitter, const: Callable[[Dim], ir.Value], plan: LoopPlan, schedule: LoopSchedule
 ) -> tuple[ir.Value, ir.Value]:
     """(chunks of rows, members per chunk) as index values."""
-    index = ir.IndexType.get()
-
-    def arith(op: str, a: ir.Value, b: ir.Value) -> ir.Value:
-        return e.make(f"arith.{op}", [a, b], [index]).result
-
+    arith = partial(_arith, e)
     one, rows = const(1), const(plan.rows)
     found = workers(e)
     each = arith("ceildivui", found, const(len(plan.components)))  # workers per component
@@ -96,16 +93,17 @@ def _taken_evenly(
 
     A worker of IREE takes one at a time, or RESERVED where there are so many for each: of 25 one of two took 16.
     """
-    index = ir.IndexType.get()
-
-    def arith(op: str, *of: ir.Value) -> ir.Value:
-        return e.make(f"arith.{op}", list(of), [index]).result
-
-    turn = arith("muli", workers, const(machine.RESERVED))
-    few = e.compare("ult", arith("muli", chunks, const(components)), turn)
-    unit = arith("select", few, workers, turn)
+    turn = _arith(e, "muli", workers, const(machine.RESERVED))
+    few = e.compare("ult", _arith(e, "muli", chunks, const(components)), turn)
+    unit = _arith(e, "select", few, workers, turn)
     alone = e.make("arith.ori", [e.compare("eq", workers, const(1)), e.compare("ult", chunks, workers)], [few.type])
-    return arith("select", alone.result, chunks, arith("muli", arith("ceildivui", chunks, unit), unit))
+    even = _arith(e, "muli", _arith(e, "ceildivui", chunks, unit), unit)
+    return _arith(e, "select", alone.result, chunks, even)
+
+
+def _arith(e: Emitter, op: str, *of: ir.Value) -> ir.Value:
+    """An operation on index values."""
+    return e.make(f"arith.{op}", list(of), [ir.IndexType.get()]).result
 
 
 def most_teams(plan: LoopPlan, schedule: LoopSchedule) -> int | None:

@@ -24,7 +24,7 @@ from lstm_ir.backends.kernels.text.carries import Carries, Element
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import ElementPlace, Memory
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
-from lstm_ir.backends.kernels.text.steps import TimeStep, number_of_steps
+from lstm_ir.backends.kernels.text.steps import TimeStep, counted_steps
 from lstm_ir.backends.kernels.text.text import ZERO, Text
 from lstm_ir.ir.graph import Value
 
@@ -88,7 +88,7 @@ class GpuLoopKernel:
         self.tid = t.op("gpu.thread_id x")
         group = t.workgroup()
         groups = t.op("stream.dispatch.workgroup.count[0] : index")
-        self.steps = number_of_steps(t, self.l.count, self.l.length)
+        self.steps = counted_steps(t, self.l.count, self.l.length)
         tiles = t.binary("ceildivui", self.l.rows, t.index(self.s.rows))
         if len(self.plan.components) == 1:
             self._tiles(self.plan.components[0], group, groups, tiles)

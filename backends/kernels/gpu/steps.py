@@ -26,7 +26,7 @@ from lstm_ir.backends.kernels.text.evaluate import Evaluator
 from lstm_ir.backends.kernels.text.kernel import Kernel
 from lstm_ir.backends.kernels.text.memory import Memory
 from lstm_ir.backends.kernels.text.statements import TextOperand, argument
-from lstm_ir.backends.kernels.text.steps import TimeStep, number_of_steps
+from lstm_ir.backends.kernels.text.steps import TimeStep, counted_steps
 from lstm_ir.backends.kernels.text.text import ZERO, Text
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.types import DType, TensorType
@@ -51,7 +51,7 @@ class StepKernel:
         self.tid = t.op("gpu.thread_id x")
         group = t.workgroup()
         groups = t.op("stream.dispatch.workgroup.count[0] : index")
-        steps = number_of_steps(t, self.l.count, self.l.length)
+        steps = counted_steps(t, self.l.count, self.l.length)
         there = t.compare("slt", TIME, steps)
         with t.when(there):
             tiles = t.binary("ceildivui", self.l.rows, t.index(self.s.rows))

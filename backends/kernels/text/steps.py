@@ -15,7 +15,7 @@ from lstm_ir.backends.kernels.text.text import Text
 NO_ROWS: Mapping[MemorySource, TextOperand] = {}
 
 
-def number_of_steps(t: Text, count: Memory | None, length: TextOperand) -> TextOperand:
+def counted_steps(t: Text, count: Memory | None, length: TextOperand) -> TextOperand:
     """min(max(count, 0), T), or T without a run-time count."""
     if count is None:
         return length
