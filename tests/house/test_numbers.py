@@ -20,7 +20,7 @@ DEFAULTS = ("Attr", "define", "_define")  # numbers among their operands are an 
 KINDS: dict[str, dict[str, str]] = {
     # found by measuring, or reasoned where nothing was measured: from which size on another form gains
     "tuned": {
-        "lstm_ir/ops/primitive/stencil.py": "JOINED",
+        "lstm_ir/ops/primitive/stencil.py": "GROUPS_APART JOINED",
         "lstm_ir/ops/scan/tuned.py": ALL,
         "lstm_ir/serving/large_work.py": "LARGE TENSOR_BYTES",
         "passes/tuned.py": ALL,
@@ -209,7 +209,7 @@ KINDS: dict[str, dict[str, str]] = {
         "backends/files/archive.py": "_HEADER _ZIP64 _PADDING _ALIGNED",
         "backends/files/manifest.py": "FORMAT _READ",
         "backends/files/npy.py": "_LENGTH_BYTES _HEADER",
-        "backends/kernels/body/plan.py": "WORD",
+        "backends/kernels/body/plan.py": "PAIR WORD",
         "backends/kernels/cpu/ending.py": "NEVER",
         "backends/kernels/cpu/team.py": "FLAG UNBOUNDED",
         "backends/kernels/cpu/words.py": "_PAIRS _SIGNED _UNSIGNED _SIGNED_FEATURE",

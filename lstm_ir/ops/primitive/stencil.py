@@ -191,7 +191,7 @@ def _seen_by(lhs: Value, tap: tuple[int, ...], height: Dim, width: Dim) -> Value
     return reshape(slice(lhs, low, high), (*lhs.shape[:3], height, width))
 
 
-GROUPS_APART = 16  # sums of outer products, at most
+GROUPS_APART = 16  # groups whose sums of outer products are products of their own, at most; figure not kept
 JOINED = 16  # parts of a concatenation; IREE compiles ones of many more slowly, figure not kept
 
 
