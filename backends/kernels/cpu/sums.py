@@ -181,7 +181,7 @@ class Sums:
             for r, row in enumerate(part.rows):
                 vectors = {(r, *vector): w for vector, w in weights.items()}
                 if loop.in_words:
-                    add_words(t, product, current, row_word(self.e, loop.row, row, k), vectors)
+                    add_words(t, product, current, row_word(self.e, loop.row, row, k), vectors, loop.offset)
                     continue
                 x = self._wider(row_element(self.e, loop.row, row, k), loop.row.dtype, dtype)
                 add_products(t, current, x, vectors, scalar_type(dtype))
