@@ -18,6 +18,7 @@ import numpy as np
 
 from lstm_ir.backends.run import runtime
 from lstm_ir.ir.errors import CallError, PackageError
+from lstm_ir.ir.options import is_int
 from lstm_ir.loading import load
 from lstm_ir.parallel import trainer
 from lstm_ir.parallel.cpu_share import use_threads
@@ -159,7 +160,7 @@ class _Opened:
         _words("keep", keep, mapping=False)
         if constants is not None and not isinstance(constants, Mapping):
             raise CallError(f"constants is a {type(constants).__name__}; expected values by the inputs' names")
-        if max_rows is not None and (isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1):
+        if max_rows is not None and (not is_int(max_rows) or max_rows < 1):
             raise CallError(f"max_rows is {max_rows!r}; expected a number of rows above 0")
         use_threads(threads)
         exe = load(path, device, {"map_weights": map_weights}, require_key=require_key)

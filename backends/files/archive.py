@@ -38,8 +38,9 @@ Array = np.ndarray[Any, Any]
 MANIFEST, WEIGHTS, SEAL = "manifest.json", "weights.safetensors", "manifest.hmac"
 STATE = "state.safetensors"  # only of a program with state
 GRAPH, CONSTANTS = "graph.lir", "constants.safetensors"
+_MODULE = re.compile(r"module-[0-9]{1,3}\.vmfb")
 _NAME = re.compile(
-    r"manifest\.json|manifest\.hmac|(weights|state|constants)\.safetensors|graph\.lir|module-[0-9]{1,3}\.vmfb"
+    r"manifest\.json|manifest\.hmac|(weights|state|constants)\.safetensors|graph\.lir|" + _MODULE.pattern
 )
 _LIMIT = 16 << 20  # bytes of the manifest
 _HEADER, _ZIP64 = 30, 20  # bytes of a member's header before its name, and of what a long member's header has besides
@@ -305,7 +306,7 @@ def _same_members(infos: Mapping[str, zipfile.ZipInfo], manifest: Manifest, file
             size = infos[name].file_size
             raise PackageError(f"{file}: {name} has {size} bytes, not {member.size}")
     for target in manifest.targets:
-        if target.file not in listed:
+        if target.file not in listed or not _MODULE.fullmatch(target.file):
             raise PackageError(f"{file}: target {target.info.name} has no module")
     if WEIGHTS not in listed:
         raise PackageError(f"{file}: no {WEIGHTS}")

@@ -35,7 +35,9 @@ def _scan(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: 
     loop = Loop(n)
     if loop.length == 0:
         return [*init, *(e.full(0, t) for t in n.types[len(init) :])]
-    if count is not None and e.asserts:
+    given, compiled = loop.count, e.target is not None
+    # 64 bits are moved into the range before anything takes their lower half.
+    if count is not None and given is not None and (e.asserts or (compiled and given.dtype is DType.i64)):
         count, _ = confined(e, n, "count", count, 0, loop.length)
     if e.has_kernels:
         done = lower_loop(e, n, consts, init, xs, count)
@@ -131,8 +133,9 @@ class _Static:
 
     def _clamped(self, count: ir.Value) -> ir.Value:
         assert self.loop.count is not None
-        as_i32 = self.e.convert(count, self.loop.count.type, DType.i32)
-        return self.e.hlo("clamp", [self.i32(0), as_i32, self.i32(self.length)], I32)
+        t, e = self.loop.count.type, self.e  # as i32 a large count would be another number
+        inside = e.hlo("clamp", [e.constant(0, t.dtype), count, e.constant(self.length, t.dtype)], t)
+        return e.convert(inside, t, DType.i32)
 
     def _buffer(self, t: TensorType) -> TensorType:
         return t.resized(0, self.length + self.pad)

@@ -152,6 +152,16 @@ class HeldState(MutableMapping[str, Array]):
         entries = self._entries.values()
         self._take(state_values.shared(self._variables, arrays, where, self._together, entries))
 
+    def update(self, other: Any = (), /, **named: Any) -> None:
+        """These variables, between two calls, or none of them: all values are checked before one is written.
+
+        Those of another session are of one moment too.
+        """
+        given = dict(other.snapshot() if isinstance(other, HeldState) else other, **named)
+        checked = {n: self._checked(n, value) for n, value in given.items()}
+        state_values.agree(self._variables, checked, self._together)
+        self._take(checked)
+
     def _take(self, checked: Mapping[str, Array]) -> None:
         with self._turn():
             made = {n: self._put(n, a) for n, a in checked.items()}

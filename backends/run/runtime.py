@@ -17,6 +17,7 @@ from lstm_ir.backends.run.threads import affinity, stacks
 from lstm_ir.backends.run.tuned import SPIN_MICROSECONDS
 from lstm_ir.backends.targets import cpus
 from lstm_ir.ir.errors import DeviceError, LostDeviceError, LstmIrError, TargetError, ValueRangeError
+from lstm_ir.ir.options import is_int
 
 CPU_DRIVERS = ("local-task", "local-sync")
 LOST = "DEVICE_LOST"  # what drivers say of a GPU that stopped answering
@@ -43,8 +44,9 @@ _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
 def set_threads(n: int) -> None:
     """Workers for CPU executables of this process; only before the first one."""
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_THREADS:
+    if not is_int(n) or not 1 <= n <= MAX_THREADS:
         raise DeviceError(f"set_threads: expected 1 to {MAX_THREADS} threads, got {n!r}")
+    n = int(n)
     with _lock:
         if (_process.started or _process.fixed) and n != _process.threads:
             raise DeviceError(

@@ -14,9 +14,10 @@ from typing import Any
 import click
 import numpy as np
 
-from lstm_ir.backends.files import npy, parameters, safetensors
+from lstm_ir.backends.files import npy, parameters, state_file
 from lstm_ir.backends.files.packed_graph import TEXT_LIMIT
 from lstm_ir.cli import packages
+from lstm_ir.ir import numpy_files
 from lstm_ir.ir.errors import PackageError, ParseError
 from lstm_ir.ir.input_file import reading
 from lstm_ir.ir.output_file import replacing
@@ -66,6 +67,8 @@ def _absent(program: Program) -> list[str]:
 
 def _text(path: str) -> str:
     if path == "-":
+        if sys.stdin is None:  # it was closed when this process began
+            raise ParseError("a graph is read from stdin, which is closed")
         data = sys.stdin.buffer.read(TEXT_LIMIT + 1)
     else:
         with reading(path, "a graph's text", ParseError) as (f, _):
@@ -128,33 +131,50 @@ def _named(name: str, path: str) -> dict[str, Array]:
     raise click.UsageError(f"--input {name}={path}: expected a .npy file, or FILE.npz:KEY")
 
 
+ARRAYS = (".npz", ".npy", ".safetensors")
+
+
 def check_arrays_path(path: Path) -> None:
-    """Refuse a name that does not say which kind of file it is; a device or pipe may have any."""
-    if path.suffix not in (".npz", ".npy") and (path.is_file() or not path.exists()):
-        raise click.UsageError(f"-o {path}: arrays are written to .npz or .npy")
+    """Refuse a name that does not say which kind of file it is, and one in no folder; a device or pipe may have any."""
+    if path.suffix not in ARRAYS and (path.is_file() or not path.exists()):
+        raise click.UsageError(f"-o {path}: arrays are written to {', '.join(ARRAYS[:-1])} or {ARRAYS[-1]}")
+    if not path.parent.is_dir():
+        raise click.UsageError(f"-o {path}: there is no folder {path.parent}")
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """One .npz, or one .npy for a single array; in one step, so nothing half-written stays."""
+def check_arrays(path: Path, types: Mapping[str, np.dtype[Any]]) -> None:
+    """Refuse arrays that such a file does not hold: several in a .npy, bf16 in one of NumPy's."""
+    if path.suffix == ".npy" and len(types) != 1:
+        raise click.UsageError(f"{path}: {len(types)} outputs need a .npz or .safetensors file")
+    if path.suffix != ".safetensors":
+        numpy_files.check(types, str(path))
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """One .npz or .safetensors, or one .npy for a single array; in one step, so nothing half-written stays."""
     check_arrays_path(path)
-    if path.suffix == ".npy" and len(arrays) != 1:
-        raise click.UsageError(f"{path}: {len(arrays)} outputs need a .npz file")
+    _write(path, arrays)
+
+
+def _write(path: Path, arrays: Mapping[str, Any]) -> None:
+    made = {name: np.asarray(a) for name, a in arrays.items()}
+    check_arrays(path, {name: a.dtype for name, a in made.items()})
+    if path.suffix == ".safetensors":
+        state_file.write(path, made)
+        return
     with replacing(path) as f:
         if path.suffix == ".npy":
-            np.save(f, next(iter(arrays.values())), allow_pickle=False)
+            np.save(f, next(iter(made.values())), allow_pickle=False)
         else:
-            np.savez(f, **{k: np.asarray(a) for k, a in arrays.items()})  # type: ignore[arg-type]
+            numpy_files.write_npz(f, made, str(path))
 
 
 def write_weights(path: Path, arrays: Mapping[str, Array]) -> None:
     """As .npz, .safetensors, or .irpa for IREE's tools (`--parameters=model=FILE`), in one step."""
     if path.suffix == ".irpa":
         parameters.write_irpa(path, arrays)
-    elif path.suffix == ".safetensors":
-        with replacing(path) as f:
-            safetensors.write(f, arrays)
     else:
-        write_arrays(path, arrays)
+        _write(path, arrays)
 
 
 def check_weights_path(path: Path) -> None:
@@ -176,6 +196,8 @@ def check_ending(option: str, path: str | None, *known: str) -> None:
 def write_text(path: str | None, text: str) -> None:
     """To the file, or to stdout."""
     if path is None or path == "-":
+        if sys.stdout is None:  # it was closed when this process began
+            raise click.ClickException("a text is written to stdout, which is closed")
         click.echo(text, nl=not text.endswith("\n"))
         return
     with replacing(path) as f:
@@ -199,7 +221,7 @@ def _worded(data: Any) -> Any:
 def progress(what: str) -> Iterator[None]:
     """Says on stderr what takes seconds, and how long it took; a spinner on a terminal."""
     start = time.perf_counter()
-    if sys.stderr.isatty():
+    if sys.stderr is not None and sys.stderr.isatty():
         from rich.console import Console  # only where it is drawn: importing it takes time
 
         with Console(stderr=True).status(what):

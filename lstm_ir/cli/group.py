@@ -75,7 +75,8 @@ def run(args: Sequence[str] | None = None) -> int:
         with _termination_raises():
             # click turns Exit(code), raised by a verb, into this result.
             code = group.main(None if args is None else list(args), prog_name="lstm-ir", standalone_mode=False)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # it was open when this process began
+                sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as e:
         return e.exit_code
@@ -87,7 +88,8 @@ def run(args: Sequence[str] | None = None) -> int:
     except _TerminatedError:
         return _fail("terminated", TERMINATED)
     except BrokenPipeError:  # the reader of a pipe has enough: `lstm-ir show g.lir | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:  # else the pipe was another file
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except LstmIrError as e:
         return _fail(str(e))

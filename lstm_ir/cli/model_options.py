@@ -14,8 +14,10 @@ import numpy as np
 from lstm_ir.backends.files import npy
 from lstm_ir.cli import packages
 from lstm_ir.importers.kinds import kind_of_file
+from lstm_ir.ir.dims import LIMIT
 
 WORDS = {"true": True, "false": False}
+_DIGITS = 300  # characters of a number: the largest floats have as many
 
 
 def imported(command: Callable[..., None]) -> Callable[..., None]:
@@ -73,6 +75,8 @@ def _number(word: str, text: str) -> Any:
     text = text.strip()
     if text in WORDS:
         return WORDS[text]
+    if len(text) > _DIGITS:  # Python reads no whole number of thousands of digits, and a float would be infinite
+        raise click.UsageError(f"{word:.80}…: a number of {len(text)} characters; at most {_DIGITS} are read")
     for kind in (int, float):
         try:
             return kind(text)
@@ -83,7 +87,14 @@ def _number(word: str, text: str) -> Any:
 
 def sizes(words: Sequence[str]) -> dict[str, int | str]:
     """Numbers, or other names, by name from `T=100` and `input_0=B`."""
-    return {n: int(text) if re.fullmatch(r"\d+", text) else text for n, text in _pairs("--size", words)}
+    pairs = _pairs("--size", words)
+    return {n: _size(f"--size {n}={text}", text) if re.fullmatch(r"\d+", text) else text for n, text in pairs}
+
+
+def _size(word: str, text: str) -> int:
+    if len(text) > len(str(LIMIT)) or int(text) >= LIMIT:
+        raise click.UsageError(f"{word:.80}: sizes are 0 to 2^62 - 1")
+    return int(text)
 
 
 def states(words: Sequence[str]) -> dict[str, str]:
@@ -97,7 +108,7 @@ def tried(words: Sequence[str]) -> dict[str, list[int]]:
     for name, text in _pairs("--try", words):
         if not re.fullmatch(r"\d+(,\d+)*", text):
             raise click.UsageError(f"--try {name}={text}: expected whole numbers with commas between")
-        out[name] = [int(part) for part in text.split(",")]
+        out[name] = [_size(f"--try {name}={part}", part) for part in text.split(",")]
     return out
 
 

@@ -17,6 +17,7 @@ from lstm_ir.cli import files, packages
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.interpret import interpret
 from lstm_ir.ir.program import Program
+from lstm_ir.ir.signature import Signature
 from lstm_ir.loading import load
 
 
@@ -24,7 +25,7 @@ from lstm_ir.loading import load
 @click.argument("model")
 @click.option("-i", "--input", "inputs", multiple=True,
               help="NAME=FILE.npy, NAME=FILE.npz:KEY, or FILE.npz for all its arrays.")  # fmt: skip
-@click.option("-o", "--output", help="A .npz (or .npy for one output); default: a summary.")
+@click.option("-o", "--output", help="A .npz or .safetensors (or .npy for one output); default: a summary.")
 @click.option("-d", "--device", help="Where to run: cpu, vulkan, cuda, …; default: a package's "
               "first target that runs here, cpu for a graph.")  # fmt: skip
 @click.option("-e", "--entry", help="Which entry of a program; default: main.")
@@ -49,22 +50,23 @@ def command(
         raise click.UsageError("--profile gives times, no results: leave -o out")
     if profile and interpret:
         raise click.UsageError("--profile is for compiled graphs, not for --interpret")
-    if output is not None:
-        files.check_arrays_path(Path(output))
+    to = None if output is None else Path(output)
+    if to is not None:
+        files.check_arrays_path(to)
     packages.no_key(model, key_file)
     arrays = files.read_inputs(inputs)
     if profile:
         _profile(model, device, entry, weights, arrays, explain, picture, key_file)
         return
-    call, close = _callable(model, device, entry, weights, interpret, explain, key_file)
+    call, close = _callable(model, device, entry, weights, interpret, explain, key_file, to)
     try:
         results = call(arrays)
     finally:
         close()
-    if output is None:
+    if to is None:
         _summary(results)
     else:
-        files.write_arrays(Path(output), results)
+        files.write_arrays(to, results)
 
 
 Call = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -72,20 +74,27 @@ Call = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 def _callable(
     model: str, device: str | None, entry: str | None, weights: tuple[str, ...],
-    interpret: bool, explain: bool, key_file: str | None,
+    interpret: bool, explain: bool, key_file: str | None, to: Path | None,
 ) -> tuple[Call, Callable[[], None]]:  # fmt: skip
+    """What computes the results that are written `to` a file, which is asked first whether it holds them; its end."""
     if packages.is_package(model):
         exe = _packed(model, device, weights, interpret, explain, key_file)
+        _check_entry(exe.signature, entry, to)
     else:
         program = files.read_program(model, weights, whole=True)
         if interpret:
-            return _interpreted(program, entry), lambda: None
+            return _interpreted(program, entry, to), lambda: None
+        _check_entry(program.signature(), entry, to)
         exe, _ = _compiled(program, device, explain)
-    if entry is None:
-        return exe, exe.close
-    if entry not in exe.entries:
-        raise CallError(f"no entry is called {entry!r}; there are {', '.join(exe.entries)}")
-    return exe.entries[entry], exe.close
+    return (exe if entry is None else exe.entries[entry]), exe.close
+
+
+def _check_entry(signature: Signature, entry: str | None, to: Path | None) -> None:
+    if entry is not None and entry not in signature.entries:
+        raise CallError(f"no entry is called {entry!r}; there are {', '.join(signature.entries)}")
+    found = signature.main if entry is None else signature.entries[entry]
+    if to is not None and found is not None:  # without an entry the call says which there are
+        files.check_arrays(to, {p.name: p.type.dtype.numpy for p in found.outputs})
 
 
 def _packed(
@@ -141,11 +150,14 @@ def _flow(program: Program, kind: str) -> str:
     return flow_text(prepare(program, target, helpers=runtime.threads() > 1).text, target)
 
 
-def _interpreted(program: Program, entry: str | None) -> Call:
+def _interpreted(program: Program, entry: str | None, to: Path | None) -> Call:
     name = "main" if entry is None else entry
     if name not in program.entries:
         raise CallError(f"no entry is called {name!r}; there are {', '.join(program.entries)}")
     graph = program.entries[name]
+    if to is not None:
+        types = (v.dtype.numpy for v in graph.outputs)
+        files.check_arrays(to, dict(zip(graph.output_names, types, strict=True)))
     return lambda arrays: interpret(graph, arrays)
 
 

@@ -26,7 +26,7 @@ from lstm_ir.verification.verify import verify
 @click.option("--range", "ranges", multiple=True,
               help="Values of an input: ids=0..99; default: normal floats, integers as the graph needs.")  # fmt: skip
 @click.option("--calls", default=4, show_default=True, help="How many calls, each with other sizes and arrays.")
-@click.option("--seed", default=0, show_default=True, help="Of sizes and arrays.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of sizes and arrays.")
 @click.option("--absolute", type=float, help="A difference may be ABSOLUTE + RELATIVE * the largest |value| of the "
               "output; default of both: 2e-5 for f32.")  # fmt: skip
 @click.option("--relative", type=float, help="See --absolute.")

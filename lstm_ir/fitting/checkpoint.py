@@ -44,10 +44,19 @@ def save(path: str | Path, session: Session, position: Position) -> None:
     state_file.write(path, session.state.snapshot(), {_NAME: json.dumps(asdict(position))})
 
 
-def load(path: str | Path, session: Session) -> Position:
-    """The state of the file, and its position; PackageError, and no change, for a file that is no checkpoint."""
+def load(path: str | Path, session: Session, *, need_best: bool = False) -> Position:
+    """The state of the file, and its position; PackageError, and no change, for a file that is no checkpoint.
+
+    need_best: the best state that it speaks of has to lie beside it.
+    """
     arrays, metadata = state_file.read_with_metadata(path)
     position = _position(metadata.get(_NAME), str(path))
+    best = best_path(path)
+    if need_best and position.best_step is not None and not best.is_file():
+        raise PackageError(
+            f"{best} is missing: the state of step {position.best_step}, with which a run with patience ends; "
+            f"put it beside {path}, or resume without patience"
+        )
     session.state.update_all(arrays, str(path))
     return position
 

@@ -60,7 +60,7 @@ class Run:
         """Steps until the run ends."""
         if resume:
             assert self._path is not None
-            self._at = checkpoint.load(self._path, self._session)
+            self._at = checkpoint.load(self._path, self._session, need_best=self._limits.patience is not None)
             self._means = Means(self._at.sums, self._at.count)
         if self._validation is not None:
             self._validation.check()

@@ -20,7 +20,8 @@ SHOWN = 3  # names of nodes in one line
 
 def text(report: ImportReport) -> str:
     """The report without spaces at the ends of lines, so that it can be pasted."""
-    width = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
+    on_screen = sys.stdout is not None and sys.stdout.isatty()  # None: it was closed when the process began
+    width = shutil.get_terminal_size((WIDTH, 24)).columns if on_screen else WIDTH
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as made:
         _print(console, report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def _shown(value: object) -> str:
     return f"{value!r:.80}"
 
 
-def is_int(value: object) -> bool:
+def is_int(value: object) -> TypeGuard[int]:
     """Whether it is a whole number: Python's or NumPy's, and no truth value."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 

@@ -41,6 +41,7 @@ import numpy as np
 from lstm_ir.backends.targets import cpus
 from lstm_ir.ir.arrays import Conform, take
 from lstm_ir.ir.errors import CallError, DeviceError, LstmIrError, PackageError
+from lstm_ir.ir.options import is_int
 from lstm_ir.parallel.checkpoint import Checkpoint
 from lstm_ir.parallel.links import Link, LostError, Processes, Transport
 from lstm_ir.parallel.parts import BatchParts, Weigh
@@ -84,13 +85,14 @@ class Trainer:
         `train` does: running statistics of batch norms, `accumulate` above 1, state that is carried from call to call.
         The others as `li.load`.
         """
-        if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= 1024:
+        if not is_int(workers) or not 1 <= workers <= 1024:
             raise CallError(f"workers is {workers!r:.80}; expected a number from 1 to 1024")
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < 1e9:
             raise CallError(f"timeout is {timeout!r:.80}; expected seconds, a number above 0")
         every = checkpoint_every
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        if not is_int(every) or every < 1:
             raise CallError(f"checkpoint_every is {every!r:.80}; expected a number of steps above 0")
+        workers, every = int(workers), int(every)
         if resume and checkpoint is None:
             raise CallError("resume begins with a checkpoint: name it")
         if not isinstance(package, (str, os.PathLike)):

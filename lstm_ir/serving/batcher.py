@@ -18,6 +18,7 @@ import numpy as np
 
 from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import CallError, DeadlineError, DeviceError
+from lstm_ir.ir.options import is_int
 from lstm_ir.ir.signature import Entry, by_name
 from lstm_ir.serving.owner import SchedulerOwner
 from lstm_ir.serving.row_check import confirm_rows
@@ -196,7 +197,7 @@ def limits(max_batch: object, max_delay: object, max_waiting: object) -> None:
 
 def whole(name: str, value: object) -> None:
     """CallError for what is no whole number of 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if not is_int(value) or value < 1:
         raise CallError(f"{name} is {value!r}; expected a whole number of 1 or more")
 
 

@@ -47,12 +47,18 @@ def _over_time(s: RuleNode, f: Timed) -> list[Fact]:
 
 def _over_rows(s: RuleNode, f: Timed) -> list[Fact]:
     """A layer that runs within every frame, over another axis: frames are its sequences."""
+    timed = [f]
     for name in ("lengths", *STATES):
         first = s.fact(name)
         axis = 0 if name == "lengths" else 1
         if isinstance(first, Latest) or (isinstance(first, Fixed) and axis not in first.even):
             raise CutError(f"its operand {name} has a row of its own for every step of a call")
-    return [f.at(1) if name in ("h_n", "c_n") else f for name in s.node.by_name]
+        if isinstance(first, Timed):
+            if first.axis != axis:
+                raise CutError(f"its operand {name} has its steps on another axis than its sequences")
+            timed.append(first.at(f.axis))
+    y = s.merged(timed)  # a row is as late as the latest that it is made of
+    return [y.at(1) if name in ("h_n", "c_n") else y for name in s.node.by_name]
 
 
 @rule("scan")

@@ -194,7 +194,7 @@ def _amounts(text: str, **amounts: object) -> None:
 
 def _steps(text: str, **steps: object) -> None:
     for name, v in steps.items():
-        if not is_int(v) or v < 1:  # type: ignore[operator]
+        if not is_int(v) or v < 1:
             raise IRError(f"{text}: {name} is {v!r:.80}; a whole number of steps, at least 1")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 
 from lstm_ir.importers.original import Original, Plain
 from lstm_ir.ir.errors import CallError, LstmIrError
+from lstm_ir.ir.numpy_files import write_npz
+from lstm_ir.ir.options import is_int
 from lstm_ir.ir.signature import Entry
 from lstm_ir.ir.types import DType
 from lstm_ir.measurement.machine import machine
@@ -42,8 +45,9 @@ class ComparisonOptions:
     arrays: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.calls, bool) or not isinstance(self.calls, int) or self.calls < 1:
-            raise CallError(f"verify: calls is {self.calls!r}, not a number of 1 or more")
+        for option, given, least in (("calls", self.calls, 1), ("seed", self.seed, 0)):
+            if not is_int(given) or given < least:
+                raise CallError(f"verify: {option} is {given!r}, not a number of {least} or more")
         for name, value in (("absolute", self.limits.absolute), ("relative", self.limits.relative)):
             if value is not None and not value >= 0:
                 raise CallError(f"verify: {name} is {value!r}, not a number of 0 or more")
@@ -60,11 +64,19 @@ class ComparisonOptions:
         if self.arrays and (self.sizes or self.ranges):
             raise CallError("verify: arrays are given, so sizes and ranges have nothing to draw")
         for name, values in self.sizes.items():
-            if not isinstance(values, Sequence) or not values or not all(isinstance(n, int) and n >= 0 for n in values):
+            if not isinstance(values, Sequence) or not values or not all(is_int(n) and n >= 0 for n in values):
                 raise CallError(f"verify: the sizes of {name} are {values!r}, not numbers of 0 or more")
         for name, (low, high) in self.ranges.items():
-            if not low <= high:
-                raise CallError(f"verify: the range of {name} is {low}..{high}")
+            if not (_finite(low) and _finite(high) and low <= high and _finite(float(high) - float(low))):
+                why = "" if not low <= high else ", of which an end, or how far they lie apart, is no finite number"
+                raise CallError(f"verify: the range of {name} is {low}..{high}{why}")
+
+
+def _finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # a whole number that no float holds
+        return False
 
 
 @dataclass(frozen=True)
@@ -127,7 +139,7 @@ class Comparison:
             cases=tuple(cases),
             failures=tuple(dict.fromkeys(self.failures)),
             passed_over=tuple(self.passed_over),
-            seed=self.options.seed,
+            seed=int(self.options.seed),
             machine=machine(),
             target=self.ours.target,
             package_bytes=None if package is None else package.stat().st_size,
@@ -201,7 +213,8 @@ class Comparison:
         if self.ours.package is None or any(p.type.dtype is DType.bf16 for p in self.entry.inputs):
             return {}  # NumPy alone reads no bf16 from files
         path = folder / "arrays.npz"
-        np.savez(path, **arrays)  # type: ignore[arg-type]
+        with path.open("wb") as f:
+            write_npz(f, arrays, str(path))
         codes = {OURS: ours_cold(self.ours.package, path, self.ours.module), ORIGINAL: self.original.cold(folder, path)}
         return cold_starts({who: code for who, code in codes.items() if code is not None})
 

@@ -29,10 +29,11 @@ def draw_sizes(
     for name in entry.dims:
         values = choices.get(name)
         if values:
-            sizes[name] = values[number % len(values)]
+            sizes[name] = int(values[number % len(values)])
         else:
-            free = [n for n in np.unique(np.geomspace(1, reach, 24).astype(int)) if n not in sizes.values()]
-            sizes[name] = int(rng.choice(free))  # other sizes than the other names have
+            every = np.unique(np.geomspace(1, reach, 24).astype(int))
+            others = [n for n in every if n not in sizes.values()]  # other sizes than the other names have
+            sizes[name] = int(rng.choice(others if others else every))
     return sizes
 
 

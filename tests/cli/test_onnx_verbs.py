@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,14 @@ def test_verify_as_json_over_given_sizes(folder: Path, capsys: Capture) -> None:
     assert {o["name"] for o in found["outputs"]} == {"Y", "h1", "c1"}
 
 
+def test_the_report_where_stdout_is_closed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lstm_ir.importers.report_text import text
+
+    report = li.examine(folder / "good.onnx").report
+    monkeypatch.setattr(sys, "stdout", None)
+    assert "good.onnx" in text(report)
+
+
 USAGE: dict[str, tuple[list[str], str]] = {
     "constant without a value": (["import", "--constant", "rate"], "--constant rate: expected NAME=VALUE"),
     "constant that is no number": (["import", "--constant", "rate=fast"], "'fast' is not a number"),
@@ -233,6 +242,11 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "explain without a package": (["import", "--explain"], "give -o too"),
     "sizes to try": (["verify", "--try", "T=1,x"], "expected whole numbers"),
     "range": (["verify", "--range", "x=1"], "expected LOW..HIGH"),
+    "size of too many digits": (["import", "--size", "T=" + "9" * 5000], "sizes are 0 to 2^62 - 1"),
+    "too large a size": (["import", "--size", f"T={2**62}"], "sizes are 0 to 2^62 - 1"),
+    "sizes to try of too many digits": (["verify", "--try", "T=1," + "9" * 5000], "sizes are 0 to 2^62 - 1"),
+    "constant of too many digits": (["import", "--constant", "a=" + "9" * 5000], "a number of 5000 characters"),
+    "seed below 0": (["verify", "--seed", "-1"], "-1 is not in the range x>=0"),
 }
 
 

@@ -92,7 +92,8 @@ def test_a_column_of_one_array_is_one_call(package: Path, rng: np.random.Generat
     assert calls == [(6, 13)]
     assert found["states"].shape == (13, 6, H)
     confirm(found, x)
-    few = Predictor(package, inputs={"x": "frames"}, outputs={"scores": "s", "y": "states"}, max_rows=5)
+    five: Any = np.int64(5)
+    few = Predictor(package, inputs={"x": "frames"}, outputs={"scores": "s", "y": "states"}, max_rows=five)
     calls = count_calls(few)
     confirm(few({"frames": x}), x)
     assert calls == [(6, 5), (6, 5), (6, 3)]

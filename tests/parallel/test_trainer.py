@@ -178,7 +178,8 @@ def test_inputs_are_checked_before_anything_is_sent(
 
 @pytest.fixture(scope="module")
 def refused(package: Path) -> Any:
-    with Trainer(package, 1, threads=1) as trainer:
+    one: Any = np.int64(1)
+    with Trainer(package, one, checkpoint_every=one, threads=1) as trainer:
         yield trainer
 
 

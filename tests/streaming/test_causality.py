@@ -72,6 +72,13 @@ FACTS: dict[str, tuple[Any, Any]] = {
     "layer within each frame": (
         lstm(li.reshape(S, ("T*B", 1, C)), "bidirectional", "batch")[0], Timed(0, inner=S.shape[1])
     ),
+    "layer within each frame, its rows delayed and its first states not": (
+        lstm(
+            li.transpose(li.pad(S, (1, 0, 0), (0, 0, 0)), (1, 0, 2)),
+            h0=li.pad(li.expand_dims(S[:, 0, :3], 0), (0, 0, 0), (0, 1, 0)),
+        )[0][:, :-1],
+        Timed(1),
+    ),
     "loop": (li.scan(lambda h, x: (h + x, h), li.zeros(("B", C)), S)[1], Timed(0)),
     "not over time": (K * 2.0, Fixed(frozenset())),
 }  # fmt: skip

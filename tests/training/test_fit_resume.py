@@ -96,6 +96,20 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     assert (tmp_path / "run.csv").read_text() == (tmp_path / "whole.csv").read_text()
 
 
+def test_a_run_with_patience_needs_its_best_state(exe: Executable, seed: int, tmp_path: Path) -> None:
+    """Without the file it would end with an error, all of its epochs later."""
+    given, path = batches(seed, COUNT), tmp_path / "run.safetensors"
+    with exe.session() as first, exe.session() as second:
+        li.fit(first, given, checkpoint=path, **{**options(None), "epochs": 1})
+        (tmp_path / "run.best.safetensors").unlink()
+        before = state_of(second)
+        with pytest.raises(li.PackageError, match=r"run\.best\.safetensors is missing: the state of step 5, "):
+            li.fit(second, given, checkpoint=path, resume=True, **options(None))
+        for n, a in state_of(second).items():
+            np.testing.assert_array_equal(a, before[n], err_msg=n)
+        li.fit(second, given, checkpoint=path, resume=True, **{**options(None), "epochs": 2, "patience": None})
+
+
 @pytest.mark.parametrize("every", [None, 4])
 @pytest.mark.parametrize("step", [3, 4, 5, 10])
 def test_an_interrupt_inside_of_a_step_waits_for_its_end(

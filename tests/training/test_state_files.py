@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
+from lstm_ir.backends.run.held_state import HeldState
 
 
 def sums(*kept: str) -> li.Program:
@@ -92,6 +93,42 @@ def test_another_session_is_given_what_was_trained() -> None:
             np.testing.assert_array_equal(client.entries["infer"](x=a)["y"][0], w)
             client.state.update(exe.state)
             np.testing.assert_allclose(client.entries["infer"](x=a)["y"][0], w - 0.1 * w, rtol=1e-6)
+
+
+def test_state_that_is_given_is_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread trains between two reads: a step of one moment would come with the weight of another."""
+    x = li.input("x", ("B", 2))
+    y = x * li.weight("w", np.array([1.0, 2.0], "f4"))
+    graph = li.Graph("g", [x], {"loss": li.mean(y * y)})
+    with li.compile(li.train_step(graph, "loss", li.adam(0.1))) as exe, exe.session() as client:
+
+        def read_and_train(held: HeldState, name: str) -> Any:
+            found = read(held, name)
+            exe.entries["train"](x=np.ones((1, 2), "f4"))
+            return found
+
+        read = HeldState.__getitem__
+        with monkeypatch.context() as patched:
+            patched.setattr(HeldState, "__getitem__", read_and_train)
+            client.state.update(exe.state)
+        want = exe.state.snapshot()
+        for name, value in client.state.snapshot().items():
+            np.testing.assert_array_equal(value, want[name], err_msg=name)
+
+
+def test_all_values_are_written_or_none(exe: Any) -> None:
+    a, b = np.ones((2, 2), "f4"), np.full((3, 2), 7, "f4")
+    with exe.session() as s:
+        s.state["a"] = a
+        bad: dict[str, Any] = {"b": np.ones((2, 3), "f4"), "c": a}
+        for name, message in (("b", r"state 'b': expected f32\[B,2\], got shape"), ("c", "there is no state 'c'")):
+            with pytest.raises(li.CallError, match=message):
+                s.state.update({"a": b, name: bad[name]})
+            np.testing.assert_array_equal(s.state["a"], a)
+        s.state.update([("a", b)], b=a)
+        np.testing.assert_array_equal(s.state["a"], b)
+        np.testing.assert_array_equal(s.state["b"], a)
+        s.state.update()
 
 
 def tagger(head: str = "head/w") -> li.Graph:

@@ -21,7 +21,7 @@ from lstm_ir.backends.kernels.cpu.prologue import Prologue, fits, owner_of
 from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule, choose, product_forms
 from lstm_ir.backends.kernels.cpu.scratch import GROUPS, Flags, Scratch, ScratchRows, scratch
 from lstm_ir.backends.kernels.cpu.team import relax_instruction
-from lstm_ir.backends.kernels.cpu.words import word_product
+from lstm_ir.backends.kernels.cpu.words import word_product_of
 from lstm_ir.backends.kernels.cpu.workers import flags_needed, grid, most_members, most_teams
 from lstm_ir.backends.kernels.text.memory import Memory, Shifted
 from lstm_ir.backends.kernels.text.statements import argument
@@ -69,7 +69,7 @@ class Dispatch(LoopCall):
         )  # fmt: skip
         layout.shared, layout.stays = made.pieces, made.stays
         layout.prologues, layout.apart = self.prologues, self.schedule.apart
-        layout.word_product = word_product(self.e.target)  # type: ignore[arg-type]
+        layout.word_product = word_product_of(self.e.target, lanes)  # type: ignore[arg-type]
         layout.bindings = [*self.inputs, *self.outputs, *made.views]
         kernel = CpuLoopKernel(plan, layout, lanes).kernel()
         self.check(kernel.entry.signature)

@@ -182,7 +182,9 @@ class Sums:
             if loop.in_words:
                 for r, row in enumerate(part.rows):
                     vectors = {(r, *vector): w for vector, w in loaded.items()}
-                    add_words(t, product, current, row_word(self.e, loop.row, row, t.add(first, u)), vectors)
+                    add_words(
+                        t, product, current, row_word(self.e, loop.row, row, t.add(first, u)), vectors, loop.offset
+                    )
                 continue
             for i in range(loop.per_word):
                 k = t.add(begin_k, u * loop.per_word + i)

@@ -18,6 +18,7 @@ from lstm_ir.backends.kernels.cpu.register_tile import Sum
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand
 from lstm_ir.backends.kernels.text.text import Text
 from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.types import DType
 
 OFFSET = 128  # of rows that are taken unsigned
 _PAIRS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
@@ -48,15 +49,26 @@ def for_weights(product: str, symmetric: bool) -> str:
     return "pairs" if product == "signs" and not symmetric else product
 
 
+def word_product_of(target: TargetInfo, lanes: int) -> str:
+    """As `word_product`, of vectors of so many lanes: "" beside columns of 64 bits.
+
+    The instructions fill a vector with words; vectors of fewer lanes are of another width, which they do not take.
+    """
+    return word_product(target) if lanes * DType.i32.bits == target.vector_bits else ""
+
+
 def row_offset(target: TargetInfo) -> int:
     """How much larger elements of rows are kept."""
     return OFFSET if "vpdpbusd" in word_product(target) else 0
 
 
 def add_words(
-    t: Text, product: str, sums: dict[Sum, Name], word: TextOperand, vectors: Mapping[Sum, TextOperand]
+    t: Text, product: str, sums: dict[Sum, Name], word: TextOperand, vectors: Mapping[Sum, TextOperand], offset: int
 ) -> None:
-    """Add the four products of each lane to the sums that `vectors` names; `word` is of the row."""
+    """Add the four products of each lane to the sums that `vectors` names; `word` is of the row.
+
+    offset: elements of the row are kept so much larger, and are unsigned.
+    """
     kind = t.vector("i32")
     every = t.op("vector.broadcast {} : i32 to {}", word, kind)
     if product == "signs":
@@ -75,9 +87,9 @@ def add_words(
         for key, v in vectors.items():
             sums[key] = t.op(made, sums[key], row, _as(t, v, wide))
     else:
-        row_parts = _elements(t, every)
+        row_parts = _elements(t, every, "shrui" if offset else "shrsi")
         for key, v in vectors.items():
-            for a, b in zip(row_parts, _elements(t, v), strict=True):
+            for a, b in zip(row_parts, _elements(t, v, "shrsi"), strict=True):
                 sums[key] = t.binary("addi", sums[key], t.binary("muli", a, b, kind), kind)
 
 
@@ -107,9 +119,9 @@ def _halves(t: Text, v: TextOperand) -> list[TextOperand]:
     return [t.binary("shrsi", t.binary("shli", pairs, eight, wide), eight, wide), t.binary("shrsi", pairs, eight, wide)]
 
 
-def _elements(t: Text, v: TextOperand) -> list[TextOperand]:
-    """Each of the four elements of every word, as i32."""
+def _elements(t: Text, v: TextOperand, shift: str) -> list[TextOperand]:
+    """Each of the four elements of every word, as i32; `shift` keeps the sign, or takes it for a bit of the number."""
     kind = t.vector("i32")
     last = t.constant("24", kind)
     moved = [t.binary("shli", v, t.constant(str(24 - 8 * i), kind), kind) for i in range(WORD - 1)]
-    return [t.binary("shrsi", m, last, kind) for m in (*moved, v)]
+    return [t.binary(shift, m, last, kind) for m in (*moved, v)]

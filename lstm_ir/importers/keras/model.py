@@ -15,6 +15,7 @@ from lstm_ir.importers.naming import word
 from lstm_ir.importers.refusals import NodeRefusedError, UnifiedError
 from lstm_ir.ir.errors import IRError, ModelError
 from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.options import is_int
 from lstm_ir.ir.program import Program
 from lstm_ir.ir.types import DimLike
 from lstm_ir.streaming.stateful import stateful
@@ -49,13 +50,13 @@ class WalkOptions:
 def checked(source: Source, sizes: Any, training: Any, seed: Any) -> WalkOptions:
     """The arguments of `from_keras`; ModelError for wrong ones."""
     need_mappings("from_keras", sizes=sizes)
-    if not isinstance(training, bool) or isinstance(seed, bool) or not isinstance(seed, int):
+    if not isinstance(training, bool) or not is_int(seed):
         raise ModelError(f"from_keras: training is {training!r:.40}, seed {seed!r:.40}: expected a bool and an int")
     try:
         found = OpenSizes(source.file, model_spec(source.spec), sizes or {})
     except NodeRefusedError as e:
         raise ModelError(f"{source.file}: 1 refusal\n  {source.spec.name} ({source.spec.kind}): {e}") from None
-    return WalkOptions(found, training, seed)
+    return WalkOptions(found, training, int(seed))
 
 
 def walked(source: Source, options: WalkOptions) -> Walk:

@@ -15,6 +15,7 @@ from lstm_ir.importers.onnx.reading import Source, model_bytes, read
 from lstm_ir.importers.onnx.tensors import dtype_of
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.errors import ModelError
+from lstm_ir.ir.numpy_files import write_npz
 
 if TYPE_CHECKING:
     from lstm_ir.importers.onnx.reading import Model
@@ -64,7 +65,8 @@ class OnnxRuntime:
         """A session of its own, and one call."""
         with np.load(arrays) as given:
             whole = {**given, **self._constants}
-        np.savez(folder / "original.npz", **whole)
+        with (folder / "original.npz").open("wb") as f:
+            write_npz(f, whole, "original.npz")
         path = self._model
         if isinstance(path, bytes):
             (folder / "original.onnx").write_bytes(path)

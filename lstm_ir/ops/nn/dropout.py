@@ -16,6 +16,7 @@ from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import Attr, Level, define, need
+from lstm_ir.ir.options import is_int
 from lstm_ir.ir.pullback import only
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.nn import threefry
@@ -88,12 +89,12 @@ def random_key(seed: Any, step: Any = None, *, stream: int = 0) -> Value:
     if given and seed.type != TensorType((2,), DType.u32):
         raise IRError(f"random_key: the seed is {seed.type}, expected an integer, or a key u32[2]")
     for name, number in (("seed", 0 if given else seed), ("stream", stream)):
-        if isinstance(number, bool) or not isinstance(number, int):
+        if not is_int(number):
             raise IRError(f"random_key: the {name} is {number!r}, not an integer")
         if not 0 <= number < 2**64:
             raise IRError(f"random_key: the {name} is {number}, outside 0..2^64 - 1")
     if not given:
-        key = constant(threefry.number_key(seed, stream))
+        key = constant(threefry.number_key(int(seed), int(stream)))
     else:
         key = threefry.fold_in(seed, constant(np.uint64(stream).astype(np.int64))) if stream else seed
     if step is None:

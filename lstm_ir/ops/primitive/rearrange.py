@@ -38,7 +38,7 @@ def split(x: Any, parts: int | Sequence[DimLike], axis: int = 0) -> list[Value]:
     n = v.shape[at]
     places: Sequence[Any]
     if options.is_int(parts):
-        count = int(parts)  # type: ignore[arg-type]
+        count = int(parts)
         if count < 1:
             raise options.refuse("split", "parts", parts, "1 or more, or a list of places")
         each = dims.floordiv(n, count)

@@ -130,6 +130,8 @@ def test_exchanged_members(path: Path, tmp_path: Path) -> None:
         lambda m: m["targets"][0].update(kind="tpu"),
         lambda m: m["targets"][0].update(file="module-9.vmfb"),
         lambda m: m["targets"][0].update(file="../../x"),
+        lambda m: m["targets"][0].update(file="weights.safetensors"),
+        lambda m: m["targets"][0].update(file="manifest.json"),
         lambda m: m["targets"][0].update(features="avx2"),
         lambda m: m["targets"][0].pop("triple"),
         lambda m: m["targets"][0].update(work=[]),

@@ -19,6 +19,7 @@ from roundoff import limits
 import lstm_ir as li
 from lstm_ir.api import Report, build, optimize, prepare
 from lstm_ir.backends.kernels.cpu.words import row_offset, word_product
+from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.program import Program
 
@@ -164,6 +165,30 @@ def test_every_byte(word: str, form: str) -> None:
     w = np.minimum(w & 255, 200).astype(np.int8).astype(np.int64) if form == "wrapped" else w
     exe = li.compile(_sums_of_bytes(made[form](), 5, columns), processor(word))
     np.testing.assert_array_equal(exe(x=rows)["y"], np.cumsum(rows.astype(np.int64) @ w, 0))
+
+
+WIDE = ["cpu:x86-64", "cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:znver4", "cpu:aarch64-dotprod", "cpu"]
+
+
+@pytest.mark.parametrize("dtype", ["i64", "f64"])
+@pytest.mark.parametrize("word", WIDE)
+def test_bytes_beside_columns_of_64_bits(word: str, dtype: str, kernels: bool) -> None:
+    """Vectors have half as many lanes then, of which a processor's product of words knows nothing."""
+    rng, columns, width = np.random.default_rng(4), 9, 21
+    w, rows = (rng.integers(-128, 128, shape, np.int8) for shape in ((columns, width), (3, 5, columns)))
+    w[:, 0], rows[:, 0], rows[:, 1] = -128, -128, 127
+    x, given = li.input("x", rows.shape, "i8"), li.weight("w", w)
+
+    def cell(h: li.Value, row: li.Value) -> tuple[li.Value, li.Value]:
+        h = h + li.convert(li.convert(row, "i32") @ li.convert(given, "i32"), dtype)
+        return h, h
+
+    graph = li.Graph("g", [x], {"y": li.scan(cell, li.zeros((5, width), dtype), x)[1]})
+    target = resolve(word)
+    made, _ = build(Program.of(graph), target)
+    assert not kernels or re.search(r"scan at .*: kernel, ", str(made.report))
+    if cpus.refusal(target.info.triple, target.info.features) is None:
+        np.testing.assert_array_equal(li.compile(graph, word)(x=rows)["y"], np.cumsum(rows.astype(np.int64) @ w, 0))
 
 
 def test_weights_without_their_lowest_keep_the_shorter_form() -> None:

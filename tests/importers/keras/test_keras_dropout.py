@@ -142,7 +142,8 @@ def test_seed_and_step_draw() -> None:
 
     x = keras.Input((T, C), name="x")
     model = keras.Model(x, keras.layers.Dropout(0.5)(keras.layers.GRU(H, recurrent_dropout=0.5)(x)))
-    first, again, other = (li.from_keras(model, training=True, seed=s) for s in (7, 7, 8))
+    seeds: tuple[Any, ...] = (7, np.int64(7), 8)
+    first, again, other = (li.from_keras(model, training=True, seed=s) for s in seeds)
     assert isinstance(first, li.Graph)
     (name,) = first.output_names
 
