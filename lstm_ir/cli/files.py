@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -138,8 +140,9 @@ def check_arrays_path(path: Path) -> None:
     """Refuse a name that does not say which kind of file it is, and one in no folder; a device or pipe may have any."""
     if path.suffix not in ARRAYS and (path.is_file() or not path.exists()):
         raise click.UsageError(f"-o {path}: arrays are written to {', '.join(ARRAYS[:-1])} or {ARRAYS[-1]}")
-    if not path.parent.is_dir():
-        raise click.UsageError(f"-o {path}: there is no folder {path.parent}")
+    if not path.parent.is_dir():  # as it would be said behind the call
+        number = errno.ENOTDIR if path.parent.exists() else errno.ENOENT
+        raise OSError(number, os.strerror(number), str(path))
 
 
 def check_arrays(path: Path, types: Mapping[str, np.dtype[Any]]) -> None:
