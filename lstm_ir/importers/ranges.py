@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
-
-import numpy as np
 
 from lstm_ir.importers.operands import Operands
 from lstm_ir.importers.refusals import NodeRefusedError
@@ -19,8 +18,11 @@ NAMES = ("start", "limit", "delta")
 def range_of(c: Operands, dtype: DType) -> tuple[Any, Any, Dim]:
     """Start, delta, and how many numbers there are, by operands 0 to 2, which have to be known or sizes."""
     if dtype.is_float:
-        start, limit, delta = (c.number(i, what) for i, what in enumerate(NAMES))
-        count: Dim = max(0, int(np.ceil((limit - start) / delta))) if delta else 0
+        start, limit, delta = (float(c.number(i, what)) for i, what in enumerate(NAMES))
+        steps = (limit - start) / delta if delta else 0.0
+        if not all(map(math.isfinite, (start, limit, delta, steps))):
+            raise NodeRefusedError(f"start is {start}, limit {limit}, delta {delta}: it has no number of elements")
+        count: Dim = max(0, math.ceil(steps))
     else:
         start, delta = (c.dim(i, NAMES[i]) for i in (0, 2))
         upward = isinstance(start, int) and isinstance(delta, int) and start >= 0 and delta > 0

@@ -91,10 +91,10 @@ def concat(c: Call) -> Value:
     if not xs:
         raise NodeRefusedError("it has no operands")
     axis = c.axis(xs[0].rank)
-    for x in xs[1:]:
-        for a in range(min(x.rank, xs[0].rank)):
-            if a != axis:
-                c.agree(f"axis {a} of the operands", xs[0].shape[a], x.shape[a])
+    first = xs[0].shape
+    for a in range(len(first)):
+        if a != axis:
+            c.agree_all(f"axis {a} of the operands", [(first[a], x.shape[a]) for x in xs[1:] if a < x.rank])
     return li.concat(xs, axis)
 
 
@@ -113,9 +113,9 @@ def split(c: Call) -> list[Value]:
 
 
 def _equal_parts(c: Call, size: Dim) -> Sequence[Dim]:
-    count = c.integer("num_outputs") if c.has_attribute("num_outputs") else len(c.outputs)
-    if count < 1:
-        raise NodeRefusedError(f"num_outputs is {count}")
+    count = len(c.outputs)
+    if c.has_attribute("num_outputs") and c.integer("num_outputs") != count:
+        raise NodeRefusedError(f"num_outputs is {c.integer('num_outputs')}, and there are {count} results")
     if isinstance(size, int):
         each = -(-size // count)
         last = size - each * (count - 1)
