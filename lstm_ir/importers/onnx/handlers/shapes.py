@@ -10,7 +10,7 @@ from lstm_ir.importers.counted import counted, distance, pieces
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.slices import sliced
+from lstm_ir.importers.slices import TO_THE_END, sliced
 from lstm_ir.importers.table import ALL
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -149,8 +149,18 @@ def slice_(c: Call) -> Value:
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise NodeRefusedError(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        x = sliced(x, c.axis_of(axis, x.rank), start, end, step)
+        a = c.axis_of(axis, x.rank)
+        x = sliced(x, a, _first(start, x.shape[a], step), end, step)
     return x
+
+
+def _first(start: Dim, size: Dim, step: int) -> Dim:
+    """The start of a range: one before the axis is the first place, backwards too, where NumPy finds none."""
+    if step > 0 or not isinstance(start, int) or start >= 0:
+        return start
+    if isinstance(size, int):
+        return max(start, -size)
+    return 0 if start <= -TO_THE_END else start  # of an open size a place before the axis is refused at the call
 
 
 def _at_a_place(c: Call, x: Value) -> Value:
