@@ -190,7 +190,7 @@ def test_names_that_are_one_cost_few_walks(monkeypatch: pytest.MonkeyPatch, rng:
 
     monkeypatch.setattr(onnx_model, "Walk", Counted)
     names = [f"x{k}" for k in range(40)]
-    inputs = {n: ([f"T{k}", f"C{k}", 2], "f4") for k, n in enumerate(names)}
+    inputs: dict[str, Any] = {n: ([f"T{k}", f"C{k}", 2], "f4") for k, n in enumerate(names)}
     made = om.model([om.node("Concat", names, ["y"], axis=0)], inputs, ["y"])
     graph = li.from_onnx(made)
     assert len(walks) <= 3
@@ -204,7 +204,7 @@ def test_names_that_are_one_in_a_circle(rng: np.random.Generator) -> None:
     """A name that stands in several pairs: what is left to say, the next walk finds."""
     names = ["x0", "x1", "x2", "x3"]
     sizes = ["A", "B", "A", "C"], ["B", "A", "C", "A"]
-    inputs = {n: ([1, a, b], "f4") for n, a, b in zip(names, *sizes, strict=True)}
+    inputs: dict[str, Any] = {n: ([1, a, b], "f4") for n, a, b in zip(names, *sizes, strict=True)}
     graph = li.from_onnx(om.model([om.node("Concat", names, ["y"], axis=0)], inputs, ["y"]))
     arrays = {n: rng.normal(size=(1, 3, 3)).astype("f4") for n in names}
     np.testing.assert_array_equal(li.interpret(graph, arrays)["y"], np.concatenate(list(arrays.values())))

@@ -113,7 +113,7 @@ def test_a_slice_from_a_size_before_the_end() -> None:
 def test_a_clip_without_bounds_gives_no_infinities(opset: int) -> None:
     """Its defaults were the ends of f32 until operator set 10."""
     x, most = np.array([np.inf, -np.inf, 1, -2], "f4"), np.finfo("f4").max
-    cases: list[tuple[dict[str, float], list[Any]]] = [
+    cases: list[tuple[dict[str, Any], list[Any]]] = [
         ({}, [most, -most, 1, -2]), ({"min": 0.0}, [most, 0, 1, 0]), ({"max": 0.5}, [0.5, -most, 0.5, -2]),
     ]  # fmt: skip
     for attrs, want in cases:
