@@ -22,7 +22,7 @@ class Counted:
 
 def counted(v: Value) -> Counted:
     """The single integer v; it is its own `of` where nothing is known of it."""
-    found = _walk(v, 0)
+    found = _walk(v, 0, {})
     return Counted(v, 1, 0) if found is None else found
 
 
@@ -30,7 +30,14 @@ _DEPTH = 64  # nodes that are looked through
 _SAME = ("convert", "reshape", "broadcast_in_dim", "in_range")
 
 
-def _walk(v: Value, depth: int) -> Counted | None:
+def _walk(v: Value, depth: int, seen: dict[Value, Counted | None]) -> Counted | None:
+    """`seen` holds what was looked at: of a sum of a value with itself, sixty deep, there are 2^60 ways down."""
+    if v not in seen:
+        seen[v] = _looked_at(v, depth, seen)
+    return seen[v]
+
+
+def _looked_at(v: Value, depth: int, seen: dict[Value, Counted | None]) -> Counted | None:
     if depth > _DEPTH or not v.dtype.is_int or not _single(v):
         return None
     node = v.node
@@ -38,7 +45,7 @@ def _walk(v: Value, depth: int) -> Counted | None:
         return Counted(None, 0, int(node.attrs["value"].array.reshape(-1)[0]))
     if v.op == "dim":
         return Counted(None, 0, node.attrs["size"])
-    below = [_walk(u, depth + 1) or Counted(u, 1, 0) for u in node.inputs if u.dtype.is_int]
+    below = [_walk(u, depth + 1, seen) or Counted(u, 1, 0) for u in node.inputs if u.dtype.is_int]
     if v.op in _SAME or (v.op == "concatenate" and len(below) == 1):
         if not below:  # of a float, which is not followed
             return Counted(v, 1, 0)
@@ -50,8 +57,6 @@ def _walk(v: Value, depth: int) -> Counted | None:
         if v.op == "subtract":
             b = Counted(b.of, -b.times, dims.mul(b.more, -1))
         return _sum(a, b)
-    if v.op == "select":
-        return _from_start(node.inputs, depth)
     return Counted(v, 1, 0)
 
 
@@ -62,13 +67,35 @@ def _sum(a: Counted, b: Counted) -> Counted | None:
     return Counted(a.of, a.times + b.times, more) if a.of is b.of else None
 
 
-def _from_start(operands: tuple[Value, ...], depth: int) -> Counted | None:
-    """What an index counts that is moved by a size where it is below 0: the index, where it is not."""
-    pred, moved, plain = operands
-    same = pred.op == "compare" and pred.node.attrs["direction"] == "LT" and pred.node.inputs[0] is plain
-    if not same or moved.op != "add" or moved.node.inputs[0] is not plain:
+def index(v: Value, size: Dim) -> Value:
+    """What counts in the index v into an axis of `size`: p, where v is p + size below 0, and else p.
+
+    It is the index itself where it lies inside the axis. Other numbers may be chosen by other conditions.
+    """
+    while True:
+        while v.op in _SAME and _single(v) and v.node.inputs[0].dtype.is_int and _single(v.node.inputs[0]):
+            v = v.node.inputs[0]
+        plain = _from_start(v, size)
+        if plain is None:
+            return v
+        v = plain
+
+
+def _from_start(v: Value, size: Dim) -> Value | None:
+    if v.op != "select":
         return None
-    return _walk(plain, depth + 1) or Counted(plain, 1, 0)
+    pred, moved, plain = v.node.inputs
+    if pred.op != "compare" or pred.node.attrs["direction"] != "LT" or moved.op != "add":
+        return None
+    (left, zero), (first, more) = pred.node.inputs, moved.node.inputs
+    if left is not plain or first is not plain:
+        return None
+    return plain if _is(zero, 0) and _is(more, size) else None
+
+
+def _is(v: Value, size: Dim) -> bool:
+    found = counted(v)
+    return found.of is None and found.more == size
 
 
 def _single(v: Value) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
-from lstm_ir.importers.counted import Counted, counted
+from lstm_ir.importers.counted import Counted, counted, index
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -101,8 +101,11 @@ def rows_read(values: Sequence[Value], own: set[Value], counters: dict[Value, Co
             inside.update(n.values)
         if n.op.name != "gather" or n.inputs[0] in inside or n.inputs[1].rank != 0:
             continue
-        tensor, axis, place = n.inputs[0], n.attrs["axis"], at_step(n.inputs[1], counters)
-        if place is None or place.of is None or tensor.shape[axis] != steps:
+        tensor, axis = n.inputs[0], n.attrs["axis"]
+        if tensor.shape[axis] != steps:
+            continue
+        place = at_step(index(n.inputs[1], steps), counters)
+        if place is None or place.of is None:
             continue
         if (place.times, place.more) in ((1, 0), (-1, dims.add(steps, -1))):
             found.append(Row(n.values[0], tensor, axis, place.times < 0))

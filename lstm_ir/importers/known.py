@@ -24,6 +24,8 @@ MAX_ELEMENTS = 2**27  # of one array that is computed at import
 MAX_COMPARED = 16  # numbers in one comparison
 MAX_BITS = 2**62  # that are counted
 SMALL = 2**16  # elements that are folded although what they come from is smaller
+MAX_BYTES = 2**31  # of all arrays that one walk computes
+MAX_WORK = 2**33  # numbers that it reads and makes for them
 
 
 class Knowledge:
@@ -35,12 +37,15 @@ class Knowledge:
         self._source_bits: dict[Node, int] = {}  # of the literals and weights that it comes from
         self._arrays: dict[Value, Array] = {}
         self._computed: set[Node] = set()
+        self._bytes = self._work = 0
 
     def array(self, v: Value) -> Array | None:
-        """The elements of `v`; None where they depend on an input, or are too many."""
+        """The elements of `v`; None where they depend on an input, or are too many: also of all that were asked for."""
         if not self._is_fixed(v.node):
             return None
         for n in _new_nodes(v.node, self._computed):
+            if not self._affords(n):
+                return None
             self._arrays.update(zip(n.values, run_node(n, self._arrays, {}), strict=True))
             self._computed.add(n)
         return self._arrays[v]
@@ -55,7 +60,17 @@ class Knowledge:
             return v
         if _elements(v.type) > SMALL and _bits(v.type) > self._source_bits[v.node]:
             return v
-        return constant(Data.of(self.array(v)))
+        array = self.array(v)
+        return v if array is None else constant(Data.of(array))
+
+    def _affords(self, node: Node) -> bool:
+        """Whether a node may still be computed; it is then counted. What a file holds is not computed."""
+        held = node.op.name in ("constant", "weight")
+        size, work = (0, 0) if held else (sum(map(_bits, node.types)) // 8, _work(node))
+        if self._bytes + size > MAX_BYTES or self._work + work > MAX_WORK:
+            return False
+        self._bytes, self._work = self._bytes + size, self._work + work
+        return True
 
     def is_zero(self, v: Value) -> bool:
         """Whether every element is known to be 0, at whatever size the value has."""
@@ -117,6 +132,17 @@ def _elements(t: TensorType) -> int:
 
 def _bits(t: TensorType) -> int:
     return t.dtype.bits * _elements(t)
+
+
+def _work(node: Node) -> int:
+    """Numbers that a node reads and makes; a product reads a row for each number that it makes."""
+    made, read = sum(map(_elements, node.types)), sum(_elements(v.type) for v in node.inputs)
+    if node.op.name == "dot_general":
+        lhs = node.inputs[0].type
+        made *= prod(d for a in node.attrs["lhs_contracting_dimensions"] if isinstance(d := lhs.shape[a], int))
+    elif node.op.name == "stencil":
+        made *= prod(d for d in node.inputs[1].shape[2:] if isinstance(d, int))
+    return made + read
 
 
 def _reads_sizes(node: Node) -> bool:

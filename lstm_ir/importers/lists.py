@@ -11,6 +11,14 @@ from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
+MAX_ITEMS = 2**16  # of a list that stand one by one
+
+
+def need_few(count: int) -> None:
+    """RefusedError for more elements than may stand one by one, each a value of the graph."""
+    if count > MAX_ITEMS:
+        raise NodeRefusedError(f"a list of {count} elements, of which each is a value: at most {MAX_ITEMS}")
+
 
 @dataclass(frozen=True, eq=False)
 class TensorList:
@@ -31,8 +39,9 @@ class TensorList:
         if self.rows is not None:
             return self.rows
         if self.items:
-            if not isinstance(self.count, int) or set(self.items) - set(range(self.count)):
+            if not isinstance(self.count, int) or not all(0 <= k < self.count for k in self.items):
                 raise NodeRefusedError("a list is read of which not all elements were written")
+            need_few(self.count)
             like = next(iter(self.items.values()))
             nothing = li.zeros(like.shape, like.dtype)
             return li.stack([self.items.get(k, nothing) for k in range(self.count)])
@@ -48,6 +57,7 @@ class TensorList:
         if place >= count and not self.grows:
             raise NodeRefusedError(f"place {place} is outside a list of {count}")
         if self.rows is not None:
+            need_few(count)
             rows = [v[0] for v in li.split(self.rows, count)] if count else []
             return replace(self, rows=None, items=dict(enumerate(rows)) | {place: value}, count=max(count, place + 1))
         return replace(self, items={**self.items, place: value}, count=max(count, place + 1))

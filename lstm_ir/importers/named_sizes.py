@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lstm_ir.importers.refusals import UnifiedError
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import DimError, ModelError
@@ -25,8 +26,14 @@ class NamedSizes:
 
     def unify(self, name: str, by: Dim) -> None:
         """From now on the size `name` is `by`."""
-        self.named = {n: dims.substitute(d, {name: by}) for n, d in self.named.items()}
-        self.named[name] = by
+        self._unify({name: by})
+
+    def unify_all(self, found: UnifiedError) -> None:
+        """The same of all pairs, none of which names what another one replaces."""
+        self._unify(dict(found.pairs))
+
+    def _unify(self, by: Mapping[str, Dim]) -> None:
+        self.named = {n: dims.substitute(d, by) for n, d in self.named.items()} | dict(by)
 
 
 def need_mappings(importer: str, **arguments: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,11 +11,13 @@ import numpy as np
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.refusals import NodeRefusedError, UnifiedError, UnknownError, Wanted
 from lstm_ir.importers.sizes import Clamped, SizeArray, minus
+from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
 Array = np.ndarray[Any, Any]
+MAX_LISTED = 2**20  # integers that are looked at one by one
 Result: TypeAlias = Value | SizeArray | None
 """What a handler gives for one result."""
 
@@ -103,7 +105,7 @@ class Operands(ABC):
             return None if v.clamped and not clamped else v.array
         integers = v is not None and (v.dtype.is_int or v.dtype is DType.i1)
         array = self._knowledge.array(v) if v is not None and integers else None
-        return None if array is None else array.astype(object)
+        return None if array is None or array.size > MAX_LISTED else array.astype(object)
 
     def axis_sizes(self, i: int, what: str) -> list[Dim]:
         """Operand i, sizes of axes: of max(size, 0) the size, since a call at which it is negative is refused."""
@@ -157,6 +159,22 @@ class Operands(ABC):
             if (name := plain(size)) is not None:
                 raise UnifiedError(name, by)
         raise NodeRefusedError(f"{what}: {a} and {b} cannot be decided to be equal")
+
+    def agree_all(self, what: str, pairs: Iterable[tuple[Dim, Dim]]) -> None:
+        """Many pairs of sizes at once: each name that becomes another one costs a new walk over the model."""
+        found: dict[str, Dim] = {}
+        used: set[str] = set()
+        for a, b in pairs:
+            try:
+                self.agree(what, a, b)
+            except UnifiedError as e:
+                if e.name in used or found.keys() & {e.name, *dims.names(e.by)}:
+                    break  # it may say something else once the others are one
+                found[e.name] = e.by
+                used |= dims.names(e.by)
+        if found:
+            (name, by), *more = found.items()
+            raise UnifiedError(name, by, more)
 
 
 def plain(d: Dim) -> str | None:

@@ -19,6 +19,8 @@ from lstm_ir.ops.core.same_padding import Edge, padded
 from lstm_ir.ops.primitive.window import slice_axis
 
 Ints = Sequence[int]
+MAX_TAPS = 2**13  # of a pool along one axis
+MAX_REACH = 2**20  # places from the first tap to the last
 
 
 def _each(numbers: Sequence[Any]) -> Any:
@@ -33,8 +35,26 @@ def lowest(dtype: DType) -> Any:
     return -np.inf if dtype.is_float else np.iinfo(dtype.numpy).min
 
 
+def need_steps(taps: Ints, strides: Ints, dilations: Ints) -> None:
+    """RefusedError for a window without taps or steps, or wider than any signal."""
+    for what, numbers in (("taps", taps), ("strides", strides), ("dilations", dilations)):
+        if min(numbers, default=1) < 1:
+            raise NodeRefusedError(f"{what} of a window are {list(numbers)}")
+    for k, d in zip(taps, dilations, strict=True):
+        if (k - 1) * d > MAX_REACH:
+            raise NodeRefusedError(f"a window of {k} taps, {d} places apart, reaches farther than {MAX_REACH} places")
+
+
+def need_window(taps: Ints, strides: Ints, dilations: Ints) -> None:
+    """The same of a pool, each of whose taps is a node."""
+    need_steps(taps, strides, dilations)
+    if max(taps) > MAX_TAPS:
+        raise NodeRefusedError(f"a pool of {max(taps)} taps is not taken, of at most {MAX_TAPS} along an axis it is")
+
+
 def max_pool(x: Value, taps: Ints, strides: Ints, edges: Sequence[Edge], dilations: Ints, ceil: bool = False) -> Value:
     """The largest of each window of x [N,C,...]."""
+    need_window(taps, strides, dilations)
     x, known = padded(x, edges, lowest(x.dtype))
     build: Any = (li.max_pool1d, li.max_pool2d)[len(taps) - 1]
     y: Value = build(x, _each(taps), _each(strides), _each(known), _each(dilations), ceil)
@@ -45,6 +65,7 @@ def mean_pool(
     x: Value, taps: Ints, strides: Ints, edges: Sequence[Edge], dilations: Ints, ceil: bool, counted: bool
 ) -> Value:
     """The mean of each window of x [N,C,...]; padding counts where `counted`."""
+    need_window(taps, strides, dilations)
     closed = all(isinstance(low, int) and isinstance(high, int) for low, high in edges)
     if closed and set(dilations) == {1}:
         build: Any = (li.avg_pool1d, li.avg_pool2d)[len(taps) - 1]
@@ -84,6 +105,7 @@ def largest(
     """Where the largest of each window of x [N,C,...] stands in its plane, i64: rows of the plane one after the other,
     or, with columns_first, its columns. Of equal ones the first row, and in it the first column; NaN is the largest.
     """
+    need_window(taps, strides, dilations)
     sizes = x.shape[2:]
     places = _places(sizes, columns_first)
     v, at = x, places

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
-
-import numpy as np
 
 from lstm_ir.importers.operands import Operands
 from lstm_ir.importers.refusals import NodeRefusedError
@@ -19,16 +18,21 @@ NAMES = ("start", "limit", "delta")
 def range_of(c: Operands, dtype: DType) -> tuple[Any, Any, Dim]:
     """Start, delta, and how many numbers there are, by operands 0 to 2, which have to be known or sizes."""
     if dtype.is_float:
-        start, limit, delta = (c.number(i, what) for i, what in enumerate(NAMES))
-        count: Dim = max(0, int(np.ceil((limit - start) / delta))) if delta else 0
-    else:
-        start, delta = (c.dim(i, NAMES[i]) for i in (0, 2))
-        upward = isinstance(start, int) and isinstance(delta, int) and start >= 0 and delta > 0
-        limit = (c.axis_size if upward else c.dim)(1, NAMES[1])  # none stand below 0 then
-        count = _count(start, limit, delta)
+        return _of_floats(c)
+    start, delta = (c.dim(i, NAMES[i]) for i in (0, 2))
+    upward = isinstance(start, int) and isinstance(delta, int) and start >= 0 and delta > 0
+    limit = (c.axis_size if upward else c.dim)(1, NAMES[1])  # none stand below 0 then
+    return start, delta, _count(start, limit, delta)
+
+
+def _of_floats(c: Operands) -> tuple[float, float, int]:
+    start, limit, delta = (float(c.number(i, what)) for i, what in enumerate(NAMES))
     if delta == 0:
         raise NodeRefusedError("delta is 0")
-    return start, delta, count
+    steps = (limit - start) / delta
+    if not all(map(math.isfinite, (start, limit, delta, steps))):
+        raise NodeRefusedError(f"start is {start}, limit {limit}, delta {delta}: it has no number of elements")
+    return start, delta, max(0, math.ceil(steps))
 
 
 def _count(start: Dim, limit: Dim, delta: Dim) -> Dim:

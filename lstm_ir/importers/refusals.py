@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import BroadcastError, ModelError
 
+WRONG = (
+    TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError, MemoryError, RecursionError,
+)  # fmt: skip
+"""What handlers raise over a damaged file: a node may have anything anywhere, and they do not look at everything."""
+
 
 class NodeRefusedError(Exception):
     """Why a node is not taken; the importer adds which one it is."""
@@ -30,11 +35,11 @@ class UnknownError(NodeRefusedError):
 
 
 class UnifiedError(Exception):
-    """Two sizes that the specification demands to be equal: `name` is to be `by`."""
+    """Sizes that the specification demands to be equal: `name` is to be `by`, and so are the pairs of `more`."""
 
-    def __init__(self, name: str, by: Dim) -> None:
+    def __init__(self, name: str, by: Dim, more: Sequence[tuple[str, Dim]] = ()) -> None:
         super().__init__(name, by)
-        self.name, self.by = name, by
+        self.name, self.by, self.pairs = name, by, ((name, by), *more)
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,11 @@ class Refusals:
         alike = why.sizes if isinstance(why, BroadcastError) and all(map(str.isidentifier, why.sizes)) else ()
         found = Refusal(printable(name), printable(op), printable(reason), wanted, numbers, alike)
         self._found.setdefault(str(found), found)
+
+    def add_wrong(self, name: str, op: str, why: Exception) -> None:
+        """Note one of WRONG, which says less of the node."""
+        text = str(why) or type(why).__name__
+        self.add(name, op, NodeRefusedError(f"an argument has a wrong type or value: {text}"))
 
     def raise_any(self) -> None:
         """ModelError if there is one."""

@@ -33,7 +33,7 @@ def _from_start(size: Dim, bound: Dim, step: int) -> Dim:
     low, high = (0, size) if step > 0 else (-1, dims.add(size, -1))
     if isinstance(bound, int) and abs(bound) >= TO_THE_END:
         return high if bound > 0 else low
-    if isinstance(bound, int) and bound < 0:
+    if dims.at_least(dims.mul(bound, -1), 1):  # it is below 0, at whatever size
         bound = dims.add(size, bound)
     for limit, choose in ((high, s.smaller), (low, s.larger)):
         try:

@@ -9,8 +9,10 @@ from typing import Any
 FIRST = 3  # the version whose words these are
 HARD_SIGMOID = "hard_sigmoid of Keras 2"  # clip(0.2 x + 0.5, 0, 1), where Keras 3 has relu6(x + 3) / 6
 UNSTATED = "hard_sigmoid of an unknown version of Keras"
+LEAST_NORM = "least_norm_of_keras_2"  # an argument that no layer has
 _ACTIVATIONS = ("activation", "recurrent_activation")
 _GRU = ("GRU", "GRUCell")
+_NORMS = ("Dot", "UnitNormalization")
 
 
 def major(version: Any) -> int | None:
@@ -38,6 +40,8 @@ def _restated(tree: Any, hard_sigmoid: str, known: bool) -> Any:
     config = out.get("config")
     if known and out.get("class_name") in _GRU and isinstance(config, dict):
         config.setdefault("reset_after", False)  # before Keras 2.1.5 there was no other GRU
+    if known and out.get("class_name") in _NORMS and isinstance(config, dict):
+        config[LEAST_NORM] = 1e-6  # Keras 3 has 1e-7 and 1e-12
     return out
 
 

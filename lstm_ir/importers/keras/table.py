@@ -16,7 +16,7 @@ Build: TypeAlias = Callable[[LayerCall], Any]
 class LayerRule(OpEntry[LayerCall]):
     """One layer. `masks`: whether its result keeps the mask of its operand; `cast`: whether floats become its dtype.
 
-    `since`: the arguments that are known, apart from those that every layer has.
+    `known`: the arguments that are read, apart from those that every layer has.
     """
 
     masks: bool

@@ -14,7 +14,7 @@ from lstm_ir.importers.keras.inputs import OpenSizes, input_type
 from lstm_ir.importers.keras.source import Source
 from lstm_ir.importers.keras.table import IGNORED, LAYERS, OPERATIONS, LayerRule
 from lstm_ir.importers.known import Knowledge
-from lstm_ir.importers.refusals import NodeRefusedError, Refusals, UnifiedError
+from lstm_ir.importers.refusals import WRONG, NodeRefusedError, Refusals, UnifiedError
 from lstm_ir.importers.report import Outcome
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.graph import Value
@@ -24,7 +24,6 @@ from lstm_ir.ir.types import DType, TensorType
 
 DEPTH = 32  # models deeper in models are refused
 CALLS = 20_000  # of layers; a model that calls a model twice, which calls one twice, has many in a short file
-WRONG = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 
 
 class _Undefined:
@@ -175,9 +174,9 @@ class Walk:
             except (NodeRefusedError, LstmIrError) as e:
                 self.outcomes.append((spec.kind, Outcome.refused))
                 self.refusals.add(path, spec.kind, e)
-            except WRONG as e:  # a config may have anything anywhere, and handlers do not look at everything
+            except WRONG as e:
                 self.outcomes.append((spec.kind, Outcome.refused))
-                self.refusals.add(path, spec.kind, NodeRefusedError(f"an argument has a wrong type or value: {e}"))
+                self.refusals.add_wrong(path, spec.kind, e)
         return _Undefinite()
 
     def _entry(self, spec: LayerSpec) -> LayerRule:

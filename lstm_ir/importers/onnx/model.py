@@ -20,7 +20,7 @@ from lstm_ir.importers.onnx.reading import Source, read
 from lstm_ir.importers.onnx.table import TABLE, OpRule
 from lstm_ir.importers.onnx.tensors import Tensors
 from lstm_ir.importers.operands import Result
-from lstm_ir.importers.refusals import NodeRefusedError, Refusals, UnifiedError
+from lstm_ir.importers.refusals import WRONG, NodeRefusedError, Refusals, UnifiedError
 from lstm_ir.importers.report import Outcome
 from lstm_ir.importers.streams import streamed
 from lstm_ir.importers.table import ALL
@@ -87,7 +87,7 @@ def from_onnx(
         try:
             return streamed(source.file, graph, stateful, _ops(source))
         except UnifiedError as e:
-            bindings.unify(e.name, e.by)
+            bindings.unify_all(e)
 
 
 def _ops(source: Source) -> dict[str, str]:
@@ -105,7 +105,7 @@ def walked(source: Source, bindings: Bindings) -> Walk:
             walk.run()
             return walk
         except UnifiedError as e:
-            bindings.unify(e.name, e.by)
+            bindings.unify_all(e)
 
 
 class _Undefined:
@@ -213,6 +213,9 @@ class Walk:
             except (NodeRefusedError, LstmIrError) as e:
                 self.refusals.add(v.name, "initializer", e)
                 return _UNDEFINED
+            except WRONG as e:
+                self.refusals.add_wrong(v.name, "initializer", e)
+                return _UNDEFINED
 
     def _lookup(self, v: Any, known: Mapping[Any, Any], what: str) -> Any:
         if v is None or v.name == "":
@@ -249,6 +252,10 @@ class Walk:
             except (NodeRefusedError, LstmIrError) as e:
                 self.outcomes[node] = Outcome.refused
                 self.refusals.add(name, node.op_type, e)
+                return undefined
+            except WRONG as e:
+                self.outcomes[node] = Outcome.refused
+                self.refusals.add_wrong(name, node.op_type, e)
                 return undefined
 
     def _opset(self, node: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -85,12 +86,12 @@ def read_tensor(tensor: Any) -> Data:
     if isinstance(tensor, onnx_ir.ExternalTensor) and tensor.length and tensor.length != tensor.nbytes:
         # The library reads what the shape says, wherever the data ends.
         raise NodeRefusedError(f"its data has {tensor.length} bytes in {tensor.location}, its type {tensor.nbytes}")
+    if math.prod(shape) and _without_data(tensor):  # first: the library would make zeros of any size
+        raise NodeRefusedError(f"its data is missing, and its shape is {list(shape)}")
     try:
         array = tensor.numpy()
     except Exception as e:  # whatever a foreign reader raises over damaged or missing data
         raise NodeRefusedError(f"its data cannot be read: {e}") from e
-    if array.size and not array.any() and _without_data(tensor):
-        raise NodeRefusedError(f"its data is missing, and its shape is {list(shape)}")
     if array.shape != shape:
         raise NodeRefusedError(f"its data has the shape {list(array.shape)}, its type {list(shape)}")
     try:
@@ -105,5 +106,6 @@ def _without_data(tensor: Any) -> bool:
 
     if not isinstance(tensor, onnx_ir.serde.TensorProtoTensor):
         return False
-    fields = {field.name for field, _ in onnx_ir.serde.serialize_tensor(tensor).ListFields()}
-    return not any(name == "raw_data" or (name.endswith("_data") and name != "external_data") for name in fields)
+    proto = tensor.raw
+    repeated = (proto.float_data, proto.int32_data, proto.int64_data, proto.double_data, proto.uint64_data)
+    return not proto.HasField("raw_data") and not any(repeated)

@@ -10,7 +10,7 @@ from lstm_ir.importers.choices import entering
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.naming import tensor
 from lstm_ir.importers.on_sizes import on_sizes
-from lstm_ir.importers.refusals import NodeRefusedError, Refusals
+from lstm_ir.importers.refusals import WRONG, NodeRefusedError, Refusals
 from lstm_ir.importers.report import Outcome
 from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.importers.tensorflow import handlers
@@ -229,6 +229,10 @@ class Walk:
             except (NodeRefusedError, LstmIrError) as e:
                 self.outcomes[node] = Outcome.refused
                 self.refusals.add(node.name, node.op, e)
+                return UNDEFINED
+            except WRONG as e:
+                self.outcomes[node] = Outcome.refused
+                self.refusals.add_wrong(node.name, node.op, e)
                 return UNDEFINED
 
     def _on_its_ways(self, node: FunctionNode, scope: Scope) -> list[Any]:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.errors import IRError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ops.primitive.window import pad
 
 Edge = tuple[Dim, Dim]  # places before and after, of one axis
+WIDEST = 2**8  # of windows narrower than their stride, over an open size: its padding is a sum of as many terms
 
 
 def same_total(size: Dim, width: int, stride: int) -> Dim:
@@ -26,6 +28,8 @@ def same_total(size: Dim, width: int, stride: int) -> Dim:
     left = dims.add(up, dims.mul(size, -1))
     if width >= stride:
         return dims.add(left, width - stride)
+    if width > WIDEST:
+        raise IRError(f"padding 'same' of a window of {width} places, each {stride}th place, over the open size {size}")
     found: Dim = 0
     for k in range(stride - width + 1, stride):
         found = dims.add(found, dims.floordiv(dims.add(left, stride - k), stride))

@@ -102,3 +102,18 @@ def test_an_archive_of_keras_3(tmp_path: Path) -> None:
     inputs, (want,) = recorded("sequential")
     (got,) = li.interpret(graph, inputs).values()
     assert not np.allclose(got, want, atol=1e-3)
+
+
+@pytest.mark.parametrize(("version", "least"), [("2.4.0", 1e-6), ("3.0.0", 1e-12)])
+def test_vectors_that_are_almost_0(version: str, least: float, tmp_path: Path) -> None:
+    """Keras 2 divides by the root of at least 1e-12, Keras 3 by at least 1e-12."""
+
+    def change(config: Any, _: Any) -> None:
+        del config["layers"][1:]
+        config["layers"].append({"class_name": "UnitNormalization", "config": {"name": "unit", "axis": -1}})
+
+    graph = li.from_keras(edited(tmp_path, change, version))
+    assert isinstance(graph, li.Graph)
+    x = np.full((2, 5, 3), 1e-8, np.float32)
+    (got,) = li.interpret(graph, {graph.input_names[0]: x}).values()
+    np.testing.assert_allclose(got, x / max(1e-8 * 3**0.5, least), rtol=1e-5)

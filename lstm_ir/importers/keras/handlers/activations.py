@@ -93,12 +93,12 @@ def activation(c: LayerCall) -> Value:
 
 @taken("ReLU", "max_value negative_slope threshold", masks=True)
 def relu(c: LayerCall) -> Value:
-    """x at and above the threshold, at most max_value; a slope below it."""
+    """x above the threshold, at most max_value; at and below it a slope, or 0."""
     x, top, slope, threshold = c.x, c.get("max_value"), c.real("negative_slope", 0.0), c.real("threshold", 0.0)
     if not slope and not threshold:
         return li.relu(x) if top is None else li.clip(x, 0.0, c.real("max_value"))
     above = x if top is None else li.clip(x, None, c.real("max_value"))
-    return li.where(x >= threshold, above, (x - threshold) * slope)
+    return li.where(x > threshold, above, (x - threshold) * slope if slope else li.zeros_like(x))
 
 
 @taken("LeakyReLU", "negative_slope alpha", masks=True)

@@ -8,6 +8,7 @@ from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall
 from lstm_ir.importers.keras.handlers.activations import function_of
 from lstm_ir.importers.keras.table import taken
+from lstm_ir.importers.pools import need_steps
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
@@ -36,6 +37,7 @@ def pads(c: LayerCall, sizes: tuple[Dim, ...], widths: list[int], strides: list[
         return [(0, 0)] * len(sizes)
     if how == "causal":
         return [(w - 1, 0) for w in widths]
+    need_steps(widths, strides, [1] * len(widths))
     return [same_edges(n, w, s) for n, w, s in zip(sizes, widths, strides, strict=True)]
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall, Masked
+from lstm_ir.importers.keras.handlers.normalisation import by_norm
+from lstm_ir.importers.keras.older import LEAST_NORM
 from lstm_ir.importers.keras.table import taken
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
@@ -111,7 +113,7 @@ def concatenate(c: LayerCall) -> Masked:
     return Masked((li.concat(values, axis),), (mask,))
 
 
-@taken("Dot", "axes normalize")
+@taken("Dot", f"axes normalize {LEAST_NORM}")
 def dot(c: LayerCall) -> Value:
     """Products of rows, summed over one axis of each."""
     values = c.values()
@@ -126,7 +128,7 @@ def dot(c: LayerCall) -> Value:
     if not p or not q:
         raise NodeRefusedError("axes name the batch")
     if c.flag("normalize"):
-        a, b = (v * li.rsqrt(li.maximum(li.sum(v * v, k, keepdims=True), 1e-12)) for v, k in ((a, p), (b, q)))
+        a, b = (by_norm(v, (k,), c.real(LEAST_NORM, 1e-7)) for v, k in ((a, p), (b, q)))
     c.agree("the axes of a dot", a.shape[p], b.shape[q])
     y = li.dot_general(a, b, ((p,), (q,)), ((0,), (0,)))
     return li.expand_dims(y, 1) if y.rank == 1 else y

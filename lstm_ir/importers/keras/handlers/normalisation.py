@@ -7,6 +7,7 @@ import numpy as np
 from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall, Tensor
 from lstm_ir.importers.keras.config import layer_spec
+from lstm_ir.importers.keras.older import LEAST_NORM
 from lstm_ir.importers.keras.table import taken
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.data import Data
@@ -98,12 +99,16 @@ def group_normalization(c: LayerCall) -> Value:
     return _affine(c, y, x, (axis,))
 
 
-@taken("UnitNormalization", "axis", masks=True)
+@taken("UnitNormalization", f"axis {LEAST_NORM}", masks=True)
 def unit_normalization(c: LayerCall) -> Value:
     """By the root of the sum of squares over the axes."""
-    x = c.x
-    squares = li.sum(x * x, _axes(c, x), keepdims=True)
-    return x * li.rsqrt(li.maximum(squares, 1e-12))
+    return by_norm(c.x, _axes(c, c.x), c.real(LEAST_NORM, 1e-12))
+
+
+def by_norm(x: Value, axes: tuple[int, ...], least: float) -> Value:
+    """x by the root of its sum of squares over the axes, or by `least` where that root is smaller."""
+    squares = li.maximum(li.sum(x * x, axes, keepdims=True), least * least)  # before the root, whose slope at 0 is none
+    return x * li.rsqrt(squares)
 
 
 @taken("Normalization", "axis mean variance invert input_mean input_variance")

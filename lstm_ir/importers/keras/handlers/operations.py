@@ -5,43 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from lstm_ir import ops as li
-from lstm_ir.importers.keras.call import LayerCall, Tensor, dtype_named
+from lstm_ir.importers.keras.call import LayerCall, dtype_named
 from lstm_ir.importers.keras.handlers.activations import FUNCTIONS
 from lstm_ir.importers.keras.handlers.shapes import resolved
+from lstm_ir.importers.keras.promotion import together, truth, truths
 from lstm_ir.importers.keras.table import operation
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
 
 
-def _value(v: Any, like: Value | None) -> Value:
-    """An operand: a tensor, or a number of the other operand's type."""
-    if isinstance(v, Tensor):
-        return v.value
-    if isinstance(v, (bool, int, float, np.ndarray)):
-        return li.constant(v, None if like is None else like.dtype)
-    raise NodeRefusedError(f"its operand {v!r:.60} is not known")
-
-
-def _two(c: LayerCall) -> tuple[Value, Value]:
+def _two(c: LayerCall) -> list[Any]:
     given = [*c.args, *c.kwargs.values()]
     if len(given) != 2:
         raise NodeRefusedError(f"it is called with {len(given)} operands, not two")
-    like = next((v.value for v in given if isinstance(v, Tensor)), None)
-    a, b = (_value(v, like) for v in given)
-    if a.dtype is not b.dtype:
-        raise NodeRefusedError(f"its operands are {a.type} and {b.type}")
-    return a, b
+    return given
 
 
-def binary(name: str, function: Callable[[Value, Value], Value]) -> None:
-    """Register a function of two operands."""
+def binary(name: str, function: Callable[[Value, Value], Value], floats: bool = False) -> None:
+    """Register a function of two operands; floats: it makes floats of integers."""
 
     @operation(name)
     def build(c: LayerCall) -> Value:
-        return function(*_two(c))
+        return function(*together(_two(c), floats))
+
+
+def logical(name: str, function: Callable[[Value, Value], Value]) -> None:
+    """Register a function of two truths."""
+
+    @operation(name)
+    def build(c: LayerCall) -> Value:
+        return function(*truths(_two(c)))
 
 
 def unary(name: str, function: Callable[[Value], Value]) -> None:
@@ -75,17 +69,22 @@ def reduction(name: str, function: Callable[..., Value]) -> None:
 
 
 for _name, _function in {
-    "Add": li.add, "Subtract": li.subtract, "Multiply": li.multiply, "Divide": li.divide, "TrueDivide": li.divide,
+    "Add": li.add, "Subtract": li.subtract, "Multiply": li.multiply,
     "Maximum": li.maximum, "Minimum": li.minimum, "Power": li.power, "Matmul": li.matmul, "Equal": li.equal,
     "NotEqual": li.not_equal, "Less": li.less, "LessEqual": li.less_equal, "Greater": li.greater,
-    "GreaterEqual": li.greater_equal, "LogicalAnd": li.logical_and, "LogicalOr": li.logical_or,
+    "GreaterEqual": li.greater_equal,
 }.items():  # fmt: skip
     binary(_name, _function)
+for _name in ("Divide", "TrueDivide"):
+    binary(_name, li.divide, floats=True)
+logical("LogicalAnd", li.logical_and)
+logical("LogicalOr", li.logical_or)
 for _name, _one in {
     "Negative": li.negate, "Abs": li.abs, "Absolute": li.abs, "Exp": li.exp, "Log": li.log, "Log1p": li.log1p,
-    "Sqrt": li.sqrt,
-    "Square": li.square, "Tanh": li.tanh, "Sigmoid": li.sigmoid, "Relu": li.relu, "Sin": li.sin, "Cos": li.cos,
-    "LogicalNot": li.logical_not, "Softplus": li.softplus, "Silu": li.silu, "Softmax": FUNCTIONS["softmax"],
+    "Sqrt": li.sqrt, "Square": li.square,
+    "Tanh": li.tanh, "Sigmoid": li.sigmoid, "Relu": li.relu, "Sin": li.sin, "Cos": li.cos,
+    "LogicalNot": lambda x: li.logical_not(truth(x)),
+    "Softplus": li.softplus, "Silu": li.silu, "Softmax": FUNCTIONS["softmax"],
 }.items():  # fmt: skip
     unary(_name, _one)
 _REDUCTIONS: dict[str, Any] = {

@@ -157,6 +157,9 @@ def _integer_power(x: Value, p: Value) -> Value:
 
 
 def _mod_of_sizes(a: dims.Dim, b: dims.Dim) -> dims.Dim:
+    """Of two that are not below 0, where the sign of what is left does not depend on `fmod`."""
+    if a != b and not (dims.at_least(a, 0) and dims.at_least(b, 1)):
+        raise s.UndecidedError
     return s.minus(a, dims.mul(s.divided(a, b), b))
 
 
@@ -182,8 +185,9 @@ def clip(c: Call) -> Value:
     """Held between bounds: attributes at first, later operands of one element."""
     x = c.value(0)
     if c.opset < 11:
-        bounds = [c.real(name, default) for name, default in (("min", -np.inf), ("max", np.inf))]
-        return li.clip(x, *bounds)
+        # The defaults are the ends of f32, so that nothing stays infinite; in f16 these are infinite themselves.
+        most = math.inf if x.dtype.bits == 16 else float(np.finfo(np.float32).max)
+        return li.clip(x, c.real("min", -most), c.real("max", most))
     return li.clip(x, *(None if v is None else li.reshape(v, ()) for v in (c.maybe(1), c.maybe(2))))
 
 

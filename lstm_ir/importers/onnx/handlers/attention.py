@@ -112,6 +112,8 @@ def _mask(c: Call, q: Value, k: Value, past: Dim) -> tuple[bool, Value | None]:
 
 def _widened(mask: Value, S: Dim) -> Value:
     """A mask of fewer keys than there are hides the others."""
+    if not mask.rank:
+        raise NodeRefusedError(f"the mask is {mask.type}, without an axis of keys")
     there = mask.shape[-1]
     if there == S or not (isinstance(S, int) and isinstance(there, int) and there < S):
         return mask

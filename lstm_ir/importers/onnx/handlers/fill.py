@@ -9,6 +9,7 @@ import numpy as np
 from lstm_ir import ops as li
 from lstm_ir.importers import sizes as s
 from lstm_ir.importers.onnx.call import Call
+from lstm_ir.importers.onnx.narrow import LIMITS, Narrow, name_of
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.onnx.tensors import literal, read_tensor
 from lstm_ir.importers.ranges import range_of
@@ -34,16 +35,17 @@ def constant(c: Call) -> Any:
 
 
 @taken("ConstantOfShape", 9, 20, 21, 23, 24, 25)
-def constant_of_shape(c: Call) -> Value:
+def constant_of_shape(c: Call) -> Any:
     """One number in a shape."""
-    shape = c.axis_sizes(0, "the shape")
-    fill = np.zeros(1, np.float32)
+    shape = tuple(c.axis_sizes(0, "the shape"))
+    fill, kind = np.zeros(1, np.float32), ""
     if c.has_attribute("value"):
-        fill = read_tensor(c.tensor("value")).array
+        tensor = c.tensor("value")
+        fill, kind = read_tensor(tensor).array, name_of(tensor.dtype)
     if fill.size != 1:
         raise NodeRefusedError(f"its value has {fill.size} elements, not one")
-    number = li.constant(fill.reshape(()))
-    return li.broadcast_to(number, tuple(shape))
+    wide = li.broadcast_to(li.constant(fill.reshape(())), shape)
+    return Narrow(wide, kind) if kind in LIMITS else wide
 
 
 @taken("Range", 11, 27, refused="bounds that only a call knows, apart from sizes")

@@ -102,7 +102,7 @@ def scatter_nd(c: Call) -> Value:
     x, indices, updates, how = c.value(0), c.value(1), c.value(2), _reduction(c)
     if how not in _COMBINED:
         return li.scatter_nd(x, indices, updates, add=how == "add")
-    deep = indices.shape[-1]
+    deep = indices.shape[-1] if indices.rank else None
     if not isinstance(deep, int):
         raise NodeRefusedError(f"indices are {indices.type}")
     many = dims.product(indices.shape[:-1])

@@ -6,6 +6,7 @@ step, is found in the nodes that come out; the loop is then a scan over these ro
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.types import DType, TensorType
 
 Values = tuple[Value, ...]
+_UNDECIDED = "the number of its steps cannot be decided from the sizes"
 
 
 @taken("Loop", *BODIES, refused="a number of steps, or an end, that only a call knows")
@@ -123,13 +125,24 @@ def _steps(c: Call, going: Result, trip_count: Dim | None, counters: dict[Value,
         if trip_count is None:
             raise NodeRefusedError("it has no number of steps, and its condition does not end it")
         return trip_count
+    if more is False and starts is True:  # the first step is the last
+        return _least(1, trip_count)
     if not isinstance(going, Value) or more is not None:
         raise NodeRefusedError("whether it starts depends on values that only a call knows")
     try:
         steps = _until(given(going), None if starts is True else given(c.raw(1)), counters)
-        return steps if trip_count is None else s.smaller(steps, trip_count)
     except UndecidedError:
-        raise NodeRefusedError("the number of its steps cannot be decided from the sizes") from None
+        raise NodeRefusedError(_UNDECIDED) from None
+    return _least(steps, trip_count)
+
+
+def _least(steps: Dim, trip_count: Dim | None) -> Dim:
+    if trip_count is None:
+        return steps
+    for a, b in ((steps, trip_count), (trip_count, steps)):  # 1 and T + 1 are decided in one order alone
+        with suppress(UndecidedError):
+            return s.smaller(a, b)
+    raise NodeRefusedError(_UNDECIDED)
 
 
 def _known(c: Call, v: Result) -> bool | None:

@@ -39,12 +39,6 @@ def _along(c: Call, x: Value, v: Value) -> Value:
     return li.reshape(v, tuple(v.shape[0] if a == axis else 1 for a in range(x.rank)))
 
 
-def _wishes(c: Call) -> None:
-    for name in ("saturate", "precision"):  # about elements that are not taken, and a wish
-        if c.has_attribute(name):
-            c.integer(name)
-
-
 def _kind(v: Value | Narrow) -> str:
     return v.kind if isinstance(v, Narrow) else {d: n for n, d in INTEGERS.items()}.get(v.dtype, str(v.dtype))
 
@@ -69,21 +63,31 @@ def quantized(x: Value, scale: Value, zero: Value | None, kind: str) -> Value | 
 def quantize_linear(c: Call) -> Any:
     """round(x / scale) + zero point."""
     x, scale, zero = c.value(0), c.value(1), c.converts(2) if c.has(2) else None
-    _wishes(c)
+    if c.has_attribute("saturate"):  # of floats of eight bits, which are not taken
+        c.integer("saturate")
     to = "UINT8" if zero is None else _kind(zero)
     if c.has_attribute("output_dtype") and (code := c.integer("output_dtype")):
         if zero is not None and name_of(code) != to:
             raise NodeRefusedError(f"output_dtype is {name_of(code)}, the zero point {to}")
         to = name_of(code)
-    x = li.convert(x, scale.dtype)
+    inside = _precision(c, scale)
+    x, scale = li.convert(x, inside), li.convert(scale, inside)
     return quantized(x, _along(c, x, scale), None if zero is None else _along(c, x, _held(zero)), to)
+
+
+def _precision(c: Call, scale: Value) -> DType:
+    """The type of the division: since operator set 23 an attribute may say it, before it is that of the scale."""
+    code = c.integer("precision", 0) if c.opset >= 23 else 0
+    found = dtype_of(code) if code else scale.dtype
+    if not found.is_float:
+        raise NodeRefusedError(f"it divides elements of type {found}, which are no floats")
+    return found
 
 
 @taken("DequantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28, refused="floats of eight and four bits")
 def dequantize_linear(c: Call) -> Value:
     """(x - zero point) scale."""
     given, scale, zero = c.converts(0), c.value(1), c.converts(2) if c.has(2) else None
-    _wishes(c)
     if (_kind(given) not in INTEGERS and _kind(given) not in LIMITS) or _kind(given) == "UINT64":
         raise NodeRefusedError(f"integers of type {_kind(given)} are not taken")
     x, to = _held(given), scale.dtype

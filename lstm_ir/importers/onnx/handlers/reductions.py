@@ -29,21 +29,19 @@ def _reduction(
 ) -> None:  # fmt: skip
     def build(c: Call) -> Value | SizeArray:
         sizes = c.raw(0)
+        keep = c.flag("keepdims", True)
+        alone = c.opset >= axes_operand_since and c.flag("noop_with_empty_axes")  # without axes none is reduced
         if isinstance(sizes, SizeArray) and rule is not None and sizes.array.ndim == 1:
-            c.axes(1, 1)  # one axis, which is reduced whether it is named or not
+            if not c.axes(1, 1) and alone:
+                return sizes
             with suppress(UndecidedError):  # then it is computed at each call
                 out = rule(*(objects([d], ()) for d in sizes.array))
-                return folded(out.reshape((1,) if c.flag("keepdims", True) else ()), sizes.dtype)
+                return folded(out.reshape((1,) if keep else ()), sizes.dtype)
         x = c.value(0)
-        keep = c.flag("keepdims", True)
         axes = c.axes(1, x.rank) if c.opset >= axes_operand_since or c.has_attribute("axes") else None
         if not axes:
-            if c.opset >= axes_operand_since and c.flag("noop_with_empty_axes"):
-                return x
-            axes = tuple(range(x.rank))
-        elif c.has_attribute("noop_with_empty_axes"):
-            c.flag("noop_with_empty_axes")
-        y = reduce(x, axes) if axes else x
+            axes = () if alone else tuple(range(x.rank))
+        y = reduce(x, axes)  # along no axis each element is reduced by itself: squared, or its size taken
         return li.expand_dims(y, axes) if keep and axes else y
 
     taken(name, *versions, refused=refused)(build)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from lstm_ir import ops as li
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.handlers.shapes import flattened
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.along_axis import from_start
@@ -41,7 +44,7 @@ def one_hot(c: Call) -> Value:
     An index below 0 counts from the end; one outside stands nowhere.
     """
     indices, values = c.value(0), c.value(2)
-    depth = c.dim(1, "the depth")
+    depth = _depth(c)
     if values.shape != (2,):
         raise NodeRefusedError(f"values are {values.type}, not two")
     axis = c.axis(indices.rank + 1, -1)
@@ -49,6 +52,18 @@ def one_hot(c: Call) -> Value:
     indices = from_start(indices, depth)
     off, on = (li.squeeze(slice_axis(values, 0, i, i + 1), 0) for i in (0, 1))
     return li.where(li.one_hot(indices, depth, axis=axis, dtype=DType.i1), on, off)
+
+
+def _depth(c: Call) -> Dim:
+    """The number of places, which may be stated as a float."""
+    if not c.raw(1).dtype.is_float:
+        return c.dim(1, "the depth")
+    if c.known(1) is None:
+        raise NodeRefusedError("the depth depends on values that only a call knows")
+    given = c.number(1, "the depth")
+    if not math.isfinite(given):
+        raise NodeRefusedError(f"the depth is {given}")
+    return int(given)
 
 
 @taken("Hardmax", 1, 11, 13)

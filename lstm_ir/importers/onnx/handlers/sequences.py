@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from lstm_ir import ops as li
-from lstm_ir.importers.lists import LoopList, TensorList
+from lstm_ir.importers.lists import LoopList, TensorList, need_few
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.onnx.tensors import dtype_of
@@ -120,7 +121,7 @@ def split_to_sequence(c: Call) -> Any:
         rows = li.transpose(x, (axis, *(a for a in range(x.rank) if a != axis))) if axis else x
         return TensorList(x.dtype, size, rows=li.expand_dims(rows, axis + 1) if keeps else rows)
     parts = _parts(c, size)
-    ends = [sum(parts[: k + 1]) for k in range(len(parts))]
+    ends = list(accumulate(parts))
     return _of(li.split(x, ends[:-1], axis) if len(parts) > 1 else [x])
 
 
@@ -130,7 +131,9 @@ def _parts(c: Call, size: Dim) -> list[int]:
         (each,) = numbers
         if each < 1 or not isinstance(size, int):
             raise NodeRefusedError(f"parts of {each} of the size {size}")
+        need_few(-(-size // each))
         numbers = [each] * (size // each) + ([size % each] if size % each else [])
+    need_few(len(numbers))
     if not numbers or min(numbers) < 0:
         raise NodeRefusedError(f"the sizes of the parts are {numbers}")
     c.agree("the sizes of the parts and the axis", size, sum(numbers))
@@ -159,6 +162,7 @@ def _items(sequence: TensorList) -> list[Value]:
     count = sequence.count
     if not isinstance(count, int):
         raise NodeRefusedError("the sequence has a number of elements that only a call knows")
+    need_few(count)
     if sequence.rows is None:
         return [sequence.items[k] for k in range(count)]
     return [sequence.rows[k] for k in range(count)]

@@ -10,7 +10,7 @@ from lstm_ir.importers.counted import counted, distance, pieces
 from lstm_ir.importers.onnx.call import Call
 from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.refusals import NodeRefusedError
-from lstm_ir.importers.slices import sliced
+from lstm_ir.importers.slices import TO_THE_END, sliced
 from lstm_ir.importers.table import ALL
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -91,10 +91,10 @@ def concat(c: Call) -> Value:
     if not xs:
         raise NodeRefusedError("it has no operands")
     axis = c.axis(xs[0].rank)
-    for x in xs[1:]:
-        for a in range(min(x.rank, xs[0].rank)):
-            if a != axis:
-                c.agree(f"axis {a} of the operands", xs[0].shape[a], x.shape[a])
+    first = xs[0].shape
+    for a in range(len(first)):
+        if a != axis:
+            c.agree_all(f"axis {a} of the operands", [(first[a], x.shape[a]) for x in xs[1:] if a < x.rank])
     return li.concat(xs, axis)
 
 
@@ -113,9 +113,9 @@ def split(c: Call) -> list[Value]:
 
 
 def _equal_parts(c: Call, size: Dim) -> Sequence[Dim]:
-    count = c.integer("num_outputs") if c.has_attribute("num_outputs") else len(c.outputs)
-    if count < 1:
-        raise NodeRefusedError(f"num_outputs is {count}")
+    count = len(c.outputs)
+    if c.has_attribute("num_outputs") and c.integer("num_outputs") != count:
+        raise NodeRefusedError(f"num_outputs is {c.integer('num_outputs')}, and there are {count} results")
     if isinstance(size, int):
         each = -(-size // count)
         last = size - each * (count - 1)
@@ -149,8 +149,18 @@ def slice_(c: Call) -> Value:
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise NodeRefusedError(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        x = sliced(x, c.axis_of(axis, x.rank), start, end, step)
+        a = c.axis_of(axis, x.rank)
+        x = sliced(x, a, _first(start, x.shape[a], step), end, step)
     return x
+
+
+def _first(start: Dim, size: Dim, step: int) -> Dim:
+    """The start of a range: one before the axis is the first place, backwards too, where NumPy finds none."""
+    if step > 0 or not isinstance(start, int) or start >= 0:
+        return start
+    if isinstance(size, int):
+        return max(start, -size)
+    return 0 if start <= -TO_THE_END else start  # of an open size a place before the axis is refused at the call
 
 
 def _at_a_place(c: Call, x: Value) -> Value:

@@ -148,6 +148,7 @@ def _pads(c: Call, window: Window, sizes: tuple[Dim, ...]) -> list[Edge]:
         return list(given)
     if how == "VALID":
         return [(0, 0)] * len(sizes)
+    pools.need_steps(window.taps, window.strides, window.dilations)
     return [
         same_edges(size, width, stride, how == "SAME_UPPER")
         for size, width, stride in zip(sizes, window.widths, window.strides, strict=True)

@@ -69,6 +69,7 @@ def _pads(c: Call, x: Value, order: _Order, taps: Pair, strides: Pair, dilations
         return [(explicit[2 * h], explicit[2 * h + 1]), (explicit[2 * w], explicit[2 * w + 1])]
     if how != "SAME":
         raise NodeRefusedError(f"padding is {how!r}")
+    pools.need_steps(taps, strides, dilations)
     return [
         same_edges(x.shape[axis], (taps[k] - 1) * dilations[k] + 1, strides[k]) for k, axis in enumerate(order.axes)
     ]

@@ -28,6 +28,18 @@ def _hard_swish(x: Value) -> Value:
     return li.select(li.less_equal(x, -3.0), x * 0.0, inside)
 
 
+def _sinh(x: Value) -> Value:
+    """2 sinh(x / 2) cosh(x / 2): e^x may be too large for the type where half of it is not."""
+    half = x * 0.5
+    return ((li.expm1(half) - li.expm1(-half)) * 0.5) * (li.exp(half) + li.exp(-half))
+
+
+def _cosh(x: Value) -> Value:
+    """Half of e^x and e^-x, each the square of a root that is not too large."""
+    up, down = li.exp(x * 0.5), li.exp(x * -0.5)
+    return up * (up * 0.5) + down * (down * 0.5)
+
+
 def _unary(name: str, function: Function) -> None:
     @taken(f"aten.{name}.default", rows=True)
     def build(c: Call) -> Value:
@@ -56,8 +68,7 @@ for _name, _function in dict[str, Function](
     log10=lambda x: li.log(x) * (1 / math.log(10)),
     exp2=lambda x: li.exp(x * math.log(2)),
     tan=lambda x: li.sin(x) / li.cos(x),
-    sinh=lambda x: (li.expm1(x) - li.expm1(-x)) * 0.5,
-    cosh=lambda x: (li.exp(x) + li.exp(-x)) * 0.5,
+    sinh=lambda x: widened(x, _sinh), cosh=lambda x: widened(x, _cosh),
     frac=lambda x: x - truncated(x),
 ).items():  # fmt: skip
     _unary(_name, _function)

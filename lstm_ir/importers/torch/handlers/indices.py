@@ -13,6 +13,7 @@ from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.along_axis import from_start
+from lstm_ir.ops.primitive.broadcast import common_shape
 
 
 @taken("aten.index_select.default")
@@ -135,9 +136,9 @@ def index_put(c: Call) -> Value:
             raise NodeRefusedError("a mask with more than one value is not taken")
         mask = li.broadcast_in_dim(lists[0], x.shape, tuple(range(lists[0].rank)))
         return li.where(mask, li.convert(values, x.dtype), x)
-    widest = max(lists, key=lambda v: v.rank)
-    each = [_places(v, x.shape[a], widest.shape) for a, v in enumerate(lists)]
-    places, shape = li.stack(each, widest.rank), (*widest.shape, *x.shape[len(lists) :])
+    wide = common_shape("index_put", [v.shape for v in lists])
+    each = [_places(v, x.shape[a], wide) for a, v in enumerate(lists)]
+    places, shape = li.stack(each, len(wide)), (*wide, *x.shape[len(lists) :])
     if values.rank == 0 and not add:
         hits = li.scatter_nd(_none(x), places, li.ones(shape, DType.f32), add=True)
         return _filled(x, hits, li.convert(values, x.dtype))

@@ -37,6 +37,8 @@ def addmm(c: Call) -> Value:
     alpha, beta = c.any("alpha", 1), c.any("beta", 1)
     y = y if alpha == 1 else y * as_value(alpha, y.dtype)
     first = c.tensor("self")
+    if beta == 0:  # what is not a number there does not count either
+        return y
     return y + (first if beta == 1 else first * as_value(beta, first.dtype))
 
 

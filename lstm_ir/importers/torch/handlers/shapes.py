@@ -56,11 +56,17 @@ def transpose(c: Call) -> Value:
     return li.swapaxes(x, a, b) if x.rank else x
 
 
-@taken("aten.t.default", "aten.numpy_T.default", "aten.mT.default")
+@taken("aten.t.default", "aten.mT.default")
 def matrix_transpose(c: Call) -> Value:
     """The last two axes exchanged."""
     x = c.tensor("self")
     return li.swapaxes(x, -2, -1) if x.rank > 1 else x
+
+
+@taken("aten.numpy_T.default")
+def reversed_axes(c: Call) -> Value:
+    """All axes in the opposite order."""
+    return li.transpose(c.tensor("self"))
 
 
 @taken("aten.movedim.int", "aten.movedim.intlist")

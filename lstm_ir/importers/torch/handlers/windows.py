@@ -137,21 +137,41 @@ def pad(c: Call) -> Value:
 
 
 @taken("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest1d.default",
-       "aten.upsample_nearest2d.default", refused="sizes that are no whole multiple")  # fmt: skip
+       "aten.upsample_nearest2d.default", refused="sizes and factors that are no whole multiple")  # fmt: skip
 def upsample_nearest(c: Call) -> Value:
     """Each element so many times along the axes after the channels."""
     x = c.tensor("input" if c.given("input") else "self")
-    for name in ("output_size", "scale_factors", "scales", "scales_h", "scales_w"):
-        c.any(name)
-    for axis in range(2, x.rank):
-        x = _wider(x, axis, c.shape[axis])
+    c.any("output_size")
+    factors = _factors(c, x.rank - 2)
+    for k, factor in enumerate(factors):
+        x = _wider(x, k + 2, c.shape[k + 2], factor)
     return x
 
 
-def _wider(x: Value, axis: int, size: Dim) -> Value:
+def _factors(c: Call, rank: int) -> list[Any]:
+    """How many times as long each axis becomes, where numbers say it."""
+    names = ("scale_factors",) if c.given("scale_factors") else ("scales",) if rank == 1 else ("scales_h", "scales_w")
+    for name in ("scale_factors", "scales", "scales_h", "scales_w"):
+        c.any(name)
+    found = [c.any(name) for name in names]
+    found = list(found[0]) if len(found) == 1 and isinstance(found[0], (list, tuple)) else found
+    return found if len(found) == rank else [None] * rank
+
+
+def _wider(x: Value, axis: int, size: Dim, factor: Any) -> Value:
     n = x.shape[axis]
     times = next((k for k in range(1, 65) if dims.mul(n, k) == size), None)
     if times is None:
         raise NodeRefusedError(f"{size} elements from {n} are no whole multiple")
+    if factor is not None and not _as_often(n, times, factor):
+        # PyTorch reads element floor(i / 2.4), and in some layouts of memory floor(i / 2), of two that become four.
+        raise NodeRefusedError(f"{size} elements from {n} by the factor {factor}, which is no whole number")
     wide = li.broadcast_to(li.expand_dims(x, axis + 1), (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
     return li.reshape(wide, (*x.shape[:axis], size, *x.shape[axis + 1 :]))
+
+
+def _as_often(n: Dim, times: int, factor: Any) -> bool:
+    """Whether a factor repeats each of n elements equally often."""
+    if not isinstance(factor, (int, float)):
+        return False
+    return factor == times or (isinstance(n, int) and all(int(i / factor) == i // times for i in range(n * times)))
