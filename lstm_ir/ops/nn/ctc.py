@@ -38,9 +38,9 @@ def ctc_loss(
     """Of logits [T,B,C], labels [B,S] (S >= 1), and lengths (i32 or i64) [B] of both, 0 ... T and 0 ... S; gives
     one number of the logits' type, or [B].
 
-    16-bit floats are computed in f32. Logits and labels behind a row's lengths may be anything. `blank` is one of the C classes.
-    What cannot be spelled costs infinity, with gradient 0. reduction: none ([B]), sum, or mean
-    (each row divided by its number of labels, then averaged, as PyTorch does).
+    16-bit floats are computed in f32. Logits and labels behind a row's lengths may be anything. `blank` is one of the
+    C classes. What cannot be spelled costs infinity, with gradient 0. reduction: none ([B]), sum, or mean (each row
+    divided by its number of labels, then averaged, as PyTorch does).
     """
     (v,) = as_values("ctc_loss", logits)
     at, n_in, n_out = (x if isinstance(x, Value) else constant(x) for x in (labels, input_lengths, label_lengths))
