@@ -115,3 +115,11 @@ def test_lines_end_where_the_parser_counts_them() -> None:
         li.parse(text)
     assert caught.value.line == 3
     assert "tanhh(%x) : f32[3]" in str(caught.value)
+
+
+def test_a_negative_zero_beside_a_default_of_zero_is_written() -> None:
+    x, w = li.input("x", (2, 1, 1)), np.ones((4, 1), "f4")
+    y, _, _ = li.lstm(x, w, w, forget_bias=-0.0)
+    g = li.Graph("g", [x], {"y": y})
+    assert "forget_bias=-0.0" in str(g)
+    assert str(li.parse(str(g))) == str(g)
