@@ -21,13 +21,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 
 from lstm_ir.ir.carry_places import ELSEWHERE, Place, Places, joined, lost, moved, of_product, own
 from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.reach import parameters_of
-from lstm_ir.ir.spread import Spread, outer, terms
+from lstm_ir.ir.spread import MOST_TERMS, Spread, outer, terms
 from lstm_ir.ir.types import DType
 
 
@@ -284,7 +285,9 @@ def _stays(m: _Composition, carry: Value) -> bool:
 def _matrix_form(loop: Loop, k: int, walk: _CircleWalk, delta: bool) -> MatrixForm | None:
     """The two axes of a matrix state; None for other linear carries."""
     carry, spread = loop.carry_params[k], Spread()
-    found = list(terms(loop.next[k], walk.found.__contains__))
+    found = list(islice(terms(loop.next[k], walk.found.__contains__), MOST_TERMS + 1))
+    if len(found) > MOST_TERMS:
+        return None
     added = [t.factors for t in found if t.core is None]
     kept = [t for t in found if t.core is carry]
     rest = [t for t in found if t.core is not None and t.core is not carry]

@@ -30,6 +30,8 @@ class Data:
         """A copy of `value` that nobody can write to; IRError for a number that `dtype` cannot
         hold (a float may be rounded, not become infinite), and for what is no array.
         """
+        if isinstance(value, np.ma.MaskedArray):
+            raise _refused("a masked array, whose mask would be lost")
         value = as_numpy(value, _refused)
         array = _copied(value) if dtype is None else converted(value, dtype)
         if array.dtype.hasobject:

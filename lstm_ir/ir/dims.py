@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from lstm_ir.ir.errors import DimError
 
 LIMIT = 2**62  # no size, and no coefficient, reaches it: products stay inside 64 bits
+TERMS = 250  # of a product, which each factor may double
+CHARACTERS, TOKENS = 2000, 200  # of a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +179,15 @@ def mul(a: Dim, b: Dim) -> Dim:
     """a * b."""
     if type(a) is int and type(b) is int and abs(n := a * b) < LIMIT:
         return n
+    left, right = _terms(a), _terms(b)
+    most = max(TERMS, len(left), len(right))
     out: dict[Monomial, int] = {}
-    for ma, ka in _terms(a).items():
-        for mb, kb in _terms(b).items():
+    for ma, ka in left.items():
+        for mb, kb in right.items():
             m = tuple(sorted(ma + mb, key=str))
             out[m] = out.get(m, 0) + ka * kb
+            if len(out) > most:
+                raise DimError(f"a product of sizes has more than {most} terms")
     return _make(out)
 
 
@@ -343,6 +349,8 @@ _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][A-Za-z0-9_]*)|(//|[-+*()]))")
 
 def parse(text: str) -> Dim:
     """The dimension written as `text`, for example `2*B` or `(T+1)//2`."""
+    if len(text) > CHARACTERS:
+        raise DimError(f"a dimension expression of more than {CHARACTERS} characters: {text[:60]!r}...")
     tokens: list[str] = []
     pos = 0
     while text[pos:].strip():
@@ -352,8 +360,8 @@ def parse(text: str) -> Dim:
             raise DimError(f"a dimension cannot hold {strange[:8]!r}: {text!r}{_INSTEAD.get(strange[0], '')}")
         tokens.append(m.group().strip())
         pos = m.end()
-    if len(tokens) > 200:
-        raise DimError("a dimension expression of more than 200 tokens")
+        if len(tokens) > TOKENS:
+            raise DimError(f"a dimension expression of more than {TOKENS} tokens")
     value, rest = _sum(tokens, text)
     if rest:
         raise DimError(f"a dimension ends before {rest[0]!r}: {text!r}")

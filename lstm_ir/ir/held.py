@@ -15,6 +15,8 @@ def converted(value: Any, dtype: DType) -> np.ndarray[Any, Any]:
     """A copy of `value` in `dtype`; IRError that names the first number which does not fit."""
     try:
         given = np.asarray(value)
+        if given.dtype.kind not in "biufVO":  # complex numbers, texts, times; V is bf16, and what NumPy refuses
+            raise TypeError(f"its elements are {given.dtype.name}")
         if given.dtype == dtype.numpy:
             return np.array(given, order="C", copy=True)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -38,8 +40,6 @@ def _lost(source: np.ndarray[Any, Any], array: np.ndarray[Any, Any], dtype: DTyp
     if dtype.is_float:
         finite = np.isfinite(source) if source.dtype.kind not in "biu" else np.True_
         return ~np.isfinite(array) & finite
-    if source.dtype.kind == "c":
-        return np.ones(source.shape, bool)
     if dtype is DType.i1:
         return (source != 0) & (source != 1)
     if source.dtype.kind in "biu":

@@ -33,7 +33,17 @@ def interpret(
     arrays = check_call(entry, given)
     ordered = [arrays[name] for name in graph.input_names]
     env = entry.bound(tuple(a.shape for a in ordered)).env
-    return dict(zip(graph.output_names, evaluate(graph, ordered, env), strict=True))
+    outputs = _own(evaluate(graph, ordered, env), ordered)
+    return dict(zip(graph.output_names, outputs, strict=True))
+
+
+def _own(outputs: Sequence[Array], given: Sequence[Array]) -> list[Array]:
+    """The outputs as arrays that the caller may write into: none is part of an input, a weight or another output."""
+    held: list[Array] = list(given)
+    for a in outputs:
+        shared = not a.flags.writeable or any(np.may_share_memory(a, b) for b in held)
+        held.append(a.copy() if shared else a)
+    return held[len(given) :]
 
 
 def evaluate(graph: Graph, arrays: Sequence[Array], env: Mapping[str, int]) -> list[Array]:

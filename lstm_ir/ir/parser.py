@@ -12,14 +12,16 @@ from lstm_ir.ir.data import Data
 from lstm_ir.ir.dims import parse as parse_dim
 from lstm_ir.ir.errors import IRError, LstmIrError, ParseError
 from lstm_ir.ir.foreign_errors import refusals_become
-from lstm_ir.ir.graph import Arg, Graph, Value, make_node
+from lstm_ir.ir.graph import Arg, Graph, Node, Value, make_node
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.location import Loc, at
 from lstm_ir.ir.opdef import OPS, REQUIRED, Op
 from lstm_ir.ir.program import Program, State
+from lstm_ir.ir.sizes import sizes_of_attribute
 from lstm_ir.ir.types import DType, TensorType, parse_type
 from lstm_ir.ir.verify import DEPTH
 
+DIGITS = 9  # of a line number
 GRAMMAR = r"""
 start: program | graph
 program: "program" "@" name "{" (state | entry)+ "}"
@@ -114,11 +116,11 @@ def _readable(terminal: str) -> str:
 
 
 def _fault(problem: str, text: str, line: int, column: int) -> ParseError:
-    lines = text.splitlines()
+    lines = text.removesuffix("\n").split("\n")  # as lark counts them; splitlines ends a line at more
     if not 1 <= line <= len(lines):  # lark gives -1 at the end of the text
-        line = max(1, len(lines))
-        column = len(lines[-1]) + 1 if lines else 1
-    shown = lines[line - 1] if lines else ""
+        line = len(lines)
+        column = len(lines[-1]) + 1
+    shown = lines[line - 1].rstrip("\r")
     start = max(0, column - 60)
     excerpt = shown[start : start + 100]
     caret = " " * (column - 1 - start) + "^"
@@ -148,7 +150,7 @@ class _Reader:
 
     def start(self, tree: Any) -> Graph | Program:
         top = tree.children[0]
-        return self.graph(top, 0) if top.data == "graph" else self.program(top)
+        return self.graph(top, 0, frozenset()) if top.data == "graph" else self.program(top)
 
     def program(self, tree: Any) -> Program:
         state: dict[str, State] = {}
@@ -158,6 +160,8 @@ class _Reader:
         for part in tree.children[1:]:
             name = _unquote(part.children[0])
             if part.data == "state":
+                if name in state:
+                    raise self.fail(f"two states are called {name!r}", part)
                 kind = self.type(part.children[2])
                 start = self.literal(part.children[1], kind, name)
                 whole = self.type(part.children[3]) if len(part.children) > 3 else kind
@@ -168,7 +172,7 @@ class _Reader:
                 continue
             if name in entries:
                 raise self.fail(f"two entries are called {name!r}", part)
-            entries[name] = self.graph(part.children[-1], 0)
+            entries[name] = self.graph(part.children[-1], 0, frozenset())
             middle = part.children[1:-1]
             if middle and middle[-1].data == "finite":
                 finite[name] = tuple(_unquote(n) for n in middle.pop().children)
@@ -184,10 +188,13 @@ class _Reader:
         writes: dict[str, str] = {}
         for b in parts:
             port, arrow, name = b.children
-            (reads if arrow.type == "READS" else writes)[_unquote(port)] = _unquote(name)
+            bound = reads if arrow.type == "READS" else writes
+            if _unquote(port) in bound:
+                raise self.fail(f"{_unquote(port)!r} is bound twice", port)
+            bound[_unquote(port)] = _unquote(name)
         return reads, writes
 
-    def graph(self, tree: Any, depth: int) -> Graph:
+    def graph(self, tree: Any, depth: int, outer: frozenset[str]) -> Graph:
         if depth > DEPTH:
             raise self.fail(f"bodies nest deeper than {DEPTH}", tree)
         name, params, *nodes, outputs = tree.children
@@ -200,8 +207,9 @@ class _Reader:
             with at(Loc(self.file, p.meta.line)):
                 inputs.append(parameter(_unquote(token[1:]), self.type(kind)))
             env[str(token)] = inputs[-1]
+        sizes = outer.union(*(v.type.names for v in inputs))
         for n in nodes:
-            self.node(n, env, depth)
+            self.node(n, env, depth, sizes)
         results: dict[str, Value] = {}
         for i, o in enumerate(outputs.children):
             key = f"out{i}" if len(o.children) == 1 else _unquote(o.children[0])
@@ -225,7 +233,7 @@ class _Reader:
         except IRError as e:
             raise self.fail(str(e), token) from None
 
-    def node(self, tree: Any, env: dict[str, Value], depth: int) -> None:
+    def node(self, tree: Any, env: dict[str, Value], depth: int, sizes: frozenset[str]) -> None:
         results, name, args, attrs, types, *rest = tree.children
         op = OPS.get(_unquote(name))
         if op is None or op.name == "parameter":
@@ -237,15 +245,20 @@ class _Reader:
         for part in rest:
             if part.data == "loc":
                 file, place, *via = (t for t in part.children if getattr(t, "type", "") != "READS")
+                if place.type == "INT" and len(place) > DIGITS:
+                    raise self.fail(f"a line number of more than {DIGITS} digits", place)
                 line, name_there = (int(place), "") if place.type == "INT" else (0, _unquote(place))
                 loc = Loc(_unquote(file), line, tuple(_unquote(v) for v in via), name_there)
+            elif (body := str(part.children[0])) in values:
+                raise self.fail(f"{op.name}: attribute {body} is given twice", part)
             else:
-                values[str(part.children[0])] = self.graph(part.children[1], depth + 1)
+                values[body] = self.graph(part.children[1], depth + 1, sizes)
         operands = tuple(self.arg(a, env) for a in args.children)
         try:
             node = make_node(op, operands, values, loc)
         except IRError as e:
             raise self.fail(str(e), name) from None
+        self.check_sizes(node, sizes, name)
         derived = [t for _, t in node.results]
         if derived != written:
             shown = ", ".join(map(str, derived))
@@ -256,6 +269,14 @@ class _Reader:
             if str(token) in env:
                 raise self.fail(f"{token} is defined twice", token)
             env[str(token)] = v
+
+    def check_sizes(self, node: Node, known: frozenset[str], at: Any) -> None:
+        """ParseError for a size that no input determines: such a graph does not verify."""
+        found = [t.names for t in node.types]
+        found += [sizes_of_attribute(a) for a in node.attrs.values() if not isinstance(a, Graph)]
+        missing = set[str]().union(*found) - known
+        if missing:
+            raise self.fail(f"{node.op.name}: the size {min(missing)} is in no input's shape", at)
 
     def type_entry(self, t: Any) -> Any:
         if getattr(t, "data", None) == "type_list":
@@ -269,13 +290,17 @@ class _Reader:
 
     def attrs(self, op: Op, tree: Any, types: list[TensorType], at: Any) -> dict[str, Any]:
         out: dict[str, Any] = {}
-        raw = {str(a.children[0]): a.children[1] for a in tree.children}
+        raw: dict[str, Any] = {}
+        for a in tree.children:
+            if str(a.children[0]) in raw:
+                raise self.fail(f"{op.name}: attribute {a.children[0]} is given twice", a)
+            raw[str(a.children[0])] = a.children[1]
         for key, value in raw.items():
             spec = op.attrs.get(key)
             if spec is None:
                 raise self.fail(f"{op.name} has no attribute {key}", tree)
             if spec.kind == "data":
-                name = _unquote(raw["name"]) if "name" in raw else None
+                name = _unquote(raw["name"]) if getattr(raw.get("name"), "type", "") == "STRING" else None
                 out[key] = self.literal(value, types[0] if types else TensorType((), DType.f32), name)
             elif spec.default is None and str(value) == "none":
                 out[key] = None

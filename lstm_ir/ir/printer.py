@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lstm_ir.ir.attributes import same
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.location import Loc
 from lstm_ir.ir.opdef import TypeOrList
@@ -116,7 +117,7 @@ def _node_lines(n: Node, names: dict[Value, str], locs: bool) -> Iterator[str]:
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    return type(value) is type(default) and bool(value == default)
+    return type(value) is type(default) and same(value, default)  # -0.0 is not 0.0
 
 
 def _result(t: TypeOrList) -> str:
@@ -146,16 +147,25 @@ def _attr(value: Any, kind: str) -> str:
 
 
 def number(x: float) -> str:
-    """A float that reads back as the same float."""
+    """A float that reads back as the same float; of a NaN the sign alone."""
     if math.isnan(x):
-        return "nan"
+        return "nan" if math.copysign(1.0, x) > 0 else "-nan"
     if math.isinf(x):
         return "inf" if x > 0 else "-inf"
     return repr(float(x))
 
 
 def _by_hash(data: Data) -> bool:
-    return math.prod(int(d) for d in data.type.shape if isinstance(d, int)) > INLINE or not data.known
+    if not data.known or math.prod(int(d) for d in data.type.shape if isinstance(d, int)) > INLINE:
+        return True
+    return data.type.dtype.is_float and not _has_plain_nans(data.array)
+
+
+def _has_plain_nans(a: np.ndarray[Any, Any]) -> bool:
+    """Whether every NaN has the bits that `nan` or `-nan` is read as."""
+    bits = f"u{a.itemsize}"
+    plain = np.array([math.nan, -math.nan], a.dtype).view(bits)
+    return bool(np.isin(a[np.isnan(a)].view(bits), plain).all())
 
 
 def _data(data: Data) -> str:
@@ -165,6 +175,8 @@ def _data(data: Data) -> str:
 
 
 def _literal(a: np.ndarray[Any, Any], dtype: DType) -> str:
+    if not a.size:  # of any shape, such as 1000000000 rows without columns
+        return "[]"
     if a.ndim:
         return f"[{', '.join(_literal(x, dtype) for x in a)}]"
     if dtype is DType.i1:

@@ -11,6 +11,7 @@ from lstm_ir.ir.literals import splat
 from lstm_ir.ir.opdef import Trait
 
 Axes = frozenset[int]
+MOST_TERMS = 64  # of what is added to a matrix state: a sum of a value and itself doubles them
 
 
 def regrouped(old: Sequence[Dim], new: Sequence[Dim]) -> list[tuple[list[int], list[int]]] | None:
@@ -132,10 +133,14 @@ class Term:
 
 
 def terms(v: Value, depends: Callable[[Value], bool]) -> Iterator[Term]:
-    """The terms that are added up to `v`; their signs are left out."""
+    """The terms that are added up to `v`; their signs are left out, and terms of the same factors are one."""
     todo: list[tuple[Value, tuple[Value, ...]]] = [(v, ())]
+    seen: set[tuple[Value, frozenset[Value]]] = set()
     while todo:
         w, factors = todo.pop()
+        if (w, frozenset(factors)) in seen:
+            continue
+        seen.add((w, frozenset(factors)))
         op, inputs = w.op, w.node.inputs
         if not depends(w):
             yield from (Term((*factors, *found), None) for found in _products(w))
@@ -157,12 +162,13 @@ def terms(v: Value, depends: Callable[[Value], bool]) -> Iterator[Term]:
 
 def _products(v: Value) -> Iterator[tuple[Value, ...]]:
     """The products that a value without carries is a sum of."""
-    todo = [v]
+    todo, seen = [v], set[Value]()
     while todo:
         w = todo.pop()
         number = splat(w)
-        if number == 0:
+        if number == 0 or w in seen:
             continue
+        seen.add(w)
         if w.op in ("add", "subtract"):
             todo += w.node.inputs
         else:
@@ -171,9 +177,12 @@ def _products(v: Value) -> Iterator[tuple[Value, ...]]:
 
 def _factors(v: Value) -> tuple[Value, ...]:
     out: list[Value] = []
-    todo = [v]
+    todo, seen = [v], set[Value]()
     while todo:
         w = todo.pop()
+        if w in seen:
+            continue
+        seen.add(w)
         if w.op == "multiply" or w.op == "divide":
             todo += w.node.inputs
         elif w.op == "negate" or (w.op == "convert" and w.node.inputs[0].dtype.is_float):

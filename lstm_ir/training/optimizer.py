@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -16,6 +16,11 @@ from lstm_ir.training.rates import Rate, is_amount, is_number, problem_of
 Slots = Mapping[str, Value]
 Groups = Mapping[str, Mapping[str, Any]]
 _FIXED = ("groups", "decoupled")  # fields that no group may change
+
+
+def matched(names: Collection[str], pattern: str) -> list[str]:
+    """The names that a pattern means: the one that it is itself, such as `w[0]`, or all that it matches."""
+    return [pattern] if pattern in names else [n for n in names if fnmatch.fnmatchcase(n, pattern)]
 
 
 @dataclass(frozen=True)
@@ -72,13 +77,14 @@ class Optimizer(ABC):
     def each(self, names: Iterable[str]) -> dict[str, Optimizer]:
         """The optimizer of every weight; GradientError for a weight of two groups, or a group of none."""
         groups, names = self._grouped, list(names)
+        members = {p: set(matched(names, p)) for p in groups}
         for pattern in groups:
-            if not fnmatch.filter(names, pattern):
+            if not members[pattern]:
                 have = ", ".join(names)
                 raise GradientError(f"train_step: no weight that is trained is in group {pattern!r}; there is {have}")
         out = {}
         for n in names:
-            found = [p for p in groups if fnmatch.fnmatchcase(n, p)]
+            found = [p for p in groups if n in members[p]]
             if len(found) > 1:
                 raise GradientError(f"train_step: {n!r} is in two groups, {found[0]!r} and {found[1]!r}")
             out[n] = groups[found[0]] if found else self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from lstm_ir.ir.called import told
@@ -13,7 +12,7 @@ from lstm_ir.ir.program import Program
 from lstm_ir.training.carried import source_of, with_running
 from lstm_ir.training.gradient import loss_gradients
 from lstm_ir.training.masters import check_precision
-from lstm_ir.training.optimizer import Optimizer
+from lstm_ir.training.optimizer import Optimizer, matched
 from lstm_ir.training.plan import Plan
 from lstm_ir.training.rates import is_number
 
@@ -117,14 +116,17 @@ def _trainable(graph: Graph, names: str | Sequence[str], running: Collection[str
     if not isinstance(patterns, (list, tuple)) or not all(isinstance(p, str) for p in patterns):
         raise GradientError(f"train_step: trainable is {names!r:.80}; expected a name or a list of names")
     known = {n: v for n, v in graph.weights.items() if v.dtype.is_float}
+    chosen: set[str] = set()
     for p in patterns:
-        if not fnmatch.filter(known, p):
+        found = matched(known, p)
+        chosen.update(found)
+        if not found:
             have = ", ".join(known) or "none"
             raise GradientError(f"train_step: no weight of graph @{graph.name} matches {p!r}; there is {have}")
     for n, v in known.items():
         if n in running and n in patterns:
             raise GradientError(f"train_step: {n!r} is a running statistic, which a batch norm moves; leave it out")
-        if n not in running and any(fnmatch.fnmatchcase(n, p) for p in patterns):
+        if n not in running and n in chosen:
             if v.dtype.bits < 32:
                 raise GradientError(f"train_step: {n!r} is {v.type}; only f32 and f64 are trained")
             yield n

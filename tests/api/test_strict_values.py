@@ -26,6 +26,11 @@ LOST: dict[str, tuple[Callable[[], Any], str]] = {
     "an integer beyond every dtype": (lambda: li.constant(10**400, "f64"), "does not fit f64"),
     "two as i1": (lambda: li.constant([2], "i1"), "2 does not fit i1"),
     "no number": (lambda: li.constant("a", "f32"), "not an array of f32"),
+    "a text of a number": (lambda: li.constant(["1.5"], "f32"), "its elements are str"),
+    "a complex number": (lambda: li.constant(np.array([1 + 2j]), "f32"), "its elements are complex128"),
+    "a time": (lambda: li.constant(np.array(["2020-01-01"], "M8[D]"), "i64"), "its elements are datetime64"),
+    "a mask": (lambda: li.constant(np.ma.array([1.0, 2.0], mask=[True, False])), "whose mask would be lost"),
+    "a mask as f64": (lambda: li.weight("w", np.ma.array([1.0], mask=[True]), "f64"), "whose mask would be lost"),
 }
 
 

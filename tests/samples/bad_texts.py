@@ -25,8 +25,8 @@ TEXTS = {
     "text_unknown_dtype": "graph @g(%x: f33[3]) {\n  return %x\n}\n",
     "text_huge_size": f"graph @g(%x: f32[{2**62}]) {{\n  return %x\n}}\n",
     "text_huge_product": f"graph @g(%x: f32[{2**31},{2**31},4]) {{\n  return %x\n}}\n",
-    "text_huge_number": f"graph @g(%x: f32[{'9' * 5000}]) {{\n  return %x\n}}\n",
-    "text_nested_dimension": f"graph @g(%x: f32[{'(' * 3000}T{')' * 3000}]) {{\n  return %x\n}}\n",
+    "text_huge_number": f"graph @g(%x: f32[{'9' * 1900}]) {{\n  return %x\n}}\n",
+    "text_nested_dimension": f"graph @g(%x: f32[{'(' * 900}T{')' * 900}]) {{\n  return %x\n}}\n",
     "text_literal_of_wrong_size":
         "graph @g() {\n  %0 = constant() {value=[1.0, 2.0]} : f32[3]\n  return %0\n}\n",
     "text_literal_beyond_its_type":

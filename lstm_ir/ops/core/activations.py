@@ -57,9 +57,7 @@ def _scaled_tanh_slope(y: Value, a: float, b: float) -> Value:
 TABLE: dict[str, Activation] = {
     "sigmoid": Activation((), nm.logistic, e.logistic, lambda y: y * (1.0 - y)),
     "tanh": Activation((), np.tanh, e.tanh, lambda y: 1.0 - y * y),
-    "relu": Activation(
-        (), lambda x: np.maximum(x, 0), lambda x: e.maximum(x, 0.0), lambda y: _where(e.greater(y, 0.0), 1.0, 0.0, y)
-    ),
+    "relu": Activation((), lambda x: np.maximum(x, 0), named.relu, lambda y: _where(e.greater(y, 0.0), 1.0, 0.0, y)),
     "identity": Activation((), lambda x: x, lambda x: x, lambda y: _full(y, 1.0)),
     "softsign": Activation(
         (), lambda x: x / (1 + np.abs(x)), named.softsign, lambda y: (1.0 - e.abs(y)) * (1.0 - e.abs(y))
@@ -69,7 +67,7 @@ TABLE: dict[str, Activation] = {
     "hard_sigmoid": Activation(
         (0.2, 0.5),
         lambda x, a, b: np.minimum(np.maximum(a * x + b, 0), 1),
-        lambda x, a, b: e.clamp(0.0, x * a + b, 1.0),
+        lambda x, a, b: named.at_most(named.at_least(x * a + b, 0.0), 1.0),
         lambda y, a, b: _where(e.logical_and(e.greater(y, 0.0), e.less(y, 1.0)), a, 0.0, y),
     ),
     "leaky_relu": Activation(
@@ -135,7 +133,7 @@ def parse(text: str) -> Act:
     if m is None or row is None:
         need(False, f"activation {text!r} is not one of {', '.join(TABLE)}")
         raise AssertionError
-    given = [p for p in (m.group(2) or "").split(",") if p.strip()]
+    given = m.group(2).split(",") if (m.group(2) or "").strip() else []
     need(len(given) <= len(row.defaults), f"activation {text!r}: {m.group(1)} has {len(row.defaults)} parameters")
     try:
         numbers = [float(p) for p in given]

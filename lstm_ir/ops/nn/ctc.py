@@ -22,6 +22,7 @@ from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_to
 from lstm_ir.ops.primitive.fill import arange, full
 from lstm_ir.ops.primitive.gather import take
+from lstm_ir.ops.primitive.precision import inner
 from lstm_ir.ops.primitive.reduce import max, mean, sum
 from lstm_ir.ops.primitive.shape import concat, expand_dims, reshape, stack
 from lstm_ir.ops.primitive.size import in_range, size
@@ -35,11 +36,11 @@ def ctc_loss(
     reduction: str = "mean",
 ) -> Value:  # fmt: skip
     """Of logits [T,B,C], labels [B,S] (S >= 1), and lengths (i32 or i64) [B] of both, 0 ... T and 0 ... S; gives
-    f32[], or [B].
+    one number of the logits' type, or [B].
 
-    Logits and labels behind a row's lengths may be anything. `blank` is one of the C classes.
-    What cannot be spelled costs infinity, with gradient 0. reduction: none ([B]), sum, or mean
-    (each row divided by its number of labels, then averaged, as PyTorch does).
+    16-bit floats are computed in f32. Logits and labels behind a row's lengths may be anything. `blank` is one of the
+    C classes. What cannot be spelled costs infinity, with gradient 0. reduction: none ([B]), sum, or mean (each row
+    divided by its number of labels, then averaged, as PyTorch does).
     """
     (v,) = as_values("ctc_loss", logits)
     at, n_in, n_out = (x if isinstance(x, Value) else constant(x) for x in (labels, input_lengths, label_lengths))
@@ -51,16 +52,14 @@ def ctc_loss(
     if n_in.dtype is not DType.i32:  # checked before they lose bits; those of i32 by the scan
         n_in = e.convert(in_range(n_in, 0, v.shape[0]), DType.i32)
     n_out = e.convert(in_range(n_out, 0, at.shape[1]), DType.i32)
-    v = _seen(v, n_in)
+    kind, v = v.dtype, _seen(e.convert(v, inner(v.dtype)), n_in)
     spelled, jumps = _spelled(at, n_out, blank, v.shape[2])
     chosen = _chosen(log_softmax(v), spelled)
     alpha = _forward(chosen, jumps, n_in)
     loss = _ends(alpha, n_out)
-    if reduction == "none":
-        return loss
-    if reduction == "sum":
-        return sum(loss)
-    return mean(loss / e.convert(e.maximum(n_out, constant(1, n_out.dtype)), loss.dtype))
+    if reduction == "mean":
+        loss = mean(loss / e.convert(e.maximum(n_out, constant(1, n_out.dtype)), loss.dtype))
+    return e.convert(sum(loss) if reduction == "sum" else loss, kind)
 
 
 def _wrong(v: Value, labels: Value, n_in: Value, n_out: Value) -> str | None:

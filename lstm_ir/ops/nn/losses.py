@@ -15,6 +15,7 @@ from lstm_ir.ops.nn.softmax import log_softmax
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_to
 from lstm_ir.ops.primitive.fill import arange
+from lstm_ir.ops.primitive.precision import inner
 from lstm_ir.ops.primitive.reduce import mean, sum
 from lstm_ir.ops.primitive.shape import expand_dims
 from lstm_ir.ops.primitive.size import in_range
@@ -47,7 +48,8 @@ def cross_entropy(
         kept = e.not_equal(weights, 0.0)
         at = e.select(kept, at, constant(0, at.dtype))
         v = e.select(broadcast_to(expand_dims(kept, -1), v.shape), v, constant(0, v.dtype))
-    chosen = _one_hot(in_range(at, 0, v.shape[-1] - 1, "labels"), v)
+    at = in_range(at, 0, v.shape[-1] - 1, "labels")
+    chosen = _one_hot(e.convert(at, DType.i32) if at.dtype.bits == 8 else at, v)  # 8 bits do not number all classes
     logp = log_softmax(v)
     loss = -sum(e.select(chosen, logp, constant(0, v.dtype)), -1)
     if label_smoothing:
@@ -81,22 +83,21 @@ def _weights(name: str, mask: Any, v: Value, like: TensorType) -> Value:
     shape = f"[{','.join(map(str, like.shape))}]"
     problem = f"mask is {m.type}, whose shape NumPy does not repeat to {shape}; an axis that repeats has the size 1"
     _need(name, fits, problem, v, m)
-    return broadcast_to(e.convert(m, v.dtype), like.shape)
+    return broadcast_to(e.convert(m, inner(v.dtype)), like.shape)
 
 
 def _reduced(name: str, loss: Value, weights: Value | None, reduction: str) -> Value:
     if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
         _need(name, False, f"reduction is {reduction!r}; there are mean, sum and none", loss, loss)
+    kind, loss = loss.dtype, e.convert(loss, inner(loss.dtype))  # sums of more than a 16-bit float holds
     if weights is not None:
         loss = loss * weights
-    if reduction == "none":
-        return loss
-    if reduction == "sum":
-        return sum(loss)
-    if weights is None:
-        return mean(loss)
-    total = sum(weights)
-    return sum(loss) / e.select(e.equal(total, 0.0), constant(1, total.dtype), total)
+    if reduction == "mean" and weights is not None:
+        total = sum(weights)
+        loss = sum(loss) / e.select(e.equal(total, 0.0), constant(1, total.dtype), total)
+    elif reduction != "none":
+        loss = mean(loss) if reduction == "mean" else sum(loss)
+    return e.convert(loss, kind)
 
 
 def _need(name: str, holds: bool, problem: str, a: Value, b: Value) -> None:

@@ -106,7 +106,9 @@ def softplus(x: Any, beta: float = 1.0) -> Value:
 
 
 def _softplus(x: Value) -> Value:
-    return e.maximum(x, 0.0) + e.log1p(e.exp(-e.abs(x)))
+    """max(x, 0) + log(1 + exp(-|x|)), where each side of 0 is the whole function: derivatives hold at 0 too."""
+    right = e.greater_equal(x, 0.0)
+    return e.select(right, x, constant(0, x.dtype)) + e.log1p(e.exp(e.select(right, -x, x)))
 
 
 def log_sigmoid(x: Any) -> Value:

@@ -10,6 +10,7 @@ from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
+from lstm_ir.ir.opdef import RuleError, need_equal
 from lstm_ir.ir.types import DimLike, DType, DTypeLike, Shape
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_in_dim, broadcast_to, common_shape, shape_for
@@ -25,6 +26,13 @@ def _refused(op: str, problem: str, **operands: Value) -> IRError:
     return IRError(message(op, problem, [(n, v.type) for n, v in operands.items()], here()))
 
 
+def _need_equal(op: str, a: Dim, b: Dim, problem: str, **operands: Value) -> None:
+    try:
+        need_equal(a, b, problem)
+    except RuleError as err:
+        raise _refused(op, str(err), **operands) from None
+
+
 def from_start(indices: Value, size: Dim) -> Value:
     """Indices counted from either end, counted from the start."""
     return e.select(e.less(indices, 0), indices + size_value(size, indices.dtype), indices)
@@ -34,29 +42,48 @@ def _inside(op: str, indices: Value, size: Dim) -> Value:
     """Indices i64 in 0 ... size - 1; those below 0 are counted from the end."""
     if not indices.dtype.is_int:
         raise _refused(op, f"indices are {indices.dtype}, not integers", indices=indices)
-    return in_range(from_start(e.convert(indices, DType.i64), size), 0, dims.add(size, -1))
+    if size == 0 and dims.product(indices.shape) != 0:
+        raise _refused(op, "the axis that indices name has no elements", indices=indices)
+    last = 0 if size == 0 else dims.add(size, -1)
+    return in_range(from_start(e.convert(indices, DType.i64), size), 0, last)
 
 
 def _places(op: str, x: Value, indices: Value, axis: int, shape: Shape | None = None) -> Value:
     """Where the elements that `indices` name along `axis` lie in x read row by row; indices broadcast to `shape`.
 
-    They are looked at before they broadcast: IREE puts what is broadcast, checked and used on the stack.
+    Without a shape they are at most as many as x has along the other axes. They are looked at before they broadcast:
+    IREE puts what is broadcast, checked and used on the stack.
     """
-    shape = indices.shape if shape is None else shape
-    along, total = broadcast_to(_inside(op, indices, x.shape[axis]), shape), None
+    wide = indices.shape if shape is None else shape
+    along, total = broadcast_to(_inside(op, indices, x.shape[axis]), wide), None
     for a in range(x.rank):
-        place = along if a == axis else iota(shape, a, DType.i64)
+        if a == axis:
+            place = along
+        else:
+            place = _steps(op, x, indices, a) if shape is None else iota(shape, a, DType.i64)
         part = place * size_value(dims.product(x.shape[a + 1 :]), DType.i64)
         total = part if total is None else total + part
     assert total is not None
     return total
 
 
+def _steps(op: str, x: Value, indices: Value, a: int) -> Value:
+    """The place of each index on another axis of x, which is as long as that of the indices, or longer."""
+    n, size = indices.shape[a], x.shape[a]
+    fits = dims.at_least(dims.add(size, dims.mul(n, -1)), 0)
+    if fits is False:
+        raise _refused(op, f"indices have size {n} on axis {a}, x has {size}", x=x, indices=indices)
+    if fits:
+        return iota(indices.shape, a, DType.i64)
+    steps = slice_axis(iota((size,), 0, DType.i64), 0, 0, n)  # only a call can tell: the slice asks it
+    return broadcast_in_dim(steps, indices.shape, (a,))
+
+
 def picked(op: str, rows: Value, places: Value) -> Value:
     """Rows [N, ...] at places i64; none at all where there are no places, N may be 0 then."""
     n = rows.shape[0]
     if dims.at_least(n, 1) is not True:  # a row behind the last one: `gather` has to have one
-        if n == 0 and 0 not in places.shape and dims.at_least(dims.product(places.shape), 1):
+        if n == 0 and dims.product(places.shape) != 0:
             raise _refused(op, "there is nothing to pick from", x=rows, indices=places)
         rows = concat([rows, zeros((1, *rows.shape[1:]), rows.dtype)])
     return take(rows, places)
@@ -114,12 +141,17 @@ def _placed(rows: Value, places: Value, updates: Value, add: bool) -> Value:
 def put_along_axis(x: Any, indices: Any, updates: Any, axis: int = -1, add: bool = False) -> Value:
     """x with `updates` at the places that indices name along `axis`, instead of what is there, or added to it.
 
-    x [...], indices of as many axes, updates of their shape, or one that broadcasts to it. An index below 0 counts
-    from the end. Without `add` no place may be named twice.
+    x [...], indices of as many axes, updates of their shape, or one that broadcasts to it. On other axes indices may
+    be fewer than x has, which leaves the rest of x as it is; a single one is refused there, since NumPy repeats it. An
+    index below 0 counts from the end. Without `add` no place may be named twice.
     """
     v, at = _indexed("put_along_axis", x, indices)
     _, new = as_values("put_along_axis", v, updates)
     along, more = axis_of("put_along_axis", v, axis), options.flag("put_along_axis", "add", add)
+    for a, (n, size) in enumerate(zip(at.shape, v.shape, strict=True)):
+        if a != along and n == 1 and size != 1:
+            problem = f"indices have size 1 on axis {a}, x has {size}; li.broadcast_to repeats them, as NumPy does here"
+            raise _refused("put_along_axis", problem, x=v, indices=at)
     place = reshape(_places("put_along_axis", v, at, along), (dims.product(at.shape),))
     return reshape(_placed(_flat(v), place, _flat(broadcast_to(new, at.shape)), more), v.shape)
 
@@ -130,6 +162,8 @@ def _columns(op: str, x: Value, indices: Value, batch: int) -> list[Value]:
     if not isinstance(depth, int) or not 0 <= batch < indices.rank or not 1 <= depth <= x.rank - batch:
         problem = f"the last axis of indices is 1 to the number of axes of x, after {batch} of the batch"
         raise _refused(op, problem, x=x, indices=indices)
+    for a, (n, size) in enumerate(zip(indices.shape[:batch], x.shape[:batch], strict=True)):
+        _need_equal(op, n, size, f"indices have size {n} on axis {a} of the batch, x has {size}", x=x, indices=indices)
     last = indices.rank - 1
     columns = [iota(indices.shape[:-1], a, DType.i64) for a in range(batch)]
     for k in range(depth):
@@ -168,6 +202,13 @@ def scatter_nd(x: Any, indices: Any, updates: Any, add: bool = False) -> Value:
     at = indices if isinstance(indices, Value) else constant(indices)
     columns, more = _columns("scatter_nd", v, at, 0), options.flag("scatter_nd", "add", add)
     rows, place = _row_numbers(v, columns)
+    fits = (*place.shape, *rows.shape[1:])
+    if new.rank != len(fits):
+        shape = ",".join(map(str, fits))
+        raise _refused("scatter_nd", f"updates have {new.rank} axes, expected [{shape}]", x=v, indices=at, updates=new)
+    for a, (n, size) in enumerate(zip(new.shape, fits, strict=True)):
+        problem = f"updates have size {n} on axis {a}, expected {size}"
+        _need_equal("scatter_nd", n, size, problem, x=v, indices=at, updates=new)
     count = dims.product(place.shape)
     out = _placed(rows, reshape(place, (count,)), reshape(new, (count, *rows.shape[1:])), more)
     return reshape(out, v.shape)

@@ -2,8 +2,8 @@
 
 Kinks: `abs` has 0 at 0. `maximum` and `minimum` give each operand half at a tie. `clamp` gives all
 of it to the operand at a bound. `sqrt` has inf at 0, as its equation. `power` has 0 for an exponent
-0, and for the exponent at base 0 (the limit). `atan2` has 0 at the origin. Rounding, sign, comparison
-and bit operations have none.
+0, and for the exponent at base 0 (the limit). `atan2` has 0 at the origin and at infinities. Rounding, sign,
+comparison and bit operations have none.
 """
 
 from __future__ import annotations
@@ -80,9 +80,10 @@ def atan2(node: Node, cts: Cts) -> Cts:
     """(x dy - y dx) / (x^2 + y^2), of operands that are at most 1: the squares neither overflow nor vanish."""
     ct, (y, x) = only(cts), node.inputs
     larger = e.maximum(e.abs(y), e.abs(x))
-    scale = e.select(e.equal(larger, 0.0), 1.0, larger)
-    v, u = y / scale, x / scale
-    square = e.select(e.equal(larger, 0.0), 1.0, v * v + u * u)
+    end = e.equal(larger, 0.0) | e.equal(larger, math.inf)
+    scale = e.select(end, 1.0, larger)
+    v, u = (e.select(end, 0.0, z) / scale for z in (y, x))
+    square = e.select(end, 1.0, v * v + u * u)
     by = ct / (square * scale)
     return by * u, -(by * v)
 

@@ -66,7 +66,8 @@ def _ranges(node: Node) -> tuple[Range, ...]:
 
 
 def _in_range_numpy(x: Any, *, low: int, high: int, of: str) -> Any:
-    return np.clip(x, low, max(high, low)).astype(x.dtype)
+    info = np.iinfo(x.dtype)  # 8 bits may hold less than the range
+    return np.clip(x, min(max(low, info.min), info.max), min(max(high, low), info.max))
 
 
 IN_RANGE = define(

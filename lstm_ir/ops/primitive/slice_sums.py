@@ -17,10 +17,10 @@ def _axis(node: Node) -> int | None:
         return None
     (v,) = node.inputs
     bounds = zip(node.attrs["start_indices"], node.attrs["limit_indices"], v.shape, strict=True)
-    cut = [i for i, (lo, hi, size) in enumerate(bounds) if lo != 0 or hi != size]
-    if len(cut) != 1 or not isinstance(v.shape[cut[0]], int):
+    cut = [(i, (lo, hi, size)) for i, (lo, hi, size) in enumerate(bounds) if lo != 0 or hi != size]
+    if len(cut) != 1 or not all(isinstance(d, int) for d in cut[0][1]):
         return None
-    return cut[0]
+    return cut[0][0]
 
 
 def _joined(v: Value, slices: Sequence[tuple[Node, Value]]) -> Value | None:

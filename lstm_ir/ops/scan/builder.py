@@ -32,7 +32,7 @@ def scan(
     length: DimLike | None = None,
     reverse: bool | Sequence[bool] = False,
     count: Any = None,
-    lengths: Value | None = None,
+    lengths: Any = None,
     until: Callable[[Any, Any], Value] | None = None,
     with_step: bool = False,
     name: str | None = None,
@@ -83,7 +83,7 @@ def scan(
     _check_carries(flat_init, flat_new, fault)
     flags = _flags(reverse, len(flat_xs), len(flat_ys), fault)
     if lengths is not None:
-        lengths = in_range(lengths, 0, rows)
+        lengths = in_range(lengths if isinstance(lengths, Value) else constant(lengths), 0, rows)
         masked = _Masked(flat_init, lengths, count, rows, flags, fault)
         flat_new, flat_ys = masked.select(step, ps_h, flat_new, flat_ys)
     ending = _ending(until, new, ys, any(flags), lengths, fault)

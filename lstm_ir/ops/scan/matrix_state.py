@@ -17,7 +17,18 @@ from lstm_ir.ir.reach import parameters_of
 from lstm_ir.ir.spread import Spread, product_axes
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive import elementwise as e
-from lstm_ir.ops.scan.partial import Axes, NoFormError, Outer, Outers, Partial, applied, chosen, masked, narrowed
+from lstm_ir.ops.scan.partial import (
+    Axes,
+    NoFormError,
+    Outer,
+    Outers,
+    Partial,
+    applied,
+    chosen,
+    masked,
+    narrowed,
+    need_few,
+)  # fmt: skip
 from lstm_ir.ops.scan.tuned import MIN_STATE
 
 
@@ -27,6 +38,9 @@ class Affine:
 
     decay: Partial | None
     added: tuple[Outer, ...] = ()
+
+    def __post_init__(self) -> None:
+        need_few(self.added)
 
 
 @dataclass(frozen=True)

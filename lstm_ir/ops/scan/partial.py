@@ -9,7 +9,7 @@ from lstm_ir.ir.graph import Value, make
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.opdef import Trait
-from lstm_ir.ir.spread import Spread, product_axes, regrouped
+from lstm_ir.ir.spread import MOST_TERMS, Spread, product_axes, regrouped
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
@@ -52,8 +52,18 @@ def applied(f: Callable[..., Value], *parts: Partial) -> Partial:
     return Partial(f(*wide), axes)
 
 
-def narrowed(v: Value, axes: Axes, spread: Spread) -> Partial:
-    """A value whose axes are those of the state, without axes along which it is known to be the same."""
+def narrowed(v: Value, axes: Axes, spread: Spread, known: dict[tuple[Value, Axes], Partial] | None = None) -> Partial:
+    """A value whose axes are those of the state, without axes along which it is known to be the same.
+
+    known: what was found already, since a value may be read many times.
+    """
+    known = {} if known is None else known
+    if (v, axes) not in known:
+        known[v, axes] = _narrowed(v, axes, spread, known)
+    return known[v, axes]
+
+
+def _narrowed(v: Value, axes: Axes, spread: Spread, known: dict[tuple[Value, Axes], Partial]) -> Partial:
     number = splat(v)
     n = v.node
     if number is not None and v.dtype is not DType.i1:
@@ -62,14 +72,14 @@ def narrowed(v: Value, axes: Axes, spread: Spread) -> Partial:
         return Partial.of(v, axes)
     if n.op.name == "broadcast_in_dim":
         (x,) = n.inputs
-        return narrowed(x, tuple(axes[p] for p in n.attrs["broadcast_dimensions"]), spread)
+        return narrowed(x, tuple(axes[p] for p in n.attrs["broadcast_dimensions"]), spread, known)
     if n.op.name == "transpose":
         permutation = n.attrs["permutation"]
-        return narrowed(n.inputs[0], tuple(axes[permutation.index(a)] for a in range(v.rank)), spread)
+        return narrowed(n.inputs[0], tuple(axes[permutation.index(a)] for a in range(v.rank)), spread, known)
     if n.op.name == "reshape" and (before := through_reshape(v, axes)) is not None:
-        return narrowed(n.inputs[0], before, spread)
+        return narrowed(n.inputs[0], before, spread, known)
     if Trait.elementwise in n.op.traits and not n.ranges:
-        parts = [narrowed(x, axes, spread) for x in n.inputs]
+        parts = [narrowed(x, axes, spread, known) for x in n.inputs]
         return applied(lambda *xs: make(n.op, *xs, **n.attrs).values[0], *parts)
     differs = spread.of(v)
     for i, d in enumerate(v.shape):
@@ -104,14 +114,29 @@ class NoFormError(Exception):
     """What is added to a state is no sum of outer products."""
 
 
+def need_few(added: Sequence[Outer]) -> None:
+    """NoFormError for more terms than a step written by hand has: each sum of a value and itself doubles them."""
+    if len(added) > MOST_TERMS:
+        raise NoFormError(f"a matrix state to which more than {MOST_TERMS} outer products are added")
+
+
 class Outers:
     """Values that are sums of outer products, taken apart."""
 
     def __init__(self, k: int, v: int, spread: Spread) -> None:
         self.k, self.v, self.spread = k, v, spread
+        self._known: dict[tuple[Value, Axes], list[Outer]] = {}
 
     def of(self, x: Value, axes: Axes) -> list[Outer]:
-        """The terms of a value whose axes are these of the state; NoFormError for another value."""
+        """The terms of a value whose axes are these of the state; NoFormError for another value, and for too many."""
+        found = self._known.get((x, axes))
+        if found is None:
+            found = self._terms(x, axes)
+            need_few(found)
+            self._known[x, axes] = found
+        return found
+
+    def _terms(self, x: Value, axes: Axes) -> list[Outer]:
         n, one = x.node, Partial.number(1, x.dtype)
         if splat(x) == 0:
             return []
