@@ -142,16 +142,12 @@ def put_along_axis(x: Any, indices: Any, updates: Any, axis: int = -1, add: bool
     """x with `updates` at the places that indices name along `axis`, instead of what is there, or added to it.
 
     x [...], indices of as many axes, updates of their shape, or one that broadcasts to it. On other axes indices may
-    be fewer than x has, which leaves the rest of x as it is; a single one is refused there, since NumPy repeats it. An
-    index below 0 counts from the end. Without `add` no place may be named twice.
+    be fewer than x has, which leaves the rest of x as it is, also where there is one: NumPy repeats it, and so does
+    `broadcast_to`. An index below 0 counts from the end. Without `add` no place may be named twice.
     """
     v, at = _indexed("put_along_axis", x, indices)
     _, new = as_values("put_along_axis", v, updates)
     along, more = axis_of("put_along_axis", v, axis), options.flag("put_along_axis", "add", add)
-    for a, (n, size) in enumerate(zip(at.shape, v.shape, strict=True)):
-        if a != along and n == 1 and size != 1:
-            problem = f"indices have size 1 on axis {a}, x has {size}; li.broadcast_to repeats them, as NumPy does here"
-            raise _refused("put_along_axis", problem, x=v, indices=at)
     place = reshape(_places("put_along_axis", v, at, along), (dims.product(at.shape),))
     return reshape(_placed(_flat(v), place, _flat(broadcast_to(new, at.shape)), more), v.shape)
 

@@ -19,12 +19,6 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "put_along_axis: indices have size 5 on axis 1, x has 3": (
         lambda: li.put_along_axis(X, np.zeros((1, 5), "i4"), 9.0, 0)
     ),
-    "put_along_axis: indices have size 1 on axis 0, x has 2; li.broadcast_to": (
-        lambda: li.put_along_axis(X, [[0]], 9.0, 1)
-    ),
-    "put_along_axis: indices have size 1 on axis 0, x has T; li.broadcast_to": (
-        lambda: li.put_along_axis(OPEN, [[0]], 9.0, 1)
-    ),
     "gather_nd: indices have size 5 on axis 1 of the batch, x has 3": (
         lambda: li.gather_nd(CUBE, np.zeros((2, 5, 1), "i4"), 2)
     ),
@@ -78,6 +72,10 @@ def test_fewer_indices_leave_the_rest() -> None:
     want = a.copy()
     np.put_along_axis(want[:2], at, 9, 1)
     np.testing.assert_array_equal(li.interpret(g, x=a)["y"], want)
+    one = li.Graph("g", [x], {"y": li.put_along_axis(x, [[1]], 9.0, 1)})
+    want = a.copy()
+    want[0, 1] = 9  # as PyTorch's scatter and ONNX's ScatterElements
+    np.testing.assert_array_equal(li.interpret(one, x=a)["y"], want)
 
 
 def test_axes_without_elements() -> None:
