@@ -164,7 +164,7 @@ def _wider(x: Value, axis: int, size: Dim, factor: Any) -> Value:
     if times is None:
         raise NodeRefusedError(f"{size} elements from {n} are no whole multiple")
     if factor is not None and not _as_often(n, times, factor):
-        # PyTorch reads element floor(i / 2.4), and in some layouts of memory floor(i / 2), of two that become four.
+        # PyTorch reads element floor(i / 2.4) of two that become four.
         raise NodeRefusedError(f"{size} elements from {n} by the factor {factor}, which is no whole number")
     wide = li.broadcast_to(li.expand_dims(x, axis + 1), (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
     return li.reshape(wide, (*x.shape[:axis], size, *x.shape[axis + 1 :]))
