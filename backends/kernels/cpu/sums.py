@@ -19,7 +19,7 @@ from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.words import add_words, for_weights
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, row_element, row_word
 from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, ElementPlace, Memory, load_vector, store_vector
-from lstm_ir.backends.kernels.text.statements import TextOperand
+from lstm_ir.backends.kernels.text.statements import Name, TextOperand
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.backends.memory import LINE
 from lstm_ir.ir.types import DType
@@ -222,7 +222,7 @@ class Sums:
         for k in keys:
             sums[k] = self.t.op("arith.select {}, {}, {} : {}", there, sums[k], zero, kind)
 
-    def _weight(self, v: TextOperand, m: Memory, dtype: DType, half: int) -> TextOperand:
+    def _weight(self, v: Name, m: Memory, dtype: DType, half: int) -> Name:
         """What was loaded as the products' type; of a pair of bf16 one half: such a number is the upper half of an
         f32."""
         t, wide = self.t, self.t.vector(scalar_type(dtype))

@@ -176,11 +176,16 @@ def tap_products(lhs: Value, ct: Value, taps: Taps) -> Value:
     else:
         sides = reshape(seen, (groups, places, depth)), reshape(rows, (groups, places, more))
         if isinstance(groups, int) and groups <= GROUPS_APART:
-            pairs = [[reshape(slice_axis(v, 0, g, g + 1), v.shape[1:]) for v in sides] for g in range(groups)]
-            met = concat([dot_general(*pair, ((0,), (0,))) for pair in pairs], 0)
+            seen, rows = sides
+            met = concat([dot_general(_group(seen, g), _group(rows, g), ((0,), (0,))) for g in range(groups)], 0)
         else:
             met = dot_general(*sides, ((1,), (1,)), ((0,), (0,)))
     return transpose(reshape(met, (groups, count, each, more)), (0, 3, 2, 1))
+
+
+def _group(v: Value, g: int) -> Value:
+    """One of the groups that lie along the first axis."""
+    return reshape(slice_axis(v, 0, g, g + 1), v.shape[1:])
 
 
 def _seen_by(lhs: Value, tap: tuple[int, ...], height: Dim, width: Dim) -> Value:
