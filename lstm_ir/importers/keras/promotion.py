@@ -14,6 +14,7 @@ import numpy as np
 from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import Tensor
 from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.truths import truth_of
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 
@@ -40,12 +41,7 @@ def together(given: Sequence[Any], floats: bool = False) -> list[Value]:
 
 def truths(given: Sequence[Any]) -> list[Value]:
     """The operands as booleans: what is not 0 is true."""
-    return [truth(_as(_operand(v, ()), DType.f32) if not isinstance(v, Tensor) else v.value) for v in given]
-
-
-def truth(v: Value) -> Value:
-    """Whether each element is not 0."""
-    return v if v.dtype is DType.i1 else li.not_equal(v, 0)
+    return [truth_of(_as(_operand(v, ()), DType.f32) if not isinstance(v, Tensor) else v.value) for v in given]
 
 
 def _operand(v: Any, there: Sequence[DType]) -> Operand:

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from lstm_ir import ops as li
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.importers.tensorflow.bodies import MERGE, NEXT, SWITCH, Body, FunctionNode, Ref
 from lstm_ir.ir.graph import Value
-from lstm_ir.ir.types import DType
 
 Guard = tuple[str, int]  # a condition, and which way of it
 _GUARDS: WeakKeyDictionary[Body, dict[str, frozenset[Guard]]] = WeakKeyDictionary()
@@ -58,11 +56,6 @@ def known_at_import(knowledge: Knowledge, pred: Any) -> bool | None:
         raise NodeRefusedError("its condition is not one number")
     array = knowledge.array(pred)
     return None if array is None else bool(array.item())
-
-
-def truth_of(pred: Value) -> Value:
-    """A condition as true or false: a number is true that is not 0."""
-    return pred if pred.dtype is DType.i1 else li.not_equal(pred, 0)
 
 
 def _condition(pred: str) -> Ref:

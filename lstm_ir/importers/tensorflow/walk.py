@@ -15,7 +15,7 @@ from lstm_ir.importers.report import Outcome
 from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.importers.tensorflow import handlers
 from lstm_ir.importers.tensorflow.bodies import MERGE, Body, FunctionNode, Ref
-from lstm_ir.importers.tensorflow.branches import known_at_import, sides, truth_of, ways
+from lstm_ir.importers.tensorflow.branches import known_at_import, sides, ways
 from lstm_ir.importers.tensorflow.call import Call, Inputs
 from lstm_ir.importers.tensorflow.complexes import on_complex
 from lstm_ir.importers.tensorflow.interface import Bindings, Input
@@ -26,6 +26,7 @@ from lstm_ir.importers.tensorflow.scope import UNDEFINED, PassedError, Scope, Si
 from lstm_ir.importers.tensorflow.table import TABLE, OpRule
 from lstm_ir.importers.tensorflow.variable import VARIABLES, Variable
 from lstm_ir.importers.tensorflow.variables import Variables
+from lstm_ir.importers.truths import truth_of
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.graph import Value

@@ -174,12 +174,11 @@ def tap_products(lhs: Value, ct: Value, taps: Taps) -> Value:
     if groups == 1:
         met = dot_general(reshape(seen, (places, depth)), reshape(rows, (places, more)), ((0,), (0,)))
     else:
-        sides = reshape(seen, (groups, places, depth)), reshape(rows, (groups, places, more))
+        seen, rows = reshape(seen, (groups, places, depth)), reshape(rows, (groups, places, more))
         if isinstance(groups, int) and groups <= GROUPS_APART:
-            seen, rows = sides
             met = concat([dot_general(_group(seen, g), _group(rows, g), ((0,), (0,))) for g in range(groups)], 0)
         else:
-            met = dot_general(*sides, ((1,), (1,)), ((0,), (0,)))
+            met = dot_general(seen, rows, ((1,), (1,)), ((0,), (0,)))
     return transpose(reshape(met, (groups, count, each, more)), (0, 3, 2, 1))
 
 

@@ -9,9 +9,10 @@ from lstm_ir import ops as li
 from lstm_ir.importers.keras.call import LayerCall, dtype_named
 from lstm_ir.importers.keras.handlers.activations import FUNCTIONS
 from lstm_ir.importers.keras.handlers.shapes import resolved
-from lstm_ir.importers.keras.promotion import together, truth, truths
+from lstm_ir.importers.keras.promotion import together, truths
 from lstm_ir.importers.keras.table import operation
 from lstm_ir.importers.refusals import NodeRefusedError
+from lstm_ir.importers.truths import truth_of
 from lstm_ir.ir.graph import Value
 
 
@@ -83,7 +84,7 @@ for _name, _one in {
     "Negative": li.negate, "Abs": li.abs, "Absolute": li.abs, "Exp": li.exp, "Log": li.log, "Log1p": li.log1p,
     "Sqrt": li.sqrt, "Square": li.square,
     "Tanh": li.tanh, "Sigmoid": li.sigmoid, "Relu": li.relu, "Sin": li.sin, "Cos": li.cos,
-    "LogicalNot": lambda x: li.logical_not(truth(x)),
+    "LogicalNot": lambda x: li.logical_not(truth_of(x)),
     "Softplus": li.softplus, "Silu": li.silu, "Softmax": FUNCTIONS["softmax"],
 }.items():  # fmt: skip
     unary(_name, _one)

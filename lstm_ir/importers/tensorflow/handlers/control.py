@@ -13,11 +13,12 @@ from lstm_ir.importers.naming import tensor
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import SizeArray
 from lstm_ir.importers.tensorflow.bodies import Ref, function_attr, text_attr
-from lstm_ir.importers.tensorflow.branches import known_at_import, sides, truth_of
+from lstm_ir.importers.tensorflow.branches import known_at_import, sides
 from lstm_ir.importers.tensorflow.loops import looped
 from lstm_ir.importers.tensorflow.scope import Scope, Site
 from lstm_ir.importers.tensorflow.table import taken
 from lstm_ir.importers.tensorflow.variable import VARIABLES, Variable, declared
+from lstm_ir.importers.truths import truth_of
 from lstm_ir.ir.graph import Value
 
 _DECIDED = "a condition that only a call knows, where the branches give lists of two lengths, or tensors of two types"

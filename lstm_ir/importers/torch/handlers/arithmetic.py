@@ -11,6 +11,7 @@ from lstm_ir.importers.limits import larger, smaller
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.call import Call, as_value
 from lstm_ir.importers.torch.table import taken
+from lstm_ir.importers.truths import truth_of
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.custom_gradient import unknown_gradient
@@ -154,7 +155,7 @@ for _name, _function in {
 def _logical(name: str, function: Callable[[Value, Value], Value]) -> None:
     @taken(f"aten.logical_{name}.default", rows=True)
     def build(c: Call) -> Value:
-        return function(truth(c.tensor("self")), truth(c.tensor("other")))
+        return function(truth_of(c.tensor("self")), truth_of(c.tensor("other")))
 
     @taken(*overloads(f"bitwise_{name}", "Tensor", "Scalar"), *overloads(f"__{name}__", "Tensor", "Scalar"), rows=True)
     def bits(c: Call) -> Value:
@@ -165,15 +166,10 @@ for _name, _function in {"and": li.logical_and, "or": li.logical_or, "xor": li.l
     _logical(_name, _function)
 
 
-def truth(x: Value) -> Value:
-    """Which elements are not zero."""
-    return x if x.dtype is DType.i1 else li.not_equal(x, as_value(0, x.dtype))
-
-
 @taken("aten.logical_not.default", rows=True)
 def logical_not(c: Call) -> Value:
     """Where an element is zero."""
-    return li.logical_not(truth(c.tensor("self")))
+    return li.logical_not(truth_of(c.tensor("self")))
 
 
 @taken("aten.bitwise_not.default", rows=True)
@@ -185,7 +181,7 @@ def bitwise_not(c: Call) -> Value:
 @taken(*overloads("where", "self", "ScalarSelf", "ScalarOther", "Scalar"), rows=True)
 def where(c: Call) -> Value:
     """The first where true, else the second."""
-    return li.where(truth(c.tensor("condition")), c.operand("self", c.dtype), c.operand("other", c.dtype))
+    return li.where(truth_of(c.tensor("condition")), c.operand("self", c.dtype), c.operand("other", c.dtype))
 
 
 @taken(*overloads("masked_fill", "Scalar", "Tensor"), rows=True)

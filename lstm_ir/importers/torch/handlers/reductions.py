@@ -9,8 +9,9 @@ from typing import Any
 from lstm_ir import ops as li
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.torch.call import Call
-from lstm_ir.importers.torch.handlers.arithmetic import overloads, truth
+from lstm_ir.importers.torch.handlers.arithmetic import overloads
 from lstm_ir.importers.torch.table import taken
+from lstm_ir.importers.truths import truth_of
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.reduce import count_of
@@ -75,7 +76,7 @@ taken(*overloads("min", "other"))(lambda c: li.minimum(c.operand("self", c.dtype
 def _truths(name: str, all_of: bool) -> None:
     @taken(*overloads(name, "default", "dim", "dims"))
     def build(c: Call) -> Value:
-        x = li.convert(truth(c.tensor("self")), DType.i32)
+        x = li.convert(truth_of(c.tensor("self")), DType.i32)
         axes = c.axes("dim", x.rank) or tuple(range(x.rank))
         c.any("dim")
         found = (li.min if all_of else li.max)(x, axes, keepdims=c.flag("keepdim")) if x.rank else x
