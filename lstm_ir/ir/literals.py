@@ -3,7 +3,7 @@ all of them are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,26 +44,61 @@ def symmetric(v: Value, outside: Mapping[Value, Value]) -> bool:
 
     Of arrays, and of what was clamped to -127 ... 127 before it became i8. `outside` has what a body's parameters are.
     """
-    todo = [v]
+    for leaf in _leaves(v, outside):
+        array = _array(leaf)
+        if array is not None and not (array == -128).any():
+            continue
+        clamped = leaf.node.inputs[0] if leaf.op == "convert" else leaf
+        if clamped.op != "clamp":
+            return False
+        low, _, high = clamped.node.inputs
+        if not all(end is not None and abs(end) <= 127 for end in (splat(low), splat(high))):
+            return False
+    return True
+
+
+def finite(v: Value, outside: Mapping[Value, Value], types: Sequence[DType] = ()) -> bool:
+    """Whether the graph's arrays say that no element of a value is infinite or NaN, nor becomes so in one of `types`,
+    to which it is converted one after the other, the last of them first here."""
+    for leaf in _leaves(v, outside):
+        array = _array(leaf)
+        if array is not None:
+            if not all(np.isfinite(x).all() for x in _conversions(array, types)):
+                return False
+        elif leaf.op == "convert":
+            if not finite(leaf.node.inputs[0], outside, (*types, leaf.dtype)):
+                return False
+        elif types or leaf.dtype.is_float:
+            return False
+    return True
+
+
+def _leaves(v: Value, outside: Mapping[Value, Value]) -> Iterator[Value]:
+    """The values whose elements `v` has, each once, below what only moves elements."""
+    todo, seen = [v], {v}
     while todo:
         v = todo.pop()
-        n = v.node
-        if v in outside:
-            todo.append(outside[v])
-        elif v.op in (*_MOVES, "slice", "concatenate"):
-            todo += n.inputs
-        elif v.op in ("constant", "weight"):
-            data = n.attrs["value"]
-            if not data.known or (data.array == -128).any():
-                return False
-        else:
-            clamped = n.inputs[0] if v.op == "convert" else v
-            if clamped.op != "clamp":
-                return False
-            low, _, high = clamped.node.inputs
-            if not all(end is not None and abs(end) <= 127 for end in (splat(low), splat(high))):
-                return False
-    return True
+        if v not in outside and v.op not in (*_MOVES, "slice", "concatenate"):
+            yield v
+            continue
+        below = [outside[v]] if v in outside else v.node.inputs
+        todo += [x for x in below if x not in seen]
+        seen.update(below)
+
+
+def _array(v: Value) -> Any:
+    """The elements of a literal or a weight, where they are known."""
+    data = v.node.attrs["value"] if v.op in ("constant", "weight") else None
+    return None if data is None or not data.known else data.array
+
+
+def _conversions(array: Any, types: Sequence[DType]) -> Iterator[Any]:
+    """An array, and it in each of the types, the last of them first."""
+    yield array
+    with np.errstate(all="ignore"):
+        for dtype in reversed(types):
+            array = array.astype(dtype.numpy)
+            yield array
 
 
 def _converted(number: Any, dtype: DType) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lstm_ir.backends.kernels.body.atoms import MemorySource
-from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
+from lstm_ir.backends.kernels.body.plan import Component, KLoop, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.carries import VectorCarries
 from lstm_ir.backends.kernels.cpu.columns import ColumnLoop
@@ -52,6 +52,7 @@ class KernelMemories:
     prologues: list[Prologue] = field(default_factory=list)
     word_product: str = ""  # how products of int8 are made
     apart: bool = False  # columns outermost
+    from_zero: frozenset[KLoop] = frozenset()  # passes that add nothing in the first step
 
 
 class CpuLoopKernel:
@@ -137,8 +138,9 @@ class CpuLoopKernel:
 
         def write(step: TimeStep) -> None:
             e = step.evaluator(t, self.plan, args.memories, self._rows(c, step, member))
+            turns = self._turns(c, step)
             for sweep in c.sweeps:
-                block = self._block(e, sweep, args.tiles[sweep], args.packed)
+                block = self._block(e, sweep, args.tiles[sweep], args.packed, turns)
                 if sweep.own:
                     count = work_of(sweep, args.tiles[sweep], t.lanes).blocks
                     with t.loop(t.index(0), t.index(count), t.index(1)) as at:
@@ -200,15 +202,27 @@ class CpuLoopKernel:
             e = TimeStep(zero, zero, zero, t.index(1)).evaluator(t, p.plan, p.memories)
             for sweep in p.sweeps:
                 with team.blocks_before(number, RowRange(zero, t.index(p.rows))) as turn:
-                    self._block(e, sweep, p.tiles[sweep], p.packed).write(turn)
+                    self._block(e, sweep, p.tiles[sweep], p.packed, {}).write(turn)
                 number += 1
 
-    def _block(self, e: Evaluator, sweep: Sweep, tile: Tile, packs: Mapping[tuple[Sweep, int], Packed]) -> Block:
+    def _turns(self, c: Component, step: TimeStep) -> dict[KLoop, TextOperand]:
+        """Turns of the passes that have none in the first step."""
+        t = self.t
+        found = [k for s in c.sweeps for k in s.loops if k in self.l.from_zero]
+        if not found:
+            return {}
+        begins = t.compare("eq", step.at, t.index(0))
+        return {k: t.select(begins, t.index(0), t.index(k.turns)) for k in found}
+
+    def _block(
+        self, e: Evaluator, sweep: Sweep, tile: Tile, packs: Mapping[tuple[Sweep, int], Packed],
+        turns: Mapping[KLoop, TextOperand],
+    ) -> Block:  # fmt: skip
         sums = None
         if sweep.dots:
             element = scalar_type(sweep.dots[0].dtype)
             packed = {k: packs[sweep, k] for k in range(len(sweep.loops))}
             sizes = tile.group, tile.q * len(sweep.dots), self.t.lanes
             buffer = on_stack(self.t, element, sizes)
-            sums = Sums(self.t, e, sweep, tile, packed, buffer, self.l.word_product)
+            sums = Sums(self.t, e, sweep, tile, packed, buffer, self.l.word_product, turns)
         return Block(self.t, e, sweep, tile, sums)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lstm_ir.backends.kernels.body.atoms import Atom
-from lstm_ir.backends.kernels.body.plan import PAIR, Sweep
+from lstm_ir.backends.kernels.body.plan import PAIR, KLoop, Sweep
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.words import add_words, for_weights
@@ -89,6 +89,7 @@ class Sums:
     packed: Mapping[int, Packed]  # by number of the pass
     buffer: Memory
     word_product: str  # how products of int8 are made
+    turns: Mapping[KLoop, TextOperand]  # of passes whose turns the step decides
 
     def write(self, block: TextOperand, following: TextOperand, first: TextOperand, count: TextOperand) -> None:
         """Sums of `count` rows from `first`, at most a group; the block `following` comes next."""
@@ -167,7 +168,8 @@ class Sums:
                 for vector, n in places.items()
             }
             init = [t.binary("addi", sums[k], begin[k[1:]], kind) if k in sums else begin[k[1:]] for k in keys]
-        first, inside, out = t.carried(t.index(0), t.index(loop.turns), t.index(unroll), init, kinds)
+        turns = self.turns.get(loop, t.index(loop.turns))
+        first, inside, out = t.carried(t.index(0), turns, t.index(unroll), init, kinds)
         if part.ahead is not None:
             self._ask(packed, part.ahead, first, loop.turns, unroll)
         current = dict(zip(keys, inside, strict=True))
