@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from iree.compiler import ir
 
@@ -34,6 +34,14 @@ Values = list[ir.Value]
 Make = Callable[[], ir.Value]  # what makes a value, when the kernel is known to fit a dispatch
 
 
+class Written(NamedTuple):
+    """A tensor that a kernel writes in place; where it is tied IREE knows of it, and it is the last result too."""
+
+    value: ir.Value
+    sizes: Values  # named ones
+    tied: bool = True
+
+
 def ready(v: ir.Value) -> Make:
     """A value that is there."""
     return lambda: v
@@ -54,8 +62,6 @@ class KernelCall:
     results: list[TensorType] = field(default_factory=list, kw_only=True)
     outputs: list[tuple[Name, Memory]] = field(default_factory=list, kw_only=True)
     sizes: dict[Dim, Name] = field(default_factory=dict, kw_only=True)
-    # A tensor that is written in place, and its named sizes.
-    tied: Callable[[], tuple[ir.Value, Values]] | None = field(default=None, kw_only=True)
     # Result -> the operand whose memory it takes.
     over: dict[int, int] = field(default_factory=dict, kw_only=True)
     narrow: ClassVar[bool] = False  # indices are passed as i32
@@ -156,19 +162,19 @@ class KernelCall:
         self.e.kernels[symbol] = kernel
         return symbol
 
-    def call(self, symbol: str, total: ir.Value, extra: Values) -> Values:
+    def call(self, symbol: str, total: ir.Value, extra: Values, written: Written | None = None) -> Values:
         """The dispatch of `total` workgroups; `extra` are index operands after the sizes."""
         operands, kinds = [v() for v in self.operands], [tensor(t) for t in self.results]
         argument_dims = [self.const(d) for t in self.operand_types for d in t.shape if not isinstance(d, int)]
         result_dims = [self.const(d) for t in self.results for d in t.shape if not isinstance(d, int)]
         ties = [self.over.get(i, -1) for i in range(len(kinds))]
-        if self.tied is not None:
-            held, held_dims = self.tied()
-            ties.append(len(operands))
-            operands.append(held)
-            kinds.append(held.type)
-            argument_dims += held_dims
-            result_dims += held_dims
+        if written is not None:
+            if written.tied:
+                ties.append(len(operands))
+                kinds.append(written.value.type)
+                result_dims += written.sizes
+            operands.append(written.value)
+            argument_dims += written.sizes
         numbers = [*(self.const(d) for d in self.sizes), *extra]
         if self.narrow:
             i32 = ir.IntegerType.get_signless(32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from iree.compiler import ir
 
@@ -67,7 +68,7 @@ class Dispatch(LoopCall):
             CHUNKS, MEMBERS, self.schedule.tiles, relax_instruction(self.e.target),
             self.signature([CHUNKS, MEMBERS, GROUPS]),
         )  # fmt: skip
-        layout.shared, layout.stays = made.pieces, made.stays
+        layout.shared, layout.stays = made.pieces, made.kept is not None
         layout.prologues, layout.apart = self.prologues, self.schedule.apart
         layout.from_zero = self._from_zero(starts)
         layout.word_product = word_product_of(self.e.target, lanes)  # type: ignore[arg-type]
@@ -77,9 +78,8 @@ class Dispatch(LoopCall):
 
         def put() -> Values:
             symbol, (chunks, members) = self.begin(kernel), shares()
-            out = self.call(symbol, self.muli(groups(), members), [chunks, members, groups()])
-            if made.stays:
-                made.store(self.e, out[-1])
+            total, extra = self.muli(groups(), members), [chunks, members, groups()]
+            out = made.run(self, lambda written: self.call(symbol, total, extra, written))
             for i, m in enumerate(finals):
                 if m is None:
                     out.insert(i, self.e.full(0, plan.carries[i].type))
@@ -137,7 +137,7 @@ class Dispatch(LoopCall):
         n = next((n for n in graph.nodes if n.op.name == "scan"), None)
         owner = None if self.schedule.apart else owner_of(self.plan, k)  # members do not wait for each other
         assert self.e.target is not None
-        if n is None or owner is None or not fits(self.plan, n, self.e.target):
+        if n is None or owner is None or not fits(self.plan, self.schedule.few, n, self.e.target):
             return super().projected(k, graph, x, matrix)
         plan = make_plan(n, False, product_forms(self.e.target))
         schedule = choose(plan, self.e.target, self.e.options.helpers)
@@ -152,8 +152,10 @@ class Dispatch(LoopCall):
         q = {s: t.q for s, t in schedule.tiles.items()}
         memories, packed = inner.bind_inputs([matrix], [rows], schedule.lanes, q)
         t = graph.outputs[0].type
-        read = Memory(f"%m_made{len(self.prologues)}", stored_type(t.dtype), t.shape)
-        self.prologues.append(Prologue(owner, plan, schedule.tiles, memories, packed, read))
+        sizes = tuple(d if isinstance(d, int) else self.size(d) for d in t.shape)
+        read = Memory(f"%m_made{len(self.prologues)}", stored_type(t.dtype), sizes)
+        every = plan.rows if isinstance(plan.rows, int) else self.size(plan.rows)
+        self.prologues.append(Prologue(owner, plan, schedule.tiles, memories, packed, read, every))
         return read
 
     def _scratch(self, memories: dict[MemorySource, Memory], groups: Make) -> Scratch:
@@ -167,8 +169,8 @@ class Dispatch(LoopCall):
         if self.schedule.share:
             work = [w for p in self.prologues for w in p.work(self.schedule.lanes)]
             each = flags_needed(plan, self.schedule, work)
-            flags = Flags(each, groups, most_teams(plan, self.schedule))
-        made = scratch(self, [*kept.values(), *before], flags)
+            flags = Flags(each, groups, partial(most_teams, plan, self.schedule))
+        made = scratch(self, [*kept.values(), *before], flags, plan.rows)
         memories |= zip(kept, made.memories, strict=False)
         for p, m in zip(self.prologues, made.memories[len(kept) :], strict=True):
             p.memories[MemorySource("stack", 0)] = m

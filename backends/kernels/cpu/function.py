@@ -201,7 +201,8 @@ class CpuLoopKernel:
         for p in prologues:
             e = TimeStep(zero, zero, zero, t.index(1)).evaluator(t, p.plan, p.memories)
             for sweep in p.sweeps:
-                with team.blocks_before(number, RowRange(zero, t.index(p.rows))) as turn:
+                rows = t.index(p.rows) if isinstance(p.rows, int) else p.rows
+                with team.blocks_before(number, RowRange(zero, rows)) as turn:
                     self._block(e, sweep, p.tiles[sweep], p.packed, {}).write(turn)
                 number += 1
 

@@ -18,6 +18,8 @@ RESIDENT_SHARE = 2  # the part of L2 that carries may take which stay from step 
 PANEL_SHARE = 8  # the part of L2 that the rows of a panel may take. Reasoned: weights pass beside them
 MADE_SHARE = 2  # the part of L2 that rows multiplied by a loop's kernel may take. Reasoned: each block reads them
 KEPT_BYTES = 4 << 20  # bytes of scratch that stay in the module; more are a call's own; figure not kept
+KEPT_OPEN_BYTES = 1 << 20  # of a loop whose sizes are named. Reasoned: each loop of a module has so many
+KEPT_ROWS = 64  # rows of such a loop, at most. Reasoned: 4 us are little of a call of more
 
 # -- register tiles of a loop's products
 

@@ -19,6 +19,8 @@ from lstm_ir.backends.kernels.cpu.sums import Tile
 from lstm_ir.backends.kernels.cpu.team import Work
 from lstm_ir.backends.kernels.cpu.tile import work_of
 from lstm_ir.backends.kernels.text.memory import Memory
+from lstm_ir.backends.kernels.text.statements import TextOperand
+from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.target import TargetInfo
@@ -34,18 +36,12 @@ class Prologue:
     memories: dict[MemorySource, Memory]
     packed: dict[tuple[Sweep, int], Packed]
     read: Memory  # the result as the loop reads it
+    rows: int | TextOperand  # of all steps
 
     @property
     def sweeps(self) -> list[Sweep]:
         """What it writes, in order."""
         return [s for c in self.plan.components for s in c.sweeps]
-
-    @property
-    def rows(self) -> int:
-        """Rows of all steps."""
-        rows = self.plan.rows
-        assert isinstance(rows, int)
-        return rows
 
     def work(self, lanes: int) -> list[Work]:
         """What the team shares out, sweep by sweep."""
@@ -61,14 +57,15 @@ def owner_of(plan: LoopPlan, projection: int) -> Component | None:
     return found[0] if len(found) == 1 else None
 
 
-def fits(plan: LoopPlan, product: Node, target: TargetInfo) -> bool:
-    """Whether the kernel of `plan` makes this product: one team has all rows, and L2 holds them."""
+def fits(plan: LoopPlan, few: bool, product: Node, target: TargetInfo) -> bool:
+    """Whether the kernel of `plan` makes this product: one team has all rows, and L2 holds those of x, where their
+    number is known; `few` says that the kernel is called with few rows."""
     (rows,) = Loop(product).xs
-    if plan.rows != 1 or _tensors(plan) > TENSORS or not rows.type.is_static:
+    if (plan.rows != 1 and not few) or _tensors(plan) > TENSORS:
         return False
-    size = 1
-    for d in rows.shape:
-        size *= int(d)
+    size = dims.product(rows.shape)
+    if not isinstance(size, int):
+        return True
     return 0 < size * rows.dtype.bits // 8 <= target.l2_bytes // MADE_SHARE
 
 

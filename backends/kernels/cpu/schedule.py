@@ -49,6 +49,7 @@ class LoopSchedule:
     columns: bool = False  # members share the columns of all rows
     apart: bool = False  # columns outermost: members wait for nothing (`columns.py`)
     resident: int = 0  # rows of a chunk, at most, that goes through all steps before the next one; 0: any
+    few: bool = False  # a call has fewer rows than FOLD_ROWS, which are one chunk
 
 
 def product_forms(target: TargetInfo) -> ProductForms:
@@ -104,7 +105,8 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
         tiles = {s: Tile(vectors(s, lanes)) for s in sweeps}
         return LoopSchedule(lanes, tiles, False, 0, f"{note}, by columns", apart=True)
     resident = 0 if share or panel or plan.ending else _resident(plan, target)
-    return LoopSchedule(lanes, tiles, share, panel, note, columns, resident=resident)
+    few = most_rows is not None and most_rows < FOLD_ROWS
+    return LoopSchedule(lanes, tiles, share, panel, note, columns, resident=resident, few=few)
 
 
 def _resident(plan: LoopPlan, target: TargetInfo) -> int:

@@ -1,22 +1,25 @@
 """Memory that a loop's kernel uses beside its operands and results: flags of teams, rows of steps.
 
-Memory of a call's own is two submissions more, and flags that have to be zero are a third. So where
-sizes are numbers, all of it is one global of the module, which stays between calls; the member that
-leaves last makes the flags zero again. A context of the module, which has the global, serves one call
-at a time. Elsewhere scratch is results that nothing reads, and the flags a tensor of zeros.
+Memory of a call's own is two submissions more, and flags that have to be zero are a third: 4 us of a call. So all of
+it is one global of the module, which stays between calls; the member that leaves last makes the flags zero again. A
+context of the module, which has the global, serves one call at a time. Where rows are named the global has room for
+some, and calls of more bring a tensor of zeros in its place. In loops, and for many bytes, scratch is results that
+nothing reads, and the flags a tensor of zeros.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import NamedTuple
 
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.kernels.call.call import KernelCall, Make, at_entry, module_of_insertion
-from lstm_ir.backends.kernels.cpu.machine import KEPT_BYTES
+from lstm_ir.backends.emit.mlir_types import tensor
+from lstm_ir.backends.kernels.call.call import KernelCall, Make, Values, Written, at_entry, module_of_insertion
+from lstm_ir.backends.kernels.cpu.machine import KEPT_BYTES, KEPT_OPEN_BYTES, KEPT_ROWS
 from lstm_ir.backends.kernels.cpu.team import FLAG
 from lstm_ir.backends.kernels.text.kernel import BINDING
 from lstm_ir.backends.kernels.text.memory import Memory
@@ -29,6 +32,23 @@ from lstm_ir.ir.types import DType, TensorType
 
 SPARE = 8  # tensors and numbers that a dispatch takes besides
 _NAME = "lstm_ir.scratch"
+# Zeros that no pass knows to be zeros: a device without workers. Else IREE would keep them among its literals, which
+# nobody may write.
+_GLOBAL = """module {{
+  util.global private @{symbol} : {kind}
+  util.initializer {{
+    %c0 = arith.constant 0 : index
+    %none = arith.constant 0 : i64
+    %device = hal.devices.get %c0 : !hal.device
+    %ok, %n = hal.device.query<%device : !hal.device>
+      key("hal.dispatch" :: "concurrency") : i1, i64 = 1 : i64
+    %flag = arith.cmpi eq, %n, %none : i64
+    %zero = arith.extui %flag : i1 to i8
+    %zeros = flow.tensor.splat %zero : {kind}
+    util.global.store %zeros, @{symbol} : {kind}
+    util.return
+  }}
+}}"""
 GROUPS = argument("groups")  # teams, a number of the kernel
 
 
@@ -37,7 +57,7 @@ class Flags(NamedTuple):
 
     per_team: int  # of one team
     teams: Make
-    max_teams: int | None  # teams, whatever workers there are; None if sizes are open
+    most: Callable[[int], int | None]  # teams of so many rows, whatever workers there are; None without a bound
 
 
 class ScratchRows(NamedTuple):
@@ -45,6 +65,14 @@ class ScratchRows(NamedTuple):
 
     type: TensorType
     read: Memory | None = None
+
+
+class Kept(NamedTuple):
+    """A global that holds scratch between calls."""
+
+    declared: Callable[[], tuple[str, ir.RankedTensorType]]
+    fits: list[tuple[Dim, int]]  # a call for which one of these sizes is larger than the number has memory of its own
+    own: Callable[[], Written]
 
 
 @dataclass
@@ -55,22 +83,36 @@ class Scratch:
     counters: Memory | None = None
     views: list[tuple[Name, Memory]] = field(default_factory=list)  # further forms of bindings
     pieces: tuple[Name, list[list[Memory]]] | None = None  # a binding of bytes, what is in it
-    symbol: Callable[[], str] | None = None  # the global that holds it
+    flags: Callable[[], Written] | None = None  # zeros of one call
+    kept: Kept | None = None
 
-    @property
-    def stays(self) -> bool:
-        """Whether it is there in the next call."""
-        return self.symbol is not None
+    def run(self, call: KernelCall, dispatch: Callable[[Written | None], Values]) -> Values:
+        """The kernel's results; `dispatch` takes what it writes in place."""
 
-    def store(self, e: Emitter, v: ir.Value) -> None:
-        """The global as the kernel left it; the same memory, so nothing is copied."""
-        assert self.symbol is not None
-        e.make("util.global.store", [v], [], {"global": ir.FlatSymbolRefAttr.get(self.symbol())})
+        def results(written: Written | None) -> Values:
+            return dispatch(written)[: len(call.results)]
+
+        if self.kept is None:
+            return results(None if self.flags is None else self.flags())
+        e, (symbol, kind) = call.e, self.kept.declared()
+        attrs = {"global": ir.FlatSymbolRefAttr.get(symbol)}
+        held = Written(e.make("util.global.load", [], [kind], attrs).result, [], tied=False)
+        if not self.kept.fits:
+            return results(held)
+        tests = [e.compare("ule", call.const(size), call.const(most)) for size, most in self.kept.fits]
+        small = reduce(lambda a, b: e.make("arith.andi", [a, b], [a.type]).result, tests)
+        # Of branches that IREE makes one, a result may lie at another offset in either, for which it then takes 0.
+        choice = e.make("scf.if", [e.hidden(small)], list(map(tensor, call.results)), regions=2)
+        with ir.InsertionPoint(choice.regions[0].blocks.append()):
+            e.make("scf.yield", results(held), [])
+        with ir.InsertionPoint(choice.regions[1].blocks.append()):
+            e.make("scf.yield", results(self.kept.own()), [])
+        return [e.tie(v, t) for v, t in zip(choice.results, call.results, strict=True)]
 
 
-def scratch(call: KernelCall, rows: list[ScratchRows], flags: Flags | None) -> Scratch:
-    """Scratch for a kernel whose operands and results are known."""
-    kept = _kept(call, rows, flags)
+def scratch(call: KernelCall, rows: list[ScratchRows], flags: Flags | None, count: Dim) -> Scratch:
+    """Scratch for a kernel of `count` rows whose operands and results are known."""
+    kept = _kept(call, rows, flags, count)
     if kept is not None:
         return kept
     chosen = call.e.options.thresholds.scratch_tensors
@@ -78,7 +120,8 @@ def scratch(call: KernelCall, rows: list[ScratchRows], flags: Flags | None) -> S
     many = len(call.inputs) + len(call.outputs) + len(rows) > room
     out = _together(call, rows) if many else _apart(call, rows)
     if flags is not None:
-        out.counters = _zeros(call, flags)
+        zeros = call.deferred(lambda: _splat(call, flags))
+        out.counters, out.flags = _flags_of_call(call, flags), lambda: Written(zeros(), [flags.teams()])
     return out
 
 
@@ -93,11 +136,7 @@ def _apart(call: KernelCall, rows: list[ScratchRows]) -> Scratch:
 
 def _together(call: KernelCall, rows: list[ScratchRows]) -> Scratch:
     """One tensor: a dispatch takes few."""
-    size: Dim = 0
-    for r in rows:
-        piece = dims.mul(dims.product(r.type.shape), max(8, r.type.dtype.bits) // 8)
-        size = dims.add(size, dims.add(piece, LINE - 1))
-    call.output(TensorType((size,), DType.i8))
+    call.output(TensorType((dims.total([_bytes(r.type.shape, r.type.dtype) for r in rows]),), DType.i8))
     memories = _pieces(call, rows)
     pieces = [[m, *([] if r.read is None else [r.read])] for m, r in zip(memories, rows, strict=True)]
     return Scratch(memories, pieces=(call.outputs[-1][0], pieces))
@@ -111,10 +150,8 @@ def _pieces(call: KernelCall, rows: list[ScratchRows]) -> list[Memory]:
     return out
 
 
-def _zeros(call: KernelCall, flags: Flags) -> Memory:
-    """Flags of one call; written in place."""
-    tensor = call.deferred(lambda: _splat(call, flags))
-    call.tied = lambda: (tensor(), [flags.teams()])
+def _flags_of_call(call: KernelCall, flags: Flags) -> Memory:
+    """Written in place."""
     m = Memory("%m_flags", "i32", (GROUPS, flags.per_team, FLAG))
     call.inputs.append((Name("%b_flags", BINDING), m))
     return m
@@ -130,32 +167,56 @@ def _splat(call: KernelCall, flags: Flags) -> ir.Value:
     return call.e.make("flow.tensor.splat", [zero, flags.teams()], [kind]).result
 
 
-def _kept(call: KernelCall, rows: list[ScratchRows], flags: Flags | None) -> Scratch | None:
-    """A global; None in a loop or a branch, for open sizes, and for many bytes."""
-    e = call.e
-    known = all(r.type.is_static for r in rows) and (flags is None or flags.max_teams is not None)
-    if not e.at_top or not known:
+def _kept(call: KernelCall, rows: list[ScratchRows], flags: Flags | None, count: Dim) -> Scratch | None:
+    """A global; None in a loop or a branch, and for many bytes."""
+    most = count if isinstance(count, int) else KEPT_ROWS
+    teams = 0 if flags is None else flags.most(most)
+    if not _once(call.e) or teams is None:
         return None
-    counters, memories = None, _pieces(call, rows)
+    counters = None if flags is None else Memory("%m_flags", "i32", (teams, flags.per_team, FLAG))
+    zeros = 0 if counters is None else counters.bytes
+    whole = dims.total([zeros, *(_bytes(r.type.shape, r.type.dtype) for r in rows)])
+    fits: list[tuple[Dim, int]] = []
+    if isinstance(whole, int):
+        size, room = whole, KEPT_BYTES
+    else:
+        bounded = [_bytes([most if d == count else d for d in r.type.shape], r.type.dtype) for r in rows]
+        enough = dims.total([zeros, *bounded])
+        size = room = KEPT_OPEN_BYTES
+        if isinstance(enough, int) and enough <= room:
+            size = enough
+        else:
+            fits.append((whole, size))
+    if not isinstance(count, int):
+        fits.append((count, most))
+    if not zeros < size <= room:
+        return None
+    memories = _pieces(call, rows)
     pieces = [[m, *([] if r.read is None else [r.read])] for m, r in zip(memories, rows, strict=True)]
-    if flags is not None:
-        counters = Memory("%m_flags", "i32", (int(flags.max_teams or 0), flags.per_team, FLAG))
+    if counters is not None:
         pieces.insert(0, [counters])
-    size = sum(-(-p[0].bytes // LINE) * LINE for p in pieces)
-    if not 0 < size <= KEPT_BYTES:
-        return None
-    held = call.deferred(lambda: _load(e, *_declare(size)))
-    call.tied = lambda: (held()[1], [])
     # Without its size, so that kernels of one form stay one.
     kept = Name("%b_kept", BINDING)
     call.inputs.append((kept, Memory("%m_kept", "i8", ())))
-    return Scratch(memories, counters, [], (kept, pieces), lambda: held()[0])
+    held = Kept(call.deferred(lambda: _declare(size)), fits, lambda: _own(call, whole))
+    return Scratch(memories, counters, pieces=(kept, pieces), kept=held)
 
 
-def _load(e: Emitter, symbol: str, kind: ir.Type) -> tuple[str, ir.Value]:
-    """The global, and what it holds."""
-    attrs = {"global": ir.FlatSymbolRefAttr.get(symbol)}
-    return symbol, e.make("util.global.load", [], [kind], attrs).result
+def _bytes(shape: Sequence[Dim], dtype: DType) -> Dim:
+    """Of a piece, up to the next line."""
+    size = dims.mul(dims.product(tuple(shape)), max(8, dtype.bits) // 8)
+    return -(-size // LINE) * LINE if isinstance(size, int) else dims.add(size, LINE - 1)
+
+
+def _once(e: Emitter) -> bool:
+    """Whether a call of the module runs what is written here at most once."""
+    owner = ir.InsertionPoint.current.block.owner.operation
+    return e.at_top or (e.outside is not None and owner == e.outside.operation)
+
+
+def _own(call: KernelCall, size: Dim) -> Written:
+    """Zeros in the place of the global."""
+    return Written(call.e.filled(0, TensorType((size,), DType.i8), own=True), [call.const(size)])
 
 
 def _declare(size: int) -> tuple[str, ir.RankedTensorType]:
@@ -163,22 +224,15 @@ def _declare(size: int) -> tuple[str, ir.RankedTensorType]:
     module = module_of_insertion().regions[0].blocks[0]
     named = [op for op in module if "sym_name" in op.attributes]
     held = [op for op in named if op.attributes["sym_name"].value.startswith(_NAME)]
-    taken, number = {op.attributes["type"].value for op in held}, len(held)
+    taken, symbol = {op.attributes["type"].value for op in held}, f"{_NAME}{len(held)}"
     # IREE 3.13 may take two globals of one type for one (docs/kernels.md): no two have one size.
-    kind = _tensor(size)
-    while kind in taken:
+    while _tensor(size) in taken:
         size += LINE
-        kind = _tensor(size)
-    attrs = {
-        "sym_name": ir.StringAttr.get(f"{_NAME}{number}"),
-        "sym_visibility": ir.StringAttr.get("private"),
-        "type": ir.TypeAttr.get(kind),
-        "is_mutable": ir.UnitAttr.get(),
-        "initial_value": ir.Attribute.parse(f"dense<0> : {kind}"),
-    }
-    with ir.InsertionPoint.at_block_begin(module):
-        ir.Operation.create("util.global", attributes=attrs)
-    return f"{_NAME}{number}", kind
+    made = ir.Module.parse(_GLOBAL.format(symbol=symbol, kind=_tensor(size)))
+    at = ir.InsertionPoint.at_block_begin(module)
+    for op in made.body:
+        op.operation.clone(at)
+    return symbol, _tensor(size)
 
 
 def _tensor(size: int) -> ir.RankedTensorType:

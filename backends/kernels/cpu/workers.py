@@ -61,7 +61,7 @@ def grid(
     least = _least(schedule)
     most = arith("maxui", arith("divui", rows, const(least)), one)
     # Members of one team look at the flags of all rows.
-    chunks = one if schedule.columns or plan.ending else arith("minui", each, most)
+    chunks = one if schedule.columns or schedule.few or plan.ending else arith("minui", each, most)
     if schedule.panel:
         chunks = arith("maxui", chunks, arith("ceildivui", rows, const(schedule.panel)))
     if schedule.resident:  # as many for each worker
@@ -106,11 +106,11 @@ def _arith(e: Emitter, op: str, *of: ir.Value) -> ir.Value:
     return e.make(f"arith.{op}", list(of), [ir.IndexType.get()]).result
 
 
-def most_teams(plan: LoopPlan, schedule: LoopSchedule) -> int | None:
-    """Teams of all components, however many workers there are; None where the rows are open."""
-    if not isinstance(plan.rows, int) or schedule.panel:
+def most_teams(plan: LoopPlan, schedule: LoopSchedule, rows: int) -> int | None:
+    """Teams of all components, however many workers there are, where a call has at most so many rows."""
+    if schedule.panel:
         return None
-    return len(plan.components) * (1 if plan.ending else max(1, plan.rows // _least(schedule)))
+    return len(plan.components) * (1 if plan.ending or schedule.few else max(1, rows // _least(schedule)))
 
 
 def most_members(plan: LoopPlan, schedule: LoopSchedule) -> int:

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 from iree.compiler import ir
 
 from lstm_ir.backends.kernels.body.atoms import MemorySource
-from lstm_ir.backends.kernels.call.call import LoopCall, Values, ready
+from lstm_ir.backends.kernels.call.call import LoopCall, Values, Written, ready
 from lstm_ir.backends.kernels.gpu.arena import Arena
 from lstm_ir.backends.kernels.gpu.function import FIRST, GpuLayout, GpuLoopKernel
 from lstm_ir.backends.kernels.gpu.machine import GROUPS, LANES
@@ -109,8 +109,7 @@ class GpuDispatch(LoopCall):
     def update(self, arena: Arena, state: ir.Value, symbol: str, groups: ir.Value, extra: Values) -> ir.Value:
         """A dispatch that updates an arena in place."""
         open_ = [self.const(d) for d in arena.flat.type.shape if not isinstance(d, int)]
-        self.tied = lambda: (state, open_)
-        (after,) = self.call(symbol, groups, extra)
+        (after,) = self.call(symbol, groups, extra, Written(state, open_))
         return after
 
     def check(self, taken: KernelSignature) -> None:

@@ -17,7 +17,7 @@ CELLS = {"lstm": (li.lstm, 4), "gru": (li.gru, 3), "rnn": (li.rnn, 1)}
 
 
 def _graph(
-    cell: str, direction: str, *, steps: int = T, rows: int = 1, dtype: str = "f32",
+    cell: str, direction: str, *, steps: int | str = T, rows: int | str = 1, dtype: str = "f32",
     training: bool = False, lengths: bool = False,
 ) -> li.Graph:  # fmt: skip
     op: Any
@@ -70,6 +70,24 @@ def test_gradients(cell: str, dtype: str, limit: float, rng: np.random.Generator
     exe, given = li.compile(graph), _arrays(graph, rng)
     for name, want in interpret(graph, given).items():
         np.testing.assert_allclose(exe(given)[name], want, rtol=limit, atol=limit, err_msg=name)
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("sizes", [("T", "B"), ("T", 1)])
+def test_named_steps(sizes: tuple[str, int | str], cell: str, direction: str, rng: np.random.Generator) -> None:
+    """One kernel for few rows, which makes the product, and one for many or a single step."""
+    steps, rows = sizes
+    graph = _graph(cell, direction, steps=steps, rows=rows)
+    assert _loops(graph) == (
+        4 if rows == "B" else 3
+    )  # with scratch that stays; where it is open, with a call's own too
+    exe = li.compile(graph)
+    w = _arrays(_graph(cell, direction), rng)
+    calls = [(1, 1), (9, 1), (300, 1), (0, 1), (2, 1)] + ([(9, 2), (2, 3), (5, 0), (300, 2)] if rows == "B" else [])
+    for T, B in calls:
+        given = {**w, "x": rng.standard_normal((T, B, I)).astype(np.float32)}
+        np.testing.assert_allclose(exe(given)["y"], interpret(graph, given)["y"], rtol=2e-5, atol=2e-5)
 
 
 def test_others_stay_apart() -> None:
