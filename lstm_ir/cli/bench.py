@@ -13,7 +13,7 @@ from rich.console import Console
 from lstm_ir.bench import fma_peak, levels, lists, report
 from lstm_ir.bench import measure as bench
 from lstm_ir.bench import memory as bench_memory
-from lstm_ir.bench.measure import NAMES, WAYS, NoPeerError, Result
+from lstm_ir.bench.measure import NAMES, WAYS, DifferentError, NoPeerError, Result
 from lstm_ir.bench.points import grid
 from lstm_ir.bench.runs import joined, save
 from lstm_ir.bench.subject import Subject
@@ -67,6 +67,7 @@ def command(
     end = time.monotonic() + (budget if full else float("inf"))
     found: dict[str, list[dict[str, Any]]] = {}
     left_out: dict[str, None] = {}
+    wrong: dict[str, None] = {}
     for run in range(runs):
         if runs > 1:
             console.print(f"run {run + 1} of {runs}")
@@ -81,16 +82,23 @@ def command(
                 if run == 0:
                     console.print(f"left out, {e}")
                 continue
+            except DifferentError as e:
+                console.print(f"left out, {e}")
+                wrong[point.name] = None
+                continue
             found.setdefault(point.name, []).append(one.as_json())
             if output is not None:
                 save([joined(r) for r in found.values()], output, about)
-    if not found:
+    if not found and not wrong:
         raise LstmIrError("nothing was measured: no peer for these points is installed")
     figures = [joined(r) for r in found.values()]
-    _pictures(figures, about, table, svg)
     if left_out:
         console.print(f"left out, out of budget: {', '.join(left_out)}")
     _summary(figures, console.print)
+    if figures:
+        _pictures(figures, about, table, svg)
+    if wrong:
+        raise LstmIrError(f"runners differ in their results: {', '.join(wrong)}")
 
 
 def _chosen(words: tuple[str, ...], every: bool, models: bool, full: bool) -> Iterable[Subject]:

@@ -15,7 +15,9 @@ import lstm_ir as li
 from lstm_ir.bench import levels, lists, measure, memory, points, report
 from lstm_ir.bench.elsewhere import PACKAGE, OtherProcess
 from lstm_ir.bench.points import Point
+from lstm_ir.cli import bench as bench_command
 from lstm_ir.cli.bench import command
+from lstm_ir.measurement.differences import relative
 from lstm_ir.measurement.side_by_side import CALLS, OURS, TURN, Times, interleaved
 
 
@@ -161,8 +163,34 @@ def test_memory_is_of_a_fresh_process() -> None:
 
 
 def test_a_wrong_result_shows() -> None:
-    assert measure._error(np.array([1.0, 2.0]), np.array([1.0, 4.0])) == 0.5
-    assert measure._error(np.array([1e-3]), np.zeros(1)) == 1e-3
+    assert relative(np.array([1.0, 2.0]), np.array([1.0, 4.0])) == 0.5
+    assert relative(np.array([1e-3]), np.zeros(1)) == 1e-3
+    assert relative(np.array([1.0, np.nan]), np.ones(2)) == np.inf
+
+
+@pytest.mark.parametrize("spoiled", ["a", "b"])
+@pytest.mark.parametrize("call", [0, 1])
+def test_nan_in_any_result_of_any_call_shows(spoiled: str, call: int) -> None:
+    ours = [{"a": np.ones(2), "b": np.ones(2)} for _ in range(2)]
+    theirs = [{n: a.copy() for n, a in out.items()} for out in ours]
+    theirs[call][spoiled][1] = np.nan
+    errors = measure._differences({measure.NAMES: ours, "numbers": ours, "torch": theirs})
+    assert errors == {"numbers": 0.0, "torch": np.inf}
+    measure.confirm("p", {"numbers": 0.0, "torch": 1e-3})
+    with pytest.raises(measure.DifferentError, match=r"p: results differ from ours, .*: torch by inf"):
+        measure.confirm("p", errors)
+
+
+def test_points_with_other_results_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def wrong(point: Point, *_: Any, **__: Any) -> measure.Result:
+        measure.confirm(point.name, {"torch": float("nan")})
+        raise AssertionError
+
+    monkeypatch.setattr(measure, "measure", wrong)
+    monkeypatch.setattr(bench_command, "_about", lambda *_: {"said": [], "peak_gflops": 1.0})
+    ran = CliRunner().invoke(command, ["lstm-t1-b1-h64", "--table", str(tmp_path / "t.md")])
+    assert "left out, lstm-t1-b1-h64: results differ from ours, relative to the largest: torch by nan" in ran.output
+    assert "runners differ in their results: lstm-t1-b1-h64" in str(ran.exception)
 
 
 def test_the_picture_keeps_ratios_on_its_axis() -> None:
