@@ -210,6 +210,7 @@ KINDS: dict[str, dict[str, str]] = {
         "passes/circles.py": "FIXED BEFORE",
         "passes/lift.py": "_FIXED",
         "backends/compile/cache.py": "_HEADER",
+        "backends/compile/compiler.py": "_NOTE",
         "backends/compile/start_child.py": "PR_SET_PDEATHSIG",
         "backends/emit/flat.py": "ALIGN",
         "backends/emit/resources.py": "_NO_LIMIT",
