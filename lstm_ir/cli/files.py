@@ -133,6 +133,14 @@ def _named(name: str, path: str) -> dict[str, Array]:
     raise click.UsageError(f"--input {name}={path}: expected a .npy file, or FILE.npz:KEY")
 
 
+def check_folder(path: str | Path | None) -> None:
+    """Refuse a file in no folder, as it would be refused when it is written, behind the work. `-` is stdout."""
+    folder = Path("." if path is None else path).absolute().parent
+    if not folder.is_dir():
+        number = errno.ENOTDIR if folder.exists() else errno.ENOENT
+        raise OSError(number, os.strerror(number), str(path))
+
+
 ARRAYS = (".npz", ".npy", ".safetensors")
 
 
@@ -140,9 +148,7 @@ def check_arrays_path(path: Path) -> None:
     """Refuse a name that does not say which kind of file it is, and one in no folder; a device or pipe may have any."""
     if path.suffix not in ARRAYS and (path.is_file() or not path.exists()):
         raise click.UsageError(f"-o {path}: arrays are written to {', '.join(ARRAYS[:-1])} or {ARRAYS[-1]}")
-    if not path.parent.is_dir():  # as it would be said behind the call
-        number = errno.ENOTDIR if path.parent.exists() else errno.ENOENT
-        raise OSError(number, os.strerror(number), str(path))
+    check_folder(path)
 
 
 def check_arrays(path: Path, types: Mapping[str, np.dtype[Any]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,6 +17,7 @@ from lstm_ir.cli import c_header_file, files, module_file, packages
 from lstm_ir.cli import contents as package_contents
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.output_file import replacing
 from lstm_ir.ir.printable import safe
 from lstm_ir.ir.printer import print_program
 from lstm_ir.ir.program import Program
@@ -74,6 +76,8 @@ def command(
         return
     if weights_to is not None:
         files.check_weights_path(Path(weights_to))
+    for path in (output, weights_to):
+        files.check_folder(path)
     if (inputs or entry is not None) and not profile:
         raise click.UsageError("-i and -e are of a call: give --profile too")
     if profile:
@@ -87,14 +91,17 @@ def command(
             raise click.UsageError(
                 "--c shows how a package's module is called: of the others it takes -o, -t, --weights-to"
             )
-        held = c_header_file.write(graph, output, target, key_file)
-        if weights_to is not None:
-            files.write_weights(Path(weights_to), held)
+        text, held = c_header_file.made(graph, output, target, key_file)
+        _write_weights(weights_to, held)
+        files.write_text(output, text)
         return
     if stage == "module":
-        held = module_file.write(graph, output, target, weights, pipeline, key_file)
-        if weights_to is not None:
-            files.write_weights(Path(weights_to), held)
+        if output is None:
+            raise click.UsageError("--stage module is no text: give -o FILE.vmfb")
+        blob, held = module_file.made(graph, output, target, weights, pipeline, key_file)
+        _write_weights(weights_to, held)
+        with replacing(Path(output)) as f:
+            f.write(blob)
         return
     files.check_ending("-o", output, *files.TEXTS, ".svg")
     drawing = output is not None and Path(output).suffix == ".svg"
@@ -104,13 +111,17 @@ def command(
         raise click.UsageError("--beside needs -o FILE.svg")
     program = files.read_program(graph, weights, whole=weights_to is not None, key_file=key_file)
     program.verify()
-    if weights_to is not None:
-        files.write_weights(Path(weights_to), {n: d.array for n, d in program.weights.items()})
     wanted = _Wanted(stage, "cpu" if target is None else target, pipeline, locs)
-    if drawing:
-        files.write_text(output, _picture(program, wanted, beside))
-    else:
-        files.write_text(output, _text(program, wanted))
+    shown = _picture(program, wanted, beside) if drawing else _text(program, wanted)
+    if weights_to is not None:
+        _write_weights(weights_to, {n: d.array for n, d in program.weights.items()})
+    files.write_text(output, shown)
+
+
+def _write_weights(path: str | None, arrays: Mapping[str, Any]) -> None:
+    """Of what is made; what cannot be made, or has arrays that the file cannot hold, leaves no file."""
+    if path is not None:
+        files.write_weights(Path(path), arrays)
 
 
 def _text(program: Program, wanted: _Wanted) -> str:
