@@ -141,6 +141,22 @@ def test_show_prints_every_stage(folder: Path, stage: str, capsys: Capture) -> N
         assert ("lstm" in ops) == (stage != "scheduled")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--stage source -t vulkan", "--stage source -p core", "--stage core -p nonsense", "--stage stablehlo -t vulkan",
+        "--stage kernel --locs", "--stage module --beside -o m.vmfb", "--stage module --locs -o m.vmfb",
+        "--profile --weights-to w.npz -o p.svg", "--profile --beside -o p.svg", "--profile --locs -o p.svg",
+        "--profile --c -o p.svg", "--c -p core", "--c -w w.npz", "--contents -t cpu",
+    ],
+)  # fmt: skip
+def test_show_refuses_what_has_no_meaning_for_a_stage(words: str, folder: Path, capsys: Capture) -> None:
+    what, option = words.split()[:2] if words.startswith("--stage") else (words.split()[0], "")
+    assert call("show", folder / "g.lir", *words.split()) == 2
+    shown = f"{what} {option}".strip()
+    assert f"{shown} takes no -" in capsys.readouterr().err
+
+
 def test_show_draws_before_and_after(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "g.svg"
     assert call("show", folder / "g.lir", "--stage", "scheduled", "--beside", "-o", out) == 0
@@ -236,6 +252,7 @@ BAD: list[tuple[list[str], int, str]] = [
     (["show", "g.lir", "-o", "absent/x.svg"], 1, "No such file or directory"),
     (["show", "g.lir", "-o", "g.png"], 2, "nothing is written as .png; the endings are .lir, .mlir, .txt, .svg"),
     (["show", "g.lir", "--stage", "module", "-o", "g.so"], 2, "nothing is written as .so; the endings are .vmfb"),
+    (["show", "g.lir", "--locs", "-o", "g.svg"], 2, "--locs is of a text"),
     (["opt", "g.lir", "-o", "g.svg"], 2, "nothing is written as .svg; the endings are .lir, .mlir, .txt"),
     (["run", "g.lir", "--profile", "--picture", "g.png"], 2, "--picture g.png: nothing is written as .png"),
     (["run", "state.lir"], 1, "has only the hash of weight 'w_ih' (4 such); give the arrays with --weights FILE.npz"),
