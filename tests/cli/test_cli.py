@@ -266,6 +266,8 @@ BAD: list[tuple[list[str], int, str]] = [
     (["run", "absent.lirpkg"], 1, "absent.lirpkg"),
     (["run", "torn.lirpkg"], 1, "torn.lirpkg"),
     (["run", "g.lir", "-w", "w.npz", "--interpret"], 1, "missing input x"),
+    (["run", "g.lir", "-w", "w.npz", "--interpret", "-d", "vulkan"], 2, "--interpret compiles nothing"),
+    (["run", "g.lir", "-w", "w.npz", "--interpret", "--explain"], 2, "--interpret compiles nothing"),
     (["run", "g.lir", "-w", "w.npz", "--interpret", "-i", "x=pickled.npy"], 1, "pickled"),
     (["run", "g.lir", "-w", "w.npz", "--interpret", "-i", "x=huge.npy"], 1, "does not fit"),
     (["run", "g.lir", "-w", "w.npz", "--interpret", "-i", "x=bad.lir"], 2, "expected a .npy file"),
