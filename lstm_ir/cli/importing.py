@@ -33,7 +33,8 @@ from lstm_ir.verification.verify import verify
 @model_options.imported
 @click.option("--stateful", is_flag=True, help="Keep between calls what layers and causal windows saw.")
 @click.option("--state", "states", multiple=True, help="Keep an input between calls: state=stateN, INPUT=OUTPUT.")
-@click.option("--check", is_flag=True, help="Compile for the first target, and compare with the library of the model.")
+@click.option("--check", is_flag=True, help="Compile for the first target (of cpu the level that runs here), and "
+              "compare with the library of the model.")  # fmt: skip
 @click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
 @click.option("--precision", type=click.Choice(list(PRECISIONS)),
               help="Weights of products in fewer bits; int8-dynamic: rows too, at each step.")  # fmt: skip
@@ -87,7 +88,8 @@ def command(
         plan.write(program, explain)
     if check:
         with files.progress(f"comparing with {kind.runs}"):
-            result = _checked(examined.graph, program, feedback, kind.original(model, importer_options), plan)
+            original, word = kind.original(model, importer_options), plan.runs_here(targets[0])
+            result = _checked(examined.graph, program, feedback, original, plan, word)
         click.echo(safe(result.summary), err=as_json)
         if not result.ok:
             raise click.exceptions.Exit(1)
@@ -106,10 +108,12 @@ def _show(report: ImportReport, state: Mapping[str, str], as_json: bool) -> None
 
 
 def _checked(
-    graph: Graph, program: Program, feedback: bool | Mapping[str, str], original: Original, plan: PackagePlan
+    graph: Graph, program: Program, feedback: bool | Mapping[str, str], original: Original, plan: PackagePlan, word: str
 ) -> Verification:
-    """Ours beside the original: calls; in parts, where state was found; frame by frame, where it is named."""
-    word = next(iter(plan.places))
+    """Ours, compiled for `word`, beside the original.
+
+    Calls; in parts, where state was found; frame by frame, where it is named.
+    """
     if not feedback:
         with compile(graph, word, options=plan.options) as exe:
             return verify(exe, against=original, seconds=0.0, cold=False)

@@ -14,7 +14,7 @@ import pytest
 from device import need
 
 import lstm_ir as li
-from lstm_ir.cli import group
+from lstm_ir.cli import group, importing
 
 Capture = pytest.CaptureFixture[str]
 I, H = 5, 7
@@ -196,6 +196,27 @@ def test_a_check_is_of_what_the_options_make(folder: Path, capsys: Capture) -> N
     assert call("import", folder / "good.onnx", "--check") == 0
     assert call("import", folder / "good.onnx", "--check", "--precision", "int8") == 1
     assert call("import", folder / "good.onnx", "--check", "--pipeline", "no-such-pass") != 0
+    capsys.readouterr()
+
+
+def test_a_check_is_of_the_module_that_runs_here(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:  # fmt: skip
+    """Of the levels that `cpu` stands for the one that the loader takes."""
+    need("onnxruntime")
+    words: list[str] = []
+
+    def compiled(program: Any, word: str, **more: Any) -> li.Executable:
+        words.append(word)
+        return li.compile(program, word, **more)
+
+    monkeypatch.setattr(importing, "compile", compiled)
+    package = tmp_path / "m.lirpkg"
+    assert call("import", folder / "good.onnx", "--check", "-o", package) == 0
+    with li.load(package) as exe:
+        assert words == [str(exe.target)]
+    assert call("import", folder / "good.onnx", "--check", "-t", "cpu:host", "-t", "cpu") == 0
+    assert words[1:] == ["cpu:host"]
     capsys.readouterr()
 
 
