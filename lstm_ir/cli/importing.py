@@ -19,6 +19,7 @@ from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.printable import safe
 from lstm_ir.ir.program import Program
 from lstm_ir.passes.pipelines import PRECISIONS
+from lstm_ir.verification.compare import Tolerance
 from lstm_ir.verification.examine import plan as planned
 from lstm_ir.verification.result import Verification
 from lstm_ir.verification.streams import verify_frames, verify_parts
@@ -35,6 +36,9 @@ from lstm_ir.verification.verify import verify
 @click.option("--state", "states", multiple=True, help="Keep an input between calls: state=stateN, INPUT=OUTPUT.")
 @click.option("--check", is_flag=True, help="Compile for the first target (of cpu the level that runs here), and "
               "compare with the library of the model.")  # fmt: skip
+@click.option("--absolute", type=float, help="With --check: a difference may be ABSOLUTE + RELATIVE * the largest "
+              "|value| of the output; default of both: 2e-5 for f32.")  # fmt: skip
+@click.option("--relative", type=float, help="See --absolute.")
 @click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
 @click.option("--precision", type=click.Choice(list(PRECISIONS)),
               help="Weights of products in fewer bits; int8-dynamic: rows too, at each step.")  # fmt: skip
@@ -46,8 +50,9 @@ from lstm_ir.verification.verify import verify
 @packages.sign_options
 def command(
     model: str, kind: ModelKind | None, importer_options: dict[str, Any], output: str | None, targets: tuple[str, ...],
-    stateful: bool, states: tuple[str, ...], check: bool, pipeline: str | None, precision: str | None,
-    kernels: bool | None, timeout: float, explain: bool, as_json: bool, keep_graph: bool, sign_key_file: str | None,
+    stateful: bool, states: tuple[str, ...], check: bool, absolute: float | None, relative: float | None,
+    pipeline: str | None, precision: str | None, kernels: bool | None, timeout: float, explain: bool, as_json: bool,
+    keep_graph: bool, sign_key_file: str | None,
 ) -> None:  # fmt: skip
     """Say what MODEL holds, what of it is taken, and how it runs; write a package with -o.
 
@@ -63,6 +68,9 @@ def command(
         raise click.UsageError("--explain says how -o was compiled: give -o too")
     if stateful and states:
         raise click.UsageError("--stateful finds what is kept, --state names it: give one of them")
+    limits = Tolerance(absolute, relative)
+    if limits != Tolerance() and not check:
+        raise click.UsageError("--absolute and --relative are of a comparison: give --check too")
     written = "report.lirpkg" if output is None else output
     options = {"pipeline": pipeline, "precision": precision, "kernels": kernels, "timeout": timeout}
     plan = PackagePlan.of(written, targets, options, keep_graph, sign_key_file)
@@ -89,9 +97,14 @@ def command(
     if check:
         with files.progress(f"comparing with {kind.runs}"):
             original, word = kind.original(model, importer_options), plan.runs_here(targets[0])
-            result = _checked(examined.graph, program, feedback, original, plan, word)
+            result = _checked(examined.graph, program, feedback, original, plan, word, limits)
         click.echo(safe(result.summary), err=as_json)
         if not result.ok:
+            if precision is not None and limits == Tolerance():
+                click.echo(
+                    f"--precision {precision} makes differences of its own, larger than the limit of 2e-5: "
+                    "say with --absolute and --relative how far the results may differ", err=True,
+                )  # fmt: skip
             raise click.exceptions.Exit(1)
 
 
@@ -108,17 +121,19 @@ def _show(report: ImportReport, state: Mapping[str, str], as_json: bool) -> None
 
 
 def _checked(
-    graph: Graph, program: Program, feedback: bool | Mapping[str, str], original: Original, plan: PackagePlan, word: str
-) -> Verification:
+    graph: Graph, program: Program, feedback: bool | Mapping[str, str], original: Original, plan: PackagePlan,
+    word: str, limits: Tolerance,
+) -> Verification:  # fmt: skip
     """Ours, compiled for `word`, beside the original.
 
     Calls; in parts, where state was found; frame by frame, where it is named.
     """
     if not feedback:
         with compile(graph, word, options=plan.options) as exe:
-            return verify(exe, against=original, seconds=0.0, cold=False)
+            how = {"absolute": limits.absolute, "relative": limits.relative}
+            return verify(exe, against=original, seconds=0.0, cold=False, **how)
     with compile(program, word, options=plan.options) as exe:
         step = program.entries["step"]
         if isinstance(feedback, Mapping):
-            return verify_frames(exe, step, original, feedback)
-        return verify_parts(exe, step, original, analysed(graph.name, graph).steps)
+            return verify_frames(exe, step, original, feedback, limits)
+        return verify_parts(exe, step, original, analysed(graph.name, graph).steps, limits)

@@ -195,8 +195,23 @@ def test_a_check_is_of_what_the_options_make(folder: Path, capsys: Capture) -> N
     need("onnxruntime")
     assert call("import", folder / "good.onnx", "--check") == 0
     assert call("import", folder / "good.onnx", "--check", "--precision", "int8") == 1
+    assert "say with --absolute and --relative how far" in capsys.readouterr().err
     assert call("import", folder / "good.onnx", "--check", "--pipeline", "no-such-pass") != 0
     capsys.readouterr()
+
+
+def test_a_check_takes_limits(folder: Path, capsys: Capture) -> None:
+    """Calls and streams; without --check they have no meaning."""
+    need("onnxruntime")
+    narrow = [folder / "good.onnx", "-t", "cpu:host", "--check", "--precision", "int8"]
+    for states in ([], ["--state", "h0=h1", "--state", "c0=c1"]):
+        assert call("import", *narrow, *states) == 1
+        assert "say with --absolute and --relative how far" in capsys.readouterr().err
+        assert call("import", *narrow, *states, "--absolute", "0.1") == 0
+        assert call("import", *narrow, *states, "--absolute", "1e-9", "--relative", "0") == 1
+        assert "--absolute" not in capsys.readouterr().err
+    assert call("import", folder / "good.onnx", "--relative", "0.1") == 2
+    assert "give --check too" in capsys.readouterr().err
 
 
 def test_a_check_is_of_the_module_that_runs_here(
