@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
+from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.cli import group
 from lstm_ir.verification import hardware
 
@@ -125,6 +126,17 @@ def test_opt_lists_passes(capsys: Capture) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert {line.split()[0] for line in lines} == set(registry())
     assert all(len(line.split()) > 2 for line in lines)
+
+
+@pytest.mark.parametrize("verb", ["compile", "import"])
+def test_the_help_names_the_targets_that_have_kernels(verb: str, capsys: Capture) -> None:
+    assert call(verb, "--help") == 0
+    words = " ".join(capsys.readouterr().out.split())
+    have = [
+        word for word in ("cpu:x86-64", "cuda:sm_80", "hip:gfx942", "vulkan", "metal") if resolve(word).info.kernels
+    ]
+    assert have == ["cpu:x86-64", "cuda:sm_80", "vulkan"]
+    assert "default: kernels on CPUs, CUDA and Vulkan." in words
 
 
 @pytest.mark.parametrize("stage", ["source", "core", "scheduled", "stablehlo", "kernel"])
