@@ -26,6 +26,7 @@ import numpy as np
 
 import lstm_ir as li
 from lstm_ir.bench.measure import DifferentError, confirm
+from lstm_ir.cli.files import OutputFile
 from lstm_ir.measurement.differences import largest, relative
 from lstm_ir.measurement.machine import cores, machine
 from lstm_ir.measurement.side_by_side import OURS, Times, interleaved
@@ -232,7 +233,7 @@ def save(path: Path, device: str, results: list[dict[str, Any]]) -> None:
 @click.option("--seconds", default=2.0, show_default=True, help="spent on each runner of a point")
 @click.option("--turns", default=9, show_default=True, help="of each runner at least")
 @click.option("--limit", default=600.0, show_default=True, help="seconds until a runner must be ready")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="figures as JSON, point by point")
+@click.option("-o", "--output", type=OutputFile(Path), help="figures as JSON, point by point")
 def main(
     cells: tuple[str, ...], points: tuple[str, ...], modes: tuple[str, ...], beside: tuple[str, ...], device: str,
     seconds: float, turns: int, limit: float, output: Path | None,

@@ -228,6 +228,7 @@ def main() -> int:
     parser.add_argument("--no-tests", action="store_true")
     parser.add_argument("-o", "--output", type=Path, default=Path("."), help="folder")
     args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)
     here, facts = [], about()
     for kind in args.device or ("cuda", "vulkan"):
         names, reason = devices_of(kind)
@@ -243,7 +244,6 @@ def main() -> int:
         for point in SMOKE if args.smoke else POINTS:
             found.append(measure(device, point, args.seconds))
             print(json.dumps(found[-1].as_json()), flush=True)
-    args.output.mkdir(parents=True, exist_ok=True)
     data = {"about": facts, "tests": tested, "points": [m.as_json() for m in found]}
     (args.output / "gpu.json").write_text(json.dumps(data, indent=1), encoding="utf-8")
     text = table(found)

@@ -16,6 +16,7 @@ import click
 import numpy as np
 
 import lstm_ir as li
+from lstm_ir.cli.files import OutputFile
 from lstm_ir.measurement.differences import largest, relative
 from lstm_ir.measurement.side_by_side import OURS, interleaved
 
@@ -94,7 +95,7 @@ def measure(op: str, sizes: tuple[int, int, int, int], seconds: float) -> dict[s
 
 @click.command()
 @click.option("--seconds", default=2.0, show_default=True, help="spent on each runner of a case")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="figures as JSON")
+@click.option("-o", "--output", type=OutputFile(), help="figures as JSON")
 @click.option("--only", type=int, help="one of the four sizes, 0 to 3")
 def main(seconds: float, output: str | None, only: int | None) -> None:
     """Measure the four ops at the four sizes."""

@@ -17,7 +17,7 @@ from lstm_ir.bench.measure import NAMES, WAYS, DifferentError, NoPeerError, Resu
 from lstm_ir.bench.points import grid
 from lstm_ir.bench.runs import joined, save
 from lstm_ir.bench.subject import Subject
-from lstm_ir.cli.files import write_text
+from lstm_ir.cli.files import OutputFile, write_text
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.loading import set_threads
 from lstm_ir.measurement.machine import cores, machine, product_peak
@@ -35,9 +35,9 @@ from lstm_ir.measurement.side_by_side import OURS
 @click.option("--target", default="cpu", show_default=True, help="of this project: cpu, cpu:x86-64-v3, …")
 @click.option("--threads", type=int, default=None, help="of this project, torch and onnxruntime; default: all usable")
 @click.option("--memory", is_flag=True, help="also peak memory, each in a fresh process")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="figures as JSON")
-@click.option("--table", type=click.Path(dir_okay=False), help="figures as a Markdown table")
-@click.option("--svg", type=click.Path(dir_okay=False), help="ratios as a picture")
+@click.option("-o", "--output", type=OutputFile(), help="figures as JSON")
+@click.option("--table", type=OutputFile(), help="figures as a Markdown table")
+@click.option("--svg", type=OutputFile(), help="ratios as a picture")
 @click.option("--list", "only_list", is_flag=True, help="name the points and stop")
 def command(
     words: tuple[str, ...], every: bool, models: bool, full: bool, budget: float, seconds: float, runs: int,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import math
 import os
@@ -22,7 +21,7 @@ from lstm_ir.cli import packages
 from lstm_ir.ir import numpy_files
 from lstm_ir.ir.errors import PackageError, ParseError
 from lstm_ir.ir.input_file import reading
-from lstm_ir.ir.output_file import replacing
+from lstm_ir.ir.output_file import check_folder, replacing
 from lstm_ir.ir.parser import parse
 from lstm_ir.ir.printer import named_by_hash
 from lstm_ir.ir.program import Program
@@ -133,12 +132,20 @@ def _named(name: str, path: str) -> dict[str, Array]:
     raise click.UsageError(f"--input {name}={path}: expected a .npy file, or FILE.npz:KEY")
 
 
-def check_folder(path: str | Path | None) -> None:
-    """Refuse a file in no folder, as it would be refused when it is written, behind the work. `-` is stdout."""
-    folder = Path("." if path is None else path).absolute().parent
-    if not folder.is_dir():
-        number = errno.ENOTDIR if folder.exists() else errno.ENOENT
-        raise OSError(number, os.strerror(number), str(path))
+class OutputFile(click.Path):
+    """The type of an option: a file that is written behind the work. One in no folder is wrong usage, before it."""
+
+    def __init__(self, path_type: type[Any] | None = None) -> None:
+        super().__init__(dir_okay=False, path_type=path_type)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        path = super().convert(value, param, ctx)
+        try:
+            check_folder(os.fspath(path))
+        except OSError as e:
+            self.fail(f"{path}: {e.strerror}", param, ctx)
+        return path
 
 
 ARRAYS = (".npz", ".npy", ".safetensors")

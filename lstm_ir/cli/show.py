@@ -17,7 +17,7 @@ from lstm_ir.cli import c_header_file, files, module_file, packages
 from lstm_ir.cli import contents as package_contents
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.graph import Graph
-from lstm_ir.ir.output_file import replacing
+from lstm_ir.ir.output_file import check_folder, replacing
 from lstm_ir.ir.printable import safe
 from lstm_ir.ir.printer import print_program
 from lstm_ir.ir.program import Program
@@ -92,7 +92,8 @@ def command(
     if weights_to is not None:
         files.check_weights_path(Path(weights_to))
     for path in (output, weights_to):
-        files.check_folder(path)
+        if path is not None:
+            check_folder(path)
     if (inputs or entry is not None) and not profile:
         raise click.UsageError("-i and -e are of a call: give --profile too")
     if profile:

@@ -193,6 +193,37 @@ def test_points_with_other_results_are_left_out_by_name(monkeypatch: pytest.Monk
     assert "runners differ in their results: lstm-t1-b1-h64" in str(ran.exception)
 
 
+@pytest.mark.parametrize("option", ["-o", "--table", "--svg"])
+def test_a_file_in_no_folder_is_refused_before_anything_is_measured(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("measured")
+
+    monkeypatch.setattr(bench_command, "_about", never)
+    ran = CliRunner().invoke(command, ["lstm-t1-b1-h64", option, str(tmp_path / "none" / "f.json")])
+    assert ran.exit_code == 2
+    assert "No such file or directory" in ran.output
+
+
+def test_the_summary_stands_before_files_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    times = Times({w: np.full(9, 1.0) for w in (*measure.WAYS, "torch")})
+    equals = Times({OURS: np.full(9, 1.0), measure.AGAIN: np.full(9, 1.0)})
+    result = measure.Result(points.POINTS[0], times, equals, {"torch": 0.0}, {w: 1.0 for w in ("names", "numbers")})
+
+    def full(*_: Any) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(measure, "measure", lambda *_, **__: result)
+    monkeypatch.setattr(bench_command, "_about", lambda *_: {"said": [], "peak_gflops": 1.0})
+    monkeypatch.setattr(bench_command, "_pictures", full)
+    ran = CliRunner().invoke(command, ["lstm-t1-b1-h64", "--table", str(tmp_path / "t.md")])
+    assert "geometric mean of 1 ratios 1.00" in ran.output
+    assert "the disk is full" in str(ran.exception)
+
+
 def test_the_picture_keeps_ratios_on_its_axis() -> None:
     assert report._x(1e-9) == report.LEFT
     assert report._x(1e9) == report.LEFT + report.WIDTH

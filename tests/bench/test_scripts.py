@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 from device import need
 from paths import ROOT
 
 from lstm_ir.bench.measure import DifferentError
+from lstm_ir.cli.files import OutputFile
 
 
 @pytest.fixture
@@ -23,6 +27,24 @@ def cells(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     path = list(sys.path)
     yield importlib.import_module("cells")
     sys.path[:] = path
+
+
+WRITERS = ("cells", "cudnn_rnn", "generation", "neighbours", "onnx_streams", "precision", "tf_block_ops")
+
+
+@pytest.mark.parametrize("script", WRITERS)
+def test_figures_in_no_folder_are_refused_before_anything_is_measured(script: str, tmp_path: Path) -> None:
+    tree = ast.parse((ROOT / "benchmarks" / f"{script}.py").read_text(encoding="utf-8"))
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "click.option"]
+    kinds = {a.value: k.value for n in calls for a in n.args for k in n.keywords
+             if isinstance(a, ast.Constant) and k.arg == "type"}  # fmt: skip
+    assert "OutputFile" in ast.unparse(kinds["-o"])
+    for path_type in (None, Path):
+        with pytest.raises(click.BadParameter, match="No such file or directory"):
+            OutputFile(path_type).convert(str(tmp_path / "none" / "f.json"), None, None)
+    with pytest.raises(click.BadParameter, match="Not a directory"):
+        OutputFile().convert(str(Path(__file__) / "f.json"), None, None)
+    assert OutputFile(Path).convert(str(tmp_path / "f.json"), None, None) == tmp_path / "f.json"
 
 
 def test_cells_with_other_results_are_not_timed(cells: Any, monkeypatch: pytest.MonkeyPatch) -> None:
