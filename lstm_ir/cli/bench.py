@@ -51,6 +51,9 @@ def command(
     The ratio is the fastest peer's median by ours: above 1 is faster than every peer. With --runs the figures are
     medians over the runs, with their spread. Nothing else should run.
     """
+    lists_asked = [option for option, asked in (("--all", every), ("--models", models), ("--full", full)) if asked]
+    if len(lists_asked) > 1:
+        raise click.UsageError(f"{' and '.join(lists_asked)} are lists of their own: give one of them")
     points = list(_chosen(words, every, models, full))
     if not points:
         raise LstmIrError(f"no point's name contains {' or '.join(words)}; --list names them")
@@ -105,7 +108,7 @@ def _chosen(words: tuple[str, ...], every: bool, models: bool, full: bool) -> It
     if models:
         return lists.named(words, lists.MODELS)
     if full:
-        return grid()
+        return lists.named(words, tuple(grid()))
     return lists.named(words) if every or words else lists.short()
 
 

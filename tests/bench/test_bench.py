@@ -235,6 +235,22 @@ def test_a_point_is_chosen_by_its_whole_name() -> None:
     assert len(lists.named(("lstm-t20-b1-h12",))) > 1
 
 
+def test_words_choose_of_the_whole_grid_too() -> None:
+    listed = CliRunner().invoke(command, ["--full", "--list", "gru-t100-b1-h128"])
+    names = listed.output.split()
+    assert 0 < len(names) < len(list(points.grid()))
+    assert all("gru-t100-b1-h128" in n for n in names)
+    unknown = CliRunner().invoke(command, ["--full", "--list", "nothing"])
+    assert "no point's name contains nothing" in str(unknown.exception)
+
+
+@pytest.mark.parametrize("words", [("--models", "--full"), ("--models", "--all"), ("--all", "--full")])
+def test_one_list_is_asked_for(words: tuple[str, str]) -> None:
+    ran = CliRunner().invoke(command, [*words, "--list"])
+    assert ran.exit_code == 2
+    assert "are lists of their own: give one of them" in ran.output
+
+
 def test_points_without_a_peer_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("torch", "onnxruntime", "jax"):
         monkeypatch.setitem(sys.modules, name, None)  # importing it fails
