@@ -154,7 +154,7 @@ def _one(point: Subject, options: _Options, peak: float, say: Callable[[str], No
         say(f"{'':34} without {who}: {why}")
     if options.memory:
         runners = (OURS, *(w for w in t.seconds if w not in r.ways))
-        r.memory = {w: bench_memory.measure(point, w, options.target) for w in runners}
+        r.memory = {w: bench_memory.measure(point, w, options.target, options.threads) for w in runners}
         shown = ", ".join(f"{w} {m >> 20} MiB" for w, m in r.memory.items())
         say(f"{'':34} memory {shown}")
     return r

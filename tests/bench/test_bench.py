@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from lstm_ir.bench.elsewhere import PACKAGE, OtherProcess
 from lstm_ir.bench.points import Point
 from lstm_ir.cli import bench as bench_command
 from lstm_ir.cli.bench import command
+from lstm_ir.measurement import memory as resident_memory
 from lstm_ir.measurement.differences import relative
+from lstm_ir.measurement.machine import cores
 from lstm_ir.measurement.side_by_side import CALLS, OURS, TURN, Times, interleaved
 
 
@@ -153,6 +156,41 @@ def test_memory_is_in_the_table_where_it_was_measured() -> None:
     assert row.endswith("| 2.00 (1.90-2.10) | 2.00 | 2.00 slower | 10% | 29 / 62 |")
     both = report.table([{**p, "memory_mib": used}, {**p, "memory_mib": {}}], 100.0)
     assert both.splitlines()[3].endswith("| 10% | - / - |")
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system has no /proc")
+def test_the_peak_of_imports_is_not_in_what_comes_later() -> None:
+    """A block that was freed hides no smaller one."""
+    block = np.ones(1 << 27, np.uint8)
+    del block
+    before = resident_memory.set_back()
+    block = np.ones(1 << 25, np.uint8)
+    risen = resident_memory.peak() - before
+    assert 0.9 * block.nbytes < risen < 2 * block.nbytes
+
+
+def test_memory_is_measured_with_the_threads_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> Any:
+        commands.append(command)
+        return SimpleNamespace(stdout="1\n")
+
+    monkeypatch.setattr(memory.subprocess, "run", run)
+    for threads in (1, None):
+        memory.measure(lists.POINTS[0], "torch", threads=threads)
+    assert [command[-1] for command in commands] == ["1", str(cores())]
+    used: list[int] = []
+
+    def stop(count: int) -> None:
+        used.append(count)
+        raise StopIteration
+
+    monkeypatch.setattr(Point, "peers", lambda self: {"onnxruntime": stop})
+    monkeypatch.setattr(memory, "MODULES", {"onnxruntime": ()})
+    with pytest.raises(StopIteration):
+        memory.main(lists.POINTS[0].name, "onnxruntime", 3)
+    assert used == [3]
 
 
 def test_memory_is_of_a_fresh_process() -> None:
