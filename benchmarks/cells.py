@@ -198,28 +198,31 @@ def measure(point: Point, runners: tuple[str, ...], seconds: float, turns: int, 
     }  # fmt: skip
 
 
+def versions() -> dict[str, str]:
+    """Of what is measured; each point has its own, since points of later runs take the place of earlier ones."""
+    return {p: version(p) for p in ("lstm-ir", "jax", "torch", "iree-base-compiler")}
+
+
 def kept(path: Path, device: str) -> dict[str, Any]:
     """What the file has; figures of two machines do not stand in one."""
-    about = {
-        "machine": machine(),
-        "device": device,
-        "versions": {p: version(p) for p in ("lstm-ir", "jax", "torch", "iree-base-compiler")},
-    }
+    about = {"machine": machine(), "device": device}
     if not path.is_file():
         return {**about, "points": []}
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     for what in ("machine", "device"):
         if found.get(what) != about[what]:
             raise click.ClickException(f"{path} is of {found.get(what)}; this is {about[what]}")
-    return {**found, **about}
+    of_all = found.pop("versions", {})  # older files say them once
+    return {**found, "points": [{"versions": of_all, **point} for point in found["points"]]}
 
 
 def save(path: Path, device: str, results: list[dict[str, Any]]) -> None:
     """The file with these figures in place of those of the same points."""
     place = ("cell", "T", "B", "H", "mode")
-    file = kept(path, device)
+    file, here = kept(path, device), versions()
     new = {tuple(r[k] for k in place) for r in results}
-    file["points"] = [r for r in file["points"] if tuple(r[k] for k in place) not in new] + results
+    file["points"] = [r for r in file["points"] if tuple(r[k] for k in place) not in new]
+    file["points"] += [{**r, "versions": here} for r in results]
     file["points"].sort(key=lambda r: (r["cell"], POINTS.index("{T},{B},{H}".format(**r)), MODES.index(r["mode"])))
     path.write_text(json.dumps(file, indent=1) + "\n", encoding="utf-8")
 
@@ -241,6 +244,7 @@ def main(
     """Measure cells at points."""
     if output is not None:
         kept(output, device)  # refuses another machine's file before anything is measured
+        versions()
     wrong = 0
     print(
         "| cell | T,B,H | mode | "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,3 +63,27 @@ def test_cells_with_other_results_are_not_timed(cells: Any, monkeypatch: pytest.
         monkeypatch.setattr(cells, "MAKERS", {"lstm-ir": gives(y=1, z=1), "torch": gives(y=1, z=z)})
         with pytest.raises(DifferentError, match="min_gru 2,1,4 inference: results differ"):
             cells.measure(point, ("torch",), 0.0, 1, 60)
+
+
+def test_points_of_earlier_runs_keep_their_versions(
+    cells: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    file = tmp_path / "m.json"
+
+    def point(mode: str) -> dict[str, Any]:
+        return {"cell": "min_gru", "T": 200, "B": 8, "H": 128, "mode": mode}
+
+    old = {
+        "machine": cells.machine(),
+        "device": "cpu",
+        "versions": {"jax": "1"},
+        "points": list(map(point, cells.MODES)),
+    }
+    file.write_text(json.dumps(old))
+    for number in ("2", "3"):
+        monkeypatch.setattr(cells, "version", lambda name, number=number: number)
+        cells.save(file, "cpu", [point(cells.MODES[1])])
+        found = {p["mode"]: p["versions"]["jax"] for p in json.loads(file.read_text())["points"]}
+        assert found == {cells.MODES[0]: "1", cells.MODES[1]: number}
+    with pytest.raises(click.ClickException, match="is of cpu; this is cuda"):
+        cells.save(file, "cuda", [])
