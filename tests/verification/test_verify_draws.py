@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import lstm_ir as li
 from lstm_ir.verification.draw import REACH, draw_sizes
@@ -42,3 +43,11 @@ def test_an_input_may_have_the_name_of_an_argument(tmp_path: Path) -> None:
         found = li.verify(exe, against=lambda a: {"y0": -a["file"], "y1": -a["allow_pickle"]}, seconds=0.0, cold=True)
     assert found.ok
     assert found.cold_start is not None
+
+
+def test_a_target_is_of_a_graph_alone() -> None:
+    graph = negated(li.input("x", (3,)))
+    with li.compile(graph) as exe, pytest.raises(li.CallError, match="an executable is taken as it is"):
+        li.verify(exe, against=lambda a: {"y0": -a["x"]}, target="cpu", seconds=0.0, cold=False)
+    found = li.verify(graph, against=lambda a: {"y0": -a["x"]}, target="cpu:host", seconds=0.0, cold=False)
+    assert (found.ok, found.target) == (True, "cpu:host")
