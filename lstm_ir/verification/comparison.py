@@ -49,8 +49,8 @@ class ComparisonOptions:
             if not is_int(given) or given < least:
                 raise CallError(f"verify: {option} is {given!r}, not a number of {least} or more")
         for name, value in (("absolute", self.limits.absolute), ("relative", self.limits.relative)):
-            if value is not None and not value >= 0:
-                raise CallError(f"verify: {name} is {value!r}, not a number of 0 or more")
+            if value is not None and not 0 <= value < float("inf"):
+                raise CallError(f"verify: {name} is {value!r}, not a finite number of 0 or more")
         if not 0 <= self.seconds < float("inf"):
             raise CallError(f"verify: seconds is {self.seconds!r}, not a number of 0 or more")
 

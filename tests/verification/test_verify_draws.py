@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
+from lstm_ir.verification.compare import Tolerance, difference
 from lstm_ir.verification.draw import REACH, draw_sizes
 
 
@@ -51,3 +52,21 @@ def test_a_target_is_of_a_graph_alone() -> None:
         li.verify(exe, against=lambda a: {"y0": -a["x"]}, target="cpu", seconds=0.0, cold=False)
     found = li.verify(graph, against=lambda a: {"y0": -a["x"]}, target="cpu:host", seconds=0.0, cold=False)
     assert (found.ok, found.target) == (True, "cpu:host")
+
+
+@pytest.mark.parametrize("name", ["absolute", "relative"])
+def test_limits_are_finite(name: str) -> None:
+    """With a limit without an end NaN would be right."""
+    options: dict[str, Any] = {name: float("inf"), "seconds": 0.0, "cold": False}
+    with pytest.raises(li.CallError, match=f"verify: {name} is inf, not a finite number of 0 or more"):
+        li.verify(negated(li.input("x", (3,))), against=lambda a: {"y0": -a["x"]}, **options)
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_no_limit_takes_nan_or_infinity_for_a_number(odd: float) -> None:
+    """Limits that are finite may have a sum that is not."""
+    port = li.Program.of(negated(li.input("x", (2,)))).signature().entries["main"].outputs[0]
+    want, got = np.array([5, 3e38], "f4"), np.array([odd, 3e38], "f4")
+    found = difference(port, got, want, Tolerance(1e308, 1e308))
+    assert not isinstance(found, str)
+    assert (found.absolute, found.ok) == (np.inf, False)
