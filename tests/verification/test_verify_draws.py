@@ -70,3 +70,20 @@ def test_no_limit_takes_nan_or_infinity_for_a_number(odd: float) -> None:
     found = difference(port, got, want, Tolerance(1e308, 1e308))
     assert not isinstance(found, str)
     assert (found.absolute, found.ok) == (np.inf, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "ends", "why"),
+    [
+        ("n", (0.5, 3), "the range of n is 0.5..3; expected one of whole numbers, as n has them \\(i32\\)"),
+        ("n", (0, 2.5), "the range of n is 0..2.5; expected one of whole"),
+        ("b", (0, 1), "b has a range, and its elements are booleans, which have none"),
+    ],
+)
+def test_ranges_are_of_the_kind_of_an_input(name: str, ends: tuple[float, float], why: str) -> None:
+    n, b = li.input("n", ("T",), "i32"), li.input("b", ("T",), "i1")
+    graph = li.Graph("g", [n, b], {"y": -n, "z": ~b})
+    how: dict[str, Any] = {"against": lambda a: {"y": -a["n"], "z": ~a["b"]}, "seconds": 0.0, "cold": False}
+    with pytest.raises(li.CallError, match=why):
+        li.verify(graph, ranges={name: ends}, **how)
+    assert li.verify(graph, ranges={"n": (1.0, 3.0)}, **how).ok
