@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import onnx_models as om
 import pytest
@@ -313,6 +314,15 @@ def test_constants_as_words() -> None:
     }  # fmt: skip
     assert sizes(["T=100", "input_0=B"]) == {"T": 100, "input_0": "B"}
     assert ranges(["x=-1.5..2", "ids=0..99"]) == {"x": (-1.5, 2), "ids": (0, 99)}
+
+
+@pytest.mark.parametrize("text", ["99999999999999999999999", "1,99999999999999999999999", "-1,18446744073709551615"])
+def test_constants_that_no_integer_holds(text: str) -> None:
+    from lstm_ir.cli.model_options import constants
+
+    with pytest.raises(click.UsageError, match=f"--constant sr={text}: no integers of 64 bits"):
+        constants([f"sr={text}"])
+    assert constants(["sr=18446744073709551615"])["sr"].dtype == np.uint64
 
 
 def test_constants_from_a_file(tmp_path: Path) -> None:
