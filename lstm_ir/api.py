@@ -319,9 +319,10 @@ def recorded(targets: Sequence[str], options: Mapping[str, Any]) -> Recipe:
 
 
 def places(targets: Sequence[str], options: Mapping[str, Any]) -> dict[str, Target]:
-    """The targets of a package by their words; TargetError for a word that is none.
+    """The targets of a package by their words, each target once; TargetError for a word that is none.
 
-    `cpu` stands for the levels of this architecture, so that the package runs on other machines too, and well.
+    Of several words for one target, as `cuda:sm_89` and `cuda:sm_90`, the first stands. `cpu` stands for the
+    levels of this architecture, so that the package runs on other machines too, and well.
     """
     dots = options.get("precision") == "int8-dynamic"
     from lstm_ir.backends.run.devices import resolve
@@ -329,7 +330,9 @@ def places(targets: Sequence[str], options: Mapping[str, Any]) -> dict[str, Targ
 
     found: dict[str, Target] = {}
     for word in targets:
-        found |= {t.info.name: t for t in portable(dots=dots)} if word == "cpu" else {word: resolve(word)}
+        named = {t.info.name: t for t in portable(dots=dots)} if word == "cpu" else {word: resolve(word)}
+        have = {t.info.name for t in found.values()}
+        found |= {w: t for w, t in named.items() if t.info.name not in have}
     return found
 
 
