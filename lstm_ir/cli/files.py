@@ -142,9 +142,9 @@ class OutputFile(click.Path):
         """The path."""
         path = super().convert(value, param, ctx)
         try:
-            check_folder(os.fspath(path))
+            check_folder(os.fsdecode(path))
         except OSError as e:
-            self.fail(f"{path}: {e.strerror}", param, ctx)
+            self.fail(f"{os.fsdecode(path)}: {e.strerror}", param, ctx)
         return path
 
 

@@ -131,8 +131,8 @@ def _checked(
     """
     if not feedback:
         with compile(graph, word, options=plan.options) as exe:
-            how = {"absolute": limits.absolute, "relative": limits.relative}
-            return verify(exe, against=original, seconds=0.0, cold=False, **how)
+            absolute, relative = limits.absolute, limits.relative
+            return verify(exe, against=original, absolute=absolute, relative=relative, seconds=0.0, cold=False)
     with compile(program, word, options=plan.options) as exe:
         step = program.entries["step"]
         if isinstance(feedback, Mapping):

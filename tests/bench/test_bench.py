@@ -1,6 +1,7 @@
 """The benchmark: its points, its statistics, that it compares what it times, and its reports."""
 
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -176,7 +177,7 @@ def test_memory_is_measured_with_the_threads_of_the_run(monkeypatch: pytest.Monk
         commands.append(command)
         return SimpleNamespace(stdout="1\n")
 
-    monkeypatch.setattr(memory.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     for threads in (1, None):
         memory.measure(lists.POINTS[0], "torch", threads=threads)
     assert [command[-1] for command in commands] == ["1", str(cores())]

@@ -204,7 +204,7 @@ def test_a_check_is_of_what_the_options_make(folder: Path, capsys: Capture) -> N
 def test_a_check_takes_limits(folder: Path, capsys: Capture) -> None:
     """Calls and streams; without --check they have no meaning."""
     need("onnxruntime")
-    narrow = [folder / "good.onnx", "-t", "cpu:host", "--check", "--precision", "int8"]
+    narrow: list[str | Path] = [folder / "good.onnx", "-t", "cpu:host", "--check", "--precision", "int8"]
     for states in ([], ["--state", "h0=h1", "--state", "c0=c1"]):
         assert call("import", *narrow, *states) == 1
         assert "say with --absolute and --relative how far" in capsys.readouterr().err
