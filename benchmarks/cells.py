@@ -5,10 +5,10 @@
     python benchmarks/cells.py --cell min_gru --cell slstm --point 200,8,128 --mode inference --limit 120
 
 Points are T,B,H; x has H columns too. A training step is the gradient of sum(y^2) by all weights, which change from
-call to call. Runners take turns (lstm_ir.measurement.side_by_side); results are compared before. A runner that is not
-ready after `--limit` seconds is left out, and named. Sizes are numbers for all. With `-o` the figures of this run
-take the place of those in the file that have the same cell, point and mode. With `--device cuda` torch runs there too;
-JAX runs on the device that it chooses itself.
+call to call. Runners take turns (lstm_ir.measurement.side_by_side); results are compared before, and a point where they
+differ is left out. A runner that is not ready after `--limit` seconds is left out, and named. Sizes are numbers for
+all. With `-o` the figures of this run take the place of those in the file that have the same cell, point and mode.
+With `--device cuda` torch runs there too; JAX runs on the device that it chooses itself.
 """
 
 import json
@@ -25,6 +25,9 @@ import click
 import numpy as np
 
 import lstm_ir as li
+from lstm_ir.bench.measure import DifferentError, confirm
+from lstm_ir.cli.files import OutputFile
+from lstm_ir.measurement.differences import largest, relative
 from lstm_ir.measurement.machine import cores, machine
 from lstm_ir.measurement.side_by_side import OURS, Times, interleaved
 
@@ -166,11 +169,6 @@ def limited(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def difference(got: Arrays, want: Arrays) -> float:
-    """Largest, relative to the largest entry of its array."""
-    return max(float(np.abs(got[k] - a).max() / max(np.abs(a).max(), 1e-30)) for k, a in want.items())
-
-
 def measure(point: Point, runners: tuple[str, ...], seconds: float, turns: int, limit: float) -> dict[str, Any]:
     """Figures of one point."""
     calls, ready, missing, compiled, found = point.calls(), {}, {}, {}, {}
@@ -186,6 +184,8 @@ def measure(point: Point, runners: tuple[str, ...], seconds: float, turns: int, 
             missing[name] = f"{type(problem).__name__}: {(str(problem).strip() or '-').splitlines()[0][:160]}"
             continue
         ready[name], compiled[name] = runner.run, time.perf_counter() - start
+    errors = {w: largest(relative(out[k], a) for k, a in found[OURS].items()) for w, out in found.items() if w != OURS}
+    confirm(f"{point.cell} {point.T},{point.B},{point.H} {MODES[point.training]}", errors)
     times = interleaved(ready, calls, seconds, turns) if len(ready) > 1 else Times({})
     return {
         "cell": point.cell, "T": point.T, "B": point.B, "H": point.H, "mode": MODES[point.training],
@@ -194,32 +194,35 @@ def measure(point: Point, runners: tuple[str, ...], seconds: float, turns: int, 
         "ratio": times.ratio if times.seconds else None, "best": times.best if times.seconds else None,
         "interval": list(times.interval()) if times.seconds else None,
         "ready_seconds": compiled,
-        "errors": {w: difference(out, found[OURS]) for w, out in found.items() if w != OURS}, "missing": missing,
+        "errors": errors, "missing": missing,
     }  # fmt: skip
+
+
+def versions() -> dict[str, str]:
+    """Of what is measured; each point has its own, since points of later runs take the place of earlier ones."""
+    return {p: version(p) for p in ("lstm-ir", "jax", "torch", "iree-base-compiler")}
 
 
 def kept(path: Path, device: str) -> dict[str, Any]:
     """What the file has; figures of two machines do not stand in one."""
-    about = {
-        "machine": machine(),
-        "device": device,
-        "versions": {p: version(p) for p in ("lstm-ir", "jax", "torch", "iree-base-compiler")},
-    }
+    about = {"machine": machine(), "device": device}
     if not path.is_file():
         return {**about, "points": []}
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     for what in ("machine", "device"):
         if found.get(what) != about[what]:
             raise click.ClickException(f"{path} is of {found.get(what)}; this is {about[what]}")
-    return {**found, **about}
+    of_all = found.pop("versions", {})  # older files say them once
+    return {**found, "points": [{"versions": of_all, **point} for point in found["points"]]}
 
 
 def save(path: Path, device: str, results: list[dict[str, Any]]) -> None:
     """The file with these figures in place of those of the same points."""
     place = ("cell", "T", "B", "H", "mode")
-    file = kept(path, device)
+    file, here = kept(path, device), versions()
     new = {tuple(r[k] for k in place) for r in results}
-    file["points"] = [r for r in file["points"] if tuple(r[k] for k in place) not in new] + results
+    file["points"] = [r for r in file["points"] if tuple(r[k] for k in place) not in new]
+    file["points"] += [{**r, "versions": here} for r in results]
     file["points"].sort(key=lambda r: (r["cell"], POINTS.index("{T},{B},{H}".format(**r)), MODES.index(r["mode"])))
     path.write_text(json.dumps(file, indent=1) + "\n", encoding="utf-8")
 
@@ -233,7 +236,7 @@ def save(path: Path, device: str, results: list[dict[str, Any]]) -> None:
 @click.option("--seconds", default=2.0, show_default=True, help="spent on each runner of a point")
 @click.option("--turns", default=9, show_default=True, help="of each runner at least")
 @click.option("--limit", default=600.0, show_default=True, help="seconds until a runner must be ready")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="figures as JSON, point by point")
+@click.option("-o", "--output", type=OutputFile(Path), help="figures as JSON, point by point")
 def main(
     cells: tuple[str, ...], points: tuple[str, ...], modes: tuple[str, ...], beside: tuple[str, ...], device: str,
     seconds: float, turns: int, limit: float, output: Path | None,
@@ -241,6 +244,8 @@ def main(
     """Measure cells at points."""
     if output is not None:
         kept(output, device)  # refuses another machine's file before anything is measured
+        versions()
+    wrong = 0
     print(
         "| cell | T,B,H | mode | "
         + " | ".join(f"{w} ms" for w in MAKERS)
@@ -251,7 +256,13 @@ def main(
         for sizes in points or POINTS:
             for mode in modes or MODES:
                 T, B, H = map(int, sizes.split(","))
-                r = measure(Point(cell, T, B, H, mode == MODES[1], device), beside or PEERS, seconds, turns, limit)
+                point = Point(cell, T, B, H, mode == MODES[1], device)
+                try:
+                    r = measure(point, beside or PEERS, seconds, turns, limit)
+                except DifferentError as problem:
+                    print(f"    left out, {problem}", file=sys.stderr)
+                    wrong += 1
+                    continue
                 ms = " | ".join(f"{r['median_ms'][w]:.3g}" if w in r["median_ms"] else "-" for w in MAKERS)
                 ratio = "-" if r["ratio"] is None else "{:.2f} ({:.2f}-{:.2f})".format(r["ratio"], *r["interval"])
                 worst = max(r["errors"].values(), default=float("nan"))
@@ -263,6 +274,8 @@ def main(
                     print(f"    {who}: {why}", file=sys.stderr)
                 if output is not None:
                     save(output, device, [r])
+    if wrong:
+        raise click.ClickException(f"runners differ in the results of {wrong} points, which are left out")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import click
 import numpy as np
 
 import lstm_ir as li
+from lstm_ir.cli.files import OutputFile
 from lstm_ir.measurement.side_by_side import OURS, Times, interleaved
 from lstm_ir.ops.cudnn.weights import from_torch
 from lstm_ir.passes.pipelines import NAMED
@@ -155,7 +156,7 @@ def compare(mode: str, training: bool, runs: dict[str, Callable[[Any], Any]], ca
 @click.option("--kernels/--no-kernels", default=True, help="no: StableHLO loops, as GPUs run them")
 @click.option("--target", default="cpu", show_default=True)
 @click.option("--only", default="", help="cases whose name or sizes contain this")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="figures as JSON")
+@click.option("-o", "--output", type=OutputFile(), help="figures as JSON")
 def main(seconds: float, kernels: bool, target: str, only: str, output: str | None) -> None:
     """Measure LSTM and GRU, inference and training."""
     results = []

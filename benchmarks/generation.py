@@ -18,6 +18,7 @@ import click
 import numpy as np
 
 import lstm_ir as li
+from lstm_ir.cli.files import OutputFile
 from lstm_ir.measurement.side_by_side import OURS, interleaved
 
 Array = np.ndarray[Any, Any]
@@ -135,7 +136,7 @@ class Loop:
 @click.option("--steps", default=200, show_default=True)
 @click.option("--until", is_flag=True, help="ours ends by a row's end, which never comes")
 @click.option("--seconds", default=5.0, show_default=True, help="spent on each runner of a row")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="figures as JSON")
+@click.option("-o", "--output", type=OutputFile(), help="figures as JSON")
 def main(hidden: int, letters: int, rows: int, steps: int, until: bool, seconds: float, output: str | None) -> None:
     """Measure both kinds of choice."""
     arrays = weights(letters, hidden)

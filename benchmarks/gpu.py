@@ -23,8 +23,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import lstm_ir as li
 from lstm_ir.backends.run.runtime import devices_of
 from lstm_ir.bench import models, peers
@@ -32,6 +30,7 @@ from lstm_ir.bench.models import Weights
 from lstm_ir.bench.points import Point
 from lstm_ir.bench.subject import BenchCall, TimedRun
 from lstm_ir.ir.errors import LstmIrError
+from lstm_ir.measurement.differences import largest, relative
 from lstm_ir.measurement.side_by_side import OURS, Times, interleaved
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -147,7 +146,7 @@ def measure(device: str, point: Point, seconds: float) -> Measured:
         except (ImportError, LstmIrError, RuntimeError) as e:
             m.problems[name] = f"{type(e).__name__}: {e}".splitlines()[0][:300]
             continue
-        m.errors[name] = max(_error(got[k], w) for k, w in want.items())
+        m.errors[name] = largest(relative(got[k], w) for k, w in want.items())
         if not m.errors[name] <= LIMIT:
             m.problems[name] = f"wrong: {m.errors[name]:.2g} from the interpreter"
             continue
@@ -158,11 +157,6 @@ def measure(device: str, point: Point, seconds: float) -> Measured:
         except LstmIrError as e:  # such as a device without memory left
             m.problems[OURS] = f"{type(e).__name__}: {e}".splitlines()[0][:300]
     return m
-
-
-def _error(got: Any, want: Any) -> float:
-    largest = float(np.abs(want).max())
-    return float(np.abs(got - want).max()) / (largest if largest > 0 else 1.0)
 
 
 def table(found: Sequence[Measured]) -> str:
@@ -234,6 +228,7 @@ def main() -> int:
     parser.add_argument("--no-tests", action="store_true")
     parser.add_argument("-o", "--output", type=Path, default=Path("."), help="folder")
     args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)
     here, facts = [], about()
     for kind in args.device or ("cuda", "vulkan"):
         names, reason = devices_of(kind)
@@ -249,7 +244,6 @@ def main() -> int:
         for point in SMOKE if args.smoke else POINTS:
             found.append(measure(device, point, args.seconds))
             print(json.dumps(found[-1].as_json()), flush=True)
-    args.output.mkdir(parents=True, exist_ok=True)
     data = {"about": facts, "tests": tested, "points": [m.as_json() for m in found]}
     (args.output / "gpu.json").write_text(json.dumps(data, indent=1), encoding="utf-8")
     text = table(found)

@@ -29,6 +29,7 @@ import lstm_ir as li
 from lstm_ir.bench.lists import POINTS
 from lstm_ir.bench.points import Point
 from lstm_ir.bench.subject import BenchCall, TimedRun
+from lstm_ir.cli.files import OutputFile
 from lstm_ir.measurement.machine import cores, machine
 from lstm_ir.measurement.side_by_side import Here, Times
 
@@ -239,8 +240,8 @@ def tables(found: dict[str, list[Figures]]) -> str:
 @click.option("--long", "long_calls", default=10000, show_default=True, help="calls of a long run")
 @click.option("--only", type=click.Choice(["busy", "processes", "long"]), multiple=True, help="these parts alone")
 @click.option("--point", "words", multiple=True, help="points whose name contains this; else those of the file")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="figures as JSON")
-@click.option("--table", type=click.Path(dir_okay=False), help="figures as Markdown tables")
+@click.option("-o", "--output", type=OutputFile(), help="figures as JSON")
+@click.option("--table", type=OutputFile(), help="figures as Markdown tables")
 def main(
     calls: int, seconds: float, rounds: int, long_calls: int, only: tuple[str, ...], words: tuple[str, ...],
     output: str | None, table: str | None,

@@ -21,6 +21,7 @@ import numpy as np
 import lstm_ir as li
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.targets import this_machine
+from lstm_ir.cli.files import OutputFile
 from lstm_ir.measurement.machine import machine
 from lstm_ir.measurement.side_by_side import OURS, Times, interleaved
 
@@ -128,7 +129,7 @@ def measured(kind: str, T: int, B: int, H: int, seconds: float) -> Times:
     want = li.interpret(graph, x=inputs[0])["y"]
     for who, run in runs.items():
         far = float(np.abs(run(inputs[0]) - want).max())
-        if far > NEAR.get(who, 0.1):
+        if not far <= NEAR.get(who, 0.1):  # NaN too
             sys.exit(f"{kind} {T},{B},{H}: {who} is wrong, by {far:.2e}")
     return interleaved(runs, inputs, seconds)
 
@@ -155,7 +156,7 @@ def features() -> list[str]:
 @click.option("--size", "sizes", type=click.INT, multiple=True, default=(128, 512, 1024), help="H; several times.")
 @click.option("--batch", "batches", type=click.INT, multiple=True, default=(1, 8, 32))
 @click.option("--steps", type=click.INT, multiple=True, default=(1, 20))
-@click.option("-o", "--output", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=OutputFile(Path))
 def main(
     seconds: float, kind: Sequence[str], sizes: Sequence[int], batches: Sequence[int], steps: Sequence[int],
     output: Path | None,

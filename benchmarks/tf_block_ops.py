@@ -16,6 +16,8 @@ import click
 import numpy as np
 
 import lstm_ir as li
+from lstm_ir.cli.files import OutputFile
+from lstm_ir.measurement.differences import largest, relative
 from lstm_ir.measurement.side_by_side import OURS, interleaved
 
 SIZES = ((100, 1, 128, 128), (100, 16, 256, 256), (100, 64, 512, 512), (1000, 4, 200, 200))
@@ -80,7 +82,7 @@ def measure(op: str, sizes: tuple[int, int, int, int], seconds: float) -> dict[s
         ({n: v for n, v in a.items() if n not in WEIGHTS}, {n: tf.constant(v) for n, v in a.items()}) for a in cases
     ]
     got, want = exe(pairs[0][0]), theirs(**pairs[0][1], **attrs)._asdict()
-    worst = max(difference(got[n], want[n].numpy()) for n in want)
+    worst = largest(relative(got[n], want[n].numpy()) for n in want)
     assert worst < 1e-4, f"{op} {sizes}: largest difference {worst:.1e}"
     runs = {OURS: lambda p: exe(p[0]), "tensorflow": lambda p: theirs(**p[1], **attrs)[-1].numpy()}
     times = interleaved(runs, pairs, seconds)
@@ -91,15 +93,9 @@ def measure(op: str, sizes: tuple[int, int, int, int], seconds: float) -> dict[s
     }  # fmt: skip
 
 
-def difference(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> float:
-    """Largest, relative to the largest entry."""
-    largest = float(np.abs(want).max())
-    return float(np.abs(got - want).max()) / (largest if largest > 0 else 1.0)
-
-
 @click.command()
 @click.option("--seconds", default=2.0, show_default=True, help="spent on each runner of a case")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="figures as JSON")
+@click.option("-o", "--output", type=OutputFile(), help="figures as JSON")
 @click.option("--only", type=int, help="one of the four sizes, 0 to 3")
 def main(seconds: float, output: str | None, only: int | None) -> None:
     """Measure the four ops at the four sizes."""

@@ -3,27 +3,21 @@
     python benchmarks/update_memory.py --size 4096
 
 One weight [N, N]; every optimizer in a process of its own. Linux only: the peak of the resident memory is
-set back before each step (/proc/self/clear_refs) and read after it. An update in place would add the
+set back before each step and read after it. An update in place would add the
 gradient alone; one that is not adds a second copy of the weight and the optimizer's slots as well.
 """
 
 import gc
 import subprocess
 import sys
-from pathlib import Path
 
 import click
 import numpy as np
 
 import lstm_ir as li
+from lstm_ir.measurement import memory
 
 OPTIMIZERS = {"sgd": li.sgd(0.1), "momentum": li.momentum(0.1), "adam": li.adam(1e-3)}
-
-
-def resident(field: str) -> float:
-    """MiB of VmRSS (now) or VmHWM (the peak)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
 def measure(name: str, size: int, steps: int = 5) -> str:
@@ -37,11 +31,10 @@ def measure(name: str, size: int, steps: int = 5) -> str:
     exe, rises = li.compile(made.only("train")), []
     for k in range(2 * steps):
         gc.collect()
-        before = resident("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")
+        before = memory.set_back()
         exe.entries["train"](x=rows)
         if k >= steps:
-            rises.append(resident("VmHWM") - before)
+            rises.append((memory.peak() - before) / 2**20)
     exe.close()
     return f"| {name} | {w.nbytes / 2**20:.0f} | {state:.0f} | {max(rises):.0f} |"
 

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from lstm_ir.backends.run.threads.choice import choose, may_help
 from lstm_ir.ir.called import told as told_words
 from lstm_ir.ir.carry_kinds import described, loops_of
-from lstm_ir.ir.errors import CompileError, TargetError
+from lstm_ir.ir.errors import CompileError, PackageError, TargetError
 from lstm_ir.ir.foreign_errors import refusals_become
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.operations import loops, operations
+from lstm_ir.ir.output_file import check_folder
 from lstm_ir.ir.program import Program
 from lstm_ir.ir.work import CallWork
 from lstm_ir.options import ALWAYS, OPTIONS, RECORDED, checked, device_word, thresholds, told
@@ -296,6 +297,8 @@ def export(
         raise CompileError(f"{path}: export writes packages of this project, no other format; name it .lirpkg")
     given = checked(options)
     chosen = places(targets, given)
+    with refusals_become(PackageError, str(path)):
+        check_folder(path)
     modules = {word: (where, *build(program, where, given, helpers=True)) for word, where in chosen.items()}
     if not isinstance(graph, bool):
         raise CompileError(f"graph is {graph!r:.80}; expected True or False")
@@ -316,9 +319,10 @@ def recorded(targets: Sequence[str], options: Mapping[str, Any]) -> Recipe:
 
 
 def places(targets: Sequence[str], options: Mapping[str, Any]) -> dict[str, Target]:
-    """The targets of a package by their words; TargetError for a word that is none.
+    """The targets of a package by their words, each target once; TargetError for a word that is none.
 
-    `cpu` stands for the levels of this architecture, so that the package runs on other machines too, and well.
+    Of several words for one target, as `cuda:sm_89` and `cuda:sm_90`, the first stands. `cpu` stands for the
+    levels of this architecture, so that the package runs on other machines too, and well.
     """
     dots = options.get("precision") == "int8-dynamic"
     from lstm_ir.backends.run.devices import resolve
@@ -326,7 +330,9 @@ def places(targets: Sequence[str], options: Mapping[str, Any]) -> dict[str, Targ
 
     found: dict[str, Target] = {}
     for word in targets:
-        found |= {t.info.name: t for t in portable(dots=dots)} if word == "cpu" else {word: resolve(word)}
+        named = {t.info.name: t for t in portable(dots=dots)} if word == "cpu" else {word: resolve(word)}
+        have = {t.info.name for t in found.values()}
+        found |= {w: t for w, t in named.items() if t.info.name not in have}
     return found
 
 

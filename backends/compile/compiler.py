@@ -28,6 +28,7 @@ from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.temporary import new_folder
 
 _KEPT = 32 << 10  # bytes of messages kept, at either end
+_NOTE = 8  # bytes that a note's length takes in an entry of the cache
 # Bytes of arrays that a dispatch may have on the stack; small batched products of odd sizes take 40 KiB.
 DISPATCH_STACK = 128 << 10
 # Assertions guard memory (IREE reads and writes out of bounds without them), so they stay at O3.
@@ -120,22 +121,28 @@ def compile_mlir(
     checks its module between its own passes, which takes it a third of its time.
     """
     flags = [*BASE_FLAGS, *target.flags, *option_flags(options, target.info.kind)]
+    ways = _ways(flags, options, verify)
     store = Cache() if use_cache else None
-    entry = key(text, target.info.name, f"at most {target.info.bindings} bindings", *flags, *versions())
-    blob = None if store is None else store.get(f"{entry}.vmfb")
-    if blob is None:
-        compiled = partial(run, text, name=name, target=target.info.name, timeout=timeout, most=target.info.bindings)
-        blob, note = _first(_ways(flags, options, verify), flags, compiled)
-        if store is not None:
-            store.put(f"{entry}.vmfb", blob)
-            if note:
-                store.put(f"{entry}.note", note.encode())
+    # The ways, not the flags alone: what is asked of the compiler's checks and of weaker flags stands in them.
+    entry = f"{key(text, target.info.name, f'at most {target.info.bindings} bindings', repr(ways), *versions())}.vmfb"
+    kept = None if store is None else store.get(entry)
+    if kept is not None:
+        blob, note = _with_note(kept)
     else:
-        kept = None if store is None else store.get(f"{entry}.note")
-        note = "" if kept is None else kept.decode()
+        compiled = partial(run, text, name=name, target=target.info.name, timeout=timeout, most=target.info.bindings)
+        blob, note = _first(ways, flags, compiled)
+        if store is not None:
+            said = note.encode()
+            store.put(entry, len(said).to_bytes(_NOTE, "little") + said + blob)
     if note and notes is not None:
         notes.append(note)
     return blob
+
+
+def _with_note(kept: bytes) -> tuple[bytes, str]:
+    """A module and its note from one entry of the cache: neither is there without the other."""
+    end = _NOTE + int.from_bytes(kept[:_NOTE], "little")
+    return kept[end:], kept[_NOTE:end].decode()
 
 
 def option_flags(options: Mapping[str, Any] | None, kind: str) -> list[str]:

@@ -14,6 +14,7 @@ from lstm_ir.backends.files import strict_json
 from lstm_ir.backends.memory import ALIGNMENT, ARRAYS, Array, bytes_of, empty, fill, size_of
 from lstm_ir.ir.errors import PackageError
 from lstm_ir.ir.input_file import reading
+from lstm_ir.ir.printable import is_text
 from lstm_ir.ir.types import DType
 
 _NAMES = {
@@ -126,11 +127,14 @@ def _entry(entry: object, where: str) -> tuple[Kind, tuple[int, int]]:
     return (dtype, tuple(shape)), (span[0], span[1])
 
 
-def _check(weights: Mapping[str, Array]) -> None:
+def _check(weights: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
     if _METADATA in weights:
         raise PackageError(f"a safetensors file has no array called {_METADATA}, which is its metadata: rename it")
     if len(weights) > ARRAYS:
         raise PackageError(f"{len(weights)} arrays; at most {ARRAYS} are read again")
+    for text in (*weights, *metadata, *metadata.values()):
+        if not is_text(text):
+            raise PackageError(f"{text!r:.80} has half of a surrogate pair: no file has such a name or text")
     for name, a in weights.items():
         size_of(a.shape, a.itemsize, name[:80])
 
@@ -141,7 +145,7 @@ def write(f: BinaryIO, weights: Mapping[str, Array], metadata: Mapping[str, str]
     Arrays whose bytes are a multiple of that come first, so that each of them can be mapped where it lies.
     PackageError for what `read` would not read again; then nothing is written.
     """
-    _check(weights)
+    _check(weights, metadata or {})
     header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
     header |= {name: {} for name in weights}
     places = sorted(weights, key=lambda n: weights[n].nbytes % ALIGNMENT != 0)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 
+from lstm_ir.backends.run.devices import resolve
+
 _AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
 VARIABLES = (*_AVX2, "XLA_FLAGS")
-_LEVELS = {
-    "cpu:x86-64-v3": (_AVX2, "--xla_cpu_max_isa=AVX2"),
-    "cpu:x86-64-v2": (
+# What a target of x86-64 lacks -> what holds torch, and XLA's word; the first that fits.
+_LEVELS = (
+    (
+        "avx2",
         {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
         "--xla_cpu_max_isa=SSE4_2",
     ),
-}
+    ("avx512f", _AVX2, "--xla_cpu_max_isa=AVX2"),
+)
 
 
 def hold(target: str, threads: int | None) -> str:
@@ -21,7 +25,7 @@ def hold(target: str, threads: int | None) -> str:
     onnxruntime and NumPy's BLAS have no such variable: they go on with all that the processor has.
     """
     said = []
-    variables, flag = _LEVELS.get(target, ({}, ""))
+    variables, flag = _of(target)
     os.environ.update(variables)
     flags = [flag] if flag else []
     if flag:
@@ -31,3 +35,13 @@ def hold(target: str, threads: int | None) -> str:
     if flags:
         os.environ["XLA_FLAGS"] = " ".join([*filter(None, [os.environ.get("XLA_FLAGS")]), *flags])
     return "; ".join(said)
+
+
+def _of(target: str) -> tuple[dict[str, str], str]:
+    """Variables and XLA's flag. None for the processor that this runs on, and for another architecture."""
+    info = resolve(target).info
+    if target not in ("cpu", "cpu:host") and info.triple.startswith("x86_64"):
+        for feature, variables, flag in _LEVELS:
+            if feature not in info.features:
+                return variables, flag
+    return {}, ""

@@ -10,7 +10,7 @@ counts as slower only if the upper end of its ratio's interval is below 1 and be
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +22,7 @@ from lstm_ir.bench.elsewhere import PACKAGE, ElsewhereError, OtherProcess
 from lstm_ir.bench.subject import Array, BenchCall, Subject, TimedRun
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.temporary import new_folder
+from lstm_ir.measurement.differences import largest, relative
 from lstm_ir.measurement.machine import cores
 from lstm_ir.measurement.side_by_side import OURS, Elsewhere, Times, interleaved
 
@@ -30,6 +31,7 @@ WAYS = (NAMES, NUMBERS, PACKAGE)
 AGAIN = "names again"
 DRIVERS = ("local-sync", "local-task")
 LIMIT = 300.0  # seconds until the first results of a peer that compiles in its own process
+APART = 1e-2  # by which results may differ, relative: f32 sums in other orders, along 1000 steps and back
 _ROUNDS, _CALLS = 40, 50  # of empty calls
 
 
@@ -90,6 +92,10 @@ class NoPeerError(LstmIrError):
     """Nothing that is installed runs the point."""
 
 
+class DifferentError(LstmIrError):
+    """Runners give other results than each other, so their times say nothing."""
+
+
 def measure(
     subject: Subject, seconds: float = 1.0, threads: int | None = None, min_turns: int = 7, target: str = "cpu",
     cache: bool = False,
@@ -97,6 +103,7 @@ def measure(
     """Measure one subject for about `seconds` per runner.
 
     target: of ours. cache: whether modules may come from the cache; then compile times say nothing.
+    Raises NoPeerError, and DifferentError before anything is timed.
     """
     used = cores() if threads is None else threads
     calls, missing = subject.calls(), dict[str, str]()
@@ -134,6 +141,7 @@ def measure(
                 continue
             others[name] = process
         errors = _differences(found)
+        confirm(subject.name, errors)
         runs: dict[str, Callable[[BenchCall], Any] | Elsewhere] = {w: r.run for w, r in here.items()}
         most = subject.turn_calls
         seconds_of = interleaved({**runs, **others}, calls, seconds, min_turns, turn_calls=most).seconds
@@ -147,18 +155,20 @@ def exported(target: str) -> str:
     return "cpu:host" if target == "cpu" else target
 
 
+def confirm(point: str, errors: Mapping[str, float]) -> None:
+    """DifferentError where a runner's results are further than APART from ours."""
+    wrong = [f"{w} by {e:.1g}" for w, e in errors.items() if not e <= APART]
+    if wrong:
+        raise DifferentError(f"{point}: results differ from ours, relative to the largest: {', '.join(wrong)}")
+
+
 def _differences(outputs: dict[str, list[dict[str, Array]]]) -> dict[str, float]:
     """Every array that named sizes give, against every other runner's, call by call."""
     mine = outputs.pop(NAMES)
     return {
-        w: max(_error(want[k], a) for want, out in zip(mine, outs, strict=True) for k, a in out.items())
+        w: largest(relative(want[k], a) for want, out in zip(mine, outs, strict=True) for k, a in out.items())
         for w, outs in outputs.items()
     }
-
-
-def _error(got: Array, want: Array) -> float:
-    largest = np.abs(want).max()
-    return float(np.abs(got - want).max() / (largest if largest > 0 else 1.0))
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:

@@ -1,21 +1,22 @@
 """Peak memory of one point in a fresh process, what importing took subtracted.
 
-    python -m lstm_ir.bench.memory POINT RUNNER [PACKAGE]
+    python -m lstm_ir.bench.memory POINT RUNNER THREADS [PACKAGE]
 
-RUNNER is lstm-ir, torch, torch.compile, onnxruntime or jax. Prints bytes after three calls. This project runs from
+RUNNER is lstm-ir, torch, torch.compile, onnxruntime or jax. Prints bytes after three calls: the peak of what comes
+after the imports, which may have had a higher one, less what was resident then. This project runs from
 an exported package: what compiling takes is another process's matter there.
 """
 
 from __future__ import annotations
 
 import importlib
-import resource
 import subprocess
 import sys
-from pathlib import Path
 
 from lstm_ir.bench.subject import Subject
 from lstm_ir.ir.temporary import new_folder
+from lstm_ir.measurement import memory
+from lstm_ir.measurement.machine import cores
 from lstm_ir.measurement.side_by_side import OURS
 
 MODULES = {
@@ -25,10 +26,11 @@ MODULES = {
 }  # fmt: skip
 
 
-def measure(point: Subject, who: str, target: str = "cpu") -> int:
-    """Bytes of a fresh process that runs the point; ours was exported for `target`."""
+def measure(point: Subject, who: str, target: str = "cpu", threads: int | None = None) -> int:
+    """Bytes of a fresh process that runs the point; ours was exported for `target`. threads: default: all usable."""
+    used = cores() if threads is None else threads
     with new_folder() as folder:
-        command = [sys.executable, "-m", "lstm_ir.bench.memory", point.name, who]
+        command = [sys.executable, "-m", "lstm_ir.bench.memory", point.name, who, str(used)]
         if who == OURS:
             import lstm_ir as li
             from lstm_ir.bench.measure import exported
@@ -40,38 +42,29 @@ def measure(point: Subject, who: str, target: str = "cpu") -> int:
         return int(done.stdout)
 
 
-def resident() -> int:
-    """Peak resident bytes of this process so far."""
-    status = Path("/proc/self/status")
-    if status.is_file():  # getrusage counts the parent's peak too where it forked
-        lines = status.read_text(encoding="ascii").splitlines()
-        return next(1024 * int(t.split()[1]) for t in lines if t.startswith("VmHWM"))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def main(name: str, who: str, package: str = "") -> None:
+def main(name: str, who: str, threads: int, package: str = "") -> None:
     """Run the point here."""
     from lstm_ir.bench.lists import MODELS, POINTS
     from lstm_ir.bench.points import grid
-    from lstm_ir.measurement.machine import cores
 
     point = next(p for p in (*POINTS, *MODELS, *grid()) if p.name == name)
     for module in MODULES[who]:
         importlib.import_module(module)
     calls, peers = point.calls(3), {**point.peers(), **point.peers_elsewhere()}
-    before = resident()
+    before = memory.set_back()
     if who == OURS:
         import lstm_ir as li
 
+        li.set_threads(threads)
         runner = point.runner(li.load(package))
     else:
-        made = peers[who](cores())
+        made = peers[who](threads)
         assert made is not None, f"{who} does not run {name}"
         runner = made
     for call in calls:
         runner.run(call)
-    print(resident() - before)
+    print(memory.peak() - before)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:])

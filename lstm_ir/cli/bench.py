@@ -13,11 +13,11 @@ from rich.console import Console
 from lstm_ir.bench import fma_peak, levels, lists, report
 from lstm_ir.bench import measure as bench
 from lstm_ir.bench import memory as bench_memory
-from lstm_ir.bench.measure import NAMES, WAYS, NoPeerError, Result
+from lstm_ir.bench.measure import NAMES, WAYS, DifferentError, NoPeerError, Result
 from lstm_ir.bench.points import grid
 from lstm_ir.bench.runs import joined, save
 from lstm_ir.bench.subject import Subject
-from lstm_ir.cli.files import write_text
+from lstm_ir.cli.files import OutputFile, write_text
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.loading import set_threads
 from lstm_ir.measurement.machine import cores, machine, product_peak
@@ -35,9 +35,9 @@ from lstm_ir.measurement.side_by_side import OURS
 @click.option("--target", default="cpu", show_default=True, help="of this project: cpu, cpu:x86-64-v3, …")
 @click.option("--threads", type=int, default=None, help="of this project, torch and onnxruntime; default: all usable")
 @click.option("--memory", is_flag=True, help="also peak memory, each in a fresh process")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="figures as JSON")
-@click.option("--table", type=click.Path(dir_okay=False), help="figures as a Markdown table")
-@click.option("--svg", type=click.Path(dir_okay=False), help="ratios as a picture")
+@click.option("-o", "--output", type=OutputFile(), help="figures as JSON")
+@click.option("--table", type=OutputFile(), help="figures as a Markdown table")
+@click.option("--svg", type=OutputFile(), help="ratios as a picture")
 @click.option("--list", "only_list", is_flag=True, help="name the points and stop")
 def command(
     words: tuple[str, ...], every: bool, models: bool, full: bool, budget: float, seconds: float, runs: int,
@@ -51,6 +51,9 @@ def command(
     The ratio is the fastest peer's median by ours: above 1 is faster than every peer. With --runs the figures are
     medians over the runs, with their spread. Nothing else should run.
     """
+    lists_asked = [option for option, asked in (("--all", every), ("--models", models), ("--full", full)) if asked]
+    if len(lists_asked) > 1:
+        raise click.UsageError(f"{' and '.join(lists_asked)} are lists of their own: give one of them")
     points = list(_chosen(words, every, models, full))
     if not points:
         raise LstmIrError(f"no point's name contains {' or '.join(words)}; --list names them")
@@ -67,6 +70,7 @@ def command(
     end = time.monotonic() + (budget if full else float("inf"))
     found: dict[str, list[dict[str, Any]]] = {}
     left_out: dict[str, None] = {}
+    wrong: dict[str, None] = {}
     for run in range(runs):
         if runs > 1:
             console.print(f"run {run + 1} of {runs}")
@@ -81,23 +85,30 @@ def command(
                 if run == 0:
                     console.print(f"left out, {e}")
                 continue
+            except DifferentError as e:
+                console.print(f"left out, {e}")
+                wrong[point.name] = None
+                continue
             found.setdefault(point.name, []).append(one.as_json())
             if output is not None:
                 save([joined(r) for r in found.values()], output, about)
-    if not found:
+    if not found and not wrong:
         raise LstmIrError("nothing was measured: no peer for these points is installed")
     figures = [joined(r) for r in found.values()]
-    _pictures(figures, about, table, svg)
     if left_out:
         console.print(f"left out, out of budget: {', '.join(left_out)}")
     _summary(figures, console.print)
+    if figures:
+        _pictures(figures, about, table, svg)
+    if wrong:
+        raise LstmIrError(f"runners differ in their results: {', '.join(wrong)}")
 
 
 def _chosen(words: tuple[str, ...], every: bool, models: bool, full: bool) -> Iterable[Subject]:
     if models:
         return lists.named(words, lists.MODELS)
     if full:
-        return grid()
+        return lists.named(words, tuple(grid()))
     return lists.named(words) if every or words else lists.short()
 
 
@@ -143,7 +154,7 @@ def _one(point: Subject, options: _Options, peak: float, say: Callable[[str], No
         say(f"{'':34} without {who}: {why}")
     if options.memory:
         runners = (OURS, *(w for w in t.seconds if w not in r.ways))
-        r.memory = {w: bench_memory.measure(point, w, options.target) for w in runners}
+        r.memory = {w: bench_memory.measure(point, w, options.target, options.threads) for w in runners}
         shown = ", ".join(f"{w} {m >> 20} MiB" for w, m in r.memory.items())
         say(f"{'':34} memory {shown}")
     return r

@@ -15,8 +15,10 @@ from lstm_ir.cli import files, packages
 from lstm_ir.view.c_header import HeaderModule, c_header
 
 
-def write(model: str, output: str | None, target: str | None, key_file: str | None) -> Mapping[str, Any]:
-    """Write the header, and give the weights that the module reads as parameters."""
+def made(
+    model: str, output: str | None, target: str | None, key_file: str | None
+) -> tuple[str, Mapping[str, Any]]:  # fmt: skip
+    """The header, which will be written to `output`, and the weights that the module reads as parameters."""
     if not packages.is_package(model):
         raise click.UsageError(f"--c shows how a package's module is called; {model} is no package")
     files.check_ending("-o", output, ".h", ".hpp")
@@ -27,5 +29,4 @@ def write(model: str, output: str | None, target: str | None, key_file: str | No
         {n: parameters.key(n) for n in found.weights},
         frozenset(n for n, w in packed.work.items() if w.published), queue.BYTES,
     )  # fmt: skip
-    files.write_text(output, c_header(Path(model).stem, found.signature, about))
-    return found.weights
+    return c_header(Path(model).stem, found.signature, about), found.weights

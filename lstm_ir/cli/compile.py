@@ -22,7 +22,8 @@ from lstm_ir.passes.pipelines import PRECISIONS
 @click.option("--precision", type=click.Choice(list(PRECISIONS)),
               help="Weights of products in fewer bits; int8-dynamic: rows too, at each step.")  # fmt: skip
 @click.option("--kernels/--no-kernels", default=None,
-              help="Recurrence kernels, or StableHLO loops only; default: kernels on CPUs.")  # fmt: skip
+              help="Recurrence kernels, or StableHLO loops only; default: kernels on CPUs, CUDA and "
+              "Vulkan.")  # fmt: skip
 @click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds per target.")
 @click.option("--explain", is_flag=True, help="Say what each pass did, and kernel or loop and why.")
 @packages.sign_options

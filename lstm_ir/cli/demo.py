@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from lstm_ir.cli.files import progress
+from lstm_ir.cli.files import OutputFile, progress
 from lstm_ir.demo.model import EpochResult
 from lstm_ir.demo.oracle_table import OracleRow
 from lstm_ir.demo.oracle_table import rows as oracle_rows
@@ -20,7 +20,7 @@ from lstm_ir.ir.temporary import new_folder
 
 
 @click.command()
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Keep the package (.lirpkg).")
+@click.option("-o", "--output", type=OutputFile(Path), help="Keep the package (.lirpkg).")
 @click.option("--seconds", default=1.0, show_default=True, help="Time for each latency.")
 def command(output: Path | None, seconds: float) -> None:
     """Train an LSTM to read handwritten digits, and run it on every device that is here.

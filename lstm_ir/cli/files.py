@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import math
 import os
@@ -22,7 +21,7 @@ from lstm_ir.cli import packages
 from lstm_ir.ir import numpy_files
 from lstm_ir.ir.errors import PackageError, ParseError
 from lstm_ir.ir.input_file import reading
-from lstm_ir.ir.output_file import replacing
+from lstm_ir.ir.output_file import check_folder, replacing
 from lstm_ir.ir.parser import parse
 from lstm_ir.ir.printer import named_by_hash
 from lstm_ir.ir.program import Program
@@ -133,6 +132,22 @@ def _named(name: str, path: str) -> dict[str, Array]:
     raise click.UsageError(f"--input {name}={path}: expected a .npy file, or FILE.npz:KEY")
 
 
+class OutputFile(click.Path):
+    """The type of an option: a file that is written behind the work. One in no folder is wrong usage, before it."""
+
+    def __init__(self, path_type: type[Any] | None = None) -> None:
+        super().__init__(dir_okay=False, path_type=path_type)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        path = super().convert(value, param, ctx)
+        try:
+            check_folder(os.fsdecode(path))
+        except OSError as e:
+            self.fail(f"{os.fsdecode(path)}: {e.strerror}", param, ctx)
+        return path
+
+
 ARRAYS = (".npz", ".npy", ".safetensors")
 
 
@@ -140,9 +155,7 @@ def check_arrays_path(path: Path) -> None:
     """Refuse a name that does not say which kind of file it is, and one in no folder; a device or pipe may have any."""
     if path.suffix not in ARRAYS and (path.is_file() or not path.exists()):
         raise click.UsageError(f"-o {path}: arrays are written to {', '.join(ARRAYS[:-1])} or {ARRAYS[-1]}")
-    if not path.parent.is_dir():  # as it would be said behind the call
-        number = errno.ENOTDIR if path.parent.exists() else errno.ENOENT
-        raise OSError(number, os.strerror(number), str(path))
+    check_folder(path)
 
 
 def check_arrays(path: Path, types: Mapping[str, np.dtype[Any]]) -> None:

@@ -19,6 +19,7 @@ from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.printable import safe
 from lstm_ir.ir.program import Program
 from lstm_ir.passes.pipelines import PRECISIONS
+from lstm_ir.verification.compare import Tolerance
 from lstm_ir.verification.examine import plan as planned
 from lstm_ir.verification.result import Verification
 from lstm_ir.verification.streams import verify_frames, verify_parts
@@ -33,20 +34,26 @@ from lstm_ir.verification.verify import verify
 @model_options.imported
 @click.option("--stateful", is_flag=True, help="Keep between calls what layers and causal windows saw.")
 @click.option("--state", "states", multiple=True, help="Keep an input between calls: state=stateN, INPUT=OUTPUT.")
-@click.option("--check", is_flag=True, help="Compile for the first target, and compare with the library of the model.")
+@click.option("--check", is_flag=True, help="Compile for the first target (of cpu the level that runs here), and "
+              "compare with the library of the model.")  # fmt: skip
+@click.option("--absolute", type=float, help="With --check: a difference may be ABSOLUTE + RELATIVE * the largest "
+              "|value| of the output; default of both: 2e-5 for f32.")  # fmt: skip
+@click.option("--relative", type=float, help="See --absolute.")
 @click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
 @click.option("--precision", type=click.Choice(list(PRECISIONS)),
               help="Weights of products in fewer bits; int8-dynamic: rows too, at each step.")  # fmt: skip
 @click.option("--kernels/--no-kernels", default=None,
-              help="Recurrence kernels, or StableHLO loops only; default: kernels on CPUs.")  # fmt: skip
+              help="Recurrence kernels, or StableHLO loops only; default: kernels on CPUs, CUDA and "
+              "Vulkan.")  # fmt: skip
 @click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds per target.")
 @click.option("--explain", is_flag=True, help="With -o: say what each pass did, and kernel or loop and why.")
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 @packages.sign_options
 def command(
     model: str, kind: ModelKind | None, importer_options: dict[str, Any], output: str | None, targets: tuple[str, ...],
-    stateful: bool, states: tuple[str, ...], check: bool, pipeline: str | None, precision: str | None,
-    kernels: bool | None, timeout: float, explain: bool, as_json: bool, keep_graph: bool, sign_key_file: str | None,
+    stateful: bool, states: tuple[str, ...], check: bool, absolute: float | None, relative: float | None,
+    pipeline: str | None, precision: str | None, kernels: bool | None, timeout: float, explain: bool, as_json: bool,
+    keep_graph: bool, sign_key_file: str | None,
 ) -> None:  # fmt: skip
     """Say what MODEL holds, what of it is taken, and how it runs; write a package with -o.
 
@@ -62,6 +69,9 @@ def command(
         raise click.UsageError("--explain says how -o was compiled: give -o too")
     if stateful and states:
         raise click.UsageError("--stateful finds what is kept, --state names it: give one of them")
+    limits = Tolerance(absolute, relative)
+    if limits != Tolerance() and not check:
+        raise click.UsageError("--absolute and --relative are of a comparison: give --check too")
     written = "report.lirpkg" if output is None else output
     options = {"pipeline": pipeline, "precision": precision, "kernels": kernels, "timeout": timeout}
     plan = PackagePlan.of(written, targets, options, keep_graph, sign_key_file)
@@ -87,9 +97,15 @@ def command(
         plan.write(program, explain)
     if check:
         with files.progress(f"comparing with {kind.runs}"):
-            result = _checked(examined.graph, program, feedback, kind.original(model, importer_options), plan)
+            original, word = kind.original(model, importer_options), plan.runs_here(targets[0])
+            result = _checked(examined.graph, program, feedback, original, plan, word, limits)
         click.echo(safe(result.summary), err=as_json)
         if not result.ok:
+            if precision is not None and limits == Tolerance():
+                click.echo(
+                    f"--precision {precision} makes differences of its own, larger than the limit of 2e-5: "
+                    "say with --absolute and --relative how far the results may differ", err=True,
+                )  # fmt: skip
             raise click.exceptions.Exit(1)
 
 
@@ -106,15 +122,19 @@ def _show(report: ImportReport, state: Mapping[str, str], as_json: bool) -> None
 
 
 def _checked(
-    graph: Graph, program: Program, feedback: bool | Mapping[str, str], original: Original, plan: PackagePlan
-) -> Verification:
-    """Ours beside the original: calls; in parts, where state was found; frame by frame, where it is named."""
-    word = next(iter(plan.places))
+    graph: Graph, program: Program, feedback: bool | Mapping[str, str], original: Original, plan: PackagePlan,
+    word: str, limits: Tolerance,
+) -> Verification:  # fmt: skip
+    """Ours, compiled for `word`, beside the original.
+
+    Calls; in parts, where state was found; frame by frame, where it is named.
+    """
     if not feedback:
         with compile(graph, word, options=plan.options) as exe:
-            return verify(exe, against=original, seconds=0.0, cold=False)
+            absolute, relative = limits.absolute, limits.relative
+            return verify(exe, against=original, absolute=absolute, relative=relative, seconds=0.0, cold=False)
     with compile(program, word, options=plan.options) as exe:
         step = program.entries["step"]
         if isinstance(feedback, Mapping):
-            return verify_frames(exe, step, original, feedback)
-        return verify_parts(exe, step, original, analysed(graph.name, graph).steps)
+            return verify_frames(exe, step, original, feedback, limits)
+        return verify_parts(exe, step, original, analysed(graph.name, graph).steps, limits)

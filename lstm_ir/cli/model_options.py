@@ -68,7 +68,10 @@ def _array(word: str, text: str) -> Any:
     if Path(text).suffix == ".npy":
         return npy.read(text)
     numbers = [_number(word, part) for part in text.split(",")]
-    return np.asarray(numbers if "," in text else numbers[0])
+    made = np.asarray(numbers if "," in text else numbers[0])
+    if made.dtype.kind not in "biu" and all(isinstance(n, int) for n in numbers):
+        raise click.UsageError(f"{word:.80}: no integers of 64 bits hold these numbers")
+    return made
 
 
 def _number(word: str, text: str) -> Any:

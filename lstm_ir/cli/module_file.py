@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,23 +10,22 @@ import click
 from lstm_ir.backends import queue
 from lstm_ir.backends.run.package import stored_module
 from lstm_ir.cli import files, packages
-from lstm_ir.ir.output_file import replacing
 
 # Who calls a module whose kernels may share their work: a queue for helpers, how many threads share it, and no helpers.
 ALONE = f"--input={queue.BYTES}xi8=0 --input=1 --input=0"
 
 
-def write(
-    model: str, output: str | None, target: str | None, weights: tuple[str, ...], pipeline: str | None,
+def made(
+    model: str, output: str, target: str | None, weights: tuple[str, ...], pipeline: str | None,
     key_file: str | None,
-) -> Mapping[str, Any]:  # fmt: skip
-    """Write the module, and give the weights that it reads as parameters of the scope `model`.
+) -> tuple[bytes, Mapping[str, Any]]:  # fmt: skip
+    """The module, and the weights that it reads as parameters of the scope `model`.
+
+    output: the file that it will be written to, for the words on stderr.
 
     Of a package the module for `target`, without one that which runs here; nothing is compiled. Of a graph the
     module for `target`, compiled now, which takes nothing beside its inputs.
     """
-    if output is None:
-        raise click.UsageError("--stage module is no text: give -o FILE.vmfb")
     files.check_ending("-o", output, ".vmfb")
     if packages.is_package(model):
         if weights or pipeline is not None:
@@ -50,6 +48,4 @@ def write(
         with files.progress(f"compiling for {where.info.name}"):
             _, blob = build(program, where, options)
         held = {n: d.array for n, d in program.weights.items()}
-    with replacing(Path(output)) as f:
-        f.write(blob)
-    return held
+    return blob, held

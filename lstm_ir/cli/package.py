@@ -12,6 +12,7 @@ import click
 
 from lstm_ir import api
 from lstm_ir.backends.files.packed_graph import Recipe
+from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.target import Target
 from lstm_ir.cli import files, packages
 from lstm_ir.ir.errors import PackageError
@@ -46,6 +47,14 @@ class PackagePlan:
         chosen = {**before, **{name: value for name, value in options.items() if value is not None}}
         recipe = api.recorded(targets, chosen) if keep_graph else None
         return cls(output, api.places(targets, chosen), chosen, recipe, packages.read_key(sign_key_file))
+
+    def runs_here(self, word: str) -> str:
+        """The module for `word` that the loader would take here, as a word: of the levels of `cpu` the best."""
+        if word != "cpu":
+            return word
+        levels = [t.info for t in api.places([word], self.options).values()]
+        able = [level for level in levels if cpus.refusal(level.triple, level.features) is None]
+        return max(able or levels[:1], key=lambda level: len(level.features)).name
 
     def write(self, program: Program, explain: bool) -> None:
         """Compile for every target and write the package; progress and, with `explain`, reasons go to stderr."""

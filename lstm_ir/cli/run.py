@@ -50,6 +50,8 @@ def command(
         raise click.UsageError("--profile gives times, no results: leave -o out")
     if profile and interpret:
         raise click.UsageError("--profile is for compiled graphs, not for --interpret")
+    if interpret and (device is not None or explain):
+        raise click.UsageError("--interpret compiles nothing, and runs nowhere else: leave -d and --explain out")
     to = None if output is None else Path(output)
     if to is not None:
         files.check_arrays_path(to)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,6 +17,7 @@ from lstm_ir.cli import c_header_file, files, module_file, packages
 from lstm_ir.cli import contents as package_contents
 from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.graph import Graph
+from lstm_ir.ir.output_file import check_folder, replacing
 from lstm_ir.ir.printable import safe
 from lstm_ir.ir.printer import print_program
 from lstm_ir.ir.program import Program
@@ -25,6 +27,19 @@ from lstm_ir.view.times import LEGEND, coloured
 
 STAGES = ("source", "core", "scheduled", "stablehlo", "kernel", "module")
 GRAPHS = STAGES[:3]
+PROFILE, HEADER, CONTENTS = "--profile", "--c", "--contents"
+TAKEN = {
+    "--stage source": ("-o", "-w", "--beside", "--locs", "--weights-to"),
+    "--stage core": ("-o", "-t", "-w", "--beside", "--locs", "--weights-to"),
+    "--stage scheduled": ("-o", "-t", "-p", "-w", "--beside", "--locs", "--weights-to"),
+    "--stage stablehlo": ("-o", "-p", "-w", "--beside", "--locs", "--weights-to"),
+    "--stage kernel": ("-o", "-t", "-p", "-w", "--beside", "--weights-to"),
+    "--stage module": ("-o", "-t", "-p", "-w", "--weights-to"),
+    PROFILE: ("-s", "-o", "-t", "-p", "-w", "-i", "-e"),
+    HEADER: ("-o", "-t", "--weights-to"),
+    CONTENTS: ("-o", "--key-file"),
+}
+"""The options that have a meaning, by what is shown; --key-file is of any package."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +78,12 @@ def command(
     weights_to: str | None, header: bool, contents: bool, key_file: str | None,
 ) -> None:  # fmt: skip
     """Print GRAPH (a .lir file or a package; `-` or nothing: stdin) at a stage, or draw it with -o FILE.svg."""
+    given = {
+        "-s": stage != "source", "-t": target, "-p": pipeline, "-w": weights, "-i": inputs, "-e": entry is not None,
+        "--beside": beside, "--locs": locs, "--weights-to": weights_to, HEADER: header, PROFILE: profile,
+    }  # fmt: skip
     if contents:
-        others = (beside, target, pipeline, weights, profile, inputs, entry, locs, weights_to, header)
-        if stage != "source" or any(others):
-            raise click.UsageError("--contents says what a package holds: of the others it takes -o and --key-file")
+        _check(CONTENTS, given)
         if not packages.is_package(graph):
             raise click.UsageError(f"--contents says what a package holds; {graph} is no package")
         files.check_ending("-o", output, ".txt")
@@ -74,27 +91,32 @@ def command(
         return
     if weights_to is not None:
         files.check_weights_path(Path(weights_to))
+    for path in (output, weights_to):
+        if path is not None:
+            check_folder(path)
     if (inputs or entry is not None) and not profile:
         raise click.UsageError("-i and -e are of a call: give --profile too")
     if profile:
         if output is None or Path(output).suffix != ".svg" or stage not in ("source", "scheduled"):
             raise click.UsageError("--profile colours the picture of the scheduled graph: it needs -o FILE.svg")
+        _check(PROFILE, {**given, PROFILE: False})
         program = files.read_program(graph, weights, whole=True, key_file=key_file)
         files.write_text(output, _profiled(program, target, pipeline, inputs, entry))
         return
     if header:
-        if stage != "source" or beside or pipeline is not None or weights or locs:
-            raise click.UsageError(
-                "--c shows how a package's module is called: of the others it takes -o, -t, --weights-to"
-            )
-        held = c_header_file.write(graph, output, target, key_file)
-        if weights_to is not None:
-            files.write_weights(Path(weights_to), held)
+        _check(HEADER, {**given, HEADER: False})
+        text, held = c_header_file.made(graph, output, target, key_file)
+        _write_weights(weights_to, held)
+        files.write_text(output, text)
         return
+    _check(f"--stage {stage}", {**given, "-s": False})
     if stage == "module":
-        held = module_file.write(graph, output, target, weights, pipeline, key_file)
-        if weights_to is not None:
-            files.write_weights(Path(weights_to), held)
+        if output is None:
+            raise click.UsageError("--stage module is no text: give -o FILE.vmfb")
+        blob, held = module_file.made(graph, output, target, weights, pipeline, key_file)
+        _write_weights(weights_to, held)
+        with replacing(Path(output)) as f:
+            f.write(blob)
         return
     files.check_ending("-o", output, *files.TEXTS, ".svg")
     drawing = output is not None and Path(output).suffix == ".svg"
@@ -102,15 +124,28 @@ def command(
         raise click.UsageError(f"{stage} is a module; pictures show {', '.join(GRAPHS)}")
     if beside and not drawing:
         raise click.UsageError("--beside needs -o FILE.svg")
+    if locs and drawing:
+        raise click.UsageError("--locs is of a text: a picture shows no source lines")
     program = files.read_program(graph, weights, whole=weights_to is not None, key_file=key_file)
     program.verify()
-    if weights_to is not None:
-        files.write_weights(Path(weights_to), {n: d.array for n, d in program.weights.items()})
     wanted = _Wanted(stage, "cpu" if target is None else target, pipeline, locs)
-    if drawing:
-        files.write_text(output, _picture(program, wanted, beside))
-    else:
-        files.write_text(output, _text(program, wanted))
+    shown = _picture(program, wanted, beside) if drawing else _text(program, wanted)
+    if weights_to is not None:
+        _write_weights(weights_to, {n: d.array for n, d in program.weights.items()})
+    files.write_text(output, shown)
+
+
+def _check(what: str, given: Mapping[str, Any]) -> None:
+    """Refuse an option that has no meaning for what is shown."""
+    for option, value in given.items():
+        if value and option not in TAKEN[what]:
+            raise click.UsageError(f"{what} takes no {option}: of the others it takes {', '.join(TAKEN[what])}")
+
+
+def _write_weights(path: str | None, arrays: Mapping[str, Any]) -> None:
+    """Of what is made; what cannot be made, or has arrays that the file cannot hold, leaves no file."""
+    if path is not None:
+        files.write_weights(Path(path), arrays)
 
 
 def _text(program: Program, wanted: _Wanted) -> str:

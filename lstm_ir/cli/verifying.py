@@ -58,7 +58,7 @@ def command(
         graph, original = kind.graph(model, importer_options), kind.original(model, importer_options)
         how["seconds"] = 0.3 if seconds is None else seconds
         with files.progress("compiling and comparing"):
-            result = verify(graph, against=original, cold=cold, target="cpu" if target is None else target, **how)
+            result = verify(graph, against=original, cold=cold, target=target, **how)
     click.echo(files.json_text(result.as_json()) if as_json else safe(str(result)))
     if not result.ok:
         raise click.exceptions.Exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -45,6 +46,17 @@ def replacing(path: str | Path, *, mode: int = 0o666, durable: bool = True) -> I
         raise OSError(22, "a path holds no null character", str(path)) from None
     except OSError as e:
         raise OSError(e.errno, e.strerror, str(path)) from e
+
+
+def check_folder(path: str | Path) -> None:
+    """OSError where no folder is there for the file, as `replacing` would raise it: before work, not behind it."""
+    try:
+        folder = Path(os.path.realpath(path)).parent
+    except ValueError:  # no path: the attempt to write says why
+        return
+    if not folder.is_dir():
+        number = errno.ENOTDIR if folder.exists() else errno.ENOENT
+        raise OSError(number, os.strerror(number), str(path))
 
 
 def _make_like(handle: int, old: os.stat_result) -> None:

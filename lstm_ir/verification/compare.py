@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +61,8 @@ def difference(port: Port, got: Any, want: Any, limits: Tolerance) -> Difference
     finite = np.abs(y[np.isfinite(y)])
     largest = float(finite.max(initial=0.0))
     relative = absolute / largest if largest else (0.0 if absolute == 0 else float("inf"))
-    return Difference(absolute, relative, absolute <= limits.of(port.type.dtype, largest))
+    ok = math.isfinite(absolute) and absolute <= limits.of(port.type.dtype, largest)
+    return Difference(absolute, relative, ok)
 
 
 def worst(port: Port, differences: Sequence[tuple[Mapping[str, int], Difference]]) -> OutputDifference:

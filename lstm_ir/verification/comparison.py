@@ -49,15 +49,15 @@ class ComparisonOptions:
             if not is_int(given) or given < least:
                 raise CallError(f"verify: {option} is {given!r}, not a number of {least} or more")
         for name, value in (("absolute", self.limits.absolute), ("relative", self.limits.relative)):
-            if value is not None and not value >= 0:
-                raise CallError(f"verify: {name} is {value!r}, not a number of 0 or more")
+            if value is not None and not 0 <= value < float("inf"):
+                raise CallError(f"verify: {name} is {value!r}, not a finite number of 0 or more")
         if not 0 <= self.seconds < float("inf"):
             raise CallError(f"verify: seconds is {self.seconds!r}, not a number of 0 or more")
 
     def check(self, entry: Entry) -> None:
         """Refuse names that the entry does not have."""
-        names = [p.name for p in entry.inputs]
-        for what, given, there in (("sizes", self.sizes, entry.dims), ("ranges", self.ranges, names)):
+        kinds = {p.name: p.type.dtype for p in entry.inputs}
+        for what, given, there in (("sizes", self.sizes, entry.dims), ("ranges", self.ranges, list(kinds))):
             unknown = sorted(set(given) - set(there))
             if unknown:
                 raise CallError(f"verify: {what} has {unknown[0]!r}; there are {', '.join(there) or 'none'}")
@@ -70,6 +70,15 @@ class ComparisonOptions:
             if not (_finite(low) and _finite(high) and low <= high and _finite(float(high) - float(low))):
                 why = "" if not low <= high else ", of which an end, or how far they lie apart, is no finite number"
                 raise CallError(f"verify: the range of {name} is {low}..{high}{why}")
+            if kinds[name] is DType.i1:
+                raise CallError(f"verify: {name} has a range, and its elements are booleans, which have none")
+            if not kinds[name].is_float and not (_whole(low) and _whole(high)):
+                what = f"of whole numbers, as {name} has them ({kinds[name]})"
+                raise CallError(f"verify: the range of {name} is {low}..{high}; expected one {what}")
+
+
+def _whole(number: float) -> bool:
+    return int(number) == number
 
 
 def _finite(number: float) -> bool:

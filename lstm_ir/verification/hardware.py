@@ -18,6 +18,7 @@ from lstm_ir.ir.interpret import interpret
 from lstm_ir.ir.leaf import parameter, weight
 from lstm_ir.ir.program import Program
 from lstm_ir.ir.types import DType, TensorType, shape_of
+from lstm_ir.measurement.differences import largest
 from lstm_ir.training.gradient import vjp
 from lstm_ir.verification.compare import LIMITS
 
@@ -81,8 +82,8 @@ def calls() -> Iterator[tuple[str, Graph, dict[str, Any], dict[str, Any]]]:
 
 
 def difference(got: dict[str, Any], want: dict[str, Any]) -> float:
-    """The largest |difference|, by 1 + the largest |value| of its output."""
-    return max(float(np.abs(got[n] - w).max() / (1 + np.abs(w).max())) for n, w in want.items())
+    """The largest |difference|, by 1 + the largest |value| of its output; infinity where a result is NaN."""
+    return largest(float(np.abs(got[n] - w).max() / (1 + np.abs(w).max())) for n, w in want.items())
 
 
 def trial(word: str) -> Trial:
@@ -90,8 +91,8 @@ def trial(word: str) -> Trial:
     try:
         with compile(model(), word) as exe:
             size = exe.report.module_bytes
-            worst = [difference(exe.entries[name](given), want) for name, _, given, want in calls()]
-        return Trial(word, size, max(worst))
+            worst = largest(difference(exe.entries[name](given), want) for name, _, given, want in calls())
+        return Trial(word, size, worst)
     except LstmIrError as e:
         reason = _line(e)
     try:

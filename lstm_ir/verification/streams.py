@@ -28,9 +28,12 @@ if TYPE_CHECKING:
 CALLS = 4  # recordings that are compared
 SEED = 0  # of their sizes and arrays, and of the parts
 PARTS = 8  # sizes of a part that are drawn from, from 1 row to half of what a recording has
+USUAL = Tolerance()
 
 
-def verify_parts(exe: Executable, graph: Graph, original: Original, steps: str) -> Verification:
+def verify_parts(
+    exe: Executable, graph: Graph, original: Original, steps: str, limits: Tolerance = USUAL
+) -> Verification:
     """Recordings that ours takes in parts of random sizes, and the original whole.
 
     graph: the entry `step`. steps: the name of the size that is time.
@@ -49,10 +52,13 @@ def verify_parts(exe: Executable, graph: Graph, original: Original, steps: str) 
             at += rows
         return {p.name: _joined([part[p.name] for part in parts], p, steps) for p in entry.outputs}
 
-    return _compared(Ours(f"{exe.signature.name} in parts", entry, run, bounds(graph), str(exe.device)), original)
+    ours = Ours(f"{exe.signature.name} in parts", entry, run, bounds(graph), str(exe.device))
+    return _compared(ours, original, limits)
 
 
-def verify_frames(exe: Executable, graph: Graph, original: Original, feedback: Mapping[str, str]) -> Verification:
+def verify_frames(
+    exe: Executable, graph: Graph, original: Original, feedback: Mapping[str, str], limits: Tolerance = USUAL
+) -> Verification:
     """Recordings frame by frame on both sides, from a state of zeros; the states after every frame are compared too.
 
     graph: the entry `step`. feedback: the outputs of the original that become its inputs at the next frame.
@@ -79,7 +85,7 @@ def verify_frames(exe: Executable, graph: Graph, original: Original, feedback: M
         return {p.name: np.stack([np.asarray(out[p.name]) for out in found]) for p in entry.outputs}
 
     ours = Ours(f"{exe.signature.name} frame by frame", entry, run, bounds(graph), str(exe.device))
-    return _compared(ours, _FrameByFrame(original, entry, state, feedback))
+    return _compared(ours, _FrameByFrame(original, entry, state, feedback), limits)
 
 
 class _FrameByFrame:
@@ -110,8 +116,8 @@ class _FrameByFrame:
         return None
 
 
-def _compared(ours: Ours, original: Original) -> Verification:
-    options = ComparisonOptions({}, {}, CALLS, SEED, Tolerance(None, None), 0.0)
+def _compared(ours: Ours, original: Original, limits: Tolerance) -> Verification:
+    options = ComparisonOptions({}, {}, CALLS, SEED, limits, 0.0)
     return Comparison(ours, original, options).run(Path(), cold=False)
 
 

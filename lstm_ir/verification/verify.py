@@ -34,7 +34,7 @@ def verify(
     ranges: Mapping[str, tuple[float, float]] | None = None, arrays: Sequence[Mapping[str, Any]] | None = None,
     calls: int = 4, seed: int = 0,
     absolute: float | None = None, relative: float | None = None, seconds: float = 0.3, cold: bool = True,
-    target: str = "cpu",
+    target: str | None = None,
 ) -> Verification: ...  # fmt: skip
 
 
@@ -57,15 +57,15 @@ def verify(
     relative: float | None = None,
     seconds: float = 0.3,
     cold: bool = True,
-    target: str = "cpu",
+    target: str | None = None,
 ) -> Verification | None:
     """A graph's types derived again and compared; with `levels` ops of other stages are refused too.
 
     against: a model as its importer takes it, which its own library runs (onnxruntime, TensorFlow, Keras, PyTorch),
-    or a callable from a dict of arrays to a dict of arrays. The graph is compiled for `target`, an
-    executable is taken as it is, and both run `calls` times on arrays drawn from `seed`, each time with other sizes for
+    or a callable from a dict of arrays to a dict of arrays. The graph is compiled for `target`, by default cpu; an
+    executable is taken as it is. Both run `calls` times on arrays drawn from `seed`, each time with other sizes for
     named ones. constants: as they were given to the importer. sizes: the numbers that a named size has in turn.
-    ranges: lowest and highest value of an input.
+    ranges: lowest and highest value of an input, whole numbers for integers; booleans have none.
     arrays: the inputs of each call by name, in place of drawn ones: recordings, rows of a data set.
     absolute, relative: what a difference may be at most, absolute + relative * the largest |value| of the output.
     seconds: how long each side is timed in each call; 0 is not at all. cold: time processes from their start too, of
@@ -82,12 +82,14 @@ def verify(
     from lstm_ir.verification.compare import Tolerance
     from lstm_ir.verification.comparison import Comparison, ComparisonOptions
 
+    if target is not None and not isinstance(model, Graph):
+        raise CallError("verify: target is what a graph is compiled for; an executable is taken as it is")
     limits = Tolerance(absolute, relative)
     options = ComparisonOptions(
         dict(sizes or {}), dict(ranges or {}), calls, seed, limits, seconds, tuple(arrays or ())
     )
     original = _original(against, constants)
-    with new_folder() as folder, _ours(model, target, folder, cold) as ours:
+    with new_folder() as folder, _ours(model, "cpu" if target is None else target, folder, cold) as ours:
         return Comparison(ours, original, options).run(folder, cold)
 
 

@@ -91,3 +91,20 @@ def test_the_command_line_names_the_module(package: Path, tmp_path: Path) -> Non
     done = CliRunner().invoke(group, ["run", str(package), "-i", f"x={tmp_path / 'x.npy'}", "--explain"])
     assert done.exit_code == 0, done.output
     assert f"{package}: its module for {li.load(package).target}" in done.output
+
+
+def test_two_words_for_one_target_are_one_module(tmp_path: Path) -> None:
+    x = li.input("x", (3,))
+    words = [
+        "cpu:x86_64",
+        "cpu:x86-64",
+        "cpu:x86-64-v1",
+        "cpu:x86-64-v3",
+        "cpu",
+        "cuda:sm_90",
+        "cuda:sm_89",
+        "cuda:sm_90a",
+    ]
+    path = li.export(li.Graph("g", [x], {"y": -x}), tmp_path / "m.lirpkg", words)
+    names = [t.info.name for t in read_package(path).targets]
+    assert names == ["cpu:x86-64", "cpu:x86-64-v3", "cpu:x86-64-v2", "cpu:x86-64-v4", "cuda:sm_89"]

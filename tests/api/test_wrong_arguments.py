@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
+from lstm_ir import api
 from lstm_ir.cli.group import run
 from lstm_ir.ir.output_file import replacing
 
@@ -101,6 +102,17 @@ def test_options_are_checked_where_the_module_is_cached_too() -> None:
         with pytest.raises(li.CallError, match="no entry is called 'zz'"):
             call.profile("zz", {"x": A})
         assert "nope" not in exe.entries
+
+
+def test_a_package_in_no_folder_is_refused_before_it_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    def never(*given: Any, **more: Any) -> Any:
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(api, "build", never)
+    with pytest.raises(li.PackageError, match=r"none/m\.lirpkg: No such file or directory"):
+        li.export(G, tmp_path / "none" / "m.lirpkg")
 
 
 def test_a_link_stays_and_its_target_is_written(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """The benchmark: its points, its statistics, that it compares what it times, and its reports."""
 
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,11 @@ import lstm_ir as li
 from lstm_ir.bench import levels, lists, measure, memory, points, report
 from lstm_ir.bench.elsewhere import PACKAGE, OtherProcess
 from lstm_ir.bench.points import Point
+from lstm_ir.cli import bench as bench_command
 from lstm_ir.cli.bench import command
+from lstm_ir.measurement import memory as resident_memory
+from lstm_ir.measurement.differences import relative
+from lstm_ir.measurement.machine import cores
 from lstm_ir.measurement.side_by_side import CALLS, OURS, TURN, Times, interleaved
 
 
@@ -153,6 +159,41 @@ def test_memory_is_in_the_table_where_it_was_measured() -> None:
     assert both.splitlines()[3].endswith("| 10% | - / - |")
 
 
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system has no /proc")
+def test_the_peak_of_imports_is_not_in_what_comes_later() -> None:
+    """A block that was freed hides no smaller one."""
+    block = np.ones(1 << 27, np.uint8)
+    del block
+    before = resident_memory.set_back()
+    block = np.ones(1 << 25, np.uint8)
+    risen = resident_memory.peak() - before
+    assert 0.9 * block.nbytes < risen < 2 * block.nbytes
+
+
+def test_memory_is_measured_with_the_threads_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> Any:
+        commands.append(command)
+        return SimpleNamespace(stdout="1\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    for threads in (1, None):
+        memory.measure(lists.POINTS[0], "torch", threads=threads)
+    assert [command[-1] for command in commands] == ["1", str(cores())]
+    used: list[int] = []
+
+    def stop(count: int) -> None:
+        used.append(count)
+        raise StopIteration
+
+    monkeypatch.setattr(Point, "peers", lambda self: {"onnxruntime": stop})
+    monkeypatch.setattr(memory, "MODULES", {"onnxruntime": ()})
+    with pytest.raises(StopIteration):
+        memory.main(lists.POINTS[0].name, "onnxruntime", 3)
+    assert used == [3]
+
+
 def test_memory_is_of_a_fresh_process() -> None:
     point = lists.named(("lstm-t20-b16-h128",))[0]
     used = memory.measure(point, OURS)
@@ -161,8 +202,65 @@ def test_memory_is_of_a_fresh_process() -> None:
 
 
 def test_a_wrong_result_shows() -> None:
-    assert measure._error(np.array([1.0, 2.0]), np.array([1.0, 4.0])) == 0.5
-    assert measure._error(np.array([1e-3]), np.zeros(1)) == 1e-3
+    assert relative(np.array([1.0, 2.0]), np.array([1.0, 4.0])) == 0.5
+    assert relative(np.array([1e-3]), np.zeros(1)) == 1e-3
+    assert relative(np.array([1.0, np.nan]), np.ones(2)) == np.inf
+
+
+@pytest.mark.parametrize("spoiled", ["a", "b"])
+@pytest.mark.parametrize("call", [0, 1])
+def test_nan_in_any_result_of_any_call_shows(spoiled: str, call: int) -> None:
+    ours = [{"a": np.ones(2), "b": np.ones(2)} for _ in range(2)]
+    theirs = [{n: a.copy() for n, a in out.items()} for out in ours]
+    theirs[call][spoiled][1] = np.nan
+    errors = measure._differences({measure.NAMES: ours, "numbers": ours, "torch": theirs})
+    assert errors == {"numbers": 0.0, "torch": np.inf}
+    measure.confirm("p", {"numbers": 0.0, "torch": 1e-3})
+    with pytest.raises(measure.DifferentError, match=r"p: results differ from ours, .*: torch by inf"):
+        measure.confirm("p", errors)
+
+
+def test_points_with_other_results_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def wrong(point: Point, *_: Any, **__: Any) -> measure.Result:
+        measure.confirm(point.name, {"torch": float("nan")})
+        raise AssertionError
+
+    monkeypatch.setattr(measure, "measure", wrong)
+    monkeypatch.setattr(bench_command, "_about", lambda *_: {"said": [], "peak_gflops": 1.0})
+    ran = CliRunner().invoke(command, ["lstm-t1-b1-h64", "--table", str(tmp_path / "t.md")])
+    assert "left out, lstm-t1-b1-h64: results differ from ours, relative to the largest: torch by nan" in ran.output
+    assert "runners differ in their results: lstm-t1-b1-h64" in str(ran.exception)
+
+
+@pytest.mark.parametrize("option", ["-o", "--table", "--svg"])
+def test_a_file_in_no_folder_is_refused_before_anything_is_measured(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("measured")
+
+    monkeypatch.setattr(bench_command, "_about", never)
+    ran = CliRunner().invoke(command, ["lstm-t1-b1-h64", option, str(tmp_path / "none" / "f.json")])
+    assert ran.exit_code == 2
+    assert "No such file or directory" in ran.output
+
+
+def test_the_summary_stands_before_files_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    times = Times({w: np.full(9, 1.0) for w in (*measure.WAYS, "torch")})
+    equals = Times({OURS: np.full(9, 1.0), measure.AGAIN: np.full(9, 1.0)})
+    result = measure.Result(points.POINTS[0], times, equals, {"torch": 0.0}, {w: 1.0 for w in ("names", "numbers")})
+
+    def full(*_: Any) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(measure, "measure", lambda *_, **__: result)
+    monkeypatch.setattr(bench_command, "_about", lambda *_: {"said": [], "peak_gflops": 1.0})
+    monkeypatch.setattr(bench_command, "_pictures", full)
+    ran = CliRunner().invoke(command, ["lstm-t1-b1-h64", "--table", str(tmp_path / "t.md")])
+    assert "geometric mean of 1 ratios 1.00" in ran.output
+    assert "the disk is full" in str(ran.exception)
 
 
 def test_the_picture_keeps_ratios_on_its_axis() -> None:
@@ -174,6 +272,22 @@ def test_a_point_is_chosen_by_its_whole_name() -> None:
     chosen = [p.name for p in lists.named(("lstm-t20-b1-h128",))]
     assert chosen == ["lstm-t20-b1-h128"]
     assert len(lists.named(("lstm-t20-b1-h12",))) > 1
+
+
+def test_words_choose_of_the_whole_grid_too() -> None:
+    listed = CliRunner().invoke(command, ["--full", "--list", "gru-t100-b1-h128"])
+    names = listed.output.split()
+    assert 0 < len(names) < len(list(points.grid()))
+    assert all("gru-t100-b1-h128" in n for n in names)
+    unknown = CliRunner().invoke(command, ["--full", "--list", "nothing"])
+    assert "no point's name contains nothing" in str(unknown.exception)
+
+
+@pytest.mark.parametrize("words", [("--models", "--full"), ("--models", "--all"), ("--all", "--full")])
+def test_one_list_is_asked_for(words: tuple[str, str]) -> None:
+    ran = CliRunner().invoke(command, [*words, "--list"])
+    assert ran.exit_code == 2
+    assert "are lists of their own: give one of them" in ran.output
 
 
 def test_points_without_a_peer_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,3 +71,19 @@ def test_peers_are_held_to_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "onnxruntime" in levels.hold("cpu:x86-64-v3", 1)
     assert os.environ["ATEN_CPU_CAPABILITY"] == "avx2"
     assert os.environ["XLA_FLAGS"] == "--xla_cpu_max_isa=AVX2 --xla_cpu_multi_thread_eigen=false"
+
+
+@pytest.mark.parametrize(("target", "level"), [
+    ("cpu:x86-64-v4", None), ("cpu:znver4", None), ("cpu:host", None), ("cpu:aarch64", None), ("vulkan", None),
+    ("cpu:haswell", "AVX2"), ("cpu:znver2", "AVX2"), ("cpu:x86-64-v3", "AVX2"), ("cpu:x86_64", "SSE4_2"),
+    ("cpu:x86-64-android", "SSE4_2"), ("cpu:x86-64-v2", "SSE4_2"),
+])  # fmt: skip
+def test_the_level_is_that_of_the_targets_features(
+    target: str, level: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    for name in levels.VARIABLES:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    said = levels.hold(target, None)
+    assert ("held to it" in said) is (level is not None)
+    assert os.environ.get("XLA_FLAGS") == (None if level is None else f"--xla_cpu_max_isa={level}")

@@ -58,6 +58,22 @@ def test_bf16_keeps_its_type(folder: Path) -> None:
     assert safetensors.read(folder / "v.safetensors")["w"].dtype == li.DType.bf16.numpy
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-s", "scheduled", "-t", "quantum", "--weights-to", "v.safetensors"],
+        ["-s", "module", "-o", "h.vmfb", "--weights-to", "v.npz"],
+        ["-o", "h.lir", "--weights-to", "none/v.safetensors"],
+        ["-o", "none/h.lir", "--weights-to", "v.safetensors"],
+    ],
+    ids=["no target", "bf16 in .npz", "no folder for the weights", "no folder for the text"],
+)
+def test_a_text_and_its_weights_are_written_together_or_not_at_all(folder: Path, words: list[str]) -> None:
+    before = sorted(p.name for p in folder.iterdir())
+    assert group.run(["show", "half.lir", "-w", "w.safetensors", *words]) == 1
+    assert sorted(p.name for p in folder.iterdir()) == before
+
+
 HALF = ["half.lir", "-i", "x=x.npy", "-w", "w.safetensors"]
 REFUSED: dict[str, tuple[list[str], int, str]] = {
     "bf16 in .npz": (["run", *HALF, "-o", "y.npz"], 1, "y.npz: 'y' is bf16, which .npz and .npy files do not have"),

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
+from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.cli import group
 from lstm_ir.verification import hardware
 
@@ -127,6 +128,17 @@ def test_opt_lists_passes(capsys: Capture) -> None:
     assert all(len(line.split()) > 2 for line in lines)
 
 
+@pytest.mark.parametrize("verb", ["compile", "import"])
+def test_the_help_names_the_targets_that_have_kernels(verb: str, capsys: Capture) -> None:
+    assert call(verb, "--help") == 0
+    words = " ".join(capsys.readouterr().out.split())
+    have = [
+        word for word in ("cpu:x86-64", "cuda:sm_80", "hip:gfx942", "vulkan", "metal") if resolve(word).info.kernels
+    ]
+    assert have == ["cpu:x86-64", "cuda:sm_80", "vulkan"]
+    assert "default: kernels on CPUs, CUDA and Vulkan." in words
+
+
 @pytest.mark.parametrize("stage", ["source", "core", "scheduled", "stablehlo", "kernel"])
 def test_show_prints_every_stage(folder: Path, stage: str, capsys: Capture) -> None:
     assert call("show", folder / "g.lir", "--stage", stage) == 0
@@ -139,6 +151,22 @@ def test_show_prints_every_stage(folder: Path, stage: str, capsys: Capture) -> N
         assert isinstance(graph, li.Graph)
         ops = {n.op.name for n in graph.nodes}
         assert ("lstm" in ops) == (stage != "scheduled")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--stage source -t vulkan", "--stage source -p core", "--stage core -p nonsense", "--stage stablehlo -t vulkan",
+        "--stage kernel --locs", "--stage module --beside -o m.vmfb", "--stage module --locs -o m.vmfb",
+        "--profile --weights-to w.npz -o p.svg", "--profile --beside -o p.svg", "--profile --locs -o p.svg",
+        "--profile --c -o p.svg", "--c -p core", "--c -w w.npz", "--contents -t cpu",
+    ],
+)  # fmt: skip
+def test_show_refuses_what_has_no_meaning_for_a_stage(words: str, folder: Path, capsys: Capture) -> None:
+    what, option = words.split()[:2] if words.startswith("--stage") else (words.split()[0], "")
+    assert call("show", folder / "g.lir", *words.split()) == 2
+    shown = f"{what} {option}".strip()
+    assert f"{shown} takes no -" in capsys.readouterr().err
 
 
 def test_show_draws_before_and_after(folder: Path, tmp_path: Path) -> None:
@@ -236,6 +264,7 @@ BAD: list[tuple[list[str], int, str]] = [
     (["show", "g.lir", "-o", "absent/x.svg"], 1, "No such file or directory"),
     (["show", "g.lir", "-o", "g.png"], 2, "nothing is written as .png; the endings are .lir, .mlir, .txt, .svg"),
     (["show", "g.lir", "--stage", "module", "-o", "g.so"], 2, "nothing is written as .so; the endings are .vmfb"),
+    (["show", "g.lir", "--locs", "-o", "g.svg"], 2, "--locs is of a text"),
     (["opt", "g.lir", "-o", "g.svg"], 2, "nothing is written as .svg; the endings are .lir, .mlir, .txt"),
     (["run", "g.lir", "--profile", "--picture", "g.png"], 2, "--picture g.png: nothing is written as .png"),
     (["run", "state.lir"], 1, "has only the hash of weight 'w_ih' (4 such); give the arrays with --weights FILE.npz"),
@@ -249,6 +278,8 @@ BAD: list[tuple[list[str], int, str]] = [
     (["run", "absent.lirpkg"], 1, "absent.lirpkg"),
     (["run", "torn.lirpkg"], 1, "torn.lirpkg"),
     (["run", "g.lir", "-w", "w.npz", "--interpret"], 1, "missing input x"),
+    (["run", "g.lir", "-w", "w.npz", "--interpret", "-d", "vulkan"], 2, "--interpret compiles nothing"),
+    (["run", "g.lir", "-w", "w.npz", "--interpret", "--explain"], 2, "--interpret compiles nothing"),
     (["run", "g.lir", "-w", "w.npz", "--interpret", "-i", "x=pickled.npy"], 1, "pickled"),
     (["run", "g.lir", "-w", "w.npz", "--interpret", "-i", "x=huge.npy"], 1, "does not fit"),
     (["run", "g.lir", "-w", "w.npz", "--interpret", "-i", "x=bad.lir"], 2, "expected a .npy file"),

@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import onnx_models as om
 import pytest
 from device import need
 
 import lstm_ir as li
-from lstm_ir.cli import group
+from lstm_ir.cli import group, importing
 
 Capture = pytest.CaptureFixture[str]
 I, H = 5, 7
@@ -195,7 +196,43 @@ def test_a_check_is_of_what_the_options_make(folder: Path, capsys: Capture) -> N
     need("onnxruntime")
     assert call("import", folder / "good.onnx", "--check") == 0
     assert call("import", folder / "good.onnx", "--check", "--precision", "int8") == 1
+    assert "say with --absolute and --relative how far" in capsys.readouterr().err
     assert call("import", folder / "good.onnx", "--check", "--pipeline", "no-such-pass") != 0
+    capsys.readouterr()
+
+
+def test_a_check_takes_limits(folder: Path, capsys: Capture) -> None:
+    """Calls and streams; without --check they have no meaning."""
+    need("onnxruntime")
+    narrow: list[str | Path] = [folder / "good.onnx", "-t", "cpu:host", "--check", "--precision", "int8"]
+    for states in ([], ["--state", "h0=h1", "--state", "c0=c1"]):
+        assert call("import", *narrow, *states) == 1
+        assert "say with --absolute and --relative how far" in capsys.readouterr().err
+        assert call("import", *narrow, *states, "--absolute", "0.1") == 0
+        assert call("import", *narrow, *states, "--absolute", "1e-9", "--relative", "0") == 1
+        assert "--absolute" not in capsys.readouterr().err
+    assert call("import", folder / "good.onnx", "--relative", "0.1") == 2
+    assert "give --check too" in capsys.readouterr().err
+
+
+def test_a_check_is_of_the_module_that_runs_here(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:  # fmt: skip
+    """Of the levels that `cpu` stands for the one that the loader takes."""
+    need("onnxruntime")
+    words: list[str] = []
+
+    def compiled(program: Any, word: str, **more: Any) -> li.Executable:
+        words.append(word)
+        return li.compile(program, word, **more)
+
+    monkeypatch.setattr(importing, "compile", compiled)
+    package = tmp_path / "m.lirpkg"
+    assert call("import", folder / "good.onnx", "--check", "-o", package) == 0
+    with li.load(package) as exe:
+        assert words == [str(exe.target)]
+    assert call("import", folder / "good.onnx", "--check", "-t", "cpu:host", "-t", "cpu") == 0
+    assert words[1:] == ["cpu:host"]
     capsys.readouterr()
 
 
@@ -277,6 +314,15 @@ def test_constants_as_words() -> None:
     }  # fmt: skip
     assert sizes(["T=100", "input_0=B"]) == {"T": 100, "input_0": "B"}
     assert ranges(["x=-1.5..2", "ids=0..99"]) == {"x": (-1.5, 2), "ids": (0, 99)}
+
+
+@pytest.mark.parametrize("text", ["99999999999999999999999", "1,99999999999999999999999", "-1,18446744073709551615"])
+def test_constants_that_no_integer_holds(text: str) -> None:
+    from lstm_ir.cli.model_options import constants
+
+    with pytest.raises(click.UsageError, match=f"--constant sr={text}: no integers of 64 bits"):
+        constants([f"sr={text}"])
+    assert constants(["sr=18446744073709551615"])["sr"].dtype == np.uint64
 
 
 def test_constants_from_a_file(tmp_path: Path) -> None:

@@ -97,7 +97,11 @@ def test_a_module_that_computes_something_else_is_found(tmp_path: Path, capsys: 
 
 WRONG = {
     "contents of a graph": (["show", "g.lir", "--contents"], 2, "--contents says what a package holds; g.lir is no"),
-    "contents at a stage": (["show", "m.lirpkg", "--contents", "-s", "core"], 2, "of the others it takes -o and"),
+    "contents at a stage": (
+        ["show", "m.lirpkg", "--contents", "-s", "core"],
+        2,
+        "of the others it takes -o, --key-file",
+    ),
     "import": (["import", "m.lirpkg"], 2, "m.lirpkg is a package already: `lstm-ir show m.lirpkg --contents` says"),
     "options of importers": (
         ["verify", "m.lirpkg", "--constant", "a=1"],

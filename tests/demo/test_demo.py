@@ -20,6 +20,17 @@ from lstm_ir.demo.run import Held, devices, run, score, stream
 from lstm_ir.ir.opdef import OPS
 
 
+def test_a_package_in_no_folder_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    def never(*given: object, **more: object) -> None:
+        raise AssertionError("trained")
+
+    monkeypatch.setattr("lstm_ir.cli.demo.run", never)
+    assert group.run(["demo", "-o", str(tmp_path / "none" / "m.lirpkg")]) == 2
+    assert "No such file or directory" in capsys.readouterr().err
+
+
 def test_demo_trains_and_reads_digits_on_every_device_and_from_the_package(tmp_path: Path) -> None:
     if has("vulkan") or "vulkan" in REQUIRED:
         need("vulkan")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
+from collections import Counter
 from statistics import geometric_mean
 from typing import Any
 
@@ -145,7 +146,7 @@ def about(measured: dict[str, Any]) -> str:
     """Where the figures are from."""
     if not measured["points"]:
         return "\nNo speed was measured yet; `python benchmarks/cells.py -o docs/cells/measured.json` does.\n"
-    versions = ", ".join(f"{k} {v}" for k, v in measured["versions"].items())
+    versions = versions_of(measured)
     return (
         f"\nSpeeds: medians of interleaved calls on {measured['machine']} ({versions}), by `python benchmarks/cells.py "
         "-o docs/cells/measured.json`. The ratio is the fastest other runner's median by ours: above 1 we are faster. "
@@ -153,6 +154,15 @@ def about(measured: dict[str, Any]) -> str:
         "seconds until our first results are there, of which nearly all are the compiler's.\n"
         f"{means(measured)}"
     )
+
+
+def versions_of(measured: dict[str, Any]) -> str:
+    """The versions that the points were measured with; how many points, where they differ."""
+    words = [p.get("versions", measured.get("versions", {})) for p in measured["points"]]
+    found = Counter(", ".join(f"{k} {v}" for k, v in versions.items()) for versions in words)
+    if len(found) == 1:
+        return next(iter(found))
+    return "; ".join(f"{count} points: {text}" for text, count in found.most_common())
 
 
 def page(of_loops: dict[str, str], measured: dict[str, Any]) -> str:

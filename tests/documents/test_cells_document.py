@@ -125,6 +125,14 @@ def test_the_means_are_geometric_and_over_what_was_measured() -> None:
     assert "| — | 5.2 |" in document.speeds("min_gru", measured(alone))
 
 
+def test_versions_are_those_of_the_points() -> None:
+    point = {"cell": "min_gru"}
+    assert document.versions_of(measured(point, point)) == "jax 1"
+    later = {**point, "versions": {"jax": "2", "torch": "3"}}
+    assert document.versions_of(measured(later)) == "jax 2, torch 3"
+    assert document.versions_of(measured(point, later, later)) == "2 points: jax 2, torch 3; 1 points: jax 1"
+
+
 def test_what_was_measured_names_its_machine() -> None:
     if not document.MEASURED.is_file():
         assert "not measured" in document.PAGE.read_text(encoding="utf-8")

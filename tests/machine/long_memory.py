@@ -12,7 +12,7 @@ import numpy as np
 import remat_memory
 
 import lstm_ir as li
-from lstm_ir.bench.memory import resident
+from lstm_ir.measurement.memory import peak as most
 
 H = 64
 
@@ -38,9 +38,9 @@ def main(what: str, T: int, memory: str | None = None) -> None:
     x = np.random.default_rng(1).normal(size=(T, 1, H)).astype("f4")
     exe = li.compile(graph, "cpu", device="local-sync")
     exe(x=x[:3])
-    before = resident()
+    before = most()
     found = exe(x=x)
-    grown = resident() - before
+    grown = most() - before
     exe.close()
     peak = runtime.device("local-sync").allocator.statistics["device_bytes_peak"]
     print(peak, grown, x.nbytes + sum(v.nbytes for v in found.values()), flush=True)

@@ -124,7 +124,7 @@ def abs(x: Any) -> Value:
 
 
 def sign(x: Any) -> Value:
-    """-1, 0 or 1; NaN stays."""
+    """-1, 0 or 1; NaN and -0.0 stay."""
     return _apply("sign", x)
 
 

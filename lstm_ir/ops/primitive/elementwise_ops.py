@@ -88,7 +88,7 @@ _binary("shift_right_arithmetic", "i", nm.shift_right_arithmetic, g.none)
 
 _unary("negate", "fi", np.negative, g.negate)
 _unary("abs", "fi", np.abs, g.abs_)
-_unary("sign", "fi", np.sign, g.none)
+_unary("sign", "fi", nm.sign, g.none)
 _unary("floor", "f", np.floor, g.none)
 _unary("ceil", "f", np.ceil, g.none)
 _unary("round_nearest_even", "f", np.rint, g.none)

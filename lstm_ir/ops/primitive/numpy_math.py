@@ -31,6 +31,11 @@ def logistic(x: Array) -> Array:
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(x.dtype)
 
 
+def sign(x: Array) -> Array:
+    """-1, 0 or 1; -0.0 of -0.0, which NumPy makes 0.0, and NaN of NaN."""
+    return np.asarray(np.copysign(np.sign(x), x) if x.dtype.kind == "f" else np.sign(x))
+
+
 def rsqrt(x: Array) -> Array:
     """1 / sqrt(x)."""
     return (1 / np.sqrt(x)).astype(x.dtype)

@@ -384,10 +384,37 @@ def test_weaker_flags_leave_a_note(store: Path, monkeypatch: pytest.MonkeyPatch)
         assert note.startswith("compiled with ")
         assert "--iree-opt-level=O1" in note
         assert note.endswith("because without it: m: it ended without a word")
+    assert len(list(store.iterdir())) == 1  # so that the module is never there without its note
     fine: list[str] = []
     monkeypatch.setattr(compiler, "run", real)
     compile_mlir(ADD + " ", target, name="m", notes=fine)
     assert fine == []
+
+
+def test_a_module_of_weaker_flags_is_not_that_of_a_caller_who_chose(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Even where the chosen flags are those that are tried first."""
+    real = compiler.run
+
+    def failing(text: str, flags: list[str], **kw: Any) -> bytes:
+        if "--iree-opt-level=O3" in flags:
+            raise CompilerRefusedError("m: it ended without a word")
+        return real(text, flags, **kw)
+
+    monkeypatch.setattr(compiler, "run", failing)
+    assert compile_mlir(ADD, resolve("vulkan"), name="m")
+    with pytest.raises(CompileError, match="it ended without a word"):
+        compile_mlir(ADD, resolve("vulkan"), name="m", options={"opt_level": "O3"})
+
+
+def test_a_module_made_without_the_compilers_checks_is_not_one_made_with_them(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    runs = count_runs(monkeypatch)
+    for verify in (False, True, False, True):
+        compile_mlir(ADD, resolve("vulkan"), name="m", verify=verify)
+    assert len(runs) == 2
 
 
 def test_the_compilers_own_checks_come_back_where_it_fails(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,19 @@ def test_safetensors_round_trip(tmp_path: Path) -> None:
         np.testing.assert_array_equal(again[name], a)
 
 
+@pytest.mark.parametrize("where", ["name", "metadata name", "metadata"])
+@pytest.mark.parametrize("text", ["a\ud800", "\udc00", "\ud83d\ude00"])
+def test_safetensors_with_half_of_a_surrogate_pair_are_not_written(text: str, where: str) -> None:
+    """As they are not read; two halves are one letter in the file, which is another name."""
+    out, a = io.BytesIO(), np.zeros(2, np.float32)
+    metadata = {text: "b"} if where == "metadata name" else {"b": text} if where == "metadata" else {"b": "c"}
+    with pytest.raises(PackageError, match="has half of a surrogate pair"):
+        safetensors.write(out, {text if where == "name" else "a": a}, metadata)
+    assert not out.getvalue()
+    safetensors.write(out, {"\U0001f600": a}, {"\U0001f600": "\U0001f600"})
+    assert safetensors.read_from(io.BytesIO(out.getvalue()), len(out.getvalue()), "w").keys() == {"\U0001f600"}
+
+
 def test_safetensors_of_the_library(tmp_path: Path) -> None:
     need("safetensors")
     from safetensors.numpy import load_file, save_file

@@ -92,3 +92,21 @@ def test_empty_parameters_of_an_activation_are_refused() -> None:
     for text in ("affine(,2)", "affine(1,)", "affine(,)"):
         with pytest.raises(li.IRError, match="a parameter is not a number"):
             li.rnn(x, w, w, activations=(text,))
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16"])
+def test_the_sign_of_a_negative_zero_is_one(dtype: str, kernels: bool) -> None:
+    """As StableHLO, TensorFlow and JAX have it: by its meaning, compiled, and in a loop."""
+    rows, first = li.input("rows", ("T", 6), dtype), li.input("first", (6,), dtype)
+    last, signs = li.scan(lambda c, x: (li.tanh(c * 0.5 + x), li.sign(x)), first, rows)
+    g = li.Graph("g", [rows, first], {"whole": li.sign(rows), "steps": signs, "last": last})
+    kind = li.DType(dtype).numpy
+    a = np.array([-0.0, 0.0, np.nan, -2, 3, -np.inf], "f4").astype(kind)
+    want = np.array([[-0.0, 0, np.nan, -1, 1, -1]] * 3)
+    with li.compile(g, options={"kernels": kernels}) as exe:
+        for out in (li.interpret(g, rows=np.stack([a] * 3), first=a), exe(rows=np.stack([a] * 3), first=a)):
+            for name in ("whole", "steps"):
+                got = np.asarray(out[name]).astype("f8")
+                np.testing.assert_array_equal(got, want)
+                np.testing.assert_array_equal(np.signbit(got[:, :2]), [[True, False]] * 3)
