@@ -32,6 +32,11 @@ class Position:
     best_step: int | None = None
     waited: int = 0  # validations since then
 
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last step, from 0. `epoch` is the next one once all batches are done."""
+        return self.epoch if self.batch else self.epoch - 1
+
 
 def best_path(path: str | Path) -> Path:
     """Where the best state lies beside a checkpoint: run.best.safetensors of run.safetensors."""

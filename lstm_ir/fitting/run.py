@@ -66,7 +66,7 @@ class Run:
             self._validation.check()
         at = self._at
         if at.last:  # the last step has a row in the log, which may lack what its report adds
-            self._pending = (at.step, at.epoch + 1 if at.batch else at.epoch, dict(at.last))
+            self._pending = (at.step, at.last_epoch + 1, dict(at.last))
         names = [*self._names, *(self._validation.names if self._validation is not None else ())]
         self._log.begin(names, at.step - bool(at.last))
         try:
@@ -146,7 +146,7 @@ class Run:
         """Validation, plateau, record, checkpoint. An interrupt in the validation leaves it due."""
         at = self._at
         at.due = True
-        found = {} if self._validation is None else self._validation.run(at.epoch)
+        found = {} if self._validation is None else self._validation.run(at.last_epoch)
         with interrupts.held():
             rate, values = self._record(found)
             loss = values[PREFIX + self._names[0]] if found else values[self._names[0]]
@@ -164,7 +164,7 @@ class Run:
         """Of the steps since the last one. The checkpoint is older: a run that goes on does not know of it."""
         with interrupts.held():
             self._save()
-        found = {} if self._validation is None else self._validation.run(self._at.epoch)
+        found = {} if self._validation is None else self._validation.run(self._at.last_epoch)
         with interrupts.held():
             rate, values = self._record(found)
             if found:
@@ -175,7 +175,7 @@ class Run:
         """Note the means, and what a validation found, in history and log; steps per second, and the numbers."""
         at = self._at
         rate, values = self._clock.taken(), self._means.taken() | found
-        self._history.records.append(Record(at.step, at.epoch + 1 if at.batch else at.epoch, values, rate))
+        self._history.records.append(Record(at.step, at.last_epoch + 1, values, rate))
         if self._pending is not None:
             self._pending[2].update(found)
         return rate, values
@@ -250,5 +250,6 @@ class Run:
             rate = self._clock.steps / self._clock.seconds if self._clock.seconds > 0 else 0.0
         loss = {self._names[0]: "loss", PREFIX + self._names[0]: f"{PREFIX}loss"}
         named = {loss.get(n, n): v for n, v in values.items()}
-        epoch = self._at.epoch if report and not self._at.batch else self._at.epoch + 1
-        self._progress.show(self._at.step, epoch, named, rate, self._last, report=report)
+        at = self._at
+        epoch = (at.last_epoch if report else at.epoch) + 1
+        self._progress.show(at.step, epoch, named, rate, self._last, report=report)
