@@ -62,6 +62,8 @@ class Run:
             assert self._path is not None
             self._at = checkpoint.load(self._path, self._session, need_best=self._limits.patience is not None)
             self._means = Means(self._at.sums, self._at.count)
+            if self._at.best_step == self._at.step:  # the run may have ended before this state was written there
+                self._keep_best()
         if self._validation is not None:
             self._validation.check()
         at = self._at
@@ -152,16 +154,20 @@ class Run:
             loss = values[PREFIX + self._names[0]] if found else values[self._names[0]]
             self._tell_plateau(loss)
             at.due, at.sums, at.count, at.last = False, {}, 0, {}
-            if found:
-                self._weigh(loss)
+            is_best = bool(found) and self._weigh(loss)
             self._log_pending()
             self._log.flush()
             if self._path is not None:
                 checkpoint.save(self._path, self._session, at)
+            if is_best:
+                self._keep_best()  # behind the checkpoint, which has the same state where this is not reached
             self._show(values, rate, report=True)
 
     def _last_report(self, interrupts: Interrupts) -> None:
-        """Of the steps since the last one. The checkpoint is older: a run that goes on does not know of it."""
+        """Of the steps since the last one. The checkpoint is older: a run that goes on does not know of it.
+
+        So the file with the best state stays: if this state is better, it is the checkpoint's and the session's.
+        """
         with interrupts.held():
             self._save()
         found = {} if self._validation is None else self._validation.run(self._at.last_epoch)
@@ -187,15 +193,19 @@ class Run:
             self._at.last = {} if self._pending is None else dict(self._pending[2])
             checkpoint.save(self._path, self._session, self._at)
 
-    def _weigh(self, loss: float) -> None:
-        """Keep the state where the validation was the best so far."""
+    def _weigh(self, loss: float) -> bool:
+        """Note whether the validation was the best so far."""
         at = self._at
         if not checkpoint.better(loss, at):
             at.waited += 1
-            return
+            return False
         at.best, at.best_step, at.waited = loss, at.step, 0
+        return True
+
+    def _keep_best(self) -> None:
+        """The present state, which is the best so far."""
         if self._path is not None:
-            checkpoint.save(checkpoint.best_path(self._path), self._session, at)
+            checkpoint.save(checkpoint.best_path(self._path), self._session, self._at)
         elif self._limits.patience is not None:
             self._kept = self._session.state.snapshot()
 
@@ -203,7 +213,7 @@ class Run:
         if self._at.best_step is None or self._at.best_step == self._at.step:
             return
         if self._path is not None:
-            checkpoint.load(checkpoint.best_path(self._path), self._session)
+            checkpoint.load_best(self._path, self._session, self._at.best_step)
         elif self._kept is not None:
             self._session.state.update_all(self._kept, "the best state")
 

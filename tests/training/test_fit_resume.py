@@ -23,6 +23,8 @@ from paths import ROOT
 import lstm_ir as li
 from lstm_ir.backends.files import safetensors
 from lstm_ir.backends.run.executable import Executable
+from lstm_ir.fitting import checkpoint
+from lstm_ir.fitting.validation import Validation
 
 pytestmark = pytest.mark.xdist_group("resumed")  # one process makes what they share
 
@@ -100,14 +102,76 @@ def test_a_run_with_patience_needs_its_best_state(exe: Executable, seed: int, tm
     """Without the file it would end with an error, all of its epochs later."""
     given, path = batches(seed, COUNT), tmp_path / "run.safetensors"
     with exe.session() as first, exe.session() as second:
-        li.fit(first, given, checkpoint=path, **{**options(None), "epochs": 1})
-        (tmp_path / "run.best.safetensors").unlink()
+        li.fit(first, given, checkpoint=path, **{**options(3), "epochs": 1})
+        best = tmp_path / "run.best.safetensors"
         before = state_of(second)
-        with pytest.raises(li.PackageError, match=r"run\.best\.safetensors is missing: the state of step 5, "):
-            li.fit(second, given, checkpoint=path, resume=True, **options(None))
+        best.unlink()
+        with pytest.raises(li.PackageError, match=r"run\.best\.safetensors is missing: the state of step 3, "):
+            li.fit(second, given, checkpoint=path, resume=True, **options(3))
+        best.write_bytes(path.read_bytes())
+        with pytest.raises(li.PackageError, match=r"run\.best\.safetensors is the state of step 5, not the state of s"):
+            li.fit(second, given, checkpoint=path, resume=True, **options(3))
         for n, a in state_of(second).items():
             np.testing.assert_array_equal(a, before[n], err_msg=n)
-        li.fit(second, given, checkpoint=path, resume=True, **{**options(None), "epochs": 2, "patience": None})
+        li.fit(second, given, checkpoint=path, resume=True, **{**options(3), "epochs": 2, "patience": None})
+
+
+def told_losses(monkeypatch: pytest.MonkeyPatch, losses: dict[int, float]) -> None:
+    """A validation finds these losses after these steps, and 9 after others."""
+
+    def found(self: Validation, epoch: int) -> dict[str, float]:
+        state = self._session.state
+        step = 2 * int(state["step"]) + int(state["micro_step"])
+        return {"validation/loss": losses.get(step, 9.0), "validation/accuracy": 0.5}
+
+    monkeypatch.setattr(Validation, "run", found)
+
+
+def test_the_report_at_a_stop_leaves_the_best_state_of_those_before(
+    exe: Executable, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop at step 7 is no report of the whole run, however good it is."""
+    given, path, limits = batches(seed, COUNT), tmp_path / "run", options(5) | {"patience": 2}
+    with exe.session() as fifth, exe.session() as s:
+        told_losses(monkeypatch, {5: 2.0, 7: 1.0})
+        li.fit(fifth, given, **(limits | {"epochs": 1}))
+        first = li.fit(s, given, checkpoint=path, **(limits | {"epochs": None, "steps": 7}))
+        assert (first.best, s.state["step"], s.state["micro_step"]) == (7, 3, 1)
+        last = li.fit(s, given, checkpoint=path, resume=True, **limits)
+        assert (last.best, last.stopped, last.records[-1].step) == (5, "patience", 15)
+        for n, a in state_of(fifth).items():
+            np.testing.assert_array_equal(s.state[n], a, err_msg=n)
+
+
+@pytest.mark.parametrize("count", [2, 3], ids=["before the checkpoint", "between the two"])
+def test_a_run_that_is_killed_in_a_report_keeps_its_best_state(
+    exe: Executable, count: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second report is better than the first, and writes two files. The run goes on for one step."""
+    given, path, limits = batches(seed, COUNT), tmp_path / "run", options(5) | {"patience": 2}
+    save, saved = checkpoint.save, []
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*arguments: Any) -> None:
+        if len(saved) == count:
+            raise Killed
+        saved.append(arguments)
+        save(*arguments)
+
+    with exe.session() as whole, exe.session() as s:
+        told_losses(monkeypatch, {5: 2.0, 10: 1.0})
+        with monkeypatch.context() as m:
+            m.setattr(checkpoint, "save", killed)
+            with pytest.raises(Killed):
+                li.fit(s, given, checkpoint=path, **limits)
+        step = json.loads(safetensors.read_with_metadata(path)[1]["fit"])["step"]
+        last = li.fit(s, given, checkpoint=path, resume=True, **(limits | {"epochs": None, "steps": step + 1}))
+        assert (last.best, last.stopped) == (step, "steps")
+        li.fit(whole, given, **(limits | {"epochs": step // COUNT}))
+        for n, a in state_of(whole).items():
+            np.testing.assert_array_equal(s.state[n], a, err_msg=n)
 
 
 @pytest.mark.parametrize("every", [None, 4])
