@@ -191,6 +191,7 @@ class Run:
         if self._path is not None and self._at.step:
             self._at.sums, self._at.count = dict(self._means.sums), self._means.count
             self._at.last = {} if self._pending is None else dict(self._pending[2])
+            self._log.flush()  # a run that goes on expects the rows before the last step there
             checkpoint.save(self._path, self._session, self._at)
 
     def _weigh(self, loss: float) -> bool:

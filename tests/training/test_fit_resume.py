@@ -340,6 +340,22 @@ def test_the_log_has_a_row_for_each_step(exe: Executable, seed: int, tmp_path: P
     assert [r["step"] for r in rows if r["validation/loss"]] == [str(r.step) for r in history]
 
 
+def test_the_log_is_never_behind_the_checkpoint(
+    exe: Executable, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed writes no more rows; the row of the last step lies in the checkpoint."""
+    log, save, saved = tmp_path / "log.csv", checkpoint.save, []
+
+    def seen(path: Any, session: Any, position: checkpoint.Position) -> None:
+        saved.append(([row.partition(",")[0] for row in log.read_text().splitlines()], [*position.last]))
+        save(path, session, position)
+
+    monkeypatch.setattr(checkpoint, "save", seen)
+    with exe.session() as s, pytest.raises(KeyboardInterrupt):
+        li.fit(s, interrupting(batches(seed, COUNT), (0, 3)), checkpoint=tmp_path / "run", log=log, **options(None))
+    assert saved == [(["step", "1", "2"], ["loss", "grad_norm", "lr", "accuracy"])]
+
+
 def test_a_log_of_another_run_is_refused(exe: Executable, seed: int, tmp_path: Path) -> None:
     given, path, log = batches(seed, COUNT), tmp_path / "run", tmp_path / "log.csv"
     with exe.session() as s:
