@@ -52,6 +52,7 @@ class Run:
         self._progress = Progress(Share(self._train, session), of) if progress else None
         self._at, self._means, self._clock = Position(), Means(), Clock()
         self._history = History(session)
+        self._saved: int | None = None  # the step of the checkpoint
         self._kept: dict[str, Array] | None = None  # the best state, where no file has it
         self._last: Batch | None = None
         self._pending: tuple[int, int, dict[str, float]] | None = None  # a step that the log does not have yet
@@ -62,6 +63,7 @@ class Run:
             assert self._path is not None
             self._at = checkpoint.load(self._path, self._session, need_best=self._limits.patience is not None)
             self._means = Means(self._at.sums, self._at.count)
+            self._saved = self._at.step
             if self._at.best_step == self._at.step:  # the run may have ended before this state was written there
                 self._keep_best()
         if self._validation is not None:
@@ -74,8 +76,9 @@ class Run:
         try:
             self._loop(interrupts)
         except KeyboardInterrupt:
+            whole = not interrupts.cut
             with interrupts.held():
-                self._interrupted()
+                self._interrupted(whole)
             raise
         finally:
             self._log_pending()
@@ -156,9 +159,7 @@ class Run:
             at.due, at.sums, at.count, at.last = False, {}, 0, {}
             is_best = bool(found) and self._weigh(loss)
             self._log_pending()
-            self._log.flush()
-            if self._path is not None:
-                checkpoint.save(self._path, self._session, at)
+            self._write()
             if is_best:
                 self._keep_best()  # behind the checkpoint, which has the same state where this is not reached
             self._show(values, rate, report=True)
@@ -191,8 +192,14 @@ class Run:
         if self._path is not None and self._at.step:
             self._at.sums, self._at.count = dict(self._means.sums), self._means.count
             self._at.last = {} if self._pending is None else dict(self._pending[2])
-            self._log.flush()  # a run that goes on expects the rows before the last step there
+            self._write()
+
+    def _write(self) -> None:
+        """The checkpoint, behind the rows that a run which goes on expects in the log."""
+        self._log.flush()
+        if self._path is not None:
             checkpoint.save(self._path, self._session, self._at)
+            self._saved = self._at.step
 
     def _weigh(self, loss: float) -> bool:
         """Note whether the validation was the best so far."""
@@ -233,14 +240,20 @@ class Run:
         self._history.stopped = next((n for n, is_so in ends.items() if is_so), "")
         return any(ends.values())
 
-    def _interrupted(self) -> None:
-        """Save, and say how to go on."""
-        at = self._at
-        if self._path is None or not at.step:
-            text = f"fit: stopped after step {at.step}; no checkpoint was asked for, the state stays in the session"
-        else:
+    def _interrupted(self, whole: bool) -> None:
+        """Save, and say how to go on. Not `whole`: state and position may be of two steps, which are not saved."""
+        if whole:
             self._save()
-            text = f"fit: stopped after step {at.step}, saved in {self._path}: the same call with resume=True goes on"
+        step, on = self._at.step, "the same call with resume=True goes on"
+        text = f"fit: stopped after step {step}"
+        if self._path is None:
+            text += "; no checkpoint was asked for, the state stays in the session"
+        elif self._saved is None:
+            text += "; there is no checkpoint yet"
+        elif whole:
+            text += f", saved in {self._path}: {on}"
+        else:
+            text += f" and before the next was done, not saved; {self._path} has step {self._saved}: {on}"
         if self._progress is not None:
             self._progress.say(text)
         else:

@@ -24,6 +24,7 @@ import lstm_ir as li
 from lstm_ir.backends.files import safetensors
 from lstm_ir.backends.run.executable import Executable
 from lstm_ir.fitting import checkpoint
+from lstm_ir.fitting.progress import Clock
 from lstm_ir.fitting.validation import Validation
 
 pytestmark = pytest.mark.xdist_group("resumed")  # one process makes what they share
@@ -269,6 +270,47 @@ def test_a_handler_of_somebody_else_is_left_alone(exe: Executable, seed: int) ->
         assert signal.getsignal(signal.SIGINT) is mine
     finally:
         signal.signal(signal.SIGINT, old)
+
+
+@pytest.mark.parametrize("name", ["step", "report"])
+def test_a_handler_of_somebody_else_raises_within_what_is_done_whole(
+    exe: Executable, name: str, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Behind the call of `train`, before the step is counted; behind the word to the plateau, before it is noted."""
+    given, path, limits = batches(seed, COUNT), tmp_path / "run", options(2)
+    place: Any = {"step": Clock, "report": checkpoint}[name]
+    where, at, after = {"step": ("tick", 8, 7), "report": ("better", 4, 8)}[name]
+    real, calls = getattr(place, where), []
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == at:
+            os.kill(os.getpid(), signal.SIGINT)
+        return real(*arguments)
+
+    def mine(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with exe.session() as whole, exe.session() as first, exe.session() as second:
+        want = li.fit(whole, given, checkpoint=tmp_path / "w", **limits)
+        monkeypatch.setattr(place, where, interrupted)
+        old = signal.signal(signal.SIGINT, mine)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                li.fit(first, given, checkpoint=path, **limits)
+        finally:
+            signal.signal(signal.SIGINT, old)
+        monkeypatch.undo()
+        last = li.fit(second, given, checkpoint=path, resume=True, **limits)
+        assert (last.losses, last.best) == (want.losses[6:], want.best)
+        for n, a in state_of(whole).items():
+            np.testing.assert_array_equal(second.state[n], a, err_msg=n)
+    said = capsys.readouterr().err
+    assert said == (
+        f"fit: stopped after step {after} and before the next was done, not saved; {path} has step 6: the same call "
+        "with resume=True goes on\n"
+    )
 
 
 def test_a_run_that_is_over_stays_so_and_one_with_more_epochs_goes_on(
