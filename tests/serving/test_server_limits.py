@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -158,6 +160,37 @@ def test_sigterm_ends_streams_behind_their_last_answer(tmp_path: Path, rng: np.r
             assert sent - answered <= 1  # the one that met the close frame on its way
             assert answered > 0
         assert server.process.wait(60) == 0
+
+
+def test_a_stop_ends_a_stream_whose_next_message_is_always_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message that is being answered when the stop comes is the last."""
+    from lstm_ir.serving import stream as streams
+
+    answered, closed = [], []
+
+    class Socket:
+        async def receive(self) -> dict[str, Any]:
+            return {"type": "websocket.receive", "text": "{}"}
+
+        async def close(self, code: int, reason: str) -> None:
+            closed.append((code, reason))
+
+    async def main() -> None:
+        state: Any = SimpleNamespace(stopping=asyncio.Event(), limits=SimpleNamespace(idle_timeout=60.0))
+
+        async def answer(*_: Any) -> bool:
+            answered.append(1)
+            if len(answered) == 3:
+                state.stopping.set()
+            return len(answered) < 10
+
+        monkeypatch.setattr(streams, "_answered", answer)
+        socket: Any = Socket()
+        nothing: Any = None
+        await streams._messages(state, socket, nothing, nothing)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert (len(answered), closed) == (3, [(1012, "the server stops")])
 
 
 def question(value: float) -> bytes:
