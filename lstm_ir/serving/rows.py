@@ -192,7 +192,7 @@ def _padded(entry: Entry, inputs: Iterable[PortAxes], time: str) -> bool:
         if held and held != [t]:
             return False
     timed = {p.name for p, axes in zip(entry.inputs, inputs, strict=True) if axes.time is not None}
-    if any(axes.time is not None and axes.batch is None for axes in inputs):
+    if not timed or any(axes.time is not None and axes.batch is None for axes in inputs):
         return False
     return all(c.low in (None, 0) for c in entry.checks if c.input in timed)
 
