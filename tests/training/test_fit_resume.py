@@ -137,7 +137,7 @@ def test_the_report_at_a_stop_leaves_the_best_state_of_those_before(
         told_losses(monkeypatch, {5: 2.0, 7: 1.0})
         li.fit(fifth, given, **(limits | {"epochs": 1}))
         first = li.fit(s, given, checkpoint=path, **(limits | {"epochs": None, "steps": 7}))
-        assert (first.best, s.state["step"], s.state["micro_step"]) == (7, 3, 1)
+        assert (first.best, int(s.state["step"]), int(s.state["micro_step"])) == (7, 3, 1)
         last = li.fit(s, given, checkpoint=path, resume=True, **limits)
         assert (last.best, last.stopped, last.records[-1].step) == (5, "patience", 15)
         for n, a in state_of(fifth).items():
@@ -150,7 +150,8 @@ def test_a_run_that_is_killed_in_a_report_keeps_its_best_state(
 ) -> None:
     """The second report is better than the first, and writes two files. The run goes on for one step."""
     given, path, limits = batches(seed, COUNT), tmp_path / "run", options(5) | {"patience": 2}
-    save, saved = checkpoint.save, []
+    saved: list[Any] = []
+    save = checkpoint.save
 
     class Killed(BaseException):
         pass
