@@ -12,6 +12,7 @@ from lstm_ir.ir.errors import LstmIrError, MissingLibraryError, PackageError
 from lstm_ir.ir.parser import parse
 from lstm_ir.ir.printer import named_by_hash
 from lstm_ir.ir.program import Program
+from lstm_ir.ir.types import DType
 from lstm_ir.options import RECORDED, checked
 
 if TYPE_CHECKING:
@@ -67,10 +68,17 @@ def _same_arrays(stated: Mapping[str, Data], stored: Mapping[str, Array], kind: 
 
 
 def _equal(a: Array, b: Array) -> bool:
-    """Text keeps no bits of a NaN beyond its being one."""
+    """By bits, but text keeps none of a NaN beyond its being one."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
-    return a.tobytes() == b.tobytes() or np.array_equal(a.astype(np.float64), b.astype(np.float64), equal_nan=True)
+    if a.tobytes() == b.tobytes():
+        return True
+    if not DType.of(a.dtype).is_float:
+        return False
+    bits = np.dtype(f"u{a.itemsize}")
+    same = np.frombuffer(a.tobytes(), bits) == np.frombuffer(b.tobytes(), bits)
+    neither = np.isnan(a.astype(np.float64)) & np.isnan(b.astype(np.float64))
+    return bool((same | neither.reshape(-1)).all())
 
 
 def _same_entries(program: Program, package: Package, where: str) -> None:

@@ -8,12 +8,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lstm_ir.backends.files import state_file
 from lstm_ir.ir.errors import CallError, PackageError
 
 if TYPE_CHECKING:
     from lstm_ir.backends.run.executable import Session
 
+Array = np.ndarray[Any, Any]
 _NAME = "fit"  # of the entry of the metadata
 
 
@@ -32,6 +35,11 @@ class Position:
     best_step: int | None = None
     waited: int = 0  # validations since then
 
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last step, from 0. `epoch` is the next one once all batches are done."""
+        return self.epoch if self.batch else self.epoch - 1
+
 
 def best_path(path: str | Path) -> Path:
     """Where the best state lies beside a checkpoint: run.best.safetensors of run.safetensors."""
@@ -47,18 +55,32 @@ def save(path: str | Path, session: Session, position: Position) -> None:
 def load(path: str | Path, session: Session, *, need_best: bool = False) -> Position:
     """The state of the file, and its position; PackageError, and no change, for a file that is no checkpoint.
 
-    need_best: the best state that it speaks of has to lie beside it.
+    need_best: the best state that it speaks of has to lie beside it, unless it is the checkpoint's own.
     """
     arrays, metadata = state_file.read_with_metadata(path)
     position = _position(metadata.get(_NAME), str(path))
-    best = best_path(path)
-    if need_best and position.best_step is not None and not best.is_file():
-        raise PackageError(
-            f"{best} is missing: the state of step {position.best_step}, with which a run with patience ends; "
-            f"put it beside {path}, or resume without patience"
-        )
+    if need_best and position.best_step is not None and position.best_step != position.step:
+        _read_best(path, position.best_step)
     session.state.update_all(arrays, str(path))
     return position
+
+
+def load_best(path: str | Path, session: Session, step: int) -> None:
+    """The best state beside a checkpoint; PackageError, and no change, where none is there or it is of another step."""
+    session.state.update_all(_read_best(path, step), str(best_path(path)))
+
+
+def _read_best(path: str | Path, step: int) -> dict[str, Array]:
+    best = best_path(path)
+    wanted = f"the state of step {step}, with which a run with patience ends"
+    remedy = f"put it beside {path}, or resume without patience"
+    if not best.is_file():
+        raise PackageError(f"{best} is missing: {wanted}; {remedy}")
+    arrays, metadata = state_file.read_with_metadata(best)
+    found = _position(metadata.get(_NAME), str(best)).step
+    if found != step:
+        raise PackageError(f"{best} is the state of step {found}, not {wanted}; {remedy}")
+    return arrays
 
 
 def _position(text: str | None, where: str) -> Position:

@@ -13,11 +13,12 @@ class Interrupts:
     """While it is open, an interrupt that comes inside of `held` is raised at its end.
 
     Elsewhere it is raised at once, as KeyboardInterrupt. Only the main thread gets interrupts, and a handler that
-    somebody else has set is left alone.
+    somebody else has set is left alone: what that one raises ends `held` in its midst.
     """
 
     def __init__(self) -> None:
         self._held = self._came = self._ours = False
+        self.cut = False  # whether an exception has ended the last `held` in its midst
 
     def __enter__(self) -> Interrupts:
         main = threading.current_thread() is threading.main_thread()
@@ -38,9 +39,10 @@ class Interrupts:
     @contextmanager
     def held(self) -> Iterator[None]:
         """What is done here is done whole."""
-        self._held = True
+        self._held = self.cut = True
         try:
             yield
+            self.cut = False
         finally:
             self._held = False
         if self._came:

@@ -52,6 +52,7 @@ class Run:
         self._progress = Progress(Share(self._train, session), of) if progress else None
         self._at, self._means, self._clock = Position(), Means(), Clock()
         self._history = History(session)
+        self._saved: int | None = None  # the step of the checkpoint
         self._kept: dict[str, Array] | None = None  # the best state, where no file has it
         self._last: Batch | None = None
         self._pending: tuple[int, int, dict[str, float]] | None = None  # a step that the log does not have yet
@@ -62,18 +63,22 @@ class Run:
             assert self._path is not None
             self._at = checkpoint.load(self._path, self._session, need_best=self._limits.patience is not None)
             self._means = Means(self._at.sums, self._at.count)
+            self._saved = self._at.step
+            if self._at.best_step == self._at.step:  # the run may have ended before this state was written there
+                self._keep_best()
         if self._validation is not None:
             self._validation.check()
         at = self._at
         if at.last:  # the last step has a row in the log, which may lack what its report adds
-            self._pending = (at.step, at.epoch + 1 if at.batch else at.epoch, dict(at.last))
+            self._pending = (at.step, at.last_epoch + 1, dict(at.last))
         names = [*self._names, *(self._validation.names if self._validation is not None else ())]
         self._log.begin(names, at.step - bool(at.last))
         try:
             self._loop(interrupts)
         except KeyboardInterrupt:
+            whole = not interrupts.cut
             with interrupts.held():
-                self._interrupted()
+                self._interrupted(whole)
             raise
         finally:
             self._log_pending()
@@ -146,25 +151,27 @@ class Run:
         """Validation, plateau, record, checkpoint. An interrupt in the validation leaves it due."""
         at = self._at
         at.due = True
-        found = {} if self._validation is None else self._validation.run(at.epoch)
+        found = {} if self._validation is None else self._validation.run(at.last_epoch)
         with interrupts.held():
             rate, values = self._record(found)
             loss = values[PREFIX + self._names[0]] if found else values[self._names[0]]
             self._tell_plateau(loss)
             at.due, at.sums, at.count, at.last = False, {}, 0, {}
-            if found:
-                self._weigh(loss)
+            is_best = bool(found) and self._weigh(loss)
             self._log_pending()
-            self._log.flush()
-            if self._path is not None:
-                checkpoint.save(self._path, self._session, at)
+            self._write()
+            if is_best:
+                self._keep_best()  # behind the checkpoint, which has the same state where this is not reached
             self._show(values, rate, report=True)
 
     def _last_report(self, interrupts: Interrupts) -> None:
-        """Of the steps since the last one. The checkpoint is older: a run that goes on does not know of it."""
+        """Of the steps since the last one. The checkpoint is older: a run that goes on does not know of it.
+
+        So the file with the best state stays: if this state is better, it is the checkpoint's and the session's.
+        """
         with interrupts.held():
             self._save()
-        found = {} if self._validation is None else self._validation.run(self._at.epoch)
+        found = {} if self._validation is None else self._validation.run(self._at.last_epoch)
         with interrupts.held():
             rate, values = self._record(found)
             if found:
@@ -175,7 +182,7 @@ class Run:
         """Note the means, and what a validation found, in history and log; steps per second, and the numbers."""
         at = self._at
         rate, values = self._clock.taken(), self._means.taken() | found
-        self._history.records.append(Record(at.step, at.epoch + 1 if at.batch else at.epoch, values, rate))
+        self._history.records.append(Record(at.step, at.last_epoch + 1, values, rate))
         if self._pending is not None:
             self._pending[2].update(found)
         return rate, values
@@ -185,17 +192,28 @@ class Run:
         if self._path is not None and self._at.step:
             self._at.sums, self._at.count = dict(self._means.sums), self._means.count
             self._at.last = {} if self._pending is None else dict(self._pending[2])
-            checkpoint.save(self._path, self._session, self._at)
+            self._write()
 
-    def _weigh(self, loss: float) -> None:
-        """Keep the state where the validation was the best so far."""
+    def _write(self) -> None:
+        """The checkpoint, behind the rows that a run which goes on expects in the log."""
+        self._log.flush()
+        if self._path is not None:
+            checkpoint.save(self._path, self._session, self._at)
+            self._saved = self._at.step
+
+    def _weigh(self, loss: float) -> bool:
+        """Note whether the validation was the best so far."""
         at = self._at
         if not checkpoint.better(loss, at):
             at.waited += 1
-            return
+            return False
         at.best, at.best_step, at.waited = loss, at.step, 0
+        return True
+
+    def _keep_best(self) -> None:
+        """The present state, which is the best so far."""
         if self._path is not None:
-            checkpoint.save(checkpoint.best_path(self._path), self._session, at)
+            checkpoint.save(checkpoint.best_path(self._path), self._session, self._at)
         elif self._limits.patience is not None:
             self._kept = self._session.state.snapshot()
 
@@ -203,7 +221,7 @@ class Run:
         if self._at.best_step is None or self._at.best_step == self._at.step:
             return
         if self._path is not None:
-            checkpoint.load(checkpoint.best_path(self._path), self._session)
+            checkpoint.load_best(self._path, self._session, self._at.best_step)
         elif self._kept is not None:
             self._session.state.update_all(self._kept, "the best state")
 
@@ -222,14 +240,20 @@ class Run:
         self._history.stopped = next((n for n, is_so in ends.items() if is_so), "")
         return any(ends.values())
 
-    def _interrupted(self) -> None:
-        """Save, and say how to go on."""
-        at = self._at
-        if self._path is None or not at.step:
-            text = f"fit: stopped after step {at.step}; no checkpoint was asked for, the state stays in the session"
-        else:
+    def _interrupted(self, whole: bool) -> None:
+        """Save, and say how to go on. Not `whole`: state and position may be of two steps, which are not saved."""
+        if whole:
             self._save()
-            text = f"fit: stopped after step {at.step}, saved in {self._path}: the same call with resume=True goes on"
+        step, on = self._at.step, "the same call with resume=True goes on"
+        text = f"fit: stopped after step {step}"
+        if self._path is None:
+            text += "; no checkpoint was asked for, the state stays in the session"
+        elif self._saved is None:
+            text += "; there is no checkpoint yet"
+        elif whole:
+            text += f", saved in {self._path}: {on}"
+        else:
+            text += f" and before the next was done, not saved; {self._path} has step {self._saved}: {on}"
         if self._progress is not None:
             self._progress.say(text)
         else:
@@ -250,5 +274,6 @@ class Run:
             rate = self._clock.steps / self._clock.seconds if self._clock.seconds > 0 else 0.0
         loss = {self._names[0]: "loss", PREFIX + self._names[0]: f"{PREFIX}loss"}
         named = {loss.get(n, n): v for n, v in values.items()}
-        epoch = self._at.epoch if report and not self._at.batch else self._at.epoch + 1
-        self._progress.show(self._at.step, epoch, named, rate, self._last, report=report)
+        at = self._at
+        epoch = (at.last_epoch if report else at.epoch) + 1
+        self._progress.show(at.step, epoch, named, rate, self._last, report=report)

@@ -15,7 +15,8 @@ The protocol. State is at step n everywhere: in the trainer and in every worker.
   and no other. Lost after that: its gradients are here, and are used. Lost while it applies: the trainer's state is at
   n or n + 1, as a whole, and the new worker takes it from there.
 * **A state that is loaded** may have the step that workers are at. So each of them counts as stale until it has
-  answered that it took the trainer's state, and a stale one is asked for nothing else.
+  answered that it took the trainer's state, and a stale one is asked for nothing else. So does one that was sent
+  `apply(n)`, until its answer and the trainer's own copy have one step: an exception may end the trainer's part.
 * **A step that fails** (a loss that is not finite, say) changes no copy: the error is raised once all replies are in,
   and a worker that differs is sent the state.
 * **The trainer itself** is what a checkpoint is for: a safetensors file of its state, written in one step, after every
@@ -187,7 +188,9 @@ class Trainer:
             self._checkpoint.stepped()
         for i, lost in enumerate(late):
             received = None if lost else self._received(i)
-            if received is None or received.step != reply.step:
+            if received is not None and received.step == reply.step:
+                self._stale.discard(i)
+            else:
                 with suppress(LstmIrError):  # the step is done, or refused, all the same; the next one tries again
                     self._bring(i)
         if reply.error is not None:
@@ -245,6 +248,8 @@ class Trainer:
         link = self._link(i)
         if link is None or (verb != LOAD and i in self._stale):
             return False
+        if verb == APPLY:
+            self._stale.add(i)  # until it is known that the trainer's copy has applied the same
         try:
             link.send(verb, step, shared)
         except LostError as e:

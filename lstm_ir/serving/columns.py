@@ -57,6 +57,9 @@ class Columns:
                 raise CallError(f"{entry.name}: input {p} is missing: name it among {where}")
         self._constants = dict(constants)
         self._taken = [_Column(p, chosen[n], ports[n][1].batch or 0) for n, p in per_row.items() if n in chosen]
+        if not self._taken:  # only the lengths have a value for each row, and nobody says how many
+            named = ", ".join(f"{n!r}: COLUMN" for n in per_row)
+            raise CallError(f"{entry.name}: no column tells how many rows there are: name one, inputs={{{named}}}")
         self._columns = {n: outputs[n] for n in rows.wanted}
         names = [*self._keep, *self._columns.values()]
         twice = next((n for n in names if names.count(n) > 1), None)

@@ -192,14 +192,21 @@ def _padded(entry: Entry, inputs: Iterable[PortAxes], time: str) -> bool:
         if held and held != [t]:
             return False
     timed = {p.name for p, axes in zip(entry.inputs, inputs, strict=True) if axes.time is not None}
-    if any(axes.time is not None and axes.batch is None for axes in inputs):
+    if not timed or any(axes.time is not None and axes.batch is None for axes in inputs):
         return False
     return all(c.low in (None, 0) for c in entry.checks if c.input in timed)
 
 
 def _own(a: Array, given: object) -> Array:
-    """The array, where no memory of it is the caller's; else a copy."""
-    return a if a is not given and a.flags.owndata else a.copy()
+    """The array, where it is known that no memory of it is the caller's; else a copy.
+
+    What has an `__array__` may give memory of its own, which nobody else sees.
+    """
+    if isinstance(given, np.ndarray):
+        own = not np.may_share_memory(a, given)
+    else:
+        own = isinstance(given, (list, tuple, int, float, np.generic))
+    return a if own else a.copy()
 
 
 def _content(a: Array) -> Hashable:

@@ -126,13 +126,16 @@ class ServedModel:
     def set_state(self, name: str | int, data: bytes) -> Future[None]:
         """Queue that a sequence goes on from a state, a safetensors file; one that is not open is opened.
 
-        RequestError (413) for more rows than one request may have, which would stay in memory.
+        RequestError (413) for more rows or steps than one request may have, which would stay in memory.
         """
         where = f"state of sequence {name}"
-        held, rows = sessions.whole_state(self.sessions, states.from_bytes(data, where), where)
+        held, rows, steps = sessions.whole_state(self.sessions, states.from_bytes(data, where), where)
         most = self.server.scheduler.max_rows
         if rows > most:
             raise RequestError(f"{where}: it has {rows} rows; at most {most} are taken, --max-batch", 413)
+        if steps > self._max_steps:
+            limit = f"at most {self._max_steps} are taken, --max-steps"
+            raise RequestError(f"{where}: it has {steps} steps; {limit}", 413)
         return sessions.put_state(self.sessions, name, held)
 
     def stop(self) -> None:

@@ -160,10 +160,11 @@ class SessionKeeper:
         """Copies of arrays that are a whole state; PackageError for others."""
         return state_values.whole(self._variables, arrays, where, [self._variables])
 
-    def rows_of(self, held: Mapping[str, Array]) -> int:
-        """The rows of a whole state."""
+    def reach_of(self, held: Mapping[str, Array]) -> tuple[int, int]:
+        """The rows of a whole state, and its steps, 0 where time is no size of it."""
         ports = [Port(n, v.type) for n, v in self._variables.items()]
-        return bind_dims(ports, {n: a.shape for n, a in held.items()})[self._rows.batch]
+        sizes = bind_dims(ports, {n: a.shape for n, a in held.items()})
+        return sizes[self._rows.batch], sizes.get(self._rows.time, 0)
 
     def snapshot(self, session: KeptSession) -> dict[str, Array]:
         """Copies of its state; before the first call, that of one row."""

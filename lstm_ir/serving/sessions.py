@@ -129,10 +129,10 @@ def step(
     return sessions._keeper.step(name, inputs, until, begins, ends, confirm)
 
 
-def whole_state(sessions: Sessions, arrays: Mapping[str, Any], where: str) -> tuple[dict[str, Array], int]:
-    """Copies of the arrays, and their rows; PackageError, which begins with `where`, where they are no whole state."""
+def whole_state(sessions: Sessions, arrays: Mapping[str, Any], where: str) -> tuple[dict[str, Array], int, int]:
+    """Copies of the arrays, and their rows and steps; PackageError, which begins with `where`, for no whole state."""
     held = sessions._keeper.checked(arrays, where)
-    return held, sessions._keeper.rows_of(held)
+    return held, *sessions._keeper.reach_of(held)
 
 
 def put_state(sessions: Sessions, name: Name, held: dict[str, Array]) -> Future[None]:

@@ -92,6 +92,9 @@ async def _messages(state: ServerState, socket: WebSocket, model: ServedModel, s
             if not await _answered(state, socket, model, session, message):
                 await socket.close(POLICY, "the sequence is closed")
                 return
+            if state.stopping.is_set():  # also where the next message is there already
+                await socket.close(RESTART, "the server stops")
+                return
     finally:
         stopping.cancel()
         if receiving is not None:

@@ -26,6 +26,7 @@ DATATYPES = {
 }  # fmt: skip
 WORDS = {v: k for k, v in DATATYPES.items()}
 _RANK = 32
+_SIZE = 2**63 - 1  # no array has more; products of sizes stay numbers that a message can hold
 _PIECE = 1 << 13  # elements that become text at a time
 _BYTES = ("FP16", "BF16")  # the protocol has no JSON numbers of these
 _WHOLE = {int, MinusZero}
@@ -54,6 +55,8 @@ def shape_of(value: object, where: str) -> tuple[int, ...]:
     """A tensor's shape; sizes of 0 are refused, since other sizes beside them could be anything."""
     if not isinstance(value, list) or len(value) > _RANK or not all(type(n) is int and n > 0 for n in value):
         raise RequestError(f"{where}: shape is {str(value)[:80]}; expected a list of sizes of 1 or more")
+    if max(value, default=0) > _SIZE:
+        raise RequestError(f"{where}: shape has a size above 2^63 - 1")
     return tuple(value)
 
 

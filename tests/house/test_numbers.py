@@ -81,7 +81,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/serving/rows.py": "_WHOLE",
         "lstm_ir/serving/served_model.py": "MAX_STEPS",
         "lstm_ir/serving/session_keeper.py": "_CHARACTERS",
-        "lstm_ir/serving/tensors.py": "_RANK _PIECE",
+        "lstm_ir/serving/tensors.py": "_RANK _SIZE _PIECE",
         "lstm_ir/verification/cold.py": "LIMIT",
         "lstm_ir/verification/comparison.py": "MAX_PASSED_OVER",
         "lstm_ir/verification/draw.py": "MAX_ELEMENTS",

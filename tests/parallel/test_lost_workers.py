@@ -240,6 +240,34 @@ def test_an_interrupted_step(package: Path, wanted: Wanted, verb: str, monkeypat
         confirm(trainer, losses, wanted)
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_update_that_only_workers_have_made(
+    package: Path, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trainer's own part of it never began, and the next batch has no part for one worker."""
+    with Trainer(package, 2, threads=1) as trainer:
+        trainer.step(batch(0))
+        want = trainer.state
+
+        def ended(*_: Any) -> Any:
+            raise error
+
+        with monkeypatch.context() as m:
+            m.setattr(Replica, "answer", ended)  # of the trainer's own copy, in this process
+            with pytest.raises(error):
+                trainer.step(batch(1))
+        for name, a in trainer.state.items():
+            np.testing.assert_array_equal(a, want[name], err_msg=name)
+        trainer.step(batch(2, 1))
+        b = {n: a for n, a in batch(99).items() if n != "lr"}
+        own = trainer._replica.answer("grads", 2, b)
+        for reply in trainer._exchange("grads", [trainer._transport.share(b)] * 2):
+            assert reply is not None
+            for name, a in own.arrays.items():
+                np.testing.assert_array_equal(reply.arrays[name], a, err_msg=name)
+        assert trainer.replaced == 0
+
+
 def test_an_interrupted_step_whose_messages_are_larger_than_a_socket_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -228,6 +228,18 @@ def test_what_a_predictor_cannot_be_made_of(package: Path, words: dict[str, Any]
         Predictor(package, **words)
 
 
+def test_lengths_alone_tell_the_rows(tmp_path: Path) -> None:
+    """They are made where they have no column, which needs another one."""
+    table = np.arange(8, dtype=np.float32)
+    n = li.input("n", ("B",), "i32")
+    graph = li.Graph("alone", [n], {"y": li.convert(n, "f32") + li.sum(li.weight("w", table))})
+    path = li.export(graph, tmp_path / "alone.lirpkg", ["cpu:host"])
+    with pytest.raises(li.CallError, match=r"main: no column tells how many rows there are: name one, inputs=.'n': "):
+        Predictor(path, lengths="n")
+    found = Predictor(path, lengths="n", inputs={"n": "c"})({"c": np.array([3, 5], np.int32)})
+    np.testing.assert_array_equal(found["y"], [31, 33])
+
+
 def test_packages_that_are_not_there_or_keep_state(tmp_path: Path) -> None:
     with pytest.raises(li.PackageError, match=r"none\.lirpkg: No such file"):
         Predictor(tmp_path / "none.lirpkg")

@@ -184,16 +184,32 @@ def test_one_bad_request_fails_alone(slow: Slow) -> None:
     batcher.close()
 
 
-@pytest.mark.parametrize("view", [False, True], ids=["the array", "a view"])
-def test_a_caller_may_write_into_what_he_submitted(slow: Slow, view: bool) -> None:
+class Lender:
+    """Hands out its own memory."""
+
+    def __init__(self, a: Array) -> None:
+        self._a = a
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        return self._a
+
+
+GIVEN: dict[str, Callable[[Array], Any]] = {
+    "the array": lambda a: a, "a view": lambda a: a[:1], "turned": lambda a: a[::-1], "lent": Lender,
+    "a view that is lent": lambda a: Lender(a[:1]), "a list": lambda a: list(a),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", GIVEN)
+def test_a_caller_may_write_into_what_he_submitted(slow: Slow, how: str) -> None:
     """Before the call has begun: its results are those of what was submitted."""
     with held(slow) as batcher:
         a = np.full((2, 2), 1, np.float32)
-        given = a[:1] if view else a
+        given = GIVEN[how](a)
         future = batcher.submit({"x": given})
         a[...] = 13
         slow.go.set()
-        np.testing.assert_array_equal(future.result(60)["y"], np.full_like(given, 2))
+        np.testing.assert_array_equal(future.result(60)["y"], np.full(np.shape(given), 2))
 
 
 def test_the_queue_is_bounded(slow: Slow) -> None:

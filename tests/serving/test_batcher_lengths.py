@@ -157,3 +157,11 @@ def test_a_packed_module_of_pytorch(rng: np.random.Generator) -> None:
     with li.compile(li.from_torch(Tagger(False), example, sizes=sizes)) as exe:
         with pytest.raises(CallError, match=r"depends on other rows of it.*pad_packed_sequence.*total_length"):
             li.Batcher(exe)
+
+
+def test_lengths_of_a_graph_without_time_pad_nothing() -> None:
+    """The number is that of the row, which the caller says."""
+    n = li.input("n", ("B",), "i32")
+    with li.compile(li.Graph("alone", [n], {"y": n * 2})) as exe, li.Batcher(exe, lengths="n") as batcher:
+        assert not batcher.rows.pads
+        np.testing.assert_array_equal(batcher(n=np.array([3, 5], np.int32))["y"], [6, 10])

@@ -91,6 +91,11 @@ TENSORS: dict[str, tuple[dict[str, Any], str]] = {
     "float_size": (tensor(shape=[2.0, 1, I]), "expected a list of sizes"),
     "many_axes": (tensor(shape=[1] * 40), "expected a list of sizes"),
     "huge": (tensor(shape=[2**40, 2**40, I]), "10 numbers; shape"),
+    "astronomic": (tensor(shape=[10**1999] * 3), "input x: shape has a size above 2^63 - 1"),
+    "astronomic_binary": (
+        tensor(shape=[10**1999] * 3, data=None, parameters={"binary_data_size": 0}),
+        "input x: shape has a size above 2^63 - 1",
+    ),
     "few": (tensor(data=[0.5]), "input x: 1 numbers; shape [2, 1, 5] has 10"),
     "no_data": (tensor(data=None), "input x: data is no list"),
     "text": (tensor(data=["a" * 1000] + ["b"] * 9), "input x: data of FP32 has str"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,11 @@ import pytest
 from raw_stream import TEXT, RawStream
 from served import Served, served, slow_server, whole
 from served_models import STEP, I, stream
+
+import lstm_ir as li
+from lstm_ir.serving.served_model import ServedModel
+from lstm_ir.serving.session import to_bytes
+from lstm_ir.serving.tensors import RequestError
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -158,6 +165,53 @@ def test_sigterm_ends_streams_behind_their_last_answer(tmp_path: Path, rng: np.r
             assert sent - answered <= 1  # the one that met the close frame on its way
             assert answered > 0
         assert server.process.wait(60) == 0
+
+
+def test_a_stop_ends_a_stream_whose_next_message_is_always_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message that is being answered when the stop comes is the last."""
+    from lstm_ir.serving import stream as streams
+
+    answered, closed = [], []
+
+    class Socket:
+        async def receive(self) -> dict[str, Any]:
+            return {"type": "websocket.receive", "text": "{}"}
+
+        async def close(self, code: int, reason: str) -> None:
+            closed.append((code, reason))
+
+    async def main() -> None:
+        state: Any = SimpleNamespace(stopping=asyncio.Event(), limits=SimpleNamespace(idle_timeout=60.0))
+
+        async def answer(*_: Any) -> bool:
+            answered.append(1)
+            if len(answered) == 3:
+                state.stopping.set()
+            return len(answered) < 10
+
+        monkeypatch.setattr(streams, "_answered", answer)
+        socket: Any = Socket()
+        nothing: Any = None
+        await streams._messages(state, socket, nothing, nothing)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert (len(answered), closed) == (3, [(1012, "the server stops")])
+
+
+def test_state_that_is_put_has_as_many_steps_as_a_request_may() -> None:
+    """It is kept: a state [T, B, 5], the last chunk."""
+    x, last = li.input("x", ("T", "B", I)), li.input("last", ("T", "B", I))
+    graph = li.Graph("echo", [x, last], {"y": x + last, "next": x})
+    with li.compile(li.stateful(graph, {"last": "next"}).only("step")) as exe, li.Sessions(exe) as sessions:
+        model = ServedModel("echo", sessions, max_steps=8)
+        model.set_state("one", to_bytes({"last": np.ones((8, 2, I), np.float32)})).result(60)
+        with pytest.raises(RequestError, match=r"state of sequence one: it has 9 steps; at most 8 are taken") as e:
+            model.set_state("one", to_bytes({"last": np.ones((9, 1, I), np.float32)}))
+        assert e.value.status == 413
+        with pytest.raises(RequestError, match="it has 65 rows; at most 64 are taken"):
+            model.set_state("one", to_bytes({"last": np.ones((1, 65, I), np.float32)}))
+        x_one = np.ones((8, 2, I), np.float32)
+        np.testing.assert_array_equal(sessions.get("one")(x=x_one)["y"], 2 * x_one)
 
 
 def question(value: float) -> bytes:

@@ -96,6 +96,28 @@ def test_validation_is_evaluate_over_all_batches(exe: Executable, seed: int) -> 
     assert history.best == history.records[int(np.argmin(losses))].step
 
 
+@pytest.mark.parametrize(("every", "asked"), [(None, [0, 1, 2]), (2, [0, 0, 1, 1, 1, 2, 2, 2]), (3, [0, 1, 1, 2, 2])])
+def test_a_function_gives_the_validation_of_each_epoch(
+    exe: Executable, every: int | None, asked: list[int], seed: int
+) -> None:
+    """From 0, as batches; the epoch is that of the last step, also where its last batch is done."""
+    epochs: list[int] = []
+
+    def held_out(epoch: int) -> list[dict[str, Array]]:
+        epochs.append(epoch)
+        return batches(99, 1)
+
+    def nothing(epoch: int) -> Any:
+        return 5
+
+    with exe.session() as session:
+        history = quiet(session, batches(seed, 5), epochs=3, every=every, validation=held_out)
+        assert epochs == asked
+        assert [r.epoch for r in history] == [n + 1 for n in asked]
+        with pytest.raises(li.CallError, match="validation gave int for epoch 1; expected an iterable"):
+            quiet(session, batches(seed, 5), epochs=1, every=every, validation=nothing)
+
+
 def test_early_stopping_restores_the_best(exe: Executable, seed: int, tmp_path: Path) -> None:
     """A validation set that turns against what is learnt: with other labels its loss grows."""
     given = batches(seed, 4)

@@ -23,6 +23,9 @@ from paths import ROOT
 import lstm_ir as li
 from lstm_ir.backends.files import safetensors
 from lstm_ir.backends.run.executable import Executable
+from lstm_ir.fitting import checkpoint
+from lstm_ir.fitting.progress import Clock
+from lstm_ir.fitting.validation import Validation
 
 pytestmark = pytest.mark.xdist_group("resumed")  # one process makes what they share
 
@@ -100,14 +103,77 @@ def test_a_run_with_patience_needs_its_best_state(exe: Executable, seed: int, tm
     """Without the file it would end with an error, all of its epochs later."""
     given, path = batches(seed, COUNT), tmp_path / "run.safetensors"
     with exe.session() as first, exe.session() as second:
-        li.fit(first, given, checkpoint=path, **{**options(None), "epochs": 1})
-        (tmp_path / "run.best.safetensors").unlink()
+        li.fit(first, given, checkpoint=path, **{**options(3), "epochs": 1})
+        best = tmp_path / "run.best.safetensors"
         before = state_of(second)
-        with pytest.raises(li.PackageError, match=r"run\.best\.safetensors is missing: the state of step 5, "):
-            li.fit(second, given, checkpoint=path, resume=True, **options(None))
+        best.unlink()
+        with pytest.raises(li.PackageError, match=r"run\.best\.safetensors is missing: the state of step 3, "):
+            li.fit(second, given, checkpoint=path, resume=True, **options(3))
+        best.write_bytes(path.read_bytes())
+        with pytest.raises(li.PackageError, match=r"run\.best\.safetensors is the state of step 5, not the state of s"):
+            li.fit(second, given, checkpoint=path, resume=True, **options(3))
         for n, a in state_of(second).items():
             np.testing.assert_array_equal(a, before[n], err_msg=n)
-        li.fit(second, given, checkpoint=path, resume=True, **{**options(None), "epochs": 2, "patience": None})
+        li.fit(second, given, checkpoint=path, resume=True, **{**options(3), "epochs": 2, "patience": None})
+
+
+def told_losses(monkeypatch: pytest.MonkeyPatch, losses: dict[int, float]) -> None:
+    """A validation finds these losses after these steps, and 9 after others."""
+
+    def found(self: Validation, epoch: int) -> dict[str, float]:
+        state = self._session.state
+        step = 2 * int(state["step"]) + int(state["micro_step"])
+        return {"validation/loss": losses.get(step, 9.0), "validation/accuracy": 0.5}
+
+    monkeypatch.setattr(Validation, "run", found)
+
+
+def test_the_report_at_a_stop_leaves_the_best_state_of_those_before(
+    exe: Executable, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop at step 7 is no report of the whole run, however good it is."""
+    given, path, limits = batches(seed, COUNT), tmp_path / "run", options(5) | {"patience": 2}
+    with exe.session() as fifth, exe.session() as s:
+        told_losses(monkeypatch, {5: 2.0, 7: 1.0})
+        li.fit(fifth, given, **(limits | {"epochs": 1}))
+        first = li.fit(s, given, checkpoint=path, **(limits | {"epochs": None, "steps": 7}))
+        assert (first.best, int(s.state["step"]), int(s.state["micro_step"])) == (7, 3, 1)
+        last = li.fit(s, given, checkpoint=path, resume=True, **limits)
+        assert (last.best, last.stopped, last.records[-1].step) == (5, "patience", 15)
+        for n, a in state_of(fifth).items():
+            np.testing.assert_array_equal(s.state[n], a, err_msg=n)
+
+
+@pytest.mark.parametrize("count", [2, 3], ids=["before the checkpoint", "between the two"])
+def test_a_run_that_is_killed_in_a_report_keeps_its_best_state(
+    exe: Executable, count: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second report is better than the first, and writes two files. The run goes on for one step."""
+    given, path, limits = batches(seed, COUNT), tmp_path / "run", options(5) | {"patience": 2}
+    saved: list[Any] = []
+    save = checkpoint.save
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*arguments: Any) -> None:
+        if len(saved) == count:
+            raise Killed
+        saved.append(arguments)
+        save(*arguments)
+
+    with exe.session() as whole, exe.session() as s:
+        told_losses(monkeypatch, {5: 2.0, 10: 1.0})
+        with monkeypatch.context() as m:
+            m.setattr(checkpoint, "save", killed)
+            with pytest.raises(Killed):
+                li.fit(s, given, checkpoint=path, **limits)
+        step = json.loads(safetensors.read_with_metadata(path)[1]["fit"])["step"]
+        last = li.fit(s, given, checkpoint=path, resume=True, **(limits | {"epochs": None, "steps": step + 1}))
+        assert (last.best, last.stopped) == (step, "steps")
+        li.fit(whole, given, **(limits | {"epochs": step // COUNT}))
+        for n, a in state_of(whole).items():
+            np.testing.assert_array_equal(s.state[n], a, err_msg=n)
 
 
 @pytest.mark.parametrize("every", [None, 4])
@@ -138,7 +204,7 @@ def test_an_interrupt_in_the_validation_leaves_it_due(exe: Executable, seed: int
 
     def asked(epoch: int) -> Iterator[Any]:
         yield held_out[0]
-        if epoch == 2:
+        if epoch == 1:
             os.kill(os.getpid(), signal.SIGINT)
         yield held_out[1]
 
@@ -205,6 +271,47 @@ def test_a_handler_of_somebody_else_is_left_alone(exe: Executable, seed: int) ->
         assert signal.getsignal(signal.SIGINT) is mine
     finally:
         signal.signal(signal.SIGINT, old)
+
+
+@pytest.mark.parametrize("name", ["step", "report"])
+def test_a_handler_of_somebody_else_raises_within_what_is_done_whole(
+    exe: Executable, name: str, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Behind the call of `train`, before the step is counted; behind the word to the plateau, before it is noted."""
+    given, path, limits = batches(seed, COUNT), tmp_path / "run", options(2)
+    place: Any = {"step": Clock, "report": checkpoint}[name]
+    where, at, after = {"step": ("tick", 8, 7), "report": ("better", 4, 8)}[name]
+    real, calls = getattr(place, where), []
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == at:
+            os.kill(os.getpid(), signal.SIGINT)
+        return real(*arguments)
+
+    def mine(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with exe.session() as whole, exe.session() as first, exe.session() as second:
+        want = li.fit(whole, given, checkpoint=tmp_path / "w", **limits)
+        monkeypatch.setattr(place, where, interrupted)
+        old = signal.signal(signal.SIGINT, mine)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                li.fit(first, given, checkpoint=path, **limits)
+        finally:
+            signal.signal(signal.SIGINT, old)
+        monkeypatch.undo()
+        last = li.fit(second, given, checkpoint=path, resume=True, **limits)
+        assert (last.losses, last.best) == (want.losses[6:], want.best)
+        for n, a in state_of(whole).items():
+            np.testing.assert_array_equal(second.state[n], a, err_msg=n)
+    said = capsys.readouterr().err
+    assert said == (
+        f"fit: stopped after step {after} and before the next was done, not saved; {path} has step 6: the same call "
+        "with resume=True goes on\n"
+    )
 
 
 def test_a_run_that_is_over_stays_so_and_one_with_more_epochs_goes_on(
@@ -274,6 +381,22 @@ def test_the_log_has_a_row_for_each_step(exe: Executable, seed: int, tmp_path: P
     checked = [float(r["validation/loss"]) for r in rows if r["validation/loss"]]
     assert checked == history["validation/loss"]
     assert [r["step"] for r in rows if r["validation/loss"]] == [str(r.step) for r in history]
+
+
+def test_the_log_is_never_behind_the_checkpoint(
+    exe: Executable, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed writes no more rows; the row of the last step lies in the checkpoint."""
+    log, save, saved = tmp_path / "log.csv", checkpoint.save, []
+
+    def seen(path: Any, session: Any, position: checkpoint.Position) -> None:
+        saved.append(([row.partition(",")[0] for row in log.read_text().splitlines()], [*position.last]))
+        save(path, session, position)
+
+    monkeypatch.setattr(checkpoint, "save", seen)
+    with exe.session() as s, pytest.raises(KeyboardInterrupt):
+        li.fit(s, interrupting(batches(seed, COUNT), (0, 3)), checkpoint=tmp_path / "run", log=log, **options(None))
+    assert saved == [(["step", "1", "2"], ["loss", "grad_norm", "lr", "accuracy"])]
 
 
 def test_a_log_of_another_run_is_refused(exe: Executable, seed: int, tmp_path: Path) -> None:

@@ -204,6 +204,30 @@ def test_an_altered_text_is_a_package_error_that_names_the_file(package: Path, t
 
 
 @pytest.mark.parametrize(
+    ("held", "stated"),
+    [
+        (np.array([2**53, 1], np.int64), np.array([2**53 + 1, 1], np.int64)),
+        (np.array([0.0, 1.0], np.float32), np.array([-0.0, 1.0], np.float32)),
+        (np.array([np.nan, 0.0], np.float64), np.array([np.nan, -0.0], np.float64)),
+    ],
+    ids=["integers beyond 2^53", "the sign of zero", "the sign of zero beside NaN"],
+)
+def test_a_text_with_other_bits_of_a_weight(tmp_path: Path, held: Any, stated: Any) -> None:
+    """Numbers that f64 holds as one, and zeros that are equal, are other weights."""
+
+    def graph(a: Any) -> li.Graph:
+        x = li.input("x", ("B",), str(li.weight("w", a).type.dtype))
+        return li.Graph("sum", [x], {"y": x + li.sum(li.weight("w", a))})
+
+    files = [members(li.export(graph(a), tmp_path / f"{i}.lirpkg", HOST)) for i, a in enumerate((held, stated))]
+    file = tmp_path / "m.lirpkg"
+    rezip(file, rehashed({**files[0], "graph.lir": files[1]["graph.lir"]}))
+    with pytest.raises(li.PackageError, match="weight 'w' is not the one that the package has"):
+        li.source(file)
+    assert str(li.source(tmp_path / "0.lirpkg")) == str(graph(held))
+
+
+@pytest.mark.parametrize(
     "change",
     [
         lambda m: m.update(graph=None),
