@@ -67,7 +67,7 @@ class ScratchRows(NamedTuple):
     read: Memory | None = None
 
 
-class Kept(NamedTuple):
+class KeptScratch(NamedTuple):
     """A global that holds scratch between calls."""
 
     declared: Callable[[], tuple[str, ir.RankedTensorType]]
@@ -84,7 +84,7 @@ class Scratch:
     views: list[tuple[Name, Memory]] = field(default_factory=list)  # further forms of bindings
     pieces: tuple[Name, list[list[Memory]]] | None = None  # a binding of bytes, what is in it
     flags: Callable[[], Written] | None = None  # zeros of one call
-    kept: Kept | None = None
+    kept: KeptScratch | None = None
 
     def run(self, call: KernelCall, dispatch: Callable[[Written | None], Values]) -> Values:
         """The kernel's results; `dispatch` takes what it writes in place."""
@@ -198,7 +198,7 @@ def _kept(call: KernelCall, rows: list[ScratchRows], flags: Flags | None, count:
     # Without its size, so that kernels of one form stay one.
     kept = Name("%b_kept", BINDING)
     call.inputs.append((kept, Memory("%m_kept", "i8", ())))
-    held = Kept(call.deferred(lambda: _declare(size)), fits, lambda: _own(call, whole))
+    held = KeptScratch(call.deferred(lambda: _declare(size)), fits, lambda: _own(call, whole))
     return Scratch(memories, counters, pieces=(kept, pieces), kept=held)
 
 

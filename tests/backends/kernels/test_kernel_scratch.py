@@ -174,7 +174,7 @@ def test_a_call_with_named_sizes_allocates_its_results_alone() -> None:
 def test_results_of_branches(ways: int, layers: int, H: int, cell: Any, gates: int, rng: np.random.Generator) -> None:
     """Results whose bytes are no whole lines, of several loops; IREE packs them, and a branch may lose an offset."""
     x = y = li.input("x", ("T", "B", 6))
-    outputs = {}
+    outputs: dict[str, li.Value] = {}
     for k in range(layers):
         shapes = {"w": (ways, gates * H, int(y.shape[-1])), "r": (ways, gates * H, H), "b": (ways, gates * H)}
         w = [li.weight(f"{n}{k}", (0.3 * rng.standard_normal(s)).astype(np.float32)) for n, s in shapes.items()]
