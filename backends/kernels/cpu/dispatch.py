@@ -78,7 +78,8 @@ class Dispatch(LoopCall):
 
         def put() -> Values:
             symbol, (chunks, members) = self.begin(kernel), shares()
-            total, extra = self.muli(groups(), members), [chunks, members, groups()]
+            there = groups if made.kept is None or made.kept.teams is None else made.kept.teams
+            total, extra = self.muli(groups(), members), [chunks, members, there()]
             out = made.run(self, lambda written: self.call(symbol, total, extra, written))
             for i, m in enumerate(finals):
                 if m is None:

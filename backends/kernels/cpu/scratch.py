@@ -73,6 +73,7 @@ class KeptScratch(NamedTuple):
     declared: Callable[[], tuple[str, ir.RankedTensorType]]
     fits: list[tuple[Dim, int]]  # a call for which one of these sizes is larger than the number has memory of its own
     own: Callable[[], Written]
+    teams: Make | None  # whose flags stand before all else, where calls decide it
 
 
 @dataclass
@@ -173,8 +174,8 @@ def _kept(call: KernelCall, rows: list[ScratchRows], flags: Flags | None, count:
     teams = 0 if flags is None else flags.most(most)
     if not _once(call.e) or teams is None:
         return None
-    counters = None if flags is None else Memory("%m_flags", "i32", (teams, flags.per_team, FLAG))
-    zeros = 0 if counters is None else counters.bytes
+    each = 0 if flags is None else Memory("%m_flags", "i32", (1, flags.per_team, FLAG)).bytes
+    zeros = teams * each
     whole = dims.total([zeros, *(_bytes(r.type.shape, r.type.dtype) for r in rows)])
     fits: list[tuple[Dim, int]] = []
     if isinstance(whole, int):
@@ -191,14 +192,18 @@ def _kept(call: KernelCall, rows: list[ScratchRows], flags: Flags | None, count:
         fits.append((count, most))
     if not zeros < size <= room:
         return None
-    memories = _pieces(call, rows)
+    memories, counters, there = _pieces(call, rows), None, None
     pieces = [[m, *([] if r.read is None else [r.read])] for m, r in zip(memories, rows, strict=True)]
-    if counters is not None:
+    if flags is not None:
+        if fits:  # calls that bring a tensor may have more teams, as workers are more
+            there = call.deferred(lambda: _larger(call, flags.teams(), teams))
+        counters = Memory("%m_flags", "i32", (GROUPS if fits else teams, flags.per_team, FLAG))
         pieces.insert(0, [counters])
     # Without its size, so that kernels of one form stay one.
     kept = Name("%b_kept", BINDING)
     call.inputs.append((kept, Memory("%m_kept", "i8", ())))
-    held = KeptScratch(call.deferred(lambda: _declare(size)), fits, lambda: _own(call, whole))
+    rest = dims.add(whole, -zeros)
+    held = KeptScratch(call.deferred(lambda: _declare(size)), fits, lambda: _own(call, rest, there, each), there)
     return Scratch(memories, counters, pieces=(kept, pieces), kept=held)
 
 
@@ -214,9 +219,20 @@ def _once(e: Emitter) -> bool:
     return e.at_top or (e.outside is not None and owner == e.outside.operation)
 
 
-def _own(call: KernelCall, size: Dim) -> Written:
-    """Zeros in the place of the global."""
-    return Written(call.e.filled(0, TensorType((size,), DType.i8), own=True), [call.const(size)])
+def _larger(call: KernelCall, value: ir.Value, least: int) -> ir.Value:
+    return call.e.make("arith.maxui", [value, call.const(least)], [value.type]).result
+
+
+def _own(call: KernelCall, rows: Dim, teams: Make | None, each: int) -> Written:
+    """Zeros in the place of the global: flags of the teams, and rows."""
+    e, size = call.e, call.const(rows)
+    if teams is not None:
+        flags = call.muli(teams(), call.const(each))
+        size = e.make("arith.addi", [flags, size], [size.type]).result
+    byte = ir.IntegerType.get_signless(8)
+    zero = e.hidden(e.make("arith.constant", [], [byte], {"value": ir.IntegerAttr.get(byte, 0)}).result)
+    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], byte)
+    return Written(e.make("flow.tensor.splat", [zero, size], [kind]).result, [size])
 
 
 def _declare(size: int) -> tuple[str, ir.RankedTensorType]:

@@ -212,6 +212,23 @@ for k in range(100):
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
+def test_more_teams_than_the_room_has_flags_for() -> None:
+    """With many workers 68 rows are 17 teams of several members, and the room of 64 rows has flags for 16."""
+    code = """
+import numpy as np, lstm_ir as li
+li.set_threads(64)
+rng = np.random.default_rng(3)
+w = [rng.uniform(-0.1, 0.1, (512, 128)).astype(np.float32) for _ in range(2)]
+x = li.input("x", ("T", "B", 128))
+graph = li.Graph("g", [x], {"y": li.lstm(x, *(li.weight(f"w{i}", a) for i, a in enumerate(w)))[0]})
+exe = li.compile(graph, "cpu", device="local-task")
+for rows in (68, 3, 68, 200, 64, 68):
+    a = rng.standard_normal((3, rows, 128)).astype(np.float32)
+    np.testing.assert_allclose(exe(x=a)["y"], li.interpret(graph, {"x": a})["y"], rtol=1e-5, atol=1e-5)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
 def test_last_values_that_nothing_reads(rng: np.random.Generator) -> None:
     """They are not written; the others are."""
     x = li.input("x", (4, 3, 40))
