@@ -54,6 +54,8 @@ def check_folder(path: str | Path) -> None:
         folder = Path(os.path.realpath(path)).parent
     except ValueError:  # no path: the attempt to write says why
         return
+    except OSError as e:  # the working folder is gone
+        raise OSError(e.errno, e.strerror, str(path)) from e
     if not folder.is_dir():
         number = errno.ENOTDIR if folder.exists() else errno.ENOENT
         raise OSError(number, os.strerror(number), str(path))
