@@ -76,6 +76,8 @@ def test_gradients(cell: str, dtype: str, limit: float, rng: np.random.Generator
 NAMED = {("T", "B"): 4, ("T", 1): 3, (T, "B"): 4}
 
 
+@pytest.mark.slow_cases(cell=["gru", "rnn"])
+@pytest.mark.slow_cases(sizes=[(T, "B")])
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("sizes", NAMED)

@@ -169,6 +169,8 @@ def test_a_call_with_named_sizes_allocates_its_results_alone() -> None:
         assert b.count("stream.resource.alloca") == b.count("stream.cmd.execute") == 1
 
 
+@pytest.mark.slow_cases(gates=[3])
+@pytest.mark.slow_cases(layers=[2])
 @pytest.mark.parametrize(("cell", "gates"), [(li.lstm, 4), (li.gru, 3)])
 @pytest.mark.parametrize(("ways", "layers", "H"), [(1, 1, 19), (2, 1, 5), (1, 2, 7)])
 def test_results_of_branches(ways: int, layers: int, H: int, cell: Any, gates: int, rng: np.random.Generator) -> None:
