@@ -22,7 +22,7 @@ from lstm_ir.backends.kernels.call.call import KernelCall, Make, Values, Written
 from lstm_ir.backends.kernels.cpu.machine import KEPT_BYTES, KEPT_OPEN_BYTES, KEPT_ROWS
 from lstm_ir.backends.kernels.cpu.team import FLAG
 from lstm_ir.backends.kernels.text.kernel import BINDING
-from lstm_ir.backends.kernels.text.memory import Memory
+from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, Memory
 from lstm_ir.backends.kernels.text.statements import Name, argument
 from lstm_ir.backends.kernels.text.text import stored_type
 from lstm_ir.backends.memory import LINE
@@ -121,8 +121,7 @@ def scratch(call: KernelCall, rows: list[ScratchRows], flags: Flags | None, coun
     many = len(call.inputs) + len(call.outputs) + len(rows) > room
     out = _together(call, rows) if many else _apart(call, rows)
     if flags is not None:
-        zeros = call.deferred(lambda: _splat(call, flags))
-        out.counters, out.flags = _flags_of_call(call, flags), lambda: Written(zeros(), [flags.teams()])
+        out.counters, out.flags = _flags_of_call(call, flags), call.deferred(lambda: _splat(call, flags))
     return out
 
 
@@ -158,14 +157,25 @@ def _flags_of_call(call: KernelCall, flags: Flags) -> Memory:
     return m
 
 
-def _splat(call: KernelCall, flags: Flags) -> ir.Value:
+def _splat(call: KernelCall, flags: Flags) -> Written:
     """A fill of its own (see Emitter.filled): not merged with another loop's, nor cloned."""
-    i32 = ir.IntegerType.get_signless(32)
-    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size(), flags.per_team, FLAG], i32)
+    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size(), flags.per_team, FLAG], _integer(32))
     with at_entry(call.e):
-        attrs = {"value": ir.IntegerAttr.get(i32, 0)}
-        zero = call.e.hidden(call.e.make("arith.constant", [], [i32], attrs).result)
-    return call.e.make("flow.tensor.splat", [zero, flags.teams()], [kind]).result
+        zero = _hidden_zero(call.e, 32)
+    return _filled(call.e, zero, kind, flags.teams())
+
+
+def _integer(bits: int) -> ir.IntegerType:
+    return ir.IntegerType.get_signless(bits)
+
+
+def _hidden_zero(e: Emitter, bits: int) -> ir.Value:
+    attrs = {"value": ir.IntegerAttr.get(_integer(bits), 0)}
+    return e.hidden(e.make("arith.constant", [], [_integer(bits)], attrs).result)
+
+
+def _filled(e: Emitter, zero: ir.Value, kind: ir.RankedTensorType, size: ir.Value) -> Written:
+    return Written(e.make("flow.tensor.splat", [zero, size], [kind]).result, [size])
 
 
 def _kept(call: KernelCall, rows: list[ScratchRows], flags: Flags | None, count: Dim) -> Scratch | None:
@@ -174,7 +184,7 @@ def _kept(call: KernelCall, rows: list[ScratchRows], flags: Flags | None, count:
     teams = 0 if flags is None else flags.most(most)
     if not _once(call.e) or teams is None:
         return None
-    each = 0 if flags is None else Memory("%m_flags", "i32", (1, flags.per_team, FLAG)).bytes
+    each = 0 if flags is None else flags.per_team * FLAG * ELEMENT_BYTES["i32"]
     zeros = teams * each
     whole = dims.total([zeros, *(_bytes(r.type.shape, r.type.dtype) for r in rows)])
     fits: list[tuple[Dim, int]] = []
@@ -229,10 +239,8 @@ def _own(call: KernelCall, rows: Dim, teams: Make | None, each: int) -> Written:
     if teams is not None:
         flags = call.muli(teams(), call.const(each))
         size = e.make("arith.addi", [flags, size], [size.type]).result
-    byte = ir.IntegerType.get_signless(8)
-    zero = e.hidden(e.make("arith.constant", [], [byte], {"value": ir.IntegerAttr.get(byte, 0)}).result)
-    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], byte)
-    return Written(e.make("flow.tensor.splat", [zero, size], [kind]).result, [size])
+    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], _integer(8))
+    return _filled(e, _hidden_zero(e, 8), kind, size)
 
 
 def _declare(size: int) -> tuple[str, ir.RankedTensorType]:

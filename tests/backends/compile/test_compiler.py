@@ -366,16 +366,22 @@ def test_concurrent_processes(tmp_path: Path) -> None:
     assert Cache(tmp_path).get(entry.name) is not None
 
 
-def test_weaker_flags_leave_a_note(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the module comes from the cache."""
+def refuse_o3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler ends without a word where it is to optimise fully."""
     real = compiler.run
 
-    def failing(text: str, flags: list[str], **kw: Any) -> bytes:
+    def refusing(text: str, flags: list[str], **kw: Any) -> bytes:
         if "--iree-opt-level=O3" in flags:
             raise CompilerRefusedError("m: it ended without a word\nmore")
         return real(text, flags, **kw)
 
-    monkeypatch.setattr(compiler, "run", failing)
+    monkeypatch.setattr(compiler, "run", refusing)
+
+
+def test_weaker_flags_leave_a_note(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the module comes from the cache."""
+    real = compiler.run
+    refuse_o3(monkeypatch)
     target = resolve("vulkan")
     for _ in range(2):
         notes: list[str] = []
@@ -395,14 +401,7 @@ def test_a_module_of_weaker_flags_is_not_that_of_a_caller_who_chose(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     """Even where the chosen flags are those that are tried first."""
-    real = compiler.run
-
-    def failing(text: str, flags: list[str], **kw: Any) -> bytes:
-        if "--iree-opt-level=O3" in flags:
-            raise CompilerRefusedError("m: it ended without a word")
-        return real(text, flags, **kw)
-
-    monkeypatch.setattr(compiler, "run", failing)
+    refuse_o3(monkeypatch)
     assert compile_mlir(ADD, resolve("vulkan"), name="m")
     with pytest.raises(CompileError, match="it ended without a word"):
         compile_mlir(ADD, resolve("vulkan"), name="m", options={"opt_level": "O3"})
