@@ -20,7 +20,7 @@ from lstm_ir.passes.lift import liftable
 from lstm_ir.passes.row_axes import rows_of
 
 FIXED, BEFORE = -2, -1
-PRODUCTS = ("dot_general", "stencil", "scan")
+PRODUCTS = ("dot_general", "stencil", "stencil_grad", "scan")
 """Ops that cost more than moving their result does."""
 
 

@@ -1,4 +1,7 @@
-"""Lowering of stencil: a kernel on CPUs, products elsewhere. Sums of two-byte floats are in float32."""
+"""Lowering of stencil and of its gradient by taps: a kernel on CPUs, products elsewhere.
+
+Sums of two-byte floats are in float32.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,47 @@ from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.kernels import lowering as kernels
 from lstm_ir.backends.lower.beside_products import meets_a_mask
 from lstm_ir.backends.lower.linear import sum_type
-from lstm_ir.ir.graph import Graph, Node
+from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.leaf import parameter
-from lstm_ir.ops.primitive.stencil import Taps, products
+from lstm_ir.ir.types import TensorType
+from lstm_ir.ops.primitive.planes import products, tap_products
+from lstm_ir.ops.primitive.stencil import Taps
 
 
 @lower("stencil")
 def _stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
-    to = sum_type(n.types[0])
-    lhs, rhs = (
-        apart(e, e.convert(v, x.type, to.dtype), x, to.dtype) for v, x in zip((lhs, rhs), n.inputs, strict=True)
-    )
-    out = kernels.lower_stencil(e, n, lhs, rhs, to) if e.has_cpu_kernels else None
+    to, pair = sum_type(n.types[0]), _in_sum_type(e, n, lhs, rhs)
+    taps = Taps.of(n.attrs)
+    out = None
+    if e.has_cpu_kernels and taps.spacing == (1, 1):
+        out = kernels.lower_stencil(e, n, *pair, to)
     if out is None:
-        x, w = (parameter(f"x{k}", v.type.with_dtype(to.dtype)) for k, v in enumerate(n.inputs))
-        y = products(x, w, Taps.of(n.attrs), n.attrs["height"], n.attrs["width"])
-        (out,) = e.graph(Graph("stencil", [x, w], [y]), [lhs, rhs])
-        if e.target is not None and e.target.kind == "cpu" and meets_a_mask(e, n):
-            out = e.barrier(out, to)
+        x, w = _operands(n, to)
+        out = _by_others(e, n, [x, w], products(x, w, taps, n.attrs["height"], n.attrs["width"]), pair)
     return e.convert(out, to, n.types[0].dtype)
+
+
+@lower("stencil_grad")
+def _stencil_grad(e: Emitter, n: Node, lhs: ir.Value, ct: ir.Value) -> ir.Value:
+    to, pair = sum_type(n.types[0]), _in_sum_type(e, n, lhs, ct)
+    x, y = _operands(n, to)
+    out = _by_others(e, n, [x, y], tap_products(x, y, Taps.of(n.attrs)), pair)
+    return e.convert(out, to, n.types[0].dtype)
+
+
+def _in_sum_type(e: Emitter, n: Node, *values: ir.Value) -> list[ir.Value]:
+    to = sum_type(n.types[0])
+    pairs = zip(values, n.inputs, strict=True)
+    return [apart(e, e.convert(v, x.type, to.dtype), x, to.dtype) for v, x in pairs]
+
+
+def _operands(n: Node, to: TensorType) -> list[Value]:
+    return [parameter(f"x{k}", v.type.with_dtype(to.dtype)) for k, v in enumerate(n.inputs)]
+
+
+def _by_others(e: Emitter, n: Node, given: list[Value], out: Value, values: list[ir.Value]) -> ir.Value:
+    """By other primitives."""
+    (found,) = e.graph(Graph("stencil", given, [out]), values)
+    if e.target is not None and e.target.kind == "cpu" and meets_a_mask(e, n):
+        found = e.barrier(found, out.type)
+    return found

@@ -142,6 +142,9 @@ def _work(node: Node) -> int:
         made *= prod(d for a in node.attrs["lhs_contracting_dimensions"] if isinstance(d := lhs.shape[a], int))
     elif node.op.name == "stencil":
         made *= prod(d for d in node.inputs[1].shape[2:] if isinstance(d, int))
+    elif node.op.name == "stencil_grad":
+        batch, *_, height, width = node.inputs[1].shape
+        made *= prod(d for d in (batch, height, width) if isinstance(d, int))
     return made + read
 
 

@@ -42,6 +42,7 @@ class Trait(Enum):
     commutative = "commutative"  # two operands that may change places
     leaf = "leaf"  # no operands; never merged or folded by identity of attributes alone
     data_movement = "data_movement"  # result elements are copies of operand elements
+    batched = "batched"  # rows along the first axis of the first operand and of the result, each by itself
 
 
 REQUIRED = object()

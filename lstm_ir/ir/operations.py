@@ -20,7 +20,7 @@ def operations(graph: Graph) -> Dim:
 
 def loops(graph: Graph) -> int:
     """Loops and products: what is between them has one thread."""
-    return sum(n.op.name in ("scan", "dot_general", "stencil") for n in graph.nodes)
+    return sum(n.op.name in ("scan", "dot_general", "stencil", "stencil_grad") for n in graph.nodes)
 
 
 def _of(n: Node) -> Dim:
@@ -34,6 +34,9 @@ def _of(n: Node) -> Dim:
     if n.op.name == "stencil":
         _, _, each, taps = n.inputs[1].shape
         return dims.product((2, *n.types[0].shape, each, taps))
+    if n.op.name == "stencil_grad":
+        batch, *_, height, width = n.inputs[1].shape
+        return dims.product((2, *n.types[0].shape, batch, height, width))
     if Trait.elementwise in n.op.traits:
         return dims.product(n.types[0].shape)
     return 0

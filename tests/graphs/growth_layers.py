@@ -12,7 +12,7 @@ import lstm_ir as li
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.core import activations
 from lstm_ir.ops.nn.threefry import random_bits
-from lstm_ir.ops.primitive.stencil import Taps, stencil
+from lstm_ir.ops.primitive.stencil import Taps, stencil, stencil_grad
 
 
 @step("softmax", "log_softmax")
@@ -168,9 +168,16 @@ def _pooled(g: Growth) -> Grown:
 @step("stencil")
 def _stencil(g: Growth) -> Grown:
     kind, groups, each = g.float(), g.whole(1, 2), g.whole(1, 3)
-    x = g.leaf(TensorType((g.size(), groups, each, 2, 5, 6), kind))
+    x = g.leaf(TensorType((g.size(), groups, each, 5, 6), kind))
     w = g.leaf(TensorType((groups, g.whole(1, 3), each, 3), kind))
-    return stencil(x, w, Taps((0, 1, 0), (0, 2, 1), (3, 0, 1)), 3, 3)
+    strides, spacing = ((1, 2), (1, 1)) if g.chance(0.5) else ((1, 1), (1, 2))
+    taps = Taps((0, 2, 1), (3, 0, 1), strides, spacing, low=(1, 2), high=(0, 1))
+    return stencil(x, w, taps, 4, g.whole(1, 3)) if g.chance(0.5) else _of_taps(g, x, taps)
+
+
+def _of_taps(g: Growth, x: li.Value, taps: Taps) -> li.Value:
+    ct = g.leaf(TensorType((*x.shape[:2], g.whole(1, 3), 4, g.whole(1, 3)), x.dtype))
+    return stencil_grad(x, ct, taps)
 
 
 @step("dynamic_quantize_matmul")

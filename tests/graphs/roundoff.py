@@ -40,7 +40,7 @@ _ADDED = {"add", "subtract"}
 _WAVES = {"sine", "cosine"}  # NaN from 2^53 on, where neighbours are far apart: docs/core-ops.md
 _ABSOLUTE = {"sine", "cosine", "log", "erf"}  # near their zeros, relative to 1
 _OF_A_KERNEL = {"stencil", "convolution", "convolution_transpose"}  # sums over the second operand
-_SUMS = {"reduce_sum", "dot_general", "cumsum", "scatter_add", *_OF_A_KERNEL}
+_SUMS = {"stencil_grad", "reduce_sum", "dot_general", "cumsum", "scatter_add", *_OF_A_KERNEL}
 
 
 def limits(
@@ -144,7 +144,9 @@ class _Noise:
 
     def _terms(self, n: Node) -> float:
         """Units by which each term of a sum moves: a quarter of how many there are."""
-        x = n.inputs[n.op.name in _OF_A_KERNEL]
+        x = n.inputs[n.op.name in (*_OF_A_KERNEL, "stencil_grad")]
+        if n.op.name == "stencil_grad":
+            return 1 + float(np.prod([bind_attr(x.shape[a], self.env) for a in (0, 3, 4)])) / 4
         axes = n.attrs.get("lhs_contracting_dimensions", n.attrs.get("dimensions", range(x.rank)))
         return 1 + float(np.prod([bind_attr(x.shape[a], self.env) for a in axes])) / 4
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from sample import FLOATS, INTS, Array, Sample, bad_of, case, data, of
 
 import lstm_ir as li
-from lstm_ir.ops.primitive.stencil import Taps, stencil
+from lstm_ir.ops.primitive.stencil import Taps, stencil, stencil_grad
 
 NUMBERS = (*FLOATS, *INTS)
 Pairs = tuple[tuple[int, int], ...]
@@ -138,29 +139,65 @@ def _convolution_transpose() -> Iterator[Sample]:
         )
 
 
-TAPS = Taps((0, 1, 0), (0, 2, 1), (3, 0, 1))
+# A stride of 2 down and 3 across in 7 x 9 places; its gradient; edges of which one is cut off.
+TAPS = Taps((0, 1, 0), (0, 2, 1), (2, 3), low=(1, -2), high=(0, 1))
+TURNED = Taps((0, 3, 1), (4, 0, 1), spacing=(2, 3), low=(3, 2), high=(0, 3))
+NEAR = Taps((0, 2, 1), (3, 0, 1), low=(1, 1), high=(0, -1))
 
 
-def _stencil_by_loops(x: Array, w: Array, height: int, width: int) -> Array:
-    (n, g, *_), more = x.shape, w.shape[1]
-    out = np.zeros((n, g, more, height, width), x.dtype)
-    for at in np.ndindex(*out.shape):
-        b, group, m, i, j = at
-        for k, (s, down, right) in enumerate(zip(*TAPS, strict=True)):
-            out[at] += (x[b, group, :, s, i + down, j + right] * w[group, m, :, k]).sum(dtype=x.dtype)
+def _places(x: Array, taps: Taps, height: int, width: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """(i, j, k, row, column) of all that is read and lies in x."""
+    for i, j, k in np.ndindex(height, width, len(taps.rows)):
+        at = [i * taps.strides[0] + taps.rows[k] - taps.low[0], j * taps.strides[1] + taps.columns[k] - taps.low[1]]
+        if all(a % by == 0 for a, by in zip(at, taps.spacing, strict=True)):
+            row, column = (a // by for a, by in zip(at, taps.spacing, strict=True))
+            if 0 <= row < x.shape[3] and 0 <= column < x.shape[4]:
+                yield i, j, k, row, column
+
+
+def _stencil_by_loops(x: Array, w: Array, taps: Taps, height: int, width: int) -> Array:
+    out = np.zeros((*x.shape[:2], w.shape[1], height, width), x.dtype)
+    for i, j, k, row, column in _places(x, taps, height, width):
+        for m in range(w.shape[1]):
+            out[:, :, m, i, j] += (x[:, :, :, row, column] * w[:, m, :, k]).sum(-1, dtype=x.dtype)
     return out
+
+
+def _stencil_grad_by_loops(x: Array, ct: Array, taps: Taps) -> Array:
+    out = np.zeros((x.shape[1], ct.shape[2], x.shape[2], len(taps.rows)), x.dtype)
+    for i, j, k, row, column in _places(x, taps, *ct.shape[3:]):
+        for m in range(ct.shape[2]):
+            out[:, m, :, k] += (x[:, :, :, row, column] * ct[:, :, m : m + 1, i, j]).sum(0, dtype=x.dtype)
+    return out
+
+
+_FORMS = {"stride": (TAPS, (4, 9), (2, 2)), "spacing": (TURNED, (3, 2), (5, 5)), "near": (NEAR, (4, 6), (3, 3))}
 
 
 @of("stencil")
 def _stencil() -> Iterator[Sample]:
-    for k, each in (*((k, 2) for k in NUMBERS), ("f64", 1)):
-        yield case(
-            f"stencil {k} {each}",
-            lambda x, w: stencil(x, w, TAPS, 2, 3),
-            [data("stencil x", k, (2, 3, each, 2, 4, 6)), data("stencil w", k, (3, 2, each, 3))],
-            partial(_stencil_by_loops, height=2, width=3),
-            kind="summed",
-        )
+    for form, (taps, sizes, steps) in _FORMS.items():
+        for k, each in (*((k, 2) for k in NUMBERS), ("f64", 1)):
+            yield case(
+                f"stencil {form} {k} {each}",
+                partial(stencil, taps=taps, height=steps[0], width=steps[1]),
+                [data("stencil x", k, (2, 3, each, *sizes)), data("stencil w", k, (3, 2, each, 3))],
+                partial(_stencil_by_loops, taps=taps, height=steps[0], width=steps[1]),
+                kind="summed",
+            )
+
+
+@of("stencil_grad")
+def _stencil_grad() -> Iterator[Sample]:
+    for form, (taps, sizes, steps) in _FORMS.items():
+        for k, each in (*((k, 2) for k in NUMBERS), ("f64", 1)):
+            yield case(
+                f"stencil_grad {form} {k} {each}",
+                partial(stencil_grad, taps=taps),
+                [data("stencil x", k, (2, 3, each, *sizes)), data("stencil ct", k, (2, 3, 2, *steps))],
+                partial(_stencil_grad_by_loops, taps=taps),
+                kind="summed",
+            )
 
 
 def _windows(x: Array, taps: Ints, strides: Ints, pads: Pairs, dilations: Ints, steps: Ints) -> Iterator[tuple]:  # type: ignore[type-arg]
@@ -259,9 +296,11 @@ bad_of(
     "convolution_transpose",
     (lambda: li.conv_transpose1d(_in(2, 4, 9), _in(4, 3, 3), groups=3), "4 kernels do not divide into 3 groups"),
 )
-bad_of("stencil", (lambda: stencil(_in(2, 3, 1, 1, 4, 6), _in(3, 2, 1, 3), TAPS, 2, 3), "plane 1 of 1"))
-bad_of("stencil", (lambda: stencil(_in(2, 3, 1, 2, 4, 6), _in(3, 2, 1, 3), TAPS, 3, 3), "3 rows from 2 on do not fit"))
-bad_of("stencil", (lambda: stencil(_in(2, 3, 1, 2, 4, 6), _in(3, 2, 1, 2), TAPS, 2, 3), "for 2 taps"))
+bad_of("stencil", (lambda: stencil(_in(2, 3, 1, 4, 6), _in(3, 2, 1, 3), NEAR, 4, 3), "4 rows from 2 on do not fit"))
+BOTH_WAYS = replace(NEAR, strides=(2, 1), spacing=(3, 1))
+bad_of("stencil", (lambda: stencil(_in(2, 3, 1, 4, 6), _in(3, 2, 1, 3), BOTH_WAYS, 2, 3), "one of both is 1"))
+bad_of("stencil_grad", (lambda: stencil_grad(_in(2, 3, 1, 4, 6), _in(1, 3, 2, 3, 3), NEAR), "1 rows of ct"))
+bad_of("stencil", (lambda: stencil(_in(2, 3, 1, 4, 6), _in(3, 2, 1, 2), NEAR, 3, 3), "for 2 taps"))
 bad_of("max_pool", (lambda: li.max_pool1d(_in(2, 3, 9), 3, padding=3), "paddings 3 and 3 are not in 0..2"))
 bad_of("max_pool", (lambda: li.max_pool2d(_in(2, 3, 9), 3), "takes .* of rank 4 for 2 axes"))
 bad_of("max_pool", (lambda: li.max_pool1d(_in(2, 3, 2), 3), "a window of 3 does not fit 2"))

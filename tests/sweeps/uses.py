@@ -18,7 +18,7 @@ import lstm_ir as li
 from lstm_ir.ir.graph import make
 from lstm_ir.ir.opdef import OPS, Level, Trait
 from lstm_ir.ops.primitive.size import in_range
-from lstm_ir.ops.primitive.stencil import Taps, stencil
+from lstm_ir.ops.primitive.stencil import Taps, stencil, stencil_grad
 from lstm_ir.ops.primitive.window import slice_axis
 
 Build = Callable[..., li.Value]  # of inputs and a value
@@ -408,7 +408,13 @@ def _avg_pooled(i: Inputs, v: li.Value) -> li.Value:
 @use("stencil", "rhs")
 def _stencil(i: Inputs, v: li.Value) -> li.Value:
     rhs = li.reshape(v, (1, v.shape[0], v.shape[1], 1))
-    return stencil(i.new(v.dtype, (2, 1, v.shape[1], 1, 3, 4)), rhs, Taps((0,), (1,), (0,)), 2, 3)
+    return stencil(i.new(v.dtype, (2, 1, v.shape[1], 3, 4)), rhs, Taps((1,), (0,)), 2, 3)
+
+
+@use("stencil_grad", "ct")
+def _stencil_grad(i: Inputs, v: li.Value) -> li.Value:
+    ct = li.reshape(v, (v.shape[0], 1, v.shape[1], 1, 1))
+    return stencil_grad(i.new(v.dtype, (v.shape[0], 1, 2, 3, 4)), ct, Taps((1, 0), (0, 2), high=(0, 1)))
 
 
 @use("lstm", "x", dtypes=lambda d: d.is_float, tame=True)

@@ -7,6 +7,7 @@ without ("16 registers").
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lstm_ir.ir.target import TargetInfo
@@ -34,6 +35,7 @@ class Machine:
     tiles_of_chunk: int  # rows are shared out in chunks of at least so many tiles
     ahead: bool  # asking for weights ahead gains where they are in L3
     outer: int  # rows of a tile of a sum of outer products
+    output_tiles: Mapping[int, int]  # of a stencil: places of a tile, by its vectors of outputs
     spare: int  # registers beside sums, weights and a row that products of int8 need, which add to their operand
 
 
@@ -43,8 +45,8 @@ class Machine:
 # how few instructions go with a product. Measured: what tiles and products of
 # an iteration gain stands in docs/kernels.md. Without spare registers LLVM moved 22 of 24 sums of a GRU in int8 in each
 # iteration, 0.40 ms a step of 8 rows and 1024 units in place of 0.29; with 16 registers they gain nothing.
-MANY = Machine(32, (8, 4, 2, 1), 16, 1, False, 8, 4)
-FEW = Machine(16, (6, 4, 3, 2, 1), 48, 2, True, 4, 0)  # measured as well
+MANY = Machine(32, (8, 4, 2, 1), 16, 1, False, 8, {1: 8, 2: 8, 3: 8, 4: 6}, 4)
+FEW = Machine(16, (6, 4, 3, 2, 1), 48, 2, True, 4, {1: 8, 2: 6}, 0)  # measured as well
 
 
 def machine(target: TargetInfo) -> Machine:
@@ -116,4 +118,8 @@ PACKED_NUMBERS = 24  # of a packing kernel's call, at most, beside the tensors; 
 SUMS = 3  # vectors of places of the tallest tile. Reasoned: as of a sum of outer products; lower ones have more
 VECTORS = 8  # at most. Reasoned: enough sums for the latency of one
 CHANNEL_BYTES = 128 << 10  # of a block's channels. Reasoned: they stay in L2 while tiles of outputs pass over them
+FILLED = 0.6  # of the lanes of vectors of outputs, from which these are vectors. Reasoned: places fill them better below
+BLOCK_SUMS = 12 << 10  # bytes of the sums of a block of places, on the stack. Reasoned: they stay in L1
+STENCIL_PANEL = 12 << 10  # bytes of what a block sees. Reasoned: as much again
+CHUNK_TERMS = 96  # terms of a panel, about: so many weights of a tile stay in L1. Reasoned
 PLACES = 1024  # of a block, at most. Reasoned: few channels still give several workgroups work

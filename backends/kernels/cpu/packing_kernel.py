@@ -21,6 +21,7 @@ from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.call.packing import PackedForm, packed_type, runs_of
 from lstm_ir.backends.kernels.cpu.machine import PACKED_NUMBERS, SHARES
 from lstm_ir.backends.kernels.cpu.products import given
+from lstm_ir.backends.kernels.cpu.squares import turned
 from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
@@ -226,22 +227,9 @@ class _PackingText:
             k = t.binary("minui", k, end)
             square = [load_vector(t, source, [t.binary("addi", r, k)]) for r in rows]
             under = t.binary("addi", top, k)
-            for j, v in enumerate(self._turned(square)):
+            for j, v in enumerate(turned(t, self.element, square)):
                 v = t.op("arith.select {}, {}, {} : {}, {}", mask, v, zero, t.vector("i1"), kind)
                 store_vector(t, v, self.out, [t.add(under, j), left])
-
-    def _turned(self, rows: Sequence[TextOperand]) -> Sequence[TextOperand]:
-        """Columns of a square: its halves are shuffled together as often as they can be halved."""
-        t, n = self.t, len(rows)
-        kind = t.vector(self.element)
-        ways = [[lane // 2 + part + n * (lane % 2) for lane in range(n)] for part in (0, n // 2)]
-        for _ in range(n.bit_length() - 1):
-            rows = [
-                t.op(f"vector.shuffle {{}} {way} : {{}}", [rows[pair], rows[pair + n // 2]], [kind] * 2)
-                for pair in range(n // 2)
-                for way in ways
-            ]
-        return rows
 
     def _elements(
         self, i: int, at: TextOperand, first: TextOperand, count: TextOperand, top: TextOperand, left: TextOperand

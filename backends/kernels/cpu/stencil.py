@@ -1,4 +1,4 @@
-"""A stencil by a CPU kernel: convolutions of stride 1, and those of the phases that a stride leaves.
+"""A stencil of few outputs by a CPU kernel, of the planes that a stride leaves.
 
 Rows of a plane lie one behind the other, so every tap reads at one distance from the result's place,
 whatever the number of axes; what is computed between the rows is dropped after. A tile has some
@@ -22,6 +22,7 @@ from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu.machine import CHANNEL_BYTES, PLACES, SHARES, SUMS, VECTORS, machine
 from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
+from lstm_ir.backends.kernels.cpu.stencil_outputs import lower_output_stencil, output_stencil
 from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
@@ -34,6 +35,7 @@ from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.reach import unreached
 from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.primitive.planes import Planes
 from lstm_ir.ops.primitive.stencil import Taps
 
 # Numbers of the kernel: workgroups, and what they share out: batches times groups, of each blocks of so
@@ -56,13 +58,19 @@ def lower_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorT
         return None  # kernels would be packed in every step
     if 0 in a.shape or 0 in b.shape or 0 in to.shape or (e.options.helpers and not given(lhs)):
         return None
-    batch, groups, each, count, high, across = a.shape
+    found = lower_output_stencil(e, n, lhs, rhs, to)
+    if found is not None:
+        return found
+    whole = parameter("x", a)
+    planes = Planes.of(whole, Taps.of(n.attrs), *to.shape[3:])
+    (lhs,) = e.graph(Graph("planes", [whole], [planes.value]), [lhs])
+    batch, groups, each, count, high, across = planes.value.shape
     height, width = to.shape[3:]
     places = dims.add(dims.mul(dims.add(height, -1), across), width)
     call = Stencil(e, to.dtype, dims.mul(batch, groups), b.shape, places)
     flat = TensorType((dims.product((batch, groups, each)), dims.product((count, high, across))), to.dtype)
     lines = TensorType((dims.product(to.shape[:3]), dims.mul(height, across)), to.dtype)
-    x, shifts = reshape(e, lhs, a, flat.shape), call.shifts(Taps.of(n.attrs), high, across)
+    x, shifts = reshape(e, lhs, planes.value.type, flat.shape), call.shifts(planes, high, across)
     y = call.run(x, call.packed(rhs) if packed is None else packed, shifts, flat, lines)
     whole = to.with_shape((*to.shape[:4], across))
     y = reshape(e, y, lines, whole.shape)
@@ -84,7 +92,8 @@ def pack_before(e: Emitter, loop: Loop, consts: list[ir.Value]) -> dict[Value, i
             continue
         if v.dtype in (DType.f32, DType.f64) and v.type.is_static and 0 not in v.shape:
             (value,) = e.graph(Graph("kernels", loop.const_params, [v]), consts)
-            out[v] = Stencil(e, v.dtype, 1, v.shape, 1).packed(value)
+            call = output_stencil(e, v.dtype, v.shape) or Stencil(e, v.dtype, 1, v.shape, 1)
+            out[v] = call.packed(value)
     return out
 
 
@@ -134,9 +143,9 @@ class Stencil(KernelCall):
         tiles = ops.reshape(tiles, (groups * self.tiles, taps * each, rows))
         return self.e.graph(Graph("kernels", [w], [tiles]), [rhs])[0]
 
-    def shifts(self, taps: Taps, high: Dim, across: Dim) -> ir.Value:
+    def shifts(self, seen: Planes, high: Dim, across: Dim) -> ir.Value:
         """[K]: how far after a result's place each tap reads."""
-        known = np.asarray(taps, np.int32)
+        known = np.asarray((seen.planes, seen.rows, seen.columns), np.int32)
         if isinstance(high, int) and isinstance(across, int):
             planes, rows, columns = known
             return self.e.constant((planes * high + rows) * across + columns, DType.i32)

@@ -22,6 +22,9 @@ def products(graph: Any) -> float:
                 total += _product((2, *n.types[0].shape, *over))
             elif n.op.name == "stencil":
                 total += _product((2, *n.types[0].shape, *n.inputs[1].shape[2:]))
+            elif n.op.name == "stencil_grad":
+                batch, *_, height, width = n.inputs[1].shape
+                total += _product((2, *n.types[0].shape, batch, height, width))
         return total
 
     return count(for_target(None).run(graph, None).graph)

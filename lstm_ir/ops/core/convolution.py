@@ -16,7 +16,7 @@ import numpy as np
 
 from lstm_ir.ir import dims, options
 from lstm_ir.ir.graph import Node, Value, make
-from lstm_ir.ir.opdef import OPS, Attr, Level, define, need, need_equal
+from lstm_ir.ir.opdef import OPS, Attr, Level, Trait, define, need, need_equal
 from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DType, Shape, TensorType
 from lstm_ir.ops.core.same_padding import padded, same_edges
@@ -31,7 +31,6 @@ from lstm_ir.ops.core.windows import (
     need_axes,
     need_steps,
     paddings,
-    phases,
     plane_sizes,
     steps_of,
     taps_of,
@@ -40,7 +39,7 @@ from lstm_ir.ops.primitive.broadcast import as_values
 from lstm_ir.ops.primitive.elementwise import convert
 from lstm_ir.ops.primitive.reduce import wide
 from lstm_ir.ops.primitive.shape import reshape
-from lstm_ir.ops.primitive.stencil import stencil, tap_products
+from lstm_ir.ops.primitive.stencil import stencil, stencil_grad
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
@@ -116,12 +115,11 @@ def grouped(x: Value, groups: int, sizes: Shape) -> Value:
 
 def _expand(lhs: Value, rhs: Value, *, groups: int, **attrs: Ints) -> Value:
     axes, sizes = axes_of(rhs.shape[2:], attrs), lhs.shape[2:]
-    steps = steps_of(axes, sizes)
-    planes = phases(grouped(as_wide(lhs), groups, sizes), axes, sizes)
-    taps = taps_of(axes)
+    steps, taps = steps_of(axes, sizes), taps_of(axes)
+    x = grouped(as_wide(lhs), groups, plane_sizes(sizes))
     outputs, per_group = rhs.shape[:2]
-    kernel = reshape(as_wide(rhs), (groups, dims.floordiv(outputs, groups), per_group, len(taps.planes)))
-    y = stencil(planes, kernel, taps, *plane_sizes(steps))
+    kernel = reshape(as_wide(rhs), (groups, dims.floordiv(outputs, groups), per_group, len(taps)))
+    y = stencil(x, kernel, taps, *plane_sizes(steps))
     return convert(reshape(y, (lhs.shape[0], outputs, *steps)), lhs.dtype)
 
 
@@ -134,15 +132,14 @@ def _vjp(node: Node, cts: Cts) -> Cts:
 
 def kernel_gradient(x: Value, y: Value, w: Value, attrs: Mapping[str, Any]) -> Value:
     """The gradient of w where x [N,C,..] is convolved with it, and y is the cotangent of the result."""
-    axes, groups, sizes = axes_of(w.shape[2:], attrs), attrs["groups"], x.shape[2:]
-    planes = phases(grouped(as_wide(x), groups, sizes), axes, sizes)
-    rows = grouped(as_wide(y), groups, plane_sizes(y.shape[2:]))
-    return convert(reshape(tap_products(planes, rows, taps_of(axes)), w.shape), w.dtype)
+    taps, groups = taps_of(axes_of(w.shape[2:], attrs)), attrs["groups"]
+    seen, rows = (grouped(as_wide(v), groups, plane_sizes(v.shape[2:])) for v in (x, y))
+    return convert(reshape(stencil_grad(seen, rows, taps), w.shape), w.dtype)
 
 
 CONVOLUTION = define(
     "convolution", "lhs rhs", attrs={**ATTRS, **DILATIONS, "groups": Attr("int", 1)},
-    types=_types, numpy=_numpy, vjp=_vjp, expand=_expand, level=Level.core,
+    types=_types, numpy=_numpy, vjp=_vjp, expand=_expand, level=Level.core, traits=(Trait.batched,),
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from lstm_ir.ir import dims, options
 from lstm_ir.ir.graph import Node, Value, make
-from lstm_ir.ir.opdef import Attr, Level, define, need, need_equal
+from lstm_ir.ir.opdef import Attr, Level, Trait, define, need, need_equal
 from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import Shape, TensorType
 from lstm_ir.ops.core.convolution import (
@@ -33,10 +33,8 @@ from lstm_ir.ops.core.windows import (
     Padding,
     Pair,
     WindowAxis,
-    as_planes,
     axes_of,
     each,
-    joined,
     need_steps,
     paddings,
     plane_sizes,
@@ -45,8 +43,8 @@ from lstm_ir.ops.core.windows import (
 from lstm_ir.ops.primitive.broadcast import as_values
 from lstm_ir.ops.primitive.elementwise import convert
 from lstm_ir.ops.primitive.reduce import wide
-from lstm_ir.ops.primitive.shape import reshape, transpose
-from lstm_ir.ops.primitive.stencil import spread
+from lstm_ir.ops.primitive.shape import reshape
+from lstm_ir.ops.primitive.stencil import by_lhs
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
@@ -78,14 +76,10 @@ def _numpy(x: Array, w: Array, *, groups: int, sizes: Ints, **attrs: Ints) -> Ar
 
 
 def _expand(lhs: Value, rhs: Value, *, groups: int, sizes: Shape, **attrs: Ints) -> Value:
-    axes, steps = axes_of(rhs.shape[2:], attrs), lhs.shape[2:]
-    taps, (inputs, per_group) = taps_of(axes), rhs.shape[:2]
-    apart = reshape(as_wide(rhs), (groups, dims.floordiv(inputs, groups), per_group, len(taps.planes)))
-    rows = grouped(as_wide(lhs), groups, plane_sizes(steps))
-    down, across = as_planes(axes)
-    high, wide = (dims.add(n, a.reach) for n, a in zip(rows.shape[3:], (down, across), strict=True))
-    planes = spread(rows, transpose(apart, (0, 2, 1, 3)), taps, down.stride * across.stride, high, wide)
-    y = joined(planes, axes, sizes)
+    taps, (inputs, per_group) = taps_of(axes_of(rhs.shape[2:], attrs)), rhs.shape[:2]
+    apart = reshape(as_wide(rhs), (groups, dims.floordiv(inputs, groups), per_group, len(taps)))
+    rows = grouped(as_wide(lhs), groups, plane_sizes(lhs.shape[2:]))
+    y = by_lhs(rows, apart, taps, *plane_sizes(sizes))
     return convert(reshape(y, (lhs.shape[0], dims.mul(per_group, groups), *sizes)), lhs.dtype)
 
 
@@ -99,7 +93,7 @@ def _vjp(node: Node, cts: Cts) -> Cts:
 CONVOLUTION_TRANSPOSE = define(
     "convolution_transpose", "lhs rhs",
     attrs={"sizes": Attr("dims"), **ATTRS, **DILATIONS, "groups": Attr("int", 1)},
-    types=_types, numpy=_numpy, vjp=_vjp, expand=_expand, level=Level.core,
+    types=_types, numpy=_numpy, vjp=_vjp, expand=_expand, level=Level.core, traits=(Trait.batched,),
 )  # fmt: skip
 
 

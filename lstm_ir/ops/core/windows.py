@@ -108,43 +108,12 @@ def plane_sizes(sizes: Shape) -> Shape:
 
 
 def taps_of(axes: Axes) -> Taps:
-    """Where each tap reads in what `phases` gives, the last axis fastest."""
-    (rows, columns), across = as_planes(axes), as_planes(axes)[1].stride
-    seen = [(rows.seen(i), columns.seen(j)) for i, j in product(range(rows.taps), range(columns.taps))]
-    planes = tuple(p * across + q for (_, p), (_, q) in seen)
-    return Taps(planes, tuple(i for (i, _), _ in seen), tuple(j for _, (j, _) in seen))
-
-
-def phases(x: Value, axes: Axes, sizes: Shape) -> Value:
-    """x [.., *sizes] with its padding, as [.., S, H, W]: one plane per phase, all that windows see."""
-    lead = x.shape[: -len(axes)]
-    steps = plane_sizes(steps_of(axes, sizes))
-    axes = as_planes(axes)
-    x = reshape(x, (*lead, *plane_sizes(sizes)))
-    for k, a in enumerate(axes):
-        x = edged(x, len(lead) + k, a.low, a.high + a.stride - 1)
-        x = slice_axis(x, len(lead) + k, 0, dims.mul(dims.add(steps[k], a.reach), a.stride))
-    high, across = (dims.add(n, a.reach) for n, a in zip(steps, axes, strict=True))
-    down, right = (a.stride for a in axes)
-    n = len(lead)
-    x = reshape(x, (*lead, high, down, across, right))
-    x = transpose(x, (*range(n), n + 1, n + 3, n, n + 2))
-    return reshape(x, (*lead, down * right, high, across))
-
-
-def joined(planes: Value, axes: Axes, sizes: Shape) -> Value:
-    """The way back: planes [.., S, H, W], from the low padding on, as [.., *sizes]."""
-    lead = planes.shape[:-3]
-    high, across = planes.shape[-2:]
-    both, n = as_planes(axes), len(lead)
-    down, right = (a.stride for a in both)
-    x = reshape(planes, (*lead, down, right, high, across))
-    x = transpose(x, (*range(n), n + 2, n, n + 3, n + 1))
-    x = reshape(x, (*lead, dims.mul(high, down), dims.mul(across, right)))
-    for k, (a, size) in enumerate(zip(both, plane_sizes(sizes), strict=True)):
-        x = edged(x, n + k, -a.low, max(0, a.stride - 1 - min(a.high, 0)) if a.stride > 1 else -min(a.high, 0))
-        x = slice_axis(x, n + k, 0, size)
-    return reshape(x, (*lead, *sizes))
+    """Where each tap reads, the last axis fastest."""
+    both = as_planes(axes)
+    places = list(product(*([k * a.dilation for k in range(a.taps)] for a in both)))
+    rows, columns = zip(*places, strict=True)
+    strides, low, high = ((getattr(both[0], n), getattr(both[1], n)) for n in ("stride", "low", "high"))
+    return Taps(rows, columns, strides, low=low, high=high)
 
 
 def edged(x: Value, axis: int, low: int, high: int, value: Any = 0) -> Value:

@@ -5,8 +5,8 @@
 
 `saved` are the carries that go into each step, and what cheap ops do not give again, stacked by a
 twin of the forward loop that takes its place. The sums over all steps that a constant's gradient is
-leave the loop where the constant is an operand of a product or is broadcast: their terms are
-stacked, and one product or sum over all steps follows. With `remat` the loop is first cut into
+leave the loop where the constant is an operand of a product, multiplies a batch (of convolutions) or is broadcast:
+their terms are stacked, and one product, one gradient of the batch of all steps or one sum follows. With `remat` the loop is first cut into
 segments (remat.py). A loop with a matrix state is differentiated through its chunks (chunkwise.py), which save a state
 for each chunk.
 """
@@ -20,6 +20,7 @@ from typing import Any
 from lstm_ir.ir.graph import Graph, Node, Value, topological
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.pullback import Cts, Differentiation, Remat, opened, pull_back, session
 from lstm_ir.ir.reach import reached
 from lstm_ir.ops.primitive.broadcast import BROADCAST
@@ -166,12 +167,13 @@ class _Backward:
         return back.build()
 
     def _hook(self, consts: set[Value], xs: set[Value]) -> Any:
-        """Takes out of the loop what a product or a broadcast adds to a constant's gradient, and
+        """Takes out of the loop what a product, a convolution or a broadcast adds to a constant's gradient, and
         the gradient of a slice that is multiplied by a constant."""
         fixed = set(self.loop.const_params)
 
         def hook(n: Node, cts: Cts) -> Any:
-            if n.op not in (DOT_GENERAL, BROADCAST):
+            batched = Trait.batched in n.op.traits
+            if n.op not in (DOT_GENERAL, BROADCAST) and not batched:
                 return None
             (ct,) = cts
             assert ct is not None
@@ -181,6 +183,7 @@ class _Backward:
                 self.terms.append(SumTerm(n, 0, n.inputs[0], ct, None))
                 return (None,)
             late = [i for i, v in enumerate(n.inputs) if v in consts or (v in xs and n.inputs[1 - i] in fixed)]
+            late = [i for i in late if not batched or (n.inputs[i] in xs) == (i == 0)]
             if not late:
                 return None
             assert n.op.vjp is not None

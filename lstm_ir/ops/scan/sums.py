@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node, Value, make
+from lstm_ir.ir.opdef import Trait
 from lstm_ir.ops.primitive.broadcast import BROADCAST
 from lstm_ir.ops.primitive.linear import DOT_GENERAL, free_axes
 from lstm_ir.ops.primitive.shape import reshape, transpose
@@ -15,7 +16,7 @@ from lstm_ir.ops.primitive.shape import reshape, transpose
 class SumTerm:
     """`ct` arrived at `node`, which reads the parameter `source` as operand `at`.
 
-    `other` is the other operand of a product, None for a broadcast.
+    `other` is the other operand of a product or a convolution, None for a broadcast.
     """
 
     node: Node
@@ -27,6 +28,8 @@ class SumTerm:
 
 def of_slices(term: SumTerm, rows: Value, const: Value, ct: Value) -> Value:
     """The gradient of all slices [T, ...] that were multiplied by `const`, from ct [T, ...]."""
+    if Trait.batched in term.node.op.traits:
+        return reshape(_of_batch(term, rows, const, ct), rows.shape)
     attrs = term.node.attrs
     own, side = ("lhs", "rhs") if term.at == 0 else ("rhs", "lhs")
     batch, contract = (attrs[f"{own}_{k}_dimensions"] for k in ("batching", "contracting"))
@@ -45,6 +48,8 @@ def summed(term: SumTerm, const: Value, ct: Value, other: Value | None) -> Value
         at = (d + 1 for d in term.node.attrs["broadcast_dimensions"])
         wide = make(BROADCAST, const, shape=ct.shape, broadcast_dimensions=tuple(at))
         return _gradient(wide, ct, 0)
+    if Trait.batched in term.node.op.traits:
+        return _of_batch(term, other, const, ct)
     attrs = term.node.attrs
     side, own = ("rhs", "lhs") if term.at == 1 else ("lhs", "rhs")  # const's side, other's side
     batch, contract = (attrs[f"{own}_{k}_dimensions"] for k in ("batching", "contracting"))
@@ -54,6 +59,12 @@ def summed(term: SumTerm, const: Value, ct: Value, other: Value | None) -> Value
         return _gradient(node, reshape(ct, (flat, ct.shape[2])), 1)
     node, order = _shifted(term, other, const, own, side, ct.rank)
     return _gradient(node, transpose(ct, order), term.at)
+
+
+def _of_batch(term: SumTerm, rows: Value, const: Value, ct: Value) -> Value:
+    """The gradient where the rows of all steps are one batch."""
+    rows, ct = (reshape(v, (dims.mul(v.shape[0], v.shape[1]), *v.shape[2:])) for v in (rows, ct))
+    return _gradient(make(term.node.op, rows, const, **term.node.attrs), ct, term.at)
 
 
 def _shifted(term: SumTerm, rows: Value, const: Value, own: str, side: str, rank: int) -> tuple[Node, tuple[int, ...]]:

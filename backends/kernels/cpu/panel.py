@@ -1,0 +1,144 @@
+"""The places that a block of a stencil's results sees, copied onto the stack, some channels at a time.
+
+A block is some results of one row, or whole rows. Its panel has, for every channel, the rows that the taps see one
+behind the other, with zeros where lhs ends: so no tap looks whether its place exists, and each reads at one distance
+from where the result's first tap reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
+from lstm_ir.backends.kernels.text.statements import TextOperand, argument
+from lstm_ir.backends.kernels.text.text import Text
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ops.primitive.stencil import Taps
+
+# Numbers of a kernel: sizes of lhs and of the results, the strides, the padding before lhs.
+HEIGHT, WIDTH, OUT_HEIGHT, OUT_WIDTH = (argument(w) for w in ("height", "width", "out_height", "out_width"))
+DOWN, RIGHT, ABOVE, BEFORE = (argument(w) for w in ("down", "right", "above", "before"))
+# Of a panel: the farthest row and column of a tap, elements of a row, of a channel.
+REACH_ROW, REACH_COLUMN, PITCH, PLANE = (argument(w) for w in ("reach_row", "reach_column", "pitch", "plane"))
+ROWS, COLUMNS = argument("block_rows"), argument("block_columns")  # of a block, at most
+NUMBERS = (
+    HEIGHT, WIDTH, OUT_HEIGHT, OUT_WIDTH, DOWN, RIGHT, ABOVE, BEFORE, REACH_ROW, REACH_COLUMN, PITCH, PLANE, ROWS,
+    COLUMNS,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PanelForm:
+    """Sizes of a panel: a block's rows and columns of results, and the taps."""
+
+    rows: int
+    columns: int
+    taps: Taps
+
+    @classmethod
+    def of(cls, taps: Taps, sizes: tuple[Dim, Dim], places: int, room: int) -> PanelForm | None:
+        """For blocks of about so many places, of whose planes one has `room`; None where none has.
+
+        Whole rows where their length is known and small, else parts of one.
+        """
+        height, width = sizes
+        while places > 0:
+            if isinstance(width, int) and width <= places:
+                form = cls(_even(height, max(1, places // max(width, 1))), max(width, 1), taps)
+            else:
+                form = cls(1, _even(width, places), taps)
+            if form.plane <= room:
+                return form
+            places //= 2
+        return None
+
+    @property
+    def pitch(self) -> int:
+        """Elements of a row."""
+        return (self.columns - 1) * self.taps.strides[1] + self.taps.reach[1] + 1
+
+    @property
+    def plane(self) -> int:
+        """Elements of a channel."""
+        return ((self.rows - 1) * self.taps.strides[0] + self.taps.reach[0] + 1) * self.pitch
+
+    @property
+    def places(self) -> int:
+        """Results of a block."""
+        return self.rows * self.columns
+
+    def distances(self) -> list[int]:
+        """Of each tap, from where the first row and column are read, in the plane of a channel."""
+        return [i * self.pitch + j for i, j in zip(self.taps.rows, self.taps.columns, strict=True)]
+
+    def numbers(self, lhs: tuple[Dim, Dim], sizes: tuple[Dim, Dim]) -> list[Dim]:
+        """Those that NUMBERS name."""
+        taps = self.taps
+        return [
+            *lhs, *sizes, *taps.strides, *taps.low, *taps.reach, self.pitch, self.plane, self.rows, self.columns,
+        ]  # fmt: skip
+
+
+def _even(size: Dim, most: int) -> int:
+    """Parts that are about equal, of at most so many."""
+    if not isinstance(size, int):
+        return most
+    parts = max(1, -(-size // most))
+    return max(1, -(-size // parts))
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of results: where it begins, how many rows and columns it has."""
+
+    row: TextOperand
+    column: TextOperand
+    rows: TextOperand
+    columns: TextOperand
+
+
+def blocks(t: Text) -> tuple[TextOperand, TextOperand]:
+    """How many, one under the other and side by side."""
+    return t.binary("ceildivui", OUT_HEIGHT, ROWS), t.binary("ceildivui", OUT_WIDTH, COLUMNS)
+
+
+def block(t: Text, number: TextOperand, across: TextOperand) -> Block:
+    """The block of this number, of which so many are side by side."""
+    row = t.binary("muli", t.binary("divui", number, across), ROWS)
+    column = t.binary("muli", t.binary("remui", number, across), COLUMNS)
+    rows = t.binary("minui", t.binary("subi", OUT_HEIGHT, row), ROWS)
+    columns = t.binary("minui", t.binary("subi", OUT_WIDTH, column), COLUMNS)
+    return Block(row, column, rows, columns)
+
+
+def copy(t: Text, x: Memory, line: TextOperand, channels: TextOperand, b: Block, panel: Memory) -> None:
+    """The panel of a block; line: the first row of the first of these channels in x [lines, WIDTH].
+
+    What is stored behind a row is overwritten by the next one; the last one needs a vector's room.
+    """
+    one = t.index(1)
+    high = t.binary("addi", t.binary("muli", t.binary("subi", b.rows, one), DOWN), t.binary("addi", REACH_ROW, one))
+    wide = t.binary("muli", t.binary("subi", b.columns, one), RIGHT)
+    wide = t.binary("addi", wide, t.binary("addi", REACH_COLUMN, one))
+    top = t.binary("subi", t.binary("muli", b.row, DOWN), ABOVE)
+    first = t.binary("subi", t.binary("muli", b.column, RIGHT), BEFORE)
+    none = t.index(0)
+    left = t.binary("minsi", t.binary("maxsi", t.binary("subi", none, first), none), wide)
+    zero = t.constant("0.0", t.vector(x.element))
+    lanes = t.index(t.lanes)
+    with t.loop(none, channels, one) as channel:
+        lines = t.binary("addi", line, t.binary("muli", channel, HEIGHT))
+        there = t.binary("muli", channel, PLANE)
+        with t.loop(none, high, one) as i:
+            row = t.binary("addi", top, i)
+            exists = t.compare("ult", row, HEIGHT)
+            to = t.binary("addi", there, t.binary("muli", i, PITCH))
+            empty = t.select(exists, left, wide)
+            with t.loop(none, empty, lanes) as j:
+                store_vector(t, zero, panel, [t.binary("addi", to, j)])
+            source = t.binary("addi", lines, row)
+            with t.loop(empty, wide, lanes) as j:
+                column = t.binary("addi", first, j)
+                rest = t.binary("maxsi", t.binary("subi", WIDTH, column), none)
+                v = load_vector(t, x, [source, column], t.mask(rest))
+                store_vector(t, v, panel, [t.binary("addi", to, j)])

@@ -1,0 +1,310 @@
+"""A stencil of many outputs by a CPU kernel: vectors are outputs, and a tile has some places.
+
+What a block of results sees is copied (panel.py), some channels at a time, so that every tap reads at one distance from
+a result's place, whatever strides, dilations and paddings are. A tile goes through all terms of these channels with
+its sums in registers; sums of a block are on the stack, and turned in squares where the results are stored, whose
+places are neighbours in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from iree.compiler import ir
+
+from lstm_ir import ops
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.shapes import reshape
+from lstm_ir.backends.kernels.call.call import KernelCall, ready
+from lstm_ir.backends.kernels.cpu import panel as panels
+from lstm_ir.backends.kernels.cpu.machine import BLOCK_SUMS, CHUNK_TERMS, FILLED, SHARES, STENCIL_PANEL, machine
+from lstm_ir.backends.kernels.cpu.panel import PanelForm
+from lstm_ir.backends.kernels.cpu.register_tile import add_products
+from lstm_ir.backends.kernels.cpu.squares import turned
+from lstm_ir.backends.kernels.cpu.workers import workers
+from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
+from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
+from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
+from lstm_ir.backends.kernels.text.text import Text, stored_type
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Graph, Node
+from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.primitive.stencil import Taps
+
+# Numbers of the kernel beside a panel's: workgroups; batches times groups, groups; tiles, outputs, channels and taps of
+# a group; channels that a panel has, chunks of so many.
+GROUPS, OUTER, KINDS, TILES, OUTPUTS, CHANNELS, TAPS, HELD, CHUNKS = (
+    argument(w)
+    for w in ("groups", "outer", "kinds", "tiles", "outputs", "channels", "taps", "held", "chunks")
+)
+ALL_TILES, TERMS, LINES, ALL_OUTPUTS, PLACES = (
+    argument(w) for w in ("all_tiles", "terms", "lines", "all_outputs", "places")
+)
+
+
+@dataclass(frozen=True)
+class OutputTile:
+    """Places and vectors of outputs of a tile, and tiles of a group's outputs."""
+
+    places: int
+    vectors: int
+    tiles: int
+    lanes: int
+
+    @classmethod
+    def of(cls, target: TargetInfo, dtype: DType, outputs: int) -> OutputTile | None:
+        """None where vectors of outputs would be rather empty."""
+        lanes = max(1, target.vector_bits // dtype.bits)
+        vectors = -(-outputs // lanes)
+        if lanes < 2 or outputs < FILLED * vectors * lanes:
+            return None
+        most = machine(target).output_tiles
+        tiles = -(-vectors // max(most))
+        wide = -(-vectors // tiles)
+        return cls(most[wide], wide, tiles, lanes)
+
+    @property
+    def width(self) -> int:
+        """Outputs of a tile."""
+        return self.vectors * self.lanes
+
+
+@dataclass
+class OutputStencil(KernelCall):
+    """One such call."""
+
+    dtype: DType
+    tile: OutputTile
+    kernels: tuple[int, int, int, int]  # [G,M,E,K]
+    word: ClassVar[str] = "stencil"
+
+    def packed(self, rhs: ir.Value) -> ir.Value:
+        """[G tiles, E K, width] of rhs [G,M,E,K]; outputs that do not exist are zero."""
+        (groups, outputs, each, count), tile = self.kernels, self.tile
+        w = parameter("w", TensorType(self.kernels, self.dtype))
+        rows = ops.reshape(ops.transpose(w, (0, 2, 3, 1)), (groups, each * count, outputs))
+        rows = ops.pad(rows, (0, 0, 0), (0, 0, tile.tiles * tile.width - outputs))
+        tiles = ops.transpose(ops.reshape(rows, (groups, each * count, tile.tiles, tile.width)), (0, 2, 1, 3))
+        tiles = ops.reshape(tiles, (groups * tile.tiles, each * count, tile.width))
+        return self.e.graph(Graph("kernels", [w], [tiles]), [rhs])[0]
+
+    def form(self, taps: Taps, to: TensorType) -> PanelForm | None:
+        """None where what one place sees of one channel is too much for the stack."""
+        places = BLOCK_SUMS // self._bytes // self.tile.width // self.tile.places * self.tile.places
+        return PanelForm.of(taps, to.shape[3:], places, STENCIL_PANEL // self._bytes)  # type: ignore[arg-type]
+
+    @property
+    def _bytes(self) -> int:
+        return self.dtype.bits // 8
+
+    def run(
+        self, lhs: ir.Value, given: TensorType, packed: Callable[[], ir.Value], taps: Taps, form: PanelForm,
+        to: TensorType,
+    ) -> ir.Value:  # fmt: skip
+        """The dispatch."""
+        (groups, outputs, each, count), tile = self.kernels, self.tile
+        batch, _, _, height, width = given.shape
+        sizes = (to.shape[3], to.shape[4])
+        flat = TensorType((dims.product((batch, groups, each, height)), width), self.dtype)
+        lines = TensorType((dims.product(to.shape[:3]), dims.product(sizes)), self.dtype)
+        held = min(each, max(1, min(STENCIL_PANEL // self._bytes // form.plane, -(-CHUNK_TERMS // count))))
+        chunks = -(-each // held)
+        held = -(-each // chunks)
+        table = (np.arange(held)[:, None] * form.plane + np.asarray(form.distances())).astype(np.int32).ravel()
+        self.input(ready(reshape(self.e, lhs, given, flat.shape)), flat)
+        self.input(self.deferred(packed), TensorType((groups * tile.tiles, each * count, tile.width), self.dtype))
+        self.input(ready(self.e.constant(table, DType.i32)), TensorType(table.shape, DType.i32))
+        self.output(lines)
+        outer = dims.mul(batch, groups)
+        numbers: dict[Name, Dim] = dict(zip(panels.NUMBERS, form.numbers((height, width), sizes), strict=True))
+        numbers |= {OUTER: outer, KINDS: groups, TILES: tile.tiles, OUTPUTS: outputs, CHANNELS: each, TAPS: count}
+        numbers |= {HELD: held, CHUNKS: chunks}
+        assert self.e.target is not None
+        last = each - (chunks - 1) * held
+        most = machine(self.e.target).products // (tile.places * tile.vectors)
+        text = _OutputText(
+            self.dtype, tile, form, held,
+            terms=max(n for n in range(1, max(1, most) + 1) if math.gcd(held, last) * count % n == 0),
+            ragged=outputs % tile.width != 0,
+        )  # fmt: skip
+        symbol = self.begin(text.kernel(self.signature([GROUPS, *numbers])))
+        units = self.muli(self._positive(self.const(outer)), self.const(tile.tiles))
+        for d, n in zip(sizes, (form.rows, form.columns), strict=True):
+            units = self.muli(units, self._index("ceildivui", self._positive(self.const(d)), self.const(n)))
+        total = self._index("minui", units, self.muli(workers(self.e), self.const(SHARES)))
+        total = self._index("maxui", total, self.const(1))
+        return self.call(symbol, total, [total, *map(self.const, numbers.values())])[0]
+
+    def _index(self, op: str, a: ir.Value, b: ir.Value) -> ir.Value:
+        return self.e.make(f"arith.{op}", [a, b], [ir.IndexType.get()]).result
+
+    def _positive(self, v: ir.Value) -> ir.Value:
+        return self._index("maxsi", v, self.const(0))
+
+
+def lower_output_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorType) -> ir.Value | None:
+    """A stencil of f32 or f64 whose groups have enough outputs; None where it is none. All have `to`'s dtype."""
+    call, taps = output_stencil(e, to.dtype, n.inputs[1].shape), Taps.of(n.attrs)
+    form = None if call is None else call.form(taps, to)
+    if call is None or form is None:
+        return None
+    kept = e.before_loop.get(n.inputs[1])
+
+    def packed() -> ir.Value:
+        return call.packed(rhs) if kept is None else kept
+
+    lines = call.run(lhs, n.inputs[0].type.with_dtype(to.dtype), packed, taps, form, to)
+    return reshape(e, lines, TensorType((dims.product(to.shape[:3]), dims.product(to.shape[3:])), to.dtype), to.shape)
+
+
+def output_stencil(e: Emitter, dtype: DType, kernels: Sequence[Dim]) -> OutputStencil | None:
+    """The call for a second operand of this shape."""
+    assert e.target is not None
+    groups, outputs, each, count = (int(d) for d in kernels)  # type: ignore[arg-type]
+    tile = OutputTile.of(e.target, dtype, outputs)
+    return None if tile is None else OutputStencil(e, dtype, tile, (groups, outputs, each, count))
+
+
+class _OutputText:
+    """The kernel's function.
+
+    held: channels of a panel; terms: of an iteration; ragged: the last tile has outputs that do not exist.
+    """
+
+    def __init__(
+        self, dtype: DType, tile: OutputTile, form: PanelForm, held: int, *, terms: int, ragged: bool
+    ) -> None:
+        self.t, self.tile = Text(tile.lanes), tile
+        self.one_row, self.terms, self.ragged = form.rows == 1, terms, ragged
+        element = self.element = stored_type(dtype)
+        self.x = Memory("%m_x", element, (LINES, panels.WIDTH))
+        self.w = Memory("%m_w", element, (ALL_TILES, TERMS, tile.width))
+        self.table = Memory("%m_table", "i32", (argument("table"),))
+        self.y = Memory("%m_y", element, (ALL_OUTPUTS, PLACES))
+        self.panel = on_stack(self.t, element, (held * form.plane + tile.lanes,))
+        # The last tile and the last square may have places behind the block's.
+        most = -(-form.places // tile.places) * tile.places
+        self.sums = on_stack(self.t, element, (max(most, -(-form.places // tile.lanes) * tile.lanes), tile.width))
+
+    def kernel(self, taken: KernelSignature) -> Kernel:
+        """One function, its memories first."""
+        t = self.t
+        t.binary("muli", KINDS, TILES, to=ALL_TILES)
+        t.binary("muli", CHANNELS, TAPS, to=TERMS)
+        t.binary("muli", HELD, TAPS, to=argument("table"))
+        t.binary("muli", t.binary("muli", OUTER, CHANNELS), panels.HEIGHT, to=LINES)
+        t.binary("muli", OUTER, OUTPUTS, to=ALL_OUTPUTS)
+        t.binary("muli", panels.OUT_HEIGHT, panels.OUT_WIDTH, to=PLACES)
+        for binding, m in zip((*taken.reads, *taken.writes), (self.x, self.w, self.table, self.y), strict=True):
+            t.put(m.subspan(binding, t.index(0)))
+        self._all()
+        return Kernel((t.function("", taken, called_by_iree()),))
+
+    def _all(self) -> None:
+        """Units of this workgroup: tiles of outputs of a block of one batch and group."""
+        t = self.t
+        down, across = panels.blocks(t)
+        each = t.binary("muli", down, across)
+        units = t.binary("muli", t.binary("muli", OUTER, each), TILES)
+        share = t.binary("ceildivui", units, GROUPS)
+        low = t.binary("minui", t.binary("muli", t.workgroup(), share), units)
+        high = t.binary("minui", t.binary("addi", low, share), units)
+        with t.loop(low, high, t.index(1)) as unit:
+            tile, place = t.binary("remui", unit, TILES), t.binary("divui", unit, TILES)
+            outer, number = t.binary("divui", place, each), t.binary("remui", place, each)
+            self._unit(outer, tile, panels.block(t, number, across))
+
+    def _unit(self, outer: TextOperand, tile: TextOperand, b: panels.Block) -> None:
+        """One tile of outputs over a block, some channels after the other."""
+        t = self.t
+        count = t.binary("muli", b.rows, b.columns)
+        first = t.binary("muli", outer, CHANNELS)
+        kernels = t.binary("addi", t.binary("muli", t.binary("remui", outer, KINDS), TILES), tile)
+        none = t.index(0)
+        zero = t.constant("0.0", t.vector(self.element))
+        with t.loop(none, count, t.index(1)) as place, t.loop(none, t.index(self.tile.width), t.index(t.lanes)) as q:
+            store_vector(t, zero, self.sums, [place, q])
+        with t.loop(none, CHUNKS, t.index(1)) as chunk:
+            channel = t.binary("muli", chunk, HELD)
+            held = t.binary("minui", t.binary("subi", CHANNELS, channel), HELD)
+            line = t.binary("muli", t.binary("addi", first, channel), panels.HEIGHT)
+            panels.copy(t, self.x, line, held, b, self.panel)
+            term, terms = t.binary("muli", channel, TAPS), t.binary("muli", held, TAPS)
+            with t.loop(none, count, t.index(self.tile.places)) as start:
+                self._tile(kernels, term, terms, b, count, start)
+        self._store(outer, tile, b, count)
+
+    def _bases(self, b: panels.Block, count: TextOperand, start: TextOperand) -> list[TextOperand]:
+        """Where each place of a tile reads first; those behind the last one read as it does."""
+        t, last = self.t, self.t.binary("subi", count, self.t.index(1))
+        out: list[TextOperand] = []
+        for r in range(self.tile.places):
+            place = t.binary("minui", t.add(start, r), last)
+            if self.one_row:
+                seen = t.binary("muli", place, panels.RIGHT)
+            else:
+                row, column = t.binary("divui", place, b.columns), t.binary("remui", place, b.columns)
+                seen = t.binary("muli", t.binary("muli", row, panels.DOWN), panels.PITCH)
+                seen = t.binary("addi", seen, t.binary("muli", column, panels.RIGHT))
+            out.append(seen)
+        return out
+
+    def _tile(
+        self, kernels: TextOperand, first: TextOperand, terms: TextOperand, b: panels.Block, count: TextOperand,
+        start: TextOperand,
+    ) -> None:  # fmt: skip
+        """The terms of a chunk, from the first on, for one tile of places."""
+        t, tile, kind = self.t, self.tile, self.t.vector(self.element)
+        bases = self._bases(b, count, start)
+        cells = [(r, q) for r in range(tile.places) for q in range(tile.vectors)]
+        at = {(r, q): [t.add(start, r), t.index(q * t.lanes)] for r, q in cells}
+        before = [load_vector(t, self.sums, at[c]) for c in cells]
+        kinds = [kind] * len(cells)
+        term, inside, after = t.carried(t.index(0), terms, t.index(self.terms), before, kinds)
+        current = dict(zip(cells, inside, strict=True))
+        for u in range(self.terms):
+            k = t.add(term, u)
+            shift = t.op("arith.index_cast {} : i32 to index", self.table.load(t, [k]))
+            row = t.binary("addi", first, k)
+            weights = [load_vector(t, self.w, [kernels, row, t.index(q * t.lanes)]) for q in range(tile.vectors)]
+            for r, base in enumerate(bases):
+                seen = self.panel.load(t, [t.binary("addi", base, shift)])
+                add_products(t, current, seen, {(r, q): w for q, w in enumerate(weights)}, self.element)
+        t.close([current[c] for c in cells], kinds)
+        for c, v in zip(cells, after, strict=True):
+            store_vector(t, v, self.sums, at[c])
+
+    def _store(self, outer: TextOperand, tile: TextOperand, b: panels.Block, count: TextOperand) -> None:
+        """The sums of a tile's outputs, turned in squares: their places are neighbours in the result."""
+        t, width = self.t, self.tile.width
+        first = t.binary("muli", tile, t.index(width))
+        line = t.binary("addi", t.binary("muli", outer, OUTPUTS), first)
+        place = t.binary("addi", t.binary("muli", b.row, panels.OUT_WIDTH), b.column)
+        with t.loop(t.index(0), t.index(width), t.index(t.lanes)) as q:
+            exist = t.binary("maxsi", t.binary("subi", t.binary("subi", OUTPUTS, first), q), t.index(0))
+            with t.loop(t.index(0), count, t.index(t.lanes)) as start:
+                square = [load_vector(t, self.sums, [t.add(start, i), q]) for i in range(t.lanes)]
+                to = [t.binary("addi", line, q), t.binary("addi", place, start)]
+                left = t.binary("subi", count, start)
+                whole = t.compare("uge", left, t.index(t.lanes))
+                if self.ragged:
+                    enough = t.compare("uge", exist, t.index(t.lanes))
+                    whole = t.binary("andi", whole, enough, "i1")
+                lines = turned(t, self.element, square)
+                with t.when(whole):
+                    for i, v in enumerate(lines):
+                        store_vector(t, v, self.y, [t.add(to[0], i), to[1]])
+                with t.when(t.binary("xori", whole, t.constant("true", "i1"), "i1")):
+                    for i, v in enumerate(lines):
+                        have = left
+                        if self.ragged:
+                            here = t.compare("ult", t.index(i), exist)
+                            have = t.select(here, left, t.index(0))
+                        store_vector(t, v, self.y, [t.add(to[0], i), to[1]], t.mask(have))
