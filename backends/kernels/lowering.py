@@ -10,12 +10,13 @@ from lstm_ir.backends.kernels.body.access import PieceBoundaryError, RefusedErro
 from lstm_ir.backends.kernels.cpu.outer_sum import lower_outer_sum
 from lstm_ir.backends.kernels.cpu.products import lower_product
 from lstm_ir.backends.kernels.cpu.stencil import lower_stencil, pack_before
+from lstm_ir.backends.kernels.cpu.stencil_taps import lower_stencil_taps
 from lstm_ir.backends.kernels.cpu.variants import on_cpu, until_on_cpu
 from lstm_ir.backends.kernels.gpu.variants import on_gpu
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
 
-__all__ = ["lower_loop", "lower_outer_sum", "lower_product", "lower_stencil", "pack_before"]
+__all__ = ["lower_loop", "lower_outer_sum", "lower_product", "lower_stencil", "lower_stencil_taps", "pack_before"]
 
 
 def lower_loop(

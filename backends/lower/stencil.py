@@ -35,8 +35,10 @@ def _stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
 @lower("stencil_grad")
 def _stencil_grad(e: Emitter, n: Node, lhs: ir.Value, ct: ir.Value) -> ir.Value:
     to, pair = sum_type(n.types[0]), _in_sum_type(e, n, lhs, ct)
-    x, y = _operands(n, to)
-    out = _by_others(e, n, [x, y], tap_products(x, y, Taps.of(n.attrs)), pair)
+    out = kernels.lower_stencil_taps(e, n, *pair, to) if e.has_cpu_kernels else None
+    if out is None:
+        x, y = _operands(n, to)
+        out = _by_others(e, n, [x, y], tap_products(x, y, Taps.of(n.attrs)), pair)
     return e.convert(out, to, n.types[0].dtype)
 
 

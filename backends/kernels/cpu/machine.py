@@ -122,4 +122,7 @@ FILLED = 0.6  # of the lanes of vectors of outputs, from which these are vectors
 BLOCK_SUMS = 12 << 10  # bytes of the sums of a block of places, on the stack. Reasoned: they stay in L1
 STENCIL_PANEL = 12 << 10  # bytes of what a block sees. Reasoned: as much again
 CHUNK_TERMS = 96  # terms of a panel, about: so many weights of a tile stay in L1. Reasoned
+TAP_PLACES = 64  # of a block of a gradient by taps: its cotangent, turned, is on the stack. Reasoned: 16 KB in f32
+TAP_ROWS = 48  # taps of channels of a panel, about. Reasoned
+FEWEST_PLACES = 24  # of a block of a gradient by taps: between blocks sums are in memory. Reasoned
 PLACES = 1024  # of a block, at most. Reasoned: few channels still give several workgroups work

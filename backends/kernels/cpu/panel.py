@@ -7,10 +7,11 @@ from where the result's first tap reads.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
-from lstm_ir.backends.kernels.text.statements import TextOperand, argument
+from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ops.primitive.stencil import Taps
@@ -87,6 +88,18 @@ def _even(size: Dim, most: int) -> int:
     return max(1, -(-size // parts))
 
 
+def of_calls(numbers: Mapping[Name, Dim]) -> list[Name]:
+    """Those that a call brings: the others are constants of the kernel, of which words of a dispatch have few."""
+    return [name for name, d in numbers.items() if not isinstance(d, int)]
+
+
+def put_known(t: Text, numbers: Mapping[Name, Dim]) -> None:
+    """Those that are constants, under their names."""
+    for name, d in numbers.items():
+        if isinstance(d, int):
+            t.binary("addi", t.index(d), t.index(0), to=name)
+
+
 @dataclass(frozen=True)
 class Block:
     """A block of results: where it begins, how many rows and columns it has."""
@@ -126,6 +139,11 @@ def copy(t: Text, x: Memory, line: TextOperand, channels: TextOperand, b: Block,
     left = t.binary("minsi", t.binary("maxsi", t.binary("subi", none, first), none), wide)
     zero = t.constant("0.0", t.vector(x.element))
     lanes = t.index(t.lanes)
+    # Whole vectors of x, where it has them behind the first place; what is more than the block sees is not read.
+    room = t.binary("maxsi", t.binary("subi", t.binary("subi", WIDTH, first), left), none)
+    fit = t.binary("muli", t.binary("divui", room, lanes), lanes)
+    needed = t.binary("muli", t.binary("ceildivui", t.binary("subi", wide, left), lanes), lanes)
+    full = t.binary("addi", left, t.binary("minui", fit, needed))
     with t.loop(none, channels, one) as channel:
         lines = t.binary("addi", line, t.binary("muli", channel, HEIGHT))
         there = t.binary("muli", channel, PLANE)
@@ -133,11 +151,14 @@ def copy(t: Text, x: Memory, line: TextOperand, channels: TextOperand, b: Block,
             row = t.binary("addi", top, i)
             exists = t.compare("ult", row, HEIGHT)
             to = t.binary("addi", there, t.binary("muli", i, PITCH))
-            empty = t.select(exists, left, wide)
+            empty, vectors = t.select(exists, left, wide), t.select(exists, full, wide)
             with t.loop(none, empty, lanes) as j:
                 store_vector(t, zero, panel, [t.binary("addi", to, j)])
             source = t.binary("addi", lines, row)
-            with t.loop(empty, wide, lanes) as j:
+            with t.loop(empty, vectors, lanes) as j:
+                v = load_vector(t, x, [source, t.binary("addi", first, j)])
+                store_vector(t, v, panel, [t.binary("addi", to, j)])
+            with t.loop(vectors, wide, lanes) as j:
                 column = t.binary("addi", first, j)
                 rest = t.binary("maxsi", t.binary("subi", WIDTH, column), none)
                 v = load_vector(t, x, [source, column], t.mask(rest))

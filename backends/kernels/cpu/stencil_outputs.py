@@ -9,7 +9,7 @@ places are neighbours in memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -134,13 +134,14 @@ class OutputStencil(KernelCall):
             terms=max(n for n in range(1, max(1, most) + 1) if math.gcd(held, last) * count % n == 0),
             ragged=outputs % tile.width != 0,
         )  # fmt: skip
-        symbol = self.begin(text.kernel(self.signature([GROUPS, *numbers])))
+        given = panels.of_calls(numbers)
+        symbol = self.begin(text.kernel(self.signature([GROUPS, *given]), numbers))
         units = self.muli(self._positive(self.const(outer)), self.const(tile.tiles))
         for d, n in zip(sizes, (form.rows, form.columns), strict=True):
             units = self.muli(units, self._index("ceildivui", self._positive(self.const(d)), self.const(n)))
         total = self._index("minui", units, self.muli(workers(self.e), self.const(SHARES)))
         total = self._index("maxui", total, self.const(1))
-        return self.call(symbol, total, [total, *map(self.const, numbers.values())])[0]
+        return self.call(symbol, total, [total, *(self.const(numbers[name]) for name in given)])[0]
 
     def _index(self, op: str, a: ir.Value, b: ir.Value) -> ir.Value:
         return self.e.make(f"arith.{op}", [a, b], [ir.IndexType.get()]).result
@@ -193,9 +194,10 @@ class _OutputText:
         most = -(-form.places // tile.places) * tile.places
         self.sums = on_stack(self.t, element, (max(most, -(-form.places // tile.lanes) * tile.lanes), tile.width))
 
-    def kernel(self, taken: KernelSignature) -> Kernel:
+    def kernel(self, taken: KernelSignature, numbers: Mapping[Name, Dim]) -> Kernel:
         """One function, its memories first."""
         t = self.t
+        panels.put_known(t, numbers)
         t.binary("muli", KINDS, TILES, to=ALL_TILES)
         t.binary("muli", CHANNELS, TAPS, to=TERMS)
         t.binary("muli", HELD, TAPS, to=argument("table"))

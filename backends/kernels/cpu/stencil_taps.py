@@ -1,0 +1,257 @@
+"""The gradient of a stencil by its taps, by a CPU kernel: vectors are outputs, and a tile has some taps of channels.
+
+A workgroup has some channels of one tile of outputs. For each block of places it turns the cotangent in squares, so
+that outputs are neighbours, and copies what the block sees of some channels (panel.py); then a tile after the other
+goes through the places, its sums in registers. Between blocks sums are in memory; at the end they are turned as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.shapes import reshape
+from lstm_ir.backends.kernels.call.call import KernelCall, ready
+from lstm_ir.backends.kernels.cpu import panel as panels
+from lstm_ir.backends.kernels.cpu.machine import FEWEST_PLACES, STENCIL_PANEL, TAP_PLACES, TAP_ROWS
+from lstm_ir.backends.kernels.cpu.panel import PanelForm
+from lstm_ir.backends.kernels.cpu.register_tile import add_products
+from lstm_ir.backends.kernels.cpu.squares import turned
+from lstm_ir.backends.kernels.cpu.stencil_outputs import OutputTile
+from lstm_ir.backends.kernels.cpu.workers import workers
+from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
+from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
+from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
+from lstm_ir.backends.kernels.text.text import Text, stored_type
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Node
+from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.primitive.stencil import Taps
+
+# Numbers of the kernel beside a panel's: workgroups; groups, of each tiles of outputs, of each parts of the chunks of
+# channels; rows of the batch; outputs, channels and taps of a group; channels of a chunk, and its rows: of each channel
+# and tap, up to whole tiles.
+GROUPS, KINDS, TILES, PARTS, BATCH, OUTPUTS, CHANNELS, TAPS, HELD, ROWS, CHUNKS = (
+    argument(w)
+    for w in (
+        "groups", "kinds", "tiles", "parts", "batch", "outputs", "channels", "taps", "held", "rows", "chunks",
+    )
+)  # fmt: skip
+LINES, CT_LINES, PLACES, ALL_OUTPUTS, TERMS, SUM_ROWS = (
+    argument(w) for w in ("lines", "ct_lines", "places", "all_outputs", "terms", "sum_rows")
+)
+
+
+def lower_stencil_taps(e: Emitter, n: Node, lhs: ir.Value, ct: ir.Value, to: TensorType) -> ir.Value | None:
+    """The gradient by the taps, f32 or f64, where a group has enough outputs; None where it is none. All have `to`'s
+    dtype."""
+    a, b = (v.type.with_dtype(to.dtype) for v in n.inputs)
+    taps = Taps.of(n.attrs)
+    if to.dtype not in (DType.f32, DType.f64) or not to.is_static or not e.at_top or taps.spacing != (1, 1):
+        return None
+    if 0 in a.shape or 0 in b.shape or 0 in to.shape:
+        return None
+    assert e.target is not None
+    groups, outputs, each, count = (int(d) for d in to.shape)  # type: ignore[arg-type]
+    tile = OutputTile.of(e.target, to.dtype, outputs)
+    if tile is None:
+        return None
+    form = PanelForm.of(taps, (b.shape[3], b.shape[4]), TAP_PLACES, STENCIL_PANEL // (to.dtype.bits // 8))
+    if form is None or form.places < FEWEST_PLACES:
+        return None
+    return StencilTaps(e, to.dtype, tile, form, (groups, outputs, each, count)).run(lhs, a, ct, b)
+
+
+@dataclass
+class StencilTaps(KernelCall):
+    """One such call."""
+
+    dtype: DType
+    tile: OutputTile
+    form: PanelForm
+    kernels: tuple[int, int, int, int]  # [G,M,E,K]
+    word: ClassVar[str] = "stencil_taps"
+
+    @property
+    def held(self) -> int:
+        """Channels of a chunk: as many as have room, with few rows of tiles that are none."""
+        _, _, each, count = self.kernels
+        room = STENCIL_PANEL // (self.dtype.bits // 8) // self.form.plane
+        most = max(1, min(each, room, -(-TAP_ROWS // count)))
+        tall = self.tile.places
+        return min(range(1, most + 1), key=lambda n: (round(-(-n * count // tall) * tall / (n * count), 2), -n))
+
+    def run(self, lhs: ir.Value, a: TensorType, ct: ir.Value, b: TensorType) -> ir.Value:
+        """The dispatch."""
+        (groups, outputs, each, count), tile, form = self.kernels, self.tile, self.form
+        held = self.held
+        chunks = -(-each // held)
+        rows = -(-held * count // tile.places) * tile.places
+        table = np.zeros(rows, np.int32)
+        table[: held * count] = (np.arange(held)[:, None] * form.plane + np.asarray(form.distances())).ravel()
+        batch, _, _, height, width = a.shape
+        sizes = (b.shape[3], b.shape[4])
+        seen = TensorType((dims.product((batch, groups, each, height)), width), self.dtype)
+        lines = TensorType((dims.product((batch, groups, outputs)), dims.product(sizes)), self.dtype)
+        self.input(ready(reshape(self.e, lhs, a, seen.shape)), seen)
+        self.input(ready(reshape(self.e, ct, b, lines.shape)), lines)
+        self.input(ready(self.e.constant(table, DType.i32)), TensorType(table.shape, DType.i32))
+        result = TensorType((groups * outputs, each * count), self.dtype)
+        self.output(result)
+        # A square of the last rows may begin before their end.
+        sums = TensorType((groups * tile.tiles * chunks * rows + tile.lanes, tile.width), self.dtype)
+        self.output(sums)
+        numbers: dict[Name, Dim] = dict(zip(panels.NUMBERS, form.numbers((height, width), sizes), strict=True))
+        numbers |= {KINDS: groups, TILES: tile.tiles, BATCH: batch, OUTPUTS: outputs, CHANNELS: each, TAPS: count}
+        numbers |= {HELD: held, ROWS: rows, CHUNKS: chunks}
+        text = _TapsText(self.dtype, tile, form, held)
+        given = panels.of_calls(numbers)
+        symbol = self.begin(text.kernel(self.signature([GROUPS, PARTS, *given]), numbers))
+        units = self.const(groups * tile.tiles)
+        parts = self._index("ceildivui", self.muli(workers(self.e), self.const(2)), units)
+        parts = self._index("minui", parts, self.const(chunks))
+        total = self.muli(units, parts)
+        out = self.call(symbol, total, [total, parts, *(self.const(numbers[name]) for name in given)])[0]
+        return reshape(self.e, out, result, self.kernels)
+
+    def _index(self, op: str, a: ir.Value, b: ir.Value) -> ir.Value:
+        return self.e.make(f"arith.{op}", [a, b], [ir.IndexType.get()]).result
+
+
+class _TapsText:
+    """The kernel's function."""
+
+    def __init__(self, dtype: DType, tile: OutputTile, form: PanelForm, held: int) -> None:
+        self.t, self.tile = Text(tile.lanes), tile
+        element = self.element = stored_type(dtype)
+        self.x = Memory("%m_x", element, (LINES, panels.WIDTH))
+        self.ct = Memory("%m_ct", element, (CT_LINES, PLACES))
+        self.table = Memory("%m_table", "i32", (ROWS,))
+        self.y = Memory("%m_y", element, (ALL_OUTPUTS, TERMS))
+        self.sums = Memory("%m_sums", element, (SUM_ROWS, tile.width))
+        self.panel = on_stack(self.t, element, (held * form.plane + tile.lanes,))
+        self.turned = on_stack(self.t, element, (-(-form.places // tile.lanes) * tile.lanes, tile.width))
+
+    def kernel(self, taken: KernelSignature, numbers: Mapping[Name, Dim]) -> Kernel:
+        """One function, its memories first."""
+        t = self.t
+        panels.put_known(t, numbers)
+        outer = t.binary("muli", BATCH, KINDS)
+        t.binary("muli", t.binary("muli", outer, CHANNELS), panels.HEIGHT, to=LINES)
+        t.binary("muli", outer, OUTPUTS, to=CT_LINES)
+        t.binary("muli", panels.OUT_HEIGHT, panels.OUT_WIDTH, to=PLACES)
+        t.binary("muli", KINDS, OUTPUTS, to=ALL_OUTPUTS)
+        t.binary("muli", CHANNELS, TAPS, to=TERMS)
+        of_tile = t.binary("muli", CHUNKS, ROWS)
+        tiles = t.binary("muli", KINDS, TILES)
+        t.binary("addi", t.binary("muli", tiles, of_tile), t.index(t.lanes), to=SUM_ROWS)
+        for binding, m in zip(
+            (*taken.reads, *taken.writes), (self.x, self.ct, self.table, self.y, self.sums), strict=True
+        ):
+            t.put(m.subspan(binding, t.index(0)))
+        self._all(of_tile)
+        return Kernel((t.function("", taken, called_by_iree()),))
+
+    def _all(self, of_tile: TextOperand) -> None:
+        """The unit of this workgroup: some chunks of channels of one tile of outputs of one group."""
+        t, none, one = self.t, self.t.index(0), self.t.index(1)
+        unit = t.workgroup()
+        part, rest = t.binary("remui", unit, PARTS), t.binary("divui", unit, PARTS)
+        tile, kind = t.binary("remui", rest, TILES), t.binary("divui", rest, TILES)
+        share = t.binary("ceildivui", CHUNKS, PARTS)
+        low = t.binary("minui", t.binary("muli", part, share), CHUNKS)
+        high = t.binary("minui", t.binary("addi", low, share), CHUNKS)
+        top = t.binary("muli", rest, of_tile)
+        zero = t.constant("0.0", t.vector(self.element))
+        bounds = [t.binary("addi", top, t.binary("muli", n, ROWS)) for n in (low, high)]
+        with t.loop(*bounds, one) as row, t.loop(none, t.index(self.tile.width), t.index(t.lanes)) as q:
+            store_vector(t, zero, self.sums, [row, q])
+        down, across = panels.blocks(t)
+        blocks = t.binary("muli", down, across)
+        first = t.binary("muli", tile, t.index(self.tile.width))
+        with t.loop(none, BATCH, one) as image, t.loop(none, blocks, one) as number:
+            outer = t.binary("addi", t.binary("muli", image, KINDS), kind)
+            b = panels.block(t, number, across)
+            self._turn(outer, first, b)
+            with t.loop(low, high, one) as chunk:
+                channel = t.binary("muli", chunk, HELD)
+                held = t.binary("minui", t.binary("subi", CHANNELS, channel), HELD)
+                line = t.binary("addi", t.binary("muli", outer, CHANNELS), channel)
+                panels.copy(t, self.x, t.binary("muli", line, panels.HEIGHT), held, b, self.panel)
+                at = t.binary("addi", top, t.binary("muli", chunk, ROWS))
+                with t.loop(none, t.binary("muli", held, TAPS), t.index(self.tile.places)) as row:
+                    self._tile(t.binary("addi", at, row), row, b)
+        with t.loop(low, high, one) as chunk:
+            self._store(kind, first, chunk, t.binary("addi", top, t.binary("muli", chunk, ROWS)))
+
+    def _turn(self, outer: TextOperand, first: TextOperand, b: panels.Block) -> None:
+        """The cotangent of a block, place by place; outputs that do not exist repeat the last."""
+        t, none = self.t, self.t.index(0)
+        count = t.binary("muli", b.rows, b.columns)
+        place = t.binary("addi", t.binary("muli", b.row, panels.OUT_WIDTH), b.column)
+        line, last = t.binary("muli", outer, OUTPUTS), t.binary("subi", OUTPUTS, t.index(1))
+        with t.loop(none, t.index(self.tile.width), t.index(t.lanes)) as q:
+            output = t.binary("addi", first, q)
+            lines = [t.binary("addi", line, t.binary("minui", t.add(output, i), last)) for i in range(t.lanes)]
+            with t.loop(none, count, t.index(t.lanes)) as start:
+                at, left = t.binary("addi", place, start), t.binary("subi", count, start)
+                whole = t.compare("uge", left, t.index(t.lanes))
+                for yes, mask in ((whole, None), (self._not(whole), t.mask(left))):
+                    with t.when(yes):
+                        square = [load_vector(t, self.ct, [row, at], mask) for row in lines]
+                        for i, v in enumerate(turned(t, self.element, square)):
+                            store_vector(t, v, self.turned, [t.add(start, i), q])
+
+    def _not(self, yes: TextOperand) -> TextOperand:
+        return self.t.binary("xori", yes, self.t.constant("true", "i1"), "i1")
+
+    def _tile(self, to: TextOperand, row: TextOperand, b: panels.Block) -> None:
+        """One tile over the places of a block."""
+        t, tile, kind = self.t, self.tile, self.t.vector(self.element)
+        none, one = t.index(0), t.index(1)
+        bases = []
+        for r in range(tile.places):
+            bases.append(t.op("arith.index_cast {} : i32 to index", self.table.load(t, [t.add(row, r)])))
+        cells = [(r, q) for r in range(tile.places) for q in range(tile.vectors)]
+        at = {(r, q): [t.add(to, r), t.index(q * t.lanes)] for r, q in cells}
+        kinds = [kind] * len(cells)
+        i, outside, found = t.carried(none, b.rows, one, [load_vector(t, self.sums, at[c]) for c in cells], kinds)
+        down = t.binary("muli", t.binary("muli", i, panels.DOWN), panels.PITCH)
+        before = t.binary("muli", i, b.columns)
+        starts = [t.binary("addi", base, down) for base in bases]
+        j, inside, after = t.carried(none, b.columns, one, outside, kinds)
+        current = dict(zip(cells, inside, strict=True))
+        place, column = t.binary("addi", before, j), t.binary("muli", j, panels.RIGHT)
+        cts = [load_vector(t, self.turned, [place, t.index(q * t.lanes)]) for q in range(tile.vectors)]
+        for r, start in enumerate(starts):
+            seen = self.panel.load(t, [t.binary("addi", start, column)])
+            add_products(t, current, seen, {(r, q): v for q, v in enumerate(cts)}, self.element)
+        t.close([current[c] for c in cells], kinds)
+        t.close(after, kinds)
+        for c, v in zip(cells, found, strict=True):
+            store_vector(t, v, self.sums, at[c])
+
+    def _store(self, kind: TextOperand, first: TextOperand, chunk: TextOperand, at: TextOperand) -> None:
+        """The sums of a chunk, turned in squares: taps and channels are neighbours in the result."""
+        t, none = self.t, self.t.index(0)
+        channel = t.binary("muli", chunk, HELD)
+        held = t.binary("minui", t.binary("subi", CHANNELS, channel), HELD)
+        rows, column = t.binary("muli", held, TAPS), t.binary("muli", channel, TAPS)
+        line = t.binary("addi", t.binary("muli", kind, OUTPUTS), first)
+        with t.loop(none, t.index(self.tile.width), t.index(t.lanes)) as q:
+            exist = t.binary("maxsi", t.binary("subi", t.binary("subi", OUTPUTS, first), q), none)
+            with t.loop(none, rows, t.index(t.lanes)) as start:
+                row = t.binary("addi", at, start)
+                square = [load_vector(t, self.sums, [t.add(row, i), q]) for i in range(t.lanes)]
+                left = t.binary("subi", rows, start)
+                to = [t.binary("addi", line, q), t.binary("addi", column, start)]
+                for i, v in enumerate(turned(t, self.element, square)):
+                    here = t.compare("ult", t.index(i), exist)
+                    mask = t.mask(t.select(here, left, none))
+                    store_vector(t, v, self.y, [t.add(to[0], i), to[1]], mask)
